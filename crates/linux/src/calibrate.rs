@@ -11,6 +11,7 @@
 mod cpu;
 mod curve;
 mod kernel;
+mod loads;
 mod step;
 mod storage;
 
@@ -21,8 +22,13 @@ use largefolio_bulk::{Primitive, Tuning};
 pub use cpu::{Cpu, Place, Structure, clock_ghz};
 pub use curve::{Curve, Pages, Side};
 pub use kernel::{KernelCosts, REGION_BYTES, SIZES};
+pub use loads::{LineCosts, WalkShares};
 pub use step::{Bracket, Point, solve, step_within};
 pub use storage::Storage;
+
+use crate::proc::host;
+pub use crate::proc::host::Caches;
+use crate::system::Live;
 
 use crate::bench::anon::BenchError;
 use crate::bench::clear::{Arena, Cell, PAGEWISE, Subject, Work};
@@ -145,6 +151,12 @@ pub struct Calibration {
     pub clock_ghz: Option<Spread>,
     /// Curves of both sides.
     pub curves: Vec<Curve>,
+    /// Sizes of the caches.
+    pub caches: Caches,
+    /// Latency of a line by where it is.
+    pub lines: LineCosts,
+    /// Shares of a walk that are waited for.
+    pub walk_shares: WalkShares,
     /// Faults, fork, unmapping.
     pub kernel: KernelCosts,
     /// Map counts and owner words; none until somebody measures them, which needs the model's.
@@ -169,7 +181,8 @@ impl Calibration {
         dir: &Path,
         progress: &mut dyn FnMut(&str),
     ) -> Result<Self, CalibrateError> {
-        let mut found = Self { cpu: Cpu::ask(), ..Self::default() };
+        let caches = host::caches(&Live);
+        let mut found = Self { cpu: Cpu::ask(), caches, ..Self::default() };
         let clocks: Vec<f64> = (0..effort.nr_rounds()).map(|_| clock_ghz()).collect();
         found.clock_ghz = Spread::of(&clocks);
         progress("faults, fork and unmapping");
@@ -185,6 +198,15 @@ impl Calibration {
         for (side, name) in [(Side::Data, "data"), (Side::Instruction, "instruction")] {
             progress(&format!("{name} translation"));
             found.add_curves(effort, side, name, dir);
+        }
+        progress("lines and walks");
+        match loads::lines(caches, effort.nr_rounds(), effort.part()) {
+            Ok(lines) => found.lines = lines,
+            Err(error) => found.missing.push(format!("latency of caches: {error}")),
+        }
+        match loads::shares(effort.nr_rounds(), effort.part(), dir) {
+            Ok(shares) => found.walk_shares = shares,
+            Err(error) => found.missing.push(format!("overlap of walks: {error}")),
         }
         Ok(found)
     }

@@ -249,6 +249,26 @@ fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
     ] {
         numbers.push(plain(metric, value, "entries"));
     }
+    let kinds = &tlb.walk_kinds;
+    for (metric, kind) in [
+        ("tlb_chained_walks", kinds.chained),
+        ("tlb_beside_walks", kinds.beside),
+        ("tlb_alone_walks", kinds.alone),
+        ("tlb_fetch_walks", kinds.fetch),
+    ] {
+        numbers.push(plain(metric, kind.walks, "walks"));
+    }
+    let [own, host] = kinds.lines();
+    for (metric, value) in [
+        ("tlb_walk_lines_l2", own.l2),
+        ("tlb_walk_lines_llc", own.llc),
+        ("tlb_walk_lines_memory", own.memory),
+        ("tlb_walk_host_lines_l2", host.l2),
+        ("tlb_walk_host_lines_llc", host.llc),
+        ("tlb_walk_host_lines_memory", host.memory),
+    ] {
+        numbers.push(plain(metric, value, "lines"));
+    }
 }
 
 fn add_statistics(numbers: &mut Vec<Number>, outcome: &Outcome) {

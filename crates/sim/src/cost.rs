@@ -10,8 +10,10 @@
 //! ```
 //!
 //! Invariants:
-//! - I1: there is no factor beside those two. `docs/design/machines.md` lists every term, and which
-//!   coarser cost takes the place of a finer one that a machine file does not have.
+//! - I1: there is no factor beside those two, but for walks: what walks of one kind cost is the sum
+//!   over the lines they read, times the share of it that is waited for. `docs/design/machines.md`
+//!   lists every term, and which coarser cost takes the place of a finer one that a machine file does
+//!   not have.
 //! - I2: a term with events whose cost is not known has no time; neither has its cause nor the
 //!   total, and [`Estimate::not_known`] names the cost. It is never counted as 0.
 //! - I3: the total is the sum of the terms, to the nanosecond.
@@ -27,6 +29,7 @@ mod latency;
 mod price;
 mod run;
 mod terms;
+mod walks;
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +39,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use largefolio_mm::counters::mapcounts::MapcountUpdates;
 use serde::{Deserialize, Serialize};
 
-use crate::machine::{Costs, Unit};
+use crate::machine::{Costs, Machine, Unit};
+use crate::tlb::WalkCounters;
 
 pub use count::Mark;
 pub(crate) use count::by_unit;
@@ -57,6 +61,12 @@ pub enum Walks {
 }
 
 impl Walks {
+    /// These walks on a machine: a virtual one has no others than nested ones.
+    #[must_use]
+    pub const fn on(self, machine: &Machine) -> Self {
+        if machine.tlb.walker.is_virtual { Self::Nested } else { self }
+    }
+
     /// Name in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -161,12 +171,8 @@ pub struct Events {
     pub read: ReadEvents,
     /// Level-2 TLB hits, beyond the cost of a level-1 hit.
     pub l2_hits: u64,
-    /// Walks that ended at a PTE.
-    pub walks_pte: u64,
-    /// Walks that ended at a PMD entry.
-    pub walks_pmd: u64,
-    /// Page-table entries that the walks read.
-    pub walk_references: u64,
+    /// Walks, by what they wait for, and the lines that they read.
+    pub walks: WalkCounters,
 }
 
 /// Reading files, in order of the program: who waited for what.
@@ -286,9 +292,6 @@ impl Estimate {
     /// ```
     #[must_use]
     pub fn new(events: &Events, costs: &Costs, walks: Walks) -> Self {
-        // Where only one kind of walk was measured, that is the kind the machine has.
-        let has_choice = costs.has_native_walks() || costs.walk_nested.is_none();
-        let walks = if has_choice { walks } else { Walks::Nested };
         let mut sum = terms::Sum::new(costs);
         for cause in Cause::ALL {
             sum.add(cause, events, walks);

@@ -1,7 +1,7 @@
 //! The TLB of one hardware thread: which references need a page-table walk.
 //!
-//! Owns the structures of a TLB, their replacement and what one entry covers, and the page-walk
-//! caches, which say what a walk reads. Does not own the page tables (a [`Walk`] describes what
+//! Owns the structures of a TLB, their replacement and what one entry covers, the page-walk caches,
+//! which say what a walk reads, and the walker, which says what a walk waits for. Does not own the page tables (a [`Walk`] describes what
 //! they say), the cost of a walk, or the numbers of any machine ([`crate::machine`]).
 //!
 //! ```text
@@ -42,7 +42,8 @@
 //!   referenced page (Cortex-A76 TRM A5.2: the TLB breaks larger sizes down for level 1). Level 2
 //!   does so for pages of a contpte block, but never for a PMD entry: a level 2 without that size
 //!   does not hold it at all.
-//! - Page-walk caches, where the machine has them, count what walks read; see `walk_cache`.
+//! - Page-walk caches, where the machine has them, count what walks read; see `walk_cache`. Where
+//!   that is found, and which walks overlap: see `walker`.
 //! - A write that finds a read-only entry is a *permission miss*: every entry of the page goes, in
 //!   all levels, because the kernel changes the PTE and flushes it. It is counted apart.
 //!
@@ -56,12 +57,10 @@
 //! assert_eq!(tlb.lookup(Side::Data, Vpn(0x25), Access::Read), Lookup::Miss);
 //! // The walk finds a folded contpte block: 16 pages in one entry.
 //! tlb.fill_walk(Side::Data, &Walk {
-//!     vpn: Vpn(0x25),
-//!     pfn: Pfn(0x95),
-//!     is_writable: false,
 //!     leaf: LeafKind::Contpte,
 //!     order: Order::new(4),
 //!     run: Order::new(4),
+//!     ..Walk::page(Vpn(0x25), Pfn(0x95), false)
 //! });
 //! assert_eq!(tlb.lookup_run(Side::Data, Vpn(0x2f), Access::Read, 9), Lookup::L1);
 //! assert_eq!(tlb.lookup(Side::Data, Vpn(0x2f), Access::Write), Lookup::Permission);
@@ -83,6 +82,7 @@ mod resident;
 mod sizes;
 mod structure;
 mod walk_cache;
+mod walker;
 mod ways;
 
 #[cfg(test)]
@@ -97,6 +97,7 @@ pub use counters::{Counters, SideCounters};
 pub use entry::Entry;
 pub use hierarchy::{Lookup, Tlb};
 pub use level::Violation;
-pub use sizes::{EntrySize, EntrySizes};
+pub use sizes::{CacheSize, EntrySize, EntrySizes};
 pub use walk_cache::{MAX_WALK_ENTRIES, Steps, TableLevel, WalkCacheConfig, WalkCaches, nr_levels};
+pub use walker::{KindCounters, Lines, WalkCounters, WalkerConfig};
 pub use ways::Ways;

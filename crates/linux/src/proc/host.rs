@@ -49,12 +49,83 @@ pub(crate) fn nr_free_hugetlb(system: &dyn System, kib: u64) -> u64 {
     u64::try_from(free - reserved).unwrap_or(0)
 }
 
+/// Bytes of the caches that a core has beyond the first level; sizes that are usual where the kernel
+/// does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caches {
+    /// Level 2.
+    pub l2_bytes: usize,
+    /// The last level, all of it.
+    pub llc_bytes: usize,
+}
+
+impl Default for Caches {
+    fn default() -> Self {
+        Self { l2_bytes: 1 << 20, llc_bytes: 32 << 20 }
+    }
+}
+
+/// Largest cache that is believed, in KiB: memory of several times its size is taken.
+const CACHE_KIB_MAX: usize = 1 << 20;
+
+/// The caches of the first processor.
+pub(crate) fn caches(system: &dyn System) -> Caches {
+    let dir = Path::new("/sys/devices/system/cpu/cpu0/cache");
+    let read = |nr: usize, name: &str| {
+        let text = system.text(&dir.join(format!("index{nr}/{name}"))).ok()?;
+        Some(String::from_utf8_lossy(&text).trim().to_owned())
+    };
+    let mut found = Caches::default();
+    let mut last_level = 0;
+    for nr in 0..8 {
+        let (Some(level), Some(kind), Some(size)) =
+            (read(nr, "level"), read(nr, "type"), read(nr, "size"))
+        else {
+            continue;
+        };
+        let kib = size.strip_suffix('K').and_then(|kib| kib.parse::<usize>().ok());
+        let (Ok(level), Some(kib)) = (level.parse::<u32>(), kib) else { continue };
+        if kind == "Instruction" || level < 2 || !(4..=CACHE_KIB_MAX).contains(&kib) {
+            continue;
+        }
+        let bytes = kib << 10;
+        if level == 2 {
+            found.l2_bytes = bytes;
+        }
+        if level > last_level {
+            (last_level, found.llc_bytes) = (level, bytes);
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
 
     use super::*;
     use crate::system::MemSystem;
+
+    #[test]
+    fn caches_are_read_and_nonsense_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = MemSystem::from_dir(dir.path());
+        assert_eq!(caches(&system), Caches::default());
+        let index = |nr: usize, level: &str, kind: &str, size: &str| {
+            let place = dir.path().join(format!("sys/devices/system/cpu/cpu0/cache/index{nr}"));
+            fs::create_dir_all(&place).unwrap();
+            for (name, text) in [("level", level), ("type", kind), ("size", size)] {
+                fs::write(place.join(name), format!("{text}\n")).unwrap();
+            }
+        };
+        index(0, "1", "Data", "32K");
+        index(1, "1", "Instruction", "32K");
+        index(2, "2", "Unified", "512K");
+        index(3, "3", "Unified", "36864K");
+        index(4, "4", "Unified", "99999999999K");
+        let found = caches(&system);
+        assert_eq!((found.l2_bytes, found.llc_bytes), (512 << 10, 36 << 20));
+    }
 
     #[test]
     fn a_builders_suffix_is_left_out() {

@@ -195,6 +195,13 @@ fn translation() -> Vec<Column> {
     columns.extend(counts!("tlb_", o => o.tlb;
         walks_pte, walks_contpte, walks_pmd,
         walk_refs_pgd, walk_refs_pud, walk_refs_pmd, walk_refs_pte));
+    columns.extend(counts!("tlb_chained_", o => o.tlb.walk_kinds.chained; walks));
+    columns.extend(counts!("tlb_beside_", o => o.tlb.walk_kinds.beside; walks));
+    columns.extend(counts!("tlb_alone_", o => o.tlb.walk_kinds.alone; walks));
+    columns.extend(counts!("tlb_fetch_", o => o.tlb.walk_kinds.fetch; walks));
+    columns.extend(counts!("tlb_walk_lines_", o => o.tlb.walk_kinds.lines()[0]; l2, llc, memory));
+    columns.extend(counts!("tlb_walk_host_lines_", o => o.tlb.walk_kinds.lines()[1];
+        l2, llc, memory));
     columns
 }
 

@@ -203,6 +203,10 @@ fn tlb(rows: &[Outcome]) -> Section {
             line("walks to plain PTE", |row| row.tlb.walks_pte - row.tlb.walks_contpte),
             line("walks to contpte block", |row| row.tlb.walks_contpte),
             line("walks to PMD entry", |row| row.tlb.walks_pmd),
+            line("walks after another walk", |row| row.tlb.walk_kinds.chained.walks),
+            line("walks beside others", |row| row.tlb.walk_kinds.beside.walks),
+            line("table lines from the LLC", |row| row.tlb.walk_kinds.lines()[0].llc),
+            line("table lines from memory", |row| row.tlb.walk_kinds.lines()[0].memory),
         ],
     )
 }

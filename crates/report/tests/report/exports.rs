@@ -12,7 +12,7 @@ use largefolio_sim::replay::outcome::{
 };
 use largefolio_sim::replay::sizes::{FolioSizes, SizeRow, SizeTable};
 use largefolio_sim::replay::statistics::Statistics;
-use largefolio_sim::tlb::{Counters, SideCounters};
+use largefolio_sim::tlb::{Counters, KindCounters, Lines, SideCounters, WalkCounters};
 
 const K: u64 = 1 << 10;
 
@@ -76,6 +76,7 @@ fn before() -> Outcome {
             walk_refs_pud: 19_662,
             walk_refs_pmd: 19_662,
             walk_refs_pte: 19_662,
+            walk_kinds: walk_kinds(),
         },
         anon_sizes: BTreeMap::new(),
         asked: BTreeMap::from([(64 * K, ASKED)]),
@@ -287,4 +288,18 @@ fn json_has_the_documented_keys_in_order() {
 #[test]
 fn csv_has_a_row_for_each_number() {
     insta::assert_snapshot!(export(&Tidy, &report(vec![exec_folios(), large_pages()])));
+}
+
+fn walk_kinds() -> WalkCounters {
+    let kind = |walks, l2, llc, memory| KindCounters {
+        walks,
+        lines: Lines { l2, llc, memory },
+        host_lines: Lines { l2: 2 * l2, llc: 2 * llc, memory: 2 * memory },
+    };
+    WalkCounters {
+        chained: kind(1_000, 3_000, 700, 300),
+        beside: kind(9_000, 30_000, 5_000, 1_000),
+        alone: kind(6_184, 20_000, 4_000, 700),
+        fetch: kind(3_478, 12_000, 1_600, 300),
+    }
 }

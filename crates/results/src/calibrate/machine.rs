@@ -5,6 +5,7 @@
 //! here ([`largefolio_linux::calibrate::Figure::of`]), and [`Machine::to_toml`] refuses what is left.
 
 mod costs;
+mod walks;
 
 use largefolio_linux::calibrate::{
     Bracket, Calibration, Effort, Pages, Place, Side, Structure, step_within,
@@ -88,6 +89,7 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
     let kernel = running::release();
     let description = format!("{}, measured on {} under Linux {kernel}", found.cpu.name, today());
     let description = description.replace(char::is_control, " ");
+    let tlb = tlb(found, &reach, is_splintered);
     let machine = Machine {
         name: THIS.to_owned(),
         description,
@@ -95,8 +97,8 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
         arch: if is_arm { Arch::Arm64 } else { Arch::X86_64 },
         page_sizes: vec![PageSize::K4],
         page_size: PageSize::K4,
-        tlb: tlb(found, &reach, is_splintered),
-        costs: costs::costs(found, &stand_in.costs, is_splintered),
+        costs: costs::costs(found, &stand_in.costs, &tlb),
+        tlb,
     };
     Ok(Made { machine, notes, reach })
 }
@@ -220,7 +222,8 @@ fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
         l2,
         l2_instruction,
         l2_data,
-        walk_cache: Vec::new(),
+        walk_cache: walks::caches(),
+        walker: walks::walker(found, is_splintered),
         coalescing: CoalescingConfig {
             modes: Vec::new(),
             source: "not measured: pages were measured without a neighbour in order".to_owned(),

@@ -363,9 +363,9 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
         body.element("p", &format!("{}: {}.", predicted.no_ratio(), predicted.why_none()));
     }
     let mut words = Vec::new();
-    let place = match predicted.is_inside {
-        Some(true) => "The predicted ratio lies in the measured interval.".to_owned(),
-        Some(false) => "The predicted ratio lies outside the measured interval.".to_owned(),
+    let place = match predicted.holds {
+        Some(true) => "The measured ratio lies within the predicted bounds.".to_owned(),
+        Some(false) => "The measured ratio lies outside the predicted bounds.".to_owned(),
         None => String::new(),
     };
     words.push(place);
@@ -386,7 +386,8 @@ fn beside(
     at: usize,
     [median, low, high]: [f64; 3],
 ) -> Markup {
-    let (axis, side) = (Axis::over([ratio, median, low, high, 1.0], ""), Side::Middle);
+    let [least, most] = predicted.ratio_range.unwrap_or([ratio; 2]);
+    let (axis, side) = (Axis::over([least, most, median, low, high, 1.0], ""), Side::Middle);
     let tip = format!("measured: {median:.3}, 95% interval {low:.3} to {high:.3}");
     let name = |text: &str| {
         let mut name = Markup::new();
@@ -406,17 +407,14 @@ fn beside(
     };
     let mut end = Markup::new();
     end.number("/prediction/ratio", ratio, &percent(ratio));
-    let tip = format!("predicted: {ratio:.3}, {}", predicted.machine);
+    let tip = format!("predicted: {ratio:.3}, {least:.3} to {most:.3}, {}", predicted.machine);
     let estimated = Lane {
         title: "Predicted ratio of wall time".to_owned(),
         name: name("predicted"),
-        marks: vec![Mark::At {
-            value: ratio,
-            side,
-            shape: Shape::Diamond,
-            class: "predicted",
-            tip,
-        }],
+        marks: vec![
+            Mark::Span { from: least, to: most, side, class: "interval", tip: tip.clone() },
+            Mark::At { value: ratio, side, shape: Shape::Diamond, class: "predicted", tip },
+        ],
         end,
     };
     let picture = lanes(&axis, &guides(view, None), &[measured, estimated]);
@@ -424,7 +422,13 @@ fn beside(
     table.raw("<tr>").element("th scope=\"row\"", "measured, median").raw("<td>");
     table.number(&format!("/rows/{at}/ratio"), median, &format!("{median:.3}"));
     table.raw("</td></tr><tr>").element("th scope=\"row\"", "predicted").raw("<td>");
-    table.number("/prediction/ratio", ratio, &format!("{ratio:.3}")).raw("</td></tr>");
+    table.number("/prediction/ratio", ratio, &format!("{ratio:.3}"));
+    if predicted.ratio_range.is_some() {
+        let end = |nr: usize| format!("/prediction/ratio_range/{nr}");
+        table.text(" [").number(&end(0), least, &format!("{least:.3}")).text(" .. ");
+        table.number(&end(1), most, &format!("{most:.3}")).text("]");
+    }
+    table.raw("</td></tr>");
     table.raw(TABLE_END);
     figure("Measured and predicted", &picture, &table)
 }

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use largefolio_linux::measure::bootstrap::Interval;
-use largefolio_sim::cost::{Estimate, Walks};
+use largefolio_linux::measure::bootstrap;
+use largefolio_sim::cost::{Estimate, Interval};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CacheState, CellSpec, replay};
@@ -41,10 +41,12 @@ pub struct Predicted {
     /// That difference on top of the measured plain wall time, over the latter; none where that is no
     /// time.
     pub(super) ratio: Option<f64>,
+    /// The smallest and the largest that the ratio may be by the bounds of the costs.
+    pub(super) ratio_range: Option<[f64; 2]>,
     /// Why there is no ratio though there is a difference.
     pub(super) unusable: Option<&'static str>,
-    /// Whether the ratio lies in the measured interval.
-    pub(super) is_inside: Option<bool>,
+    /// Whether the measured ratio lies in that range.
+    pub(super) holds: Option<bool>,
     pub(super) not_known: Vec<String>,
     pub(super) assumed: Vec<String>,
 }
@@ -73,12 +75,8 @@ impl VerifyPrediction {
         }
         let changed = Kernel::parse(&name)?;
         let machine = Machine::of_user(machine)?;
-        let is_nested = machine.costs.walk_nested.is_some();
-        let spec = |kernel| CellSpec {
-            cache: CacheState::Warm,
-            walks: if is_nested { Walks::Nested } else { Walks::Native },
-            ..CellSpec::new(kernel, machine.clone())
-        };
+        let spec =
+            |kernel| CellSpec { cache: CacheState::Warm, ..CellSpec::new(kernel, machine.clone()) };
         Ok(Self { trace: trace.to_owned(), plain: spec(plain), changed: spec(changed) })
     }
 
@@ -92,13 +90,18 @@ impl VerifyPrediction {
     ///
     /// # Errors
     /// A trace that cannot be replayed.
-    pub fn run(&self, plain_ns: f64, ratio: Option<Interval>) -> Result<Predicted, Error> {
+    pub fn run(
+        &self,
+        plain_ns: f64,
+        ratio: Option<bootstrap::Interval>,
+    ) -> Result<Predicted, Error> {
         let specs = [self.plain.clone(), self.changed.clone()];
         let (_, outcomes) = replay(&self.trace, &specs, &mut |_| {})?;
         let [plain, changed] = outcomes.as_slice() else { unreachable!("a cell has one outcome") };
         let mut estimate = changed.estimate.clone();
         estimate.compare(&plain.estimate);
         let (predicted, unusable) = ratio_of(estimate.difference_ns, plain_ns);
+        let range = changed.estimate.change(&plain.estimate).map(|change| range(change, plain_ns));
         Ok(Predicted {
             kernel: plain.kernel.clone(),
             changed_kernel: changed.kernel.clone(),
@@ -106,14 +109,20 @@ impl VerifyPrediction {
             machine: changed.machine.clone(),
             difference_ns: estimate.difference_ns,
             ratio: predicted,
+            ratio_range: range,
             unusable,
-            is_inside: predicted
+            holds: range
                 .zip(ratio)
-                .map(|(predicted, ratio)| (ratio.low..=ratio.high).contains(&predicted)),
+                .map(|([low, high], measured)| (low..=high).contains(&measured.median)),
             not_known: names(&[&plain.estimate, &estimate]),
             assumed: estimate.assumed().map(|(name, _)| name.to_owned()).collect(),
         })
     }
+}
+
+/// The ratios of wall time that a change within bounds comes to; no run takes less than no time.
+fn range(change: Interval, plain_ns: f64) -> [f64; 2] {
+    [change.low, change.high].map(|ns| (1.0 + ns / plain_ns).max(0.0))
 }
 
 /// The predicted ratio of wall time, or why there is none: what is saved cannot exceed what was
@@ -164,13 +173,16 @@ impl Predicted {
                 self.why_none()
             );
         };
-        let place = match self.is_inside {
-            Some(true) => ", inside the measured interval",
-            Some(false) => ", outside the measured interval",
+        let percent = |ratio: f64| format!("{:+.1}", 100.0 * (ratio - 1.0));
+        let bounds = self.ratio_range.map_or_else(String::new, |[low, high]| {
+            format!(" [{} .. {}]", percent(low), percent(high))
+        });
+        let place = match self.holds {
+            Some(true) => "; the measured ratio lies within",
+            Some(false) => "; THE MEASURED RATIO LIES OUTSIDE",
             None => "",
         };
-        let change = 100.0 * (ratio - 1.0);
-        format!("predicted: wall time {change:+.1}% ({what}){place}\n{rests}")
+        format!("predicted: wall time {}%{bounds} ({what}){place}\n{rests}", percent(ratio))
     }
 }
 
@@ -189,6 +201,17 @@ mod tests {
     }
 
     #[test]
+    fn a_measured_ratio_is_held_against_the_range() {
+        let change = Interval { low: -40.0, mid: -25.0, high: 5.0 };
+        let ratios = range(change, 100.0);
+        assert!((ratios[0] - 0.6).abs() < 1e-12 && (ratios[1] - 1.05).abs() < 1e-12);
+        assert_eq!(
+            range(Interval { low: -300.0, ..change }, 100.0)[0].to_bits(),
+            0.0_f64.to_bits()
+        );
+    }
+
+    #[test]
     fn what_cannot_be_is_said_not_to_be_usable() {
         let (ratio, unusable) = ratio_of(Some(-402), 100.0);
         let predicted = Predicted {
@@ -198,8 +221,9 @@ mod tests {
             machine: "zen4".to_owned(),
             difference_ns: Some(-402),
             ratio,
+            ratio_range: None,
             unusable,
-            is_inside: None,
+            holds: None,
             not_known: Vec::new(),
             assumed: vec!["fault".to_owned()],
         };

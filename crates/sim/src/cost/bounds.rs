@@ -49,12 +49,7 @@ pub(super) fn of_device(costs: &Costs) -> Interval {
 /// What stands in for a cost by its name without `costs.`, and its nanoseconds for each event.
 pub(super) fn stand_in(name: &str) -> Option<(Quantity, f64)> {
     let costs = Machine::named(STAND_IN).ok()?.costs;
-    let other = match name {
-        "walk_native" => "walk_nested",
-        "walk_native_pmd" => "walk_nested_pmd",
-        _ => name,
-    };
-    let found = costs.known().find(|(known, _)| *known == other).map(|(_, cost)| cost.clone());
+    let found = costs.known().find(|(known, _)| *known == name).map(|(_, cost)| cost.clone());
     let cost = found.or_else(|| rate_named(&costs, name).map(quantity))?;
     let ns = ns_each(&cost, &costs)?;
     let Interval { low, high, .. } = Interval::within(cost.value, STAND_IN_WITHIN);

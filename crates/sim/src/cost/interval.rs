@@ -67,6 +67,13 @@ impl Interval {
         Self { low: mid - below.sqrt(), mid, high: mid + above.sqrt() }
     }
 
+    /// This times a factor that is known within bounds; both above 0.
+    #[must_use]
+    pub fn by(self, factor: Self) -> Self {
+        let (low, high) = (self.low * factor.low, self.high * factor.high);
+        Self { low, mid: self.mid * factor.mid, high }
+    }
+
     /// This over `base`, which is above 0: the extremes of all quotients.
     #[must_use]
     pub fn over(self, base: Self) -> Self {

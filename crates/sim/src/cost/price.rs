@@ -5,14 +5,14 @@ use crate::machine::{Costs, Quantity, Unit};
 /// Bytes that one GB/s moves in a second.
 const GB: f64 = 1e9;
 
-/// Nanoseconds of one event, or of one byte for a rate; `None` where cycles have no clock.
+/// Nanoseconds of one event, of one byte for a rate, or of one nanosecond for a share; `None` where cycles have no clock.
 pub(super) fn ns_each(cost: &Quantity, costs: &Costs) -> Option<f64> {
     Some(match cost.unit {
-        Unit::Ns => cost.value,
         Unit::Us => cost.value * 1e3,
         Unit::Cycles => cost.value / costs.clock.as_ref()?.value,
         Unit::GbPerS => 1e9 / (cost.value * GB),
         Unit::GHz => 1.0 / cost.value,
+        Unit::Ns | Unit::Share => cost.value,
         Unit::Cpi => return None,
     })
 }

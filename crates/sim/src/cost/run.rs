@@ -8,8 +8,9 @@
 use largefolio_trace::meta::PlainRun;
 use serde::{Deserialize, Serialize};
 
-use super::Interval;
-use crate::machine::{Costs, Quantity};
+use super::terms::{constant, full_name};
+use super::{Estimate, Interval};
+use crate::machine::{Costs, Quantity, Unit};
 
 /// Cycles per instruction where a machine file has no `cpi`: programs that fit their caches do with
 /// less than one, those that wait for memory need several.
@@ -72,11 +73,37 @@ impl BaseTime {
     /// Of `instructions` on a machine with these `costs`.
     #[must_use]
     pub fn estimated(instructions: u64, costs: &Costs) -> Self {
-        let cpi = costs.cpi.as_ref().map_or(CPI, Quantity::interval);
-        let clock = costs.clock.as_ref().map_or(CLOCK_GHZ, Quantity::interval);
+        let [cpi, clock] = pace(costs).map(|(_, cost)| cost.interval());
         #[expect(clippy::cast_precision_loss, reason = "a time is read to three digits")]
         let instructions = instructions as f64;
         let ns = cpi.over(clock).times(instructions).rounded();
         Self { source: BaseSource::Estimated, runs: 0, ns }
     }
+}
+
+impl Estimate {
+    /// This estimate as one of a run; a run that is estimated itself brings its constants.
+    #[must_use]
+    pub fn of_run(mut self, run: BaseTime, costs: &Costs) -> Self {
+        self.run = run;
+        if run.source == BaseSource::Estimated {
+            let pace = pace(costs).map(|(name, cost)| (full_name(name), constant(&cost)));
+            self.constants.extend(pace);
+        }
+        self
+    }
+}
+
+/// Cycles per instruction and clock: the machine's, or what is usual.
+fn pace(costs: &Costs) -> [(&'static str, Quantity); 2] {
+    let or = |cost: &Option<Quantity>, usual: Interval, unit| {
+        cost.clone().unwrap_or_else(|| Quantity {
+            value: usual.mid,
+            unit,
+            source: "not known: what is usual".to_owned(),
+            assumed: true,
+            range: Some([usual.low, usual.high]),
+        })
+    };
+    [("cpi", or(&costs.cpi, CPI, Unit::Cpi)), ("clock", or(&costs.clock, CLOCK_GHZ, Unit::GHz))]
 }

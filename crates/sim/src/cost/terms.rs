@@ -23,8 +23,8 @@ const fn nr(events: u64, of: &str) -> Counted<'_> {
 
 /// The sum while it is made.
 pub(super) struct Sum<'a> {
-    costs: &'a Costs,
-    terms: BTreeMap<Cause, Vec<Term>>,
+    pub(super) costs: &'a Costs,
+    pub(super) terms: BTreeMap<Cause, Vec<Term>>,
     not_known: BTreeSet<String>,
     constants: BTreeMap<String, Constant>,
     stand_ins: BTreeMap<String, Constant>,
@@ -70,7 +70,7 @@ impl<'a> Sum<'a> {
             Cause::Clear => self.by_unit(cause, "clear", &costs.clear, &events.cleared),
             Cause::Copy => self.by_unit(cause, "copy", &costs.copy, &events.copied),
             Cause::Read => self.read(events),
-            Cause::Walk => self.walk(events, walks),
+            Cause::Walk => self.walks(&events.walks, walks),
         }
     }
 
@@ -163,28 +163,6 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Walks: a cost for each walk if there is one, else one for each entry a walk reads.
-    fn walk(&mut self, events: &Events, walks: Walks) {
-        let costs = self.costs;
-        let (pte, pmd) =
-            (nr(events.walks_pte, "walks to a PTE"), nr(events.walks_pmd, "walks to a PMD entry"));
-        let cause = Cause::Walk;
-        match (walks, &costs.walk_reference) {
-            (Walks::Nested, _) => {
-                self.single(cause, "walk_nested", costs.walk_nested.as_ref(), pte);
-                self.single(cause, "walk_nested_pmd", costs.walk_nested_pmd.as_ref(), pmd);
-            }
-            (Walks::Native, Some(reference)) => {
-                let counted = nr(events.walk_references, "entries read by walks");
-                self.single(cause, "walk_reference", Some(reference), counted);
-            }
-            (Walks::Native, None) => {
-                self.single(cause, "walk_native", costs.walk_native.as_ref(), pte);
-                self.single(cause, "walk_native_pmd", costs.walk_native_pmd.as_ref(), pmd);
-            }
-        }
-    }
-
     /// One term; none where nothing was counted.
     fn single(&mut self, cause: Cause, name: &str, cost: Option<&Quantity>, counted: Counted<'_>) {
         let Counted { events, of } = counted;
@@ -227,7 +205,7 @@ impl<'a> Sum<'a> {
     }
 
     /// Nanoseconds of one event; notes the constants it took, or what is missing.
-    fn price(&mut self, name: &str, cost: Option<&Quantity>) -> Option<f64> {
+    pub(super) fn price(&mut self, name: &str, cost: Option<&Quantity>) -> Option<f64> {
         let Some(cost) = cost else {
             self.not_known.insert(full_name(name));
             return None;
@@ -241,7 +219,7 @@ impl<'a> Sum<'a> {
     }
 
     /// The time of `events` as it is on another machine, within wide bounds; notes that it was taken.
-    fn stand_in(&mut self, name: &str, events: u64) -> Option<Interval> {
+    pub(super) fn stand_in(&mut self, name: &str, events: u64) -> Option<Interval> {
         let (cost, ns_each) = bounds::stand_in(name)?;
         self.stand_ins.insert(full_name(name), constant(&cost));
         Some(bounds::of(&cost, &Costs::default()).times(ns_each * float(events)))
@@ -285,7 +263,7 @@ fn time_of(terms: Vec<Term>) -> CauseTime {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate has not sixteen digits")]
-const fn float(count: u64) -> f64 {
+pub(super) const fn float(count: u64) -> f64 {
     count as f64
 }
 
@@ -308,7 +286,7 @@ pub(super) fn full_name(name: &str) -> String {
     format!("costs.{name}")
 }
 
-fn constant(cost: &Quantity) -> Constant {
+pub(super) fn constant(cost: &Quantity) -> Constant {
     let Interval { low, high, .. } = cost.interval();
     let [low, high] = [low, high].map(digits);
     let Quantity { value, unit, source, assumed, .. } = cost.clone();

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::machine::{Machine, Quantity, UnitBytes, UnitRate};
+use crate::tlb::{KindCounters, Lines};
 
 fn quantity(value: f64, unit: Unit) -> Quantity {
     Quantity { value, unit, source: "test".to_owned(), assumed: false, range: None }
@@ -18,10 +19,13 @@ fn costs() -> Costs {
         clock: Some(quantity(2.0, Unit::GHz)),
         reference: Some(quantity(1.0, Unit::Cycles)),
         l2_hit: Some(quantity(7.0, Unit::Cycles)),
-        walk_native: Some(quantity(30.0, Unit::Ns)),
-        walk_native_pmd: Some(quantity(20.0, Unit::Ns)),
-        walk_nested: Some(quantity(126.0, Unit::Ns)),
-        walk_nested_pmd: Some(quantity(90.0, Unit::Ns)),
+        walk: Some(quantity(10.0, Unit::Ns)),
+        walk_l2: Some(quantity(4.0, Unit::Ns)),
+        walk_llc: Some(quantity(20.0, Unit::Ns)),
+        walk_memory: Some(quantity(100.0, Unit::Ns)),
+        walk_beside: Some(quantity(0.25, Unit::Share)),
+        walk_alone: Some(quantity(0.5, Unit::Share)),
+        walk_fetch: Some(quantity(2.0, Unit::Share)),
         fault: Some(quantity(0.9, Unit::Us)),
         map_entry: Some(quantity(25.0, Unit::Ns)),
         fork_entry: Some(quantity(64.0, Unit::Ns)),
@@ -63,10 +67,18 @@ fn events() -> Events {
             late_ns: Some(22),
         },
         l2_hits: 1_001,
-        walks_pte: 50,
-        walks_pmd: 5,
-        walk_references: 120,
+        walks: WalkCounters {
+            chained: kind(5, [5, 3, 2], [1, 0, 0]),
+            beside: kind(40, [40, 30, 10], [0, 20, 0]),
+            alone: kind(6, [6, 4, 0], [0, 0, 3]),
+            fetch: kind(7, [8, 0, 1], [2, 2, 2]),
+        },
     }
+}
+
+fn kind(walks: u64, own: [u64; 3], host: [u64; 3]) -> KindCounters {
+    let lines = |[l2, llc, memory]: [u64; 3]| Lines { l2, llc, memory };
+    KindCounters { walks, lines: lines(own), host_lines: lines(host) }
 }
 
 fn updates([pages, folios, owner_words]: [u64; 3]) -> MapcountUpdates {
@@ -112,7 +124,13 @@ fn each_cause_is_the_product_worked_out_by_hand() {
         ("read", 4 * 80_000 + 1_000_000 + 11 + 22),
         // 7 cycles at 2 GHz, rounded once.
         ("tlb", 3_504),
-        ("walk", 50 * 30 + 5 * 20),
+        (
+            "walk",
+            (50 + 20 + 60 + 200)
+                + (400 + 160 + 600 + 1_000) / 4
+                + (60 + 24 + 80) / 2
+                + (70 + 32 + 100) * 2,
+        ),
     ];
     assert_eq!(times(&estimate), expected.map(|(cause, ns)| (cause, Some(ns))));
     let sum: u64 = expected.iter().map(|(_, ns)| ns).sum();
@@ -141,25 +159,14 @@ fn a_rate_says_nothing_of_pieces_outside_the_sizes_it_is_given_for() {
 #[test]
 fn a_virtual_machine_pays_for_nested_walks() {
     let estimate = Estimate::new(&events(), &costs(), Walks::Nested);
-    assert_eq!(estimate.causes[&Cause::Walk].ns, Some(50 * 126 + 5 * 90));
     let native = Estimate::new(&events(), &costs(), Walks::Native);
+    let host_ns = 4 + 20 * 20 / 4 + 3 * 100 / 2 + (2 * 4 + 2 * 20 + 2 * 100) * 2;
     let walks = |estimate: &Estimate| estimate.causes[&Cause::Walk].ns.unwrap();
     assert_eq!(
         estimate.total_ns.unwrap() - native.total_ns.unwrap(),
         walks(&estimate) - walks(&native)
     );
-}
-
-#[test]
-fn walks_go_by_their_references_where_the_machine_says_so() {
-    let costs = Costs {
-        walk_native: None,
-        walk_native_pmd: None,
-        walk_reference: Some(quantity(14.0, Unit::Cycles)),
-        ..costs()
-    };
-    let estimate = Estimate::new(&events(), &costs, Walks::Native);
-    assert_eq!(estimate.causes[&Cause::Walk].ns, Some(120 * 7));
+    assert_eq!(walks(&estimate) - walks(&native), host_ns);
 }
 
 /// Removes one cost.
@@ -168,7 +175,7 @@ type Forget = fn(&mut Costs);
 #[test]
 fn what_is_not_known_is_named_and_never_nothing() {
     let whole = Estimate::new(&events(), &costs(), Walks::Native);
-    let cases: [(&str, &[Cause], Forget); 12] = [
+    let cases: [(&str, &[Cause], Forget); 17] = [
         ("costs.fault", &[Cause::Fault], |costs| costs.fault = None),
         ("costs.map_entry", &[Cause::Map], |costs| costs.map_entry = None),
         ("costs.fork_entry", &[Cause::Fork], |costs| costs.fork_entry = None),
@@ -178,8 +185,13 @@ fn what_is_not_known_is_named_and_never_nothing() {
         ("costs.storage_rate", &[Cause::Read], |costs| costs.storage_rate = None),
         ("costs.storage_latency", &[Cause::Read], |costs| costs.storage_latency = None),
         ("costs.l2_hit", &[Cause::Tlb], |costs| costs.l2_hit = None),
-        ("costs.walk_native", &[Cause::Walk], |costs| costs.walk_native = None),
-        ("costs.walk_native_pmd", &[Cause::Walk], |costs| costs.walk_native_pmd = None),
+        ("costs.walk", &[Cause::Walk], |costs| costs.walk = None),
+        ("costs.walk_l2", &[Cause::Walk], |costs| costs.walk_l2 = None),
+        ("costs.walk_llc", &[Cause::Walk], |costs| costs.walk_llc = None),
+        ("costs.walk_memory", &[Cause::Walk], |costs| costs.walk_memory = None),
+        ("costs.walk_beside", &[Cause::Walk], |costs| costs.walk_beside = None),
+        ("costs.walk_alone", &[Cause::Walk], |costs| costs.walk_alone = None),
+        ("costs.walk_fetch", &[Cause::Walk], |costs| costs.walk_fetch = None),
         ("costs.clock", &[Cause::Tlb], |costs| costs.clock = None),
     ];
     for (name, causes, forget) in cases {

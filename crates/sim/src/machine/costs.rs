@@ -29,6 +29,9 @@ pub enum Unit {
     /// Cycles that an instruction takes on average.
     #[serde(rename = "cycles/instruction")]
     Cpi,
+    /// The part of a time that is waited for: 1 is all of it.
+    #[serde(rename = "share")]
+    Share,
 }
 
 impl fmt::Display for Unit {
@@ -40,6 +43,7 @@ impl fmt::Display for Unit {
             Self::GHz => "GHz",
             Self::GbPerS => "GB/s",
             Self::Cpi => "cycles/instruction",
+            Self::Share => "share",
         })
     }
 }
@@ -154,6 +158,8 @@ pub(super) enum CostKind {
     Rate,
     /// Cycles per instruction.
     Cpi,
+    /// A part of another cost.
+    Share,
 }
 
 impl CostKind {
@@ -164,6 +170,7 @@ impl CostKind {
             Self::Clock => &[Unit::GHz],
             Self::Rate => &[Unit::GbPerS],
             Self::Cpi => &[Unit::Cpi],
+            Self::Share => &[Unit::Share],
         }
     }
 }
@@ -181,16 +188,21 @@ pub struct Costs {
     pub reference: Option<Quantity>,
     /// Extra latency of a level-2 TLB hit over a level-1 hit.
     pub l2_hit: Option<Quantity>,
-    /// Page-table walk to a PTE without virtualisation.
-    pub walk_native: Option<Quantity>,
-    /// Page-table walk to a PMD entry without virtualisation.
-    pub walk_native_pmd: Option<Quantity>,
-    /// One page-table entry read by a walk without virtualisation; instead of the two above.
-    pub walk_reference: Option<Quantity>,
-    /// Two-dimensional walk to a PTE in a virtual machine.
-    pub walk_nested: Option<Quantity>,
-    /// Two-dimensional walk to a PMD entry in a virtual machine.
-    pub walk_nested_pmd: Option<Quantity>,
+    /// A page-table walk, without the lines that it reads.
+    pub walk: Option<Quantity>,
+    /// A line of a page table that a walk finds in the L2 cache.
+    pub walk_l2: Option<Quantity>,
+    /// A line that it finds in the last-level cache.
+    pub walk_llc: Option<Quantity>,
+    /// A line that it has to read from memory.
+    pub walk_memory: Option<Quantity>,
+    /// What the program waits of a walk that runs beside others.
+    pub walk_beside: Option<Quantity>,
+    /// What it waits of a walk with no other near: the rest is hidden behind other instructions.
+    pub walk_alone: Option<Quantity>,
+    /// What it waits of a walk for instructions: more than all of it if a wrong guess of the next
+    /// address is walked for first.
+    pub walk_fetch: Option<Quantity>,
     /// Page fault without clearing, copying or IO: entry, handler, return.
     pub fault: Option<Quantity>,
     /// Allocation of a folio, whatever its size; where it is absent, `fault` has it in it.
@@ -242,31 +254,26 @@ impl Costs {
         [("clear", &self.clear), ("copy", &self.copy)]
     }
 
-    /// Whether a walk of one page table has a cost.
-    pub(crate) const fn has_native_walks(&self) -> bool {
-        self.walk_native.is_some()
-            || self.walk_native_pmd.is_some()
-            || self.walk_reference.is_some()
-    }
-
     /// The known costs by their name in the file.
     pub fn known(&self) -> impl Iterator<Item = (&'static str, &Quantity)> {
         self.quantities().into_iter().filter_map(|(name, _, known)| Some((name, known?)))
     }
 
     /// Every single cost: its name in the file, what its unit must be, and itself.
-    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 24] {
-        use CostKind::{Clock, Cpi, Rate, Time};
+    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 26] {
+        use CostKind::{Clock, Cpi, Rate, Share, Time};
         [
             ("clock", Clock, self.clock.as_ref()),
             ("cpi", Cpi, self.cpi.as_ref()),
             ("reference", Time, self.reference.as_ref()),
             ("l2_hit", Time, self.l2_hit.as_ref()),
-            ("walk_native", Time, self.walk_native.as_ref()),
-            ("walk_native_pmd", Time, self.walk_native_pmd.as_ref()),
-            ("walk_reference", Time, self.walk_reference.as_ref()),
-            ("walk_nested", Time, self.walk_nested.as_ref()),
-            ("walk_nested_pmd", Time, self.walk_nested_pmd.as_ref()),
+            ("walk", Time, self.walk.as_ref()),
+            ("walk_l2", Time, self.walk_l2.as_ref()),
+            ("walk_llc", Time, self.walk_llc.as_ref()),
+            ("walk_memory", Time, self.walk_memory.as_ref()),
+            ("walk_beside", Share, self.walk_beside.as_ref()),
+            ("walk_alone", Share, self.walk_alone.as_ref()),
+            ("walk_fetch", Share, self.walk_fetch.as_ref()),
             ("fault", Time, self.fault.as_ref()),
             ("folio_alloc", Time, self.folio_alloc.as_ref()),
             ("map_batch", Time, self.map_batch.as_ref()),
@@ -293,11 +300,13 @@ impl Costs {
             cpi: self.cpi.or(base.cpi),
             reference: self.reference.or(base.reference),
             l2_hit: self.l2_hit.or(base.l2_hit),
-            walk_native: self.walk_native.or(base.walk_native),
-            walk_native_pmd: self.walk_native_pmd.or(base.walk_native_pmd),
-            walk_reference: self.walk_reference.or(base.walk_reference),
-            walk_nested: self.walk_nested.or(base.walk_nested),
-            walk_nested_pmd: self.walk_nested_pmd.or(base.walk_nested_pmd),
+            walk: self.walk.or(base.walk),
+            walk_l2: self.walk_l2.or(base.walk_l2),
+            walk_llc: self.walk_llc.or(base.walk_llc),
+            walk_memory: self.walk_memory.or(base.walk_memory),
+            walk_beside: self.walk_beside.or(base.walk_beside),
+            walk_alone: self.walk_alone.or(base.walk_alone),
+            walk_fetch: self.walk_fetch.or(base.walk_fetch),
             fault: self.fault.or(base.fault),
             folio_alloc: self.folio_alloc.or(base.folio_alloc),
             map_batch: self.map_batch.or(base.map_batch),

@@ -62,8 +62,6 @@ pub enum Contradiction {
     NoSource { place: String },
     #[error("{place}: list each size once, in ascending order")]
     RateOrder { place: String },
-    #[error("costs.walk_reference: give either it or walk_native and walk_native_pmd")]
-    WalkTwice,
 }
 
 impl Contradiction {
@@ -81,7 +79,6 @@ impl Contradiction {
             Self::CostUnit { place, .. } => format!("{place}.unit"),
             Self::NoSource { place } => format!("{place}.source"),
             Self::RateOrder { place } => format!("{place}.size"),
-            Self::WalkTwice => "costs.walk_reference".to_owned(),
         }
     }
 }

@@ -185,10 +185,6 @@ impl Costs {
                 return Err(Contradiction::CostUnit { place, unit, expected });
             }
         }
-        let has_walks = self.walk_native.is_some() || self.walk_native_pmd.is_some();
-        if has_walks && self.walk_reference.is_some() {
-            return Err(Contradiction::WalkTwice);
-        }
         for (name, rates) in self.rates() {
             for (nr, rate) in rates.iter().enumerate() {
                 let place = format!("costs.{name}[{nr}]");

@@ -34,7 +34,7 @@ source = "test"
 modes = ["contpte", "hpa"]
 source = "test"
 
-[costs.walk_native]
+[costs.walk_l2]
 value = 30.5
 unit = "ns"
 source = "test"
@@ -104,7 +104,7 @@ fn a_file_is_read_as_written() {
     let machine = Machine::load(path.to_str().unwrap()).unwrap();
     assert_eq!(machine.page_sizes, [PageSize::K4, PageSize::K16]);
     let costs: Vec<_> = machine.costs.known().collect();
-    assert_eq!((costs.len(), costs[0].0, costs[0].1.unit), (1, "walk_native", Unit::Ns));
+    assert_eq!((costs.len(), costs[0].0, costs[0].1.unit), (1, "walk_l2", Unit::Ns));
     assert_eq!(Unit::GbPerS.to_string(), "GB/s");
 }
 
@@ -175,12 +175,12 @@ fn bad_toml_is_answered_with_file_line_and_expected_form() {
     assert_eq!(
         message("unit = \"ns\"", "unit = \"years\""),
         "mine.toml:28: unknown variant `years`, expected one of `cycles`, `ns`, `us`, `GHz`, \
-         `GB/s`, `cycles/instruction`"
+         `GB/s`, `cycles/instruction`, `share`"
     );
     assert_eq!(
-        message("[costs.walk_native]", "[costs.walk]"),
-        "mine.toml:26: unknown field `walk`, expected one of `clock`, `cpi`, `reference`, `l2_hit`, \
-         `walk_native`, `walk_native_pmd`, `walk_reference`, `walk_nested`, `walk_nested_pmd`, \
+        message("[costs.walk_l2]", "[costs.walks]"),
+        "mine.toml:26: unknown field `walks`, expected one of `clock`, `cpi`, `reference`, `l2_hit`, \
+         `walk`, `walk_l2`, `walk_llc`, `walk_memory`, `walk_beside`, `walk_alone`, `walk_fetch`, \
          `fault`, `folio_alloc`, `map_batch`, `map_entry`, `fork_entry`, `fork_batch`, `fork_pmd`, \
          `unmap_batch`, `unmap_large`, `unmap_pte`, `unmap_pmd`, `page_mapcount`, `owner_word`, `clear`, `copy`, `elision`, `storage_latency`, `storage_rate`"
     );
@@ -243,7 +243,7 @@ fn a_machine_based_on_another_differs_in_what_it_says() {
     let little = named("phone-little");
     assert_eq!(little.page_sizes, [PageSize::K4, PageSize::K16]);
     assert_eq!((little.tlb.l1_data[0].entries, little.tlb.walk_cache[0].entries), (16, 64));
-    assert_eq!(little.costs.walk_reference, named("altra").costs.walk_reference);
+    assert_eq!(little.costs.walk_l2, named("altra").costs.walk_l2);
 }
 
 #[test]

@@ -71,7 +71,8 @@ impl Cell {
         let costs = &self.spec.machine.costs;
         let instructions = self.hardware.ended().instruction.references;
         let run = self.measured.unwrap_or_else(|| BaseTime::estimated(instructions, costs));
-        Estimate { run, ..Estimate::new(events, costs, self.spec.walks) }
+        let walks = self.spec.walks.on(&self.spec.machine);
+        Estimate::new(events, costs, walks).of_run(run, costs)
     }
 
     fn collapses(&self) -> Collapses {
@@ -139,9 +140,7 @@ impl Cell {
         Events {
             read: self.counted.reads.counts(),
             l2_hits: self.hardware.ended().l2_hits(),
-            walks_pte: self.hardware.ended().walks_pte,
-            walks_pmd: self.hardware.ended().walks_pmd,
-            walk_references: self.hardware.ended().walk_references(),
+            walks: self.hardware.ended().walk_kinds,
             ..now.since(&self.counted.base, self.memory.rules().page.bytes())
         }
     }

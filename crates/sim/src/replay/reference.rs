@@ -34,11 +34,9 @@ pub(super) fn walk_of(table: &PageTable, leaf: &Leaf, vpn: Vpn, coalescing: Coal
         cap => table.contiguous_run(vpn, cap, bits).unwrap_or(Order::ZERO),
     };
     Walk {
-        vpn,
-        pfn: leaf.pfn_of(vpn),
-        is_writable: leaf.flags.contains(PteFlags::WRITABLE),
         leaf: leaf.kind,
         order: leaf.order,
         run,
+        ..Walk::page(vpn, leaf.pfn_of(vpn), leaf.flags.contains(PteFlags::WRITABLE))
     }
 }

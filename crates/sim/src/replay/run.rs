@@ -21,12 +21,21 @@ use super::hardware::{Hardware, HardwareThread, Slot};
 use super::program::ProcessNr;
 use super::reference::{Reference, walk_of};
 use crate::cost::Mark;
-use crate::tlb::{Lookup, Tlb};
+use crate::tlb::{Lookup, Side, Tlb, Walk};
 
 /// Numbers of the reference ops, as the batches of a trace hold them.
 const EXEC: u8 = Op::Exec as u8;
 const READ: u8 = Op::Read as u8;
 const WRITE: u8 = Op::Write as u8;
+
+/// References in a row to one page.
+#[derive(Clone, Copy)]
+struct Run {
+    addr: u64,
+    count: u64,
+    /// Rows back to the load that gave the address; 0 where none is known to have.
+    link: u32,
+}
 
 impl Cell {
     /// Replays the rows of a batch.
@@ -54,12 +63,13 @@ impl Cell {
 
     fn replay_rows(&mut self, batch: &Batch, rows: Range<usize>) -> Result<(), CellError> {
         let (threads, ops) = (batch.threads(), batch.ops());
-        let (addrs, lens) = (batch.addrs(), batch.lens());
+        let (addrs, lens, links) = (batch.addrs(), batch.lens(), batch.flags());
         for row in rows {
+            let run = Run { addr: addrs[row], count: lens[row], link: links[row] };
             let replayed = match ops[row] {
-                EXEC => self.reference(threads[row], Reference::EXEC, addrs[row], lens[row]),
-                READ => self.reference(threads[row], Reference::READ, addrs[row], lens[row]),
-                WRITE => self.reference(threads[row], Reference::WRITE, addrs[row], lens[row]),
+                EXEC => self.reference(threads[row], Reference::EXEC, run),
+                READ => self.reference(threads[row], Reference::READ, run),
+                WRITE => self.reference(threads[row], Reference::WRITE, run),
                 _ => self.call(&batch.event(row)),
             };
             if let Err(error) = replayed {
@@ -84,8 +94,7 @@ impl Cell {
         &mut self,
         thread: ThreadId,
         kind: Reference,
-        addr: u64,
-        count: u64,
+        Run { addr, count, link }: Run,
     ) -> Result<(), CellError> {
         if self.clock.advance(count) {
             self.run_khugepaged();
@@ -108,7 +117,7 @@ impl Cell {
         }
         match found {
             Lookup::L1 | Lookup::L2 => Ok(()),
-            Lookup::Miss | Lookup::Permission => self.walk(slot, kind, vpn, count),
+            Lookup::Miss | Lookup::Permission => self.walk(slot, kind, (vpn, link), count),
         }
     }
 
@@ -126,7 +135,13 @@ impl Cell {
     /// A TLB miss: walk, fault where nothing is mapped, fill.
     #[cold]
     #[inline(never)]
-    fn walk(&mut self, slot: Slot, kind: Reference, vpn: Vpn, count: u64) -> Result<(), CellError> {
+    fn walk(
+        &mut self,
+        slot: Slot,
+        kind: Reference,
+        (vpn, link): (Vpn, u32),
+        count: u64,
+    ) -> Result<(), CellError> {
         let process = self.hardware[slot].process;
         let mm = self.program.processes[process].mm;
         let before = self.before_touch();
@@ -142,19 +157,26 @@ impl Cell {
             self.check_budget(process)?;
         }
         self.watch_touch(mm, kind, touched.leaf.pfn_of(vpn), before);
-        self.fill(slot, kind, vpn, &touched.leaf);
+        let is_written = touched.outcome != fault::Outcome::Hit;
+        let walk = self.walk_of(slot, vpn, &touched.leaf);
+        self.fill(slot, kind.side, &Walk { link, is_written, ..walk });
         Ok(())
     }
 
-    /// What a walk found goes into the TLB, and into the stacks beside it.
-    fn fill(&mut self, slot: Slot, kind: Reference, vpn: Vpn, leaf: &Leaf) {
-        let thread = &mut self.hardware[slot];
+    /// What a walk of a thread finds.
+    fn walk_of(&self, slot: Slot, vpn: Vpn, leaf: &Leaf) -> Walk {
+        let thread = &self.hardware[slot];
         let mm = self.program.processes[thread.process].mm;
-        let coalescing = thread.tlb.coalescing();
-        let walk = walk_of(&self.memory.space(mm).table, leaf, vpn, coalescing);
-        thread.tlb.fill_walk(kind.side, &walk);
+        walk_of(&self.memory.space(mm).table, leaf, vpn, thread.tlb.coalescing())
+    }
+
+    /// What a walk found goes into the TLB, and into the stacks beside it.
+    fn fill(&mut self, slot: Slot, side: Side, walk: &Walk) {
+        let thread = &mut self.hardware[slot];
+        thread.tlb.fill_walk(side, walk);
         if thread.stacks.is_some() {
-            self.fill_stack(slot, kind.side, &coalescing.entry(&walk));
+            let translation = thread.tlb.coalescing().entry(walk);
+            self.fill_stack(slot, side, &translation);
         }
     }
 

@@ -34,14 +34,27 @@ pub struct Walk {
     /// mapped to contiguous page frames, and has the same attributes. May be capped at what
     /// [`Coalescing::run_cap`] asks for; ignored for a PMD leaf.
     pub run: Order,
+    /// Rows of the thread from the load that gave the address to this reference; 0 where no load is
+    /// known to.
+    pub link: u32,
+    /// Whether a fault has just written the entries.
+    pub is_written: bool,
 }
 
 impl Walk {
     /// A single page, nothing known about its neighbours.
     #[must_use]
     pub const fn page(vpn: Vpn, pfn: Pfn, is_writable: bool) -> Self {
-        let (order, run) = (Order::ZERO, Order::ZERO);
-        Self { vpn, pfn, is_writable, leaf: LeafKind::Pte, order, run }
+        Self {
+            vpn,
+            pfn,
+            is_writable,
+            leaf: LeafKind::Pte,
+            order: Order::ZERO,
+            run: Order::ZERO,
+            link: 0,
+            is_written: false,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::access::Side;
 use super::coalesce::{Aggregation, Coalescing, CoalescingMode};
 use super::sizes::EntrySizes;
 use super::walk_cache::{MAX_WALK_ENTRIES, WalkCacheConfig};
+use super::walker::WalkerConfig;
 use super::ways::Ways;
 
 /// Most entries of one structure: 20 times the largest TLB in production (Zen 5: 4,096), and a
@@ -78,6 +79,9 @@ pub struct TlbConfig {
     /// Page-walk caches of both sides, at most one for a level.
     #[serde(default)]
     pub walk_cache: Vec<WalkCacheConfig>,
+    /// What decides the time of a walk.
+    #[serde(default)]
+    pub walker: WalkerConfig,
     /// What one entry may cover.
     pub coalescing: CoalescingConfig,
 }
@@ -112,6 +116,7 @@ impl TlbConfig {
             }
         }
         self.check_walk_caches()?;
+        self.check_walker()?;
         let is_split = !(self.l2_instruction.is_empty() && self.l2_data.is_empty());
         if is_split && !self.l2.is_empty() {
             return Err(ConfigError::SharedAndSplit);
@@ -143,6 +148,17 @@ impl TlbConfig {
             if self.walk_cache[..nr].iter().any(|other| other.level == cache.level) {
                 return Err(ConfigError::WalkCacheTwice { place: place.to_string() });
             }
+        }
+        Ok(())
+    }
+
+    fn check_walker(&self) -> Result<(), ConfigError> {
+        let WalkerConfig { l2, llc, source, .. } = &self.walker;
+        if source.trim().is_empty() {
+            return Err(ConfigError::NoSource { place: "tlb.walker".to_owned() });
+        }
+        if l2.0 > llc.0 {
+            return Err(ConfigError::CachesTurned { l2: (*l2).into(), llc: (*llc).into() });
         }
         Ok(())
     }
@@ -265,6 +281,8 @@ pub enum ConfigError {
     TooManyStructures { level: &'static str, nr: usize },
     #[error("{place}: another cache holds entries of this level; give one for each")]
     WalkCacheTwice { place: String },
+    #[error("tlb.walker: l2 = \"{l2}\" is larger than llc = \"{llc}\"")]
+    CachesTurned { l2: String, llc: String },
     #[error("tlb: l2 is shared by both sides; give either l2 or l2_instruction and l2_data")]
     SharedAndSplit,
     #[error(
@@ -297,6 +315,7 @@ impl ConfigError {
             Self::NoSource { place } => key(place, "source"),
             Self::WalkCacheTwice { place } => key(place, "level"),
             Self::TooManyStructures { level, .. } => format!("tlb.{level}"),
+            Self::CachesTurned { .. } => "tlb.walker.l2".to_owned(),
             Self::SharedAndSplit => "tlb.l2".to_owned(),
             Self::PageNotHeld { side, .. } => format!("tlb.l1_{side}[0].sizes"),
             Self::TwoAggregations | Self::ContpteTwice | Self::ZenPage { .. } => {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::access::Side;
 use super::coalesce::LeafKind;
 use super::walk_cache::Steps;
+use super::walker::WalkCounters;
 
 /// Counters of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +63,8 @@ pub struct Counters {
     pub walk_refs_pmd: u64,
     /// PTEs that walks read.
     pub walk_refs_pte: u64,
+    /// Walks by what they wait for, and where they find the lines they read.
+    pub walk_kinds: WalkCounters,
 }
 
 impl Counters {
@@ -142,5 +145,6 @@ impl AddAssign for Counters {
         self.walk_refs_pud += other.walk_refs_pud;
         self.walk_refs_pmd += other.walk_refs_pmd;
         self.walk_refs_pte += other.walk_refs_pte;
+        self.walk_kinds += other.walk_kinds;
     }
 }

@@ -8,7 +8,8 @@ use super::config::{StructureConfig, TlbConfig};
 use super::counters::Counters;
 use super::entry::{Entry, Key};
 use super::level::{Level, Violation};
-use super::walk_cache::WalkCaches;
+use super::walk_cache::{Steps, WalkCaches};
+use super::walker::{Moment, Walker};
 
 /// Hints of one side, a power of two: 256 x 24 bytes. A hint is per page, so that entries of many
 /// pages want more of them than level 1 has entries: 640 random pages in 40 entries cost 6.1 ns a
@@ -68,6 +69,7 @@ pub struct Tlb {
     hints: [Box<[Hint; NR_HINTS]>; 2],
     coalescing: Coalescing,
     walk_caches: WalkCaches,
+    walker: Walker,
     page: PageSize,
     /// Number of lookups and fills so far: the time of [`super::entry::Use`].
     clock: u64,
@@ -100,6 +102,7 @@ impl Tlb {
             hints: [Box::new([Hint::NONE; NR_HINTS]), Box::new([Hint::NONE; NR_HINTS])],
             coalescing: config.coalescing(),
             walk_caches: WalkCaches::new(&config.walk_cache, page),
+            walker: Walker::new(&config.walker, page),
             page,
             clock: 0,
             counters: Counters::default(),
@@ -123,6 +126,9 @@ impl Tlb {
         if hint.vpn == vpn && l1.touch_hinted(hint.slot, hint.key, access, self.clock) {
             return Lookup::L1;
         }
+        if hint.vpn != vpn {
+            self.walker.bring_in(side, count);
+        }
         self.search(side, vpn, access)
     }
 
@@ -131,7 +137,12 @@ impl Tlb {
     /// # Panics
     /// When the walk breaks I4: its leaf is larger than a PMD entry.
     pub fn fill_walk(&mut self, side: Side, walk: &Walk) {
-        self.fill(side, walk.vpn, &self.coalescing.entry(walk));
+        // Every lookup and every walk takes the clock one further.
+        let row = self.clock - self.counters.walks();
+        let instructions = self.counters.instruction.references;
+        let steps = self.fill_counted(side, walk.vpn, &self.coalescing.entry(walk));
+        let (kind, found) = self.walker.walk(side, walk, steps, Moment { row, instructions });
+        self.counters.walk_kinds.add(kind, found);
     }
 
     /// Adds a translation that a walk for `vpn` found; it must cover `vpn`.
@@ -139,6 +150,11 @@ impl Tlb {
     /// # Panics
     /// When the translation is larger than a PMD entry (I4) or does not cover `vpn`.
     pub fn fill(&mut self, side: Side, vpn: Vpn, translation: &Translation) {
+        let _steps = self.fill_counted(side, vpn, translation);
+    }
+
+    /// [`Tlb::fill`], and what the walk read.
+    fn fill_counted(&mut self, side: Side, vpn: Vpn, translation: &Translation) -> Steps {
         let entry = translation.entry();
         assert!(entry.order <= self.page.pmd_order(), "I4: entry larger than a PMD entry");
         assert!(
@@ -146,7 +162,8 @@ impl Tlb {
             "I4: a translation is aligned and covers the page it was walked for"
         );
         self.counters.count_walk(translation.leaf);
-        self.counters.count_steps(self.walk_caches.walk(vpn, translation.leaf));
+        let steps = self.walk_caches.walk(vpn, translation.leaf);
+        self.counters.count_steps(steps);
         self.clock += 1;
         if let Some(nr) = self.l2_of[side as usize]
             && let level = &mut self.l2[nr]
@@ -156,6 +173,7 @@ impl Tlb {
             level.insert(&entry.piece(vpn, home.order), home, self.clock);
         }
         self.fill_l1(side, vpn, &entry);
+        steps
     }
 
     /// Removes every entry that covers one of `nr_pages` pages from `first`, in all levels and in

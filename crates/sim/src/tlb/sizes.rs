@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use largefolio_mm::units::{Order, PageSize};
+use largefolio_mm::units::{Order, PageSize, parse_bytes};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -17,6 +17,9 @@ pub struct EntrySize {
 }
 
 impl EntrySize {
+    /// What a PMD entry covers on 4K pages: 2M.
+    pub(super) const PMD_4K: Self = Self { shift: 21 };
+
     /// Parses `4K`, `2M`, `1G`, ..; `None` when it is no such size.
     ///
     /// ```
@@ -64,6 +67,12 @@ impl fmt::Display for EntrySize {
     }
 }
 
+impl Serialize for EntrySize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 impl<'de> Deserialize<'de> for EntrySize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
@@ -72,6 +81,35 @@ impl<'de> Deserialize<'de> for EntrySize {
                 "`{text}` is not a TLB entry size; expected a power of two from \"4K\" to \"16G\""
             ))
         })
+    }
+}
+
+/// Bytes of a cache: `1M`, `36M`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct CacheSize(pub u64);
+
+/// Largest cache: as large as the largest there is, and a bound on what a machine file can make
+/// the program remember.
+const CACHE_BYTES_MAX: u64 = 1 << 30;
+
+impl TryFrom<String> for CacheSize {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let bytes = parse_bytes(&text).filter(|bytes| (4096..=CACHE_BYTES_MAX).contains(bytes));
+        let form = "expected bytes from \"4K\" to \"1G\", such as \"36M\"";
+        bytes.map(Self).ok_or_else(|| format!("`{text}` is not the size of a cache: {form}"))
+    }
+}
+
+impl From<CacheSize> for String {
+    fn from(CacheSize(bytes): CacheSize) -> Self {
+        match bytes {
+            bytes if bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
+            bytes if bytes % (1 << 10) == 0 => format!("{}K", bytes >> 10),
+            bytes => bytes.to_string(),
+        }
     }
 }
 
@@ -102,7 +140,7 @@ impl Serialize for EntrySizes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Any => serializer.serialize_str("any"),
-            Self::Listed(sizes) => serializer.collect_seq(sizes.iter().map(ToString::to_string)),
+            Self::Listed(sizes) => serializer.collect_seq(sizes),
         }
     }
 }

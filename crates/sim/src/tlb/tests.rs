@@ -36,6 +36,7 @@ pub(super) fn config(l1: Vec<StructureConfig>, l2: Vec<StructureConfig>) -> TlbC
         l2_instruction: Vec::new(),
         l2_data: Vec::new(),
         walk_cache: Vec::new(),
+        walker: WalkerConfig::default(),
         coalescing: CoalescingConfig {
             modes: vec![CoalescingMode::Contpte],
             source: "test".to_owned(),

@@ -1,16 +1,19 @@
-//! Calls of stubs, and chains of loads: timed loops of a few instructions.
+//! Calls of stubs, chains and lists of loads: timed loops of a few instructions.
 //!
 //! The loops are assembly, so that a build without optimisation measures the same. A loop reads the
 //! addresses it calls from a list, in order: eight addresses are one cache line, which the CPU
-//! fetches ahead. Nothing is subtracted for that.
+//! fetches ahead. Nothing is subtracted for that. Times are those of the thread: what other programs
+//! take of the processor is not in them.
 //!
 //! ```text
 //!   list: [a3][a0][a7]..      x86-64  call [list]   arm64  ldr, blr       a stub: ret
 //! ```
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use largefolio_trace::generate::Rng;
+
+use crate::measure::cpu_time;
 
 /// The instruction that returns.
 #[cfg(target_arch = "x86_64")]
@@ -53,14 +56,14 @@ pub(crate) fn shuffled(end: usize, seed: u64) -> Vec<usize> {
 /// # Safety
 /// Each address must be that of a [`RET`] in memory that may be executed.
 pub(crate) unsafe fn call_all(list: &[usize], nr_passes: usize) -> Duration {
-    let start = Instant::now();
+    let start = cpu_time();
     for _ in 0..nr_passes {
         if !list.is_empty() {
             // SAFETY: the caller answers for the addresses, and the list is not empty.
             unsafe { pass(list) };
         }
     }
-    start.elapsed()
+    cpu_time().saturating_sub(start)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -107,12 +110,12 @@ unsafe fn pass(_list: &[usize]) {}
 /// # Safety
 /// Every word on the way must hold the address of a word.
 pub(crate) unsafe fn follow(first: *const usize, nr_steps: usize) -> Duration {
-    let start = Instant::now();
+    let start = cpu_time();
     if nr_steps > 0 {
         // SAFETY: the caller answers for the links.
         unsafe { steps(first, nr_steps) };
     }
-    start.elapsed()
+    cpu_time().saturating_sub(start)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -158,6 +161,154 @@ unsafe fn steps(first: *const usize, nr_steps: usize) {
     }
 }
 
+/// Loads the word at every address of `list` in order, `nr_passes` times: no load needs another.
+///
+/// # Safety
+/// Each address must be that of a word that may be read.
+pub(crate) unsafe fn load_list(list: &[usize], nr_passes: usize) -> Duration {
+    // SAFETY: the caller answers for the addresses.
+    unsafe { timed_loads::<false>(list, nr_passes) }
+}
+
+/// The same with 256 other instructions between two loads, which take 64 cycles at least and need
+/// neither.
+///
+/// # Safety
+/// As for [`load_list`].
+pub(crate) unsafe fn load_apart(list: &[usize], nr_passes: usize) -> Duration {
+    // SAFETY: the caller answers for the addresses.
+    unsafe { timed_loads::<true>(list, nr_passes) }
+}
+
+unsafe fn timed_loads<const IS_APART: bool>(list: &[usize], nr_passes: usize) -> Duration {
+    let start = cpu_time();
+    for _ in 0..nr_passes {
+        if !list.is_empty() {
+            // SAFETY: the caller answers for the addresses, and the list is not empty.
+            unsafe {
+                if IS_APART {
+                    loads_apart(list);
+                } else {
+                    loads(list);
+                }
+            }
+        }
+    }
+    cpu_time().saturating_sub(start)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+unsafe fn loads(list: &[usize]) {
+    // SAFETY: reads the list from start to end, and the words it names.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "mov {to}, qword ptr [{at}]",
+            "mov {to}, qword ptr [{to}]",
+            "add {at}, 8",
+            "cmp {at}, {end}",
+            "jne 2b",
+            at = inout(reg) list.as_ptr() => _,
+            end = in(reg) list.as_ptr().wrapping_add(list.len()),
+            to = out(reg) _,
+            options(nostack, readonly),
+        );
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(never)]
+unsafe fn loads_apart(list: &[usize]) {
+    // SAFETY: reads the list from start to end, and the words it names; the rest is arithmetic.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "mov {to}, qword ptr [{at}]",
+            "mov {to}, qword ptr [{to}]",
+            ".rept 64",
+            "add {a}, 1",
+            "add {b}, 1",
+            "add {c}, 1",
+            "add {d}, 1",
+            ".endr",
+            "add {at}, 8",
+            "cmp {at}, {end}",
+            "jne 2b",
+            at = inout(reg) list.as_ptr() => _,
+            end = in(reg) list.as_ptr().wrapping_add(list.len()),
+            to = out(reg) _,
+            a = out(reg) _,
+            b = out(reg) _,
+            c = out(reg) _,
+            d = out(reg) _,
+            options(nostack, readonly),
+        );
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(never)]
+unsafe fn loads(list: &[usize]) {
+    // SAFETY: reads the list from start to end, and the words it names.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "ldr {to}, [{at}], #8",
+            "ldr {to}, [{to}]",
+            "cmp {at}, {end}",
+            "b.ne 2b",
+            at = inout(reg) list.as_ptr() => _,
+            end = in(reg) list.as_ptr().wrapping_add(list.len()),
+            to = out(reg) _,
+            options(nostack, readonly),
+        );
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(never)]
+unsafe fn loads_apart(list: &[usize]) {
+    // SAFETY: reads the list from start to end, and the words it names; the rest is arithmetic.
+    unsafe {
+        std::arch::asm!(
+            "2:",
+            "ldr {to}, [{at}], #8",
+            "ldr {to}, [{to}]",
+            ".rept 64",
+            "add {a}, {a}, #1",
+            "add {b}, {b}, #1",
+            "add {c}, {c}, #1",
+            "add {d}, {d}, #1",
+            ".endr",
+            "cmp {at}, {end}",
+            "b.ne 2b",
+            at = inout(reg) list.as_ptr() => _,
+            end = in(reg) list.as_ptr().wrapping_add(list.len()),
+            to = out(reg) _,
+            a = out(reg) _,
+            b = out(reg) _,
+            c = out(reg) _,
+            d = out(reg) _,
+            options(nostack, readonly),
+        );
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn loads(list: &[usize]) {
+    for &at in list {
+        // SAFETY: the caller answers for the addresses.
+        unsafe { (at as *const usize).read_volatile() };
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+unsafe fn loads_apart(list: &[usize]) {
+    // SAFETY: the caller answers for the addresses.
+    unsafe { loads(list) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,5 +340,10 @@ mod tests {
         // SAFETY: every word holds the address of the next, the last that of the first.
         let taken = unsafe { follow(words.as_ptr(), 1000) };
         assert!(taken > Duration::ZERO);
+        // SAFETY: the words are addresses of words.
+        let dense = unsafe { load_list(&words, 1000) };
+        // SAFETY: as above.
+        let sparse = unsafe { load_apart(&words, 1000) };
+        assert!(dense > Duration::ZERO && sparse > Duration::ZERO);
     }
 }

@@ -109,11 +109,10 @@ impl CheckRequest {
     /// A machine that is not known.
     pub fn new(machine: &str, effort: Effort, dir: PathBuf) -> Result<Self, Error> {
         let machine = Machine::of_user(machine)?;
-        let is_nested = machine.costs.walk_nested.is_some();
         Ok(Self {
-            machine,
             kernel: running::nearest_rules()?,
-            walks: if is_nested { Walks::Nested } else { Walks::Native },
+            walks: Walks::Native.on(&machine),
+            machine,
             extent: Extent::new(effort),
             dir,
         })

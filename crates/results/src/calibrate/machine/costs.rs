@@ -3,18 +3,19 @@
 use largefolio_linux::calibrate::{Calibration, Figure, Pages, Rate, Side};
 use largefolio_linux::measure::Spread;
 use largefolio_sim::machine::{Costs, Quantity, Unit, UnitBytes, UnitRate};
+use largefolio_sim::tlb::TlbConfig;
 
-use super::STAND_IN;
+use super::{STAND_IN, walks};
 
 /// `median of n = 9, 1.20 to 1.31 ns`.
-fn spread_text(ns: &Spread) -> String {
+pub(super) fn spread_text(ns: &Spread) -> String {
     format!("median of n = {}, {:.4} to {:.4} ns", ns.n, ns.min, ns.max)
 }
 
 /// Factor below the median where a spread ends that reaches below 0.
 const RANGE_WITHIN: f64 = 10.0;
 
-fn measured(figure: &Figure) -> Quantity {
+pub(super) fn measured(figure: &Figure) -> Quantity {
     Quantity {
         value: digits(figure.ns.median),
         unit: Unit::Ns,
@@ -26,7 +27,7 @@ fn measured(figure: &Figure) -> Quantity {
 
 /// The spread as a range of the median; a difference of two measurements may fall below 0, which no
 /// cost does.
-fn range(ns: &Spread) -> Option<[f64; 2]> {
+pub(super) fn range(ns: &Spread) -> Option<[f64; 2]> {
     let least = ns.median / RANGE_WITHIN;
     (ns.median > 0.0).then(|| {
         [digits(ns.min.max(least)).min(digits(ns.median)), digits(ns.max).max(digits(ns.median))]
@@ -34,11 +35,11 @@ fn range(ns: &Spread) -> Option<[f64; 2]> {
 }
 
 /// Five digits: a machine's drift is larger than the rest.
-fn digits(value: f64) -> f64 {
+pub(super) fn digits(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
 
-pub(super) fn costs(found: &Calibration, stand_in: &Costs, is_splintered: bool) -> Costs {
+pub(super) fn costs(found: &Calibration, stand_in: &Costs, tlb: &TlbConfig) -> Costs {
     let kernel = &found.kernel;
     let or = |figure: &Option<Figure>, other: &Option<Quantity>| match figure {
         Some(figure) => Some(measured(figure)),
@@ -71,7 +72,7 @@ pub(super) fn costs(found: &Calibration, stand_in: &Costs, is_splintered: bool) 
         storage_rate: storage_rate(found).or_else(|| stand_in.storage_rate.as_ref().map(assumed)),
         ..Costs::default()
     };
-    set_walks(&mut costs, found, is_splintered);
+    walks::set(&mut costs, found, stand_in, tlb);
     set_apart(&mut costs, found);
     costs
 }
@@ -114,7 +115,7 @@ fn set_apart(costs: &mut Costs, found: &Calibration) {
 }
 
 /// A number of another machine.
-fn assumed(known: &Quantity) -> Quantity {
+pub(super) fn assumed(known: &Quantity) -> Quantity {
     Quantity {
         source: format!(
             "not measured on this machine, taken from {STAND_IN}; the head of the file \
@@ -161,39 +162,6 @@ fn l2_hit(found: &Calibration) -> Quantity {
             assumed: true,
             range: None,
         },
-    }
-}
-
-/// Walks: instructions over the largest working set.
-fn set_walks(costs: &mut Costs, found: &Calibration, is_splintered: bool) {
-    let walk = |pages| {
-        let sides = [Side::Instruction, Side::Data];
-        let curve = sides.into_iter().find_map(|side| found.curve(side, pages))?;
-        let point = curve.extra.last()?;
-        let side = match curve.side {
-            Side::Instruction => "calls of stubs",
-            Side::Data => "loads",
-        };
-        let how =
-            format!("{side} on {} pages less as many packed into a 64th of the pages", point.nr);
-        let is_cost = point.ns.median.is_finite() && point.ns.median > 0.0;
-        is_cost.then(|| measured(&Figure { ns: point.ns, how }))
-    };
-    let pte = walk(Pages::Base);
-    let pmd = match walk(Pages::Pmd).filter(|_| is_splintered) {
-        Some(pmd) => Some(pmd),
-        // Translations of 2M folios stay in the TLB over any working set that was measured.
-        None => pte.clone().map(|pte| Quantity {
-            source: "as a walk to a PTE, which is longer: an upper bound".to_owned(),
-            assumed: true,
-            range: None,
-            ..pte
-        }),
-    };
-    if found.cpu.is_virtual == Some(true) {
-        (costs.walk_nested, costs.walk_nested_pmd) = (pte, pmd);
-    } else {
-        (costs.walk_native, costs.walk_native_pmd) = (pte, pmd);
     }
 }
 

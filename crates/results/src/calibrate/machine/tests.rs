@@ -1,5 +1,6 @@
 use largefolio_linux::calibrate::{
-    Cpu, Curve, Figure, KernelCosts, MapcountCosts, Point, Rate, Storage,
+    Caches, Cpu, Curve, Figure, KernelCosts, LineCosts, MapcountCosts, Point, Rate, Storage,
+    WalkShares,
 };
 use largefolio_linux::measure::Spread;
 use largefolio_sim::machine::Quantity;
@@ -16,7 +17,8 @@ fn figure(ns: f64) -> Figure {
 
 /// A curve whose levels end at `l1` and `l2` pages.
 fn curve(side: Side, pages: Pages, (l1, l2): (usize, usize)) -> Curve {
-    let sets = [8, 16, 32, 48, 64, 72, 80, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 98304];
+    let sets =
+        [8, 16, 32, 48, 64, 72, 80, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096, 16384, 98304];
     let ns = |nr: usize| match nr {
         nr if nr <= l1 => 1.0,
         nr if nr <= l2 => 3.0,
@@ -69,6 +71,13 @@ fn found() -> Calibration {
             ..KernelCosts::default()
         },
         mapcounts: MapcountCosts { page: Some(figure(6.0)), owner_word: Some(figure(10.0)) },
+        caches: Caches { l2_bytes: 1 << 20, llc_bytes: 24 << 20 },
+        lines: LineCosts {
+            l2: Some(figure(4.0)),
+            memory: Some(figure(110.0)),
+            ..Default::default()
+        },
+        walk_shares: WalkShares { beside: Some(spread(0.2)), ..WalkShares::default() },
         clear: vec![rate(4096, 410.0), rate(64 << 10, 3000.0)],
         copy: vec![rate(4096, 600.0)],
         storage: Storage { sequential: Some(figure(1e6)), ..Storage::default() },
@@ -96,9 +105,17 @@ fn measured_numbers_are_marked_measured_and_the_rest_assumed_with_the_reason() {
     assert_eq!(machine.costs.fork_pmd, None);
     let comment = super::machine(&found).unwrap().comment(Effort::Full);
     assert!(comment.contains("Not measured: folios of 32 KiB: changing it needs root"));
-    assert!((machine.costs.walk_nested.unwrap().value - 59.0).abs() < 1e-9);
-    assert_eq!(machine.costs.walk_native, None);
-    assert!(machine.costs.walk_nested_pmd.unwrap().assumed);
+    // 59 ns less the lines of walks over 16,384 and 49,152 pages.
+    let walk = machine.costs.walk.unwrap();
+    assert!(!walk.assumed && walk.value > 1.0 && walk.value < 59.0, "{walk:?}");
+    let [l2, llc, memory] =
+        [&machine.costs.walk_l2, &machine.costs.walk_llc, &machine.costs.walk_memory];
+    let is_assumed = |cost: &Option<Quantity>| cost.as_ref().unwrap().assumed;
+    assert_eq!([l2, llc, memory].map(is_assumed), [false, true, false]);
+    let shares = [&machine.costs.walk_beside, &machine.costs.walk_alone, &machine.costs.walk_fetch];
+    assert_eq!(shares.map(is_assumed), [false, true, true]);
+    let walker = &machine.tlb.walker;
+    assert_eq!((walker.l2.0, walker.llc.0, walker.is_virtual), (1 << 20, 12 << 20, true));
     assert!((machine.costs.clear[0].gb_per_s - 10.24).abs() < 1e-9);
 }
 

@@ -55,17 +55,16 @@ fn a_prediction_stands_beside_the_measurement() {
         machine: "zen4".to_owned(),
         difference_ns: Some(-1_000_000),
         ratio: Some(0.9),
+        ratio_range: Some([0.85, 0.94]),
         unusable: None,
-        is_inside: Some(false),
+        holds: Some(false),
         not_known: Vec::new(),
         assumed: vec!["fault".to_owned()],
     };
     view.prediction = Some(predicted.clone());
     let page = of(&view).unwrap().html();
     assert!(page.contains("data-at=\"/prediction/ratio\""));
-    assert!(
-        page.contains("outside the measured interval") && page.contains("assumed costs: fault")
-    );
+    assert!(page.contains("outside the predicted bounds") && page.contains("assumed costs: fault"));
     (predicted.ratio, predicted.not_known) = (None, vec!["costs.walk".to_owned()]);
     view.prediction = Some(predicted);
     let page = of(&view).unwrap().html();

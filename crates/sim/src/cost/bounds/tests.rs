@@ -1,7 +1,6 @@
-use std::collections::BTreeMap;
-
 use crate::cost::{BaseSource, BaseTime, Estimate, Events, Interval, Walks};
 use crate::machine::{Costs, Quantity, Unit};
+use crate::tlb::{KindCounters, Lines, WalkCounters};
 
 fn cost(value: f64, unit: Unit, range: Option<[f64; 2]>, assumed: bool) -> Quantity {
     Quantity { value, unit, source: "test".to_owned(), assumed, range }
@@ -65,12 +64,19 @@ fn what_is_not_known_is_bounded_by_another_machine_and_named() {
 }
 
 #[test]
-fn a_machine_that_knows_nested_walks_alone_walks_that_way() {
-    let walk_nested = Some(cost(100.0, Unit::Ns, None, false));
-    let costs = Costs { walk_nested, ..Costs::default() };
-    let events = Events { walks_pte: 7, cleared: BTreeMap::new(), ..Events::default() };
+fn walks_are_as_uncertain_as_their_lines_and_their_share() {
+    let walk = Some(cost(10.0, Unit::Ns, Some([7.0, 13.0]), false));
+    let walk_llc = Some(cost(20.0, Unit::Ns, Some([16.0, 24.0]), false));
+    let walk_beside = Some(cost(0.5, Unit::Share, Some([0.1, 1.0]), false));
+    let costs = Costs { walk, walk_llc, walk_beside, ..Costs::default() };
+    let lines = Lines { llc: 1, ..Lines::default() };
+    let beside = KindCounters { walks: 1, lines, ..KindCounters::default() };
+    let walks = WalkCounters { beside, ..WalkCounters::default() };
+    let events = Events { walks, ..Events::default() };
     let estimate = Estimate::new(&events, &costs, Walks::Native);
-    assert_eq!((estimate.walks, estimate.total_ns), (Walks::Nested, Some(700)));
+    // 3 and 4 to the sides of 30, squared and added; then the shares.
+    assert_eq!(estimate.total, Some(of(2.5, 15.0, 35.0).rounded()));
+    assert_eq!(estimate.total_ns, Some(15));
 }
 
 #[test]

@@ -1,0 +1,273 @@
+//! What loads wait for: a line from each cache, and how much of a walk runs beside other work.
+//!
+//! ```text
+//!   lines    a circle over lines of a working set, 16 lines of each page one after the other, so that
+//!            translation is a 16th; each load needs the one before it
+//!   walks    one line of each page, in random order, on 4K and on 2M folios. What the former takes
+//!            longer is the longer walk, and the share of it that is waited for is
+//!               dense    addresses from a list, nothing between     (dense 4K - dense 2M)
+//!               sparse   the same, 256 instructions between         ------------------------
+//!               calls    of stubs on as many pages                  (chain 4K - chain 2M)
+//! ```
+//!
+//! A share is of the medians of a few rounds; whether 2M folios have entries of their own or are
+//! walked for as well does not matter to it.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::mm::{Advice, ProtFlags};
+
+use super::{Figure, count};
+use crate::bench::stubs::call::{LINE_BYTES, follow, line_of, load_apart, load_list, shuffled};
+use crate::bench::stubs::mapping::{Mapping, Source};
+use crate::bench::stubs::{Backing, Layout, Stubs, StubsError};
+use crate::measure::{Spread, interleave};
+use crate::proc::host::Caches;
+
+const PAGE_BYTES: usize = 4096;
+/// Lines of a page that a circle visits.
+const LINES_OF_PAGE: usize = 16;
+/// Loads of a sample at least.
+const NR_LOADS_MIN: usize = 200_000;
+/// Working sets of the shares, in pages: beyond any level-2 TLB.
+const SETS: [usize; 3] = [1 << 14, 1 << 15, 3 << 15];
+/// Rounds whose median makes one share: a difference of two rounds is mostly noise.
+const BLOCK_ROUNDS: usize = 3;
+/// A difference of chains below this is noise, in nanoseconds.
+const DIFFERENCE_MIN_NS: f64 = 0.5;
+
+/// Latency of a line by where it is.
+#[derive(Clone, Debug, Default)]
+pub struct LineCosts {
+    /// In the L2 cache.
+    pub l2: Option<Figure>,
+    /// In the last-level cache.
+    pub llc: Option<Figure>,
+    /// In memory.
+    pub memory: Option<Figure>,
+}
+
+/// Shares of a walk that are waited for: the smallest, middle and largest over working sets and blocks of rounds.
+#[derive(Clone, Debug, Default)]
+pub struct WalkShares {
+    /// Of walks for loads that follow each other at once.
+    pub beside: Option<Spread>,
+    /// Of walks for loads that are far apart.
+    pub alone: Option<Spread>,
+    /// Of walks for instructions.
+    pub fetch: Option<Spread>,
+}
+
+/// The latency of a line in each cache and in memory.
+///
+/// # Errors
+/// Memory that is not available.
+pub(super) fn lines(
+    caches: Caches,
+    nr_rounds: usize,
+    part: usize,
+) -> Result<LineCosts, StubsError> {
+    // A quarter of a cache: what others need of it, and ways that fill unevenly, leave as much.
+    let l2 = caches.l2_bytes / 4;
+    let llc = (caches.llc_bytes / 8).max(caches.l2_bytes * 2);
+    let memory = (caches.llc_bytes * 8).max(64 << 20) / part;
+    let circles = [l2, llc, memory].map(Circle::new);
+    let circles = circles.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut runs: Vec<Run<'_>> =
+        circles.iter().map(|circle| Box::new(|| Ok(circle.go())) as Run<'_>).collect();
+    let Ok(series) = interleave(nr_rounds, &mut runs, &mut |_| {});
+    let figure = |nr: usize| {
+        let kib = circles[nr].len_bytes() >> 10;
+        let how = format!("loads that need each other, over {kib} KiB of lines");
+        Figure::of(&series[nr].rounds_ns, circles[nr].nr_loads(), &how)
+    };
+    Ok(LineCosts { l2: figure(0), llc: figure(1), memory: figure(2) })
+}
+
+type Run<'a> = Box<dyn FnMut() -> Result<Duration, Infallible> + 'a>;
+
+/// A circle of links over a working set.
+struct Circle {
+    _mapping: Mapping,
+    /// Address of a word on it.
+    start: usize,
+    nr_lines: usize,
+}
+
+impl Circle {
+    /// Over `set_bytes` of lines.
+    fn new(set_bytes: usize) -> Result<Self, StubsError> {
+        let nr_pages = (set_bytes / (LINES_OF_PAGE * LINE_BYTES)).max(4);
+        let len_bytes = (nr_pages * PAGE_BYTES).next_multiple_of(2 << 20);
+        let mapping = field(len_bytes, Advice::LinuxHugepage)?;
+        let mut order = Vec::with_capacity(nr_pages * LINES_OF_PAGE);
+        for (nr, page) in shuffled(nr_pages, 1).into_iter().enumerate() {
+            let lines = shuffled(PAGE_BYTES / LINE_BYTES, nr as u64);
+            let lines = lines.into_iter().take(LINES_OF_PAGE);
+            order.extend(lines.map(|line| page * PAGE_BYTES + line * LINE_BYTES));
+        }
+        let start = link(&mapping, &order);
+        Ok(Self { _mapping: mapping, start, nr_lines: order.len() })
+    }
+
+    fn len_bytes(&self) -> usize {
+        self.nr_lines * LINE_BYTES
+    }
+
+    fn nr_loads(&self) -> usize {
+        self.nr_lines * NR_LOADS_MIN.div_ceil(self.nr_lines)
+    }
+
+    /// Whole rounds, so that each line is as old as it can be; the first warms.
+    fn go(&self) -> Duration {
+        let start = self.start as *const usize;
+        // SAFETY: the words form one circle.
+        unsafe { follow(start, self.nr_lines) };
+        // SAFETY: as above.
+        unsafe { follow(start, self.nr_loads()) }
+    }
+}
+
+/// Links the words at `order` into a circle, and gives the address of one.
+fn link(mapping: &Mapping, order: &[usize]) -> usize {
+    #[expect(clippy::cast_ptr_alignment, reason = "each is the first word of a line")]
+    let word = |nr: usize| mapping.at().wrapping_add(order[nr % order.len()]).cast::<usize>();
+    for nr in 0..order.len() {
+        // SAFETY: a whole line inside the mapping, which nothing else refers to.
+        unsafe { word(nr).write(word(nr + 1) as usize) };
+    }
+    word(0) as usize
+}
+
+/// Memory that has been stored to, on folios of a kind.
+fn field(len_bytes: usize, advice: Advice) -> Result<Mapping, StubsError> {
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    let mapping = Mapping::new(Source::Anonymous, len_bytes, prot)?;
+    mapping.advise(advice)?;
+    mapping.store_each(PAGE_BYTES, 1);
+    Ok(mapping)
+}
+
+/// What is run on each kind of folio.
+#[derive(Clone, Copy)]
+enum Way {
+    Chain,
+    Dense,
+    Sparse,
+    Calls,
+}
+
+const WAYS: [Way; 4] = [Way::Chain, Way::Dense, Way::Sparse, Way::Calls];
+
+/// One line of each page of a working set, on one kind of folio.
+struct Pages {
+    mapping: Mapping,
+    stubs: Stubs,
+    list: Vec<usize>,
+}
+
+impl Pages {
+    fn new(nr_pages: usize, is_pmd: bool, dir: &Path) -> Result<Self, StubsError> {
+        let (advice, backing) = if is_pmd {
+            (Advice::LinuxHugepage, Backing::MemfdCollapsed)
+        } else {
+            (Advice::LinuxNoHugepage, Backing::Memfd)
+        };
+        let len_bytes = (nr_pages * PAGE_BYTES).next_multiple_of(2 << 20);
+        let mapping = field(len_bytes, advice)?;
+        let order: Vec<usize> =
+            shuffled(nr_pages, 1).into_iter().map(|nr| nr * PAGE_BYTES + line_of(nr)).collect();
+        let _start = link(&mapping, &order);
+        let list = order.iter().map(|&at| mapping.at().wrapping_add(at) as usize).collect();
+        let stubs = Stubs::with_layout(backing, Layout::OnePerPage, len_bytes, dir)?;
+        Ok(Self { mapping, stubs, list })
+    }
+
+    fn is_pmd(&self) -> bool {
+        self.mapping.pmd_mapped_bytes() >= self.mapping.len_bytes() as u64 / 8 * 7
+    }
+
+    fn go(&self, way: Way) -> Duration {
+        let nr_passes = NR_LOADS_MIN.div_ceil(self.list.len());
+        let run = |nr_passes: usize| match way {
+            // SAFETY: the words form one circle.
+            Way::Chain => unsafe {
+                follow(self.list[0] as *const usize, nr_passes * self.list.len())
+            },
+            // SAFETY: each address is that of a word of the mapping.
+            Way::Dense => unsafe { load_list(&self.list, nr_passes) },
+            // SAFETY: as above.
+            Way::Sparse => unsafe { load_apart(&self.list, nr_passes) },
+            Way::Calls => self.stubs.cycle(self.list.len(), nr_passes, 1),
+        };
+        run(1);
+        run(nr_passes) / u32::try_from(nr_passes).unwrap_or(u32::MAX)
+    }
+}
+
+/// The shares of a walk that are waited for.
+///
+/// # Errors
+/// Memory that is not available, or no folios of 2 MiB.
+pub(super) fn shares(nr_rounds: usize, part: usize, dir: &Path) -> Result<WalkShares, StubsError> {
+    let mut found = [Vec::new(), Vec::new(), Vec::new()];
+    for nr_pages in SETS.map(|nr| nr / part) {
+        let kinds = [Pages::new(nr_pages, false, dir)?, Pages::new(nr_pages, true, dir)?];
+        if !kinds[1].is_pmd() {
+            return Err(StubsError::NoHugepages);
+        }
+        let mut runs: Vec<Run<'_>> = Vec::new();
+        for way in WAYS {
+            runs.extend(kinds.iter().map(|pages| Box::new(move || Ok(pages.go(way))) as Run<'_>));
+        }
+        let Ok(series) = interleave(nr_rounds, &mut runs, &mut |_| {});
+        for first in (0..nr_rounds).step_by(BLOCK_ROUNDS) {
+            let block = first..nr_rounds.min(first + BLOCK_ROUNDS);
+            let longer = |way: Way| {
+                let ns = |kind: usize| {
+                    let rounds = &series[way as usize * 2 + kind].rounds_ns[block.clone()];
+                    Spread::of(rounds).map_or(0.0, |ns| ns.median)
+                };
+                (ns(0) - ns(1)) / count(nr_pages)
+            };
+            let chain = longer(Way::Chain);
+            if chain < DIFFERENCE_MIN_NS {
+                continue;
+            }
+            for (found, way) in found.iter_mut().zip([Way::Dense, Way::Sparse, Way::Calls]) {
+                found.push(longer(way) / chain);
+            }
+        }
+    }
+    let [beside, alone, fetch] = found.map(|shares| Spread::of(&shares));
+    Ok(WalkShares { beside, alone, fetch })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_circle_comes_back_after_all_its_lines() {
+        let circle = Circle::new(64 << 10).unwrap();
+        assert_eq!((circle.nr_lines, circle.len_bytes()), (1024, 64 << 10));
+        assert_eq!(circle.nr_loads() % 1024, 0);
+        let mut seen = std::collections::BTreeSet::new();
+        let mut at = circle.start;
+        while seen.insert(at) {
+            // SAFETY: words of the circle hold addresses of words of the circle.
+            at = unsafe { (at as *const usize).read() };
+        }
+        assert_eq!((at, seen.len()), (circle.start, 1024));
+    }
+
+    #[test]
+    fn lines_farther_away_take_longer() {
+        let caches = Caches { l2_bytes: 1 << 20, llc_bytes: 8 << 20 };
+        let found = lines(caches, 3, 1).unwrap();
+        let ns = |figure: &Option<Figure>| figure.as_ref().unwrap().ns.median;
+        assert!(ns(&found.l2) < ns(&found.memory), "{found:?}");
+    }
+}

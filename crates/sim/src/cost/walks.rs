@@ -1,0 +1,97 @@
+//! The terms of walks: a line has the cost of where it was found, and the share of a walk that the
+//! program waits for depends on what runs beside it.
+//!
+//! ```text
+//!   walks of a kind   (walks x walk + lines x walk_l2, walk_llc, walk_memory) x share of the kind
+//! ```
+
+use super::terms::{Sum, float, full_name};
+use super::{Cause, Interval, Term, Walks, bounds};
+use crate::machine::Quantity;
+use crate::tlb::{KindCounters, Lines, WalkCounters};
+
+impl Sum<'_> {
+    /// A term for each kind of walk.
+    pub(super) fn walks(&mut self, counted: &WalkCounters, walks: Walks) {
+        let costs = self.costs;
+        let shares = [
+            ("walk", None, &counted.chained, "walks after the walk that gave the address"),
+            ("walk_beside", Some(&costs.walk_beside), &counted.beside, "walks beside others"),
+            ("walk_alone", Some(&costs.walk_alone), &counted.alone, "walks with no other near"),
+            ("walk_fetch", Some(&costs.walk_fetch), &counted.fetch, "walks for instructions"),
+        ];
+        for (name, share, kind, of) in shares {
+            if kind.walks == 0 {
+                continue;
+            }
+            let latency = self.latency(kind, walks);
+            let share = match share {
+                Some(cost) => self.part(name, cost.as_ref(), 1),
+                None => Part { ns: Some(1.0), bounds: Some(Interval::exact(1.0)) },
+            };
+            let whole = latency.by(share);
+            let ns = whole.ns.map(whole_ns);
+            let (cost, of, bounds) = (full_name(name), of.to_owned(), whole.bounds);
+            let term = Term { cost, of, events: kind.walks, ns, bounds };
+            self.terms.entry(Cause::Walk).or_default().push(term);
+        }
+    }
+
+    /// The time of walks one after the other.
+    fn latency(&mut self, kind: &KindCounters, walks: Walks) -> Part {
+        let mut lines = kind.lines;
+        if walks == Walks::Nested {
+            lines += kind.host_lines;
+        }
+        let Lines { l2, llc, memory } = lines;
+        let costs = self.costs;
+        let parts = [
+            ("walk", &costs.walk, kind.walks),
+            ("walk_l2", &costs.walk_l2, l2),
+            ("walk_llc", &costs.walk_llc, llc),
+            ("walk_memory", &costs.walk_memory, memory),
+        ];
+        let parts = parts.map(|(name, cost, nr)| self.part(name, cost.as_ref(), nr));
+        Part {
+            ns: parts.iter().map(|part| part.ns).sum(),
+            bounds: parts
+                .iter()
+                .map(|part| part.bounds)
+                .collect::<Option<Vec<_>>>()
+                .map(Interval::sum),
+        }
+    }
+
+    /// `nr` times one cost.
+    fn part(&mut self, name: &str, cost: Option<&Quantity>, nr: u64) -> Part {
+        if nr == 0 {
+            return Part { ns: Some(0.0), bounds: Some(Interval::default()) };
+        }
+        let each = self.price(name, cost);
+        let bounds = match (cost, each) {
+            (Some(cost), Some(ns)) => Some(bounds::of(cost, self.costs).times(ns * float(nr))),
+            _ => self.stand_in(name, nr),
+        };
+        Part { ns: each.map(|ns| ns * float(nr)), bounds }
+    }
+}
+
+/// A time that is summed up: known, and within bounds.
+#[derive(Clone, Copy)]
+struct Part {
+    ns: Option<f64>,
+    bounds: Option<Interval>,
+}
+
+impl Part {
+    fn by(self, share: Self) -> Self {
+        let ns = self.ns.zip(share.ns).map(|(ns, share)| ns * share);
+        Self { ns, bounds: self.bounds.zip(share.bounds).map(|(bounds, share)| bounds.by(share)) }
+    }
+}
+
+/// Whole nanoseconds.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above 0, saturates")]
+fn whole_ns(ns: f64) -> u64 {
+    ns.round() as u64
+}

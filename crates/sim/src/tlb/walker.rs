@@ -1,0 +1,391 @@
+//! What a walk waits for: lines of page tables in caches, and other walks.
+//!
+//! ```text
+//!   data      ░░░░█░░░█░░░░░░░█░░░░      lines that the program brings in: the volume
+//!   PTE line  r·············r            read again after a volume of 14 lines:
+//!                                        below l2 in the L2 cache, below llc in the last one, else memory
+//! ```
+//!
+//! Rules; docs/design/machines.md has the reasons:
+//! - W1: page tables and data share the caches by age alone. A line that was read when the volume
+//!   was `v` is in a cache of `n` lines until the volume is `v + n`.
+//! - W2: the volume grows by the lines of a page that is not among those of the hints (the last 256
+//!   by page number): one for each load or store, one for [`FETCHES_A_LINE`] fetches, at most the
+//!   lines of the page. It grows as well by each line of a page table that is not in the L2 cache.
+//! - W3: a line that nobody read was written when the thread began; what a fault sets is in the
+//!   cache.
+//! - W4: a walk is *chained* if its address was loaded by a reference that was walked for among the
+//!   last [`NR_RECENT`] walks: it begins when that walk ended. Else it runs *beside* others if the
+//!   first of them is at most `window` instructions ago, and else *alone*. Fetches stop the core,
+//!   and are a kind of their own.
+//!
+//! A nested walk also reads the entries of the host: one for the page it ends at, and one for each
+//! table that it reads. They are counted apart, for machines of both kinds.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use largefolio_mm::units::{PageSize, Vpn};
+use serde::{Deserialize, Serialize};
+
+use super::access::Side;
+use super::coalesce::{LeafKind, Walk};
+use super::sizes::{CacheSize, EntrySize};
+use super::walk_cache::Steps;
+
+/// log2 of the bytes of a cache line.
+const LINE_SHIFT: u32 = 6;
+/// log2 of the entries of a page table that a line holds.
+const LINE_ENTRIES_SHIFT: u32 = LINE_SHIFT - 3;
+/// Instructions of a cache line: they have four bytes or about as many.
+const FETCHES_A_LINE: u64 = 16;
+/// Walks that a link is looked for in; a link reaches 15 rows back.
+const NR_RECENT: usize = 16;
+/// Pages whose entries a fault writes at least: it may set those of the pages around.
+const NR_WRITTEN_MIN: u64 = 16;
+/// Lines that a fault is taken to have written at most.
+const NR_LINES_WRITTEN_MAX: u64 = 64;
+/// Lines that are remembered at least before old ones are forgotten.
+const NR_LINES_MIN: usize = 1 << 12;
+
+/// The walker of a machine file: what decides the time of a walk.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WalkerConfig {
+    /// L2 cache of a core.
+    pub l2: CacheSize,
+    /// The last-level cache: as much of it as a core has.
+    pub llc: CacheSize,
+    /// Instructions in flight; 0 for a core that executes in order.
+    pub window: u32,
+    /// Pages in which a host holds the memory of a virtual machine.
+    pub host_page: EntrySize,
+    /// Whether this is a virtual machine.
+    #[serde(default)]
+    pub is_virtual: bool,
+    /// The documents, or the reason for an assumption.
+    pub source: String,
+    /// Whether a number is assumed.
+    #[serde(default)]
+    pub assumed: bool,
+}
+
+impl Default for WalkerConfig {
+    fn default() -> Self {
+        Self {
+            l2: CacheSize(1 << 20),
+            llc: CacheSize(16 << 20),
+            window: 224,
+            host_page: EntrySize::PMD_4K,
+            is_virtual: false,
+            source: "the machine file has no [tlb.walker]".to_owned(),
+            assumed: true,
+        }
+    }
+}
+
+/// Lines of page tables by where walks found them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lines {
+    /// In the L2 cache or nearer.
+    pub l2: u64,
+    /// In the last-level cache.
+    pub llc: u64,
+    /// Nowhere nearer than memory.
+    pub memory: u64,
+}
+
+impl std::ops::AddAssign for Lines {
+    fn add_assign(&mut self, other: Self) {
+        self.l2 += other.l2;
+        self.llc += other.llc;
+        self.memory += other.memory;
+    }
+}
+
+/// Walks of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KindCounters {
+    /// How many.
+    pub walks: u64,
+    /// Lines that they read.
+    pub lines: Lines,
+    /// Lines of the host's page tables that they read in a virtual machine.
+    pub host_lines: Lines,
+}
+
+impl std::ops::AddAssign for KindCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.walks += other.walks;
+        self.lines += other.lines;
+        self.host_lines += other.host_lines;
+    }
+}
+
+/// Walks by what they wait for (W4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WalkCounters {
+    /// Of data, after the walk that its address came from.
+    pub chained: KindCounters,
+    /// Of data, beside other walks.
+    pub beside: KindCounters,
+    /// Of data, with no other walk near.
+    pub alone: KindCounters,
+    /// Of instructions.
+    pub fetch: KindCounters,
+}
+
+impl WalkCounters {
+    /// Counts a walk.
+    pub(super) fn add(&mut self, kind: WalkKind, found: KindCounters) {
+        match kind {
+            WalkKind::Chained => self.chained += found,
+            WalkKind::Beside => self.beside += found,
+            WalkKind::Alone => self.alone += found,
+            WalkKind::Fetch => self.fetch += found,
+        }
+    }
+
+    /// Lines of all kinds: of the own tables, and of the host's.
+    #[must_use]
+    pub fn lines(&self) -> [Lines; 2] {
+        let mut sums = [Lines::default(); 2];
+        for kind in [self.chained, self.beside, self.alone, self.fetch] {
+            sums[0] += kind.lines;
+            sums[1] += kind.host_lines;
+        }
+        sums
+    }
+}
+
+impl std::ops::AddAssign for WalkCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.chained += other.chained;
+        self.beside += other.beside;
+        self.alone += other.alone;
+        self.fetch += other.fetch;
+    }
+}
+
+/// What a walk waits for (W4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WalkKind {
+    Chained,
+    Beside,
+    Alone,
+    Fetch,
+}
+
+/// When a walk takes place, by what its thread counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// Lookups of the thread.
+    pub(super) row: u64,
+    /// Instructions of the thread.
+    pub(super) instructions: u64,
+}
+
+/// The walker of one hardware thread.
+#[derive(Clone, Debug)]
+pub(super) struct Walker {
+    lines: PageTableLines,
+    /// log2 of the entries of a table.
+    table_bits: u32,
+    /// log2 of the base pages of a host's page whose entry fills a line, less that of a base page.
+    host_line_shift: u32,
+    page_lines: u64,
+    window: u64,
+    /// Instructions before the first of the walks that run beside each other.
+    group_start: Option<u64>,
+    /// Rows of the last walks.
+    recent: [u64; NR_RECENT],
+    next_recent: usize,
+}
+
+impl Walker {
+    pub(super) fn new(config: &WalkerConfig, page: PageSize) -> Self {
+        let host_line = config.host_page.bytes().trailing_zeros() + LINE_ENTRIES_SHIFT;
+        Self {
+            lines: PageTableLines::new(config),
+            table_bits: page.shift() - 3,
+            host_line_shift: host_line.saturating_sub(page.shift()),
+            page_lines: page.bytes() >> LINE_SHIFT,
+            window: u64::from(config.window),
+            group_start: None,
+            recent: [u64::MAX; NR_RECENT],
+            next_recent: 0,
+        }
+    }
+
+    /// Notes references to a page that was not used lately (W2).
+    #[inline]
+    pub(super) fn bring_in(&mut self, side: Side, nr_references: u64) {
+        let nr_lines = match side {
+            Side::Instruction => nr_references.div_ceil(FETCHES_A_LINE),
+            Side::Data => nr_references,
+        };
+        self.lines.volume += nr_lines.min(self.page_lines);
+    }
+
+    /// A walk: its kind, and the lines it reads.
+    pub(super) fn walk(
+        &mut self,
+        side: Side,
+        walk: &Walk,
+        steps: Steps,
+        now: Moment,
+    ) -> (WalkKind, KindCounters) {
+        if walk.is_written {
+            self.write(walk);
+        }
+        let kind = match side {
+            Side::Instruction => WalkKind::Fetch,
+            Side::Data => self.kind(walk, now),
+        };
+        let mut found = KindCounters { walks: 1, ..KindCounters::default() };
+        let reads = [(0, steps.pte), (1, steps.pmd), (2, steps.pud), (3, steps.pgd)];
+        for (level, _) in reads.into_iter().filter(|&(_, nr)| nr > 0) {
+            self.lines.read(self.line_of(level, walk.vpn), &mut found.lines);
+            // The host's entry for the page that this table is.
+            self.lines.read(self.host_line_of_table(level, walk.vpn), &mut found.host_lines);
+        }
+        let frame = walk.pfn.0 >> self.host_line_shift;
+        self.lines.read(LineId::new(LineId::HOST, frame), &mut found.host_lines);
+        (kind, found)
+    }
+
+    /// W4 for a walk of data.
+    fn kind(&mut self, walk: &Walk, now: Moment) -> WalkKind {
+        let from = now.row.checked_sub(u64::from(walk.link)).filter(|_| walk.link > 0);
+        let is_chained = from.is_some_and(|row| self.recent.contains(&row));
+        self.recent[self.next_recent] = now.row;
+        self.next_recent = (self.next_recent + 1) % NR_RECENT;
+        let is_near = |start: u64| now.instructions.saturating_sub(start) < self.window;
+        if is_chained {
+            self.group_start = Some(now.instructions);
+            return WalkKind::Chained;
+        }
+        if self.group_start.is_some_and(is_near) {
+            return WalkKind::Beside;
+        }
+        self.group_start = Some(now.instructions);
+        WalkKind::Alone
+    }
+
+    /// Entries that a fault has just written are in the cache (W3).
+    fn write(&mut self, walk: &Walk) {
+        let nr_pages = walk.order.nr_pages().max(NR_WRITTEN_MIN);
+        let first = walk.vpn.0 & !(nr_pages - 1);
+        let nr_lines = (nr_pages >> LINE_ENTRIES_SHIFT).clamp(1, NR_LINES_WRITTEN_MAX);
+        let nr_lines = if walk.leaf == LeafKind::Pmd { 0 } else { nr_lines };
+        for line in 0..nr_lines {
+            self.lines.touch(self.line_of(0, Vpn(first + (line << LINE_ENTRIES_SHIFT))));
+        }
+        for level in 1..=3 {
+            self.lines.touch(self.line_of(level, walk.vpn));
+        }
+    }
+
+    /// The line of the entry of a level, counted from the PTEs.
+    fn line_of(&self, level: u32, vpn: Vpn) -> LineId {
+        let entry = vpn.0 >> (self.table_bits * level);
+        LineId::new(level.into(), entry >> LINE_ENTRIES_SHIFT)
+    }
+
+    /// The line of the host's entry for the page that holds the table of a level. Tables are in the
+    /// order of addresses: who made them when is not known.
+    fn host_line_of_table(&self, level: u32, vpn: Vpn) -> LineId {
+        let table = vpn.0 >> (self.table_bits * (level + 1));
+        LineId::new(LineId::HOST_OF_TABLE + u64::from(level), table >> self.host_line_shift)
+    }
+}
+
+/// Name of a line of a page table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct LineId(u64);
+
+impl LineId {
+    /// Entries of the host; below are the levels of the own table.
+    const HOST: u64 = 4;
+    /// Entries of the host for tables of each level.
+    const HOST_OF_TABLE: u64 = 5;
+
+    const fn new(kind: u64, line: u64) -> Self {
+        Self(line << 4 | kind)
+    }
+}
+
+/// When each line of a page table was last read.
+#[derive(Clone, Debug)]
+struct PageTableLines {
+    /// Lines that came into the caches so far.
+    volume: u64,
+    l2_lines: u64,
+    llc_lines: u64,
+    read_at: HashMap<LineId, u64, BuildHasherDefault<Scatter>>,
+    /// Lines at which those are forgotten that are in no cache any more.
+    nr_lines_max: usize,
+}
+
+impl PageTableLines {
+    fn new(config: &WalkerConfig) -> Self {
+        Self {
+            volume: 0,
+            l2_lines: config.l2.0 >> LINE_SHIFT,
+            llc_lines: config.llc.0 >> LINE_SHIFT,
+            read_at: HashMap::default(),
+            nr_lines_max: NR_LINES_MIN,
+        }
+    }
+
+    /// Reads a line, and counts where it was.
+    fn read(&mut self, line: LineId, counters: &mut Lines) {
+        let age = self.volume - self.touch(line);
+        if age < self.l2_lines {
+            counters.l2 += 1;
+            return;
+        }
+        if age < self.llc_lines {
+            counters.llc += 1;
+        } else {
+            counters.memory += 1;
+        }
+        self.volume += 1;
+    }
+
+    /// Has a line at hand; the volume when it was before.
+    fn touch(&mut self, line: LineId) -> u64 {
+        let before = self.read_at.insert(line, self.volume).unwrap_or(0);
+        if self.read_at.len() > self.nr_lines_max {
+            let oldest = self.volume.saturating_sub(self.llc_lines);
+            self.read_at.retain(|_, read_at| *read_at > oldest);
+            self.nr_lines_max = NR_LINES_MIN.max(self.read_at.len() * 2);
+        }
+        before
+    }
+}
+
+/// Hash of a line: its number, scattered (Fibonacci hashing). Whoever makes a trace so that lines
+/// collide makes it slow, and nothing else; the number of lines is bounded by that of mapped pages.
+#[derive(Clone, Copy, Debug, Default)]
+struct Scatter(u64);
+
+impl Hasher for Scatter {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(byte.into());
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+#[cfg(test)]
+mod tests;
