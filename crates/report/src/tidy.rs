@@ -16,13 +16,14 @@
 //! df[df.metric == "text_aligned"].pivot(index="folio_bytes", columns="kernel", values="value")
 //! ```
 //!
-//! `time_total` and `time_CAUSE` are estimates, all else is counted; a time that is not known has no
+//! `time_total`, `time_CAUSE`, `run_time_END` and `run_change_END` (`low`, `mid`, `high`) are estimates, all else is counted; a time that is not known has no
 //! row, and neither have the constants and what was asked for over time, which the JSON gives. Ratios are left out:
 //! they follow from the counts, and without them `value` is an integer column
 //! in any reader.
 
 use std::io::Write;
 
+use largefolio_sim::cost::Interval;
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::sizes::SizeTable;
 use largefolio_sim::replay::statistics::Statistics;
@@ -66,7 +67,7 @@ impl Exporter for Tidy {
 struct Number {
     metric: String,
     folio_bytes: Option<u64>,
-    value: u64,
+    value: i128,
     unit: &'static str,
 }
 
@@ -160,12 +161,17 @@ fn add_asked(numbers: &mut Vec<Number>, outcome: &Outcome) {
     }
 }
 
-fn plain(metric: impl Into<String>, value: u64, unit: &'static str) -> Number {
-    Number { metric: metric.into(), folio_bytes: None, value, unit }
+fn plain(metric: impl Into<String>, value: impl Into<i128>, unit: &'static str) -> Number {
+    Number { metric: metric.into(), folio_bytes: None, value: value.into(), unit }
 }
 
 fn sized(metric: impl Into<String>, folio_bytes: u64, value: u64) -> Number {
-    Number { metric: metric.into(), folio_bytes: Some(folio_bytes), value, unit: "bytes" }
+    Number {
+        metric: metric.into(),
+        folio_bytes: Some(folio_bytes),
+        value: value.into(),
+        unit: "bytes",
+    }
 }
 
 fn add_latency(numbers: &mut Vec<Number>, outcome: &Outcome) {
@@ -342,6 +348,21 @@ fn add_time(numbers: &mut Vec<Number>, outcome: &Outcome) {
     for (cause, time) in &estimate.causes {
         numbers.extend(time.ns.map(|ns| plain(format!("time_{}", cause.name()), ns, "ns")));
     }
+    let mut bounds = |name: &str, interval: Option<Interval>, parts: f64, unit| {
+        let Some(Interval { low, mid, high }) = interval else { return };
+        for (end, value) in [("low", low), ("mid", mid), ("high", high)] {
+            numbers.push(plain(format!("{name}_{end}"), whole(value * parts), unit));
+        }
+    };
+    bounds("run_time", estimate.run_time(), 1.0, "ns");
+    // Of per cent; a whole number of millionths keeps the column one of integers.
+    bounds("run_change", estimate.run_change, 1e4, "ppm");
+}
+
+/// The nearest whole number.
+#[expect(clippy::cast_possible_truncation, reason = "saturates")]
+fn whole(value: f64) -> i64 {
+    value.round() as i64
 }
 
 fn add_anon_sizes(numbers: &mut Vec<Number>, outcome: &Outcome) {
@@ -354,7 +375,12 @@ fn add_anon_sizes(numbers: &mut Vec<Number>, outcome: &Outcome) {
             ("sizes_split_deferred", size.split_deferred),
         ] {
             let folio_bytes = Some(folio_bytes);
-            numbers.push(Number { metric: metric.to_owned(), folio_bytes, value, unit: "folios" });
+            numbers.push(Number {
+                metric: metric.to_owned(),
+                folio_bytes,
+                value: value.into(),
+                unit: "folios",
+            });
         }
     }
 }

@@ -28,6 +28,8 @@ pub enum MachineError {
     NoPlace,
     #[error("this machine is not calibrated ({} is missing); run folio calibrate", shown(path))]
     NotCalibrated { path: PathBuf },
+    #[error("{0}\nfolio calibrate writes the file anew")]
+    Calibration(Box<MachineError>),
 }
 
 /// What a machine file says that no machine can be.

@@ -12,7 +12,8 @@ impl Machine {
     /// A built-in machine, a machine file, or [`THIS`].
     ///
     /// # Errors
-    /// As [`Machine::load`]; [`MachineError::NoPlace`] or [`MachineError::NotCalibrated`].
+    /// As [`Machine::load`]; [`MachineError::NoPlace`] or [`MachineError::NotCalibrated`], and
+    /// [`MachineError::Calibration`] for the file of this machine.
     pub fn of_user(spec: &str) -> Result<Self, MachineError> {
         if spec != THIS {
             return Self::load(spec);
@@ -21,7 +22,7 @@ impl Machine {
         if !path.exists() {
             return Err(MachineError::NotCalibrated { path });
         }
-        Self::from_path(&path)
+        Self::from_path(&path).map_err(|error| MachineError::Calibration(Box::new(error)))
     }
 }
 

@@ -94,6 +94,8 @@ fn share(spread: &Spread, what: &str) -> Quantity {
 /// The fixed part of a walk.
 fn fixed(costs: &Costs, found: &Calibration, tlb: &TlbConfig) -> Option<Quantity> {
     let curve = found.curve(Side::Data, Pages::Base)?;
+    // What a CPU says of itself need not make a TLB; the machine file will be refused.
+    tlb.check(&[PageSize::K4]).ok()?;
     let each = |cost: &Option<Quantity>| {
         let cost = cost.as_ref()?;
         match cost.unit {
