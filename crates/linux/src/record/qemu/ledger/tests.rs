@@ -1,7 +1,7 @@
 use largefolio_trace::event::SHARES_MEMORY;
 
 use super::*;
-use crate::record::qemu::wire::{HEADER_BYTES, NEW_PROCESS, row};
+use crate::record::qemu::wire::{HEADER_BYTES, NEW_PROCESS, Row};
 
 fn message(kind: Kind, (pid, tid): (u32, u32), rows: &[u64], body: &[u8]) -> Vec<u8> {
     let nr_rows = u32::try_from(rows.len()).expect("few");
@@ -10,6 +10,10 @@ fn message(kind: Kind, (pid, tid): (u32, u32), rows: &[u64], body: &[u8]) -> Vec
     bytes.extend(rows.iter().flat_map(|row| row.to_le_bytes()));
     bytes.extend_from_slice(body);
     bytes
+}
+
+fn row(addr: u64, op: u32, count: u64) -> u64 {
+    Row { op, addr, count, link: 0 }.encode()
 }
 
 fn event(op: Op, event: WireEvent) -> [u8; wire::EVENT_BYTES] {
