@@ -1,6 +1,7 @@
 //! Links between loads: programs whose loads wait for each other, and programs whose loads do not.
 //!
 //! The programs are compiled with -O2, which keeps addresses in registers.
+#![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
 
 use std::collections::BTreeMap;
 

@@ -61,7 +61,9 @@ fn a_link_in_a_trace_without_links_is_refused_on_both_sides() {
     assert!(!path.exists(), "nothing is written");
 
     let mut batch = Batch::default();
-    rows.iter().for_each(|row| batch.push(row));
+    for row in &rows {
+        batch.push(row);
+    }
     assert_eq!(batch.validate(&meta()), Err((1, RowFault::UnknownLink(7))));
     assert_eq!(batch.validate(&Meta { links: true, ..meta() }), Ok(()));
 }
