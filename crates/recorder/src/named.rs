@@ -4,6 +4,9 @@
 //! the TLB holds up whatever uses its value; a row with a link says which load that is. What is
 //! compared is only the page: whether the address was computed from the value is not seen.
 //!
+//! CPU time of recordings with links to those without, on a busy machine, n = 9 pairs: 1.045 (0.91 to
+//! 1.13) for cc1 -O2, 1.047 (0.99 to 1.13) for python3. Their traces are 13% and 20% larger.
+//!
 //! Invariants:
 //! - N1: an entry names a row of the tail that waits: [`Named::clear`] comes with each flush.
 //! - N2: a value that is loaded again (it was spilled, or is read by each round of a loop) keeps

@@ -72,6 +72,19 @@ fn an_announced_child_that_never_spoke_is_a_warning() {
     assert!(warnings[0].contains("could not be recorded"), "{warnings:?}");
 }
 
+/// By a base that is none, the plugin cannot read what loads find.
+#[test]
+fn a_recording_has_links_if_its_guest_base_is_one() {
+    for (base, has_links) in [(0, true), (1 << 32, true), (1, false), (u64::MAX, false)] {
+        let (mut sink, body) = (Vec::new(), u64::to_le_bytes(base));
+        let mut book = Book::new(&mut sink);
+        let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
+        ledger.start(10);
+        ledger.receive(&message(Kind::Layout, (10, 10), &[], &body)).expect("a vector");
+        assert_eq!(book.has_links, has_links, "{base:#x}");
+    }
+}
+
 #[test]
 fn an_event_no_trace_can_hold_is_left_out() {
     let odd = WireEvent { addr: u64::MAX, len: u64::MAX, ..WireEvent::default() };
