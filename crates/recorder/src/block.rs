@@ -156,8 +156,9 @@ fn note_value(tail: &Tail, addr: u64) {
     let host = ptr::with_exposed_provenance::<u64>(host);
     // SAFETY: the calling thread has just loaded these 8 aligned bytes of the program, which QEMU
     // maps at `base`. Only another thread of the program could unmap or protect them since, and
-    // would then race with the load itself: the program would have faulted on its own. Other
-    // threads may write there, hence volatile; the value is only compared.
+    // would then race with the load itself: the program would have faulted on its own, and QEMU
+    // passes this fault on as the program's. Other threads may write there, hence volatile; the
+    // value is only compared.
     let value = unsafe { host.read_volatile() };
     tail.loaded(addr, value);
 }

@@ -196,3 +196,39 @@ fn a_count_beyond_a_row_goes_on_in_the_next() {
     assert_eq!(trace.count(Op::Read, Some(0), other.addr, other.addr + 4096), 9_000_000);
     assert!(reads.len() >= 2 && reads.iter().all(|(_, row)| row.len < 1 << 23), "{reads:?}");
 }
+
+/// A thread loads while another one protects the page, and repairs it in its handler, as collectors
+/// of garbage do: the value may be out of reach when it is read a second time.
+#[test]
+fn a_page_that_is_protected_during_a_load_faults_in_the_program() {
+    let main = r"
+    #include <signal.h>
+    #include <unistd.h>
+    static volatile long is_over, nr_faults;
+    static void repair(int signal, siginfo_t *info, void *context) {
+        if ((char *)info->si_addr < other || (char *)info->si_addr >= other + 4096) _exit(9);
+        nr_faults++;
+        mprotect(other, 4096, PROT_READ | PROT_WRITE);
+    }
+    static void *load(void *none) {
+        while (!is_over) (void)*(volatile long *)other;
+        return 0;
+    }
+    int main(void) {
+        start();
+        struct sigaction action = { .sa_sigaction = repair, .sa_flags = SA_SIGINFO };
+        sigaction(SIGSEGV, &action, 0);
+        pthread_t t;
+        pthread_create(&t, 0, load, 0);
+        for (int i = 0; i < 1000; i++) {
+            mprotect(other, 4096, PROT_NONE);
+            usleep(10);
+        }
+        mprotect(other, 4096, PROT_READ);
+        is_over = 1;
+        pthread_join(t, 0);
+        return nr_faults == 0;
+    }";
+    let Some(trace) = run(main) else { return };
+    assert!(trace.of(Op::Mprotect).len() > 1000);
+}
