@@ -52,7 +52,8 @@ class Trace:
     @cached_property
     def info(self) -> dict[str, Any]:
         """``folio trace info --json``: rows by operation, threads, and in ``"meta"`` the
-        recorded command, the files, the first layout. Reads the whole trace once.
+        recorded command, the files, the first layout, and ``"links": true`` if links between
+        loads were recorded. Reads the whole trace once.
         """
         info: dict[str, Any] = json.loads(self._trace.info())
         return info
@@ -64,7 +65,9 @@ class Trace:
         Columns: ``thread`` (dense number), ``op`` (a name, from a dictionary), ``addr`` (bytes;
         references: the first byte of the 4 KiB page), ``len`` (references: how many; else bytes),
         ``pos`` (position in the file in bytes, or the operation's second address), ``aux`` (its
-        further number), ``flags`` (of the Linux x86-64 ABI), ``file`` (row of
+        further number), ``flags`` (of the Linux x86-64 ABI; a read or write: its link, how many
+        rows of references of its thread back the load is whose value named its page, 0 for none),
+        ``file`` (row of
         ``info["meta"]["files"]``, -1 for none).
         """
         rows = whole(batch_rows, "batch_rows", _BATCH_ROWS_MAX)

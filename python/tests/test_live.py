@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import largefolio as lf
@@ -34,6 +35,10 @@ def test_a_tiny_program_is_recorded_and_predicted(tmp_path: Path) -> None:
     assert len(trace) > 100
     assert trace.info["meta"]["command"] == ["/bin/true"]
     assert trace.info["meta"]["recorder"] == "qemu"
+    assert trace.info["meta"]["links"] is True
+    rows = pa.Table.from_batches(trace.events())
+    is_linked = pc.and_(pc.equal(rows["op"].cast(pa.string()), "read"), pc.greater(rows["flags"], 0))
+    assert pc.any(is_linked).as_py()
     table = lf.predict(trace, ["6.12", "7.2"])
     assert all(total > 0 for total in table["faults_total"].to_pylist())
 

@@ -5,12 +5,14 @@
 //!   that a fault leaves early is counted whole.
 //! - B2: an access counts once on each page it touches; an atomic read-modify-write is a read and
 //!   a write in a program with one thread, and (as QEMU then reports it once) a write with more.
+//! - B3: the value of an aligned load of 8 bytes is noted after the load touched its page.
 
 use std::ffi::{c_uint, c_void};
 use std::ptr;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::access::Access;
 use crate::qemu::{self, Block, Insn, PluginId};
 use crate::tail::{Room, Tail};
 use crate::wire::PAGE_BITS;
@@ -24,6 +26,9 @@ const PAGE_MASK: u64 = (1 << PAGE_BITS) - 1;
 
 /// Largest access in bytes that QEMU reports as one (16, `cmpxchg16b`).
 const ACCESS_MAX: u64 = 16;
+
+/// Bytes of an address in the program's memory.
+const POINTER_BYTES: u64 = 8;
 
 /// Bits of a segment word that hold its number of instructions; the page number is above them.
 /// A block has at most 512 instructions.
@@ -128,18 +133,39 @@ extern "C" fn executed(vcpu: c_uint, data: *mut c_void) {
 extern "C" fn accessed(vcpu: c_uint, info: u32, addr: u64, _data: *mut c_void) {
     let Some(tail) = thread::tail_of(vcpu) else { return };
     // SAFETY: `info` is the handle QEMU passed to this callback.
-    let op = if unsafe { qemu::qemu_plugin_mem_is_store(info) } { WRITE } else { READ };
+    let access = unsafe { Access::of(info) };
+    let op = if access.is_store() { WRITE } else { READ };
     touch(tail, op, addr, 1);
+    if access.is_load_of_pointer_size() {
+        note_value(tail, addr);
+    }
     if addr & PAGE_MASK > PAGE_MASK + 1 - ACCESS_MAX {
-        access_at_page_end(tail, info, addr, op);
+        access_at_page_end(tail, access, addr, op);
     }
 }
 
+/// Notes what the load of 8 bytes at `addr`, which just took place, found.
+#[inline]
+fn note_value(tail: &Tail, addr: u64) {
+    let Some(base) = layout::load_base() else { return };
+    if !addr.is_multiple_of(POINTER_BYTES) {
+        return;
+    }
+    // x86-64 only: a pointer has 64 bits.
+    let Ok(host) = usize::try_from(addr.wrapping_add(base)) else { return };
+    let host = ptr::with_exposed_provenance::<u64>(host);
+    // SAFETY: the calling thread has just loaded these 8 aligned bytes of the program, which QEMU
+    // maps at `base`. Only another thread of the program could unmap or protect them since, and
+    // would then race with the load itself: the program would have faulted on its own, and QEMU
+    // passes this fault on as the program's. Other threads may write there, hence volatile; the
+    // value is only compared.
+    let value = unsafe { host.read_volatile() };
+    tail.loaded(addr, value);
+}
+
 #[cold]
-fn access_at_page_end(tail: &Tail, info: u32, addr: u64, op: u32) {
-    // SAFETY: `info` is the handle QEMU passed to the callback we are in.
-    let size = 1 << unsafe { qemu::qemu_plugin_mem_size_shift(info) };
-    let last = addr + (size - 1);
+fn access_at_page_end(tail: &Tail, access: Access, addr: u64, op: u32) {
+    let last = addr + (access.size_bytes() - 1);
     if last >> PAGE_BITS != addr >> PAGE_BITS {
         touch(tail, op, last, 1);
     }

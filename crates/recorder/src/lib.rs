@@ -1,7 +1,8 @@
 //! A QEMU TCG plugin that tells `folio record` what an unmodified program touches.
 //!
 //! Owns everything that happens inside the recorded process: the callbacks of QEMU (`block`,
-//! `syscall`), the collapse of references into rows (`tail`), threads (`thread`, `grace`)
+//! `syscall`), the collapse of references into rows (`tail`), the links between loads (`named`),
+//! threads (`thread`, `grace`)
 //! and the connection (`link`). Does not own ids, files' metadata or the trace file: that is
 //! `largefolio-linux`.
 //!
@@ -22,11 +23,13 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod access;
 mod block;
 mod epoch;
 mod grace;
 mod layout;
 mod link;
+mod named;
 mod qemu;
 mod send;
 mod spin;

@@ -13,7 +13,7 @@
 //! Invariants:
 //! - T1: `FIRST <= end <= rows.len()`; rows before `FIRST` are 0.
 //! - T2: rows in `FIRST..end` are in the order of their first reference.
-//! - T3: only the owner changes rows, `end`, `last` and `seq`; another thread may do so while it
+//! - T3: only the owner changes rows, `end`, `last`, `named` and `seq`; another thread may do so while it
 //!   holds the owner's state at `STEALING` ([`crate::grace`]).
 
 use std::fs::{self, OpenOptions};
@@ -25,14 +25,21 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::named::Named;
 use crate::sys;
-use crate::wire::{self, COUNT_BITS, TAIL_ROWS, WINDOW, tail_offset};
+use crate::wire::{self, COUNT_BITS, LINK_BITS, PAGE_SHIFT, Row, TAIL_ROWS, WINDOW, tail_offset};
 
 /// Most references one touch may add: a translation block has at most 512 instructions.
 pub(crate) const COUNT_MAX: u64 = 4096;
 
-/// A row whose distance from its key is below this can take `COUNT_MAX` more.
-const COUNT_LIMIT: u64 = (1 << COUNT_BITS) - COUNT_MAX;
+/// A row whose distance from its key, a row without references and link, is below this can take
+/// `COUNT_MAX` more, whatever its link.
+const COUNT_LIMIT: u64 = ((1 << COUNT_BITS) - COUNT_MAX) << LINK_BITS;
+
+/// Op whose rows have no link.
+const EXEC: u32 = 0;
+/// Op of loads.
+const READ: usize = 1;
 
 const FIRST: u32 = 8;
 const _: () = assert!(FIRST as usize == WINDOW);
@@ -52,6 +59,8 @@ struct Head {
     state: AtomicU32,
     /// Row touched last, by op; 0, which is always empty, for none.
     last: [AtomicU32; 3],
+    /// Pages that loaded values name, by the rows that wait.
+    named: Named,
 }
 
 /// Header and rows.
@@ -106,13 +115,13 @@ impl Tail {
     /// Adds `count` (at most [`COUNT_MAX`]) references of op `op` (0..3) to the page of `addr`.
     #[inline]
     pub(crate) fn touch(&self, op: u32, addr: u64, count: u64) -> Room {
-        let key = wire::row(addr, op, 0);
+        let key = Row { op, addr, count: 0, link: 0 }.encode();
         let end = self.head.end.load(Relaxed);
         let slot = self.head.last.get(op as usize).map_or(0, |last| last.load(Relaxed));
         if let Some(cell) = self.rows.get(slot as usize) {
             let row = cell.load(Relaxed);
             if row.wrapping_sub(key) < COUNT_LIMIT && slot + FIRST >= end {
-                cell.store(row + count, Relaxed);
+                cell.store(row + (count << LINK_BITS), Relaxed);
                 return Room::Left;
             }
         }
@@ -129,16 +138,27 @@ impl Tail {
         if let Some(index) = found
             && let Some(cell) = window.get(index)
         {
-            cell.store(cell.load(Relaxed) + count, Relaxed);
+            cell.store(cell.load(Relaxed) + (count << LINK_BITS), Relaxed);
             // `index` is below WINDOW.
             self.remember(op, end - FIRST + u32::try_from(index).unwrap_or(0));
             return Room::Left;
         }
         let Some(cell) = self.rows.get(end as usize) else { return Room::Full };
-        cell.store(key + count, Relaxed);
+        let link = if op == EXEC { 0 } else { self.head.named.link(key >> PAGE_SHIFT, end) };
+        cell.store(key + (count << LINK_BITS) + link, Relaxed);
         self.head.end.store(end + 1, Release);
         self.remember(op, end);
         if end as usize + 1 == self.rows.len() { Room::Full } else { Room::Left }
+    }
+
+    /// Notes that the load touched last found `value` at `addr`.
+    #[inline]
+    pub(crate) fn loaded(&self, addr: u64, value: u64) {
+        let slot = self.head.last.get(READ).map_or(0, |last| last.load(Relaxed));
+        // Slot 0: the touch filled the tail, and its row was sent.
+        if slot != 0 {
+            self.head.named.note(addr, value, slot, self.head.end.load(Relaxed));
+        }
     }
 
     fn remember(&self, op: u32, slot: u32) {
@@ -172,6 +192,7 @@ impl Tail {
         for last in &self.head.last {
             last.store(0, Relaxed);
         }
+        self.head.named.clear();
         self.head.end.store(FIRST, Release);
         self.head.seq.store(self.seq() + 1, Release);
     }

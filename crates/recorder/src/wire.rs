@@ -13,9 +13,12 @@
 //! A row is one word, so that bumping its count is one addition and it can never be torn:
 //!
 //! ```text
-//!  63            29 28 27 26            0
-//! | page number    | op  | count        |     op: 1 exec, 2 read, 3 write; 0 is an empty row
+//!  63            29 28 27 26       4 3    0
+//! | page number    | op  | count   | link |     op: 1 exec, 2 read, 3 write; 0 is an empty row
 //! ```
+//!
+//! A link is how many rows of the message back the load is whose value named the page of this row,
+//! 0 for none. It is below the count, so that the test whether a reference joins a row needs no mask.
 //!
 //! Invariants:
 //! - W1: numbers are little-endian.
@@ -24,7 +27,7 @@
 //!   is not above the last one received holds rows that were received already.
 
 /// First word of each message; the digit is the version of this layout.
-pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"LFR1");
+pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"LFR2");
 
 /// Bytes of a message's header.
 pub(crate) const HEADER_BYTES: usize = 32;
@@ -32,8 +35,21 @@ pub(crate) const HEADER_BYTES: usize = 32;
 /// Bytes of a row.
 pub(crate) const ROW_BYTES: usize = 8;
 
-/// Bits of a row's count: 2^27 - 1 references, the rest of the word is op and page number.
-pub(crate) const COUNT_BITS: u32 = 27;
+/// Bits of a row's link.
+pub(crate) const LINK_BITS: u32 = 4;
+
+/// Largest link: a load further back has none.
+pub(crate) const LINK_MAX: u64 = (1 << LINK_BITS) - 1;
+
+/// Bits of a row's count: 2^23 - 1 references.
+pub(crate) const COUNT_BITS: u32 = 23;
+
+/// Bit of a row where its op starts.
+const OP_SHIFT: u32 = LINK_BITS + COUNT_BITS;
+
+/// Bit of a row where its page number starts; the 35 bits left hold any user address of x86-64 with
+/// four levels.
+pub(crate) const PAGE_SHIFT: u32 = OP_SHIFT + 2;
 
 /// log2 of the granularity of references.
 pub(crate) const PAGE_BITS: u32 = 12;
@@ -51,7 +67,7 @@ pub(crate) const TAIL_ROWS_OFFSET: usize = 4096;
 pub(crate) const TAIL_BYTES: usize = TAIL_ROWS_OFFSET + (WINDOW + TAIL_ROWS) * ROW_BYTES;
 
 /// First word of a tail file.
-pub(crate) const TAIL_MAGIC: u64 = u64::from_le_bytes(*b"LFTAIL01");
+pub(crate) const TAIL_MAGIC: u64 = u64::from_le_bytes(*b"LFTAIL02");
 
 /// Name of the listening socket in the recording's directory.
 pub(crate) const SOCKET_NAME: &str = "s";
@@ -71,7 +87,8 @@ pub(crate) const MESSAGE_MAX: usize = HEADER_BYTES + TAIL_ROWS * ROW_BYTES + BOD
 pub(crate) enum Kind {
     /// First message of a connection; body: [`Hello`].
     Hello = 1,
-    /// Mappings at the start; body: guest base (8 B), then text of `/proc/self/maps`.
+    /// Mappings at the start; body: guest base (8 B, see [`is_base`]), then text of
+    /// `/proc/self/maps`.
     Layout = 2,
     /// Nothing but rows.
     Rows = 3,
@@ -245,6 +262,11 @@ impl WireEvent {
     }
 }
 
+/// Whether a guest base is one, by which loaded values can be read: it is a multiple of the page.
+pub(crate) const fn is_base(base: u64) -> bool {
+    base.is_multiple_of(1 << PAGE_BITS)
+}
+
 /// Bytes of a [`Kind::File`] body before the path: key, then size.
 pub(crate) const FILE_PATH_OFFSET: usize = 16;
 
@@ -258,21 +280,42 @@ pub(crate) fn file_key(device: u64, inode: u64, birth_ns: u64) -> u64 {
     hash.max(1)
 }
 
-/// A row of `count` references of op `op` (exec 0, read 1, write 2) to the page at `addr`.
-#[inline]
-pub(crate) const fn row(addr: u64, op: u32, count: u64) -> u64 {
-    (addr >> PAGE_BITS) << (COUNT_BITS + 2) | ((op as u64 + 1) << COUNT_BITS) | count
+/// A row taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Row {
+    /// Exec 0, read 1, write 2.
+    pub(crate) op: u32,
+    /// First address of the page.
+    pub(crate) addr: u64,
+    /// References, below 2^[`COUNT_BITS`].
+    pub(crate) count: u64,
+    /// Rows back to the load that named the page, at most [`LINK_MAX`], 0 for none.
+    pub(crate) link: u32,
 }
 
-/// Op, page address and count of a row, `None` for an empty one.
-pub(crate) const fn row_parts(row: u64) -> Option<(u32, u64, u64)> {
-    let op = (row >> COUNT_BITS) & 3;
-    if op == 0 {
-        return None;
+impl Row {
+    /// The word.
+    #[inline]
+    pub(crate) const fn encode(self) -> u64 {
+        (self.addr >> PAGE_BITS) << PAGE_SHIFT
+            | ((self.op as u64 + 1) << OP_SHIFT)
+            | self.count << LINK_BITS
+            | self.link as u64
     }
-    let page = row >> (COUNT_BITS + 2) << PAGE_BITS;
-    // The page number's 35 bits hold any user address of x86-64 with four levels.
-    Some((op as u32 - 1, page, row & ((1 << COUNT_BITS) - 1)))
+
+    /// The row that a word is, `None` for an empty one.
+    pub(crate) const fn decode(word: u64) -> Option<Self> {
+        let op = (word >> OP_SHIFT) & 3;
+        if op == 0 {
+            return None;
+        }
+        Some(Self {
+            op: op as u32 - 1,
+            addr: word >> PAGE_SHIFT << PAGE_BITS,
+            count: (word >> LINK_BITS) & ((1 << COUNT_BITS) - 1),
+            link: (word & LINK_MAX) as u32,
+        })
+    }
 }
 
 /// Offsets of the fields of a tail's header that the parent reads.

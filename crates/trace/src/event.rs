@@ -5,7 +5,8 @@
 //!
 //! | op | addr | len | pos | aux | flags | file |
 //! |---|---|---|---|---|---|---|
-//! | exec read write | first byte of the 4 KiB page | number of references in the run | 0 | 0 | 0 | - |
+//! | exec | first byte of the 4 KiB page | number of references in the run | 0 | 0 | 0 | - |
+//! | read write | first byte of the 4 KiB page | number of references in the run | 0 | 0 | link, or 0 | - |
 //! | mmap | address given by the kernel | bytes | file position | log2 of the size of huge pages, or 0 | `PROT_*`, `MAP_*`: [`mmap_flags`] | file or none |
 //! | munmap | address | bytes | 0 | 0 | 0 | - |
 //! | mprotect | address | bytes | 0 | 0 | `PROT_*` | - |
@@ -22,10 +23,16 @@
 //! | collapse | address | bytes | bytes of the folios; 0 = PMD folios | 0 | 0 | - |
 //! | close | 0 | 0 | descriptor | 0 | 0 | - |
 //!
+//! A *link* says that a value named the page before the program touched it: it is how many rows of
+//! references of the same thread (exec, read, write) back the load of that value is, 1 to
+//! [`LINK_MAX`]. 0 is no such load among them; or nothing is known, in a trace whose footer does not
+//! say that links were recorded ([`crate::Meta::links`]). No event of the thread lies between the two
+//! rows. In a damaged trace the row may be any row, or before the thread's first.
+//!
 //! Traces from before `close` was recorded have none: a descriptor is closed there when it is
 //! opened again, or its process ends.
 
-/// What a row describes. The numbers are the file format (schema version 1).
+/// What a row describes. The numbers are the file format, the same in every schema version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "the table of the module says what each row holds")]
@@ -258,6 +265,9 @@ pub const fn huge_page_bytes(event: &Event) -> Option<u64> {
         _ => None,
     }
 }
+
+/// Largest link of a read or write, in rows.
+pub const LINK_MAX: u32 = 15;
 
 /// `flags` of a fork: the new thread shares the address space (`CLONE_VM`).
 pub const SHARES_MEMORY: u32 = 1;

@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::event::FileId;
 
 /// Newest version of the schema; a reader refuses a newer one.
-pub const SCHEMA_VERSION: u32 = 2;
-/// What a trace without [`Meta::runs`] is written as: earlier versions of folio read it.
-pub(crate) const SCHEMA_VERSION_WITHOUT_RUNS: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 3;
+/// First version with [`Meta::runs`].
+const SCHEMA_VERSION_OF_RUNS: u32 = 2;
+/// First version with [`Meta::links`].
+const SCHEMA_VERSION_OF_LINKS: u32 = 3;
 
 /// One file the program used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,4 +138,19 @@ pub struct Meta {
     /// Runs of the program without a recorder (`folio record --runs`); none where nobody asked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<PlainRun>,
+    /// Whether rows have links between loads ([`crate::event`]); if not, nothing is known of them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub links: bool,
+}
+
+impl Meta {
+    /// Oldest version of the schema that has all of it: a trace is written as that, so that earlier
+    /// versions of folio read what they can.
+    pub(crate) fn schema_version_needed(&self) -> u32 {
+        match (self.links, self.runs.is_empty()) {
+            (true, _) => SCHEMA_VERSION_OF_LINKS,
+            (false, false) => SCHEMA_VERSION_OF_RUNS,
+            (false, true) => 1,
+        }
+    }
 }

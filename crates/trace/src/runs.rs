@@ -7,6 +7,7 @@
 //! - I2: the order in which (thread, op, page) triples first appear is kept.
 //! - I3: nothing moves across an event that is not a reference: it closes all rows.
 //! - I4: at most 64 rows wait, eight windows.
+//! - I5: rows have no links: a link counts rows, and those that share one are counted no more.
 //!
 //! What the window gives up is the order of *repeated* references inside it: with eight rows of
 //! history that reorders accesses to pages that were all touched moments ago, which no fault,
@@ -69,6 +70,7 @@ impl RunBuffer {
 
     fn push_reference(&mut self, mut event: Event, rows: &mut Vec<Event>) {
         event.addr &= !(REFERENCE_PAGE_BYTES - 1);
+        event.flags = 0;
         if self.join(&event) {
             return;
         }

@@ -7,10 +7,12 @@
 //! - I3: a file id is a row of the file table, and an op on a file names one.
 //! - I4: the layout is sorted by address and its mappings are not empty and do not overlap.
 //! - I5: a read or write call moves at most what one call can.
+//! - I6: a read or write has a link of at most [`LINK_MAX`], if the footer says that links were
+//!   recorded; any other reference has none.
 
 use thiserror::Error;
 
-use crate::event::{Event, FileId, Op};
+use crate::event::{Event, FileId, LINK_MAX, Op};
 use crate::meta::{LayoutEntry, Meta};
 
 /// Bytes of the page that references are counted by, on every architecture (the smallest base
@@ -48,6 +50,12 @@ pub enum RowFault {
     /// The op works on a file and the row names none (I3).
     #[error("{} needs a file, but the row names none", .0.name())]
     MissingFile(Op),
+    /// A reference has a link that it cannot have (I6).
+    #[error("a {op} has a link of {1}: one of a read or write is at most {LINK_MAX}", op = .0.name())]
+    BadLink(Op, u32),
+    /// A reference has a link, and the footer says that none were recorded (I6).
+    #[error("a reference has a link of {0}, but the metadata says that no links were recorded")]
+    UnknownLink(u32),
     /// The op number is not one of [`Op::ALL`].
     #[error("op number {0} is not known")]
     UnknownOp(u8),
@@ -77,7 +85,7 @@ pub enum MetaFault {
 }
 
 impl Event {
-    /// Checks the row against I1, I2 and the second half of I3 (the caller knows the file table).
+    /// Checks the row against I1, I2, I5 and the halves of I3 and I6 that need no footer.
     ///
     /// # Errors
     /// The first rule that is broken.
@@ -111,6 +119,9 @@ impl Event {
         }
         if !self.addr.is_multiple_of(REFERENCE_PAGE_BYTES) {
             return Err(RowFault::Unaligned(self.addr));
+        }
+        if self.flags > if self.op == Op::Exec { 0 } else { LINK_MAX } {
+            return Err(RowFault::BadLink(self.op, self.flags));
         }
         Ok(())
     }

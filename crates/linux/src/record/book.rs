@@ -26,6 +26,8 @@ pub(crate) struct Book<'sink> {
     pub(crate) layout: Vec<LayoutEntry>,
     /// First address of the heap, 0 when unknown.
     pub(crate) brk: u64,
+    /// Whether the recorder sees links between loads.
+    pub(crate) has_links: bool,
     pub(crate) nr_processes: u32,
     nr_threads: u32,
     nr_references: u64,
@@ -42,6 +44,7 @@ impl<'sink> Book<'sink> {
             files: Files::default(),
             layout: Vec::new(),
             brk: 0,
+            has_links: false,
             nr_processes: 0,
             nr_threads: 0,
             nr_references: 0,

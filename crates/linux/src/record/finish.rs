@@ -45,6 +45,7 @@ pub(crate) struct Finish {
     files: Vec<FileInfo>,
     layout: Vec<LayoutEntry>,
     brk: u64,
+    links: bool,
     ended: String,
     warnings: Vec<String>,
     nr_threads: u32,
@@ -59,6 +60,7 @@ impl Finish {
             files: std::mem::take(&mut book.files).into_table(),
             layout: std::mem::take(&mut book.layout),
             brk: book.brk,
+            links: book.has_links,
             ended,
             warnings,
             nr_threads: book.nr_threads(),
@@ -77,6 +79,7 @@ impl Finish {
         meta.files = self.files;
         meta.layout = self.layout;
         meta.brk = self.brk;
+        meta.links = self.links;
         meta.ended = self.ended;
         meta.warnings.clone_from(&self.warnings);
         let summary = writer.finish()?;

@@ -48,6 +48,7 @@ fn valgrind_sees_references_threads_mappings_and_files() {
         (Ended::Code(6), RecorderKind::Valgrind)
     );
     assert_eq!(trace.outcome.nr_threads, 2);
+    assert!(!trace.meta.links, "lackey tells no values");
     let map = trace.mapping(37);
     let end = map.addr + 37 * 4096;
     assert_eq!(trace.count(Op::Write, Some(0), map.addr, end), 50);

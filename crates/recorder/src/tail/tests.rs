@@ -1,5 +1,4 @@
 use super::*;
-use crate::wire::row_parts;
 
 fn tail() -> &'static Tail {
     let tail = Tail::create(Path::new("/nonexistent/tail"), 1, 2).expect("memory");
@@ -7,11 +6,25 @@ fn tail() -> &'static Tail {
     unsafe { tail.as_ref() }
 }
 
-fn rows(tail: &Tail) -> Vec<(u32, u64, u64)> {
+fn pending(tail: &Tail) -> Vec<Row> {
     tail.pending()
         .chunks_exact(8)
-        .filter_map(|row| row_parts(u64::from_le_bytes(row.try_into().expect("8 bytes"))))
+        .filter_map(|row| Row::decode(u64::from_le_bytes(row.try_into().expect("8 bytes"))))
         .collect()
+}
+
+fn rows(tail: &Tail) -> Vec<(u32, u64, u64)> {
+    pending(tail).iter().map(|row| (row.op, row.addr, row.count)).collect()
+}
+
+fn links(tail: &Tail) -> Vec<u32> {
+    pending(tail).iter().map(|row| row.link).collect()
+}
+
+/// A load of `value` at `addr`.
+fn load(tail: &Tail, addr: u64, value: u64) {
+    let _ = tail.touch(1, addr, 1);
+    tail.loaded(addr, value);
 }
 
 #[test]
@@ -70,4 +83,111 @@ fn the_highest_user_page_survives_a_row() {
     let tail = tail();
     assert_eq!(tail.touch(1, 0x7fff_ffff_f000, 1), Room::Left);
     assert_eq!(rows(tail), [(1, 0x7fff_ffff_f000, 1)]);
+}
+
+#[test]
+fn a_chase_links_each_row_to_the_one_before() {
+    let tail = tail();
+    for page in 0x100..0x120_u64 {
+        load(tail, page << 12, (page + 1) << 12);
+    }
+    let expected: Vec<u32> = (0..32).map(|row| u32::from(row > 0)).collect();
+    assert_eq!(links(tail), expected);
+}
+
+#[test]
+fn a_link_counts_the_rows_of_every_op() {
+    let tail = tail();
+    load(tail, 0x10_0000, 0x20_0008);
+    for (op, page) in [(0, 0x40), (2, 0x41), (1, 0x42)] {
+        assert_eq!(tail.touch(op, page << 12, 1), Room::Left);
+    }
+    assert_eq!(tail.touch(0, 0x20_0000, 1), Room::Left);
+    assert_eq!(tail.touch(2, 0x20_0010, 1), Room::Left);
+    assert_eq!(tail.touch(1, 0x20_0010, 1), Room::Left);
+    assert_eq!(links(tail), [0, 0, 0, 0, 0, 5, 6], "an exec row has no link");
+}
+
+#[test]
+fn a_row_that_is_joined_keeps_its_link_and_its_count() {
+    let tail = tail();
+    load(tail, 0x10_0000, 0x20_0000);
+    load(tail, 0x20_0000, 0);
+    load(tail, 0x30_0000, 0x20_0000);
+    for _ in 0..5 {
+        load(tail, 0x20_0008, 0x20_0000);
+    }
+    assert_eq!(rows(tail), [(1, 0x10_0000, 1), (1, 0x20_0000, 6), (1, 0x30_0000, 1)]);
+    assert_eq!(links(tail), [0, 1, 0]);
+}
+
+#[test]
+fn the_first_of_two_loads_of_a_value_is_linked() {
+    let tail = tail();
+    load(tail, 0x10_0000, 0x20_0000);
+    // Spilled and loaded again.
+    load(tail, 0x7f_f000, 0x20_0000);
+    load(tail, 0x20_0000, 0);
+    assert_eq!(links(tail), [0, 0, 2]);
+}
+
+#[test]
+fn a_load_more_than_fifteen_rows_back_is_not_linked() {
+    for (nr_between, link) in [(14, 15), (15, 0)] {
+        let tail = tail();
+        load(tail, 0x10_0000, 0x20_0000);
+        for page in 0..nr_between {
+            assert_eq!(tail.touch(2, (0x500 + page) << 12, 1), Room::Left);
+        }
+        load(tail, 0x20_0000, 0);
+        assert_eq!(links(tail).last(), Some(&link));
+    }
+}
+
+#[test]
+fn numbers_and_the_own_page_are_not_noted() {
+    let tail = tail();
+    // Below mmap_min_addr; on the page it was loaded from.
+    load(tail, 0x30_0000, 0xf000);
+    load(tail, 0x30_0000, 0x30_0010);
+    for page in [0xf, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x300] {
+        assert_eq!(tail.touch(1, page << 12, 1), Room::Left);
+    }
+    assert_eq!(links(tail).len(), 10, "page 0x300 left the window");
+    assert!(links(tail).iter().all(|link| *link == 0), "{:?}", links(tail));
+}
+
+#[test]
+fn a_flush_forgets_the_values() {
+    let tail = tail();
+    load(tail, 0x10_0000, 0x20_0000);
+    tail.clear();
+    assert_eq!(tail.touch(0, 0x5000, 1), Room::Left);
+    load(tail, 0x20_0000, 0x30_0000);
+    load(tail, 0x30_0000, 0);
+    assert_eq!(links(tail), [0, 0, 1]);
+    // The load that fills the tail: its row is gone before its value is noted.
+    tail.clear();
+    for page in 1..TAIL_ROWS as u64 {
+        assert_eq!(tail.touch(2, (0x1000 + page) << 12, 1), Room::Left);
+    }
+    assert_eq!(tail.touch(1, 0x10_0000, 1), Room::Full);
+    tail.clear();
+    tail.loaded(0x10_0000, 0x20_0000);
+    load(tail, 0x20_0000, 0);
+    assert_eq!(links(tail), [0]);
+}
+
+#[test]
+fn a_row_that_is_full_and_linked_takes_no_more() {
+    let tail = tail();
+    load(tail, 0x10_0000, 0x20_0000);
+    let nr_full = (1 << COUNT_BITS) / COUNT_MAX - 1;
+    for _ in 0..nr_full + 2 {
+        assert_eq!(tail.touch(1, 0x20_0000, COUNT_MAX), Room::Left);
+    }
+    let rows = pending(tail);
+    let counts: Vec<_> = rows.iter().map(|row| row.count).collect();
+    assert_eq!(counts, [1, nr_full * COUNT_MAX, 2 * COUNT_MAX]);
+    assert_eq!(rows[1].link, 1);
 }

@@ -6,7 +6,8 @@
 //!   is known, every file is [`NO_FILE`] or a row of the file table, and every row passes
 //!   [`Event::validate`].
 
-use crate::event::{Event, FileId, Op, ThreadId};
+use crate::event::{Event, FileId, LINK_MAX, Op, ThreadId};
+use crate::meta::Meta;
 use crate::validate::{REFERENCE_PAGE_BYTES, RowFault};
 
 /// What [`Batch::files`] says for a row without a file (-1 in the file).
@@ -82,7 +83,7 @@ impl Batch {
         &self.auxes
     }
 
-    /// Flags, one per row.
+    /// Flags, one per row; those of a read or write are its link ([`crate::event`]).
     #[must_use]
     pub fn flags(&self) -> &[u32] {
         &self.flags
@@ -143,34 +144,41 @@ impl Batch {
         self.files.clear();
     }
 
-    /// Checks I2 against a table of `nr_files` files.
+    /// Checks I2 against the files and links that `meta` says there are.
     ///
     /// # Errors
     /// The first row, counted from 0, that breaks a rule, and the rule.
-    pub fn validate(&self, nr_files: usize) -> Result<(), (usize, RowFault)> {
+    pub fn validate(&self, meta: &Meta) -> Result<(), (usize, RowFault)> {
+        let link_max = if meta.links { LINK_MAX } else { 0 };
         for i in 0..self.len() {
-            if !self.is_plain_run(i) {
-                self.validate_row(i, nr_files).map_err(|fault| (i, fault))?;
+            if !self.is_plain_run(i, link_max) {
+                self.validate_row(i, meta).map_err(|fault| (i, fault))?;
             }
         }
         Ok(())
     }
 
     /// The common case, decided without building an event: a legal run without a file.
-    fn is_plain_run(&self, i: usize) -> bool {
+    fn is_plain_run(&self, i: usize, link_max: u32) -> bool {
+        let is_linkable = self.ops[i] != Op::Exec as u8;
         self.ops[i] <= Op::Write as u8
+            && self.flags[i] <= if is_linkable { link_max } else { 0 }
             && self.lens[i] > 0
             && self.addrs[i].is_multiple_of(REFERENCE_PAGE_BYTES)
             && self.files[i] == NO_FILE
     }
 
-    fn validate_row(&self, i: usize, nr_files: usize) -> Result<(), RowFault> {
+    fn validate_row(&self, i: usize, meta: &Meta) -> Result<(), RowFault> {
+        let nr_files = meta.files.len();
         if Op::from_number(self.ops[i]).is_none() {
             return Err(RowFault::UnknownOp(self.ops[i]));
         }
         let event = self.event(i);
         match event.file {
             Some(file) if file as usize >= nr_files => Err(RowFault::UnknownFile(file, nr_files)),
+            _ if event.op.is_reference() && event.flags != 0 && !meta.links => {
+                Err(RowFault::UnknownLink(event.flags))
+            }
             _ => event.validate(),
         }
     }

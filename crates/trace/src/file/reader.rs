@@ -134,7 +134,7 @@ impl Reader {
     }
 
     fn check(&self, batch: &Batch) -> Result<(), TraceError> {
-        batch.validate(self.footer.meta.files.len()).map_err(|(i, fault)| TraceError::BadRow {
+        batch.validate(&self.footer.meta).map_err(|(i, fault)| TraceError::BadRow {
             path: self.source.path().to_path_buf(),
             row: self.nr_read + i as u64,
             fault,

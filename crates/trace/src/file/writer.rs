@@ -27,7 +27,7 @@ use super::schema::{
 };
 use crate::disk::Whole;
 use crate::event::{Event, Op};
-use crate::meta::{Meta, SCHEMA_VERSION, SCHEMA_VERSION_WITHOUT_RUNS};
+use crate::meta::Meta;
 use crate::validate::{NR_FILES_MAX, REFERENCE_PAGE_BYTES, RowFault};
 
 /// Bytes per row in the file, for the progress of rows not yet encoded.
@@ -59,6 +59,8 @@ pub struct Writer {
     nr_groups: usize,
     /// Largest file id and the first row that has it.
     file_max: Option<(u32, u64)>,
+    /// First row that has a link, and the link.
+    link_first: Option<(u32, u64)>,
 }
 
 impl Writer {
@@ -78,6 +80,7 @@ impl Writer {
             nr_references: 0,
             nr_groups: 0,
             file_max: None,
+            link_first: None,
         })
     }
 
@@ -96,6 +99,9 @@ impl Writer {
                 .nr_references
                 .checked_add(event.len)
                 .ok_or_else(|| self.too_large("more than 2^64 references".to_owned()))?;
+            if event.flags != 0 && self.link_first.is_none() {
+                self.link_first = Some((event.flags, self.nr_rows));
+            }
         }
         self.rows.push(&event);
         self.nr_rows += 1;
@@ -174,8 +180,7 @@ impl Writer {
 
     fn complete_meta(&mut self) -> Result<(), TraceError> {
         let meta = &mut self.meta;
-        let is_plain = meta.runs.is_empty();
-        meta.schema_version = if is_plain { SCHEMA_VERSION_WITHOUT_RUNS } else { SCHEMA_VERSION };
+        meta.schema_version = meta.schema_version_needed();
         meta.nr_rows = self.nr_rows;
         meta.nr_references = self.nr_references;
         if meta.page_bytes == 0 {
@@ -186,6 +191,9 @@ impl Writer {
         }
         let path = self.path.clone();
         meta.validate().map_err(|fault| TraceError::BadMeta { path, fault })?;
+        if let Some((link, row)) = self.link_first.filter(|_| !self.meta.links) {
+            return Err(self.bad_row(row, RowFault::UnknownLink(link)));
+        }
         let nr_files = self.meta.files.len();
         match self.file_max {
             Some((file, row)) if file as usize >= nr_files => {

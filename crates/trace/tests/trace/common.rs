@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use largefolio_trace::event::LINK_MAX;
 use largefolio_trace::meta::{FileInfo, LayoutEntry, LayoutKind};
 use largefolio_trace::validate::CALL_BYTES_MAX;
 use largefolio_trace::{Batch, Event, Meta, Op, Reader, TraceError, Writer};
@@ -40,6 +41,7 @@ fn legal(mut event: Event) -> Event {
     if event.op.is_reference() {
         event.addr &= !4095;
         event.len = (event.len >> 16).max(1);
+        event.flags %= if event.op == Op::Exec { 1 } else { LINK_MAX + 1 };
     }
     if event.validate().is_err() {
         event.file = Some(event.file.unwrap_or(0));
@@ -51,8 +53,10 @@ fn legal(mut event: Event) -> Event {
     event
 }
 
+/// Writes a trace that says links were recorded where there are any.
 pub(crate) fn write(path: &Path, events: &[Event]) {
-    let mut writer = Writer::create(path, meta()).unwrap();
+    let links = events.iter().any(|event| event.op.is_reference() && event.flags > 0);
+    let mut writer = Writer::create(path, Meta { links, ..meta() }).unwrap();
     writer.push_rows(events).unwrap();
     writer.finish().unwrap();
 }
@@ -66,7 +70,7 @@ pub(crate) fn rows_of(mut reader: Reader) -> Result<Vec<Event>, TraceError> {
     let (mut batch, mut events) = (Batch::default(), Vec::new());
     while reader.next_batch(&mut batch)? {
         assert!((1..=65_536).contains(&batch.len()), "a batch has rows, and not too many");
-        batch.validate(reader.meta().files.len()).unwrap();
+        batch.validate(reader.meta()).unwrap();
         events.extend(batch.events());
     }
     Ok(events)

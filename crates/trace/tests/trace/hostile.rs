@@ -51,6 +51,7 @@ fn rows() -> Vec<Event> {
         Event::references(i % 2, op, rng.below(40) << 12, 1 + rng.below(30))
     };
     let mut rows: Vec<_> = (0..300).map(run).collect();
+    rows[8] = Event { flags: 3, ..Event::references(0, Op::Read, 4096, 1) };
     rows[9] = Event { pos: 3, file: Some(4), ..Event::new(0, Op::Open) };
     rows
 }

@@ -12,5 +12,6 @@ mod foreign;
 mod generators;
 mod hostile;
 mod lackey;
+mod links;
 mod roundtrip;
 mod runs;

@@ -107,6 +107,10 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
             ),
         ),
         ("threads", info.nr_threads.to_string()),
+        (
+            "links",
+            format!("between loads: {}", if meta.links { "recorded" } else { "not recorded" }),
+        ),
         ("layout", format!("{} mappings, {}", meta.layout.len(), figures::bytes(mapped))),
     ]
 }

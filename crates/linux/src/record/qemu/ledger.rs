@@ -157,6 +157,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let maps = maps::parse(body.get(8..).unwrap_or_default(), layout::PAGE_BYTES);
         let initial = layout::of_qemu(&maps.vmas, guest_base, &self.program, &mut self.book.files);
         self.book.layout = initial.layout;
+        self.book.has_links = wire::is_base(guest_base);
         self.book.brk = initial.brk;
     }
 

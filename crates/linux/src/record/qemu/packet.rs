@@ -6,7 +6,7 @@
 
 use largefolio_trace::{Event, Op, ThreadId};
 
-use super::wire::{self, HEADER_BYTES, Header, ROW_BYTES};
+use super::wire::{HEADER_BYTES, Header, ROW_BYTES, Row};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet<'a> {
@@ -29,15 +29,53 @@ impl<'a> Packet<'a> {
 }
 
 /// The events that `rows` are, of `thread`, appended to `events`.
+///
+/// A link stays where it is one of rows: to a row of the message, with none left out in between.
 pub(crate) fn decode_rows(rows: &[u8], thread: ThreadId, events: &mut Vec<Event>) {
+    let mut nr_linkable = 0;
     events.extend(rows.chunks_exact(ROW_BYTES).filter_map(|row| {
-        let row = u64::from_le_bytes(row.try_into().ok()?);
-        let (op, addr, count) = wire::row_parts(row)?;
-        let op = match op {
-            0 => Op::Exec,
-            1 => Op::Read,
-            _ => Op::Write,
-        };
-        (count > 0).then(|| Event::references(thread, op, addr, count))
+        let event = row.try_into().ok().map(u64::from_le_bytes).and_then(|word| {
+            let row = Row::decode(word).filter(|row| row.count > 0)?;
+            Some(event_of(row, thread, nr_linkable))
+        });
+        nr_linkable = if event.is_some() { nr_linkable + 1 } else { 0 };
+        event
     }));
+}
+
+/// The event of `row`, which has `nr_linkable` rows before it.
+fn event_of(row: Row, thread: ThreadId, nr_linkable: u32) -> Event {
+    let op = match row.op {
+        0 => Op::Exec,
+        1 => Op::Read,
+        _ => Op::Write,
+    };
+    let is_link = op != Op::Exec && row.link <= nr_linkable;
+    let flags = if is_link { row.link } else { 0 };
+    Event { flags, ..Event::references(thread, op, row.addr, row.count) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::qemu::wire;
+
+    fn links(rows: &[Row]) -> Vec<u32> {
+        let bytes: Vec<u8> = rows.iter().flat_map(|row| row.encode().to_le_bytes()).collect();
+        let mut events = Vec::new();
+        decode_rows(&bytes, 3, &mut events);
+        assert!(events.iter().all(|event| event.validate().is_ok()));
+        events.iter().map(|event| event.flags).collect()
+    }
+
+    #[test]
+    fn a_link_reaches_only_rows_that_are_there() {
+        let row = |op, count, link| Row { op, addr: 0x7000, count, link };
+        assert_eq!(links(&[row(1, 1, 1), row(1, 1, 2), row(2, 1, 2)]), [0, 0, 2]);
+        assert_eq!(links(&[row(1, 1, 0), row(0, 1, 1), row(1, 1, 2)]), [0, 0, 2], "exec has none");
+        let without_count = [row(1, 1, 0), row(1, 0, 0), row(1, 1, 1), row(1, 1, 1)];
+        assert_eq!(links(&without_count), [0, 0, 1]);
+        let full = (1 << wire::COUNT_BITS) - 1;
+        assert_eq!(links(&vec![row(2, full, 15); 17])[14..], [0, 15, 15]);
+    }
 }

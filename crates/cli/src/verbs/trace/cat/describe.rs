@@ -16,8 +16,9 @@ pub(super) fn line(
 ) -> io::Result<()> {
     let op = event.op.name();
     if event.op.is_reference() {
-        let Event { thread, addr, len, .. } = event;
-        return writeln!(out, "{row:>10} t{thread:<3} {op:<8} {addr:#014x} x{len}");
+        let Event { thread, addr, len, flags, .. } = event;
+        let link = if *flags == 0 { String::new() } else { format!(" link {flags}") };
+        return writeln!(out, "{row:>10} t{thread:<3} {op:<8} {addr:#014x} x{len}{link}");
     }
     writeln!(out, "{row:>10} t{:<3} {op:<8} {}", event.thread, text(event, files))
 }
@@ -90,5 +91,21 @@ fn exit(flags: u32, pos: u64) -> String {
         () if is(ExitKind::Execve) => "execve".to_owned(),
         () if is(ExitKind::Signal) => format!("signal {pos}"),
         () => format!("process, status {pos}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_shown_where_there_is_one() {
+        let mut text = Vec::new();
+        for flags in [0, 4] {
+            let event = Event { flags, ..Event::references(1, Op::Read, 0x7000, 16) };
+            assert!(line(&mut text, 12, &event, &[]).is_ok());
+        }
+        let plain = "        12 t1   read     0x000000007000 x16";
+        assert_eq!(String::from_utf8_lossy(&text), format!("{plain}\n{plain} link 4\n"));
     }
 }

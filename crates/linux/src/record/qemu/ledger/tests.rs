@@ -1,7 +1,7 @@
 use largefolio_trace::event::SHARES_MEMORY;
 
 use super::*;
-use crate::record::qemu::wire::{HEADER_BYTES, NEW_PROCESS, row};
+use crate::record::qemu::wire::{HEADER_BYTES, NEW_PROCESS, Row};
 
 fn message(kind: Kind, (pid, tid): (u32, u32), rows: &[u64], body: &[u8]) -> Vec<u8> {
     let nr_rows = u32::try_from(rows.len()).expect("few");
@@ -10,6 +10,10 @@ fn message(kind: Kind, (pid, tid): (u32, u32), rows: &[u64], body: &[u8]) -> Vec
     bytes.extend(rows.iter().flat_map(|row| row.to_le_bytes()));
     bytes.extend_from_slice(body);
     bytes
+}
+
+fn row(addr: u64, op: u32, count: u64) -> u64 {
+    Row { op, addr, count, link: 0 }.encode()
 }
 
 fn event(op: Op, event: WireEvent) -> [u8; wire::EVENT_BYTES] {
@@ -66,6 +70,19 @@ fn an_announced_child_that_never_spoke_is_a_warning() {
         events_of(&[message(Kind::Event, (10, 10), &[], &event(Op::Fork, fork))]);
     assert_eq!(events.iter().filter(|event| event.op == Op::Exit).count(), 2);
     assert!(warnings[0].contains("could not be recorded"), "{warnings:?}");
+}
+
+/// By a base that is none, the plugin cannot read what loads find.
+#[test]
+fn a_recording_has_links_if_its_guest_base_is_one() {
+    for (base, has_links) in [(0, true), (1 << 32, true), (1, false), (u64::MAX, false)] {
+        let (mut sink, body) = (Vec::new(), u64::to_le_bytes(base));
+        let mut book = Book::new(&mut sink);
+        let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
+        ledger.start(10);
+        ledger.receive(&message(Kind::Layout, (10, 10), &[], &body)).expect("a vector");
+        assert_eq!(book.has_links, has_links, "{base:#x}");
+    }
 }
 
 #[test]
