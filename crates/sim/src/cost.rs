@@ -173,6 +173,8 @@ pub struct Events {
     pub l2_hits: u64,
     /// Walks, by what they wait for, and the lines that they read.
     pub walks: WalkCounters,
+    /// Whether it is known which walks are chained: else any walk of data may be.
+    pub has_links: bool,
 }
 
 /// Reading files, in order of the program: who waited for what.

@@ -70,7 +70,7 @@ impl<'a> Sum<'a> {
             Cause::Clear => self.by_unit(cause, "clear", &costs.clear, &events.cleared),
             Cause::Copy => self.by_unit(cause, "copy", &costs.copy, &events.copied),
             Cause::Read => self.read(events),
-            Cause::Walk => self.walks(&events.walks, walks),
+            Cause::Walk => self.walks(events, walks),
         }
     }
 

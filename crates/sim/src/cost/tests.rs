@@ -73,6 +73,7 @@ fn events() -> Events {
             alone: kind(6, [6, 4, 0], [0, 0, 3]),
             fetch: kind(7, [8, 0, 1], [2, 2, 2]),
         },
+        has_links: true,
     }
 }
 

@@ -6,19 +6,22 @@
 //! ```
 
 use super::terms::{Sum, float, full_name};
-use super::{Cause, Interval, Term, Walks, bounds};
+use super::{Cause, Events, Interval, Term, Walks, bounds};
 use crate::machine::Quantity;
-use crate::tlb::{KindCounters, Lines, WalkCounters};
+use crate::tlb::{KindCounters, Lines};
+
+/// The share of walks for instructions, which are never chained.
+const FETCH: &str = "walk_fetch";
 
 impl Sum<'_> {
     /// A term for each kind of walk.
-    pub(super) fn walks(&mut self, counted: &WalkCounters, walks: Walks) {
-        let costs = self.costs;
+    pub(super) fn walks(&mut self, events: &Events, walks: Walks) {
+        let (costs, counted) = (self.costs, &events.walks);
         let shares = [
             ("walk", None, &counted.chained, "walks after the walk that gave the address"),
             ("walk_beside", Some(&costs.walk_beside), &counted.beside, "walks beside others"),
             ("walk_alone", Some(&costs.walk_alone), &counted.alone, "walks with no other near"),
-            ("walk_fetch", Some(&costs.walk_fetch), &counted.fetch, "walks for instructions"),
+            (FETCH, Some(&costs.walk_fetch), &counted.fetch, "walks for instructions"),
         ];
         for (name, share, kind, of) in shares {
             if kind.walks == 0 {
@@ -26,7 +29,10 @@ impl Sum<'_> {
             }
             let latency = self.latency(kind, walks);
             let share = match share {
-                Some(cost) => self.part(name, cost.as_ref(), 1),
+                Some(cost) => {
+                    let may_be_chained = !events.has_links && name != FETCH;
+                    self.part(name, cost.as_ref(), 1).or_whole(may_be_chained)
+                }
                 None => Part { ns: Some(1.0), bounds: Some(Interval::exact(1.0)) },
             };
             let whole = latency.by(share);
@@ -84,6 +90,12 @@ struct Part {
 }
 
 impl Part {
+    /// This share, or all of it, if `is_open`.
+    fn or_whole(self, is_open: bool) -> Self {
+        let whole = |share: Interval| Interval { high: share.high.max(1.0), ..share };
+        Self { bounds: if is_open { self.bounds.map(whole) } else { self.bounds }, ..self }
+    }
+
     fn by(self, share: Self) -> Self {
         let ns = self.ns.zip(share.ns).map(|(ns, share)| ns * share);
         Self { ns, bounds: self.bounds.zip(share.bounds).map(|(bounds, share)| bounds.by(share)) }

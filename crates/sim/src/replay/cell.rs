@@ -54,6 +54,8 @@ pub struct Cell {
     pub(super) unusable: BTreeMap<u64, u64>,
     /// How long the program ran on this very machine.
     pub(super) measured: Option<BaseTime>,
+    /// Whether the trace has links between loads.
+    pub(super) has_links: bool,
 }
 
 /// Which run of the program it is.
@@ -116,6 +118,7 @@ impl Cell {
         cell.unusable = cell.unusable_sizes();
         cell.pictures = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
         let is_recorded_here = cell.spec.machine.cpu.as_deref() == Some(meta.machine.as_str());
+        cell.has_links = meta.links;
         cell.measured = BaseTime::measured(&meta.runs).filter(|_| is_recorded_here);
         cell.link(meta, images);
         cell.add_files(meta);
@@ -148,6 +151,7 @@ impl Cell {
             meter: Meter::default(),
             unusable: BTreeMap::new(),
             measured: None,
+            has_links: false,
             spec,
         })
     }

@@ -141,6 +141,7 @@ impl Cell {
             read: self.counted.reads.counts(),
             l2_hits: self.hardware.ended().l2_hits(),
             walks: self.hardware.ended().walk_kinds,
+            has_links: self.has_links,
             ..now.since(&self.counted.base, self.memory.rules().page.bytes())
         }
     }

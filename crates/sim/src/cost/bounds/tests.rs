@@ -67,15 +67,18 @@ fn what_is_not_known_is_bounded_by_another_machine_and_named() {
 fn walks_are_as_uncertain_as_their_lines_and_their_share() {
     let walk = Some(cost(10.0, Unit::Ns, Some([7.0, 13.0]), false));
     let walk_llc = Some(cost(20.0, Unit::Ns, Some([16.0, 24.0]), false));
-    let walk_beside = Some(cost(0.5, Unit::Share, Some([0.1, 1.0]), false));
+    let walk_beside = Some(cost(0.5, Unit::Share, Some([0.1, 0.6]), false));
     let costs = Costs { walk, walk_llc, walk_beside, ..Costs::default() };
     let lines = Lines { llc: 1, ..Lines::default() };
     let beside = KindCounters { walks: 1, lines, ..KindCounters::default() };
     let walks = WalkCounters { beside, ..WalkCounters::default() };
-    let events = Events { walks, ..Events::default() };
+    let events = Events { walks, has_links: true, ..Events::default() };
     let estimate = Estimate::new(&events, &costs, Walks::Native);
     // 3 and 4 to the sides of 30, squared and added; then the shares.
-    assert_eq!(estimate.total, Some(of(2.5, 15.0, 35.0).rounded()));
+    assert_eq!(estimate.total, Some(of(2.5, 15.0, 21.0).rounded()));
+    let open = Events { has_links: false, ..events };
+    let open = Estimate::new(&open, &costs, Walks::Native);
+    assert_eq!(open.total, Some(of(2.5, 15.0, 35.0).rounded()), "all may be chained");
     assert_eq!(estimate.total_ns, Some(15));
 }
 
