@@ -7,6 +7,7 @@ use super::coalesce::{Coalescing, LeafKind, Translation, Walk};
 use super::config::{StructureConfig, TlbConfig};
 use super::counters::Counters;
 use super::entry::{Entry, Key};
+use super::front::Front;
 use super::level::{Level, Violation};
 use super::walk_cache::WalkCaches;
 
@@ -59,19 +60,20 @@ impl Hint {
 #[derive(Clone, Debug)]
 pub struct Tlb {
     /// By side.
-    l1: [Level; 2],
+    pub(super) l1: [Level; 2],
     /// Second levels: none, one that both sides share, or one for a side.
     l2: Vec<Level>,
     /// By side: which of `l2` it uses.
     l2_of: [Option<usize>; 2],
     /// By side; slots of `l1`.
     hints: [Box<[Hint; NR_HINTS]>; 2],
+    pub(super) front: Front,
     coalescing: Coalescing,
     walk_caches: WalkCaches,
     page: PageSize,
     /// Number of lookups and fills so far: the time of [`super::entry::Use`].
-    clock: u64,
-    counters: Counters,
+    pub(super) clock: u64,
+    pub(super) counters: Counters,
 }
 
 impl Tlb {
@@ -98,6 +100,7 @@ impl Tlb {
             l2,
             l2_of,
             hints: [Box::new([Hint::NONE; NR_HINTS]), Box::new([Hint::NONE; NR_HINTS])],
+            front: Front::default(),
             coalescing: config.coalescing(),
             walk_caches: WalkCaches::new(&config.walk_cache, page),
             page,
@@ -124,6 +127,13 @@ impl Tlb {
             return Lookup::L1;
         }
         self.search(side, vpn, access)
+    }
+
+    /// The entry that served `vpn` last, and its slot; level 1 may have lost it since.
+    #[inline]
+    pub(super) fn last_seen(&self, side: Side, vpn: Vpn) -> Option<(Key, usize)> {
+        let hint = self.hints[side as usize][hint_of(vpn)];
+        (hint.vpn == vpn).then_some((hint.key, hint.slot))
     }
 
     /// Adds what a walk for `vpn` found, as one entry of each level.
