@@ -18,6 +18,7 @@ use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 use super::access::Side;
 use super::entry::Key;
 use super::hierarchy::Tlb;
+use super::level::Level;
 
 /// Hints of one side, a power of two: 1,024 x 16 bytes, of which a program uses a line for each page
 /// that it works on. Of 8 million rows of `cc1 -O2`, 8.6% have no hint with 128, 5.0% with 256, 1.5%
@@ -63,13 +64,15 @@ impl Hint {
 /// Hints by recorded page, of both sides.
 #[derive(Clone, Debug)]
 pub(super) struct Front {
-    hints: Box<[[Hint; NR_HINTS]; 2]>,
+    hints: Box<[Hint; 2 * NR_HINTS]>,
     epoch: u64,
 }
 
 impl Default for Front {
     fn default() -> Self {
-        Self { hints: Box::new([[Hint::NONE; NR_HINTS]; 2]), epoch: 0 }
+        let hints = vec![Hint::NONE; 2 * NR_HINTS].into_boxed_slice();
+        let Ok(hints) = hints.try_into() else { unreachable!("it was made as long") };
+        Self { hints, epoch: 0 }
     }
 }
 
@@ -77,7 +80,7 @@ impl Front {
     /// Forgets all pages (F2).
     #[cold]
     fn begin(&mut self, epoch: u64) {
-        self.hints.iter_mut().for_each(|hints| hints.fill(Hint::NONE));
+        self.hints.fill(Hint::NONE);
         self.epoch = epoch;
     }
 }
@@ -105,24 +108,24 @@ pub struct Served {
 impl Tlb {
     /// Looks up rows for as long as remembered entries of level 1 serve them, and they have fewer
     /// than `limit` references together. The places of recorded pages are those of `epoch`.
+    #[expect(clippy::needless_bitwise_bool, reason = "one branch instead of three")]
     pub fn serve(&mut self, rows: Rows<'_>, limit: u64, epoch: u64) -> Served {
         if self.front.epoch != epoch {
             self.front.begin(epoch);
         }
         let hints = &*self.front.hints;
-        let mut levels = self.l1.each_mut().map(|level| level.slots_mut());
+        let mut levels = self.l1.each_mut().map(Level::slots_mut);
         let (mut clock, mut nr_fetched) = (self.clock, 0);
         let mut served = Served::default();
         for ((&op, &addr), &len) in rows.ops.iter().zip(rows.addrs).zip(rows.lens) {
             let side = usize::from(op != EXEC);
             let page = addr >> RECORDED_SHIFT;
-            let hint = &hints[side][hint_of(page)];
+            let hint = &hints[hint_of(side, page)];
             let nr_references = served.nr_references.saturating_add(len);
             let (keys, uses) = &mut levels[side];
             let slot = hint.slot_of(page);
             let (Some(&key), Some(last_use)) = (keys.get(slot), uses.get_mut(slot)) else { break };
             let op_max = READ + u8::from(last_use.is_writable());
-            // One branch: any of these is rarely broken, and which one is of no interest.
             if !((hint.key == key) & (op <= op_max) & (nr_references < limit)) {
                 break;
             }
@@ -144,7 +147,7 @@ impl Tlb {
     pub fn remember(&mut self, side: Side, addr: u64, vpn: Vpn) {
         if let Some((key, slot)) = self.last_seen(side, vpn) {
             let page = addr >> RECORDED_SHIFT;
-            self.front.hints[side as usize][hint_of(page)] = Hint::new(page, slot, key);
+            self.front.hints[hint_of(side as usize, page)] = Hint::new(page, slot, key);
         }
     }
 }
@@ -152,6 +155,6 @@ impl Tlb {
 /// Where the hint for a recorded page lies.
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "only the low bits matter")]
-const fn hint_of(page: u64) -> usize {
-    page as usize % NR_HINTS
+const fn hint_of(side: usize, page: u64) -> usize {
+    side * NR_HINTS + page as usize % NR_HINTS
 }

@@ -61,7 +61,9 @@ fn run(machine: &str, seed: u64) -> u64 {
             let done = &rows[at..at + served.nr_rows];
             assert_eq!(served.nr_references, done.iter().map(|row| row.2).sum::<u64>());
             assert!(served.nr_references < limit || served.nr_rows == 0);
-            done.iter().for_each(|&row| refer(&mut plain, row, shift));
+            for &row in done {
+                refer(&mut plain, row, shift);
+            }
             nr_served += served.nr_rows as u64;
             at += served.nr_rows;
             if let Some(&row) = rows.get(at) {
