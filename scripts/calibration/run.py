@@ -26,8 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 DOCUMENT = ROOT / "docs/design/calibration.md"
 BEGIN, END = "<!-- made by scripts/calibration/run.py: {} -->", "<!-- end of {} -->"
-# Against never, so that a default of always or madvise hides nothing.
 SETTINGS = ["thp.enabled=always", "thp.64K=always", "thp.16K=always"]
+# What they are held against, so that a default of always or madvise hides nothing.
+BASELINE = ["thp.enabled=never", "thp.64K=never", "thp.16K=never"]
 
 
 class Case:
@@ -50,9 +51,9 @@ def programs(work: Path) -> list[Case]:
     (work / "lines").write_text(text + "\n", encoding="ascii")
     python = shutil.which("python3") or sys.executable
     python = os.path.realpath(python)
-    loads = str(work / "loads")
+    loads, sort = str(work / "loads"), ["/usr/bin/sort", "--parallel=1"]
     return [
-        Case("sort, 120,000 lines", ["/usr/bin/sort", "--parallel=1", str(work / "lines"), "-o", str(work / "sorted")]),
+        Case("sort, 120,000 lines", [*sort, str(work / "lines"), "-o", str(work / "sorted")]),
         Case("SQLite in Python", [python, str(HERE / "rows.py")]),
         Case("Python, objects", [python, str(HERE / "words.py")]),
         Case("C++, maps", [str(work / "tree")]),
@@ -69,11 +70,6 @@ def folio(*arguments: str, statuses: tuple[int, ...] = (0,)) -> str:
     if done.returncode not in statuses:
         sys.exit(f"folio {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout
-
-
-def baseline() -> list[str]:
-    """Turns large folios of anonymous memory off while the script runs."""
-    return ["thp.enabled=never", *(f"thp.{size}=never" for size in ("16K", "64K"))]
 
 
 def verify(case: Case, setting: str, trace: Path, rounds: int) -> dict:
@@ -179,7 +175,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
         cases = [case for case in programs(work) if asked.only in case.name]
-        folio("tune", *(word for setting in baseline() for word in ("--set", setting)))
+        folio("tune", *(word for setting in BASELINE for word in ("--set", setting)), "--yes")
         try:
             for nr, case in enumerate(cases):
                 trace = work / f"{nr}.folio"

@@ -162,7 +162,8 @@ fn run(
     failed: Failed,
     progress: Progress<'_>,
 ) -> Result<(Meta, Outcomes), ReplayError> {
-    let meta = Reader::open(path)?.meta().clone();
+    let mut reader = Reader::open(path)?;
+    let meta = reader.meta().clone();
     let is_linked = specs.iter().any(|spec| !spec.linked.is_empty());
     let images = if is_linked { Images::of(path)? } else { Images::default() };
     let new = |spec: &CellSpec| {
@@ -171,13 +172,14 @@ fn run(
     let mut lanes: Vec<Lane> = specs.iter().map(new).collect();
     check(&mut lanes, failed)?;
     if lanes.iter().flatten().any(|cell| cell.is_warming()) {
-        pass(path, &mut lanes, &Cell::is_warming, failed, progress)?;
+        pass(reader, &mut lanes, &Cell::is_warming, failed, progress)?;
         for lane in &mut lanes {
             step(lane, |cell| if cell.is_warming() { cell.end_warming(&meta) } else { Ok(()) });
         }
         check(&mut lanes, failed)?;
+        reader = Reader::open(path)?;
     }
-    pass(path, &mut lanes, &|_| true, failed, progress)?;
+    pass(reader, &mut lanes, &|_| true, failed, progress)?;
     let finish = |lane: Lane| lane.map(|cell| cell.finish());
     Ok((meta, lanes.into_iter().map(finish).collect()))
 }
@@ -204,13 +206,12 @@ fn check(lanes: &mut Vec<Lane>, failed: Failed) -> Result<(), ReplayError> {
 
 /// Feeds the whole trace to the cells that `takes` selects.
 fn pass(
-    path: &Path,
+    mut reader: Reader,
     lanes: &mut Vec<Lane>,
     takes: &(dyn Fn(&Cell) -> bool + Sync),
     failed: Failed,
     progress: Progress<'_>,
 ) -> Result<(), ReplayError> {
-    let mut reader = Reader::open(path)?;
     let (mut current, mut next) = (Batch::default(), Batch::default());
     let mut is_more = reader.next_batch(&mut current)?;
     let mut nr_references = 0_u64;

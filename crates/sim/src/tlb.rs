@@ -26,6 +26,9 @@
 //!                        │  miss: the caller walks the page table and calls `fill`
 //! ```
 //!
+//! Rows of a trace are served in front of all this where their entries are remembered by recorded page;
+//! see `front`.
+//!
 //! Invariants of a level:
 //! - I1: no two of its entries cover the same page (a real TLB treats that as a conflict). An entry
 //!   that is filled replaces what it overlaps.
@@ -75,6 +78,7 @@ mod config;
 mod counters;
 pub mod curve;
 mod entry;
+mod front;
 mod hierarchy;
 mod index;
 mod level;
@@ -95,6 +99,7 @@ pub use config::{
 };
 pub use counters::{Counters, SideCounters};
 pub use entry::Entry;
+pub use front::{Rows, Served};
 pub use hierarchy::{Lookup, Tlb};
 pub use level::Violation;
 pub use sizes::{CacheSize, EntrySize, EntrySizes};

@@ -28,6 +28,8 @@ mod pages;
 mod reader;
 mod source;
 mod thrift;
+mod unpack;
+mod values;
 mod writer;
 
 pub use batch::{Batch, NO_FILE};

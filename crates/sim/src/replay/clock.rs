@@ -41,6 +41,20 @@ impl Clock {
         self.now_ns >= self.wake_ns && self.wake_ns != NEVER
     }
 
+    /// References that may pass so that khugepaged still sleeps: fewer than this many.
+    #[inline]
+    pub(super) const fn limit(&self) -> u64 {
+        if self.wake_ns == NEVER {
+            return u64::MAX;
+        }
+        let left_ns = self.wake_ns.saturating_sub(self.now_ns);
+        match self.ns_per_reference {
+            // It never wakes then. The usual case is spared a division.
+            0 | 1 => left_ns,
+            ns => left_ns.div_ceil(ns),
+        }
+    }
+
     /// khugepaged sleeps from now on.
     pub(super) const fn sleep(&mut self, sleep_ns: u64) {
         self.wake_ns = self.now_ns.saturating_add(sleep_ns);
@@ -60,6 +74,20 @@ mod tests {
         assert!(clock.advance(1), "10 ns have passed");
         clock.sleep(u64::MAX);
         assert!(!clock.advance(u64::MAX), "time has ended");
+    }
+
+    #[test]
+    fn as_many_references_as_the_limit_wake_khugepaged() {
+        for ns in [1, 3, 10] {
+            for sleep_ns in [0, 1, 2, 3, 29, 30, 31] {
+                let mut clock = Clock::new(ns);
+                clock.sleep(sleep_ns);
+                let limit = clock.limit();
+                assert!(limit == 0 || !Clock::advance(&mut clock.clone(), limit - 1));
+                assert!(clock.advance(limit), "{ns} {sleep_ns}");
+            }
+        }
+        assert_eq!(Clock::new(0).limit(), u64::MAX);
     }
 
     #[test]

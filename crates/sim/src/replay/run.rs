@@ -1,8 +1,9 @@
 //! The hot loop: the rows of a trace, one after the other.
 //!
-//! A row of references is placed, looked up in its thread's TLB and, on a miss, in the page table;
-//! only a page that is not mapped reaches the memory manager. So the cost of a trace grows with its
-//! rows, and that of memory management with distinct pages.
+//! The TLB of a thread serves rows whose entries it remembers, one after the other ([`Tlb::serve`]).
+//! Any other row of references is placed, looked up in the TLB and, on a miss, in the page table; only
+//! a page that is not mapped reaches the memory manager. So the cost of a trace grows with its rows,
+//! and that of memory management with distinct pages.
 //!
 //! Owns the order of what a row does, and when threads, processes and runs begin and end.
 
@@ -21,7 +22,7 @@ use super::hardware::{Hardware, HardwareThread, Slot};
 use super::program::ProcessNr;
 use super::reference::{Reference, walk_of};
 use crate::cost::Mark;
-use crate::tlb::{Lookup, Side, Tlb, Walk};
+use crate::tlb::{Rows, Side, Tlb, Walk};
 
 /// Numbers of the reference ops, as the batches of a trace hold them.
 const EXEC: u8 = Op::Exec as u8;
@@ -64,7 +65,18 @@ impl Cell {
     fn replay_rows(&mut self, batch: &Batch, rows: Range<usize>) -> Result<(), CellError> {
         let (threads, ops) = (batch.threads(), batch.ops());
         let (addrs, lens, links) = (batch.addrs(), batch.lens(), batch.flags());
-        for row in rows {
+        let (mut row, mut same_end) = (rows.start, rows.start);
+        loop {
+            if row == same_end {
+                same_end = end_of_thread(batch, row..rows.end);
+            }
+            row += self.serve(batch, row..same_end);
+            if row == rows.end {
+                return Ok(());
+            }
+            if row == same_end {
+                continue;
+            }
             let run = Run { addr: addrs[row], count: lens[row], link: links[row] };
             let replayed = match ops[row] {
                 EXEC => self.reference(threads[row], Reference::EXEC, run),
@@ -75,8 +87,24 @@ impl Cell {
             if let Err(error) = replayed {
                 return Err(error.at(self.counted.nr_rows + row as u64, Op::from_number(ops[row])));
             }
+            row += 1;
         }
-        Ok(())
+    }
+
+    /// Replays rows of one thread for as long as they need nothing but what its TLB remembers;
+    /// returns their number. Where curves are drawn every row is looked at.
+    fn serve(&mut self, batch: &Batch, rows: Range<usize>) -> usize {
+        let slot = batch.threads().get(rows.start).and_then(|&id| self.hardware.slot_of(id));
+        let Some(thread) = slot.map(|slot| &mut self.hardware[slot]) else { return 0 };
+        if thread.stacks.is_some() {
+            return 0;
+        }
+        let (ops, addrs, lens) = (batch.ops(), batch.addrs(), batch.lens());
+        let (ops, addrs, lens) = (&ops[rows.clone()], &addrs[rows.clone()], &lens[rows]);
+        let rows = Rows { ops, addrs, lens };
+        let served = thread.tlb.serve(rows, self.clock.limit(), self.places.epoch());
+        self.clock.advance(served.nr_references);
+        served.nr_rows
     }
 
     /// One event that is not a reference, and what follows from it.
@@ -115,10 +143,11 @@ impl Cell {
         {
             self.measure(slot, kind, vpn, found);
         }
-        match found {
-            Lookup::L1 | Lookup::L2 => Ok(()),
-            Lookup::Miss | Lookup::Permission => self.walk(slot, kind, (vpn, link), count),
+        if found.needs_walk() {
+            self.walk(slot, kind, (vpn, link), count)?;
         }
+        self.hardware[slot].tlb.remember(kind.side, addr, vpn);
+        Ok(())
     }
 
     /// Lets khugepaged wake once, and do what it has waited for.
@@ -291,4 +320,14 @@ impl Cell {
         self.places.clear();
         self.load(meta)
     }
+}
+
+/// First row of `rows` that is not of the thread of the first one.
+fn end_of_thread(batch: &Batch, rows: Range<usize>) -> usize {
+    if batch.thread().is_some() {
+        return rows.end;
+    }
+    let threads = &batch.threads()[rows.clone()];
+    let same = threads.iter().position(|&thread| thread != threads[0]);
+    same.map_or(rows.end, |nr| rows.start + nr)
 }

@@ -7,14 +7,17 @@ use super::coalesce::{Coalescing, LeafKind, Translation, Walk};
 use super::config::{StructureConfig, TlbConfig};
 use super::counters::Counters;
 use super::entry::{Entry, Key};
+use super::front::Front;
 use super::level::{Level, Violation};
 use super::walk_cache::{Steps, WalkCaches};
-use super::walker::{Moment, Walker};
+use super::walker::{Moment, NR_PAGES, Walker};
 
 /// Hints of one side, a power of two: 256 x 24 bytes. A hint is per page, so that entries of many
 /// pages want more of them than level 1 has entries: 640 random pages in 40 entries cost 6.1 ns a
 /// lookup with 128 hints and 3.7 ns with 512, which would take a quarter of a 48 KiB data cache.
 const NR_HINTS: usize = 256;
+
+const _: () = assert!(NR_HINTS <= NR_PAGES);
 
 /// What a lookup found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,20 +63,21 @@ impl Hint {
 #[derive(Clone, Debug)]
 pub struct Tlb {
     /// By side.
-    l1: [Level; 2],
+    pub(super) l1: [Level; 2],
     /// Second levels: none, one that both sides share, or one for a side.
     l2: Vec<Level>,
     /// By side: which of `l2` it uses.
     l2_of: [Option<usize>; 2],
     /// By side; slots of `l1`.
     hints: [Box<[Hint; NR_HINTS]>; 2],
+    pub(super) front: Front,
     coalescing: Coalescing,
     walk_caches: WalkCaches,
     walker: Walker,
     page: PageSize,
     /// Number of lookups and fills so far: the time of [`super::entry::Use`].
-    clock: u64,
-    counters: Counters,
+    pub(super) clock: u64,
+    pub(super) counters: Counters,
 }
 
 impl Tlb {
@@ -100,6 +104,7 @@ impl Tlb {
             l2,
             l2_of,
             hints: [Box::new([Hint::NONE; NR_HINTS]), Box::new([Hint::NONE; NR_HINTS])],
+            front: Front::default(),
             coalescing: config.coalescing(),
             walk_caches: WalkCaches::new(&config.walk_cache, page),
             walker: Walker::new(&config.walker, page),
@@ -126,10 +131,15 @@ impl Tlb {
         if hint.vpn == vpn && l1.touch_hinted(hint.slot, hint.key, access, self.clock) {
             return Lookup::L1;
         }
-        if hint.vpn != vpn {
-            self.walker.bring_in(side, count);
-        }
+        self.walker.bring_in(side, vpn, count);
         self.search(side, vpn, access)
+    }
+
+    /// The entry that served `vpn` last, and its slot; level 1 may have lost it since.
+    #[inline]
+    pub(super) fn last_seen(&self, side: Side, vpn: Vpn) -> Option<(Key, usize)> {
+        let hint = self.hints[side as usize][hint_of(vpn)];
+        (hint.vpn == vpn).then_some((hint.key, hint.slot))
     }
 
     /// Adds what a walk for `vpn` found, as one entry of each level.

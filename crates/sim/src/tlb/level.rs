@@ -70,6 +70,12 @@ impl Level {
         None
     }
 
+    /// Keys and uses by slot; a caller only uses entries again.
+    #[inline]
+    pub(super) fn slots_mut(&mut self) -> (&[Key], &mut [Use]) {
+        (&self.keys, &mut self.uses)
+    }
+
     /// Key of a slot.
     #[inline]
     pub(super) fn key(&self, slot: usize) -> Key {

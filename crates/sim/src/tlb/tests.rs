@@ -1,6 +1,7 @@
 //! Helpers of the TLB's tests.
 
 mod analytic;
+mod front;
 mod golden;
 mod refusals;
 mod speed;

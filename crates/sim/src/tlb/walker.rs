@@ -9,9 +9,8 @@
 //! Rules; docs/design/machines.md has the reasons:
 //! - W1: page tables and data share the caches by age alone. A line that was read when the volume
 //!   was `v` is in a cache of `n` lines until the volume is `v + n`.
-//! - W2: the volume grows by the lines of a page that is not among those of the hints (the last 256
-//!   by page number): one for each load or store, one for [`FETCHES_A_LINE`] fetches, at most the
-//!   lines of the page. It grows as well by each line of a page table that is not in the L2 cache.
+//! - W2: the volume grows by the lines of a page that is not among the last [`NR_PAGES`] of its side:
+//!   one for each load or store, one for [`FETCHES_A_LINE`] fetches, at most the lines of the page. It grows as well by each line of a page table that is not in the L2 cache.
 //! - W3: a line that nobody read was written when the thread began; what a fault sets is in the
 //!   cache.
 //! - W4: a walk is *chained* if its address was loaded by a reference that was walked for among the
@@ -39,6 +38,10 @@ const LINE_SHIFT: u32 = 6;
 const LINE_ENTRIES_SHIFT: u32 = LINE_SHIFT - 3;
 /// Instructions of a cache line: they have four bytes or about as many.
 const FETCHES_A_LINE: u64 = 16;
+/// Pages that count as used lately, a power of two: a page takes the place of the one before it with
+/// the same last bits. Not fewer than any table of hints has, so that what a hint serves need not be
+/// noted here.
+pub(super) const NR_PAGES: usize = 1 << 10;
 /// Walks that a link is looked for in; a link reaches 15 rows back.
 const NR_RECENT: usize = 16;
 /// Pages whose entries a fault writes at least: it may set those of the pages around.
@@ -189,6 +192,8 @@ pub(super) struct Moment {
 #[derive(Clone, Debug)]
 pub(super) struct Walker {
     lines: PageTableLines,
+    /// Pages used lately, by side.
+    pages: Box<[[Vpn; NR_PAGES]; 2]>,
     /// log2 of the entries of a table.
     table_bits: u32,
     /// log2 of the base pages of a host's page whose entry fills a line, less that of a base page.
@@ -207,6 +212,7 @@ impl Walker {
         let host_line = config.host_page.bytes().trailing_zeros() + LINE_ENTRIES_SHIFT;
         Self {
             lines: PageTableLines::new(config),
+            pages: Box::new([[Vpn(u64::MAX); NR_PAGES]; 2]),
             table_bits: page.shift() - 3,
             host_line_shift: host_line.saturating_sub(page.shift()),
             page_lines: page.bytes() >> LINE_SHIFT,
@@ -217,9 +223,14 @@ impl Walker {
         }
     }
 
-    /// Notes references to a page that was not used lately (W2).
+    /// Notes references to a page (W2).
     #[inline]
-    pub(super) fn bring_in(&mut self, side: Side, nr_references: u64) {
+    #[expect(clippy::cast_possible_truncation, reason = "only the low bits matter")]
+    pub(super) fn bring_in(&mut self, side: Side, vpn: Vpn, nr_references: u64) {
+        let page = &mut self.pages[side as usize][vpn.0 as usize % NR_PAGES];
+        if std::mem::replace(page, vpn) == vpn {
+            return;
+        }
         let nr_lines = match side {
             Side::Instruction => nr_references.div_ceil(FETCHES_A_LINE),
             Side::Data => nr_references,

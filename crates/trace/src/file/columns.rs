@@ -1,123 +1,273 @@
 //! The eight columns of one row group, decoded side by side into a batch.
 //!
-//! Owns the decoders and their scratch memory. Does not own the checks of values, which follow on
-//! the whole batch.
+//! Pages in the encodings that the writer uses (dictionary numbers, and plain values once a
+//! dictionary is full) are decoded here, into the batch; others by the library. Does not own the
+//! checks of values, which follow on the whole batch.
 
 use std::sync::Arc;
 
-use parquet::column::page::PageReader;
+use bytes::Bytes;
+use parquet::basic::Encoding;
+use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::serialized_reader::SerializedPageReader;
-use parquet::schema::types::SchemaDescriptor;
+use parquet::schema::types::ColumnDescPtr;
 
 use super::batch::Batch;
 use super::pages::Pages;
 use super::schema::Column;
 use super::source::Source;
-
-type Narrow = ColumnReaderImpl<Int32Type>;
-type Wide = ColumnReaderImpl<Int64Type>;
+use super::unpack::Numbers;
+use super::values::Values;
 
 /// Decoders of a row group.
 pub(super) struct Columns {
-    thread: Narrow,
-    op: Narrow,
-    addr: Wide,
-    len: Wide,
-    pos: Wide,
-    aux: Wide,
-    flags: Narrow,
-    file: Narrow,
-}
-
-/// Memory between decoder and batch, reused.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    narrow: Vec<i32>,
-    wide: Vec<i64>,
+    thread: Decoder<u32>,
+    op: Decoder<u8>,
+    addr: Decoder<u64>,
+    len: Decoder<u64>,
+    pos: Decoder<u64>,
+    aux: Decoder<u64>,
+    flags: Decoder<u32>,
+    file: Decoder<u32>,
 }
 
 impl Columns {
-    /// Decoders for `group` of `source`; `decoded` is the schema they decode to.
+    /// Decoders for `group` of `source`.
     pub(super) fn new(
         source: &Arc<Source>,
         group: &RowGroupMetaData,
-        decoded: &SchemaDescriptor,
     ) -> Result<Self, ParquetError> {
-        let open = Opener { source, group, decoded };
         Ok(Self {
-            thread: open.column(Column::Thread)?,
-            op: open.column(Column::Op)?,
-            addr: open.column(Column::Addr)?,
-            len: open.column(Column::Len)?,
-            pos: open.column(Column::Pos)?,
-            aux: open.column(Column::Aux)?,
-            flags: open.column(Column::Flags)?,
-            file: open.column(Column::File)?,
+            thread: Decoder::new(source, group, Column::Thread)?,
+            op: Decoder::new(source, group, Column::Op)?,
+            addr: Decoder::new(source, group, Column::Addr)?,
+            len: Decoder::new(source, group, Column::Len)?,
+            pos: Decoder::new(source, group, Column::Pos)?,
+            aux: Decoder::new(source, group, Column::Aux)?,
+            flags: Decoder::new(source, group, Column::Flags)?,
+            file: Decoder::new(source, group, Column::File)?,
         })
     }
 
     /// Decodes the next `nr_rows` rows into the empty `batch`.
-    ///
-    /// An op number that no op has, or that does not fit a byte, becomes 255.
-    pub(super) fn decode(
-        &mut self,
-        nr_rows: usize,
-        batch: &mut Batch,
-        scratch: &mut Scratch,
-    ) -> Result<(), ParquetError> {
-        let Scratch { narrow, wide } = scratch;
-        take(&mut self.thread, nr_rows, narrow)?;
-        batch.threads.extend(narrow.iter().map(|&value| value.cast_unsigned()));
-        take(&mut self.op, nr_rows, narrow)?;
-        batch.ops.extend(narrow.iter().map(|&value| u8::try_from(value).unwrap_or(u8::MAX)));
-        take(&mut self.flags, nr_rows, narrow)?;
-        batch.flags.extend(narrow.iter().map(|&value| value.cast_unsigned()));
-        take(&mut self.file, nr_rows, narrow)?;
-        batch.files.extend(narrow.iter().map(|&value| value.cast_unsigned()));
-        for (column, target) in [
-            (&mut self.addr, &mut batch.addrs),
-            (&mut self.len, &mut batch.lens),
-            (&mut self.pos, &mut batch.positions),
-            (&mut self.aux, &mut batch.auxes),
-        ] {
-            take(column, nr_rows, wide)?;
-            target.extend(wide.iter().map(|&value| value.cast_unsigned()));
+    pub(super) fn decode(&mut self, nr_rows: usize, batch: &mut Batch) -> Result<(), ParquetError> {
+        self.thread.take(nr_rows, &mut batch.threads)?;
+        self.op.take(nr_rows, &mut batch.ops)?;
+        self.addr.take(nr_rows, &mut batch.addrs)?;
+        self.len.take(nr_rows, &mut batch.lens)?;
+        self.pos.take(nr_rows, &mut batch.positions)?;
+        self.aux.take(nr_rows, &mut batch.auxes)?;
+        self.flags.take(nr_rows, &mut batch.flags)?;
+        self.file.take(nr_rows, &mut batch.files)
+    }
+}
+
+/// A value of a batch and how files store it.
+trait Value: Copy + Default + PartialEq + Sized {
+    /// The library's type for it.
+    type Stored: DataType;
+
+    fn of_stored(stored: &<Self::Stored as DataType>::T) -> Self;
+
+    /// Values in plain encoding, little-endian; `None` where `bytes` are too few for `values`.
+    fn read_plain(bytes: &[u8], values: &mut [Self]) -> Option<()>;
+
+    /// Bytes of a plain value.
+    const NR_BYTES: usize = size_of::<Self>();
+}
+
+/// The number of an op: [`Pages`] has made a byte of its name.
+impl Value for u8 {
+    type Stored = Int32Type;
+
+    fn of_stored(stored: &i32) -> Self {
+        Self::try_from(*stored).unwrap_or(Self::MAX)
+    }
+
+    fn read_plain(bytes: &[u8], values: &mut [Self]) -> Option<()> {
+        values.copy_from_slice(bytes.get(..values.len())?);
+        Some(())
+    }
+}
+
+impl Value for u32 {
+    type Stored = Int32Type;
+
+    fn of_stored(stored: &i32) -> Self {
+        stored.cast_unsigned()
+    }
+
+    fn read_plain(bytes: &[u8], values: &mut [Self]) -> Option<()> {
+        let chunks = bytes.as_chunks().0.get(..values.len())?;
+        values
+            .iter_mut()
+            .zip(chunks)
+            .for_each(|(value, bytes)| *value = Self::from_le_bytes(*bytes));
+        Some(())
+    }
+}
+
+impl Value for u64 {
+    type Stored = Int64Type;
+
+    fn of_stored(stored: &i64) -> Self {
+        stored.cast_unsigned()
+    }
+
+    fn read_plain(bytes: &[u8], values: &mut [Self]) -> Option<()> {
+        let chunks = bytes.as_chunks().0.get(..values.len())?;
+        values
+            .iter_mut()
+            .zip(chunks)
+            .for_each(|(value, bytes)| *value = Self::from_le_bytes(*bytes));
+        Some(())
+    }
+}
+
+/// Values of one column of a row group, in order.
+struct Decoder<T: Value> {
+    pages: Pages,
+    column: Column,
+    described: ColumnDescPtr,
+    dictionary: Vec<T>,
+    numbers: Numbers,
+    values: Encoded<T>,
+    /// Values left in the current page.
+    nr_left: usize,
+}
+
+/// How the current page holds its values.
+enum Encoded<T: Value> {
+    /// In [`Decoder::numbers`].
+    Numbers,
+    Plain {
+        bytes: Bytes,
+        at: usize,
+    },
+    Other {
+        reader: Box<ColumnReaderImpl<T::Stored>>,
+        read: Vec<<T::Stored as DataType>::T>,
+    },
+}
+
+impl<T: Value> Decoder<T> {
+    fn new(
+        source: &Arc<Source>,
+        group: &RowGroupMetaData,
+        column: Column,
+    ) -> Result<Self, ParquetError> {
+        let nr_rows = usize::try_from(group.num_rows())?;
+        let chunk = group.column(column as usize);
+        let pages = SerializedPageReader::new(Arc::clone(source), chunk, nr_rows, None)?;
+        Ok(Self {
+            pages: Pages::new(pages, column, nr_rows),
+            column,
+            described: chunk.column_descr_ptr(),
+            dictionary: Vec::new(),
+            numbers: Numbers::default(),
+            values: Encoded::Numbers,
+            nr_left: 0,
+        })
+    }
+
+    /// Appends the next `nr_rows` values to `target`; fewer is an error.
+    fn take(&mut self, nr_rows: usize, target: &mut Values<T>) -> Result<(), ParquetError> {
+        while target.len() < nr_rows {
+            if self.nr_left == 0 {
+                self.next_page(nr_rows - target.len())?;
+                continue;
+            }
+            let nr = self.nr_left.min(nr_rows - target.len());
+            self.take_of_page(nr, target)?;
+            self.nr_left -= nr;
         }
+        Ok(())
+    }
+
+    fn take_of_page(&mut self, nr: usize, target: &mut Values<T>) -> Result<(), ParquetError> {
+        let column = self.column;
+        let ends_early = || column.bad("has a page that ends early");
+        match &mut self.values {
+            Encoded::Numbers => self
+                .numbers
+                .take(nr, &self.dictionary, target)
+                .ok_or_else(|| column.bad("ends early or has a number outside its dictionary")),
+            Encoded::Plain { bytes, at } => {
+                let rest = bytes.get(*at..).unwrap_or_default();
+                T::read_plain(rest, target.append(nr)).ok_or_else(ends_early)?;
+                *at += nr * T::NR_BYTES;
+                Ok(())
+            }
+            Encoded::Other { reader, read } => {
+                read.clear();
+                reader.read_records(nr, None, None, read)?;
+                if read.len() != nr {
+                    return Err(ends_early());
+                }
+                for (value, stored) in target.append(nr).iter_mut().zip(&*read) {
+                    *value = T::of_stored(stored);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Goes to the next data page, past the dictionary; `nr_missing` values are wanted.
+    fn next_page(&mut self, nr_missing: usize) -> Result<(), ParquetError> {
+        let Some(page) = self.pages.get_next_page()? else {
+            return Err(self.column.bad(&format!("ends {nr_missing} rows early")));
+        };
+        let (nr_values, encoding) = (page.num_values() as usize, page.encoding());
+        let bytes = page.buffer();
+        if let Page::DictionaryPage { .. } = page {
+            self.dictionary = vec![T::default(); nr_values];
+            return T::read_plain(bytes, &mut self.dictionary)
+                .ok_or_else(|| self.column.bad("has a dictionary that ends early"));
+        }
+        self.values = match encoding {
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
+                self.numbers
+                    .begin(bytes)
+                    .ok_or_else(|| self.column.bad("has numbers of an impossible width"))?;
+                Encoded::Numbers
+            }
+            Encoding::PLAIN => Encoded::Plain { bytes: bytes.clone(), at: 0 },
+            _ => {
+                let page: Box<dyn PageReader> = Box::new(OnePage(Some(page)));
+                let reader = Box::new(ColumnReaderImpl::new(Arc::clone(&self.described), page));
+                Encoded::Other { reader, read: Vec::new() }
+            }
+        };
+        self.nr_left = nr_values;
         Ok(())
     }
 }
 
-/// What opening a column needs.
-struct Opener<'a> {
-    source: &'a Arc<Source>,
-    group: &'a RowGroupMetaData,
-    decoded: &'a SchemaDescriptor,
-}
+/// A column of one page, for the library's decoders.
+struct OnePage(Option<Page>);
 
-impl Opener<'_> {
-    fn column<T: DataType>(&self, column: Column) -> Result<ColumnReaderImpl<T>, ParquetError> {
-        let nr_rows = usize::try_from(self.group.num_rows())?;
-        let chunk = self.group.column(column as usize);
-        let pages = SerializedPageReader::new(Arc::clone(self.source), chunk, nr_rows, None)?;
-        let pages: Box<dyn PageReader> = Box::new(Pages::new(pages, column, nr_rows));
-        Ok(ColumnReaderImpl::new(self.decoded.column(column as usize), pages))
+impl PageReader for OnePage {
+    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        Ok(self.0.take())
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        Err(ParquetError::General("a page is read in order only".to_owned()))
+    }
+
+    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        Err(ParquetError::General("a page is read in order only".to_owned()))
     }
 }
 
-/// Replaces `values` by the column's next `nr_rows`; fewer is an error.
-fn take<T: DataType>(
-    column: &mut ColumnReaderImpl<T>,
-    nr_rows: usize,
-    values: &mut Vec<T::T>,
-) -> Result<(), ParquetError> {
-    values.clear();
-    let (nr_read, ..) = column.read_records(nr_rows, None, None, values)?;
-    if nr_read == nr_rows && values.len() == nr_rows {
-        return Ok(());
+impl Iterator for OnePage {
+    type Item = Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
     }
-    Err(ParquetError::General(format!("a column ends {} rows early", nr_rows - nr_read)))
 }

@@ -38,7 +38,7 @@ impl Pages {
                 rep_levels_byte_len: 0,
                 ..
             } => self.check_data(page),
-            Page::DataPageV2 { .. } => Err(self.bad("has nulls")),
+            Page::DataPageV2 { .. } => Err(self.column.bad("has nulls")),
         }
     }
 
@@ -47,15 +47,15 @@ impl Pages {
             unreachable!("the caller matched a dictionary");
         };
         if std::mem::replace(&mut self.has_dictionary, true) {
-            return Err(self.bad("has two dictionaries"));
+            return Err(self.column.bad("has two dictionaries"));
         }
         if !matches!(encoding, Encoding::PLAIN | Encoding::PLAIN_DICTIONARY) {
-            return Err(self.bad("has a dictionary in an unknown encoding"));
+            return Err(self.column.bad("has a dictionary in an unknown encoding"));
         }
         let nr_values = num_values as usize;
         let buf = if self.column == Column::Op { op_numbers(&buf, nr_values)?.into() } else { buf };
-        if buf.len() != nr_values.saturating_mul(self.value_bytes()) {
-            return Err(self.bad("has a dictionary of another size than it declares"));
+        if buf.len() != nr_values.saturating_mul(self.column.value_bytes()) {
+            return Err(self.column.bad("has a dictionary of another size than it declares"));
         }
         Ok(Page::DictionaryPage { buf, num_values, encoding, is_sorted })
     }
@@ -64,7 +64,7 @@ impl Pages {
         let nr_values = page.num_values() as usize;
         self.nr_values_left = match self.nr_values_left.checked_sub(nr_values) {
             Some(left) if nr_values > 0 => left,
-            _ => return Err(self.bad("has a page of zero or too many values")),
+            _ => return Err(self.column.bad("has a page of zero or too many values")),
         };
         match page.encoding() {
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if self.has_dictionary => {}
@@ -75,27 +75,15 @@ impl Pages {
                 *buf = op_numbers(buf, nr_values)?.into();
             }
             Encoding::PLAIN | Encoding::DELTA_BINARY_PACKED if self.column != Column::Op => {}
-            _ => return Err(self.bad("has a page in an encoding that traces do not use")),
+            _ => return Err(self.column.bad("has a page in an encoding that traces do not use")),
         }
         Ok(page)
     }
-
-    /// Bytes of a decoded value.
-    fn value_bytes(&self) -> usize {
-        match self.column.decoded() {
-            parquet::basic::Type::INT64 => 8,
-            _ => 4,
-        }
-    }
-
-    fn bad(&self, what: &str) -> ParquetError {
-        ParquetError::General(format!("column {} {what}", self.column.name()))
-    }
 }
 
-/// Turns `nr_values` length-prefixed op names into their numbers, four bytes each.
+/// Turns `nr_values` length-prefixed op names into their numbers, a byte each.
 fn op_numbers(names: &[u8], nr_values: usize) -> Result<Vec<u8>, ParquetError> {
-    let mut numbers = Vec::with_capacity(names.len());
+    let mut numbers = Vec::new();
     let mut rest = names;
     for _ in 0..nr_values {
         let (name, tail) = split_name(rest)
@@ -104,7 +92,7 @@ fn op_numbers(names: &[u8], nr_values: usize) -> Result<Vec<u8>, ParquetError> {
             let name = String::from_utf8_lossy(&name[..name.len().min(32)]);
             ParquetError::General(format!("op {name:?} is not known"))
         })?;
-        numbers.extend_from_slice(&u32::from(op as u8).to_le_bytes());
+        numbers.push(op as u8);
         rest = tail;
     }
     Ok(numbers)
@@ -124,11 +112,11 @@ impl PageReader for Pages {
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
-        Err(self.bad("is read in order only"))
+        Err(self.column.bad("is read in order only"))
     }
 
     fn skip_next_page(&mut self) -> Result<(), ParquetError> {
-        Err(self.bad("is read in order only"))
+        Err(self.column.bad("is read in order only"))
     }
 }
 

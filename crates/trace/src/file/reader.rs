@@ -11,14 +11,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parquet::errors::ParquetError;
-use parquet::schema::types::SchemaDescPtr;
 
 use super::batch::Batch;
 use super::checksum;
-use super::columns::{Columns, Scratch};
+use super::columns::Columns;
 use super::error::TraceError;
 use super::footer::{self, Footer};
-use super::schema::{BATCH_ROWS, decoded_schema};
+use super::schema::BATCH_ROWS;
 use super::source::Source;
 use crate::meta::Meta;
 
@@ -26,7 +25,6 @@ use crate::meta::Meta;
 pub struct Reader {
     source: Arc<Source>,
     footer: Footer,
-    decoded: SchemaDescPtr,
     /// Decoders of the current row group; `None` before the first, after the last or an error.
     columns: Option<Columns>,
     /// Rows left in the current row group.
@@ -35,7 +33,6 @@ pub struct Reader {
     next_group: usize,
     /// Rows handed out.
     nr_read: u64,
-    scratch: Scratch,
 }
 
 impl Reader {
@@ -59,17 +56,7 @@ impl Reader {
         let source = Arc::new(Source::open(path)?);
         let footer = guarded(|| Ok(footer::read(&source)))
             .unwrap_or_else(|error| Err(TraceError::from_read(path, error)))?;
-        let decoded = decoded_schema().map_err(|error| TraceError::from_read(path, error))?;
-        Ok(Self {
-            source,
-            footer,
-            decoded,
-            columns: None,
-            nr_left: 0,
-            next_group: 0,
-            nr_read: 0,
-            scratch: Scratch::default(),
-        })
+        Ok(Self { source, footer, columns: None, nr_left: 0, next_group: 0, nr_read: 0 })
     }
 
     /// What the footer says.
@@ -111,7 +98,7 @@ impl Reader {
         }
         let nr_rows = self.nr_left.min(BATCH_ROWS);
         let Some(columns) = self.columns.as_mut() else { unreachable!("a group is open") };
-        guarded(|| columns.decode(nr_rows, batch, &mut self.scratch))
+        guarded(|| columns.decode(nr_rows, batch))
             .map_err(|error| TraceError::from_read(self.source.path(), error))?;
         self.check(batch)?;
         self.nr_left -= nr_rows;
@@ -125,7 +112,7 @@ impl Reader {
             self.stop();
             return Ok(false);
         };
-        let columns = guarded(|| Columns::new(&self.source, group, &self.decoded))
+        let columns = guarded(|| Columns::new(&self.source, group))
             .map_err(|error| TraceError::from_read(self.source.path(), error))?;
         self.nr_left = usize::try_from(group.num_rows()).unwrap_or(0);
         self.columns = Some(columns);

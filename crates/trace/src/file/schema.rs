@@ -20,7 +20,7 @@ use std::sync::Arc;
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
-use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
+use parquet::schema::types::{Type, TypePtr};
 
 /// Key of the footer's key-value metadata under which [`Meta`](crate::Meta) is stored as JSON.
 pub const META_KEY: &str = "largefolio";
@@ -100,16 +100,23 @@ impl Column {
     pub(super) const fn physical(self) -> Physical {
         match self {
             Self::Op => Physical::BYTE_ARRAY,
-            _ => self.decoded(),
+            Self::Addr | Self::Len | Self::Pos | Self::Aux => Physical::INT64,
+            Self::Thread | Self::Flags | Self::File => Physical::INT32,
         }
     }
 
-    /// What it is decoded to: `op` becomes its number.
-    pub(super) const fn decoded(self) -> Physical {
+    /// Bytes of a value once op names are numbers.
+    pub(super) const fn value_bytes(self) -> usize {
         match self {
-            Self::Addr | Self::Len | Self::Pos | Self::Aux => Physical::INT64,
-            Self::Op | Self::Thread | Self::Flags | Self::File => Physical::INT32,
+            Self::Op => 1,
+            Self::Addr | Self::Len | Self::Pos | Self::Aux => 8,
+            Self::Thread | Self::Flags | Self::File => 4,
         }
+    }
+
+    /// The error of a file whose column is damaged.
+    pub(super) fn bad(self, what: &str) -> ParquetError {
+        ParquetError::General(format!("column {} {what}", self.name()))
     }
 
     const fn converted(self) -> ConvertedType {
@@ -126,12 +133,6 @@ impl Column {
 pub(super) fn stored_schema() -> Result<TypePtr, ParquetError> {
     let columns = Column::ALL.map(|column| field(column, column.physical(), column.converted()));
     group(columns)
-}
-
-/// Schema the column decoders see: as the file's, with `op` as a number.
-pub(super) fn decoded_schema() -> Result<SchemaDescPtr, ParquetError> {
-    let columns = Column::ALL.map(|column| field(column, column.decoded(), ConvertedType::NONE));
-    Ok(Arc::new(SchemaDescriptor::new(group(columns)?)))
 }
 
 fn field(
@@ -154,7 +155,9 @@ fn group(columns: [Result<Type, ParquetError>; 8]) -> Result<TypePtr, ParquetErr
 /// How the writer encodes: a dictionary for every column, zstd.
 ///
 /// Measured on 13.7 million rows of `cc1 -O1` recorded with lackey (12.1 references a row) and on
-/// 10 million of [`ZipfMix`](crate::generate::ZipfMix) (10.5), one core of a Xeon server:
+/// 10 million of [`ZipfMix`](crate::generate::ZipfMix) (10.5), one core of a Xeon server, all pages
+/// decoded by the library. Dictionary numbers are now unpacked here (`unpack`), in 0.42 times the
+/// time for a trace of `cc1 -O2`, so that the first and last rows are too slow beside the others:
 ///
 /// | encoding | cc1: bytes a row | million rows read/s | mix: bytes a row | million rows read/s |
 /// |---|---|---|---|---|

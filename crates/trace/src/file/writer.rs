@@ -260,14 +260,14 @@ fn checksum(parquet: &mut SerializedFileWriter<Sink>, json: &str) -> io::Result<
 
 fn encode(parquet: &mut SerializedFileWriter<Sink>, rows: &Batch) -> Result<(), ParquetError> {
     let mut group = parquet.next_row_group()?;
-    put::<Int32Type, _>(&mut group, &rows.threads, |&value| value.cast_signed())?;
+    put::<Int32Type, _>(&mut group, rows.threads(), |&value| value.cast_signed())?;
     let names = Op::ALL.map(|op| ByteArray::from(Bytes::from_static(op.name().as_bytes())));
-    put::<ByteArrayType, _>(&mut group, &rows.ops, |&op| names[usize::from(op)].clone())?;
-    for values in [&rows.addrs, &rows.lens, &rows.positions, &rows.auxes] {
+    put::<ByteArrayType, _>(&mut group, rows.ops(), |&op| names[usize::from(op)].clone())?;
+    for values in [rows.addrs(), rows.lens(), rows.positions(), rows.auxes()] {
         put::<Int64Type, _>(&mut group, values, |&value| value.cast_signed())?;
     }
-    put::<Int32Type, _>(&mut group, &rows.flags, |&value| value.cast_signed())?;
-    put::<Int32Type, _>(&mut group, &rows.files, |&value| value.cast_signed())?;
+    put::<Int32Type, _>(&mut group, rows.flags(), |&value| value.cast_signed())?;
+    put::<Int32Type, _>(&mut group, rows.files(), |&value| value.cast_signed())?;
     group.close()?;
     Ok(())
 }

@@ -16,13 +16,14 @@ const PTE: Steps = Steps { pte: 1, pmd: 0, pud: 0, pgd: 0 };
 struct Bench {
     walker: Walker,
     now: Moment,
+    next_page: u64,
 }
 
 impl Bench {
     fn new() -> Self {
         let walker = Walker::new(&config(), PageSize::K4);
         let now = Moment { row: 100, instructions: 10_000 };
-        Self { walker, now }
+        Self { walker, now, next_page: 1 << 40 }
     }
 
     /// A walk of data `rows` and `instructions` later; what it added to the counters of its kind.
@@ -30,6 +31,12 @@ impl Bench {
         self.now.row += rows;
         self.now.instructions += instructions;
         self.see(Side::Data, walk, PTE)
+    }
+
+    /// `nr` references to a page that nobody used before.
+    fn bring_in(&mut self, side: Side, nr: u64) {
+        self.next_page += 1;
+        self.walker.bring_in(side, Vpn(self.next_page), nr);
     }
 
     fn see(&mut self, side: Side, walk: &Walk, steps: Steps) -> WalkCounters {
@@ -56,13 +63,13 @@ fn lines([l2, llc, memory]: [u64; 3]) -> Lines {
 fn a_line_is_where_as_many_lines_as_came_in_since_leave_it() {
     let mut bench = Bench::new();
     assert_eq!(bench.lines(8), lines([1, 0, 0]), "written when the thread began");
-    bench.walker.bring_in(Side::Data, 63);
+    bench.bring_in(Side::Data, 63);
     assert_eq!(bench.lines(15), lines([1, 0, 0]), "the same line: eight entries");
-    bench.walker.bring_in(Side::Data, 64);
+    bench.bring_in(Side::Data, 64);
     assert_eq!(bench.lines(8), lines([0, 1, 0]));
     assert_eq!(bench.lines(8), lines([1, 0, 0]), "now it is near");
     for _ in 0..16 {
-        bench.walker.bring_in(Side::Data, 64);
+        bench.bring_in(Side::Data, 64);
     }
     assert_eq!(bench.lines(8), lines([0, 0, 1]));
     assert_eq!(bench.lines(16), lines([0, 0, 1]), "nobody has read it since the thread began");
@@ -71,16 +78,23 @@ fn a_line_is_where_as_many_lines_as_came_in_since_leave_it() {
 #[test]
 fn a_page_brings_in_no_more_lines_than_it_has() {
     let mut bench = Bench::new();
-    bench.walker.bring_in(Side::Data, 1 << 40);
+    bench.bring_in(Side::Data, 1 << 40);
     assert_eq!(bench.walker.lines.volume, 64);
-    bench.walker.bring_in(Side::Instruction, 17);
+    bench.bring_in(Side::Instruction, 17);
     assert_eq!(bench.walker.lines.volume, 66);
+    let mut use_page = |vpn| {
+        bench.walker.bring_in(Side::Data, Vpn(vpn), 1);
+        bench.walker.lines.volume
+    };
+    // The same page again, one beside it, one in its place, and it again.
+    let pages = [7, 7, 8, 7 + NR_PAGES as u64, 8, 7];
+    assert_eq!(pages.map(&mut use_page), [67, 67, 68, 69, 69, 70]);
 }
 
 #[test]
 fn what_a_fault_has_set_is_near() {
     let mut bench = Bench::new();
-    bench.walker.bring_in(Side::Data, 64);
+    bench.bring_in(Side::Data, 64);
     let far = page(1 << 12);
     let written = |order, vpn| Walk { order: Order::new(order), is_written: true, ..page(vpn) };
     assert_eq!(bench.walk(&written(0, 21), [1, 1_000]).alone.lines, lines([1, 0, 0]));
@@ -126,7 +140,7 @@ fn a_walk_is_chained_to_the_walk_its_address_came_from() {
 #[test]
 fn a_host_is_asked_for_the_page_and_for_each_table() {
     let mut bench = Bench::new();
-    bench.walker.bring_in(Side::Data, 64);
+    bench.bring_in(Side::Data, 64);
     let all = Steps { pte: 1, pmd: 1, pud: 1, pgd: 1 };
     let far = page(1 << 30);
     let KindCounters { walks, lines: own, host_lines } = bench.see(Side::Data, &far, all).alone;
@@ -152,7 +166,9 @@ fn lines_agree_with_a_list_of_all_readings_and_old_ones_are_forgotten() {
     };
     for round in 0..60_000 {
         let vpn = if round % 3 == 0 { random(1 << 9) } else { random(1 << 20) };
-        bench.walker.bring_in(Side::Data, random(3));
+        if random(2) == 1 {
+            bench.bring_in(Side::Data, 1 + random(3));
+        }
         let volume = bench.walker.lines.volume;
         let age = volume - read_at.insert(vpn >> 3, volume).unwrap_or(0);
         let expected = match age {
