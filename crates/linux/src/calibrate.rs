@@ -2,36 +2,42 @@
 //!
 //! Owns the measurements and the arithmetic that turns them into costs. Does not own the machine
 //! file or the model. Reading order: [`cpu`](Cpu) (what the CPU says), `curve` (translation),
-//! `step` (where a curve has its steps), `kernel` (faults, fork, unmapping), `storage`,
-//! [`Calibration`].
+//! `step` (where a curve has its steps), `rounds` (which rounds count), [`work`](Work) (one
+//! operation), `kernel` (faults, fork, unmapping), `storage`, [`Calibration`].
 //!
 //! Everything is measured in interleaved rounds; a [`Figure`] is the median of rounds with its
 //! spread. `docs/design/calibration.md` says what each one means and how good it is.
 
+mod cached;
 mod cpu;
 mod curve;
 mod kernel;
 mod loads;
+mod rounds;
 mod step;
 mod storage;
+mod work;
 
 use std::path::Path;
 
 use largefolio_bulk::{Primitive, Tuning};
 
-pub use cpu::{Cpu, Place, Structure, clock_ghz};
+pub use cached::{AROUND_BYTES, fault_each_ns};
+pub use cpu::{Cpu, Place, Structure, fastest_clock_ghz};
 pub use curve::{Curve, Pages, Side};
 pub use kernel::{KernelCosts, REGION_BYTES, SIZES};
 pub use loads::{LineCosts, WalkShares};
+pub use rounds::{CLOCK_WITHIN, Pace, Subject, Until, watched};
 pub use step::{Bracket, Point, solve, step_within};
 pub use storage::Storage;
+pub use work::{Work, warm};
 
 use crate::proc::host;
 pub use crate::proc::host::Caches;
 use crate::system::Live;
 
 use crate::bench::anon::BenchError;
-use crate::bench::clear::{Arena, Cell, PAGEWISE, Subject, Work};
+use crate::bench::clear::{self, Arena, Cell, PAGEWISE};
 use crate::bench::stubs::StubsError;
 use crate::measure::Spread;
 
@@ -77,7 +83,7 @@ pub(crate) const fn count(nr: usize) -> f64 {
 pub enum Effort {
     /// Some seconds: wide brackets, few rounds.
     Quick,
-    /// A minute or two.
+    /// Some minutes.
     Full,
 }
 
@@ -92,10 +98,10 @@ impl Effort {
     }
 
     /// Of faults, fork and unmapping, whose costs are differences of times.
-    const fn nr_kernel_rounds(self) -> usize {
+    const fn kernel_rounds(self) -> Until {
         match self {
-            Self::Quick => 3,
-            Self::Full => 15,
+            Self::Quick => Until::Counted(3),
+            Self::Full => Until::Agree(6),
         }
     }
 
@@ -183,10 +189,9 @@ impl Calibration {
     ) -> Result<Self, CalibrateError> {
         let caches = host::caches(&Live);
         let mut found = Self { cpu: Cpu::ask(), caches, ..Self::default() };
-        let clocks: Vec<f64> = (0..effort.nr_rounds()).map(|_| clock_ghz()).collect();
-        found.clock_ghz = Spread::of(&clocks);
         progress("faults, fork and unmapping");
-        found.kernel = kernel::measure(effort.nr_kernel_rounds(), effort.part())?;
+        found.kernel = kernel::measure(effort.kernel_rounds(), effort.part())?;
+        found.clock_ghz = found.kernel.pace.as_ref().map(|pace| pace.clock_ghz);
         found.missing.append(&mut found.kernel.missing);
         progress("clearing and copying");
         (found.clear, found.copy) = rates(effort)?;
@@ -244,7 +249,7 @@ fn rates(effort: Effort) -> Result<(Vec<Rate>, Vec<Rate>), CalibrateError> {
             let cell = Cell { work, len_bytes: unit_bytes, is_hot: false };
             let found = cell.measure(&mut arena, Tuning::host(), nr_rounds);
             let by = |which: Primitive| {
-                found.iter().find(|(subject, _)| *subject == Subject::Whole(which))
+                found.iter().find(|(subject, _)| *subject == clear::Subject::Whole(which))
             };
             let Some((_, series)) = by(PAGEWISE).or_else(|| by(Primitive::Portable)) else {
                 continue;
@@ -255,7 +260,7 @@ fn rates(effort: Effort) -> Result<(Vec<Rate>, Vec<Rate>), CalibrateError> {
         }
         rates
     };
-    Ok((of(Work::Clear, "clearing"), of(Work::Copy, "copying")))
+    Ok((of(clear::Work::Clear, "clearing"), of(clear::Work::Copy, "copying")))
 }
 
 #[cfg(test)]

@@ -49,6 +49,8 @@ pub struct Counters {
     pub nr_pmds_forked: u64,
     /// Batches in which fork copied PTEs: pages of one folio at a time (E.1.1).
     pub nr_batches_forked: u64,
+    /// Of these, batches of large folios.
+    pub nr_large_batches_forked: u64,
     /// Pinned pages that fork copied for the child at once (E.1.3).
     pub nr_fork_copied: u64,
     /// PMD folios that faults got.
@@ -93,6 +95,10 @@ pub struct Counters {
     pub nr_batches_cleared: u64,
     /// Of these, batches of large folios.
     pub nr_large_batches_cleared: u64,
+    /// Folios that were freed when their last entry was taken away.
+    pub nr_unmapped_freed: u64,
+    /// Their pages.
+    pub nr_unmapped_freed_pages: u64,
     /// Updates of map counts by entries that came, fork included.
     pub mapcounts_set: MapcountUpdates,
     /// Of these, by fork.

@@ -176,6 +176,8 @@ impl<R: Ram> Copier for ForkCopy<'_, R> {
         self.count_updates(before);
         self.core.counters.nr_forked += nr;
         self.core.counters.nr_batches_forked += 1;
+        let is_large = self.core.folios.get(id).order > Order::ZERO;
+        self.core.counters.nr_large_batches_forked += u64::from(is_large);
         Ok(Copied::Shared)
     }
 

@@ -4,6 +4,7 @@ use std::io;
 
 use largefolio_linux::bench::anon::BenchError;
 use largefolio_linux::bench::stubs::StubsError;
+use largefolio_linux::calibrate::CalibrateError;
 use largefolio_linux::census::CensusError;
 use largefolio_linux::census::file::FileError;
 use largefolio_linux::crosscheck::CrosscheckError;
@@ -35,6 +36,8 @@ pub enum Error {
     Export(#[from] ExportError),
     #[error(transparent)]
     Model(#[from] AnonBenchError),
+    #[error(transparent)]
+    Calibrate(#[from] CalibrateError),
     #[error(transparent)]
     Recording(#[from] CheckError),
     #[error(transparent)]

@@ -5,8 +5,10 @@
 
 mod anon;
 mod count;
+mod file;
 mod gigantic;
 
 pub use anon::{AnonBench, AnonBenchError};
 pub use count::{AnonOperation, Counted};
+pub use file::FileBench;
 pub use gigantic::{GIGANTIC_BYTES, fault_gigantic};

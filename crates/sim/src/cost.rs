@@ -137,6 +137,8 @@ impl Cause {
 pub struct Events {
     /// Faults of every kind.
     pub faults: u64,
+    /// Of these, faults that mapped the cached pages around them.
+    pub faults_around: u64,
     /// Folios allocated: by faults, and for the page cache.
     pub folios_allocated: u64,
     /// PTEs and PMD entries set by faults.
@@ -149,6 +151,8 @@ pub struct Events {
     pub pmds_forked: u64,
     /// Batches in which fork copied the PTEs.
     pub batches_forked: u64,
+    /// Of these, batches of large folios.
+    pub large_forked: u64,
     /// Batches of PTEs taken away.
     pub batches_unmapped: u64,
     /// Of these, batches of large folios.
@@ -157,6 +161,10 @@ pub struct Events {
     pub ptes_unmapped: u64,
     /// PMD entries taken away.
     pub pmds_unmapped: u64,
+    /// Folios freed with their last entry.
+    pub folios_freed: u64,
+    /// Their pages.
+    pub pages_freed: u64,
     /// Updates of map counts by faults.
     pub mapcounts_mapped: MapcountUpdates,
     /// Updates of map counts by fork.

@@ -21,8 +21,8 @@ use crate::errors::Exit;
 /// Measure this machine and write a machine file
 ///
 /// Measures TLB reach and the cost of hits and walks, for data and instructions, and the cost of
-/// faults, fork, unmapping, map counts, clearing, copying and reads. Takes one to three minutes on a machine
-/// that does little else. `folio predict --machine this` uses the file. Each number says how it was
+/// faults, fork, unmapping, freeing, map counts, clearing, copying and reads. Takes one to four minutes on a
+/// machine that does little else: it repeats until two results agree, and says if the clock changed. `folio predict --machine this` uses the file. Each number says how it was
 /// measured; a number that could not be measured is marked as assumed, with the reason. Folio sizes
 /// between 4K and 2M need root: folio changes their settings while it runs and puts them back
 /// however it ends.
@@ -37,7 +37,8 @@ Examples:
   folio calibrate --check
   folio predict cc1.folio --machine this --time
 
-Exit status of --check: 0 if every prediction is within its bound, 1 if one is not.")]
+Exit status of --check: 0 if every measured median is in its predicted interval and every ratio
+within its bound, 1 if one is not.")]
 pub(crate) struct CalibrateArgs {
     /// File to write [default: ~/.config/largefolio/machines/this.toml]
     #[arg(short, long, value_name = "FILE", conflicts_with = "check")]

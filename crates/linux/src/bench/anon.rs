@@ -15,8 +15,6 @@ use crate::proc::thp::{self, THP};
 use crate::setting::thp::enable_only;
 use crate::setting::{Setting, SettingError};
 
-/// Pairs of forks whose difference is one time: it is a small part of either.
-const NR_FORKS: u32 = 4;
 /// Smallest page of any architecture the benchmark runs on; regions are touched at this distance.
 pub(super) const BASE_BYTES: usize = 4096;
 
@@ -91,9 +89,6 @@ pub enum Operation {
     Touch,
     /// `fork` with the region populated.
     Fork,
-    /// The same, less `fork` with the region kept out of the child (`MADV_DONTFORK`), just before;
-    /// the mean of a few.
-    ForkBeyond,
     /// `munmap` of the populated region.
     Munmap,
     /// A store to every base page while a child shares the region: each is copied.
@@ -105,7 +100,7 @@ pub enum Operation {
 /// Settings under which advised regions get folios of one size.
 #[derive(Debug)]
 pub struct FolioSize {
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     _settings: Vec<Setting>,
 }
 
@@ -148,18 +143,6 @@ impl FolioSize {
                 result.map(|()| taken)
             }
             Operation::Fork => fork_time(),
-            Operation::ForkBeyond => {
-                // The first fork pays for what the process wrote since the last one.
-                fork_time()?;
-                let (mut with, mut without) = (Duration::ZERO, Duration::ZERO);
-                for _ in 0..NR_FORKS {
-                    region.inherit(Inherit::Never)?;
-                    without += fork_time()?;
-                    region.inherit(Inherit::Usual)?;
-                    with += fork_time()?;
-                }
-                Ok(with.saturating_sub(without) / NR_FORKS)
-            }
             Operation::CowCopy => {
                 let _child = Child::fork(Life::Waits)?;
                 Ok(timed(|| region.store_all()).0)
@@ -185,7 +168,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
 }
 
 /// Anonymous memory of this process.
-pub(super) struct Region {
+pub(crate) struct Region {
     at: *mut u8,
     len_bytes: usize,
     /// The whole mapping, from which `at` is aligned.
@@ -193,7 +176,7 @@ pub(super) struct Region {
 }
 
 impl Region {
-    pub(super) fn new(len_bytes: usize, folio_bytes: usize) -> Result<Self, BenchError> {
+    pub(crate) fn new(len_bytes: usize, folio_bytes: usize) -> Result<Self, BenchError> {
         let mut region = Self::map(len_bytes + folio_bytes, MapFlags::PRIVATE)?;
         let (first, mapped_bytes) = region.mapped;
         region.at = first.wrapping_add(first.align_offset(folio_bytes));
@@ -216,8 +199,16 @@ impl Region {
     }
 
     /// Stores one byte to every base page.
-    fn store_all(&self) {
+    pub(crate) fn store_all(&self) {
         self.store_each(BASE_BYTES);
+    }
+
+    /// Loads one byte of every base page.
+    pub(crate) fn load_all(&self) {
+        for offset in (0..self.len_bytes).step_by(BASE_BYTES) {
+            // SAFETY: `offset` is inside the mapping, which nothing else refers to.
+            unsafe { self.at.wrapping_add(offset).read_volatile() };
+        }
     }
 
     /// Stores one byte at every multiple of `step_bytes`.
@@ -241,7 +232,7 @@ impl Region {
     }
 
     /// Whether a child gets the region.
-    fn inherit(&self, inherit: Inherit) -> Result<(), BenchError> {
+    pub(crate) fn inherit(&self, inherit: Inherit) -> Result<(), BenchError> {
         let advice = match inherit {
             Inherit::Never => Advice::LinuxDontFork,
             Inherit::Usual => Advice::LinuxDoFork,
@@ -251,7 +242,7 @@ impl Region {
         unsafe { madvise(first.cast(), mapped_bytes, advice) }.map_err(failed("madvise"))
     }
 
-    fn unmap(&self) -> Result<(), BenchError> {
+    pub(crate) fn unmap(&self) -> Result<(), BenchError> {
         // SAFETY: the range lies inside the mapping, and nothing refers to it any more.
         unsafe { munmap(self.at.cast(), self.len_bytes) }.map_err(failed("munmap"))
     }
@@ -267,26 +258,26 @@ impl Drop for Region {
 
 /// What a child gets of a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Inherit {
+pub(crate) enum Inherit {
     Never,
     Usual,
 }
 
 /// How long a child lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Life {
+pub(crate) enum Life {
     EndsAtOnce,
     Waits,
 }
 
 /// A child that does nothing; dropping it ends and reaps it.
-struct Child {
+pub(crate) struct Child {
     pid: Pid,
     life: Life,
 }
 
 impl Child {
-    fn fork(life: Life) -> Result<Self, BenchError> {
+    pub(crate) fn fork(life: Life) -> Result<Self, BenchError> {
         // SAFETY: the child calls only async-signal-safe functions and never returns.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
@@ -324,15 +315,12 @@ mod tests {
         for operation in [
             Operation::Touch,
             Operation::Fork,
-            Operation::ForkBeyond,
             Operation::Munmap,
             Operation::CowCopy,
             Operation::CowReuse,
         ] {
-            // A region this small may cost fork nothing that is seen.
             let taken = size.time(operation, 1 << 20).unwrap();
-            let is_difference = operation == Operation::ForkBeyond;
-            assert!(is_difference || taken > Duration::ZERO, "{operation:?}");
+            assert!(taken > Duration::ZERO, "{operation:?}");
         }
     }
 

@@ -1,36 +1,37 @@
-//! The cost of faults, fork, unmapping and copy-on-write on the running kernel.
+//! The cost of faults, fork and unmapping on the running kernel.
 //!
 //! Owns the operations and how a cost is solved for. Each is measured on regions and folio sizes of
-//! its own ([`SIZES`], [`REGION_BYTES`]), not on those that `folio calibrate --check` compares with:
+//! its own ([`SIZES`], [`REGION_BYTES`]), not on those that `folio calibrate --check` compares with.
+//! All operations share the rounds ([`super::rounds`]), and each cost is solved for in every round:
 //!
 //! | cost | from |
 //! |---|---|
-//! | `fault`, `map_batch` + `map_entry` | reads of a file of memory of which fault-around finds 1 or 16 pages cached |
+//! | `fault` | loads from fresh base pages: the shared page of zeroes is mapped |
+//! | `fault_around`, `map_batch` + `map_entry` | reads of a file of memory of which fault-around finds 1 or 16 pages cached |
 //! | `folio_alloc`, each page | first touch of several sizes: fixed for a folio, each for a page |
 //! | clearing a page | first touch of 2 MiB, mapped by one entry: less what is fixed |
 //! | `map_entry` | each page of first touch, less its clearing |
-//! | `fork_batch`, `fork_entry` | fork with several sizes, less fork without the region |
-//! | `unmap_large`, `unmap_pte` | munmap of several sizes above the base page |
-//! | `unmap_batch` | munmap of base pages, less `unmap_pte` |
+//! | `fork_large`, `fork_entry` | fork with several sizes above the base page, less fork without the region |
+//! | `fork_batch` | the same with base pages, less `fork_entry` |
+//! | `unmap_large`, `unmap_pte` | munmap of several sizes above the base page while a child maps them |
+//! | `unmap_batch` | the same with base pages, less `unmap_pte` |
 //! | `fork_pmd`, `unmap_pmd` | the same with 2 MiB |
+//! | `folio_free`, `page_free` | munmap of every size, less munmap while a child maps them |
+//!
+//! A base page is not a large folio of one page: it has no owner word and no count of its own beside
+//! the page's. n = 6, medians: fork took 65 ns for it, 276, 456, 1,152 and 2,118 ns for folios of
+//! 16K, 32K, 128K and 256K, which is 161 ns and 31 ns a page. One line through all five, as it was
+//! before, put the base page at 150.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt as _;
-use std::time::{Duration, Instant};
-
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::mm::ProtFlags;
-
+use super::cached::{AROUND_BYTES, fault_each_ns};
+use super::rounds::{Pace, Subject, Until, watched};
 use super::step::solve;
+use super::work::{Work, warm};
 use super::{CalibrateError, Figure, count};
-use crate::bench::anon::{FolioSize, Operation};
-use crate::bench::stubs::file::failed;
-use crate::bench::stubs::mapping::{Mapping, Source};
-use crate::measure::{Series, interleave};
+use crate::bench::anon::FolioSize;
+use crate::measure::Series;
 
 const PAGE_BYTES: usize = 4096;
-/// Bytes fault-around looks at (64 KiB unless the administrator says otherwise).
-const AROUND_BYTES: usize = 64 << 10;
 /// Folio sizes that fixed and proportional costs are solved from. None but the base page is one of
 /// the check's.
 pub const SIZES: [usize; 5] = [4 << 10, 16 << 10, 32 << 10, 128 << 10, 256 << 10];
@@ -46,8 +47,10 @@ const PMD_REGION_BYTES: usize = 384 << 20;
 /// Costs in nanoseconds; `None`: could not be measured or was no cost.
 #[derive(Clone, Debug, Default)]
 pub struct KernelCosts {
-    /// A fault that maps one page.
+    /// A fault that maps one page, which need not be allocated or looked for.
     pub fault: Option<Figure>,
+    /// Looking for cached pages.
+    pub fault_around: Option<Figure>,
     /// Setting the entries of one folio.
     pub map_batch: Option<Figure>,
     /// Each of them.
@@ -56,13 +59,15 @@ pub struct KernelCosts {
     pub folio_alloc: Option<Figure>,
     /// Clearing 4 KiB of a folio: each page of first touch less its entry.
     pub clear_page: Option<Figure>,
-    /// Batch of fork.
+    /// Batch of fork: a base page.
     pub fork_batch: Option<Figure>,
+    /// Batch of a large folio.
+    pub fork_large: Option<Figure>,
     /// PTE of fork.
     pub fork_entry: Option<Figure>,
     /// PMD entry of fork.
     pub fork_pmd: Option<Figure>,
-    /// Batch of munmap: a base page.
+    /// Batch of munmap: a base page. What unmapping costs is without freeing.
     pub unmap_batch: Option<Figure>,
     /// Batch of a large folio.
     pub unmap_large: Option<Figure>,
@@ -70,17 +75,30 @@ pub struct KernelCosts {
     pub unmap_pte: Option<Figure>,
     /// PMD entry of munmap.
     pub unmap_pmd: Option<Figure>,
+    /// Freeing a folio.
+    pub folio_free: Option<Figure>,
+    /// Each page of it.
+    pub page_free: Option<Figure>,
+    /// The machine meanwhile.
+    pub pace: Option<Pace>,
     /// What is missing, and why.
     pub missing: Vec<String>,
 }
 
-/// Nanoseconds of each part of an operation, a round each.
+/// Nanoseconds of a work on a region, a round each.
 struct Times {
-    operation: Operation,
+    work: Work,
     folio_bytes: usize,
     /// Folios of the region.
     nr_folios: usize,
     series: Series,
+}
+
+impl Times {
+    /// Of one folio, round by round.
+    fn folio_ns(&self) -> impl Iterator<Item = f64> {
+        self.series.rounds_ns.iter().map(|ns| ns / count(self.nr_folios))
+    }
 }
 
 /// Nanoseconds of faults on cached pages, a round each.
@@ -92,35 +110,36 @@ struct Around {
 }
 
 /// Measures; `part` shortens regions, 1 is whole.
-pub(super) fn measure(nr_rounds: usize, part: usize) -> Result<KernelCosts, CalibrateError> {
+pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, CalibrateError> {
     let (sizes, mut missing) = sizes();
-    let around = around(nr_rounds, REGION_BYTES / part)?;
-    let plan = subjects(&sizes, part);
-    let mut runs: Vec<Run<'_>> = Vec::new();
-    for &(operation, folio_bytes, len_bytes) in &plan {
-        runs.push(Box::new(
-            move || Ok(FolioSize::enable(folio_bytes)?.time(operation, len_bytes)?),
-        ));
+    let around_bytes = REGION_BYTES / part;
+    let mut subjects: Vec<Subject<'_>> = vec![Box::new(move || {
+        [1, 16].map(|nr_cached| fault_each_ns(around_bytes, nr_cached)).into_iter().collect()
+    })];
+    let plan: Vec<(usize, usize, &[Work])> =
+        sizes.iter().map(|&bytes| (bytes, region_bytes(bytes, part), works(bytes))).collect();
+    for &(bytes, len_bytes, works) in &plan {
+        subjects.push(Box::new(move || {
+            let size = FolioSize::enable(bytes)?;
+            warm(&size, len_bytes)?;
+            let times = works.iter().map(|work| work.time_ns(&size, len_bytes));
+            Ok(times.collect::<Result<Vec<f64>, _>>()?)
+        }));
     }
-    let series = interleave(nr_rounds, &mut runs, &mut |_| {})?;
-    drop(runs);
-    let times: Vec<Times> = plan
-        .into_iter()
-        .zip(series)
-        .map(|((operation, folio_bytes, len), series)| Times {
-            operation,
-            folio_bytes,
-            nr_folios: len / folio_bytes,
-            series,
-        })
-        .collect();
+    let (mut series, pace) = watched(until, &mut subjects)?;
+    drop(subjects);
+    let around = Around::new(&series.remove(0), around_bytes / AROUND_BYTES);
+    let mut times = Vec::new();
+    for ((folio_bytes, len_bytes, works), of_size) in plan.into_iter().zip(series) {
+        let nr_folios = len_bytes / folio_bytes;
+        let of_size = works.iter().zip(of_size);
+        times.extend(of_size.map(|(&work, series)| Times { work, folio_bytes, nr_folios, series }));
+    }
     let mut costs = KernelCosts::default();
     costs.solve(&times, &around);
     costs.name_missing(&mut missing);
-    Ok(KernelCosts { missing, ..costs })
+    Ok(KernelCosts { pace: Some(pace), missing, ..costs })
 }
-
-type Run<'a> = Box<dyn FnMut() -> Result<Duration, CalibrateError> + 'a>;
 
 /// The sizes this process may have, and why not the others.
 fn sizes() -> (Vec<usize>, Vec<String>) {
@@ -135,50 +154,44 @@ fn sizes() -> (Vec<usize>, Vec<String>) {
     (sizes, missing)
 }
 
-fn subjects(sizes: &[usize], part: usize) -> Vec<(Operation, usize, usize)> {
-    let mut plan = Vec::new();
-    for operation in [Operation::Touch, Operation::ForkBeyond, Operation::Munmap] {
-        let is_measured = |&&bytes: &&usize| operation == Operation::Touch || bytes != LARGE_BYTES;
-        for &bytes in sizes.iter().filter(is_measured) {
-            let whole = if bytes == PMD_BYTES { PMD_REGION_BYTES } else { REGION_BYTES };
-            plan.push((operation, bytes, whole / part / PMD_BYTES * PMD_BYTES));
+const fn works(folio_bytes: usize) -> &'static [Work] {
+    match folio_bytes {
+        LARGE_BYTES => &[Work::Touch],
+        PAGE_BYTES => {
+            &[Work::Touch, Work::Zeroes, Work::ForkBeyond, Work::Munmap, Work::MunmapShared]
         }
+        _ => &[Work::Touch, Work::ForkBeyond, Work::Munmap, Work::MunmapShared],
     }
-    plan
+}
+
+const fn region_bytes(folio_bytes: usize, part: usize) -> usize {
+    let whole = if folio_bytes == PMD_BYTES { PMD_REGION_BYTES } else { REGION_BYTES };
+    whole / part / PMD_BYTES * PMD_BYTES
 }
 
 impl KernelCosts {
     fn solve(&mut self, times: &[Times], around: &Around) {
         self.solve_faults(times, around);
-        let (fixed, each) = solve_rounds(times, Operation::ForkBeyond, PAGE_BYTES);
-        let from = "fork with 4K to 256K folios less fork without the region";
-        self.fork_batch = Figure::of(&fixed, 1, &format!("{from}: fixed for a folio"));
-        self.fork_entry = Figure::of(&each, 1, &format!("{from}: each page"));
+        self.solve_fork(times);
         self.solve_unmap(times);
-        let pmd = |operation, what: &str| {
-            let is_it =
-                |times: &&Times| times.operation == operation && times.folio_bytes == PMD_BYTES;
-            let times = times.iter().find(is_it)?;
-            Figure::of(&times.series.rounds_ns, times.nr_folios, what)
-        };
-        self.fork_pmd =
-            pmd(Operation::ForkBeyond, "fork with 2M folios less fork without the region");
-        self.unmap_pmd = pmd(Operation::Munmap, "munmap of 2M folios, freeing included");
+        self.solve_freeing(times);
     }
 
     /// Faults and first touch, from the outside in: what a fault on a cached page takes, what a
     /// folio takes beyond it, what a page takes, and how much of that is clearing.
     fn solve_faults(&mut self, times: &[Times], around: &Around) {
-        let how = "read faults on cached base pages of a memfd, one page each";
-        self.fault = Figure::of(&around.fault_ns, 1, how);
-        let (fixed, each) = solve_rounds(times, Operation::Touch, PAGE_BYTES);
-        let is_pmd =
-            |times: &&Times| times.operation == Operation::Touch && times.folio_bytes == PMD_BYTES;
+        let how = "loads from fresh 4K pages, which map the shared page of zeroes";
+        let zeroes = find(times, Work::Zeroes, PAGE_BYTES);
+        let zeroes = zeroes.map_or_else(Vec::new, |times| times.folio_ns().collect());
+        self.fault = Figure::of(&zeroes, 1, how);
+        let fault_ns = median(self.fault.as_ref());
+        let looking = around.fault_ns.iter().map(|ns| ns - fault_ns).collect::<Vec<_>>();
+        let how = "read faults with one cached base page in 64K of a memfd, less it and the fault";
+        self.fault_around = Figure::of(&looking, 1, how);
+        let (fixed, each) = lines(&points(times, Work::Touch, PAGE_BYTES..PMD_BYTES));
         let nr_pages = count(PMD_BYTES / PAGE_BYTES);
-        let clear: Vec<f64> = times.iter().find(is_pmd).map_or_else(Vec::new, |times| {
-            let folio_ns = |ns: &f64| ns / count(times.nr_folios);
-            let rounds = times.series.rounds_ns.iter().zip(&fixed);
-            rounds.map(|(ns, fixed)| (folio_ns(ns) - fixed) / nr_pages).collect()
+        let clear: Vec<f64> = find(times, Work::Touch, PMD_BYTES).map_or_else(Vec::new, |times| {
+            times.folio_ns().zip(&fixed).map(|(ns, fixed)| (ns - fixed) / nr_pages).collect()
         });
         let how = "first touch of 2M folios, less what 4K to 1M folios show to be fixed; each page";
         self.clear_page = Figure::of(&clear, 1, how);
@@ -189,43 +202,70 @@ impl KernelCosts {
         let batch = around.page_ns.iter().map(|page| page - entry_ns).collect::<Vec<_>>();
         let how = "read faults with 16 cached base pages less those with one: each, less its entry";
         self.map_batch = Figure::of(&batch, 1, how);
-        let known = median(self.fault.as_ref()) + median(self.map_batch.as_ref());
+        let known = fault_ns + median(self.map_batch.as_ref());
         let beyond = fixed.iter().map(|ns| ns - known).collect::<Vec<_>>();
         let how = "first touch of 4K to 1M folios, fixed for a folio, less a fault that only maps";
         self.folio_alloc = Figure::of(&beyond, 1, how);
     }
 
-    /// A large folio is freed in another way than base pages, which go in bulk.
+    fn solve_fork(&mut self, times: &[Times]) {
+        let work = Work::ForkBeyond;
+        let from = "fork with 16K to 256K folios less fork without the region";
+        let (fixed, each) = lines(&points(times, work, PAGE_BYTES + 1..PMD_BYTES));
+        self.fork_large = Figure::of(&fixed, 1, &format!("{from}: fixed for a folio"));
+        self.fork_entry = Figure::of(&each, 1, &format!("{from}: each page"));
+        let how = "fork with 4K folios less fork without the region, minus the PTE";
+        self.fork_batch = base_page(times, work, self.fork_entry.as_ref(), how);
+        self.fork_pmd = pmd(times, work, "fork with 2M folios less fork without the region");
+    }
+
     fn solve_unmap(&mut self, times: &[Times]) {
-        let from = "munmap of 16K to 256K folios, freeing included";
-        let (fixed, each) = solve_rounds(times, Operation::Munmap, PAGE_BYTES + 1);
+        let work = Work::MunmapShared;
+        let from = "munmap of 16K to 256K folios that a child maps";
+        let (fixed, each) = lines(&points(times, work, PAGE_BYTES + 1..PMD_BYTES));
         self.unmap_large = Figure::of(&fixed, 1, &format!("{from}: fixed for a folio"));
         self.unmap_pte = Figure::of(&each, 1, &format!("{from}: each page"));
-        let is_base = |times: &&Times| {
-            times.operation == Operation::Munmap && times.folio_bytes == PAGE_BYTES
-        };
-        let (Some(base), Some(pte)) = (times.iter().find(is_base), &self.unmap_pte) else { return };
-        let rounds = base.series.rounds_ns.iter();
-        let beyond: Vec<f64> =
-            rounds.map(|ns| ns / count(base.nr_folios) - pte.ns.median).collect();
-        let how = "munmap of 4K folios, freeing included, minus the PTE";
-        self.unmap_batch = Figure::of(&beyond, 1, how);
+        let how = "munmap of 4K folios that a child maps, minus the PTE";
+        self.unmap_batch = base_page(times, work, self.unmap_pte.as_ref(), how);
+        self.unmap_pmd = pmd(times, work, "munmap of 2M folios that a child maps");
+    }
+
+    /// What munmap takes longer where it frees: one line from the base page to the PMD size.
+    fn solve_freeing(&mut self, times: &[Times]) {
+        let freeing = points(times, Work::Munmap, PAGE_BYTES..PMD_BYTES + 1);
+        let shared = points(times, Work::MunmapShared, PAGE_BYTES..PMD_BYTES + 1);
+        let beyond: Vec<Vec<(f64, f64)>> = freeing
+            .iter()
+            .zip(&shared)
+            .map(|(freeing, shared)| {
+                let pairs = freeing.iter().zip(shared);
+                pairs.map(|((nr, ns), (_, less))| (*nr, ns - less)).collect()
+            })
+            .collect();
+        let from = "munmap of 4K to 256K and 2M folios less munmap of those that a child maps";
+        let (fixed, each) = lines(&beyond);
+        self.folio_free = Figure::of(&fixed, 1, &format!("{from}: fixed for a folio"));
+        self.page_free = Figure::of(&each, 1, &format!("{from}: each page"));
     }
 
     fn name_missing(&self, missing: &mut Vec<String>) {
         let all = [
             ("fault", &self.fault),
+            ("fault_around", &self.fault_around),
             ("map_batch", &self.map_batch),
             ("map_entry", &self.map_entry),
             ("folio_alloc", &self.folio_alloc),
             ("clear of 4K", &self.clear_page),
             ("fork_batch", &self.fork_batch),
+            ("fork_large", &self.fork_large),
             ("fork_entry", &self.fork_entry),
             ("fork_pmd", &self.fork_pmd),
             ("unmap_batch", &self.unmap_batch),
             ("unmap_large", &self.unmap_large),
             ("unmap_pte", &self.unmap_pte),
             ("unmap_pmd", &self.unmap_pmd),
+            ("folio_free", &self.folio_free),
+            ("page_free", &self.page_free),
         ];
         for (name, _) in all.iter().filter(|(_, figure)| figure.is_none()) {
             missing.push(format!("{name}: not measured, or the result was not a cost"));
@@ -237,64 +277,135 @@ fn median(figure: Option<&Figure>) -> f64 {
     figure.map_or(0.0, |figure| figure.ns.median)
 }
 
-/// Fixed and proportional part of an operation on folios of at least `min_bytes` and below 2 MiB, a
-/// round each.
-fn solve_rounds(times: &[Times], operation: Operation, min_bytes: usize) -> (Vec<f64>, Vec<f64>) {
-    let sizes = min_bytes..PMD_BYTES;
+fn find(times: &[Times], work: Work, folio_bytes: usize) -> Option<&Times> {
+    times.iter().find(|times| times.work == work && times.folio_bytes == folio_bytes)
+}
+
+/// A base page, less what each page of a large folio takes.
+fn base_page(times: &[Times], work: Work, each: Option<&Figure>, how: &str) -> Option<Figure> {
+    let each = each?.ns.median;
+    let beyond: Vec<f64> = find(times, work, PAGE_BYTES)?.folio_ns().map(|ns| ns - each).collect();
+    Figure::of(&beyond, 1, how)
+}
+
+/// A folio that a PMD entry maps.
+fn pmd(times: &[Times], work: Work, how: &str) -> Option<Figure> {
+    Figure::of(&find(times, work, PMD_BYTES)?.folio_ns().collect::<Vec<_>>(), 1, how)
+}
+
+/// Pages and nanoseconds of a folio, by size; a round each.
+fn points(times: &[Times], work: Work, sizes: std::ops::Range<usize>) -> Vec<Vec<(f64, f64)>> {
     let of: Vec<&Times> = times
         .iter()
-        .filter(|times| times.operation == operation && sizes.contains(&times.folio_bytes))
+        .filter(|times| times.work == work && sizes.contains(&times.folio_bytes))
         .collect();
     let nr_rounds = of.iter().map(|times| times.series.rounds_ns.len()).min().unwrap_or(0);
-    let (mut fixed, mut each) = (Vec::new(), Vec::new());
-    for round in 0..nr_rounds {
-        let at = |times: &&Times| {
-            let nr_pages = count(times.folio_bytes / PAGE_BYTES);
-            (nr_pages, times.series.rounds_ns[round] / count(times.nr_folios))
-        };
-        let points: Vec<(f64, f64)> = of.iter().map(at).collect();
-        if let Some((a, b)) = solve(&points) {
-            fixed.push(a);
-            each.push(b);
+    let at = |times: &Times, round: usize| {
+        let nr_pages = count(times.folio_bytes / PAGE_BYTES);
+        (nr_pages, times.series.rounds_ns[round] / count(times.nr_folios))
+    };
+    (0..nr_rounds).map(|round| of.iter().map(|times| at(times, round)).collect()).collect()
+}
+
+/// Fixed and proportional part, a round each.
+fn lines(rounds: &[Vec<(f64, f64)>]) -> (Vec<f64>, Vec<f64>) {
+    rounds.iter().filter_map(|points| solve(points)).unzip()
+}
+
+impl Around {
+    /// One entry each, and sixteen.
+    fn new(series: &[Series], nr_faults: usize) -> Self {
+        let nr_faults = count(nr_faults);
+        let more = count(AROUND_BYTES / PAGE_BYTES - 1);
+        let mut around = Self { fault_ns: Vec::new(), page_ns: Vec::new() };
+        let [sparse, dense] = series else { return around };
+        for (sparse, dense) in sparse.rounds_ns.iter().zip(&dense.rounds_ns) {
+            let page = (dense - sparse) / nr_faults / more;
+            around.page_ns.push(page);
+            around.fault_ns.push(sparse / nr_faults - page);
         }
+        around
     }
-    (fixed, each)
 }
 
-/// Faults on cached pages: one entry each, and sixteen.
-fn around(nr_rounds: usize, len_bytes: usize) -> Result<Around, CalibrateError> {
-    let sparse = cached(len_bytes, AROUND_BYTES)?;
-    let dense = cached(len_bytes, PAGE_BYTES)?;
-    let mut runs: Vec<Run<'_>> = vec![
-        Box::new(|| fault_each(&sparse, len_bytes)),
-        Box::new(|| fault_each(&dense, len_bytes)),
-    ];
-    let series = interleave(nr_rounds, &mut runs, &mut |_| {})?;
-    let nr_faults = count(len_bytes / AROUND_BYTES);
-    let more = count(AROUND_BYTES / PAGE_BYTES - 1);
-    let mut around = Around { fault_ns: Vec::new(), page_ns: Vec::new() };
-    for (sparse, dense) in series[0].rounds_ns.iter().zip(&series[1].rounds_ns) {
-        let page = (dense - sparse) / nr_faults / more;
-        around.page_ns.push(page);
-        around.fault_ns.push(sparse / nr_faults - page);
-    }
-    Ok(around)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// A file of memory of which a page is cached at every multiple of `step_bytes`.
-fn cached(len_bytes: usize, step_bytes: usize) -> Result<File, CalibrateError> {
-    let file = memfd_create("folio-calibrate", MemfdFlags::CLOEXEC)
-        .map(File::from)
-        .map_err(|error| failed("memfd_create", error))?;
-    for at in (0..len_bytes).step_by(step_bytes) {
-        file.write_all_at(&[1; PAGE_BYTES], at as u64).map_err(|error| failed("write", error))?;
+    /// A kernel of which every cost is known, on regions of 1,024 folios.
+    fn times(work: Work, folio_ns: &dyn Fn(f64) -> f64) -> Vec<Times> {
+        let sizes = SIZES.into_iter().chain([LARGE_BYTES, PMD_BYTES]);
+        let of = |folio_bytes: usize| Times {
+            work,
+            folio_bytes,
+            nr_folios: 1024,
+            series: Series {
+                rounds_ns: vec![1024.0 * folio_ns(count(folio_bytes / PAGE_BYTES)); 3],
+            },
+        };
+        sizes.map(of).collect()
     }
-    Ok(file)
-}
 
-fn fault_each(file: &File, len_bytes: usize) -> Result<Duration, CalibrateError> {
-    let mapping = Mapping::new(Source::Private(file), len_bytes, ProtFlags::READ)?;
-    let start = Instant::now();
-    mapping.load_each(AROUND_BYTES);
-    Ok(start.elapsed())
+    fn close(figure: Option<&Figure>, expected: f64) {
+        let found = figure.unwrap().ns.median;
+        assert!((found - expected).abs() < 1e-6 * expected, "{found}, not {expected}");
+    }
+
+    #[test]
+    fn known_costs_are_found_again() {
+        let by_kind = |pages: f64, [base, fixed, each, pmd]: [f64; 4]| match pages {
+            1.0 => base + each,
+            512.0 => pmd,
+            pages => fixed + pages * each,
+        };
+        let fork = |pages| by_kind(pages, [40.0, 160.0, 30.0, 1_000.0]);
+        let shared = |pages| by_kind(pages, [60.0, 170.0, 10.0, 700.0]);
+        let mut all = times(Work::ForkBeyond, &fork);
+        all.extend(times(Work::MunmapShared, &shared));
+        all.extend(times(Work::Munmap, &|pages| shared(pages) + 220.0 + 8.0 * pages));
+        // Clearing 350, an entry 40; a PMD entry has none.
+        all.extend(times(Work::Touch, &|pages| {
+            1_200.0 + if pages < 512.0 { 390.0 * pages } else { 350.0 * pages }
+        }));
+        all.extend(times(Work::Zeroes, &|_| 500.0));
+        let around = Around { fault_ns: vec![680.0; 3], page_ns: vec![70.0; 3] };
+        let mut costs = KernelCosts::default();
+        costs.solve(&all, &around);
+        for (figure, expected) in [
+            (&costs.fork_batch, 40.0),
+            (&costs.fork_large, 160.0),
+            (&costs.fork_entry, 30.0),
+            (&costs.fork_pmd, 1_000.0),
+            (&costs.unmap_batch, 60.0),
+            (&costs.unmap_large, 170.0),
+            (&costs.unmap_pte, 10.0),
+            (&costs.unmap_pmd, 700.0),
+            (&costs.folio_free, 220.0),
+            (&costs.page_free, 8.0),
+            (&costs.fault, 500.0),
+            (&costs.fault_around, 180.0),
+            (&costs.map_entry, 40.0),
+            (&costs.map_batch, 30.0),
+            (&costs.clear_page, 350.0),
+            (&costs.folio_alloc, 1_200.0 - 530.0),
+        ] {
+            close(figure.as_ref(), expected);
+        }
+        let mut missing = Vec::new();
+        costs.name_missing(&mut missing);
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn a_process_without_large_folios_names_what_it_lacks() {
+        let base: Vec<Times> = times(Work::Munmap, &|pages| 300.0 * pages)
+            .into_iter()
+            .filter(|times| times.folio_bytes == PAGE_BYTES)
+            .collect();
+        let mut costs = KernelCosts::default();
+        costs.solve(&base, &Around { fault_ns: vec![500.0], page_ns: vec![70.0] });
+        let mut missing = Vec::new();
+        costs.name_missing(&mut missing);
+        assert_eq!(missing.len(), 14, "{missing:?}");
+    }
 }

@@ -4,8 +4,11 @@
 //! the figure is what this kernel sees.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Barrier;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, OFlags, fadvise};
@@ -24,6 +27,10 @@ const PAGE_BYTES: usize = 4096;
 const CHUNK_BYTES: usize = 1 << 20;
 /// Random reads of a round.
 const NR_READS: usize = 64;
+/// Random reads of a round with several outstanding.
+const NR_DEEP_READS: usize = 256;
+/// How many are outstanding: a thread each.
+const DEPTHS: [usize; 3] = [1, 4, 16];
 
 /// Takes one round's time.
 type Run<'a> = Box<dyn FnMut() -> Result<Duration, StubsError> + 'a>;
@@ -33,7 +40,9 @@ type Run<'a> = Box<dyn FnMut() -> Result<Duration, StubsError> + 'a>;
 pub struct Storage {
     /// Nanoseconds of a random read of 4 KiB that the page cache did not have.
     pub random: Option<Figure>,
-    /// The same past the page cache (`O_DIRECT`).
+    /// The same with as many outstanding as `DEPTHS` says: wall time over reads.
+    pub at_depth: Vec<(usize, Figure)>,
+    /// One at a time past the page cache (`O_DIRECT`).
     pub random_direct: Option<Figure>,
     /// Nanoseconds of 1 MiB in sequence, with readahead.
     pub sequential: Option<Figure>,
@@ -73,12 +82,24 @@ pub(super) fn measure(
         Box::new(|| advised(file, Advice::Normal, || sequential(file, buffer, len_bytes))),
         Box::new(|| sequential(file, buffer, len_bytes)),
     ];
+    for depth in DEPTHS {
+        let mut seed = 10_000 * depth as u64;
+        runs.push(Box::new(move || {
+            seed += 1;
+            advised(file, Advice::Random, || outstanding(file, len_bytes, depth, seed))
+        }));
+    }
     let series = interleave(nr_rounds, &mut runs, &mut |_| {})?;
     drop(runs);
     let direct = direct(file, buffer, len_bytes, nr_rounds);
     let chunks = len_bytes / CHUNK_BYTES;
     let each = |series: &Series, nr: usize, what: &str| Figure::of(&series.rounds_ns, nr, what);
+    let at_depth = DEPTHS.iter().zip(&series[3..]).filter_map(|(&depth, series)| {
+        let how = format!("the same, {depth} outstanding, wall time over reads");
+        Some((depth, each(series, NR_DEEP_READS, &how)?))
+    });
     Ok(Storage {
+        at_depth: at_depth.collect(),
         random: each(&series[0], NR_READS, "random reads of 4 KiB after POSIX_FADV_DONTNEED"),
         random_direct: each(&direct.unwrap_or_default(), NR_READS, "the same with O_DIRECT"),
         sequential: each(&series[1], chunks, "1 MiB in sequence after POSIX_FADV_DONTNEED"),
@@ -120,6 +141,41 @@ fn random(
     Ok(start.elapsed())
 }
 
+/// `depth` threads that read at the same time: from the first one's start to the last one's end.
+/// This thread's own clock would do for neither: it may not run in between.
+fn outstanding(
+    file: &File,
+    len_bytes: usize,
+    depth: usize,
+    seed: u64,
+) -> Result<Duration, StubsError> {
+    let pages: Vec<usize> = draws(NR_DEEP_READS, len_bytes / PAGE_BYTES, seed).collect();
+    let ready = Barrier::new(depth);
+    let read_all = |pages: &[usize]| {
+        let mut bytes = [0; PAGE_BYTES];
+        ready.wait();
+        let start = Instant::now();
+        for page in pages {
+            file.read_exact_at(&mut bytes, (page * PAGE_BYTES) as u64)?;
+        }
+        Ok::<_, io::Error>((start, Instant::now()))
+    };
+    let times = thread::scope(|scope| {
+        let parts = pages.chunks(NR_DEEP_READS / depth);
+        let readers: Vec<_> = parts.map(|pages| scope.spawn(|| read_all(pages))).collect();
+        let join = |reader: thread::ScopedJoinHandle<'_, _>| {
+            reader.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+        };
+        readers.into_iter().map(join).collect::<Result<Vec<_>, _>>()
+    });
+    let times = times.map_err(|error| failed("pread", error))?;
+    let first = times.iter().map(|(start, _)| *start).min();
+    let last = times.iter().map(|(_, end)| *end).max();
+    Ok(last
+        .zip(first)
+        .map_or(Duration::ZERO, |(last, first)| last.saturating_duration_since(first)))
+}
+
 fn sequential(file: &File, buffer: &Mapping, len_bytes: usize) -> Result<Duration, StubsError> {
     let start = Instant::now();
     for at in (0..len_bytes).step_by(CHUNK_BYTES) {
@@ -137,4 +193,21 @@ fn direct(file: &File, buffer: &Mapping, len_bytes: usize, nr_rounds: usize) -> 
     let _ = rustix::fs::fcntl_setfl(file, flags);
     let ns = |taken: Duration| count(usize::try_from(taken.as_nanos()).unwrap_or(usize::MAX));
     Some(Series { rounds_ns: taken.ok()?.into_iter().map(ns).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_depth_reads_all_of_its_pages() {
+        let mut file = tempfile::tempfile().unwrap();
+        write(&mut file, 2 << 20, &mut |_, bytes| bytes.fill(7)).unwrap();
+        for depth in DEPTHS {
+            assert_eq!(NR_DEEP_READS % depth, 0);
+            assert!(outstanding(&file, 2 << 20, depth, 1).unwrap() > Duration::ZERO);
+            // A file that ends before is told, by whichever thread finds it.
+            assert!(outstanding(&file, 2 << 30, depth, 1).is_err());
+        }
+    }
 }

@@ -103,7 +103,7 @@ impl<R: Ram> Core<R> {
         let pages = pages_of(folio, pfn, nr);
         let change = folio.mapcount.remove_ptes(&shape, owner, pages);
         self.after_removal(id, change);
-        self.put(id, nr);
+        self.put_unmapped(id, nr);
     }
 
     /// A PMD entry of `mm` is gone (F.3.5, F.5.3).
@@ -114,7 +114,7 @@ impl<R: Ram> Core<R> {
         self.counters.nr_pmds_cleared += 1;
         let change = self.folios.get_mut(id).mapcount.remove_pmd(&shape, owner);
         self.after_removal(id, change);
-        self.put(id, shape.pmd_refs().into());
+        self.put_unmapped(id, shape.pmd_refs().into());
     }
 
     /// The PMD entry of `mm` became a PTE for each page (F.3.6).
@@ -172,6 +172,16 @@ impl<R: Ram> Core<R> {
         let size = self.counters.size_mut(order);
         size.split_deferred += 1;
         size.nr_anon_partially_mapped += 1;
+    }
+
+    /// Gives back the references of entries that are gone, and counts the folio if they were the last.
+    fn put_unmapped(&mut self, id: FolioId, nr: u64) {
+        let folio = self.folios.get(id);
+        if folio.refs == nr {
+            self.counters.nr_unmapped_freed += 1;
+            self.counters.nr_unmapped_freed_pages += folio.nr_pages();
+        }
+        self.put(id, nr);
     }
 
     /// Gives `nr` references back; the last one frees the folio.

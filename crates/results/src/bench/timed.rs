@@ -101,7 +101,7 @@ fn once(kernel: &Kernel, operation: Operation, work: AnonWork) -> Result<Duratio
     match operation {
         Operation::Touch | Operation::CowCopy | Operation::CowReuse => bench.store_all()?,
         Operation::Munmap => bench.munmap()?,
-        Operation::Fork | Operation::ForkBeyond => {
+        Operation::Fork => {
             bench.fork()?;
         }
     }

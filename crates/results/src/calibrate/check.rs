@@ -12,11 +12,13 @@ mod model;
 mod result;
 mod setup;
 
-use largefolio_linux::bench::anon::Operation;
-use largefolio_linux::measure::Spread;
+use largefolio_linux::calibrate::{AROUND_BYTES, Work};
+use largefolio_linux::measure::{Series, Spread};
 
-use self::setup::{ANON_BOUND, BACKINGS, CheckRow, OPERATIONS, Phase, SIZES, STUBS_BOUND};
+use self::host::Operations;
+use self::setup::{BACKINGS, CACHED_PAGES, CheckRow, KERNEL_BOUND, Phase, STUBS_BOUND, WORKS};
 use crate::Error;
+use largefolio_sim::cost::Interval;
 
 pub use result::CheckResult;
 pub use setup::CheckRequest;
@@ -34,11 +36,17 @@ impl CheckRequest {
         let mut notes: Vec<String> = self.kernel.note.iter().cloned().collect();
         progress("stubs");
         let mut rows = self.stubs(&mut notes)?;
-        for (operation, name) in OPERATIONS {
-            progress(name);
-            rows.extend(self.anon(operation, name, &mut notes)?);
+        progress("faults, fork and unmapping");
+        let measured = host::operations(&self.extent)?;
+        notes.push(measured.pace.note());
+        notes.extend(measured.notes.iter().cloned());
+        for (work, name, sizes) in WORKS {
+            for bytes in sizes {
+                rows.extend(self.anon(work, name, *bytes, &measured)?);
+            }
         }
-        Ok(CheckResult::new(self, command_line, &rows, notes))
+        rows.extend(self.faults(&measured)?);
+        Ok(CheckResult::new(self, command_line, &rows, measured.pace, notes))
     }
 
     fn stubs(&self, notes: &mut Vec<String>) -> Result<Vec<CheckRow>, Error> {
@@ -57,6 +65,10 @@ impl CheckRequest {
                 size: backing.name().to_owned(),
                 unit: "call",
                 predicted: estimate.ns.map(|ns| base + ns / model::float(nr)),
+                interval: estimate.interval.map(|all| {
+                    let each = all.times(model::float(nr).recip());
+                    Interval { low: base + each.low, mid: base + each.mid, high: base + each.high }
+                }),
                 causes: estimate.causes(nr),
                 measured: series,
                 bound: STUBS_BOUND,
@@ -71,29 +83,47 @@ impl CheckRequest {
         Ok(rows)
     }
 
+    /// An operation on folios of a size; nothing where this process cannot have them.
     fn anon(
         &self,
-        operation: Operation,
-        name: &'static str,
-        notes: &mut Vec<String>,
-    ) -> Result<Vec<CheckRow>, Error> {
-        let (measured, more) = host::anon(operation, &self.extent)?;
-        notes.extend(more.into_iter().filter(|note| !notes.contains(note)).collect::<Vec<_>>());
+        work: Work,
+        operation: &'static str,
+        bytes: usize,
+        measured: &Operations,
+    ) -> Result<Option<CheckRow>, Error> {
+        let is_it = |(of, size, _): &&(Work, usize, Series)| *of == work && *size == bytes;
+        let Some((.., series)) = measured.of.iter().find(is_it) else { return Ok(None) };
         let nr_pages = self.extent.region_bytes / 4096;
-        let mut rows = Vec::new();
-        for (bytes, series) in measured {
-            let estimate = model::anon(self, operation, bytes)?;
-            rows.push(CheckRow {
-                operation: name,
-                size: String::from(largefolio_sim::machine::UnitBytes(bytes as u64)),
-                unit: "4 KiB",
-                predicted: estimate.ns.map(|ns| ns / model::float(nr_pages)),
-                causes: estimate.causes(nr_pages),
-                measured: series,
-                bound: ANON_BOUND,
-                is_reference: bytes == SIZES[0],
-            });
-        }
-        Ok(rows)
+        let predicted = model::anon(self, work, bytes)?;
+        Ok(Some(CheckRow {
+            operation,
+            size: String::from(largefolio_sim::machine::UnitBytes(bytes as u64)),
+            unit: "4 KiB",
+            predicted: predicted.ns.map(|ns| ns / model::float(nr_pages)),
+            interval: predicted.interval.map(|all| all.times(model::float(nr_pages).recip())),
+            causes: predicted.causes(nr_pages),
+            measured: series.clone(),
+            bound: KERNEL_BOUND,
+            is_reference: bytes == 4096,
+        }))
+    }
+
+    fn faults(&self, measured: &Operations) -> Result<Vec<CheckRow>, Error> {
+        let nr_faults = self.extent.region_bytes / AROUND_BYTES;
+        let row = |(nr_cached, series): &(usize, Series)| {
+            let predicted = model::faults(self, *nr_cached)?;
+            Ok(CheckRow {
+                operation: "read fault, cached file pages, by their number in 64 KiB",
+                size: nr_cached.to_string(),
+                unit: "fault",
+                predicted: predicted.ns.map(|ns| ns / model::float(nr_faults)),
+                interval: predicted.interval.map(|all| all.times(model::float(nr_faults).recip())),
+                causes: predicted.causes(nr_faults),
+                measured: series.clone(),
+                bound: KERNEL_BOUND,
+                is_reference: *nr_cached == CACHED_PAGES[0],
+            })
+        };
+        measured.faults.iter().map(row).collect()
     }
 }

@@ -84,6 +84,13 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
                 .to_owned(),
         );
     }
+    notes.extend(
+        found
+            .kernel
+            .pace
+            .as_ref()
+            .map(|pace| format!("Faults, fork and unmapping: {}", pace.note())),
+    );
     notes.extend(found.missing.iter().map(|missing| format!("Not measured: {missing}")));
     let is_arm = cfg!(target_arch = "aarch64");
     let kernel = running::release();

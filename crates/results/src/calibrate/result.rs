@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use largefolio_linux::calibrate::{Calibration, Curve, Pages, Point, Side};
+use largefolio_linux::calibrate::{Calibration, Curve, Pace, Pages, Point, Side};
 use largefolio_linux::measure::Spread;
 use largefolio_report::ExportError;
 use largefolio_sim::machine::Quantity;
@@ -27,6 +27,8 @@ pub struct CalibrationResult {
     reach: Vec<ReachRow>,
     costs: Vec<CostRow>,
     storage: Vec<StorageRow>,
+    /// The machine while faults, fork and unmapping were measured.
+    pace: Option<Pace>,
     curves: Vec<CurveRow>,
     notes: Vec<String>,
 }
@@ -86,9 +88,9 @@ impl CalibrationResult {
             })
         });
         let storage = &found.storage;
-        let storage =
-            [&storage.random, &storage.random_direct, &storage.sequential, &storage.cached];
-        let storage = storage.into_iter().flatten();
+        let rest = [&storage.random_direct, &storage.sequential, &storage.cached];
+        let deep = storage.at_depth.iter().map(|(_, figure)| figure);
+        let storage = storage.random.iter().chain(deep).chain(rest.into_iter().flatten());
         Self {
             schema: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION"),
@@ -101,6 +103,7 @@ impl CalibrationResult {
             storage: storage
                 .map(|figure| StorageRow { what: figure.how.clone(), ns: figure.ns })
                 .collect(),
+            pace: found.kernel.pace.clone(),
             curves: found.curves.iter().map(CurveRow::from).collect(),
             notes: made.notes.clone(),
         }

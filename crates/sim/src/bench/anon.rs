@@ -30,6 +30,8 @@ pub enum AnonBenchError {
     Fork(#[from] ForkError),
     #[error("kernel {kernel} has no anonymous folios of {kib} KiB")]
     NoSize { kernel: String, kib: u64 },
+    #[error("no memory is left for the page cache")]
+    NoMemory,
 }
 
 /// One process with one anonymous region whose folios have one size.
@@ -142,10 +144,22 @@ impl<R: Ram> AnonBench<R> {
         self.store_each(self.memory.rules().page.bytes())
     }
 
+    /// Loads from every base page.
+    ///
+    /// # Errors
+    /// When memory is exhausted.
+    pub fn load_all(&mut self) -> Result<(), AnonBenchError> {
+        self.touch_each(self.memory.rules().page.bytes(), Access::Read)
+    }
+
     fn store_each(&mut self, step_bytes: u64) -> Result<(), AnonBenchError> {
+        self.touch_each(step_bytes, Access::Write)
+    }
+
+    fn touch_each(&mut self, step_bytes: u64, access: Access) -> Result<(), AnonBenchError> {
         for nr in 0..self.len_bytes / step_bytes {
             let addr = Vaddr(self.at.0 + nr * step_bytes);
-            self.memory.touch(self.mm, addr, Access::Write)?;
+            self.memory.touch(self.mm, addr, access)?;
         }
         Ok(())
     }
@@ -201,6 +215,43 @@ mod tests {
             let (faults, allocated, _, cow) = events(&bench);
             assert_eq!((faults, allocated, cow.copied[&4096]), (1024, 1024, 4 << 20), "{size}");
             bench.exit(child);
+        }
+    }
+
+    #[test]
+    fn what_is_freed_is_counted_when_its_last_entry_goes_and_not_before() {
+        let kernel = Kernel::parse("6.18+page=4K").unwrap();
+        for (size, nr_folios) in [(4 << 10, 1024), (64 << 10, 64), (2 << 20, 2)] {
+            for is_shared in [false, true] {
+                let mut bench = AnonBench::new(&kernel, size, 4 << 20).unwrap();
+                bench.store_all().unwrap();
+                let child = is_shared.then(|| bench.fork().unwrap());
+                let before = bench.mark();
+                bench.munmap().unwrap();
+                let freed = |bench: &AnonBench| {
+                    let events = bench.mark().since(&before, 4096);
+                    (events.folios_freed, events.pages_freed)
+                };
+                let all = (nr_folios, 1024);
+                assert_eq!(freed(&bench), if is_shared { (0, 0) } else { all }, "{size}");
+                if let Some(child) = child {
+                    bench.exit(child);
+                    assert_eq!(freed(&bench), all, "{size}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn batches_of_large_folios_are_counted_apart_in_fork() {
+        let kernel = Kernel::parse("6.18+page=4K").unwrap();
+        for (size, expected) in [(4 << 10, (1024, 0)), (64 << 10, (64, 64)), (2 << 20, (0, 0))] {
+            let mut bench = AnonBench::new(&kernel, size, 4 << 20).unwrap();
+            bench.store_all().unwrap();
+            let before = bench.mark();
+            bench.fork().unwrap();
+            let events = bench.mark().since(&before, 4096);
+            assert_eq!((events.batches_forked, events.large_forked), expected, "{size}");
         }
     }
 

@@ -33,6 +33,7 @@ impl Mark {
         };
         Events {
             faults: now.pgfault - then.pgfault,
+            faults_around: now.nr_around - then.nr_around,
             folios_allocated: allocated(now) - allocated(then),
             entries_mapped: set.saturating_sub(entries_forked),
             batches_mapped: (now.nr_batches_set - then.nr_batches_set)
@@ -40,8 +41,11 @@ impl Mark {
             entries_forked,
             pmds_forked: now.nr_pmds_forked - then.nr_pmds_forked,
             batches_forked: now.nr_batches_forked - then.nr_batches_forked,
+            large_forked: now.nr_large_batches_forked - then.nr_large_batches_forked,
             batches_unmapped: now.nr_batches_cleared - then.nr_batches_cleared,
             large_unmapped: now.nr_large_batches_cleared - then.nr_large_batches_cleared,
+            folios_freed: now.nr_unmapped_freed - then.nr_unmapped_freed,
+            pages_freed: now.nr_unmapped_freed_pages - then.nr_unmapped_freed_pages,
             ptes_unmapped: now.nr_ptes_cleared - then.nr_ptes_cleared,
             pmds_unmapped: now.nr_pmds_cleared - then.nr_pmds_cleared,
             mapcounts_mapped: (now.mapcounts_set - then.mapcounts_set)

@@ -1,10 +1,13 @@
-//! The storage device: one queue, a rate and a latency.
+//! The storage device: one queue, a rate, a latency, and how soon after a read the next one starts.
 //!
 //! ```text
 //!   asked      starts           moved         done
 //!     |  queue   |   bytes/rate   |  latency   |
 //!     *----------#################*~~~~~~~~~~~~*        the next one starts where # ends
 //! ```
+//!
+//! A short read occupies the device for the interval instead: a device that serves k reads at once
+//! starts the next one a k-th of the latency later, however few bytes it moves.
 //!
 //! Whole nanoseconds only: the same requests at the same times are served at the same times on any
 //! host.
@@ -23,6 +26,8 @@ pub struct Timing {
     pub latency_ns: u64,
     /// Rate of transfers.
     pub bytes_per_s: u64,
+    /// Shortest time between the starts of two reads; 0: only transfers keep them apart.
+    pub interval_ns: u64,
     /// Mean time between two references of the program.
     pub reference_ps: u64,
 }
@@ -35,6 +40,10 @@ impl Timing {
         Some(Self {
             latency_ns: ns_of(1, ns(&costs.storage_latency)?),
             bytes_per_s: bytes_per_s(costs.storage_rate.as_ref()?),
+            interval_ns: match &costs.storage_interval {
+                None => 0,
+                interval => ns_of(1, ns(interval)?),
+            },
             reference_ps: ns_of(1_000, ns(&costs.reference)?),
         })
     }
@@ -71,7 +80,8 @@ pub struct Read {
 /// use largefolio_sim::cost::{Device, Timing};
 ///
 /// // 100 us, 1 GB/s: two reads of 64 KB asked for at once.
-/// let timing = Timing { latency_ns: 100_000, bytes_per_s: 1_000_000_000, reference_ps: 300 };
+/// let (latency_ns, bytes_per_s) = (100_000, 1_000_000_000);
+/// let timing = Timing { latency_ns, bytes_per_s, interval_ns: 0, reference_ps: 300 };
 /// let mut device = Device::new(timing);
 /// let (first, second) = (device.read(0, 64_000), device.read(0, 64_000));
 /// assert_eq!((first.queue_ns, first.done_ns), (0, 164_000));
@@ -80,7 +90,7 @@ pub struct Read {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
     timing: Timing,
-    /// When the last transfer ends.
+    /// When the next read may start.
     free_ns: u64,
 }
 
@@ -94,10 +104,11 @@ impl Device {
     /// Asks for `bytes` at `now_ns`.
     pub fn read(&mut self, now_ns: u64, bytes: u64) -> Read {
         let starts_ns = self.free_ns.max(now_ns);
-        self.free_ns = starts_ns.saturating_add(self.timing.of_bytes(bytes));
+        let moved_ns = self.timing.of_bytes(bytes);
+        self.free_ns = starts_ns.saturating_add(moved_ns.max(self.timing.interval_ns));
         Read {
             queue_ns: starts_ns - now_ns,
-            done_ns: self.free_ns.saturating_add(self.timing.latency_ns),
+            done_ns: starts_ns.saturating_add(moved_ns).saturating_add(self.timing.latency_ns),
         }
     }
 

@@ -46,6 +46,10 @@ impl<'a> Sum<'a> {
         match cause {
             Cause::Fault => {
                 one("fault", &costs.fault, nr(events.faults, "faults"));
+                if costs.fault_around.is_some() {
+                    let faults = nr(events.faults_around, "faults that mapped cached pages");
+                    one("fault_around", &costs.fault_around, faults);
+                }
                 if costs.folio_alloc.is_some() {
                     let folios = nr(events.folios_allocated, "folios allocated");
                     one("folio_alloc", &costs.folio_alloc, folios);
@@ -94,8 +98,17 @@ impl<'a> Sum<'a> {
         let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
             self.single(Cause::Fork, name, cost.as_ref(), counted);
         };
+        let mut nr_batches = events.batches_forked;
+        if costs.fork_large.is_some() {
+            nr_batches = nr_batches.saturating_sub(events.large_forked);
+            one(
+                "fork_large",
+                &costs.fork_large,
+                nr(events.large_forked, "batches of large folios"),
+            );
+        }
         if costs.fork_batch.is_some() {
-            one("fork_batch", &costs.fork_batch, nr(events.batches_forked, "batches"));
+            one("fork_batch", &costs.fork_batch, nr(nr_batches, "batches"));
         }
         if costs.fork_pmd.is_none() {
             one("fork_entry", &costs.fork_entry, nr(events.entries_forked, "entries"));
@@ -107,6 +120,7 @@ impl<'a> Sum<'a> {
     }
 
     /// Unmapping: batches, PTEs, PMD entries; all but PTEs as batches where nothing finer is known.
+    /// Freeing stands apart where the machine file has it.
     fn unmap(&mut self, events: &Events) {
         let costs = self.costs;
         let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
@@ -125,6 +139,12 @@ impl<'a> Sum<'a> {
         one("unmap_pte", &costs.unmap_pte, nr(events.ptes_unmapped, "PTEs"));
         if costs.unmap_pmd.is_some() {
             one("unmap_pmd", &costs.unmap_pmd, nr(events.pmds_unmapped, "PMD entries"));
+        }
+        if costs.folio_free.is_some() {
+            one("folio_free", &costs.folio_free, nr(events.folios_freed, "folios freed"));
+        }
+        if costs.page_free.is_some() {
+            one("page_free", &costs.page_free, nr(events.pages_freed, "pages freed"));
         }
     }
 
@@ -158,7 +178,9 @@ impl<'a> Sum<'a> {
             ("storage_rate", costs.storage_rate.as_ref()),
             ("reference", costs.reference.as_ref()),
         ];
-        for (name, cost) in needed {
+        let interval = costs.storage_interval.as_ref();
+        let interval = interval.map(|cost| ("storage_interval", Some(cost)));
+        for (name, cost) in needed.into_iter().chain(interval) {
             self.price(name, cost);
         }
     }

@@ -42,6 +42,7 @@ fn costs() -> Costs {
 fn events() -> Events {
     Events {
         faults: 10,
+        faults_around: 4,
         entries_mapped: 100,
         entries_forked: 3,
         batches_unmapped: 2,
@@ -52,6 +53,9 @@ fn events() -> Events {
         batches_mapped: 7,
         pmds_forked: 1,
         batches_forked: 2,
+        large_forked: 1,
+        folios_freed: 2,
+        pages_freed: 17,
         mapcounts_mapped: updates([101, 5, 2]),
         mapcounts_forked: updates([2, 1, 3]),
         mapcounts_unmapped: updates([32, 4, 1]),
@@ -255,7 +259,8 @@ fn absurd_counts_saturate() {
 
 #[test]
 fn a_queue_delays_what_comes_behind_and_idles_in_between() {
-    let timing = Timing { latency_ns: 50, bytes_per_s: 1_000_000_000, reference_ps: 500 };
+    let (latency_ns, bytes_per_s) = (50, 1_000_000_000);
+    let timing = Timing { latency_ns, bytes_per_s, interval_ns: 0, reference_ps: 500 };
     let mut device = Device::new(timing);
     let serve = |device: &mut Device, now, bytes| {
         let read = device.read(now, bytes);
@@ -267,6 +272,22 @@ fn a_queue_delays_what_comes_behind_and_idles_in_between() {
     assert_eq!(serve(&mut device, 310, 1), (0, 361));
     assert_eq!(serve(&mut device, 1_000, 1), (0, 1_051));
     assert_eq!(timing.of_references(4), 2);
+}
+
+#[test]
+fn short_reads_start_an_interval_apart_and_long_ones_a_transfer() {
+    let costs = Costs { storage_interval: Some(quantity(30.0, Unit::Ns)), ..costs() };
+    let timing = Timing::new(&costs).unwrap();
+    assert_eq!((timing.interval_ns, timing.latency_ns), (30, 80_000));
+    let mut device = Device::new(timing);
+    let done: Vec<u64> = (0..3).map(|_| device.read(0, 10).done_ns).collect();
+    assert_eq!(done, [80_010, 80_040, 80_070]);
+    let read = device.read(1_000, 100);
+    assert_eq!((read.queue_ns, read.done_ns), (0, 81_100));
+    assert_eq!(device.read(1_000, 1).queue_ns, 100);
+    // It is among the constants that an estimate names.
+    let estimate = Estimate::new(&events(), &costs, Walks::Native);
+    assert!(estimate.constants.contains_key("costs.storage_interval"));
 }
 
 #[test]
@@ -290,9 +311,13 @@ fn the_machines_with_every_cost_know_every_cause() {
 #[test]
 fn finer_costs_take_the_place_of_coarser_ones() {
     let fine = Costs {
+        fault_around: Some(quantity(180.0, Unit::Ns)),
         folio_alloc: Some(quantity(300.0, Unit::Ns)),
         map_batch: Some(quantity(30.0, Unit::Ns)),
         fork_batch: Some(quantity(20.0, Unit::Ns)),
+        fork_large: Some(quantity(80.0, Unit::Ns)),
+        folio_free: Some(quantity(200.0, Unit::Ns)),
+        page_free: Some(quantity(8.0, Unit::Ns)),
         fork_pmd: Some(quantity(2.0, Unit::Us)),
         unmap_large: Some(quantity(700.0, Unit::Ns)),
         unmap_pmd: Some(quantity(5.0, Unit::Us)),
@@ -304,12 +329,13 @@ fn finer_costs_take_the_place_of_coarser_ones() {
         Estimate::new(&events, &costs(), Walks::Native),
     );
     let of = |estimate: &Estimate, cause| estimate.causes[&cause].ns.unwrap();
-    assert_eq!(of(&fine, Cause::Fault), 10 * 900 + 9 * 300);
+    assert_eq!(of(&fine, Cause::Fault), 10 * 900 + 4 * 180 + 9 * 300);
     assert_eq!(of(&coarse, Cause::Fault), 10 * 900);
     assert_eq!(of(&fine, Cause::Map), 100 * 25 + 7 * 30);
     assert_eq!(of(&coarse, Cause::Map), 100 * 25);
-    assert_eq!(of(&fine, Cause::Fork), 2 * 64 + 2 * 20 + 2_000);
+    assert_eq!(of(&fine, Cause::Fork), 2 * 64 + 20 + 80 + 2_000);
     assert_eq!(of(&coarse, Cause::Fork), 3 * 64);
-    assert_eq!(of(&fine, Cause::Unmap), 154 + 700 + 32 * 45 + 3 * 5_000);
+    let freed = 2 * 200 + 17 * 8;
+    assert_eq!(of(&fine, Cause::Unmap), 154 + 700 + 32 * 45 + 3 * 5_000 + freed);
     assert_eq!(of(&coarse, Cause::Unmap), (2 + 3) * 154 + 32 * 45);
 }

@@ -205,6 +205,9 @@ pub struct Costs {
     pub walk_fetch: Option<Quantity>,
     /// Page fault without clearing, copying or IO: entry, handler, return.
     pub fault: Option<Quantity>,
+    /// Looking for the cached pages around a fault, whatever their number; where it is absent, `fault`
+    /// has it in it.
+    pub fault_around: Option<Quantity>,
     /// Allocation of a folio, whatever its size; where it is absent, `fault` has it in it.
     pub folio_alloc: Option<Quantity>,
     /// Setting PTEs of one folio in one go, whatever their number; where it is absent, `map_entry` has
@@ -217,6 +220,8 @@ pub struct Costs {
     /// Copying PTEs of one folio in one go, whatever their number; where it is absent, `fork_entry`
     /// has it in it.
     pub fork_batch: Option<Quantity>,
+    /// The same for a large folio; where it is absent, `fork_batch` is for both.
+    pub fork_large: Option<Quantity>,
     /// A PMD entry copied by fork.
     pub fork_pmd: Option<Quantity>,
     /// Unmapping PTEs of one folio in one go, whatever their number; a PMD entry as well where
@@ -228,6 +233,11 @@ pub struct Costs {
     pub unmap_pte: Option<Quantity>,
     /// Unmapping a folio that a PMD entry maps.
     pub unmap_pmd: Option<Quantity>,
+    /// Freeing a folio with its last entry, whatever its size. Where it is absent, the costs of
+    /// unmapping have it in them; where it is given, they do not.
+    pub folio_free: Option<Quantity>,
+    /// Each page of such a folio. The same holds for it.
+    pub page_free: Option<Quantity>,
     /// One atomic update of a map count: of a page, or of the folio beside its owner word. Where it
     /// is absent, the costs of entries and batches have it in them; where it is given, they do not.
     pub page_mapcount: Option<Quantity>,
@@ -245,6 +255,9 @@ pub struct Costs {
     pub storage_latency: Option<Quantity>,
     /// Rate of sequential reads of the storage device.
     pub storage_rate: Option<Quantity>,
+    /// Shortest time between the starts of two reads, when many are outstanding; where it is absent,
+    /// only their transfers keep them apart.
+    pub storage_interval: Option<Quantity>,
 }
 
 impl Costs {
@@ -260,7 +273,7 @@ impl Costs {
     }
 
     /// Every single cost: its name in the file, what its unit must be, and itself.
-    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 26] {
+    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 31] {
         use CostKind::{Clock, Cpi, Rate, Share, Time};
         [
             ("clock", Clock, self.clock.as_ref()),
@@ -275,20 +288,25 @@ impl Costs {
             ("walk_alone", Share, self.walk_alone.as_ref()),
             ("walk_fetch", Share, self.walk_fetch.as_ref()),
             ("fault", Time, self.fault.as_ref()),
+            ("fault_around", Time, self.fault_around.as_ref()),
             ("folio_alloc", Time, self.folio_alloc.as_ref()),
             ("map_batch", Time, self.map_batch.as_ref()),
             ("map_entry", Time, self.map_entry.as_ref()),
             ("fork_entry", Time, self.fork_entry.as_ref()),
             ("fork_batch", Time, self.fork_batch.as_ref()),
+            ("fork_large", Time, self.fork_large.as_ref()),
             ("fork_pmd", Time, self.fork_pmd.as_ref()),
             ("unmap_batch", Time, self.unmap_batch.as_ref()),
             ("unmap_large", Time, self.unmap_large.as_ref()),
             ("unmap_pte", Time, self.unmap_pte.as_ref()),
             ("unmap_pmd", Time, self.unmap_pmd.as_ref()),
+            ("folio_free", Time, self.folio_free.as_ref()),
+            ("page_free", Time, self.page_free.as_ref()),
             ("page_mapcount", Time, self.page_mapcount.as_ref()),
             ("owner_word", Time, self.owner_word.as_ref()),
             ("storage_latency", Time, self.storage_latency.as_ref()),
             ("storage_rate", Rate, self.storage_rate.as_ref()),
+            ("storage_interval", Time, self.storage_interval.as_ref()),
         ]
     }
 
@@ -308,16 +326,20 @@ impl Costs {
             walk_alone: self.walk_alone.or(base.walk_alone),
             walk_fetch: self.walk_fetch.or(base.walk_fetch),
             fault: self.fault.or(base.fault),
+            fault_around: self.fault_around.or(base.fault_around),
             folio_alloc: self.folio_alloc.or(base.folio_alloc),
             map_batch: self.map_batch.or(base.map_batch),
             map_entry: self.map_entry.or(base.map_entry),
             fork_entry: self.fork_entry.or(base.fork_entry),
             fork_batch: self.fork_batch.or(base.fork_batch),
+            fork_large: self.fork_large.or(base.fork_large),
             fork_pmd: self.fork_pmd.or(base.fork_pmd),
             unmap_batch: self.unmap_batch.or(base.unmap_batch),
             unmap_large: self.unmap_large.or(base.unmap_large),
             unmap_pte: self.unmap_pte.or(base.unmap_pte),
             unmap_pmd: self.unmap_pmd.or(base.unmap_pmd),
+            folio_free: self.folio_free.or(base.folio_free),
+            page_free: self.page_free.or(base.page_free),
             page_mapcount: self.page_mapcount.or(base.page_mapcount),
             owner_word: self.owner_word.or(base.owner_word),
             clear: pick(self.clear, base.clear),
@@ -325,6 +347,7 @@ impl Costs {
             elision: self.elision.or(base.elision),
             storage_latency: self.storage_latency.or(base.storage_latency),
             storage_rate: self.storage_rate.or(base.storage_rate),
+            storage_interval: self.storage_interval.or(base.storage_interval),
         }
     }
 }

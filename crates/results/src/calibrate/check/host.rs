@@ -4,12 +4,15 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-use largefolio_linux::bench::anon::{FolioSize, Operation};
+use largefolio_linux::bench::anon::FolioSize;
 use largefolio_linux::bench::stubs::{Backing, Cache, Layout, Stubs};
+use largefolio_linux::calibrate::{
+    AROUND_BYTES, Pace, Subject, Until, Work, fault_each_ns, warm, watched,
+};
 use largefolio_linux::measure::{Series, interleave};
 
 use super::model;
-use super::setup::{BACKINGS, Extent, Phase, SIZES};
+use super::setup::{BACKINGS, CACHED_PAGES, Extent, Phase, WORKS};
 use crate::Error;
 
 /// Takes one round's time.
@@ -64,27 +67,64 @@ pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>),
     Ok((Calls { of: of.collect(), packed }, notes.collect()))
 }
 
-/// Times by folio size.
-type BySize = Vec<(usize, Series)>;
+/// Operations of the kernel, all in the same rounds.
+pub(super) struct Operations {
+    /// Nanoseconds for each 4 KiB, by work and folio size.
+    pub(super) of: Vec<(Work, usize, Series)>,
+    /// Nanoseconds of a read fault, by cached pages of the 16 around it.
+    pub(super) faults: Vec<(usize, Series)>,
+    /// The machine meanwhile.
+    pub(super) pace: Pace,
+    /// Sizes that are missing.
+    pub(super) notes: Vec<String>,
+}
 
-/// Nanoseconds for each 4 KiB by folio size; and which sizes are missing.
-pub(super) fn anon(operation: Operation, extent: &Extent) -> Result<(BySize, Vec<String>), Error> {
+/// Works by folio size, and read faults.
+pub(super) fn operations(extent: &Extent) -> Result<Operations, Error> {
+    let (sizes, notes) = sizes();
+    let len_bytes = extent.region_bytes;
+    let mut subjects: Vec<Subject<'_>> = vec![Box::new(move || {
+        CACHED_PAGES.into_iter().map(|nr| fault_each_ns(len_bytes, nr)).collect()
+    })];
+    for &bytes in &sizes {
+        subjects.push(Box::new(move || {
+            let size = FolioSize::enable(bytes)?;
+            warm(&size, len_bytes)?;
+            let times = works(bytes).map(|work| work.time_ns(&size, len_bytes));
+            Ok(times.collect::<Result<Vec<f64>, _>>()?)
+        }));
+    }
+    let (mut series, pace) = watched(Until::Counted(extent.nr_rounds), &mut subjects)?;
+    drop(subjects);
+    let nr_faults = len_bytes / AROUND_BYTES;
+    let faults = CACHED_PAGES.into_iter().zip(series.remove(0));
+    let faults = faults.map(|(nr, series)| (nr, each(series, nr_faults))).collect();
+    let mut of = Vec::new();
+    for (&bytes, of_size) in sizes.iter().zip(series) {
+        let of_size = works(bytes).zip(of_size);
+        of.extend(of_size.map(|(work, series)| (work, bytes, each(series, len_bytes / 4096))));
+    }
+    Ok(Operations { of, faults, pace, notes })
+}
+
+/// The sizes this process may have, and why not the others.
+fn sizes() -> (Vec<usize>, Vec<String>) {
     let (mut sizes, mut notes) = (Vec::new(), Vec::new());
-    for bytes in SIZES {
+    let mut all: Vec<usize> = WORKS.iter().flat_map(|(_, _, sizes)| *sizes).copied().collect();
+    all.sort_unstable();
+    all.dedup();
+    for bytes in all {
         match FolioSize::enable(bytes) {
             Ok(_) => sizes.push(bytes),
             Err(error) => notes.push(format!("folios of {} KiB: {error}", bytes >> 10)),
         }
     }
-    let len = extent.region_bytes;
-    let mut runs: Vec<Run<'_>> = Vec::new();
-    for &bytes in &sizes {
-        runs.push(Box::new(move || Ok(FolioSize::enable(bytes)?.time(operation, len)?)));
-    }
-    let series = interleave(extent.nr_rounds, &mut runs, &mut |_| {})?;
-    drop(runs);
-    let series = series.into_iter().map(|series| each(series, len / 4096));
-    Ok((sizes.into_iter().zip(series).collect(), notes))
+    (sizes, notes)
+}
+
+/// What is done with folios of a size.
+fn works(bytes: usize) -> impl Iterator<Item = Work> {
+    WORKS.iter().filter(move |(_, _, sizes)| sizes.contains(&bytes)).map(|(work, ..)| *work)
 }
 
 fn each(mut series: Series, nr: usize) -> Series {

@@ -1,9 +1,9 @@
 //! The predicted side: the operation in the model, its events priced with the machine file.
 
-use largefolio_linux::bench::anon::Operation;
 use largefolio_linux::bench::stubs::Backing;
-use largefolio_sim::bench::AnonBench;
-use largefolio_sim::cost::{Cause, Estimate};
+use largefolio_linux::calibrate::{AROUND_BYTES, Work};
+use largefolio_sim::bench::{AnonBench, FileBench};
+use largefolio_sim::cost::{Cause, Estimate, Interval};
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
 use largefolio_trace::event::abi::MAP_FIXED;
 use largefolio_trace::generate::{Advice, BASE, RetStubs, SweepOrder, Workload as _};
@@ -16,6 +16,8 @@ use crate::Error;
 pub(super) struct Predicted {
     /// `None`: a cost is not known.
     pub(super) ns: Option<f64>,
+    /// Its bounds, from those of the costs.
+    pub(super) interval: Option<Interval>,
     by_cause: Vec<(&'static str, Option<f64>)>,
 }
 
@@ -39,34 +41,48 @@ impl Predicted {
             }
         };
         let by_cause: Vec<_> = causes.iter().map(|cause| (cause.name(), of(cause))).collect();
+        let only = |estimate: &Estimate| {
+            let mut estimate = estimate.clone();
+            estimate.causes.retain(|cause, _| causes.contains(cause));
+            estimate
+        };
+        let interval = only(estimate).change(&base.map_or_else(Estimate::default, only));
         let ns = by_cause.iter().try_fold(0.0, |sum, (_, ns)| Some(sum + (*ns)?));
         let by_cause = by_cause.into_iter().filter(|(_, ns)| *ns != Some(0.0)).collect();
-        Self { ns, by_cause }
+        Self { ns, interval, by_cause }
     }
 }
 
 /// An operation on anonymous memory.
-pub(super) fn anon(
-    request: &CheckRequest,
-    operation: Operation,
-    bytes: usize,
-) -> Result<Predicted, Error> {
+pub(super) fn anon(request: &CheckRequest, work: Work, bytes: usize) -> Result<Predicted, Error> {
     let mut bench =
         AnonBench::new(&request.kernel, bytes as u64, request.extent.region_bytes as u64)?;
-    if operation != Operation::Touch {
+    if !matches!(work, Work::Touch | Work::Zeroes) {
         bench.store_all()?;
     }
-    if operation == Operation::CowCopy {
+    if matches!(work, Work::Cow | Work::MunmapShared) {
         bench.fork()?;
     }
     let base = bench.mark();
-    match operation {
-        Operation::Touch | Operation::CowCopy | Operation::CowReuse => bench.store_all()?,
-        Operation::Munmap => bench.munmap()?,
-        Operation::Fork | Operation::ForkBeyond => {
+    match work {
+        Work::Touch | Work::Cow => bench.store_all()?,
+        Work::Zeroes => bench.load_all()?,
+        Work::Munmap | Work::MunmapShared => bench.munmap()?,
+        Work::ForkBeyond => {
             bench.fork()?;
         }
     }
+    let events = bench.mark().since(&base, 4096);
+    let estimate = Estimate::new(&events, &request.machine.costs, request.walks);
+    Ok(Predicted::new(&estimate, None, &Cause::ALL))
+}
+
+/// Read faults on a file of memory with `nr_cached` pages in every 64 KiB.
+pub(super) fn faults(request: &CheckRequest, nr_cached: usize) -> Result<Predicted, Error> {
+    let len_bytes = request.extent.region_bytes as u64;
+    let mut bench = FileBench::new(&request.kernel, len_bytes, (AROUND_BYTES / nr_cached) as u64)?;
+    let base = bench.mark();
+    bench.load_each(AROUND_BYTES as u64)?;
     let events = bench.mark().since(&base, 4096);
     let estimate = Estimate::new(&events, &request.machine.costs, request.walks);
     Ok(Predicted::new(&estimate, None, &Cause::ALL))

@@ -1,16 +1,22 @@
 //! The table of predicted and measured values, and the verdict.
+//!
+//! - V1: a row is within if its measured median lies in the predicted interval and, unless it is the
+//!   reference, its ratio to the reference is within the bound.
+//! - V2: what could not be predicted is within nothing.
 
 use std::fmt::Write as _;
 
+use largefolio_linux::calibrate::Pace;
 use largefolio_linux::measure::Spread;
 use largefolio_report::ExportError;
+use largefolio_sim::cost::Interval;
 use serde::Serialize;
 
 use super::setup::{CheckRequest, CheckRow};
 use crate::{Forms, running};
 
 /// Version of the JSON's layout.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 #[derive(Debug, Serialize)]
 struct Line {
@@ -18,6 +24,8 @@ struct Line {
     size: String,
     unit: String,
     predicted_ns: Option<f64>,
+    /// What the ranges of its costs allow.
+    predicted_interval_ns: Option<Interval>,
     causes: String,
     measured_ns: Spread,
     predicted_over_measured: Option<f64>,
@@ -27,8 +35,12 @@ struct Line {
     /// Predicted over measured ratio, less 1.
     distance: Option<f64>,
     bound: f64,
-    /// Absent for the reference.
-    is_within: Option<bool>,
+    /// Whether the measured median lies in the predicted interval.
+    is_in_interval: bool,
+    /// Whether the distance is within the bound; absent for the reference.
+    is_ratio_within: Option<bool>,
+    /// Both (V1).
+    is_within: bool,
 }
 
 /// Predicted beside measured times in nanoseconds; the verdict is about ratios of folio sizes.
@@ -40,8 +52,12 @@ pub struct CheckResult {
     kernel: String,
     rules: String,
     machine: String,
-    nr_compared: usize,
+    nr_rows: usize,
+    nr_in_interval: usize,
+    nr_ratios: usize,
+    nr_ratios_within: usize,
     nr_within: usize,
+    pace: Pace,
     notes: Vec<String>,
     rows: Vec<Line>,
 }
@@ -51,11 +67,12 @@ impl CheckResult {
         request: &CheckRequest,
         command: Vec<String>,
         rows: &[CheckRow],
+        pace: Pace,
         notes: Vec<String>,
     ) -> Self {
         let lines: Vec<Line> =
             rows.iter().filter_map(|row| line(row, reference(rows, row))).collect();
-        let verdicts = || lines.iter().filter_map(|line| line.is_within);
+        let nr = |is: &dyn Fn(&Line) -> bool| lines.iter().filter(|line| is(line)).count();
         Self {
             schema: SCHEMA_VERSION,
             version: env!("CARGO_PKG_VERSION"),
@@ -63,17 +80,21 @@ impl CheckResult {
             kernel: running::release(),
             rules: request.kernel.name.clone(),
             machine: request.machine.description.clone(),
-            nr_compared: verdicts().count(),
-            nr_within: verdicts().filter(|is_within| *is_within).count(),
+            nr_rows: lines.len(),
+            nr_in_interval: nr(&|line| line.is_in_interval),
+            nr_ratios: nr(&|line| line.is_ratio_within.is_some()),
+            nr_ratios_within: nr(&|line| line.is_ratio_within == Some(true)),
+            nr_within: nr(&|line| line.is_within),
+            pace,
             notes,
             rows: lines,
         }
     }
 
-    /// Whether every ratio is within its bound.
+    /// Whether every row is within.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        self.nr_within == self.nr_compared && self.nr_compared > 0
+        self.nr_within == self.nr_rows && self.nr_rows > 0
     }
 }
 
@@ -91,7 +112,7 @@ impl Forms for CheckResult {
                 let _ = writeln!(text, "\n{last}, ns per {}", line.unit);
                 let _ = writeln!(
                     text,
-                    "  {:14} {:>10} {:>32} {:>6}   {:>9} {:>8} {:>9}",
+                    "  {:14} {:>30} {:>32} {:>6}   {:>9} {:>8} {:>9}",
                     "size", "predicted", "measured", "p/m", "predicted", "measured", "distance"
                 );
             }
@@ -100,30 +121,44 @@ impl Forms for CheckResult {
         for note in &self.notes {
             let _ = writeln!(text, "\nnote: {note}");
         }
-        let (nr, all) = (self.nr_within, self.nr_compared);
-        let _ = writeln!(text, "\n{nr} of {all} ratios are within their bounds");
+        let _ = writeln!(
+            text,
+            "\n{} of {} medians lie in the predicted interval, {} of {} ratios are within their \
+             bounds; {} of {} rows are within both",
+            self.nr_in_interval,
+            self.nr_rows,
+            self.nr_ratios_within,
+            self.nr_ratios,
+            self.nr_within,
+            self.nr_rows
+        );
         text
     }
 
     fn csv(&self) -> Result<String, ExportError> {
-        let mut text = "operation,size,unit,predicted_ns,measured_ns,min,max,n,ratio_predicted,\
-                        ratio_measured,distance,bound,within,causes\n"
+        let mut text = "operation,size,unit,predicted_ns,low,high,measured_ns,min,max,n,\
+                        ratio_predicted,ratio_measured,distance,bound,in_interval,ratio_within,\
+                        within,causes\n"
             .to_owned();
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
         for line in &self.rows {
             let Spread { median, min, max, n } = line.measured_ns;
             let _ = writeln!(
                 text,
-                "\"{}\",{},{},{},{median},{min},{max},{n},{},{},{},{},{},{}",
+                "\"{}\",{},{},{},{},{},{median},{min},{max},{n},{},{},{},{},{},{},{},{}",
                 line.operation,
                 line.size,
                 line.unit,
                 number(line.predicted_ns),
+                number(line.predicted_interval_ns.map(|interval| interval.low)),
+                number(line.predicted_interval_ns.map(|interval| interval.high)),
                 number(line.ratio_predicted),
                 number(line.ratio_measured.map(|ratio| ratio.median)),
                 number(line.distance),
                 line.bound,
-                line.is_within.map_or_else(String::new, |is_within| is_within.to_string()),
+                line.is_in_interval,
+                line.is_ratio_within.map_or_else(String::new, |is_within| is_within.to_string()),
+                line.is_within,
                 line.causes,
             );
         }
@@ -139,17 +174,23 @@ impl Line {
             value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
         };
         let predicted = match self.predicted_ns {
-            Some(ns) => format!("{ns:.1}"),
+            Some(ns) => match self.predicted_interval_ns {
+                Some(Interval { low, high, .. }) => format!("{ns:.1} [{low:.1} .. {high:.1}]"),
+                None => format!("{ns:.1}"),
+            },
             None => "not known".to_owned(),
         };
-        let verdict = match self.is_within {
+        let mut verdict = match self.is_ratio_within {
             Some(false) => format!("  MISS, bound {:.0}%", self.bound * 100.0),
             _ => String::new(),
         };
+        if !self.is_in_interval {
+            verdict.push_str("  OUTSIDE the interval");
+        }
         let distance =
             self.distance.map_or_else(|| "-".to_owned(), |by| format!("{:+.0}%", by * 100.0));
         format!(
-            "  {:14} {predicted:>10} {measured:>32} {:>6}   {:>9} {:>8} {distance:>9}{verdict}\n",
+            "  {:14} {predicted:>30} {measured:>32} {:>6}   {:>9} {:>8} {distance:>9}{verdict}\n",
             self.size,
             number(self.predicted_over_measured, 2),
             number(self.ratio_predicted, 3),
@@ -174,11 +215,17 @@ fn line(row: &CheckRow, reference: Option<&CheckRow>) -> Option<Line> {
         .zip(ratio_measured)
         .map(|(predicted, measured)| predicted / measured.median - 1.0)
         .filter(|distance| distance.is_finite());
+    let is_in_interval = row.predicted.is_some()
+        && row
+            .interval
+            .is_some_and(|all| all.low <= measured.median && measured.median <= all.high);
+    let is_ratio_within = reference.map(|_| distance.is_some_and(|by| by.abs() <= row.bound));
     Some(Line {
         operation: row.operation,
         size: row.size.clone(),
         unit: row.unit.to_owned(),
         predicted_ns: row.predicted,
+        predicted_interval_ns: row.interval,
         causes: row.causes.clone(),
         measured_ns: measured,
         predicted_over_measured: row.predicted.map(|ns| ns / measured.median),
@@ -186,8 +233,9 @@ fn line(row: &CheckRow, reference: Option<&CheckRow>) -> Option<Line> {
         ratio_measured,
         distance,
         bound: row.bound,
-        // What could not be predicted is not within a bound.
-        is_within: reference.map(|_| distance.is_some_and(|by| by.abs() <= row.bound)),
+        is_in_interval,
+        is_ratio_within,
+        is_within: is_in_interval && is_ratio_within != Some(false),
     })
 }
 
@@ -197,12 +245,14 @@ mod tests {
 
     use super::*;
 
+    /// Predicted within a quarter either way.
     fn row(size: &str, predicted: Option<f64>, rounds_ns: &[f64]) -> CheckRow {
         CheckRow {
             operation: "x",
             size: size.to_owned(),
             unit: "call",
             predicted,
+            interval: predicted.map(|ns| Interval::within(ns, 1.25)),
             causes: String::new(),
             measured: Series { rounds_ns: rounds_ns.to_vec() },
             bound: 0.25,
@@ -210,27 +260,36 @@ mod tests {
         }
     }
 
+    fn lines(rows: &[CheckRow]) -> Vec<Line> {
+        rows.iter().filter_map(|row| line(row, reference(rows, row))).collect()
+    }
+
     #[test]
-    fn ratios_are_compared_not_values() {
-        let rows = [
-            row("4K", Some(50.0), &[100.0, 200.0]),
-            row("2M", Some(12.0), &[20.0, 40.0]),
-            row("64K", Some(30.0), &[20.0, 40.0]),
+    fn a_row_is_within_if_its_interval_holds_the_median_and_its_ratio_the_bound() {
+        let lines = lines(&[
+            row("4K", Some(140.0), &[100.0, 200.0]),
+            row("2M", Some(32.0), &[20.0, 40.0]),
+            // In the interval; the ratio is not.
+            row("64K", Some(37.0), &[20.0, 40.0]),
+            // The ratio is within; the interval is not.
+            row("32K", Some(22.0), &[20.0, 40.0]),
             row("1G", None, &[20.0, 40.0]),
-        ];
-        let lines: Vec<Line> =
-            rows.iter().filter_map(|row| line(row, reference(&rows, row))).collect();
+        ]);
+        let ratios: Vec<_> = lines.iter().map(|line| line.is_ratio_within).collect();
+        assert_eq!(ratios, [None, Some(true), Some(false), Some(true), Some(false)]);
+        let inside: Vec<_> = lines.iter().map(|line| line.is_in_interval).collect();
+        assert_eq!(inside, [true, true, true, false, false]);
         let within: Vec<_> = lines.iter().map(|line| line.is_within).collect();
-        assert_eq!(within, [None, Some(true), Some(false), Some(false)]);
-        assert!((lines[1].distance.unwrap() - 0.2).abs() < 1e-9);
-        assert!(lines[3].text().contains("not known"));
+        assert_eq!(within, [true, true, false, false, false]);
+        assert!(lines[4].text().contains("not known"));
         assert!(lines[2].text().contains("MISS, bound 25%"));
+        assert!(lines[3].text().contains("OUTSIDE the interval"));
     }
 
     #[test]
     fn values_that_are_no_numbers_are_misses() {
-        let rows = [row("4K", Some(f64::NAN), &[1.0]), row("2M", Some(1.0), &[0.0])];
-        let line = line(&rows[1], reference(&rows, &rows[1])).unwrap();
-        assert_eq!(line.is_within, Some(false));
+        let lines = lines(&[row("4K", Some(f64::NAN), &[1.0]), row("2M", Some(1.0), &[0.0])]);
+        assert_eq!(lines[1].is_ratio_within, Some(false));
+        assert!(!lines[0].is_within && !lines[1].is_within);
     }
 }

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use largefolio_linux::bench::anon::Operation;
 use largefolio_linux::bench::stubs::Backing;
-use largefolio_linux::calibrate::Effort;
+use largefolio_linux::calibrate::{Effort, Work};
 use largefolio_linux::measure::Series;
-use largefolio_sim::cost::Walks;
+use largefolio_sim::cost::{Interval, Walks};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 
@@ -15,19 +14,25 @@ use crate::{Error, running};
 /// Largest distance of a predicted from a measured ratio of stubs.
 pub(super) const STUBS_BOUND: f64 = 0.15;
 /// Of the other operations.
-pub(super) const ANON_BOUND: f64 = 0.25;
-/// Folio sizes of anonymous memory, the reference first.
-pub(super) const SIZES: [usize; 3] = [4 << 10, 64 << 10, 2 << 20];
+pub(super) const KERNEL_BOUND: f64 = 0.25;
 /// Backings of stubs, the reference first.
 pub(super) const BACKINGS: [Backing; 3] =
     [Backing::CacheBase, Backing::CacheLarge, Backing::MemfdCollapsed];
-/// Operations on anonymous memory.
-pub(super) const OPERATIONS: [(Operation, &str); 4] = [
-    (Operation::Touch, "first touch"),
-    (Operation::ForkBeyond, "fork, less fork without the region"),
-    (Operation::Munmap, "munmap"),
-    (Operation::CowCopy, "store, child alive"),
+/// Folio sizes of most operations on anonymous memory, the reference first. Base pages and PMD entries
+/// have no other size, so those are calibrated as well; the others are not.
+const SIZES: &[usize] = &[4 << 10, 64 << 10, 512 << 10, 2 << 20];
+/// Of copy-on-write, of which nothing is calibrated.
+const COW_SIZES: &[usize] = &[4 << 10, 16 << 10, 64 << 10, 2 << 20];
+/// Operations on anonymous memory, and their sizes.
+pub(super) const WORKS: [(Work, &str, &[usize]); 5] = [
+    (Work::Touch, "first touch", SIZES),
+    (Work::ForkBeyond, "fork, less fork without the region", SIZES),
+    (Work::Munmap, "munmap", SIZES),
+    (Work::MunmapShared, "munmap, child alive", SIZES),
+    (Work::Cow, "store, child alive", COW_SIZES),
 ];
+/// Cached pages of the 16 that fault-around looks at, the reference first. One and 16 are calibrated.
+pub(super) const CACHED_PAGES: [usize; 4] = [1, 2, 4, 16];
 
 /// How much is compared.
 #[derive(Clone, Copy, Debug)]
@@ -84,6 +89,8 @@ pub(super) struct CheckRow {
     pub(super) unit: &'static str,
     /// Nanoseconds of one; `None`: the machine file lacks a cost.
     pub(super) predicted: Option<f64>,
+    /// Its bounds; `None`: a cost has none.
+    pub(super) interval: Option<Interval>,
     /// Causes of the prediction, for the reader of a miss.
     pub(super) causes: String,
     pub(super) measured: Series,

@@ -1,5 +1,5 @@
 use largefolio_linux::calibrate::{
-    Caches, Cpu, Curve, Figure, KernelCosts, LineCosts, MapcountCosts, Point, Rate, Storage,
+    Caches, Cpu, Curve, Figure, KernelCosts, LineCosts, MapcountCosts, Pace, Point, Rate, Storage,
     WalkShares,
 };
 use largefolio_linux::measure::Spread;
@@ -121,22 +121,93 @@ fn measured_numbers_are_marked_measured_and_the_rest_assumed_with_the_reason() {
 
 #[test]
 fn map_counts_stand_apart_from_the_costs_that_were_measured_with_them_in() {
-    let with = |unmap_pte| {
-        let (pte, large) = (Some(figure(unmap_pte)), Some(figure(150.0)));
-        let kernel = KernelCosts { unmap_pte: pte, unmap_large: large, ..found().kernel };
+    let with = |unmap_pte, unmap_large| {
+        let (pte, large) = (Some(figure(unmap_pte)), Some(figure(unmap_large)));
+        let rest = (Some(figure(80.0)), Some(figure(210.0)));
+        let kernel = KernelCosts {
+            unmap_pte: pte,
+            unmap_large: large,
+            unmap_batch: rest.0,
+            folio_free: rest.1,
+            ..found().kernel
+        };
         written(&Calibration { kernel, ..found() }).costs
     };
     let ns = |cost: &Option<Quantity>| cost.as_ref().map(|cost| cost.value);
-    let costs = with(45.0);
+    let costs = with(45.0, 150.0);
     assert_eq!((ns(&costs.page_mapcount), ns(&costs.owner_word)), (Some(6.0), Some(10.0)));
     assert_eq!((ns(&costs.unmap_pte), ns(&costs.unmap_large)), (Some(39.0), Some(134.0)));
     assert!(costs.unmap_pte.unwrap().source.ends_with("; less page_mapcount"));
     let stand_in = Machine::named(STAND_IN).unwrap().costs;
     assert_eq!(ns(&costs.fork_entry), ns(&stand_in.fork_entry), "has them out already");
-    // Too little would be left: nothing stands apart.
-    let costs = with(5.0);
+    // A count is a part of its entry, however slowly it was measured alone.
+    let costs = with(5.0, 150.0);
+    assert_eq!((ns(&costs.page_mapcount), ns(&costs.owner_word)), (Some(4.5), Some(10.0)));
+    assert_eq!((ns(&costs.unmap_pte), ns(&costs.unmap_large)), (Some(0.5), Some(135.5)));
+    // Too little would be left of another cost: nothing stands apart.
+    let costs = with(45.0, 15.0);
     assert_eq!((ns(&costs.page_mapcount), ns(&costs.owner_word)), (None, None));
-    assert_eq!((ns(&costs.unmap_pte), ns(&costs.unmap_large)), (Some(5.0), Some(150.0)));
+    assert_eq!((ns(&costs.unmap_pte), ns(&costs.unmap_large)), (Some(45.0), Some(15.0)));
+}
+
+#[test]
+fn freeing_stands_apart_only_from_unmapping_that_was_measured_without_it() {
+    let with = |folio_free: Option<Figure>| {
+        let kernel = KernelCosts {
+            unmap_batch: Some(figure(80.0)),
+            unmap_pte: Some(figure(20.0)),
+            folio_free,
+            page_free: Some(figure(8.0)),
+            ..found().kernel
+        };
+        written(&Calibration { kernel, ..found() }).costs
+    };
+    let costs = with(Some(figure(210.0)));
+    let ns = |cost: &Option<Quantity>| cost.as_ref().map(|cost| cost.value);
+    assert_eq!((ns(&costs.folio_free), ns(&costs.page_free)), (Some(210.0), Some(8.0)));
+    assert_eq!((ns(&costs.unmap_batch), ns(&costs.unmap_pmd)), (Some(80.0), Some(5000.0)));
+    // Another machine's costs of unmapping include freeing: nothing of it may stand beside them.
+    let costs = with(None);
+    let stand_in = Machine::named(STAND_IN).unwrap().costs;
+    assert_eq!((ns(&costs.folio_free), ns(&costs.page_free)), (None, None));
+    for (cost, other) in [
+        (&costs.unmap_batch, &stand_in.unmap_batch),
+        (&costs.unmap_large, &stand_in.unmap_large),
+        (&costs.unmap_pte, &stand_in.unmap_pte),
+        (&costs.unmap_pmd, &stand_in.unmap_pmd),
+    ] {
+        assert_eq!(ns(cost), ns(other));
+        assert!(cost.as_ref().is_none_or(|cost| cost.assumed));
+    }
+}
+
+#[test]
+fn the_interval_of_reads_is_that_of_the_greatest_depth_if_depth_helps() {
+    let with = |deep: f64| {
+        let at_depth = vec![(1, figure(9e4)), (16, figure(deep)), (4, figure(3e4))];
+        let storage = Storage { random: Some(figure(8e4)), at_depth, ..Storage::default() };
+        written(&Calibration { storage, ..found() }).costs.storage_interval
+    };
+    assert!((with(1e4).unwrap().value - 1e4).abs() < 1e-9);
+    assert_eq!(with(9e4), None);
+}
+
+#[test]
+fn a_changed_clock_is_told_in_the_file() {
+    let mut found = found();
+    let pace = Pace {
+        clock_ghz: spread(3.6),
+        clock_all_ghz: Spread { min: 1.9, ..spread(3.6) },
+        touch_ns: spread(1500.0),
+        nr_rounds: 20,
+        nr_rejected: 2,
+        agreed: Some((true, 0.07)),
+        seconds: 60.0,
+    };
+    found.kernel.pace = Some(pace);
+    let comment = machine(&found).unwrap().comment(Effort::Full);
+    assert!(comment.contains("20 rounds in 60 s at 3.60 GHz, 2 rejected"), "{comment}");
+    assert!(comment.contains("THE CLOCK CHANGED: 1.90 to 3.60 GHz"), "{comment}");
 }
 
 #[test]
