@@ -1,8 +1,9 @@
 //! What loads wait for: a line from each cache, and how much of a walk runs beside other work.
 //!
 //! ```text
-//!   lines    a circle over lines of a working set, 16 lines of each page one after the other, so that
-//!            translation is a 16th; each load needs the one before it
+//!   lines    a circle over lines of a working set; each load needs the one before it. In the caches
+//!            all lines of the pages, in random order, as unused neighbours would be fetched as well;
+//!            in memory 16 of each page one after the other, so that translation is a 16th
 //!   walks    one line of each page, in random order, on 4K and on 2M folios. What the former takes
 //!            longer is the longer walk, and the share of it that is waited for is
 //!               dense    addresses from a list, nothing between     (dense 4K - dense 2M)
@@ -27,8 +28,10 @@ use crate::measure::{Spread, interleave};
 use crate::proc::host::Caches;
 
 const PAGE_BYTES: usize = 4096;
-/// Lines of a page that a circle visits.
-const LINES_OF_PAGE: usize = 16;
+/// Lines of a page.
+const NR_LINES: usize = PAGE_BYTES / LINE_BYTES;
+/// Lines of a page that a circle through memory visits.
+const NR_LINES_APART: usize = 16;
 /// Loads of a sample at least.
 const NR_LOADS_MIN: usize = 200_000;
 /// Working sets of the shares, in pages: beyond any level-2 TLB.
@@ -73,7 +76,8 @@ pub(super) fn lines(
     let l2 = caches.l2_bytes / 4;
     let llc = (caches.llc_bytes / 8).max(caches.l2_bytes * 2);
     let memory = (caches.llc_bytes * 8).max(64 << 20) / part;
-    let circles = [l2, llc, memory].map(Circle::new);
+    let circles = [(l2, NR_LINES), (llc, NR_LINES), (memory, NR_LINES_APART)];
+    let circles = circles.map(|(set_bytes, nr_of_page)| Circle::new(set_bytes, nr_of_page));
     let circles = circles.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut runs: Vec<Run<'_>> =
         circles.iter().map(|circle| Box::new(|| Ok(circle.go())) as Run<'_>).collect();
@@ -97,16 +101,18 @@ struct Circle {
 }
 
 impl Circle {
-    /// Over `set_bytes` of lines.
-    fn new(set_bytes: usize) -> Result<Self, StubsError> {
-        let nr_pages = (set_bytes / (LINES_OF_PAGE * LINE_BYTES)).max(4);
+    /// Over `set_bytes` of lines, `nr_of_page` of each page.
+    fn new(set_bytes: usize, nr_of_page: usize) -> Result<Self, StubsError> {
+        let nr_pages = (set_bytes / (nr_of_page * LINE_BYTES)).max(4);
         let len_bytes = (nr_pages * PAGE_BYTES).next_multiple_of(2 << 20);
         let mapping = field(len_bytes, Advice::LinuxHugepage)?;
-        let mut order = Vec::with_capacity(nr_pages * LINES_OF_PAGE);
+        let mut order = Vec::with_capacity(nr_pages * nr_of_page);
         for (nr, page) in shuffled(nr_pages, 1).into_iter().enumerate() {
-            let lines = shuffled(PAGE_BYTES / LINE_BYTES, nr as u64);
-            let lines = lines.into_iter().take(LINES_OF_PAGE);
+            let lines = shuffled(NR_LINES, nr as u64).into_iter().take(nr_of_page);
             order.extend(lines.map(|line| page * PAGE_BYTES + line * LINE_BYTES));
+        }
+        if nr_of_page == NR_LINES {
+            order = shuffled(order.len(), 1).into_iter().map(|line| line * LINE_BYTES).collect();
         }
         let start = link(&mapping, &order);
         Ok(Self { _mapping: mapping, start, nr_lines: order.len() })
@@ -251,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_circle_comes_back_after_all_its_lines() {
-        let circle = Circle::new(64 << 10).unwrap();
+        let circle = Circle::new(64 << 10, NR_LINES_APART).unwrap();
         assert_eq!((circle.nr_lines, circle.len_bytes()), (1024, 64 << 10));
         assert_eq!(circle.nr_loads() % 1024, 0);
         let mut seen = std::collections::BTreeSet::new();
