@@ -16,7 +16,7 @@
 //! df[df.metric == "text_aligned"].pivot(index="folio_bytes", columns="kernel", values="value")
 //! ```
 //!
-//! `time_total`, `time_CAUSE`, `run_time_END` and `run_change_END` (`low`, `mid`, `high`) are estimates, all else is counted; a time that is not known has no
+//! `time_total`, `time_CAUSE`, `run_END` and `run_change_END` (`low`, `mid`, `high`) are estimates, all else is counted; a time that is not known has no
 //! row, and neither have the constants and what was asked for over time, which the JSON gives. Ratios are left out:
 //! they follow from the counts, and without them `value` is an integer column
 //! in any reader.
@@ -27,7 +27,7 @@ use largefolio_sim::cost::Interval;
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::sizes::SizeTable;
 use largefolio_sim::replay::statistics::Statistics;
-use largefolio_sim::tlb::SideCounters;
+use largefolio_sim::tlb::{Lines, SideCounters};
 
 use crate::cells::Cells;
 use crate::{ExportError, Exporter, PredictResult};
@@ -256,24 +256,21 @@ fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
         numbers.push(plain(metric, value, "entries"));
     }
     let kinds = &tlb.walk_kinds;
-    for (metric, kind) in [
-        ("tlb_chained_walks", kinds.chained),
-        ("tlb_beside_walks", kinds.beside),
-        ("tlb_alone_walks", kinds.alone),
-        ("tlb_fetch_walks", kinds.fetch),
+    for (name, kind) in [
+        ("chained", kinds.chained),
+        ("beside", kinds.beside),
+        ("alone", kinds.alone),
+        ("fetch", kinds.fetch),
     ] {
-        numbers.push(plain(metric, kind.walks, "walks"));
-    }
-    let [own, host] = kinds.lines();
-    for (metric, value) in [
-        ("tlb_walk_lines_l2", own.l2),
-        ("tlb_walk_lines_llc", own.llc),
-        ("tlb_walk_lines_memory", own.memory),
-        ("tlb_walk_host_lines_l2", host.l2),
-        ("tlb_walk_host_lines_llc", host.llc),
-        ("tlb_walk_host_lines_memory", host.memory),
-    ] {
-        numbers.push(plain(metric, value, "lines"));
+        numbers.push(plain(format!("tlb_walk_kinds_{name}_walks"), kind.walks, "walks"));
+        for (whose, Lines { l2, llc, memory }) in
+            [("lines", kind.lines), ("host_lines", kind.host_lines)]
+        {
+            for (place, value) in [("l2", l2), ("llc", llc), ("memory", memory)] {
+                let metric = format!("tlb_walk_kinds_{name}_{whose}_{place}");
+                numbers.push(plain(metric, value, "lines"));
+            }
+        }
     }
 }
 
@@ -354,7 +351,7 @@ fn add_time(numbers: &mut Vec<Number>, outcome: &Outcome) {
             numbers.push(plain(format!("{name}_{end}"), whole(value * parts), unit));
         }
     };
-    bounds("run_time", estimate.run_time(), 1.0, "ns");
+    bounds("run", Some(estimate.run.ns), 1.0, "ns");
     // Of per cent; a whole number of millionths keeps the column one of integers.
     bounds("run_change", estimate.run_change, 1e4, "ppm");
 }

@@ -93,7 +93,7 @@ fn a_prediction_stands_beside_where_the_model_has_the_setting() {
     assert_eq!(json["prediction"]["ratio"], 1.0, "{json}");
     let output = place.run(&format!("{words} -- true"));
     let said = text(&output.stdout);
-    assert!(said.contains("predicted: wall time +0.0% (rules of"), "{said}");
+    assert!(said.contains("predicted: wall time +0.0% [+0.0 .. +0.0] (rules of"), "{said}");
     assert!(said.contains("rests on assumed costs"), "{said}");
     if let Some(change) = no_change() {
         let said =

@@ -36,12 +36,26 @@ impl Column {
 
 /// A column for each named field of `$part`, an expression of the outcome `$o`.
 macro_rules! counts {
-    ($prefix:literal, $o:ident => $part:expr; $($field:ident),+ $(,)?) => {
+    ($prefix:expr, $o:ident => $part:expr; $($field:ident),+ $(,)?) => {
         [$(Column::new(
             concat!($prefix, stringify!($field)),
             Values::Count(|row| { let $o = row.outcome; $part.$field }),
         )),+]
     };
+}
+
+/// The columns of one kind of walk.
+macro_rules! walks {
+    ($name:literal, $kind:ident) => {{
+        let mut columns = Vec::new();
+        columns.extend(counts!(concat!("tlb_walk_kinds_", $name, "_"), o => o.tlb.walk_kinds.$kind;
+            walks));
+        columns.extend(counts!(concat!("tlb_walk_kinds_", $name, "_lines_"),
+            o => o.tlb.walk_kinds.$kind.lines; l2, llc, memory));
+        columns.extend(counts!(concat!("tlb_walk_kinds_", $name, "_host_lines_"),
+            o => o.tlb.walk_kinds.$kind.host_lines; l2, llc, memory));
+        columns
+    }};
 }
 
 /// The columns of mapped memory of one kind.
@@ -195,13 +209,10 @@ fn translation() -> Vec<Column> {
     columns.extend(counts!("tlb_", o => o.tlb;
         walks_pte, walks_contpte, walks_pmd,
         walk_refs_pgd, walk_refs_pud, walk_refs_pmd, walk_refs_pte));
-    columns.extend(counts!("tlb_chained_", o => o.tlb.walk_kinds.chained; walks));
-    columns.extend(counts!("tlb_beside_", o => o.tlb.walk_kinds.beside; walks));
-    columns.extend(counts!("tlb_alone_", o => o.tlb.walk_kinds.alone; walks));
-    columns.extend(counts!("tlb_fetch_", o => o.tlb.walk_kinds.fetch; walks));
-    columns.extend(counts!("tlb_walk_lines_", o => o.tlb.walk_kinds.lines()[0]; l2, llc, memory));
-    columns.extend(counts!("tlb_walk_host_lines_", o => o.tlb.walk_kinds.lines()[1];
-        l2, llc, memory));
+    columns.extend(walks!("chained", chained));
+    columns.extend(walks!("beside", beside));
+    columns.extend(walks!("alone", alone));
+    columns.extend(walks!("fetch", fetch));
     columns
 }
 

@@ -12,6 +12,7 @@ use std::ops::Range;
 use largefolio_mm::fault::{self, FaultError};
 use largefolio_mm::pgtable::Leaf;
 use largefolio_mm::units::{Vaddr, Vpn};
+use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 use largefolio_trace::{Batch, Event, Meta, Op, ThreadId};
 
 use super::budget::{NR_RUNNING_MAX, NR_THREADS_MAX};
@@ -137,6 +138,7 @@ impl Cell {
             return Ok(());
         };
         let thread = &mut self.hardware[slot];
+        thread.tlb.bring_in(kind.side, addr / REFERENCE_PAGE_BYTES, count);
         let found = thread.tlb.lookup_run(kind.side, vpn, kind.tlb, count);
         if let Some(stacks) = &thread.stacks
             && !stacks.of(kind.side).is_top(vpn, kind.tlb)

@@ -26,7 +26,7 @@ use super::walker::NR_PAGES;
 /// with 512 and 0.4% with 1,024; 3.8% of them miss a level 1 of 48 entries.
 const NR_HINTS: usize = 1 << HINT_BITS;
 const HINT_BITS: u32 = 10;
-const _: () = assert!(NR_HINTS <= NR_PAGES);
+const _: () = assert!(NR_HINTS == NR_PAGES);
 /// Bits of a hint that hold a slot; a level has at most 8 x 65,536.
 const SLOT_BITS: u32 = 20;
 /// log2 of the bytes of a recorded page.

@@ -10,14 +10,12 @@ use super::entry::{Entry, Key};
 use super::front::Front;
 use super::level::{Level, Violation};
 use super::walk_cache::{Steps, WalkCaches};
-use super::walker::{Moment, NR_PAGES, Walker};
+use super::walker::{Moment, Walker};
 
 /// Hints of one side, a power of two: 256 x 24 bytes. A hint is per page, so that entries of many
 /// pages want more of them than level 1 has entries: 640 random pages in 40 entries cost 6.1 ns a
 /// lookup with 128 hints and 3.7 ns with 512, which would take a quarter of a 48 KiB data cache.
 const NR_HINTS: usize = 256;
-
-const _: () = assert!(NR_HINTS <= NR_PAGES);
 
 /// What a lookup found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -131,8 +129,15 @@ impl Tlb {
         if hint.vpn == vpn && l1.touch_hinted(hint.slot, hint.key, access, self.clock) {
             return Lookup::L1;
         }
-        self.walker.bring_in(side, vpn, count);
         self.search(side, vpn, access)
+    }
+
+    /// Notes `count` references to a page of the recorded program, given by its number of 4 KiB: they
+    /// bring lines into the caches in which walks find those of page tables. A row that
+    /// [`Tlb::serve`] does not serve must be noted.
+    #[inline]
+    pub fn bring_in(&mut self, side: Side, page: u64, count: u64) {
+        self.walker.bring_in(side, page, count);
     }
 
     /// The entry that served `vpn` last, and its slot; level 1 may have lost it since.

@@ -9,7 +9,7 @@
 //! Rules; docs/design/machines.md has the reasons:
 //! - W1: page tables and data share the caches by age alone. A line that was read when the volume
 //!   was `v` is in a cache of `n` lines until the volume is `v + n`.
-//! - W2: the volume grows by the lines of a page that is not among the last [`NR_PAGES`] of its side:
+//! - W2: the volume grows by the lines of a page that is not among the last [`NR_PAGES`] recorded ones of its side:
 //!   one for each load or store, one for [`FETCHES_A_LINE`] fetches, at most the lines of the page. It grows as well by each line of a page table that is not in the L2 cache.
 //! - W3: a line that nobody read was written when the thread began; what a fault sets is in the
 //!   cache.
@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use largefolio_mm::units::{PageSize, Vpn};
+use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::access::Side;
@@ -34,13 +35,15 @@ use super::walk_cache::Steps;
 
 /// log2 of the bytes of a cache line.
 const LINE_SHIFT: u32 = 6;
+/// Lines of a recorded page.
+const PAGE_LINES: u64 = REFERENCE_PAGE_BYTES >> LINE_SHIFT;
 /// log2 of the entries of a page table that a line holds.
 const LINE_ENTRIES_SHIFT: u32 = LINE_SHIFT - 3;
 /// Instructions of a cache line: they have four bytes or about as many.
 const FETCHES_A_LINE: u64 = 16;
-/// Pages that count as used lately, a power of two: a page takes the place of the one before it with
-/// the same last bits. Not fewer than any table of hints has, so that what a hint serves need not be
-/// noted here.
+/// Recorded pages of a side that count as used lately, a power of two: a page takes the place of the
+/// one before it with the same last bits, as in the table of hints in front of the TLB. So a row that
+/// a hint serves need not be noted here: its page is the last one in its place.
 pub(super) const NR_PAGES: usize = 1 << 10;
 /// Walks that a link is looked for in; a link reaches 15 rows back.
 const NR_RECENT: usize = 16;
@@ -193,12 +196,11 @@ pub(super) struct Moment {
 pub(super) struct Walker {
     lines: PageTableLines,
     /// Pages used lately, by side.
-    pages: Box<[[Vpn; NR_PAGES]; 2]>,
+    pages: Box<[[u64; NR_PAGES]; 2]>,
     /// log2 of the entries of a table.
     table_bits: u32,
     /// log2 of the base pages of a host's page whose entry fills a line, less that of a base page.
     host_line_shift: u32,
-    page_lines: u64,
     window: u64,
     /// Instructions before the first of the walks that run beside each other.
     group_start: Option<u64>,
@@ -212,10 +214,9 @@ impl Walker {
         let host_line = config.host_page.bytes().trailing_zeros() + LINE_ENTRIES_SHIFT;
         Self {
             lines: PageTableLines::new(config),
-            pages: Box::new([[Vpn(u64::MAX); NR_PAGES]; 2]),
+            pages: Box::new([[u64::MAX; NR_PAGES]; 2]),
             table_bits: page.shift() - 3,
             host_line_shift: host_line.saturating_sub(page.shift()),
-            page_lines: page.bytes() >> LINE_SHIFT,
             window: u64::from(config.window),
             group_start: None,
             recent: [u64::MAX; NR_RECENT],
@@ -226,16 +227,16 @@ impl Walker {
     /// Notes references to a page (W2).
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "only the low bits matter")]
-    pub(super) fn bring_in(&mut self, side: Side, vpn: Vpn, nr_references: u64) {
-        let page = &mut self.pages[side as usize][vpn.0 as usize % NR_PAGES];
-        if std::mem::replace(page, vpn) == vpn {
+    pub(super) fn bring_in(&mut self, side: Side, page: u64, nr_references: u64) {
+        let last = &mut self.pages[side as usize][page as usize % NR_PAGES];
+        if std::mem::replace(last, page) == page {
             return;
         }
         let nr_lines = match side {
             Side::Instruction => nr_references.div_ceil(FETCHES_A_LINE),
             Side::Data => nr_references,
         };
-        self.lines.volume += nr_lines.min(self.page_lines);
+        self.lines.volume += nr_lines.min(PAGE_LINES);
     }
 
     /// A walk: its kind, and the lines it reads.

@@ -140,10 +140,11 @@ fn chain(config: &TlbConfig, nr: usize) -> PerLoad {
     let mut pass = || {
         for &page in &order {
             let vpn = Vpn(u64::from(page));
-            // One instruction and one load, as in a chain: each is far from the other.
-            if tlb.lookup(largefolio_sim::tlb::Side::Data, vpn, Access::Read).needs_walk() {
+            let side = largefolio_sim::tlb::Side::Data;
+            tlb.bring_in(side, vpn.0, 1);
+            if tlb.lookup(side, vpn, Access::Read).needs_walk() {
                 let walk = Walk { link: 1, ..Walk::page(vpn, Pfn(vpn.0), true) };
-                tlb.fill_walk(largefolio_sim::tlb::Side::Data, &walk);
+                tlb.fill_walk(side, &walk);
             }
         }
         *tlb.counters()

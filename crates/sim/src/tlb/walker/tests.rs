@@ -36,7 +36,7 @@ impl Bench {
     /// `nr` references to a page that nobody used before.
     fn bring_in(&mut self, side: Side, nr: u64) {
         self.next_page += 1;
-        self.walker.bring_in(side, Vpn(self.next_page), nr);
+        self.walker.bring_in(side, self.next_page, nr);
     }
 
     fn see(&mut self, side: Side, walk: &Walk, steps: Steps) -> WalkCounters {
@@ -82,8 +82,8 @@ fn a_page_brings_in_no_more_lines_than_it_has() {
     assert_eq!(bench.walker.lines.volume, 64);
     bench.bring_in(Side::Instruction, 17);
     assert_eq!(bench.walker.lines.volume, 66);
-    let mut use_page = |vpn| {
-        bench.walker.bring_in(Side::Data, Vpn(vpn), 1);
+    let mut use_page = |page| {
+        bench.walker.bring_in(Side::Data, page, 1);
         bench.walker.lines.volume
     };
     // The same page again, one beside it, one in its place, and it again.

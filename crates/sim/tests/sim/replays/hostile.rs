@@ -88,7 +88,7 @@ fn meta(rng: &mut Rng) -> Meta {
         layout.push(LayoutEntry { addr, len, prot, file, pos, kind: pick(rng, &kinds) });
         addr += len + 0x1000;
     }
-    Meta { files, layout, brk: number(rng), ..Meta::default() }
+    Meta { links: true, files, layout, brk: number(rng), ..Meta::default() }
 }
 
 fn specs() -> Vec<CellSpec> {
