@@ -7,8 +7,11 @@
 //!   walks    one line of each page, in random order, on 4K and on 2M folios. What the former takes
 //!            longer is the longer walk, and the share of it that is waited for is
 //!               dense    addresses from a list, nothing between     (dense 4K - dense 2M)
-//!               sparse   the same, 256 instructions between         ------------------------
-//!               calls    of stubs on as many pages                  (chain 4K - chain 2M)
+//!               wide     the same over eight lines of each page     ------------------------
+//!               sparse   as dense, 256 instructions between         (chain 4K - chain 2M)
+//!               calls    of stubs on as many pages
+//!            Dense and wide are the ends of one range: where loads wait for memory, walks are hidden
+//!            behind them.
 //! ```
 //!
 //! A share is of the medians of a few rounds; whether 2M folios have entries of their own or are
@@ -161,17 +164,22 @@ fn field(len_bytes: usize, advice: Advice) -> Result<Mapping, StubsError> {
 enum Way {
     Chain,
     Dense,
+    Wide,
     Sparse,
     Calls,
 }
 
-const WAYS: [Way; 4] = [Way::Chain, Way::Dense, Way::Sparse, Way::Calls];
+const WAYS: [Way; 5] = [Way::Chain, Way::Dense, Way::Wide, Way::Sparse, Way::Calls];
+
+/// Lines of a page that a wide list has.
+const NR_LINES_WIDE: usize = 8;
 
 /// One line of each page of a working set, on one kind of folio.
 struct Pages {
     mapping: Mapping,
     stubs: Stubs,
     list: Vec<usize>,
+    wide: Vec<usize>,
 }
 
 impl Pages {
@@ -186,15 +194,23 @@ impl Pages {
         let order: Vec<usize> =
             shuffled(nr_pages, 1).into_iter().map(|nr| nr * PAGE_BYTES + line_of(nr)).collect();
         let _start = link(&mapping, &order);
-        let list = order.iter().map(|&at| mapping.at().wrapping_add(at) as usize).collect();
+        let address = |at: usize| mapping.at().wrapping_add(at) as usize;
+        let list = order.iter().map(|&at| address(at)).collect();
+        // Each pass over the pages takes another line of each.
+        let wide = (0..NR_LINES_WIDE).flat_map(|pass| {
+            let pages = shuffled(nr_pages, 2 + pass as u64).into_iter();
+            pages.map(move |nr| nr * PAGE_BYTES + line_of(nr + pass + 1))
+        });
+        let wide = wide.map(address).collect();
         let stubs = Stubs::with_layout(backing, Layout::OnePerPage, len_bytes, dir)?;
-        Ok(Self { mapping, stubs, list })
+        Ok(Self { mapping, stubs, list, wide })
     }
 
     fn is_pmd(&self) -> bool {
         self.mapping.pmd_mapped_bytes() >= self.mapping.len_bytes() as u64 / 8 * 7
     }
 
+    /// The time of a load or call, a thousand times, so that a `Duration` keeps its fractions.
     fn go(&self, way: Way) -> Duration {
         let nr_passes = NR_LOADS_MIN.div_ceil(self.list.len());
         let run = |nr_passes: usize| match way {
@@ -205,11 +221,14 @@ impl Pages {
             // SAFETY: each address is that of a word of the mapping.
             Way::Dense => unsafe { load_list(&self.list, nr_passes) },
             // SAFETY: as above.
+            Way::Wide => unsafe { load_list(&self.wide, nr_passes) },
+            // SAFETY: as above.
             Way::Sparse => unsafe { load_apart(&self.list, nr_passes) },
             Way::Calls => self.stubs.cycle(self.list.len(), nr_passes, 1),
         };
         run(1);
-        run(nr_passes) / u32::try_from(nr_passes).unwrap_or(u32::MAX)
+        let nr_lines = if matches!(way, Way::Wide) { self.wide.len() } else { self.list.len() };
+        run(nr_passes).mul_f64(1000.0 / count(nr_passes * nr_lines))
     }
 }
 
@@ -218,7 +237,7 @@ impl Pages {
 /// # Errors
 /// Memory that is not available, or no folios of 2 MiB.
 pub(super) fn shares(nr_rounds: usize, part: usize, dir: &Path) -> Result<WalkShares, StubsError> {
-    let mut found = [Vec::new(), Vec::new(), Vec::new()];
+    let (mut beside, mut alone, mut fetch) = (Vec::new(), Vec::new(), Vec::new());
     for nr_pages in SETS.map(|nr| nr / part) {
         let kinds = [Pages::new(nr_pages, false, dir)?, Pages::new(nr_pages, true, dir)?];
         if !kinds[1].is_pmd() {
@@ -236,18 +255,18 @@ pub(super) fn shares(nr_rounds: usize, part: usize, dir: &Path) -> Result<WalkSh
                     let rounds = &series[way as usize * 2 + kind].rounds_ns[block.clone()];
                     Spread::of(rounds).map_or(0.0, |ns| ns.median)
                 };
-                (ns(0) - ns(1)) / count(nr_pages)
+                (ns(0) - ns(1)) / 1000.0
             };
             let chain = longer(Way::Chain);
             if chain < DIFFERENCE_MIN_NS {
                 continue;
             }
-            for (found, way) in found.iter_mut().zip([Way::Dense, Way::Sparse, Way::Calls]) {
-                found.push(longer(way) / chain);
-            }
+            beside.extend([Way::Dense, Way::Wide].map(|way| longer(way) / chain));
+            alone.push(longer(Way::Sparse) / chain);
+            fetch.push(longer(Way::Calls) / chain);
         }
     }
-    let [beside, alone, fetch] = found.map(|shares| Spread::of(&shares));
+    let [beside, alone, fetch] = [beside, alone, fetch].map(|shares| Spread::of(&shares));
     Ok(WalkShares { beside, alone, fetch })
 }
 

@@ -70,7 +70,7 @@ pub(super) fn set(costs: &mut Costs, found: &Calibration, stand_in: &Costs, tlb:
         Some(spread) if spread.median > 0.0 => Some(share(spread, what)),
         _ => other.as_ref().map(assumed),
     };
-    costs.walk_beside = of(&shares.beside, "of loads from a list", &stand_in.walk_beside);
+    costs.walk_beside = of(&shares.beside, "of loads from lists", &stand_in.walk_beside);
     let apart = "of loads with 256 instructions between";
     costs.walk_alone = of(&shares.alone, apart, &stand_in.walk_alone);
     costs.walk_fetch = of(&shares.fetch, "of calls of stubs", &stand_in.walk_fetch);
