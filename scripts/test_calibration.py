@@ -28,7 +28,7 @@ class Tables(unittest.TestCase):
         self.assertIn("| 52 ms | 20 | -5.0% [-10.0% .. +1.0%] | -6.9% [-20.0% .. -3.0%] | yes | 2.0% |", table)
         self.assertIn("| +20.0% [-20.0% .. -3.0%] | **no** | 26.3% |", table)
         self.assertIn("| - [- .. -] | **no** | - |", table)
-        self.assertIn("1 of 3 measured ratios lie within the predicted bounds", table)
+        self.assertIn("1 of 3 measured ratios lie within the predicted bounds; in 2 the", table)
         self.assertIn("median distance of the ratio is 14.2%", table)
 
     def test_checks(self) -> None:

@@ -103,6 +103,11 @@ def percent(ratio: float | None) -> str:
     return "-" if ratio is None else f"{100 * (ratio - 1):+.1f}%"
 
 
+def overlap(bounds: list[float] | None, measured: list[float]) -> bool:
+    """Whether some ratio is both predicted and measured."""
+    return bounds is not None and bounds[0] <= measured[2] and measured[0] <= bounds[1]
+
+
 def table_of_programs(rows: list[dict]) -> str:
     """The rows in Markdown, and what they come to."""
     lines = [
@@ -124,7 +129,12 @@ def table_of_programs(rows: list[dict]) -> str:
         )
     held = sum(bool(row["holds"]) for row in rows)
     median = f"{100 * statistics.median(off):.1f}%" if off else "-"
-    lines += ["", f"{held} of {len(rows)} measured ratios lie within the predicted bounds; the median distance of the ratio is {median}."]
+    met = sum(overlap(row["range"], row["measured"]) for row in rows)
+    lines.append("")
+    lines.append(
+        f"{held} of {len(rows)} measured ratios lie within the predicted bounds; in {met} the measured "
+        f"interval and the bounds overlap. The median distance of the ratio is {median}."
+    )
     return "\n".join(lines)
 
 
