@@ -2,8 +2,8 @@
 //!
 //! Owns the measurements and the arithmetic that turns them into costs. Does not own the machine
 //! file or the model. Reading order: [`cpu`](Cpu) (what the CPU says), `curve` (translation),
-//! `step` (where a curve has its steps), `rounds` (which rounds count), [`work`](Work) (one
-//! operation), `kernel` (faults, fork, unmapping), `storage`, [`Calibration`].
+//! `step` (where a curve has its steps), `loads` (lines, and walks that overlap), `rounds` (which
+//! rounds count), [`work`](Work) (one operation), `operations` (many of them), `kernel` (faults, fork, unmapping), `storage`, [`Calibration`].
 //!
 //! Everything is measured in interleaved rounds; a [`Figure`] is the median of rounds with its
 //! spread. `docs/design/calibration.md` says what each one means and how good it is.
@@ -13,6 +13,7 @@ mod cpu;
 mod curve;
 mod kernel;
 mod loads;
+mod operations;
 mod rounds;
 mod step;
 mod storage;
@@ -22,15 +23,16 @@ use std::path::Path;
 
 use largefolio_bulk::{Primitive, Tuning};
 
-pub use cached::{AROUND_BYTES, fault_each_ns};
+pub use cached::AROUND_BYTES;
 pub use cpu::{Cpu, Place, Structure, fastest_clock_ghz};
 pub use curve::{Curve, Pages, Side};
 pub use kernel::{KernelCosts, REGION_BYTES, SIZES};
 pub use loads::{LineCosts, WalkShares};
-pub use rounds::{CLOCK_WITHIN, Pace, Subject, Until, watched};
+pub use operations::{OfSize, Operations, Times, allowed, operations};
+pub use rounds::{CLOCK_WITHIN, Pace, Until};
 pub use step::{Bracket, Point, solve, step_within};
 pub use storage::Storage;
-pub use work::{Work, warm};
+pub use work::Work;
 
 use crate::proc::host;
 pub use crate::proc::host::Caches;

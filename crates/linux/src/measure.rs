@@ -88,6 +88,11 @@ impl Series {
     }
 }
 
+/// The order of `nr` subjects in a round: it reverses from round to round.
+pub(crate) fn turns(round: usize, nr: usize) -> impl Iterator<Item = usize> {
+    (0..nr).map(move |turn| if round.is_multiple_of(2) { turn } else { nr - 1 - turn })
+}
+
 /// Runs every subject once a round, after one round that is not counted, in an order that reverses
 /// from round to round: each follows one neighbour in one round and the other in the next. Each call says how long
 /// its measured part took; set-up and tear-down stay outside.
@@ -101,8 +106,7 @@ pub fn interleave<E>(
 ) -> Result<Vec<Series>, E> {
     let mut series = vec![Series::default(); subjects.len()];
     for round in 0..=nr_rounds {
-        for turn in 0..subjects.len() {
-            let which = if round % 2 == 0 { turn } else { subjects.len() - 1 - turn };
+        for which in turns(round, subjects.len()) {
             let taken = subjects[which]()?;
             if round > 0 {
                 series[which].rounds_ns.push(taken.as_secs_f64() * 1e9);

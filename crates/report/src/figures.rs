@@ -231,10 +231,14 @@ pub(crate) fn run_base(estimate: &Estimate) -> String {
     }
 }
 
-/// Nanoseconds in a unit of their own.
+/// The same of an estimate, to whole nanoseconds.
 fn seconds(ns: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time in ns")]
-    let ns = ns.max(0.0).round() as u64;
+    time(ns.max(0.0).round() as u64)
+}
+
+/// A time in a unit of its own.
+pub(crate) fn time(ns: u64) -> String {
     let scale = Scale::of_ns(ns);
     format!("{} {}", scale.show(ns), scale.name)
 }

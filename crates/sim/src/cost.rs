@@ -47,7 +47,9 @@ pub(crate) use count::by_unit;
 pub use device::{Device, Read, Timing};
 pub use interval::Interval;
 pub use latency::{Latency, SizeLatency};
+pub use price::ns_each;
 pub use run::{BaseSource, BaseTime};
+pub use terms::digits;
 
 /// Whether the machine translates for itself or for a virtual machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

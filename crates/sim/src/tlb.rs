@@ -23,7 +23,7 @@
 //!              │ one per side, or  │               block = vpn >> order of the entry
 //!              │ none              │               the least recently used way of a set goes
 //!              └─────────┬─────────┘
-//!                        │  miss: the caller walks the page table and calls `fill`
+//!                        │  miss: the caller walks the page table, then `fill_walk`
 //! ```
 //!
 //! Rows of a trace are served in front of all this where their entries are remembered by recorded page;

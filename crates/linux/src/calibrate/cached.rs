@@ -24,7 +24,7 @@ pub const AROUND_BYTES: usize = 64 << 10;
 ///
 /// # Errors
 /// A system call that failed.
-pub fn fault_each_ns(len_bytes: usize, nr_cached: usize) -> Result<f64, CalibrateError> {
+pub(super) fn fault_each_ns(len_bytes: usize, nr_cached: usize) -> Result<f64, CalibrateError> {
     let file = memfd_create("folio-calibrate", MemfdFlags::CLOEXEC)
         .map(File::from)
         .map_err(|error| failed("memfd_create", error))?;

@@ -23,12 +23,12 @@
 //! 16K, 32K, 128K and 256K, which is 161 ns and 31 ns a page. One line through all five, as it was
 //! before, put the base page at 150.
 
-use super::cached::{AROUND_BYTES, fault_each_ns};
-use super::rounds::{Pace, Subject, Until, watched};
+use super::cached::AROUND_BYTES;
+use super::operations::{OfSize, Times, allowed, operations};
+use super::rounds::{Pace, Until};
 use super::step::solve;
-use super::work::{Work, warm};
+use super::work::Work;
 use super::{CalibrateError, Figure, count};
-use crate::bench::anon::FolioSize;
 use crate::measure::Series;
 
 const PAGE_BYTES: usize = 4096;
@@ -85,19 +85,14 @@ pub struct KernelCosts {
     pub missing: Vec<String>,
 }
 
-/// Nanoseconds of a work on a region, a round each.
-struct Times {
-    work: Work,
-    folio_bytes: usize,
-    /// Folios of the region.
-    nr_folios: usize,
-    series: Series,
-}
-
 impl Times {
+    fn nr_folios(&self) -> f64 {
+        count(self.len_bytes / self.folio_bytes)
+    }
+
     /// Of one folio, round by round.
     fn folio_ns(&self) -> impl Iterator<Item = f64> {
-        self.series.rounds_ns.iter().map(|ns| ns / count(self.nr_folios))
+        self.series.rounds_ns.iter().map(|ns| ns / self.nr_folios())
     }
 }
 
@@ -109,49 +104,27 @@ struct Around {
     page_ns: Vec<f64>,
 }
 
+/// Cached pages in every 64 KiB of the files on which faults are measured.
+const NR_CACHED: [usize; 2] = [1, 16];
+
 /// Measures; `part` shortens regions, 1 is whole.
 pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, CalibrateError> {
-    let (sizes, mut missing) = sizes();
-    let around_bytes = REGION_BYTES / part;
-    let mut subjects: Vec<Subject<'_>> = vec![Box::new(move || {
-        [1, 16].map(|nr_cached| fault_each_ns(around_bytes, nr_cached)).into_iter().collect()
-    })];
-    let plan: Vec<(usize, usize, &[Work])> =
-        sizes.iter().map(|&bytes| (bytes, region_bytes(bytes, part), works(bytes))).collect();
-    for &(bytes, len_bytes, works) in &plan {
-        subjects.push(Box::new(move || {
-            let size = FolioSize::enable(bytes)?;
-            warm(&size, len_bytes)?;
-            let times = works.iter().map(|work| work.time_ns(&size, len_bytes));
-            Ok(times.collect::<Result<Vec<f64>, _>>()?)
-        }));
-    }
-    let (mut series, pace) = watched(until, &mut subjects)?;
-    drop(subjects);
-    let around = Around::new(&series.remove(0), around_bytes / AROUND_BYTES);
-    let mut times = Vec::new();
-    for ((folio_bytes, len_bytes, works), of_size) in plan.into_iter().zip(series) {
-        let nr_folios = len_bytes / folio_bytes;
-        let of_size = works.iter().zip(of_size);
-        times.extend(of_size.map(|(&work, series)| Times { work, folio_bytes, nr_folios, series }));
-    }
+    let (sizes, missing) = allowed(SIZES.into_iter().chain([LARGE_BYTES, PMD_BYTES]));
+    let mut missing: Vec<String> =
+        missing.into_iter().map(|why| format!("{why}; run: sudo folio calibrate")).collect();
+    let file_bytes = REGION_BYTES / part;
+    let of = |&folio_bytes: &usize| OfSize {
+        folio_bytes,
+        len_bytes: region_bytes(folio_bytes, part),
+        works: works(folio_bytes).to_vec(),
+    };
+    let plan: Vec<OfSize> = sizes.iter().map(of).collect();
+    let measured = operations(until, &plan, &NR_CACHED, file_bytes)?;
+    let around = Around::new(&measured.faults, file_bytes / AROUND_BYTES);
     let mut costs = KernelCosts::default();
-    costs.solve(&times, &around);
+    costs.solve(&measured.works, &around);
     costs.name_missing(&mut missing);
-    Ok(KernelCosts { pace: Some(pace), missing, ..costs })
-}
-
-/// The sizes this process may have, and why not the others.
-fn sizes() -> (Vec<usize>, Vec<String>) {
-    let (mut sizes, mut missing) = (Vec::new(), Vec::new());
-    for bytes in SIZES.into_iter().chain([LARGE_BYTES, PMD_BYTES]) {
-        match FolioSize::enable(bytes) {
-            Ok(_) => sizes.push(bytes),
-            Err(error) => missing
-                .push(format!("folios of {} KiB: {error}; run: sudo folio calibrate", bytes >> 10)),
-        }
-    }
-    (sizes, missing)
+    Ok(KernelCosts { pace: Some(measured.pace), missing, ..costs })
 }
 
 const fn works(folio_bytes: usize) -> &'static [Work] {
@@ -209,25 +182,19 @@ impl KernelCosts {
     }
 
     fn solve_fork(&mut self, times: &[Times]) {
-        let work = Work::ForkBeyond;
-        let from = "fork with 16K to 256K folios less fork without the region";
-        let (fixed, each) = lines(&points(times, work, PAGE_BYTES + 1..PMD_BYTES));
-        self.fork_large = Figure::of(&fixed, 1, &format!("{from}: fixed for a folio"));
-        self.fork_entry = Figure::of(&each, 1, &format!("{from}: each page"));
-        let how = "fork with 4K folios less fork without the region, minus the PTE";
-        self.fork_batch = base_page(times, work, self.fork_entry.as_ref(), how);
-        self.fork_pmd = pmd(times, work, "fork with 2M folios less fork without the region");
+        let less = "less fork without the region";
+        let [large, each, base, pmd] =
+            by_kind(times, Work::ForkBeyond, |folios| format!("fork with {folios} folios {less}"));
+        (self.fork_large, self.fork_entry, self.fork_batch, self.fork_pmd) =
+            (large, each, base, pmd);
     }
 
     fn solve_unmap(&mut self, times: &[Times]) {
-        let work = Work::MunmapShared;
-        let from = "munmap of 16K to 256K folios that a child maps";
-        let (fixed, each) = lines(&points(times, work, PAGE_BYTES + 1..PMD_BYTES));
-        self.unmap_large = Figure::of(&fixed, 1, &format!("{from}: fixed for a folio"));
-        self.unmap_pte = Figure::of(&each, 1, &format!("{from}: each page"));
-        let how = "munmap of 4K folios that a child maps, minus the PTE";
-        self.unmap_batch = base_page(times, work, self.unmap_pte.as_ref(), how);
-        self.unmap_pmd = pmd(times, work, "munmap of 2M folios that a child maps");
+        let [large, each, base, pmd] = by_kind(times, Work::MunmapShared, |folios| {
+            format!("munmap of {folios} folios that a child maps")
+        });
+        (self.unmap_large, self.unmap_pte, self.unmap_batch, self.unmap_pmd) =
+            (large, each, base, pmd);
     }
 
     /// What munmap takes longer where it frees: one line from the base page to the PMD size.
@@ -281,16 +248,20 @@ fn find(times: &[Times], work: Work, folio_bytes: usize) -> Option<&Times> {
     times.iter().find(|times| times.work == work && times.folio_bytes == folio_bytes)
 }
 
-/// A base page, less what each page of a large folio takes.
-fn base_page(times: &[Times], work: Work, each: Option<&Figure>, how: &str) -> Option<Figure> {
-    let each = each?.ns.median;
-    let beyond: Vec<f64> = find(times, work, PAGE_BYTES)?.folio_ns().map(|ns| ns - each).collect();
-    Figure::of(&beyond, 1, how)
-}
-
-/// A folio that a PMD entry maps.
-fn pmd(times: &[Times], work: Work, how: &str) -> Option<Figure> {
-    Figure::of(&find(times, work, PMD_BYTES)?.folio_ns().collect::<Vec<_>>(), 1, how)
+/// What a work takes for a large folio, whatever its pages; for each of them; for a base page less
+/// that; for a folio that a PMD entry maps. `from` says what was measured on folios of these sizes.
+fn by_kind(times: &[Times], work: Work, from: impl Fn(&str) -> String) -> [Option<Figure>; 4] {
+    let (fixed, each) = lines(&points(times, work, PAGE_BYTES + 1..PMD_BYTES));
+    let large = from("16K to 256K");
+    let fixed = Figure::of(&fixed, 1, &format!("{large}: fixed for a folio"));
+    let each = Figure::of(&each, 1, &format!("{large}: each page"));
+    let base = each.as_ref().and_then(|each| {
+        let ns = find(times, work, PAGE_BYTES)?.folio_ns().map(|ns| ns - each.ns.median);
+        Figure::of(&ns.collect::<Vec<_>>(), 1, &format!("{}, minus the PTE", from("4K")))
+    });
+    let pmd = find(times, work, PMD_BYTES)
+        .and_then(|times| Figure::of(&times.folio_ns().collect::<Vec<_>>(), 1, &from("2M")));
+    [fixed, each, base, pmd]
 }
 
 /// Pages and nanoseconds of a folio, by size; a round each.
@@ -302,7 +273,7 @@ fn points(times: &[Times], work: Work, sizes: std::ops::Range<usize>) -> Vec<Vec
     let nr_rounds = of.iter().map(|times| times.series.rounds_ns.len()).min().unwrap_or(0);
     let at = |times: &Times, round: usize| {
         let nr_pages = count(times.folio_bytes / PAGE_BYTES);
-        (nr_pages, times.series.rounds_ns[round] / count(times.nr_folios))
+        (nr_pages, times.series.rounds_ns[round] / times.nr_folios())
     };
     (0..nr_rounds).map(|round| of.iter().map(|times| at(times, round)).collect()).collect()
 }
@@ -338,7 +309,7 @@ mod tests {
         let of = |folio_bytes: usize| Times {
             work,
             folio_bytes,
-            nr_folios: 1024,
+            len_bytes: 1024 * folio_bytes,
             series: Series {
                 rounds_ns: vec![1024.0 * folio_ns(count(folio_bytes / PAGE_BYTES)); 3],
             },

@@ -55,7 +55,8 @@ pub struct LineCosts {
     pub memory: Option<Figure>,
 }
 
-/// Shares of a walk that are waited for: the smallest, middle and largest over working sets and blocks of rounds.
+/// Shares of a walk that are waited for: the smallest, middle and largest over working sets and
+/// blocks of rounds.
 #[derive(Clone, Debug, Default)]
 pub struct WalkShares {
     /// Of walks for loads that follow each other at once.
@@ -109,14 +110,18 @@ impl Circle {
         let nr_pages = (set_bytes / (nr_of_page * LINE_BYTES)).max(4);
         let len_bytes = (nr_pages * PAGE_BYTES).next_multiple_of(2 << 20);
         let mapping = field(len_bytes, Advice::LinuxHugepage)?;
-        let mut order = Vec::with_capacity(nr_pages * nr_of_page);
-        for (nr, page) in shuffled(nr_pages, 1).into_iter().enumerate() {
-            let lines = shuffled(NR_LINES, nr as u64).into_iter().take(nr_of_page);
-            order.extend(lines.map(|line| page * PAGE_BYTES + line * LINE_BYTES));
-        }
-        if nr_of_page == NR_LINES {
-            order = shuffled(order.len(), 1).into_iter().map(|line| line * LINE_BYTES).collect();
-        }
+        let lines: Vec<usize> = if nr_of_page == NR_LINES {
+            shuffled(nr_pages * NR_LINES, 1)
+        } else {
+            let pages = shuffled(nr_pages, 1).into_iter().enumerate();
+            pages
+                .flat_map(|(nr, page)| {
+                    let lines = shuffled(NR_LINES, nr as u64).into_iter().take(nr_of_page);
+                    lines.map(move |line| page * NR_LINES + line)
+                })
+                .collect()
+        };
+        let order: Vec<usize> = lines.into_iter().map(|line| line * LINE_BYTES).collect();
         let start = link(&mapping, &order);
         Ok(Self { _mapping: mapping, start, nr_lines: order.len() })
     }

@@ -16,7 +16,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::bench::anon::FolioSize;
-use crate::measure::{Series, Spread};
+use crate::measure::{Series, Spread, turns};
 
 use super::cpu::fastest_clock_ghz;
 use super::work::Work;
@@ -33,7 +33,7 @@ const AGREE_SHARE: f64 = 0.9;
 const TOUCH_BYTES: usize = 16 << 20;
 
 /// One subject: all its values of one round, the same number in every round.
-pub type Subject<'a> = Box<dyn FnMut() -> Result<Vec<f64>, CalibrateError> + 'a>;
+pub(super) type Subject<'a> = Box<dyn FnMut() -> Result<Vec<f64>, CalibrateError> + 'a>;
 
 /// When there are enough rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ struct Round {
 ///
 /// # Errors
 /// The first error of a subject.
-pub fn watched(
+pub(super) fn watched(
     until: Until,
     subjects: &mut [Subject<'_>],
 ) -> Result<(Vec<Vec<Series>>, Pace), CalibrateError> {
@@ -159,8 +159,7 @@ fn run(nr: usize, subjects: &mut [Subject<'_>]) -> Result<Round, CalibrateError>
     Work::Touch.time_ns(&base, TOUCH_BYTES)?;
     let touch_ns = Work::Touch.time_ns(&base, TOUCH_BYTES)? / count(TOUCH_BYTES / 4096);
     let mut values = vec![Vec::new(); subjects.len()];
-    for turn in 0..subjects.len() {
-        let which = if nr.is_multiple_of(2) { turn } else { subjects.len() - 1 - turn };
+    for which in turns(nr, subjects.len()) {
         values[which] = subjects[which]()?;
     }
     Ok(Round { clock_ghz: [before, fastest_clock_ghz()], touch_ns, values })

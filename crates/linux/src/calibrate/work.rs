@@ -77,7 +77,7 @@ impl Work {
 ///
 /// # Errors
 /// A system call that failed.
-pub fn warm(size: &FolioSize, len_bytes: usize) -> Result<(), BenchError> {
+pub(super) fn warm(size: &FolioSize, len_bytes: usize) -> Result<(), BenchError> {
     Region::new(len_bytes, size.bytes)?.store_all();
     Ok(())
 }

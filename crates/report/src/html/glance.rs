@@ -6,7 +6,7 @@ use super::bars::{Bar, drawing};
 use super::cells::{LARGE_BYTES, large_bytes, names, told};
 use super::folios::{KINDS, parts};
 use super::markup::Markup;
-use crate::figures::{self, Scale, change, change_in_words, percent, ratio, size};
+use crate::figures::{self, change, change_in_words, percent, ratio, size};
 use crate::{PredictResult, text};
 
 /// The answer.
@@ -175,12 +175,6 @@ fn shown(unit: Unit, value: u64) -> String {
     match unit {
         Unit::Count => figures::count(value),
         Unit::Bytes => figures::bytes(value),
-        Unit::Time => time(value),
+        Unit::Time => figures::time(value),
     }
-}
-
-/// A time in a unit of its own.
-pub(super) fn time(ns: u64) -> String {
-    let scale = Scale::of_ns(ns);
-    format!("{} {}", scale.show(ns), scale.name)
 }

@@ -6,8 +6,8 @@ use largefolio_sim::replay::Outcome;
 use super::bars::{Bar, Part, bars};
 use super::cells::names;
 use super::frame::{TABLE_END, figure, table_head};
-use super::glance::time;
 use super::markup::{Markup, escaped};
+use crate::figures::time;
 use crate::figures::{cause as cause_name, ratio};
 
 /// Waterfalls that are open at first.

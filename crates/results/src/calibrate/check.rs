@@ -15,10 +15,9 @@ mod setup;
 use largefolio_linux::calibrate::{AROUND_BYTES, Work};
 use largefolio_linux::measure::{Series, Spread};
 
-use self::host::Operations;
+use self::host::Measured;
 use self::setup::{BACKINGS, CACHED_PAGES, CheckRow, KERNEL_BOUND, Phase, STUBS_BOUND, WORKS};
 use crate::Error;
-use largefolio_sim::cost::Interval;
 
 pub use result::CheckResult;
 pub use setup::CheckRequest;
@@ -37,7 +36,7 @@ impl CheckRequest {
         progress("stubs");
         let mut rows = self.stubs(&mut notes)?;
         progress("faults, fork and unmapping");
-        let measured = host::operations(&self.extent)?;
+        let measured = host::measure(&self.extent)?;
         notes.push(measured.pace.note());
         notes.extend(measured.notes.iter().cloned());
         for (work, name, sizes) in WORKS {
@@ -60,16 +59,14 @@ impl CheckRequest {
                 Phase::Random => self.extent.nr_calls,
                 Phase::Mapped => self.extent.text_bytes / 4096,
             };
+            let (predicted, interval, causes) = estimate.each(nr, base);
             rows.push(CheckRow {
                 operation: phase.name(),
                 size: backing.name().to_owned(),
                 unit: "call",
-                predicted: estimate.ns.map(|ns| base + ns / model::float(nr)),
-                interval: estimate.interval.map(|all| {
-                    let each = all.times(model::float(nr).recip());
-                    Interval { low: base + each.low, mid: base + each.mid, high: base + each.high }
-                }),
-                causes: estimate.causes(nr),
+                predicted,
+                interval,
+                causes,
                 measured: series,
                 bound: STUBS_BOUND,
                 is_reference: backing == BACKINGS[0],
@@ -89,36 +86,37 @@ impl CheckRequest {
         work: Work,
         operation: &'static str,
         bytes: usize,
-        measured: &Operations,
+        measured: &Measured,
     ) -> Result<Option<CheckRow>, Error> {
         let is_it = |(of, size, _): &&(Work, usize, Series)| *of == work && *size == bytes;
         let Some((.., series)) = measured.of.iter().find(is_it) else { return Ok(None) };
         let nr_pages = self.extent.region_bytes / 4096;
-        let predicted = model::anon(self, work, bytes)?;
+        let (predicted, interval, causes) = model::anon(self, work, bytes)?.each(nr_pages, 0.0);
         Ok(Some(CheckRow {
             operation,
             size: String::from(largefolio_sim::machine::UnitBytes(bytes as u64)),
             unit: "4 KiB",
-            predicted: predicted.ns.map(|ns| ns / model::float(nr_pages)),
-            interval: predicted.interval.map(|all| all.times(model::float(nr_pages).recip())),
-            causes: predicted.causes(nr_pages),
+            predicted,
+            interval,
+            causes,
             measured: series.clone(),
             bound: KERNEL_BOUND,
             is_reference: bytes == 4096,
         }))
     }
 
-    fn faults(&self, measured: &Operations) -> Result<Vec<CheckRow>, Error> {
+    fn faults(&self, measured: &Measured) -> Result<Vec<CheckRow>, Error> {
         let nr_faults = self.extent.region_bytes / AROUND_BYTES;
         let row = |(nr_cached, series): &(usize, Series)| {
-            let predicted = model::faults(self, *nr_cached)?;
+            let (predicted, interval, causes) =
+                model::faults(self, *nr_cached)?.each(nr_faults, 0.0);
             Ok(CheckRow {
                 operation: "read fault, cached file pages, by their number in 64 KiB",
                 size: nr_cached.to_string(),
                 unit: "fault",
-                predicted: predicted.ns.map(|ns| ns / model::float(nr_faults)),
-                interval: predicted.interval.map(|all| all.times(model::float(nr_faults).recip())),
-                causes: predicted.causes(nr_faults),
+                predicted,
+                interval,
+                causes,
                 measured: series.clone(),
                 bound: KERNEL_BOUND,
                 is_reference: *nr_cached == CACHED_PAGES[0],

@@ -6,6 +6,7 @@
 //! - B3: a cost that is not known is that of [`STAND_IN`], within a factor of [`STAND_IN_WITHIN`].
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use super::price::ns_each;
 use super::terms::{quantity, rate_named};
@@ -48,10 +49,12 @@ pub(super) fn of_device(costs: &Costs) -> Interval {
 
 /// What stands in for a cost by its name without `costs.`, and its nanoseconds for each event.
 pub(super) fn stand_in(name: &str) -> Option<(Quantity, f64)> {
-    let costs = Machine::named(STAND_IN).ok()?.costs;
+    static COSTS: LazyLock<Option<Costs>> =
+        LazyLock::new(|| Machine::named(STAND_IN).ok().map(|machine| machine.costs));
+    let costs = COSTS.as_ref()?;
     let found = costs.known().find(|(known, _)| *known == name).map(|(_, cost)| cost.clone());
-    let cost = found.or_else(|| rate_named(&costs, name).map(quantity))?;
-    let ns = ns_each(&cost, &costs)?;
+    let cost = found.or_else(|| rate_named(costs, name).map(quantity))?;
+    let ns = ns_each(&cost, costs)?;
     let Interval { low, high, .. } = Interval::within(cost.value, STAND_IN_WITHIN);
     let source = format!("not known; as on {STAND_IN}, up to {STAND_IN_WITHIN} times less or more");
     Some((Quantity { source, assumed: true, range: Some([low, high]), ..cost }, ns))

@@ -6,7 +6,8 @@ use crate::machine::{Costs, Quantity, Unit};
 const GB: f64 = 1e9;
 
 /// Nanoseconds of one event, of one byte for a rate, or of one nanosecond for a share; `None` where cycles have no clock.
-pub(super) fn ns_each(cost: &Quantity, costs: &Costs) -> Option<f64> {
+#[must_use]
+pub fn ns_each(cost: &Quantity, costs: &Costs) -> Option<f64> {
     Some(match cost.unit {
         Unit::Us => cost.value * 1e3,
         Unit::Cycles => cost.value / costs.clock.as_ref()?.value,
@@ -18,18 +19,19 @@ pub(super) fn ns_each(cost: &Quantity, costs: &Costs) -> Option<f64> {
 }
 
 /// `events` times `ns_each`, in whole nanoseconds.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    clippy::cast_precision_loss,
-    reason = "costs are above 0, the cast saturates, and an estimate has not sixteen digits"
-)]
+#[expect(clippy::cast_precision_loss, reason = "an estimate has not sixteen digits")]
 pub(super) fn ns_of(events: u64, ns_each: f64) -> u64 {
-    (events as f64 * ns_each).round() as u64
+    whole_ns(events as f64 * ns_each)
+}
+
+/// The nearest whole nanosecond.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above 0, saturates")]
+pub(super) fn whole_ns(ns: f64) -> u64 {
+    ns.round() as u64
 }
 
 /// A rate in whole bytes per second, at least 1.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "as above")]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above 0, saturates")]
 pub(super) fn bytes_per_s(rate: &Quantity) -> u64 {
     ((rate.value * GB).round() as u64).max(1)
 }

@@ -315,8 +315,9 @@ pub(super) fn constant(cost: &Quantity) -> Constant {
     Constant { value, unit, source, assumed, low, high }
 }
 
-/// Five digits: bounds are no more exact.
-fn digits(value: f64) -> f64 {
+/// Five digits: costs and their bounds are no more exact.
+#[must_use]
+pub fn digits(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
 

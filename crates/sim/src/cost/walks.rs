@@ -5,6 +5,7 @@
 //!   walks of a kind   (walks x walk + lines x walk_l2, walk_llc, walk_memory) x share of the kind
 //! ```
 
+use super::price::whole_ns;
 use super::terms::{Sum, float, full_name};
 use super::{Cause, Events, Interval, Term, Walks, bounds};
 use crate::machine::Quantity;
@@ -100,10 +101,4 @@ impl Part {
         let ns = self.ns.zip(share.ns).map(|(ns, share)| ns * share);
         Self { ns, bounds: self.bounds.zip(share.bounds).map(|(bounds, share)| bounds.by(share)) }
     }
-}
-
-/// Whole nanoseconds.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above 0, saturates")]
-fn whole_ns(ns: f64) -> u64 {
-    ns.round() as u64
 }

@@ -155,21 +155,16 @@ impl Tlb {
         // Every lookup and every walk takes the clock one further.
         let row = self.clock - self.counters.walks();
         let instructions = self.counters.instruction.references;
-        let steps = self.fill_counted(side, walk.vpn, &self.coalescing.entry(walk));
+        let steps = self.fill(side, walk.vpn, &self.coalescing.entry(walk));
         let (kind, found) = self.walker.walk(side, walk, steps, Moment { row, instructions });
         self.counters.walk_kinds.add(kind, found);
     }
 
-    /// Adds a translation that a walk for `vpn` found; it must cover `vpn`.
+    /// Adds a translation that a walk for `vpn` found, which it must cover; says what the walk read.
     ///
     /// # Panics
     /// When the translation is larger than a PMD entry (I4) or does not cover `vpn`.
-    pub fn fill(&mut self, side: Side, vpn: Vpn, translation: &Translation) {
-        let _steps = self.fill_counted(side, vpn, translation);
-    }
-
-    /// [`Tlb::fill`], and what the walk read.
-    fn fill_counted(&mut self, side: Side, vpn: Vpn, translation: &Translation) -> Steps {
+    pub(super) fn fill(&mut self, side: Side, vpn: Vpn, translation: &Translation) -> Steps {
         let entry = translation.entry();
         assert!(entry.order <= self.page.pmd_order(), "I4: entry larger than a PMD entry");
         assert!(

@@ -102,12 +102,7 @@ impl Value for u32 {
     }
 
     fn read_plain(bytes: &[u8], values: &mut [Self]) -> Option<()> {
-        let chunks = bytes.as_chunks().0.get(..values.len())?;
-        values
-            .iter_mut()
-            .zip(chunks)
-            .for_each(|(value, bytes)| *value = Self::from_le_bytes(*bytes));
-        Some(())
+        read_words(bytes, values, Self::from_le_bytes)
     }
 }
 
@@ -119,13 +114,19 @@ impl Value for u64 {
     }
 
     fn read_plain(bytes: &[u8], values: &mut [Self]) -> Option<()> {
-        let chunks = bytes.as_chunks().0.get(..values.len())?;
-        values
-            .iter_mut()
-            .zip(chunks)
-            .for_each(|(value, bytes)| *value = Self::from_le_bytes(*bytes));
-        Some(())
+        read_words(bytes, values, Self::from_le_bytes)
     }
+}
+
+/// Values of `N` bytes each; `None` where `bytes` are too few.
+fn read_words<T, const N: usize>(
+    bytes: &[u8],
+    values: &mut [T],
+    from: impl Fn([u8; N]) -> T,
+) -> Option<()> {
+    let words = bytes.as_chunks().0.get(..values.len())?;
+    values.iter_mut().zip(words).for_each(|(value, word)| *value = from(*word));
+    Some(())
 }
 
 /// Values of one column of a row group, in order.

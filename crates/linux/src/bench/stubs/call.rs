@@ -167,7 +167,7 @@ unsafe fn steps(first: *const usize, nr_steps: usize) {
 /// Each address must be that of a word that may be read.
 pub(crate) unsafe fn load_list(list: &[usize], nr_passes: usize) -> Duration {
     // SAFETY: the caller answers for the addresses.
-    unsafe { timed_loads::<false>(list, nr_passes) }
+    unsafe { timed_loads::<0>(list, nr_passes) }
 }
 
 /// The same with 256 other instructions between two loads, which take 64 cycles at least and need
@@ -177,21 +177,16 @@ pub(crate) unsafe fn load_list(list: &[usize], nr_passes: usize) -> Duration {
 /// As for [`load_list`].
 pub(crate) unsafe fn load_apart(list: &[usize], nr_passes: usize) -> Duration {
     // SAFETY: the caller answers for the addresses.
-    unsafe { timed_loads::<true>(list, nr_passes) }
+    unsafe { timed_loads::<64>(list, nr_passes) }
 }
 
-unsafe fn timed_loads<const IS_APART: bool>(list: &[usize], nr_passes: usize) -> Duration {
+/// Loads with `4 * NR_BETWEEN` additions after each.
+unsafe fn timed_loads<const NR_BETWEEN: usize>(list: &[usize], nr_passes: usize) -> Duration {
     let start = cpu_time();
     for _ in 0..nr_passes {
         if !list.is_empty() {
             // SAFETY: the caller answers for the addresses, and the list is not empty.
-            unsafe {
-                if IS_APART {
-                    loads_apart(list);
-                } else {
-                    loads(list);
-                }
-            }
+            unsafe { loads::<NR_BETWEEN>(list) };
         }
     }
     cpu_time().saturating_sub(start)
@@ -199,34 +194,14 @@ unsafe fn timed_loads<const IS_APART: bool>(list: &[usize], nr_passes: usize) ->
 
 #[cfg(target_arch = "x86_64")]
 #[inline(never)]
-unsafe fn loads(list: &[usize]) {
-    // SAFETY: reads the list from start to end, and the words it names.
-    unsafe {
-        std::arch::asm!(
-            "2:",
-            "mov {to}, qword ptr [{at}]",
-            "mov {to}, qword ptr [{to}]",
-            "add {at}, 8",
-            "cmp {at}, {end}",
-            "jne 2b",
-            at = inout(reg) list.as_ptr() => _,
-            end = in(reg) list.as_ptr().wrapping_add(list.len()),
-            to = out(reg) _,
-            options(nostack, readonly),
-        );
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[inline(never)]
-unsafe fn loads_apart(list: &[usize]) {
+unsafe fn loads<const NR_BETWEEN: usize>(list: &[usize]) {
     // SAFETY: reads the list from start to end, and the words it names; the rest is arithmetic.
     unsafe {
         std::arch::asm!(
             "2:",
             "mov {to}, qword ptr [{at}]",
             "mov {to}, qword ptr [{to}]",
-            ".rept 64",
+            ".rept {between}",
             "add {a}, 1",
             "add {b}, 1",
             "add {c}, 1",
@@ -242,6 +217,7 @@ unsafe fn loads_apart(list: &[usize]) {
             b = out(reg) _,
             c = out(reg) _,
             d = out(reg) _,
+            between = const NR_BETWEEN,
             options(nostack, readonly),
         );
     }
@@ -249,33 +225,14 @@ unsafe fn loads_apart(list: &[usize]) {
 
 #[cfg(target_arch = "aarch64")]
 #[inline(never)]
-unsafe fn loads(list: &[usize]) {
-    // SAFETY: reads the list from start to end, and the words it names.
-    unsafe {
-        std::arch::asm!(
-            "2:",
-            "ldr {to}, [{at}], #8",
-            "ldr {to}, [{to}]",
-            "cmp {at}, {end}",
-            "b.ne 2b",
-            at = inout(reg) list.as_ptr() => _,
-            end = in(reg) list.as_ptr().wrapping_add(list.len()),
-            to = out(reg) _,
-            options(nostack, readonly),
-        );
-    }
-}
-
-#[cfg(target_arch = "aarch64")]
-#[inline(never)]
-unsafe fn loads_apart(list: &[usize]) {
+unsafe fn loads<const NR_BETWEEN: usize>(list: &[usize]) {
     // SAFETY: reads the list from start to end, and the words it names; the rest is arithmetic.
     unsafe {
         std::arch::asm!(
             "2:",
             "ldr {to}, [{at}], #8",
             "ldr {to}, [{to}]",
-            ".rept 64",
+            ".rept {between}",
             "add {a}, {a}, #1",
             "add {b}, {b}, #1",
             "add {c}, {c}, #1",
@@ -290,23 +247,18 @@ unsafe fn loads_apart(list: &[usize]) {
             b = out(reg) _,
             c = out(reg) _,
             d = out(reg) _,
+            between = const NR_BETWEEN,
             options(nostack, readonly),
         );
     }
 }
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-unsafe fn loads(list: &[usize]) {
+unsafe fn loads<const NR_BETWEEN: usize>(list: &[usize]) {
     for &at in list {
         // SAFETY: the caller answers for the addresses.
         unsafe { (at as *const usize).read_volatile() };
     }
-}
-
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-unsafe fn loads_apart(list: &[usize]) {
-    // SAFETY: the caller answers for the addresses.
-    unsafe { loads(list) };
 }
 
 #[cfg(test)]

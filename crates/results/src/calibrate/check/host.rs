@@ -4,10 +4,9 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-use largefolio_linux::bench::anon::FolioSize;
 use largefolio_linux::bench::stubs::{Backing, Cache, Layout, Stubs};
 use largefolio_linux::calibrate::{
-    AROUND_BYTES, Pace, Subject, Until, Work, fault_each_ns, warm, watched,
+    AROUND_BYTES, OfSize, Operations, Pace, Times, Until, Work, allowed, operations,
 };
 use largefolio_linux::measure::{Series, interleave};
 
@@ -68,7 +67,7 @@ pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>),
 }
 
 /// Operations of the kernel, all in the same rounds.
-pub(super) struct Operations {
+pub(super) struct Measured {
     /// Nanoseconds for each 4 KiB, by work and folio size.
     pub(super) of: Vec<(Work, usize, Series)>,
     /// Nanoseconds of a read fault, by cached pages of the 16 around it.
@@ -80,46 +79,26 @@ pub(super) struct Operations {
 }
 
 /// Works by folio size, and read faults.
-pub(super) fn operations(extent: &Extent) -> Result<Operations, Error> {
-    let (sizes, notes) = sizes();
+pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
+    let mut sizes: Vec<usize> = WORKS.iter().flat_map(|(_, _, sizes)| *sizes).copied().collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let (sizes, notes) = allowed(sizes);
     let len_bytes = extent.region_bytes;
-    let mut subjects: Vec<Subject<'_>> = vec![Box::new(move || {
-        CACHED_PAGES.into_iter().map(|nr| fault_each_ns(len_bytes, nr)).collect()
-    })];
-    for &bytes in &sizes {
-        subjects.push(Box::new(move || {
-            let size = FolioSize::enable(bytes)?;
-            warm(&size, len_bytes)?;
-            let times = works(bytes).map(|work| work.time_ns(&size, len_bytes));
-            Ok(times.collect::<Result<Vec<f64>, _>>()?)
-        }));
-    }
-    let (mut series, pace) = watched(Until::Counted(extent.nr_rounds), &mut subjects)?;
-    drop(subjects);
-    let nr_faults = len_bytes / AROUND_BYTES;
-    let faults = CACHED_PAGES.into_iter().zip(series.remove(0));
-    let faults = faults.map(|(nr, series)| (nr, each(series, nr_faults))).collect();
-    let mut of = Vec::new();
-    for (&bytes, of_size) in sizes.iter().zip(series) {
-        let of_size = works(bytes).zip(of_size);
-        of.extend(of_size.map(|(work, series)| (work, bytes, each(series, len_bytes / 4096))));
-    }
-    Ok(Operations { of, faults, pace, notes })
-}
-
-/// The sizes this process may have, and why not the others.
-fn sizes() -> (Vec<usize>, Vec<String>) {
-    let (mut sizes, mut notes) = (Vec::new(), Vec::new());
-    let mut all: Vec<usize> = WORKS.iter().flat_map(|(_, _, sizes)| *sizes).copied().collect();
-    all.sort_unstable();
-    all.dedup();
-    for bytes in all {
-        match FolioSize::enable(bytes) {
-            Ok(_) => sizes.push(bytes),
-            Err(error) => notes.push(format!("folios of {} KiB: {error}", bytes >> 10)),
-        }
-    }
-    (sizes, notes)
+    let of = |&folio_bytes: &usize| OfSize {
+        folio_bytes,
+        len_bytes,
+        works: works(folio_bytes).collect(),
+    };
+    let plan: Vec<OfSize> = sizes.iter().map(of).collect();
+    let until = Until::Counted(extent.nr_rounds);
+    let Operations { works, faults, pace } = operations(until, &plan, &CACHED_PAGES, len_bytes)?;
+    let of = works.into_iter().map(|Times { work, folio_bytes, series, .. }| {
+        (work, folio_bytes, each(series, len_bytes / 4096))
+    });
+    let faults = CACHED_PAGES.into_iter().zip(faults);
+    let faults = faults.map(|(nr, series)| (nr, each(series, len_bytes / AROUND_BYTES)));
+    Ok(Measured { of: of.collect(), faults: faults.collect(), pace, notes })
 }
 
 /// What is done with folios of a size.

@@ -15,15 +15,24 @@ use crate::Error;
 /// A prediction in nanoseconds with its causes.
 pub(super) struct Predicted {
     /// `None`: a cost is not known.
-    pub(super) ns: Option<f64>,
+    ns: Option<f64>,
     /// Its bounds, from those of the costs.
-    pub(super) interval: Option<Interval>,
+    interval: Option<Interval>,
     by_cause: Vec<(&'static str, Option<f64>)>,
 }
 
 impl Predicted {
+    /// For each of `nr`, which take `base` nanoseconds besides: the time, its bounds, its causes.
+    pub(super) fn each(&self, nr: usize, base: f64) -> (Option<f64>, Option<Interval>, String) {
+        let ns = self.ns.map(|ns| base + ns / float(nr));
+        let interval = self
+            .interval
+            .map(|all| Interval::sum([Interval::exact(base), all.times(float(nr).recip())]));
+        (ns, interval, self.causes(nr))
+    }
+
     /// `fault 12.0 + walk 190.1`, for each of `nr`.
-    pub(super) fn causes(&self, nr: usize) -> String {
+    fn causes(&self, nr: usize) -> String {
         let text = |(name, ns): &(&str, Option<f64>)| match ns {
             Some(ns) => format!("{name} {:.2}", ns / float(nr)),
             None => format!("{name} not known"),

@@ -2,6 +2,7 @@
 
 use largefolio_linux::calibrate::{Calibration, Figure, Pages, Rate, Side};
 use largefolio_linux::measure::Spread;
+use largefolio_sim::cost::digits;
 use largefolio_sim::machine::{Costs, Quantity, Unit, UnitBytes, UnitRate};
 use largefolio_sim::tlb::TlbConfig;
 
@@ -36,11 +37,6 @@ pub(super) fn range(ns: &Spread) -> Option<[f64; 2]> {
     (ns.median > 0.0).then(|| {
         [digits(ns.min.max(least)).min(digits(ns.median)), digits(ns.max).max(digits(ns.median))]
     })
-}
-
-/// Five digits: a machine's drift is larger than the rest.
-pub(super) fn digits(value: f64) -> f64 {
-    format!("{value:.4e}").parse().unwrap_or(value)
 }
 
 pub(super) fn costs(found: &Calibration, stand_in: &Costs, tlb: &TlbConfig) -> Costs {

@@ -7,14 +7,15 @@
 use largefolio_linux::calibrate::{Calibration, Figure, Pages, Side};
 use largefolio_linux::measure::Spread;
 use largefolio_mm::units::{PageSize, Pfn, Vpn};
+use largefolio_sim::cost::{digits, ns_each};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::tlb::{
-    Access, CacheSize, EntrySize, Lines, TableLevel, Tlb, TlbConfig, Walk, WalkCacheConfig,
+    self, Access, CacheSize, EntrySize, Lines, TableLevel, Tlb, TlbConfig, Walk, WalkCacheConfig,
     WalkerConfig, Ways,
 };
 use largefolio_trace::generate::Rng;
 
-use super::costs::{assumed, digits, measured, range, spread_text};
+use super::costs::{assumed, measured, range};
 
 /// Working sets, in pages, whose walks show the fixed part: level-2 entries run out, page tables are
 /// in the L2 cache.
@@ -96,77 +97,49 @@ fn fixed(costs: &Costs, found: &Calibration, tlb: &TlbConfig) -> Option<Quantity
     let curve = found.curve(Side::Data, Pages::Base)?;
     // What a CPU says of itself need not make a TLB; the machine file will be refused.
     tlb.check(&[PageSize::K4]).ok()?;
-    let each = |cost: &Option<Quantity>| {
-        let cost = cost.as_ref()?;
-        match cost.unit {
-            Unit::Cycles => Some(cost.value / costs.clock.as_ref()?.value),
-            _ => Some(cost.value),
-        }
-    };
+    let each = |cost: &Option<Quantity>| ns_each(cost.as_ref()?, costs);
     let (l2, llc, memory) =
         (each(&costs.walk_l2)?, each(&costs.walk_llc)?, each(&costs.walk_memory)?);
+    #[expect(clippy::cast_precision_loss, reason = "a few hundred thousand of each")]
+    let float = |nr: u64| nr as f64;
     let mut values = Vec::new();
     for point in curve.extra.iter().filter(|point| SETS.contains(&point.nr)) {
-        let counted = chain(tlb, point.nr);
-        let lines_ns =
-            counted.lines.l2 * l2 + counted.lines.llc * llc + counted.lines.memory * memory;
-        values.push(((point.ns.median - lines_ns) / counted.walks).max(FIXED_MIN_NS));
+        let (nr_walks, lines) = chain(tlb, point.nr);
+        let lines_ns = float(lines.l2) * l2 + float(lines.llc) * llc + float(lines.memory) * memory;
+        let walks_ns = point.ns.median * float(point.nr as u64) - lines_ns;
+        values.push((walks_ns / float(nr_walks.max(1))).max(FIXED_MIN_NS));
     }
-    let spread = Spread::of(&values)?;
+    let ns = Spread::of(&values)?;
     let how = "what translation adds to chains of loads, less the lines that their walks read";
-    Some(Quantity {
-        source: format!("measured: {how}; {}", spread_text(&spread)),
-        ..measured(&Figure { ns: spread, how: how.to_owned() })
-    })
+    Some(measured(&Figure { ns, how: how.to_owned() }))
 }
 
-/// Walks, and the lines they read, of one load.
-struct PerLoad {
-    walks: f64,
-    lines: LinesPerLoad,
-}
-
-struct LinesPerLoad {
-    l2: f64,
-    llc: f64,
-    memory: f64,
-}
-
-/// What the model counts for a load of a chain over `nr` pages in random order.
-fn chain(config: &TlbConfig, nr: usize) -> PerLoad {
+/// Walks of a chain of loads over `nr` pages in random order, and the lines that they read, once the
+/// chain has been followed.
+fn chain(config: &TlbConfig, nr: usize) -> (u64, Lines) {
     let mut tlb = Tlb::new(config, PageSize::K4);
     let mut order: Vec<u32> = (0..u32::try_from(nr).unwrap_or(u32::MAX)).collect();
     Rng::new(1).shuffle(&mut order);
     let mut pass = || {
         for &page in &order {
-            let vpn = Vpn(u64::from(page));
-            let side = largefolio_sim::tlb::Side::Data;
+            let (side, vpn) = (tlb::Side::Data, Vpn(u64::from(page)));
             tlb.bring_in(side, vpn.0, 1);
             if tlb.lookup(side, vpn, Access::Read).needs_walk() {
                 let walk = Walk { link: 1, ..Walk::page(vpn, Pfn(vpn.0), true) };
                 tlb.fill_walk(side, &walk);
             }
         }
-        *tlb.counters()
+        let [own, host] = tlb.counters().walk_kinds.lines();
+        let host = if config.walker.is_virtual { host } else { Lines::default() };
+        let lines = Lines {
+            l2: own.l2 + host.l2,
+            llc: own.llc + host.llc,
+            memory: own.memory + host.memory,
+        };
+        (tlb.counters().walks(), lines)
     };
-    let (before, after) = (pass(), pass());
-    let sum = |counters: &largefolio_sim::tlb::Counters| {
-        let [mut lines, host] = counters.walk_kinds.lines();
-        if config.walker.is_virtual {
-            lines += host;
-        }
-        (counters.walks(), lines)
-    };
-    let ((walks_before, before), (walks_after, after)) = (sum(&before), sum(&after));
-    #[expect(clippy::cast_precision_loss, reason = "a few hundred thousand of each")]
-    let per_load = |after: u64, before: u64| (after - before) as f64 / nr.max(1) as f64;
+    let ((walks_before, before), (walks, lines)) = (pass(), pass());
     let Lines { l2, llc, memory } = before;
-    PerLoad {
-        walks: per_load(walks_after, walks_before).max(f64::MIN_POSITIVE),
-        lines: LinesPerLoad {
-            l2: per_load(after.l2, l2),
-            llc: per_load(after.llc, llc),
-            memory: per_load(after.memory, memory),
-        },
-    }
+    let lines = Lines { l2: lines.l2 - l2, llc: lines.llc - llc, memory: lines.memory - memory };
+    (walks - walks_before, lines)
 }

@@ -1,0 +1,89 @@
+//! Operations of the kernel on folios of several sizes, and read faults, all in the same rounds.
+//!
+//! Owns how a plan becomes subjects of [`watched`] rounds, and their series its times again. Does not
+//! own the plan: a calibration and its check have different sizes and regions.
+
+use super::CalibrateError;
+use super::cached::fault_each_ns;
+use super::rounds::{Pace, Subject, Until, watched};
+use super::work::{Work, warm};
+use crate::bench::anon::FolioSize;
+use crate::measure::Series;
+
+/// What is measured on folios of one size.
+#[derive(Clone, Debug)]
+pub struct OfSize {
+    /// Bytes of a folio.
+    pub folio_bytes: usize,
+    /// Bytes of the region.
+    pub len_bytes: usize,
+    /// What is done with it, one after the other.
+    pub works: Vec<Work>,
+}
+
+/// Nanoseconds of a work on a whole region, a round each.
+#[derive(Clone, Debug)]
+pub struct Times {
+    /// The work.
+    pub work: Work,
+    /// Bytes of a folio.
+    pub folio_bytes: usize,
+    /// Bytes of the region.
+    pub len_bytes: usize,
+    /// The times.
+    pub series: Series,
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Operations {
+    /// In the order of the plan.
+    pub works: Vec<Times>,
+    /// Nanoseconds of all read faults, for each number of cached pages that was asked for.
+    pub faults: Vec<Series>,
+    /// The machine meanwhile.
+    pub pace: Pace,
+}
+
+/// Measures `plan`, and read faults on files of `file_bytes` with each number of `nr_cached` pages.
+///
+/// # Errors
+/// A system call that failed.
+pub fn operations(
+    until: Until,
+    plan: &[OfSize],
+    nr_cached: &[usize],
+    file_bytes: usize,
+) -> Result<Operations, CalibrateError> {
+    let mut subjects: Vec<Subject<'_>> =
+        vec![Box::new(move || nr_cached.iter().map(|&nr| fault_each_ns(file_bytes, nr)).collect())];
+    for &OfSize { folio_bytes, len_bytes, ref works } in plan {
+        subjects.push(Box::new(move || {
+            let size = FolioSize::enable(folio_bytes)?;
+            warm(&size, len_bytes)?;
+            let times = works.iter().map(|work| work.time_ns(&size, len_bytes));
+            Ok(times.collect::<Result<Vec<f64>, _>>()?)
+        }));
+    }
+    let (mut series, pace) = watched(until, &mut subjects)?;
+    let faults = series.remove(0);
+    let mut all = Vec::new();
+    for (&OfSize { folio_bytes, len_bytes, ref works }, of_size) in plan.iter().zip(series) {
+        let of_size = works.iter().zip(of_size);
+        all.extend(of_size.map(|(&work, series)| Times { work, folio_bytes, len_bytes, series }));
+    }
+    Ok(Operations { works: all, faults, pace })
+}
+
+/// Those of `sizes` that this process may have, and why not the others.
+#[must_use]
+pub fn allowed(sizes: impl IntoIterator<Item = usize>) -> (Vec<usize>, Vec<String>) {
+    let (mut allowed, mut missing) = (Vec::new(), Vec::new());
+    for bytes in sizes {
+        match FolioSize::enable(bytes) {
+            Ok(_) => allowed.push(bytes),
+            Err(error) => missing.push(format!("folios of {} KiB: {error}", bytes >> 10)),
+        }
+    }
+    (allowed, missing)
+}
