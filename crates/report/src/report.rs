@@ -53,7 +53,7 @@
 //! | `tlb.instruction` `tlb.data` | references and misses of each side |
 //! | `tlb.walks_pte` `tlb.walks_contpte` `tlb.walks_pmd` | walks by leaf; contpte is part of pte |
 //! | `tlb.walk_refs_LEVEL` | page-table entries that walks read, by level |
-//! | `tlb.walk_kinds.KIND` | walks that are `chained`, `beside` others, `alone`, or `fetch` instructions: `walks`, `lines` and `host_lines` by where they were found |
+//! | `tlb.walk_kinds.KIND` | walks that are `chained`, `beside` others, `alone`, or `fetch` instructions: `walks`, `pmd_walks` of them that ended at a PMD entry, `lines` and `host_lines` by where they were found |
 //! | `anon_sizes.SIZE` | anonymous folios of SIZE bytes: allocated, fallen back, split, as in sysfs |
 //! | `asked.SIZE` | folios of SIZE bytes: `file_asked`, `file_got`, `anon_asked`, `anon_got` |
 //! | `asked_tenths.PERCENT.SIZE` | the same in the tenth of the trace that ends at PERCENT |

@@ -262,7 +262,9 @@ fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
         ("alone", kinds.alone),
         ("fetch", kinds.fetch),
     ] {
-        numbers.push(plain(format!("tlb_walk_kinds_{name}_walks"), kind.walks, "walks"));
+        for (of, nr) in [("walks", kind.walks), ("pmd_walks", kind.pmd_walks)] {
+            numbers.push(plain(format!("tlb_walk_kinds_{name}_{of}"), nr, "walks"));
+        }
         for (whose, Lines { l2, llc, memory }) in
             [("lines", kind.lines), ("host_lines", kind.host_lines)]
         {

@@ -44,6 +44,7 @@ mod tests;
 
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::PageSize;
+use serde::{Deserialize, Serialize};
 
 use crate::tlb::TlbConfig;
 
@@ -72,8 +73,20 @@ pub struct Machine {
     pub page_size: PageSize,
     /// Structures of the TLB of one hardware thread.
     pub tlb: TlbConfig,
+    /// Calibrations that the costs are the mean of, if `folio calibrate` wrote the file.
+    pub calibrated: Option<Calibrated>,
     /// What a miss, a fault or a page costs, as far as it is known.
     pub costs: Costs,
+}
+
+/// How the costs of a machine were measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibrated {
+    /// Release of the kernel that ran.
+    pub kernel: String,
+    /// Number of calibrations.
+    pub nr: u32,
 }
 
 impl Machine {

@@ -10,7 +10,7 @@ use largefolio_linux::calibrate::{Calibration, Effort};
 use largefolio_results::bench::mapcount_costs;
 use largefolio_results::calibrate::{CalibrationResult, CheckRequest, machine};
 use largefolio_results::{Form, Forms as _};
-use largefolio_sim::machine::{THIS, this_path};
+use largefolio_sim::machine::{Machine, THIS, this_path};
 use largefolio_trace::disk;
 use largefolio_trace::shown;
 
@@ -26,6 +26,9 @@ use crate::errors::Exit;
 /// measured; a number that could not be measured is marked as assumed, with the reason. Folio sizes
 /// between 4K and 2M need root: folio changes their settings while it runs and puts them back
 /// however it ends.
+///
+/// A machine drifts: if the file exists and is of the same CPU and kernel, its costs become the mean of
+/// all calibrations, and their ranges hold all. So repeat it at another hour.
 ///
 /// --check writes nothing: it predicts operations with the file, runs them, and compares.
 #[derive(Args, Debug)]
@@ -46,6 +49,9 @@ pub(crate) struct CalibrateArgs {
     /// Take a few seconds: wide brackets, few rounds, smaller regions
     #[arg(long)]
     quick: bool,
+    /// Forget earlier calibrations of this machine
+    #[arg(long, conflicts_with = "check")]
+    fresh: bool,
     /// Compare predictions with measurements
     #[arg(long)]
     check: bool,
@@ -79,6 +85,8 @@ pub(crate) struct WritePlan {
     effort: Effort,
     dir: PathBuf,
     output: PathBuf,
+    /// The file whose calibrations are added.
+    earlier: Option<PathBuf>,
     form: Form,
     command_line: Vec<String>,
 }
@@ -103,7 +111,11 @@ impl CalibrateArgs {
             fs::create_dir_all(folder).with_context(|| not_written(&output))?;
         }
         disk::check(&output).with_context(|| not_written(&output))?;
-        Ok(CalibratePlan::Write(WritePlan { effort, dir, output, form, command_line }))
+        // Few rounds are a first estimate, not one of several.
+        let adds = !self.fresh && !self.quick && output.exists();
+        let earlier = adds.then(|| output.clone());
+        let plan = WritePlan { effort, dir, output, earlier, form, command_line };
+        Ok(CalibratePlan::Write(plan))
     }
 }
 
@@ -130,7 +142,12 @@ impl WritePlan {
         line.set_message("measuring map counts and owner words");
         found.mapcounts = mapcount_costs(self.effort.nr_rounds());
         line.finish_and_clear();
-        let made = machine(&found)?;
+        let mut made = machine(&found)?;
+        // What is no machine file is written over, as it was before.
+        if let Some(earlier) = self.earlier.as_deref().map(Machine::from_path).and_then(Result::ok)
+        {
+            made.add(&earlier);
+        }
         let text = made.machine.to_toml(&made.comment(self.effort))?;
         disk::write_whole(&self.output, text.as_bytes())
             .with_context(|| not_written(&self.output))?;

@@ -69,9 +69,6 @@ pub enum StubsError {
         /// Pages there.
         free: usize,
     },
-    /// The kernel gave base pages where folios of 2 MiB were asked for.
-    #[error("the kernel gave no folios of 2 MiB: memory is fragmented, or thp.enabled is never")]
-    NoHugepages,
     /// A system call failed.
     #[error("{call} failed: {source}")]
     Call {

@@ -4,18 +4,19 @@
 //!   lines    a circle over lines of a working set; each load needs the one before it. In the caches
 //!            all lines of the pages, in random order, as unused neighbours would be fetched as well;
 //!            in memory 16 of each page one after the other, so that translation is a 16th
-//!   walks    one line of each page, in random order, on 4K and on 2M folios. What the former takes
-//!            longer is the longer walk, and the share of it that is waited for is
-//!               dense    addresses from a list, nothing between     (dense 4K - dense 2M)
-//!               wide     the same over eight lines of each page     ------------------------
-//!               sparse   as dense, 256 instructions between         (chain 4K - chain 2M)
+//!   walks    one line of each page, in random order, on 4K folios, and as many lines packed 64 to a
+//!            page. What the former take longer is translation, and the share of it that is waited for
+//!               dense    addresses from a list, nothing between     (dense spread - packed)
+//!               wide     the same over eight lines of each page     -----------------------
+//!               sparse   as dense, 256 instructions between         (chain spread - packed)
 //!               calls    of stubs on as many pages
 //!            Dense and wide are the ends of one range: where loads wait for memory, walks are hidden
 //!            behind them.
 //! ```
 //!
-//! A share is of the medians of a few rounds; whether 2M folios have entries of their own or are
-//! walked for as well does not matter to it.
+//! A share is of the medians of a few rounds. Before, 2M folios stood in place of packed lines: where a
+//! host holds them as 4K pages they are walked for as well, the differences were small, and the share
+//! of calls was between 0.5 and 7.8 in three calibrations.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -28,7 +29,8 @@ use crate::bench::stubs::call::{LINE_BYTES, follow, line_of, load_apart, load_li
 use crate::bench::stubs::mapping::{Mapping, Source};
 use crate::bench::stubs::{Backing, Layout, Stubs, StubsError};
 use crate::measure::{Spread, interleave};
-use crate::proc::host::Caches;
+use crate::proc::host::{self, Caches};
+use crate::system::Live;
 
 const PAGE_BYTES: usize = 4096;
 /// Lines of a page.
@@ -79,7 +81,10 @@ pub(super) fn lines(
     // A quarter of a cache: what others need of it, and ways that fill unevenly, leave as much.
     let l2 = caches.l2_bytes / 4;
     let llc = (caches.llc_bytes / 8).max(caches.l2_bytes * 2);
-    let memory = (caches.llc_bytes * 8).max(64 << 20) / part;
+    // Its pages take four times as much: at most half of what there is.
+    let room = host::available_bytes(&Live).and_then(|bytes| usize::try_from(bytes / 8).ok());
+    let room = room.unwrap_or(usize::MAX);
+    let memory = ((caches.llc_bytes * 8).max(64 << 20) / part).min(room);
     let circles = [(l2, NR_LINES), (llc, NR_LINES), (memory, NR_LINES_APART)];
     let circles = circles.map(|(set_bytes, nr_of_page)| Circle::new(set_bytes, nr_of_page));
     let circles = circles.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -91,7 +96,8 @@ pub(super) fn lines(
         let how = format!("loads that need each other, over {kib} KiB of lines");
         Figure::of(&series[nr].rounds_ns, circles[nr].nr_loads(), &how)
     };
-    Ok(LineCosts { l2: figure(0), llc: figure(1), memory: figure(2) })
+    let is_beyond = part > 1 || memory >= caches.llc_bytes * 2;
+    Ok(LineCosts { l2: figure(0), llc: figure(1), memory: figure(2).filter(|_| is_beyond) })
 }
 
 type Run<'a> = Box<dyn FnMut() -> Result<Duration, Infallible> + 'a>;
@@ -164,7 +170,7 @@ fn field(len_bytes: usize, advice: Advice) -> Result<Mapping, StubsError> {
     Ok(mapping)
 }
 
-/// What is run on each kind of folio.
+/// What is run on spread and on packed lines.
 #[derive(Clone, Copy)]
 enum Way {
     Chain,
@@ -179,40 +185,40 @@ const WAYS: [Way; 5] = [Way::Chain, Way::Dense, Way::Wide, Way::Sparse, Way::Cal
 /// Lines of a page that a wide list has.
 const NR_LINES_WIDE: usize = 8;
 
-/// One line of each page of a working set, on one kind of folio.
-struct Pages {
-    mapping: Mapping,
+/// Lines of a working set in one layout.
+struct Lines {
+    _mapping: Mapping,
     stubs: Stubs,
+    nr_pages: usize,
     list: Vec<usize>,
     wide: Vec<usize>,
 }
 
-impl Pages {
-    fn new(nr_pages: usize, is_pmd: bool, dir: &Path) -> Result<Self, StubsError> {
-        let (advice, backing) = if is_pmd {
-            (Advice::LinuxHugepage, Backing::MemfdCollapsed)
-        } else {
-            (Advice::LinuxNoHugepage, Backing::Memfd)
+impl Lines {
+    /// `nr_pages` lines, and eight times as many for the wide list.
+    fn new(nr_pages: usize, layout: Layout, dir: &Path) -> Result<Self, StubsError> {
+        let at = |pass: usize, nr: usize| match layout {
+            Layout::OnePerPage => nr * PAGE_BYTES + line_of(nr + pass),
+            Layout::Packed => (pass * nr_pages + nr) * LINE_BYTES,
         };
-        let len_bytes = (nr_pages * PAGE_BYTES).next_multiple_of(2 << 20);
-        let mapping = field(len_bytes, advice)?;
-        let order: Vec<usize> =
-            shuffled(nr_pages, 1).into_iter().map(|nr| nr * PAGE_BYTES + line_of(nr)).collect();
+        let nr_all = match layout {
+            Layout::OnePerPage => nr_pages,
+            Layout::Packed => nr_pages * NR_LINES_WIDE / NR_LINES,
+        };
+        let len_bytes = (nr_all * PAGE_BYTES).next_multiple_of(2 << 20);
+        let mapping = field(len_bytes, Advice::LinuxNoHugepage)?;
+        let pass = |pass: usize| {
+            let order = shuffled(nr_pages, 1 + pass as u64).into_iter();
+            order.map(move |nr| at(pass, nr))
+        };
+        let order: Vec<usize> = pass(0).collect();
         let _start = link(&mapping, &order);
         let address = |at: usize| mapping.at().wrapping_add(at) as usize;
         let list = order.iter().map(|&at| address(at)).collect();
         // Each pass over the pages takes another line of each.
-        let wide = (0..NR_LINES_WIDE).flat_map(|pass| {
-            let pages = shuffled(nr_pages, 2 + pass as u64).into_iter();
-            pages.map(move |nr| nr * PAGE_BYTES + line_of(nr + pass + 1))
-        });
-        let wide = wide.map(address).collect();
-        let stubs = Stubs::with_layout(backing, Layout::OnePerPage, len_bytes, dir)?;
-        Ok(Self { mapping, stubs, list, wide })
-    }
-
-    fn is_pmd(&self) -> bool {
-        self.mapping.pmd_mapped_bytes() >= self.mapping.len_bytes() as u64 / 8 * 7
+        let wide = (0..NR_LINES_WIDE).flat_map(pass).map(address).collect();
+        let stubs = Stubs::with_layout(Backing::Memfd, layout, len_bytes, dir)?;
+        Ok(Self { _mapping: mapping, stubs, nr_pages, list, wide })
     }
 
     /// The time of a load or call, a thousand times, so that a `Duration` keeps its fractions.
@@ -229,7 +235,7 @@ impl Pages {
             Way::Wide => unsafe { load_list(&self.wide, nr_passes) },
             // SAFETY: as above.
             Way::Sparse => unsafe { load_apart(&self.list, nr_passes) },
-            Way::Calls => self.stubs.cycle(self.list.len(), nr_passes, 1),
+            Way::Calls => self.stubs.cycle(self.nr_pages, nr_passes, 1),
         };
         run(1);
         let nr_lines = if matches!(way, Way::Wide) { self.wide.len() } else { self.list.len() };
@@ -240,24 +246,23 @@ impl Pages {
 /// The shares of a walk that are waited for.
 ///
 /// # Errors
-/// Memory that is not available, or no folios of 2 MiB.
+/// Memory that is not available.
 pub(super) fn shares(nr_rounds: usize, part: usize, dir: &Path) -> Result<WalkShares, StubsError> {
     let (mut beside, mut alone, mut fetch) = (Vec::new(), Vec::new(), Vec::new());
     for nr_pages in SETS.map(|nr| nr / part) {
-        let kinds = [Pages::new(nr_pages, false, dir)?, Pages::new(nr_pages, true, dir)?];
-        if !kinds[1].is_pmd() {
-            return Err(StubsError::NoHugepages);
-        }
+        let layouts = [Layout::OnePerPage, Layout::Packed];
+        let [spread, packed] = layouts.map(|layout| Lines::new(nr_pages, layout, dir));
+        let layouts = [spread?, packed?];
         let mut runs: Vec<Run<'_>> = Vec::new();
         for way in WAYS {
-            runs.extend(kinds.iter().map(|pages| Box::new(move || Ok(pages.go(way))) as Run<'_>));
+            runs.extend(layouts.iter().map(|lines| Box::new(move || Ok(lines.go(way))) as Run<'_>));
         }
         let Ok(series) = interleave(nr_rounds, &mut runs, &mut |_| {});
         for first in (0..nr_rounds).step_by(BLOCK_ROUNDS) {
             let block = first..nr_rounds.min(first + BLOCK_ROUNDS);
             let longer = |way: Way| {
-                let ns = |kind: usize| {
-                    let rounds = &series[way as usize * 2 + kind].rounds_ns[block.clone()];
+                let ns = |layout: usize| {
+                    let rounds = &series[way as usize * 2 + layout].rounds_ns[block.clone()];
                     Spread::of(rounds).map_or(0.0, |ns| ns.median)
                 };
                 (ns(0) - ns(1)) / 1000.0
@@ -294,10 +299,26 @@ mod tests {
     }
 
     #[test]
-    fn lines_farther_away_take_longer() {
-        let caches = Caches { l2_bytes: 1 << 20, llc_bytes: 8 << 20 };
-        let found = lines(caches, 3, 1).unwrap();
-        let ns = |figure: &Option<Figure>| figure.as_ref().unwrap().ns.median;
-        assert!(ns(&found.l2) < ns(&found.memory), "{found:?}");
+    fn a_line_has_a_latency_in_each_cache_and_in_memory() {
+        let caches = Caches { l2_bytes: 1 << 18, llc_bytes: 1 << 20 };
+        let found = lines(caches, 2, 1).unwrap();
+        for figure in [&found.l2, &found.llc, &found.memory] {
+            assert!(figure.as_ref().unwrap().ns.median > 0.0, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn both_layouts_have_as_many_lines_and_one_takes_a_64th_of_the_pages() {
+        let dir = tempfile::tempdir().unwrap();
+        let layouts = [Layout::OnePerPage, Layout::Packed];
+        let [spread, packed] = layouts.map(|layout| Lines::new(512, layout, dir.path()).unwrap());
+        for (of, nr_pages) in [(&spread, 512), (&packed, 8)] {
+            let pages = |list: &[usize]| {
+                list.iter().map(|at| at / PAGE_BYTES).collect::<std::collections::BTreeSet<_>>()
+            };
+            assert_eq!((of.list.len(), pages(&of.list).len()), (512, nr_pages));
+            let distinct: std::collections::BTreeSet<_> = of.wide.iter().collect();
+            assert_eq!(distinct.len(), 512 * NR_LINES_WIDE);
+        }
     }
 }

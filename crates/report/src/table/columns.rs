@@ -49,7 +49,7 @@ macro_rules! walks {
     ($name:literal, $kind:ident) => {{
         let mut columns = Vec::new();
         columns.extend(counts!(concat!("tlb_walk_kinds_", $name, "_"), o => o.tlb.walk_kinds.$kind;
-            walks));
+            walks, pmd_walks));
         columns.extend(counts!(concat!("tlb_walk_kinds_", $name, "_lines_"),
             o => o.tlb.walk_kinds.$kind.lines; l2, llc, memory));
         columns.extend(counts!(concat!("tlb_walk_kinds_", $name, "_host_lines_"),

@@ -293,6 +293,7 @@ fn csv_has_a_row_for_each_number() {
 fn walk_kinds() -> WalkCounters {
     let kind = |walks, l2, llc, memory| KindCounters {
         walks,
+        pmd_walks: walks / 10,
         lines: Lines { l2, llc, memory },
         host_lines: Lines { l2: 2 * l2, llc: 2 * llc, memory: 2 * memory },
     };

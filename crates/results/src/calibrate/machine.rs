@@ -5,6 +5,7 @@
 //! here ([`largefolio_linux::calibrate::Figure::of`]), and [`Machine::to_toml`] refuses what is left.
 
 mod costs;
+mod merge;
 mod walks;
 
 use largefolio_linux::calibrate::{
@@ -12,7 +13,7 @@ use largefolio_linux::calibrate::{
 };
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::PageSize;
-use largefolio_sim::machine::{Machine, MachineError, THIS, UnitBytes};
+use largefolio_sim::machine::{Calibrated, Machine, MachineError, THIS, UnitBytes};
 use largefolio_sim::tlb::{
     CoalescingConfig, EntrySize, EntrySizes, MAX_ENTRIES, StructureConfig, TlbConfig, Ways,
 };
@@ -50,6 +51,23 @@ pub(super) struct Reach {
 }
 
 impl Made {
+    /// Adds the calibrations of the file that this one will replace.
+    pub fn add(&mut self, earlier: &Machine) {
+        let nr = earlier.calibrated.as_ref().map_or(0, |calibrated| calibrated.nr);
+        if merge::add(&mut self.machine, earlier) {
+            self.notes.push(format!(
+                "Costs are the mean of {} calibrations, and their ranges hold all of them; folio \
+                 calibrate --fresh forgets the earlier ones.",
+                nr.saturating_add(1)
+            ));
+        } else if nr > 0 {
+            self.notes.push(
+                "The earlier calibrations in this file were of another CPU or kernel, and are gone."
+                    .to_owned(),
+            );
+        }
+    }
+
     /// The head of the file.
     #[must_use]
     pub fn comment(&self, effort: Effort) -> String {
@@ -104,8 +122,9 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
         arch: if is_arm { Arch::Arm64 } else { Arch::X86_64 },
         page_sizes: vec![PageSize::K4],
         page_size: PageSize::K4,
-        costs: costs::costs(found, &stand_in.costs, &tlb),
+        costs: costs::costs(found, &stand_in.costs, &tlb, is_splintered),
         tlb,
+        calibrated: Some(Calibrated { kernel, nr: 1 }),
     };
     Ok(Made { machine, notes, reach })
 }

@@ -146,11 +146,9 @@ impl Forms for CalibrationResult {
         for note in &self.notes {
             let _ = writeln!(text, "\nnote: {note}");
         }
-        let nested = self.costs.iter().any(|row| row.name == "walk_nested");
-        let option = if nested { " --nested" } else { "" };
         let _ = writeln!(
             text,
-            "\nwritten: {}\nuse it:  folio predict TRACE --machine this --time{option}\ntest it: \
+            "\nwritten: {}\nuse it:  folio predict TRACE --machine this --time\ntest it: \
              folio calibrate --check",
             self.file
         );

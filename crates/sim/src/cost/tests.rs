@@ -83,7 +83,7 @@ fn events() -> Events {
 
 fn kind(walks: u64, own: [u64; 3], host: [u64; 3]) -> KindCounters {
     let lines = |[l2, llc, memory]: [u64; 3]| Lines { l2, llc, memory };
-    KindCounters { walks, lines: lines(own), host_lines: lines(host) }
+    KindCounters { walks, pmd_walks: walks / 2, lines: lines(own), host_lines: lines(host) }
 }
 
 fn updates([pages, folios, owner_words]: [u64; 3]) -> MapcountUpdates {
@@ -109,6 +109,18 @@ fn map_counts_cost_what_the_machine_file_says_and_nothing_apart_without_it() {
         assert_eq!(ns(&estimate) - ns(&whole), more, "{cause:?}");
     }
     assert!(estimate.not_known.is_empty());
+}
+
+#[test]
+fn walks_that_end_at_a_pmd_entry_have_a_cost_of_their_own_where_the_file_gives_one() {
+    let walk_ns = |walk_pmd| {
+        let costs = Costs { walk_pmd, walk: Some(quantity(20.0, Unit::Ns)), ..costs() };
+        Estimate::new(&events(), &costs, Walks::Native).causes[&Cause::Walk].ns.unwrap()
+    };
+    let (alike, free) = (walk_ns(None), walk_ns(Some(quantity(4.0, Unit::Ns))));
+    assert_eq!(walk_ns(Some(quantity(20.0, Unit::Ns))), alike);
+    // Chained: 2 of 5 walks end at a PMD entry and save 16 ns each; the others by their shares.
+    assert!(alike - free >= 2 * 16, "{alike} {free}");
 }
 
 fn times(estimate: &Estimate) -> Vec<(&'static str, Option<u64>)> {

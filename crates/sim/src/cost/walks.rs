@@ -2,7 +2,7 @@
 //! program waits for depends on what runs beside it.
 //!
 //! ```text
-//!   walks of a kind   (walks x walk + lines x walk_l2, walk_llc, walk_memory) x share of the kind
+//!   walks of a kind   (walks x walk, walk_pmd + lines x walk_l2, walk_llc, walk_memory) x share of the kind
 //! ```
 
 use super::price::whole_ns;
@@ -52,8 +52,11 @@ impl Sum<'_> {
         }
         let Lines { l2, llc, memory } = lines;
         let costs = self.costs;
+        // With the others where nothing finer is known.
+        let nr_apart = if costs.walk_pmd.is_some() { kind.pmd_walks } else { 0 };
         let parts = [
-            ("walk", &costs.walk, kind.walks),
+            ("walk", &costs.walk, kind.walks - nr_apart),
+            ("walk_pmd", &costs.walk_pmd, nr_apart),
             ("walk_l2", &costs.walk_l2, l2),
             ("walk_llc", &costs.walk_llc, llc),
             ("walk_memory", &costs.walk_memory, memory),

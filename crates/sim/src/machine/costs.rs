@@ -190,6 +190,8 @@ pub struct Costs {
     pub l2_hit: Option<Quantity>,
     /// A page-table walk, without the lines that it reads.
     pub walk: Option<Quantity>,
+    /// The same for a walk that ends at a PMD entry; where it is absent, `walk` is for both.
+    pub walk_pmd: Option<Quantity>,
     /// A line of a page table that a walk finds in the L2 cache.
     pub walk_l2: Option<Quantity>,
     /// A line that it finds in the last-level cache.
@@ -273,7 +275,7 @@ impl Costs {
     }
 
     /// Every single cost: its name in the file, what its unit must be, and itself.
-    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 31] {
+    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 32] {
         use CostKind::{Clock, Cpi, Rate, Share, Time};
         [
             ("clock", Clock, self.clock.as_ref()),
@@ -281,6 +283,7 @@ impl Costs {
             ("reference", Time, self.reference.as_ref()),
             ("l2_hit", Time, self.l2_hit.as_ref()),
             ("walk", Time, self.walk.as_ref()),
+            ("walk_pmd", Time, self.walk_pmd.as_ref()),
             ("walk_l2", Time, self.walk_l2.as_ref()),
             ("walk_llc", Time, self.walk_llc.as_ref()),
             ("walk_memory", Time, self.walk_memory.as_ref()),
@@ -319,6 +322,7 @@ impl Costs {
             reference: self.reference.or(base.reference),
             l2_hit: self.l2_hit.or(base.l2_hit),
             walk: self.walk.or(base.walk),
+            walk_pmd: self.walk_pmd.or(base.walk_pmd),
             walk_l2: self.walk_l2.or(base.walk_l2),
             walk_llc: self.walk_llc.or(base.walk_llc),
             walk_memory: self.walk_memory.or(base.walk_memory),

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::tlb::TlbConfig;
 
-use super::Machine;
 use super::builtin::MACHINES;
 use super::costs::{Costs, Quantity};
 use super::error::{Contradiction, MachineError};
+use super::{Calibrated, Machine};
 use crate::datafile::{DataFileError, line_of, parse};
 
 /// The file as written. What another machine is based on it may leave out.
@@ -29,6 +29,8 @@ struct MachineFile {
     page_sizes: Option<Vec<PageSize>>,
     default_page_size: Option<PageSize>,
     tlb: Option<TlbConfig>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    calibrated: Option<Calibrated>,
     #[serde(default)]
     costs: Costs,
 }
@@ -93,6 +95,7 @@ impl Machine {
             page_sizes: Some(self.page_sizes.clone()),
             default_page_size: Some(self.page_size),
             tlb: Some(self.tlb.clone()),
+            calibrated: self.calibrated.clone(),
             costs: self.costs.clone(),
         };
         let origin = format!("the machine file of {}", self.name);
@@ -136,6 +139,7 @@ impl MachineFile {
                 .or(base.map(|base| base.page_size))
                 .ok_or(missing("default_page_size"))?,
             tlb: self.tlb.or_else(|| Some(base?.tlb.clone())).ok_or(missing("tlb"))?,
+            calibrated: self.calibrated,
             costs,
         };
         machine.check()?;

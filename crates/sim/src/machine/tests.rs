@@ -180,7 +180,7 @@ fn bad_toml_is_answered_with_file_line_and_expected_form() {
     assert_eq!(
         message("[costs.walk_l2]", "[costs.walks]"),
         "mine.toml:26: unknown field `walks`, expected one of `clock`, `cpi`, `reference`, `l2_hit`, \
-         `walk`, `walk_l2`, `walk_llc`, `walk_memory`, `walk_beside`, `walk_alone`, `walk_fetch`, \
+         `walk`, `walk_pmd`, `walk_l2`, `walk_llc`, `walk_memory`, `walk_beside`, `walk_alone`, `walk_fetch`, \
          `fault`, `fault_around`, `folio_alloc`, `map_batch`, `map_entry`, `fork_entry`, `fork_batch`, `fork_large`, `fork_pmd`, \
          `unmap_batch`, `unmap_large`, `unmap_pte`, `unmap_pmd`, `folio_free`, `page_free`, `page_mapcount`, `owner_word`, `clear`, `copy`, `elision`, `storage_latency`, `storage_rate`, `storage_interval`"
     );

@@ -114,6 +114,8 @@ impl std::ops::AddAssign for Lines {
 pub struct KindCounters {
     /// How many.
     pub walks: u64,
+    /// Of these, walks that ended at a PMD entry.
+    pub pmd_walks: u64,
     /// Lines that they read.
     pub lines: Lines,
     /// Lines of the host's page tables that they read in a virtual machine.
@@ -123,6 +125,7 @@ pub struct KindCounters {
 impl std::ops::AddAssign for KindCounters {
     fn add_assign(&mut self, other: Self) {
         self.walks += other.walks;
+        self.pmd_walks += other.pmd_walks;
         self.lines += other.lines;
         self.host_lines += other.host_lines;
     }
@@ -254,7 +257,8 @@ impl Walker {
             Side::Instruction => WalkKind::Fetch,
             Side::Data => self.kind(walk, now),
         };
-        let mut found = KindCounters { walks: 1, ..KindCounters::default() };
+        let pmd_walks = u64::from(walk.leaf == LeafKind::Pmd);
+        let mut found = KindCounters { walks: 1, pmd_walks, ..KindCounters::default() };
         let reads = [(0, steps.pte), (1, steps.pmd), (2, steps.pud), (3, steps.pgd)];
         for (level, _) in reads.into_iter().filter(|&(_, nr)| nr > 0) {
             self.lines.read(self.line_of(level, walk.vpn), &mut found.lines);

@@ -39,7 +39,12 @@ pub(super) fn range(ns: &Spread) -> Option<[f64; 2]> {
     })
 }
 
-pub(super) fn costs(found: &Calibration, stand_in: &Costs, tlb: &TlbConfig) -> Costs {
+pub(super) fn costs(
+    found: &Calibration,
+    stand_in: &Costs,
+    tlb: &TlbConfig,
+    is_splintered: bool,
+) -> Costs {
     let kernel = &found.kernel;
     let or = |figure: &Option<Figure>, other: &Option<Quantity>| match figure {
         Some(figure) => Some(measured(figure)),
@@ -72,7 +77,7 @@ pub(super) fn costs(found: &Calibration, stand_in: &Costs, tlb: &TlbConfig) -> C
         ..Costs::default()
     };
     set_unmap(&mut costs, found, stand_in);
-    walks::set(&mut costs, found, stand_in, tlb);
+    walks::set(&mut costs, found, stand_in, tlb, is_splintered);
     set_apart(&mut costs, found);
     costs
 }

@@ -120,6 +120,18 @@ fn measured_numbers_are_marked_measured_and_the_rest_assumed_with_the_reason() {
 }
 
 #[test]
+fn walks_to_pmd_entries_have_a_fixed_part_where_2m_folios_are_walked_for_as_4k_folios_are() {
+    // Here 2M folios have entries of their own.
+    assert_eq!(written(&found()).costs.walk_pmd, None);
+    let mut splintered = found();
+    splintered.curves[1] = curve(Side::Data, Pages::Pmd, (72, 2048));
+    let costs = written(&splintered).costs;
+    // The same time, of which a line of PMD entries is less than the PTEs' lines.
+    let [walk, walk_pmd] = [costs.walk, costs.walk_pmd].map(|cost| cost.unwrap().value);
+    assert!(walk_pmd >= walk && walk_pmd < 59.0, "{walk} {walk_pmd}");
+}
+
+#[test]
 fn map_counts_stand_apart_from_the_costs_that_were_measured_with_them_in() {
     let with = |unmap_pte, unmap_large| {
         let (pte, large) = (Some(figure(unmap_pte)), Some(figure(unmap_large)));

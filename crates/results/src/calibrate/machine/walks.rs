@@ -10,8 +10,8 @@ use largefolio_mm::units::{PageSize, Pfn, Vpn};
 use largefolio_sim::cost::{digits, ns_each};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::tlb::{
-    self, Access, CacheSize, EntrySize, Lines, TableLevel, Tlb, TlbConfig, Walk, WalkCacheConfig,
-    WalkerConfig, Ways,
+    self, Access, CacheSize, EntrySize, LeafKind, Lines, TableLevel, Tlb, TlbConfig, Walk,
+    WalkCacheConfig, WalkerConfig, Ways,
 };
 use largefolio_trace::generate::Rng;
 
@@ -58,7 +58,13 @@ pub(super) fn walker(found: &Calibration, is_splintered: bool) -> WalkerConfig {
 }
 
 /// Writes the costs of walks.
-pub(super) fn set(costs: &mut Costs, found: &Calibration, stand_in: &Costs, tlb: &TlbConfig) {
+pub(super) fn set(
+    costs: &mut Costs,
+    found: &Calibration,
+    stand_in: &Costs,
+    tlb: &TlbConfig,
+    is_splintered: bool,
+) {
     let line = |figure: &Option<Figure>, other: &Option<Quantity>| match figure {
         Some(figure) => Some(measured(figure)),
         None => other.as_ref().map(assumed),
@@ -75,7 +81,10 @@ pub(super) fn set(costs: &mut Costs, found: &Calibration, stand_in: &Costs, tlb:
     let apart = "of loads with 256 instructions between";
     costs.walk_alone = of(&shares.alone, apart, &stand_in.walk_alone);
     costs.walk_fetch = of(&shares.fetch, "of calls of stubs", &stand_in.walk_fetch);
-    costs.walk = fixed(costs, found, tlb).or_else(|| stand_in.walk.as_ref().map(assumed));
+    costs.walk =
+        fixed(costs, found, Pages::Base, tlb).or_else(|| stand_in.walk.as_ref().map(assumed));
+    // Where 2M folios have entries of their own, few walks end at a PMD entry.
+    costs.walk_pmd = if is_splintered { fixed(costs, found, Pages::Pmd, tlb) } else { None };
 }
 
 fn share(spread: &Spread, what: &str) -> Quantity {
@@ -83,8 +92,8 @@ fn share(spread: &Spread, what: &str) -> Quantity {
         value: digits(spread.median),
         unit: Unit::Share,
         source: format!(
-            "measured: what walks to 4K folios take longer than those to 2M folios, {what}, as a \
-             share of the same for loads that need each other; median of n = {}, {:.3} to {:.3}",
+            "measured: what lines take longer on a page each than packed, {what}, as a share of the \
+             same for loads that need each other; median of n = {}, {:.3} to {:.3}",
             spread.n, spread.min, spread.max
         ),
         assumed: false,
@@ -92,9 +101,9 @@ fn share(spread: &Spread, what: &str) -> Quantity {
     }
 }
 
-/// The fixed part of a walk.
-fn fixed(costs: &Costs, found: &Calibration, tlb: &TlbConfig) -> Option<Quantity> {
-    let curve = found.curve(Side::Data, Pages::Base)?;
+/// The fixed part of a walk to folios of a kind.
+fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> Option<Quantity> {
+    let curve = found.curve(Side::Data, pages)?;
     // What a CPU says of itself need not make a TLB; the machine file will be refused.
     tlb.check(&[PageSize::K4]).ok()?;
     let each = |cost: &Option<Quantity>| ns_each(cost.as_ref()?, costs);
@@ -104,7 +113,7 @@ fn fixed(costs: &Costs, found: &Calibration, tlb: &TlbConfig) -> Option<Quantity
     let float = |nr: u64| nr as f64;
     let mut values = Vec::new();
     for point in curve.extra.iter().filter(|point| SETS.contains(&point.nr)) {
-        let (nr_walks, lines) = chain(tlb, point.nr);
+        let (nr_walks, lines) = chain(tlb, point.nr, pages);
         let lines_ns = float(lines.l2) * l2 + float(lines.llc) * llc + float(lines.memory) * memory;
         let walks_ns = point.ns.median * float(point.nr as u64) - lines_ns;
         values.push((walks_ns / float(nr_walks.max(1))).max(FIXED_MIN_NS));
@@ -116,8 +125,9 @@ fn fixed(costs: &Costs, found: &Calibration, tlb: &TlbConfig) -> Option<Quantity
 
 /// Walks of a chain of loads over `nr` pages in random order, and the lines that they read, once the
 /// chain has been followed.
-fn chain(config: &TlbConfig, nr: usize) -> (u64, Lines) {
+fn chain(config: &TlbConfig, nr: usize, pages: Pages) -> (u64, Lines) {
     let mut tlb = Tlb::new(config, PageSize::K4);
+    let pmd_order = PageSize::K4.pmd_order();
     let mut order: Vec<u32> = (0..u32::try_from(nr).unwrap_or(u32::MAX)).collect();
     Rng::new(1).shuffle(&mut order);
     let mut pass = || {
@@ -125,7 +135,11 @@ fn chain(config: &TlbConfig, nr: usize) -> (u64, Lines) {
             let (side, vpn) = (tlb::Side::Data, Vpn(u64::from(page)));
             tlb.bring_in(side, vpn.0, 1);
             if tlb.lookup(side, vpn, Access::Read).needs_walk() {
-                let walk = Walk { link: 1, ..Walk::page(vpn, Pfn(vpn.0), true) };
+                let page = Walk::page(vpn, Pfn(vpn.0), true);
+                let walk = match pages {
+                    Pages::Base => Walk { link: 1, ..page },
+                    Pages::Pmd => Walk { link: 1, leaf: LeafKind::Pmd, order: pmd_order, ..page },
+                };
                 tlb.fill_walk(side, &walk);
             }
         }

@@ -143,7 +143,7 @@ fn a_host_is_asked_for_the_page_and_for_each_table() {
     bench.bring_in(Side::Data, 64);
     let all = Steps { pte: 1, pmd: 1, pud: 1, pgd: 1 };
     let far = page(1 << 30);
-    let KindCounters { walks, lines: own, host_lines } = bench.see(Side::Data, &far, all).alone;
+    let KindCounters { walks, lines: own, host_lines, .. } = bench.see(Side::Data, &far, all).alone;
     assert_eq!((walks, own.l2 + own.llc + own.memory), (1, 4));
     assert_eq!(host_lines.l2 + host_lines.llc + host_lines.memory, 5);
     // With 2M pages below, a line of the host is 16 MiB.
