@@ -8,15 +8,18 @@
 
 mod alias;
 mod builtin;
+mod change;
 mod edit;
 mod error;
 mod load;
 mod nearest;
 mod packaged;
 mod rule;
+mod since;
 mod text;
 
 pub use alias::{EDITS, EditHelp};
+pub use change::{Change, Origin};
 pub use error::KernelError;
 pub use packaged::Package;
 

@@ -14,3 +14,4 @@ pub mod size;
 pub mod study;
 pub mod sweep;
 pub mod tlb;
+pub mod why;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Table;
 
 use super::builtin::KERNELS;
-use super::{Kernel, KernelError, packaged};
+use super::{Kernel, KernelError, packaged, since};
 use crate::datafile::parse;
 use crate::size::parse_bytes;
 
@@ -38,6 +38,7 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
     let is_page_given = table.contains_key(PAGE);
     table.entry(PAGE).or_insert_with(|| toml::Value::String(DEFAULT_PAGE.to_owned()));
     packaged::take(name, &mut table)?;
+    since::take(name, &mut table)?;
     let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
     let file: File = table.try_into().map_err(|e: toml::de::Error| bad(e.message().to_owned()))?;
     let rules: Rules =
@@ -148,6 +149,7 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
         }
         let mut layer = table_of(&base)?;
         packaged::take(&base, &mut layer)?;
+        since::take(&base, &mut layer)?;
         layers.push(layer);
     }
     let mut merged = Table::new();

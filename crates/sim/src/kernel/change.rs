@@ -1,0 +1,206 @@
+//! The rules in which two kernels differ, and kernels between the two.
+//!
+//! Owns what counts as one rule of a kernel file, and which version a changed rule came with. Does
+//! not know a rule: rules are compared as the tables that kernel files would be.
+//!
+//! Invariants:
+//! - C1: a kernel with all of its changes to another has the other's rules.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use largefolio_mm::rules::Rules;
+use toml::{Table, Value};
+
+use super::load::check;
+use super::since::Versions;
+use super::{Kernel, KernelError};
+
+/// Maps within the tables of a kernel file: each entry is a rule. Any other table in a table is the
+/// value of one rule (`fault.exec = { block = { bytes = 65536 } }`).
+const MAPS: [&str; 2] = ["anon.size_kib", "sizes.filesystems"];
+/// What a rule that one of the kernels does not have is called.
+const ABSENT: &str = "absent";
+
+/// Path of a rule in a kernel file.
+type Path = Vec<String>;
+
+/// One rule that differs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    path: Path,
+    from: Option<Value>,
+    to: Option<Value>,
+    /// Where the newer of the two values comes from; `None` if no built-in kernel has one of them.
+    pub origin: Option<Origin>,
+}
+
+/// Where the newer of two values comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// First version known to have it.
+    pub version: String,
+    /// The commit, where a kernel file names it.
+    pub commit: Option<String>,
+    /// Whether the change takes it away.
+    pub is_undone: bool,
+}
+
+/// Place of a change on the way from one kernel to another.
+type Place = (u8, Reverse<(u32, u32)>, (u32, u32));
+
+impl Change {
+    /// The rule by its name in a kernel file: `fault.exec`.
+    #[must_use]
+    pub fn rule(&self) -> String {
+        self.path.join(".")
+    }
+
+    /// Its value in the first kernel.
+    #[must_use]
+    pub fn from(&self) -> String {
+        shown(self.from.as_ref())
+    }
+
+    /// Its value in the second kernel.
+    #[must_use]
+    pub fn to(&self) -> String {
+        shown(self.to.as_ref())
+    }
+
+    /// What is undone comes first, the newest before the others; then what is new, the oldest
+    /// first; edits last.
+    fn place(&self) -> Place {
+        let none = (0, 0);
+        let Some(origin) = &self.origin else { return (2, Reverse(none), none) };
+        let version = super::version(&origin.version).unwrap_or(none);
+        if origin.is_undone { (0, Reverse(version), none) } else { (1, Reverse(none), version) }
+    }
+}
+
+/// A value as an edit gives it: `arch-window`, `block.bytes=65536`.
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        None => ABSENT.to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Table(table)) => {
+            let one = |(name, value): (&String, &Value)| match value {
+                Value::Table(_) => format!("{name}.{}", shown(Some(value))),
+                _ => format!("{name}={}", shown(Some(value))),
+            };
+            table.iter().map(one).collect::<Vec<_>>().join(" ")
+        }
+        Some(other) => other.to_string(),
+    }
+}
+
+/// Every rule, by its path.
+pub(super) fn leaves(rules: &Rules) -> Result<BTreeMap<Path, Value>, toml::ser::Error> {
+    let mut leaves = BTreeMap::new();
+    for (name, value) in Table::try_from(rules)? {
+        let Value::Table(below) = value else {
+            leaves.insert(vec![name], value);
+            continue;
+        };
+        for (rule, value) in below {
+            match value {
+                Value::Table(map) if MAPS.contains(&format!("{name}.{rule}").as_str()) => {
+                    let path = |key| vec![name.clone(), rule.clone(), key];
+                    leaves.extend(map.into_iter().map(|(key, value)| (path(key), value)));
+                }
+                value => {
+                    leaves.insert(vec![name.clone(), rule], value);
+                }
+            }
+        }
+    }
+    Ok(leaves)
+}
+
+fn put(table: &mut Table, path: &[String], value: Option<&Value>) {
+    match (path, value) {
+        ([name], Some(value)) => {
+            table.insert(name.clone(), value.clone());
+        }
+        ([name], None) => {
+            table.remove(name);
+        }
+        ([name, rest @ ..], value) => {
+            let below = table.entry(name.clone()).or_insert_with(|| Value::Table(Table::new()));
+            if let Value::Table(below) = below {
+                put(below, rest, value);
+            }
+        }
+        ([], _) => {}
+    }
+}
+
+impl Kernel {
+    /// The rules in which `other` differs, in the order in which they came.
+    ///
+    /// ```
+    /// use largefolio_sim::kernel::Kernel;
+    /// let changes = Kernel::parse("6.18")?.changes_to(&Kernel::parse("6.19")?)?;
+    /// let told: Vec<_> = changes.iter().map(|c| format!("{} {}", c.rule(), c.to())).collect();
+    /// assert_eq!(told, ["collapse.empty_block stepped-over", "fault.forced_gate gated"]);
+    /// assert_eq!(changes[0].origin.as_ref().unwrap().version, "6.19");
+    /// # Ok::<(), largefolio_sim::kernel::KernelError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Numbers above those of TOML, 2^63.
+    pub fn changes_to(&self, other: &Self) -> Result<Vec<Change>, KernelError> {
+        let (mut before, mut after) = (self.leaves()?, other.leaves()?);
+        let mut paths: Vec<Path> = before.keys().chain(after.keys()).cloned().collect();
+        paths.sort_unstable();
+        paths.dedup();
+        let versions = Versions::all()?;
+        let (first, second) = (versions.below(&self.name), versions.below(&other.name));
+        let mut changes = Vec::new();
+        for path in paths {
+            let (from, to) = (before.remove(&path), after.remove(&path));
+            if from == to {
+                continue;
+            }
+            let since = |known: usize, value| versions.since(known, &path, value);
+            let origin = match (since(first, from.as_ref()), since(second, to.as_ref())) {
+                (Some(old), Some(new)) => Some(versions.origin(old, new, &path)),
+                _ => None,
+            };
+            changes.push(Change { path, from, to, origin });
+        }
+        changes.sort_by_key(Change::place);
+        Ok(changes)
+    }
+
+    /// This kernel under the name `name` with some of its changes to another.
+    ///
+    /// # Errors
+    /// Rules that no kernel can have.
+    pub fn with_changes<'a>(
+        &self,
+        changes: impl IntoIterator<Item = &'a Change>,
+        name: &str,
+    ) -> Result<Self, KernelError> {
+        let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
+        let mut table = Table::try_from(&self.rules).map_err(|error| bad(error.to_string()))?;
+        for change in changes {
+            put(&mut table, &change.path, change.to.as_ref());
+        }
+        let rules: Rules = table
+            .try_into()
+            .map_err(|error: toml::de::Error| bad(error.message().trim().to_owned()))?;
+        check(&rules).map_err(bad)?;
+        Ok(Self { name: name.to_owned(), rules, ..self.clone() })
+    }
+
+    fn leaves(&self) -> Result<BTreeMap<Path, Value>, KernelError> {
+        leaves(&self.rules).map_err(|error| KernelError::BadFile {
+            origin: self.name.clone(),
+            message: error.to_string(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Which rule makes the difference between two kernels: the cells that tell.
+//!
+//! ```text
+//!   before   + each switch alone          n cells   what it does by itself
+//!   after    - each switch                n cells   what is lost without it
+//!   before   + 1, + 1 2, + 1 2 3, ..      n cells   step by step to the other kernel
+//!   before   + each pair                            which rules work together
+//! ```
+//!
+//! A switch is a rule that differs, or several where a kernel with one of them alone would have
+//! rules that no kernel can have. Owns the switches, the cells, and how the difference is shared out
+//! ([`Attribution`]). Does not own what is measured, nor which kernels there are.
+//!
+//! Invariants:
+//! - W1: the mix with every switch has the rules of the second kernel, the one with none those of
+//!   the first.
+//! - W2: every mix that [`Comparison::parts`] gives is a kernel that can be.
+
+mod attribution;
+mod mix;
+
+pub use attribution::{Attribution, Effect, Interaction, attribute};
+pub use mix::Mix;
+
+use crate::kernel::{Change, Kernel, KernelError};
+use crate::replay::CellSpec;
+
+/// Rules that are changed together.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Switch {
+    /// The rules: one, unless it cannot be changed alone.
+    pub changes: Vec<Change>,
+}
+
+/// Two cells whose kernels differ.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    before: CellSpec,
+    after: String,
+    /// In the order in which their rules came.
+    switches: Vec<Switch>,
+}
+
+impl Comparison {
+    /// The switches between two cells that differ in nothing but the kernel.
+    ///
+    /// # Errors
+    /// Rules that cannot be written as a kernel file.
+    pub fn new(before: &CellSpec, after: &CellSpec) -> Result<Self, KernelError> {
+        let (before, after) = (on_its_page(before), on_its_page(after));
+        let changes = before.kernel.changes_to(&after.kernel)?;
+        let switches = changes.into_iter().map(|change| Switch { changes: vec![change] }).collect();
+        let mut comparison = Self { before, after: after.kernel.name, switches };
+        // What was joined is complete with its last rule.
+        while let Some((one, other)) = comparison.inseparable() {
+            let mut earlier = comparison.switches.remove(one.min(other));
+            let later = &mut comparison.switches[one.max(other) - 1].changes;
+            earlier.changes.append(later);
+            *later = earlier.changes;
+        }
+        Ok(comparison)
+    }
+
+    /// What can be changed for itself, in the order in which it came.
+    #[must_use]
+    pub fn switches(&self) -> &[Switch] {
+        &self.switches
+    }
+
+    /// The mixes between the two kernels that tell what each switch does: alone, left out, and step
+    /// by step; each once.
+    #[must_use]
+    pub fn parts(&self) -> Vec<Mix> {
+        let nr = self.switches.len();
+        let mut parts: Vec<Mix> = (0..nr)
+            .flat_map(|one| {
+                [Mix::alone(nr, &[one]), Mix::without(nr, one), Mix::first(nr, one + 1)]
+            })
+            .filter(|mix| !mix.is_none() && !mix.is_all())
+            .collect();
+        parts.sort_unstable();
+        parts.dedup();
+        parts
+    }
+
+    /// The cell of `mix`.
+    ///
+    /// # Errors
+    /// A mix that is no kernel.
+    pub fn spec(&self, mix: &Mix) -> Result<CellSpec, KernelError> {
+        let kernel = self.kernel(mix)?;
+        Ok(CellSpec { kernel, detail_runs_max: 0, ..self.before.clone() })
+    }
+
+    /// Whether `mix` is a kernel that can be.
+    #[must_use]
+    pub fn is_possible(&self, mix: &Mix) -> bool {
+        self.kernel(mix).is_ok()
+    }
+
+    fn kernel(&self, mix: &Mix) -> Result<Kernel, KernelError> {
+        let switches = self.switches.iter().zip(mix.is_set());
+        let changes: Vec<&Change> =
+            switches.filter(|(_, is_set)| **is_set).flat_map(|(one, _)| &one.changes).collect();
+        let from = &self.before.kernel;
+        let name = format!("{} with {} rules of {}", from.name, changes.len(), self.after);
+        let kernel = from.with_changes(changes, &name)?;
+        let page = kernel.rules.page;
+        kernel.check_page(page)?;
+        for annotation in &self.before.annotations {
+            annotation.check(&kernel, page)?;
+        }
+        Ok(kernel)
+    }
+
+    /// Two switches that must become one for W2.
+    fn inseparable(&self) -> Option<(usize, usize)> {
+        let nr = self.switches.len();
+        let is_free = |ones: &[usize]| {
+            self.is_possible(&Mix::alone(nr, ones))
+                && self.is_possible(&Mix::alone(nr, ones).rest())
+        };
+        for one in (0..nr).filter(|&one| !is_free(&[one])) {
+            let others = (0..nr).filter(|&other| other != one);
+            let other = others.clone().find(|&other| is_free(&[one, other])).or_else(|| {
+                // More than two belong together: any other that is not free is one of them.
+                let bound = others.clone().find(|&other| !is_free(&[other]));
+                bound.or_else(|| others.clone().next())
+            });
+            if let Some(other) = other {
+                return Some((one, other));
+            }
+        }
+        let step = (1..nr).find(|&nr_first| !self.is_possible(&Mix::first(nr, nr_first)))?;
+        Some((step - 1, step))
+    }
+}
+
+/// The cell with its base page as a rule of its kernel.
+fn on_its_page(spec: &CellSpec) -> CellSpec {
+    let mut spec = spec.clone();
+    spec.kernel.rules.page = spec.page_size();
+    spec.kernel.is_page_given = true;
+    spec
+}
+
+#[cfg(test)]
+mod tests;
