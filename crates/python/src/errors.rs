@@ -8,6 +8,7 @@ use std::panic::{self, AssertUnwindSafe};
 use largefolio_report::ExportError;
 use largefolio_report::sweep::{SweepError, TaskError};
 use largefolio_report::table::TableError;
+use largefolio_report::why::WhyError;
 use largefolio_results::Error;
 use largefolio_sim::kernel::KernelError;
 use largefolio_sim::machine::MachineError;
@@ -33,6 +34,8 @@ pub(crate) enum Failure {
     Linked(#[from] LinkedError),
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Why(WhyError),
     #[error(transparent)]
     Export(#[from] ExportError),
     #[error(transparent)]
@@ -69,11 +72,22 @@ impl Failure {
             Self::Request(_)
             | Self::Annotation(_)
             | Self::Linked(_)
+            | Self::Why(_)
             | Self::Argument(_)
             | Self::Sweep(SweepError::Cells(_) | SweepError::IdleAnnotation(_)) => "RequestError",
             Self::Sweep(_) | Self::Task(_) => "SweepError",
             Self::Replay(_) => "ReplayError",
             _ => "FolioError",
+        }
+    }
+}
+
+impl From<WhyError> for Failure {
+    fn from(error: WhyError) -> Self {
+        match error {
+            WhyError::Kernel(error) => Self::Kernel(error),
+            WhyError::Replay(error) => Self::Replay(error),
+            error => Self::Why(error),
         }
     }
 }

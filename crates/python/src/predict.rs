@@ -3,12 +3,15 @@
 //! The pool belongs to the call: one for the whole process would be lost in a child made by fork.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow_pyarrow::ToPyArrow as _;
-use largefolio_report::{Exporter, Json, PredictResult, Settings, TraceInfo, table};
-use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay_until};
+use largefolio_report::why::{self, Question, Why};
+use largefolio_report::{Exporter, Json, PredictResult, Settings, Tidy, TraceInfo, table};
+use largefolio_sim::replay::{CellSpec, Outcome, RowsDone, nr_passes, replay_until};
 use largefolio_trace::{Meta, Reader, digest};
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use rayon::ThreadPoolBuilder;
 
 use crate::asked::Asked;
@@ -33,6 +36,16 @@ impl Prediction {
         })
     }
 
+    /// The result as `folio predict --csv` prints it.
+    fn csv<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>, Failure> {
+        let text = detached(py, || {
+            let mut text = Vec::new();
+            Tidy.export(&self.report, &mut text)?;
+            Ok(text)
+        })?;
+        Ok(PyBytes::new(py, &text))
+    }
+
     /// The result as one record batch, one row per cell.
     fn table<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
         let PredictResult { trace, settings, rows, .. } = &self.report;
@@ -47,25 +60,32 @@ impl Prediction {
     }
 }
 
-/// Replays a trace; `progress` hears the finished rows and all rows.
+/// Replays a trace; `progress` hears the finished rows and all rows. `explains`: and which rules
+/// make the difference between two kernels.
 #[pyfunction]
 pub(crate) fn predict(
     py: Python<'_>,
     trace: PathBuf,
     asked: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
+    explains: bool,
 ) -> Result<Prediction, Failure> {
     let request = asked.extract::<Asked<'_>>()?.request()?;
     let specs = request.specs()?;
+    if explains {
+        why::check(&request)?;
+    }
     detached(py, || {
         let meta = Reader::open(&trace)?.meta().clone();
         request.check_trace(&meta)?;
         let job = Job { trace, specs: &specs, nr_rows: meta.nr_rows, progress };
         let (meta, rows) = job.run()?;
+        let why = explains.then(|| job.explain(&rows)).transpose()?;
         let path = &job.trace;
         let plain = TraceInfo::new(&path.to_string_lossy(), &meta);
         let info = TraceInfo { digest: Some(digest(path)?), ..plain };
         let report = PredictResult::new(Vec::new(), info, Settings::new(&request), rows);
+        let report = PredictResult { why, ..report };
         Ok(Prediction { report, has_idle_seeds: request.has_idle_seeds() })
     })
 }
@@ -83,33 +103,52 @@ struct Job<'a> {
 impl Job<'_> {
     /// Runs it; called without the interpreter's lock.
     fn run(&self) -> Replayed {
-        let replayed = beside::run(|shared| self.replay(shared), &|py, done| self.tell(py, done))?;
-        Python::attach(|py| self.tell(py, self.nr_rows_of_passes()))?;
+        let nr_all = self.nr_rows_of_passes();
+        let tell = |py: Python<'_>, done| self.tell(py, done, nr_all);
+        let replayed = beside::run(|shared| self.replay(shared), &tell)?;
+        Python::attach(|py| tell(py, nr_all))?;
         Ok(replayed)
+    }
+
+    /// Which rules make the differences between the rows: more cells, whose rows come on top.
+    fn explain(&self, rows: &[Outcome]) -> Result<Vec<Why>, Failure> {
+        let (before, more) = (self.nr_rows_of_passes(), AtomicU64::new(0));
+        let question = Question {
+            trace: &self.trace,
+            nr_rows: self.nr_rows,
+            specs: self.specs,
+            rows,
+            results: &[],
+        };
+        let work = |shared: &Shared| {
+            let pool = ThreadPoolBuilder::new().build()?;
+            let mut hear = |nr_done: u64, nr_all: u64| {
+                more.store(nr_all, Relaxed);
+                shared.done(before.saturating_add(nr_done))
+            };
+            Ok(pool.install(|| question.answer(&mut hear))?)
+        };
+        beside::run(work, &|py, done| {
+            let nr_all = before.saturating_add(more.load(Relaxed));
+            self.tell(py, done.max(before), nr_all)
+        })
     }
 
     fn replay(&self, shared: &Shared) -> Replayed {
         let pool = ThreadPoolBuilder::new().build()?;
-        let (mut before, mut last) = (0, 0);
-        let mut hear = |nr_read: u64| {
-            if nr_read < last {
-                before += last;
-            }
-            last = nr_read;
-            shared.done(before + nr_read)
-        };
+        let mut done = RowsDone::default();
+        let mut hear = |nr_read: u64| shared.done(done.hear(nr_read));
         Ok(pool.install(|| replay_until(&self.trace, self.specs, &mut hear))?)
     }
 
     /// Rows of all passes: a warm cache takes two.
     fn nr_rows_of_passes(&self) -> u64 {
-        let is_warm = self.specs.iter().any(|spec| spec.cache == CacheState::Warm);
-        self.nr_rows.saturating_mul(if is_warm { 2 } else { 1 })
+        self.nr_rows.saturating_mul(nr_passes(self.specs))
     }
 
-    fn tell(&self, py: Python<'_>, nr_done: u64) -> PyResult<()> {
+    fn tell(&self, py: Python<'_>, nr_done: u64, nr_all: u64) -> PyResult<()> {
         match &self.progress {
-            Some(progress) => progress.call1(py, (nr_done, self.nr_rows_of_passes())).map(drop),
+            Some(progress) => progress.call1(py, (nr_done, nr_all)).map(drop),
             None => Ok(()),
         }
     }

@@ -243,6 +243,21 @@ pub(crate) fn time(ns: u64) -> String {
     format!("{} {}", scale.show(ns), scale.name)
 }
 
+/// A value of the CSV in its unit: `1.5 MiB`, `12.3 ms`, `1,981`.
+pub(crate) fn value(value: u64, unit: &str) -> String {
+    match unit {
+        "bytes" => bytes(value),
+        "ns" => time(value),
+        _ => count(value),
+    }
+}
+
+/// The same of a difference, with its sign.
+pub(crate) fn signed_of(difference: i128, unit: &str) -> String {
+    let size = value(u64::try_from(difference.unsigned_abs()).unwrap_or(u64::MAX), unit);
+    if difference < 0 { format!("-{size}") } else { format!("+{size}") }
+}
+
 fn signed(value: f64, unit: &str) -> String {
     let sign = if value < 0.0 { '-' } else { '+' };
     match value.abs() {

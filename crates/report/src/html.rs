@@ -3,7 +3,7 @@
 //! Reading order: [`markup`] (text becomes HTML, safely), [`frame`] (the page any result can stand
 //! in), [`sizes`] (colours), the pictures any page may draw: [`bars`], [`lanes`], [`runs`]; then what
 //! the page of a prediction shows: `cells`, `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of
-//! every size), `over_time`, `waterfall`, `refusals`, `numbers`, `sources`. Pages of other results
+//! every size), `over_time`, `waterfall` and `why` (both drawn by `steps`), `refusals`, `numbers`, `sources`. Pages of other results
 //! stand where their types do.
 //!
 //! Pictures are SVG written here, not by a script: the page is complete on paper and where scripts
@@ -29,9 +29,11 @@ mod run_time;
 pub mod runs;
 pub mod sizes;
 mod sources;
+mod steps;
 mod strips;
 mod tlb;
 mod waterfall;
+mod why;
 
 use std::io::Write;
 
@@ -91,6 +93,11 @@ fn sections(report: &PredictResult) -> Vec<Section> {
             ..section("sizes", "Folio sizes", Basis::Counted, folios::figures(rows))
         },
     ];
+    if let Some(answers) = &report.why {
+        let body = why::figures(report, answers);
+        let why = section("why", "Which rule does it", Basis::Counted, body);
+        sections.push(Section { lead: why::LEAD.to_owned(), ..why });
+    }
     if let Some(body) = strips::strips(rows) {
         let lead = strips::LEAD.to_owned();
         let place = section("places", "Where the folios lie", Basis::Counted, body);

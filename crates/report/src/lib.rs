@@ -3,8 +3,8 @@
 //!
 //! Reading order: [`report`] (the result and its JSON schema), [`exporter`] (what a form is),
 //! [`json`], [`cells`] and [`tidy`] (CSV), [`table`] (the data frame) and [`parquet`] (its file), [`text`] (the table
-//! people read), [`html`] (the page), [`figures`] (how they write numbers), [`sweep`] (data sets of many
-//! results).
+//! people read), [`html`] (the page), [`figures`] (how they write numbers), [`why`] (which rule makes
+//! the difference), [`sweep`] (data sets of many results).
 //!
 //! Owns no number: everything comes from `sim` as it was counted there. A form may leave out and
 //! derive (shares, changes), it never stores what it derived.
@@ -20,6 +20,7 @@ pub mod sweep;
 pub mod table;
 pub mod text;
 pub mod tidy;
+pub mod why;
 
 pub use exporter::{ExportError, Exporter};
 pub use html::Html;

@@ -98,6 +98,25 @@
 //! | `detail.buckets[]` | `faults` and `read_bytes` in parts of equal references |
 //! | `detail.tlb_curve.instruction[]` `..data[]` | `[entries, misses]`: LRU buffers of so many entries |
 //! | `detail.tlb_curve.own.LEVEL_SIDE` | entries of the machine's `l1` and `l2`, or null |
+//!
+//! `why[]`, one for each pair of rows that differ in the kernel alone; absent unless it was asked for:
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `before` `after` | the two rows |
+//! | `nr_cells` | cells that were replayed besides |
+//! | `switches[]` | rules that differ, in the order in which they came |
+//! | `..rules[]` | `rule`, `from`, `to`; several where they cannot be changed alone |
+//! | `..since` `..commit` | first version known to have the newer value; null for an edit, or not known |
+//! | `..is_undone` | the change takes the newer value away |
+//! | `..has_effect` | whether it changes any result: alone, left out or in order |
+//! | `shown` | results that the table and the page show |
+//! | `results[]` | `metric`, `folio_bytes`, `unit` as in the CSV, `before`, `after`, `difference` |
+//! | `..effects[]` | `switch` (by number) and by how much it changes the result: `alone` on the first kernel, `left_out` of the second, `in_order` after those before it; the `in_order` add up to the difference |
+//! | `..interactions[]` | `switches`, two of them, and `value`: what they do together beyond the sum of both alone |
+//! | `..together` | what all other interactions do; `alone`, `interactions` and this add up to the difference |
+//! | `nr_pairs_left_out` | pairs of switches with an effect whose interaction is part of `together` |
+//! | `not_known` | results that need a cost that is not known |
 
 use std::collections::BTreeMap;
 
@@ -105,6 +124,8 @@ use largefolio_sim::cost::{BaseTime, Estimate};
 use largefolio_sim::replay::{Outcome, Request};
 use largefolio_trace::Meta;
 use serde::{Deserialize, Serialize};
+
+use crate::why::Why;
 
 /// Version of the schema, raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -242,6 +263,9 @@ pub struct PredictResult {
     pub reference: usize,
     /// One for each kernel, machine, way to link, memory and seed.
     pub rows: Vec<Outcome>,
+    /// Which rules make the difference between two kernels; `None` unless it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<Vec<Why>>,
 }
 
 impl PredictResult {
@@ -267,6 +291,7 @@ impl PredictResult {
             settings,
             reference: 0,
             rows,
+            why: None,
         }
     }
 

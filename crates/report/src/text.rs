@@ -7,11 +7,14 @@
 //!
 //! One column per cell, the baseline first. If they do not fit into the width, the table continues
 //! in further blocks, and every block repeats the baseline.
+//!
+//! Where it was asked which rule makes the difference, the answer (`why`) takes the table's place.
 
 mod layout;
 mod measures;
 mod notes;
 mod section;
+mod why;
 
 use std::io::Write;
 
@@ -19,9 +22,11 @@ use largefolio_sim::cost::BaseSource;
 use largefolio_sim::replay::Outcome;
 use section::Shown;
 
+use crate::why::Why;
 use crate::{ExportError, Exporter, PredictResult};
 
 pub(crate) use notes::{notes, title};
+pub(crate) use why::{pair, sentences};
 
 /// Narrowest width that is respected; below it notes would have one word per line.
 const WIDTH_MIN: usize = 40;
@@ -42,6 +47,9 @@ impl Exporter for Text {
         let width = self.width.max(WIDTH_MIN);
         for line in title(report) {
             writeln!(out, "{}", layout::wrapped(&line, width, 0))?;
+        }
+        if let Some(answers) = &report.why {
+            return Self::write_why(report, answers, width, out);
         }
         let mut sections = Vec::new();
         let is_asked =
@@ -64,11 +72,37 @@ impl Exporter for Text {
             below.extend(notes::run_times(&report.rows));
         }
         below.extend(if self.shows_time { notes::estimated(report) } else { notes::counted() });
-        for note in below {
-            writeln!(out, "{}", layout::wrapped(&format!("- {note}"), width, 2))?;
-        }
-        Ok(())
+        write_notes(&below, width, out)
     }
+}
+
+impl Text {
+    /// Which rules make the difference, in the place of the table.
+    fn write_why(
+        report: &PredictResult,
+        answers: &[Why],
+        width: usize,
+        out: &mut dyn Write,
+    ) -> Result<(), ExportError> {
+        for answer in answers {
+            writeln!(out)?;
+            for line in why::answer(report, answer, width) {
+                writeln!(out, "{line}")?;
+            }
+        }
+        writeln!(out)?;
+        let mut below = why::notes(answers);
+        below.extend(notes(report).into_iter().filter(|note| !note.starts_with("change: ")));
+        below.extend(notes::explained());
+        write_notes(&below, width, out)
+    }
+}
+
+fn write_notes(notes: &[String], width: usize, out: &mut dyn Write) -> Result<(), ExportError> {
+    for note in notes {
+        writeln!(out, "{}", layout::wrapped(&format!("- {note}"), width, 2))?;
+    }
+    Ok(())
 }
 
 /// Every line of the table with its numbers written out, time included.

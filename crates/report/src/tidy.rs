@@ -20,6 +20,10 @@
 //! row, and neither have the constants and what was asked for over time, which the JSON gives. Ratios are left out:
 //! they follow from the counts, and without them `value` is an integer column
 //! in any reader.
+//!
+//! Where it was asked which rule makes the difference, the rows are those of the answer (`why`).
+
+mod why;
 
 use std::io::Write;
 
@@ -53,6 +57,10 @@ pub struct Tidy;
 impl Exporter for Tidy {
     fn export(&self, report: &PredictResult, out: &mut dyn Write) -> Result<(), ExportError> {
         let mut csv = Cells::new(out);
+        if let Some(why) = &report.why {
+            why::record(report, why, &mut csv)?;
+            return csv.flush();
+        }
         csv.record(COLUMNS)?;
         for outcome in &report.rows {
             for number in numbers(outcome) {
@@ -64,11 +72,11 @@ impl Exporter for Tidy {
 }
 
 /// One number of a cell.
-struct Number {
-    metric: String,
-    folio_bytes: Option<u64>,
-    value: i128,
-    unit: &'static str,
+pub(crate) struct Number {
+    pub(crate) metric: String,
+    pub(crate) folio_bytes: Option<u64>,
+    pub(crate) value: i128,
+    pub(crate) unit: &'static str,
 }
 
 fn record(outcome: &Outcome, number: &Number) -> [String; 10] {
@@ -87,7 +95,7 @@ fn record(outcome: &Outcome, number: &Number) -> [String; 10] {
 }
 
 /// Every number of a cell, in the order of the JSON.
-fn numbers(outcome: &Outcome) -> Vec<Number> {
+pub(crate) fn numbers(outcome: &Outcome) -> Vec<Number> {
     let mut numbers = Vec::new();
     add_census(&mut numbers, "text", &outcome.folios.text);
     add_census(&mut numbers, "data", &outcome.folios.data);

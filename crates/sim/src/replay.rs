@@ -17,7 +17,7 @@
 //! cause); [`cell`] (one combination) and what happens to it: `run` (the hot loop), `layout`
 //! (mapping what was placed), `relink` (images that are linked for other pages), `memory_calls`
 //! and `file_calls` (events), `watch`, `metering`, `finish`; [`outcome`], [`request`] (what is
-//! asked for becomes cells).
+//! asked for becomes cells), `passes` (how far a replay is).
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
@@ -44,6 +44,7 @@ mod linked;
 mod memory_calls;
 mod metering;
 pub mod outcome;
+mod passes;
 mod pattern;
 mod place;
 mod places;
@@ -73,6 +74,7 @@ pub use fragmented::{Fragmented, FragmentedError};
 pub use images::Images;
 pub use linked::{LINKED_BYTES_MAX, Linked, LinkedChoices, LinkedError};
 pub use outcome::{Hugetlb, Outcome};
+pub use passes::{RowsDone, nr_passes};
 pub use request::{Request, RequestError};
 pub use spec::{CacheState, CellSpec};
 

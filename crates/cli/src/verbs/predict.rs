@@ -12,6 +12,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use largefolio_report::Settings;
 use largefolio_report::sweep::Request;
+use largefolio_report::why;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
@@ -60,6 +61,7 @@ Examples:
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
   folio predict cc1.folio --machine cascadelake --time --nested
   folio predict cc1.folio --kernel 6.12,7.2 --report cc1.html
+  folio predict cc1.folio --kernel 6.12,7.2 --why
   folio predict *.folio --kernel 6.12,7.2 --machine altra,zen4 --sweep results
   folio predict --list
 
@@ -149,6 +151,11 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "DIR",
         conflicts_with_all = ["csv", "parquet", "output", "report", "time", "runtime", "list"])]
     sweep: Option<PathBuf>,
+    /// Say which rules make the difference between two kernels, and how much of it: for the results
+    /// named as in the CSV, such as `reads_read` [default: walks, faults, bytes read, memory, time]
+    #[arg(long, value_name = "RESULT,..", value_delimiter = ',', num_args = 0.., require_equals = true,
+        conflicts_with_all = ["sweep", "parquet", "time", "runtime", "list"])]
+    why: Option<Vec<String>>,
     /// List the kernels, machines and edits, then exit
     #[arg(long)]
     list: bool,
@@ -232,6 +239,9 @@ impl PredictArgs {
             );
         };
         let specs = request.specs()?;
+        if self.why.is_some() {
+            why::check(&request)?;
+        }
         let meta = Reader::open(trace)?.meta().clone();
         request.check_trace(&meta)?;
         self.check_outputs(trace)?;
@@ -243,6 +253,7 @@ impl PredictArgs {
             form: self.form.form(self.sink())?,
             shows_time: self.time,
             run_time_ns: self.runtime,
+            why: self.why.clone(),
             output: self.output.clone(),
             report: self.report.clone(),
             command_line,

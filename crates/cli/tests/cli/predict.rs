@@ -358,3 +358,49 @@ fn a_control_is_held_against_the_machines_base_page() {
         assert!(list.contains(expected), "{expected} is missing in\n{list}");
     }
 }
+
+#[test]
+fn why_says_which_rule_makes_the_difference() {
+    let place = Place::with_trace();
+    let words = "predict mix.folio --kernel 6.12,6.12+fault-around=4K+clear=merged --fs xfs --why";
+    let said = place.done(words);
+    assert!(said.contains("2 rules differ"), "{said}");
+    assert!(said.contains("fault_around_bytes (an edit) makes +"), "{said}");
+    let sentence = said.find("\n- faults +").unwrap();
+    assert!(sentence < said.find("in order").unwrap(), "the sentence comes before the table");
+    let only = place.done(&format!("{words}=reads_windows,faults_around"));
+    assert!(only.contains("faults_around -100.0%") && !only.contains("- faults +"), "{only}");
+    assert_eq!(place.done(words), said, "the same command gives the same bytes");
+
+    let result = json(&place, "--kernel 6.12,6.12+fault-around=4K --why");
+    let why = &result["why"][0];
+    assert_eq!(why["switches"][0]["rules"][0]["rule"], "fault_around_bytes");
+    assert_eq!(why["switches"][0]["rules"][0]["to"], "4096");
+    let results = why["results"].as_array().unwrap();
+    let faults = results.iter().find(|result| result["metric"] == "faults_total").unwrap();
+    assert_eq!(faults["effects"][0]["in_order"], faults["difference"]);
+    assert!(json(&place, "--kernel 6.12,7.2").get("why").is_none());
+
+    place.done("predict mix.folio --kernel 6.12,7.2 --why --report why.html -o why.txt");
+    let page = std::fs::read_to_string(place.path("why.html")).unwrap();
+    assert!(page.contains("<section id=\"why\">"));
+}
+
+#[test]
+fn why_needs_two_kernels_and_a_form_that_has_it() {
+    let place = Place::with_trace();
+    let fails = |words: &str| place.fails(&format!("predict mix.folio {words}"));
+    assert!(fails("--why").contains("why compares two kernels, and 3 are given"));
+    assert!(fails("--why --kernel 7.2").contains("1 are given"));
+    assert!(fails("--why --kernel 7.2,7.2").contains("both are 7.2"));
+    assert!(fails("--why=fault_total --kernel 6.12,7.2").contains("did you mean faults_total"));
+    for other in ["--parquet -o x.parquet", "--sweep cells", "--time", "--runtime 2s"] {
+        let said = fails(&format!("--why --kernel 6.12,7.2 {other}"));
+        assert!(said.contains("cannot be used with"), "{said}");
+    }
+    let same = place.done("predict mix.folio --kernel 7.0,7.1 --why");
+    assert!(same.contains("the two kernels have the same rules."), "{same}");
+    let page = place.done("predict mix.folio --kernel 7.2,7.2+page=16K --why");
+    assert!(page.contains("4K -> 16K pages: 1 rule differs"), "{page}");
+    assert!(page.contains("page (an edit)"), "{page}");
+}

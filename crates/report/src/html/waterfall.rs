@@ -6,9 +6,9 @@ use largefolio_sim::replay::Outcome;
 use super::bars::{Bar, Part, bars};
 use super::cells::names;
 use super::frame::{TABLE_END, figure, table_head};
-use super::markup::{Markup, escaped};
-use crate::figures::time;
-use crate::figures::{cause as cause_name, ratio};
+use super::markup::Markup;
+use super::steps::{Step, between, picture, signed};
+use crate::figures::{cause as cause_name, time};
 
 /// Waterfalls that are open at first.
 const NR_OPEN: usize = 3;
@@ -20,8 +20,8 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
     body.append(&whole(rows, &names));
     for nr in 1..rows.len() {
         let caption = format!("From {} to {}", names[0], names[nr]);
-        let figure = if let Some(steps) = steps(&rows[0], &rows[nr]) {
-            figure(&caption, &picture(&steps), &table(nr, &steps, &rows[nr]))
+        let figure = if let Some((steps, causes)) = steps(&rows[0], &rows[nr]) {
+            figure(&caption, &picture(&steps, &time), &table(nr, &causes, &rows[nr]))
         } else {
             let mut plain = Markup::new();
             plain.raw("<figure>").element("figcaption", &caption);
@@ -104,17 +104,8 @@ fn causes_table(rows: &[Outcome], names: &[String]) -> Markup {
     table
 }
 
-/// One step of a waterfall.
-struct Step {
-    label: String,
-    cause: Option<Cause>,
-    /// From, to; a total goes from 0.
-    from_ns: i128,
-    to_ns: i128,
-}
-
 /// The totals and the changes between them, the largest first; `None` where a total is not known.
-fn steps(before: &Outcome, now: &Outcome) -> Option<Vec<Step>> {
+fn steps(before: &Outcome, now: &Outcome) -> Option<(Vec<Step>, Vec<Cause>)> {
     let (start, end) = (before.estimate.total_ns?, now.estimate.total_ns?);
     let mut changes: Vec<(Cause, i64)> = now
         .estimate
@@ -124,79 +115,22 @@ fn steps(before: &Outcome, now: &Outcome) -> Option<Vec<Step>> {
         .filter(|(_, difference)| *difference != 0)
         .collect();
     changes.sort_by_key(|&(cause, difference)| (std::cmp::Reverse(difference.abs()), cause));
-    let total = |label: String, ns: u64| Step { label, cause: None, from_ns: 0, to_ns: ns.into() };
-    let mut steps = vec![total(format!("{} on {}", before.kernel, before.machine), start)];
-    let mut at = i128::from(start);
-    for (cause, difference) in changes {
-        let to = at + i128::from(difference);
-        let label = cause_name(cause, now.estimate.walks).to_owned();
-        steps.push(Step { label, cause: Some(cause), from_ns: at, to_ns: to });
-        at = to;
-    }
-    steps.push(total(format!("{} on {}", now.kernel, now.machine), end));
-    Some(steps)
+    let name = |row: &Outcome| format!("{} on {}", row.kernel, row.machine);
+    let label = |cause| cause_name(cause, now.estimate.walks).to_owned();
+    let steps = changes.iter().map(|&(cause, difference)| (label(cause), difference.into()));
+    let steps = between((name(before), start.into()), steps, (name(now), end.into()));
+    Some((steps, changes.into_iter().map(|(cause, _)| cause).collect()))
 }
 
-/// A difference with its sign.
-fn signed(ns: i128) -> String {
-    let size = time(u64::try_from(ns.unsigned_abs()).unwrap_or(u64::MAX));
-    if ns < 0 { format!("\u{2212}{size}") } else { format!("+{size}") }
-}
-
-fn picture(steps: &[Step]) -> Markup {
-    let (start, end) = span(steps);
-    let width = u64::try_from(end - start).unwrap_or(u64::MAX);
-    let at = |ns: i128| 1000.0 * ratio(u64::try_from(ns - start).unwrap_or(0), width);
-    let mut picture = Markup::new();
-    picture.raw("<div class=\"bars waterfall\">");
-    for step in steps {
-        let (low, high) = (step.from_ns.min(step.to_ns).max(start), step.from_ns.max(step.to_ns));
-        let (class, shown) = match step.cause {
-            None => ("total-bar", time(u64::try_from(step.to_ns).unwrap_or(0))),
-            Some(_) if step.to_ns < step.from_ns => ("less", signed(step.to_ns - step.from_ns)),
-            Some(_) => ("more-time", signed(step.to_ns - step.from_ns)),
-        };
-        let width = (at(high) - at(low)).max(1.5);
-        picture.raw("<div class=\"bar\">").element("span class=\"name\"", &step.label);
-        picture.raw(
-            "<svg class=\"row\" viewBox=\"0 0 1000 10\" preserveAspectRatio=\"none\" role=\"img\">",
-        );
-        picture.element("title", &format!("{}: {shown}", step.label));
-        picture.raw(&format!(
-            "<rect class=\"{class}\" x=\"{:.1}\" width=\"{width:.1}\" height=\"10\" data-tip=\"{}\"/></svg>",
-            at(low).min(1000.0 - width),
-            escaped(&format!("{}: {shown}", step.label))
-        ));
-        picture.element("span class=\"total\"", &shown).raw("</div>");
-    }
-    picture.raw("</div>\n");
-    if start > 0 {
-        let start = time(u64::try_from(start).unwrap_or(0));
-        let text = format!("The bars begin at {start}, not at 0, to make the steps visible.");
-        picture.element("p class=\"note\"", &text);
-    }
-    picture
-}
-
-/// What the width of a waterfall stands for: from 0, or from below the smallest value where the
-/// steps would else be too short to be seen.
-fn span(steps: &[Step]) -> (i128, i128) {
-    let ends = || steps.iter().flat_map(|step| [step.from_ns, step.to_ns]);
-    let end = ends().max().unwrap_or(0);
-    let low = ends().filter(|&ns| ns > 0).min().unwrap_or(0);
-    let margin = (end - low) / 2;
-    if low - margin > end / 2 { (low - margin, end) } else { (0, end) }
-}
-
-fn table(nr: usize, steps: &[Step], row: &Outcome) -> Markup {
+fn table(nr: usize, causes: &[Cause], row: &Outcome) -> Markup {
     let mut table = table_head("Cause", &["Difference".to_owned()]);
-    for step in steps {
-        let Some(cause) = step.cause else { continue };
-        let Some(time) = row.estimate.causes.get(&cause) else { continue };
+    for &cause in causes {
+        let Some(of_cause) = row.estimate.causes.get(&cause) else { continue };
         let at = format!("/rows/{nr}/estimate/causes/{}/difference_ns", cause.name());
-        let difference = time.difference_ns.unwrap_or(0);
-        table.raw("<tr>").element("th scope=\"row\"", &step.label).raw("<td>");
-        table.number(&at, difference, &signed(difference.into())).raw("</td></tr>");
+        let difference = of_cause.difference_ns.unwrap_or(0);
+        let label = cause_name(cause, row.estimate.walks);
+        table.raw("<tr>").element("th scope=\"row\"", label).raw("<td>");
+        table.number(&at, difference, &signed(difference.into(), &time)).raw("</td></tr>");
     }
     table.raw(TABLE_END);
     table

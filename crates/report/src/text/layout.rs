@@ -13,7 +13,7 @@ use super::section::{Entry, Shown};
 use crate::figures::{self, size};
 
 /// ASCII: the same on a terminal, in a file and in a mail.
-const STYLE: TableStyle = TableStyle::new()
+pub(super) const STYLE: TableStyle = TableStyle::new()
     .header_lines(ContentLineStyle::none().junction('|'))
     .header_separator(LineStyle::none().fill('-').junction('+'))
     .content_lines(ContentLineStyle::none().junction('|'));

@@ -162,6 +162,16 @@ pub(super) fn counted() -> Vec<String> {
     ]
 }
 
+/// What the numbers are that tell which rule makes a difference.
+pub(super) fn explained() -> Vec<String> {
+    vec![
+        "Every number is an exact count in a model of the kernel, except the estimated time: counts \
+         times costs. None is a measurement, and this prediction was not verified on a running \
+         kernel."
+            .to_owned(),
+    ]
+}
+
 /// What the numbers are where time is shown: which constants it rests on, and which are missing.
 pub(super) fn estimated(report: &PredictResult) -> Vec<String> {
     let mut notes = vec![

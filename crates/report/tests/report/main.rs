@@ -7,3 +7,4 @@ mod html;
 mod support;
 mod sweep;
 mod table;
+mod why;

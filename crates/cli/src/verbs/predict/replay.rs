@@ -1,10 +1,12 @@
 //! `folio predict` of one trace: one result with a column for each cell.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use largefolio_report::why::{Question, Why};
 use largefolio_report::{Exporter, Html, PredictResult, Settings, TraceInfo};
-use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
+use largefolio_sim::replay::{CellSpec, Outcome, RowsDone, nr_passes, replay};
 use largefolio_trace::shown::spelled;
 use largefolio_trace::{Meta, digest};
 
@@ -21,6 +23,8 @@ pub(crate) struct ReplayPlan {
     pub(super) form: FrameForm,
     pub(super) shows_time: bool,
     pub(super) run_time_ns: Option<f64>,
+    /// Results to explain, if any.
+    pub(super) why: Option<Vec<String>>,
     pub(super) output: Option<PathBuf>,
     pub(super) report: Option<PathBuf>,
     pub(super) command_line: Vec<String>,
@@ -33,12 +37,14 @@ impl ReplayPlan {
             console::warn(super::IDLE_SEEDS);
         }
         let (meta, rows) = self.replay()?;
+        let why = self.why.as_deref().map(|results| self.explain(&rows, results)).transpose()?;
         let trace = TraceInfo {
             digest: Some(digest(&self.trace)?),
             ..TraceInfo::new(&spelled(&self.trace), &meta)
         };
         let report =
             PredictResult::new(self.command_line.clone(), trace, self.settings.clone(), rows);
+        let report = PredictResult { why, ..report };
         let report = match self.run_time_ns {
             Some(ns) => report.with_run_time(ns),
             None => report,
@@ -56,18 +62,26 @@ impl ReplayPlan {
     }
 
     fn replay(&self) -> Result<(Meta, Vec<Outcome>)> {
-        let is_warm = self.specs.iter().any(|spec| spec.cache == CacheState::Warm);
-        let nr_passes = if is_warm { 2 } else { 1 };
-        let bar = console::bar(self.nr_rows.saturating_mul(nr_passes), "replaying");
-        let (mut before, mut last) = (0, 0);
+        let bar = console::bar(self.nr_rows.saturating_mul(nr_passes(&self.specs)), "replaying");
+        let mut done = RowsDone::default();
         let result = replay(&self.trace, &self.specs, &mut |nr_read| {
-            if nr_read < last {
-                before += last;
-            }
-            last = nr_read;
-            bar.set_position(before + nr_read);
+            bar.set_position(done.hear(nr_read));
         });
         bar.finish_and_clear();
         Ok(result?)
+    }
+
+    /// Which rules make the differences between the rows.
+    fn explain(&self, rows: &[Outcome], results: &[String]) -> Result<Vec<Why>> {
+        let Self { trace, nr_rows, specs, .. } = self;
+        let question = Question { trace, nr_rows: *nr_rows, specs, rows, results };
+        let bar = console::bar(0, "explaining");
+        let answer = question.answer(&mut |nr_done, nr_all| {
+            bar.set_length(nr_all);
+            bar.set_position(nr_done);
+            ControlFlow::Continue(())
+        });
+        bar.finish_and_clear();
+        Ok(answer?)
     }
 }

@@ -1,0 +1,92 @@
+//! Which rule makes the difference, as CSV: one row for each share of a result.
+//!
+//! `part` is `alone`, `left_out` or `in_order` of one switch, `interaction` of two, `together` of
+//! all others, or the whole `difference`.
+
+use std::io::Write;
+
+use crate::cells::Cells;
+use crate::why::{Explained, Why};
+use crate::{ExportError, PredictResult};
+
+/// Names of the columns, in order.
+const COLUMNS: [&str; 14] = [
+    "kernel_before",
+    "kernel_after",
+    "machine",
+    "page_bytes",
+    "seed",
+    "cache",
+    "memory_bytes",
+    "metric",
+    "folio_bytes",
+    "part",
+    "rules",
+    "since",
+    "value",
+    "unit",
+];
+
+/// Part, rules, version, value.
+type Share = (&'static str, String, String, i128);
+
+/// Writes the answers.
+pub(super) fn record<W: Write>(
+    report: &PredictResult,
+    answers: &[Why],
+    csv: &mut Cells<W>,
+) -> Result<(), ExportError> {
+    csv.record(COLUMNS)?;
+    for why in answers {
+        for result in &why.results {
+            for share in shares(why, result) {
+                csv.record(row(report, why, result, share))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shares(why: &Why, result: &Explained) -> Vec<Share> {
+    let name = |nr: usize| why.switches[nr].name();
+    let nothing = String::new;
+    let mut shares = vec![("difference", nothing(), nothing(), result.difference)];
+    for effect in &result.effects {
+        let of =
+            |part, value| (part, name(effect.switch), why.switches[effect.switch].origin(), value);
+        shares.extend([
+            of("in_order", effect.in_order),
+            of("alone", effect.alone),
+            of("left_out", effect.left_out),
+        ]);
+    }
+    for pair in &result.interactions {
+        let names = pair.switches.map(name).join(" with ");
+        shares.push(("interaction", names, nothing(), pair.value));
+    }
+    if result.together != 0 {
+        shares.push(("together", nothing(), nothing(), result.together));
+    }
+    shares
+}
+
+fn row(report: &PredictResult, why: &Why, result: &Explained, share: Share) -> [String; 14] {
+    let (before, after) = (&report.rows[why.before], &report.rows[why.after]);
+    let (part, rules, since, value) = share;
+    [
+        before.kernel.clone(),
+        after.kernel.clone(),
+        after.machine.clone(),
+        after.page_bytes.to_string(),
+        after.seed.to_string(),
+        after.cache.clone(),
+        after.memory_bytes.to_string(),
+        result.metric.clone(),
+        result.folio_bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
+        part.to_owned(),
+        rules,
+        since,
+        value.to_string(),
+        result.unit.to_owned(),
+    ]
+}

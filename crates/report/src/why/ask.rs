@@ -1,0 +1,310 @@
+//! From the two kernels to the answer: cells, numbers, shares.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use largefolio_sim::kernel::KernelError;
+use largefolio_sim::names::nearest;
+use largefolio_sim::replay::{
+    CellSpec, Outcome, ReplayError, Request, RowsDone, nr_passes, replay_until,
+};
+use largefolio_sim::why::{Attribution, Comparison, Mix, attribute};
+use largefolio_trace::shown;
+
+use super::{Effect, Explained, HEADLINES, Interaction, Switch, Why};
+use crate::tidy::numbers;
+
+/// Cells of one pass over the trace: each holds memory of its own, 5 MiB for a small program.
+const NR_CELLS_OF_A_PASS: usize = 64;
+/// Interactions that are told apart: every pair of twelve switches.
+pub const NR_PAIRS_MAX: usize = 66;
+/// Units of numbers that have no row if they are not known. Any other number without a row is 0.
+const NOT_ALWAYS_KNOWN: [&str; 2] = ["ns", "waits"];
+/// What changes are measured against, which is no result.
+const RUN: &str = "run_";
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum WhyError {
+    #[error("why compares two kernels, and {0} are given; name two, such as 6.12,7.2")]
+    Kernels(usize),
+    #[error("why compares two kernels, and both are {}", shown(.0))]
+    Same(String),
+    #[error("there is no result '{}'; {hint}", shown(result))]
+    Unknown { result: String, hint: String },
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+}
+
+/// Whether `request` compares two kernels.
+///
+/// # Errors
+/// If it does not.
+pub fn check(request: &Request) -> Result<(), WhyError> {
+    match (request.kernels().as_slice(), request.kernels.len()) {
+        ([_, _], _) => Ok(()),
+        ([one], 2..) => Err(WhyError::Same(one.name.clone())),
+        (kernels, _) => Err(WhyError::Kernels(kernels.len())),
+    }
+}
+
+/// What is asked about a prediction.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The trace.
+    pub trace: &'a Path,
+    /// Rows of the trace.
+    pub nr_rows: u64,
+    /// The cells of a request that [`check`] accepts.
+    pub specs: &'a [CellSpec],
+    /// What became of them.
+    pub rows: &'a [Outcome],
+    /// Metrics to show; none: [`HEADLINES`].
+    pub results: &'a [String],
+}
+
+/// Metric and size.
+type Key = (String, Option<u64>);
+
+/// What a cell counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Numbers(BTreeMap<Key, i128>);
+
+impl Numbers {
+    fn of(row: &Outcome) -> Self {
+        let of_row = numbers(row).into_iter().filter(|number| !number.metric.starts_with(RUN));
+        let is_kept = |unit, value| value != 0 || NOT_ALWAYS_KNOWN.contains(&unit);
+        let kept = of_row.filter(|number| is_kept(number.unit, number.value));
+        Self(kept.map(|number| ((number.metric, number.folio_bytes), number.value)).collect())
+    }
+
+    fn value(&self, key: &Key, unit: &str) -> Option<i128> {
+        let found = self.0.get(key).copied();
+        if NOT_ALWAYS_KNOWN.contains(&unit) { found } else { Some(found.unwrap_or(0)) }
+    }
+}
+
+/// Rows of passes: how many are done, and how many there are as far as is known.
+struct Heard<'a> {
+    progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    done: RowsDone,
+    nr_all: u64,
+}
+
+/// What the cells told.
+#[derive(Debug, Default)]
+struct Told {
+    /// Switches that change anything.
+    active: Vec<usize>,
+    /// Pairs whose interaction is told apart.
+    pairs: Vec<[usize; 2]>,
+    nr_pairs_left_out: usize,
+}
+
+impl Question<'_> {
+    /// The answer for each pair of rows; `progress` hears the rows replayed and all rows known to be
+    /// needed, and says whether to continue.
+    ///
+    /// # Errors
+    /// [`WhyError`]; [`ReplayError::Stopped`] where `progress` ends it.
+    pub fn answer(
+        &self,
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<Vec<Why>, WhyError> {
+        self.check_results()?;
+        let nr_pairs = self.specs.len() / 2;
+        let mut heard = Heard { progress, done: RowsDone::default(), nr_all: 0 };
+        (0..nr_pairs).map(|nr| self.pair(nr, nr + nr_pairs, &mut heard)).collect()
+    }
+
+    fn check_results(&self) -> Result<(), WhyError> {
+        let mut known: Vec<String> = self
+            .rows
+            .iter()
+            .flat_map(|row| Numbers::of(row).0.into_keys().map(|(metric, _)| metric))
+            .collect();
+        known.sort_unstable();
+        known.dedup();
+        match self.results.iter().find(|name| !known.contains(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let (result, hint) =
+                    (name.clone(), nearest(name, known.iter().map(String::as_str)));
+                Err(WhyError::Unknown { result, hint })
+            }
+        }
+    }
+
+    fn pair(&self, before: usize, after: usize, heard: &mut Heard<'_>) -> Result<Why, WhyError> {
+        let comparison = Comparison::new(&self.specs[before], &self.specs[after])?;
+        let nr = comparison.switches().len();
+        let [first, second] = [before, after].map(|row| Numbers::of(&self.rows[row]));
+        let is_same = first == second;
+        let mut cells = BTreeMap::from([(Mix::first(nr, nr), second), (Mix::first(nr, 0), first)]);
+        let nr_given = cells.len();
+        let told = if is_same {
+            Told::default()
+        } else {
+            self.replay(&comparison, &comparison.parts(), &mut cells, heard)?;
+            self.interactions(&comparison, &mut cells, heard)?
+        };
+        let switches = comparison.switches().iter().enumerate();
+        let has_effect = |one| told.active.contains(&one);
+        let mut why = Why {
+            before,
+            after,
+            nr_cells: cells.len() - nr_given,
+            switches: switches.map(|(one, of)| Switch::new(of, has_effect(one))).collect(),
+            shown: self.shown(),
+            results: Vec::new(),
+            nr_pairs_left_out: told.nr_pairs_left_out,
+            not_known: Vec::new(),
+        };
+        if !is_same {
+            self.explain(&mut why, &told.pairs, &cells);
+        }
+        Ok(why)
+    }
+
+    /// Replays pairs of the switches that change anything.
+    fn interactions(
+        &self,
+        comparison: &Comparison,
+        cells: &mut BTreeMap<Mix, Numbers>,
+        heard: &mut Heard<'_>,
+    ) -> Result<Told, WhyError> {
+        let nr = comparison.switches().len();
+        let active = by_effect(nr, cells);
+        let all = pairs_of(&active);
+        let mut pairs: Vec<[usize; 2]> = all.iter().copied().take(NR_PAIRS_MAX).collect();
+        pairs.retain(|pair| comparison.is_possible(&Mix::alone(nr, pair)));
+        let mut mixes: Vec<Mix> = pairs.iter().map(|pair| Mix::alone(nr, pair)).collect();
+        mixes.retain(|mix| !cells.contains_key(mix));
+        self.replay(comparison, &mixes, cells, heard)?;
+        Ok(Told { nr_pairs_left_out: all.len() - pairs.len(), active, pairs })
+    }
+
+    fn shown(&self) -> Vec<String> {
+        if self.results.is_empty() {
+            return HEADLINES.iter().map(|(metric, _)| (*metric).to_owned()).collect();
+        }
+        self.results.to_vec()
+    }
+
+    /// Replays `mixes`, a part of them in each pass.
+    fn replay(
+        &self,
+        comparison: &Comparison,
+        mixes: &[Mix],
+        cells: &mut BTreeMap<Mix, Numbers>,
+        heard: &mut Heard<'_>,
+    ) -> Result<(), WhyError> {
+        let rows = self.nr_rows.saturating_mul(nr_passes(self.specs));
+        let nr_passes = mixes.len().div_ceil(NR_CELLS_OF_A_PASS) as u64;
+        heard.nr_all = heard.nr_all.saturating_add(rows.saturating_mul(nr_passes));
+        for part in mixes.chunks(NR_CELLS_OF_A_PASS) {
+            let specs =
+                part.iter().map(|mix| comparison.spec(mix)).collect::<Result<Vec<_>, _>>()?;
+            heard.done.begin();
+            let mut hear = |nr_read| (heard.progress)(heard.done.hear(nr_read), heard.nr_all);
+            let (_, outcomes) = replay_until(self.trace, &specs, &mut hear)?;
+            let numbers = outcomes.iter().map(Numbers::of);
+            cells.extend(part.iter().cloned().zip(numbers));
+        }
+        Ok(())
+    }
+
+    /// Shares out every result that differs.
+    fn explain(&self, why: &mut Why, pairs: &[[usize; 2]], cells: &BTreeMap<Mix, Numbers>) {
+        let nr = why.switches.len();
+        let mut seen: Vec<Key> = Vec::new();
+        for row in [why.before, why.after] {
+            for number in numbers(&self.rows[row]) {
+                let key = (number.metric, number.folio_bytes);
+                if key.0.starts_with(RUN) || seen.contains(&key) {
+                    continue;
+                }
+                let value = |mix: &Mix| cells.get(mix)?.value(&key, number.unit);
+                match attribute(nr, pairs, &value) {
+                    Some(shares) if shares.before != shares.after => {
+                        why.results.push(explained(&key, number.unit, &shares));
+                    }
+                    Some(_) => {}
+                    None => why.not_known.push(key.0.clone()),
+                }
+                seen.push(key);
+            }
+        }
+        why.not_known.dedup();
+    }
+}
+
+fn explained((metric, folio_bytes): &Key, unit: &'static str, shares: &Attribution) -> Explained {
+    let effects = shares.effects.iter().enumerate();
+    let effects = effects.map(|(switch, effect)| Effect {
+        switch,
+        alone: effect.alone,
+        left_out: effect.left_out,
+        in_order: effect.in_order,
+    });
+    let is_some = |effect: &Effect| (effect.alone, effect.left_out, effect.in_order) != (0, 0, 0);
+    let pairs = shares.interactions.iter().filter(|pair| pair.value != 0);
+    Explained {
+        metric: metric.clone(),
+        folio_bytes: *folio_bytes,
+        unit,
+        before: shares.before,
+        after: shares.after,
+        difference: shares.after - shares.before,
+        effects: effects.filter(is_some).collect(),
+        interactions: pairs
+            .map(|pair| Interaction { switches: pair.switches, value: pair.value })
+            .collect(),
+        together: shares.together,
+    }
+}
+
+/// The switches that change anything, the largest change of a headline first.
+fn by_effect(nr: usize, cells: &BTreeMap<Mix, Numbers>) -> Vec<usize> {
+    let sides = |one: usize| {
+        [
+            [Mix::first(nr, 0), Mix::alone(nr, &[one])],
+            [Mix::without(nr, one), Mix::first(nr, nr)],
+            [Mix::first(nr, one), Mix::first(nr, one + 1)],
+        ]
+    };
+    let mut active: Vec<usize> = (0..nr)
+        .filter(|&one| sides(one).iter().any(|[old, new]| cells.get(old) != cells.get(new)))
+        .collect();
+    let size = |one: usize| {
+        sides(one)
+            .iter()
+            .filter_map(|[old, new]| Some(largest(cells.get(old)?, cells.get(new)?)))
+            .max()
+            .unwrap_or(0)
+    };
+    active.sort_by_cached_key(|&one| (std::cmp::Reverse(size(one)), one));
+    active
+}
+
+/// The largest change of a headline, in millionths of the larger value.
+fn largest(old: &Numbers, new: &Numbers) -> i128 {
+    let change = |metric: &str| {
+        let key = (metric.to_owned(), None);
+        let [old, new] = [old, new].map(|numbers| numbers.0.get(&key).copied().unwrap_or(0));
+        (new - old).abs() * 1_000_000 / old.max(new).max(1)
+    };
+    HEADLINES.iter().map(|(metric, _)| change(metric)).max().unwrap_or(0)
+}
+
+/// Every pair of `active`, those of the first ones first.
+fn pairs_of(active: &[usize]) -> Vec<[usize; 2]> {
+    let below = |(nr, &other): (usize, &usize)| {
+        active[..nr].iter().map(move |&one| [one.min(other), one.max(other)]).collect::<Vec<_>>()
+    };
+    active.iter().enumerate().flat_map(below).collect()
+}

@@ -1,0 +1,253 @@
+//! Which rule makes the difference: shares that add up, and rules that are known beforehand.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use largefolio_report::why::{Explained, NR_PAIRS_MAX, Question, Why, WhyError, check};
+use largefolio_report::{Exporter, PredictResult, Settings, Text, Tidy, TraceInfo};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::{ReplayError, Request, replay};
+use largefolio_testkit::skeleton::between;
+use largefolio_trace::generate::{Workload, ZipfMix};
+
+use super::support::html;
+
+fn request(kernels: &[&str], machines: &[&str]) -> Request {
+    let kernels = kernels.iter().map(|name| Kernel::parse(name).unwrap()).collect();
+    let machines = machines.iter().map(|name| Machine::named(name).unwrap()).collect();
+    Request::new(kernels, machines)
+}
+
+/// The answer, as a result; `results` are shown.
+fn explained(
+    path: &Path,
+    kernels: [&str; 2],
+    machines: &[&str],
+    results: &[&str],
+) -> PredictResult {
+    let request = request(&kernels, machines);
+    check(&request).unwrap();
+    let specs = request.specs().unwrap();
+    let (meta, rows) = replay(path, &specs, &mut |_| {}).unwrap();
+    let results: Vec<String> = results.iter().map(|name| (*name).to_owned()).collect();
+    let (nr_rows, results) = (meta.nr_rows, results.as_slice());
+    let question = Question { trace: path, nr_rows, specs: &specs, rows: &rows, results };
+    let (mut last, mut end) = (0, 0);
+    let mut hear = |nr_done, nr_all| {
+        assert!(last <= nr_done && nr_done <= nr_all, "{last} {nr_done} {nr_all}");
+        (last, end) = (nr_done, nr_all);
+        ControlFlow::Continue(())
+    };
+    let why = Some(question.answer(&mut hear).unwrap());
+    assert_eq!(last, end, "all rows that were announced were replayed");
+    let trace = TraceInfo::new("trace.folio", &meta);
+    let report = PredictResult::new(Vec::new(), trace, Settings::new(&request), rows);
+    PredictResult { why, ..report }
+}
+
+fn answer(report: &PredictResult) -> &Why {
+    &report.why.as_ref().unwrap()[0]
+}
+
+/// Y1 and Y2; what is shared out differs.
+fn check_sums(why: &Why) {
+    assert!(why.nr_cells <= 3 * why.switches.len() + NR_PAIRS_MAX, "{} cells", why.nr_cells);
+    for result in &why.results {
+        let Explained { metric, difference, effects, interactions, together, .. } = result;
+        assert_eq!(result.after - result.before, *difference, "{metric}");
+        assert_ne!(*difference, 0, "{metric}");
+        assert_eq!(effects.iter().map(|one| one.in_order).sum::<i128>(), *difference, "{metric}");
+        let alone: i128 = effects.iter().map(|one| one.alone).sum();
+        let pairs: i128 = interactions.iter().map(|pair| pair.value).sum();
+        assert_eq!(alone + pairs + together, *difference, "{metric}");
+        for effect in effects {
+            assert!(why.switches[effect.switch].has_effect, "{metric}");
+        }
+    }
+}
+
+#[test]
+fn shares_of_recorded_programs_add_up_for_every_result() {
+    let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
+    for (trace, kernels, machine) in [
+        ("cc1", ["6.16", "6.18"], "altra"),
+        ("demo", ["7.1", "7.3+page=16K"], "grace-4k"),
+        ("perf", ["6.1", "6.12"], "zen4"),
+        ("python3", ["7.2", "6.19"], "altra"),
+    ] {
+        let path = traces.join(trace).with_extension("folio");
+        let report = explained(&path, kernels, &[machine], &[]);
+        let why = answer(&report);
+        assert!(why.results.len() > 5, "{trace}: {} results", why.results.len());
+        check_sums(why);
+        // Each number of the CSV that differs is a result, and nothing else is.
+        let mut csv = Vec::new();
+        let plain = PredictResult { why: None, ..report.clone() };
+        Tidy.export(&plain, &mut csv).unwrap();
+        let text = String::from_utf8(csv).unwrap();
+        for result in &why.results {
+            let size = result.folio_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
+            let row = format!(",{},{size},{},{}\n", result.metric, result.after, result.unit);
+            assert!(text.contains(&row) || result.after == 0, "{trace}: {row}");
+        }
+        assert!(why.results.iter().any(|result| result.unit == "ns"), "{trace}: time");
+    }
+}
+
+fn zipf() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("zipf.folio");
+    let mix = ZipfMix { nr_runs: 5_000, filesystem: "xfs".into(), ..ZipfMix::default() };
+    mix.write(&path).unwrap();
+    (dir, path)
+}
+
+#[test]
+fn one_known_rule_makes_the_whole_difference() {
+    let (_dir, path) = zipf();
+    let after = "6.18+fault-around=4K+khugepaged-scan-sleep=100ms+collapse.dirty=written-back";
+    let report = explained(&path, ["6.18", after], &["altra"], &["faults_total"]);
+    let why = answer(&report);
+    check_sums(why);
+    assert_eq!((why.switches.len(), why.nr_idle()), (3, 2));
+    let (_, faults) = why.shown().next().unwrap();
+    let [effect] = faults.effects.as_slice() else { panic!("{faults:?}") };
+    assert_eq!(why.switches[effect.switch].name(), "fault_around_bytes");
+    assert_eq!(why.switches[effect.switch].origin(), "edit");
+    assert!(faults.difference > 0);
+    let shares = [effect.alone, effect.left_out, effect.in_order];
+    assert_eq!(shares, [faults.difference; 3]);
+    assert!(faults.interactions.is_empty() && faults.together == 0);
+    let text = text(&report);
+    assert!(text.contains("3 rules differ; 2 of them change no result."), "{text}");
+    assert!(text.contains("fault_around_bytes (an edit) makes +"), "{text}");
+    assert!(!text.contains("scan_sleep_ms"), "{text}");
+}
+
+#[test]
+fn two_rules_that_work_only_together_are_an_interaction() {
+    let (_dir, path) = zipf();
+    // A size that inherits needs the setting that it inherits.
+    let before = "6.18+anon-2M=never";
+    let after = "6.18+anon-2M=never+anon-64K=inherit+thp=always";
+    let report = explained(&path, [before, after], &["altra"], &["faults_anon"]);
+    let why = answer(&report);
+    check_sums(why);
+    let (_, faults) = why.shown().next().unwrap();
+    assert!(faults.difference < 0);
+    assert!(faults.effects.iter().all(|effect| effect.alone == 0), "{faults:?}");
+    assert!(faults.effects.iter().all(|effect| effect.left_out == faults.difference));
+    let [pair] = faults.interactions.as_slice() else { panic!("{faults:?}") };
+    assert_eq!((pair.value, faults.together), (faults.difference, 0));
+    let text = text(&report);
+    assert!(text.contains("anon.size_kib.64 with anon.thp"), "{text}");
+    assert!(text.contains("Without anon.size_kib.64 (an edit) most of it is gone"), "{text}");
+}
+
+#[test]
+fn each_machine_has_its_own_answer() {
+    let (_dir, path) = zipf();
+    let report = explained(&path, ["7.2", "7.2+page=64K"], &["altra", "grace-64k"], &[]);
+    let [altra, grace] = report.why.as_deref().unwrap() else { panic!("two machines") };
+    assert_eq!(altra.switches.len(), 1);
+    check_sums(altra);
+    assert!(grace.switches.is_empty() && grace.results.is_empty() && grace.nr_cells == 0);
+    let text = text(&report);
+    assert!(
+        text.contains("7.2 -> 7.2+page=64K on altra, 4K -> 64K pages: 1 rule differs"),
+        "{text}"
+    );
+    assert!(text.contains("on grace-64k, 64K pages: the two kernels have the same rules."));
+}
+
+#[test]
+fn kernels_without_a_difference_are_answered() {
+    let (_dir, path) = zipf();
+    let report = explained(&path, ["7.0", "7.1"], &["altra"], &[]);
+    assert!(text(&report).contains("7.0 -> 7.1 on altra, 4K pages: the two kernels have the same"));
+    let report = explained(&path, ["7.3", "7.3+collapse.dirty=fails"], &["altra"], &[]);
+    assert!(text(&report).contains("1 rule differs, no result does"), "{}", text(&report));
+}
+
+#[test]
+fn what_is_not_two_kernels_is_refused() {
+    let said = |kernels: &[&str]| check(&request(kernels, &["altra"])).unwrap_err().to_string();
+    assert!(said(&["7.2"]).contains("two kernels, and 1 are given"));
+    assert!(said(&["6.1", "6.12", "7.2"]).contains("3 are given"));
+    assert!(said(&["7.2", "7.2"]).contains("both are 7.2"));
+}
+
+#[test]
+fn an_unknown_result_is_refused_and_a_stop_is_obeyed() {
+    let (_dir, path) = zipf();
+    let request = request(&["6.18", "7.2"], &["altra"]);
+    let specs = request.specs().unwrap();
+    let (meta, rows) = replay(&path, &specs, &mut |_| {}).unwrap();
+    let asked = ["fault_total".to_owned()];
+    let question = Question {
+        trace: &path,
+        nr_rows: meta.nr_rows,
+        specs: &specs,
+        rows: &rows,
+        results: &asked,
+    };
+    let error = question.answer(&mut |_, _| panic!("nothing is replayed")).unwrap_err().to_string();
+    assert!(error.contains("'fault_total'") && error.contains("faults_total"), "{error}");
+    let question = Question { results: &[], ..question };
+    let error = question.answer(&mut |_, _| ControlFlow::Break(())).unwrap_err();
+    assert!(matches!(error, WhyError::Replay(ReplayError::Stopped)), "{error}");
+}
+
+#[test]
+fn the_page_has_a_waterfall_for_each_result_that_is_shown() {
+    let (_dir, path) = zipf();
+    let report = explained(&path, ["6.16", "7.2"], &["altra"], &["faults_total", "reads_windows"]);
+    let why = answer(&report);
+    let shown: Vec<usize> = why.shown().map(|(nr, _)| nr).collect();
+    assert_eq!(shown.len(), 2, "{:?}", why.results);
+    let page = html(&report);
+    let section = between(&page, "<section id=\"why\">", "</section>");
+    assert_eq!(section[0].matches("waterfall").count(), 2);
+    let json = serde_json::to_value(&report).unwrap();
+    let marked = between(section[0], "<data value=\"", "\">");
+    assert!(marked.len() >= 6, "{marked:?}");
+    for number in marked {
+        let (value, at) = number.split_once("\" data-at=\"").unwrap();
+        let expected = json.pointer(at).unwrap_or_else(|| panic!("nothing at {at}"));
+        assert_eq!(value, expected.to_string(), "{at}");
+    }
+    for nr in shown {
+        let at = format!("data-at=\"/why/0/results/{nr}/difference\"");
+        assert!(section[0].contains(&at), "{at}");
+    }
+}
+
+#[test]
+fn the_csv_has_every_share() {
+    let (_dir, path) = zipf();
+    let report = explained(&path, ["6.16", "7.2"], &["altra"], &[]);
+    let mut csv = Vec::new();
+    Tidy.export(&report, &mut csv).unwrap();
+    let text = String::from_utf8(csv).unwrap();
+    let cells = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = text.lines().skip(1).map(cells).collect();
+    for result in &answer(&report).results {
+        let size = result.folio_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
+        let sum = |parts: &[&str]| {
+            let of = rows.iter().filter(|row| {
+                row[7] == result.metric && row[8] == size && parts.contains(&row[9].as_str())
+            });
+            of.map(|row| row[12].parse::<i128>().unwrap()).sum::<i128>()
+        };
+        for parts in [&["difference"][..], &["in_order"], &["alone", "interaction", "together"]] {
+            assert_eq!(sum(parts), result.difference, "{} {parts:?}", result.metric);
+        }
+    }
+}
+
+fn text(report: &PredictResult) -> String {
+    let mut out = Vec::new();
+    Text { width: 400, is_styled: false, shows_time: false }.export(report, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
