@@ -7,7 +7,7 @@ on any machine; inspect what this kernel does.
     >>> lf.kernels()[:2]
     ['6.1', '6.12']
 
-Prediction runs in this process (:func:`predict`, :func:`report`, :class:`Trace`, :class:`Rules`),
+Prediction runs in this process (:func:`predict`, :func:`report`, :func:`why`, :class:`Trace`, :class:`Rules`),
 many predictions on all its CPUs or on a cluster (:func:`sweep`); so do :func:`maps`, :func:`study`
 and the replay of recordings. What runs a program, changes a setting or mounts (:func:`record`,
 ``study(live=True)``, :func:`crosscheck` of this kernel) is done by the command ``folio`` that comes
@@ -17,7 +17,7 @@ with the package.
 from largefolio._live import Crosscheck, Maps, Study, crosscheck, maps, record, study
 from largefolio._names import edits, filesystems, kernels, machines
 from largefolio._native import __version__
-from largefolio._predict import predict, report
+from largefolio._predict import predict, report, why
 from largefolio._rules import Rules
 from largefolio._sweep import Swept, sweep
 from largefolio._trace import Trace
@@ -69,4 +69,5 @@ __all__ = [
     "report",
     "study",
     "sweep",
+    "why",
 ]

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Unpack
 
+_INTEGERS = {"page_bytes", "seed", "memory_bytes", "folio_bytes", "value"}
+"""Columns of :func:`why` that are no text."""
+
 
 def predict(
     trace: str | os.PathLike[str],
@@ -73,24 +76,62 @@ def report(
     machines: arguments.Machines = arguments.MACHINES,
     seeds: arguments.Seeds = (1,),
     *,
+    why: bool = False,
     progress: Progress = None,
     **settings: Unpack[arguments.Settings],
 ) -> dict[str, Any]:
     """Like :func:`predict`, but complete: the JSON of ``folio predict --json`` as a dictionary.
 
     Each row has the terms of its estimate and the constants they rest on, with their sources.
-    ``"command_line"`` is empty.
+    ``"command_line"`` is empty. With ``why`` and two kernels, ``"why"`` says which rules make the
+    difference (:func:`why` is the same as a table).
     """
     asked = arguments.asked(kernels, machines, seeds, **settings)
-    prediction = _replay(trace, progress, asked)
+    prediction = _replay(trace, progress, asked, explains=checks.switch(why, "why"))
     result: dict[str, Any] = json.loads(prediction.json())
     return result
 
 
-def _replay(trace: Any, progress: Progress, asked: dict[str, Any]) -> _native.Prediction:
+def why(
+    trace: str | os.PathLike[str],
+    kernels: arguments.Kernels,
+    machines: arguments.Machines = arguments.MACHINES,
+    seeds: arguments.Seeds = (1,),
+    *,
+    progress: Progress = None,
+    **settings: Unpack[arguments.Settings],
+) -> pa.Table:
+    """Which rules make the difference between two kernels, for every result that differs.
+
+    One row per share of a result, as ``folio predict --why --csv`` has them: ``part`` is the
+    ``difference``, or ``in_order``, ``alone`` or ``left_out`` of the switch in ``rules``, or the
+    ``interaction`` of two switches, or what all others do ``together``. The rows ``in_order`` add up
+    to the difference, and so do ``alone``, ``interaction`` and ``together``.
+
+    Args:
+        trace: path, or a :class:`Trace`.
+        kernels: two of them. All else is as for :func:`predict`.
+
+    Raises:
+        RequestError: not two kernels, or twice the same one; else as :func:`predict`.
+    """
+    import pyarrow as pa
+    from pyarrow import csv
+
+    asked = arguments.asked(kernels, machines, seeds, **settings)
+    text = _replay(trace, progress, asked, explains=True).csv()
+    names = text.split(b"\n", 1)[0].decode().strip().split(",")
+    types = {name: pa.int64() if name in _INTEGERS else pa.string() for name in names}
+    options = csv.ConvertOptions(column_types=types, strings_can_be_null=True)
+    return csv.read_csv(pa.BufferReader(text), convert_options=options)
+
+
+def _replay(
+    trace: Any, progress: Progress, asked: dict[str, Any], *, explains: bool = False
+) -> _native.Prediction:
     path = checks.file_path(trace, "trace")
     with progressing(progress) as hears:
-        prediction = _native.predict(path, asked, hears)
+        prediction = _native.predict(path, asked, hears, explains)
     if prediction.has_idle_seeds:
         warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=3)
     return prediction

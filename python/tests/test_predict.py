@@ -55,6 +55,34 @@ def test_the_report_is_the_json_of_the_command(folio: Folio, small: Path) -> Non
     assert report == expected
 
 
+def test_why_is_that_of_the_command(folio: Folio, small: Path) -> None:
+    kernels = ["6.12", "7.2+fault-around=4K"]
+    heard: list[tuple[int, int]] = []
+    report = lf.report(small, kernels, why=True, progress=lambda done, of: heard.append((done, of)))
+    assert report == _expected(folio, str(small), "--kernel", ",".join(kernels), "--why")
+    assert all(done <= of for done, of in heard) and heard == sorted(heard)
+    shares = lf.why(small, kernels, filesystem="xfs").to_pylist()
+    results = {(row["metric"], row["folio_bytes"]) for row in shares}
+    assert ("faults_total", None) in results
+    for result in results:
+        of = [row for row in shares if (row["metric"], row["folio_bytes"]) == result]
+
+        def total(*parts: str) -> int:
+            return sum(row["value"] for row in of if row["part"] in parts)
+
+        assert total("difference") == total("in_order"), result
+        assert total("difference") == total("alone", "interaction", "together"), result
+    assert {row["kernel_before"] for row in shares} == {"6.12"}
+
+
+def test_why_takes_two_kernels(small: Path) -> None:
+    with pytest.raises(lf.RequestError, match="both are 7.2"):
+        lf.why(small, ["7.2", "7.2"])
+    with pytest.raises(lf.RequestError, match="3 are given"):
+        lf.why(small, ["6.1", "6.12", "7.2"])
+    assert lf.why(small, ["7.0", "7.1"]).num_rows == 0
+
+
 def test_defaults_are_those_of_the_command(folio: Folio, small: Path) -> None:
     assert lf.report(small) == _expected(folio, str(small))
 
