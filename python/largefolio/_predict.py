@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import warnings
@@ -123,7 +124,7 @@ def why(
     names = text.split(b"\n", 1)[0].decode().strip().split(",")
     types = {name: pa.int64() if name in _INTEGERS else pa.string() for name in names}
     options = csv.ConvertOptions(column_types=types, strings_can_be_null=True)
-    return csv.read_csv(pa.BufferReader(text), convert_options=options)
+    return csv.read_csv(io.BytesIO(text), convert_options=options)
 
 
 def _replay(
