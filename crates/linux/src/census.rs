@@ -282,7 +282,7 @@ impl Taking<'_> {
             let mappings = subject.vmas.iter().filter_map(|vma| {
                 let smap = smaps::find(smaps, vma.range.start)?;
                 let tally = process::of_smaps(vma, smap, self.geometry);
-                Some(Mapping { vma: vma.clone(), tally })
+                Some(Mapping { vma: vma.clone(), tally, touched: None })
             });
             let mappings: Vec<_> = mappings.collect();
             if mappings.is_empty() { None } else { Some(subject.process(mappings)) }

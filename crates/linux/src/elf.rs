@@ -29,6 +29,8 @@ use object::{Endian, Endianness, FileKind, ReadCache, ReadRef};
 const BUILD_ID_BYTES_MAX: usize = 64;
 /// Longest note, dynamic section or interpreter name read: programs have a few kilobytes.
 const PART_BYTES_MAX: u64 = 1 << 20;
+/// Owners of notes kept; programs have two or three.
+const NR_OWNERS_MAX: usize = 32;
 
 /// LOAD segments a file may have: a kernel reads 64 KiB of program headers.
 const NR_LOADS_MAX: usize = (64 << 10) / 32;
@@ -93,6 +95,8 @@ pub struct ElfFile {
     pub interpreter: Option<PathBuf>,
     /// In hexadecimal, empty when there is none.
     pub build_id: String,
+    /// Owners of its notes, each once.
+    pub notes: Vec<String>,
 }
 
 /// Why a file cannot be read as ELF.
@@ -228,8 +232,9 @@ where
             PT_INTERP if is_small => {
                 elf.interpreter = segment.interpreter(endian, data).ok().flatten().map(path_of);
             }
-            PT_NOTE if is_small && elf.build_id.is_empty() => {
-                elf.build_id = build_id::<H, R>(segment, endian, data).unwrap_or_default();
+            PT_NOTE if is_small => {
+                // Notes up to a damaged one are taken.
+                let _ = add_notes::<H, R>(&mut elf, segment, endian, data);
             }
             PT_DYNAMIC if is_small => {
                 for entry in segment.dynamic(endian, data).ok().flatten().unwrap_or_default() {
@@ -268,21 +273,28 @@ fn load<H: FileHeader>(segment: &H::ProgramHeader, endian: H::Endian) -> Load {
     }
 }
 
-fn build_id<'data, H: FileHeader, R: ReadRef<'data>>(
+/// The build id and the owners of the notes of a segment; `None` where it ends in a damaged one.
+fn add_notes<'data, H: FileHeader, R: ReadRef<'data>>(
+    elf: &mut ElfFile,
     segment: &H::ProgramHeader,
     endian: H::Endian,
     data: R,
-) -> Option<String> {
+) -> Option<()> {
     let mut notes = segment.notes(endian, data).ok()??;
     while let Some(note) = notes.next().ok()? {
-        if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {
+        let owner = String::from_utf8_lossy(note.name()).into_owned();
+        if elf.notes.len() < NR_OWNERS_MAX && !elf.notes.contains(&owner) {
+            elf.notes.push(owner);
+        }
+        let is_id = note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID;
+        if is_id && elf.build_id.is_empty() {
             let bytes = note.desc().get(..note.desc().len().min(BUILD_ID_BYTES_MAX))?;
-            return Some(bytes.iter().fold(String::new(), |mut text, byte| {
+            elf.build_id = bytes.iter().fold(String::new(), |mut text, byte| {
                 // Writing to a string cannot fail.
                 let _ = write!(text, "{byte:02x}");
                 text
-            }));
+            });
         }
     }
-    None
+    Some(())
 }

@@ -28,7 +28,7 @@ mod remap;
 mod sample;
 
 pub use child::{Ended, die_of};
-pub use choice::{Launch, Request, RunError, Text, Watched};
+pub use choice::{Launch, Request, RunError, Text, Watched, placed, remap_refusal};
 pub use fallback::Fallback;
 pub use heap::Heap;
 pub use placement::{Obstacle, Placed};

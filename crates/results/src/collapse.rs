@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use largefolio_linux::collapse::{CollapseKind, Collapsed, Outcome, Request};
+use largefolio_linux::collapse::{CollapseKind, Collapsed, Left, Outcome, Request};
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_report::figures;
@@ -38,6 +38,18 @@ struct KindRow {
     before_bytes: u64,
     after_bytes: u64,
     refused: Vec<Refused>,
+    /// Areas that were not tried.
+    left: Vec<LeftRow>,
+    #[serde(skip)]
+    is_whole: bool,
+}
+
+#[derive(Serialize)]
+struct LeftRow {
+    reason: &'static str,
+    resident_bytes: u64,
+    #[serde(skip)]
+    left: Left,
 }
 
 #[derive(Serialize)]
@@ -66,6 +78,16 @@ impl CollapseResult {
                     reason: reason(kind, errno),
                 })
                 .collect(),
+            left: told
+                .left
+                .iter()
+                .map(|(&left, &resident_bytes)| LeftRow {
+                    reason: left.name(),
+                    resident_bytes,
+                    left,
+                })
+                .collect(),
+            is_whole: told.is_whole(kind) || (kind == CollapseKind::File && !request.is_named),
         };
         Self {
             schema_version: SCHEMA_VERSION,
@@ -81,10 +103,30 @@ impl CollapseResult {
         }
     }
 
-    /// Whether more is mapped by PMD entries than before.
+    /// Whether more is mapped by PMD entries than before, and nothing that was asked for was left.
     #[must_use]
-    pub fn is_more(&self) -> bool {
-        self.rows.iter().any(|row| row.after_bytes > row.before_bytes)
+    pub fn is_done(&self) -> bool {
+        let is_more = self.rows.iter().any(|row| row.after_bytes > row.before_bytes);
+        is_more && self.rows.iter().all(|row| row.is_whole)
+    }
+
+    /// What was not done, first.
+    fn write_left(&self, text: &mut String) {
+        if self.rows.iter().all(|row| row.nr_areas == 0 && row.left.is_empty()) {
+            text.push_str("nothing to collapse: no memory of these kinds is resident\n");
+        }
+        for row in &self.rows {
+            for one in &row.left {
+                let (bytes, why) = (figures::bytes(one.resident_bytes), one.left.meaning());
+                // Writing to a string cannot fail, here and below.
+                let _ = writeln!(text, "not tried: {bytes} of {}: {why}", row.kind);
+            }
+            for refused in &row.refused {
+                let (nr, why) = (refused.nr_blocks, &refused.reason);
+                let blocks = if nr == 1 { "block" } else { "blocks" };
+                let _ = writeln!(text, "refused: {nr} {blocks} of {}: {why}", row.kind);
+            }
+        }
     }
 }
 
@@ -92,7 +134,7 @@ impl Forms for CollapseResult {
     fn text(&self) -> String {
         let mut text = String::new();
         let size = figures::size(self.block_bytes);
-        // Writing to a string cannot fail, here and below.
+        self.write_left(&mut text);
         let _ = writeln!(
             text,
             "{:6} {:>6} {:>7}  mapped by {size} before -> after",
@@ -103,9 +145,6 @@ impl Forms for CollapseResult {
                 (figures::bytes(row.before_bytes), figures::bytes(row.after_bytes));
             let KindRow { kind, nr_areas, nr_blocks, .. } = row;
             let _ = writeln!(text, "{kind:6} {nr_areas:>6} {nr_blocks:>7}  {before} -> {after}");
-            for refused in &row.refused {
-                let _ = writeln!(text, "       {} blocks: {}", refused.nr_blocks, refused.reason);
-            }
         }
         let (before, after) = (self.resident_before_bytes, self.resident_after_bytes);
         let (before, after) = (figures::bytes(before), figures::bytes(after));
@@ -123,10 +162,13 @@ impl Forms for CollapseResult {
             "before_bytes",
             "after_bytes",
             "refused",
+            "not_tried_bytes",
         ])?;
         for row in &self.rows {
             let refused: u64 = row.refused.iter().map(|refused| refused.nr_blocks).sum();
-            let numbers = [row.nr_areas, row.nr_blocks, row.before_bytes, row.after_bytes, refused];
+            let left: u64 = row.left.iter().map(|left| left.resident_bytes).sum();
+            let KindRow { nr_areas, nr_blocks, before_bytes, after_bytes, .. } = *row;
+            let numbers = [nr_areas, nr_blocks, before_bytes, after_bytes, refused, left];
             let mut fields = vec![self.pid.to_string(), row.kind.to_owned()];
             fields.extend(numbers.map(|number| number.to_string()));
             writer.record(fields)?;

@@ -24,13 +24,17 @@ Examples:
 
 Needs CAP_SYS_NICE and the right to trace the process, so usually root.
 
-Exit status: 0 more memory is in PMD folios than before, 1 no more than before, 2 error.")]
+What was not collapsed comes first in the result, with the reason.
+
+Exit status: 0 more memory is in PMD folios than before, and no whole block was left; 1 no more than
+before, or some was left (files that this kernel does not collapse count only with --kind file);
+2 error.")]
 pub(crate) struct CollapseArgs {
     /// The process
     #[arg(value_name = "PID")]
     pid: u32,
-    /// Kinds of memory
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "anon,shmem,file")]
+    /// Kinds of memory [default: all of them]
+    #[arg(long, value_enum, value_delimiter = ',')]
     kind: Vec<KindName>,
     /// Leave smaller areas alone
     #[arg(long, value_name = "SIZE", default_value = "2M", value_parser = values::size)]
@@ -64,7 +68,10 @@ impl CollapseArgs {
             KindName::Shmem => CollapseKind::Shmem,
             KindName::File => CollapseKind::File,
         });
-        let request = Request { pid: self.pid, kinds: kinds.collect(), min_bytes: self.min_size };
+        let is_named = !self.kind.is_empty();
+        let all = vec![CollapseKind::Anon, CollapseKind::Shmem, CollapseKind::File];
+        let kinds = if is_named { kinds.collect() } else { all };
+        let request = Request { pid: self.pid, kinds, is_named, min_bytes: self.min_size };
         CollapsePlan { request, form: self.form.form(), command_line }
     }
 }
@@ -75,6 +82,6 @@ impl CollapsePlan {
         let outcome = collapse::run(&self.request, &self.command_line.join(" "))?;
         let result = CollapseResult::new(&self.request, &outcome, self.command_line);
         console.deliver(result.written(self.form)?.as_bytes(), None)?;
-        Ok(if result.is_more() { Exit::Done } else { Exit::No })
+        Ok(if result.is_done() { Exit::Done } else { Exit::No })
     }
 }

@@ -38,6 +38,26 @@ pub struct Mapping {
     pub vma: Vma,
     /// What is present of it.
     pub tally: Tally,
+    /// Its whole blocks; `None` where pages are not seen one by one.
+    pub touched: Option<Touched>,
+}
+
+/// What of a mapping lies in whole aligned blocks with at least one page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// In blocks that a PMD entry maps.
+    pub pmd: Blocks,
+    /// In contpte blocks.
+    pub contpte: Blocks,
+}
+
+/// Whole blocks of one size that have a page, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Blocks {
+    /// All of them.
+    pub bytes: u64,
+    /// The pages in them that are there.
+    pub present_bytes: u64,
 }
 
 /// Sizes of the machine.
@@ -92,17 +112,20 @@ impl Walk<'_> {
         for vma in vmas {
             let pages = vma.range.start / self.geometry.page_bytes
                 ..vma.range.end / self.geometry.page_bytes;
-            let mut counter = None;
+            let (mut counter, mut touched) = (None, Touching::new(&vma, self.geometry));
             while let Some(extent) = rest.first().filter(|extent| extent.page < pages.end) {
                 let counter = counter.get_or_insert_with(Counter::new);
-                self.extent(&vma, clip(extent, &pages), counter);
+                let inside = clip(extent, &pages);
+                touched.iter_mut().for_each(|blocks| blocks.add(&inside));
+                self.extent(&vma, inside, counter);
                 if extent.page + u64::from(extent.nr) > pages.end {
                     break;
                 }
                 rest = &rest[1..];
             }
             let tally = counter.map(|counter| counter.tally()).unwrap_or_default();
-            mappings.push(Mapping { vma, tally });
+            let [pmd, contpte] = touched.map(|blocks| blocks.found(self.geometry.page_bytes));
+            mappings.push(Mapping { vma, tally, touched: Some(Touched { pmd, contpte }) });
         }
         mappings
     }
@@ -172,6 +195,48 @@ impl Walk<'_> {
         self.book.see(pages.start..blocks.start, bits);
         self.book.see(blocks.clone(), bits | seen::CONTPTE);
         self.book.see(blocks.end..pages.end, bits);
+    }
+}
+
+/// Blocks of one size along ascending extents; all numbers are of pages.
+struct Touching {
+    order: u32,
+    /// Whole blocks that are not passed yet.
+    rest: Range<u64>,
+    whole: Range<u64>,
+    nr_blocks: u64,
+    nr_present: u64,
+}
+
+impl Touching {
+    fn new(vma: &Vma, geometry: Geometry) -> [Self; 2] {
+        [geometry.pmd_order, geometry.contpte_order].map(|order| {
+            let bytes = geometry.page_bytes << order;
+            let whole = vma.range.start.div_ceil(bytes)..vma.range.end / bytes;
+            Self { order, rest: whole.clone(), whole, nr_blocks: 0, nr_present: 0 }
+        })
+    }
+
+    fn add(&mut self, extent: &Extent) {
+        let end = extent.page + u64::from(extent.nr);
+        let inside = |bound: u64| bound.clamp(self.whole.start << self.order, self.bound());
+        self.nr_present += inside(end) - inside(extent.page);
+        let blocks = (extent.page >> self.order).max(self.rest.start)
+            ..(end.div_ceil(1 << self.order)).min(self.rest.end);
+        if !blocks.is_empty() {
+            self.nr_blocks += blocks.end - blocks.start;
+            self.rest.start = blocks.end;
+        }
+    }
+
+    /// The page behind the last whole block; that of the first where there is none.
+    fn bound(&self) -> u64 {
+        self.whole.end.max(self.whole.start) << self.order
+    }
+
+    fn found(&self, page_bytes: u64) -> Blocks {
+        let bytes = (self.nr_blocks << self.order) * page_bytes;
+        Blocks { bytes, present_bytes: self.nr_present * page_bytes }
     }
 }
 

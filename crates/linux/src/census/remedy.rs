@@ -1,131 +1,190 @@
-//! What to do about a refusal.
+//! What to do about small folios: the command, its gain, its cost, and how it is undone.
 //!
-//! Owns the remedies and the commands they are written as. Each works on today's kernels without a
-//! patch; a remedy that needs a new program says so.
+//! ```text
+//!   now          works on the running program              folio collapse 4242
+//!   after        type it, then start the program again     folio tune --set .. --yes
+//!   around       stop the program, type it, start it       folio warm FILE
+//! ```
+//!
+//! Owns the words. Which remedy a mapping gets is decided in [`super::why`], which asks the verbs
+//! first ([`verbs`]); what the options of run times do is data ([`runtime`]).
+//!
+//! Invariants:
+//! - M1: a remedy with a command was checked against the code that would execute it.
+//! - M2: one without a command says why nothing works.
+
+pub mod runtime;
+mod shell;
+pub mod verbs;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde::Serialize;
 
-/// What removes a refusal.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(tag = "action", rename_all = "snake_case")]
-pub enum Remedy {
-    /// Nothing: it is as it should be, or cannot be helped.
+pub(crate) use shell::quoted;
+
+/// Which verb, or whose option, does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// `folio collapse`.
+    Collapse,
+    /// `folio tune`.
+    Tune,
+    /// A new start is enough.
+    Restart,
+    /// An option or variable of the program or of its allocator.
+    Option,
+    /// `folio warm`.
+    Warm,
+    /// `folio run`.
+    Run,
+    /// `mount -o remount`.
+    Remount,
+    /// Nothing works.
     Nothing,
-    /// Refill the page cache of a file with large folios.
-    Warm {
-        /// File.
-        path: PathBuf,
-    },
-    /// Give a program segments that are aligned in memory as in the file.
-    Align {
-        /// File.
-        path: PathBuf,
-        /// Alignment.
-        bytes: u64,
-    },
-    /// Map at an address that is aligned as the position in the file is.
-    MapAligned {
-        /// Alignment.
-        bytes: u64,
-    },
-    /// Copy the file to a filesystem with large folios.
-    Copy {
-        /// File.
-        path: PathBuf,
-    },
-    /// The program must not give this advice.
-    DropAdvice,
-    /// Let the kernel collapse what is there.
-    Collapse {
-        /// Process.
-        pid: u32,
-    },
-    /// Change a setting.
-    Set {
-        /// Value.
-        value: &'static str,
-        /// File of the setting.
-        path: PathBuf,
-    },
-    /// Change a setting, or give the advice in the program.
-    SetOrAdvise {
-        /// Value.
-        value: &'static str,
-        /// File of the setting.
-        path: PathBuf,
-    },
-    /// Let go of the file.
-    CloseWriters {
-        /// Who has it open for writing, as far as known.
-        pids: Vec<u32>,
-    },
-    /// Start the program again, so that it maps the file that has the name now.
-    Restart {
-        /// Process.
-        pid: u32,
-    },
-    /// Link so that the segment holds a whole block.
-    Relink {
-        /// Alignment.
-        bytes: u64,
-    },
 }
 
+/// When the program must start again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Restart {
+    /// It runs on.
+    None,
+    /// Once the commands are done.
+    After,
+    /// It must be stopped before the commands, and started after them.
+    Around,
+}
+
+/// One way to larger folios.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Remedy {
+    /// Who does it.
+    pub action: Action,
+    /// As a shell takes it; empty where only the start changes, or nothing works.
+    pub command: String,
+    /// How the program is to be started, with `..` for its other arguments; empty for as before.
+    pub start: String,
+    /// When it must be started.
+    pub restart: Restart,
+    /// Bytes more in folios of the target, as far as the memory is touched again as it is now.
+    pub gain_bytes: u64,
+    /// Memory that it may take besides: blocks that are only partly touched become whole.
+    pub extra_bytes: u64,
+    /// What takes it back.
+    pub undo: String,
+    /// What else it costs, or why nothing works.
+    pub cost: String,
+}
+
+impl Remedy {
+    /// That nothing works, and why.
+    pub(crate) fn nothing(why: impl Into<String>) -> Self {
+        Self {
+            action: Action::Nothing,
+            command: String::new(),
+            start: String::new(),
+            restart: Restart::None,
+            gain_bytes: 0,
+            extra_bytes: 0,
+            undo: String::new(),
+            cost: why.into(),
+        }
+    }
+
+    /// `folio tune --set NAME=VALUE`.
+    pub(crate) fn tune(name: &str, value: &str) -> Self {
+        Self {
+            action: Action::Tune,
+            command: format!("sudo folio tune --set {name}={value} --yes"),
+            restart: Restart::After,
+            undo: "sudo folio tune --undo".to_owned(),
+            ..Self::nothing("")
+        }
+    }
+
+    /// With what it brings and takes.
+    pub(crate) fn gaining(self, gain_bytes: u64, extra_bytes: u64) -> Self {
+        Self { gain_bytes, extra_bytes, ..self }
+    }
+
+    /// With a cost.
+    pub(crate) fn costing(self, cost: impl Into<String>) -> Self {
+        Self { cost: cost.into(), ..self }
+    }
+
+    /// Whether it does something.
+    #[must_use]
+    pub fn is_some(&self) -> bool {
+        self.action != Action::Nothing
+    }
+
+    /// The same but for the figures, so that mappings with one remedy share a line.
+    #[must_use]
+    pub fn is_like(&self, other: &Self) -> bool {
+        let plain = |one: &Self| one.clone().gaining(0, 0);
+        plain(self) == plain(other)
+    }
+}
+
+/// What to do, as a sentence without an end.
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing => Ok(()),
-            Self::Warm { path } => write!(f, "folio warm {}", shell(path)),
-            Self::Align { path, bytes } => {
-                let path = shell(path);
-                write!(f, "folio align {path} -o COPY, or link with -Wl,-z,max-page-size={bytes}")
+        let start = match self.start.as_str() {
+            "" => String::new(),
+            start => format!(" as: {start}"),
+        };
+        match (self.restart, self.command.is_empty()) {
+            _ if !self.is_some() => write!(f, "nothing works: {}", self.cost),
+            (Restart::None, _) => f.write_str(&self.command),
+            (_, true) => write!(f, "start the program again{start}"),
+            (Restart::After, false) => {
+                write!(f, "{}, then start the program again{start}", self.command)
             }
-            Self::MapAligned { bytes } => {
-                write!(f, "map at an address that equals the file position modulo {bytes}")
-            }
-            Self::Copy { path } => {
-                write!(f, "copy {} to ext4 or XFS, then folio warm the copy", shell(path))
-            }
-            Self::DropAdvice => {
-                f.write_str("remove MADV_NOHUGEPAGE or PR_SET_THP_DISABLE from the program")
-            }
-            Self::Collapse { pid } => write!(f, "folio collapse {pid}"),
-            Self::Set { value, path } => write!(f, "echo {value} > {}", shell(path)),
-            Self::SetOrAdvise { value, path } => write!(
-                f,
-                "MADV_HUGEPAGE in the program (malloc: GLIBC_TUNABLES=glibc.malloc.hugetlb=1), or \
-                 echo {value} > {}",
-                shell(path)
-            ),
-            Self::CloseWriters { pids } if pids.is_empty() => {
-                f.write_str("close the descriptor that is open for writing")
-            }
-            Self::CloseWriters { pids } => {
-                let pids: Vec<_> = pids.iter().map(ToString::to_string).collect();
-                write!(f, "close it in process {}", pids.join(", "))
-            }
-            Self::Restart { pid } => write!(f, "restart process {pid}: its file was replaced"),
-            Self::Relink { bytes } => {
-                write!(f, "link with -Wl,-z,separate-code,-z,max-page-size={bytes}")
+            (Restart::Around, false) => {
+                write!(f, "stop the program, {}, start it again{start}", self.command)
             }
         }
     }
 }
 
-/// A path as a shell takes it.
-fn shell(path: &std::path::Path) -> String {
-    let text = path.to_string_lossy();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
-    if text.chars().all(is_plain) {
-        return text.into_owned();
+/// `folio collapse PID`.
+pub(crate) fn collapse(pid: u32) -> Remedy {
+    Remedy {
+        action: Action::Collapse,
+        command: format!("sudo folio collapse {pid}"),
+        undo: "none while the program runs; memory that it maps later is small again".to_owned(),
+        cost: "each block is copied once; if the program forks, the next write to a block splits \
+               its entry again"
+            .to_owned(),
+        ..Remedy::nothing("")
     }
-    if text.chars().any(char::is_control) {
-        return format!("{text:?}");
+}
+
+/// `folio warm FILE`, of a file that others than the program map or not.
+pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
+    let file = quoted(path);
+    let (command, restart, cost) = if is_shared {
+        let new = quoted(Path::new(&format!("{}.new", path.to_string_lossy())));
+        (
+            format!("sudo sh -c 'cp -a {file} {new} && mv {new} {file}', folio warm {file}"),
+            Restart::After,
+            "other programs map the file, so a copy takes its place: memory for both until they \
+             have started again",
+        )
+    } else {
+        let cost = "the gain lasts until the cache drops the file";
+        (format!("folio warm {file}"), Restart::Around, cost)
+    };
+    Remedy {
+        action: Action::Warm,
+        command,
+        restart,
+        undo: "nothing to undo".to_owned(),
+        ..Remedy::nothing(cost)
     }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
@@ -133,12 +192,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_can_be_pasted() {
-        let warm = |path: &str| Remedy::Warm { path: path.into() }.to_string();
-        assert_eq!(warm("/usr/lib/libc.so.6"), "folio warm /usr/lib/libc.so.6");
-        assert_eq!(warm("/a b's"), "folio warm '/a b'\\''s'");
-        assert_eq!(warm("/a\nb"), "folio warm \"/a\\nb\"");
-        let set = Remedy::Set { value: "madvise", path: "/sys/x".into() };
-        assert_eq!(set.to_string(), "echo madvise > /sys/x");
+    fn a_remedy_is_a_sentence_with_its_commands() {
+        assert_eq!(collapse(7).to_string(), "sudo folio collapse 7");
+        let tune = Remedy::tune("thp.enabled", "madvise");
+        let plain = "sudo folio tune --set thp.enabled=madvise --yes, then start the program again";
+        assert_eq!(tune.to_string(), plain);
+        let tune = Remedy { start: "X=1 java ..".to_owned(), ..tune };
+        assert_eq!(tune.to_string(), format!("{plain} as: X=1 java .."));
+        let warm = super::warm(Path::new("/a b"), false).to_string();
+        assert_eq!(warm, "stop the program, folio warm '/a b', start it again");
+        let nothing = Remedy::nothing("it is too short");
+        assert_eq!(nothing.to_string(), "nothing works: it is too short");
+    }
+
+    #[test]
+    fn remedies_are_alike_whatever_they_gain() {
+        let one = collapse(7);
+        assert!(one.is_like(&one.clone().gaining(5, 6)) && !one.is_like(&collapse(8)));
     }
 }

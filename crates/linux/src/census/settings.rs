@@ -32,6 +32,8 @@ pub struct InForce {
     pub allows: Allows,
     /// The file that decides.
     pub path: PathBuf,
+    /// Its name for `folio tune`.
+    pub name: String,
 }
 
 impl<'a> ThpSettings<'a> {
@@ -53,23 +55,38 @@ impl<'a> ThpSettings<'a> {
         self.sized(bytes, "shmem_enabled")
     }
 
+    /// Whether shared memory has large folios denied, whatever else says.
+    #[must_use]
+    pub fn is_shmem_denied(&self) -> bool {
+        thp::chosen(self.system, &thp::setting("shmem_enabled")).as_deref() == Some("deny")
+    }
+
     /// `None` on kernels without transparent huge pages, or without this size.
     fn sized(&self, bytes: u64, name: &str) -> Option<InForce> {
-        let of_size = thp::of_size(bytes >> 10, name);
-        let global = thp::setting(name);
-        match thp::chosen(self.system, &of_size).as_deref() {
-            Some("inherit") => self.global(global),
-            Some(word) => Some(InForce { allows: allows(word), path: of_size }),
+        let path = thp::of_size(bytes >> 10, name);
+        match thp::chosen(self.system, &path).as_deref() {
+            Some("inherit") => self.global(name),
+            Some(word) => {
+                let kind = if name == "enabled" { "" } else { ".shmem" };
+                let name = format!("thp.{}{kind}", size_name(bytes));
+                Some(InForce { allows: allows(word), path, name })
+            }
             // Before Linux 6.8 there is only the PMD size, under the global setting.
-            None if bytes >= 1 << 20 => self.global(global),
+            None if bytes >= 1 << 20 => self.global(name),
             None => None,
         }
     }
 
-    fn global(&self, path: PathBuf) -> Option<InForce> {
+    fn global(&self, name: &str) -> Option<InForce> {
+        let path = thp::setting(name);
         let word = thp::chosen(self.system, &path)?;
-        Some(InForce { allows: allows(&word), path })
+        Some(InForce { allows: allows(&word), path, name: format!("thp.{name}") })
     }
+}
+
+/// `64K`, `2M`: as the catalogue of settings has it.
+fn size_name(bytes: u64) -> String {
+    if bytes >= 1 << 20 { format!("{}M", bytes >> 20) } else { format!("{}K", bytes >> 10) }
 }
 
 fn allows(word: &str) -> Allows {
@@ -103,9 +120,11 @@ mod tests {
         let settings = ThpSettings::of(&system);
         let pmd = settings.anon(2 << 20).unwrap();
         assert_eq!((pmd.allows, pmd.path), (Allows::Advised, thp::setting("enabled")));
+        assert_eq!(pmd.name, "thp.enabled");
         let small = settings.anon(64 << 10).unwrap();
         assert_eq!(small.allows, Allows::None);
         assert!(small.path.ends_with("hugepages-64kB/enabled"));
+        assert_eq!(small.name, "thp.64K");
         assert_eq!(settings.anon(32 << 10), None);
         assert_eq!(settings.shmem(2 << 20).unwrap().allows, Allows::None);
     }

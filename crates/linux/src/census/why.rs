@@ -14,9 +14,12 @@
 //! several reasons of a mapping may overlap: a file that is cached small *and* mapped at a wrong
 //! address needs both remedies.
 //!
+//! What removes them is asked of the verbs ([`Question::verbs`]) before it is said.
+//!
 //! Why a folio is small is judged from what is there: a filesystem in which some folio of the census
 //! has the target size can have them; of others the caller tells the limit.
 
+mod advise;
 mod judge;
 mod reason;
 
@@ -35,8 +38,16 @@ pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
     for (process, one) in census.processes.iter().enumerate() {
         for (mapping, at) in one.mappings.iter().enumerate() {
             found.extend(missing(census, at).map(|(target_bytes, large_bytes, missing_bytes)| {
-                let reasons = Vec::new();
-                Finding { process, mapping, target_bytes, large_bytes, missing_bytes, reasons }
+                let (reasons, remedies) = (Vec::new(), Vec::new());
+                Finding {
+                    process,
+                    mapping,
+                    target_bytes,
+                    large_bytes,
+                    missing_bytes,
+                    reasons,
+                    remedies,
+                }
             }));
         }
     }
@@ -48,6 +59,7 @@ pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
     let mut judge = Judge::new(census, question);
     for finding in &mut found {
         finding.reasons = judge.reasons(finding);
+        finding.remedies = judge.remedies(finding);
     }
     found
 }

@@ -46,6 +46,20 @@ impl<'a> Task<'a> {
         Ok(smaps::parse(&self.text("smaps")?))
     }
 
+    /// The same; where the process has THP disabled, every mapping counts as advised against.
+    pub(crate) fn advice(&self) -> io::Result<Vec<Smap>> {
+        let mut smaps = self.smaps()?;
+        if self.is_thp_disabled() {
+            smaps.iter_mut().for_each(|smap| smap.is_no_huge = true);
+        }
+        Ok(smaps)
+    }
+
+    /// Whether it, or who started it, has disabled THP with prctl(2).
+    pub(crate) fn is_thp_disabled(&self) -> bool {
+        self.status("THP_enabled").as_deref() == Some("0")
+    }
+
     /// Entries by virtual page.
     pub(crate) fn pagemap(&self) -> io::Result<Box<dyn Entries>> {
         self.system.entries(&self.dir.join("pagemap"))

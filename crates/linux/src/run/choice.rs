@@ -239,11 +239,8 @@ impl Launch {
     }
 
     fn file(&mut self, path: &Path, elf: &ElfFile) {
-        let ground = open_regular(path).and_then(filesystem::of).ok();
-        let is_placing = ground.is_some_and(|ground| PLACING.contains(&ground.name.as_str()));
-        let placing = if is_placing { Placing::Alike } else { Placing::Anywhere };
         let file = path.to_owned();
-        match placement::judge(elf, thp::pmd_bytes(&Live), placing) {
+        match placed(path, elf) {
             Placed::Badly(Obstacle::TooSmall) => {
                 self.notes.push(format!("{}: {}", shown(path), Obstacle::TooSmall));
             }
@@ -319,4 +316,20 @@ impl Launch {
         })?;
         Ok(Watched { ended, samples, elapsed: started.elapsed() })
     }
+}
+
+/// Whether PMD entries could map the text of a file, whose headers are `elf`, once it is in large
+/// folios.
+#[must_use]
+pub fn placed(path: &Path, elf: &ElfFile) -> Placed {
+    let ground = open_regular(path).and_then(filesystem::of).ok();
+    let is_placing = ground.is_some_and(|ground| PLACING.contains(&ground.name.as_str()));
+    let placing = if is_placing { Placing::Alike } else { Placing::Anywhere };
+    placement::judge(elf, thp::pmd_bytes(&Live), placing)
+}
+
+/// Why the text of the program at `path` is not moved; `None` where it can be.
+#[must_use]
+pub fn remap_refusal(path: &Path) -> Option<String> {
+    remap::check(path).err().map(|refused| refused.to_string())
 }

@@ -3,8 +3,9 @@
 //! Owns the answer without touching the file: a `stat` of a file on a FUSE or network filesystem waits
 //! for its server, and the census of a system must not hang because one user's server does.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Name of the filesystem with the device number `device`. Files of btrfs have numbers of their
 /// subvolume, which no mount has: there the mount of `path` decides.
@@ -28,8 +29,18 @@ pub(crate) fn devices(mountinfo: &[u8]) -> Vec<(u32, u32)> {
         .collect()
 }
 
+/// Where the tmpfs with the device number is mounted, and its `huge=`, which is `never` unless said.
+pub(crate) fn tmpfs(mountinfo: &[u8], device: (u32, u32)) -> Option<(PathBuf, String)> {
+    let mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
+    let mount = mounts.filter(|mount| mount.filesystem == "tmpfs").find(|m| m.device == device)?;
+    let options = std::str::from_utf8(mount.options).unwrap_or_default();
+    let huge = options.split(',').find_map(|option| option.strip_prefix("huge="));
+    let point = PathBuf::from(OsStr::from_bytes(mount.point));
+    Some((point, huge.unwrap_or("never").to_owned()))
+}
+
 /// Whether asking about a file of the filesystem asks nobody but this kernel.
-pub(super) fn is_local(filesystem: &str) -> bool {
+pub(crate) fn is_local(filesystem: &str) -> bool {
     const LOCAL: [&str; 12] = [
         "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "tmpfs", "ramfs", "squashfs",
         "erofs", "overlay",
@@ -42,6 +53,8 @@ struct Mount<'a> {
     device: (u32, u32),
     point: &'a [u8],
     filesystem: &'a str,
+    /// Those of the filesystem, not of the mount.
+    options: &'a [u8],
 }
 
 impl<'a> Mount<'a> {
@@ -53,7 +66,8 @@ impl<'a> Mount<'a> {
         let point = words.nth(1)?;
         words.find(|word| *word == b"-")?;
         let filesystem = std::str::from_utf8(words.next()?).ok()?;
-        Some(Self { device, point, filesystem })
+        let options = words.nth(1).unwrap_or_default();
+        Some(Self { device, point, filesystem, options })
     }
 }
 

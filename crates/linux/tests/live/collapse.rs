@@ -46,7 +46,7 @@ fn start() -> Option<(tempfile::TempDir, Child)> {
 }
 
 fn request(pid: u32, kinds: &[CollapseKind]) -> Request {
-    Request { pid, kinds: kinds.to_vec(), min_bytes: M2 }
+    Request { pid, kinds: kinds.to_vec(), is_named: true, min_bytes: M2 }
 }
 
 #[test]

@@ -99,35 +99,52 @@ fn rank(tally: &Tally, sort: Sort) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subject {
     pub(super) what: String,
-    /// The largest requested size.
+    /// The size it could have.
     pub(super) target_bytes: u64,
     /// Bytes that are mapped and not large.
     pub(super) bytes: u64,
     pub(super) nr_processes: usize,
-    pub(super) reasons: BTreeMap<Refusal, (u64, Remedy)>,
+    pub(super) reasons: BTreeMap<Refusal, u64>,
+    /// Those that are alike once, with what they gain together; those without a restart first.
+    pub(super) remedies: Vec<Remedy>,
 }
 
-/// Findings by file, most bytes first.
+impl Subject {
+    fn add(&mut self, remedy: &Remedy) {
+        match self.remedies.iter_mut().find(|one| one.is_like(remedy)) {
+            Some(one) => {
+                one.gain_bytes = one.gain_bytes.saturating_add(remedy.gain_bytes);
+                one.extra_bytes = one.extra_bytes.saturating_add(remedy.extra_bytes);
+            }
+            None => self.remedies.push(remedy.clone()),
+        }
+    }
+}
+
+/// Findings by file and size, most bytes first.
 pub(super) fn subjects(census: &Census, findings: &[Finding]) -> Vec<Subject> {
-    let mut subjects: BTreeMap<String, (Subject, BTreeSet<usize>)> = BTreeMap::new();
+    let mut subjects: BTreeMap<(String, u64), (Subject, BTreeSet<usize>)> = BTreeMap::new();
     for finding in findings {
         let mapping = &census.processes[finding.process].mappings[finding.mapping];
-        let (subject, processes) = subjects.entry(what(&mapping.vma)).or_default();
+        let key = (what(&mapping.vma), finding.target_bytes);
+        let (subject, processes) = subjects.entry(key).or_default();
         let small = mapping.tally.all().mapped_bytes().saturating_sub(finding.large_bytes);
         subject.bytes += small.min(finding.missing_bytes);
-        subject.target_bytes = subject.target_bytes.max(finding.target_bytes);
         for reason in &finding.reasons {
-            let new = || (0, reason.remedy.clone());
-            subject.reasons.entry(reason.refusal).or_insert_with(new).0 += reason.bytes;
+            let sum = subject.reasons.entry(reason.refusal).or_default();
+            *sum = sum.saturating_add(reason.bytes);
         }
+        finding.remedies.iter().for_each(|remedy| subject.add(remedy));
         processes.insert(finding.process);
     }
     let mut subjects: Vec<Subject> = subjects
         .into_iter()
-        .map(|(what, (subject, processes))| Subject {
-            what,
-            nr_processes: processes.len(),
-            ..subject
+        .map(|((what, target_bytes), (mut subject, processes))| {
+            subject.remedies.sort_by_key(|remedy| (remedy.restart, Reverse(remedy.gain_bytes)));
+            if subject.remedies.iter().any(Remedy::is_some) {
+                subject.remedies.retain(Remedy::is_some);
+            }
+            Subject { what, target_bytes, nr_processes: processes.len(), ..subject }
         })
         .collect();
     subjects.sort_by_key(|subject| Reverse(subject.bytes));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use largefolio_linux::census::file::{self, CachedFiles, Empty, FileError};
+use largefolio_linux::census::remedy::verbs::LiveVerbs;
 use largefolio_linux::census::why::{self, Finding, Question};
 use largefolio_linux::census::{self, Access, Census, cgroup};
 use largefolio_linux::system::{Live, System as _};
@@ -102,7 +103,8 @@ impl MapsRequest {
             let kernel = kernel.and_then(Result::ok);
             look.rules_note = kernel.as_ref().and_then(|kernel| kernel.note.clone());
             let limit = |name: &str| limit(&kernel.as_ref()?.rules, name);
-            let question = Question { system: &Live, limit: &limit, nr_max: self.nr_judged };
+            let verbs = &LiveVerbs;
+            let question = Question { system: &Live, limit: &limit, verbs, nr_max: self.nr_judged };
             look.findings = why::findings(&census, &question);
             look.census = Some(census);
         }

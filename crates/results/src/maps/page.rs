@@ -16,6 +16,7 @@ use largefolio_report::html::sizes::{class, legend};
 use super::look::Look;
 use super::plain::shortened;
 use super::summary::{Named, SizeData, Sizes, StripData, Summary, is_aside};
+use super::text::terms;
 use crate::page::{footer, meanings, section};
 
 /// From this folio size on one entry of most TLBs, or one contpte block of 4K pages, maps a folio.
@@ -101,8 +102,8 @@ const PLACES: &str = "The address space of the largest mappings, from first page
                       folio.";
 
 const WHY: &str = "Each mapping is compared with the largest folio size that fits into it. The \
-                   same bytes can have several reasons: memory that is cached small and mapped at \
-                   a wrong address needs both remedies.";
+                   same bytes can have several reasons. Each command was checked with the verb \
+                   that would execute it; the gain counts blocks that have a page now.";
 
 fn answer(summary: &Summary<'_>) -> Markup {
     let mut answer = Markup::new();
@@ -398,8 +399,12 @@ fn remedies(summary: &Summary<'_>) -> Markup {
             let at = format!("/subjects/{nr}/reasons/{at}/bytes");
             table.raw("<div>").text(reason.meaning).raw(" <small>");
             table.number(&at, reason.bytes, &figures::bytes(reason.bytes)).raw("</small>");
-            if !reason.remedy.is_empty() {
-                table.raw("<br>").element("code class=\"remedy\"", &reason.remedy);
+            table.raw("</div>");
+        }
+        for remedy in &subject.remedies {
+            table.raw("<div>").element("code class=\"remedy\"", &remedy.to_string());
+            for term in terms(remedy, &size(subject.target_bytes)) {
+                table.raw("<br>").element("small", &term);
             }
             table.raw("</div>");
         }

@@ -12,6 +12,7 @@ use largefolio_linux::census::folios::{Kind, Tally};
 use largefolio_linux::census::layout::{self, How, Layout};
 use largefolio_linux::census::maps::Vma;
 use largefolio_linux::census::process::{Geometry, Process};
+use largefolio_linux::census::remedy::Remedy;
 use largefolio_linux::census::why::Refusal;
 use largefolio_linux::census::{Access, Census};
 use largefolio_linux::system::System;
@@ -20,6 +21,7 @@ use serde::Serialize;
 use super::group::{self, Group, Sort, Subject};
 use super::look::Look;
 use super::plain::plain;
+use super::text::REMEDIES_MAX;
 use super::view::SCHEMA_VERSION;
 
 /// Rows of a table and bars of a picture.
@@ -113,15 +115,8 @@ pub(super) struct SubjectData {
     pub(super) nr_processes: usize,
     pub(super) target_bytes: u64,
     pub(super) bytes: u64,
-    pub(super) reasons: Vec<RemedyData>,
-}
-
-#[derive(Serialize)]
-pub(super) struct RemedyData {
-    pub(super) refusal: Refusal,
-    pub(super) meaning: &'static str,
-    pub(super) bytes: u64,
-    pub(super) remedy: String,
+    pub(super) reasons: Vec<ReasonData>,
+    pub(super) remedies: Vec<Remedy>,
 }
 
 /// Where folios lie.
@@ -289,7 +284,7 @@ impl<'a> Summary<'a> {
     fn add_subjects(&mut self, subjects: Vec<Subject>) {
         let mut reasons: BTreeMap<Refusal, u64> = BTreeMap::new();
         for subject in &subjects {
-            for (refusal, (bytes, _)) in &subject.reasons {
+            for (refusal, bytes) in &subject.reasons {
                 let sum = reasons.entry(*refusal).or_default();
                 *sum = sum.saturating_add(*bytes);
             }
@@ -333,17 +328,17 @@ pub(super) const fn is_aside(refusal: Refusal) -> bool {
 }
 
 fn subject_data(subject: Subject) -> SubjectData {
-    let Subject { what, target_bytes, bytes, nr_processes, reasons } = subject;
+    let Subject { what, target_bytes, bytes, nr_processes, reasons, mut remedies } = subject;
+    remedies.truncate(REMEDIES_MAX);
     let reasons = reasons.into_iter().filter(|(refusal, _)| !is_aside(*refusal));
-    let reason = |(refusal, (bytes, remedy)): (Refusal, (u64, _))| RemedyData {
+    let reason = |(refusal, bytes): (Refusal, u64)| ReasonData {
         refusal,
         meaning: refusal.meaning(),
         bytes,
-        remedy: largefolio_linux::census::remedy::Remedy::to_string(&remedy),
     };
-    let mut reasons: Vec<RemedyData> = reasons.map(reason).collect();
+    let mut reasons: Vec<ReasonData> = reasons.map(reason).collect();
     reasons.sort_by_key(|reason| Reverse(reason.bytes));
-    SubjectData { name: what, nr_processes, target_bytes, bytes, reasons }
+    SubjectData { name: what, nr_processes, target_bytes, bytes, reasons, remedies }
 }
 
 fn strip(name: String, about: String, layout: &Layout) -> StripData {

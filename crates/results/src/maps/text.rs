@@ -8,6 +8,7 @@ use comfy_table::{
 use largefolio_linux::census::file::CachedFiles;
 use largefolio_linux::census::folios::{self, Kind, Size, Tally};
 use largefolio_linux::census::process::Geometry;
+use largefolio_linux::census::remedy::Remedy;
 use largefolio_linux::census::why::{Finding, Refusal};
 use largefolio_linux::census::{Access, Census};
 use largefolio_linux::system::{Live, System as _};
@@ -25,6 +26,8 @@ const STYLE: TableStyle = TableStyle::new()
     .content_lines(ContentLineStyle::none());
 /// Mappings that are judged for a row.
 const JUDGED_OF_ROW: usize = 8;
+/// Remedies of one row: fifty processes of a file may each have their own.
+pub(super) const REMEDIES_MAX: usize = 6;
 /// Characters of a line that the columns beside a name take.
 const BESIDE: usize = 68;
 /// Characters a name gets at least.
@@ -282,7 +285,7 @@ fn whys(text: &mut String, census: &Census, findings: &[Finding], show: Show) {
     let mut aside = [(Refusal::NotTouched, 0), (Refusal::TooSmall, 0)];
     for subject in &mut subjects {
         for (refusal, bytes) in &mut aside {
-            *bytes += subject.reasons.remove(refusal).map_or(0, |(bytes, _)| bytes);
+            *bytes += subject.reasons.remove(refusal).unwrap_or(0);
         }
     }
     subjects.retain(|subject| !subject.reasons.is_empty());
@@ -310,19 +313,39 @@ fn why(text: &mut String, census: &Census, subject: &Subject) {
     };
     let _ = writeln!(text, "{bytes:>11} not in {target}{processes}: {}", subject.what);
     let mut reasons: Vec<_> = subject.reasons.iter().collect();
-    reasons.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));
-    for (refusal, (bytes, remedy)) in reasons {
+    reasons.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+    for (refusal, bytes) in reasons {
         let part = if *bytes == subject.bytes {
             String::new()
         } else {
             format!(" ({})", figures::bytes(*bytes))
         };
-        let remedy = match printable(&remedy.to_string()) {
-            remedy if remedy.is_empty() => remedy,
-            remedy => format!("\n{:>16}{remedy}", "-> "),
-        };
-        let _ = writeln!(text, "{:>13}{}{part}{remedy}", "", refusal.meaning());
+        let _ = writeln!(text, "{:>13}{}{part}", "", refusal.meaning());
     }
+    for remedy in subject.remedies.iter().take(REMEDIES_MAX) {
+        let _ = writeln!(text, "{:>16}{}", "-> ", printable(&remedy.to_string()));
+        for term in terms(remedy, &target) {
+            let _ = writeln!(text, "{:>16}{}", "", printable(&term));
+        }
+    }
+    let nr = subject.remedies.len();
+    if nr > REMEDIES_MAX {
+        let _ = writeln!(text, "{:>16}and {} more like these: --json", "", nr - REMEDIES_MAX);
+    }
+}
+
+/// What a remedy brings, what it costs, and how it is undone.
+pub(super) fn terms(remedy: &Remedy, target: &str) -> Vec<String> {
+    if !remedy.is_some() {
+        return Vec::new();
+    }
+    let mut gain = format!("gains {} in {target} folios", figures::bytes(remedy.gain_bytes));
+    if remedy.extra_bytes > 0 {
+        gain += &format!("; may take {} more memory", figures::bytes(remedy.extra_bytes));
+    }
+    let named = |name, text: &str| (!text.is_empty()).then(|| format!("{name}: {text}"));
+    let more = [named("cost", &remedy.cost), named("undo", &remedy.undo)];
+    [gain].into_iter().chain(more.into_iter().flatten()).collect()
 }
 
 fn files(text: &mut String, cached: &CachedFiles, show: Show) {

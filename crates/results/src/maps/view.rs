@@ -3,6 +3,7 @@
 use largefolio_linux::census::file::CachedFile;
 use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
 use largefolio_linux::census::process::{Mapping, Process};
+use largefolio_linux::census::remedy::Remedy;
 use largefolio_linux::census::why::{Finding, Reason};
 use largefolio_linux::census::{Access, Census, Skipped};
 use largefolio_report::ExportError;
@@ -13,7 +14,7 @@ use super::look::Look;
 use super::plain::plain;
 
 /// Version of the JSON of this view.
-pub(super) const SCHEMA_VERSION: u32 = 1;
+pub(super) const SCHEMA_VERSION: u32 = 2;
 
 /// Memory of processes and cached files by folio size, in bytes, with what keeps it from being
 /// larger.
@@ -86,6 +87,7 @@ struct TargetView<'a> {
     large_bytes: u64,
     missing_bytes: u64,
     reasons: &'a [Reason],
+    remedies: &'a [Remedy],
 }
 
 #[derive(Debug, Serialize)]
@@ -216,6 +218,7 @@ fn system<'a>(census: &'a Census, findings: &'a [Finding]) -> SystemView<'a> {
             large_bytes: finding.large_bytes,
             missing_bytes: finding.missing_bytes,
             reasons: &finding.reasons,
+            remedies: &finding.remedies,
         });
     }
     for process in &mut processes {

@@ -1,42 +1,56 @@
-//! One mapping judged: what of it is small, and what would make it larger.
+//! One mapping judged: what of it is small, and why.
 //!
 //! Owns the order of the questions, and what is asked once for several mappings.
 
 use std::collections::BTreeMap;
 
+use super::advise::FilePlan;
 use super::reason::{Finding, Question, Reason, Refusal};
 use crate::census::folios::{Cell, Kind, Size};
 use crate::census::process::{Mapping, Process};
-use crate::census::remedy::Remedy;
+use crate::census::remedy::runtime::Traits;
 use crate::census::settings::{Allows, InForce, ThpSettings};
-use crate::census::{Access, Census, smaps_of};
+use crate::census::{Access, Census};
 use crate::proc::Task;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::{self, Smap};
-use crate::system::{FileFacts, FileRef, System};
+use crate::system::{FileFacts, FileRef};
 
 /// What is asked once for all mappings.
 pub(super) struct Judge<'a> {
-    census: &'a Census,
-    question: &'a Question<'a>,
-    settings: ThpSettings<'a>,
+    pub(super) census: &'a Census,
+    pub(super) question: &'a Question<'a>,
+    pub(super) settings: ThpSettings<'a>,
     /// Largest folio order seen by device: what a filesystem can.
     seen_orders: BTreeMap<(u32, u32), u32>,
     facts: BTreeMap<((u32, u32), u64), Option<FileFacts>>,
     writers: BTreeMap<((u32, u32), u64), Vec<u32>>,
     smaps: BTreeMap<u32, Vec<Smap>>,
+    pub(super) traits: BTreeMap<u32, Traits>,
+    pub(super) files: BTreeMap<((u32, u32), u64), FilePlan>,
 }
 
 /// A mapping under judgement.
-struct Case<'a> {
-    process: &'a Process,
-    mapping: &'a Mapping,
-    target_bytes: u64,
-    target_order: u32,
-    large_bytes: u64,
+pub(super) struct Case<'a> {
+    pub(super) process: &'a Process,
+    pub(super) mapping: &'a Mapping,
+    pub(super) target_bytes: u64,
+    pub(super) target_order: u32,
+    pub(super) large_bytes: u64,
 }
 
-impl Case<'_> {
+impl<'a> Case<'a> {
+    pub(super) fn new(census: &'a Census, finding: &Finding) -> Self {
+        let process = &census.processes[finding.process];
+        Self {
+            process,
+            mapping: &process.mappings[finding.mapping],
+            target_bytes: finding.target_bytes,
+            target_order: (finding.target_bytes / census.geometry.page_bytes).ilog2(),
+            large_bytes: finding.large_bytes,
+        }
+    }
+
     /// Memory of some kinds in folios below the target, or at least as large.
     fn sum(&self, is_in: impl Fn(Kind) -> bool, is_large: bool) -> Cell {
         let is_size = |size| match size {
@@ -46,12 +60,12 @@ impl Case<'_> {
         self.mapping.tally.sum(|kind, size| is_in(kind) && is_size(size))
     }
 
-    fn is_pmd(&self, census: &Census) -> bool {
+    pub(super) fn is_pmd(&self, census: &Census) -> bool {
         self.target_bytes == census.geometry.pmd_bytes()
     }
 
-    fn reason(refusal: Refusal, bytes: u64, remedy: Remedy) -> Reason {
-        Reason { refusal, bytes, remedy }
+    fn reason(refusal: Refusal, bytes: u64) -> Reason {
+        Reason { refusal, bytes }
     }
 }
 
@@ -74,19 +88,14 @@ impl<'a> Judge<'a> {
             facts: BTreeMap::new(),
             writers: BTreeMap::new(),
             smaps: BTreeMap::new(),
+            traits: BTreeMap::new(),
+            files: BTreeMap::new(),
         }
     }
 
     /// Why the mapping of a finding is not larger, most bytes first.
     pub(super) fn reasons(&mut self, finding: &Finding) -> Vec<Reason> {
-        let process = &self.census.processes[finding.process];
-        let case = Case {
-            process,
-            mapping: &process.mappings[finding.mapping],
-            target_bytes: finding.target_bytes,
-            target_order: (finding.target_bytes / self.census.geometry.page_bytes).ilog2(),
-            large_bytes: finding.large_bytes,
-        };
+        let case = Case::new(self.census, finding);
         let mut reasons = self.judge(&case);
         // What is larger than the missing blocks is at the ends, where nothing fits.
         for reason in &mut reasons {
@@ -101,18 +110,18 @@ impl<'a> Judge<'a> {
         let vma = &case.mapping.vma;
         let all = case.mapping.tally.all().mapped_bytes();
         if vma.nr_whole_blocks(case.target_bytes) == 0 {
-            return vec![Case::reason(Refusal::TooSmall, all, Remedy::Nothing)];
+            return vec![Case::reason(Refusal::TooSmall, all)];
         }
         let mut reasons = Vec::new();
         if self.census.access == Access::Smaps {
             let unknown = case.mapping.tally.sum(|_, size| size == Size::Unknown).mapped_bytes();
-            reasons.push(Case::reason(Refusal::SizeUnknown, unknown, Remedy::Nothing));
+            reasons.push(Case::reason(Refusal::SizeUnknown, unknown));
         }
         if vma.has_file() && !vma.is_congruent(case.target_bytes) {
             // Private copies have no place in the file any more.
             let copies = case.mapping.tally.of(Kind::Anon).mapped_bytes();
             let bytes = all.saturating_sub(case.large_bytes).saturating_sub(copies);
-            reasons.push(Case::reason(Refusal::Incongruent, bytes, incongruent(case)));
+            reasons.push(Case::reason(Refusal::Incongruent, bytes));
         }
         if vma.has_file() {
             self.file(case, &mut reasons);
@@ -121,7 +130,7 @@ impl<'a> Judge<'a> {
         }
         self.large(case, &mut reasons);
         let untouched = vma.len_bytes().saturating_sub(all);
-        reasons.push(Case::reason(Refusal::NotTouched, untouched, Remedy::Nothing));
+        reasons.push(Case::reason(Refusal::NotTouched, untouched));
         reasons
     }
 
@@ -129,7 +138,7 @@ impl<'a> Judge<'a> {
     fn file(&mut self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
         let vma = &case.mapping.vma;
         let anon = case.sum(|kind| kind == Kind::Anon, false).mapped_bytes();
-        reasons.push(Case::reason(Refusal::PrivateCopy, anon, Remedy::Nothing));
+        reasons.push(Case::reason(Refusal::PrivateCopy, anon));
         let is_file = |kind| matches!(kind, Kind::Text | Kind::File);
         let small = case.sum(is_file, false).mapped_bytes();
         let facts = self.facts(case);
@@ -144,16 +153,10 @@ impl<'a> Judge<'a> {
         let limit = (self.question.limit)(filesystem);
         let seen = self.seen_orders.get(&vma.device).copied().unwrap_or(0);
         let can = seen >= case.target_order || limit.is_none_or(|limit| limit >= case.target_bytes);
-        let path = vma.path.clone();
-        let (refusal, remedy) = match (can, vma.is_deleted) {
-            (true, false) => (Refusal::CachedSmall, Remedy::Warm { path }),
-            (true, true) => (Refusal::CachedSmall, Remedy::Restart { pid: case.process.pid }),
-            (false, _) => (Refusal::Filesystem, Remedy::Copy { path }),
-        };
-        reasons.push(Case::reason(refusal, small, remedy));
+        let refusal = if can { Refusal::CachedSmall } else { Refusal::Filesystem };
+        reasons.push(Case::reason(refusal, small));
         if facts.is_some_and(|facts| facts.is_open_for_write == Some(true)) {
-            let remedy = Remedy::CloseWriters { pids: self.writers(case) };
-            reasons.push(Case::reason(Refusal::OpenForWrite, small, remedy));
+            reasons.push(Case::reason(Refusal::OpenForWrite, small));
         }
     }
 
@@ -173,25 +176,14 @@ impl<'a> Judge<'a> {
             _ => self.settings.shmem(case.target_bytes),
         };
         let smap = self.smap(case);
-        let pid = case.process.pid;
-        let (refusal, remedy) = match setting {
-            _ if smap.is_no_huge => (Refusal::NoHugeAdvice, Remedy::DropAdvice),
-            None => (Refusal::Filesystem, Remedy::Nothing),
-            // MADV_COLLAPSE of shared memory asks no setting (H.1.2: a memfd under `never`).
-            Some(_) if kind != Kind::Anon && case.is_pmd(self.census) => {
-                (Refusal::FilledSmall, Remedy::Collapse { pid })
-            }
-            Some(InForce { allows: Allows::None, path }) => {
-                let advised = if kind == Kind::Anon { "madvise" } else { "advise" };
-                let value = if smap.is_huge { advised } else { "always" };
-                (Refusal::SettingOff, Remedy::Set { value, path })
-            }
-            Some(InForce { allows: Allows::Advised, path }) if !smap.is_huge => {
-                (Refusal::NotAdvised, Remedy::SetOrAdvise { value: "always", path })
-            }
-            Some(_) => (Refusal::FilledSmall, Remedy::Collapse { pid }),
+        let refusal = match setting {
+            _ if smap.is_no_huge => Refusal::NoHugeAdvice,
+            None => Refusal::Filesystem,
+            Some(InForce { allows: Allows::None, .. }) => Refusal::SettingOff,
+            Some(InForce { allows: Allows::Advised, .. }) if !smap.is_huge => Refusal::NotAdvised,
+            Some(_) => Refusal::FilledSmall,
         };
-        reasons.push(Case::reason(refusal, small, remedy));
+        reasons.push(Case::reason(refusal, small));
     }
 
     /// Large folios that are not mapped large.
@@ -203,59 +195,41 @@ impl<'a> Judge<'a> {
             return;
         }
         let partial = large.partial_bytes.min(rest);
-        let pid = case.process.pid;
-        let of_file = case.mapping.tally.sum(|kind, _| matches!(kind, Kind::Text | Kind::File));
-        let remedy = match of_file.mapped_bytes() {
-            0 => Remedy::Collapse { pid },
-            _ => Remedy::Nothing,
-        };
-        reasons.push(Case::reason(Refusal::PartlyMapped, partial, remedy));
+        reasons.push(Case::reason(Refusal::PartlyMapped, partial));
         let unaligned = if case.mapping.vma.has_file() { 0 } else { large.unaligned_bytes };
-        let remedy = Remedy::MapAligned { bytes: case.target_bytes };
-        reasons.push(Case::reason(Refusal::Incongruent, unaligned, remedy));
+        reasons.push(Case::reason(Refusal::Incongruent, unaligned));
         let whole = rest.saturating_sub(partial).saturating_sub(unaligned);
         if whole == 0 || !case.is_pmd(self.census) {
             return;
         }
-        let (refusal, remedy) = if self.smap(case).is_no_huge {
-            (Refusal::NoHugeAdvice, Remedy::DropAdvice)
-        } else {
-            (Refusal::MappedByPages, Remedy::Collapse { pid })
-        };
-        reasons.push(Case::reason(refusal, whole, remedy));
+        let is_forbidden = self.smap(case).is_no_huge;
+        let refusal = if is_forbidden { Refusal::NoHugeAdvice } else { Refusal::MappedByPages };
+        reasons.push(Case::reason(refusal, whole));
     }
 
-    fn smap(&mut self, case: &Case<'_>) -> Smap {
+    pub(super) fn smap(&mut self, case: &Case<'_>) -> Smap {
         let pid = case.process.pid;
         let system = self.question.system;
-        let smaps = self.smaps.entry(pid).or_insert_with(|| advice(system, pid));
+        let smaps = self
+            .smaps
+            .entry(pid)
+            .or_insert_with(|| Task::of(system, pid).advice().unwrap_or_default());
         smaps::find(smaps, case.mapping.vma.range.start).cloned().unwrap_or_default()
     }
 
-    fn facts(&mut self, case: &Case<'_>) -> Option<FileFacts> {
+    pub(super) fn facts(&mut self, case: &Case<'_>) -> Option<FileFacts> {
         let system = self.question.system;
         let file = file_ref(case);
         let key = (case.mapping.vma.device, file.inode);
         self.facts.entry(key).or_insert_with(|| system.file_facts(&file).ok()).clone()
     }
 
-    fn writers(&mut self, case: &Case<'_>) -> Vec<u32> {
+    pub(super) fn writers(&mut self, case: &Case<'_>) -> Vec<u32> {
         let system = self.question.system;
         let file = file_ref(case);
         let key = (case.mapping.vma.device, file.inode);
         self.writers.entry(key).or_insert_with(|| system.writers(&file)).clone()
     }
-}
-
-/// smaps of a process; where it has THP disabled, every mapping counts as advised against.
-fn advice(system: &dyn System, pid: u32) -> Vec<Smap> {
-    let mut smaps = smaps_of(system, pid);
-    if Task::of(system, pid).status("THP_enabled").as_deref() == Some("0") {
-        for smap in &mut smaps {
-            smap.is_no_huge = true;
-        }
-    }
-    smaps
 }
 
 fn file_ref(case: &Case<'_>) -> FileRef {
@@ -265,20 +239,12 @@ fn file_ref(case: &Case<'_>) -> FileRef {
 }
 
 /// memfd, System V, shared anonymous memory and tmpfs.
-fn is_shared_memory(vma: &Vma, filesystem: &str) -> bool {
-    let is_named = |name: &str| vma.path.to_string_lossy().starts_with(name);
-    filesystem == "tmpfs"
-        || vma.is_deleted && (is_named("/memfd:") || is_named("/SYSV") || is_named("/dev/zero"))
+pub(super) fn is_shared_memory(vma: &Vma, filesystem: &str) -> bool {
+    filesystem == "tmpfs" || is_nameless(vma)
 }
 
-/// Programs and libraries are aligned or linked anew; of other files the program chooses the address.
-fn incongruent(case: &Case<'_>) -> Remedy {
-    let (vma, bytes) = (&case.mapping.vma, case.target_bytes);
-    let is_same = |other: &Vma| (other.device, other.inode) == (vma.device, vma.inode);
-    let mut vmas = case.process.mappings.iter().map(|mapping| &mapping.vma);
-    if !vma.is_deleted && vmas.any(|other| other.is_exec() && is_same(other)) {
-        Remedy::Align { path: vma.path.clone(), bytes }
-    } else {
-        Remedy::MapAligned { bytes }
-    }
+/// The same without tmpfs: what the kernel keeps on its own mount.
+pub(super) fn is_nameless(vma: &Vma) -> bool {
+    let is_named = |name: &str| vma.path.to_string_lossy().starts_with(name);
+    vma.is_deleted && (is_named("/memfd:") || is_named("/SYSV") || is_named("/dev/zero"))
 }

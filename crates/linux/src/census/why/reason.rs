@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::census::remedy::Remedy;
+use crate::census::remedy::verbs::Verbs;
 use crate::system::System;
 
 /// Why a mapping is not larger.
@@ -23,7 +24,7 @@ pub enum Refusal {
     PrivateCopy,
     /// `MADV_NOHUGEPAGE`, or transparent huge pages disabled for the process.
     NoHugeAdvice,
-    /// The the setting is never.
+    /// The setting is never.
     SettingOff,
     /// The setting asks for `MADV_HUGEPAGE`, which was not given.
     NotAdvised,
@@ -90,8 +91,6 @@ pub struct Reason {
     pub refusal: Refusal,
     /// Bytes it concerns.
     pub bytes: u64,
-    /// What removes it.
-    pub remedy: Remedy,
 }
 
 /// A mapping compared with the largest size it could have.
@@ -109,6 +108,9 @@ pub struct Finding {
     pub missing_bytes: u64,
     /// Why, most bytes first.
     pub reasons: Vec<Reason>,
+    /// What helps: at most one that the running program needs no restart for, and one that does. One
+    /// that says why nothing works where there are none.
+    pub remedies: Vec<Remedy>,
 }
 
 /// The largest folio of a filesystem in bytes by its name, where known: 0 for none above the base
@@ -121,6 +123,8 @@ pub struct Question<'a> {
     pub system: &'a dyn System,
     /// What filesystems allow.
     pub limit: FolioLimit<'a>,
+    /// What the verbs say before one of them is recommended.
+    pub verbs: &'a dyn Verbs,
     /// Mappings at most, those with most memory missing first.
     pub nr_max: usize,
 }

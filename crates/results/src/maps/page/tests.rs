@@ -73,7 +73,7 @@ fn large() -> Look {
         path: format!("{HOSTILE}{nr}{long}").into(),
         is_deleted: false,
     };
-    let mapping = |nr| Mapping { vma: vma(nr), tally: tally.clone() };
+    let mapping = |nr| Mapping { vma: vma(nr), tally: tally.clone(), touched: None };
     let mappings: Vec<Mapping> = (1..30).map(mapping).collect();
     let process = |pid| Process {
         pid,

@@ -1,0 +1,59 @@
+//! What the verbs would do, asked before one is recommended.
+//!
+//! Owns the questions. The answers are those of the verbs' own planning: `collapse` has
+//! [`crate::collapse::blocks_of`], which needs no file and is asked directly.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use crate::elf::ElfFile;
+use crate::run::{self, Placed};
+use crate::warm::{Part, Warm, Warmed};
+
+/// What is asked; a test answers from a list.
+pub trait Verbs {
+    /// Whether the path leads to the file with this inode number from here.
+    fn is_here(&self, path: &Path, inode: u64) -> bool;
+
+    /// `folio warm --check` of a file; `None` where it cannot be examined.
+    fn warm(&self, path: &Path) -> Option<Warmed>;
+
+    /// Whether `folio run` could have the text of the file mapped by PMD entries; `None` for what is
+    /// no program.
+    fn placed(&self, path: &Path) -> Option<Placed>;
+
+    /// Why `folio run --text remap` refuses a program; `None` where it does not.
+    fn remap_refusal(&self, path: &Path) -> Option<String>;
+
+    /// Owners of the ELF notes of a file.
+    fn notes(&self, path: &Path) -> Vec<String>;
+}
+
+/// The verbs of this program on the running system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LiveVerbs;
+
+impl Verbs for LiveVerbs {
+    fn is_here(&self, path: &Path, inode: u64) -> bool {
+        fs::metadata(path).is_ok_and(|found| found.ino() == inode)
+    }
+
+    fn warm(&self, path: &Path) -> Option<Warmed> {
+        Warm::new(path, Part::Whole).and_then(|warm| warm.check()).ok()
+    }
+
+    fn placed(&self, path: &Path) -> Option<Placed> {
+        let elf = ElfFile::read(path).ok()?;
+        elf.check(path).ok()?;
+        Some(run::placed(path, &elf))
+    }
+
+    fn remap_refusal(&self, path: &Path) -> Option<String> {
+        run::remap_refusal(path)
+    }
+
+    fn notes(&self, path: &Path) -> Vec<String> {
+        ElfFile::read(path).map(|elf| elf.notes).unwrap_or_default()
+    }
+}

@@ -1,0 +1,338 @@
+//! What would make the folios of a mapping larger: checked with the verb that would do it.
+//!
+//! ```text
+//!   private memory   now: collapse            next start: option of the run time, else the setting
+//!   shared memory    now: collapse            next start: the setting, else the mount's
+//!   files            program stopped: warm    next start: run --text remap
+//! ```
+//!
+//! Owns the choice. The gain counts whole blocks that have a page now: a block that nobody touches
+//! stays empty. Invariant A1: a verb that would refuse is not named; why is said instead.
+
+use super::judge::{Case, Judge, is_nameless, is_shared_memory};
+use super::reason::{Finding, Refusal};
+use crate::census::process::Blocks;
+use crate::census::remedy::runtime::{Memory, Runtime, Traits, Wanted};
+use crate::census::remedy::{self, Action, Remedy, Restart, quoted};
+use crate::census::settings::{Allows, InForce};
+use crate::collapse::{CollapseKind, blocks_of};
+use crate::proc::choice::Choice;
+use crate::proc::{Task, host};
+use crate::run::Placed;
+use crate::system::mounts;
+use crate::warm::{WarmRefusal, Warmed};
+
+/// What a setting for all programs costs.
+const SYSTEM_WIDE: &str =
+    "it is for all programs: more memory for those that touch theirs sparsely";
+
+/// What the verbs say of a file, asked once.
+#[derive(Clone, Debug)]
+pub(super) struct FilePlan {
+    placed: Option<Placed>,
+    warm: Option<Warmed>,
+}
+
+impl Judge<'_> {
+    /// The remedies of a finding whose reasons are known.
+    pub(super) fn remedies(&mut self, finding: &Finding) -> Vec<Remedy> {
+        let is_aside = |refusal| matches!(refusal, Refusal::NotTouched | Refusal::TooSmall);
+        if finding.reasons.iter().all(|reason| is_aside(reason.refusal)) {
+            return Vec::new();
+        }
+        let case = Case::new(self.census, finding);
+        let gain = gain(&case, self.census.geometry.pmd_bytes());
+        if gain.bytes == 0 {
+            return vec![Remedy::nothing("no whole block of it is touched")];
+        }
+        let filesystem = self.facts(&case).map(|facts| facts.filesystem).unwrap_or_default();
+        let vma = &case.mapping.vma;
+        let remedies = if !vma.has_file() {
+            self.anon(&case)
+        } else if is_shared_memory(vma, &filesystem) {
+            self.shared(&case)
+        } else {
+            vec![self.of_file(&case, finding, &filesystem)]
+        };
+        let extra = gain.bytes.saturating_sub(gain.present_bytes);
+        let bytes = gain.bytes.saturating_sub(case.large_bytes);
+        let with_gain = |remedy: Remedy| match remedy.action {
+            Action::Nothing => remedy,
+            // The page cache holds whole folios in any case.
+            Action::Warm | Action::Run => remedy.gaining(bytes, 0),
+            _ => remedy.gaining(bytes, extra),
+        };
+        remedies.into_iter().map(with_gain).collect()
+    }
+
+    fn anon(&mut self, case: &Case<'_>) -> Vec<Remedy> {
+        let mut remedies = Vec::new();
+        let smap = self.smap(case);
+        if case.is_pmd(self.census)
+            && blocks_of(&smap, CollapseKind::Anon, 0, case.target_bytes).is_ok()
+        {
+            remedies.push(remedy::collapse(case.process.pid));
+        }
+        let runtime = self.runtime(case, Memory::Anon);
+        let traits = self.traits(case).clone();
+        let traits = &traits;
+        let setting = self.settings.anon(case.target_bytes);
+        remedies.extend(match (setting, runtime) {
+            (_, Some(row)) if smap.is_no_huge && row.has_option() => Some(option(row, traits)),
+            _ if smap.is_no_huge => Some(Remedy::nothing(
+                "the program forbids it (MADV_NOHUGEPAGE or PR_SET_THP_DISABLE), and folio knows no \
+                 option of it",
+            )),
+            (None, _) => Some(Remedy::nothing("this kernel has no such folios for this memory")),
+            // What was there before, or found no free memory, stays small: collapse.
+            (Some(InForce { allows: Allows::All, .. }), _) => None,
+            (Some(set), Some(row)) if row.has_option() && case.is_pmd(self.census) => {
+                Some(self.with_setting(&set, option(row, traits), "madvise"))
+            }
+            (Some(set), row) => {
+                let value = if smap.is_huge { "madvise" } else { "always" };
+                let cost = row.filter(|row| !row.has_option() && !smap.is_huge);
+                let cost = cost.map_or_else(
+                    || SYSTEM_WIDE.to_owned(),
+                    |row| format!("{SYSTEM_WIDE}; {}", row.cost),
+                );
+                Some(self.tuned(&set, value).costing_if_some(cost))
+            }
+        });
+        or_nothing(remedies)
+    }
+
+    fn shared(&mut self, case: &Case<'_>) -> Vec<Remedy> {
+        let mut remedies = Vec::new();
+        let smap = self.smap(case);
+        let blocks = blocks_of(&smap, CollapseKind::Shmem, 0, case.target_bytes);
+        let setting = self.settings.shmem(case.target_bytes);
+        let is_denied = self.settings.is_shmem_denied();
+        if case.is_pmd(self.census) && blocks.is_ok() && !is_denied {
+            remedies.push(remedy::collapse(case.process.pid));
+        }
+        if smap.is_no_huge {
+            return vec![Remedy::nothing("the program forbids it (MADV_NOHUGEPAGE)")];
+        }
+        let cost = self.runtime(case, Memory::Shmem).map(|row| row.cost.clone());
+        let cost = cost.map_or(SYSTEM_WIDE.to_owned(), |cost| format!("{SYSTEM_WIDE}; {cost}"));
+        remedies.extend(if !is_nameless(&case.mapping.vma) {
+            self.mounted(case)
+        } else {
+            match setting {
+                None => Some(Remedy::nothing("this kernel has no such folios for shared memory")),
+                Some(InForce { allows: Allows::All, .. }) => blocks.is_err().then(|| Remedy {
+                    action: Action::Restart,
+                    restart: Restart::After,
+                    ..Remedy::nothing("the settings allow it, but not for what was mapped before")
+                }),
+                Some(set) => {
+                    let value = if smap.is_huge { "advise" } else { "always" };
+                    Some(self.tuned(&set, value).costing_if_some(cost))
+                }
+            }
+        });
+        or_nothing(remedies)
+    }
+
+    /// Of files on tmpfs the mount decides.
+    fn mounted(&self, case: &Case<'_>) -> Option<Remedy> {
+        let text = self.question.system.text(std::path::Path::new(host::MOUNTS)).ok()?;
+        let (point, huge) = mounts::tmpfs(&text, case.mapping.vma.device)?;
+        if matches!(huge.as_str(), "always" | "within_size") {
+            return None;
+        }
+        let point = quoted(&point);
+        let mount = |value: &str| format!("sudo mount -o remount,huge={value} {point}");
+        Some(Remedy {
+            action: Action::Remount,
+            command: mount("always"),
+            restart: Restart::After,
+            undo: mount(&huge),
+            ..Remedy::nothing("for all files that are written there from then on")
+        })
+    }
+
+    fn of_file(&mut self, case: &Case<'_>, finding: &Finding, filesystem: &str) -> Remedy {
+        let vma = &case.mapping.vma;
+        let has = |refusal| finding.reasons.iter().any(|reason| reason.refusal == refusal);
+        if has(Refusal::OpenForWrite) {
+            let pids: Vec<_> = self.writers(case).iter().map(ToString::to_string).collect();
+            let whom = if pids.is_empty() { "some process".to_owned() } else { pids.join(", ") };
+            return Remedy::nothing(format!(
+                "{whom} has the file open for writing; close it first"
+            ));
+        }
+        if vma.is_deleted {
+            return Remedy {
+                action: Action::Restart,
+                restart: Restart::After,
+                ..Remedy::nothing("the file was replaced; the new one is judged when it is mapped")
+            };
+        }
+        if has(Refusal::Filesystem) {
+            return Remedy::nothing(format!(
+                "{filesystem} has no such folios under this kernel; a copy on ext4 or XFS could have"
+            ));
+        }
+        if !case.is_pmd(self.census) {
+            return Remedy::nothing("it is shorter than 2M, which folio warm and folio run need");
+        }
+        let path = &vma.path;
+        if !mounts::is_local(filesystem) || !self.question.verbs.is_here(path, vma.inode) {
+            return Remedy::nothing("the file cannot be reached from here");
+        }
+        let plan = self.file_plan(case);
+        let is_program = *path == self.traits(case).program;
+        match plan.placed {
+            Some(Placed::Badly(_)) if is_program => self.moved(case),
+            Some(Placed::Badly(obstacle)) => {
+                let remedy = obstacle.remedy().unwrap_or_default();
+                let remedy = remedy.replace("FILE", &quoted(path));
+                let remedy = if remedy.is_empty() {
+                    remedy
+                } else {
+                    format!("; {remedy}, to be used instead")
+                };
+                Remedy::nothing(format!("{obstacle}{remedy}"))
+            }
+            None if !vma.is_congruent(case.target_bytes) => {
+                Remedy::nothing("the program chose an address that no 2M entry fits")
+            }
+            _ => warmed(case, plan.warm),
+        }
+    }
+
+    /// The program's text in shared memory.
+    fn moved(&self, case: &Case<'_>) -> Remedy {
+        if !case.mapping.vma.is_exec() {
+            return Remedy::nothing("only text can be moved, and this is not executable");
+        }
+        let path = &case.mapping.vma.path;
+        if let Some(refusal) = self.question.verbs.remap_refusal(path) {
+            return Remedy::nothing(format!("its text cannot be moved: {refusal}"));
+        }
+        Remedy {
+            action: Action::Run,
+            start: format!("folio run --text remap -- {} ..", quoted(path)),
+            restart: Restart::After,
+            undo: "start it without folio run".to_owned(),
+            ..Remedy::nothing(
+                "one copy of the text in shared memory, for all processes of the file",
+            )
+        }
+    }
+
+    fn file_plan(&mut self, case: &Case<'_>) -> FilePlan {
+        let vma = &case.mapping.vma;
+        let verbs = self.question.verbs;
+        let new = || FilePlan { placed: verbs.placed(&vma.path), warm: verbs.warm(&vma.path) };
+        self.files.entry((vma.device, vma.inode)).or_insert_with(new).clone()
+    }
+
+    /// A setting changed, if `folio tune` takes the value.
+    fn tuned(&self, set: &InForce, value: &str) -> Remedy {
+        let text = self.question.system.text(&set.path).unwrap_or_default();
+        let choice = Choice::parse(&String::from_utf8_lossy(&text));
+        match choice.check(&set.name, value) {
+            Ok(()) => Remedy::tune(&set.name, value),
+            Err(error) => Remedy::nothing(error.to_string()),
+        }
+    }
+
+    /// An option that needs the setting to allow advised memory.
+    fn with_setting(&self, set: &InForce, option: Remedy, value: &str) -> Remedy {
+        if set.allows != Allows::None {
+            return option;
+        }
+        let tuned = self.tuned(set, value);
+        if !tuned.is_some() {
+            return tuned;
+        }
+        let undo = format!("{}; {}", option.undo, tuned.undo);
+        Remedy { command: tuned.command, undo, ..option }
+    }
+
+    fn runtime(&mut self, case: &Case<'_>, memory: Memory) -> Option<&'static Runtime> {
+        let system = self.question.system;
+        let is_disabled = Task::of(system, case.process.pid).is_thp_disabled();
+        let len_bytes = case.mapping.vma.len_bytes();
+        Runtime::of(self.traits(case), Wanted { memory, len_bytes, is_disabled })
+    }
+
+    /// What tells the run time of a process: the file at the lowest address is the program's.
+    fn traits(&mut self, case: &Case<'_>) -> &Traits {
+        let verbs = self.question.verbs;
+        self.traits.entry(case.process.pid).or_insert_with(|| {
+            let vmas = case.process.mappings.iter().map(|mapping| &mapping.vma);
+            let mut files: Vec<_> = vmas.filter(|vma| vma.has_file() && vma.is_exec()).collect();
+            files.dedup_by_key(|vma| (vma.device, vma.inode));
+            let name = |vma: &&crate::proc::maps::Vma| {
+                Some(vma.path.file_name()?.to_string_lossy().into_owned())
+            };
+            let objects = files.iter().filter_map(name).collect();
+            let program = files.first().map(|vma| vma.path.clone()).unwrap_or_default();
+            let is_here = files.first().is_some_and(|vma| verbs.is_here(&vma.path, vma.inode));
+            let notes = if is_here { verbs.notes(&program) } else { Vec::new() };
+            Traits { program, objects, notes }
+        })
+    }
+}
+
+impl Remedy {
+    /// With a cost, unless it says that nothing works.
+    fn costing_if_some(self, cost: String) -> Self {
+        if self.is_some() { self.costing(cost) } else { self }
+    }
+}
+
+/// Whole blocks of the target with a page; without PFNs as many as the resident memory can fill.
+fn gain(case: &Case<'_>, pmd_bytes: u64) -> Blocks {
+    let all = case.mapping.tally.all().mapped_bytes();
+    match case.mapping.touched {
+        Some(touched) if case.target_bytes == pmd_bytes => touched.pmd,
+        Some(touched) => touched.contpte,
+        None => {
+            let whole = case.mapping.vma.nr_whole_blocks(case.target_bytes);
+            let bytes = whole.saturating_mul(case.target_bytes);
+            let bytes = bytes.min(all / case.target_bytes * case.target_bytes);
+            Blocks { bytes, present_bytes: bytes }
+        }
+    }
+}
+
+fn option(row: &Runtime, traits: &Traits) -> Remedy {
+    Remedy {
+        action: Action::Option,
+        start: row.start(traits),
+        restart: Restart::After,
+        undo: "start it as before".to_owned(),
+        ..Remedy::nothing(row.cost.clone())
+    }
+}
+
+/// `folio warm`, if it says that it would do something.
+fn warmed(case: &Case<'_>, warm: Option<Warmed>) -> Remedy {
+    let path = &case.mapping.vma.path;
+    match warm.map(|warm| warm.refusal) {
+        None => Remedy::nothing("folio warm cannot read the file"),
+        Some(None) => remedy::warm(path, false),
+        Some(Some(WarmRefusal::InUse { pids, .. })) => {
+            remedy::warm(path, pids.iter().any(|pid| *pid != case.process.pid))
+        }
+        Some(Some(refusal)) => Remedy::nothing(format!("{refusal}; {}", refusal.remedy())),
+    }
+}
+
+/// What works, and why the rest does not only where nothing does.
+fn or_nothing(mut remedies: Vec<Remedy>) -> Vec<Remedy> {
+    if remedies.iter().any(Remedy::is_some) {
+        remedies.retain(Remedy::is_some);
+    }
+    if remedies.is_empty() {
+        remedies.push(Remedy::nothing(
+            "the settings allow it already; what is mapped from now on has larger folios",
+        ));
+    }
+    remedies
+}

@@ -1,0 +1,194 @@
+//! Which blocks of an area `folio collapse` would try; nothing is done here.
+//!
+//! Owns the choice. What the kernel then refuses block by block is not known before.
+
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use crate::proc::maps::Vma;
+use crate::proc::smaps::Smap;
+
+/// What kind of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CollapseKind {
+    /// Private memory without a file.
+    Anon,
+    /// memfd, tmpfs, shared anonymous memory.
+    Shmem,
+    /// Files with a page cache: text, libraries.
+    File,
+}
+
+impl CollapseKind {
+    /// A word for tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Anon => "anon",
+            Self::Shmem => "shmem",
+            Self::File => "file",
+        }
+    }
+}
+
+/// Why an area is not tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Left {
+    /// Address and position in the file or in shared memory differ mod the block.
+    Incongruent,
+    /// `MADV_NOHUGEPAGE`: the kernel would refuse each block.
+    Forbidden,
+    /// Below the smallest area that was asked for.
+    BelowMinimum,
+    /// No whole block.
+    Short,
+}
+
+impl Left {
+    /// Name in exports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Incongruent => "incongruent",
+            Self::Forbidden => "no_huge_advice",
+            Self::BelowMinimum => "below_min_size",
+            Self::Short => "too_small",
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Incongruent => {
+                "mapped at an address that no 2M entry fits: it differs from the position in the \
+                 memory or file modulo 2M"
+            }
+            Self::Forbidden => "the program forbids it with MADV_NOHUGEPAGE",
+            Self::BelowMinimum => "in areas below --min-size",
+            Self::Short => "in areas without a whole 2M block",
+        }
+    }
+
+    /// Whether whole blocks were there and are left.
+    #[must_use]
+    pub const fn has_blocks(self) -> bool {
+        matches!(self, Self::Incongruent | Self::Forbidden)
+    }
+}
+
+/// Addresses of the blocks of an area that would be tried.
+///
+/// # Errors
+/// Why there are none.
+pub fn blocks_of(
+    smap: &Smap,
+    kind: CollapseKind,
+    min_bytes: u64,
+    block_bytes: u64,
+) -> Result<Vec<u64>, Left> {
+    let vma = &smap.vma;
+    if vma.nr_whole_blocks(block_bytes) == 0 {
+        Err(Left::Short)
+    } else if vma.len_bytes() < min_bytes {
+        Err(Left::BelowMinimum)
+    } else if smap.is_no_huge {
+        Err(Left::Forbidden)
+    } else if kind != CollapseKind::Anon && !vma.is_congruent(block_bytes) {
+        Err(Left::Incongruent)
+    } else {
+        Ok(blocks(vma, block_bytes))
+    }
+}
+
+/// The kind of an area; `None` for those of the kernel and of devices.
+pub(super) fn kind_of(vma: &Vma) -> Option<CollapseKind> {
+    let name = vma.path.to_string_lossy();
+    let name = &*name;
+    if ["[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]"].contains(&name)
+        || name.starts_with("/anon_hugepage")
+    {
+        return None;
+    }
+    if vma.inode == 0 {
+        return Some(CollapseKind::Anon);
+    }
+    let is_shared_memory =
+        ["/memfd:", "/dev/zero", "/SYSV"].iter().any(|start| name.starts_with(start));
+    if is_shared_memory || is_on_tmpfs(&vma.path) {
+        return Some(CollapseKind::Shmem);
+    }
+    (name.starts_with('/') && !name.starts_with("/dev/")).then_some(CollapseKind::File)
+}
+
+fn is_on_tmpfs(path: &Path) -> bool {
+    // A deleted file has no name to ask for; its folder still tells.
+    let known = [Some(path), path.parent()].into_iter().flatten().find(|path| path.exists());
+    known
+        .and_then(|path| {
+            fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()
+        })
+        .and_then(|file| crate::filesystem::of(file).ok())
+        .is_some_and(|ground| ground.name == "tmpfs")
+}
+
+/// Addresses of the whole blocks inside an area.
+fn blocks(vma: &Vma, block_bytes: u64) -> Vec<u64> {
+    let first = vma.range.start.next_multiple_of(block_bytes);
+    (0..vma.nr_whole_blocks(block_bytes)).map(|nr| first + nr * block_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const M2: u64 = 2 << 20;
+
+    fn vma(start: u64, end: u64, pos: u64, name: &str) -> Vma {
+        let inode = u64::from(name.starts_with('/'));
+        Vma { range: start..end, pos, inode, path: name.into(), ..Vma::default() }
+    }
+
+    fn judged(vma: Vma, kind: CollapseKind) -> Result<Vec<u64>, Left> {
+        blocks_of(&Smap { vma, ..Smap::default() }, kind, M2, M2)
+    }
+
+    #[test]
+    fn blocks_lie_inside_the_area_and_agree_with_the_offset() {
+        let anon = vma(M2 - 4096, 3 * M2 + 4096, 0, "");
+        assert_eq!(judged(anon, CollapseKind::Anon), Ok(vec![M2, 2 * M2]));
+        let file = vma(M2 + 4096, 4 * M2, 4096, "/x");
+        assert_eq!(judged(file, CollapseKind::File), Ok(vec![2 * M2, 3 * M2]));
+        let shifted = vma(M2 + 4096, 4 * M2, 0, "/x");
+        assert_eq!(judged(shifted, CollapseKind::File), Err(Left::Incongruent));
+        let short = vma(M2 + 4096, 2 * M2, 0, "");
+        assert_eq!(judged(short, CollapseKind::Anon), Err(Left::Short));
+        let last = vma(u64::MAX - 4095, u64::MAX, 0, "");
+        assert_eq!(judged(last, CollapseKind::Anon), Err(Left::Short));
+    }
+
+    #[test]
+    fn what_is_left_has_its_reason() {
+        let area = |min_bytes, is_no_huge| {
+            let vma = vma(M2, 3 * M2, 0, "");
+            let smap = Smap { vma, is_no_huge, ..Smap::default() };
+            blocks_of(&smap, CollapseKind::Anon, min_bytes, M2)
+        };
+        assert_eq!(area(3 * M2, false), Err(Left::BelowMinimum));
+        assert_eq!(area(M2, true), Err(Left::Forbidden));
+        assert!(Left::Forbidden.has_blocks() && !Left::Short.has_blocks());
+    }
+
+    #[test]
+    fn kinds_are_told_by_name() {
+        let kind = |name: &str| kind_of(&vma(0, M2, 0, name));
+        assert_eq!(kind(""), Some(CollapseKind::Anon));
+        assert_eq!(kind("[heap]"), Some(CollapseKind::Anon));
+        assert_eq!(kind("[vdso]"), None);
+        assert_eq!(kind("/memfd:x (deleted)"), Some(CollapseKind::Shmem));
+        assert_eq!(kind("/dev/zero (deleted)"), Some(CollapseKind::Shmem));
+        assert_eq!(kind("/dev/dri/card0"), None);
+        assert_eq!(kind("/proc/version"), Some(CollapseKind::File));
+    }
+}
