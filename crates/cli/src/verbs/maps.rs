@@ -16,8 +16,8 @@ use largefolio_sim::kernel::Kernel;
 
 use super::page_file::{self, PageArgs, PageFile};
 use super::running;
-use super::values::FormArgs;
-use crate::console::{self, Console};
+use super::values::{self, FormArgs};
+use crate::console::{self, Console, warn};
 use crate::errors::Exit;
 
 /// Show which folio sizes back processes, files and the page cache, and why they are not larger
@@ -38,6 +38,7 @@ Examples:
   sudo folio maps --file /usr/lib/libLLVM.so --page-cache /var/lib/db
   sudo folio maps --all --csv > folios.csv      one row per pid, mapping, kind and size
   folio maps 4242 --watch=5
+  sudo folio maps $(pgrep -d, postgres)
   folio maps --elf build/server --kernel 6.12+page=16K
   sudo folio maps --all --report folios.html    also as pictures
 
@@ -53,13 +54,14 @@ steps; `no folio`: no filesystem has such folios under this kernel. Sizes: 16K f
 TLB merges pages, a contpte block of arm64, a PMD entry. `folio predict` shows what a kernel then
 really reads and maps.")]
 pub(crate) struct MapsArgs {
-    /// Processes
-    #[arg(value_name = "PID")]
+    /// Processes; lists such as 12,13 too
+    #[arg(value_name = "PID", value_delimiter = ',', value_parser = values::pid)]
     pids: Vec<u32>,
     /// All processes
     #[arg(long, short = 'a', conflicts_with_all = ["pids", "cgroup"])]
     all: bool,
-    /// Processes in a control group and the groups below it
+    /// Processes in a control group and the groups below it; a relative name that is no directory here
+    /// is taken below /sys/fs/cgroup
     #[arg(long, value_name = "DIR")]
     cgroup: Option<PathBuf>,
     /// Page cache of these files, mapped or not
@@ -82,9 +84,9 @@ pub(crate) struct MapsArgs {
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["pids", "all", "cgroup", "file", "page_cache", "watch"])]
     elf: Vec<PathBuf>,
-    /// With --elf: the kernel whose rules apply, with edits such as +page=16K
-    #[arg(long, value_name = "KERNEL", default_value = maps::ELF_KERNEL)]
-    kernel: String,
+    /// With --elf: the kernel whose rules apply, with edits such as +page=16K [default: 7.2]
+    #[arg(long, value_name = "KERNEL")]
+    kernel: Option<String>,
     #[command(flatten)]
     form: FormArgs,
     #[command(flatten)]
@@ -143,15 +145,22 @@ impl MapsArgs {
     /// Checks the request.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<MapsPlan> {
         let form = self.form.form();
-        let kernel = running::named(&self.kernel)?;
         if self.watch.is_some() && self.page.is_asked() {
             bail!("--report writes one result and --watch repeats; use only one of them");
         }
+        if let Some(kernel) = self.kernel.as_ref().filter(|_| self.elf.is_empty()) {
+            bail!(
+                "--kernel {kernel} is for programs on disk (--elf FILE); processes are shown as the \
+                 running kernel has them, and folio predict replays a recording under another"
+            );
+        }
         let page = self.page.file(self.elf.iter().chain(&self.file).map(PathBuf::as_path))?;
         if !self.elf.is_empty() {
+            let kernel = running::named(self.kernel.as_deref().unwrap_or(maps::ELF_KERNEL))?;
             let (files, kernel) = (self.elf, Box::new(kernel));
             return Ok(MapsPlan::Elf(ElfPlan { files, kernel, form, page, command_line }));
         }
+        let watched_pids = if self.watch.is_some() { self.pids.len() } else { 0 };
         let whom = match (self.all, self.cgroup) {
             (true, _) => Whom::All,
             (false, Some(_)) if !self.pids.is_empty() => {
@@ -163,7 +172,8 @@ impl MapsArgs {
         let show = Show { nr_rows: self.top, sort: self.sort.into(), width: 0 };
         let nr_judged = live::nr_judged(form, show, page.as_ref());
         let (files, page_cache) = (self.file, self.page_cache);
-        let request = MapsRequest { whom, files, page_cache, nr_judged, command_line };
+        let request =
+            MapsRequest { whom, files, page_cache, nr_judged, command_line: command_line.clone() };
         request.check()?;
         if self.watch.is_some() && form == Form::Csv {
             bail!(
@@ -171,9 +181,21 @@ impl MapsArgs {
                    header"
             );
         }
+        if let Some(seconds) = seconds_taken_for_pid(&command_line).filter(|_| watched_pids > 1) {
+            warn(&format!(
+                "{seconds} is taken for a process: the seconds of --watch follow a =, as in \
+                 --watch={seconds}"
+            ));
+        }
         let watch = self.watch.map(Duration::from_secs);
         Ok(MapsPlan::Live(live::LivePlan { request, show, watch, form, page }))
     }
+}
+
+/// The number after a bare `--watch`, which clap reads as a process.
+fn seconds_taken_for_pid(command_line: &[String]) -> Option<u32> {
+    let after = command_line.windows(2).find(|two| two[0] == "--watch")?;
+    after[1].parse().ok()
 }
 
 impl MapsPlan {

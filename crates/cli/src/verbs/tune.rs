@@ -7,7 +7,7 @@ use clap::Args;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::plan::ChangeSet;
 use largefolio_linux::tune::profile::Profile;
-use largefolio_linux::tune::record::{Entry, Foreign, Store, Undone};
+use largefolio_linux::tune::record::{Entry, Foreign, Rounded, Store, Undone};
 use largefolio_results::Form;
 use largefolio_results::tune::{self, TuneResult};
 use largefolio_trace::disk;
@@ -118,7 +118,10 @@ impl TunePlan {
             return Ok(Exit::Done);
         }
         let store = Store::open(&state_folder()?, &self.root)?;
-        store.apply(&self.catalog, plan, &mut || Ok(()))?;
+        let rounded = store.apply(&self.catalog, plan, &mut || Ok(()))?;
+        for Rounded { name, planned, now } in rounded {
+            console::warn(&format!("{name}: the kernel made {now} of {planned}"));
+        }
         self.deliver(&tune::applied(plan), console)?;
         console::say("folio: old values are recorded; to put them back: folio tune --undo");
         Ok(Exit::Done)

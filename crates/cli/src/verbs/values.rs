@@ -25,6 +25,13 @@ pub(crate) fn folio_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a power of two from 4K to 1G, such as 64K or 2M".to_owned())
 }
 
+/// A process.
+pub(crate) fn pid(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        "expected the number of a process; pgrep -d, NAME prints those of a name".to_owned()
+    })
+}
+
 /// A program that is started, after the options.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ProgramArgs {
@@ -62,6 +69,12 @@ impl FormArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_no_process() {
+        assert_eq!(pid("12"), Ok(12));
+        assert!(pid("postgres").unwrap_err().contains("pgrep"));
+    }
 
     #[test]
     fn a_folio_is_a_power_of_two_of_base_pages() {

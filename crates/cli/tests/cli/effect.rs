@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -110,6 +110,61 @@ fn align_validates_by_running() {
     assert!(!place.path("q").exists());
 }
 
+/// Python that holds some memory.
+struct Holder {
+    launcher: Child,
+    pid: u32,
+}
+
+impl Holder {
+    fn start(code: &str) -> Self {
+        let code = format!("import mmap,sys;{code};print('ready',flush=True);sys.stdin.read()");
+        let mut launcher = Command::new("python3")
+            .args(["-c", &code])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        launcher.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", launcher.id()));
+        let pid = children.ok().and_then(|text| text.split(' ').next()?.parse().ok());
+        let pid = pid.unwrap_or(launcher.id());
+        Self { launcher, pid }
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        drop(self.launcher.stdin.take());
+        let _ = self.launcher.wait();
+    }
+}
+
+#[test]
+fn collapse_says_first_what_it_left_and_is_not_done_then() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: collapse of another process needs root");
+        return;
+    }
+    let place = Place::new();
+    let holder = Holder::start(
+        "m=mmap.mmap(-1,8<<20,mmap.MAP_PRIVATE|mmap.MAP_ANONYMOUS);m.madvise(15);\
+         m[::4096]=b'x'*2048;x=bytearray(b'x')*(16<<20)",
+    );
+    let output = place.run(&format!("collapse {} --kind anon", holder.pid));
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    let first = told.lines().next().unwrap();
+    assert!(first.starts_with("not tried: 8 MiB of anon"), "{told}");
+    assert!(first.contains("MADV_NOHUGEPAGE"), "{told}");
+    let again = place.run(&format!("collapse {} --kind anon --csv", holder.pid));
+    assert!(
+        text(&again.stdout).starts_with(
+            "pid,kind,areas,blocks,before_bytes,after_bytes,refused,not_tried_bytes\n"
+        )
+    );
+}
+
 #[test]
 fn collapse_reports_by_kind_and_names_what_is_refused() {
     let place = Place::new();
@@ -120,22 +175,10 @@ fn collapse_reports_by_kind_and_names_what_is_refused() {
     if !compile(&place, "-no-pie") {
         return;
     }
-    let mut sleeper = Command::new("python3")
-        .args([
-            "-c",
-            "import sys;x=bytearray(b'x')*(16<<20);print('ready',flush=True);sys.stdin.read()",
-        ])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    sleeper.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
-    let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", sleeper.id()));
-    let pid = children.ok().and_then(|text| text.split(' ').next()?.parse().ok());
-    let pid: u32 = pid.unwrap_or(sleeper.id());
+    let holder = Holder::start("x=bytearray(b'x')*(16<<20)");
+    let pid = holder.pid;
     let output = place.run(&format!("collapse {pid} --kind anon --json"));
-    drop(sleeper.stdin.take());
-    sleeper.wait().unwrap();
+    drop(holder);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -45,7 +45,7 @@ fn a_process_is_shown_in_every_form() {
     assert!(shown.starts_with(&format!("process {pid} (")), "{shown}");
     assert!(shown.contains("libc.so.6") && shown.contains("shares by folio size"), "{shown}");
     let json: Value = serde_json::from_str(&place.done(&format!("maps {pid} --json"))).unwrap();
-    assert_eq!((&json["schema_version"], &json["page_bytes"]), (&1.into(), &4096.into()));
+    assert_eq!((&json["schema_version"], &json["page_bytes"]), (&2.into(), &4096.into()));
     assert_eq!(
         json["command_line"],
         serde_json::json!(["folio", "maps", pid.to_string(), "--json"])
@@ -75,11 +75,18 @@ fn reasons_come_with_remedies() {
         .flatten()
         .collect();
     assert!(!reasons.is_empty(), "a small program has small folios somewhere");
-    for reason in reasons {
-        assert!(
-            reason["refusal"].is_string() && reason["remedy"]["action"].is_string(),
-            "{reason}"
-        );
+    assert!(reasons.iter().all(|reason| reason["refusal"].is_string()), "{reasons:?}");
+    let remedies = mappings.iter().filter_map(|mapping| mapping["target"]["remedies"].as_array());
+    let remedies: Vec<&Value> = remedies.flatten().collect();
+    assert!(!remedies.is_empty());
+    for remedy in remedies {
+        let has = |name: &str| remedy[name].as_str().is_some_and(|text| !text.is_empty());
+        if remedy["action"] == "nothing" {
+            assert!(has("cost") && remedy["gain_bytes"] == 0, "why nothing works: {remedy}");
+        } else {
+            let what = has("command") || has("start") || remedy["action"] == "restart";
+            assert!(what && has("restart") && remedy["gain_bytes"].as_u64() > Some(0), "{remedy}");
+        }
     }
 }
 
@@ -100,7 +107,32 @@ fn what_makes_no_sense_is_refused() {
     assert!(place.fails("maps --elf x --all").contains("cannot be used with"));
     assert!(place.fails("maps --all --watch=1 --csv").contains("CSV would repeat its header"));
     assert!(place.fails("maps --cgroup nowhere").contains("nowhere/cgroup.procs"));
-    assert!(place.fails("maps x").contains("invalid value 'x'"));
+    let name = place.fails("maps postgres");
+    assert!(name.contains("invalid value 'postgres'") && name.contains("pgrep -d,"), "{name}");
+    let kernel = place.fails("maps 1 --kernel 6.12");
+    assert!(kernel.contains("--kernel 6.12 is for programs on disk"), "{kernel}");
+}
+
+#[test]
+fn lists_of_processes_are_taken_and_a_missing_one_has_no_table() {
+    let (place, one, other) = (Place::new(), Sleeper::start(), Sleeper::start());
+    let shown = place.done(&format!("maps {},{}", one.pid(), other.pid()));
+    assert!(shown.starts_with("2 processes"), "{shown}");
+    let output = place.run("maps 4194304");
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""));
+    let json = place.run("maps 4194304 --json");
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["skipped"]["gone"][0], 4_194_304);
+}
+
+#[test]
+fn seconds_that_are_taken_for_a_process_are_told() {
+    let place = Place::new();
+    let output = place.run("maps --watch 4194304 4194303");
+    let said = text(&output.stderr);
+    assert!(said.contains("4194304 is taken for a process"), "{said}");
+    let one = place.run("maps --watch 4194304");
+    assert!(!text(&one.stderr).contains("is taken for"), "that is what --watch PID means");
 }
 
 #[test]

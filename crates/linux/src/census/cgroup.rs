@@ -6,7 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::CensusError;
+use crate::proc::cgroup::MOUNTS;
 
+/// The processes of a group, one a line.
+const LIST: &str = "cgroup.procs";
 /// Groups visited: deeper or wider trees are not made by people.
 const GROUPS_MAX: usize = 1 << 16;
 
@@ -16,9 +19,10 @@ const GROUPS_MAX: usize = 1 << 16;
 /// When its list cannot be read. Groups below that vanish are passed over.
 pub fn pids(dir: &Path) -> Result<Vec<u32>, CensusError> {
     let read = |dir: &Path| {
-        let path = dir.join("cgroup.procs");
+        let path = dir.join(LIST);
         fs::read_to_string(&path).map_err(|source| CensusError::Cgroup { path, source })
     };
+    let dir = &found(dir);
     let mut pids: Vec<u32> = numbers(&read(dir)?);
     let mut dirs = below(dir);
     let mut nr = 0;
@@ -30,6 +34,13 @@ pub fn pids(dir: &Path) -> Result<Vec<u32>, CensusError> {
     pids.sort_unstable();
     pids.dedup();
     Ok(pids)
+}
+
+/// The directory as it was named, or below the root of the groups, where a relative one is not here.
+fn found(dir: &Path) -> PathBuf {
+    let roots = MOUNTS.iter().map(|root| Path::new(root).join(dir));
+    let mut groups = std::iter::once(dir.to_owned()).chain(roots);
+    groups.find(|group| group.join(LIST).exists()).unwrap_or_else(|| dir.to_owned())
 }
 
 /// 0 stands for processes of other PID namespaces.
@@ -51,6 +62,17 @@ fn below(dir: &Path) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_relative_group_is_found_below_the_root_of_the_groups() {
+        let root = MOUNTS.iter().map(Path::new).find(|root| root.join(LIST).exists());
+        let Some(root) = root else { return };
+        let own = fs::read_dir(root).unwrap().flatten().find(|one| one.path().join(LIST).exists());
+        let Some(group) = own.map(|one| one.path()) else { return };
+        let name = Path::new(group.file_name().unwrap());
+        assert_eq!(found(name), group);
+        assert_eq!(found(Path::new("no/such")), Path::new("no/such"));
+    }
 
     #[test]
     fn groups_below_count_and_a_missing_one_is_named() {

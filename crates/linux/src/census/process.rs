@@ -116,7 +116,9 @@ impl Walk<'_> {
             while let Some(extent) = rest.first().filter(|extent| extent.page < pages.end) {
                 let counter = counter.get_or_insert_with(Counter::new);
                 let inside = clip(extent, &pages);
-                touched.iter_mut().for_each(|blocks| blocks.add(&inside));
+                for blocks in &mut touched {
+                    blocks.add(&inside);
+                }
                 self.extent(&vma, inside, counter);
                 if extent.page + u64::from(extent.nr) > pages.end {
                     break;

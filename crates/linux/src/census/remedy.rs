@@ -199,8 +199,8 @@ mod tests {
         assert_eq!(tune.to_string(), plain);
         let tune = Remedy { start: "X=1 java ..".to_owned(), ..tune };
         assert_eq!(tune.to_string(), format!("{plain} as: X=1 java .."));
-        let warm = super::warm(Path::new("/a b"), false).to_string();
-        assert_eq!(warm, "stop the program, folio warm '/a b', start it again");
+        let sentence = warm(Path::new("/a b"), false).to_string();
+        assert_eq!(sentence, "stop the program, folio warm '/a b', start it again");
         let nothing = Remedy::nothing("it is too short");
         assert_eq!(nothing.to_string(), "nothing works: it is too short");
     }

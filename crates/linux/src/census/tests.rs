@@ -1,11 +1,12 @@
 //! The census of machines that are directories.
 
 mod random;
+mod remedies;
 
 use std::path::{Path, PathBuf};
 
+use self::remedies::Answers;
 use super::folios::{Kind, Size};
-use super::remedy::Remedy;
 use super::why::{Finding, Question, Refusal, findings};
 use super::*;
 use crate::system::MemSystem;
@@ -137,93 +138,45 @@ fn hostile_processes_cost_nothing_and_break_nothing() {
 }
 
 fn judged(system: &MemSystem, pid: u32) -> (Census, Vec<Finding>) {
+    judged_with(system, pid, &Answers::default())
+}
+
+fn judged_with(system: &MemSystem, pid: u32, verbs: &Answers) -> (Census, Vec<Finding>) {
     let census = take(system, &[pid]).unwrap();
     let limit = |name: &str| match name {
         "ext4" => Some(2048 * K),
         "squashfs" => Some(0),
         _ => None,
     };
-    let found = findings(&census, &Question { system, limit: &limit, nr_max: 100 });
+    let found = findings(&census, &Question { system, limit: &limit, verbs, nr_max: 100 });
     (census, found)
 }
 
+/// The finding of the mapping that starts at an address.
+fn finding(found: &(Census, Vec<Finding>), start: u64) -> Option<&Finding> {
+    let mappings = &found.0.processes[0].mappings;
+    found.1.iter().find(|finding| mappings[finding.mapping].vma.range.start == start)
+}
+
 /// Reasons of the mapping that starts at an address.
-fn reasons(system: &MemSystem, pid: u32, start: u64) -> Vec<(Refusal, u64, Remedy)> {
-    let (census, found) = judged(system, pid);
-    let at =
-        |finding: &&Finding| census.processes[0].mappings[finding.mapping].vma.range.start == start;
-    let found = found.iter().find(at);
-    let reasons = found.map(|finding| finding.reasons.clone()).unwrap_or_default();
-    reasons.into_iter().map(|reason| (reason.refusal, reason.bytes, reason.remedy)).collect()
+fn reasons(system: &MemSystem, pid: u32, start: u64) -> Vec<(Refusal, u64)> {
+    let found = judged(system, pid);
+    let reasons = finding(&found, start).map(|finding| finding.reasons.clone());
+    reasons.unwrap_or_default().iter().map(|reason| (reason.refusal, reason.bytes)).collect()
 }
 
 #[test]
 fn each_mapping_has_its_reasons() {
     let system = MemSystem::from_dir(fixture("6.18"));
-    let path = PathBuf::from("/usr/bin/server");
-    let cached = (Refusal::CachedSmall, 64 * K, Remedy::Warm { path });
-    assert_eq!(reasons(&system, 100, 0x40_0000), [cached]);
-    let path = PathBuf::from("/data/table");
+    assert_eq!(reasons(&system, 100, 0x40_0000), [(Refusal::CachedSmall, 64 * K)]);
     assert_eq!(
         reasons(&system, 100, 0x80_0000),
         [
-            (Refusal::Incongruent, 1024 * K, Remedy::MapAligned { bytes: 2048 * K }),
-            (Refusal::Filesystem, 1024 * K, Remedy::Copy { path }),
-            (Refusal::NotTouched, 1024 * K, Remedy::Nothing),
+            (Refusal::Incongruent, 1024 * K),
+            (Refusal::Filesystem, 1024 * K),
+            (Refusal::NotTouched, 1024 * K),
         ]
     );
     assert_eq!(reasons(&system, 100, 0x4000_0000), [], "mapped by a PMD entry");
-    assert_eq!(reasons(&system, 100, 0x5000_1000), [(Refusal::TooSmall, 20 * K, Remedy::Nothing)]);
-}
-
-#[test]
-fn a_setting_or_advice_that_is_missing_is_named_with_its_file() {
-    let small = |dir: &Path| {
-        replace(
-            &dir.join("100/pagemap"),
-            "40000 200 8000000000002000 1 pmd",
-            "40000 200 8000000000008000 1",
-        );
-        replace(&dir.join("kpageflags"), "8000 100 828", "8000 200 5828");
-        replace(&dir.join("100/smaps"), "AnonHugePages:      2048", "AnonHugePages:         0");
-    };
-    let thp = "sys/kernel/mm/transparent_hugepage";
-    let path = PathBuf::from(format!("/{thp}/enabled"));
-    let of = |edit: &dyn Fn(&Path)| {
-        let (_dir, system) = edited("6.18", |dir| {
-            small(dir);
-            edit(dir);
-        });
-        let (refusal, bytes, remedy) = reasons(&system, 100, 0x4000_0000).swap_remove(0);
-        assert_eq!(bytes, 2048 * K);
-        (refusal, remedy)
-    };
-    let drop_advice = |dir: &Path| replace(&dir.join("100/smaps"), " ac hg ", " ac ");
-    let set = |dir: &Path, text: &str| std::fs::write(dir.join(thp).join("enabled"), text).unwrap();
-    assert_eq!(of(&|_| ()), (Refusal::FilledSmall, Remedy::Collapse { pid: 100 }));
-    let remedy = Remedy::SetOrAdvise { value: "always", path: path.clone() };
-    assert_eq!(of(&drop_advice), (Refusal::NotAdvised, remedy));
-    let never = |dir: &Path| set(dir, "always madvise [never]");
-    let remedy = Remedy::Set { value: "madvise", path: path.clone() };
-    assert_eq!(of(&never), (Refusal::SettingOff, remedy));
-    let both = |dir: &Path| {
-        never(dir);
-        drop_advice(dir);
-    };
-    assert_eq!(of(&both), (Refusal::SettingOff, Remedy::Set { value: "always", path }));
-    let disabled =
-        |dir: &Path| std::fs::write(dir.join("100/status"), "THP_enabled:\t0\n").unwrap();
-    assert_eq!(of(&disabled), (Refusal::NoHugeAdvice, Remedy::DropAdvice));
-    let advised_against = |dir: &Path| replace(&dir.join("100/smaps"), " ac hg ", " ac nh ");
-    assert_eq!(of(&advised_against), (Refusal::NoHugeAdvice, Remedy::DropAdvice));
-}
-
-#[test]
-fn a_writer_is_named() {
-    let (_dir, system) = edited("6.18", |dir| {
-        replace(&dir.join("100/maps"), "/usr/bin/server", "/data/open");
-    });
-    let reasons = reasons(&system, 100, 0x40_0000);
-    let open = (Refusal::OpenForWrite, 64 * K, Remedy::CloseWriters { pids: vec![4242] });
-    assert!(reasons.contains(&open), "{reasons:?}");
+    assert_eq!(reasons(&system, 100, 0x5000_1000), [(Refusal::TooSmall, 20 * K)]);
 }

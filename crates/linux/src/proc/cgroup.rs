@@ -6,7 +6,7 @@ use super::number;
 use crate::system::System;
 
 /// Where version 2 is mounted, alone or beside version 1.
-const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+pub(crate) const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// Bytes that this process may still take before a limit of its group or of one above; `None`
 /// without a limit.

@@ -50,7 +50,9 @@ impl<'a> Task<'a> {
     pub(crate) fn advice(&self) -> io::Result<Vec<Smap>> {
         let mut smaps = self.smaps()?;
         if self.is_thp_disabled() {
-            smaps.iter_mut().for_each(|smap| smap.is_no_huge = true);
+            for smap in &mut smaps {
+                smap.is_no_huge = true;
+            }
         }
         Ok(smaps)
     }
@@ -69,6 +71,16 @@ impl<'a> Task<'a> {
     pub(crate) fn comm(&self) -> String {
         let name = self.text("comm").unwrap_or_default();
         String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
+    }
+
+    /// The name it was started by, without folders: what is before the first argument, or before the
+    /// title that it gave itself. Empty where it cannot be read.
+    pub(crate) fn command_name(&self) -> String {
+        let line = self.text("cmdline").unwrap_or_default();
+        let end = line.iter().position(|byte| b"\0 ".contains(byte)).unwrap_or(line.len());
+        let word = String::from_utf8_lossy(&line[..end]);
+        let name = word.rsplit('/').next().unwrap_or_default();
+        name.trim_start_matches('-').trim_end_matches(':').to_owned()
     }
 
     /// A field of `status`.

@@ -234,7 +234,7 @@ impl Launch {
             }
         }
         if self.warmed.is_empty() && self.fallbacks.is_empty() {
-            self.fallbacks.push(Fallback::TinyText);
+            self.fallbacks.push(Fallback::TinyText(own.path.to_owned()));
         }
     }
 

@@ -16,8 +16,8 @@ pub enum Fallback {
     OtherRights(PathBuf),
     /// Built with a sanitizer, which lays out the address space itself.
     Sanitizer(PathBuf),
-    /// No text of program and libraries holds a whole block.
-    TinyText,
+    /// No text of the program and its libraries holds a whole block.
+    TinyText(PathBuf),
     /// The text could be larger and is at addresses where it cannot be mapped so.
     Placement {
         /// The file.
@@ -59,9 +59,12 @@ impl fmt::Display for Fallback {
                 "{} is built with a sanitizer, which controls the address space: left alone",
                 shown(file)
             ),
-            Self::TinyText => out.write_str(
-                "the text of the program and its libraries contains no whole block of 2M: plain \
-                 start",
+            Self::TinyText(program) => write!(
+                out,
+                "{} and its libraries have no whole block of 2M of text: plain start. If it \
+                 executes another program (as env and nice do) or loads its code with dlopen (as \
+                 java does), name that program, or warm that library: folio warm LIBRARY",
+                shown(program)
             ),
             Self::Placement { file, obstacle } => {
                 write!(out, "the text of {} stays in small pages: {obstacle}", shown(file))?;

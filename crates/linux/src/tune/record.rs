@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TuneError;
 use super::catalog::Catalog;
-use super::plan::ChangeSet;
+use super::plan::{Change, ChangeSet};
 use crate::proc::host;
 use crate::setting::{self, Locked};
 
@@ -73,6 +73,17 @@ pub enum Undone {
         /// Why.
         reason: String,
     },
+}
+
+/// A value that the kernel changed when it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rounded {
+    /// The setting.
+    pub name: String,
+    /// What was written.
+    pub planned: String,
+    /// What it is.
+    pub now: String,
 }
 
 /// What is done with a value that somebody changed after us.
@@ -137,7 +148,7 @@ impl Store {
     }
 
     /// Records the plan's old values, then changes one setting after the other. When one fails, those
-    /// before it are put back. `at` is called after every step on disk; its error ends the
+    /// before it are put back. Returns what the kernel rounded. `at` is called after every step on disk; its error ends the
     /// work as a crash would, for tests.
     ///
     /// # Errors
@@ -147,7 +158,7 @@ impl Store {
         catalog: &Catalog,
         plan: &ChangeSet,
         at: &mut dyn FnMut() -> Result<(), TuneError>,
-    ) -> Result<(), TuneError> {
+    ) -> Result<Vec<Rounded>, TuneError> {
         let _locks = lock_all(catalog, plan)?;
         let earlier = self.entries()?;
         let mut entries = earlier.clone();
@@ -163,6 +174,7 @@ impl Store {
         }
         self.save(&entries)?;
         at()?;
+        let mut rounded = Vec::new();
         for (done, change) in plan.changes.iter().enumerate() {
             if let Err(error) = catalog.write(&change.name, &change.planned) {
                 for change in plan.changes[..done].iter().rev() {
@@ -171,9 +183,29 @@ impl Store {
                 self.save(&earlier)?;
                 return Err(error);
             }
+            rounded.extend(self.rounded(catalog, change, &mut entries)?);
             at()?;
         }
-        Ok(())
+        Ok(rounded)
+    }
+
+    /// Where the kernel made another value of the one it was given (129 KiB of readahead become
+    /// 128): records it too, as ours.
+    pub(super) fn rounded(
+        &self,
+        catalog: &Catalog,
+        change: &Change,
+        entries: &mut [Entry],
+    ) -> Result<Option<Rounded>, TuneError> {
+        let now = catalog.read(&change.name)?.value;
+        if now == change.planned {
+            return Ok(None);
+        }
+        let same = entries.iter_mut().filter(|entry| entry.name == change.name);
+        same.for_each(|entry| entry.given.push(now.clone()));
+        self.save(entries)?;
+        let (name, planned) = (change.name.clone(), change.planned.clone());
+        Ok(Some(Rounded { name, planned, now }))
     }
 
     /// Puts every setting back, the last one first, and forgets those that are back.

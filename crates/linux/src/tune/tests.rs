@@ -215,6 +215,23 @@ fn a_value_that_somebody_changed_since_is_left_and_stays_recorded() {
 }
 
 #[test]
+fn a_value_that_the_kernel_rounded_is_ours() {
+    let system = System::new();
+    let plan = system.plan("129", "8192");
+    let store = system.store();
+    assert_eq!(store.apply(&system.catalog(), &plan, &mut never_ends()).unwrap(), []);
+    // A file keeps what it is given; the kernel has 128 for 129 KiB.
+    system.write("sys/block/vda/queue/read_ahead_kb", "124");
+    let change = plan.changes.iter().find(|change| change.name == "readahead.vda").unwrap();
+    let mut entries = store.entries().unwrap();
+    let rounded = store.rounded(&system.catalog(), change, &mut entries).unwrap().unwrap();
+    assert_eq!((rounded.planned.as_str(), rounded.now.as_str()), ("129", "124"));
+    let all = store.undo(&system.catalog(), Foreign::Keep, &mut never_ends()).unwrap();
+    assert!(all.iter().all(|one| matches!(one, Undone::Restored { .. })), "{all:?}");
+    assert_eq!(system.values(), ["128", "128", "4096"]);
+}
+
+#[test]
 fn what_another_folio_changed_for_a_while_is_not_recorded_as_the_systems_value() {
     let system = System::new();
     let disk = system.root().join("sys/block/vda/queue/read_ahead_kb");

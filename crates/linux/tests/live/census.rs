@@ -21,7 +21,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use largefolio_linux::census::file::{self, Empty};
 use largefolio_linux::census::folios::{Kind, Size, Tally};
-use largefolio_linux::census::why::{Question, Reason, Refusal, findings};
+use largefolio_linux::census::remedy::verbs::LiveVerbs;
+use largefolio_linux::census::why::{Finding, Question, Reason, Refusal, findings};
 use largefolio_linux::census::{self, Access, Census, smaps};
 use largefolio_linux::setting::Setting;
 use largefolio_linux::system::{Live, System};
@@ -124,14 +125,25 @@ impl Scene {
         tally
     }
 
-    /// Reasons of the mapping at the start of a range.
-    fn reasons(&self, range: &Range<u64>) -> Vec<Reason> {
+    /// What is found of the mapping at the start of a range.
+    fn finding(&self, range: &Range<u64>) -> Option<Finding> {
         let census = self.census();
-        let question = Question { system: &Live, limit: &|_| None, nr_max: usize::MAX };
+        let verbs = &LiveVerbs;
+        let question = Question { system: &Live, limit: &|_| None, verbs, nr_max: usize::MAX };
         let found = findings(&census, &question);
         let at = |at: usize| census.processes[0].mappings[at].vma.range.contains(&range.start);
-        let found = found.into_iter().find(|finding| at(finding.mapping));
-        found.map(|finding| finding.reasons).unwrap_or_default()
+        found.into_iter().find(|finding| at(finding.mapping))
+    }
+
+    /// Reasons of the mapping at the start of a range.
+    fn reasons(&self, range: &Range<u64>) -> Vec<Reason> {
+        self.finding(range).map(|finding| finding.reasons).unwrap_or_default()
+    }
+
+    /// Its remedies, as sentences.
+    fn remedies(&self, range: &Range<u64>) -> Vec<String> {
+        let remedies = self.finding(range).map(|finding| finding.remedies).unwrap_or_default();
+        remedies.iter().map(ToString::to_string).collect()
     }
 
     fn refusals(&self, range: &Range<u64>) -> Vec<Refusal> {
@@ -289,7 +301,8 @@ fn a_setting_that_is_off_is_named_and_switching_it_on_helps() {
     let range = scene.step();
     let reasons = scene.reasons(&range);
     assert_eq!(reasons[0].refusal, Refusal::SettingOff);
-    assert_eq!(reasons[0].remedy.to_string(), format!("echo madvise > {}", control(64).display()));
+    let remedies = scene.remedies(&range);
+    assert!(remedies[0].starts_with("sudo folio tune --set thp.64K=madvise --yes"), "{remedies:?}");
     let setting = settings.iter_mut().find(|(kib, _)| *kib == 64);
     setting.unwrap().1.set("madvise").unwrap();
     scene.go_on();
@@ -302,11 +315,13 @@ fn a_file_cached_small_is_named_and_refilling_it_helps() {
     let Some(_steady) = steady() else { return };
     let dir = on_disk();
     let path = small_file(dir.path(), 4 * M);
-    let (reason, tally) = remedied("file", &path, Refusal::CachedSmall);
-    assert_eq!(
-        reason.remedy.to_string(),
-        format!("folio warm {}", path.canonicalize().unwrap().display())
-    );
+    let mut scene = Scene::start("file", &path);
+    let range = scene.step();
+    let name = path.canonicalize().unwrap();
+    let sentence = format!("stop the program, folio warm {}, start it again", name.display());
+    assert_eq!(scene.remedies(&range), [sentence]);
+    drop(scene);
+    let (_, tally) = remedied("file", &path, Refusal::CachedSmall);
     assert_eq!(tally.of(Kind::Text).pmd_bytes, 4 * M, "refilled: {tally:?}");
 }
 
@@ -315,8 +330,7 @@ fn a_file_mapped_off_its_alignment_is_named() {
     let Some(_steady) = steady() else { return };
     let dir = on_disk();
     let path = small_file(dir.path(), 4 * M);
-    let (reason, _) = remedied("file-off", &path, Refusal::Incongruent);
-    assert!(reason.remedy.to_string().starts_with("folio align "), "{reason:?}");
+    remedied("file-off", &path, Refusal::Incongruent);
 }
 
 #[test]
@@ -329,8 +343,9 @@ fn a_writer_is_found_and_closing_it_helps() {
     assert!(!scene.refusals(&range).contains(&Refusal::OpenForWrite));
     let writer = File::options().append(true).open(&path).unwrap();
     let reasons = scene.reasons(&range);
-    let open = reasons.iter().find(|reason| reason.refusal == Refusal::OpenForWrite).unwrap();
-    assert_eq!(open.remedy.to_string(), format!("close it in process {}", std::process::id()));
+    assert!(reasons.iter().any(|reason| reason.refusal == Refusal::OpenForWrite), "{reasons:?}");
+    let (remedies, pid) = (scene.remedies(&range), std::process::id());
+    assert!(remedies[0].contains(&format!("{pid} has the file open")), "{remedies:?}");
     drop(writer);
     assert!(!scene.refusals(&range).contains(&Refusal::OpenForWrite));
 }

@@ -341,7 +341,7 @@ pub(super) fn terms(remedy: &Remedy, target: &str) -> Vec<String> {
     }
     let mut gain = format!("gains {} in {target} folios", figures::bytes(remedy.gain_bytes));
     if remedy.extra_bytes > 0 {
-        gain += &format!("; may take {} more memory", figures::bytes(remedy.extra_bytes));
+        let _ = write!(gain, "; may take {} more memory", figures::bytes(remedy.extra_bytes));
     }
     let named = |name, text: &str| (!text.is_empty()).then(|| format!("{name}: {text}"));
     let more = [named("cost", &remedy.cost), named("undo", &remedy.undo)];

@@ -36,7 +36,12 @@ impl LivePlan {
         let Some(every) = self.watch else {
             let look = self.request.look()?;
             let exit = self.tell(&look);
-            self.deliver(&look, console)?;
+            // Without any of the processes there is no table, but data that says so.
+            let MapsRequest { files, page_cache, .. } = &self.request;
+            let is_empty = files.is_empty() && page_cache.is_none() && self.request.is_over(&look);
+            if !(is_empty && self.form == Form::Text) {
+                self.deliver(&look, console)?;
+            }
             return Ok(exit);
         };
         let mut rounds = Rounds::new(every).context("cannot watch for Ctrl-C")?;

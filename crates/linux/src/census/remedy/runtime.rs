@@ -28,9 +28,16 @@ pub struct Runtime {
     /// Whether the program has THP disabled for itself.
     #[serde(default)]
     pub disabled: bool,
-    /// Mappings below so many bytes are not reached.
+    /// Only mappings that begin at a multiple of this; 0 for all.
     #[serde(default)]
-    pub from_bytes: u64,
+    pub aligned_bytes: u64,
+    /// None that begin at a multiple of this; 0 for all.
+    #[serde(default)]
+    pub unaligned_bytes: u64,
+    /// The memory is mapped in pieces below a block, so that no setting gives it larger folios when
+    /// it is touched first.
+    #[serde(default)]
+    pub in_pieces: bool,
     /// `NAME=VALUE`, put before the command.
     #[serde(default)]
     pub environment: Vec<String>,
@@ -69,6 +76,8 @@ static TABLE: LazyLock<Vec<Runtime>> = LazyLock::new(|| {
 pub struct Traits {
     /// Its own file; empty where that is not known.
     pub program: PathBuf,
+    /// The name it was started by, which a link may have; empty where that is not known.
+    pub name: String,
     /// Names of mapped files, without folders.
     pub objects: Vec<String>,
     /// Owners of its notes.
@@ -76,12 +85,12 @@ pub struct Traits {
 }
 
 /// A mapping for which an option is sought.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// Its memory.
     pub memory: Memory,
-    /// Bytes of the mapping.
-    pub len_bytes: u64,
+    /// Its first address.
+    pub start: u64,
     /// Whether the process has THP disabled.
     pub is_disabled: bool,
 }
@@ -89,20 +98,27 @@ pub struct Wanted {
 impl Runtime {
     /// The row for a mapping of a program.
     #[must_use]
-    pub fn of(traits: &Traits, wanted: Wanted) -> Option<&'static Self> {
+    pub fn of(traits: &Traits, wanted: &Wanted) -> Option<&'static Self> {
         TABLE.iter().find(|row| row.is_of(traits, wanted))
     }
 
-    fn is_of(&self, traits: &Traits, wanted: Wanted) -> bool {
-        let program = traits.name();
+    fn is_of(&self, traits: &Traits, wanted: &Wanted) -> bool {
+        let own = traits.program.file_name().unwrap_or_default().to_string_lossy();
         let starts = |all: &[String], name: &str| all.iter().any(|one| name.starts_with(one));
-        let is_known = starts(&self.programs, &program)
+        let is_known = starts(&self.programs, &own)
+            || starts(&self.programs, &traits.name)
             || traits.objects.iter().any(|name| starts(&self.objects, name))
             || traits.notes.iter().any(|name| self.notes.contains(name));
         is_known
             && self.memory == wanted.memory
             && self.disabled == wanted.is_disabled
-            && wanted.len_bytes >= self.from_bytes
+            && self.is_at(wanted.start)
+    }
+
+    fn is_at(&self, start: u64) -> bool {
+        let is_multiple = |bytes: u64| start.is_multiple_of(bytes);
+        (self.aligned_bytes == 0 || is_multiple(self.aligned_bytes))
+            && (self.unaligned_bytes == 0 || !is_multiple(self.unaligned_bytes))
     }
 
     /// Whether there is an option at all.
@@ -114,19 +130,18 @@ impl Runtime {
     /// How the program is started with it.
     #[must_use]
     pub fn start(&self, traits: &Traits) -> String {
-        let program = traits.name();
-        let program = if program.is_empty() { "PROGRAM".to_owned() } else { program };
+        let program = traits.command();
         let words = self.environment.iter().chain([&program]).chain(&self.arguments);
         words.map(String::as_str).chain([".."]).collect::<Vec<_>>().join(" ")
     }
 }
 
 impl Traits {
-    /// Name of its file.
-    #[must_use]
-    pub fn name(&self) -> String {
-        let name = self.program.file_name().unwrap_or_default();
-        super::quoted(Path::new(name))
+    /// What to type for it.
+    fn command(&self) -> String {
+        let own = self.program.file_name().map_or(Path::new("PROGRAM"), Path::new);
+        let name = if self.name.is_empty() { own } else { Path::new(&self.name) };
+        super::quoted(name)
     }
 }
 
@@ -134,11 +149,15 @@ impl Traits {
 mod tests {
     use super::*;
 
-    fn found(traits: &Traits, wanted: Wanted) -> &'static str {
+    fn found(traits: &Traits, wanted: &Wanted) -> &'static str {
         Runtime::of(traits, wanted).map_or("", |row| row.name.as_str())
     }
 
-    const ANON: Wanted = Wanted { memory: Memory::Anon, len_bytes: 64 << 20, is_disabled: false };
+    const START: u64 = 0x7f00_0000_1000;
+
+    fn anon(start: u64) -> Wanted {
+        Wanted { memory: Memory::Anon, start, is_disabled: false }
+    }
 
     #[test]
     fn the_table_is_whole() {
@@ -153,35 +172,37 @@ mod tests {
     fn an_application_comes_before_its_allocator() {
         let mut traits = Traits {
             program: "/usr/bin/redis-check-rdb".into(),
+            name: "redis-server".to_owned(),
             objects: vec!["libjemalloc.so.2".to_owned(), "libc.so.6".to_owned()],
             notes: Vec::new(),
         };
-        assert_eq!(found(&traits, ANON), "Redis");
-        assert_eq!(
-            Runtime::of(&traits, ANON).unwrap().start(&traits),
-            "MALLOC_CONF=thp:always redis-check-rdb .."
-        );
-        traits.program = "/opt/server".into();
-        assert_eq!(found(&traits, ANON), "jemalloc");
+        let wanted = anon(START);
+        assert_eq!(found(&traits, &wanted), "Redis");
+        let start = Runtime::of(&traits, &wanted).unwrap().start(&traits);
+        assert_eq!(start, "MALLOC_CONF=thp:always redis-server ..");
+        (traits.program, traits.name) = ("/opt/server".into(), String::new());
+        assert_eq!(found(&traits, &wanted), "jemalloc");
         traits.objects.remove(0);
-        assert_eq!(found(&traits, ANON), "glibc");
+        assert_eq!(found(&traits, &wanted), "glibc");
         traits.notes.push("Go".to_owned());
-        assert_eq!(found(&traits, ANON), "Go");
-        let shared = Wanted { memory: Memory::Shmem, ..ANON };
-        assert_eq!(found(&traits, shared), "");
+        assert_eq!(found(&traits, &wanted), "Go");
+        let shared = Wanted { memory: Memory::Shmem, ..wanted };
+        assert_eq!(found(&traits, &shared), "");
     }
 
     #[test]
-    fn small_areas_of_a_jvm_are_not_its_heap() {
+    fn memory_that_malloc_did_not_map_is_told_by_its_address() {
+        let traits = Traits { objects: vec!["libc.so.6".to_owned()], ..Traits::default() };
+        let of = |start| found(&traits, &anon(start));
+        assert_eq!(of(0x7f00_0000_1000), "glibc");
+        assert_eq!(of(0x7f00_0000_0000), "glibc, memory of threads");
+        assert_eq!(of(0x7f00_0020_0000), "", "a mapping of whole blocks is the program's own");
+    }
+
+    #[test]
+    fn an_option_stands_behind_the_program_and_a_variable_before_it() {
         let traits = Traits { objects: vec!["libjvm.so".to_owned()], ..Traits::default() };
-        assert_eq!(found(&traits, ANON), "OpenJDK, its heap");
-        assert_eq!(
-            found(&traits, Wanted { len_bytes: 4 << 20, ..ANON }),
-            "OpenJDK, its other memory"
-        );
-        assert_eq!(
-            Runtime::of(&traits, ANON).unwrap().start(&traits),
-            "PROGRAM -XX:+UseTransparentHugePages .."
-        );
+        let start = Runtime::of(&traits, &anon(START)).unwrap().start(&traits);
+        assert_eq!(start, "PROGRAM -XX:+UseTransparentHugePages ..");
     }
 }

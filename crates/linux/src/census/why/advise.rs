@@ -10,7 +10,7 @@
 //! stays empty. Invariant A1: a verb that would refuse is not named; why is said instead.
 
 use super::judge::{Case, Judge, is_nameless, is_shared_memory};
-use super::reason::{Finding, Refusal};
+use super::reason::{Finding, Question, Refusal};
 use crate::census::process::Blocks;
 use crate::census::remedy::runtime::{Memory, Runtime, Traits, Wanted};
 use crate::census::remedy::{self, Action, Remedy, Restart, quoted};
@@ -86,8 +86,12 @@ impl Judge<'_> {
             (None, _) => Some(Remedy::nothing("this kernel has no such folios for this memory")),
             // What was there before, or found no free memory, stays small: collapse.
             (Some(InForce { allows: Allows::All, .. }), _) => None,
+            (Some(InForce { allows: Allows::Advised, .. }), _) if smap.is_huge => None,
             (Some(set), Some(row)) if row.has_option() && case.is_pmd(self.census) => {
                 Some(self.with_setting(&set, option(row, traits), "madvise"))
+            }
+            (Some(_), Some(row)) if row.in_pieces && case.is_pmd(self.census) && !smap.is_huge => {
+                Some(Remedy::nothing(row.cost.clone()))
             }
             (Some(set), row) => {
                 let value = if smap.is_huge { "madvise" } else { "always" };
@@ -116,20 +120,17 @@ impl Judge<'_> {
         }
         let cost = self.runtime(case, Memory::Shmem).map(|row| row.cost.clone());
         let cost = cost.map_or(SYSTEM_WIDE.to_owned(), |cost| format!("{SYSTEM_WIDE}; {cost}"));
-        remedies.extend(if !is_nameless(&case.mapping.vma) {
-            self.mounted(case)
-        } else {
-            match setting {
-                None => Some(Remedy::nothing("this kernel has no such folios for shared memory")),
-                Some(InForce { allows: Allows::All, .. }) => blocks.is_err().then(|| Remedy {
-                    action: Action::Restart,
-                    restart: Restart::After,
-                    ..Remedy::nothing("the settings allow it, but not for what was mapped before")
-                }),
-                Some(set) => {
-                    let value = if smap.is_huge { "advise" } else { "always" };
-                    Some(self.tuned(&set, value).costing_if_some(cost))
-                }
+        remedies.extend(match setting {
+            _ if !is_nameless(&case.mapping.vma) => self.mounted(case),
+            None => Some(Remedy::nothing("this kernel has no such folios for shared memory")),
+            Some(InForce { allows: Allows::All, .. }) => blocks.is_err().then(|| Remedy {
+                action: Action::Restart,
+                restart: Restart::After,
+                ..Remedy::nothing("the settings allow it, but not for what was mapped before")
+            }),
+            Some(set) => {
+                let value = if smap.is_huge { "advise" } else { "always" };
+                Some(self.tuned(&set, value).costing_if_some(cost))
             }
         });
         or_nothing(remedies)
@@ -256,13 +257,13 @@ impl Judge<'_> {
     fn runtime(&mut self, case: &Case<'_>, memory: Memory) -> Option<&'static Runtime> {
         let system = self.question.system;
         let is_disabled = Task::of(system, case.process.pid).is_thp_disabled();
-        let len_bytes = case.mapping.vma.len_bytes();
-        Runtime::of(self.traits(case), Wanted { memory, len_bytes, is_disabled })
+        let start = case.mapping.vma.range.start;
+        Runtime::of(self.traits(case), &Wanted { memory, start, is_disabled })
     }
 
     /// What tells the run time of a process: the file at the lowest address is the program's.
     fn traits(&mut self, case: &Case<'_>) -> &Traits {
-        let verbs = self.question.verbs;
+        let Question { system, verbs, .. } = *self.question;
         self.traits.entry(case.process.pid).or_insert_with(|| {
             let vmas = case.process.mappings.iter().map(|mapping| &mapping.vma);
             let mut files: Vec<_> = vmas.filter(|vma| vma.has_file() && vma.is_exec()).collect();
@@ -274,7 +275,8 @@ impl Judge<'_> {
             let program = files.first().map(|vma| vma.path.clone()).unwrap_or_default();
             let is_here = files.first().is_some_and(|vma| verbs.is_here(&vma.path, vma.inode));
             let notes = if is_here { verbs.notes(&program) } else { Vec::new() };
-            Traits { program, objects, notes }
+            let name = Task::of(system, case.process.pid).command_name();
+            Traits { program, name, objects, notes }
         })
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
 use largefolio_linux::census::maps::Vma;
 use largefolio_linux::census::process::{Mapping, Process};
+use largefolio_linux::census::remedy::verbs::LiveVerbs;
 use largefolio_linux::census::why::{Finding, Question, findings};
 use largefolio_linux::census::{Census, take};
 use largefolio_linux::system::MemSystem;
@@ -33,7 +34,7 @@ fn page(look: &Look) -> String {
 fn runs_of_a_strip_are_those_of_the_census() {
     let system = system();
     let census = take(&system, &[100]).unwrap();
-    let question = Question { system: &system, limit: &|_| None, nr_max: 100 };
+    let question = Question { system: &system, limit: &|_| None, verbs: &LiveVerbs, nr_max: 100 };
     let judged = findings(&census, &question);
     let mapped = census.processes[0].tally.sum(|kind, _| kind != Kind::Other);
     let look = look(census, judged);

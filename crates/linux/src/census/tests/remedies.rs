@@ -1,0 +1,287 @@
+//! Remedies on machines that are directories: which is named, with which gain, and when none is.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::{K, edited, finding, fixture, judged, judged_with, replace};
+use crate::census::remedy::verbs::Verbs;
+use crate::census::remedy::{Action, Remedy, Restart};
+use crate::census::why::Refusal;
+use crate::run::{Obstacle, Placed};
+use crate::system::MemSystem;
+use crate::warm::{WarmRefusal, Warmed};
+
+const THP: &str = "sys/kernel/mm/transparent_hugepage";
+
+/// What the verbs say in a test.
+#[derive(Default)]
+pub(super) struct Answers {
+    warm: Option<WarmRefusal>,
+    placed: Option<Placed>,
+    remap: Option<String>,
+    notes: Vec<String>,
+}
+
+impl Verbs for Answers {
+    fn is_here(&self, path: &Path, _inode: u64) -> bool {
+        !path.starts_with("/gone")
+    }
+
+    fn warm(&self, path: &Path) -> Option<Warmed> {
+        Some(Warmed {
+            path: path.to_owned(),
+            file_bytes: 4096 * K,
+            filesystem: "ext4".to_owned(),
+            possible_bytes: 4096 * K,
+            before_bytes: Some(0),
+            after_bytes: Some(0),
+            elapsed: Duration::ZERO,
+            refusal: self.warm.clone(),
+        })
+    }
+
+    fn placed(&self, _path: &Path) -> Option<Placed> {
+        self.placed.clone()
+    }
+
+    fn remap_refusal(&self, _path: &Path) -> Option<String> {
+        self.remap.clone()
+    }
+
+    fn notes(&self, _path: &Path) -> Vec<String> {
+        self.notes.clone()
+    }
+}
+
+/// The private memory of the fixture in base pages, two of its blocks' pages there.
+fn small(dir: &Path) {
+    replace(
+        &dir.join("100/pagemap"),
+        "40000 200 8000000000002000 1 pmd",
+        "40000 180 8000000000008000 1",
+    );
+    replace(&dir.join("kpageflags"), "8000 100 828", "8000 200 5828");
+    replace(&dir.join("100/smaps"), "AnonHugePages:      2048", "AnonHugePages:         0");
+}
+
+fn set(dir: &Path, name: &str, text: &str) {
+    std::fs::write(dir.join(THP).join(name), text).unwrap();
+}
+
+/// Why the private memory is small, and the remedies for it.
+fn of_anon(answers: &Answers, edit: &dyn Fn(&Path)) -> (Refusal, Vec<Remedy>) {
+    let (_dir, system) = edited("6.18", |dir| {
+        small(dir);
+        edit(dir);
+    });
+    let found = judged_with(&system, 100, answers);
+    let found = finding(&found, 0x4000_0000).unwrap();
+    (found.reasons[0].refusal, found.remedies.clone())
+}
+
+fn sentences(remedies: &[Remedy]) -> Vec<String> {
+    remedies.iter().map(ToString::to_string).collect()
+}
+
+const COLLAPSE: &str = "sudo folio collapse 100";
+
+#[test]
+fn memory_that_is_advised_is_collapsed_with_its_gain_and_cost() {
+    let (refusal, remedies) = of_anon(&Answers::default(), &|_| ());
+    assert_eq!(refusal, Refusal::FilledSmall);
+    assert_eq!(sentences(&remedies), [COLLAPSE]);
+    let remedy = &remedies[0];
+    assert_eq!((remedy.gain_bytes, remedy.extra_bytes), (2048 * K, 512 * K), "a quarter is empty");
+    assert_eq!((remedy.action, remedy.restart), (Action::Collapse, Restart::None));
+    assert!(remedy.undo.contains("none") && remedy.cost.contains("fork"));
+}
+
+#[test]
+fn a_setting_is_changed_with_tune_and_an_option_is_preferred() {
+    let plain = |dir: &Path| replace(&dir.join("100/smaps"), " ac hg ", " ac ");
+    let (refusal, remedies) = of_anon(&Answers::default(), &plain);
+    assert_eq!(refusal, Refusal::NotAdvised);
+    let tune = |value: &str| {
+        format!("sudo folio tune --set thp.enabled={value} --yes, then start the program again")
+    };
+    assert_eq!(sentences(&remedies), [COLLAPSE.to_owned(), tune("always")]);
+    assert_eq!(remedies[1].undo, "sudo folio tune --undo");
+
+    let go = Answers { notes: vec!["Go".to_owned()], ..Answers::default() };
+    let (_, remedies) = of_anon(&go, &plain);
+    assert!(remedies[1].cost.contains("Go has no option"), "{remedies:?}");
+
+    let libc = |dir: &Path| {
+        plain(dir);
+        for file in ["maps", "smaps"] {
+            replace(&dir.join("100").join(file), "/usr/bin/server", "/usr/lib/libc.so.6");
+        }
+    };
+    let start = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1 libc.so.6 ..";
+    let (_, remedies) = of_anon(&Answers::default(), &libc);
+    assert_eq!(remedies[1].to_string(), format!("start the program again as: {start}"));
+
+    let never = |dir: &Path| {
+        libc(dir);
+        set(dir, "enabled", "always madvise [never]");
+    };
+    let (refusal, remedies) = of_anon(&Answers::default(), &never);
+    assert_eq!(refusal, Refusal::SettingOff);
+    assert_eq!(remedies[1].to_string(), format!("{} as: {start}", tune("madvise")));
+    assert_eq!(remedies[1].undo, "start it as before; sudo folio tune --undo");
+
+    let only_never = |dir: &Path| set(dir, "enabled", "always madvise [never]");
+    let (_, remedies) = of_anon(&Answers::default(), &only_never);
+    assert_eq!(sentences(&remedies), [COLLAPSE.to_owned(), tune("madvise")], "it is advised");
+}
+
+#[test]
+fn a_setting_that_does_not_take_the_value_is_not_named() {
+    let (_, remedies) = of_anon(&Answers::default(), &|dir| {
+        replace(&dir.join("100/smaps"), " ac hg ", " ac ");
+        set(dir, "enabled", "[never]");
+    });
+    assert_eq!(sentences(&remedies), [COLLAPSE]);
+}
+
+#[test]
+fn what_the_program_forbids_no_verb_can_do() {
+    let disabled =
+        |dir: &Path| std::fs::write(dir.join("100/status"), "THP_enabled:\t0\n").unwrap();
+    let forbidden = |dir: &Path| replace(&dir.join("100/smaps"), " ac hg ", " ac nh ");
+    for edit in [&disabled as &dyn Fn(&Path), &forbidden] {
+        let (refusal, remedies) = of_anon(&Answers::default(), edit);
+        assert_eq!(refusal, Refusal::NoHugeAdvice);
+        assert_eq!(remedies.len(), 1);
+        assert!(!remedies[0].is_some() && remedies[0].cost.contains("forbids"), "{remedies:?}");
+    }
+    let redis = |dir: &Path| {
+        disabled(dir);
+        for file in ["maps", "smaps"] {
+            replace(&dir.join("100").join(file), "/usr/bin/server", "/usr/bin/redis-server");
+        }
+    };
+    let (_, remedies) = of_anon(&Answers::default(), &redis);
+    assert_eq!(
+        sentences(&remedies),
+        ["start the program again as: redis-server --disable-thp no .."]
+    );
+    assert!(remedies[0].cost.contains("fork"));
+}
+
+/// A file of 4 MiB mapped at an address that fits, of which half is in small folios.
+fn of_file(answers: &Answers, edit: &dyn Fn(&Path)) -> Vec<Remedy> {
+    let (_dir, system) = edited("6.18", |dir| {
+        replace(&dir.join("100/maps"), "00400000-00430000 r-xp", "00400000-00800000 r-xp");
+        edit(dir);
+    });
+    let found = judged_with(&system, 100, answers);
+    finding(&found, 0x40_0000).unwrap().remedies.clone()
+}
+
+#[test]
+fn a_file_is_warmed_only_if_warm_would() {
+    let warm = |refusal| {
+        let remedies = of_file(&Answers { warm: refusal, ..Answers::default() }, &|_| ());
+        assert_eq!(remedies.len(), 1);
+        remedies[0].clone()
+    };
+    let in_use = |pids: &[u32]| Some(WarmRefusal::InUse { bytes: 1, pids: pids.to_vec() });
+    let alone = warm(in_use(&[100]));
+    let sentence = "stop the program, folio warm /usr/bin/server, start it again";
+    assert_eq!((alone.to_string().as_str(), alone.restart), (sentence, Restart::Around));
+    assert_eq!(alone.gain_bytes, 2048 * K, "the second block is not touched");
+    let shared = warm(in_use(&[100, 7]));
+    assert!(shared.command.contains("cp -a /usr/bin/server /usr/bin/server.new"), "{shared}");
+    assert_eq!(shared.restart, Restart::After);
+    let none = warm(Some(WarmRefusal::NoFolios { filesystem: "zfs".to_owned() }));
+    assert!(!none.is_some() && none.cost.contains("zfs"), "{none:?}");
+}
+
+#[test]
+fn text_at_a_wrong_address_is_moved_only_if_it_can_be() {
+    let badly = Some(Placed::Badly(Obstacle::Random(4096)));
+    let of = |remap: Option<&str>| {
+        let remap = remap.map(str::to_owned);
+        of_file(&Answers { placed: badly.clone(), remap, ..Answers::default() }, &|_| ())
+    };
+    let moved = of(None);
+    assert_eq!(moved[0].start, "folio run --text remap -- /usr/bin/server ..");
+    let static_program = of(Some("it is static"));
+    assert!(static_program[0].to_string().contains("it is static"), "{static_program:?}");
+}
+
+#[test]
+fn a_file_that_cannot_be_reached_or_is_too_short_has_a_reason_instead() {
+    let gone = of_file(&Answers::default(), &|dir| {
+        replace(&dir.join("100/maps"), "/usr/bin/server", "/gone/server");
+    });
+    assert!(!gone[0].is_some(), "{gone:?}");
+    let found = judged(&MemSystem::from_dir(fixture("6.18")), 100);
+    let short = &finding(&found, 0x40_0000).unwrap().remedies;
+    assert!(short[0].to_string().contains("shorter than 2M"), "{short:?}");
+}
+
+#[test]
+fn a_writer_is_named() {
+    let (_dir, system) = edited("6.18", |dir| {
+        replace(&dir.join("100/maps"), "/usr/bin/server", "/data/open");
+    });
+    let found = judged(&system, 100);
+    let found = finding(&found, 0x40_0000).unwrap();
+    assert!(found.reasons.iter().any(|reason| reason.refusal == Refusal::OpenForWrite));
+    assert!(found.remedies[0].to_string().contains("4242 has the file open"), "{found:?}");
+}
+
+/// Shared memory of 4 MiB at an address, under a setting.
+fn of_shared(start: &str, end: &str, setting: &str) -> Vec<Remedy> {
+    let (_dir, system) = edited("6.18", |dir| {
+        let line = "60000000-60008000 rw-s";
+        for file in ["maps", "smaps"] {
+            replace(&dir.join("100").join(file), line, &format!("{start}-{end} rw-s"));
+        }
+        if start != "60000000" {
+            replace(&dir.join("100/pagemap"), "60000 8 ", "60200 8 ");
+        }
+        set(dir, "shmem_enabled", setting);
+    });
+    let found = judged_with(&system, 100, &Answers::default());
+    let start = u64::from_str_radix(start, 16).unwrap();
+    finding(&found, start).unwrap().remedies.clone()
+}
+
+#[test]
+fn shared_memory_is_collapsed_where_it_fits_and_else_needs_the_setting() {
+    const NEVER: &str = "always within_size advise [never] deny force";
+    const ALWAYS: &str = "[always] within_size advise never deny force";
+    let tune = "sudo folio tune --set thp.shmem_enabled=always --yes, then start the program again";
+    let fits = of_shared("60000000", "60400000", NEVER);
+    assert_eq!(sentences(&fits), [COLLAPSE, tune]);
+    assert_eq!(fits[0].gain_bytes, 2048 * K);
+    let not = of_shared("60001000", "60401000", NEVER);
+    assert_eq!(sentences(&not), [tune]);
+    let late = of_shared("60001000", "60401000", ALWAYS);
+    assert_eq!(sentences(&late), ["start the program again"]);
+    let denied = of_shared("60000000", "60400000", "always within_size advise never [deny] force");
+    assert_eq!(sentences(&denied), [tune]);
+}
+
+#[test]
+fn the_whole_blocks_of_a_mapping_are_counted_once() {
+    let found = judged(&MemSystem::from_dir(fixture("6.18")), 100);
+    let touched = found.0.processes[0].mappings[0].touched.unwrap();
+    assert_eq!((touched.pmd.bytes, touched.pmd.present_bytes), (0, 0), "no whole block");
+    assert_eq!(touched.contpte.bytes, 192 * K);
+    let whole = found.0.processes[0].mappings[2].touched.unwrap();
+    assert_eq!((whole.pmd.bytes, whole.pmd.present_bytes), (2048 * K, 2048 * K));
+}
+
+#[test]
+fn a_mount_of_tmpfs_has_its_own_setting() {
+    use crate::system::mounts::tmpfs;
+    let text = b"30 22 0:44 / /dev/shm rw shared:5 - tmpfs tmpfs rw,size=1k,huge=advise\n\
+        31 22 0:45 / /run rw - tmpfs tmpfs rw\n";
+    assert_eq!(tmpfs(text, (0, 44)), Some((PathBuf::from("/dev/shm"), "advise".to_owned())));
+    assert_eq!(tmpfs(text, (0, 45)), Some((PathBuf::from("/run"), "never".to_owned())));
+    assert_eq!(tmpfs(text, (0, 46)), None);
+}
