@@ -4,9 +4,11 @@
 Starts real programs under several settings, asks `folio maps PID --json` for remedies, applies each
 one to a fresh copy of the same situation, and compares the gain with what was said. A remedy without
 a restart is applied to the copy that was asked; any other one between two starts. Programs that are
-not installed are named and left out. Needs root; every setting is put back at the end.
+not installed are named and left out. Needs root; every setting is put back at the end. A gain that is
+not as said is measured a second time: which text a program touches, and how large a heap gets, is
+partly chance.
 
-Exit status: 0 every gain is within TOLERANCE of what was said, 1 some is not, 2 it could not run.
+Exit status: 0 every gain is as said (or nothing could be tried), 1 some is not.
 """
 
 import argparse
@@ -24,7 +26,7 @@ from pathlib import Path
 from bench import ROOT
 
 THP = Path("/sys/kernel/mm/transparent_hugepage")
-SETTINGS = ["enabled", "shmem_enabled", "hugepages-64kB/enabled"]
+SETTINGS = ["enabled", "shmem_enabled", "hugepages-64kB/enabled", "hugepages-64kB/shmem_enabled"]
 M = 1 << 20
 # A gain may differ by a tenth, or by two blocks: heaps do not have the same size twice.
 TOLERANCE, SLACK = 0.1, 4 * M
@@ -90,8 +92,10 @@ puts("ready"); fflush(stdout); sleep(1000); return (int)m.size(); }"""
 class Scene:
     """A program in a situation: how it is started, and under which settings."""
 
-    def __init__(self, name, command, settings=None, environment=None, before=None, fill=None):
+    def __init__(self, name, command, settings=None, environment=None, before=None, fill=None, beside=None):
         self.name, self.command = name, [str(word) for word in command]
+        # Another program with the same file.
+        self.beside = Scene(f"beside {name}", beside) if beside else None
         self.settings, self.environment = settings or {}, environment or {}
         # What happens before the start, and what fills a server.
         self.before, self.fill = before, fill
@@ -126,7 +130,7 @@ class Machine:
 
     def shell(self, command):
         """A command of a remedy, as root and with this build."""
-        text = command.replace("sudo ", "").replace(", folio ", " && folio ")
+        text = command.replace("sudo ", "")
         environment = dict(os.environ, XDG_STATE_HOME=self.state.name)
         environment["PATH"] = f"{self.folio.parent}:{environment['PATH']}"
         done = subprocess.run(["sh", "-c", text], env=environment, capture_output=True, text=True)
@@ -147,6 +151,8 @@ class Machine:
     def start(self, scene, start="", is_first=True):
         if scene.before and is_first:
             scene.before()
+        if scene.beside and is_first:
+            self.start(scene.beside)
         words, environment = scene.words(start)
         environment["PATH"] = f"{self.folio.parent}:{environment['PATH']}"
         process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
@@ -176,9 +182,12 @@ class Machine:
         process.stdout.close()
         self.started.remove(process)
 
-    def close(self):
+    def stop_all(self):
         for process in list(self.started):
             self.stop(process)
+
+    def close(self):
+        self.stop_all()
         self.set({})
         self.state.cleanup()
 
@@ -222,40 +231,43 @@ class Disturbed(RuntimeError):
     """Settings changed: an undo that did not work, or somebody else."""
 
 
-def tried(machine, scene, key, nr_left=2):
+def tried(machine, scene, key, folder, nr_left=2):
     """As `once`, again if something else on the machine changed the settings meanwhile."""
     machine.wait()
     try:
-        return once(machine, scene, key)
+        return once(machine, scene, key, folder)
     except Disturbed:
         if not nr_left:
             raise
-        return tried(machine, scene, key, nr_left - 1)
+        return tried(machine, scene, key, folder, nr_left - 1)
+    finally:
+        machine.stop_all()
 
 
-def once(machine, scene, key):
+def once(machine, scene, key, folder):
     """The gain of one remedy on a fresh copy, and what was said of that copy."""
     action, command, start, restart, undo, kind, target = key
+    if "cp -a" in command and str(folder) not in command:
+        raise RuntimeError("not tried: it replaces a file of the system")
     machine.set(scene.settings)
     process = machine.start(scene)
     before, promised = look(machine.folio, process.pid)
     if not machine.is_undisturbed(scene):
-        machine.stop(process)
         raise Disturbed(scene.name)
-    if restart == "none":
-        key = next(one for one in promised if one[0] == action and one[5:] == (kind, target))
-        status, said = machine.shell(key[1])
-    else:
-        if restart == "around":
-            machine.stop(process)
-        status, said = machine.shell(command) if command else (0, "")
-        if restart == "after":
-            machine.stop(process)
-        process = machine.start(scene, start, is_first=False)
-    is_launched = start.startswith("folio run")
-    after, _ = look(machine.folio, child(process.pid, is_launched))
-    machine.stop(process)
-    if action in ("tune", "option", "remount"):
+    try:
+        if restart == "none":
+            key = next(one for one in promised if one[0] == action and one[5:] == (kind, target))
+            status, said = machine.shell(key[1])
+        else:
+            if restart == "around":
+                machine.stop(process)
+            status, said = machine.shell(command) if command else (0, "")
+            if restart == "after":
+                machine.stop(process)
+            process = machine.start(scene, start, is_first=False)
+        is_launched = start.startswith("folio run")
+        after, _ = look(machine.folio, child(process.pid, is_launched))
+    finally:
         for one in undo.split("; "):
             if one.startswith("sudo"):
                 machine.shell(one)
@@ -299,7 +311,9 @@ def scenes(folder, size):
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             file.read()
-    add("python, file on disk, cached small", [], mapped("file", size, 4096, data), before=cold)
+    file = mapped("file", size, 4096, data)
+    add("python, file on disk", [], file, before=cold)
+    add("python, file that others map", [], file, before=cold, beside=file)
 
     c, cxx = folder / "c", folder / "cxx"
     if shutil.which("gcc"):
@@ -365,10 +379,11 @@ def main():
     arguments.add_argument("--only", default="", help="scenes whose name begins so")
     arguments.add_argument("--size", type=int, default=64, help="MiB of each program's memory")
     arguments.add_argument("--json", type=Path, help="also write the rows there")
+    arguments.add_argument("--table", action="store_true", help="also print the table of docs/guide/maps.md")
     options = arguments.parse_args()
     if os.geteuid() != 0 or not THP.is_dir():
         print("remedies.py: skipped: it changes settings, which needs root and transparent huge pages")
-        return 2
+        return 0
     machine = Machine(options.folio.resolve())
     rows, nr_bad = [], 0
     try:
@@ -377,43 +392,65 @@ def main():
             folder.chmod(0o755)
             all_scenes, missing = scenes(folder, options.size)
             for scene in (one for one in all_scenes if one.name.startswith(options.only)):
-                nr_bad += show(machine, scene, rows)
+                nr_bad += show(machine, scene, rows, folder)
             for one in missing:
                 print(f"left out, not installed: {one}")
     finally:
         machine.close()
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.table:
+        print(table(rows))
     nr = sum(row["said"] is not None for row in rows)
     print(f"{nr} remedies of {len({row['scene'] for row in rows})} programs tried, {nr_bad} not as said")
     return 1 if nr_bad else 0
 
 
-def show(machine, scene, rows):
+def table(rows):
+    lines = ["| program | remedy | size | said MiB | gained MiB | |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        if row["said"] is None:
+            lines.append(f"| {row['scene']} | nothing works, as said | | | | |")
+            continue
+        size = f"{row['size'] // M}M" if row["size"] >= M else f"{row['size'] >> 10}K"
+        remedy = " ".join("PID" if word.isdigit() else word for word in row["remedy"].split())
+        remedy = remedy.replace("sudo ", "").removesuffix(" ..")
+        remedy = " ".join("FILE" if word.startswith("/var/tmp/") else word for word in remedy.split())
+        note = "" if row["good"] and row["tries"] == 1 else "second try" if row["good"] else row["error"] or "not as said"
+        lines.append(f"| {row['scene']} | `{remedy}` | {size} | {row['said'] / M:.0f} | {row['gain'] / M:.0f} | {note} |")
+    return "\n".join(lines)
+
+
+def show(machine, scene, rows, folder):
     """Tries all remedies of one scene; how many did not gain what they said."""
     machine.wait()
     machine.set(scene.settings)
     process = machine.start(scene)
     _, promised = look(machine.folio, process.pid)
-    machine.stop(process)
+    machine.stop_all()
     nr_bad = 0
     for key, said in sorted(promised.items(), key=lambda one: -one[1]):
         if key[0] == "nothing" or said < LEAST:
             continue
-        try:
-            said, gain, error = tried(machine, scene, key)
-        except (RuntimeError, subprocess.CalledProcessError, StopIteration) as failure:
-            gain, error = 0, str(failure) or "another remedy for the copy"
-        # A setting is for all memory: of that with a better remedy too, which is not in `said`.
-        most = float("inf") if key[0] == "tune" else said
-        slack = max(TOLERANCE * said, SLACK)
-        is_good = not error and said - slack <= gain <= most + slack
-        nr_bad += not is_good
+        for nr_tries in (1, 2):
+            try:
+                said, gain, error = tried(machine, scene, key, folder)
+            except (RuntimeError, subprocess.CalledProcessError, StopIteration) as failure:
+                gain, error = 0, str(failure) or "another remedy for the copy"
+            # A setting is for all memory: of that with a better remedy too, which is not in `said`.
+            most = float("inf") if key[0] == "tune" else said
+            slack = max(TOLERANCE * said, SLACK)
+            is_good = not error and said - slack <= gain <= most + slack
+            if is_good or error.startswith("not tried"):
+                break
+        is_bad = not is_good and not error.startswith("not tried")
+        nr_bad += is_bad
         how = " ".join(part for part in key[1:3] if part) or key[0]
         rows.append({"scene": scene.name, "remedy": how, "size": key[6], "said": said, "gain": gain,
-                     "good": is_good, "error": error})
-        print(f"{'ok ' if is_good else 'NO '} {scene.name:36} said {said / M:7.1f} gained {gain / M:7.1f} MiB "
-              f"in {key[6] >> 10}K  {how}{'  ' + error if error else ''}", flush=True)
+                     "good": is_good, "tries": nr_tries, "error": error})
+        print(f"{'NO ' if is_bad else 'ok ' if is_good else '-- '} {scene.name:36} said {said / M:7.1f} gained {gain / M:7.1f} MiB "
+              f"in {key[6] >> 10}K  {how}{' (second try)' if nr_tries > 1 else ''}"
+              f"{'  ' + error if error else ''}", flush=True)
     if not any(row["scene"] == scene.name for row in rows):
         print(f"    {scene.name:36} nothing to gain was said", flush=True)
         rows.append({"scene": scene.name, "remedy": "", "said": None, "gain": 0, "good": True, "error": ""})

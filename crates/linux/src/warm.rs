@@ -33,3 +33,4 @@ mod users;
 pub use cool::cool;
 pub use file::{Part, Warm, WarmError, Warmed};
 pub use refusal::WarmRefusal;
+pub use users::Users;

@@ -169,7 +169,7 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     let (command, restart, cost) = if is_shared {
         let new = quoted(Path::new(&format!("{}.new", path.to_string_lossy())));
         (
-            format!("sudo sh -c 'cp -a {file} {new} && mv {new} {file}', folio warm {file}"),
+            format!("sudo cp -a {file} {new} && sudo mv {new} {file} && folio warm {file}"),
             Restart::After,
             "other programs map the file, so a copy takes its place: memory for both until they \
              have started again",

@@ -1,5 +1,6 @@
 //! The page cache of one file: out with what is small, and in again.
 
+use std::borrow::Borrow;
 use std::io;
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -9,7 +10,7 @@ use rustix::fs::Advice;
 
 use super::file::{Part, Warm, WarmError, Warmed};
 use super::refusal::WarmRefusal;
-use super::users;
+use super::users::Users;
 use crate::filesystem;
 use crate::proc::{host, thp};
 use crate::residency::{BlockState, Cached};
@@ -28,9 +29,21 @@ impl Warm {
     /// # Errors
     /// A system call that failed.
     pub fn check(&self) -> Result<Warmed, WarmError> {
+        self.check_among(&|| Users::read(&Live))
+    }
+
+    /// The same where the mappings of all processes are read already, or are needed again.
+    ///
+    /// # Errors
+    /// As [`Warm::check`].
+    pub fn check_among<U: Borrow<Users>>(
+        &self,
+        users: &dyn Fn() -> U,
+    ) -> Result<Warmed, WarmError> {
         let mut work = Refill::new(self)?;
         if work.told.refusal.is_none() && work.small_bytes() > 0 {
-            let pids = work.users().map_err(self.failed("examine the file"))?;
+            let found = self.file.metadata().map_err(self.failed("examine the file"))?;
+            let pids = users().borrow().of(&self.path, &found);
             let bytes = work.small_bytes();
             work.told.refusal = (!pids.is_empty()).then_some(WarmRefusal::InUse { bytes, pids });
         }
@@ -130,7 +143,7 @@ impl<'w> Refill<'w> {
 
     /// Processes that map the file.
     fn users(&self) -> io::Result<Vec<u32>> {
-        Ok(users::of(&Live, &self.warm.path, &self.warm.file.metadata()?))
+        Ok(Users::read(&Live).of(&self.warm.path, &self.warm.file.metadata()?))
     }
 
     fn huge_bytes(&self) -> Option<u64> {

@@ -1,8 +1,9 @@
 //! Which processes have a file mapped.
 //!
-//! Owns the search. Processes of other users are seen by root alone; a process that
+//! Owns the search; who asks for many files reads the mappings once. Processes of other users are seen by root alone; a process that
 //! ends meanwhile is passed over.
 
+use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -14,16 +15,45 @@ use crate::system::System;
 /// Processes named in a report at most.
 const NR_USERS_MAX: usize = 16;
 
-/// Ids of processes that map the file, this one not among them.
-pub(super) fn of(system: &dyn System, path: &Path, found: &Metadata) -> Vec<u32> {
-    let own = std::process::id();
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let pids = proc::pids(system).unwrap_or_default().into_iter().filter(|pid| *pid != own);
-    let is_user = |pid: &u32| {
-        let maps = Task::of(system, pid).maps().unwrap_or_default();
-        maps.vmas.iter().any(|vma| is_of(vma, &path, found))
-    };
-    pids.filter(is_user).take(NR_USERS_MAX).collect()
+/// The file mappings of all processes but this one, read once.
+#[derive(Debug)]
+pub struct Users {
+    /// By inode number, the only thing that a file and its mappings surely share.
+    by_inode: BTreeMap<u64, Vec<(u32, Vma)>>,
+}
+
+impl Users {
+    /// Of the processes that may be seen.
+    #[must_use]
+    pub fn read(system: &dyn System) -> Self {
+        let own = std::process::id();
+        let mut by_inode: BTreeMap<u64, Vec<(u32, Vma)>> = BTreeMap::new();
+        for pid in proc::pids(system).unwrap_or_default().into_iter().filter(|pid| *pid != own) {
+            let maps = Task::of(system, pid).maps().unwrap_or_default();
+            for vma in maps.vmas.into_iter().filter(Vma::has_file) {
+                let all = by_inode.entry(vma.inode).or_default();
+                // The segments of a file follow each other.
+                let is_known = |(of, one): &(u32, Vma)| {
+                    (*of, one.device) == (pid, vma.device) && one.path == vma.path
+                };
+                if !all.last().is_some_and(is_known) {
+                    all.push((pid, vma));
+                }
+            }
+        }
+        Self { by_inode }
+    }
+
+    /// Ids of processes that map the file, ascending.
+    pub(super) fn of(&self, path: &Path, found: &Metadata) -> Vec<u32> {
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let all = self.by_inode.get(&found.ino()).into_iter().flatten();
+        let mut pids: Vec<u32> =
+            all.filter(|(_, vma)| is_of(vma, &path, found)).map(|(pid, _)| *pid).collect();
+        pids.dedup();
+        pids.truncate(NR_USERS_MAX);
+        pids
+    }
 }
 
 /// Whether a mapping is of the file. Its device is not always that of stat(2) (btrfs, overlayfs), so
@@ -61,7 +91,7 @@ mod tests {
             fs::create_dir(dir.path().join(pid)).unwrap();
             fs::write(dir.path().join(pid).join("maps"), text).unwrap();
         }
-        let users = of(&MemSystem::from_dir(dir.path()), file.path(), &found);
-        assert_eq!(users, [40, 42]);
+        let users = Users::read(&MemSystem::from_dir(dir.path()));
+        assert_eq!(users.of(file.path(), &found), [40, 42]);
     }
 }

@@ -128,7 +128,7 @@ impl Scene {
     /// What is found of the mapping at the start of a range.
     fn finding(&self, range: &Range<u64>) -> Option<Finding> {
         let census = self.census();
-        let verbs = &LiveVerbs;
+        let verbs = &LiveVerbs::default();
         let question = Question { system: &Live, limit: &|_| None, verbs, nr_max: usize::MAX };
         let found = findings(&census, &question);
         let at = |at: usize| census.processes[0].mappings[at].vma.range.contains(&range.start);

@@ -103,7 +103,7 @@ impl MapsRequest {
             let kernel = kernel.and_then(Result::ok);
             look.rules_note = kernel.as_ref().and_then(|kernel| kernel.note.clone());
             let limit = |name: &str| limit(&kernel.as_ref()?.rules, name);
-            let verbs = &LiveVerbs;
+            let verbs = &LiveVerbs::default();
             let question = Question { system: &Live, limit: &limit, verbs, nr_max: self.nr_judged };
             look.findings = why::findings(&census, &question);
             look.census = Some(census);

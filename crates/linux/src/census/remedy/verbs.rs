@@ -6,10 +6,12 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::elf::ElfFile;
 use crate::run::{self, Placed};
-use crate::warm::{Part, Warm, Warmed};
+use crate::system::Live;
+use crate::warm::{Part, Users, Warm, Warmed};
 
 /// What is asked; a test answers from a list.
 pub trait Verbs {
@@ -31,8 +33,11 @@ pub trait Verbs {
 }
 
 /// The verbs of this program on the running system.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LiveVerbs;
+#[derive(Debug, Default)]
+pub struct LiveVerbs {
+    /// Who maps what, read when the first file is asked for.
+    users: OnceLock<Users>,
+}
 
 impl Verbs for LiveVerbs {
     fn is_here(&self, path: &Path, inode: u64) -> bool {
@@ -40,7 +45,8 @@ impl Verbs for LiveVerbs {
     }
 
     fn warm(&self, path: &Path) -> Option<Warmed> {
-        Warm::new(path, Part::Whole).and_then(|warm| warm.check()).ok()
+        let users = || self.users.get_or_init(|| Users::read(&Live));
+        Warm::new(path, Part::Whole).and_then(|warm| warm.check_among(&users)).ok()
     }
 
     fn placed(&self, path: &Path) -> Option<Placed> {

@@ -34,7 +34,8 @@ fn page(look: &Look) -> String {
 fn runs_of_a_strip_are_those_of_the_census() {
     let system = system();
     let census = take(&system, &[100]).unwrap();
-    let question = Question { system: &system, limit: &|_| None, verbs: &LiveVerbs, nr_max: 100 };
+    let question =
+        Question { system: &system, limit: &|_| None, verbs: &LiveVerbs::default(), nr_max: 100 };
     let judged = findings(&census, &question);
     let mapped = census.processes[0].tally.sum(|kind, _| kind != Kind::Other);
     let look = look(census, judged);
