@@ -22,6 +22,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use largefolio_linux::census::file::{self, Empty};
 use largefolio_linux::census::folios::{Kind, Size, Tally};
 use largefolio_linux::census::remedy::verbs::LiveVerbs;
+use largefolio_linux::census::settings::{Allows, ThpSettings};
 use largefolio_linux::census::why::{Finding, Question, Reason, Refusal, findings};
 use largefolio_linux::census::{self, Access, Census, smaps};
 use largefolio_linux::setting::Setting;
@@ -278,13 +279,19 @@ fn remedied(name: &str, path: &Path, refusal: Refusal) -> (Reason, Tally) {
 #[test]
 fn remedies_of_memory_remove_their_reasons() {
     let Some(_steady) = steady() else { return };
+    // MADV_COLLAPSE of shared memory asks no setting (docs/behaviour H.1.2); the reason does.
+    let shared = match ThpSettings::of(&Live).shmem(2 * M).map(|set| set.allows) {
+        Some(Allows::None) => Refusal::SettingOff,
+        Some(Allows::Advised) => Refusal::NotAdvised,
+        _ => Refusal::FilledSmall,
+    };
     let rows = [
         ("not-advised", Refusal::NotAdvised),
         ("advised-late", Refusal::FilledSmall),
         ("advised-against", Refusal::NoHugeAdvice),
         ("hole", Refusal::PartlyMapped),
         ("split", Refusal::MappedByPages),
-        ("memfd", Refusal::FilledSmall),
+        ("memfd", shared),
     ];
     for (name, refusal) in rows {
         let (reason, tally) = remedied(name, Path::new(""), refusal);
