@@ -4,10 +4,11 @@
 //!   /proc/PID/smaps -> areas of a kind -> whole PMD blocks -> process_madvise(MADV_COLLAPSE), one each
 //! ```
 //!
-//! Owns the choice of blocks ([`plan`], which `folio maps` asks too) and the results. The kernel copies the pages of a block into one
-//! folio; content and addresses stay. It returns an error number for each block that it leaves
-//! alone (`docs/behaviour` H.5.1); the numbers are counted. Text of ext4 and XFS is refused up to
-//! 7.1: what helps there is to start the program anew, with [`crate::run`].
+//! Owns the choice of blocks ([`blocks_of`], which `folio maps` asks too) and the results.
+//! The kernel copies the pages of a block into one folio; content and addresses stay. It returns an
+//! error number for each block that it leaves alone (`docs/behaviour` H.5.1); the numbers are counted.
+//! Text of ext4 and XFS is refused up to 7.1: what helps there is to start the program anew, with
+//! [`crate::run`].
 //!
 //! Invariants:
 //! - P1: areas without a resident page are left alone: collapse would only give them memory.
