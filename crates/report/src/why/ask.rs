@@ -63,7 +63,7 @@ pub struct Question<'a> {
     pub specs: &'a [CellSpec],
     /// What became of them.
     pub rows: &'a [Outcome],
-    /// Metrics to show; none: [`HEADLINES`].
+    /// Metrics to show; none: those that the table of `predict` begins with.
     pub results: &'a [String],
 }
 
