@@ -36,12 +36,7 @@ pub(crate) fn pid(text: &str) -> Result<u32, String> {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ProgramArgs {
     /// Program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }
 

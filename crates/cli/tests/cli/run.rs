@@ -275,11 +275,28 @@ fn programs_that_are_left_alone_are_named_with_the_reason() {
     if compile(&place, "-static") {
         let said = told("--text off --heap 2M -- ./p");
         assert!(said.contains("the program is static: the heap stays as it is"), "{said}");
+        // Its text has no whole block either, but the heap was asked for.
+        let said = told("--heap 2M -- ./p");
+        assert!(said.starts_with("folio: warning: --heap works for"), "{said}");
     }
     if compile(&place, "-fsanitize=address") {
         let said = told("-- ./p");
         assert!(said.contains("built with a sanitizer"), "{said}");
     }
+}
+
+#[test]
+fn an_unknown_option_is_not_taken_for_a_program() {
+    let place = Place::new();
+    for words in ["record --quite true", "record --quite -- true", "run --summry true"] {
+        let output = place.run(words);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
+        assert!(said.contains("a similar argument exists"), "{words}: {said}");
+    }
+    // Options of the program are its own.
+    assert_eq!(place.run("run --quiet --text off sh -c true --quite").status.code(), Some(0));
+    assert_eq!(place.run("run --quiet --text off -- --quite").status.code(), Some(127));
 }
 
 #[test]

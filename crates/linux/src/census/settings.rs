@@ -68,7 +68,7 @@ impl<'a> ThpSettings<'a> {
             Some("inherit") => self.global(name),
             Some(word) => {
                 let kind = if name == "enabled" { "" } else { ".shmem" };
-                let name = format!("thp.{}{kind}", size_name(bytes));
+                let name = format!("thp.{}{kind}", crate::setting::thp::size_name(bytes));
                 Some(InForce { allows: allows(word), path, name })
             }
             // Before Linux 6.8 there is only the PMD size, under the global setting.
@@ -82,11 +82,6 @@ impl<'a> ThpSettings<'a> {
         let word = thp::chosen(self.system, &path)?;
         Some(InForce { allows: allows(&word), path, name: format!("thp.{name}") })
     }
-}
-
-/// `64K`, `2M`: as the catalogue of settings has it.
-fn size_name(bytes: u64) -> String {
-    if bytes >= 1 << 20 { format!("{}M", bytes >> 20) } else { format!("{}K", bytes >> 10) }
 }
 
 fn allows(word: &str) -> Allows {

@@ -178,7 +178,7 @@ impl Launch {
         let libraries = libraries::of(file).unwrap_or_default();
         self.files.push(file.clone());
         self.files.extend(libraries.iter().cloned());
-        self.text(request, program, Own { path: file, elf }, &libraries);
+        // What was asked for by name is told first where it fails.
         if let Some(bytes) = request.heap_bytes {
             match Heap::new(bytes, program, &libraries) {
                 Ok(heap) => {
@@ -188,6 +188,7 @@ impl Launch {
                 Err(fallback) => self.fallbacks.push(fallback),
             }
         }
+        self.text(request, program, Own { path: file, elf }, &libraries);
     }
 
     fn text(&mut self, request: &Request, program: &Program, own: Own<'_>, more: &[PathBuf]) {

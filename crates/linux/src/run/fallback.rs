@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use largefolio_trace::shown;
 
 use super::placement::Obstacle;
+use crate::setting::thp::size_name;
 use crate::warm;
 
 /// Cause; each names its remedy if there is one.
@@ -42,6 +43,8 @@ pub enum Fallback {
     OldGlibc(PathBuf),
     /// The environment has another wish already.
     Tuned,
+    /// The kernel has no anonymous folios of the size: those it has.
+    NoSize(Vec<u64>),
     /// The size of anonymous folios could not be set.
     Setting(String),
 }
@@ -90,6 +93,14 @@ impl fmt::Display for Fallback {
             ),
             Self::Tuned => {
                 out.write_str("GLIBC_TUNABLES already sets glibc.malloc.hugetlb: left as it is")
+            }
+            Self::NoSize(sizes_kib) => {
+                let names: Vec<_> = sizes_kib.iter().map(|kib| size_name(kib << 10)).collect();
+                let names = names.join(", ");
+                write!(
+                    out,
+                    "--heap: the kernel has anonymous folios of {names}: the heap stays as it is"
+                )
             }
             Self::Setting(what) => {
                 write!(out, "{what}: the heap stays as it is")?;

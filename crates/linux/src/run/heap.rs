@@ -46,6 +46,10 @@ impl Heap {
     ) -> Result<Self, Fallback> {
         check_libc(program, libraries)?;
         let variable = merged(std::env::var_os(TUNABLES).as_deref()).ok_or(Fallback::Tuned)?;
+        let sizes = setting::thp::sizes_kib().unwrap_or_default();
+        if !sizes.is_empty() && !sizes.contains(&(folio_bytes >> 10)) {
+            return Err(Fallback::NoSize(sizes));
+        }
         let settings = settings(folio_bytes >> 10)
             .map_err(|error: SettingError| Fallback::Setting(error.to_string()))?;
         Ok(Self {

@@ -12,6 +12,11 @@ pub(crate) fn sizes_kib() -> Result<Vec<u64>, SettingError> {
     thp::sizes_kib(&Live).map_err(|source| SettingError::Read { path: THP.into(), source })
 }
 
+/// `64K`, `2M`: as the catalogue of settings has it.
+pub(crate) fn size_name(bytes: u64) -> String {
+    if bytes >= 1 << 20 { format!("{}M", bytes >> 20) } else { format!("{}K", bytes >> 10) }
+}
+
 /// Gives advised areas folios of exactly these sizes until the result is dropped.
 ///
 /// # Errors
