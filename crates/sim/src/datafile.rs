@@ -55,9 +55,25 @@ impl DataFiles {
     /// The text of the built-in file `name`, else the names that could be meant.
     pub(crate) fn named(&'static self, name: &str) -> Result<&'static str, DataFileError> {
         self.text(name).ok_or_else(|| {
-            let hint = nearest(&name.to_ascii_lowercase(), self.names());
+            let lower = name.to_ascii_lowercase();
+            let also: Vec<&str> = self.also_called(&lower).collect();
+            let hint = match also.as_slice() {
+                [] => nearest(&lower, self.names()),
+                also => format!("did you mean {}?", also.join(" or ")),
+            };
             DataFileError::Unknown { of: self, name: name.to_owned(), hint }
         })
+    }
+
+    /// The built-in files of which `also` lists `name`: a core is in more than one machine, so that
+    /// its name is none of theirs, but tells which were meant.
+    fn also_called(&self, name: &str) -> impl Iterator<Item = &'static str> {
+        let lists_it = move |text: &str| {
+            let table: toml::Table = text.parse().unwrap_or_default();
+            let also = table.get("also").and_then(toml::Value::as_array);
+            also.is_some_and(|also| also.iter().any(|one| one.as_str() == Some(name)))
+        };
+        self.built_in.iter().filter(move |(_, text)| lists_it(text)).map(|(file, _)| *file)
     }
 
     /// The text of the file at `path`, and how messages call it.

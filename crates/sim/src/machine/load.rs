@@ -20,6 +20,10 @@ use crate::datafile::{DataFileError, line_of, parse};
 struct MachineFile {
     name: String,
     description: String,
+    /// Other names of its core, in small letters: who asks for one is told this machine's.
+    #[serde(default, skip_serializing)]
+    #[expect(dead_code, reason = "the names are looked up in the text of every built-in file")]
+    also: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cpu: Option<String>,
     /// A built-in machine: what is left out here is as there, costs one by one.
@@ -89,6 +93,7 @@ impl Machine {
         let file = MachineFile {
             name: self.name.clone(),
             description: self.description.clone(),
+            also: Vec::new(),
             cpu: self.cpu.clone(),
             based_on: None,
             arch: Some(self.arch),

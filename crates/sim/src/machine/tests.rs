@@ -55,7 +55,7 @@ fn every_built_in_machine_loads_and_builds_at_every_page_size() {
             let machine = machine.clone().with_page_size(page).unwrap();
             let tlb = Tlb::new(&machine.tlb, machine.page_size);
             assert_eq!(tlb.coalescing().has_contpte, machine.arch == Arch::Arm64);
-            let is_zen = matches!(name, "milan" | "zen4");
+            let is_zen = matches!(name, "milan" | "zen4" | "zen5");
             assert_eq!(tlb.coalescing().aggregation == Aggregation::Zen, is_zen, "{name}");
             let is_hpa = name == "grace-hpa";
             assert_eq!(tlb.coalescing().aggregation == Aggregation::Hpa, is_hpa, "{name}");
@@ -90,6 +90,17 @@ fn the_numbers_of_the_manuals_are_in_the_files() {
     assert_eq!(grace.page_size, PageSize::K64);
     assert_eq!(shapes(&grace.tlb.l1_instruction), [(48, 48)]);
     assert_eq!(shapes(&grace.tlb.l2), [(2048, 8)]);
+    let graviton3 = Machine::named("graviton3").unwrap();
+    assert_eq!(shapes(&graviton3.tlb.l1_data), [(40, 40)]);
+    let sapphirerapids = Machine::named("sapphirerapids").unwrap();
+    assert_eq!(shapes(&sapphirerapids.tlb.l1_instruction), [(256, 8), (32, 8)]);
+    assert_eq!(shapes(&sapphirerapids.tlb.l1_data), [(96, 6), (32, 4), (8, 8)]);
+    let zen5 = Machine::named("zen5").unwrap();
+    assert_eq!(shapes(&zen5.tlb.l1_data), [(96, 96)]);
+    assert_eq!(
+        [shapes(&zen5.tlb.l2_instruction), shapes(&zen5.tlb.l2_data)].concat(),
+        [(2048, 8), (4096, 16)]
+    );
     let cascadelake = Machine::named("cascadelake").unwrap();
     assert_eq!(shapes(&cascadelake.tlb.l1_instruction), [(128, 8), (8, 8)]);
     assert_eq!(shapes(&cascadelake.tlb.l1_data), [(64, 4), (32, 4), (4, 4)]);
@@ -119,12 +130,19 @@ fn an_unknown_name_is_answered_with_near_ones_and_all() {
         unknown("Grace"),
         message("Grace", "did you mean grace-4k or grace-64k or grace-hpa?")
     );
+    assert_eq!(unknown("graviton5"), message("graviton5", "did you mean graviton4 or graviton3?"));
+    // A core is in several machines, or has another name than the machine.
+    assert_eq!(
+        unknown("Neoverse-V2"),
+        message("Neoverse-V2", "did you mean grace-4k or graviton4?")
+    );
+    assert_eq!(unknown("spr"), message("spr", "did you mean sapphirerapids?"));
     assert_eq!(
         unknown("zz"),
         message(
             "zz",
-            "known: altra, ampereone, cascadelake, grace-4k, grace-64k, grace-hpa, icelake, milan, \
-             phone, phone-little, xeon-4210r, zen4"
+            "known: altra, ampereone, cascadelake, grace-4k, grace-64k, grace-hpa, graviton3, \
+             graviton4, icelake, milan, phone, phone-little, sapphirerapids, xeon-4210r, zen4, zen5"
         )
     );
     assert_eq!(
@@ -218,7 +236,7 @@ fn every_machine_has_rates_of_clearing_and_copying_and_says_where_they_are_from(
         let elision = costs.elision.map(|elision| elision.from);
         assert_eq!(
             elision,
-            matches!(name, "milan" | "zen4").then_some(UnitBytes(32 << 20)),
+            matches!(name, "milan" | "zen4" | "zen5").then_some(UnitBytes(32 << 20)),
             "{name}"
         );
     }
@@ -294,4 +312,18 @@ fn set(cost: &mut Option<Quantity>, value: f64) {
         assumed: false,
         range: None,
     });
+}
+
+#[test]
+fn a_name_under_also_is_that_of_no_machine() {
+    for &(file, text) in MACHINES.built_in {
+        let table: toml::Table = text.parse().unwrap();
+        let also = table.get("also").and_then(toml::Value::as_array).cloned().unwrap_or_default();
+        for name in also.iter().map(|name| name.as_str().unwrap()) {
+            assert_eq!(name, name.to_ascii_lowercase(), "{file}");
+            let said = Machine::named(name).unwrap_err().to_string();
+            let (_, hint) = said.rsplit_once("did you mean ").unwrap();
+            assert!(hint.contains(file), "{file}: {said}");
+        }
+    }
 }
