@@ -123,6 +123,7 @@ def why(
     text = _replay(trace, progress, asked, explains=True).csv()
     names = text.split(b"\n", 1)[0].decode().strip().split(",")
     types = {name: pa.int64() if name in _INTEGERS else pa.string() for name in names}
+    types["is_judged"] = pa.bool_()
     options = csv.ConvertOptions(column_types=types, strings_can_be_null=True)
     return csv.read_csv(io.BytesIO(text), convert_options=options)
 
@@ -135,4 +136,6 @@ def _replay(
         prediction = _native.predict(path, asked, hears, explains)
     if prediction.has_idle_seeds:
         warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=3)
+    for note in prediction.rules_notes:
+        warnings.warn(note, FolioWarning, stacklevel=3)
     return prediction

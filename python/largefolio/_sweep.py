@@ -98,6 +98,8 @@ def sweep(
     opened = _native.Sweep.open(place, paths, asked, ["largefolio.sweep"])
     if opened.has_idle_seeds:
         warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=2)
+    for note in opened.rules_notes:
+        warnings.warn(note, FolioWarning, stacklevel=2)
     for name, why, now in opened.set_aside():
         text = f"{os.path.join(place, name)}: {why}; renamed to {now}, its cells are computed again"
         warnings.warn(text, FolioWarning, stacklevel=2)

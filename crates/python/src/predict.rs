@@ -53,6 +53,12 @@ impl Prediction {
         Ok(batch.to_pyarrow(py)?)
     }
 
+    /// Which kernels have the rules of another version, or are judged by no recording.
+    #[getter]
+    fn rules_notes(&self) -> Vec<String> {
+        self.report.settings.rules_notes.clone()
+    }
+
     /// Whether some seeds would have given the same result as the first.
     #[getter]
     fn has_idle_seeds(&self) -> bool {

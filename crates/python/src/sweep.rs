@@ -100,6 +100,9 @@ impl Task {
 pub(crate) struct Sweep {
     sweep: Mutex<Option<sweep::Sweep>>,
     has_idle_seeds: bool,
+    /// Which kernels have the rules of another version, or are judged by no recording.
+    #[pyo3(get)]
+    rules_notes: Vec<String>,
 }
 
 #[pymethods]
@@ -113,10 +116,10 @@ impl Sweep {
         command_line: Vec<String>,
     ) -> Result<Self, Failure> {
         let cells = asked.extract::<Asked<'_>>()?.request()?;
-        let has_idle_seeds = cells.has_idle_seeds();
+        let (has_idle_seeds, rules_notes) = (cells.has_idle_seeds(), cells.rules_notes());
         let request = Request { command_line, traces, cells };
         let sweep = detached(py, move || Ok(sweep::Sweep::open(&directory, &request)?))?;
-        Ok(Self { sweep: Mutex::new(Some(sweep)), has_idle_seeds })
+        Ok(Self { sweep: Mutex::new(Some(sweep)), has_idle_seeds, rules_notes })
     }
 
     /// Whether some seeds would have given the same result as the first.

@@ -31,7 +31,7 @@
 //! | `settings.filesystem` | string or null | filesystem instead of the recorded ones |
 //! | `settings.annotations` | strings | folio sizes that the loader asks for |
 //! | `settings.reference_ns` | integer | time of a reference on khugepaged's clock |
-//! | `settings.rules_notes` | strings | kernels asked for that have the rules of another version |
+//! | `settings.rules_notes` | strings | kernels asked for that have the rules of another version, or that no recording judges |
 //! | `reference` | integer | the row that others are compared with: 0 |
 //! | `rows[]` | objects | one for each kernel, machine, way to link, memory and seed |
 //!
@@ -40,6 +40,7 @@
 //! | key | meaning |
 //! |---|---|
 //! | `kernel` `machine` `page_bytes` `seed` `cache` | which cell; `cache` is `cold` or `warm` |
+//! | `is_judged` | false if no recording judges the kernel (before its edits; a file counts as what it is based on) |
 //! | `memory_bytes` `swap_bytes` | physical memory and swap space of the cell |
 //! | `linked` | pages that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`; empty: as recorded |
 //! | `folios.text` `folios.data` | mapped file memory: executable mappings, and the others |

@@ -7,10 +7,11 @@
 //! | `folio_bytes` | size of the folios counted, of the unit for `cleared`; empty if there is none |
 //! | `value` | an integer, exact |
 //! | `unit` | of `value`: `bytes`, `faults`, `windows`, `references`, `walks`, `pages`, .. |
+//! | `is_judged` | `true` or `false`, as in the JSON |
 //!
 //! Long and not wide because folio sizes are data: a wide form would need a column for each size,
 //! kind and alignment, and another kernel would bring other columns. So the columns are always
-//! these ten, results of many traces append, and a wide table is one pivot away:
+//! these eleven, results of many traces append, and a wide table is one pivot away:
 //!
 //! ```python
 //! df[df.metric == "text_aligned"].pivot(index="folio_bytes", columns="kernel", values="value")
@@ -37,7 +38,7 @@ use crate::cells::Cells;
 use crate::{ExportError, Exporter, PredictResult};
 
 /// Names of the columns, in order.
-pub const COLUMNS: [&str; 10] = [
+pub const COLUMNS: [&str; 11] = [
     "kernel",
     "machine",
     "page_bytes",
@@ -48,6 +49,7 @@ pub const COLUMNS: [&str; 10] = [
     "folio_bytes",
     "value",
     "unit",
+    "is_judged",
 ];
 
 /// CSV in long form.
@@ -79,7 +81,7 @@ pub(crate) struct Number {
     pub(crate) unit: &'static str,
 }
 
-fn record(outcome: &Outcome, number: &Number) -> [String; 10] {
+fn record(outcome: &Outcome, number: &Number) -> [String; 11] {
     [
         outcome.kernel.clone(),
         outcome.machine.clone(),
@@ -91,6 +93,7 @@ fn record(outcome: &Outcome, number: &Number) -> [String; 10] {
         number.folio_bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
         number.value.to_string(),
         number.unit.to_owned(),
+        outcome.is_judged.to_string(),
     ]
 }
 

@@ -11,6 +11,7 @@ mod builtin;
 mod change;
 mod edit;
 mod error;
+mod judged;
 mod load;
 mod nearest;
 mod packaged;
@@ -21,6 +22,7 @@ mod text;
 pub use alias::{EDITS, EditHelp};
 pub use change::{Change, Origin};
 pub use error::KernelError;
+pub use judged::NotJudged;
 pub use packaged::Package;
 
 use std::collections::BTreeMap;
@@ -42,16 +44,19 @@ pub struct Kernel {
     pub rules: Rules,
     /// Whether the file or an edit chose the base page size; else the machine does.
     pub is_page_given: bool,
-    /// Whose rules these are, where it is not the version that was asked for: one line for people.
+    /// Why its rules are not those of a recorded kernel, if they are not.
+    pub not_judged: Option<NotJudged>,
+    /// Whose rules these are, where it is not the version that was asked for, and that no recording
+    /// judges them: one line for people.
     pub note: Option<String>,
 }
 
 /// Same name, same rules: whoever was asked for, the results are the same.
 impl PartialEq for Kernel {
     fn eq(&self, other: &Self) -> bool {
-        let Self { name, description, rules, is_page_given, note: _ } = self;
-        (name, description, rules, is_page_given)
-            == (&other.name, &other.description, &other.rules, &other.is_page_given)
+        let Self { name, description, rules, is_page_given, not_judged, note: _ } = self;
+        (name, description, rules) == (&other.name, &other.description, &other.rules)
+            && (is_page_given, not_judged) == (&other.is_page_given, &other.not_judged)
     }
 }
 
@@ -78,7 +83,7 @@ impl Kernel {
         };
         let name = format!("{}{}", newest.base, &text[base.len()..]);
         let kernel = load::by_name(newest.base)?.with_edits(&edits, &name)?;
-        Ok(Self { note: newest.note, ..kernel })
+        Ok(kernel.after(newest.note))
     }
 
     /// The kernel with `edits` (`exec-block=64K+page=64K`) on top, its name too.
@@ -132,7 +137,7 @@ impl Kernel {
     /// let rules = |release| Kernel::of_release(release, 4096).map(|found| found.unwrap().name);
     /// assert_eq!(rules("6.18.15+deb13-cloud-amd64").as_deref(), Some("6.18+page=4K"));
     /// assert_eq!(rules("6.13.2").as_deref(), Some("6.12+page=4K"));
-    /// assert_eq!(rules("5.15.0"), None);
+    /// assert_eq!(rules("5.10.0"), None);
     /// ```
     #[must_use]
     pub fn of_release(release: &str, page_bytes: u64) -> Option<Result<Self, KernelError>> {
@@ -149,7 +154,13 @@ impl Kernel {
 
     fn of_nearest(nearest: Nearest, page_bytes: u64) -> Result<Self, KernelError> {
         let kernel = Self::parse(&format!("{}+page={}K", nearest.base, page_bytes >> 10))?;
-        Ok(Self { note: nearest.note, ..kernel })
+        Ok(kernel.after(nearest.note))
+    }
+
+    /// The kernel with `note` before its own.
+    fn after(self, note: Option<String>) -> Self {
+        let notes: Vec<String> = note.into_iter().chain(self.note.clone()).collect();
+        Self { note: (!notes.is_empty()).then(|| notes.join("; ")), ..self }
     }
 
     /// What the packages of the built-in kernel `name` were built with, by flavour (`amd64`,

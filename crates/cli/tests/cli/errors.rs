@@ -17,11 +17,13 @@ use crate::support::{Place, text};
 fn unknown_names_come_with_the_nearest() {
     let place = Place::with_trace();
     for (words, hint) in [
-        ("--kernel 6.13", "6.12"),
+        ("--kernel 6.13", "did you mean 6.12 or 6.16?"),
+        ("--kernel 6.7", "did you mean 6.6 or 6.8?"),
         ("--kernel 6.12+exec-blok=64K", "exec-block"),
         ("--kernel 6.12+page=5K", "4K, 16K or 64K"),
         ("--kernel ./none.toml", "none.toml"),
         ("--machine altre", "altra"),
+        ("--machine graviton5", "did you mean graviton4"),
         ("--machine cascadelake --kernel 6.12+page=64K", "it has 4K"),
         ("--fs ext5", "ext4"),
         ("--memory 12Q", "16G"),

@@ -67,6 +67,38 @@ fn a_kernel_newer_than_all_has_the_newest_rules_and_is_told_so() {
 }
 
 #[test]
+fn a_kernel_that_no_recording_judges_is_marked_wherever_it_is_named() {
+    const NOTE: &str = "no recording judges the rules of 6.6";
+    const SHOWN: &str = "no recording of a real kernel judges the rules of 6.6+page=64K.";
+    let place = Place::with_trace();
+    let words = "predict mix.folio --kernel 6.6+page=64K,6.12";
+    let output = place.run(&format!("{words} --json"));
+    assert!(text(&output.stderr).starts_with(&format!("folio: warning: {NOTE}: ")));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(result["settings"]["rules_notes"][0].as_str().unwrap().starts_with(NOTE));
+    assert_eq!(
+        [&result["rows"][0], &result["rows"][1]].map(|row| row["is_judged"] == true),
+        [false, true]
+    );
+    let csv = place.done(&format!("{words} --csv"));
+    for line in csv.lines().skip(1) {
+        let expected = if line.starts_with("6.6+page=64K,") { "false" } else { "true" };
+        assert_eq!(line.rsplit(',').next(), Some(expected), "{line}");
+    }
+    let shown = place.done(words).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains(SHOWN), "{shown}");
+    place.done(&format!("{words} --report mix.html"));
+    assert!(std::fs::read_to_string(place.path("mix.html")).unwrap().contains(SHOWN));
+    let why = place.done("predict mix.folio --kernel 6.6,6.12 --why --csv");
+    assert!(why.lines().count() > 1 && why.lines().skip(1).all(|line| line.ends_with(",false")));
+    for line in place.done("predict --list").lines() {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        let is_one = ["5.14", "5.15", "6.6", "6.8"].contains(&name);
+        assert_eq!(line.contains("not judged"), is_one, "{line}");
+    }
+}
+
+#[test]
 fn json_names_schema_tool_command_trace_and_settings() {
     let place = Place::with_trace();
     let result = json(&place, "--kernel 6.12 --memory 1G --fs xfs --fragmentation 10");

@@ -123,7 +123,10 @@ pub(super) fn all() -> Vec<Column> {
     columns.extend(estimate());
     columns.extend(run_time());
     columns.extend(counts!("strays_", o => o.strays; unmapped, protected, beyond_file));
-    columns.push(Column::new("is_replaced", Values::Flag(|row| row.outcome.is_replaced)));
+    columns.extend([
+        Column::new("is_replaced", Values::Flag(|row| row.outcome.is_replaced)),
+        Column::new("is_judged", Values::Flag(|row| row.outcome.is_judged)),
+    ]);
     columns
 }
 

@@ -102,6 +102,7 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
                 .to_owned(),
         );
     }
+    notes.extend(not_judged(&report.rows));
     notes.extend(replaced(&report.rows));
     notes.extend(linked(&report.rows));
     notes.extend(report.rows.iter().filter_map(|row| strays(row, report.trace.nr_references)));
@@ -211,6 +212,19 @@ fn shown((name, constant): (&str, &Constant)) -> String {
 /// A cost without the name of its table.
 fn short(name: &str) -> &str {
     name.strip_prefix("costs.").unwrap_or(name)
+}
+
+/// Which kernels no recording judges.
+fn not_judged(rows: &[Outcome]) -> Option<String> {
+    let mut kernels: Vec<&str> =
+        rows.iter().filter(|row| !row.is_judged).map(|row| row.kernel.as_str()).collect();
+    kernels.dedup();
+    (!kernels.is_empty()).then(|| {
+        format!(
+            "not judged: no recording of a real kernel judges the rules of {}.",
+            kernels.join(", ")
+        )
+    })
 }
 
 /// Which machines run programs linked for other pages than the recorded ones.

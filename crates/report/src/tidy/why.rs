@@ -1,7 +1,7 @@
 //! Which rule makes the difference, as CSV: one row for each share of a result.
 //!
 //! `part` is `alone`, `left_out` or `in_order` of one switch, `interaction` of two, `together` of
-//! all others, or the whole `difference`.
+//! all others, or the whole `difference`. `is_judged` is true if recordings judge both kernels.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use crate::why::{Explained, Why};
 use crate::{ExportError, PredictResult};
 
 /// Names of the columns, in order.
-const COLUMNS: [&str; 14] = [
+const COLUMNS: [&str; 15] = [
     "kernel_before",
     "kernel_after",
     "machine",
@@ -25,6 +25,7 @@ const COLUMNS: [&str; 14] = [
     "since",
     "value",
     "unit",
+    "is_judged",
 ];
 
 /// Part, rules, version, value.
@@ -70,7 +71,7 @@ fn shares(why: &Why, result: &Explained) -> Vec<Share> {
     shares
 }
 
-fn row(report: &PredictResult, why: &Why, result: &Explained, share: Share) -> [String; 14] {
+fn row(report: &PredictResult, why: &Why, result: &Explained, share: Share) -> [String; 15] {
     let (before, after) = (&report.rows[why.before], &report.rows[why.after]);
     let (part, rules, since, value) = share;
     [
@@ -88,5 +89,6 @@ fn row(report: &PredictResult, why: &Why, result: &Explained, share: Share) -> [
         since,
         value.to_string(),
         result.unit.to_owned(),
+        (before.is_judged && after.is_judged).to_string(),
     ]
 }

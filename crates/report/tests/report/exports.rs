@@ -41,6 +41,7 @@ const ASKED: Asked = Asked { file_asked: 4, file_got: 3, anon_asked: 0, anon_got
 fn before() -> Outcome {
     Outcome {
         kernel: "6.12".to_owned(),
+        is_judged: true,
         machine: "altra".to_owned(),
         page_bytes: 4 * K,
         seed: 1,

@@ -18,7 +18,11 @@ pub(super) static KERNELS: DataFiles = DataFiles {
 
 /// Name and text of every built-in kernel, oldest first; the recorded ones come last.
 const BUILT_IN: &[(&str, &str)] = &[
+    kernel!("5.14"),
+    kernel!("5.15"),
     kernel!("6.1"),
+    kernel!("6.6"),
+    kernel!("6.8"),
     kernel!("6.12"),
     kernel!("6.16"),
     kernel!("6.17"),

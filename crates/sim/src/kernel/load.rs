@@ -8,7 +8,7 @@ use serde::Deserialize;
 use toml::Table;
 
 use super::builtin::KERNELS;
-use super::{Kernel, KernelError, packaged, since};
+use super::{Kernel, KernelError, judged, packaged, since};
 use crate::datafile::parse;
 use crate::size::parse_bytes;
 
@@ -39,13 +39,15 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
     table.entry(PAGE).or_insert_with(|| toml::Value::String(DEFAULT_PAGE.to_owned()));
     packaged::take(name, &mut table)?;
     since::take(name, &mut table)?;
+    let not_judged = judged::take(name, &mut table)?;
     let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
     let file: File = table.try_into().map_err(|e: toml::de::Error| bad(e.message().to_owned()))?;
     let rules: Rules =
         file.rules.try_into().map_err(|e: toml::de::Error| bad(e.to_string().trim().to_owned()))?;
     check(&rules).map_err(bad)?;
-    let name = name.to_owned();
-    Ok(Kernel { name, description: file.description, rules, is_page_given, note: None })
+    let note = not_judged.as_ref().map(|said| said.sentence(name));
+    let (name, description) = (name.to_owned(), file.description);
+    Ok(Kernel { name, description, rules, is_page_given, not_judged, note })
 }
 
 /// The table of a kernel file that says all of `kernel`.
@@ -59,6 +61,9 @@ pub(super) fn to_table(kernel: &Kernel) -> Result<Table, KernelError> {
     table.extend(Table::try_from(&kernel.rules).map_err(unwritable)?);
     if !kernel.is_page_given {
         table.remove(PAGE);
+    }
+    if let Some(said) = &kernel.not_judged {
+        judged::put(said, &mut table).map_err(unwritable)?;
     }
     Ok(table)
 }

@@ -135,8 +135,9 @@ fn mistakes_name_the_cause_and_the_remedy() {
     assert_eq!(
         message("6.81"),
         "there is no kernel '6.81' (name a kernel file by its path, ending in .toml); did you \
-         mean 6.1 or 6.18 or 6.12?"
+         mean 6.8 or 6.18 or 6.1?"
     );
+    assert!(message("6.7").ends_with("; did you mean 6.6 or 6.8?"));
     assert!(message("./x").contains("its path, ending in .toml"));
     assert_eq!(
         message("6.18+exec-blok=64K"),

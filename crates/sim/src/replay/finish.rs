@@ -28,6 +28,7 @@ impl Cell {
         });
         Outcome {
             kernel: self.spec.kernel.name.clone(),
+            is_judged: self.spec.kernel.not_judged.is_none(),
             machine: self.spec.machine.name.clone(),
             page_bytes: self.memory.rules().page.bytes(),
             seed: self.spec.seed,

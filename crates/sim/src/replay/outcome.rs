@@ -164,6 +164,8 @@ pub struct Hugetlb {
 pub struct Outcome {
     /// Kernel, with its edits.
     pub kernel: String,
+    /// Whether recordings judge the kernel, before its edits.
+    pub is_judged: bool,
     /// Machine, by name.
     pub machine: String,
     /// Base page in bytes.

@@ -275,13 +275,13 @@ impl Request {
         unique(&self.kernels)
     }
 
-    /// Which kernels have the rules of another version than was asked for, a sentence each.
+    /// Which kernels have the rules of another version than was asked for, or are not judged by
+    /// recordings, a sentence each.
     #[must_use]
     pub fn rules_notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> =
+        let notes: Vec<String> =
             self.kernels.iter().filter_map(|kernel| kernel.note.clone()).collect();
-        notes.dedup();
-        notes
+        unique(&notes).into_iter().cloned().collect()
     }
 
     /// Machines, each once.
