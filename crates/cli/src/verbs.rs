@@ -8,6 +8,7 @@ pub(crate) mod completions;
 pub(crate) mod crosscheck;
 pub(crate) mod man;
 pub(crate) mod maps;
+mod names;
 mod page_file;
 pub(crate) mod predict;
 pub(crate) mod record;

@@ -14,6 +14,7 @@ use largefolio_sim::machine::{Machine, THIS, this_path};
 use largefolio_trace::disk;
 use largefolio_trace::shown;
 
+use super::names;
 use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
@@ -56,7 +57,8 @@ pub(crate) struct CalibrateArgs {
     #[arg(long)]
     check: bool,
     /// Machine to predict with
-    #[arg(long, value_name = "MACHINE", default_value = THIS, requires = "check")]
+    #[arg(long, value_name = "MACHINE", default_value = THIS, requires = "check",
+        value_parser = names::MACHINE, hide_possible_values = true)]
     machine: String,
     /// Directory for unnamed files that folio reads and executes
     #[arg(long, value_name = "DIR")]

@@ -14,6 +14,7 @@ use largefolio_results::maps::{self, ElfResult, MapsRequest, Show, Whom};
 use largefolio_results::{Form, Forms as _};
 use largefolio_sim::kernel::Kernel;
 
+use super::names;
 use super::page_file::{self, PageArgs, PageFile};
 use super::running;
 use super::values::{self, FormArgs};
@@ -85,7 +86,7 @@ pub(crate) struct MapsArgs {
         conflicts_with_all = ["pids", "all", "cgroup", "file", "page_cache", "watch"])]
     elf: Vec<PathBuf>,
     /// With --elf: the kernel whose rules apply, with edits such as +page=16K [default: 7.2]
-    #[arg(long, value_name = "KERNEL")]
+    #[arg(long, value_name = "KERNEL", value_parser = names::KERNEL, hide_possible_values = true)]
     kernel: Option<String>,
     #[command(flatten)]
     form: FormArgs,

@@ -25,6 +25,7 @@ use largefolio_trace::Reader;
 use largefolio_trace::disk;
 use largefolio_trace::shown;
 
+use super::names;
 use super::page_file::{check_writable, is_same};
 use super::running;
 use crate::console::Console;
@@ -77,10 +78,12 @@ pub(crate) struct PredictArgs {
     #[arg(value_name = "TRACE", required_unless_present = "list", conflicts_with = "list")]
     trace: Vec<PathBuf>,
     /// Kernels, with edits; the first is the baseline
-    #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', default_value = "6.12,6.18,7.2")]
+    #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', default_value = "6.12,6.18,7.2",
+        value_parser = names::KERNEL, hide_possible_values = true)]
     kernel: Vec<String>,
     /// Machines
-    #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', default_value = "altra")]
+    #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', default_value = "altra",
+        value_parser = names::MACHINE, hide_possible_values = true)]
     machine: Vec<String>,
     #[command(flatten)]
     cache: CacheArgs,

@@ -14,6 +14,7 @@ use largefolio_results::verify::{VerifyPrediction, VerifyResult};
 use largefolio_results::{Form, Forms as _};
 
 use self::arms::{Changed, Output, Plain};
+use super::names;
 use super::page_file::{self, PageArgs, PageFile};
 use super::run::{HeapSize, TextMode, heap_size};
 use super::values::FormArgs;
@@ -70,7 +71,8 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
     /// Machine of the prediction: one of `folio predict --list`, or a file
-    #[arg(long, value_name = "MACHINE", default_value = "this", requires = "trace")]
+    #[arg(long, value_name = "MACHINE", default_value = "this", requires = "trace",
+        value_parser = names::MACHINE, hide_possible_values = true)]
     machine: String,
     /// Let the command write to the terminal, not to /dev/null
     #[arg(long)]

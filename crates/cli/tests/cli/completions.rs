@@ -37,6 +37,26 @@ fn bash_completes_verbs_options_and_values() {
 }
 
 #[test]
+fn bash_completes_kernels_and_machines() {
+    let place = Place::new();
+    assert_eq!(offered(&place, &["folio", "predict", "--kernel", "5."]), ["5.14", "5.15"]);
+    assert_eq!(
+        offered(&place, &["folio", "predict", "--machine", "gra"]),
+        ["grace-4k", "grace-64k", "grace-hpa", "graviton3", "graviton4"]
+    );
+    for words in [&["maps", "--kernel"][..], &["crosscheck", "replay", "--kernel"]] {
+        let words = [&["folio"][..], words, &["7."]].concat();
+        assert_eq!(offered(&place, &words), ["7.0", "7.1", "7.2", "7.3"], "{words:?}");
+    }
+    for verb in ["verify", "calibrate"] {
+        assert_eq!(offered(&place, &["folio", verb, "--machine", "thi"]), ["this"], "{verb}");
+    }
+    // A file is none of the names: the script leaves it to the shell.
+    assert!(offered(&place, &["folio", "predict", "--machine", "./mine"]).is_empty());
+    assert!(place.done("completions bash").contains("-o bashdefault -o default folio"));
+}
+
+#[test]
 fn every_shell_reads_its_script() {
     let place = Place::new();
     for (shell, arguments) in [("bash", &["-n"][..]), ("zsh", &["-n"]), ("fish", &["--no-execute"])]

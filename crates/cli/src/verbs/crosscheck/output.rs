@@ -10,6 +10,7 @@ use largefolio_sim::kernel::Kernel;
 
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::names;
 use crate::verbs::page_file::{self, PageArgs, PageFile};
 use crate::verbs::values::FormArgs;
 
@@ -33,7 +34,7 @@ impl OutputArgs {
 #[derive(Args, Debug)]
 pub(super) struct RulesArgs {
     /// Replay under these rules, with edits [default: those of the recorded kernel]
-    #[arg(long, value_name = "KERNEL")]
+    #[arg(long, value_name = "KERNEL", value_parser = names::KERNEL, hide_possible_values = true)]
     kernel: Option<String>,
 }
 

@@ -1,0 +1,40 @@
+//! Names of kernels and machines as arguments: which ones a shell completes.
+//!
+//! Owns what completion offers. What a name means is decided where it is looked up: an argument may
+//! also be a file, or have edits, so that every string is taken here.
+
+use std::ffi::OsStr;
+
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::error::Error;
+use clap::{Arg, Command};
+use largefolio_sim::kernel::{Kernel, version};
+use largefolio_sim::machine::{self, THIS};
+
+/// A string; completion offers the names.
+#[derive(Clone, Copy)]
+pub(crate) struct Named(fn() -> Vec<&'static str>);
+
+/// A kernel, a file or either with edits. Self-built kernels of recordings are left to who knows them.
+pub(crate) const KERNEL: Named =
+    Named(|| Kernel::names().filter(|name| version(name).is_some()).collect());
+
+/// A machine or a file.
+pub(crate) const MACHINE: Named = Named(|| machine::names().chain([THIS]).collect());
+
+impl TypedValueParser for Named {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
+    }
+}
