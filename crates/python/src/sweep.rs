@@ -98,7 +98,7 @@ impl Task {
 /// A data set that a driver fills.
 #[pyclass(frozen, module = "largefolio._native")]
 pub(crate) struct Sweep {
-    sweep: Mutex<Option<sweep::Sweep>>,
+    opened: Mutex<Option<sweep::Sweep>>,
     has_idle_seeds: bool,
     /// Which kernels have the rules of another version, or are judged by no recording.
     #[pyo3(get)]
@@ -119,7 +119,7 @@ impl Sweep {
         let (has_idle_seeds, rules_notes) = (cells.has_idle_seeds(), cells.rules_notes());
         let request = Request { command_line, traces, cells };
         let sweep = detached(py, move || Ok(sweep::Sweep::open(&directory, &request)?))?;
-        Ok(Self { sweep: Mutex::new(Some(sweep)), has_idle_seeds, rules_notes })
+        Ok(Self { opened: Mutex::new(Some(sweep)), has_idle_seeds, rules_notes })
     }
 
     /// Whether some seeds would have given the same result as the first.
@@ -213,7 +213,7 @@ impl Sweep {
 
 impl Sweep {
     fn lock(&self) -> MutexGuard<'_, Option<sweep::Sweep>> {
-        self.sweep.lock().unwrap_or_else(PoisonError::into_inner)
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with<T>(
