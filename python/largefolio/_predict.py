@@ -122,7 +122,9 @@ def why(
     asked = arguments.asked(kernels, machines, seeds, **settings)
     text = _replay(trace, progress, asked, explains=True).csv()
     names = text.split(b"\n", 1)[0].decode().strip().split(",")
-    types = {name: pa.int64() if name in _INTEGERS else pa.string() for name in names}
+    types: dict[str, pa.DataType] = {
+        name: pa.int64() if name in _INTEGERS else pa.string() for name in names
+    }
     types["is_judged"] = pa.bool_()
     options = csv.ConvertOptions(column_types=types, strings_can_be_null=True)
     return csv.read_csv(io.BytesIO(text), convert_options=options)
