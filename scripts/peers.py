@@ -108,7 +108,7 @@ def cache_subjects(work, trace):
 def folio_subjects(folio, trace):
     """One cell on one core, and six cells on one core and on all."""
     cell = [folio, "predict", trace, "--kernel", "6.18", "--machine", "cascadelake", "--json"]
-    cells = [folio, "predict", trace, "--kernel", KERNELS, "--machine", MACHINES, "--json"]
+    cells = [folio, "predict", trace, "--kernel", KERNELS, "--machine", MACHINES, "--csv"]
     what = "two TLB levels, page walks, memory manager, costs"
     cores = os.cpu_count()
     return [

@@ -131,6 +131,7 @@ def predict(
     trace: str | PathLike[str],
     asked: dict[str, Any],
     progress: Callable[[int, int], object] | None,
+    goal: str | None,
     explains: bool,
 ) -> Prediction: ...
 def kernels() -> list[tuple[str, str]]: ...

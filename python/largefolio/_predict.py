@@ -77,6 +77,7 @@ def report(
     machines: arguments.Machines = arguments.MACHINES,
     seeds: arguments.Seeds = (1,),
     *,
+    goal: str = "time",
     why: bool = False,
     progress: Progress = None,
     **settings: Unpack[arguments.Settings],
@@ -84,11 +85,15 @@ def report(
     """Like :func:`predict`, but complete: the JSON of ``folio predict --json`` as a dictionary.
 
     Each row has the terms of its estimate and the constants they rest on, with their sources.
-    ``"command_line"`` is empty. With ``why`` and two kernels, ``"why"`` says which rules make the
+    ``"verdict"`` says which column is best for ``goal`` (``"time"``, ``"memory"`` or ``"faults"``), and
+    which rules make it so. ``"command_line"`` is empty. With ``why`` and two kernels, ``"why"`` says which rules make the
     difference (:func:`why` is the same as a table).
     """
     asked = arguments.asked(kernels, machines, seeds, **settings)
-    prediction = _replay(trace, progress, asked, explains=checks.switch(why, "why"))
+    explains = checks.switch(why, "why")
+    prediction = _replay(
+        trace, progress, asked, goal=checks.text(goal, "goal"), explains=explains
+    )
     result: dict[str, Any] = json.loads(prediction.json())
     return result
 
@@ -131,11 +136,16 @@ def why(
 
 
 def _replay(
-    trace: Any, progress: Progress, asked: dict[str, Any], *, explains: bool = False
+    trace: Any,
+    progress: Progress,
+    asked: dict[str, Any],
+    *,
+    goal: str | None = None,
+    explains: bool = False,
 ) -> _native.Prediction:
     path = checks.file_path(trace, "trace")
     with progressing(progress) as hears:
-        prediction = _native.predict(path, asked, hears, explains)
+        prediction = _native.predict(path, asked, hears, goal, explains)
     if prediction.has_idle_seeds:
         warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=3)
     for note in prediction.rules_notes:

@@ -49,8 +49,11 @@ def test_the_report_is_the_json_of_the_command(folio: Folio, small: Path) -> Non
         nested=True,
         reference_ns=5,
         max_work=2,
+        goal="faults",
     )
-    expected = _expected(folio, *words)
+    expected = _expected(folio, *words, "--goal", "faults")
+    answers = expected["verdict"]["answers"]
+    assert len(answers) == 4 and any(answer["causes"] for answer in answers)
     assert len(report["rows"]) == 16
     assert report == expected
 
@@ -59,7 +62,10 @@ def test_why_is_that_of_the_command(folio: Folio, small: Path) -> None:
     kernels = ["6.12", "7.2+fault-around=4K"]
     heard: list[tuple[int, int]] = []
     report = lf.report(small, kernels, why=True, progress=lambda done, of: heard.append((done, of)))
-    assert report == _expected(folio, str(small), "--kernel", ",".join(kernels), "--why")
+    assert report["verdict"]["goal"] == "time"
+    assert report == _expected(
+        folio, str(small), "--kernel", ",".join(kernels), "--machine", "altra", "--why"
+    )
     assert all(done <= of for done, of in heard) and heard == sorted(heard)
     shares = lf.why(small, kernels, filesystem="xfs").to_pylist()
     results = {(row["metric"], row["folio_bytes"]) for row in shares}

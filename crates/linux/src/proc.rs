@@ -25,6 +25,8 @@ pub(crate) mod fd;
 pub(crate) mod host;
 pub mod maps;
 pub mod smaps;
+
+pub use host::Processor;
 mod task;
 pub(crate) mod thp;
 

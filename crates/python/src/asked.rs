@@ -3,6 +3,7 @@
 //! Python has checked types and the range of integers (`largefolio/_arguments.py`); names and sizes
 //! are read here as the command line reads them.
 
+use largefolio_results::{Error, running};
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel;
 use largefolio_sim::machine::Machine;
@@ -73,7 +74,10 @@ impl Rules<'_> {
     fn kernel(&self) -> Result<kernel::Kernel, Failure> {
         Ok(match self {
             Self::Value(kernel) => kernel.0.clone(),
-            Self::Name(name) => kernel::Kernel::parse(name)?,
+            Self::Name(name) => running::named(name).map_err(|error| match error {
+                Error::Kernel(error) => Failure::Kernel(error),
+                error => Failure::Found { class: "KernelError", error: Box::new(error) },
+            })?,
         })
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! The pool belongs to the call: one for the whole process would be lost in a child made by fork.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow_pyarrow::ToPyArrow as _;
 use largefolio_report::why::{self, Question, Why};
-use largefolio_report::{Exporter, Json, PredictResult, Settings, Tidy, TraceInfo, table};
+use largefolio_report::{Exporter, Goal, Json, PredictResult, Settings, Tidy, TraceInfo, table};
 use largefolio_sim::replay::{CellSpec, Outcome, RowsDone, nr_passes, replay_until};
 use largefolio_trace::{Meta, Reader, digest};
 use pyo3::prelude::*;
@@ -66,16 +67,19 @@ impl Prediction {
     }
 }
 
-/// Replays a trace; `progress` hears the finished rows and all rows. `explains`: and which rules
-/// make the difference between two kernels.
+/// Replays a trace; `progress` hears the finished rows and all rows. `goal`: what the verdict is for,
+/// with its rules; without one nobody reads the verdict. `explains`: and which rules make the
+/// difference between two kernels.
 #[pyfunction]
 pub(crate) fn predict(
     py: Python<'_>,
     trace: PathBuf,
     asked: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
+    goal: Option<&str>,
     explains: bool,
 ) -> Result<Prediction, Failure> {
+    let goal = goal.map(|goal| goal.parse::<Goal>()).transpose().map_err(Failure::Argument)?;
     let request = asked.extract::<Asked<'_>>()?.request()?;
     let specs = request.specs()?;
     if explains {
@@ -91,7 +95,11 @@ pub(crate) fn predict(
         let plain = TraceInfo::new(&path.to_string_lossy(), &meta);
         let info = TraceInfo { digest: Some(digest(path)?), ..plain };
         let report = PredictResult::new(Vec::new(), info, Settings::new(&request), rows);
-        let report = PredictResult { why, ..report };
+        let mut report = PredictResult { why, ..report };
+        if let Some(goal) = goal {
+            report = report.with_goal(goal);
+            job.search(&mut report)?;
+        }
         Ok(Prediction { report, has_idle_seeds: request.has_idle_seeds() })
     })
 }
@@ -116,23 +124,43 @@ impl Job<'_> {
         Ok(replayed)
     }
 
-    /// Which rules make the differences between the rows: more cells, whose rows come on top.
+    /// Which rules make the differences between the rows.
     fn explain(&self, rows: &[Outcome]) -> Result<Vec<Why>, Failure> {
-        let (before, more) = (self.nr_rows_of_passes(), AtomicU64::new(0));
-        let question = Question {
+        let question = self.question(rows);
+        self.more(|hear| Ok(question.answer(hear)?))
+    }
+
+    /// Which rules make the column that the verdict tells of.
+    fn search(&self, report: &mut PredictResult) -> Result<(), Failure> {
+        let question = self.question(&report.rows);
+        let verdict = &mut report.verdict;
+        self.more(move |hear| Ok(verdict.search(&question, hear)?))
+    }
+
+    fn question<'q>(&'q self, rows: &'q [Outcome]) -> Question<'q> {
+        Question {
             trace: &self.trace,
             nr_rows: self.nr_rows,
             specs: self.specs,
             rows,
             results: &[],
-        };
-        let work = |shared: &Shared| {
+        }
+    }
+
+    /// Work that replays more cells, whose rows come on top.
+    fn more<T: Send>(
+        &self,
+        work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<T, Failure> + Send,
+    ) -> Result<T, Failure> {
+        let (before, more) = (self.nr_rows_of_passes(), AtomicU64::new(0));
+        let all = &more;
+        let work = move |shared: &Shared| {
             let pool = ThreadPoolBuilder::new().build()?;
             let mut hear = |nr_done: u64, nr_all: u64| {
-                more.store(nr_all, Relaxed);
+                all.store(nr_all, Relaxed);
                 shared.done(before.saturating_add(nr_done))
             };
-            Ok(pool.install(|| question.answer(&mut hear))?)
+            pool.install(|| work(&mut hear))
         };
         beside::run(work, &|py, done| {
             let nr_all = before.saturating_add(more.load(Relaxed));

@@ -193,7 +193,7 @@ fn unchanged(before: f64, now: f64) -> Option<String> {
     is_same.then(|| if now == 0.0 { String::new() } else { "=".to_owned() })
 }
 
-/// The change of a run in per cent: `-1.4% (-2.0 .. -0.9)`, or that there is none to be told.
+/// The change of a run in per cent: `-1.4% (-2.0 .. -0.9)`, or that none is certain.
 pub(crate) fn change_of_run(change: Interval) -> String {
     let (short, bounds) = change_in_words(change);
     format!("{short}{bounds}")
@@ -204,7 +204,7 @@ pub(crate) fn change_in_words(change: Interval) -> (String, String) {
     let Interval { low, mid, high } = change;
     let bounds = format!("({} .. {})", points(low), points(high));
     if change.may_be_zero() {
-        return ("no difference".to_owned(), format!(" that can be told {bounds}"));
+        return ("no certain difference".to_owned(), format!(" {bounds}"));
     }
     (format!("{}%", points(mid)), format!(" {bounds}"))
 }

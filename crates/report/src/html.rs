@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`markup`] (text becomes HTML, safely), [`frame`] (the page any result can stand
 //! in), [`sizes`] (colours), the pictures any page may draw: [`bars`], [`lanes`], [`runs`]; then what
-//! the page of a prediction shows: `cells`, `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of
+//! the page of a prediction shows: `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of
 //! every size), `over_time`, `waterfall` and `why` (both drawn by `steps`), `refusals`, `numbers`, `sources`. Pages of other results
 //! stand where their types do.
 //!
@@ -15,7 +15,6 @@
 //! data-at="/rows/0/faults/total">`.
 
 pub mod bars;
-mod cells;
 mod curve;
 mod folios;
 pub mod frame;
@@ -110,7 +109,7 @@ fn sections(report: &PredictResult) -> Vec<Section> {
     if let Some(body) = run_time::figures(rows) {
         let lead =
             "Each cell against the first of its machine, in per cent of a run of the program; a \
-                    bar that crosses 0 is a difference that cannot be told."
+                    bar that crosses 0 is a difference that is not certain."
                 .to_owned();
         let run = section("run-time", "Run time", Basis::Estimated, body);
         sections.push(Section { lead, ..run });

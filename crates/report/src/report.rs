@@ -33,7 +33,20 @@
 //! | `settings.reference_ns` | integer | time of a reference on khugepaged's clock |
 //! | `settings.rules_notes` | strings | kernels asked for that have the rules of another version, or that no recording judges |
 //! | `reference` | integer | the row that others are compared with: 0 |
+//! | `verdict` | object | which column is best |
 //! | `rows[]` | objects | one for each kernel, machine, way to link, memory and seed |
+//!
+//! The verdict. Columns can be compared on one machine with one size of memory; seeds are samples of a
+//! column, of which the first row stands for all:
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `goal` | `time`, `memory` (private memory where most is mapped, and the page cache at the end) or `faults` |
+//! | `answers[]` | one for each machine and memory size |
+//! | `..finding` | `better` (than the reference), `first_is_best`, `same`, `not_certain` (bounds reach over 0), `not_known` (a cost is missing), `one_column` |
+//! | `..reference` `..best` | rows: what the others are compared with, and the best; the reference unless another is certainly better |
+//! | `..columns[]` | `row`, and its `change` and `change_from_best` in per cent of a run, of the memory or of the faults: `low`, `mid`, `high`, or null if not known |
+//! | `..causes` | which rules make the difference of row `row`, or null if they were not searched for: `rules[]` (as in `why[].switches`, with `points`: per cent of what the reference has), `others` in points, `nr_cells` that were replayed besides |
 //!
 //! A row:
 //!
@@ -126,6 +139,7 @@ use largefolio_sim::replay::{Outcome, Request};
 use largefolio_trace::Meta;
 use serde::{Deserialize, Serialize};
 
+use crate::verdict::{Goal, Verdict};
 use crate::why::Why;
 
 /// Version of the schema, raised when a key changes its meaning or goes away.
@@ -262,6 +276,8 @@ pub struct PredictResult {
     pub settings: Settings,
     /// The row that the others are compared with.
     pub reference: usize,
+    /// Which column is best.
+    pub verdict: Verdict,
     /// One for each kernel, machine, way to link, memory and seed.
     pub rows: Vec<Outcome>,
     /// Which rules make the difference between two kernels; `None` unless it was asked for.
@@ -291,6 +307,7 @@ impl PredictResult {
             trace,
             settings,
             reference: 0,
+            verdict: Verdict::new(Goal::default(), &rows),
             rows,
             why: None,
         }
@@ -303,6 +320,14 @@ impl PredictResult {
             row.estimate.run = BaseTime::given(ns);
         }
         compare_runs(&mut self.rows);
+        let goal = self.verdict.goal;
+        self.with_goal(goal)
+    }
+
+    /// The same with the verdict for `goal`; rules are not searched for.
+    #[must_use]
+    pub fn with_goal(mut self, goal: Goal) -> Self {
+        self.verdict = Verdict::new(goal, &self.rows);
         self
     }
 }

@@ -1,5 +1,7 @@
 //! The result as a table for people.
 //!
+//! The verdict comes first, then ten lines (`brief`), or every number where all are asked for.
+//!
 //! ```text
 //!   PredictResult --measures--> sections --section--> lines written out --layout--> blocks of columns
 //!                                                    title above, notes below
@@ -10,6 +12,7 @@
 //!
 //! Where it was asked which rule makes the difference, the answer (`why`) takes the table's place.
 
+mod brief;
 mod layout;
 mod measures;
 mod notes;
@@ -18,10 +21,10 @@ mod why;
 
 use std::io::Write;
 
-use largefolio_sim::cost::BaseSource;
 use largefolio_sim::replay::Outcome;
 use section::Shown;
 
+use crate::verdict::words;
 use crate::why::Why;
 use crate::{ExportError, Exporter, PredictResult};
 
@@ -38,8 +41,20 @@ pub struct Text {
     pub width: usize,
     /// Whether headings are bold.
     pub is_styled: bool,
-    /// Whether estimated time is shown.
-    pub shows_time: bool,
+    /// How much is shown.
+    pub depth: Depth,
+}
+
+/// How much the table shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// Ten lines.
+    #[default]
+    Brief,
+    /// Those, and estimated time by cause.
+    Time,
+    /// Every number.
+    Full,
 }
 
 impl Exporter for Text {
@@ -48,35 +63,57 @@ impl Exporter for Text {
         for line in title(report) {
             writeln!(out, "{}", layout::wrapped(&line, width, 0))?;
         }
+        self.write_verdict(report, width, out)?;
         if let Some(answers) = &report.why {
             return Self::write_why(report, answers, width, out);
         }
-        let mut sections = Vec::new();
-        let is_asked =
-            report.rows.iter().any(|row| row.estimate.run.source != BaseSource::Estimated);
-        if self.shows_time || is_asked {
-            sections.push(measures::run_time(&report.rows));
+        let mut lines = Vec::new();
+        if self.depth == Depth::Full {
+            let sections = measures::sections(&report.rows);
+            lines.push(measures::run_time(&report.rows).show());
+            lines.extend(sections.iter().map(section::Section::show));
+        } else {
+            lines.push(brief::section(&report.rows).show_mixed());
         }
-        sections.extend(measures::sections(&report.rows));
-        if self.shows_time {
-            sections.push(measures::time(&report.rows));
-            sections.push(measures::latency(&report.rows));
+        if self.depth != Depth::Brief {
+            let time = [measures::time(&report.rows), measures::latency(&report.rows)];
+            lines.extend(time.iter().map(section::Section::show));
         }
-        let lines: Vec<_> = sections.iter().map(section::Section::show).collect();
         for block in layout::blocks(&report.rows, &lines, width, self.is_styled) {
             writeln!(out, "\n{block}")?;
         }
         writeln!(out)?;
         let mut below = notes(report);
-        if self.shows_time || is_asked {
-            below.extend(notes::run_times(&report.rows));
-        }
-        below.extend(if self.shows_time { notes::estimated(report) } else { notes::counted() });
+        below.extend(notes::run_times(&report.rows));
+        below.extend(match self.depth {
+            Depth::Brief => notes::brief(),
+            Depth::Time | Depth::Full => notes::estimated(report),
+        });
         write_notes(&below, width, out)
     }
 }
 
 impl Text {
+    /// Which column is best.
+    fn write_verdict(
+        &self,
+        report: &PredictResult,
+        width: usize,
+        out: &mut dyn Write,
+    ) -> Result<(), ExportError> {
+        for sentences in words::sentences(report) {
+            writeln!(out)?;
+            for (nr, sentence) in sentences.iter().enumerate() {
+                let text = layout::wrapped(sentence, width, 0);
+                match (nr, self.is_styled) {
+                    (0, true) => writeln!(out, "\u{1b}[1m{text}\u{1b}[0m")?,
+                    _ => writeln!(out, "{text}")?,
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Which rules make the difference, in the place of the table.
     fn write_why(
         report: &PredictResult,

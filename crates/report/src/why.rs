@@ -144,7 +144,7 @@ impl Why {
 }
 
 impl Switch {
-    fn new(switch: &sim::Switch, has_effect: bool) -> Self {
+    pub(crate) fn new(switch: &sim::Switch, has_effect: bool) -> Self {
         let rule = |change: &largefolio_sim::kernel::Change| Rule {
             rule: change.rule(),
             from: change.from(),
@@ -171,6 +171,17 @@ impl Switch {
     pub fn change(&self) -> String {
         let of = |rule: &Rule| format!("{}: {} -> {}", rule.rule, rule.from, rule.to);
         self.rules.iter().map(of).collect::<Vec<_>>().join(" + ")
+    }
+
+    /// Its rules, and where they come from: `fault.exec (since 6.17)`.
+    #[must_use]
+    pub fn with_origin(&self) -> String {
+        let origin = match (&self.since, self.is_undone) {
+            (None, _) => "an edit".to_owned(),
+            (Some(version), true) => format!("of {version}, taken away"),
+            (Some(version), false) => format!("since {version}"),
+        };
+        format!("{} ({origin})", self.name())
     }
 
     /// Where it comes from: `6.17`, `not 6.17` where that is undone, `edit`.

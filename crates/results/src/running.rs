@@ -1,12 +1,17 @@
-//! The running kernel as the model knows it.
+//! The running kernel and its machine as the model knows them.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
+use largefolio_linux::proc::Processor;
+use largefolio_linux::system::Live;
 use largefolio_linux::tune::catalog::Catalog;
+use largefolio_sim::cost::Walks;
 use largefolio_sim::crosscheck::rules_of_release;
-use largefolio_sim::kernel::Kernel;
+use largefolio_sim::kernel::{Kernel, version};
+use largefolio_sim::machine::{self, CpuId, Machine, MachineError};
 
-use crate::Error;
+use crate::{Error, Remark};
 
 /// What the kernel calls itself: `uname -r`.
 #[must_use]
@@ -34,25 +39,146 @@ pub fn rules(release: &str, page_bytes: u64) -> Result<Kernel, Error> {
     Ok(rules_of_release(release, page_bytes)?)
 }
 
+/// Name of the running kernel with its settings, as a kernel that a user asks for.
+pub const THIS: &str = "this";
+
 /// The rules of this kernel with its settings of now.
 ///
 /// # Errors
 /// As [`rules`].
 pub fn rules_with_settings() -> Result<Kernel, Error> {
     let kernel = rules(&release(), rustix::param::page_size() as u64)?;
+    let name = with_settings(&kernel.name);
+    Ok(Kernel { note: kernel.note, ..Kernel::parse(&name)? })
+}
+
+/// The kernel that `name` asks for: [`THIS`], with edits or without, or one that the model knows.
+///
+/// # Errors
+/// A kernel that there is not.
+pub fn named(name: &str) -> Result<Kernel, Error> {
+    let (base, edits) = name.split_at(name.find('+').unwrap_or(name.len()));
+    if base != THIS {
+        return Ok(Kernel::parse(name)?);
+    }
+    let nearest = nearest_rules()?;
+    let kernel = Kernel::parse(&format!("{}{edits}", with_settings(&known(&nearest.name))))?;
+    Ok(Kernel { note: nearest.note.or(kernel.note.clone()), ..kernel })
+}
+
+/// What is compared where nobody names kernels: the running one, the next version, and the newest,
+/// all with the settings of this system.
+///
+/// # Errors
+/// A release that is no version.
+pub fn default_names() -> Result<Vec<String>, Error> {
+    let nearest = known(&nearest_rules()?.name);
+    let running = version(&nearest);
+    let mut later: Vec<_> = Kernel::names()
+        .filter_map(|name| Some((version(name)?, name)))
+        .filter(|(version, _)| Some(*version) > running)
+        .collect();
+    later.sort_unstable();
+    let next = later.first().into_iter().chain(later.last().filter(|_| later.len() > 1));
+    let next = next.map(|(_, name)| with_settings(name));
+    Ok(std::iter::once(THIS.to_owned()).chain(next).collect())
+}
+
+/// The machine that stands for this one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Host {
+    /// As `folio calibrate` measured it, else the known one that is nearest.
+    pub machine: Machine,
+    /// Which walks it makes.
+    pub walks: Walks,
+    /// What is to be said of it.
+    pub remark: Option<Remark>,
+}
+
+/// The machine this program runs on.
+///
+/// # Errors
+/// A calibration that cannot be read.
+pub fn machine() -> Result<Host, Error> {
+    let processor = Processor::of(&Live);
+    match Machine::of_user(machine::THIS) {
+        Ok(machine) if machine.cpu.as_deref() == Some(&processor.name) => {
+            return Ok(Host { machine, walks: Walks::Native, remark: None });
+        }
+        Ok(_) | Err(MachineError::NotCalibrated { .. } | MachineError::NoPlace) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let id = CpuId::new(processor.id.iter().map(String::as_str));
+    let found = id.nearest()?;
+    let name = &found.machine.name;
+    let remark = (!found.is_listed).then(|| {
+        Remark::Warning(format!(
+            "this CPU ({} {}) is none of the known machines: {name} stands for it; sudo folio \
+             calibrate measures this one",
+            processor.name,
+            id.name()
+        ))
+    });
+    let walks = if processor.is_virtual { Walks::Nested } else { Walks::Native };
+    Ok(Host { machine: found.machine, walks, remark })
+}
+
+/// A kernel's name without the base page, unless that is no usual one: the machine has it.
+fn known(name: &str) -> String {
+    name.strip_suffix("+page=4K").unwrap_or(name).to_owned()
+}
+
+/// `base` with the settings of this system that are not those kernels start with.
+fn with_settings(base: &str) -> String {
     let catalog = Catalog::below(Path::new("/"));
-    let mut name = kernel.name.clone();
-    for setting in ["thp.enabled", "thp.defrag", "thp.64K", "thp.2M", "khugepaged.max_ptes_none"] {
-        let now = catalog.read(setting).ok().map(|current| current.value);
-        if let Some(edit) = now.and_then(|value| edit(setting, &value)) {
-            let edited = format!("{name}+{edit}");
-            // A size that this version's rules do not have has no setting to take over.
-            if Kernel::parse(&edited).is_ok() {
-                name = edited;
-            }
+    let read = |setting: &str| catalog.read(setting).ok().map(|current| current.value);
+    let names = ["thp.enabled", "thp.defrag", "khugepaged.max_ptes_none"].map(str::to_owned);
+    let sizes = SIZE_ORDERS.map(|order| format!("thp.{}", spelled(1 << order)));
+    let settings = names.into_iter().chain(sizes);
+    let mut edits: Vec<String> = settings
+        .filter_map(|setting| {
+            let value = read(&setting)?;
+            (!is_usual(&setting, &value)).then(|| edit(&setting, &value))?
+        })
+        .collect();
+    // A window is a device's: that of all of them, where they have one.
+    let disks = catalog.disks();
+    let window = |disk: &String| edit("readahead.", &read(&format!("readahead.{disk}"))?);
+    let mut windows: Vec<String> = disks.iter().filter_map(window).collect();
+    windows.dedup();
+    if windows.len() == 1 {
+        edits.append(&mut windows);
+    }
+    let mut name = base.to_owned();
+    for edit in edits {
+        let edited = format!("{name}+{edit}");
+        // A size that this version's rules do not have has no setting to take over.
+        if let (Ok(plain), Ok(kernel)) = (Kernel::parse(&name), Kernel::parse(&edited))
+            && kernel.rules != plain.rules
+        {
+            name = edited;
         }
     }
-    Ok(Kernel { note: kernel.note, ..Kernel::parse(&name)? })
+    name
+}
+
+/// Sizes of anonymous folios that have a setting: 8K to 512M.
+const SIZE_ORDERS: RangeInclusive<u32> = 13..=29;
+
+/// Whether kernels start with `setting` at `value`, which their rules then say already.
+fn is_usual(setting: &str, value: &str) -> bool {
+    let page_bytes = rustix::param::page_size() as u64;
+    let pages_of_pmd = page_bytes / 8;
+    match setting.strip_prefix("thp.") {
+        Some(size) if size == spelled(pages_of_pmd * page_bytes) => value == "inherit",
+        Some(size) if size.starts_with(|first: char| first.is_ascii_digit()) => value == "never",
+        _ => setting == "khugepaged.max_ptes_none" && value == (pages_of_pmd - 1).to_string(),
+    }
+}
+
+/// As settings spell a folio size.
+fn spelled(bytes: u64) -> String {
+    if bytes < 1 << 20 { format!("{}K", bytes >> 10) } else { format!("{}M", bytes >> 20) }
 }
 
 /// The edit of a kernel that a setting of the system (`folio tune`) is; `None` for settings that the
@@ -108,6 +234,25 @@ mod tests {
         let newer = rules("8.1.0-1-amd64", 4096).unwrap();
         assert_eq!(newer.name, "7.3+page=4K");
         assert!(newer.note.unwrap().starts_with("Linux 8.1 is newer than the kernels"));
+    }
+
+    #[test]
+    fn the_running_kernel_is_a_name_that_takes_edits() {
+        let this = named("this").unwrap();
+        assert_eq!(this.rules.page, named("this+io=64K").unwrap().rules.page);
+        assert_ne!(this.rules, named("this+io=64K").unwrap().rules);
+        assert!(named("this+nothing=1").is_err());
+        assert_eq!(named("6.12+page=64K").unwrap().name, "6.12+page=64K");
+    }
+
+    #[test]
+    fn the_running_kernel_comes_first_and_later_ones_have_its_settings() {
+        let names = default_names().unwrap();
+        assert_eq!(names[0], "this");
+        let versions: Vec<_> = names[1..].iter().map(|name| version(name).unwrap()).collect();
+        assert!(versions.is_sorted() && versions.len() <= 2);
+        let running = version(&nearest_rules().unwrap().name).unwrap();
+        assert!(versions.iter().all(|&version| version > running));
     }
 
     #[test]

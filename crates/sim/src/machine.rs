@@ -35,6 +35,7 @@
 
 mod builtin;
 mod costs;
+mod cpu;
 mod error;
 mod load;
 mod this;
@@ -52,6 +53,7 @@ pub use builtin::names;
 pub use costs::{
     ASSUMED_WITHIN, Costs, Elision, Quantity, SOURCED_WITHIN, Unit, UnitBytes, UnitRate,
 };
+pub use cpu::{CpuId, Nearest};
 pub use error::{Contradiction, MachineError};
 pub use this::{THIS, this_path};
 

@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::error::Error;
 use clap::{Arg, Command};
+use largefolio_results::running;
 use largefolio_sim::kernel::{Kernel, version};
 use largefolio_sim::machine::{self, THIS};
 
@@ -16,8 +17,9 @@ use largefolio_sim::machine::{self, THIS};
 pub(crate) struct Named(fn() -> Vec<&'static str>);
 
 /// A kernel, a file or either with edits. Self-built kernels of recordings are left to who knows them.
-pub(crate) const KERNEL: Named =
-    Named(|| Kernel::names().filter(|name| version(name).is_some()).collect());
+pub(crate) const KERNEL: Named = Named(|| {
+    Kernel::names().filter(|name| version(name).is_some()).chain([running::THIS]).collect()
+});
 
 /// A machine or a file.
 pub(crate) const MACHINE: Named = Named(|| machine::names().chain([THIS]).collect());

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use largefolio_report::Settings;
 use largefolio_report::sweep::Request;
+use largefolio_report::text::Depth;
 use largefolio_report::why;
+use largefolio_report::{Goal, Settings};
+use largefolio_results::running::default_names;
 use largefolio_sim::cost::Walks;
-use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
 use largefolio_sim::replay::{
@@ -40,16 +41,18 @@ const IDLE_SEEDS: &str = "seeds have no effect on unfragmented memory; add --fra
 
 /// Predict how a recorded program behaves under other kernels and machines
 ///
-/// Replays a trace through a model of each kernel on each machine and prints one column per
+/// Replays a trace through a model of each kernel on each machine and says which is best, by how much,
+/// how certain that is, and which rules make the difference; then a table with one column per
 /// combination. The first column is the baseline; the others show how they differ from it. Nothing
-/// runs on this kernel. Every number is an exact count, except the estimated times: --time shows
-/// them, and JSON and CSV always have them.
+/// runs on this kernel. Every number is an exact count, except the estimated times.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Use --list to see every kernel, machine and edit.",
     after_long_help = "\
 Examples:
   folio predict cc1.folio
+  folio predict cc1.folio --kernel this,7.2 --goal memory
+  folio predict cc1.folio --kernel 6.12,7.2 --machine altra --full
   folio predict cc1.folio --kernel 6.12,6.12+exec-block=64K --machine altra
   folio predict cc1.folio --kernel 7.2,7.2+page=64K --machine altra,grace-64k --warm
   folio predict cc1.folio --fragmentation 500 --seed 1,2,3 --csv -o cells.csv
@@ -66,7 +69,8 @@ Examples:
   folio predict *.folio --kernel 6.12,7.2 --machine altra,zen4 --sweep results
   folio predict --list
 
-A kernel is a name (6.12), a file (./mine.toml) or either with edits: 7.2+page=64K+readahead=1M. An
+A kernel is a name (6.12), `this` (the running one with its settings), a file (./mine.toml) or one of
+these with edits: 7.2+page=64K+readahead=1M. An
 edit is a short name, or any rule by its name in a kernel file: 7.2+fault.exec_miss=counted. Some
 edits make rules that no kernel has: sizes=64K:always+exec/2M:always uses 64K folios for text and
 data, 2M folios for data, and otherwise only base pages; sizes.xfs=.. does this for one filesystem.
@@ -77,14 +81,23 @@ pub(crate) struct PredictArgs {
     /// Trace from `folio record` or `folio trace gen`; several with --sweep
     #[arg(value_name = "TRACE", required_unless_present = "list", conflicts_with = "list")]
     trace: Vec<PathBuf>,
-    /// Kernels, with edits; the first is the baseline
-    #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', default_value = "6.12,6.18,7.2",
-        value_parser = names::KERNEL, hide_possible_values = true)]
+    /// Kernels, with edits; the first is the baseline [default: this, the next version and the newest,
+    /// with the settings of this system]
+    #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', value_parser = names::KERNEL,
+        hide_possible_values = true)]
     kernel: Vec<String>,
-    /// Machines
-    #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', default_value = "altra",
-        value_parser = names::MACHINE, hide_possible_values = true)]
+    /// Machines [default: this one, as `folio calibrate` measured it, else the nearest that is known]
+    #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', value_parser = names::MACHINE,
+        hide_possible_values = true)]
     machine: Vec<String>,
+    /// What a column should be good at: the verdict says which is best
+    #[arg(long, value_name = "time|memory|faults", default_value = "time",
+        value_parser = str::parse::<Goal>,
+        conflicts_with_all = ["csv", "parquet", "sweep", "list"])]
+    goal: Goal,
+    /// Show every number instead of ten lines
+    #[arg(long, conflicts_with_all = ["csv", "json", "parquet", "sweep", "why", "list"])]
+    full: bool,
     #[command(flatten)]
     cache: CacheArgs,
     /// Seeds of fragmentation and ageing: one column each
@@ -131,7 +144,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=FACTOR_MAX))]
     max_work: u64,
-    /// Show the estimated time by cause, and the constants behind it
+    /// Show the estimated time by cause as well, and the constants behind it
     #[arg(long)]
     time: bool,
     /// One run of the program takes this long, such as 12.3s or 250ms: changes are in per cent of it
@@ -255,7 +268,12 @@ impl PredictArgs {
             specs,
             settings: Settings::new(&request),
             form: self.form.form(self.sink())?,
-            shows_time: self.time,
+            depth: match (self.full, self.time) {
+                (true, _) => Depth::Full,
+                (false, true) => Depth::Time,
+                (false, false) => Depth::Brief,
+            },
+            goal: self.goal,
             run_time_ns: self.runtime,
             why: self.why.clone(),
             output: self.output.clone(),
@@ -275,9 +293,9 @@ impl PredictArgs {
     fn request(&self) -> Result<sim::Request> {
         let pools: String = self.hugetlb_pages.iter().map(ToString::to_string).collect();
         let kernel = |name: &String| running::named(&format!("{name}{pools}"));
-        let kernels = self.kernel.iter().map(kernel).collect::<Result<_>>()?;
-        let machines =
-            self.machine.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
+        let names = if self.kernel.is_empty() { default_names()? } else { self.kernel.clone() };
+        let kernels = names.iter().map(kernel).collect::<Result<_>>()?;
+        let (machines, walks) = running::machines(&self.machine)?;
         Ok(sim::Request {
             seeds: self.seed.clone(),
             memory_bytes: self.memory.clone(),
@@ -289,7 +307,7 @@ impl PredictArgs {
             linked: self.linked.clone(),
             cache: if self.cache.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.reference_ns,
-            walks: if self.nested { Walks::Nested } else { Walks::Native },
+            walks: if self.nested { Walks::Nested } else { walks },
             detail: if self.report.is_some() { Detail::Drawn } else { Detail::None },
             max_work: self.max_work,
             ..sim::Request::new(kernels, machines)

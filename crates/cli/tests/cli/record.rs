@@ -56,7 +56,7 @@ fn a_recorded_program_can_be_predicted() {
     if !can_record(&place, "a_recorded_program_can_be_predicted") {
         return;
     }
-    let table = place.done("predict probe.folio --kernel 6.12,7.2+page=64K");
+    let table = place.done("predict probe.folio --kernel 6.12,7.2+page=64K --machine altra");
     assert!(table.contains("Mapped text by folio size"), "{table}");
     assert!(table.contains("segments were moved"), "{table}");
 }
@@ -143,8 +143,9 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
     assert!(here["rows"][1]["estimate"]["run_change"]["mid"].is_number());
     assert_eq!(predict("cascadelake")["rows"][0]["estimate"]["run"]["source"], "estimated");
     // Ten times the time is a tenth of the share.
-    let shown =
-        |time: &str| place.done(&format!("predict t.folio --kernel 6.12,7.2 --runtime {time}"));
+    let shown = |time: &str| {
+        place.done(&format!("predict t.folio --kernel 6.12,7.2 --full --runtime {time}"))
+    };
     let (one, ten) = (shown("10ms"), shown("100ms"));
     let high = |table: &str| number_of(table, "to, %").parse::<f64>().unwrap();
     assert!((high(&one) / high(&ten) - 10.0).abs() < 0.6, "{one}\n{ten}");

@@ -134,7 +134,8 @@ fn what_is_done_is_found_and_only_what_is_new_is_added() {
     // A trace that lies elsewhere under another name is the same trace.
     fs::create_dir(place.path("moved")).unwrap();
     fs::rename(place.path("a.folio"), place.path("moved/x.folio")).unwrap();
-    let more = "predict moved/x.folio b.folio --kernel 6.18,6.12,7.2 --memory 64M,1G";
+    let more =
+        "predict moved/x.folio b.folio --kernel 6.18,6.12,7.2 --machine altra --memory 64M,1G";
     let told = place.done(&format!("{more} --sweep set"));
     assert!(told.starts_with("set: 4 cells done, 8 found, 0 failed; 12 rows in 4"), "{told}");
     assert!(part_names(&place).is_superset(&before));

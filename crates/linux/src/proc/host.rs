@@ -30,6 +30,37 @@ pub(crate) fn processor(system: &dyn System, keys: &[&str]) -> String {
     keys.iter().find_map(|key| value(&text, key)).unwrap_or_default().to_owned()
 }
 
+/// The numbers by which the first processor calls itself: vendor, family and model, or implementer
+/// and part; and whether it shows itself to be virtual.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Processor {
+    /// The numbers, as `/proc/cpuinfo` has them; none where it does not say.
+    pub id: Vec<String>,
+    /// Name, empty where it has none.
+    pub name: String,
+    /// Whether it runs below a hypervisor; `false` where nothing says so.
+    pub is_virtual: bool,
+}
+
+impl Processor {
+    /// Of the machine that `system` is.
+    pub fn of(system: &dyn System) -> Self {
+        let text = system.text(Path::new("/proc/cpuinfo")).unwrap_or_default();
+        let all = |keys: &[&str]| {
+            let found = keys.iter().map(|key| value(&text, key).map(str::to_owned));
+            found.collect::<Option<Vec<_>>>()
+        };
+        let id = all(&["vendor_id", "cpu family", "model"])
+            .or_else(|| all(&["CPU implementer", "CPU part"]));
+        let flags = value(&text, "flags").unwrap_or_default();
+        Self {
+            id: id.unwrap_or_default(),
+            name: processor(system, &["model name", "CPU part"]),
+            is_virtual: flags.split(' ').any(|flag| flag == "hypervisor"),
+        }
+    }
+}
+
 /// Bytes that can be had without pressing other memory out, where the kernel says.
 pub(crate) fn available_bytes(system: &dyn System) -> Option<u64> {
     bytes_of_kib(value(&system.text(Path::new("/proc/meminfo")).ok()?, "MemAvailable")?)
@@ -139,6 +170,20 @@ mod tests {
         ] {
             assert_eq!(upstream(release), kept, "{release}");
         }
+    }
+
+    #[test]
+    fn a_processor_is_told_by_its_numbers() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = MemSystem::from_dir(dir.path());
+        assert_eq!(Processor::of(&system), Processor::default());
+        let put = |text: &str| fs::write(dir.path().join("cpuinfo"), text).unwrap();
+        put("vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\
+             flags\t\t: fpu hypervisor lahf_lm\n");
+        let found = Processor::of(&system);
+        assert_eq!((found.id.join(" ").as_str(), found.is_virtual), ("AuthenticAMD 25 17", true));
+        put("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n");
+        assert_eq!(Processor::of(&system).id, ["0x41", "0xd0c"]);
     }
 
     #[test]

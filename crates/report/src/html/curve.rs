@@ -14,10 +14,11 @@ use largefolio_sim::replay::Outcome;
 use largefolio_sim::tlb::Side;
 use largefolio_sim::tlb::curve::{Curve, NR_ENTRIES_MAX};
 
-use super::cells::{names, references};
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::{Markup, escaped};
 use crate::figures::{grouped, per_million, ratio, size};
+use crate::labels::Labels;
+use crate::sums::references;
 
 /// Size of a chart in its own units, about dots: text in it is read as it is.
 const WIDTH: f64 = 400.0;
@@ -57,7 +58,7 @@ struct Dot {
 
 /// The figures; `None` where no cell kept detail.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
-    let names = names(rows);
+    let names = Labels::names(rows);
     let policies: Vec<String> =
         rows.iter().zip(&names).map(|(row, name)| policy(row, name)).collect();
     let mut distinct: Vec<&str> = Vec::new();

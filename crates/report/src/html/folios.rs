@@ -6,11 +6,11 @@ use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::sizes::{FolioSizes, SizeTable};
 
 use super::bars::{Bar, Part, bars};
-use super::cells::names;
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::Markup;
 use super::sizes::{class, legend};
 use crate::figures::{self, Scale, percent, size};
+use crate::labels::Labels;
 
 /// A kind of memory.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
         .flatten()
         .collect();
     body.append(&legend(&sizes, &[("unaligned", "not aligned"), ("partial", "partly mapped")]));
-    let names = names(rows);
+    let names = Labels::names(rows);
     for kind in KINDS {
         let is_mapped = |row: &Outcome| (kind.get)(&row.folios).mapped_bytes > 0;
         if rows.iter().any(is_mapped) {

@@ -1,25 +1,37 @@
 //! The first screen: the answer in a sentence, and every cell in a line.
 
+use std::cmp::Ordering;
+
 use largefolio_sim::replay::Outcome;
 
 use super::bars::{Bar, drawing};
-use super::cells::{LARGE_BYTES, large_bytes, names, told};
 use super::folios::{KINDS, parts};
 use super::markup::Markup;
-use crate::figures::{self, change, change_in_words, percent, ratio, size};
+use crate::figures::{self, change, ratio, size};
+use crate::labels::Labels;
+use crate::sums::{LARGE_BYTES, large_share, memory_bytes};
+use crate::verdict::words;
 use crate::{PredictResult, text};
 
-/// The answer.
+/// The answer: the verdict, and what else changes with the column that it tells of.
 pub(super) fn answer(report: &PredictResult) -> Markup {
     let mut answer = Markup::new();
-    let names = names(&report.rows);
-    let Some(first) = report.rows.first() else {
+    if report.rows.is_empty() {
         answer.element("p class=\"answer\"", "The result has no rows.");
         return answer;
-    };
-    match told(&report.rows) {
-        Some(nr) => compared(&mut answer, (first, &names[0]), (&report.rows[nr], &names[nr])),
-        None => alone(&mut answer, first, &names[0]),
+    }
+    for sentences in words::sentences(report) {
+        if let Some((headline, others)) = sentences.split_first() {
+            answer.element("p class=\"answer\"", headline);
+            if !others.is_empty() {
+                answer.element("p class=\"verdict\"", &others.join(" "));
+            }
+        }
+    }
+    let told = report.verdict.answers.iter().find_map(|one| Some((one.reference, one.told()?)));
+    if let Some((before, now)) = told {
+        let name = &Labels::names(&report.rows)[now];
+        facts(&mut answer, name, &report.rows[before], &report.rows[now]);
     }
     answer.element(
         "p class=\"honest\"",
@@ -34,45 +46,42 @@ pub(super) fn answer(report: &PredictResult) -> Markup {
     answer
 }
 
-fn share(row: &Outcome) -> String {
-    let share = percent(large_bytes(&row.folios.text), row.folios.text.mapped_bytes);
-    if share.is_empty() { "none".to_owned() } else { share }
-}
-
-fn alone(answer: &mut Markup, row: &Outcome, name: &str) {
-    answer.raw("<p class=\"answer\">Under ").element("b", name);
-    answer.text(&format!(", folios of {} and more back ", size(LARGE_BYTES)));
-    answer.element("b", &share(row)).text(" of the mapped text.").raw("</p>");
-}
-
-fn compared(answer: &mut Markup, before: (&Outcome, &str), now: (&Outcome, &str)) {
-    let ((before, before_name), (now, now_name)) = (before, now);
-    answer.raw("<p class=\"answer\">Under ").element("b", now_name).text(", folios of ");
-    answer.text(&format!("{} and more back ", size(LARGE_BYTES)));
-    answer.element("b", &share(now)).text(" of the mapped text; under ");
-    answer.text(before_name).text(", ").element("b", &share(before)).raw(".</p>");
+/// What changes with the column `name`; less is better in each line but the first.
+fn facts(answer: &mut Markup, name: &str, before: &Outcome, now: &Outcome) {
     let mut facts: Vec<(&str, u64, u64)> = vec![
         ("instruction walks", before.tlb.instruction.l2_misses, now.tlb.instruction.l2_misses),
         ("data walks", before.tlb.data.l2_misses, now.tlb.data.l2_misses),
         ("faults", before.faults.total, now.faults.total),
         ("bytes read", before.reads.bytes, now.reads.bytes),
+        ("memory", memory_bytes(before), memory_bytes(now)),
     ];
     if let (Some(before), Some(now)) = (before.estimate.total_ns, now.estimate.total_ns) {
         facts.push(("time of memory management", before, now));
     }
     answer.raw("<ul class=\"facts\">");
-    if let Some(change) = now.estimate.run_change {
-        let (short, bounds) = change_in_words(change);
-        answer.raw("<li>").element("b", &short).text(&format!(" run time{bounds}")).raw("</li>");
-    }
+    let share = |row: &Outcome| large_share(&row.folios.text);
+    let text = format!(" of the text of {name} in {} and larger, before ", size(LARGE_BYTES));
+    answer.raw("<li>").element("b", &share(now)).text(&text).text(&share(before)).raw("</li>");
     for (name, before, now) in facts {
         let changed = match change(ratio(before, 1), ratio(now, 1)) {
             text if text.is_empty() || text == "=" => "same".to_owned(),
             text => text,
         };
-        answer.raw("<li>").element("b", &changed).text(" ").text(name).raw("</li>");
+        answer
+            .raw("<li>")
+            .element(&format!("b class=\"{}\"", less_is_better(before, now)), &changed);
+        answer.text(" ").text(name).raw("</li>");
     }
     answer.raw("</ul>");
+}
+
+/// The class of a change.
+fn less_is_better(before: u64, now: u64) -> &'static str {
+    match now.cmp(&before) {
+        Ordering::Less => "better",
+        Ordering::Equal => "same",
+        Ordering::Greater => "worse",
+    }
 }
 
 /// A column of the overview.
@@ -126,7 +135,7 @@ const COLUMNS: [Column; 5] = [
 
 /// Every cell in a line.
 pub(super) fn overview(rows: &[Outcome]) -> Markup {
-    let names = names(rows);
+    let names = Labels::names(rows);
     let mut table = Markup::new();
     table.raw("<div class=\"wide\"><table class=\"overview\"><thead><tr>");
     for title in ["Cell", "Mapped text by folio size", "64K and more"] {
@@ -143,7 +152,9 @@ pub(super) fn overview(rows: &[Outcome]) -> Markup {
         let label = format!("{}: mapped text", names[nr]);
         let bar = Bar { label, parts: parts(row, KINDS[0]), total: Markup::new() };
         table.raw("<td class=\"picture\" data-label=\"Mapped text\">").append(&drawing(&bar, max));
-        table.raw("</td>").element("td data-label=\"64K and more\"", &share(row));
+        table
+            .raw("</td>")
+            .element("td data-label=\"64K and more\"", &large_share(&row.folios.text));
         for column in &COLUMNS {
             number(&mut table, column, (nr, row), &rows[0]);
         }
@@ -160,8 +171,9 @@ fn number(table: &mut Markup, column: &Column, (nr, row): (usize, &Outcome), fir
             let at = format!("/rows/{nr}/{}", column.at);
             table.number(&at, value, &shown(column.unit, value));
             if let Some(before) = (column.get)(first).filter(|_| nr > 0) {
+                let class = less_is_better(before, value);
                 let change = change(ratio(before, 1), ratio(value, 1));
-                table.raw(" ").element("small", &change);
+                table.raw(" ").element(&format!("small class=\"{class}\""), &change);
             }
         }
         None => {

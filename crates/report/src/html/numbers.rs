@@ -2,15 +2,15 @@
 
 use largefolio_sim::replay::Outcome;
 
-use super::cells::names;
 use super::frame::{TABLE_END, table_head};
 use super::markup::Markup;
+use crate::labels::Labels;
 use crate::text;
 
 /// The table.
 pub(super) fn table(rows: &[Outcome]) -> Markup {
     let mut table = Markup::new();
-    table.raw("<div class=\"wide\">").append(&table_head("", &names(rows)));
+    table.raw("<div class=\"wide\">").append(&table_head("", &Labels::names(rows)));
     for line in text::lines(rows) {
         table.raw(if line.is_heading { "<tr class=\"heading\">" } else { "<tr>" });
         table.element("th scope=\"row\"", line.label().trim());

@@ -3,10 +3,10 @@
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::detail::Bucket;
 
-use super::cells::names;
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::Markup;
 use crate::figures::{self, Scale, ratio};
+use crate::labels::Labels;
 
 /// Lines of the table: each stands for as many buckets.
 const NR_LINES: usize = 20;
@@ -31,7 +31,7 @@ const SERIES: [Series; 2] = [
 
 /// The figures; `None` where no cell kept detail.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
-    let names = names(rows);
+    let names = Labels::names(rows);
     let cells: Vec<(usize, &str, &[Bucket])> = (0..)
         .zip(rows)
         .zip(&names)

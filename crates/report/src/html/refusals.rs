@@ -6,10 +6,10 @@ use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_sim::replay::Outcome;
 
 use super::bars::{Bar, Part, bars};
-use super::cells::names;
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::{Markup, pointer_part};
 use crate::figures::{grouped, size};
+use crate::labels::Labels;
 
 /// Colours of reasons; a kind with more shows them again.
 const NR_COLOURS: usize = 8;
@@ -47,7 +47,7 @@ struct Refusal {
 
 /// The figure of each kind, or a sentence where nothing was refused.
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
-    let names = names(rows);
+    let names = Labels::names(rows);
     let occurred = |refusal: &Refusal| refusal.counts.iter().any(|count| count.unwrap_or(0) > 0);
     let refusals: Vec<Refusal> = all(rows).into_iter().filter(occurred).collect();
     let mut body = Markup::new();

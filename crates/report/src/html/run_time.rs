@@ -2,15 +2,15 @@
 
 use largefolio_sim::replay::Outcome;
 
-use super::cells::names;
 use super::frame::{TABLE_END, figure, table_head};
 use super::lanes::{Axis, Guide, Lane, Mark, Shape, Side, lanes};
 use super::markup::Markup;
 use crate::figures::{change_in_words, change_of_run, run_base};
+use crate::labels::Labels;
 
 /// The picture; nothing where no cell is compared with another of its machine.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
-    let names = names(rows);
+    let names = Labels::names(rows);
     let compared = rows.iter().enumerate().filter_map(|(nr, row)| {
         let change = row.estimate.run_change?;
         Some((nr, row, change))

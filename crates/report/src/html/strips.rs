@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::detail::{Area, AreaKind, Detail, Origin};
 
-use super::cells::{LARGE_BYTES, names};
 use super::frame::{TABLE_END, table_head};
 use super::markup::Markup;
 use super::sizes::{class, legend};
 use crate::figures::{self, Scale, percent, size};
+use crate::labels::Labels;
+use crate::sums::LARGE_BYTES;
 
 /// Bytes of a unit of the drawing.
 const UNIT_BYTES: u64 = 4 << 10;
@@ -40,7 +41,7 @@ pub(super) fn strips(rows: &[Outcome]) -> Option<Markup> {
     groups.sort_by_key(|group| std::cmp::Reverse(group.max_bytes(rows)));
     let mut body = Markup::new();
     body.append(&legend(&sizes(rows), &[("hole", "no folio")]));
-    let names = names(rows);
+    let names = Labels::names(rows);
     let nr_open = groups.len().min(NR_OPEN);
     for group in &groups[..nr_open] {
         body.append(&group.markup(rows, &names));

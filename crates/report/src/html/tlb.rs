@@ -6,12 +6,13 @@ use largefolio_sim::replay::Outcome;
 use largefolio_sim::tlb::SideCounters;
 
 use super::bars::{Bar, Part, bars};
-use super::cells::{names, references};
 use super::curve;
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::Markup;
 use super::sizes::legend;
 use crate::figures::{self, per_million};
+use crate::labels::Labels;
+use crate::sums::references;
 
 /// One side of a TLB.
 type Get = fn(&Outcome) -> &SideCounters;
@@ -41,7 +42,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
     let mut body = Markup::new();
     let sides = [("instruction", "instructions"), ("data", "data")];
     body.append(&legend(&BTreeSet::new(), &sides));
-    let names = names(rows);
+    let names = Labels::names(rows);
     for level in LEVELS {
         let of = |(row, name): (&Outcome, &String)| bar(row, name, &level);
         let picture = bars(&rows.iter().zip(&names).map(of).collect::<Vec<_>>());

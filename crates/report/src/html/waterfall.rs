@@ -4,18 +4,18 @@ use largefolio_sim::cost::Cause;
 use largefolio_sim::replay::Outcome;
 
 use super::bars::{Bar, Part, bars};
-use super::cells::names;
 use super::frame::{TABLE_END, figure, table_head};
 use super::markup::Markup;
 use super::steps::{Step, between, picture, signed};
 use crate::figures::{cause as cause_name, time};
+use crate::labels::Labels;
 
 /// Waterfalls that are open at first.
 const NR_OPEN: usize = 3;
 
 /// The figures: the whole of each cell, then the steps from the baseline.
 pub(super) fn figures(rows: &[Outcome]) -> Markup {
-    let names = names(rows);
+    let names = Labels::names(rows);
     let mut body = Markup::new();
     body.append(&whole(rows, &names));
     for nr in 1..rows.len() {

@@ -10,7 +10,8 @@ use comfy_table::{
 use largefolio_sim::replay::Outcome;
 
 use super::section::{Entry, Shown};
-use crate::figures::{self, size};
+use crate::figures;
+use crate::labels::Labels;
 
 /// ASCII: the same on a terminal, in a file and in a mail.
 pub(super) const STYLE: TableStyle = TableStyle::new()
@@ -33,8 +34,9 @@ pub(super) fn blocks(
     if rows.is_empty() {
         return Vec::new();
     }
+    let labels = Labels::new(rows).cells.into_iter().enumerate();
     let columns: Vec<Column> =
-        (0..rows.len()).map(|cell| Column::new(rows, sections, cell)).collect();
+        labels.map(|(cell, label)| Column::new(label.lines(), sections, cell)).collect();
     let label_chars = sections.iter().flatten().map(|line| line.label().chars().count()).max();
     let used = label_chars.unwrap_or(0) + columns[0].chars() + 2 * FRAME_CHARS;
     groups(&columns, width.saturating_sub(used))
@@ -106,7 +108,7 @@ struct Column {
 }
 
 impl Column {
-    fn new(rows: &[Outcome], sections: &[Vec<Shown>], cell: usize) -> Self {
+    fn new(header: Vec<String>, sections: &[Vec<Shown>], cell: usize) -> Self {
         let mut parts = [0; 3];
         for entry in sections.iter().flatten().map(|line| &line.entries[cell]) {
             let texts = [&entry.value, &entry.aside, &entry.change];
@@ -114,7 +116,7 @@ impl Column {
                 *part = (*part).max(text.chars().count());
             }
         }
-        Self { header: header(rows, cell), is_reference: cell == 0, parts }
+        Self { header, is_reference: cell == 0, parts }
     }
 
     fn chars(&self) -> usize {
@@ -134,27 +136,6 @@ impl Column {
         }
         text.join(GAP)
     }
-}
-
-/// Kernel (one line for each edit), machine with its base page, memory and seed where there are
-/// several.
-fn header(rows: &[Outcome], cell: usize) -> Vec<String> {
-    let row = &rows[cell];
-    let mut lines: Vec<String> = Vec::new();
-    for part in row.kernel.split('+') {
-        lines.push(if lines.is_empty() { part.to_owned() } else { format!("+{part}") });
-    }
-    lines.push(format!("{}, {} pages", row.machine, size(row.page_bytes)));
-    if rows.iter().any(|other| other.linked != row.linked) {
-        lines.push(format!("linked for {}", row.linked.join(", ")));
-    }
-    if rows.iter().any(|other| other.memory_bytes != row.memory_bytes) {
-        lines.push(format!("{} memory", figures::bytes(row.memory_bytes)));
-    }
-    if rows.iter().any(|other| other.seed != row.seed) {
-        lines.push(format!("seed {}", row.seed));
-    }
-    lines
 }
 
 /// `text` in lines of at most `width` characters where its words allow; further lines are

@@ -42,15 +42,10 @@ pub(super) fn run_time(rows: &[Outcome]) -> Section {
             .map(|row| row.estimate.run_change.map_or(String::new(), |it| figures::points(get(it))))
             .collect()
     };
-    let told = rows.iter().map(|row| match row.estimate.run_change {
-        Some(change) if change.may_be_zero() => "none to tell".to_owned(),
-        Some(change) => format!("{}%", figures::points(change.mid)),
-        None => String::new(),
-    });
     Section::new(
         "Change of the run time",
         vec![
-            Line::words("likeliest", told.collect()),
+            Line::words("likeliest, %", of(&|change| change.mid)),
             Line::words("from, %", of(&|change| change.low)),
             Line::words("to, %", of(&|change| change.high)),
         ],

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use largefolio_sim::cost::{BaseSource, Constant, Estimate};
 use largefolio_sim::replay::Outcome;
 
+use crate::labels::{self, Labels};
 use crate::{PredictResult, figures};
 
 /// Longest command shown; the JSON has all of it.
@@ -54,6 +55,10 @@ fn setting(report: &PredictResult) -> String {
         "several sizes of memory".to_owned()
     };
     let mut text = format!("{cache}, {memory}");
+    let common = Labels::new(&report.rows).common;
+    if !common.is_empty() {
+        text = format!("{common}; {}", uncapitalized(&text));
+    }
     if settings.swap_bytes > 0 {
         text = format!("{text}, {} of swap space", figures::bytes(settings.swap_bytes));
     }
@@ -81,6 +86,11 @@ fn setting(report: &PredictResult) -> String {
         text = format!("{text}, annotated {}", settings.annotations.join(" "));
     }
     text
+}
+
+fn uncapitalized(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
 }
 
 fn shortened(text: &str) -> String {
@@ -128,7 +138,11 @@ pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
                  measures it where it is recorded, --runtime gives it)"
             }
         };
-        notes.push(format!("run time on {machine}: {}{how}.", figures::run_base(first)));
+        notes.push(format!(
+            "run time on {}: {}{how}.",
+            labels::machine(machine),
+            figures::run_base(first)
+        ));
         let stand_ins: BTreeSet<String> = rows
             .iter()
             .filter(|row| row.machine == machine)
@@ -154,11 +168,11 @@ pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
     notes
 }
 
-/// What the numbers are where no time is shown.
-pub(super) fn counted() -> Vec<String> {
+/// What the numbers of the short table are.
+pub(super) fn brief() -> Vec<String> {
     vec![
-        "Every number is an exact count in a model of the kernel. None is a measurement or an \
-         estimate of time, and this prediction was not verified on a running kernel."
+        "Counts are exact in a model of the kernel, times are estimates; nothing was measured or \
+         verified on a running kernel. --full shows every number, --time where the time goes."
             .to_owned(),
     ]
 }

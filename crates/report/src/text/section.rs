@@ -25,6 +25,8 @@ pub(super) enum Values {
     Counts(Vec<u64>),
     /// Quotients of two counts.
     Ratios(Vec<(u64, u64)>),
+    /// Parts of wholes, in per cent.
+    Shares(Vec<(u64, u64)>),
     /// Nanoseconds, in the unit of the section; `None` is not known.
     Times(Vec<Option<u64>>),
     /// Words that say it all; nothing where there is nothing to say.
@@ -38,7 +40,7 @@ impl Values {
     const fn len(&self) -> usize {
         match self {
             Self::Bytes(values) | Self::Counts(values) => values.len(),
-            Self::Ratios(values) => values.len(),
+            Self::Ratios(values) | Self::Shares(values) => values.len(),
             Self::Times(values) => values.len(),
             Self::Words(values) => values.len(),
         }
@@ -53,7 +55,9 @@ impl Values {
         match self {
             Self::Times(values) => values.iter().all(|&value| value == Some(0)),
             Self::Bytes(values) | Self::Counts(values) => values.iter().all(|&value| value == 0),
-            Self::Ratios(values) => values.iter().all(|&(part, _)| part == 0),
+            Self::Ratios(values) | Self::Shares(values) => {
+                values.iter().all(|&(part, _)| part == 0)
+            }
             Self::Words(values) => values.iter().all(String::is_empty),
         }
     }
@@ -77,6 +81,10 @@ impl Line {
 
     pub(super) fn ratios(label: impl Into<String>, values: Vec<(u64, u64)>) -> Self {
         Self { label: label.into(), values: Values::Ratios(values), aside: Aside::None }
+    }
+
+    pub(super) fn shares(label: impl Into<String>, values: Vec<(u64, u64)>) -> Self {
+        Self { label: label.into(), values: Values::Shares(values), aside: Aside::None }
     }
 
     pub(super) fn times(label: impl Into<String>, values: Vec<Option<u64>>) -> Self {
@@ -112,6 +120,13 @@ impl Line {
                 let show = |&(part, whole): &(u64, u64)| match whole {
                     0 => String::new(),
                     _ => format!("{:.2}", figures::ratio(part, whole)),
+                };
+                ("", values.iter().map(show).collect())
+            }
+            Values::Shares(values) => {
+                let show = |&(part, whole): &(u64, u64)| match part {
+                    0 => "0%".to_owned(),
+                    _ => figures::percent(part, whole),
                 };
                 ("", values.iter().map(show).collect())
             }
@@ -154,6 +169,10 @@ impl Line {
                 let ratio = |cell: usize| figures::ratio(values[cell].0, values[cell].1);
                 figures::change(ratio(0), ratio(cell))
             }
+            (Values::Shares(values), _) => {
+                let share = |cell: usize| 100.0 * figures::ratio(values[cell].0, values[cell].1);
+                figures::change_of_shares(share(0), share(cell))
+            }
             (Values::Times(values), _) => match (values[0], values[cell]) {
                 (Some(before), Some(now)) => {
                     figures::change(figures::ratio(before, 1), figures::ratio(now, 1))
@@ -182,7 +201,7 @@ impl Section {
         let lines: Vec<&Line> = self.lines.iter().filter(|line| !line.values.is_zero()).collect();
         let Some(first) = lines.first() else { return Vec::new() };
         let nr_cells = first.values.len();
-        let scale = self.scale();
+        let scale = scale(&self.lines);
         let mut shown = vec![self.heading(&lines, scale, nr_cells)];
         let has_one_unit = lines.iter().all(|line| line.values.has_section_unit());
         shown.extend(lines.iter().map(|line| {
@@ -195,17 +214,15 @@ impl Section {
         shown
     }
 
-    fn scale(&self) -> Scale {
-        let values = |line: &Line| match &line.values {
-            Values::Bytes(values) => values.iter().copied().max(),
-            Values::Times(values) => values.iter().flatten().copied().max(),
-            Values::Counts(_) | Values::Ratios(_) | Values::Words(_) => None,
-        };
-        let max = self.lines.iter().filter_map(values).max().unwrap_or(0);
-        match self.lines.first().map(|line| &line.values) {
-            Some(Values::Times(_)) => Scale::of_ns(max),
-            _ => Scale::of_bytes(max),
-        }
+    /// The same with a unit for each line, in its label.
+    pub(super) fn show_mixed(&self) -> Vec<Shown> {
+        let lines: Vec<&Line> = self.lines.iter().filter(|line| !line.values.is_zero()).collect();
+        let Some(first) = lines.first() else { return Vec::new() };
+        let entry = Entry { change: "change".to_owned(), ..Entry::default() };
+        let entries = vec![entry; first.values.len()];
+        let heading = Shown { label: self.title.to_owned(), unit: "", entries, is_heading: true };
+        let lines = lines.into_iter().map(|line| line.show(scale(std::slice::from_ref(line))));
+        std::iter::once(heading).chain(lines).collect()
     }
 
     fn heading(&self, lines: &[&Line], scale: Scale, nr_cells: usize) -> Shown {
@@ -222,6 +239,20 @@ impl Section {
         };
         let entries = vec![entry; nr_cells];
         Shown { label: self.title.to_owned(), unit: "", entries, is_heading: true }
+    }
+}
+
+/// The unit of bytes, or of times, of `lines`.
+fn scale(lines: &[Line]) -> Scale {
+    let values = |line: &Line| match &line.values {
+        Values::Bytes(values) => values.iter().copied().max(),
+        Values::Times(values) => values.iter().flatten().copied().max(),
+        Values::Counts(_) | Values::Ratios(_) | Values::Shares(_) | Values::Words(_) => None,
+    };
+    let max = lines.iter().filter_map(values).max().unwrap_or(0);
+    match lines.first().map(|line| &line.values) {
+        Some(Values::Times(_)) => Scale::of_ns(max),
+        _ => Scale::of_bytes(max),
     }
 }
 

@@ -90,7 +90,7 @@ fn sentence(why: &Why, result: &Explained) -> String {
     for (nr, effect) in named.iter().enumerate() {
         let makes = if nr == 0 { " makes" } else { "" };
         let share = share_of(result, effect.in_order);
-        parts.push(format!("{}{makes} {share}", named_switch(why, effect.switch)));
+        parts.push(format!("{}{makes} {share}", why.switches[effect.switch].with_origin()));
     }
     if !others.is_empty() {
         let rest = others.iter().map(|effect| effect.in_order).sum();
@@ -106,16 +106,6 @@ fn sentence(why: &Why, result: &Explained) -> String {
     format!("- {}: {}{together}.", heading(result), parts.join(", "))
 }
 
-fn named_switch(why: &Why, switch: usize) -> String {
-    let switch = &why.switches[switch];
-    let origin = match (&switch.since, switch.is_undone) {
-        (None, _) => "an edit".to_owned(),
-        (Some(version), true) => format!("of {version}, taken away"),
-        (Some(version), false) => format!("since {version}"),
-    };
-    format!("{} ({origin})", switch.name())
-}
-
 /// Rules that the difference needs though their own step is small: what comes later builds on them.
 fn needed(why: &Why, result: &Explained, named: &[&Effect]) -> Vec<String> {
     let most = |value: i128| {
@@ -125,7 +115,7 @@ fn needed(why: &Why, result: &Explained, named: &[&Effect]) -> Vec<String> {
         most(effect.in_order) && named.iter().any(|one| one.switch == effect.switch)
     };
     let needed = result.effects.iter().filter(|effect| most(effect.left_out) && !makes(effect));
-    needed.map(|effect| named_switch(why, effect.switch)).collect()
+    needed.map(|effect| why.switches[effect.switch].with_origin()).collect()
 }
 
 /// Whether the rules alone miss the difference by more than a tenth of it.

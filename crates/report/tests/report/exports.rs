@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use largefolio_report::text::Depth;
 use largefolio_report::{Exporter, Json, PredictResult, Settings, Text, Tidy, TraceInfo};
 use largefolio_sim::cost::{Estimate, Events, Latency, ReadEvents, SizeLatency, Walks};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
@@ -222,7 +223,7 @@ fn export(exporter: &dyn Exporter, report: &PredictResult) -> String {
 }
 
 fn table(report: &PredictResult, width: usize) -> String {
-    export(&Text { width, is_styled: false, shows_time: false }, report)
+    export(&Text { width, is_styled: false, depth: Depth::Full }, report)
 }
 
 #[test]
@@ -231,22 +232,30 @@ fn the_table_compares_every_column_with_the_first() {
 }
 
 #[test]
+fn the_verdict_and_ten_lines_come_first() {
+    insta::assert_snapshot!(export(
+        &Text { width: 120, is_styled: false, depth: Depth::Brief },
+        &three()
+    ));
+}
+
+#[test]
 fn a_narrow_table_continues_in_blocks_that_repeat_the_reference() {
-    let text = table(&three(), 80);
+    let text = table(&three(), 90);
     insta::assert_snapshot!(text);
-    assert!(text.lines().all(|line| line.chars().count() <= 80), "a line is too long");
+    assert!(text.lines().all(|line| line.chars().count() <= 90), "a line is too long");
 }
 
 #[test]
 fn a_single_column_has_no_changes() {
     let text = table(&report(vec![before()]), 120);
-    assert!(!text.contains("change"), "{text}");
+    assert!(!text.contains("  change"), "{text}");
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn time_is_a_section_with_what_it_rests_on_below() {
-    let text = export(&Text { width: 120, is_styled: false, shows_time: true }, &three());
+    let text = export(&Text { width: 120, is_styled: false, depth: Depth::Time }, &three());
     let (_, time) = text.split_once("Estimated time").unwrap();
     insta::assert_snapshot!(time);
 }
@@ -276,7 +285,7 @@ fn a_result_without_rows_is_still_a_text() {
 fn only_a_styled_table_has_escapes_and_none_come_from_the_trace() {
     let plain = table(&three(), 120);
     assert!(!plain.contains('\u{1b}'));
-    let styled = export(&Text { width: 120, is_styled: true, shows_time: false }, &three());
+    let styled = export(&Text { width: 120, is_styled: true, depth: Depth::Brief }, &three());
     assert!(styled.contains("\u{1b}[1m"));
     assert!(!styled.contains("\u{1b}[31m"));
 }

@@ -3,8 +3,10 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use largefolio_report::why::{Explained, NR_PAIRS_MAX, Question, Why, WhyError, check};
-use largefolio_report::{Exporter, PredictResult, Settings, Text, Tidy, TraceInfo};
+use largefolio_report::text::Depth;
+use largefolio_report::verdict::{NR_CELLS_MAX, NR_ROWS_MAX};
+use largefolio_report::why::{Effect, Explained, NR_PAIRS_MAX, Question, Why, WhyError, check};
+use largefolio_report::{Exporter, Goal, PredictResult, Settings, Text, Tidy, TraceInfo, Verdict};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{ReplayError, Request, replay};
@@ -123,6 +125,50 @@ fn one_known_rule_makes_the_whole_difference() {
     assert!(text.contains("3 rules differ; 2 of them change no result."), "{text}");
     assert!(text.contains("fault_around_bytes (an edit) makes +"), "{text}");
     assert!(!text.contains("scan_sleep_ms"), "{text}");
+}
+
+#[test]
+fn the_verdict_finds_the_rules_that_the_whole_answer_has() {
+    let (_dir, path) = zipf();
+    let (kernels, machines) = (["6.1", "7.3+fault-around=4K"], ["altra"]);
+    let report = explained(&path, kernels, &machines, &["faults_total"]);
+    let why = answer(&report);
+    let (_, faults) = why.shown().next().unwrap();
+    let specs = request(&kernels, &machines).specs().unwrap();
+    let question = |nr_rows| Question {
+        trace: &path,
+        nr_rows,
+        specs: &specs,
+        rows: &report.rows,
+        results: &[],
+    };
+    let mut verdict = Verdict::new(Goal::Faults, &report.rows);
+    let (mut last, mut all) = (0, 0);
+    let mut hear = |nr_done, nr_all| {
+        assert!(last <= nr_done && nr_done <= nr_all);
+        (last, all) = (nr_done, nr_all);
+        ControlFlow::Continue(())
+    };
+    verdict.search(&question(report.trace.nr_rows), &mut hear).unwrap();
+    assert!(all > 0 && last == all, "{last} of {all}");
+    let causes = verdict.answers[0].causes.clone().unwrap();
+    assert!((1..=NR_CELLS_MAX).contains(&causes.nr_cells) && causes.nr_cells < why.nr_cells / 4);
+    #[expect(clippy::cast_precision_loss, reason = "a count of a small trace")]
+    let percent = |value: i128| 100.0 * value as f64 / faults.before as f64;
+    let mut sum = causes.others;
+    for cause in &causes.rules {
+        let is_it = |effect: &&Effect| why.switches[effect.switch].rules == cause.switch.rules;
+        let effect = faults.effects.iter().find(is_it).unwrap();
+        assert!((cause.points - percent(effect.in_order)).abs() < 1e-9, "{cause:?} {effect:?}");
+        sum += cause.points;
+    }
+    let largest = faults.effects.iter().max_by_key(|effect| effect.in_order.abs()).unwrap();
+    assert_eq!(causes.rules[0].switch.rules, why.switches[largest.switch].rules);
+    assert!((sum - percent(faults.difference)).abs() < 1e-9);
+    // A trace that is too long is left to who asks.
+    let mut verdict = Verdict::new(Goal::Faults, &report.rows);
+    verdict.search(&question(NR_ROWS_MAX + 1), &mut |_, _| panic!("replayed")).unwrap();
+    assert_eq!(verdict.answers[0].causes, None);
 }
 
 #[test]
@@ -248,6 +294,6 @@ fn the_csv_has_every_share() {
 
 fn text(report: &PredictResult) -> String {
     let mut out = Vec::new();
-    Text { width: 400, is_styled: false, shows_time: false }.export(report, &mut out).unwrap();
+    Text { width: 400, is_styled: false, depth: Depth::Brief }.export(report, &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }

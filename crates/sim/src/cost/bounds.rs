@@ -99,13 +99,15 @@ impl Estimate {
 
     /// Notes the difference from `reference`, of the same machine, as a share of its run.
     pub fn compare_run(&mut self, reference: &Self) {
-        let base = reference.run_time();
-        self.run_change = match (self.change(reference), base) {
-            (Some(change), Some(base)) if base.low > 0.0 => {
-                Some(change.over(base).times(100.0).rounded_to(PARTS))
-            }
-            _ => None,
-        };
+        self.run_change = self.run_change_from(reference);
+    }
+
+    /// The difference from `reference`, of the same machine, in per cent of its run; nothing where
+    /// a cost or the run is not known.
+    #[must_use]
+    pub fn run_change_from(&self, reference: &Self) -> Option<Interval> {
+        let base = reference.run_time().filter(|base| base.low > 0.0)?;
+        Some(self.change(reference)?.over(base).times(100.0).rounded_to(PARTS))
     }
 
     /// How long the program runs, in ns. An estimated base has no memory management in it: it is

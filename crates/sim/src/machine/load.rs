@@ -24,6 +24,10 @@ struct MachineFile {
     #[serde(default, skip_serializing)]
     #[expect(dead_code, reason = "the names are looked up in the text of every built-in file")]
     also: Vec<String>,
+    /// CPUs that it is, as [`super::CpuId`] spells them.
+    #[serde(default, skip_serializing)]
+    #[expect(dead_code, reason = "looked up in the text of every built-in file")]
+    cpus: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cpu: Option<String>,
     /// A built-in machine: what is left out here is as there, costs one by one.
@@ -94,6 +98,7 @@ impl Machine {
             name: self.name.clone(),
             description: self.description.clone(),
             also: Vec::new(),
+            cpus: Vec::new(),
             cpu: self.cpu.clone(),
             based_on: None,
             arch: Some(self.arch),

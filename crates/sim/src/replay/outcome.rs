@@ -160,7 +160,7 @@ pub struct Hugetlb {
 }
 
 /// One row of a result: a trace under one kernel on one machine with one seed.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
     /// Kernel, with its edits.
     pub kernel: String,

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, stdout};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use largefolio_report::text::Depth;
 use largefolio_report::{Exporter, Json, Parquet, Text, Tidy};
 use largefolio_results::Form;
 
@@ -56,8 +57,13 @@ impl FrameArgs {
 }
 
 impl FrameForm {
-    /// What writes it; `shows_time` is the table's.
-    pub(super) fn exporter(self, sink: Sink, shows_time: bool) -> Box<dyn Exporter> {
+    /// Whether it has the verdict.
+    pub(super) const fn has_verdict(self) -> bool {
+        matches!(self, Self::Plain(Form::Json | Form::Text))
+    }
+
+    /// What writes it; `depth` is the table's.
+    pub(super) fn exporter(self, sink: Sink, depth: Depth) -> Box<dyn Exporter> {
         match self {
             Self::Parquet => Box::new(Parquet),
             Self::Plain(Form::Json) => Box::new(Json),
@@ -65,7 +71,7 @@ impl FrameForm {
             Self::Plain(Form::Text) => Box::new(Text {
                 width: Console::width(),
                 is_styled: sink == Sink::Stream && Console::is_styled(),
-                shows_time,
+                depth,
             }),
         }
     }

@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use anyhow::Result;
-use largefolio_report::why::{Question, Why};
-use largefolio_report::{Exporter, Html, PredictResult, Settings, TraceInfo};
+use largefolio_report::text::Depth;
+use largefolio_report::why::{Question, Why, WhyError};
+use largefolio_report::{Exporter, Goal, Html, PredictResult, Settings, TraceInfo};
 use largefolio_sim::replay::{CellSpec, Outcome, RowsDone, nr_passes, replay};
 use largefolio_trace::shown::spelled;
 use largefolio_trace::{Meta, digest};
@@ -21,7 +22,8 @@ pub(crate) struct ReplayPlan {
     pub(super) specs: Vec<CellSpec>,
     pub(super) settings: Settings,
     pub(super) form: FrameForm,
-    pub(super) shows_time: bool,
+    pub(super) depth: Depth,
+    pub(super) goal: Goal,
     pub(super) run_time_ns: Option<f64>,
     /// Results to explain, if any.
     pub(super) why: Option<Vec<String>>,
@@ -49,9 +51,13 @@ impl ReplayPlan {
             Some(ns) => report.with_run_time(ns),
             None => report,
         };
+        let mut report = report.with_goal(self.goal);
+        if self.form.has_verdict() || self.report.is_some() {
+            self.search(&mut report)?;
+        }
         let mut result = Vec::new();
         let sink = if self.output.is_some() { Sink::File } else { Sink::Stream };
-        self.form.exporter(sink, self.shows_time).export(&report, &mut result)?;
+        self.form.exporter(sink, self.depth).export(&report, &mut result)?;
         if let Some(path) = &self.report {
             let mut page = Vec::new();
             Html.export(&report, &mut page)?;
@@ -73,15 +79,32 @@ impl ReplayPlan {
 
     /// Which rules make the differences between the rows.
     fn explain(&self, rows: &[Outcome], results: &[String]) -> Result<Vec<Why>> {
-        let Self { trace, nr_rows, specs, .. } = self;
-        let question = Question { trace, nr_rows: *nr_rows, specs, rows, results };
-        let bar = console::bar(0, "explaining");
-        let answer = question.answer(&mut |nr_done, nr_all| {
-            bar.set_length(nr_all);
-            bar.set_position(nr_done);
-            ControlFlow::Continue(())
-        });
-        bar.finish_and_clear();
-        Ok(answer?)
+        let question = self.question(rows, results);
+        explaining(|progress| question.answer(progress))
     }
+
+    /// Which rules make the column that the verdict tells of.
+    fn search(&self, report: &mut PredictResult) -> Result<()> {
+        let question = self.question(&report.rows, &[]);
+        explaining(|progress| report.verdict.search(&question, progress))
+    }
+
+    fn question<'a>(&'a self, rows: &'a [Outcome], results: &'a [String]) -> Question<'a> {
+        let Self { trace, nr_rows, specs, .. } = self;
+        Question { trace, nr_rows: *nr_rows, specs, rows, results }
+    }
+}
+
+/// Does `work` with a bar.
+fn explaining<T>(
+    work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<T, WhyError>,
+) -> Result<T> {
+    let bar = console::bar(0, "explaining");
+    let done = work(&mut |nr_done, nr_all| {
+        bar.set_length(nr_all);
+        bar.set_position(nr_done);
+        ControlFlow::Continue(())
+    });
+    bar.finish_and_clear();
+    Ok(done?)
 }

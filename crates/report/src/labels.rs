@@ -1,0 +1,175 @@
+//! What the cells of a result are called beside each other: what they share is said once.
+
+use largefolio_sim::machine::THIS;
+use largefolio_sim::replay::Outcome;
+
+use crate::figures::{self, size};
+
+/// The words that tell a cell from the others of its result.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Label {
+    /// Version or file of the kernel.
+    kernel: Option<String>,
+    /// Edits that not every kernel has.
+    edits: Vec<String>,
+    machine: Option<String>,
+    /// Base page, memory, layout and seed, each where it differs.
+    rest: Vec<String>,
+}
+
+/// What each cell is called, and what they have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Labels {
+    pub(crate) cells: Vec<Label>,
+    /// `altra, 4K pages`; empty if there are no cells.
+    pub(crate) common: String,
+}
+
+impl Label {
+    /// In one line: `6.12+page=64K on altra, 64K pages`.
+    pub(crate) fn name(&self) -> String {
+        let kernel = self.kernel.iter().chain(&self.edits).map(String::as_str).collect::<String>();
+        let cell = match (kernel.as_str(), &self.machine) {
+            ("", Some(machine)) => machine.clone(),
+            (kernel, None) => kernel.to_owned(),
+            (kernel, Some(machine)) => format!("{kernel} on {machine}"),
+        };
+        let words = Some(cell).filter(|cell| !cell.is_empty()).into_iter();
+        words.chain(self.rest.iter().cloned()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// In lines, for the head of a column.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let words = self.kernel.iter().chain(&self.edits).chain(&self.machine).chain(&self.rest);
+        words.cloned().collect()
+    }
+}
+
+impl Labels {
+    /// Of all `rows` of a result.
+    pub(crate) fn new<'a>(rows: impl IntoIterator<Item = &'a Outcome>) -> Self {
+        let rows: Vec<&Outcome> = rows.into_iter().collect();
+        let Some(first) = rows.first() else { return Self::default() };
+        let is_one =
+            |get: &dyn Fn(&Outcome) -> String| rows.iter().all(|row| get(row) == get(first));
+        let page = |row: &Outcome| format!("{} pages", size(row.page_bytes));
+        let one_kernel = is_one(&|row| row.kernel.clone());
+        let one_machine = is_one(&|row| row.machine.clone());
+        let one_page = is_one(&page);
+        let shared = if one_kernel { Vec::new() } else { shared_edits(&rows) };
+        let one_linked = is_one(&|row| row.linked.join(","));
+        let one_memory = is_one(&|row| row.memory_bytes.to_string());
+        let one_seed = is_one(&|row| row.seed.to_string());
+        // Columns that differ in something else are named by that.
+        let is_alike = one_machine && one_page && one_linked && one_memory && one_seed;
+        let has_kernel = !one_kernel || is_alike;
+        let cell = |row: &&Outcome| {
+            let (base, edits) = parts(&row.kernel);
+            let edits = edits.filter(|edit| !shared.contains(edit)).map(|edit| format!("+{edit}"));
+            let mut rest = Vec::new();
+            if !one_page {
+                rest.push(page(row));
+            }
+            if !one_linked {
+                rest.push(format!("linked for {}", row.linked.join(", ")));
+            }
+            if !one_memory {
+                rest.push(format!("{} memory", figures::bytes(row.memory_bytes)));
+            }
+            if !one_seed {
+                rest.push(format!("seed {}", row.seed));
+            }
+            Label {
+                kernel: has_kernel.then(|| base.to_owned()),
+                edits: if has_kernel { edits.collect() } else { Vec::new() },
+                machine: (!one_machine).then(|| machine(&row.machine)),
+                rest,
+            }
+        };
+        let mut common = Vec::new();
+        if !has_kernel {
+            common.push(first.kernel.clone());
+        }
+        if one_machine {
+            common.push(machine(&first.machine));
+        }
+        if one_page {
+            common.push(page(first));
+        }
+        common.extend(shared.iter().map(|edit| format!("+{edit}")));
+        Self { cells: rows.iter().map(cell).collect(), common: common.join(", ") }
+    }
+
+    /// Each cell in one line.
+    pub(crate) fn names<'a>(rows: impl IntoIterator<Item = &'a Outcome>) -> Vec<String> {
+        Self::new(rows).cells.iter().map(Label::name).collect()
+    }
+}
+
+/// What sentences call a machine.
+pub(crate) fn machine(name: &str) -> String {
+    if name == THIS { "this machine".to_owned() } else { name.to_owned() }
+}
+
+/// A kernel's version or file, and its edits.
+fn parts(kernel: &str) -> (&str, impl Iterator<Item = &str>) {
+    let mut parts = kernel.split('+');
+    (parts.next().unwrap_or_default(), parts)
+}
+
+/// The edits that every kernel has, in the order of the first.
+fn shared_edits<'a>(rows: &[&'a Outcome]) -> Vec<&'a str> {
+    let Some(first) = rows.first() else { return Vec::new() };
+    let has = |row: &Outcome, edit: &str| parts(&row.kernel).1.any(|other| other == edit);
+    parts(&first.kernel).1.filter(|edit| rows.iter().all(|row| has(row, edit))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(kernel: &str, machine: &str) -> Outcome {
+        let (kernel, machine) = (kernel.to_owned(), machine.to_owned());
+        Outcome { kernel, machine, page_bytes: 4096, ..Outcome::default() }
+    }
+
+    fn told(rows: &[Outcome]) -> (Vec<String>, String) {
+        (Labels::names(rows), Labels::new(rows).common)
+    }
+
+    #[test]
+    fn what_all_cells_share_is_said_once() {
+        let rows = [row("6.12", "altra"), row("7.2", "altra")];
+        assert_eq!(told(&rows), (words(&["6.12", "7.2"]), "altra, 4K pages".to_owned()));
+        let rows = [row("6.12", "altra"), row("6.12", "zen4")];
+        assert_eq!(told(&rows), (words(&["altra", "zen4"]), "6.12, 4K pages".to_owned()));
+        let rows = [row("6.12", "altra")];
+        assert_eq!(told(&rows), (words(&["6.12"]), "altra, 4K pages".to_owned()));
+        assert_eq!(told(&[]), (Vec::new(), String::new()));
+    }
+
+    #[test]
+    fn edits_of_every_kernel_are_said_once() {
+        let rows = [row("6.12+thp=always+io=1M", "altra"), row("7.2+io=1M", "altra")];
+        let common = "altra, 4K pages, +io=1M".to_owned();
+        assert_eq!(told(&rows), (words(&["6.12+thp=always", "7.2"]), common));
+        // The whole name stays where it is all that there is.
+        let rows = [row("7.2+io=1M", "altra"), row("7.2+io=1M", "zen4")];
+        assert_eq!(told(&rows), (words(&["altra", "zen4"]), "7.2+io=1M, 4K pages".to_owned()));
+    }
+
+    #[test]
+    fn what_differs_stands_in_each_name() {
+        let mut rows = [row("6.12", "altra"), row("7.2", "zen4")];
+        rows[1].page_bytes = 64 << 10;
+        rows[1].seed = 3;
+        let names = ["6.12 on altra, 4K pages, seed 0", "7.2 on zen4, 64K pages, seed 3"];
+        assert_eq!(told(&rows), (words(&names), String::new()));
+        let lines = ["7.2", "zen4", "64K pages", "seed 3"];
+        assert_eq!(Labels::new(&rows).cells[1].lines(), words(&lines));
+    }
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+}

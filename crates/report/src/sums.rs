@@ -1,0 +1,32 @@
+//! What several forms derive from the counts of a row.
+
+use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::sizes::SizeTable;
+
+use crate::figures::percent;
+
+/// From this folio size on one entry of most TLBs, or one contpte block of 4K pages, maps a folio.
+pub(crate) const LARGE_BYTES: u64 = 64 << 10;
+
+/// Bytes of a census in whole folios of [`LARGE_BYTES`] and more.
+pub(crate) fn large_bytes(census: &SizeTable) -> u64 {
+    let large = census.by_size.range(LARGE_BYTES..);
+    large.map(|(_, row)| row.aligned_bytes + row.unaligned_bytes).sum()
+}
+
+/// The same as a share of what is mapped: `93.5%`, or `none`.
+pub(crate) fn large_share(census: &SizeTable) -> String {
+    let share = percent(large_bytes(census), census.mapped_bytes);
+    if share.is_empty() { "none".to_owned() } else { share }
+}
+
+/// All references.
+pub(crate) fn references(row: &Outcome) -> u64 {
+    row.tlb.instruction.references + row.tlb.data.references
+}
+
+/// Private memory where most is mapped, and the page cache at the end.
+pub(crate) fn memory_bytes(row: &Outcome) -> u64 {
+    let cached = row.cached_bytes.values().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes));
+    cached.saturating_add(row.statistics.machine_exact.anon_pages_bytes)
+}

@@ -1,0 +1,51 @@
+//! The table in ten lines: what decides, and what users ask first.
+
+use largefolio_sim::cost::Interval;
+use largefolio_sim::replay::Outcome;
+
+use super::section::{Line, Section};
+use crate::figures::{points, size};
+use crate::sums::{LARGE_BYTES, large_bytes, memory_bytes};
+
+/// Its lines; those that are zero in every cell are not shown.
+pub(super) fn section(rows: &[Outcome]) -> Section {
+    let counts =
+        |label: &str, get: fn(&Outcome) -> u64| Line::counts(label, rows.iter().map(get).collect());
+    let bytes =
+        |label: &str, get: fn(&Outcome) -> u64| Line::bytes(label, rows.iter().map(get).collect());
+    let large = |what: &str, get: fn(&Outcome) -> (u64, u64)| {
+        let label = format!("{what} in {} and larger", size(LARGE_BYTES));
+        Line::shares(label, rows.iter().map(get).collect())
+    };
+    let changes = |show: &dyn Fn(Interval) -> String| -> Vec<String> {
+        let of = |row: &Outcome| row.estimate.run_change.map_or(String::new(), show);
+        rows.iter().map(of).collect()
+    };
+    let known = rows.iter().all(|row| row.estimate.total_ns.is_some());
+    let time = rows.iter().map(|row| row.estimate.total_ns).collect();
+    let mut lines = vec![
+        Line::words("run time", changes(&|change| format!("{}%", points(change.mid)))),
+        Line::words(
+            "  within",
+            changes(&|change| format!("{} .. {}", points(change.low), points(change.high))),
+        ),
+    ];
+    if known {
+        lines.push(Line::times("time of memory management", time));
+    }
+    lines.extend([
+        large("text", |row| (large_bytes(&row.folios.text), row.folios.text.mapped_bytes)),
+        large("private memory", |row| {
+            (large_bytes(&row.folios.anon), row.folios.anon.mapped_bytes)
+        }),
+        large("shared memory", |row| {
+            (large_bytes(&row.folios.shmem), row.folios.shmem.mapped_bytes)
+        }),
+        counts("walks, instructions", |row| row.tlb.instruction.l2_misses),
+        counts("walks, data", |row| row.tlb.data.l2_misses),
+        counts("faults", |row| row.faults.total),
+        bytes("read from files", |row| row.reads.bytes),
+        bytes("memory", memory_bytes),
+    ]);
+    Section::new("", lines)
+}

@@ -1,0 +1,256 @@
+//! Which column is best for a goal, by how much, how sure that is, and which rules make it so.
+//!
+//! ```text
+//!   rows --same machine and memory--> answers: columns that can be compared
+//!                                     each against the first: change, with bounds
+//!                                     the one that is certainly better, and most so --> best
+//!   reference, best --halving the rules between them--> which of them make the difference
+//! ```
+//!
+//! Seeds are samples of one column: its change is their median, its bounds hold all of them. Owns
+//! which column is best and [`words`] that say it; the numbers are those of the rows.
+//!
+//! Invariants:
+//! - V1: a column is better only if all of its bounds are: `change.high < 0`. A change of less than
+//!   [`SMALL_PERCENT`] of a run is none: no measurement would find it.
+//! - V2: memory and faults are exact counts; with one seed their bounds are the number itself.
+
+mod cause;
+pub(crate) mod words;
+
+use std::str::FromStr;
+
+use largefolio_sim::cost::Interval;
+use largefolio_sim::replay::Outcome;
+use serde::Serialize;
+
+use crate::sums::memory_bytes;
+
+pub use cause::{Cause, Causes, NR_ANSWERS_MAX, NR_CELLS_MAX, NR_ROWS_MAX};
+
+/// Changes of the run time that are none, in per cent.
+const SMALL_PERCENT: f64 = 0.05;
+
+/// What a column should be good at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Goal {
+    /// The shortest run, as estimated.
+    #[default]
+    Time,
+    /// The least memory: private memory where most is mapped, and the page cache at the end.
+    Memory,
+    /// The fewest faults.
+    Faults,
+}
+
+/// What the comparison of columns came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finding {
+    /// Another column than the first is best.
+    Better,
+    /// Every other column is worse than the first.
+    FirstIsBest,
+    /// No column differs from the first.
+    Same,
+    /// Bounds reach over 0: no column is certainly better than the first.
+    NotCertain,
+    /// A cost is missing that is needed.
+    NotKnown,
+    /// There is one column.
+    OneColumn,
+}
+
+/// The answer to which column is best.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Verdict {
+    /// For what.
+    pub goal: Goal,
+    /// One for each machine and memory size: others cannot be compared.
+    pub answers: Vec<Answer>,
+}
+
+/// Columns that can be compared, and the best of them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Answer {
+    /// What was found.
+    pub finding: Finding,
+    /// Row of the column that the others are compared with.
+    pub reference: usize,
+    /// Row of the best column; the reference unless another is certainly better.
+    pub best: usize,
+    /// Every column but the reference.
+    pub columns: Vec<Column>,
+    /// Rules that make the difference; `None` if they were not searched for.
+    pub causes: Option<Causes>,
+}
+
+/// A column against the reference.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Column {
+    /// Its row; the first of its seeds.
+    pub row: usize,
+    /// Change in per cent: of a run, of the memory, of the faults. `None`: not known.
+    pub change: Option<Interval>,
+    /// The same against the best column.
+    pub change_from_best: Option<Interval>,
+}
+
+impl FromStr for Goal {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = [Self::Time, Self::Memory, Self::Faults];
+        let found = all.into_iter().find(|goal| goal.name() == name);
+        found.ok_or_else(|| format!("there is no goal {name:?}; choose time, memory or faults"))
+    }
+}
+
+impl Goal {
+    /// As users name it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Memory => "memory",
+            Self::Faults => "faults",
+        }
+    }
+
+    /// How `row` differs from `reference` in per cent.
+    fn change(self, row: &Outcome, reference: &Outcome) -> Option<Interval> {
+        if self == Self::Time {
+            let change = row.estimate.run_change_from(&reference.estimate)?;
+            let is_small = change.low.abs().max(change.high.abs()) < SMALL_PERCENT;
+            return Some(if is_small { Interval::default() } else { change });
+        }
+        let [now, before] = [row, reference].map(|row| self.value(row));
+        let (now, before) = (now?, before?);
+        (before > 0.0).then(|| Interval::exact(100.0 * (now - before) / before))
+    }
+
+    /// The number that is to be small: time of memory management in ns, bytes, faults.
+    fn value(self, row: &Outcome) -> Option<f64> {
+        match self {
+            Self::Time => row.estimate.total.map(|total| total.mid),
+            Self::Memory => Some(number(memory_bytes(row))),
+            Self::Faults => Some(number(row.faults.total)),
+        }
+    }
+
+    /// What a change is a share of.
+    fn base(self, row: &Outcome) -> Option<f64> {
+        match self {
+            Self::Time => row.estimate.run_time().map(|run| run.mid),
+            Self::Memory | Self::Faults => self.value(row),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a change is read to three digits")]
+fn number(value: u64) -> f64 {
+    value as f64
+}
+
+impl Verdict {
+    /// Of all `rows` of a result; rules are not searched for.
+    #[must_use]
+    pub fn new(goal: Goal, rows: &[Outcome]) -> Self {
+        let answers = groups(rows, |row| (row.machine.clone(), row.memory_bytes));
+        let all: Vec<usize> = (0..rows.len()).collect();
+        let answers = answers(&all).into_iter().map(|group| Answer::new(goal, rows, &group));
+        Self { goal, answers: answers.collect() }
+    }
+}
+
+impl Answer {
+    fn new(goal: Goal, rows: &[Outcome], group: &[usize]) -> Self {
+        let columns = groups(rows, |row| (row.kernel.clone(), row.linked.clone()))(group);
+        let Some((first, others)) = columns.split_first() else {
+            unreachable!("a group has a row")
+        };
+        let change = |of: &Vec<usize>, from: &Vec<usize>| {
+            let samples =
+                of.iter().zip(from).map(|(&of, &from)| goal.change(&rows[of], &rows[from]));
+            together(samples)
+        };
+        let against_first: Vec<_> = others.iter().map(|one| change(one, first)).collect();
+        let is_better = |(_, change): &(&Vec<usize>, &Option<Interval>)| {
+            change.is_some_and(|change| change.high < 0.0)
+        };
+        let mid = |change: &Option<Interval>| change.map_or(f64::INFINITY, |change| change.mid);
+        let pairs = others.iter().zip(&against_first);
+        let best = pairs.filter(is_better).min_by(|one, other| mid(one.1).total_cmp(&mid(other.1)));
+        let best = best.map_or(first, |(column, _)| column);
+        let column = |(of, &change_of): (&Vec<usize>, &Option<Interval>)| Column {
+            row: of[0],
+            change: change_of,
+            change_from_best: change(of, best),
+        };
+        Self {
+            finding: finding(&against_first),
+            reference: first[0],
+            best: best[0],
+            columns: others.iter().zip(&against_first).map(column).collect(),
+            causes: None,
+        }
+    }
+
+    /// The row whose difference from the reference is to be explained: the best, else the one that
+    /// differs most; nothing where none differs.
+    #[must_use]
+    pub fn told(&self) -> Option<usize> {
+        if self.finding == Finding::Better {
+            return Some(self.best);
+        }
+        let mid = |column: &Column| column.change.map_or(0.0, |change| change.mid);
+        let differing = self.columns.iter().filter(|column| mid(column) != 0.0);
+        let most = differing.max_by(|one, other| mid(one).abs().total_cmp(&mid(other).abs()));
+        most.map(|column| column.row)
+    }
+}
+
+fn finding(changes: &[Option<Interval>]) -> Finding {
+    let all = |is: &dyn Fn(&Interval) -> bool| changes.iter().flatten().all(is);
+    let is_none = |change: &Interval| change.low == 0.0 && change.high == 0.0;
+    match changes {
+        [] => Finding::OneColumn,
+        _ if changes.iter().flatten().any(|change| change.high < 0.0) => Finding::Better,
+        _ if changes.contains(&None) => Finding::NotKnown,
+        _ if all(&is_none) => Finding::Same,
+        _ if all(&|change| change.low > 0.0) => Finding::FirstIsBest,
+        _ => Finding::NotCertain,
+    }
+}
+
+/// One change of the samples of a column; nothing where one of them is not known.
+fn together(samples: impl Iterator<Item = Option<Interval>>) -> Option<Interval> {
+    let samples: Vec<Interval> = samples.collect::<Option<_>>()?;
+    let mids: Vec<f64> = samples.iter().map(|sample| sample.mid).collect();
+    let mid = Interval::measured(&mids)?.mid;
+    let low = samples.iter().map(|sample| sample.low).fold(mid, f64::min);
+    let high = samples.iter().map(|sample| sample.high).fold(mid, f64::max);
+    Some(Interval { low, mid, high })
+}
+
+/// Splits rows by `key`, in the order of the first row of each.
+fn groups<K: PartialEq>(
+    rows: &[Outcome],
+    key: impl Fn(&Outcome) -> K,
+) -> impl Fn(&[usize]) -> Vec<Vec<usize>> {
+    let keys: Vec<K> = rows.iter().map(key).collect();
+    move |of: &[usize]| {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        for &row in of {
+            match groups.iter_mut().find(|group| keys[group[0]] == keys[row]) {
+                Some(group) => group.push(row),
+                None => groups.push(vec![row]),
+            }
+        }
+        groups
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Which rules make the difference between the reference and the column that is told.
+//!
+//! The rules between the two kernels are set one after the other, the oldest first, as `--why` does
+//! in its column *in order*. Here only the steps are found that matter: a row of rules between two
+//! cells that differ is halved until one rule is left, or the difference is too small to matter.
+//!
+//! ```text
+//!   reference  --------------------+---------------------  told      57 rules, one number
+//!                -2.0              |      -0.1 (small)
+//!              ---------+----------
+//!                0 (same)   -2.0  ..  until one rule: fault.exec -2.0
+//! ```
+//!
+//! What cancels out within a half is not found; `--why` finds it.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use largefolio_sim::replay::{RowsDone, nr_passes, replay_until};
+use largefolio_sim::why::{Comparison, Mix};
+use serde::Serialize;
+
+use super::{Goal, Verdict};
+use crate::why::{Question, Switch, WhyError};
+
+/// Cells that an answer may take besides those that were asked for.
+pub const NR_CELLS_MAX: usize = 40;
+/// Rows of a trace from which on rules are not searched for unless `--why` asks: the search takes some
+/// six times as long as the prediction.
+pub const NR_ROWS_MAX: u64 = 50_000_000;
+/// Answers whose rules are searched for; a prediction for more machines is a survey.
+pub const NR_ANSWERS_MAX: usize = 3;
+/// A difference below this part of the whole does not matter.
+const SMALL: f64 = 0.05;
+/// Rules that are named.
+const NR_NAMED: usize = 3;
+
+/// Why there are no rules to name, or which.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Causes {
+    /// Row of the column that is explained.
+    pub row: usize,
+    /// The rules that make most of the difference, the largest share first.
+    pub rules: Vec<Cause>,
+    /// What all other rules do, in points of the same.
+    pub others: f64,
+    /// Cells that were replayed besides.
+    pub nr_cells: usize,
+}
+
+/// A rule, or several that cannot be changed alone.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cause {
+    /// Which.
+    #[serde(flatten)]
+    pub switch: Switch,
+    /// By how much it changes the goal, in per cent of what the reference has.
+    pub points: f64,
+}
+
+/// Values of the goal by how many rules are set.
+struct Steps<'a> {
+    question: &'a Question<'a>,
+    comparison: &'a Comparison,
+    goal: Goal,
+    values: BTreeMap<usize, f64>,
+}
+
+impl Verdict {
+    /// Searches for the rules of the first [`NR_ANSWERS_MAX`] answers; `progress` hears the rows replayed and all rows
+    /// known to be needed, and says whether to continue.
+    ///
+    /// # Errors
+    /// [`WhyError`].
+    pub fn search(
+        &mut self,
+        question: &Question<'_>,
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<(), WhyError> {
+        if question.nr_rows > NR_ROWS_MAX {
+            return Ok(());
+        }
+        let mut done = RowsDone::default();
+        let mut nr_all = 0;
+        for answer in self.answers.iter_mut().take(NR_ANSWERS_MAX) {
+            let Some(row) = answer.told() else { continue };
+            let (before, after) = (&question.specs[answer.reference], &question.specs[row]);
+            if before.linked != after.linked || before.kernel == after.kernel {
+                continue;
+            }
+            let comparison = Comparison::new(before, after)?;
+            let ends = [(0, answer.reference), (comparison.switches().len(), row)];
+            let value =
+                |(at, row): (usize, usize)| Some((at, self.goal.value(&question.rows[row])?));
+            let values = ends.map(value).into_iter().collect::<Option<BTreeMap<_, _>>>();
+            let base = self.goal.base(&question.rows[answer.reference]);
+            let (Some(values), Some(base)) = (values, base.filter(|&base| base > 0.0)) else {
+                continue;
+            };
+            let goal = self.goal;
+            let mut steps = Steps { question, comparison: &comparison, goal, values };
+            steps.halve(&mut done, &mut nr_all, progress)?;
+            answer.causes = Some(steps.causes(row, base));
+        }
+        Ok(())
+    }
+}
+
+impl Steps<'_> {
+    /// Neighbours in `values`, with the difference between them.
+    fn spans(&self) -> Vec<(usize, usize, f64)> {
+        let ends = self.values.iter().zip(self.values.iter().skip(1));
+        ends.map(|((&from, before), (&to, after))| (from, to, after - before)).collect()
+    }
+
+    fn is_large(&self, difference: f64) -> bool {
+        let all: f64 = self.spans().iter().map(|span| span.2).sum();
+        difference.abs() >= SMALL * all.abs() && difference != 0.0
+    }
+
+    /// Halves every span that matters until each has one rule, all of a round in one pass.
+    fn halve(
+        &mut self,
+        done: &mut RowsDone,
+        nr_all: &mut u64,
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<(), WhyError> {
+        let nr = self.comparison.switches().len();
+        loop {
+            let spans = self.spans();
+            let large = spans.iter().filter(|(from, to, by)| to - from > 1 && self.is_large(*by));
+            let room = (NR_CELLS_MAX + 2).saturating_sub(self.values.len());
+            let middles: Vec<usize> =
+                large.map(|(from, to, _)| usize::midpoint(*from, *to)).take(room).collect();
+            if middles.is_empty() {
+                return Ok(());
+            }
+            let specs = middles.iter().map(|&at| self.comparison.spec(&Mix::first(nr, at)));
+            let specs = specs.collect::<Result<Vec<_>, _>>()?;
+            *nr_all += self.question.nr_rows.saturating_mul(nr_passes(&specs));
+            done.begin();
+            let mut hear = |nr_read| progress(done.hear(nr_read), *nr_all);
+            let (_, rows) = replay_until(self.question.trace, &specs, &mut hear)?;
+            for (at, row) in middles.into_iter().zip(&rows) {
+                let Some(value) = self.goal.value(row) else { return Ok(()) };
+                self.values.insert(at, value);
+            }
+        }
+    }
+
+    fn causes(&self, row: usize, base: f64) -> Causes {
+        let points = |difference: f64| 100.0 * difference / base;
+        let spans = self.spans();
+        let all: f64 = spans.iter().map(|span| span.2).sum();
+        let mut single: Vec<(usize, f64)> = spans
+            .iter()
+            .filter(|(from, to, by)| to - from == 1 && self.is_large(*by))
+            .map(|&(from, _, by)| (from, by))
+            .collect();
+        single.sort_by(|one, other| other.1.abs().total_cmp(&one.1.abs()));
+        single.truncate(NR_NAMED);
+        let named: f64 = single.iter().map(|(_, by)| by).sum();
+        let switches = self.comparison.switches();
+        let cause = |(at, by): (usize, f64)| Cause {
+            switch: Switch::new(&switches[at], true),
+            points: points(by),
+        };
+        Causes {
+            row,
+            rules: single.into_iter().map(cause).collect(),
+            others: points(all - named),
+            nr_cells: self.values.len() - 2,
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! The verdict in sentences: the table and the page begin with them.
+
+use std::collections::BTreeMap;
+
+use largefolio_sim::cost::Interval;
+
+use super::{Answer, Causes, Column, Finding, Goal};
+use crate::PredictResult;
+use crate::figures::{self, points, size};
+use crate::labels::{self, Labels};
+use crate::sums::{LARGE_BYTES, large_share, memory_bytes};
+
+/// Columns that a sentence names.
+const NR_NAMED: usize = 3;
+
+/// Each answer: its headline, and what else is to be said of it.
+pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
+    let nr_answers = report.verdict.answers.len();
+    let of = |answer: &Answer| {
+        let said = Said::new(report, answer);
+        let place = if nr_answers > 1 { said.place(answer) } else { String::new() };
+        let mut sentences = vec![format!("{place}{}", said.headline(answer))];
+        sentences.extend(said.others(answer));
+        sentences.extend(said.causes(answer));
+        sentences
+    };
+    report.verdict.answers.iter().map(of).collect()
+}
+
+struct Said<'a> {
+    report: &'a PredictResult,
+    goal: Goal,
+    /// What the columns of the answer are called, by row.
+    names: BTreeMap<usize, String>,
+}
+
+impl<'a> Said<'a> {
+    fn new(report: &'a PredictResult, answer: &Answer) -> Self {
+        let columns = answer.columns.iter().map(|column| column.row);
+        let rows: Vec<usize> = std::iter::once(answer.reference).chain(columns).collect();
+        let names = Labels::names(rows.iter().map(|&row| &report.rows[row]));
+        Self { report, goal: report.verdict.goal, names: rows.into_iter().zip(names).collect() }
+    }
+
+    fn name(&self, row: usize) -> &str {
+        self.names.get(&row).map_or("", String::as_str)
+    }
+
+    /// `On altra with 16 GiB of memory: `.
+    fn place(&self, answer: &Answer) -> String {
+        let rows = &self.report.rows;
+        let row = &rows[answer.reference];
+        let memory = if rows.iter().any(|other| other.memory_bytes != row.memory_bytes) {
+            format!(" with {} of memory", figures::bytes(row.memory_bytes))
+        } else {
+            String::new()
+        };
+        format!("On {}{memory}: ", labels::machine(&row.machine))
+    }
+
+    fn headline(&self, answer: &Answer) -> String {
+        let reference = self.name(answer.reference);
+        match answer.finding {
+            Finding::OneColumn => self.alone(answer),
+            Finding::Better => self.better(answer),
+            Finding::FirstIsBest => {
+                format!("{reference} is best for {}: {}.", self.goal.name(), self.list(answer))
+            }
+            Finding::Same => self.same(answer),
+            Finding::NotCertain => {
+                format!("No difference is certain: {} than with {reference}.", self.list(answer))
+            }
+            Finding::NotKnown => format!(
+                "Which is best for {} is not known: {}. --goal faults and --goal memory compare counts.",
+                self.goal.name(),
+                self.lacking(answer)
+            ),
+        }
+    }
+
+    fn better(&self, answer: &Answer) -> String {
+        let (best, reference) = (self.name(answer.best), self.name(answer.reference));
+        let column = answer.columns.iter().find(|column| column.row == answer.best);
+        let change = column.and_then(|column| column.change).unwrap_or_default();
+        let less = self.amount(change);
+        match self.goal {
+            Goal::Time => {
+                format!("{best} is best for time: a run takes {less} than with {reference}.")
+            }
+            Goal::Memory | Goal::Faults => format!(
+                "{best} is best for {}: {}, {less} than with {reference} ({}).",
+                self.goal.name(),
+                self.value(answer.best),
+                self.value(answer.reference)
+            ),
+        }
+    }
+
+    /// `2.1% less (3.4% to 0.8% less)`, `5.2% fewer`.
+    fn amount(&self, change: Interval) -> String {
+        let word = |value: f64| match (self.goal, value < 0.0) {
+            (Goal::Faults, true) => "fewer",
+            (_, true) => "less",
+            (_, false) => "more",
+        };
+        let percent = |value: f64| format!("{}%", points(value).trim_start_matches(['+', '-']));
+        let Interval { low, mid, high } = change;
+        let middle = format!("{} {}", percent(mid), word(mid));
+        if low.total_cmp(&high).is_eq() {
+            return middle;
+        }
+        if change.may_be_zero() {
+            return format!("{middle} ({}% to {}%)", points(low), points(high));
+        }
+        let (near, far) = if mid < 0.0 { (high, low) } else { (low, high) };
+        format!("{middle} ({} to {})", percent(near), percent(far))
+    }
+
+    /// The columns of `answer`, each with its change; those that change alike together.
+    fn list(&self, answer: &Answer) -> String {
+        let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+        for column in &answer.columns {
+            let Some(change) = column.change else { continue };
+            let (amount, name) = (self.amount(change), self.name(column.row));
+            match told.iter_mut().find(|(other, _)| *other == amount) {
+                Some((_, names)) => names.push(name),
+                None => told.push((amount, vec![name])),
+            }
+        }
+        let nr_more = told.len().saturating_sub(NR_NAMED);
+        let with =
+            |(amount, names): (String, Vec<&str>)| format!("{amount} with {}", listed(&names));
+        let mut words: Vec<String> = told.into_iter().take(NR_NAMED).map(with).collect();
+        if nr_more > 0 {
+            words.push(format!("and {nr_more} more"));
+        }
+        let run = if self.goal == Goal::Time { "a run takes " } else { "" };
+        format!("{run}{}", words.join(", "))
+    }
+
+    /// Columns that are as good as the best, and those that are certainly worse than the reference.
+    fn others(&self, answer: &Answer) -> Option<String> {
+        if answer.finding != Finding::Better {
+            return None;
+        }
+        let of = |is: &dyn Fn(&Interval) -> bool| -> Vec<&str> {
+            let others = answer.columns.iter().filter(|column| column.row != answer.best);
+            let fits = |column: &&Column| column.change_from_best.as_ref().is_some_and(is);
+            others.filter(fits).map(|column| self.name(column.row)).collect()
+        };
+        let same = of(&|change| change.low == 0.0 && change.high == 0.0);
+        let near = of(&|change| change.may_be_zero() && change.low < change.high);
+        let mut words = Vec::new();
+        if !same.is_empty() {
+            let verb = if same.len() == 1 { "is" } else { "are" };
+            words.push(format!("{} {verb} as good", listed(&same)));
+        }
+        if !near.is_empty() {
+            let verb = if near.len() == 1 { "is" } else { "are" };
+            words.push(format!("{} {verb} not certainly worse", listed(&near)));
+        }
+        (!words.is_empty()).then(|| format!("{}.", words.join("; ")))
+    }
+
+    /// Which rules make it.
+    fn causes(&self, answer: &Answer) -> Vec<String> {
+        let Some(causes) = &answer.causes else { return self.not_searched(answer) };
+        if causes.rules.is_empty() {
+            return vec!["No single rule makes much of it; --why shows all of them.".to_owned()];
+        }
+        let unit = match self.goal {
+            Goal::Time => "of a run",
+            Goal::Memory => "of the memory",
+            Goal::Faults => "of the faults",
+        };
+        let mut told: Vec<String> = causes
+            .rules
+            .iter()
+            .enumerate()
+            .map(|(nr, cause)| {
+                let unit = if nr == 0 { format!(" {unit}") } else { String::new() };
+                let name = figures::printable(&cause.switch.with_origin());
+                format!("{name} {}%{unit}", points(cause.points))
+            })
+            .collect();
+        if causes.others.abs() >= others_from(causes) {
+            told.push(format!("all other rules {}%", points(causes.others)));
+        }
+        let name = self.name(causes.row);
+        vec![format!("What makes the difference to {name}: {}.", told.join(", "))]
+    }
+
+    fn not_searched(&self, answer: &Answer) -> Vec<String> {
+        let kernel = |row: usize| &self.report.rows[row].kernel;
+        let is_asked = self.report.why.is_some();
+        match answer.told() {
+            Some(row) if kernel(row) != kernel(answer.reference) && !is_asked => {
+                vec!["--why tells which rules make the difference.".to_owned()]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// One column: which folios back the program.
+    fn alone(&self, answer: &Answer) -> String {
+        let row = &self.report.rows[answer.reference];
+        format!(
+            "With {}, {} of the mapped text and {} of the private memory are in folios of {} and larger.",
+            self.name(answer.reference),
+            large_share(&row.folios.text),
+            large_share(&row.folios.anon),
+            size(LARGE_BYTES)
+        )
+    }
+
+    fn same(&self, answer: &Answer) -> String {
+        let others = answer.columns.iter().map(|column| column.row);
+        let names: Vec<&str> =
+            std::iter::once(answer.reference).chain(others).map(|row| self.name(row)).collect();
+        let what = match self.goal {
+            Goal::Time => "take the same time".to_owned(),
+            Goal::Memory => format!("use the same memory, {}", self.value(answer.reference)),
+            Goal::Faults => format!("have the same faults, {}", self.value(answer.reference)),
+        };
+        format!("{} {what}.", listed(&names))
+    }
+
+    fn value(&self, row: usize) -> String {
+        let row = &self.report.rows[row];
+        match self.goal {
+            Goal::Time => String::new(),
+            Goal::Memory => figures::bytes(memory_bytes(row)),
+            Goal::Faults => figures::count(row.faults.total),
+        }
+    }
+
+    /// Costs that are needed and that no machine's stand in for.
+    fn lacking(&self, answer: &Answer) -> String {
+        let row = &self.report.rows[answer.reference];
+        let not_known = row.estimate.not_known.iter().map(String::as_str);
+        let names: Vec<&str> = not_known.take(NR_NAMED).collect();
+        match names.as_slice() {
+            [] => "the reference has none of it".to_owned(),
+            names => format!("{} has no {}", row.machine, listed(names)),
+        }
+    }
+}
+
+/// What others do is told if it is a tenth of what the named ones do.
+fn others_from(causes: &Causes) -> f64 {
+    causes.rules.iter().map(|cause| cause.points.abs()).sum::<f64>() / 10.0
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
