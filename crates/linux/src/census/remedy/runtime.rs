@@ -8,6 +8,8 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use crate::shell::quoted;
+
 /// One row of the table.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -141,7 +143,7 @@ impl Traits {
     fn command(&self) -> String {
         let own = self.program.file_name().map_or(Path::new("PROGRAM"), Path::new);
         let name = if self.name.is_empty() { own } else { Path::new(&self.name) };
-        super::quoted(name)
+        quoted(name)
     }
 }
 
