@@ -9,16 +9,17 @@
 //! Owns the choice. The gain counts whole blocks that have a page now: a block that nobody touches
 //! stays empty. Invariant A1: a verb that would refuse is not named; why is said instead.
 
-use super::judge::{Case, Judge, is_nameless, is_shared_memory};
+use super::judge::{Case, Judge, is_shared_memory};
 use super::reason::{Finding, Question, Refusal};
 use crate::census::process::Blocks;
 use crate::census::remedy::runtime::{Memory, Runtime, Traits, Wanted};
-use crate::census::remedy::{self, Action, Remedy, Restart, quoted};
+use crate::census::remedy::{self, Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
 use crate::collapse::{CollapseKind, blocks_of};
 use crate::proc::choice::Choice;
 use crate::proc::{Task, host};
 use crate::run::Placed;
+use crate::shell::quoted;
 use crate::system::mounts;
 use crate::warm::{WarmRefusal, Warmed};
 
@@ -121,7 +122,7 @@ impl Judge<'_> {
         let cost = self.runtime(case, Memory::Shmem).map(|row| row.cost.clone());
         let cost = cost.map_or(SYSTEM_WIDE.to_owned(), |cost| format!("{SYSTEM_WIDE}; {cost}"));
         remedies.extend(match setting {
-            _ if !is_nameless(&case.mapping.vma) => self.mounted(case),
+            _ if !case.mapping.vma.is_nameless_shared() => self.mounted(case),
             None => Some(Remedy::nothing("this kernel has no such folios for shared memory")),
             Some(InForce { allows: Allows::All, .. }) => blocks.is_err().then(|| Remedy {
                 action: Action::Restart,

@@ -240,11 +240,5 @@ fn file_ref(case: &Case<'_>) -> FileRef {
 
 /// memfd, System V, shared anonymous memory and tmpfs.
 pub(super) fn is_shared_memory(vma: &Vma, filesystem: &str) -> bool {
-    filesystem == "tmpfs" || is_nameless(vma)
-}
-
-/// The same without tmpfs: what the kernel keeps on its own mount.
-pub(super) fn is_nameless(vma: &Vma) -> bool {
-    let is_named = |name: &str| vma.path.to_string_lossy().starts_with(name);
-    vma.is_deleted && (is_named("/memfd:") || is_named("/SYSV") || is_named("/dev/zero"))
+    filesystem == "tmpfs" || vma.is_nameless_shared()
 }
