@@ -78,7 +78,8 @@ impl fmt::Display for Fallback {
                 }
             }
             Self::Cache { file, refusal } => {
-                write!(out, "{}: {refusal}; {}", shown(file), refusal.remedy())
+                let remedy = refusal.remedy().replace("FILE", &quoted(file));
+                write!(out, "{}: {refusal}; {remedy}", shown(file))
             }
             Self::Unreadable(what) => write!(out, "{what}: plain start"),
             Self::NoRemap(why) => write!(out, "the text is not moved: {why}"),

@@ -21,9 +21,9 @@ pub trait Verbs {
     /// `folio warm --check` of a file; `None` where it cannot be examined.
     fn warm(&self, path: &Path) -> Option<Warmed>;
 
-    /// Whether `folio run` could have the text of the file mapped by PMD entries; `None` for what is
-    /// no program.
-    fn placed(&self, path: &Path) -> Option<Placed>;
+    /// Whether the loader places the text of the file so that blocks of `block_bytes` fit; `None` for
+    /// what is no program.
+    fn placed(&self, path: &Path, block_bytes: u64) -> Option<Placed>;
 
     /// Why `folio run --text remap` refuses a program; `None` where it does not.
     fn remap_refusal(&self, path: &Path) -> Option<String>;
@@ -49,10 +49,10 @@ impl Verbs for LiveVerbs {
         Warm::new(path, Part::Whole).and_then(|warm| warm.check_among(&users)).ok()
     }
 
-    fn placed(&self, path: &Path) -> Option<Placed> {
+    fn placed(&self, path: &Path, block_bytes: u64) -> Option<Placed> {
         let elf = ElfFile::read(path).ok()?;
         elf.check(path).ok()?;
-        Some(run::placed(path, &elf))
+        Some(run::placed(path, &elf, block_bytes))
     }
 
     fn remap_refusal(&self, path: &Path) -> Option<String> {

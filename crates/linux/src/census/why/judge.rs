@@ -27,7 +27,7 @@ pub(super) struct Judge<'a> {
     writers: BTreeMap<((u32, u32), u64), Vec<u32>>,
     smaps: BTreeMap<u32, Vec<Smap>>,
     pub(super) traits: BTreeMap<u32, Traits>,
-    pub(super) files: BTreeMap<((u32, u32), u64), FilePlan>,
+    pub(super) files: BTreeMap<((u32, u32), u64, u64), FilePlan>,
 }
 
 /// A mapping under judgement.
@@ -37,14 +37,23 @@ pub(super) struct Case<'a> {
     pub(super) target_bytes: u64,
     pub(super) target_order: u32,
     pub(super) large_bytes: u64,
+    /// It grows while it is used: heap, stack, the used part of a reservation.
+    pub(super) grows: bool,
 }
 
 impl<'a> Case<'a> {
     pub(super) fn new(census: &'a Census, finding: &Finding) -> Self {
         let process = &census.processes[finding.process];
+        let mapping = &process.mappings[finding.mapping];
+        let is_rest =
+            |next: &Mapping| next.vma.range.start == mapping.vma.range.end && next.vma.prot() == 0;
+        let name = mapping.vma.path.as_os_str();
         Self {
             process,
-            mapping: &process.mappings[finding.mapping],
+            mapping,
+            grows: name == "[heap]"
+                || name == "[stack]"
+                || process.mappings.get(finding.mapping + 1).is_some_and(is_rest),
             target_bytes: finding.target_bytes,
             target_order: (finding.target_bytes / census.geometry.page_bytes).ilog2(),
             large_bytes: finding.large_bytes,
