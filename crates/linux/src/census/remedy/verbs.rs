@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::elf::ElfFile;
+use crate::elf::constants::constants;
 use crate::run::{self, Placed};
 use crate::system::Live;
 use crate::warm::{Part, Users, Warm, Warmed};
@@ -30,6 +31,9 @@ pub trait Verbs {
 
     /// Owners of the ELF notes of a file.
     fn notes(&self, path: &Path) -> Vec<String>;
+
+    /// Those of the words that a program holds as constants.
+    fn constants(&self, path: &Path, wanted: &[&str]) -> Vec<String>;
 }
 
 /// The verbs of this program on the running system.
@@ -61,5 +65,10 @@ impl Verbs for LiveVerbs {
 
     fn notes(&self, path: &Path) -> Vec<String> {
         ElfFile::read(path).map(|elf| elf.notes).unwrap_or_default()
+    }
+
+    fn constants(&self, path: &Path, wanted: &[&str]) -> Vec<String> {
+        let elf = ElfFile::read(path).ok();
+        elf.and_then(|elf| constants(path, &elf, wanted).ok()).unwrap_or_default()
     }
 }

@@ -20,6 +20,7 @@ pub(super) struct Answers {
     placed: Option<Placed>,
     remap: Option<String>,
     notes: Vec<String>,
+    constants: Vec<&'static str>,
 }
 
 impl Verbs for Answers {
@@ -51,6 +52,11 @@ impl Verbs for Answers {
 
     fn notes(&self, _path: &Path) -> Vec<String> {
         self.notes.clone()
+    }
+
+    fn constants(&self, _path: &Path, wanted: &[&str]) -> Vec<String> {
+        let is_there = |word: &&&str| self.constants.contains(word);
+        wanted.iter().filter(is_there).map(|&word| word.to_owned()).collect()
     }
 }
 

@@ -12,7 +12,7 @@
 use super::judge::{Case, Judge, is_shared_memory};
 use super::reason::{Finding, Question, Refusal};
 use crate::census::process::Blocks;
-use crate::census::remedy::runtime::{Memory, Runtime, Traits, Wanted};
+use crate::census::remedy::runtime::{self, Memory, Runtime, Traits, Wanted};
 use crate::census::remedy::{self, Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
 use crate::collapse::{CollapseKind, blocks_of};
@@ -284,9 +284,13 @@ impl Judge<'_> {
             let objects = files.iter().filter_map(name).collect();
             let program = files.first().map(|vma| vma.path.clone()).unwrap_or_default();
             let is_here = files.first().is_some_and(|vma| verbs.is_here(&vma.path, vma.inode));
-            let notes = if is_here { verbs.notes(&program) } else { Vec::new() };
+            let (notes, constants) = if is_here {
+                (verbs.notes(&program), verbs.constants(&program, &runtime::constants()))
+            } else {
+                Default::default()
+            };
             let name = Task::of(system, case.process.pid).command_name();
-            Traits { program, name, objects, notes }
+            Traits { program, name, objects, notes, constants }
         })
     }
 }
