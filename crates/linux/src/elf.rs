@@ -7,6 +7,7 @@
 //! - E1: whatever the file holds, reading it neither panics nor takes more memory than its headers
 //!   and one mebibyte for each part.
 
+pub mod constants;
 pub mod dynamic;
 
 use std::ffi::OsStr;

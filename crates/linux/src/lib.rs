@@ -7,7 +7,7 @@
 //! effect), [`setting`] (settings changed for a while) and [`tune`] (until it is undone); [`measure`],
 //! [`mod@bench`] (the series' micro-benchmarks), [`calibrate`] (what this machine costs), [`verify`] (a
 //! command with and without a change); [`system`] and [`census`] (folio sizes of the running system);
-//! [`signals`] (Ctrl-C), [`stack`] (for folio itself).
+//! [`signals`] (Ctrl-C), [`mod@shell`] (words to type), [`stack`] (for folio itself).
 
 pub mod align;
 pub mod bench;
@@ -23,6 +23,7 @@ pub mod record;
 pub mod remap;
 pub mod run;
 pub mod setting;
+pub mod shell;
 pub mod signals;
 pub mod stack;
 pub mod system;

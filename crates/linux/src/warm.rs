@@ -14,6 +14,8 @@
 //!   look
 //! ```
 //!
+//! A file shorter than a PMD folio gets the largest folios that fit into it (`short`).
+//!
 //! Owns the order of these steps and what is reported about them. Does not own finding files:
 //! [`libraries`] names those of a program.
 //!
@@ -28,6 +30,7 @@ mod cool;
 mod file;
 mod refill;
 mod refusal;
+mod short;
 mod users;
 
 pub use cool::cool;

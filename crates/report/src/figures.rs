@@ -252,10 +252,15 @@ pub(crate) fn value(value: u64, unit: &str) -> String {
     }
 }
 
-/// The same of a difference, with its sign.
-pub(crate) fn signed_of(difference: i128, unit: &str) -> String {
-    let size = value(u64::try_from(difference.unsigned_abs()).unwrap_or(u64::MAX), unit);
-    if difference < 0 { format!("-{size}") } else { format!("+{size}") }
+/// A difference with its sign, `minus` where it is less; `show` writes its size.
+pub(crate) fn difference(value: i128, minus: char, show: &dyn Fn(u64) -> String) -> String {
+    let size = show(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX));
+    if value < 0 { format!("{minus}{size}") } else { format!("+{size}") }
+}
+
+/// A difference in its unit, with its sign.
+pub(crate) fn signed_of(value: i128, unit: &str) -> String {
+    difference(value, '-', &|size| self::value(size, unit))
 }
 
 fn signed(value: f64, unit: &str) -> String {

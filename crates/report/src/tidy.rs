@@ -81,14 +81,26 @@ pub(crate) struct Number {
     pub(crate) unit: &'static str,
 }
 
-fn record(outcome: &Outcome, number: &Number) -> [String; 11] {
+/// What tells a cell from others, besides its kernel: machine to memory.
+fn cell(outcome: &Outcome) -> [String; 5] {
     [
-        outcome.kernel.clone(),
         outcome.machine.clone(),
         outcome.page_bytes.to_string(),
         outcome.seed.to_string(),
         outcome.cache.clone(),
         outcome.memory_bytes.to_string(),
+    ]
+}
+
+fn record(outcome: &Outcome, number: &Number) -> [String; 11] {
+    let [machine, page_bytes, seed, cache, memory_bytes] = cell(outcome);
+    [
+        outcome.kernel.clone(),
+        machine,
+        page_bytes,
+        seed,
+        cache,
+        memory_bytes,
         number.metric.clone(),
         number.folio_bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
         number.value.to_string(),

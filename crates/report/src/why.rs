@@ -93,7 +93,7 @@ pub struct Explained {
     /// Of the switches that change it.
     pub effects: Vec<Effect>,
     /// Of pairs of switches, those that are not 0.
-    pub interactions: Vec<Interaction>,
+    pub interactions: Vec<sim::Interaction>,
     /// What all other interactions add up to.
     pub together: i128,
 }
@@ -109,15 +109,6 @@ pub struct Effect {
     pub left_out: i128,
     /// Set after those that came before it.
     pub in_order: i128,
-}
-
-/// What two switches do together beyond the sum of what they do alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Interaction {
-    /// Which.
-    pub switches: [usize; 2],
-    /// How much.
-    pub value: i128,
 }
 
 impl Why {

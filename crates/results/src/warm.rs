@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use largefolio_linux::shell::quoted;
 use largefolio_linux::warm::{WarmRefusal, Warmed};
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
@@ -13,15 +14,17 @@ use serde::Serialize;
 use crate::{Forms, Remark, running};
 
 /// Version of the JSON.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 #[derive(Debug, Serialize)]
 struct WarmRow {
     path: String,
     filesystem: String,
     file_bytes: u64,
+    /// Smallest folios that count.
+    folio_bytes: u64,
     possible_bytes: u64,
-    /// In PMD folios; absent where the kernel does not tell.
+    /// In such folios; absent where the kernel does not tell.
     before_bytes: Option<u64>,
     after_bytes: Option<u64>,
     elapsed_ms: f64,
@@ -30,6 +33,8 @@ struct WarmRow {
     remedy: Option<String>,
     #[serde(skip)]
     is_large: bool,
+    #[serde(skip)]
+    is_short: bool,
 }
 
 impl WarmRow {
@@ -39,14 +44,16 @@ impl WarmRow {
             path: warmed.path.to_string_lossy().into_owned(),
             filesystem: warmed.filesystem.clone(),
             file_bytes: warmed.file_bytes,
+            folio_bytes: warmed.folio_bytes,
             possible_bytes: warmed.possible_bytes,
             before_bytes: warmed.before_bytes,
             after_bytes: warmed.after_bytes,
             elapsed_ms: warmed.elapsed.as_secs_f64() * 1e3,
             refusal: refusal.map(WarmRefusal::name),
             reason: refusal.map(ToString::to_string),
-            remedy: refusal.map(WarmRefusal::remedy),
-            is_large: warmed.is_complete() || warmed.is_enlarged(),
+            remedy: refusal.map(|refusal| refusal.remedy().replace("FILE", &quoted(&warmed.path))),
+            is_large: warmed.is_complete() || warmed.is_enlarged() || warmed.is_unseen(),
+            is_short: warmed.is_short(),
         }
     }
 
@@ -57,7 +64,7 @@ impl WarmRow {
     }
 }
 
-/// What of each file is in PMD folios now, and what is in the way of more.
+/// What of each file is in large folios now, and what is in the way of more.
 #[derive(Debug, Serialize)]
 pub struct WarmResult {
     schema_version: u32,
@@ -120,14 +127,15 @@ impl Forms for WarmResult {
         if self.rows.is_empty() {
             return text;
         }
-        let head = if self.is_check { "in 2M now" } else { "in 2M before -> after" };
+        let head = if self.is_check { "large now" } else { "large before -> after" };
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(text, "{:>11}  {head:>24}  {:>9}  file", "bytes", "time");
+        let _ =
+            writeln!(text, "{:>11}  {:>8}  {head:>24}  {:>9}  file", "bytes", "large is", "time");
         for row in &self.rows {
             let large = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), figures::bytes);
             let before = large(row.before_bytes);
             let state = if row.possible_bytes == 0 {
-                "shorter than 2M".to_owned()
+                format!("shorter than {}", figures::size(row.folio_bytes))
             } else if self.is_check {
                 before
             } else {
@@ -135,7 +143,8 @@ impl Forms for WarmResult {
             };
             let time = format!("{:.1} ms", row.elapsed_ms);
             let (bytes, path) = (figures::bytes(row.file_bytes), printable(&row.path));
-            let _ = writeln!(text, "{bytes:>11}  {state:>24}  {time:>9}  {path}");
+            let size = figures::size(row.folio_bytes) + if row.is_short { "+" } else { "" };
+            let _ = writeln!(text, "{bytes:>11}  {size:>8}  {state:>24}  {time:>9}  {path}");
             let told = row.reason.as_ref().zip(row.remedy.as_ref());
             if let Some((reason, remedy)) = told.filter(|_| row.possible_bytes > 0) {
                 let _ = writeln!(text, "{:>13}{reason}; {remedy}", "");
@@ -155,6 +164,7 @@ impl Forms for WarmResult {
             "after_bytes",
             "elapsed_ms",
             "refusal",
+            "folio_bytes",
         ])?;
         for row in &self.rows {
             let number = |bytes: Option<u64>| bytes.map_or_else(String::new, |b| b.to_string());
@@ -167,6 +177,7 @@ impl Forms for WarmResult {
                 &number(row.after_bytes),
                 &format!("{:.3}", row.elapsed_ms),
                 row.refusal.unwrap_or_default(),
+                &row.folio_bytes.to_string(),
             ])?;
         }
         writer.into_text()

@@ -4,6 +4,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_linux::remap::Voice;
 use largefolio_linux::run::{self, Ended, Launch, Request, RunError, Samples, Sampling, Watched};
+use largefolio_linux::warm::Warmed;
 use largefolio_report::figures::{self, printable};
 
 use super::values::{self, ProgramArgs};
@@ -18,7 +19,8 @@ const NOT_EXECUTED: u8 = 126;
 /// Start a program with its text, and optionally its heap, on large folios
 ///
 /// --text large refills the page cache of the program and its libraries with 2M folios before the
-/// program starts, as far as their addresses allow one TLB entry to map them. It changes only the
+/// program starts, as far as their addresses allow one TLB entry to map them; as root also files
+/// shorter than 2M that no process uses, with the largest folios that fit. It changes only the
 /// cache: memory stays shared, and perf, gdb and core dumps work as before. --text remap moves the
 /// text onto shared memory with large folios before the program begins; all processes of a file
 /// share one copy. --text auto does that if the page cache cannot help. --heap SIZE gives glibc's
@@ -192,7 +194,7 @@ impl RunPlan {
                 for file in &plan.warmed {
                     let (path, ms) =
                         (file.path.display().to_string(), file.elapsed.as_secs_f64() * 1e3);
-                    let state = in_cache(file.before_bytes, file.after_bytes, file.possible_bytes);
+                    let state = in_cache(&[file]);
                     say(&format!("folio: {}: {state}, {ms:.1} ms", printable(&path)));
                 }
             }
@@ -211,27 +213,40 @@ fn not_started(error: RunError) -> Result<Exit> {
     Ok(Exit::Program(code))
 }
 
-fn in_cache(before: Option<u64>, after: Option<u64>, possible: u64) -> String {
-    let large = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), figures::bytes);
-    let (before, after, possible) = (large(before), large(after), figures::bytes(possible));
-    format!("in 2M folios in the page cache {before} -> {after} of {possible}")
+/// What became of files of which folios of the same size count.
+fn in_cache(files: &[&Warmed]) -> String {
+    let sum = |of: &dyn Fn(&Warmed) -> Option<u64>| {
+        let sum = files.iter().map(|file| of(file)).sum::<Option<u64>>();
+        sum.map_or_else(|| "?".to_owned(), figures::bytes)
+    };
+    let [before, after, possible] = [
+        sum(&|file| file.before_bytes),
+        sum(&|file| file.after_bytes),
+        sum(&|file| Some(file.possible_bytes)),
+    ];
+    let size = files.first().map_or_else(String::new, |file| large_folios(file));
+    format!("in {size} in the page cache {before} -> {after} of {possible}")
 }
 
-/// What was done and what was seen, in three lines at most.
+/// `2M folios`; of a short file `folios of 64K or more`.
+pub(super) fn large_folios(file: &Warmed) -> String {
+    let size = figures::size(file.folio_bytes);
+    if file.is_short() { format!("folios of {size} or more") } else { format!("{size} folios") }
+}
+
+/// What was done and what was seen, in a few lines.
 fn summary(plan: &Launch, watched: &Watched) {
-    let ms = plan.elapsed.as_secs_f64() * 1e3;
-    if !plan.warmed.is_empty() {
-        let sum = |of: &dyn Fn(&largefolio_linux::warm::Warmed) -> Option<u64>| {
-            plan.warmed.iter().map(of).sum::<Option<u64>>()
-        };
-        let state = in_cache(
-            sum(&|file| file.before_bytes),
-            sum(&|file| file.after_bytes),
-            sum(&|file| Some(file.possible_bytes)).unwrap_or(0),
-        );
-        let nr = plan.warmed.len();
-        let files = if nr == 1 { "1 file".to_owned() } else { format!("{nr} files") };
-        say(&format!("folio: text and constants of {files}: {state}; start delayed by {ms:.1} ms"));
+    let delay = format!("; start delayed by {:.1} ms", plan.elapsed.as_secs_f64() * 1e3);
+    let (short, long): (Vec<_>, Vec<_>) = plan.warmed.iter().partition(|file| file.is_short());
+    let count = |nr: usize| if nr == 1 { "1 file".to_owned() } else { format!("{nr} files") };
+    if !short.is_empty() {
+        let (files, state) = (count(short.len()), in_cache(&short));
+        let delay = if long.is_empty() { delay.as_str() } else { "" };
+        say(&format!("folio: {files} below 2M: {state}{delay}"));
+    }
+    if !long.is_empty() {
+        let (files, state) = (count(long.len()), in_cache(&long));
+        say(&format!("folio: text and constants of {files}: {state}{delay}"));
     }
     say(&format!("folio: {}", seen(&watched.samples, watched.elapsed.as_secs_f64())));
     let moved = plan.moved.as_ref().and_then(|moved| moved.summary().ok());

@@ -20,7 +20,8 @@ use crate::errors::Exit;
 ///
 /// The page cache keeps the folio sizes with which a file was read: small ones after cp, git or a
 /// cold start. This evicts what is small and reads it again in folios of 2M (one PMD entry), as far
-/// as the filesystem has them: ext4, XFS, btrfs. Programs started afterwards are mapped by large
+/// as the filesystem has them: ext4, XFS, btrfs. Files shorter than 2M get the largest folios that
+/// fit, which makes their faults cheaper. Programs started afterwards are mapped by large
 /// entries where their addresses fit (folio maps --elf; folio align), and share the memory as
 /// before. Nothing is written to the files; dirty pages are synced, never dropped. What running
 /// processes have mapped stays as it is. The gain lasts until the pages are evicted.
@@ -33,9 +34,9 @@ Examples:
   folio warm --check --json /opt/app/server   how much is large and what prevents more
 
 Needs the right to read the file. Shows how much was large before only for files that you own or may
-write to.
+write to. For files shorter than 2M only root sees how large their folios are.
 
-Exit status: 0 all or part is in large folios, 1 nothing could be enlarged, 2 error.")]
+Exit status: 0 all or part is in large folios, or was read again and only root may see how, 1 nothing could be enlarged, 2 error.")]
 pub(crate) struct WarmArgs {
     /// Files; folders with --recursive
     #[arg(required = true, value_name = "FILE")]

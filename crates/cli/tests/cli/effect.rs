@@ -16,7 +16,7 @@ fn warm_tells_each_file_in_every_form() {
         return;
     }
     let looked: Value = serde_json::from_str(&place.done("warm --check --json p")).unwrap();
-    assert_eq!((&looked["schema_version"], &looked["is_check"]), (&1.into(), &true.into()));
+    assert_eq!((&looked["schema_version"], &looked["is_check"]), (&2.into(), &true.into()));
     let row = &looked["rows"][0];
     assert_eq!((&row["before_bytes"], &row["possible_bytes"]), (&0.into(), &(8 << 20).into()));
     let table = place.done("warm p");
@@ -24,6 +24,11 @@ fn warm_tells_each_file_in_every_form() {
     let csv = place.done("warm --csv p");
     assert!(csv.starts_with("path,filesystem,file_bytes,possible_bytes,before_bytes,"), "{csv}");
     assert!(csv.contains(",8388608,8388608,8388608,"), "{csv}");
+    fs::write(place.path("short"), vec![1; 1 << 20]).unwrap();
+    let row = &serde_json::from_str::<Value>(&place.done("warm --json short")).unwrap()["rows"][0];
+    assert_eq!((&row["folio_bytes"], &row["possible_bytes"]), (&65536.into(), &(1 << 20).into()));
+    let is_root = rustix::process::geteuid().is_root();
+    assert!(row["after_bytes"] == row["possible_bytes"] || !is_root, "{row}");
     fs::create_dir(place.path("below")).unwrap();
     fs::rename(place.path("p"), place.path("below/p")).unwrap();
     fs::write(place.path("below/text"), "no program").unwrap();
@@ -66,7 +71,7 @@ fn warm_says_no_and_why() {
     fs::write(place.path("short"), "x").unwrap();
     let output = place.run("warm short");
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stdout).contains("shorter than 2M"));
+    assert!(text(&output.stdout).contains("shorter than 64K"));
     let shm = tempfile::tempdir_in("/dev/shm").unwrap();
     let file = shm.path().join("file");
     fs::write(&file, vec![1; 4 << 20]).unwrap();

@@ -14,15 +14,15 @@
 //! - M2: one without a command says why nothing works.
 
 pub mod runtime;
-mod shell;
 pub mod verbs;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
 
-pub(crate) use shell::quoted;
+use crate::shell::quoted;
 
 /// Which verb, or whose option, does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -167,7 +167,7 @@ pub(crate) fn collapse(pid: u32) -> Remedy {
 pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     let file = quoted(path);
     let (command, restart, cost) = if is_shared {
-        let new = quoted(Path::new(&format!("{}.new", path.to_string_lossy())));
+        let new = quoted(&new_name(path));
         (
             format!("sudo cp -a {file} {new} && sudo mv {new} {file} && folio warm {file}"),
             Restart::After,
@@ -185,6 +185,13 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
         undo: "nothing to undo".to_owned(),
         ..Remedy::nothing(cost)
     }
+}
+
+/// `FILE.new`.
+fn new_name(path: &Path) -> OsString {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    name
 }
 
 #[cfg(test)]

@@ -114,9 +114,7 @@ pub(super) fn kind_of(vma: &Vma) -> Option<CollapseKind> {
     if vma.inode == 0 {
         return Some(CollapseKind::Anon);
     }
-    let is_shared_memory =
-        ["/memfd:", "/dev/zero", "/SYSV"].iter().any(|start| name.starts_with(start));
-    if is_shared_memory || is_on_tmpfs(&vma.path) {
+    if vma.is_nameless_shared() || is_on_tmpfs(&vma.path) {
         return Some(CollapseKind::Shmem);
     }
     (name.starts_with('/') && !name.starts_with("/dev/")).then_some(CollapseKind::File)
@@ -183,11 +181,12 @@ mod tests {
     #[test]
     fn kinds_are_told_by_name() {
         let kind = |name: &str| kind_of(&vma(0, M2, 0, name));
+        let nameless = |name: &str| kind_of(&Vma { is_deleted: true, ..vma(0, M2, 0, name) });
         assert_eq!(kind(""), Some(CollapseKind::Anon));
         assert_eq!(kind("[heap]"), Some(CollapseKind::Anon));
         assert_eq!(kind("[vdso]"), None);
-        assert_eq!(kind("/memfd:x (deleted)"), Some(CollapseKind::Shmem));
-        assert_eq!(kind("/dev/zero (deleted)"), Some(CollapseKind::Shmem));
+        assert_eq!(nameless("/memfd:x"), Some(CollapseKind::Shmem));
+        assert_eq!(nameless("/dev/zero"), Some(CollapseKind::Shmem));
         assert_eq!(kind("/dev/dri/card0"), None);
         assert_eq!(kind("/proc/version"), Some(CollapseKind::File));
     }

@@ -48,6 +48,14 @@ impl Vma {
         self.inode != 0
     }
 
+    /// Whether it is shared memory that the kernel keeps under a name of its own: memfd, shared
+    /// anonymous memory, System V. A file of tmpfs is not.
+    pub(crate) fn is_nameless_shared(&self) -> bool {
+        let name = self.path.as_os_str().as_bytes();
+        self.is_deleted
+            && [&b"/memfd:"[..], b"/dev/zero", b"/SYSV"].iter().any(|start| name.starts_with(start))
+    }
+
     /// `PROT_*` bits.
     pub(crate) fn prot(&self) -> u32 {
         let letters = [(b'r', 1), (b'w', 2), (b'x', 4)].into_iter().zip(self.permissions);
@@ -208,6 +216,17 @@ mod tests {
         let Maps { vmas, nr_bad_lines } = parse(text, 4096);
         assert_eq!((vmas.len(), nr_bad_lines), (2, 5));
         assert_eq!(vmas[1].path, Path::new("[vsyscall]"));
+    }
+
+    #[test]
+    fn shared_memory_is_told_by_its_name_and_its_mark() {
+        let is_nameless = |name: &str| {
+            one(&format!("1000-2000 rw-s 00000000 00:01 7  {name}")).unwrap().is_nameless_shared()
+        };
+        for name in ["/memfd:x (deleted)", "/dev/zero (deleted)", "/SYSV00000000 (deleted)"] {
+            assert!(is_nameless(name), "{name}");
+        }
+        assert!(!is_nameless("/dev/zero") && !is_nameless("/tmp/x (deleted)"));
     }
 
     #[test]

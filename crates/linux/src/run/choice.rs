@@ -1,5 +1,6 @@
 //! Decides what to do for a program, and does it.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -22,7 +23,7 @@ use crate::filesystem;
 use crate::proc::thp;
 use crate::remap::{Remap, Voice};
 use crate::system::Live;
-use crate::warm::{Part, Warm, WarmRefusal, Warmed, libraries};
+use crate::warm::{Part, Users, Warm, WarmRefusal, Warmed, libraries};
 
 /// Filesystems that place large mappings at addresses alike their offset.
 const PLACING: [&str; 3] = ["ext4", "xfs", "btrfs"];
@@ -226,12 +227,14 @@ impl Launch {
 
     /// Fills the cache of the program and of its libraries, as far as their text can be mapped so.
     fn large(&mut self, own: Own<'_>, libraries: &[PathBuf]) {
-        self.file(own.path, own.elf);
+        let users = OnceCell::new();
+        let users = || users.get_or_init(|| Users::read(&Live));
+        self.file(own.path, own.elf, &users);
         for library in libraries {
             if let Ok(elf) = ElfFile::read(library)
                 && elf.check(library).is_ok()
             {
-                self.file(library, &elf);
+                self.file(library, &elf, &users);
             }
         }
         if self.warmed.is_empty() && self.fallbacks.is_empty() {
@@ -239,12 +242,10 @@ impl Launch {
         }
     }
 
-    fn file(&mut self, path: &Path, elf: &ElfFile) {
+    fn file<'u>(&mut self, path: &Path, elf: &ElfFile, users: &dyn Fn() -> &'u Users) {
         let file = path.to_owned();
-        match placed(path, elf) {
-            Placed::Badly(Obstacle::TooSmall) => {
-                self.notes.push(format!("{}: {}", shown(path), Obstacle::TooSmall));
-            }
+        match placed(path, elf, thp::pmd_bytes(&Live)) {
+            Placed::Badly(Obstacle::TooSmall) => self.short(path, users),
             Placed::Badly(obstacle) => {
                 self.fallbacks.push(Fallback::Placement { file, obstacle });
             }
@@ -263,6 +264,23 @@ impl Launch {
                 }
             }
         }
+    }
+
+    /// Fills the cache of a file that is shorter than a PMD folio. One in use is left alone, and so is
+    /// one whose folios may not be seen: it would be filled anew at each start.
+    fn short<'u>(&mut self, path: &Path, users: &dyn Fn() -> &'u Users) {
+        let small = format!("{}: {}", shown(path), Obstacle::TooSmall);
+        let warmed = Warm::new(path, Part::Whole).and_then(|warm| {
+            let told = warm.is_short().then(|| warm.check_among(users)).transpose()?;
+            let is_done = |told: &Warmed| told.refusal.is_some() || told.is_complete();
+            if told.as_ref().is_none_or(is_done) { Ok(told) } else { warm.run().map(Some) }
+        });
+        self.notes.push(match warmed {
+            Ok(Some(told)) if told.is_complete() => return self.warmed.push(told),
+            Ok(Some(Warmed { refusal: Some(refusal), .. })) => format!("{small}; {refusal}"),
+            Ok(_) => small,
+            Err(error) => format!("{small}; {error}"),
+        });
     }
 
     /// Whether something of ours must stay while the program runs.
@@ -319,14 +337,15 @@ impl Launch {
     }
 }
 
-/// Whether PMD entries could map the text of a file, whose headers are `elf`, once it is in large
-/// folios.
+/// Whether entries of `block_bytes` - the PMD size, or a contpte block - could map the text of a
+/// file, whose headers are `elf`, once it is in large folios.
 #[must_use]
-pub fn placed(path: &Path, elf: &ElfFile) -> Placed {
+pub fn placed(path: &Path, elf: &ElfFile, block_bytes: u64) -> Placed {
     let ground = open_regular(path).and_then(filesystem::of).ok();
     let is_placing = ground.is_some_and(|ground| PLACING.contains(&ground.name.as_str()));
-    let placing = if is_placing { Placing::Alike } else { Placing::Anywhere };
-    placement::judge(elf, thp::pmd_bytes(&Live), placing)
+    let from_bytes = thp::pmd_bytes(&Live);
+    let placing = if is_placing { Placing::Alike(from_bytes) } else { Placing::Anywhere };
+    placement::judge(elf, block_bytes, placing)
 }
 
 /// Why the text of the program at `path` is not moved; `None` where it can be.

@@ -7,6 +7,7 @@ use largefolio_trace::shown;
 
 use super::placement::Obstacle;
 use crate::setting::thp::size_name;
+use crate::shell::quoted;
 use crate::warm;
 
 /// Cause; each names its remedy if there is one.
@@ -77,7 +78,8 @@ impl fmt::Display for Fallback {
                 }
             }
             Self::Cache { file, refusal } => {
-                write!(out, "{}: {refusal}; {}", shown(file), refusal.remedy())
+                let remedy = refusal.remedy().replace("FILE", &quoted(file));
+                write!(out, "{}: {refusal}; {remedy}", shown(file))
             }
             Self::Unreadable(what) => write!(out, "{what}: plain start"),
             Self::NoRemap(why) => write!(out, "the text is not moved: {why}"),
@@ -109,11 +111,4 @@ impl fmt::Display for Fallback {
             }
         }
     }
-}
-
-/// A path as a shell takes it, in a remedy.
-fn quoted(path: &std::path::Path) -> String {
-    let text = shown(path).to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }

@@ -72,16 +72,17 @@ impl fmt::Display for Obstacle {
 /// How a filesystem places large mappings without a wish for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placing {
-    /// At addresses that agree with their offset mod the PMD size (ext4, XFS, btrfs).
-    Alike,
+    /// From this size on, the PMD size, at addresses that agree with their offset mod it (ext4, XFS,
+    /// btrfs).
+    Alike(u64),
     /// Anywhere.
     Anywhere,
 }
 
-/// Judges `elf`, of a filesystem that is so `placing`, for blocks of `pmd_bytes`.
-pub(super) fn judge(elf: &ElfFile, pmd_bytes: u64, placing: Placing) -> Placed {
+/// Judges `elf`, of a filesystem that is so `placing`, for blocks of `block_bytes`.
+pub(super) fn judge(elf: &ElfFile, block_bytes: u64, placing: Placing) -> Placed {
     let texts: Vec<&Load> = elf.loads.iter().filter(|load| load.prot & EXECUTE != 0).collect();
-    let is_long = |load: &&&Load| load.file_bytes >= pmd_bytes;
+    let is_long = |load: &&&Load| load.file_bytes >= block_bytes;
     if !texts.iter().any(|load| is_long(&load)) {
         return Placed::Badly(Obstacle::TooSmall);
     }
@@ -89,10 +90,9 @@ pub(super) fn judge(elf: &ElfFile, pmd_bytes: u64, placing: Placing) -> Placed {
     let span = span(elf);
     let is_placed = elf.kind == ElfKind::Shared
         && elf.class == Class::Bits64
-        && placing == Placing::Alike
-        && align <= rustix::param::page_size() as u64
-        && span >= pmd_bytes;
-    let shift = if elf.kind == ElfKind::Fixed || align >= pmd_bytes {
+        && matches!(placing, Placing::Alike(from_bytes) if span >= from_bytes)
+        && align <= rustix::param::page_size() as u64;
+    let shift = if elf.kind == ElfKind::Fixed || align >= block_bytes {
         0
     } else if is_placed {
         // The whole image is one mapping at first, placed by the offset of its first segment.
@@ -100,7 +100,7 @@ pub(super) fn judge(elf: &ElfFile, pmd_bytes: u64, placing: Placing) -> Placed {
     } else {
         return Placed::Badly(Obstacle::Random(align));
     };
-    let blocks = |load: &Load| blocks(load, shift, pmd_bytes);
+    let blocks = |load: &Load| blocks(load, shift, block_bytes);
     let text_bytes = texts.iter().filter_map(|load| blocks(load)).sum();
     if text_bytes > 0 {
         let read_only = elf.loads.iter().filter(|load| load.prot & WRITE == 0);
@@ -113,13 +113,13 @@ pub(super) fn judge(elf: &ElfFile, pmd_bytes: u64, placing: Placing) -> Placed {
 }
 
 /// Bytes of whole blocks inside a segment; `None` where address and offset disagree.
-fn blocks(load: &Load, shift: u64, pmd_bytes: u64) -> Option<u64> {
+fn blocks(load: &Load, shift: u64, block_bytes: u64) -> Option<u64> {
     let bias = load.vaddr.wrapping_sub(load.offset).wrapping_sub(shift);
-    if !bias.is_multiple_of(pmd_bytes) {
+    if !bias.is_multiple_of(block_bytes) {
         return None;
     }
-    let start = load.offset.checked_next_multiple_of(pmd_bytes).unwrap_or(u64::MAX);
-    let end = load.offset.saturating_add(load.file_bytes) / pmd_bytes * pmd_bytes;
+    let start = load.offset.checked_next_multiple_of(block_bytes).unwrap_or(u64::MAX);
+    let end = load.offset.saturating_add(load.file_bytes) / block_bytes * block_bytes;
     Some(end.saturating_sub(start))
 }
 
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_fixed_program_is_judged_by_its_addresses() {
         let text = |vaddr, offset| {
-            judge(&elf(ElfKind::Fixed, 4096, vaddr, offset, 5 * M2), M2, Placing::Alike)
+            judge(&elf(ElfKind::Fixed, 4096, vaddr, offset, 5 * M2), M2, Placing::Alike(M2))
         };
         let well = Placed::Well { text_bytes: 4 * M2, file: 0..0x1000 + 5 * M2 };
         assert_eq!(text(0x40_1000, 0x1000), well);
@@ -157,26 +157,36 @@ mod tests {
     fn a_pie_needs_the_alignment_and_a_library_the_filesystem() {
         let of = |kind, align, places| judge(&elf(kind, align, 0x1000, 0x1000, 5 * M2), M2, places);
         assert_eq!(
-            of(ElfKind::Program, 4096, Placing::Alike),
+            of(ElfKind::Program, 4096, Placing::Alike(M2)),
             Placed::Badly(Obstacle::Random(4096))
         );
         assert!(matches!(of(ElfKind::Program, M2, Placing::Anywhere), Placed::Well { .. }));
-        assert!(matches!(of(ElfKind::Shared, 4096, Placing::Alike), Placed::Well { .. }));
+        assert!(matches!(of(ElfKind::Shared, 4096, Placing::Alike(M2)), Placed::Well { .. }));
         assert_eq!(
             of(ElfKind::Shared, 4096, Placing::Anywhere),
             Placed::Badly(Obstacle::Random(4096))
         );
         assert_eq!(
-            of(ElfKind::Shared, 0x1_0000, Placing::Alike),
+            of(ElfKind::Shared, 0x1_0000, Placing::Alike(M2)),
             Placed::Badly(Obstacle::Random(0x1_0000))
         );
     }
 
     #[test]
+    fn a_smaller_block_fits_a_library_that_is_aligned_to_it_or_placed_as_a_large_one() {
+        let of = |align, len| {
+            judge(&elf(ElfKind::Shared, align, 0x1000, 0x1000, len), 1 << 16, Placing::Alike(M2))
+        };
+        assert!(matches!(of(1 << 16, M2 / 2), Placed::Well { text_bytes, .. } if text_bytes > 0));
+        assert_eq!(of(4096, M2 / 2), Placed::Badly(Obstacle::Random(4096)));
+        assert!(matches!(of(4096, 2 * M2), Placed::Well { .. }), "the kernel places its mapping");
+    }
+
+    #[test]
     fn text_without_a_whole_block_is_too_small() {
         let small = elf(ElfKind::Fixed, 4096, 0x40_1000, 0x1000, M2 + 0x1000);
-        assert_eq!(judge(&small, M2, Placing::Alike), Placed::Badly(Obstacle::TooSmall));
+        assert_eq!(judge(&small, M2, Placing::Alike(M2)), Placed::Badly(Obstacle::TooSmall));
         let none = ElfFile { kind: ElfKind::Fixed, ..ElfFile::default() };
-        assert_eq!(judge(&none, M2, Placing::Alike), Placed::Badly(Obstacle::TooSmall));
+        assert_eq!(judge(&none, M2, Placing::Alike(M2)), Placed::Badly(Obstacle::TooSmall));
     }
 }

@@ -11,6 +11,9 @@ use largefolio_trace::disk::other_kind;
 use largefolio_trace::shown;
 
 use super::refusal::WarmRefusal;
+use crate::census::process::Geometry;
+use crate::proc::thp;
+use crate::system::{Live, System as _};
 
 /// Which part of a file is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,11 +43,13 @@ pub struct Warmed {
     pub file_bytes: u64,
     /// Its filesystem.
     pub filesystem: String,
-    /// Bytes of whole blocks in the part that is wanted: more cannot be in PMD folios.
+    /// Smallest folios that count: PMD folios; of a file shorter than one, contpte blocks.
+    pub folio_bytes: u64,
+    /// Bytes of whole blocks of that size in the part that is wanted: more cannot be in such folios.
     pub possible_bytes: u64,
-    /// Bytes in PMD folios before; `None` where the kernel does not tell.
+    /// Bytes in such folios before; `None` where the kernel does not tell.
     pub before_bytes: Option<u64>,
-    /// Bytes in PMD folios now.
+    /// Bytes in such folios now.
     pub after_bytes: Option<u64>,
     /// What it took.
     pub elapsed: Duration,
@@ -53,10 +58,23 @@ pub struct Warmed {
 }
 
 impl Warmed {
-    /// Whether more of it is in PMD folios than before.
+    /// Whether more of it is in such folios than before.
     #[must_use]
     pub fn is_enlarged(&self) -> bool {
         self.after_bytes.unwrap_or(0) > self.before_bytes.unwrap_or(0)
+    }
+
+    /// Whether the file is shorter than a PMD folio, so that smaller ones count.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.folio_bytes < Geometry::of(Live.page_bytes()).pmd_bytes()
+    }
+
+    /// Whether it was refilled, and the kernel does not tell with what.
+    #[must_use]
+    pub fn is_unseen(&self) -> bool {
+        let is_done = self.elapsed > Duration::ZERO;
+        is_done && matches!(self.refusal, Some(WarmRefusal::Unseen { .. }))
     }
 
     /// Whether all of it is that can be.
@@ -106,6 +124,12 @@ impl Warm {
         let file = open_regular(path).map_err(open)?;
         let file_bytes = file.metadata().map_err(open)?.len();
         Ok(Self { path: path.to_owned(), file, file_bytes, part })
+    }
+
+    /// Whether it is shorter than a PMD folio.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.file_bytes < thp::pmd_bytes(&Live)
     }
 
     pub(super) fn failed(&self, action: &'static str) -> impl FnOnce(io::Error) -> WarmError {

@@ -10,6 +10,7 @@ use rustix::fs::Advice;
 
 use super::file::{Part, Warm, WarmError, Warmed};
 use super::refusal::WarmRefusal;
+use super::short::Short;
 use super::users::Users;
 use crate::filesystem;
 use crate::proc::{host, thp};
@@ -40,6 +41,11 @@ impl Warm {
         &self,
         users: &dyn Fn() -> U,
     ) -> Result<Warmed, WarmError> {
+        if self.is_short() {
+            let mut short = Short::new(self)?;
+            short.check(users)?;
+            return Ok(short.told);
+        }
         let mut work = Refill::new(self)?;
         if work.told.refusal.is_none() && work.small_bytes() > 0 {
             let found = self.file.metadata().map_err(self.failed("examine the file"))?;
@@ -56,6 +62,11 @@ impl Warm {
     /// # Errors
     /// A system call that failed for another reason than a [`WarmRefusal`]; the file is as it was.
     pub fn run(&self) -> Result<Warmed, WarmError> {
+        if self.is_short() {
+            let mut short = Short::new(self)?;
+            short.run()?;
+            return Ok(short.told);
+        }
         let started = Instant::now();
         let mut work = Refill::new(self)?;
         if work.told.refusal.is_none() && work.nr_missing() > 0 {
@@ -99,6 +110,7 @@ impl<'w> Refill<'w> {
         let mut told = Warmed {
             path: warm.path.clone(),
             file_bytes: warm.file_bytes,
+            folio_bytes: cached.pmd_bytes,
             possible_bytes: (wanted.end - wanted.start) * cached.pmd_bytes,
             filesystem: found.name,
             before_bytes: None,
@@ -106,9 +118,9 @@ impl<'w> Refill<'w> {
             elapsed: Duration::ZERO,
             refusal: None,
         };
-        let pmd_bytes = cached.pmd_bytes;
+        let folio_bytes = cached.pmd_bytes;
         told.refusal = if wanted.is_empty() {
-            Some(WarmRefusal::TooSmall { pmd_bytes })
+            Some(WarmRefusal::TooSmall { folio_bytes })
         } else if !found.is_cache {
             Some(WarmRefusal::NotCached { filesystem: told.filesystem.clone() })
         } else {
@@ -316,7 +328,7 @@ fn wanted(part: &Part, pmd_bytes: u64, nr_whole: u64) -> Range<u64> {
 }
 
 /// Errors of the kernel that say what it lacks.
-fn refused(error: &io::Error) -> Option<WarmRefusal> {
+pub(super) fn refused(error: &io::Error) -> Option<WarmRefusal> {
     // MADV_POPULATE_READ answers EINVAL before 5.14; so does MADV_HUGEPAGE without THP.
     if error.raw_os_error() != Some(libc::EINVAL) {
         return None;

@@ -2,14 +2,16 @@
 
 use std::fmt;
 
+use crate::setting::thp::size_name;
+
 /// Cause, in the manner of the kernel's scan results: counted and reported, no error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WarmRefusal {
-    /// Shorter than one PMD folio.
+    /// Shorter than the smallest folio that counts.
     TooSmall {
         /// Bytes of such a folio.
-        pmd_bytes: u64,
+        folio_bytes: u64,
     },
     /// The filesystem keeps its files in base pages.
     NoFolios {
@@ -45,6 +47,11 @@ pub enum WarmRefusal {
         /// Bytes available.
         have_bytes: u64,
     },
+    /// The kernel shows folio sizes below a PMD folio to root alone.
+    Unseen {
+        /// Smallest size that counts.
+        folio_bytes: u64,
+    },
     /// `MADV_HUGEPAGE` is not known to this kernel.
     NoThp,
     /// `MADV_POPULATE_READ` is not known to this kernel (Linux 5.14).
@@ -63,16 +70,17 @@ impl WarmRefusal {
             Self::Busy { .. } => "busy",
             Self::Fragmented { .. } => "fragmented",
             Self::LowMemory { .. } => "low_memory",
+            Self::Unseen { .. } => "unseen",
             Self::NoThp => "no_thp",
             Self::OldKernel => "old_kernel",
         }
     }
 
-    /// What helps.
+    /// What helps; `FILE` stands for the file.
     #[must_use]
     pub fn remedy(&self) -> String {
         match self {
-            Self::TooSmall { .. } => "nothing to do: its text is too short to benefit".to_owned(),
+            Self::TooSmall { .. } => "nothing to do: it is too short to benefit".to_owned(),
             Self::NoFolios { .. } => "copy the file to ext4 (Linux 6.16), XFS or btrfs \
                  (Linux 6.17), and use the copy"
                 .to_owned(),
@@ -87,7 +95,7 @@ impl WarmRefusal {
                     if who.is_empty() { String::new() } else { format!(" {}", who.join(" ")) };
                 format!(
                     "stop the processes{who} and repeat, or replace the file by a copy of itself \
-                     (cp FILE FILE.new; mv FILE.new FILE) and warm the copy"
+                     (cp -a FILE FILE.new && mv FILE.new FILE) and warm the copy"
                 )
             }
             Self::Busy { .. } => {
@@ -97,6 +105,7 @@ impl WarmRefusal {
                  /proc/sys/vm/compact_memory"
                 .to_owned(),
             Self::LowMemory { .. } => "free memory, or warm fewer files".to_owned(),
+            Self::Unseen { .. } => "sudo folio warm --check FILE shows them".to_owned(),
             Self::NoThp => "boot a kernel with CONFIG_TRANSPARENT_HUGEPAGE".to_owned(),
             Self::OldKernel => "boot Linux 5.14 or later".to_owned(),
         }
@@ -107,8 +116,8 @@ impl fmt::Display for WarmRefusal {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mib = |bytes: &u64| bytes.div_ceil(1 << 20);
         match self {
-            Self::TooSmall { pmd_bytes } => {
-                write!(out, "shorter than one folio of {} KiB", pmd_bytes >> 10)
+            Self::TooSmall { folio_bytes } => {
+                write!(out, "shorter than one folio of {}", size_name(*folio_bytes))
             }
             Self::NoFolios { filesystem } => write!(
                 out,
@@ -141,6 +150,11 @@ impl fmt::Display for WarmRefusal {
                 "it needs {} MiB of memory, but only {} MiB are available",
                 mib(need_bytes),
                 mib(have_bytes)
+            ),
+            Self::Unseen { folio_bytes } => write!(
+                out,
+                "the kernel shows only to root whether its folios have {} or more",
+                size_name(*folio_bytes)
             ),
             Self::NoThp => out.write_str("this kernel has no transparent huge pages"),
             Self::OldKernel => out.write_str("this kernel cannot populate a mapping"),

@@ -8,6 +8,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -176,6 +177,57 @@ fn memory_and_short_files_are_refused_and_left_alone() {
     assert_eq!(fs::read(&path).unwrap(), content(2 * M2));
     let short = warm(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"));
     assert!(matches!(short.refusal, Some(WarmRefusal::TooSmall { .. })), "{short:?}");
+}
+
+#[test]
+fn a_short_file_gets_the_largest_folios_that_fit_and_keeps_its_bytes() {
+    let Some(place) = place() else { return };
+    let path = place.path().join("short");
+    // 1 MiB, 512, 256 and 64 KiB, and an end of two pages and a byte.
+    let len = M2 / 2 + (832 << 10) + 8193;
+    write(&path, len / 8 * 8);
+    let times = fs::metadata(&path).unwrap().modified().unwrap();
+    let looked = Warm::new(&path, Part::Whole).unwrap().check().unwrap();
+    assert_eq!((looked.folio_bytes, looked.possible_bytes), (64 << 10, M2 / 2 + (832 << 10)));
+    let warmed = warm(&path);
+    assert_eq!(fs::read(&path).unwrap(), content(len / 8 * 8));
+    assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), times);
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root sees folio sizes below 2M");
+        assert!(matches!(warmed.refusal, Some(WarmRefusal::Unseen { .. })), "{warmed:?}");
+        return;
+    }
+    assert_eq!((looked.before_bytes, looked.refusal), (Some(0), None));
+    assert!(warmed.is_complete() && warmed.is_enlarged() && warmed.refusal.is_none(), "{warmed:?}");
+    let again = warm(&path);
+    assert!(again.is_complete() && !again.is_enlarged(), "{again:?}");
+}
+
+#[test]
+fn a_short_file_that_a_process_maps_stays_and_the_process_is_named() {
+    let Some(place) = place() else { return };
+    let program = PROGRAM.replace("8388608", "1048576");
+    if !has("gcc", "gcc") {
+        return;
+    }
+    let bytes = fs::read(compile_in(place.path(), &program, &["-no-pie"])).unwrap();
+    let copy = place.path().join("copy");
+    let mut file = File::create(&copy).unwrap();
+    bytes.chunks(4096).for_each(|piece| file.write_all(piece).unwrap());
+    drop(file);
+    fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
+    {
+        let held = Held::map(&copy);
+        let pid = held.child.id();
+        for told in [Warm::new(&copy, Part::Whole).unwrap().check().unwrap(), warm(&copy)] {
+            let Some(WarmRefusal::InUse { pids, .. }) = &told.refusal else { panic!("{told:?}") };
+            assert_eq!((pids.as_slice(), told.is_complete()), (&[pid][..], false));
+        }
+    }
+    let warmed = warm(&copy);
+    let is_root = rustix::process::geteuid().is_root();
+    assert!(warmed.is_complete() || !is_root, "{warmed:?}");
+    assert_eq!(fs::read(&copy).unwrap(), bytes);
 }
 
 #[test]

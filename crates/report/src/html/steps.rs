@@ -1,7 +1,7 @@
 //! A waterfall: from one total to another, step by step.
 
 use super::markup::{Markup, escaped};
-use crate::figures::ratio;
+use crate::figures::{difference, ratio};
 
 /// One step; a total goes from 0.
 pub(super) struct Step {
@@ -31,8 +31,7 @@ pub(super) fn between(
 
 /// A difference with its sign; `show` writes its size.
 pub(super) fn signed(value: i128, show: &dyn Fn(u64) -> String) -> String {
-    let size = show(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX));
-    if value < 0 { format!("\u{2212}{size}") } else { format!("+{size}") }
+    difference(value, '\u{2212}', show)
 }
 
 /// The steps as bars below each other; `show` writes a value.

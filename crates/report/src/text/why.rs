@@ -126,8 +126,7 @@ fn interacts(result: &Explained) -> bool {
 
 /// `instruction walks -82.0% (20,001 -> 3,600)`.
 fn heading(result: &Explained) -> String {
-    let float = |value: i128| ratio(u64::try_from(value).unwrap_or(0), 1);
-    let changed = change(float(result.before), float(result.after));
+    let changed = change(size_of(result.before), size_of(result.after));
     let show = |value: i128| figures::value(u64::try_from(value).unwrap_or(0), result.unit);
     format!("{} {changed} ({} -> {})", result.name(), show(result.before), show(result.after))
 }
@@ -140,10 +139,14 @@ fn share_of(result: &Explained, value: i128) -> String {
     }
 }
 
+/// A number without its sign, for a ratio.
+fn size_of(value: i128) -> f64 {
+    ratio(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX), 1)
+}
+
 fn points(result: &Explained, value: i128) -> Option<String> {
-    let size = |value: i128| ratio(u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX), 1);
     (result.before > 0).then(|| {
-        let percent = 100.0 * size(value) / size(result.before);
+        let percent = 100.0 * size_of(value) / size_of(result.before);
         match (value, percent) {
             (0, _) => "0".to_owned(),
             (_, ..0.05) => format!("{}<0.1", if value < 0 { "-" } else { "+" }),

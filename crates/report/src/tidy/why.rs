@@ -5,6 +5,7 @@
 
 use std::io::Write;
 
+use super::cell;
 use crate::cells::Cells;
 use crate::why::{Explained, Why};
 use crate::{ExportError, PredictResult};
@@ -74,14 +75,15 @@ fn shares(why: &Why, result: &Explained) -> Vec<Share> {
 fn row(report: &PredictResult, why: &Why, result: &Explained, share: Share) -> [String; 15] {
     let (before, after) = (&report.rows[why.before], &report.rows[why.after]);
     let (part, rules, since, value) = share;
+    let [machine, page_bytes, seed, cache, memory_bytes] = cell(after);
     [
         before.kernel.clone(),
         after.kernel.clone(),
-        after.machine.clone(),
-        after.page_bytes.to_string(),
-        after.seed.to_string(),
-        after.cache.clone(),
-        after.memory_bytes.to_string(),
+        machine,
+        page_bytes,
+        seed,
+        cache,
+        memory_bytes,
         result.metric.clone(),
         result.folio_bytes.map(|bytes| bytes.to_string()).unwrap_or_default(),
         part.to_owned(),

@@ -12,7 +12,7 @@ use largefolio_sim::replay::{
 use largefolio_sim::why::{Attribution, Comparison, Mix, attribute};
 use largefolio_trace::shown;
 
-use super::{Effect, Explained, HEADLINES, Interaction, Switch, Why};
+use super::{Effect, Explained, HEADLINES, Switch, Why};
 use crate::tidy::numbers;
 
 /// Cells of one pass over the trace: each holds memory of its own, 5 MiB for a small program.
@@ -252,7 +252,7 @@ fn explained((metric, folio_bytes): &Key, unit: &'static str, shares: &Attributi
         in_order: effect.in_order,
     });
     let is_some = |effect: &Effect| (effect.alone, effect.left_out, effect.in_order) != (0, 0, 0);
-    let pairs = shares.interactions.iter().filter(|pair| pair.value != 0);
+    let pairs = shares.interactions.iter().filter(|pair| pair.value != 0).copied();
     Explained {
         metric: metric.clone(),
         folio_bytes: *folio_bytes,
@@ -261,9 +261,7 @@ fn explained((metric, folio_bytes): &Key, unit: &'static str, shares: &Attributi
         after: shares.after,
         difference: shares.after - shares.before,
         effects: effects.filter(is_some).collect(),
-        interactions: pairs
-            .map(|pair| Interaction { switches: pair.switches, value: pair.value })
-            .collect(),
+        interactions: pairs.collect(),
         together: shares.together,
     }
 }

@@ -7,7 +7,7 @@ use largefolio_trace::shown;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::KernelError;
+use super::{KernelError, load};
 
 /// Key of the table.
 const KEY: &str = "not-judged";
@@ -40,12 +40,7 @@ impl NotJudged {
 
 /// Takes the table out of the kernel file `origin`.
 pub(super) fn take(origin: &str, table: &mut Table) -> Result<Option<NotJudged>, KernelError> {
-    let Some(said) = table.remove(KEY) else { return Ok(None) };
-    let read = said.try_into().map_err(|error: toml::de::Error| KernelError::BadFile {
-        origin: origin.to_owned(),
-        message: format!("{KEY}: {}", error.message()),
-    });
-    read.map(Some)
+    load::take(origin, table, KEY)
 }
 
 /// Writes it into the table of a kernel file.

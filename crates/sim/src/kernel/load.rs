@@ -5,6 +5,7 @@ use std::path::Path;
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::rules::{Exec, Rules, StartOrder};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Table;
 
 use super::builtin::KERNELS;
@@ -48,6 +49,20 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
     let note = not_judged.as_ref().map(|said| said.sentence(name));
     let (name, description) = (name.to_owned(), file.description);
     Ok(Kernel { name, description, rules, is_page_given, not_judged, note })
+}
+
+/// Takes the value of `key` out of the kernel file `origin`, if it is there.
+pub(super) fn take<T: DeserializeOwned>(
+    origin: &str,
+    table: &mut Table,
+    key: &str,
+) -> Result<Option<T>, KernelError> {
+    let Some(value) = table.remove(key) else { return Ok(None) };
+    let bad = |error: toml::de::Error| KernelError::BadFile {
+        origin: origin.to_owned(),
+        message: format!("{key}: {}", error.message()),
+    };
+    value.try_into().map(Some).map_err(bad)
 }
 
 /// The table of a kernel file that says all of `kernel`.

@@ -32,14 +32,11 @@ pub(super) type Sinces = BTreeMap<String, Since>;
 
 /// Takes the table out of the kernel file `origin`.
 pub(super) fn take(origin: &str, table: &mut Table) -> Result<Sinces, KernelError> {
-    let bad = |message: String| KernelError::BadFile { origin: origin.to_owned(), message };
-    let Some(since) = table.remove(KEY) else { return Ok(Sinces::new()) };
-    let since: Sinces = since
-        .try_into()
-        .map_err(|error: toml::de::Error| bad(format!("{KEY}: {}", error.message())))?;
+    let since: Sinces = load::take(origin, table, KEY)?.unwrap_or_default();
     match since.iter().find(|(_, since)| version(&since.version).is_none()) {
         Some((rule, since)) => {
-            Err(bad(format!("{KEY}.{rule}: '{}' is no version, such as 6.8", since.version)))
+            let message = format!("{KEY}.{rule}: '{}' is no version, such as 6.8", since.version);
+            Err(KernelError::BadFile { origin: origin.to_owned(), message })
         }
         None => Ok(since),
     }

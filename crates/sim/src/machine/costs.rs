@@ -274,84 +274,80 @@ impl Costs {
         self.quantities().into_iter().filter_map(|(name, _, known)| Some((name, known?)))
     }
 
-    /// Every single cost: its name in the file, what its unit must be, and itself.
-    pub(super) fn quantities(&self) -> [(&'static str, CostKind, Option<&Quantity>); 32] {
-        use CostKind::{Clock, Cpi, Rate, Share, Time};
-        [
-            ("clock", Clock, self.clock.as_ref()),
-            ("cpi", Cpi, self.cpi.as_ref()),
-            ("reference", Time, self.reference.as_ref()),
-            ("l2_hit", Time, self.l2_hit.as_ref()),
-            ("walk", Time, self.walk.as_ref()),
-            ("walk_pmd", Time, self.walk_pmd.as_ref()),
-            ("walk_l2", Time, self.walk_l2.as_ref()),
-            ("walk_llc", Time, self.walk_llc.as_ref()),
-            ("walk_memory", Time, self.walk_memory.as_ref()),
-            ("walk_beside", Share, self.walk_beside.as_ref()),
-            ("walk_alone", Share, self.walk_alone.as_ref()),
-            ("walk_fetch", Share, self.walk_fetch.as_ref()),
-            ("fault", Time, self.fault.as_ref()),
-            ("fault_around", Time, self.fault_around.as_ref()),
-            ("folio_alloc", Time, self.folio_alloc.as_ref()),
-            ("map_batch", Time, self.map_batch.as_ref()),
-            ("map_entry", Time, self.map_entry.as_ref()),
-            ("fork_entry", Time, self.fork_entry.as_ref()),
-            ("fork_batch", Time, self.fork_batch.as_ref()),
-            ("fork_large", Time, self.fork_large.as_ref()),
-            ("fork_pmd", Time, self.fork_pmd.as_ref()),
-            ("unmap_batch", Time, self.unmap_batch.as_ref()),
-            ("unmap_large", Time, self.unmap_large.as_ref()),
-            ("unmap_pte", Time, self.unmap_pte.as_ref()),
-            ("unmap_pmd", Time, self.unmap_pmd.as_ref()),
-            ("folio_free", Time, self.folio_free.as_ref()),
-            ("page_free", Time, self.page_free.as_ref()),
-            ("page_mapcount", Time, self.page_mapcount.as_ref()),
-            ("owner_word", Time, self.owner_word.as_ref()),
-            ("storage_latency", Time, self.storage_latency.as_ref()),
-            ("storage_rate", Rate, self.storage_rate.as_ref()),
-            ("storage_interval", Time, self.storage_interval.as_ref()),
-        ]
-    }
-
     /// These costs, and what they leave out as in `base`.
-    pub(super) fn or(self, base: Self) -> Self {
+    pub(super) fn or(mut self, base: Self) -> Self {
+        for ((_, own), (_, _, base)) in self.quantities_mut().into_iter().zip(base.quantities()) {
+            if own.is_none() {
+                *own = base.cloned();
+            }
+        }
         let pick = |own: Vec<UnitRate>, base| if own.is_empty() { base } else { own };
         Self {
-            clock: self.clock.or(base.clock),
-            cpi: self.cpi.or(base.cpi),
-            reference: self.reference.or(base.reference),
-            l2_hit: self.l2_hit.or(base.l2_hit),
-            walk: self.walk.or(base.walk),
-            walk_pmd: self.walk_pmd.or(base.walk_pmd),
-            walk_l2: self.walk_l2.or(base.walk_l2),
-            walk_llc: self.walk_llc.or(base.walk_llc),
-            walk_memory: self.walk_memory.or(base.walk_memory),
-            walk_beside: self.walk_beside.or(base.walk_beside),
-            walk_alone: self.walk_alone.or(base.walk_alone),
-            walk_fetch: self.walk_fetch.or(base.walk_fetch),
-            fault: self.fault.or(base.fault),
-            fault_around: self.fault_around.or(base.fault_around),
-            folio_alloc: self.folio_alloc.or(base.folio_alloc),
-            map_batch: self.map_batch.or(base.map_batch),
-            map_entry: self.map_entry.or(base.map_entry),
-            fork_entry: self.fork_entry.or(base.fork_entry),
-            fork_batch: self.fork_batch.or(base.fork_batch),
-            fork_large: self.fork_large.or(base.fork_large),
-            fork_pmd: self.fork_pmd.or(base.fork_pmd),
-            unmap_batch: self.unmap_batch.or(base.unmap_batch),
-            unmap_large: self.unmap_large.or(base.unmap_large),
-            unmap_pte: self.unmap_pte.or(base.unmap_pte),
-            unmap_pmd: self.unmap_pmd.or(base.unmap_pmd),
-            folio_free: self.folio_free.or(base.folio_free),
-            page_free: self.page_free.or(base.page_free),
-            page_mapcount: self.page_mapcount.or(base.page_mapcount),
-            owner_word: self.owner_word.or(base.owner_word),
             clear: pick(self.clear, base.clear),
             copy: pick(self.copy, base.copy),
             elision: self.elision.or(base.elision),
-            storage_latency: self.storage_latency.or(base.storage_latency),
-            storage_rate: self.storage_rate.or(base.storage_rate),
-            storage_interval: self.storage_interval.or(base.storage_interval),
+            ..self
         }
     }
+}
+
+/// The list of the single costs with what their units must be. One that is missing here does not
+/// compile.
+macro_rules! quantities {
+    ($($name:ident: $kind:ident,)*) => {
+        /// Single costs of a machine.
+        const NR_QUANTITIES: usize = [$(stringify!($name)),*].len();
+
+        impl Costs {
+            /// Every single cost: its name in the file, what its unit must be, and itself.
+            pub(super) fn quantities(
+                &self,
+            ) -> [(&'static str, CostKind, Option<&Quantity>); NR_QUANTITIES] {
+                let Self { $($name,)* clear: _, copy: _, elision: _ } = self;
+                [$((stringify!($name), CostKind::$kind, $name.as_ref())),*]
+            }
+
+            /// The same to be changed.
+            pub fn quantities_mut(
+                &mut self,
+            ) -> [(&'static str, &mut Option<Quantity>); NR_QUANTITIES] {
+                [$((stringify!($name), &mut self.$name)),*]
+            }
+        }
+    };
+}
+
+quantities! {
+    clock: Clock,
+    cpi: Cpi,
+    reference: Time,
+    l2_hit: Time,
+    walk: Time,
+    walk_pmd: Time,
+    walk_l2: Time,
+    walk_llc: Time,
+    walk_memory: Time,
+    walk_beside: Share,
+    walk_alone: Share,
+    walk_fetch: Share,
+    fault: Time,
+    fault_around: Time,
+    folio_alloc: Time,
+    map_batch: Time,
+    map_entry: Time,
+    fork_entry: Time,
+    fork_batch: Time,
+    fork_large: Time,
+    fork_pmd: Time,
+    unmap_batch: Time,
+    unmap_large: Time,
+    unmap_pte: Time,
+    unmap_pmd: Time,
+    folio_free: Time,
+    page_free: Time,
+    page_mapcount: Time,
+    owner_word: Time,
+    storage_latency: Time,
+    storage_rate: Rate,
+    storage_interval: Time,
 }

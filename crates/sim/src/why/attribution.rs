@@ -4,6 +4,8 @@
 //! - A1: the steps in order add up to the difference.
 //! - A2: the effects alone, the interactions of pairs and what more do together add up to it.
 
+use serde::Serialize;
+
 use super::Mix;
 
 /// What one switch does to a result.
@@ -18,7 +20,7 @@ pub struct Effect {
 }
 
 /// What two switches do together beyond the sum of what they do alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Interaction {
     /// Which.
     pub switches: [usize; 2],

@@ -4,6 +4,7 @@ use std::env;
 
 use clap::Args;
 use largefolio_linux::crosscheck::{Filesystem, Random, Selection};
+use largefolio_linux::shell::quoted;
 
 use super::super::values;
 
@@ -95,19 +96,9 @@ pub(super) fn window_kb(text: &str) -> Result<u64, String> {
 
 /// What root should type for the same: sudo may not have this program in its path.
 pub(super) fn as_root(command_line: &[String]) -> String {
-    let own = env::current_exe().map_or_else(|_| "folio".into(), |path| path.display().to_string());
-    let words = command_line.iter().skip(1).map(|word| quoted(word));
+    let own = env::current_exe().unwrap_or_else(|_| "folio".into());
+    let words = command_line.iter().skip(1).map(quoted);
     ["sudo".to_owned(), quoted(&own)].into_iter().chain(words).collect::<Vec<_>>().join(" ")
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+.,:/@%".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use largefolio_linux::warm;
 use largefolio_report::figures;
 use largefolio_trace::shown;
 
+use crate::verbs::run::large_folios;
+
 /// Where the command's output goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Output {
@@ -157,8 +159,11 @@ impl Changed {
         self.effects.extend(why);
         for file in &plan.warmed {
             let large = figures::bytes(file.after_bytes.unwrap_or(0));
-            self.effects
-                .push(format!("{}: {large} in 2M folios in the page cache", shown(&file.path)));
+            self.effects.push(format!(
+                "{}: {large} in {} in the page cache",
+                shown(&file.path),
+                large_folios(file)
+            ));
         }
         self.request = Some(request);
         if plan.moved.is_none() {

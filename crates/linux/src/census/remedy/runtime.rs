@@ -8,7 +8,9 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// One row of the table.
+use crate::shell::quoted;
+
+/// One row of the table. A program is recognised by all that a row says of it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Runtime {
@@ -23,6 +25,9 @@ pub struct Runtime {
     /// Owners of ELF notes of the program.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Constants of the program, one of which is there: what is linked into it.
+    #[serde(default)]
+    pub constants: Vec<String>,
     /// Whose memory it is about.
     pub memory: Memory,
     /// Whether the program has THP disabled for itself.
@@ -71,6 +76,11 @@ static TABLE: LazyLock<Vec<Runtime>> = LazyLock::new(|| {
     table.map(|table| table.runtime).unwrap_or_default()
 });
 
+/// The constants that rows ask for.
+pub(crate) fn constants() -> Vec<&'static str> {
+    TABLE.iter().flat_map(|row| &row.constants).map(String::as_str).collect()
+}
+
 /// What is known of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
@@ -82,6 +92,8 @@ pub struct Traits {
     pub objects: Vec<String>,
     /// Owners of its notes.
     pub notes: Vec<String>,
+    /// Those of [`constants`] that it holds.
+    pub constants: Vec<String>,
 }
 
 /// A mapping for which an option is sought.
@@ -105,11 +117,13 @@ impl Runtime {
     fn is_of(&self, traits: &Traits, wanted: &Wanted) -> bool {
         let own = traits.program.file_name().unwrap_or_default().to_string_lossy();
         let starts = |all: &[String], name: &str| all.iter().any(|one| name.starts_with(one));
-        let is_known = starts(&self.programs, &own)
-            || starts(&self.programs, &traits.name)
-            || traits.objects.iter().any(|name| starts(&self.objects, name))
-            || traits.notes.iter().any(|name| self.notes.contains(name));
-        is_known
+        let has = |all: &[String], known: &[String]| all.iter().any(|one| known.contains(one));
+        let is_program = starts(&self.programs, &own) || starts(&self.programs, &traits.name);
+        let has_object = traits.objects.iter().any(|name| starts(&self.objects, name));
+        (self.programs.is_empty() || is_program)
+            && (self.objects.is_empty() || has_object)
+            && (self.notes.is_empty() || has(&self.notes, &traits.notes))
+            && (self.constants.is_empty() || has(&self.constants, &traits.constants))
             && self.memory == wanted.memory
             && self.disabled == wanted.is_disabled
             && self.is_at(wanted.start)
@@ -141,7 +155,7 @@ impl Traits {
     fn command(&self) -> String {
         let own = self.program.file_name().map_or(Path::new("PROGRAM"), Path::new);
         let name = if self.name.is_empty() { own } else { Path::new(&self.name) };
-        super::quoted(name)
+        quoted(name)
     }
 }
 
@@ -163,7 +177,8 @@ mod tests {
     fn the_table_is_whole() {
         let table: Table = toml::from_str(include_str!("runtimes.toml")).unwrap();
         for row in &table.runtime {
-            let nr = row.objects.len() + row.programs.len() + row.notes.len();
+            let nr = [&row.objects, &row.programs, &row.notes, &row.constants].map(Vec::len);
+            let nr: usize = nr.iter().sum();
             assert!(nr > 0 && !row.cost.is_empty() && row.source.len() > 8, "{}", row.name);
         }
     }
@@ -174,7 +189,7 @@ mod tests {
             program: "/usr/bin/redis-check-rdb".into(),
             name: "redis-server".to_owned(),
             objects: vec!["libjemalloc.so.2".to_owned(), "libc.so.6".to_owned()],
-            notes: Vec::new(),
+            ..Traits::default()
         };
         let wanted = anon(START);
         assert_eq!(found(&traits, &wanted), "Redis");
@@ -188,6 +203,27 @@ mod tests {
         assert_eq!(found(&traits, &wanted), "Go");
         let shared = Wanted { memory: Memory::Shmem, ..wanted };
         assert_eq!(found(&traits, &shared), "");
+    }
+
+    #[test]
+    fn an_allocator_that_is_linked_in_is_told_by_its_constants() {
+        let mut traits = Traits {
+            program: "/opt/redis-server".into(),
+            objects: vec!["libc.so.6".to_owned()],
+            ..Traits::default()
+        };
+        let start = |traits: &Traits| Runtime::of(traits, &anon(START)).unwrap().start(traits);
+        assert!(start(&traits).starts_with("GLIBC_TUNABLES="), "Redis with malloc of glibc");
+        traits.constants.push("JE_MALLOC_CONF".to_owned());
+        assert_eq!(start(&traits), "JE_MALLOC_CONF=thp:always redis-server ..");
+        let cost = &Runtime::of(&traits, &anon(START)).unwrap().cost;
+        assert!(cost.contains("fork"), "{cost}");
+        traits = Traits { program: "/opt/x".into(), ..traits };
+        assert_eq!(start(&traits), "JE_MALLOC_CONF=thp:always x ..");
+        traits.constants = vec!["_RJEM_MALLOC_CONF".to_owned()];
+        assert_eq!(start(&traits), "_RJEM_MALLOC_CONF=thp:always x ..");
+        traits.constants = vec!["MALLOC_CONF".to_owned()];
+        assert_eq!(start(&traits), "MALLOC_CONF=thp:always x ..");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use crate::elf::ElfFile;
+use crate::elf::constants::constants;
 use crate::run::{self, Placed};
 use crate::system::Live;
 use crate::warm::{Part, Users, Warm, Warmed};
@@ -21,15 +22,18 @@ pub trait Verbs {
     /// `folio warm --check` of a file; `None` where it cannot be examined.
     fn warm(&self, path: &Path) -> Option<Warmed>;
 
-    /// Whether `folio run` could have the text of the file mapped by PMD entries; `None` for what is
-    /// no program.
-    fn placed(&self, path: &Path) -> Option<Placed>;
+    /// Whether the loader places the text of the file so that blocks of `block_bytes` fit; `None` for
+    /// what is no program.
+    fn placed(&self, path: &Path, block_bytes: u64) -> Option<Placed>;
 
     /// Why `folio run --text remap` refuses a program; `None` where it does not.
     fn remap_refusal(&self, path: &Path) -> Option<String>;
 
     /// Owners of the ELF notes of a file.
     fn notes(&self, path: &Path) -> Vec<String>;
+
+    /// Those of the words that a program holds as constants.
+    fn constants(&self, path: &Path, wanted: &[&str]) -> Vec<String>;
 }
 
 /// The verbs of this program on the running system.
@@ -49,10 +53,10 @@ impl Verbs for LiveVerbs {
         Warm::new(path, Part::Whole).and_then(|warm| warm.check_among(&users)).ok()
     }
 
-    fn placed(&self, path: &Path) -> Option<Placed> {
+    fn placed(&self, path: &Path, block_bytes: u64) -> Option<Placed> {
         let elf = ElfFile::read(path).ok()?;
         elf.check(path).ok()?;
-        Some(run::placed(path, &elf))
+        Some(run::placed(path, &elf, block_bytes))
     }
 
     fn remap_refusal(&self, path: &Path) -> Option<String> {
@@ -61,5 +65,10 @@ impl Verbs for LiveVerbs {
 
     fn notes(&self, path: &Path) -> Vec<String> {
         ElfFile::read(path).map(|elf| elf.notes).unwrap_or_default()
+    }
+
+    fn constants(&self, path: &Path, wanted: &[&str]) -> Vec<String> {
+        let elf = ElfFile::read(path).ok();
+        elf.and_then(|elf| constants(path, &elf, wanted).ok()).unwrap_or_default()
     }
 }

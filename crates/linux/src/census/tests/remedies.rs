@@ -20,6 +20,7 @@ pub(super) struct Answers {
     placed: Option<Placed>,
     remap: Option<String>,
     notes: Vec<String>,
+    constants: Vec<&'static str>,
 }
 
 impl Verbs for Answers {
@@ -31,6 +32,7 @@ impl Verbs for Answers {
         Some(Warmed {
             path: path.to_owned(),
             file_bytes: 4096 * K,
+            folio_bytes: 2048 * K,
             filesystem: "ext4".to_owned(),
             possible_bytes: 4096 * K,
             before_bytes: Some(0),
@@ -40,7 +42,7 @@ impl Verbs for Answers {
         })
     }
 
-    fn placed(&self, _path: &Path) -> Option<Placed> {
+    fn placed(&self, _path: &Path, _block_bytes: u64) -> Option<Placed> {
         self.placed.clone()
     }
 
@@ -50,6 +52,11 @@ impl Verbs for Answers {
 
     fn notes(&self, _path: &Path) -> Vec<String> {
         self.notes.clone()
+    }
+
+    fn constants(&self, _path: &Path, wanted: &[&str]) -> Vec<String> {
+        let is_there = |word: &&&str| self.constants.contains(word);
+        wanted.iter().filter(is_there).map(|&word| word.to_owned()).collect()
     }
 }
 
@@ -217,9 +224,61 @@ fn a_file_that_cannot_be_reached_or_is_too_short_has_a_reason_instead() {
         replace(&dir.join("100/maps"), "/usr/bin/server", "/gone/server");
     });
     assert!(!gone[0].is_some(), "{gone:?}");
-    let found = judged(&MemSystem::from_dir(fixture("6.18")), 100);
-    let short = &finding(&found, 0x40_0000).unwrap().remedies;
-    assert!(short[0].to_string().contains("shorter than 2M"), "{short:?}");
+}
+
+/// Text without a whole block of 2M: 192 KiB, 48 of its pages there in base pages.
+fn of_short(answers: &Answers) -> Remedy {
+    let found = judged_with(&MemSystem::from_dir(fixture("6.18")), 100, answers);
+    let mut remedies = finding(&found, 0x40_0000).unwrap().remedies.clone();
+    assert_eq!(remedies.len(), 1);
+    remedies.remove(0)
+}
+
+#[test]
+fn a_short_file_is_warmed_if_the_loader_places_it_so_each_time() {
+    let well = || Some(Placed::Well { text_bytes: 128 * K, file: 0..192 * K });
+    let warmed = of_short(&Answers { placed: well(), ..Answers::default() });
+    assert_eq!(
+        (warmed.action, warmed.command.as_str()),
+        (Action::Warm, "folio warm /usr/bin/server")
+    );
+    assert!(warmed.gain_bytes > 0 && warmed.gain_bytes.is_multiple_of(64 * K), "{warmed:?}");
+    let in_use = Some(WarmRefusal::InUse { bytes: 1, pids: vec![100, 7] });
+    let shared = of_short(&Answers { placed: well(), warm: in_use, ..Answers::default() });
+    assert!(shared.command.starts_with("sudo cp -a "), "{shared:?}");
+    let random = Some(Placed::Badly(Obstacle::Random(4096)));
+    let random = of_short(&Answers { placed: random, ..Answers::default() });
+    assert!(!random.is_some() && random.cost.contains("folio align --align 64K"), "{random:?}");
+    assert!(random.cost.contains("at any address"), "{random:?}");
+    let none = of_short(&Answers::default());
+    assert!(!none.is_some() && none.cost.contains("anew at each start"), "{none:?}");
+}
+
+#[test]
+fn what_grows_in_steps_is_promised_no_small_folios() {
+    let of = |next: &str| {
+        let (_dir, system) = edited("6.18", |dir| {
+            small(dir);
+            set(dir, "hugepages-64kB/enabled", "always inherit madvise [never]");
+            for file in ["maps", "smaps"] {
+                let file = dir.join("100").join(file);
+                replace(&file, "40000000-40200000 rw-p", "40000000-401f0000 rw-p");
+            }
+            let maps = dir.join("100/maps");
+            let text = std::fs::read_to_string(&maps).unwrap();
+            let (before, after) = text.split_once("40000000-401f0000").unwrap();
+            let (line, after) = after.split_once('\n').unwrap();
+            let text = format!("{before}40000000-401f0000{line}\n{next}{after}");
+            std::fs::write(maps, text).unwrap();
+            replace(&dir.join("100/smaps"), " ac hg ", " ac ");
+        });
+        let found = judged_with(&system, 100, &Answers::default());
+        finding(&found, 0x4000_0000).unwrap().remedies[0].clone()
+    };
+    let plain = of("");
+    assert!(plain.command.contains("thp.64K=always") && plain.gain_bytes > 0, "{plain:?}");
+    let grows = of("401f0000-40400000 ---p 00000000 00:00 0 \n");
+    assert!(!grows.is_some() && grows.cost.contains("small steps"), "{grows:?}");
 }
 
 #[test]

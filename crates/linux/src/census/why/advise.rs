@@ -9,16 +9,18 @@
 //! Owns the choice. The gain counts whole blocks that have a page now: a block that nobody touches
 //! stays empty. Invariant A1: a verb that would refuse is not named; why is said instead.
 
-use super::judge::{Case, Judge, is_nameless, is_shared_memory};
+use super::judge::{Case, Judge, is_shared_memory};
 use super::reason::{Finding, Question, Refusal};
 use crate::census::process::Blocks;
-use crate::census::remedy::runtime::{Memory, Runtime, Traits, Wanted};
-use crate::census::remedy::{self, Action, Remedy, Restart, quoted};
+use crate::census::remedy::runtime::{self, Memory, Runtime, Traits, Wanted};
+use crate::census::remedy::{self, Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
 use crate::collapse::{CollapseKind, blocks_of};
 use crate::proc::choice::Choice;
 use crate::proc::{Task, host};
-use crate::run::Placed;
+use crate::run::{Obstacle, Placed};
+use crate::setting::thp::size_name;
+use crate::shell::quoted;
 use crate::system::mounts;
 use crate::warm::{WarmRefusal, Warmed};
 
@@ -87,6 +89,10 @@ impl Judge<'_> {
             // What was there before, or found no free memory, stays small: collapse.
             (Some(InForce { allows: Allows::All, .. }), _) => None,
             (Some(InForce { allows: Allows::Advised, .. }), _) if smap.is_huge => None,
+            (Some(_), _) if case.grows && !case.is_pmd(self.census) => Some(Remedy::nothing(
+                "it grows in small steps, and where a step ends no such folio fits: a setting would \
+                 reach a part of it",
+            )),
             (Some(set), Some(row)) if row.has_option() && case.is_pmd(self.census) => {
                 Some(self.with_setting(&set, option(row, traits), "madvise"))
             }
@@ -121,7 +127,7 @@ impl Judge<'_> {
         let cost = self.runtime(case, Memory::Shmem).map(|row| row.cost.clone());
         let cost = cost.map_or(SYSTEM_WIDE.to_owned(), |cost| format!("{SYSTEM_WIDE}; {cost}"));
         remedies.extend(match setting {
-            _ if !is_nameless(&case.mapping.vma) => self.mounted(case),
+            _ if !case.mapping.vma.is_nameless_shared() => self.mounted(case),
             None => Some(Remedy::nothing("this kernel has no such folios for shared memory")),
             Some(InForce { allows: Allows::All, .. }) => blocks.is_err().then(|| Remedy {
                 action: Action::Restart,
@@ -176,14 +182,14 @@ impl Judge<'_> {
                 "{filesystem} has no such folios under this kernel; a copy on ext4 or XFS could have"
             ));
         }
-        if !case.is_pmd(self.census) {
-            return Remedy::nothing("it is shorter than 2M, which folio warm and folio run need");
-        }
         let path = &vma.path;
         if !mounts::is_local(filesystem) || !self.question.verbs.is_here(path, vma.inode) {
             return Remedy::nothing("the file cannot be reached from here");
         }
         let plan = self.file_plan(case);
+        if !case.is_pmd(self.census) {
+            return short(case, plan);
+        }
         let is_program = *path == self.traits(case).program;
         match plan.placed {
             Some(Placed::Badly(_)) if is_program => self.moved(case),
@@ -227,8 +233,12 @@ impl Judge<'_> {
     fn file_plan(&mut self, case: &Case<'_>) -> FilePlan {
         let vma = &case.mapping.vma;
         let verbs = self.question.verbs;
-        let new = || FilePlan { placed: verbs.placed(&vma.path), warm: verbs.warm(&vma.path) };
-        self.files.entry((vma.device, vma.inode)).or_insert_with(new).clone()
+        let block_bytes = case.target_bytes;
+        let new = || FilePlan {
+            placed: verbs.placed(&vma.path, block_bytes),
+            warm: verbs.warm(&vma.path),
+        };
+        self.files.entry((vma.device, vma.inode, block_bytes)).or_insert_with(new).clone()
     }
 
     /// A setting changed, if `folio tune` takes the value.
@@ -274,9 +284,13 @@ impl Judge<'_> {
             let objects = files.iter().filter_map(name).collect();
             let program = files.first().map(|vma| vma.path.clone()).unwrap_or_default();
             let is_here = files.first().is_some_and(|vma| verbs.is_here(&vma.path, vma.inode));
-            let notes = if is_here { verbs.notes(&program) } else { Vec::new() };
+            let (notes, constants) = if is_here {
+                (verbs.notes(&program), verbs.constants(&program, &runtime::constants()))
+            } else {
+                Default::default()
+            };
             let name = Task::of(system, case.process.pid).command_name();
-            Traits { program, name, objects, notes }
+            Traits { program, name, objects, notes, constants }
         })
     }
 }
@@ -323,6 +337,35 @@ fn warmed(case: &Case<'_>, warm: Option<Warmed>) -> Remedy {
             remedy::warm(path, pids.iter().any(|pid| *pid != case.process.pid))
         }
         Some(Some(refusal)) => Remedy::nothing(format!("{refusal}; {}", refusal.remedy())),
+    }
+}
+
+/// A mapping without a PMD block. What counts is where the next start maps it: at a multiple of the
+/// file's own alignment.
+fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
+    let vma = &case.mapping.vma;
+    let (path, size) = (quoted(&vma.path), size_name(case.target_bytes));
+    let at_any_address = format!("; folio warm {path} makes its faults cheaper, at any address");
+    match plan.placed {
+        _ if vma.prot() & libc::PROT_WRITE as u32 != 0 && !vma.is_shared() => {
+            Remedy::nothing("what the program writes of it becomes private, page by page")
+        }
+        Some(Placed::Well { .. }) if vma.is_congruent(case.target_bytes) => warmed(case, plan.warm),
+        Some(Placed::Well { .. }) => Remedy::nothing(format!(
+            "its address and file offset differ modulo {size}{at_any_address}"
+        )),
+        Some(Placed::Badly(Obstacle::Random(step))) => Remedy::nothing(format!(
+            "its alignment is {}, so it is loaded at a random multiple of that; folio align --align \
+             {size} {path} -o COPY makes a copy that is placed well, to be used instead\
+             {at_any_address}",
+            size_name(step)
+        )),
+        Some(Placed::Badly(Obstacle::Incongruent | Obstacle::TooSmall)) => {
+            Remedy::nothing(format!("no whole block of {size} of its text fits{at_any_address}"))
+        }
+        None => Remedy::nothing(format!(
+            "the kernel chooses its address anew at each start{at_any_address}"
+        )),
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Judge<'a> {
     writers: BTreeMap<((u32, u32), u64), Vec<u32>>,
     smaps: BTreeMap<u32, Vec<Smap>>,
     pub(super) traits: BTreeMap<u32, Traits>,
-    pub(super) files: BTreeMap<((u32, u32), u64), FilePlan>,
+    pub(super) files: BTreeMap<((u32, u32), u64, u64), FilePlan>,
 }
 
 /// A mapping under judgement.
@@ -37,14 +37,23 @@ pub(super) struct Case<'a> {
     pub(super) target_bytes: u64,
     pub(super) target_order: u32,
     pub(super) large_bytes: u64,
+    /// It grows while it is used: heap, stack, the used part of a reservation.
+    pub(super) grows: bool,
 }
 
 impl<'a> Case<'a> {
     pub(super) fn new(census: &'a Census, finding: &Finding) -> Self {
         let process = &census.processes[finding.process];
+        let mapping = &process.mappings[finding.mapping];
+        let is_rest =
+            |next: &Mapping| next.vma.range.start == mapping.vma.range.end && next.vma.prot() == 0;
+        let name = mapping.vma.path.as_os_str();
         Self {
             process,
-            mapping: &process.mappings[finding.mapping],
+            mapping,
+            grows: name == "[heap]"
+                || name == "[stack]"
+                || process.mappings.get(finding.mapping + 1).is_some_and(is_rest),
             target_bytes: finding.target_bytes,
             target_order: (finding.target_bytes / census.geometry.page_bytes).ilog2(),
             large_bytes: finding.large_bytes,
@@ -240,11 +249,5 @@ fn file_ref(case: &Case<'_>) -> FileRef {
 
 /// memfd, System V, shared anonymous memory and tmpfs.
 pub(super) fn is_shared_memory(vma: &Vma, filesystem: &str) -> bool {
-    filesystem == "tmpfs" || is_nameless(vma)
-}
-
-/// The same without tmpfs: what the kernel keeps on its own mount.
-pub(super) fn is_nameless(vma: &Vma) -> bool {
-    let is_named = |name: &str| vma.path.to_string_lossy().starts_with(name);
-    vma.is_deleted && (is_named("/memfd:") || is_named("/SYSV") || is_named("/dev/zero"))
+    filesystem == "tmpfs" || vma.is_nameless_shared()
 }

@@ -6,11 +6,29 @@
 //! entries with or without map counts - are kept from before only if the same ones were measured
 //! then; else the last calibration stands alone for them.
 
+use std::collections::BTreeMap;
+
 use largefolio_sim::cost::digits;
 use largefolio_sim::machine::{Costs, Machine, Quantity, UnitRate};
 
 /// Weight at which a mean no longer becomes heavier, so that it follows a machine that changes.
 const NR_MAX: u32 = 8;
+/// Costs that stand for something else if another of them is missing.
+const TOGETHER: [&str; 11] = [
+    "map_entry",
+    "fork_entry",
+    "fork_large",
+    "unmap_batch",
+    "unmap_large",
+    "unmap_pte",
+    "unmap_pmd",
+    "folio_free",
+    "page_free",
+    "page_mapcount",
+    "owner_word",
+];
+/// Costs that are of programs, not of a machine: no calibration measures them.
+const NOT_MEASURED: [&str; 2] = ["cpi", "reference"];
 
 /// Adds to `made` what `earlier` knows; whether there was anything to add.
 pub(super) fn add(made: &mut Machine, earlier: &Machine) -> bool {
@@ -21,71 +39,40 @@ pub(super) fn add(made: &mut Machine, earlier: &Machine) -> bool {
     if !same_cpu || now.kernel != before.kernel || before.nr == 0 {
         return false;
     }
-    let weight = before.nr.min(NR_MAX);
     now.nr = before.nr.saturating_add(1);
-    add_costs(&mut made.costs, &earlier.costs, weight);
+    add_costs(&mut made.costs, &earlier.costs, now.nr);
     true
 }
 
-fn add_costs(costs: &mut Costs, earlier: &Costs, weight: u32) {
+/// `nr` calibrations with this one.
+fn add_costs(costs: &mut Costs, earlier: &Costs, nr: u32) {
     // A cost that one of them lacks would change what the others stand for.
     let apart = |costs: &Costs| {
         [&costs.page_mapcount, &costs.owner_word, &costs.folio_free]
             .map(|cost| is_measured(cost.as_ref()))
     };
     let fits = apart(costs) == apart(earlier);
-    let single = [
-        (&mut costs.clock, &earlier.clock),
-        (&mut costs.l2_hit, &earlier.l2_hit),
-        (&mut costs.walk, &earlier.walk),
-        (&mut costs.walk_pmd, &earlier.walk_pmd),
-        (&mut costs.walk_l2, &earlier.walk_l2),
-        (&mut costs.walk_llc, &earlier.walk_llc),
-        (&mut costs.walk_memory, &earlier.walk_memory),
-        (&mut costs.walk_beside, &earlier.walk_beside),
-        (&mut costs.walk_alone, &earlier.walk_alone),
-        (&mut costs.walk_fetch, &earlier.walk_fetch),
-        (&mut costs.fault, &earlier.fault),
-        (&mut costs.fault_around, &earlier.fault_around),
-        (&mut costs.folio_alloc, &earlier.folio_alloc),
-        (&mut costs.map_batch, &earlier.map_batch),
-        (&mut costs.fork_batch, &earlier.fork_batch),
-        (&mut costs.fork_pmd, &earlier.fork_pmd),
-        (&mut costs.storage_latency, &earlier.storage_latency),
-        (&mut costs.storage_rate, &earlier.storage_rate),
-        (&mut costs.storage_interval, &earlier.storage_interval),
-    ];
-    let together = [
-        (&mut costs.map_entry, &earlier.map_entry),
-        (&mut costs.fork_entry, &earlier.fork_entry),
-        (&mut costs.fork_large, &earlier.fork_large),
-        (&mut costs.unmap_batch, &earlier.unmap_batch),
-        (&mut costs.unmap_large, &earlier.unmap_large),
-        (&mut costs.unmap_pte, &earlier.unmap_pte),
-        (&mut costs.unmap_pmd, &earlier.unmap_pmd),
-        (&mut costs.folio_free, &earlier.folio_free),
-        (&mut costs.page_free, &earlier.page_free),
-        (&mut costs.page_mapcount, &earlier.page_mapcount),
-        (&mut costs.owner_word, &earlier.owner_word),
-    ];
-    for (cost, earlier) in single.into_iter().chain(together.into_iter().filter(|_| fits)) {
-        add_quantity(cost, earlier.as_ref(), weight);
+    let known: BTreeMap<&str, &Quantity> = earlier.known().collect();
+    for (name, cost) in costs.quantities_mut() {
+        let is_kept = NOT_MEASURED.contains(&name) || !fits && TOGETHER.contains(&name);
+        if let Some(earlier) = known.get(name).filter(|earlier| !is_kept && !earlier.assumed) {
+            add_quantity(cost, earlier, nr);
+        }
     }
-    add_rates(&mut costs.clear, &earlier.clear, weight);
-    add_rates(&mut costs.copy, &earlier.copy, weight);
+    add_rates(&mut costs.clear, &earlier.clear, nr);
+    add_rates(&mut costs.copy, &earlier.copy, nr);
 }
 
 fn is_measured(cost: Option<&Quantity>) -> bool {
     cost.is_some_and(|cost| !cost.assumed)
 }
 
-fn add_quantity(cost: &mut Option<Quantity>, earlier: Option<&Quantity>, weight: u32) {
-    let Some(earlier) = earlier.filter(|earlier| !earlier.assumed) else { return };
+fn add_quantity(cost: &mut Option<Quantity>, earlier: &Quantity, nr: u32) {
     match cost {
         Some(cost) if !cost.assumed && cost.unit == earlier.unit => {
-            let mean = Mean::of((cost.value, cost.range), (earlier.value, earlier.range), weight);
+            let mean = Mean::of((cost.value, cost.range), (earlier.value, earlier.range), nr);
             (cost.value, cost.range) = (mean.value, Some(mean.range));
-            cost.source.push_str(&mean.note(weight));
+            cost.source.push_str(&mean.note(nr));
         }
         // What this calibration could not measure, an earlier one did.
         Some(cost) if cost.assumed => *cost = earlier.clone(),
@@ -94,13 +81,13 @@ fn add_quantity(cost: &mut Option<Quantity>, earlier: Option<&Quantity>, weight:
     }
 }
 
-fn add_rates(rates: &mut [UnitRate], earlier: &[UnitRate], weight: u32) {
+fn add_rates(rates: &mut [UnitRate], earlier: &[UnitRate], nr: u32) {
     for rate in rates.iter_mut().filter(|rate| !rate.assumed) {
         let same = earlier.iter().find(|earlier| earlier.size == rate.size && !earlier.assumed);
         let Some(earlier) = same else { continue };
-        let mean = Mean::of((rate.gb_per_s, rate.range), (earlier.gb_per_s, earlier.range), weight);
+        let mean = Mean::of((rate.gb_per_s, rate.range), (earlier.gb_per_s, earlier.range), nr);
         (rate.gb_per_s, rate.range) = (mean.value, Some(mean.range));
-        rate.source.push_str(&mean.note(weight));
+        rate.source.push_str(&mean.note(nr));
     }
 }
 
@@ -111,12 +98,13 @@ struct Mean {
 }
 
 impl Mean {
-    /// Of one, and of `weight` earlier ones.
+    /// Of the last of `nr` calibrations, and of those before it.
     fn of(
         (value, range): (f64, Option<[f64; 2]>),
         (earlier, earlier_range): (f64, Option<[f64; 2]>),
-        weight: u32,
+        nr: u32,
     ) -> Self {
+        let weight = nr.saturating_sub(1).min(NR_MAX);
         let mean = (value + f64::from(weight) * earlier) / f64::from(weight + 1);
         let [low, high] = range.unwrap_or([value; 2]);
         let [earlier_low, earlier_high] = earlier_range.unwrap_or([earlier; 2]);
@@ -127,9 +115,9 @@ impl Mean {
         }
     }
 
-    fn note(&self, weight: u32) -> String {
+    fn note(&self, nr: u32) -> String {
         let [low, high] = self.range;
-        format!("; here the mean with {weight} earlier calibrations, of {low} to {high}")
+        format!("; mean of {nr} calibrations, {low} to {high} in all")
     }
 }
 
@@ -157,9 +145,29 @@ mod tests {
         assert!(add(&mut made, &machine("6.18", 3, Some(cost(800.0, [600.0, 900.0])))));
         let fault = made.costs.fault.clone().unwrap();
         assert_eq!((fault.value, fault.range), (700.0, Some([390.0, 900.0])));
-        assert!(fault.source.ends_with("mean with 3 earlier calibrations, of 390 to 900"));
+        assert!(fault.source.ends_with("; mean of 4 calibrations, 390 to 900 in all"));
         assert_eq!(made.calibrated.as_ref().unwrap().nr, 4);
         made.to_toml("").unwrap();
+    }
+
+    #[test]
+    fn the_note_counts_calibrations_whose_weight_is_bounded() {
+        let mut made = machine("6.18", 1, Some(cost(900.0, [900.0; 2])));
+        assert!(add(&mut made, &machine("6.18", 20, Some(cost(9.0, [9.0; 2])))));
+        let fault = made.costs.fault.unwrap();
+        assert!((fault.value - 108.0).abs() < 1e-9, "a ninth of the last: {}", fault.value);
+        assert!(fault.source.ends_with("mean of 21 calibrations, 9 to 900 in all"));
+    }
+
+    #[test]
+    fn what_no_calibration_measures_is_not_taken_from_before() {
+        let mut made = machine("6.18", 1, None);
+        let mut before = machine("6.18", 1, None);
+        (made.costs.cpi, before.costs.cpi) = (None, Some(cost(1.0, [1.0; 2])));
+        assert!(add(&mut made, &before));
+        assert_eq!(made.costs.cpi, None);
+        let names: Vec<_> = made.costs.quantities_mut().into_iter().map(|(name, _)| name).collect();
+        assert!(TOGETHER.iter().chain(&NOT_MEASURED).all(|name| names.contains(name)));
     }
 
     #[test]

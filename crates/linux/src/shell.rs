@@ -1,0 +1,66 @@
+//! Words as a shell takes them: what folio tells people to type.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+
+use largefolio_trace::shown::is_printable;
+
+/// A word - a path, an argument - that can be pasted. What would drive the terminal, or is not UTF-8,
+/// becomes `$'\x1b'`, which bash, zsh and ksh read.
+///
+/// ```
+/// use largefolio_linux::shell::quoted;
+/// assert_eq!(quoted("/usr/lib/libc.so.6"), "/usr/lib/libc.so.6");
+/// assert_eq!(quoted("/a b's"), r"'/a b'\''s'");
+/// ```
+#[must_use]
+pub fn quoted<T: AsRef<OsStr> + ?Sized>(word: &T) -> String {
+    let word = word.as_ref();
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+:@%=,".contains(byte);
+    match word.to_str() {
+        Some(text) if !text.is_empty() && text.as_bytes().iter().all(is_plain) => text.to_owned(),
+        Some(text) if text.chars().all(is_printable) => {
+            format!("'{}'", text.replace('\'', r"'\''"))
+        }
+        _ => escaped(word.as_bytes()),
+    }
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = "$'".to_owned();
+    for &byte in bytes {
+        if (b' '..=b'~').contains(&byte) && !b"'\\".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // A String takes everything.
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text + "'"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn words_can_be_pasted() {
+        assert_eq!(quoted("-a=b:c,%@+"), "-a=b:c,%@+");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("/a\nb"), r"$'/a\x0ab'");
+        assert_eq!(quoted(OsStr::from_bytes(b"\xff'\\1")), r"$'\xff\x27\x5c1'");
+        assert_eq!(quoted("\u{202e}x"), r"$'\xe2\x80\xaex'");
+    }
+
+    #[test]
+    fn a_shell_reads_the_word_that_was_meant() {
+        for word in [&b"a b's $x`y`"[..], b"", b"*?~", b"\x1b]0;x\x07\xff12\n'\\"] {
+            let line = format!("printf %s {}", quoted(OsStr::from_bytes(word)));
+            let told = Command::new("bash").args(["-c", &line]).output().unwrap();
+            assert_eq!(told.stdout, word, "{line}");
+        }
+    }
+}
