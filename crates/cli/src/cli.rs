@@ -9,6 +9,7 @@ use largefolio_trace::shown;
 
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::advise::AdviseArgs;
 use crate::verbs::align::AlignArgs;
 use crate::verbs::bench::BenchArgs;
 use crate::verbs::calibrate::CalibrateArgs;
@@ -60,6 +61,7 @@ enum Verb {
     Predict(PredictArgs),
     Study(StudyArgs),
     Maps(MapsArgs),
+    Advise(AdviseArgs),
     Run(RunArgs),
     Warm(WarmArgs),
     Align(AlignArgs),
@@ -90,24 +92,32 @@ pub(crate) fn run() -> Result<Exit> {
             return Ok(if error.use_stderr() { Exit::Error } else { Exit::Done });
         }
     };
-    let mut console = Console::new();
-    match cli.verb {
-        Verb::Record(args) => args.plan()?.run(&mut console),
-        Verb::Predict(args) => args.plan(command_line(&words))?.run(&mut console),
-        Verb::Study(args) => args.plan(command_line(&words))?.run(&mut console),
-        Verb::Maps(args) => args.plan(command_line(&words))?.run(&mut console),
+    carried_out(cli.verb, &words, &mut Console::new())
+}
+
+/// Does what `words` say, which `verb` was read from.
+fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<Exit> {
+    match verb {
+        Verb::Record(args) => args.plan()?.run(console),
+        Verb::Predict(args) => args.plan(command_line(words))?.run(console),
+        Verb::Study(args) => args.plan(command_line(words))?.run(console),
+        Verb::Advise(args) => args.plan(command_line(words))?.run(console, &mut |more, console| {
+            let words: Vec<OsString> = words.iter().take(1).chain(more).cloned().collect();
+            carried_out(Cli::try_parse_from(&words)?.verb, &words, console)
+        }),
+        Verb::Maps(args) => args.plan(command_line(words))?.run(console),
         Verb::Run(args) => args.plan().run(),
-        Verb::Warm(args) => args.plan(command_line(&words)).run(&mut console),
+        Verb::Warm(args) => args.plan(command_line(words)).run(console),
         Verb::Align(args) => args.plan().run(),
-        Verb::Collapse(args) => args.plan(command_line(&words)).run(&mut console),
-        Verb::Tune(args) => args.plan(command_line(&words))?.run(&mut console),
-        Verb::Verify(args) => args.plan(command_line(&words))?.run(&mut console),
-        Verb::Trace(args) => args.plan()?.run(&mut console),
-        Verb::Bench(args) => args.plan(command_line(&words))?.run(&mut console),
-        Verb::Calibrate(args) => args.plan(command_line(&words))?.run(&mut console),
-        Verb::Crosscheck(args) => args.plan(command_line(&words))?.run(&mut console),
-        Verb::Completions(args) => args.plan(Cli::command()).run(&mut console),
-        Verb::Man(args) => args.plan(Cli::command())?.run(&mut console),
+        Verb::Collapse(args) => args.plan(command_line(words)).run(console),
+        Verb::Tune(args) => args.plan(command_line(words))?.run(console),
+        Verb::Verify(args) => args.plan(command_line(words))?.run(console),
+        Verb::Trace(args) => args.plan()?.run(console),
+        Verb::Bench(args) => args.plan(command_line(words))?.run(console),
+        Verb::Calibrate(args) => args.plan(command_line(words))?.run(console),
+        Verb::Crosscheck(args) => args.plan(command_line(words))?.run(console),
+        Verb::Completions(args) => args.plan(Cli::command()).run(console),
+        Verb::Man(args) => args.plan(Cli::command())?.run(console),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The verbs: each has `Args` (what the user typed), `Plan` (checked, nothing done yet) and `run`.
 
+pub(crate) mod advise;
 pub(crate) mod align;
 pub(crate) mod bench;
 pub(crate) mod calibrate;

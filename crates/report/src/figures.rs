@@ -194,7 +194,8 @@ fn unchanged(before: f64, now: f64) -> Option<String> {
 }
 
 /// The change of a run in per cent: `-1.4% (-2.0 .. -0.9)`, or that none is certain.
-pub(crate) fn change_of_run(change: Interval) -> String {
+#[must_use]
+pub fn change_of_run(change: Interval) -> String {
     let (short, bounds) = change_in_words(change);
     format!("{short}{bounds}")
 }
@@ -210,7 +211,8 @@ pub(crate) fn change_in_words(change: Interval) -> (String, String) {
 }
 
 /// A signed number with as many digits as it needs.
-pub(crate) fn points(value: f64) -> String {
+#[must_use]
+pub fn points(value: f64) -> String {
     match value.abs() {
         ..0.005 => "0".to_owned(),
         ..1.0 => format!("{value:+.2}"),
@@ -219,7 +221,8 @@ pub(crate) fn points(value: f64) -> String {
 }
 
 /// What a change of the run time is a share of: `2.31 s, measured, n = 3`.
-pub(crate) fn run_base(estimate: &Estimate) -> String {
+#[must_use]
+pub fn run_base(estimate: &Estimate) -> String {
     let Some(base) = estimate.run_time() else { return "not known".to_owned() };
     let [low, mid, high] = [base.low, base.mid, base.high].map(seconds);
     match estimate.run.source {

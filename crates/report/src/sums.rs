@@ -26,7 +26,8 @@ pub(crate) fn references(row: &Outcome) -> u64 {
 }
 
 /// Private memory where most is mapped, and the page cache at the end.
-pub(crate) fn memory_bytes(row: &Outcome) -> u64 {
+#[must_use]
+pub fn memory_bytes(row: &Outcome) -> u64 {
     let cached = row.cached_bytes.values().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes));
     cached.saturating_add(row.statistics.machine_exact.anon_pages_bytes)
 }

@@ -118,8 +118,10 @@ impl Goal {
         }
     }
 
-    /// How `row` differs from `reference` in per cent.
-    fn change(self, row: &Outcome, reference: &Outcome) -> Option<Interval> {
+    /// How `row` differs from `reference`, of the same machine, in per cent: of a run, of the memory, of
+    /// the faults.
+    #[must_use]
+    pub fn change(self, row: &Outcome, reference: &Outcome) -> Option<Interval> {
         if self == Self::Time {
             let change = row.estimate.run_change_from(&reference.estimate)?;
             let is_small = change.low.abs().max(change.high.abs()) < SMALL_PERCENT;

@@ -7,12 +7,14 @@
 //!
 //! Reading order: [`form`] (the forms every result has), [`remark`] (what is said beside a result),
 //! [`running`] (this kernel as the model knows it), then a module a verb: [`maps`], [`crosscheck`],
-//! [`study`], [`verify`], [`calibrate`], [`mod@bench`], [`tune`], [`warm`], [`collapse`].
+//! [`study`], [`verify`], [`calibrate`], [`mod@bench`], [`tune`], [`warm`], [`collapse`],
+//! [`advise`].
 //!
 //! Owns no stream and no exit code: what is printed where, and what a process ends with, is its
 //! caller's. Within a module imports point one way: the result knows no form, page and text know the
 //! result, the module's own file knows both.
 
+pub mod advise;
 pub mod bench;
 pub mod calibrate;
 pub mod collapse;

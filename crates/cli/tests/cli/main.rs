@@ -5,6 +5,7 @@
     reason = "a test ends where it cannot continue, and says what it skips"
 )]
 
+mod advise;
 mod calibrate;
 mod completions;
 mod crosscheck;

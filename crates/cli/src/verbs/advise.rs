@@ -1,0 +1,207 @@
+//! `folio advise`: the best settings for a program, and the way from the question to the proof.
+//!
+//! Every step is a command of folio's own: what is printed is what is run.
+
+use std::ffi::OsString;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use largefolio_report::Goal;
+use largefolio_results::advise::{Advice, Question, Step};
+use largefolio_results::{Form, Forms as _};
+use largefolio_sim::replay::CacheState;
+use largefolio_sim::size;
+use largefolio_trace::shown;
+
+use super::values::FormArgs;
+use crate::console::{self, Console};
+use crate::errors::Exit;
+
+/// Runs words of folio, without its name.
+pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit> + 'a;
+
+/// Find the best settings for a program, put them into effect, and prove them
+///
+/// Replays a recording of the program under what the running kernel lets one set - sizes of private
+/// memory, text in large folios, readahead - alone and together, and prints one plan: the commands,
+/// what they bring, how certain that is, what they cost in memory, and how they are taken back.
+/// Nothing is changed without --apply.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio advise cc1.folio
+  folio advise -- python3 job.py                   records it first, as job's python3.folio
+  folio advise cc1.folio --goal memory
+  sudo folio advise cc1.folio --verify             runs the program 40 times, in turns
+  sudo folio advise cc1.folio --verify --apply     applies what was confirmed
+  sudo folio advise --undo
+
+The program that --verify runs is the recorded one, with its arguments, in this directory; another
+can follow the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i. Exit status: 0 there is a
+plan (with --verify: it is confirmed), 1 nothing is certain to help, 2 error.")]
+pub(crate) struct AdviseArgs {
+    /// Trace from `folio record`
+    #[arg(value_name = "TRACE", required_unless_present_any = ["command", "undo"])]
+    trace: Option<PathBuf>,
+    /// What the settings are to be best for
+    #[arg(long, value_name = "time|memory|faults", default_value = "time",
+        value_parser = str::parse::<Goal>)]
+    goal: Goal,
+    /// By how many per cent memory may grow
+    #[arg(long, value_name = "PERCENT", default_value = "50", value_parser = percent)]
+    memory_growth: f64,
+    /// Start with an empty page cache [default: as an earlier run left it]
+    #[arg(long)]
+    cold: bool,
+    /// Physical memory
+    #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = size::memory)]
+    memory: u64,
+    /// Run the program with and without the plan, in turns, and say whether it helps
+    #[arg(long, conflicts_with = "undo")]
+    verify: bool,
+    /// Put the plan into effect; with --verify only if it is confirmed
+    #[arg(long, conflicts_with = "undo")]
+    apply: bool,
+    /// Take back what --apply changed
+    #[arg(long, conflicts_with_all = ["trace", "command"])]
+    undo: bool,
+    #[command(flatten)]
+    form: FormArgs,
+    /// The program and its arguments: it is recorded, if no trace is given
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// An advice that can be given.
+pub(crate) struct AdvisePlan {
+    args: AdviseArgs,
+    command_line: Vec<String>,
+}
+
+impl AdviseArgs {
+    /// Checks what was asked for.
+    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<AdvisePlan> {
+        if (self.verify || self.apply) && self.form.form() != Form::Text {
+            bail!(
+                "--json and --csv write the advice alone; ask for it first, then run its commands or \
+                 use --verify and --apply without them"
+            );
+        }
+        Ok(AdvisePlan { args: self, command_line })
+    }
+}
+
+impl AdvisePlan {
+    /// Searches, prints, and does what was asked for; `folio` runs commands of folio.
+    pub(crate) fn run(self, console: &mut Console, folio: &mut Folio<'_>) -> Result<Exit> {
+        if self.args.undo {
+            return folio(&words(["tune", "--undo"]), console);
+        }
+        let trace = self.trace(console, folio)?;
+        let advice = self.advice(trace)?;
+        console::remark(advice.remarks());
+        console.deliver(advice.written(self.args.form.form())?.as_bytes(), None)?;
+        let Some(plan) = &advice.plan else { return Ok(Exit::No) };
+        if self.args.verify {
+            let verdict = folio(&owned(&plan.verify), console)?;
+            if !matches!(verdict, Exit::Done) {
+                if self.args.apply {
+                    console::say("folio: not confirmed: nothing was applied");
+                }
+                return Ok(verdict);
+            }
+        }
+        if self.args.apply {
+            apply(&plan.steps, console, folio)?;
+            if !plan.start.is_empty() {
+                console::say(&format!(
+                    "folio: start the program with folio run {} from now on",
+                    plan.start.join(" ")
+                ));
+            }
+        }
+        Ok(Exit::Done)
+    }
+
+    /// The trace that was given, or the one of a recording now.
+    fn trace(&self, console: &mut Console, folio: &mut Folio<'_>) -> Result<PathBuf> {
+        if let Some(trace) = &self.args.trace {
+            if !trace.exists() {
+                bail!(
+                    "there is no trace {}; record the program: folio record --runs 3 -o {} -- CMD, \
+                     or let advise do it: folio advise -- CMD",
+                    shown(trace),
+                    shown(trace)
+                );
+            }
+            return Ok(trace.clone());
+        }
+        let program = self.args.command.first().map(Path::new).and_then(Path::file_name);
+        let name = program.context("name the program to record: folio advise -- CMD")?;
+        let trace = PathBuf::from(format!("{}.folio", name.to_string_lossy()));
+        let record = words(["record", "--runs", "3", "-o"])
+            .into_iter()
+            .chain([trace.clone().into_os_string(), "--".into()])
+            .chain(self.args.command.iter().cloned());
+        let ended = folio(&record.collect::<Vec<_>>(), console)?;
+        match ended {
+            Exit::Done | Exit::Program(0) => Ok(trace),
+            _ => bail!(
+                "the program did not end well when it was recorded: no advice is given for a run that \
+                 failed; to use the recording as it is: folio advise {}",
+                shown(&trace)
+            ),
+        }
+    }
+
+    fn advice(&self, trace: PathBuf) -> Result<Advice> {
+        let args = &self.args;
+        let question = Question {
+            trace,
+            goal: args.goal,
+            memory_percent_max: args.memory_growth,
+            cache: if args.cold { CacheState::Cold } else { CacheState::Warm },
+            memory_bytes: args.memory,
+            program: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        };
+        let bar = console::bar(0, "searching");
+        let answer = question.answer(self.command_line.clone(), &mut |nr_done, nr_all| {
+            bar.set_length(nr_all);
+            bar.set_position(nr_done);
+            ControlFlow::Continue(())
+        });
+        bar.finish_and_clear();
+        Ok(answer?)
+    }
+}
+
+/// Runs the steps; the first that fails ends it, and what was done is named.
+fn apply(steps: &[Step], console: &mut Console, folio: &mut Folio<'_>) -> Result<()> {
+    for (nr, step) in steps.iter().enumerate() {
+        let ended = folio(&owned(&step.words), console);
+        let is_done = matches!(ended, Ok(Exit::Done));
+        if is_done {
+            continue;
+        }
+        let done =
+            if nr == 0 { "nothing was applied" } else { "take back what was: folio advise --undo" };
+        ended?;
+        bail!("{} did not do what it was to: {done}", step.command());
+    }
+    Ok(())
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<OsString> {
+    words.map(OsString::from).to_vec()
+}
+
+fn owned(words: &[String]) -> Vec<OsString> {
+    words.iter().map(OsString::from).collect()
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let parsed = text.parse::<f64>().ok().filter(|percent| (0.0..=10_000.0).contains(percent));
+    parsed.ok_or_else(|| "expected a percentage such as 10".to_owned())
+}

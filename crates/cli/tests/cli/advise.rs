@@ -1,0 +1,57 @@
+//! `folio advise`.
+
+use serde_json::Value;
+
+use crate::support::{Place, text};
+
+#[test]
+fn the_plan_is_a_candidate_that_is_certain_to_help() {
+    let place = Place::with_trace();
+    let output = place.run("advise mix.folio --goal faults --memory-growth 10000 --json");
+    let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let candidates = advice["candidates"].as_array().unwrap();
+    assert_eq!(candidates[0]["choices"].as_array().unwrap().len(), 0);
+    assert!(candidates.len() > 1, "{advice}");
+    let faults = |nr: usize| candidates[nr]["faults"].as_u64().unwrap();
+    let fewest = (0..candidates.len()).map(faults).min().unwrap();
+    let Some(nr) = advice["plan"]["candidate"].as_u64() else {
+        assert_eq!((output.status.code(), fewest), (Some(1), faults(0)), "{advice}");
+        return;
+    };
+    assert_eq!(output.status.code(), Some(0));
+    let chosen = faults(usize::try_from(nr).unwrap());
+    // Within a twentieth of what the best one saves.
+    assert!(20 * (chosen - fewest) <= faults(0) - fewest, "{chosen} {fewest}");
+    let shown = place.done("advise mix.folio --goal faults --memory-growth 10000");
+    assert!(shown.contains("\nBest for faults: "), "{shown}");
+    assert!(
+        shown.contains("to prove it: ") && shown.contains("folio verify --runs 20 "),
+        "{shown}"
+    );
+    let csv = place.done("advise mix.folio --goal faults --memory-growth 10000 --csv");
+    assert_eq!(csv.lines().count(), candidates.len() + 1);
+    assert_eq!(csv.lines().filter(|line| line.ends_with(",true")).count(), 1);
+}
+
+#[test]
+fn what_cannot_be_advised_is_an_error_that_helps() {
+    let place = Place::with_trace();
+    let said = place.fails("advise gone.folio");
+    assert!(said.contains("folio record --runs 3 -o gone.folio -- CMD"), "{said}");
+    assert!(place.fails("advise").contains("<TRACE>"));
+    assert!(place.fails("advise mix.folio --goal speed").contains("choose time, memory or faults"));
+    assert!(place.fails("advise mix.folio --memory-growth -1").contains("percent"));
+    let said = place.fails("advise mix.folio --apply --json");
+    assert!(said.contains("write the advice alone"), "{said}");
+    let said = place.fails("advise -- /no/such/program");
+    assert!(said.contains("/no/such/program"), "{said}");
+}
+
+#[test]
+fn nothing_is_changed_unless_it_is_asked_for() {
+    let place = Place::with_trace();
+    let settings = || text(&place.run("tune --json").stdout);
+    let before = settings();
+    place.run("advise mix.folio");
+    assert_eq!(settings(), before);
+}

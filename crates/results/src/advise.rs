@@ -1,0 +1,283 @@
+//! The best settings for a program: what the model finds among those that this system takes, and the
+//! commands that put them into effect.
+//!
+//! ```text
+//!   choices.toml --this system--> choices --search--> candidates: time and memory
+//!                                                     frontier, plan --> commands of folio
+//! ```
+//!
+//! Owns which plan is chosen and the commands it consists of. Every command is one that a user can
+//! type: whoever carries the plan out runs the same words.
+//!
+//! Invariants:
+//! - A1: a plan helps for certain: all bounds of its change are below 0.
+//! - A2: nothing of a plan can be left out without losing a twentieth of what it gains.
+
+mod choice;
+mod search;
+mod words;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use largefolio_linux::environment::{Environment as _, Host};
+use largefolio_report::Goal;
+use largefolio_sim::cost::Interval;
+use largefolio_sim::replay::CacheState;
+use largefolio_trace::{Meta, Reader};
+use serde::Serialize;
+
+pub use choice::{Choice, LeftOut, Scope};
+pub use search::Candidate;
+
+use crate::running;
+use crate::{Error, Remark};
+
+/// Version of the JSON's layout.
+const SCHEMA_VERSION: u32 = 1;
+/// What a simpler plan may lose of the gain.
+const MAY_LOSE: f64 = 0.05;
+/// Rounds that a verification needs at least.
+const NR_ROUNDS: u32 = 20;
+/// Smallest file that is worth a page cache of large folios, in bytes.
+const TEXT_BYTES_MIN: u64 = 1 << 20;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// Recording of the program.
+    pub trace: PathBuf,
+    /// What the plan is to be best for.
+    pub goal: Goal,
+    /// By how many per cent memory may grow.
+    pub memory_percent_max: f64,
+    /// Page cache at the start.
+    pub cache: CacheState,
+    /// Physical memory.
+    pub memory_bytes: u64,
+    /// The program with its arguments, if they are not as recorded.
+    pub program: Vec<String>,
+}
+
+/// A command of the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// What it does.
+    pub what: String,
+    /// The words after `folio`.
+    pub words: Vec<String>,
+    /// The words after `folio` that take it back; none where nothing is to be taken back.
+    pub undo: Vec<String>,
+    /// Whether it needs root.
+    pub needs_root: bool,
+}
+
+/// What to do, and what it brings.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// Number of the candidate.
+    pub candidate: usize,
+    /// Commands that change the system, in order.
+    pub steps: Vec<Step>,
+    /// Options of `folio run` that start the program so; none: it is started as before.
+    pub start: Vec<String>,
+    /// The words after `folio` that measure it.
+    pub verify: Vec<String>,
+    /// What the model leaves out of it.
+    pub limits: Vec<String>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Advice {
+    schema_version: u32,
+    tool_version: &'static str,
+    command_line: Vec<String>,
+    /// Path of the trace.
+    pub trace: String,
+    /// The program with its arguments.
+    pub program: Vec<String>,
+    /// The running kernel with its settings.
+    pub kernel: String,
+    /// The machine of the estimates.
+    pub machine: String,
+    /// What the plan is best for.
+    #[serde(skip)]
+    pub goal: Goal,
+    /// Everything that could be set.
+    pub choices: Vec<Choice>,
+    /// What could not be set, and why.
+    pub left_out: Vec<LeftOut>,
+    /// What the model says of them.
+    pub candidates: Vec<Candidate>,
+    /// `None`: nothing helps for certain.
+    pub plan: Option<Plan>,
+    /// What a run takes, as the estimate has it.
+    pub run: String,
+    #[serde(skip)]
+    remarks: Vec<Remark>,
+}
+
+impl Question {
+    /// Searches; `progress` hears rows done and all rows, and says whether to continue.
+    ///
+    /// # Errors
+    /// A trace that cannot be read or replayed, a kernel that the model does not know.
+    pub fn answer(
+        &self,
+        command_line: Vec<String>,
+        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+    ) -> Result<Advice, Error> {
+        let meta = Reader::open(&self.trace)?.meta().clone();
+        let kernel = running::named(running::THIS)?;
+        let running::Host { machine, walks, remark } = running::machine()?;
+        let texts = texts(&meta);
+        let (choices, left_out) = choice::of_system(&kernel, !texts.is_empty())?;
+        let search = search::Search {
+            trace: &self.trace,
+            nr_rows: meta.nr_rows,
+            kernel: &kernel,
+            machine: &machine,
+            walks,
+            cache: self.cache,
+            memory_bytes: self.memory_bytes,
+            choices: &choices,
+        };
+        let (candidates, plain) = search.run(self.goal, progress)?;
+        let program =
+            if self.program.is_empty() { meta.command.clone() } else { self.program.clone() };
+        let plan = self
+            .best(&candidates, &choices)
+            .map(|nr| plan(nr, &candidates[nr], &choices, &program, &texts));
+        let mut remarks: Vec<Remark> =
+            Remark::of_rules(kernel.note.as_deref()).into_iter().collect();
+        remarks.extend(remark);
+        Ok(Advice {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line,
+            trace: self.trace.to_string_lossy().into_owned(),
+            program,
+            kernel: kernel.name.clone(),
+            machine: machine.name.clone(),
+            goal: self.goal,
+            choices,
+            left_out,
+            candidates,
+            plan,
+            run: largefolio_report::figures::run_base(&plain.estimate),
+            remarks,
+        })
+    }
+
+    /// The candidate that helps most for certain; of those that help almost as much, the simplest, and
+    /// the one that changes least of the system.
+    fn best(&self, candidates: &[Candidate], choices: &[Choice]) -> Option<usize> {
+        let gain = |one: &Candidate| self.change(one, candidates).filter(|it| it.high < 0.0);
+        let allowed = |one: &&(usize, &Candidate)| {
+            one.1.memory_percent <= self.memory_percent_max && gain(one.1).is_some()
+        };
+        let all: Vec<(usize, &Candidate)> = candidates.iter().enumerate().collect();
+        let fitting: Vec<_> = all.iter().filter(allowed).collect();
+        let mid = |one: &Candidate| gain(one).map_or(0.0, |change| change.mid);
+        let best = fitting.iter().map(|(_, one)| mid(one)).fold(0.0, f64::min);
+        let enough = fitting.iter().filter(|(_, one)| mid(one) <= best * (1.0 - MAY_LOSE));
+        let nr_system = |one: &Candidate| {
+            one.choices.iter().filter(|&&nr| choices[nr].scope == Scope::System).count()
+        };
+        let simplest =
+            enough.min_by_key(|(_, one)| (one.choices.len(), nr_system(one), one.choices.clone()));
+        simplest.map(|(nr, _)| *nr).filter(|_| best < 0.0)
+    }
+
+    fn change(&self, one: &Candidate, all: &[Candidate]) -> Option<Interval> {
+        let of = |now: u64, before: u64| {
+            Interval::exact(100.0 * (largefolio_report::figures::ratio(now, before.max(1)) - 1.0))
+        };
+        match self.goal {
+            Goal::Time => one.time,
+            Goal::Memory => Some(of(one.memory_bytes, all[0].memory_bytes)),
+            Goal::Faults => Some(of(one.faults, all[0].faults)),
+        }
+    }
+}
+
+impl Advice {
+    /// What is said beside it.
+    #[must_use]
+    pub fn remarks(&self) -> &[Remark] {
+        &self.remarks
+    }
+}
+
+/// Programs and libraries of the recording that are worth a page cache of large folios, the largest
+/// first: those that are on disk as they were recorded.
+fn texts(meta: &Meta) -> Vec<String> {
+    let is_same = |path: &str, bytes: u64| {
+        let path = Path::new(path);
+        let is_elf = || Host.head(path).is_ok_and(|head| head.starts_with(b"\x7fELF"));
+        path.metadata().is_ok_and(|found| found.is_file() && found.len() == bytes) && is_elf()
+    };
+    let mut files: Vec<_> = meta
+        .files
+        .iter()
+        .filter(|file| file.size_bytes >= TEXT_BYTES_MIN && is_same(&file.path, file.size_bytes))
+        .collect();
+    files.sort_by_key(|file| std::cmp::Reverse(file.size_bytes));
+    files.into_iter().map(|file| file.path.clone()).collect()
+}
+
+fn plan(
+    nr: usize,
+    candidate: &Candidate,
+    choices: &[Choice],
+    program: &[String],
+    texts: &[String],
+) -> Plan {
+    let chosen: Vec<&Choice> = candidate.choices.iter().map(|&one| &choices[one]).collect();
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let mut steps = Vec::new();
+    let set: Vec<&String> = chosen.iter().flat_map(|choice| &choice.set).collect();
+    if !set.is_empty() {
+        let assignments = set.iter().flat_map(|one| ["--set".to_owned(), (*one).clone()]);
+        let tune = words(&["tune"]).into_iter().chain(assignments).chain(words(&["--yes"]));
+        steps.push(Step {
+            what: "change settings of the system".to_owned(),
+            words: tune.collect(),
+            undo: words(&["tune", "--undo"]),
+            needs_root: true,
+        });
+    }
+    if chosen.iter().any(|choice| choice.warm) && !texts.is_empty() {
+        steps.push(Step {
+            what: "fill the page cache with text in large folios".to_owned(),
+            words: words(&["warm"]).into_iter().chain(texts.iter().cloned()).collect(),
+            undo: Vec::new(),
+            needs_root: false,
+        });
+    }
+    let start: Vec<String> = chosen.iter().flat_map(|choice| choice.start.clone()).collect();
+    let tuned = set.iter().flat_map(|one| ["--tune".to_owned(), (*one).clone()]);
+    let verify = words(&["verify", "--runs"])
+        .into_iter()
+        .chain([NR_ROUNDS.to_string()])
+        .chain(tuned)
+        .chain(start.iter().cloned())
+        .chain(chosen.iter().flat_map(|choice| choice.verify.clone()))
+        .chain(words(&["--"]))
+        .chain(program.iter().cloned());
+    Plan {
+        candidate: nr,
+        steps,
+        verify: verify.collect(),
+        limits: chosen
+            .iter()
+            .filter(|choice| !choice.limits.is_empty())
+            .map(|choice| format!("{}: {}", choice.name, choice.limits))
+            .collect(),
+        start,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Choices in the model: each alone, then those that help together.
+//!
+//! ```text
+//!   pass 1   the kernel as it is, and each choice alone
+//!   pass 2   of each lever the best choices that change anything, in every combination
+//! ```
+//!
+//! Invariants:
+//! - S1: candidate 0 is the system as it is.
+//! - S2: no candidate has two choices of one lever.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use largefolio_report::Goal;
+use largefolio_sim::cost::{Interval, Walks};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::{CacheState, CellSpec, Outcome, RowsDone, nr_passes, replay_until};
+use serde::Serialize;
+
+use super::choice::Choice;
+use crate::Error;
+
+/// Choices of a lever that are combined with those of others.
+const NR_BEST: usize = 3;
+
+/// Choices together, and what the model says of them.
+#[derive(Clone, Debug, Serialize)]
+pub struct Candidate {
+    /// Which, by number; none: the system as it is.
+    pub choices: Vec<usize>,
+    /// Change of the run time in per cent of a run; `None` if a cost is not known.
+    pub time: Option<Interval>,
+    /// Private memory where most is mapped, and the page cache at the end.
+    pub memory_bytes: u64,
+    /// Change of it in per cent.
+    pub memory_percent: f64,
+    /// Faults.
+    pub faults: u64,
+    /// Whether no other candidate is at least as good in time and in memory, and better in one.
+    pub is_frontier: bool,
+}
+
+/// What is searched.
+pub(super) struct Search<'a> {
+    pub(super) trace: &'a Path,
+    pub(super) nr_rows: u64,
+    pub(super) kernel: &'a Kernel,
+    pub(super) machine: &'a Machine,
+    pub(super) walks: Walks,
+    pub(super) cache: CacheState,
+    pub(super) memory_bytes: u64,
+    pub(super) choices: &'a [Choice],
+}
+
+/// Hears rows done and all rows.
+pub(super) type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
+
+impl Search<'_> {
+    /// Replays; the best by `goal` go into combinations.
+    pub(super) fn run(
+        &self,
+        goal: Goal,
+        progress: &mut Progress<'_>,
+    ) -> Result<(Vec<Candidate>, Outcome), Error> {
+        let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
+        sets.extend((0..self.choices.len()).map(|one| vec![one]));
+        let mut done = RowsDone::default();
+        let first = self.replay(&sets, &mut done, 0, progress)?;
+        let Some((plain, _)) = first.split_first() else { unreachable!("S1") };
+        let more = self.combinations(&sets, &first, goal);
+        let rows_before = self.nr_rows_of(1);
+        let second = if more.is_empty() {
+            Vec::new()
+        } else {
+            self.replay(&more, &mut done, rows_before, progress)?
+        };
+        let all = sets.into_iter().zip(&first).chain(more.into_iter().zip(&second));
+        let mut candidates: Vec<Candidate> =
+            all.map(|(choices, row)| candidate(choices, row, plain)).collect();
+        mark_frontier(&mut candidates);
+        Ok((candidates, plain.clone()))
+    }
+
+    /// Rows of so many passes over the trace; a warm cache takes two each.
+    fn nr_rows_of(&self, nr: u64) -> u64 {
+        let spec = CellSpec {
+            cache: self.cache,
+            ..CellSpec::new(self.kernel.clone(), self.machine.clone())
+        };
+        self.nr_rows.saturating_mul(nr_passes(&[spec])).saturating_mul(nr)
+    }
+
+    fn replay(
+        &self,
+        sets: &[Vec<usize>],
+        done: &mut RowsDone,
+        before: u64,
+        progress: &mut Progress<'_>,
+    ) -> Result<Vec<Outcome>, Error> {
+        let specs = sets.iter().map(|set| self.spec(set)).collect::<Result<Vec<_>, _>>()?;
+        let all = before.saturating_add(self.nr_rows_of(1));
+        done.begin();
+        let mut hear = |nr_read| progress(done.hear(nr_read), all);
+        Ok(replay_until(self.trace, &specs, &mut hear)?.1)
+    }
+
+    fn spec(&self, set: &[usize]) -> Result<CellSpec, Error> {
+        let mut name = self.kernel.name.clone();
+        let mut annotations = Vec::new();
+        for choice in set.iter().map(|&one| &self.choices[one]) {
+            if !choice.edits.is_empty() {
+                name = format!("{name}+{}", choice.edits);
+            }
+            if let Some(size) = &choice.annotate {
+                let bytes = match size.as_str() {
+                    "pmd" => self.machine.page_size.bytes() * (self.machine.page_size.bytes() / 8),
+                    size => largefolio_sim::size::parse_bytes(size).unwrap_or_default(),
+                };
+                let text = format!("*={}K", bytes >> 10);
+                annotations.push(text.parse().map_err(|error| Error::asked(format!("{error}")))?);
+            }
+        }
+        let kernel = Kernel::parse(&name)?;
+        Ok(CellSpec {
+            annotations,
+            cache: self.cache,
+            walks: self.walks,
+            ram_bytes: self.memory_bytes,
+            ..CellSpec::new(kernel, self.machine.clone())
+        })
+    }
+
+    /// Of each lever the best choices, each with those of other levers.
+    fn combinations(&self, sets: &[Vec<usize>], rows: &[Outcome], goal: Goal) -> Vec<Vec<usize>> {
+        let Some((plain, rows)) = rows.split_first() else { return Vec::new() };
+        let mut levers: Vec<(&str, Vec<(usize, f64)>)> = Vec::new();
+        for (set, row) in sets.iter().skip(1).zip(rows) {
+            let one = set[0];
+            let differs =
+                |goal: Goal| goal.change(row, plain).is_some_and(|change| change.mid != 0.0);
+            if !differs(Goal::Time) && !differs(Goal::Memory) {
+                continue;
+            }
+            let lever = self.choices[one].lever.as_str();
+            let mid = goal.change(row, plain).map_or(f64::INFINITY, |change| change.mid);
+            match levers.iter_mut().find(|(name, _)| *name == lever) {
+                Some((_, choices)) => choices.push((one, mid)),
+                None => levers.push((lever, vec![(one, mid)])),
+            }
+        }
+        let mut combined: Vec<Vec<usize>> = vec![Vec::new()];
+        for (_, mut choices) in levers {
+            choices.sort_by(|one, other| one.1.total_cmp(&other.1).then(one.0.cmp(&other.0)));
+            choices.truncate(NR_BEST);
+            let with = |set: &Vec<usize>, one: usize| set.iter().copied().chain([one]).collect();
+            let more: Vec<Vec<usize>> = combined
+                .iter()
+                .flat_map(|set| choices.iter().map(move |(one, _)| with(set, *one)))
+                .collect();
+            combined.extend(more);
+        }
+        combined.retain(|set| set.len() > 1);
+        combined
+    }
+}
+
+fn candidate(choices: Vec<usize>, row: &Outcome, plain: &Outcome) -> Candidate {
+    let memory = Goal::Memory.change(row, plain).map_or(0.0, |change| change.mid);
+    Candidate {
+        time: Goal::Time.change(row, plain),
+        memory_bytes: largefolio_report::memory_bytes(row),
+        memory_percent: memory,
+        faults: row.faults.total,
+        is_frontier: false,
+        choices,
+    }
+}
+
+/// Marks what nothing dominates; of equals the first, which has the fewest choices.
+fn mark_frontier(candidates: &mut [Candidate]) {
+    let points: Vec<(f64, u64)> = candidates
+        .iter()
+        .map(|one| (one.time.map_or(f64::INFINITY, |time| time.mid), one.memory_bytes))
+        .collect();
+    for (nr, one) in candidates.iter_mut().enumerate() {
+        let (time, memory) = points[nr];
+        let dominates = |(other, point): (usize, &(f64, u64))| {
+            let is_as_good = point.0 <= time && point.1 <= memory;
+            is_as_good && (*point != (time, memory) || other < nr) && other != nr
+        };
+        one.is_frontier = !points.iter().enumerate().any(dominates);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(choices: &[usize], time: f64, memory_bytes: u64) -> Candidate {
+        Candidate {
+            choices: choices.to_vec(),
+            time: Some(Interval::exact(time)),
+            memory_bytes,
+            memory_percent: 0.0,
+            faults: 0,
+            is_frontier: false,
+        }
+    }
+
+    #[test]
+    fn the_frontier_has_what_nothing_dominates() {
+        let mut all = [
+            at(&[], 0.0, 100),
+            at(&[0], -5.0, 120),
+            at(&[1], -5.0, 130),
+            at(&[2], 1.0, 90),
+            at(&[3], -5.0, 120),
+            at(&[4], 2.0, 200),
+        ];
+        mark_frontier(&mut all);
+        let found: Vec<bool> = all.iter().map(|one| one.is_frontier).collect();
+        assert_eq!(found, [true, true, false, true, false, false]);
+    }
+}

@@ -1,0 +1,100 @@
+use super::*;
+
+fn choice(lever: &str, scope: Scope) -> Choice {
+    Choice {
+        lever: lever.to_owned(),
+        name: format!("{lever} set"),
+        edits: String::new(),
+        annotate: None,
+        set: vec![format!("thp.{lever}=always")],
+        start: Vec::new(),
+        verify: Vec::new(),
+        warm: false,
+        scope,
+        limits: String::new(),
+    }
+}
+
+fn candidate(choices: &[usize], time: [f64; 3], memory_percent: f64) -> Candidate {
+    let [low, mid, high] = time;
+    Candidate {
+        choices: choices.to_vec(),
+        time: Some(Interval { low, mid, high }),
+        memory_bytes: 100,
+        memory_percent,
+        faults: 10,
+        is_frontier: true,
+    }
+}
+
+fn question(goal: Goal) -> Question {
+    Question {
+        trace: PathBuf::new(),
+        goal,
+        memory_percent_max: 50.0,
+        cache: CacheState::Warm,
+        memory_bytes: 0,
+        program: Vec::new(),
+    }
+}
+
+fn best(candidates: &[Candidate]) -> Option<usize> {
+    let choices =
+        [choice("64K", Scope::System), choice("32K", Scope::Program), choice("2M", Scope::System)];
+    question(Goal::Time).best(candidates, &choices)
+}
+
+#[test]
+fn what_is_not_certain_is_no_plan() {
+    let plain = candidate(&[], [0.0; 3], 0.0);
+    assert_eq!(best(&[plain.clone(), candidate(&[0], [-30.0, -10.0, 1.0], 0.0)]), None);
+    let sure = candidate(&[1], [-3.0, -2.0, -1.0], 0.0);
+    let unsure = candidate(&[0], [-30.0, -10.0, 1.0], 0.0);
+    assert_eq!(best(&[plain.clone(), unsure, sure]), Some(2));
+    assert_eq!(best(&[plain]), None);
+}
+
+#[test]
+fn memory_may_not_grow_beyond_what_was_allowed() {
+    let plain = candidate(&[], [0.0; 3], 0.0);
+    let large = candidate(&[0], [-9.0, -8.0, -7.0], 51.0);
+    let small = candidate(&[1], [-3.0, -2.0, -1.0], 50.0);
+    assert_eq!(best(&[plain, large, small]), Some(2));
+}
+
+#[test]
+fn of_plans_that_help_alike_the_simplest_is_chosen() {
+    let plain = candidate(&[], [0.0; 3], 0.0);
+    let both = candidate(&[0, 1], [-11.0, -10.0, -9.0], 0.0);
+    let one = candidate(&[0], [-10.8, -9.8, -8.8], 0.0);
+    let own = candidate(&[1], [-10.7, -9.7, -8.7], 0.0);
+    let less = candidate(&[2], [-9.0, -8.0, -7.0], 0.0);
+    // Of two that are as simple, the one that leaves the system alone.
+    assert_eq!(best(&[plain.clone(), both.clone(), one.clone(), own, less.clone()]), Some(3));
+    assert_eq!(best(&[plain.clone(), both.clone(), one]), Some(2));
+    assert_eq!(best(&[plain, both, less]), Some(1));
+}
+
+#[test]
+fn a_plan_is_made_of_commands() {
+    let mut text = choice("text", Scope::Program);
+    (text.set, text.warm) = (Vec::new(), true);
+    text.verify = vec!["--text".to_owned(), "large".to_owned()];
+    let mut heap = choice("64K", Scope::System);
+    heap.start = vec!["--heap".to_owned(), "64K".to_owned()];
+    let choices = [heap, text];
+    let found = plan(
+        7,
+        &candidate(&[0, 1], [-3.0, -2.0, -1.0], 0.0),
+        &choices,
+        &["job".to_owned(), "a b".to_owned()],
+        &["/usr/bin/job".to_owned()],
+    );
+    let commands: Vec<String> = found.steps.iter().map(Step::command).collect();
+    let tune = "sudo folio tune --set thp.64K=always --yes";
+    assert_eq!(commands, [tune, "folio warm /usr/bin/job"]);
+    assert_eq!(found.steps[0].undo, ["tune", "--undo"]);
+    let verify = "verify --runs 20 --tune thp.64K=always --heap 64K --text large -- job";
+    assert_eq!(found.verify[..found.verify.len() - 1].join(" "), verify);
+    assert_eq!(found.verify.last().map(String::as_str), Some("a b"));
+}

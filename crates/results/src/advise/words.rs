@@ -1,0 +1,205 @@
+//! The advice as text and CSV.
+
+use std::fmt::Write as _;
+
+use largefolio_linux::shell::quoted;
+use largefolio_report::ExportError;
+use largefolio_report::cells::Cells;
+use largefolio_report::figures::{self, points, printable};
+use largefolio_sim::cost::Interval;
+
+use super::{Advice, Candidate, Plan, Step};
+use crate::Forms;
+
+/// Candidates that the table shows.
+const NR_SHOWN: usize = 10;
+
+impl Forms for Advice {
+    fn text(&self) -> String {
+        let mut out = String::new();
+        // A String takes everything.
+        for line in self.title() {
+            let _ = writeln!(out, "{}", printable(&line));
+        }
+        let _ = match &self.plan {
+            Some(plan) => self.write_plan(plan, &mut out),
+            None => writeln!(
+                out,
+                "\nKeep the settings as they are: none of the {} that were tried is certain to be \
+                 better for {}.",
+                self.candidates.len() - 1,
+                self.goal.name()
+            ),
+        };
+        let _ = self.write_table(&mut out);
+        let _ = self.write_notes(&mut out);
+        out
+    }
+
+    fn csv(&self) -> Result<String, ExportError> {
+        let mut out = Vec::new();
+        let mut cells = Cells::new(&mut out);
+        cells.record([
+            "choices",
+            "run_change_low",
+            "run_change_mid",
+            "run_change_high",
+            "memory_bytes",
+            "faults",
+            "is_frontier",
+            "is_plan",
+        ])?;
+        for (nr, one) in self.candidates.iter().enumerate() {
+            let bound =
+                |get: fn(Interval) -> f64| one.time.map_or(String::new(), |t| get(t).to_string());
+            cells.record([
+                self.name(one),
+                bound(|time| time.low),
+                bound(|time| time.mid),
+                bound(|time| time.high),
+                one.memory_bytes.to_string(),
+                one.faults.to_string(),
+                one.is_frontier.to_string(),
+                self.plan.as_ref().is_some_and(|plan| plan.candidate == nr).to_string(),
+            ])?;
+        }
+        cells.flush()?;
+        drop(cells);
+        Ok(String::from_utf8_lossy(&out).into_owned())
+    }
+}
+
+impl Advice {
+    fn title(&self) -> [String; 2] {
+        let machine = if self.machine == "this" { "this machine" } else { &self.machine };
+        [
+            format!("{}: {}", self.trace, self.program.join(" ")),
+            format!("kernel {}, {machine}; a run takes {}", self.kernel, self.run),
+        ]
+    }
+
+    /// What a candidate is called.
+    fn name(&self, one: &Candidate) -> String {
+        let names: Vec<&str> =
+            one.choices.iter().map(|&choice| self.choices[choice].name.as_str()).collect();
+        if names.is_empty() { "as it is".to_owned() } else { names.join(", ") }
+    }
+
+    fn write_plan(&self, plan: &Plan, out: &mut String) -> std::fmt::Result {
+        let one = &self.candidates[plan.candidate];
+        let time = one.time.map_or_else(
+            || "the change of the run time is not known".to_owned(),
+            |time| format!("run time {}", figures::change_of_run(time)),
+        );
+        writeln!(
+            out,
+            "\nBest for {}: {}: {time}, memory {}%, {} faults instead of {}\n",
+            self.goal.name(),
+            self.name(one),
+            points(one.memory_percent),
+            figures::count(one.faults),
+            figures::count(self.candidates[0].faults)
+        )?;
+        for (nr, step) in plan.steps.iter().enumerate() {
+            writeln!(out, "  {}. {}\n     {}", nr + 1, step.what, step.command())?;
+            if !step.undo.is_empty() {
+                writeln!(out, "     to take it back: {}", shell(step.needs_root, &step.undo))?;
+            }
+        }
+        if !plan.start.is_empty() {
+            let words = [&["run".to_owned()][..], &plan.start, &["--".to_owned()], &self.program];
+            let words = words.concat();
+            writeln!(
+                out,
+                "  {}. start the program so\n     {}",
+                plan.steps.len() + 1,
+                shell(false, &words)
+            )?;
+        }
+        let needs_root = plan.steps.iter().any(|step| step.needs_root);
+        writeln!(out, "\n  to prove it: {}", shell(needs_root, &plan.verify))
+    }
+
+    /// The frontier and what comes next to it.
+    fn write_table(&self, out: &mut String) -> std::fmt::Result {
+        let mut shown: Vec<usize> = (0..self.candidates.len()).collect();
+        let chosen = self.plan.as_ref().map(|plan| plan.candidate);
+        let time = |nr: usize| self.candidates[nr].time.map_or(f64::INFINITY, |time| time.mid);
+        let rank = |nr: &usize| (*nr != 0, Some(*nr) != chosen, !self.candidates[*nr].is_frontier);
+        shown.sort_by(|one, other| {
+            rank(one).cmp(&rank(other)).then(time(*one).total_cmp(&time(*other)))
+        });
+        let nr_more = shown.len().saturating_sub(NR_SHOWN);
+        shown.truncate(NR_SHOWN);
+        let names: Vec<String> = shown.iter().map(|&nr| self.name(&self.candidates[nr])).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        writeln!(out, "\n  {:width$}  {:>26}  {:>20}  {:>10}", "", "run time", "memory", "faults")?;
+        for (&nr, name) in shown.iter().zip(&names) {
+            let one = &self.candidates[nr];
+            let mark = match (Some(nr) == chosen, one.is_frontier) {
+                (true, _) => '>',
+                (false, true) => '*',
+                (false, false) => ' ',
+            };
+            let time = match one.time {
+                _ if nr == 0 => String::new(),
+                Some(t) => format!("{}% ({} .. {})", points(t.mid), points(t.low), points(t.high)),
+                None => "not known".to_owned(),
+            };
+            let memory = match nr {
+                0 => figures::bytes(one.memory_bytes),
+                _ => format!(
+                    "{} {:>6}%",
+                    figures::bytes(one.memory_bytes),
+                    points(one.memory_percent)
+                ),
+            };
+            writeln!(
+                out,
+                "{mark} {name:width$}  {time:>26}  {memory:>20}  {:>10}",
+                figures::count(one.faults)
+            )?;
+        }
+        if nr_more > 0 {
+            writeln!(out, "  {nr_more} more: --json or --csv has them")?;
+        }
+        Ok(())
+    }
+
+    fn write_notes(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(
+            out,
+            "\n- >: the plan. *: no other is as good in both, time and memory. Predicted in the model, \
+             nothing was measured."
+        )?;
+        for limit in self.plan.iter().flat_map(|plan| &plan.limits) {
+            writeln!(out, "- {limit}.")?;
+        }
+        let is_already = |why: &str| why == "is so already";
+        let missing: Vec<String> = self
+            .left_out
+            .iter()
+            .filter(|one| !is_already(&one.why))
+            .map(|one| format!("{} ({})", one.choice, one.why))
+            .collect();
+        if !missing.is_empty() {
+            writeln!(out, "- not tried: {}.", printable(&missing.join("; ")))?;
+        }
+        Ok(())
+    }
+}
+
+impl Step {
+    /// As a shell takes it.
+    #[must_use]
+    pub fn command(&self) -> String {
+        shell(self.needs_root, &self.words)
+    }
+}
+
+/// The words after `folio` as a shell takes them.
+fn shell(needs_root: bool, words: &[String]) -> String {
+    let words = words.iter().map(|word| quoted(word));
+    let folio = if needs_root { "sudo folio" } else { "folio" };
+    std::iter::once(folio.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
