@@ -97,6 +97,12 @@ pub trait System: Sync {
     /// When it cannot be listed.
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
 
+    /// Names of the directories in one below `/sys`, in no order; links are none.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    fn folders(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+
     /// Contents of a file below `/proc` or `/sys`.
     ///
     /// # Errors
@@ -122,6 +128,13 @@ pub trait System: Sync {
 /// The names in a directory of any filesystem, as [`System::names`] has them.
 fn list(dir: &Path) -> io::Result<Vec<OsString>> {
     Ok(fs::read_dir(dir)?.flatten().take(NAMES_MAX).map(|entry| entry.file_name()).collect())
+}
+
+/// The directories in one of any filesystem, as [`System::folders`] has them.
+fn list_folders(dir: &Path) -> io::Result<Vec<OsString>> {
+    let entries = fs::read_dir(dir)?.flatten().take(NAMES_MAX);
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    Ok(folders.map(|entry| entry.file_name()).collect())
 }
 
 /// The names that are ids of processes, ascending.

@@ -11,12 +11,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::kpageflags::NR_ORDERS;
 
 /// What the memory is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Pages of files that are mapped for execution, of tmpfs and memfd too.
@@ -73,7 +73,7 @@ impl Size {
 }
 
 /// Memory in folios of one kind and size, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// In folios mapped whole and naturally aligned; of base pages all.
     pub aligned_bytes: u64,
