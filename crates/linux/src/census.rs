@@ -217,10 +217,10 @@ impl Taking<'_> {
         extents.for_each(|extent| book.want(extent));
         book.read(flags).map_err(CensusError::Flags)?;
         let walk = Walk { book: &book, geometry: self.geometry };
-        let pairs: Vec<_> = self.subjects.iter().zip(&read).collect();
-        let processes = pairs.into_par_iter().filter_map(|(subject, read)| {
+        let pairs: Vec<_> = std::mem::take(&mut self.subjects).into_iter().zip(&read).collect();
+        let processes = pairs.into_par_iter().filter_map(|(mut subject, read)| {
             let read = read.as_ref()?;
-            let mut mappings = walk.mappings(subject.vmas.clone(), &read.list);
+            let mut mappings = walk.mappings(std::mem::take(&mut subject.vmas), &read.list);
             if !read.knows_pmd {
                 let smaps = subject.smaps(self.system);
                 process::add_pmd_of_smaps(&mut mappings, smaps, self.geometry);

@@ -34,6 +34,8 @@ pub use memory::MemSystem;
 /// Longest text taken from procfs: `smaps` of a process with the usual limit of 65,530 mappings has
 /// 50 MiB.
 pub(crate) const TEXT_BYTES_MAX: u64 = 256 << 20;
+/// Room for the usual text: without it, a file of unknown length is read in pieces from 32 bytes on.
+const USUAL_BYTES: usize = 4 << 10;
 /// Names taken from one directory: as many as there can be processes.
 pub(crate) const NAMES_MAX: usize = 1 << 22;
 
@@ -146,7 +148,7 @@ pub(crate) fn ids(names: &[OsString]) -> Vec<u32> {
 
 /// The text of a file of any filesystem, as [`System::text`] has it.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(USUAL_BYTES);
     fs::File::open(path)?.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text)?;
     if text.len() as u64 > TEXT_BYTES_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());
