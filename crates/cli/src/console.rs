@@ -124,6 +124,12 @@ pub(crate) fn warn(text: &str) {
     say(&format!("folio: warning: {text}"));
 }
 
+/// A remark as a line of a screen.
+pub(crate) fn words(remark: &Remark) -> String {
+    let (Remark::Warning(text) | Remark::Missing(text)) = remark;
+    harmless(text, no_style).into_owned()
+}
+
 /// Says what there is to say of a result.
 pub(crate) fn remark(remarks: &[Remark]) {
     for remark in remarks {

@@ -2,6 +2,7 @@
 //! larger.
 //!
 //! ```text
+//!   whom     which processes                whom.rs, cgroup.rs
 //!   maps     which mappings                 proc/maps.rs       every process, one thread each
 //!   pagemap  which pages, which PFNs        pagemap.rs         spans of 256 MiB, all threads
 //!   flags    which folio is at a PFN        kpageflags.rs      each wanted page once, all threads
@@ -31,17 +32,16 @@ mod pagemap;
 pub mod process;
 pub mod remedy;
 pub mod settings;
+pub mod whom;
 pub mod why;
 
 pub use crate::proc::{maps, smaps};
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use largefolio_trace::shown;
 use rayon::iter::{IntoParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use self::folios::{Cell, Size, Tally};
 use self::kpageflags::{FlagBook, seen};
@@ -61,18 +61,10 @@ pub enum CensusError {
     /// The flags of pages.
     #[error("cannot read /proc/kpageflags: {0}")]
     Flags(io::Error),
-    /// A control group.
-    #[error("cannot read {}: {source}; is it a control group directory?", shown(path))]
-    Cgroup {
-        /// Directory or file.
-        path: PathBuf,
-        /// Cause.
-        source: io::Error,
-    },
 }
 
 /// How much the kernel tells this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
     /// PFNs and flags: all folio sizes.
@@ -134,6 +126,12 @@ pub fn take(system: &dyn System, pids: &[u32]) -> Result<Census, CensusError> {
 /// When they cannot be listed.
 pub fn all(system: &dyn System) -> Result<Vec<u32>, CensusError> {
     proc::pids(system).map_err(CensusError::Processes)
+}
+
+/// Which boot the processes belong to: their numbers mean nothing in another.
+#[must_use]
+pub fn boot_id(system: &dyn System) -> Option<String> {
+    proc::host::boot_id(system)
 }
 
 /// A process that could be opened.
@@ -219,10 +217,10 @@ impl Taking<'_> {
         extents.for_each(|extent| book.want(extent));
         book.read(flags).map_err(CensusError::Flags)?;
         let walk = Walk { book: &book, geometry: self.geometry };
-        let pairs: Vec<_> = self.subjects.iter().zip(&read).collect();
-        let processes = pairs.into_par_iter().filter_map(|(subject, read)| {
+        let pairs: Vec<_> = std::mem::take(&mut self.subjects).into_iter().zip(&read).collect();
+        let processes = pairs.into_par_iter().filter_map(|(mut subject, read)| {
             let read = read.as_ref()?;
-            let mut mappings = walk.mappings(subject.vmas.clone(), &read.list);
+            let mut mappings = walk.mappings(std::mem::take(&mut subject.vmas), &read.list);
             if !read.knows_pmd {
                 let smaps = subject.smaps(self.system);
                 process::add_pmd_of_smaps(&mut mappings, smaps, self.geometry);

@@ -34,6 +34,8 @@ pub use memory::MemSystem;
 /// Longest text taken from procfs: `smaps` of a process with the usual limit of 65,530 mappings has
 /// 50 MiB.
 pub(crate) const TEXT_BYTES_MAX: u64 = 256 << 20;
+/// Room for the usual text: without it, a file of unknown length is read in pieces from 32 bytes on.
+const USUAL_BYTES: usize = 4 << 10;
 /// Names taken from one directory: as many as there can be processes.
 pub(crate) const NAMES_MAX: usize = 1 << 22;
 
@@ -97,6 +99,12 @@ pub trait System: Sync {
     /// When it cannot be listed.
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
 
+    /// Names of the directories in one below `/sys`, in no order; links are none.
+    ///
+    /// # Errors
+    /// When it cannot be listed.
+    fn folders(&self, dir: &Path) -> io::Result<Vec<OsString>>;
+
     /// Contents of a file below `/proc` or `/sys`.
     ///
     /// # Errors
@@ -124,6 +132,13 @@ fn list(dir: &Path) -> io::Result<Vec<OsString>> {
     Ok(fs::read_dir(dir)?.flatten().take(NAMES_MAX).map(|entry| entry.file_name()).collect())
 }
 
+/// The directories in one of any filesystem, as [`System::folders`] has them.
+fn list_folders(dir: &Path) -> io::Result<Vec<OsString>> {
+    let entries = fs::read_dir(dir)?.flatten().take(NAMES_MAX);
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    Ok(folders.map(|entry| entry.file_name()).collect())
+}
+
 /// The names that are ids of processes, ascending.
 pub(crate) fn ids(names: &[OsString]) -> Vec<u32> {
     let mut ids: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
@@ -133,7 +148,7 @@ pub(crate) fn ids(names: &[OsString]) -> Vec<u32> {
 
 /// The text of a file of any filesystem, as [`System::text`] has it.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(USUAL_BYTES);
     fs::File::open(path)?.take(TEXT_BYTES_MAX + 1).read_to_end(&mut text)?;
     if text.len() as u64 > TEXT_BYTES_MAX {
         return Err(io::ErrorKind::FileTooLarge.into());

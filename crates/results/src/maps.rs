@@ -2,17 +2,27 @@
 //! allow.
 //!
 //! Reading order: `look` (taken and judged), `group` (by file, by order), `view` (JSON and CSV),
-//! `text`, `summary` and `page` (the part of it that a page holds); `elf` with `elf_text` and
+//! `text` with `table`, `summary` and `page` (the part of it that a page holds); `state` and `change`
+//! (two looks compared) with `diff` and `diff_text`, `board` and `board_rows` (what a
+//! full screen shows); `openmetrics`; `elf` with `elf_text` and
 //! `elf_page` for programs on disk.
 
+mod board;
+mod board_rows;
+mod change;
+mod diff;
+mod diff_text;
 mod elf;
 mod elf_page;
 mod elf_text;
 mod group;
 mod look;
+mod openmetrics;
 mod page;
 mod plain;
+mod state;
 mod summary;
+mod table;
 mod text;
 mod view;
 
@@ -21,9 +31,12 @@ use largefolio_report::html::frame::Page;
 
 use crate::form::{Form, Forms};
 
+pub use board::{Board, Grid, Picture, Step};
+pub use diff::DiffResult;
 pub use elf::ElfResult;
 pub use group::Sort;
 pub use look::{Look, MapsRequest, Whom};
+pub use state::State;
 pub use text::Show;
 pub use view::MapsResult;
 
@@ -48,6 +61,12 @@ impl Look {
             Form::Csv => MapsResult::of(self, command_line).csv(),
             Form::Json => MapsResult::of(self, command_line).json(),
         }
+    }
+
+    /// As metrics for Prometheus: of processes, control groups and files the largest `show.nr_rows`.
+    #[must_use]
+    pub fn openmetrics(&self, show: Show) -> String {
+        openmetrics::of(self, show)
     }
 
     /// As a page; for its pictures some mappings and files are examined once more.

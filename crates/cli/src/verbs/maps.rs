@@ -3,21 +3,27 @@
 //! Three views: of the running system ([`live`]) and of the page cache of files, once or again and
 //! again; and of programs on disk (`--elf`), whether or not they are running.
 
+mod diff;
 mod live;
+mod screen;
+mod whom;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use largefolio_results::maps::{self, ElfResult, MapsRequest, Show, Whom};
+use largefolio_results::maps::{self, ElfResult, MapsRequest, Show};
 use largefolio_results::{Form, Forms as _};
 use largefolio_sim::kernel::Kernel;
+use largefolio_trace::disk;
 
+use self::live::Output;
+use self::whom::WhomArgs;
 use super::names;
 use super::page_file::{self, PageArgs, PageFile};
 use super::running;
-use super::values::{self, FormArgs};
+use super::values::FormArgs;
 use crate::console::{self, Console, warn};
 use crate::errors::Exit;
 
@@ -35,11 +41,13 @@ use crate::errors::Exit;
 Examples:
   sudo folio maps 4242                          one process
   sudo folio maps --all --sort small            the system, most base pages first
-  sudo folio maps --cgroup /sys/fs/cgroup/web.slice
+  sudo folio maps --name postgres               every process of that name
+  sudo folio maps --unit nginx                  a service; --container ID, --cgroup PATH
   sudo folio maps --file /usr/lib/libLLVM.so --page-cache /var/lib/db
   sudo folio maps --all --csv > folios.csv      one row per pid, mapping, kind and size
   folio maps 4242 --watch=5
-  sudo folio maps $(pgrep -d, postgres)
+  sudo folio maps --all --json > old.json; sudo folio maps --all --diff old.json
+  sudo folio maps --all --watch=15 --openmetrics /var/lib/prometheus/node-exporter/folio.prom
   folio maps --elf build/server --kernel 6.12+page=16K
   sudo folio maps --all --report folios.html    also as pictures
 
@@ -55,16 +63,8 @@ steps; `no folio`: no filesystem has such folios under this kernel. Sizes: 16K f
 TLB merges pages, a contpte block of arm64, a PMD entry. `folio predict` shows what a kernel then
 really reads and maps.")]
 pub(crate) struct MapsArgs {
-    /// Processes; lists such as 12,13 too
-    #[arg(value_name = "PID", value_delimiter = ',', value_parser = values::pid)]
-    pids: Vec<u32>,
-    /// All processes
-    #[arg(long, short = 'a', conflicts_with_all = ["pids", "cgroup"])]
-    all: bool,
-    /// Processes in a control group and the groups below it; a relative name that is no directory here
-    /// is taken below /sys/fs/cgroup
-    #[arg(long, value_name = "DIR")]
-    cgroup: Option<PathBuf>,
+    #[command(flatten)]
+    whom: WhomArgs,
     /// Page cache of these files, mapped or not
     #[arg(long, value_name = "FILE", num_args = 1..)]
     file: Vec<PathBuf>,
@@ -81,9 +81,17 @@ pub(crate) struct MapsArgs {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
         default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     watch: Option<u64>,
+    /// What changed since a look that --json saved: until now, or until a second one
+    #[arg(long, value_names = ["OLD.json", "NEW.json"], num_args = 1..=2,
+        conflicts_with_all = ["elf", "watch", "report"])]
+    diff: Vec<PathBuf>,
+    /// Write metrics for Prometheus to a file (- for standard output), as node_exporter's textfile
+    /// collector reads them; --top limits processes, control groups and files
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["elf", "diff", "report", "json", "csv"])]
+    openmetrics: Option<PathBuf>,
     /// Programs and shared objects on disk; for a directory, all files below it
     #[arg(long, value_name = "FILE", num_args = 1..,
-        conflicts_with_all = ["pids", "all", "cgroup", "file", "page_cache", "watch"])]
+        conflicts_with_all = ["whom", "file", "page_cache", "watch"])]
     elf: Vec<PathBuf>,
     /// With --elf: the kernel whose rules apply, with edits such as +page=16K [default: 7.2]
     #[arg(long, value_name = "KERNEL", value_parser = names::KERNEL, hide_possible_values = true)]
@@ -130,6 +138,7 @@ impl From<Sort> for maps::Sort {
 /// A view that can be made.
 pub(crate) enum MapsPlan {
     Elf(ElfPlan),
+    Diff(diff::DiffPlan),
     Live(live::LivePlan),
 }
 
@@ -161,20 +170,26 @@ impl MapsArgs {
             let (files, kernel) = (self.elf, Box::new(kernel));
             return Ok(MapsPlan::Elf(ElfPlan { files, kernel, form, page, command_line }));
         }
-        let watched_pids = if self.watch.is_some() { self.pids.len() } else { 0 };
-        let whom = match (self.all, self.cgroup) {
-            (true, _) => Whom::All,
-            (false, Some(_)) if !self.pids.is_empty() => {
-                bail!("name processes or a control group, not both")
-            }
-            (false, Some(dir)) => Whom::Cgroup(dir),
-            (false, None) => Whom::Processes(self.pids),
-        };
+        let watched_pids = if self.watch.is_some() { self.whom.pids.len() } else { 0 };
+        let whom = self.whom.whom();
         let show = Show { nr_rows: self.top, sort: self.sort.into(), width: 0 };
-        let nr_judged = live::nr_judged(form, show, page.as_ref());
+        let output = match self.openmetrics {
+            Some(file) => {
+                if !disk::is_stdout(&file) {
+                    page_file::check_writable(&file, "--openmetrics")?;
+                }
+                Output::Metrics(file)
+            }
+            None => Output::Result { form, page },
+        };
+        let nr_judged = if self.diff.is_empty() { output.nr_judged(show) } else { 0 };
         let (files, page_cache) = (self.file, self.page_cache);
         let request =
             MapsRequest { whom, files, page_cache, nr_judged, command_line: command_line.clone() };
+        if !self.diff.is_empty() {
+            let plan = diff::DiffPlan::of(self.diff, request, show, form)?;
+            return Ok(MapsPlan::Diff(plan));
+        }
         request.check()?;
         if self.watch.is_some() && form == Form::Csv {
             bail!(
@@ -189,7 +204,7 @@ impl MapsArgs {
             ));
         }
         let watch = self.watch.map(Duration::from_secs);
-        Ok(MapsPlan::Live(live::LivePlan { request, show, watch, form, page }))
+        Ok(MapsPlan::Live(live::LivePlan { request, show, watch, output }))
     }
 }
 
@@ -204,6 +219,7 @@ impl MapsPlan {
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         let plan = match self {
             Self::Live(plan) => return plan.run(console),
+            Self::Diff(plan) => return plan.run(console),
             Self::Elf(plan) => plan,
         };
         let result = ElfResult::of(&plan.kernel, &plan.files, plan.command_line);

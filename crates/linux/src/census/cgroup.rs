@@ -1,87 +1,226 @@
-//! The processes of a control group and of all groups below it.
+//! Control groups: the processes of one, and which one a unit, a container or a process has.
+//!
+//! ```text
+//!   /sys/fs/cgroup                        version 2; version 1 has one tree per controller below it
+//!     system.slice/db.service             unit db.service
+//!     system.slice/docker-ID.scope        container ID: 64 hexadecimal digits, however they are set
+//!     kubepods.slice/../cri-containerd-ID.scope
+//! ```
 //!
 //! Owns the walk of directories; versions 1 and 2 both list processes in `cgroup.procs`.
+//!
+//! Invariants:
+//! - G1: at most [`GROUPS_MAX`] groups are visited, whatever is nested.
 
-use std::fs;
+use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::CensusError;
 use crate::proc::cgroup::MOUNTS;
+use crate::system::System;
 
 /// The processes of a group, one a line.
-const LIST: &str = "cgroup.procs";
+pub(super) const LIST: &str = "cgroup.procs";
 /// Groups visited: deeper or wider trees are not made by people.
 const GROUPS_MAX: usize = 1 << 16;
+/// Where a relative group may lie: the roots of version 2, then trees of version 1 that have all
+/// processes of a service or container.
+const TREES: [&str; 2] = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/memory"];
+/// Digits of a container's id; tools show the first twelve.
+const ID_LEN: usize = 64;
+/// Digits of an id as people use it.
+const SHORT_ID_LEN: usize = 12;
+/// Names of units that are listed beside one that is not there.
+const NR_LIKE_MAX: usize = 5;
 
-/// Processes of the group `dir`, ascending.
+/// Processes of the group `dir` and of the groups below it, ascending.
 ///
 /// # Errors
-/// When its list cannot be read. Groups below that vanish are passed over.
-pub fn pids(dir: &Path) -> Result<Vec<u32>, CensusError> {
-    let read = |dir: &Path| {
-        let path = dir.join(LIST);
-        fs::read_to_string(&path).map_err(|source| CensusError::Cgroup { path, source })
+/// When its list cannot be read; the file is named. Groups below that vanish are passed over.
+pub(super) fn pids(system: &dyn System, dir: &Path) -> Result<Vec<u32>, (PathBuf, io::Error)> {
+    let dir = found(system, dir);
+    let mut pids = BTreeSet::new();
+    let path = dir.join(LIST);
+    pids.extend(numbers(&system.text(&path).map_err(|error| (path, error))?));
+    each_below(system, &dir, &mut |group| {
+        pids.extend(numbers(&system.text(&group.join(LIST)).unwrap_or_default()));
+    });
+    Ok(pids.into_iter().collect())
+}
+
+/// The directory as it was named, or below a root of the groups.
+fn found(system: &dyn System, dir: &Path) -> PathBuf {
+    // `/system.slice/db.service` is how /proc/PID/cgroup writes it.
+    let inside = dir.strip_prefix("/").unwrap_or(dir);
+    let roots = MOUNTS.iter().chain(&TREES).map(|root| Path::new(root).join(inside));
+    let mut groups = std::iter::once(dir.to_owned()).chain(roots);
+    groups.find(|group| system.text(&group.join(LIST)).is_ok()).unwrap_or_else(|| dir.to_owned())
+}
+
+/// 0 stands for processes of other PID namespaces.
+fn numbers(text: &[u8]) -> Vec<u32> {
+    let lines = text.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
+    lines.filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect()
+}
+
+/// Calls `each` for every group below `dir`.
+fn each_below(system: &dyn System, dir: &Path, each: &mut dyn FnMut(&Path)) {
+    let below = |dir: &Path| -> Vec<PathBuf> {
+        let names = system.folders(dir).unwrap_or_default();
+        names.into_iter().map(|name| dir.join(name)).collect()
     };
-    let dir = &found(dir);
-    let mut pids: Vec<u32> = numbers(&read(dir)?);
     let mut dirs = below(dir);
     let mut nr = 0;
     while let Some(dir) = dirs.pop().filter(|_| nr < GROUPS_MAX) {
         nr += 1;
-        pids.extend(read(&dir).map_or_else(|_| Vec::new(), |text| numbers(&text)));
+        each(&dir);
         dirs.extend(below(&dir));
     }
-    pids.sort_unstable();
-    pids.dedup();
-    Ok(pids)
 }
 
-/// The directory as it was named, or below the root of the groups, where a relative one is not here.
-fn found(dir: &Path) -> PathBuf {
-    let roots = MOUNTS.iter().map(|root| Path::new(root).join(dir));
-    let mut groups = std::iter::once(dir.to_owned()).chain(roots);
-    groups.find(|group| group.join(LIST).exists()).unwrap_or_else(|| dir.to_owned())
+/// Groups of a unit, in every tree; if there are none, units with similar names.
+pub(super) fn of_unit(system: &dyn System, unit: &str) -> Result<Vec<PathBuf>, Vec<String>> {
+    let name = if is_unit(unit) { unit.to_owned() } else { format!("{unit}.service") };
+    // `postgresql` has its processes in postgresql@15-main.service.
+    let stem = unit.split(['.', '@']).next().unwrap_or(unit);
+    let (mut groups, mut like) = (Vec::new(), BTreeSet::new());
+    each_below(system, Path::new(MOUNTS[0]), &mut |group| {
+        let Some(own) = group.file_name().and_then(|own| own.to_str()) else { return };
+        if own == name {
+            groups.push(group.to_owned());
+        } else if like.len() < NR_LIKE_MAX && is_unit(own) && own.contains(stem) {
+            like.insert(own.to_owned());
+        }
+    });
+    if groups.is_empty() { Err(like.into_iter().collect()) } else { Ok(groups) }
 }
 
-/// 0 stands for processes of other PID namespaces.
-fn numbers(text: &str) -> Vec<u32> {
-    text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect()
+/// Whether a name is that of a unit with processes.
+fn is_unit(name: &str) -> bool {
+    [".service", ".scope", ".slice"].iter().any(|kind| name.ends_with(kind))
 }
 
-fn below(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).map(|entries| entries.flatten().collect::<Vec<_>>());
-    let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-    entries
-        .unwrap_or_default()
-        .iter()
-        .filter(|entry| is_dir(entry))
-        .map(fs::DirEntry::path)
-        .collect()
+/// Groups of the containers whose id begins with `id`, with their ids.
+pub(super) fn of_container(system: &dyn System, id: &str) -> Vec<(String, PathBuf)> {
+    let mut groups = Vec::new();
+    each_below(system, Path::new(MOUNTS[0]), &mut |group| {
+        let own = group.file_name().and_then(|own| container_id(own.to_str()?));
+        if let Some(own) = own.filter(|own| own.starts_with(id)) {
+            groups.push((own.to_owned(), group.to_owned()));
+        }
+    });
+    groups
+}
+
+/// The id in the name of a container's group: `docker-ID.scope`, `ID`, `crio-ID`, `x:cri-containerd:ID`.
+fn container_id(name: &str) -> Option<&str> {
+    // The monitors of podman and CRI-O run beside the container.
+    if name.contains("conmon") {
+        return None;
+    }
+    let name = name.strip_suffix(".scope").unwrap_or(name);
+    let id = name.rsplit(['-', ':']).next()?;
+    (id.len() == ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
+}
+
+/// The group of a process as `/proc/PID/cgroup` writes it, such as `/system.slice/db.service`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Group(pub String);
+
+impl Group {
+    /// Of a process; the root if it has no other, or cannot be read any more.
+    #[must_use]
+    pub fn of(system: &dyn System, pid: u32) -> Self {
+        Self(crate::proc::Task::of(system, pid).cgroup().unwrap_or_else(|| "/".to_owned()))
+    }
+
+    /// The service or scope it lies in.
+    #[must_use]
+    pub fn unit(&self) -> Option<&str> {
+        let mut parts = self.0.rsplit('/');
+        parts.find(|part| is_unit(part) && !part.ends_with(".slice"))
+    }
+
+    /// The container it lies in: the first digits of its id.
+    #[must_use]
+    pub fn container(&self) -> Option<&str> {
+        self.0.rsplit('/').find_map(container_id).map(|id| &id[..SHORT_ID_LEN])
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::fs;
 
-    #[test]
-    fn a_relative_group_is_found_below_the_root_of_the_groups() {
-        let root = MOUNTS.iter().map(Path::new).find(|root| root.join(LIST).exists());
-        let Some(root) = root else { return };
-        let own = fs::read_dir(root).unwrap().flatten().find(|one| one.path().join(LIST).exists());
-        let Some(group) = own.map(|one| one.path()) else { return };
-        let name = Path::new(group.file_name().unwrap());
-        assert_eq!(found(name), group);
-        assert_eq!(found(Path::new("no/such")), Path::new("no/such"));
+    use super::*;
+    use crate::system::{Live, MemSystem};
+
+    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    /// A machine with these groups, each with one process: its number from 1 on.
+    fn machine(groups: &[&str]) -> (tempfile::TempDir, MemSystem) {
+        let dir = tempfile::tempdir().unwrap();
+        for (nr, group) in groups.iter().enumerate() {
+            let path = dir.path().join("sys/fs/cgroup").join(group);
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join(LIST), format!("{}\n0\n", nr + 1)).unwrap();
+        }
+        let system = MemSystem::from_dir(dir.path());
+        (dir, system)
     }
 
     #[test]
     fn groups_below_count_and_a_missing_one_is_named() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("cgroup.procs"), "7\n0\n").unwrap();
-        fs::create_dir_all(dir.path().join("a/b")).unwrap();
-        fs::write(dir.path().join("a/b/cgroup.procs"), "3\n7\n").unwrap();
-        assert_eq!(pids(dir.path()).unwrap(), [3, 7]);
-        let error = pids(&dir.path().join("none")).unwrap_err().to_string();
-        assert!(error.contains("none/cgroup.procs") && error.contains("control group"), "{error}");
+        let (_dir, system) = machine(&["a", "a/b", "c"]);
+        for name in ["a", "/a", "/sys/fs/cgroup/a"] {
+            assert_eq!(pids(&system, Path::new(name)).unwrap(), [1, 2], "{name}");
+        }
+        let (path, _) = pids(&system, Path::new("none")).unwrap_err();
+        assert_eq!(path, Path::new("none/cgroup.procs"));
+    }
+
+    #[test]
+    fn a_relative_group_of_this_machine_is_found() {
+        let root = MOUNTS.iter().map(Path::new).find(|root| root.join(LIST).exists());
+        let Some(root) = root else { return };
+        let own = fs::read_dir(root).unwrap().flatten().find(|one| one.path().join(LIST).exists());
+        let Some(group) = own.map(|one| one.path()) else { return };
+        assert_eq!(found(&Live, Path::new(group.file_name().unwrap())), group);
+    }
+
+    #[test]
+    fn a_unit_is_a_group_of_its_name_anywhere() {
+        let units = [
+            "system.slice/db.service",
+            "user.slice/user-1.slice/user@1.service/app.slice/db.service",
+            "system.slice/postgresql@15-main.service",
+        ];
+        let (_dir, system) = machine(&units);
+        assert_eq!(of_unit(&system, "db").unwrap().len(), 2);
+        assert_eq!(of_unit(&system, "postgresql@15-main.service").unwrap().len(), 1);
+        let like = of_unit(&system, "postgresql.service").unwrap_err();
+        assert_eq!(like, ["postgresql@15-main.service"]);
+    }
+
+    #[test]
+    fn a_container_is_found_however_its_group_is_called() {
+        let name = |form: &str| form.replace("ID", ID);
+        for form in ["docker-ID.scope", "ID", "crio-ID", "kubepods-pod1:cri-containerd:ID"] {
+            let (_dir, system) = machine(&[&format!("system.slice/{}", name(form))]);
+            assert_eq!(of_container(&system, "0123456789ab").len(), 1, "{form}");
+            assert!(of_container(&system, "1123").is_empty(), "{form}");
+        }
+        for other in [name("libpod-conmon-ID.scope"), "docker-abc.scope".to_owned()] {
+            assert_eq!(container_id(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_group_knows_its_unit_and_container() {
+        let group = Group(format!("/system.slice/docker-{ID}.scope/init"));
+        assert_eq!(group.unit(), Some(&*format!("docker-{ID}.scope")));
+        assert_eq!(group.container(), Some("0123456789ab"));
+        let slice = Group("/user.slice/x.slice".to_owned());
+        assert_eq!((slice.unit(), slice.container()), (None, None));
     }
 }

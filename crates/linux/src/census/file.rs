@@ -185,7 +185,7 @@ fn tally(book: &FlagBook, extents: &Extents, geometry: Geometry) -> Tally {
             done += same;
         }
     }
-    counter.tally()
+    counter.take()
 }
 
 /// This process's pagemap, and the flags of all pages.

@@ -8,15 +8,15 @@
 //! ```text
 //!   mapped = aligned + unaligned + partial;   pmd and contpte are parts of it
 //! ```
+//!
+//! A thousand processes have twenty thousand tallies, most with one cell: they are short sorted lists.
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::kpageflags::NR_ORDERS;
 
 /// What the memory is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Pages of files that are mapped for execution, of tmpfs and memfd too.
@@ -73,7 +73,7 @@ impl Size {
 }
 
 /// Memory in folios of one kind and size, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// In folios mapped whole and naturally aligned; of base pages all.
     pub aligned_bytes: u64,
@@ -111,14 +111,15 @@ impl Cell {
 /// Memory by kind and folio size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    cells: BTreeMap<(Kind, Size), Cell>,
+    /// Ascending.
+    cells: Vec<((Kind, Size), Cell)>,
 }
 
 impl Tally {
     /// Adds memory.
     pub fn add(&mut self, kind: Kind, size: Size, cell: &Cell) {
         if !cell.is_empty() {
-            self.cells.entry((kind, size)).or_default().add(cell);
+            self.cell_mut(kind, size).add(cell);
         }
     }
 
@@ -156,29 +157,49 @@ impl Tally {
     }
 
     pub(super) fn cell_mut(&mut self, kind: Kind, size: Size) -> &mut Cell {
-        self.cells.entry((kind, size)).or_default()
+        let found = self.cells.binary_search_by_key(&(kind, size), |(key, _)| *key);
+        let at = found.unwrap_or_else(|at| {
+            if self.cells.is_empty() {
+                self.cells.reserve_exact(1);
+            }
+            self.cells.insert(at, ((kind, size), Cell::default()));
+            at
+        });
+        &mut self.cells[at].1
     }
 }
 
-/// A tally in the making, without searches: a mapping has thousands of pieces.
+/// A tally in the making, without searches: a mapping has thousands of pieces. For one mapping after
+/// another.
 pub(super) struct Counter {
     cells: [[Cell; NR_ORDERS]; Kind::ALL.len()],
+    /// Orders that a kind has, as bits.
+    used: [u16; Kind::ALL.len()],
 }
+
+const _: () = assert!(NR_ORDERS <= u16::BITS as usize);
 
 impl Counter {
     pub(super) fn new() -> Self {
-        Self { cells: [[Cell::default(); NR_ORDERS]; Kind::ALL.len()] }
+        Self { cells: [[Cell::default(); NR_ORDERS]; Kind::ALL.len()], used: [0; Kind::ALL.len()] }
     }
 
     pub(super) fn cell(&mut self, kind: Kind, order: u32) -> &mut Cell {
-        &mut self.cells[kind as usize][(order as usize).min(NR_ORDERS - 1)]
+        let order = (order as usize).min(NR_ORDERS - 1);
+        self.used[kind as usize] |= 1 << order;
+        &mut self.cells[kind as usize][order]
     }
 
-    pub(super) fn tally(&self) -> Tally {
+    /// What was counted since the last one.
+    pub(super) fn take(&mut self) -> Tally {
         let mut tally = Tally::default();
-        for (kind, cells) in Kind::ALL.into_iter().zip(&self.cells) {
-            for (order, cell) in (0..).zip(cells) {
-                tally.add(kind, Size::Order(order), cell);
+        for (kind, (cells, used)) in
+            Kind::ALL.into_iter().zip(self.cells.iter_mut().zip(&mut self.used))
+        {
+            while *used != 0 {
+                let order = used.trailing_zeros();
+                *used &= *used - 1;
+                tally.add(kind, Size::Order(order), &std::mem::take(&mut cells[order as usize]));
             }
         }
         tally

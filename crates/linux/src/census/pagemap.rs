@@ -7,7 +7,8 @@
 //!   extents     aa       bcdd   P               ee          consecutive pages with consecutive PFNs
 //! ```
 //!
-//! Owns what is read: empty ranges are not, and of memory mapped by PMD entries one entry in 512 is.
+//! Owns what is read: empty ranges are not, unless they are small, and of memory mapped by PMD entries
+//! one entry in 512 is.
 //! Without the scan (before Linux 6.7) whole mappings are read, and it is not known which pages PMD
 //! entries map.
 //!
@@ -32,6 +33,8 @@ const CUTS_MAX: u64 = 64;
 const BUFFER_ENTRIES: usize = 1 << 15;
 /// Present ranges with smaller gaps are read at once: a call costs as much as some 30 entries.
 const GAP_PAGES: u64 = 32;
+/// Pages of small mappings that are read unscanned in one span; those of a program with some libraries.
+const SMALL_PAGES_MAX: u64 = 4096;
 /// Entries read of one mapping without a scan: 4 TiB of address space, some 30 seconds.
 const UNSCANNED_PAGES_MAX: u64 = 1 << 30;
 /// Pages of a mapping that is read without scan and smaps: 1 GiB.
@@ -115,7 +118,7 @@ impl Reader<'_> {
     ) -> io::Result<Extents> {
         let mut result = Extents::default();
         let mut present = Vec::new();
-        match self.entries.scan(span.pages.clone(), &mut present) {
+        match self.present(span, vmas, &mut present) {
             Ok(()) => result.knows_pmd = true,
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 present = self.unscanned(span, vmas, smaps());
@@ -139,6 +142,28 @@ impl Reader<'_> {
             at += joined;
         }
         Ok(result)
+    }
+
+    /// What may be present of a span: mappings without room for a PMD entry as they are, of others what a
+    /// scan finds. A scan walks the page tables once more than the reading does.
+    fn present(&self, span: &Span, vmas: &[Vma], present: &mut Vec<Present>) -> io::Result<()> {
+        let pmd_bytes = self.page_bytes * self.pmd_pages;
+        let is_small = |vma: &Vma| vma.nr_whole_blocks(pmd_bytes) == 0;
+        let inside = &vmas[span.vmas.clone()];
+        let small = inside.iter().filter(|vma| is_small(vma)).map(Vma::len_bytes);
+        if small.sum::<u64>() / self.page_bytes > SMALL_PAGES_MAX {
+            return self.entries.scan(span.pages.clone(), present);
+        }
+        for vma in inside {
+            let start = (vma.range.start / self.page_bytes).max(span.pages.start);
+            let pages = start..(vma.range.end / self.page_bytes).min(span.pages.end);
+            if is_small(vma) {
+                present.push(Present { pages, is_pmd: false });
+            } else {
+                self.entries.scan(pages, present)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads pages of which all are present.

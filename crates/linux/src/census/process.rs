@@ -108,24 +108,23 @@ impl Walk<'_> {
     /// The mappings of a process with what is present of them.
     pub(super) fn mappings(&self, vmas: Vec<Vma>, extents: &[Extent]) -> Vec<Mapping> {
         let mut rest = extents;
-        let mut mappings = Vec::with_capacity(vmas.len());
+        let (mut mappings, mut counter) = (Vec::with_capacity(vmas.len()), Counter::new());
         for vma in vmas {
             let pages = vma.range.start / self.geometry.page_bytes
                 ..vma.range.end / self.geometry.page_bytes;
-            let (mut counter, mut touched) = (None, Touching::new(&vma, self.geometry));
+            let mut touched = Touching::new(&vma, self.geometry);
             while let Some(extent) = rest.first().filter(|extent| extent.page < pages.end) {
-                let counter = counter.get_or_insert_with(Counter::new);
                 let inside = clip(extent, &pages);
                 for blocks in &mut touched {
                     blocks.add(&inside);
                 }
-                self.extent(&vma, inside, counter);
+                self.extent(&vma, inside, &mut counter);
                 if extent.page + u64::from(extent.nr) > pages.end {
                     break;
                 }
                 rest = &rest[1..];
             }
-            let tally = counter.map(|counter| counter.tally()).unwrap_or_default();
+            let tally = counter.take();
             let [pmd, contpte] = touched.map(|blocks| blocks.found(self.geometry.page_bytes));
             mappings.push(Mapping { vma, tally, touched: Some(Touched { pmd, contpte }) });
         }

@@ -35,6 +35,9 @@ use crate::proc::maps::Vma;
 #[must_use]
 pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
+    if question.nr_max == 0 {
+        return found;
+    }
     for (process, one) in census.processes.iter().enumerate() {
         for (mapping, at) in one.mappings.iter().enumerate() {
             found.extend(missing(census, at).map(|(target_bytes, large_bytes, missing_bytes)| {

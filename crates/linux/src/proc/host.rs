@@ -10,6 +10,12 @@ pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The mounts this process sees.
 pub(crate) const MOUNTS: &str = "/proc/self/mountinfo";
 
+/// Which boot this is; `None` where the kernel does not say.
+pub(crate) fn boot_id(system: &dyn System) -> Option<String> {
+    let id = system.text(Path::new(BOOT_ID)).ok()?;
+    Some(String::from_utf8_lossy(id.trim_ascii()).into_owned()).filter(|id| !id.is_empty())
+}
+
 /// Version of the running kernel, empty when unknown. What a builder appended to it (`-amd64`,
 /// `-custom`) names a machine, and no rule goes by it.
 pub(crate) fn kernel_release(system: &dyn System) -> String {

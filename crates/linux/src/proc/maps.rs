@@ -157,6 +157,9 @@ pub(super) fn parse_line(line: &[u8]) -> Option<Vma> {
 /// The kernel writes a newline in a name as `\012` and nothing else so.
 fn unescape(name: &[u8]) -> Vec<u8> {
     const NEWLINE: &[u8] = b"\\012";
+    if !name.contains(&NEWLINE[0]) {
+        return name.to_vec();
+    }
     let mut plain = Vec::with_capacity(name.len());
     let mut rest = name;
     while let Some((&first, tail)) = rest.split_first() {

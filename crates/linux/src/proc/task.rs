@@ -83,6 +83,21 @@ impl<'a> Task<'a> {
         name.trim_start_matches('-').trim_end_matches(':').to_owned()
     }
 
+    /// Its control group, from the root of groups on: that of version 2 if it is in one there, else that
+    /// of systemd's or the memory controller's tree.
+    pub(crate) fn cgroup(&self) -> Option<String> {
+        let text = self.text("cgroup").ok()?;
+        let line = |tree: &[u8]| {
+            let mut lines = text.split(|byte| *byte == b'\n');
+            lines.find_map(|line| {
+                line[line.iter().position(|byte| *byte == b':')?..].strip_prefix(tree)
+            })
+        };
+        let trees: [&[u8]; 3] = [b"::", b":name=systemd:", b":memory:"];
+        let mut groups = trees.into_iter().filter_map(line).filter(|group| *group != b"/");
+        groups.next().map(|group| String::from_utf8_lossy(group).into_owned())
+    }
+
     /// A field of `status`.
     pub(crate) fn status(&self, field: &str) -> Option<String> {
         value(&self.text("status").ok()?, field).map(str::to_owned)

@@ -14,7 +14,9 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::{Entries, FdInfo, FileFacts, FileRef, Present, System, ids, list, mounts, read};
+use super::{
+    Entries, FdInfo, FileFacts, FileRef, Present, System, ids, list, list_folders, mounts, read,
+};
 
 /// Bytes of an entry of pagemap and kpageflags.
 const ENTRY_BYTES: usize = 8;
@@ -37,6 +39,10 @@ impl System for Live {
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         list(dir)
+    }
+
+    fn folders(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        list_folders(dir)
     }
 
     fn text(&self, path: &Path) -> io::Result<Vec<u8>> {

@@ -20,7 +20,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::{Entries, FileFacts, FileRef, Present, System, list, read};
+use super::{Entries, FileFacts, FileRef, Present, System, list, list_folders, read};
 
 /// Bit of a pagemap entry: the page is present.
 const PRESENT: u64 = 1 << 63;
@@ -63,6 +63,10 @@ impl System for MemSystem {
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         list(&self.inside(dir))
+    }
+
+    fn folders(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        list_folders(&self.inside(dir))
     }
 
     fn text(&self, path: &Path) -> io::Result<Vec<u8>> {

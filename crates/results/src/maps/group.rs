@@ -30,6 +30,31 @@ pub enum Sort {
     Pmd,
 }
 
+impl Sort {
+    /// All, as they follow each other.
+    const ALL: [Self; 7] =
+        [Self::Size, Self::Small, Self::Text, Self::File, Self::Anon, Self::Shmem, Self::Pmd];
+
+    /// What rows are ordered by, in words.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Size => "mapped bytes",
+            Self::Small => "bytes in base pages",
+            Self::Text => "text",
+            Self::File => "other file pages",
+            Self::Anon => "private memory",
+            Self::Shmem => "shared memory",
+            Self::Pmd => "bytes mapped by PMD entries",
+        }
+    }
+
+    /// The next order.
+    pub(super) fn next(self) -> Self {
+        let at = Self::ALL.iter().position(|one| *one == self).unwrap_or(0);
+        Self::ALL[(at + 1) % Self::ALL.len()]
+    }
+}
+
 /// Mappings of the same file with the same permissions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Group {
@@ -82,7 +107,7 @@ pub(super) fn processes(census: &Census, sort: Sort) -> Vec<&Process> {
 }
 
 /// What rows are ordered by.
-fn rank(tally: &Tally, sort: Sort) -> u64 {
+pub(super) fn rank(tally: &Tally, sort: Sort) -> u64 {
     let of = |kind| tally.of(kind).mapped_bytes();
     match sort {
         Sort::Size => tally.all().mapped_bytes(),

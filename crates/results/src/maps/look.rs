@@ -1,52 +1,24 @@
 //! One look at the running system: taken and judged, nothing shown yet.
 
 use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use largefolio_linux::census::file::{self, CachedFiles, Empty, FileError};
 use largefolio_linux::census::remedy::verbs::LiveVerbs;
+use largefolio_linux::census::whom::Missing;
+pub use largefolio_linux::census::whom::Whom;
 use largefolio_linux::census::why::{self, Finding, Question};
-use largefolio_linux::census::{self, Access, Census, cgroup};
+use largefolio_linux::census::{self, Access, Census};
 use largefolio_linux::system::{Live, System as _};
 use largefolio_mm::rules::Rules;
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::shown;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::{Error, Remark, running};
 
 /// Filesystems that take the folios of another one, and those whose name is not known.
 const OPEN: [&str; 2] = ["overlay", ""];
-
-/// Whose memory is shown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whom {
-    /// Every process.
-    All,
-    /// The processes of a control group and of the groups below it.
-    Cgroup(PathBuf),
-    /// These; of one that is gone the result says so.
-    Processes(Vec<u32>),
-}
-
-impl Whom {
-    /// Whether no process is asked for.
-    #[must_use]
-    pub fn is_nobody(&self) -> bool {
-        matches!(self, Self::Processes(pids) if pids.is_empty())
-    }
-
-    fn pids(&self) -> Result<Vec<u32>, Error> {
-        Ok(match self {
-            Self::All => census::all(&Live)?,
-            Self::Cgroup(dir) => cgroup::pids(dir)?,
-            Self::Processes(pids) => {
-                let mut pids = pids.clone();
-                pids.sort_unstable();
-                pids.dedup();
-                pids
-            }
-        })
-    }
-}
 
 /// What is to be examined.
 #[derive(Clone, Debug)]
@@ -67,11 +39,29 @@ pub struct MapsRequest {
 #[derive(Default)]
 pub struct Look {
     pub(super) release: String,
+    pub(super) boot_id: Option<String>,
+    /// Seconds since 1970.
+    pub(super) taken_unix_s: u64,
+    /// CPU time of this process when the look began.
+    pub(super) began_cpu_ns: u64,
     /// What is to be said of the rules that limits come from.
     pub(super) rules_note: Option<String>,
     pub(super) census: Option<Census>,
+    /// What was asked for by name and is not there.
+    pub(super) missing: Vec<Missing>,
     pub(super) findings: Vec<Finding>,
     pub(super) cached: Option<CachedFiles>,
+}
+
+impl Look {
+    /// CPU time since it began, of all threads.
+    pub(super) fn cpu_ns_since_begin(&self) -> u64 {
+        cpu_ns().saturating_sub(self.began_cpu_ns)
+    }
+
+    fn has_no_process(&self) -> bool {
+        self.census.as_ref().is_some_and(|census| census.processes.is_empty())
+    }
 }
 
 impl MapsRequest {
@@ -82,7 +72,7 @@ impl MapsRequest {
     pub fn check(&self) -> Result<(), Error> {
         if self.whom.is_nobody() && self.files.is_empty() && self.page_cache.is_none() {
             return Err(Error::asked(
-                "name what to show: processes (folio maps 4242, or --all), the page cache of files \
+                "name what to show: processes (folio maps 4242, --name postgres, or --all), the page cache of files \
                  (--file FILE.., --page-cache DIR), or programs and shared objects on disk (folio \
                  maps --elf /bin/true)",
             ));
@@ -95,10 +85,15 @@ impl MapsRequest {
     /// # Errors
     /// What of `/proc` cannot be read at all; a process that is gone is a remark.
     pub fn look(&self) -> Result<Look, Error> {
-        let release = running::release();
-        let mut look = Look { release, ..Look::default() };
+        let (release, boot_id) = (running::release(), census::boot_id(&Live));
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let taken_unix_s = since.map_or(0, |since| since.as_secs());
+        let began_cpu_ns = cpu_ns();
+        let mut look = Look { release, boot_id, taken_unix_s, began_cpu_ns, ..Look::default() };
         if !self.whom.is_nobody() {
-            let census = census::take(&Live, &self.whom.pids()?)?;
+            let chosen = self.whom.chosen(&Live)?;
+            look.missing = chosen.missing;
+            let census = census::take(&Live, &chosen.pids)?;
             let kernel = Kernel::of_release(&look.release, Live.page_bytes());
             let kernel = kernel.and_then(Result::ok);
             look.rules_note = kernel.as_ref().and_then(|kernel| kernel.note.clone());
@@ -140,6 +135,7 @@ impl MapsRequest {
     pub fn remarks(&self, look: &Look) -> Vec<Remark> {
         let mut remarks: Vec<Remark> =
             Remark::of_rules(look.rules_note.as_deref()).into_iter().collect();
+        remarks.extend(look.missing.iter().map(|missing| Remark::Missing(missing.to_string())));
         if let Some(census) = &look.census {
             self.add_census(&mut remarks, census);
         }
@@ -180,12 +176,25 @@ impl MapsRequest {
         }
     }
 
-    /// Whether nothing is left to show.
+    /// Whether nothing is left to show: what has a name may come back.
     #[must_use]
     pub fn is_over(&self, look: &Look) -> bool {
-        let is_empty = look.census.as_ref().is_some_and(|census| census.processes.is_empty());
-        is_empty && matches!(self.whom, Whom::Processes(_))
+        look.has_no_process() && matches!(self.whom, Whom::Processes(_))
     }
+
+    /// Whether nothing that was asked for is there.
+    #[must_use]
+    pub fn finds_nothing(&self, look: &Look) -> bool {
+        let is_named = !look.missing.is_empty() || self.is_over(look);
+        is_named && look.has_no_process() && self.files.is_empty() && self.page_cache.is_none()
+    }
+}
+
+/// CPU time of this process.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let [seconds, ns] = [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
+    seconds.saturating_mul(1_000_000_000).saturating_add(ns)
 }
 
 /// Largest folio of a filesystem in bytes under the rules of the running kernel; 0 for base pages.

@@ -13,8 +13,13 @@ pub(super) fn plain(path: &Path) -> String {
 
 /// What a mapping is of, for people.
 pub(super) fn what(vma: &Vma) -> String {
-    let name = printable(&plain(&vma.path));
-    match (name.is_empty(), vma.is_deleted) {
+    what_of(&plain(&vma.path), vma.is_deleted)
+}
+
+/// What a mapping of the file `path` is of.
+pub(super) fn what_of(path: &str, is_deleted: bool) -> String {
+    let name = printable(path);
+    match (name.is_empty(), is_deleted) {
         (true, _) => "[anonymous]".to_owned(),
         (false, true) => format!("{name} (deleted)"),
         (false, false) => name,

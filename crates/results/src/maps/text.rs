@@ -2,9 +2,6 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{
-    Cell, CellAlignment, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
-};
 use largefolio_linux::census::file::CachedFiles;
 use largefolio_linux::census::folios::{self, Kind, Size, Tally};
 use largefolio_linux::census::process::Geometry;
@@ -18,12 +15,8 @@ use largefolio_report::figures::{self, printable};
 use super::group::{self, Sort, Subject};
 use super::look::Look;
 use super::plain::{plain, shortened};
+use super::table::{Classes, bytes_or_point, grid, share};
 
-/// ASCII: the same on a terminal, in a file and in a mail.
-const STYLE: TableStyle = TableStyle::new()
-    .header_lines(ContentLineStyle::none())
-    .header_separator(LineStyle::none().fill('-').junction('-'))
-    .content_lines(ContentLineStyle::none());
 /// Mappings that are judged for a row.
 const JUDGED_OF_ROW: usize = 8;
 /// Remedies of one row: fifty processes of a file may each have their own.
@@ -31,7 +24,7 @@ pub(super) const REMEDIES_MAX: usize = 6;
 /// Characters of a line that the columns beside a name take.
 const BESIDE: usize = 68;
 /// Characters a name gets at least.
-const NAME_MIN: usize = 24;
+pub(super) const NAME_MIN: usize = 24;
 
 /// How much is shown, in which order.
 #[derive(Clone, Copy, Debug)]
@@ -100,87 +93,6 @@ fn heading(text: &mut String, look: &Look, census: &Census) {
     text.push_str("\n\n");
 }
 
-/// Columns of folio sizes: base pages, below contpte blocks, below PMD entries, and from there on.
-struct Classes {
-    geometry: Geometry,
-    has_unknown: bool,
-}
-
-impl Classes {
-    fn of(census: &Census) -> Self {
-        Self { geometry: census.geometry, has_unknown: census.access == Access::Smaps }
-    }
-
-    fn names(&self) -> Vec<String> {
-        let Geometry { page_bytes, contpte_order, pmd_order } = self.geometry;
-        let name = |order: u32| size_name(page_bytes << order);
-        let range = |from, to| format!("{}-{}", name(from), name(to));
-        let mut names = vec![
-            name(0),
-            range(1, contpte_order - 1),
-            range(contpte_order, pmd_order - 1),
-            format!("{}+", name(pmd_order)),
-        ];
-        if self.has_unknown {
-            names = vec![name(pmd_order), "unknown".to_owned()];
-        }
-        names
-    }
-
-    fn shares(&self, tally: &Tally) -> Vec<String> {
-        let all = tally.all().mapped_bytes();
-        let Geometry { contpte_order, pmd_order, .. } = self.geometry;
-        let sum = |from: u32, to: u32| {
-            let is_in = |_, size| matches!(size, Size::Order(order) if order >= from && order < to);
-            share(tally.sum(is_in).mapped_bytes(), all)
-        };
-        if self.has_unknown {
-            let unknown = tally.sum(|_, size| size == Size::Unknown).mapped_bytes();
-            return vec![sum(pmd_order, u32::MAX), share(unknown, all)];
-        }
-        vec![
-            sum(0, 1),
-            sum(1, contpte_order),
-            sum(contpte_order, pmd_order),
-            sum(pmd_order, u32::MAX),
-        ]
-    }
-
-    /// Of contpte blocks and PMD entries.
-    fn mapped(&self, tally: &Tally) -> Vec<String> {
-        let all = tally.all();
-        let pmd = share(all.pmd_bytes, all.mapped_bytes());
-        if self.has_unknown {
-            return vec![pmd];
-        }
-        vec![share(all.contpte_bytes, all.mapped_bytes()), pmd]
-    }
-
-    fn mapped_names(&self) -> Vec<String> {
-        if self.has_unknown {
-            return vec!["PMD".to_owned()];
-        }
-        vec!["contpte".to_owned(), "PMD".to_owned()]
-    }
-}
-
-/// `45%`; nothing for nothing.
-fn share(part: u64, all: u64) -> String {
-    match part {
-        0 => ".".to_owned(),
-        part if part == all => "100%".to_owned(),
-        part => {
-            let percent = 100.0 * figures::ratio(part, all);
-            if percent < 0.5 { "<1%".to_owned() } else { format!("{:.0}%", percent.min(99.0)) }
-        }
-    }
-}
-
-/// A point for nothing.
-fn bytes_or_point(bytes: u64) -> String {
-    if bytes == 0 { ".".to_owned() } else { figures::bytes(bytes) }
-}
-
 fn totals(text: &mut String, census: &Census) {
     let totals = &census.totals;
     let kinds: Vec<Kind> =
@@ -229,7 +141,7 @@ fn totals(text: &mut String, census: &Census) {
 }
 
 fn processes(text: &mut String, census: &Census, show: Show) {
-    let classes = Classes::of(census);
+    let classes = Classes::new(census.geometry, census.access);
     let mut header: Vec<String> = ["pid", "process", "mapped"].map(str::to_owned).to_vec();
     header.extend(classes.names());
     header.extend(classes.mapped_names());
@@ -247,7 +159,7 @@ fn processes(text: &mut String, census: &Census, show: Show) {
 }
 
 fn mappings(text: &mut String, census: &Census, show: Show) {
-    let classes = Classes::of(census);
+    let classes = Classes::new(census.geometry, census.access);
     let is_many = census.processes.len() > 1;
     let mut header = vec!["mapped".to_owned()];
     header.extend(classes.names());
@@ -269,7 +181,7 @@ fn mappings(text: &mut String, census: &Census, show: Show) {
     more(text, groups.len(), show);
 }
 
-fn name_chars(show: Show) -> usize {
+pub(super) fn name_chars(show: Show) -> usize {
     show.width.saturating_sub(BESIDE).max(NAME_MIN)
 }
 
@@ -350,7 +262,7 @@ pub(super) fn terms(remedy: &Remedy, target: &str) -> Vec<String> {
 
 fn files(text: &mut String, cached: &CachedFiles, show: Show) {
     let geometry = Geometry::of(Live.page_bytes());
-    let classes = Classes { geometry, has_unknown: false };
+    let classes = Classes::new(geometry, Access::Full);
     let mut files: Vec<_> = cached.files.iter().collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.tally.all().mapped_bytes()));
     let mut all = Tally::default();
@@ -381,22 +293,4 @@ fn files(text: &mut String, cached: &CachedFiles, show: Show) {
         let files = if cached.nr_empty == 1 { "file" } else { "files" };
         let _ = writeln!(text, "  and {} {files} with nothing cached", cached.nr_empty);
     }
-}
-
-/// A table whose first `nr_left` columns and last, if it is a name, are left-aligned.
-fn grid(header: &[String], rows: Vec<Vec<String>>, nr_left: usize) -> String {
-    let mut table = Table::new();
-    table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled).force_no_tty();
-    let is_name = |name: &str| matches!(name, "mapping" | "file");
-    let last_is_name = header.last().is_some_and(|name| is_name(name)) && header[0] != "file";
-    let cell = |at: usize, text: &str| {
-        let is_left = at < nr_left || last_is_name && at + 1 == header.len();
-        let side = if is_left { CellAlignment::Left } else { CellAlignment::Right };
-        Cell::new(text).set_alignment(side)
-    };
-    table.set_header(header.iter().enumerate().map(|(at, text)| cell(at, text)));
-    for row in rows {
-        table.add_row(row.iter().enumerate().map(|(at, text)| cell(at, text)));
-    }
-    table.trim_fmt() + "\n"
 }

@@ -14,7 +14,7 @@ use super::look::Look;
 use super::plain::plain;
 
 /// Version of the JSON of this view.
-pub(super) const SCHEMA_VERSION: u32 = 2;
+pub(super) const SCHEMA_VERSION: u32 = 3;
 
 /// Memory of processes and cached files by folio size, in bytes, with what keeps it from being
 /// larger.
@@ -24,6 +24,10 @@ pub struct MapsResult<'a> {
     tool_version: &'static str,
     command_line: &'a [String],
     kernel: &'a str,
+    /// Which boot it was: numbers of processes mean nothing in another.
+    boot_id: Option<&'a str>,
+    /// When it was taken, in seconds since 1970.
+    taken_unix_s: u64,
     /// Whose rules limits come from, where the kernel's are not known.
     rules_note: Option<&'a str>,
     #[serde(flatten)]
@@ -114,6 +118,8 @@ impl<'a> MapsResult<'a> {
             tool_version: env!("CARGO_PKG_VERSION"),
             command_line,
             kernel: &look.release,
+            boot_id: look.boot_id.as_deref(),
+            taken_unix_s: look.taken_unix_s,
             rules_note: look.rules_note.as_deref(),
             system: look.census.as_ref().map(|census| system(census, &look.findings)),
             files: cached.into_iter().flat_map(|cached| &cached.files).map(file).collect(),

@@ -1,6 +1,6 @@
 //! The running system: examined once or again and again, and shown.
 
-use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -8,6 +8,7 @@ use largefolio_linux::watch::Rounds;
 use largefolio_results::maps::{JUDGED_OF_PAGE, Look, MapsRequest, MapsResult, Show};
 use largefolio_results::{Form, Remark};
 
+use super::screen;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::page_file::{self, PageFile};
@@ -17,17 +18,31 @@ pub(crate) struct LivePlan {
     pub(super) request: MapsRequest,
     pub(super) show: Show,
     pub(super) watch: Option<Duration>,
-    pub(super) form: Form,
-    pub(super) page: Option<PageFile>,
+    pub(super) output: Output,
 }
 
-/// Mappings that are judged for what will be shown.
-pub(super) fn nr_judged(form: Form, show: Show, page: Option<&PageFile>) -> usize {
-    let of_page = if page.is_some() { JUDGED_OF_PAGE } else { 0 };
-    match form {
-        Form::Text => show.nr_judged().max(of_page),
-        Form::Json => usize::MAX,
-        Form::Csv => of_page,
+/// What is made of a look.
+pub(crate) enum Output {
+    /// A result, and perhaps a page.
+    Result { form: Form, page: Option<PageFile> },
+    /// A file of metrics.
+    Metrics(PathBuf),
+}
+
+impl Output {
+    /// Mappings that are judged for what will be shown.
+    pub(super) fn nr_judged(&self, show: Show) -> usize {
+        let Self::Result { form, page } = self else { return 0 };
+        let of_page = if page.is_some() { JUDGED_OF_PAGE } else { 0 };
+        match form {
+            Form::Text => show.nr_judged().max(of_page),
+            Form::Json => usize::MAX,
+            Form::Csv => of_page,
+        }
+    }
+
+    const fn is_text(&self) -> bool {
+        matches!(self, Self::Result { form: Form::Text, .. })
     }
 }
 
@@ -37,32 +52,45 @@ impl LivePlan {
             let look = self.request.look()?;
             let exit = self.tell(&look);
             // Without any of the processes there is no table, but data that says so.
-            let MapsRequest { files, page_cache, .. } = &self.request;
-            let is_empty = files.is_empty() && page_cache.is_none() && self.request.is_over(&look);
-            if !(is_empty && self.form == Form::Text) {
+            if !(self.request.finds_nothing(&look) && self.output.is_text()) {
                 self.deliver(&look, console)?;
             }
             return Ok(exit);
         };
+        if self.output.is_text() && screen::is_possible() {
+            return self.on_screen(every);
+        }
         let mut rounds = Rounds::new(every).context("cannot watch for Ctrl-C")?;
-        let is_redrawn = std::io::stdout().is_terminal() && self.form == Form::Text;
         let mut exit = Exit::Done;
         for nr in 0_u64.. {
             let look = self.request.look()?;
             if nr == 0 {
                 exit = self.tell(&look);
             }
-            match (is_redrawn, self.form, nr) {
-                (true, ..) => console.out().write_all(b"\x1b[H\x1b[2J")?,
-                (false, Form::Text, 1..) => console.out().write_all(b"\n")?,
-                _ => {}
+            if nr > 0 && self.output.is_text() {
+                console.out().write_all(b"\n")?;
             }
             self.deliver(&look, console)?;
-            if self.request.is_over(&look) || !rounds.wait() {
+            // What is not there at the start is mistyped; later it may come back.
+            let is_over =
+                self.request.is_over(&look) || nr == 0 && self.request.finds_nothing(&look);
+            if is_over || !rounds.wait() {
                 break;
             }
         }
         Ok(exit)
+    }
+
+    /// On a terminal: a full screen. What is to be said stands in it, and once more below it.
+    fn on_screen(self, every: Duration) -> Result<Exit> {
+        let request = MapsRequest { nr_judged: 0, ..self.request.clone() };
+        let look = request.look()?;
+        if request.finds_nothing(&look) {
+            return Ok(self.tell(&look));
+        }
+        let result = screen::run(&request, &look, self.show, every);
+        let exit = self.tell(&look);
+        result.map(|()| exit)
     }
 
     /// Says what is missing in the result; an error where it was asked for by name.
@@ -74,14 +102,25 @@ impl LivePlan {
     }
 
     fn deliver(&self, look: &Look, console: &mut Console) -> Result<()> {
+        match &self.output {
+            Output::Metrics(path) => {
+                console.deliver(look.openmetrics(self.show).as_bytes(), Some(path))
+            }
+            Output::Result { form, page } => {
+                let result = self.written(look, *form)?;
+                let command_line = &self.request.command_line;
+                page_file::deliver(console, &result, page.as_ref(), || look.page(command_line))
+            }
+        }
+    }
+
+    fn written(&self, look: &Look, form: Form) -> Result<String> {
         let command_line = &self.request.command_line;
-        let result = if self.form == Form::Json && self.watch.is_some() {
-            MapsResult::of(look, command_line).json_line()?
-        } else {
-            // The terminal may have another width each time.
-            let show = Show { width: Console::width(), ..self.show };
-            look.written(self.form, show, command_line)?
-        };
-        page_file::deliver(console, &result, self.page.as_ref(), || look.page(command_line))
+        if form == Form::Json && self.watch.is_some() {
+            return Ok(MapsResult::of(look, command_line).json_line()?);
+        }
+        // The terminal may have another width each time.
+        let show = Show { width: Console::width(), ..self.show };
+        Ok(look.written(form, show, command_line)?)
     }
 }

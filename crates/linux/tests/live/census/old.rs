@@ -26,6 +26,10 @@ impl System for OldKernel {
         Live.names(dir)
     }
 
+    fn folders(&self, dir: &Path) -> io::Result<Vec<OsString>> {
+        Live.folders(dir)
+    }
+
     fn text(&self, path: &Path) -> io::Result<Vec<u8>> {
         Live.text(path)
     }

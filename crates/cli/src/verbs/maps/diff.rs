@@ -1,0 +1,81 @@
+//! `--diff`: a saved look against another, or against the system now.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use largefolio_results::maps::{DiffResult, MapsRequest, Show, State};
+use largefolio_results::{Form, Forms as _, Remark};
+use largefolio_trace::shown;
+
+use crate::console::{self, Console};
+use crate::errors::Exit;
+
+/// Two looks to be compared.
+pub(crate) struct DiffPlan {
+    old: PathBuf,
+    new: New,
+    show: Show,
+    form: Form,
+    command_line: Vec<String>,
+}
+
+enum New {
+    File(PathBuf),
+    Now(MapsRequest),
+}
+
+impl DiffPlan {
+    /// Of the files of `--diff` and what else was asked for.
+    pub(super) fn of(
+        files: Vec<PathBuf>,
+        now: MapsRequest,
+        show: Show,
+        form: Form,
+    ) -> Result<Self> {
+        let command_line = now.command_line.clone();
+        let is_now = now.check().is_ok();
+        let mut files = files.into_iter();
+        let old = files.next().unwrap_or_default();
+        let new = match files.next() {
+            Some(file) if is_now => bail!(
+                "{} is the second look, and processes or files are named too; compare with one of them",
+                shown(&file)
+            ),
+            Some(file) if is_pid(&file) => bail!(
+                "{} is taken for a file: name processes before --diff, as in folio maps {0} --diff {}",
+                shown(&file),
+                shown(&old)
+            ),
+            Some(file) => New::File(file),
+            None if is_now => New::Now(now),
+            None => bail!(
+                "name what to compare with: the same processes now (folio maps --all --diff {0}), or a \
+                 second file (--diff {0} NEW.json)",
+                shown(&old)
+            ),
+        };
+        Ok(Self { old, new, show, form, command_line })
+    }
+
+    pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
+        let old = State::read(&self.old)?;
+        let (new, remarks) = match &self.new {
+            New::File(file) => (State::read(file)?, Vec::new()),
+            New::Now(request) => {
+                let look = request.look()?;
+                (State::of(&look), request.remarks(&look))
+            }
+        };
+        console::remark(&remarks);
+        let show = Show { width: Console::width(), ..self.show };
+        let result = DiffResult::of(&old, &new, show, self.command_line)?;
+        console.deliver(result.written(self.form)?.as_bytes(), None)?;
+        let is_missing = remarks.iter().any(|remark| matches!(remark, Remark::Missing(_)));
+        Ok(if is_missing { Exit::Error } else { Exit::Done })
+    }
+}
+
+/// Whether a missing file looks like a process.
+fn is_pid(file: &Path) -> bool {
+    file.to_str().is_some_and(|name| name.parse::<u32>().is_ok()) && !file.exists()
+}

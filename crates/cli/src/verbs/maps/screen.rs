@@ -1,0 +1,211 @@
+//! `--watch` on a terminal: a full screen.
+//!
+//! ```text
+//!   looker (a thread)   look, wait until asked again          a look may take seconds
+//!   this thread         keys, signals, looks -> Board -> draw
+//! ```
+//!
+//! Owns the terminal while it is in use. Invariant T1: the terminal is as it was before, however this
+//! ends: by a key, a signal, an error or a panic.
+
+mod draw;
+
+use std::io::{self, IsTerminal as _};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow};
+use largefolio_linux::signals::Stop;
+use largefolio_results::Error;
+use largefolio_results::maps::{Board, Look, MapsRequest, Show, State, Step};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use self::draw::Beside;
+use crate::console;
+
+/// A signal or a finished look is noticed this much later at most.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// Whether standard output can hold a full screen.
+pub(super) fn is_possible() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    io::stdout().is_terminal() && !is_dumb
+}
+
+/// Shows looks that `request` takes, beginning with `first`, until the user has enough.
+pub(super) fn run(request: &MapsRequest, first: &Look, show: Show, every: Duration) -> Result<()> {
+    let stop = Stop::watch().context("cannot watch for signals")?;
+    let notes = request.remarks(first).iter().map(console::words).collect();
+    let mut watching = Watching {
+        board: Board::new(State::of(first), show.sort),
+        looker: Looker::start(request.clone()),
+        beside: Beside { notes, every, nr_looks: 1, is_help: false },
+        next: Instant::now() + every,
+        is_drawn: false,
+    };
+    let mut screen = Screen::open()?;
+    while stop.asked_by().is_none() && watching.go_on(&mut screen.0)? {}
+    Ok(())
+}
+
+/// The terminal in use; as it was when dropped (T1).
+struct Screen(DefaultTerminal);
+
+impl Screen {
+    fn open() -> Result<Self> {
+        // Its panic hook restores the terminal before the message is printed.
+        ratatui::try_init().map(Self).inspect_err(|_| ratatui::restore()).context(
+            "cannot use the terminal for a full screen; folio maps .. --watch | cat prints lines",
+        )
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+/// Looks, taken beside the keys.
+struct Looker {
+    ask: Sender<()>,
+    looks: Receiver<Result<State, Error>>,
+    is_asked: bool,
+}
+
+impl Looker {
+    /// The thread ends with its receiver, or with the process in the middle of a look.
+    fn start(request: MapsRequest) -> Self {
+        let (ask, asked) = mpsc::channel::<()>();
+        let (send, looks) = mpsc::channel();
+        thread::spawn(move || {
+            while asked.recv().is_ok() {
+                let state = request.look().map(|look| State::of(&look));
+                if send.send(state).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { ask, looks, is_asked: false }
+    }
+
+    fn ask(&mut self) {
+        self.is_asked = self.is_asked || self.ask.send(()).is_ok();
+    }
+
+    fn take(&mut self) -> Result<Option<State>> {
+        match self.looks.try_recv() {
+            Ok(state) => {
+                self.is_asked = false;
+                Ok(Some(state?))
+            }
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(anyhow!("the look ended in an internal error")),
+        }
+    }
+}
+
+struct Watching {
+    board: Board,
+    looker: Looker,
+    beside: Beside,
+    next: Instant,
+    is_drawn: bool,
+}
+
+impl Watching {
+    /// Draws what changed and takes what came; whether to go on.
+    fn go_on(&mut self, terminal: &mut DefaultTerminal) -> Result<bool> {
+        if !self.is_drawn {
+            let picture = self.board.picture();
+            terminal
+                .draw(|frame| draw::draw(frame, &picture, &self.beside))
+                .context("cannot write to the terminal")?;
+            self.is_drawn = true;
+        }
+        if Instant::now() >= self.next {
+            self.looker.ask();
+            self.next = Instant::now() + self.beside.every;
+        }
+        if let Some(state) = self.looker.take()? {
+            self.board.add(state);
+            self.beside.nr_looks += 1;
+            self.is_drawn = false;
+        }
+        let left = self.next.saturating_duration_since(Instant::now());
+        let is_read = event::poll(left.min(SLICE)).context("cannot read keys")?;
+        Ok(!is_read || self.take(&event::read().context("cannot read keys")?))
+    }
+
+    /// Takes an event; whether to go on.
+    fn take(&mut self, event: &Event) -> bool {
+        self.is_drawn = false;
+        let Event::Key(key) = event else { return true };
+        if key.kind == KeyEventKind::Release {
+            return true;
+        }
+        match asked(key) {
+            Asked::Quit => return false,
+            Asked::Help => self.beside.is_help = !self.beside.is_help,
+            Asked::Look => self.looker.ask(),
+            Asked::Step(step) => self.board.step(step),
+            Asked::Nothing => {}
+        }
+        true
+    }
+}
+
+/// What a key means.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    Quit,
+    Help,
+    /// A look now.
+    Look,
+    Step(Step),
+    Nothing,
+}
+
+/// Rows of a page key.
+const PAGE: usize = 10;
+
+fn asked(key: &KeyEvent) -> Asked {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return if key.code == KeyCode::Char('c') { Asked::Quit } else { Asked::Nothing };
+    }
+    Asked::Step(match key.code {
+        KeyCode::Char('q') => return Asked::Quit,
+        KeyCode::Char('?' | 'h') => return Asked::Help,
+        KeyCode::Char(' ') => return Asked::Look,
+        KeyCode::Up | KeyCode::Char('k') => Step::Up(1),
+        KeyCode::Down | KeyCode::Char('j') => Step::Down(1),
+        KeyCode::PageUp => Step::Up(PAGE),
+        KeyCode::PageDown => Step::Down(PAGE),
+        KeyCode::Home => Step::First,
+        KeyCode::End => Step::Last,
+        KeyCode::Enter | KeyCode::Right => Step::Open,
+        KeyCode::Esc | KeyCode::Left | KeyCode::Backspace => Step::Back,
+        KeyCode::Char('s') => Step::Sort,
+        KeyCode::Char('c') => Step::Since,
+        KeyCode::Tab => Step::View,
+        _ => return Asked::Nothing,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_mean_what_the_help_says() {
+        let plain = |code| asked(&KeyEvent::new(code, KeyModifiers::NONE));
+        assert_eq!(plain(KeyCode::Char('q')), Asked::Quit);
+        assert_eq!(plain(KeyCode::Enter), Asked::Step(Step::Open));
+        assert_eq!(plain(KeyCode::Char('c')), Asked::Step(Step::Since));
+        assert_eq!(plain(KeyCode::Char('x')), Asked::Nothing);
+        let control = |c| asked(&KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL));
+        assert_eq!((control('c'), control('q')), (Asked::Quit, Asked::Nothing));
+    }
+}

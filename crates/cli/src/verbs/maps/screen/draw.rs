@@ -1,0 +1,259 @@
+//! A picture as a screen: text, bold and reversed; no colour, so that `NO_COLOR` has nothing to change.
+//!
+//! ```text
+//!   title                      always
+//!   notes                      what is missing in the looks
+//!   totals                     if the table keeps ROWS_MIN rows
+//!   heading, table             the rest; scrolled so that the chosen row is in it
+//!   keys                       the last line, if there are at least two
+//! ```
+//!
+//! Invariant W1: a screen of any size is drawn, down to a single cell.
+
+use std::time::Duration;
+
+use largefolio_results::maps::{Grid, Picture};
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+
+/// Rows of the table that totals must leave.
+const ROWS_MIN: usize = 6;
+/// Characters of a name at least, unless the screen has fewer.
+const NAME_MIN: usize = 12;
+
+/// The last line.
+const KEYS: &str =
+    "q quit  arrows move  Enter open  Esc back  s sort  c change  Tab next view  ? help";
+
+const HELP: &[&str] = &[
+    "up, down, j, k     move; Page Up, Page Down by 10; Home, End",
+    "Enter, right       the processes of a control group, the mappings of a process",
+    "Esc, left          back",
+    "Tab                processes, control groups, mappings by file, cached files",
+    "s                  order: mapped, base pages, text, file, private, shared, PMD-mapped",
+    "c                  columns: shares now, change since the last look, change since the start",
+    "space              look now",
+    "q, Ctrl-C          quit",
+    "",
+    "Memory that several processes map counts once in the upper table, and once in each process.",
+    "contpte: in naturally aligned blocks of one folio; PMD: mapped by one 2M entry.",
+    "Why folios are not larger, and what helps: folio maps PID",
+];
+
+/// What stands beside the picture.
+pub(super) struct Beside {
+    /// What is missing in the looks.
+    pub(super) notes: Vec<String>,
+    pub(super) every: Duration,
+    pub(super) nr_looks: u64,
+    pub(super) is_help: bool,
+}
+
+/// A line and its style.
+struct Styled(String, Style);
+
+pub(super) fn draw(frame: &mut Frame<'_>, picture: &Picture, beside: &Beside) {
+    let Rect { width, height, .. } = frame.area();
+    let (width, height) = (usize::from(width), usize::from(height));
+    let body = height.saturating_sub(usize::from(height > 1));
+    for (at, line) in lines(picture, beside, width, body).into_iter().take(body).enumerate() {
+        put(frame, at, line);
+    }
+    if height > 1 {
+        put(frame, height - 1, Styled(KEYS.to_owned(), plain(Modifier::DIM)));
+    }
+}
+
+fn put(frame: &mut Frame<'_>, at: usize, Styled(text, style): Styled) {
+    let width = frame.area().width;
+    let area = Rect::new(0, u16::try_from(at).unwrap_or(u16::MAX), width, 1);
+    frame.render_widget(Line::styled(text, style), area.intersection(frame.area()));
+}
+
+fn plain(modifier: Modifier) -> Style {
+    Style::new().add_modifier(modifier)
+}
+
+/// The lines above the keys, at most `height` where that is possible.
+fn lines(picture: &Picture, beside: &Beside, width: usize, height: usize) -> Vec<Styled> {
+    let none = Style::new();
+    let title =
+        format!("{}; every {} s, look {}", picture.title, beside.every.as_secs(), beside.nr_looks);
+    let mut lines = vec![Styled(title, plain(Modifier::BOLD))];
+    if beside.is_help {
+        lines.extend(HELP.iter().map(|text| Styled((*text).to_owned(), none)));
+        return lines;
+    }
+    lines.extend(beside.notes.iter().map(|note| Styled(note.clone(), none)));
+    let totals = &picture.totals;
+    if !totals.rows.is_empty() && lines.len() + totals.rows.len() + ROWS_MIN + 3 <= height {
+        let widths = Widths::of(totals, width);
+        lines.push(Styled(widths.line(totals, &totals.header), plain(Modifier::BOLD)));
+        lines.extend(totals.rows.iter().map(|row| Styled(widths.line(totals, row), none)));
+    }
+    let table = &picture.table;
+    lines.push(Styled(picture.heading.clone(), plain(Modifier::BOLD)));
+    let widths = Widths::of(table, width);
+    lines.push(Styled(widths.line(table, &table.header), plain(Modifier::BOLD)));
+    let nr_rows = height.saturating_sub(lines.len()).max(1);
+    let above = (picture.chosen + 1).saturating_sub(nr_rows);
+    for (at, row) in table.rows.iter().enumerate().skip(above).take(nr_rows) {
+        let style = if at == picture.chosen { plain(Modifier::REVERSED) } else { none };
+        lines.push(Styled(widths.line(table, row), style));
+    }
+    if table.rows.is_empty() {
+        lines.push(Styled("  nothing".to_owned(), none));
+    }
+    lines
+}
+
+/// Widths of columns; those at the right end that do not fit are left out.
+struct Widths(Vec<usize>);
+
+impl Widths {
+    fn of(grid: &Grid, width: usize) -> Self {
+        let cells = |at: usize| grid.rows.iter().filter_map(move |row| row.get(at));
+        let longest = |at: usize| {
+            let all = cells(at).chain(grid.header.get(at)).map(|cell| cell.chars().count());
+            all.max().unwrap_or(0)
+        };
+        let mut widths: Vec<usize> = (0..grid.header.len()).map(longest).collect();
+        let Some(name) = widths.get(grid.name_column).copied() else { return Self(widths) };
+        // One blank before, two between.
+        let of = |widths: &[usize]| widths.iter().map(|one| one + 2).sum::<usize>();
+        while widths.len() > grid.name_column + 2 && of(&widths) - name + name.min(NAME_MIN) > width
+        {
+            widths.pop();
+        }
+        let beside = of(&widths) - name;
+        widths[grid.name_column] = name.min(width.saturating_sub(beside).max(NAME_MIN));
+        Self(widths)
+    }
+
+    fn line(&self, grid: &Grid, cells: &[String]) -> String {
+        let mut line = String::new();
+        for (at, (cell, &width)) in cells.iter().zip(&self.0).enumerate() {
+            let cell = shortened(cell, width);
+            line.push_str(if at == 0 { " " } else { "  " });
+            let is_last = at + 1 == grid.header.len();
+            line.push_str(&if at == grid.name_column || is_last {
+                format!("{cell:<width$}")
+            } else {
+                format!("{cell:>width$}")
+            });
+        }
+        line
+    }
+}
+
+/// Both ends of a name that is too long.
+fn shortened(text: &str, nr_chars: usize) -> String {
+    let nr = text.chars().count();
+    if nr <= nr_chars {
+        return text.to_owned();
+    }
+    let tail = nr_chars.saturating_sub(2) * 2 / 3;
+    let head: String = text.chars().take(nr_chars.saturating_sub(2 + tail)).collect();
+    let end: String = text.chars().skip(nr - tail).collect();
+    format!("{head}..{end}").chars().take(nr_chars).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    fn grid(header: &str, rows: &[&str], name_column: usize) -> Grid {
+        let cells = |line: &str| line.split('|').map(str::to_owned).collect();
+        Grid {
+            header: cells(header),
+            rows: rows.iter().map(|row| cells(row)).collect(),
+            name_column,
+        }
+    }
+
+    fn picture() -> Picture {
+        let rows: Vec<String> = (0..40)
+            .map(|nr| format!("{}|process{nr}|{} MiB|90%|.|.|10%|8%|10%|", 100 + nr, 400 - nr))
+            .collect();
+        let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+        let header = "pid|process|mapped|4K|8K-32K|64K-1M|2M+|contpte|PMD|";
+        Picture {
+            title: "40 processes, kernel 6.18.44, 4K pages".to_owned(),
+            totals: grid(
+                "folios|all|share|since last look|since start|text|anon",
+                &["4K|90 MiB|90%|-4 KiB|+1 MiB|40 MiB|50 MiB", "2M|10 MiB|10%|.|+2 MiB|.|10 MiB"],
+                0,
+            ),
+            heading: "processes, shares by folio size; most mapped bytes first".to_owned(),
+            table: grid(header, &rows, 1),
+            chosen: 1,
+        }
+    }
+
+    fn beside() -> Beside {
+        let notes = vec!["without PFNs, only the size of PMD-mapped memory is known".to_owned()];
+        Beside { notes, every: Duration::from_secs(2), nr_looks: 7, is_help: false }
+    }
+
+    fn drawn(width: u16, height: u16, picture: &Picture, beside: &Beside) -> Terminal<TestBackend> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, picture, beside)).unwrap();
+        terminal
+    }
+
+    #[test]
+    fn a_screen_has_totals_and_a_table() {
+        insta::assert_snapshot!(drawn(90, 24, &picture(), &beside()).backend());
+    }
+
+    #[test]
+    fn a_small_screen_keeps_the_table_and_the_chosen_row() {
+        let picture = Picture { chosen: 39, ..picture() };
+        insta::assert_snapshot!(drawn(40, 9, &picture, &beside()).backend());
+    }
+
+    #[test]
+    fn help_replaces_the_tables() {
+        let beside = Beside { is_help: true, ..beside() };
+        insta::assert_snapshot!(drawn(96, 16, &picture(), &beside).backend());
+    }
+
+    #[test]
+    fn every_size_is_drawn() {
+        let long = Picture { title: "x".repeat(500), ..picture() };
+        for picture in [picture(), long, Picture::default()] {
+            for (width, height) in [(1, 1), (2, 1), (1, 2), (7, 3), (13, 4), (300, 5), (20, 200)] {
+                drawn(width, height, &picture, &beside());
+            }
+        }
+    }
+
+    #[test]
+    fn the_chosen_row_is_reversed_and_nothing_has_a_colour() {
+        let terminal = drawn(90, 24, &picture(), &beside());
+        let buffer = terminal.backend().buffer();
+        let row = |name: &str| {
+            let line = |y: u16| (0..90).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+            (0..24).find(|&y| line(y).contains(name)).unwrap()
+        };
+        let is_reversed = |name: &str| buffer[(5, row(name))].modifier.contains(Modifier::REVERSED);
+        assert_eq!([is_reversed("process0"), is_reversed("process1 ")], [false, true]);
+        let is_plain = |cell: &ratatui::buffer::Cell| {
+            (cell.fg, cell.bg) == (ratatui::style::Color::Reset, ratatui::style::Color::Reset)
+        };
+        assert!(buffer.content().iter().all(is_plain));
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_short_columns_stay() {
+        let mut picture = picture();
+        picture.table.rows[0][1] = "a-very-long-name-of-a-process-that-does-not-fit".to_owned();
+        let text = drawn(90, 24, &picture, &beside()).backend().to_string();
+        assert!(text.contains("400 MiB") && text.contains("-not-fit"), "{text}");
+    }
+}

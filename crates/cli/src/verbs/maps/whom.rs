@@ -1,0 +1,47 @@
+//! The options that say whose memory is shown.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use largefolio_results::maps::Whom;
+
+use crate::verbs::values;
+
+/// One way to choose processes.
+#[derive(Args, Debug)]
+#[group(id = "whom", multiple = false)]
+pub(super) struct WhomArgs {
+    /// Processes; lists such as 12,13 too
+    #[arg(value_name = "PID", value_delimiter = ',', value_parser = values::pid)]
+    pub(super) pids: Vec<u32>,
+    /// All processes
+    #[arg(long, short = 'a')]
+    all: bool,
+    /// Processes of this name, which is that of the program's file or of /proc/PID/comm; may be repeated
+    #[arg(long, value_name = "NAME")]
+    name: Vec<String>,
+    /// Processes of a systemd unit, such as nginx or nginx.service
+    #[arg(long, value_name = "UNIT")]
+    unit: Option<String>,
+    /// Processes of a container: its id or the beginning of it
+    #[arg(long, value_name = "ID")]
+    container: Option<String>,
+    /// Processes in a control group and the groups below it: a directory, or a path as
+    /// /proc/PID/cgroup has it
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+}
+
+impl WhomArgs {
+    /// Whose memory that is; nobody's if nothing was said.
+    pub(super) fn whom(self) -> Whom {
+        let Self { pids, all, name, unit, container, cgroup } = self;
+        let named = (!name.is_empty()).then_some(Whom::Names(name));
+        all.then_some(Whom::All)
+            .or(named)
+            .or(unit.map(Whom::Unit))
+            .or(container.map(Whom::Container))
+            .or(cgroup.map(Whom::Cgroup))
+            .unwrap_or(Whom::Processes(pids))
+    }
+}

@@ -1,0 +1,230 @@
+//! Whose memory is examined: the one type for it, whoever asks.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+
+use largefolio_trace::shown;
+use rayon::iter::{IntoParallelRefIterator as _, ParallelIterator as _};
+
+use super::{CensusError, all, cgroup};
+use crate::proc::Task;
+use crate::system::System;
+
+/// Digits of a container's id at least: fewer are mistyped.
+const ID_DIGITS_MIN: usize = 3;
+/// Ids that are listed where several fit.
+const NR_IDS_MAX: usize = 4;
+
+/// Whose memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whom {
+    /// Every process.
+    All,
+    /// These.
+    Processes(Vec<u32>),
+    /// Those whose name is one of these: that of the kernel, or of the program as it was started.
+    Names(Vec<String>),
+    /// The processes of a control group and of the groups below it.
+    Cgroup(PathBuf),
+    /// Those of a unit of systemd, of every manager that has one of this name.
+    Unit(String),
+    /// Those of the container whose id begins so.
+    Container(String),
+}
+
+/// What was asked for by name and is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum Missing {
+    /// A name.
+    #[error(
+        "no process is called {}: the name must be whole, as ps -eo comm or the program's file has it",
+        shown(.0)
+    )]
+    Name(String),
+    /// A control group.
+    #[error("cannot read {}: {source}; is it a control group directory?", shown(path))]
+    Cgroup {
+        /// Its list of processes.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// A unit.
+    #[error(
+        "no control group belongs to the unit {}; systemctl list-units shows what runs{}",
+        shown(unit),
+        also(like)
+    )]
+    Unit {
+        /// Its name.
+        unit: String,
+        /// Units with similar names.
+        like: Vec<String>,
+    },
+    /// A container.
+    #[error(
+        "no control group belongs to a container with the id {}; docker ps, podman ps or crictl ps \
+         show ids, not names",
+        shown(.0)
+    )]
+    Container(String),
+    /// More than one.
+    #[error("several containers have an id that begins with {}: {}", shown(id), ids.join(", "))]
+    Containers {
+        /// As it was given.
+        id: String,
+        /// Theirs.
+        ids: Vec<String>,
+    },
+}
+
+fn also(like: &[String]) -> String {
+    let like: Vec<String> = like.iter().map(|name| shown(name).to_string()).collect();
+    if like.is_empty() { String::new() } else { format!("; similar: {}", like.join(", ")) }
+}
+
+/// The processes that were meant.
+#[derive(Debug, Default)]
+pub struct Chosen {
+    /// Ascending.
+    pub pids: Vec<u32>,
+    /// What is not there.
+    pub missing: Vec<Missing>,
+}
+
+impl Whom {
+    /// Whether no process is asked for.
+    #[must_use]
+    pub fn is_nobody(&self) -> bool {
+        matches!(self, Self::Processes(pids) if pids.is_empty())
+    }
+
+    /// Who that is now.
+    ///
+    /// # Errors
+    /// When the processes cannot be listed.
+    pub fn chosen(&self, system: &dyn System) -> Result<Chosen, CensusError> {
+        Ok(match self {
+            Self::All => Chosen { pids: all(system)?, ..Chosen::default() },
+            Self::Processes(pids) => {
+                let pids: BTreeSet<u32> = pids.iter().copied().collect();
+                Chosen { pids: pids.into_iter().collect(), ..Chosen::default() }
+            }
+            Self::Names(names) => named(system, names)?,
+            Self::Cgroup(dir) => match cgroup::pids(system, dir) {
+                Ok(pids) => Chosen { pids, ..Chosen::default() },
+                Err((path, source)) => Chosen::without(Missing::Cgroup { path, source }),
+            },
+            Self::Unit(unit) => match cgroup::of_unit(system, unit) {
+                Ok(groups) => Chosen::of_groups(system, &groups),
+                Err(like) => Chosen::without(Missing::Unit { unit: unit.clone(), like }),
+            },
+            Self::Container(id) => container(system, id),
+        })
+    }
+}
+
+impl Chosen {
+    fn without(missing: Missing) -> Self {
+        Self { pids: Vec::new(), missing: vec![missing] }
+    }
+
+    fn of_groups(system: &dyn System, groups: &[PathBuf]) -> Self {
+        let pids = groups.iter().filter_map(|group| cgroup::pids(system, group).ok()).flatten();
+        let pids: BTreeSet<u32> = pids.collect();
+        Self { pids: pids.into_iter().collect(), missing: Vec::new() }
+    }
+}
+
+fn named(system: &dyn System, names: &[String]) -> Result<Chosen, CensusError> {
+    let pids = all(system)?;
+    let matching = |pid: &u32| {
+        let task = Task::of(system, *pid);
+        let own = [task.comm(), task.command_name()];
+        Some((*pid, names.iter().position(|name| own.contains(name))?))
+    };
+    let found: Vec<(u32, usize)> = pids.par_iter().filter_map(matching).collect();
+    let is_missing = |nr: &usize| found.iter().all(|(_, of)| of != nr);
+    let missing = (0..names.len()).filter(is_missing);
+    Ok(Chosen {
+        pids: found.iter().map(|(pid, _)| *pid).collect(),
+        missing: missing.map(|nr| Missing::Name(names[nr].clone())).collect(),
+    })
+}
+
+fn container(system: &dyn System, id: &str) -> Chosen {
+    let groups =
+        if id.len() < ID_DIGITS_MIN { Vec::new() } else { cgroup::of_container(system, id) };
+    let ids: BTreeSet<&String> = groups.iter().map(|(id, _)| id).collect();
+    match ids.len() {
+        0 => Chosen::without(Missing::Container(id.to_owned())),
+        1 => {
+            let groups: Vec<PathBuf> = groups.into_iter().map(|(_, group)| group).collect();
+            Chosen::of_groups(system, &groups)
+        }
+        _ => {
+            let ids = ids.into_iter().take(NR_IDS_MAX).cloned().collect();
+            Chosen::without(Missing::Containers { id: id.to_owned(), ids })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::system::MemSystem;
+
+    fn machine(processes: &[(u32, &str, &str)]) -> (tempfile::TempDir, MemSystem) {
+        let dir = tempfile::tempdir().unwrap();
+        for (pid, comm, cmdline) in processes {
+            let path = dir.path().join(pid.to_string());
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join("comm"), format!("{comm}\n")).unwrap();
+            fs::write(path.join("cmdline"), cmdline).unwrap();
+        }
+        let system = MemSystem::from_dir(dir.path());
+        (dir, system)
+    }
+
+    fn of(system: &MemSystem, names: &[&str]) -> (Vec<u32>, Vec<String>) {
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        let chosen = Whom::Names(names).chosen(system).unwrap();
+        (chosen.pids, chosen.missing.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_name_is_the_kernels_or_that_of_the_program() {
+        let (_dir, system) = machine(&[
+            (2, "server", "/opt/bin/long-named-server\0--port\01"),
+            (3, "postgres", "postgres: checkpointer "),
+            (4, "server2", "server2\0"),
+        ]);
+        assert_eq!(of(&system, &["long-named-server"]), (vec![2], vec![]));
+        assert_eq!(of(&system, &["postgres", "server"]), (vec![2, 3], vec![]));
+        let (pids, missing) = of(&system, &["postgres", "serv"]);
+        assert_eq!(pids, [3]);
+        assert!(missing[0].starts_with("no process is called serv:"), "{missing:?}");
+    }
+
+    #[test]
+    fn an_id_that_fits_several_containers_is_refused() {
+        let (dir, system) = machine(&[]);
+        for (nr, digit) in ["a", "b"].iter().enumerate() {
+            let id = format!("abc{}", digit.repeat(61));
+            let path = dir.path().join(format!("sys/fs/cgroup/docker/{id}"));
+            fs::create_dir_all(&path).unwrap();
+            fs::write(path.join(cgroup::LIST), format!("{}\n", nr + 7)).unwrap();
+        }
+        let of = |id: &str| Whom::Container(id.to_owned()).chosen(&system).unwrap();
+        assert_eq!(of("abcb").pids, [8]);
+        for (id, said) in [("abc", "several containers"), ("ab", "ps show ids"), ("x", "ids")] {
+            let chosen = of(id);
+            assert!(chosen.pids.is_empty());
+            let missing = chosen.missing[0].to_string();
+            assert!(missing.contains(said.trim_start_matches("ps ")), "{missing}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! What a full screen shows: the looks that count, and where the user is in them.
+//!
+//! ```text
+//!   looks   first .. last, now        a change is since the last look or since the first
+//!   views   processes -> control groups -> mappings by file -> cached files
+//!   enter   a control group: its processes; a process: its mappings
+//! ```
+//!
+//! Owns no terminal: keys come as [`Step`], and a [`Picture`] is text. Invariant V1: what is chosen
+//! stays chosen while it is there, wherever a new look moves its row.
+
+use super::board_rows::{self, Key};
+use super::group::Sort;
+use super::state::State;
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// So many rows up.
+    Up(usize),
+    /// So many rows down.
+    Down(usize),
+    /// To the first row.
+    First,
+    /// To the last row.
+    Last,
+    /// Into what is chosen.
+    Open,
+    /// Out of it.
+    Back,
+    /// The next order.
+    Sort,
+    /// Shares, changes since the last look, changes since the start.
+    Since,
+    /// The next view.
+    View,
+}
+
+/// What a table lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    Processes,
+    Groups,
+    Mappings,
+    Files,
+    /// The processes of a control group.
+    OfGroup(String),
+    /// The mappings of a process.
+    OfProcess(u32, String),
+}
+
+/// What columns hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Since {
+    /// Shares by folio size, now.
+    Now,
+    /// The change since the look before.
+    Last,
+    /// The change since the first look.
+    Start,
+}
+
+/// A table as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grid {
+    /// Names of the columns.
+    pub header: Vec<String>,
+    /// As many cells as the header has.
+    pub rows: Vec<Vec<String>>,
+    /// The column that is aligned left and takes the space that is left.
+    pub name_column: usize,
+}
+
+/// All that is to be drawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Picture {
+    /// What is shown.
+    pub title: String,
+    /// Memory by folio size; nothing for cached files.
+    pub totals: Grid,
+    /// What the table lists, and its order.
+    pub heading: String,
+    /// The table.
+    pub table: Grid,
+    /// The row that is chosen.
+    pub chosen: usize,
+}
+
+/// Looks, and where the user is in them.
+#[derive(Debug)]
+pub struct Board {
+    first: State,
+    last: State,
+    now: State,
+    views: Vec<View>,
+    /// What was entered, outermost first.
+    entered: Vec<View>,
+    view: usize,
+    since: Since,
+    sort: Sort,
+    chosen: Option<Key>,
+    /// Where the chosen row was, for when it is gone.
+    at: usize,
+}
+
+impl Board {
+    /// With a first look.
+    #[must_use]
+    pub fn new(look: State, sort: Sort) -> Self {
+        let mut views = Vec::new();
+        if look.files.is_empty() || !look.processes.is_empty() {
+            views = vec![View::Processes, View::Groups, View::Mappings];
+        }
+        if !look.files.is_empty() {
+            views.push(View::Files);
+        }
+        let mut board = Self {
+            first: look.clone(),
+            last: look.clone(),
+            now: look,
+            views,
+            entered: Vec::new(),
+            view: 0,
+            since: Since::Now,
+            sort,
+            chosen: None,
+            at: 0,
+        };
+        // One process: its mappings, as the table without a screen has them.
+        if let [process] = board.now.processes.as_slice() {
+            let own = View::OfProcess(process.pid, process.name.clone());
+            board.entered.push(own);
+        }
+        board
+    }
+
+    /// Takes the next look.
+    pub fn add(&mut self, look: State) {
+        self.last = std::mem::replace(&mut self.now, look);
+        self.settle();
+    }
+
+    /// Does what a key asks for.
+    pub fn step(&mut self, step: Step) {
+        let keys = self.keys();
+        let at = self.place(&keys);
+        let to = match step {
+            Step::Up(nr) => at.saturating_sub(nr),
+            Step::Down(nr) => at.saturating_add(nr),
+            Step::First => 0,
+            Step::Last => usize::MAX,
+            Step::Open => return self.open(keys.get(at)),
+            Step::Back => {
+                self.entered.pop();
+                return self.settle();
+            }
+            Step::Sort => {
+                self.sort = self.sort.next();
+                return self.settle();
+            }
+            Step::Since => {
+                self.since = match self.since {
+                    Since::Now => Since::Last,
+                    Since::Last => Since::Start,
+                    Since::Start => Since::Now,
+                };
+                return self.settle();
+            }
+            Step::View => {
+                self.entered.clear();
+                self.view = (self.view + 1) % self.views.len().max(1);
+                (self.chosen, self.at) = (None, 0);
+                return;
+            }
+        };
+        self.at = to.min(keys.len().saturating_sub(1));
+        self.chosen = keys.into_iter().nth(self.at);
+    }
+
+    /// What is to be drawn.
+    #[must_use]
+    pub fn picture(&self) -> Picture {
+        let rows = self.rows();
+        let keys: Vec<Key> = rows.iter().map(|row| row.key.clone()).collect();
+        let view = self.shown();
+        let totals = match view {
+            View::Files => Grid::default(),
+            _ => board_rows::totals(&self.first, &self.last, &self.now),
+        };
+        Picture {
+            title: board_rows::title(&self.now),
+            totals,
+            heading: board_rows::heading(view, self.since, self.sort),
+            table: board_rows::grid(view, self.since, &self.now, &rows),
+            chosen: self.place(&keys),
+        }
+    }
+
+    fn open(&mut self, key: Option<&Key>) {
+        let inner = match key {
+            Some(Key::Process(pid, name)) => View::OfProcess(*pid, name.clone()),
+            Some(Key::Group(group)) => View::OfGroup(group.clone()),
+            _ => return,
+        };
+        self.entered.push(inner);
+        (self.chosen, self.at) = (None, 0);
+    }
+
+    fn shown(&self) -> &View {
+        self.entered.last().unwrap_or(&self.views[self.view.min(self.views.len() - 1)])
+    }
+
+    fn rows(&self) -> Vec<board_rows::Row> {
+        let old = if self.since == Since::Start { &self.first } else { &self.last };
+        board_rows::rows(self.shown(), old, &self.now, self.since, self.sort)
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        self.rows().into_iter().map(|row| row.key).collect()
+    }
+
+    /// The row of what is chosen (V1).
+    fn place(&self, keys: &[Key]) -> usize {
+        let found = self.chosen.as_ref().and_then(|own| keys.iter().position(|key| key == own));
+        found.unwrap_or(self.at).min(keys.len().saturating_sub(1))
+    }
+
+    fn settle(&mut self) {
+        let keys = self.keys();
+        self.at = self.place(&keys);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::change::tests::state;
+    use super::*;
+
+    fn board() -> Board {
+        let processes = [(1, "init", 4, 0), (2, "db", 8192, 0), (3, "web", 512, 2048)];
+        Board::new(state("a", &processes), Sort::Size)
+    }
+
+    fn names(board: &Board) -> Vec<String> {
+        let picture = board.picture();
+        let at = picture.table.name_column;
+        picture.table.rows.iter().map(|row| row[at].clone()).collect()
+    }
+
+    #[test]
+    fn what_is_chosen_stays_chosen_when_its_row_moves() {
+        let mut board = board();
+        assert_eq!(names(&board), ["db", "web", "init"]);
+        board.step(Step::Down(1));
+        board.add(state("a", &[(1, "init", 4, 0), (2, "db", 8192, 0), (3, "web", 9000, 0)]));
+        assert_eq!(names(&board), ["web", "db", "init"]);
+        assert_eq!(board.picture().chosen, 0);
+        board.add(state("a", &[(1, "init", 4, 0), (2, "db", 8192, 0)]));
+        assert_eq!((names(&board).len(), board.picture().chosen), (2, 0));
+    }
+
+    #[test]
+    fn rows_end_at_the_ends() {
+        let mut board = board();
+        for (step, at) in [
+            (Step::Up(1), 0),
+            (Step::Down(100), 2),
+            (Step::First, 0),
+            (Step::Last, 2),
+            (Step::Up(1), 1),
+        ] {
+            board.step(step);
+            assert_eq!(board.picture().chosen, at, "{step:?}");
+        }
+    }
+
+    #[test]
+    fn groups_and_processes_can_be_entered_and_left() {
+        let mut board = board();
+        board.step(Step::View);
+        assert!(board.picture().heading.starts_with("control groups"));
+        board.step(Step::Open);
+        assert_eq!(names(&board), ["db"]);
+        board.step(Step::Open);
+        assert_eq!(names(&board), ["[heap]"]);
+        board.step(Step::Open);
+        for heading in ["processes of", "control groups", "control groups"] {
+            board.step(Step::Back);
+            assert!(board.picture().heading.starts_with(heading), "{}", board.picture().heading);
+        }
+    }
+
+    #[test]
+    fn changes_are_since_the_last_look_or_the_start() {
+        let mut board = board();
+        for large in [2048, 6144] {
+            board.add(state("a", &[(2, "db", 8192, large)]));
+        }
+        board.step(Step::Since);
+        let last = board.picture().table;
+        assert_eq!(last.rows.len(), 1, "{last:?}");
+        assert!(
+            last.rows[0].contains(&"+4096 KiB".to_owned())
+                || last.rows[0].contains(&"+4 MiB".to_owned()),
+            "{last:?}"
+        );
+        board.step(Step::Since);
+        let start = board.picture().table;
+        assert!(start.rows[0].contains(&"+6 MiB".to_owned()), "{start:?}");
+        assert!(start.rows.iter().any(|row| row.contains(&"ended".to_owned())), "{start:?}");
+    }
+
+    #[test]
+    fn nothing_is_left_without_an_error() {
+        let mut board = board();
+        board.step(Step::Last);
+        board.add(state("a", &[]));
+        for step in [Step::Open, Step::Down(1), Step::Sort, Step::Since, Step::View, Step::Back] {
+            board.step(step);
+            assert!(board.picture().chosen == 0, "{step:?}");
+        }
+        let alone = Board::new(state("a", &[(7, "one", 4, 0)]), Sort::Size);
+        assert_eq!(names(&alone), ["[heap]"]);
+    }
+}

@@ -1,0 +1,237 @@
+//! The rows and tables of a full screen.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use largefolio_linux::census::folios::{Kind, Size, Tally};
+use largefolio_mm::rules::sizes::size_name;
+use largefolio_report::figures::{self, printable};
+
+use super::board::{Grid, Since, View};
+use super::change::{self, Fate};
+use super::diff::{by_file, sizes};
+use super::group::{Sort, rank};
+use super::state::{Mappings, State};
+use super::table::{Classes, bytes_or_point, change as signed, share};
+
+/// What a row is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    Process(u32, String),
+    Group(String),
+    /// A mapping or file, with its permissions.
+    Mapping(String, String),
+}
+
+/// A row before it is text.
+pub(super) struct Row {
+    pub(super) key: Key,
+    about: String,
+    old: Tally,
+    new: Tally,
+}
+
+impl Row {
+    fn moved(&self) -> u64 {
+        sizes(&self.old, &self.new).into_values().map(|(old, new)| old.abs_diff(new)).sum()
+    }
+}
+
+/// `46 processes, kernel 6.18.44, 4K pages`.
+pub(super) fn title(now: &State) -> String {
+    let nr = now.processes.len();
+    let processes = if nr == 1 { "process" } else { "processes" };
+    let mut title = match now.processes.is_empty() && !now.files.is_empty() {
+        true => format!("{} files", now.files.len()),
+        false => format!("{nr} {processes}"),
+    };
+    let (kernel, page) = (printable(&now.kernel), size_name(now.geometry.page_bytes));
+    title.push_str(&format!(", kernel {kernel}, {page} pages"));
+    if now.nr_refused > 0 {
+        title.push_str(&format!("; {} not shown", now.nr_refused));
+    }
+    title
+}
+
+pub(super) fn heading(view: &View, since: Since, sort: Sort) -> String {
+    let what = match view {
+        View::Processes => "processes".to_owned(),
+        View::Groups => "control groups".to_owned(),
+        View::Mappings => "mappings of all processes by file".to_owned(),
+        View::Files => "page cache of files".to_owned(),
+        View::OfGroup(group) => format!("processes of {}", printable(group)),
+        View::OfProcess(pid, name) => format!("mappings of {pid} {}", printable(name)),
+    };
+    match since {
+        Since::Now => format!("{what}, shares by folio size; most {} first", sort.words()),
+        Since::Last => format!("{what}, change since the last look; most first"),
+        Since::Start => format!("{what}, change since the start; most first"),
+    }
+}
+
+/// Memory by folio size, with what changed.
+pub(super) fn totals(first: &State, last: &State, now: &State) -> Grid {
+    let kinds: Vec<Kind> =
+        Kind::ALL.into_iter().filter(|kind| now.totals.of(*kind).mapped_bytes() > 0).collect();
+    let mut header = vec!["folios".to_owned()];
+    header.extend(["all", "share", "since last look", "since start"].map(str::to_owned));
+    header.extend(kinds.iter().map(|kind| kind.name().to_owned()));
+    let all = now.totals.all().mapped_bytes();
+    let of = |state: &State, size: Option<Size>, kind: Option<Kind>| {
+        let is_in = |k, s| kind.is_none_or(|kind| kind == k) && size.is_none_or(|size| size == s);
+        state.totals.sum(is_in).mapped_bytes()
+    };
+    let row = |name: String, size: Option<Size>| {
+        let bytes = of(now, size, None);
+        let mut row = vec![name, bytes_or_point(bytes), share(bytes, all)];
+        row.push(signed(of(last, size, None), bytes));
+        row.push(signed(of(first, size, None), bytes));
+        row.extend(kinds.iter().map(|kind| bytes_or_point(of(now, size, Some(*kind)))));
+        row
+    };
+    let both = sizes(&first.totals, &now.totals);
+    let mut rows: Vec<Vec<String>> = both
+        .into_keys()
+        .map(|size| {
+            let bytes = size.bytes(now.geometry.page_bytes);
+            row(bytes.map_or_else(|| "unknown".to_owned(), size_name), Some(size))
+        })
+        .collect();
+    rows.push(row("all".to_owned(), None));
+    Grid { header, rows, name_column: 0 }
+}
+
+/// The rows of a view, in order; of changes only what changed.
+pub(super) fn rows(view: &View, old: &State, now: &State, since: Since, sort: Sort) -> Vec<Row> {
+    let mut rows = match view {
+        View::Processes => processes(old, now, None),
+        View::OfGroup(group) => processes(old, now, Some(group)),
+        View::Groups => groups(old, now),
+        View::Mappings => of_both(&by_file(old), &by_file(now)),
+        View::Files => of_both(&files(old), &files(now)),
+        View::OfProcess(pid, name) => {
+            let of = |state: &State| {
+                let mut all = state.processes.iter();
+                let own = all.find(|process| process.pid == *pid && process.name == *name);
+                own.map(|process| process.mappings.clone()).unwrap_or_default()
+            };
+            of_both(&of(old), &of(now))
+        }
+    };
+    if since == Since::Now {
+        rows.retain(|row| rank(&row.new, sort) > 0);
+        rows.sort_by_key(|row| Reverse(rank(&row.new, sort)));
+    } else {
+        rows.retain(|row| row.moved() > 0);
+        rows.sort_by_key(|row| Reverse(row.moved()));
+    }
+    rows
+}
+
+fn processes(old: &State, now: &State, group: Option<&str>) -> Vec<Row> {
+    let pairs = change::pairs(old, now);
+    let inside =
+        pairs.iter().filter(|pair| group.is_none_or(|group| pair.process().group == group));
+    let row = |pair: &change::Pair<'_>| {
+        let process = pair.process();
+        let (old, new) = pair.tallies();
+        let about = match pair.fate() {
+            Fate::Same => "",
+            Fate::Replaced | Fate::Appeared => "new",
+            Fate::Ended => "ended",
+        };
+        let key = Key::Process(process.pid, process.name.clone());
+        Row { key, about: about.to_owned(), old, new }
+    };
+    inside.map(row).collect()
+}
+
+fn groups(old: &State, now: &State) -> Vec<Row> {
+    type Both = (usize, Tally, Tally);
+    let mut all: BTreeMap<&str, Both> = BTreeMap::new();
+    for process in &old.processes {
+        all.entry(&process.group).or_default().1.add_all(&process.tally);
+    }
+    for process in &now.processes {
+        let group = all.entry(&process.group).or_default();
+        group.0 += 1;
+        group.2.add_all(&process.tally);
+    }
+    let row = |(group, (nr, old, new)): (&str, Both)| Row {
+        key: Key::Group(group.to_owned()),
+        about: nr.to_string(),
+        old,
+        new,
+    };
+    all.into_iter().map(row).collect()
+}
+
+fn files(state: &State) -> Mappings {
+    let files = state.files.iter();
+    files.map(|(path, tally)| ((path.clone(), String::new()), tally.clone())).collect()
+}
+
+fn of_both(old: &Mappings, new: &Mappings) -> Vec<Row> {
+    let mut all: BTreeMap<&(String, String), (Tally, Tally)> = BTreeMap::new();
+    for (key, tally) in old {
+        all.entry(key).or_default().0 = tally.clone();
+    }
+    for (key, tally) in new {
+        all.entry(key).or_default().1 = tally.clone();
+    }
+    let row = |((name, permissions), (old, new)): (&(String, String), (Tally, Tally))| Row {
+        key: Key::Mapping(name.clone(), permissions.clone()),
+        about: permissions.clone(),
+        old,
+        new,
+    };
+    all.into_iter().map(row).collect()
+}
+
+/// The table of `rows`.
+pub(super) fn grid(view: &View, since: Since, now: &State, rows: &[Row]) -> Grid {
+    let classes = Classes::new(now.geometry, now.access);
+    let (before, after): (&[&str], &str) = match view {
+        View::Processes | View::OfGroup(_) => (&["pid", "process"], ""),
+        View::Groups => (&["control group"], "procs"),
+        View::Mappings | View::OfProcess(..) => (&["mapping"], "perm"),
+        View::Files => (&["file"], ""),
+    };
+    let name_column = before.len() - 1;
+    let mut header: Vec<String> = before.iter().map(|name| (*name).to_owned()).collect();
+    header.push(if matches!(view, View::Files) { "cached" } else { "mapped" }.to_owned());
+    header.extend(classes.names());
+    if !matches!(view, View::Files) {
+        header.extend(classes.mapped_names());
+    }
+    header.push(after.to_owned());
+    let nr_columns = header.len();
+    let row = |row: &Row| {
+        let mut cells = match &row.key {
+            Key::Process(pid, name) => vec![pid.to_string(), printable(name)],
+            Key::Group(name) | Key::Mapping(name, _) => vec![printable(name)],
+        };
+        cells.extend(numbers(&classes, since, row));
+        cells.truncate(nr_columns - 1);
+        cells.push(row.about.clone());
+        cells
+    };
+    Grid { header, rows: rows.iter().map(row).collect(), name_column }
+}
+
+fn numbers(classes: &Classes, since: Since, row: &Row) -> Vec<String> {
+    let all = |tally: &Tally| tally.all().mapped_bytes();
+    let mut cells = Vec::new();
+    if since == Since::Now {
+        cells.push(figures::bytes(all(&row.new)));
+        cells.extend(classes.shares(&row.new));
+        cells.extend(classes.mapped(&row.new));
+        return cells;
+    }
+    cells.push(signed(all(&row.old), all(&row.new)));
+    for of in [Classes::bytes, Classes::mapped_bytes] {
+        let both = of(classes, &row.old).into_iter().zip(of(classes, &row.new));
+        cells.extend(both.map(|(old, new)| signed(old, new)));
+    }
+    cells
+}

@@ -1,0 +1,35 @@
+"""The dashboard asks for metrics that `folio maps --openmetrics` has."""
+
+import json
+import re
+import unittest
+
+from prometheus import DASHBOARD, ROOT, queries
+
+SAVED = ROOT / "crates/results/src/maps/snapshots/largefolio_results__maps__openmetrics__tests__a_look_is_gauges.snap"
+
+
+class Dashboard(unittest.TestCase):
+    def setUp(self):
+        self.dashboard = json.loads(DASHBOARD.read_text())
+        self.families = set(re.findall(r"# TYPE (\w+) gauge", SAVED.read_text()))
+
+    def test_every_metric_is_written(self):
+        asked = {name for _, query in queries(self.dashboard) for name in re.findall(r"folio_\w+", query)}
+        self.assertGreater(len(asked), 5)
+        self.assertEqual(asked - self.families, set())
+
+    def test_panels_do_not_overlap_and_have_their_own_number(self):
+        places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in self.dashboard["panels"]]
+        self.assertEqual(len(set(places)), len(places))
+        numbers = [panel["id"] for panel in self.dashboard["panels"]]
+        self.assertEqual(len(set(numbers)), len(numbers))
+
+    def test_a_variable_that_is_not_filled_in_is_an_error(self):
+        panel = {"title": "x", "targets": [{"expr": "folio_mapped_bytes[$__rate_interval]"}]}
+        with self.assertRaises(ValueError):
+            queries({"panels": [panel]})
+
+
+if __name__ == "__main__":
+    unittest.main()
