@@ -14,6 +14,7 @@
 //! - A2: nothing of a plan can be left out without losing a twentieth of what it gains.
 
 mod choice;
+mod process;
 mod search;
 mod words;
 
@@ -28,6 +29,7 @@ use largefolio_trace::{Meta, Reader};
 use serde::Serialize;
 
 pub use choice::{Choice, LeftOut, Scope};
+pub use process::ProcessAdvice;
 pub use search::Candidate;
 
 use crate::running;

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_report::Goal;
-use largefolio_results::advise::{Advice, Question, Step};
+use largefolio_results::advise::{Advice, ProcessAdvice, Question, Step};
+use largefolio_results::maps::Whom;
 use largefolio_results::{Form, Forms as _};
 use largefolio_sim::replay::CacheState;
 use largefolio_sim::size;
@@ -32,7 +33,8 @@ pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit>
 #[command(after_help = "\
 Examples:
   folio advise cc1.folio
-  folio advise -- python3 job.py                   records it first, as job's python3.folio
+  folio advise -- python3 job.py                   records it first, as python3.folio
+  sudo folio advise redis-server                   what helps a process that runs
   folio advise cc1.folio --goal memory
   sudo folio advise cc1.folio --verify             runs the program 40 times, in turns
   sudo folio advise cc1.folio --verify --apply     applies what was confirmed
@@ -42,9 +44,9 @@ The program that --verify runs is the recorded one, with its arguments, in this 
 can follow the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i. Exit status: 0 there is a
 plan (with --verify: it is confirmed), 1 nothing is certain to help, 2 error.")]
 pub(crate) struct AdviseArgs {
-    /// Trace from `folio record`
-    #[arg(value_name = "TRACE", required_unless_present_any = ["command", "undo"])]
-    trace: Option<PathBuf>,
+    /// Trace from `folio record`; or a running process, by its id or its name
+    #[arg(value_name = "TRACE|PID|NAME", required_unless_present_any = ["command", "undo"])]
+    target: Option<PathBuf>,
     /// What the settings are to be best for
     #[arg(long, value_name = "time|memory|faults", default_value = "time",
         value_parser = str::parse::<Goal>)]
@@ -65,13 +67,21 @@ pub(crate) struct AdviseArgs {
     #[arg(long, conflicts_with = "undo")]
     apply: bool,
     /// Take back what --apply changed
-    #[arg(long, conflicts_with_all = ["trace", "command"])]
+    #[arg(long, conflicts_with_all = ["target", "command"])]
     undo: bool,
     #[command(flatten)]
     form: FormArgs,
     /// The program and its arguments: it is recorded, if no trace is given
     #[arg(last = true, value_name = "CMD")]
     command: Vec<OsString>,
+}
+
+/// Whom the advice is for.
+enum Target {
+    Trace(PathBuf),
+    Processes(Whom),
+    /// The command, which is to be recorded.
+    Program,
 }
 
 /// An advice that can be given.
@@ -99,7 +109,11 @@ impl AdvisePlan {
         if self.args.undo {
             return folio(&words(["tune", "--undo"]), console);
         }
-        let trace = self.trace(console, folio)?;
+        let trace = match self.target()? {
+            Target::Processes(whom) => return self.advise_processes(whom, console),
+            Target::Trace(trace) => trace,
+            Target::Program => self.record(console, folio)?,
+        };
         let advice = self.advice(trace)?;
         console::remark(advice.remarks());
         console.deliver(advice.written(self.args.form.form())?.as_bytes(), None)?;
@@ -125,19 +139,42 @@ impl AdvisePlan {
         Ok(Exit::Done)
     }
 
-    /// The trace that was given, or the one of a recording now.
-    fn trace(&self, console: &mut Console, folio: &mut Folio<'_>) -> Result<PathBuf> {
-        if let Some(trace) = &self.args.trace {
-            if !trace.exists() {
-                bail!(
-                    "there is no trace {}; record the program: folio record --runs 3 -o {} -- CMD, \
-                     or let advise do it: folio advise -- CMD",
-                    shown(trace),
-                    shown(trace)
-                );
-            }
-            return Ok(trace.clone());
+    /// Whom the advice is for.
+    fn target(&self) -> Result<Target> {
+        let Some(target) = &self.args.target else { return Ok(Target::Program) };
+        if target.exists() {
+            return Ok(Target::Trace(target.clone()));
         }
+        let text = target.to_string_lossy();
+        if let Ok(pid) = text.parse() {
+            return Ok(Target::Processes(Whom::Processes(vec![pid])));
+        }
+        if text.contains('/') || target.extension().is_some_and(|extension| extension == "folio") {
+            bail!(
+                "there is no trace {0}; record the program: folio record --runs 3 -o {0} -- CMD, or \
+                 let advise do it: folio advise -- CMD",
+                shown(target)
+            );
+        }
+        Ok(Target::Processes(Whom::Names(vec![text.into_owned()])))
+    }
+
+    /// Remedies for processes that run.
+    fn advise_processes(&self, whom: Whom, console: &mut Console) -> Result<Exit> {
+        if self.args.verify || self.args.apply {
+            bail!(
+                "--verify and --apply need a recording, or the program: folio advise -- CMD; for a \
+                 process that runs, type the commands of the advice"
+            );
+        }
+        let advice = ProcessAdvice::of(whom, self.command_line.clone())?;
+        console::remark(advice.remarks());
+        console.deliver(advice.written(self.args.form.form())?.as_bytes(), None)?;
+        Ok(if advice.is_some() { Exit::Done } else { Exit::No })
+    }
+
+    /// A trace of the program, recorded now.
+    fn record(&self, console: &mut Console, folio: &mut Folio<'_>) -> Result<PathBuf> {
         let program = self.args.command.first().map(Path::new).and_then(Path::file_name);
         let name = program.context("name the program to record: folio advise -- CMD")?;
         let trace = PathBuf::from(format!("{}.folio", name.to_string_lossy()));

@@ -62,6 +62,18 @@ impl Look {
     fn has_no_process(&self) -> bool {
         self.census.as_ref().is_some_and(|census| census.processes.is_empty())
     }
+
+    /// The processes; `None` where none was asked for.
+    #[must_use]
+    pub const fn census(&self) -> Option<&Census> {
+        self.census.as_ref()
+    }
+
+    /// Mappings that could be in larger folios, and what helps.
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
 }
 
 impl MapsRequest {
