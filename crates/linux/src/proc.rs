@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   /proc/PID/  Task   maps -> Vma, smaps -> Smap, comm, status, children, pagemap   task maps smaps
+//!                      stat -> Stat, the tree of a process                           stat
 //!               fd     descriptors of a process, and where they lead                 fd
 //!   /proc       host   release, processor, memory, this boot                        host
 //!   /sys        thp, block, cgroup: where settings and limits are                   thp block cgroup
@@ -25,10 +26,11 @@ pub(crate) mod fd;
 pub(crate) mod host;
 pub mod maps;
 pub mod smaps;
-
-pub use host::Processor;
+pub(crate) mod stat;
 mod task;
 pub(crate) mod thp;
+
+pub use host::Processor;
 
 use std::io;
 use std::path::Path;

@@ -2,20 +2,33 @@
 //!
 //! ```text
 //!   round 1   plain  changed      each run: prepare (not timed), run (timed), in turn
-//!   round 2   changed  plain
-//!   round 3   plain  changed      ratio of a round = changed / plain of that round
+//!   round 2   changed  plain      with a server: start it, wait until it is ready, time the load,
+//!   round 3   plain  changed                     look at both, stop it
+//!             ratio of a round = changed / plain of that round
 //! ```
 //!
-//! Owns one timed run of a command ([`run`]), the rounds ([`rounds`]) and what they say
-//! ([`verdict`]). Does not own what a change is: that is a [`rounds::Arm`].
+//! Owns one timed run of a command ([`run`]) and its processes (`family`), a server ([`server`]), numbers
+//! that programs print ([`metric`]), the rounds ([`rounds`]), in which of them the change took effect
+//! ([`proof`], by [`mod@look`]) and what they say
+//! ([`verdict`], [`threshold`]). Does not own what a change is: that is a
+//! [`rounds::Arm`].
 //!
 //! Invariants:
-//! - V1: no process of a started command is left, however this process ends.
+//! - V1: no process of a started command is left, however this process ends; a daemon outlives folio's own
+//!   SIGKILL where it has no control group.
 //! - V2: a ratio compares two runs of one round.
 //! - V3: a run that failed is never a value.
+//! - V4: a round in which the change did not take effect is never a value.
 
+mod family;
+pub mod look;
+pub mod metric;
+pub mod output;
+pub mod proof;
 pub mod rounds;
 pub mod run;
+pub mod server;
+pub mod threshold;
 pub mod verdict;
 
 use std::io;
@@ -56,6 +69,52 @@ pub enum VerifyError {
         /// Cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// A command of the user beside the rounds failed.
+    #[error("{option} {how} in the {arm} run of round {round}")]
+    Script {
+        /// `--prepare`.
+        option: &'static str,
+        /// `exited with 1`.
+        how: String,
+        /// Which arm.
+        arm: &'static str,
+        /// As in [`VerifyError::Failed`].
+        round: usize,
+    },
+    /// There is no number to compare.
+    #[error("no metric in the {arm} run of round {round}: {why} (--show-output shows its output)")]
+    Metric {
+        /// What is there instead.
+        why: String,
+        /// Which arm.
+        arm: &'static str,
+        /// As in [`VerifyError::Failed`].
+        round: usize,
+    },
+    /// The server does not come up.
+    #[error("the server is not ready after {seconds} s, as --ready tells{output}")]
+    NotReady {
+        /// How long.
+        seconds: u64,
+        /// The end of its output.
+        output: String,
+    },
+    /// The server has ended.
+    #[error("the server {how} {when}{output}")]
+    ServerEnded {
+        /// `exited with 1`.
+        how: String,
+        /// `before it was ready`.
+        when: &'static str,
+        /// The end of its output.
+        output: String,
+    },
+    /// A process does not end though it was killed.
+    #[error("{what} was killed and does not end; the rounds cannot go on beside it")]
+    Immortal {
+        /// Which.
+        what: String,
+    },
     /// A system call failed.
     #[error("{call} failed: {source}")]
     Call {
@@ -64,6 +123,10 @@ pub enum VerifyError {
         /// Cause.
         source: io::Error,
     },
+}
+
+fn failed(call: &'static str) -> impl FnOnce(io::Error) -> VerifyError {
+    move |source| VerifyError::Call { call, source }
 }
 
 #[cfg(test)]

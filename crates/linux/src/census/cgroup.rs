@@ -37,7 +37,7 @@ const NR_LIKE_MAX: usize = 5;
 ///
 /// # Errors
 /// When its list cannot be read; the file is named. Groups below that vanish are passed over.
-pub(super) fn pids(system: &dyn System, dir: &Path) -> Result<Vec<u32>, (PathBuf, io::Error)> {
+pub(crate) fn pids(system: &dyn System, dir: &Path) -> Result<Vec<u32>, (PathBuf, io::Error)> {
     let dir = found(system, dir);
     let mut pids = BTreeSet::new();
     let path = dir.join(LIST);

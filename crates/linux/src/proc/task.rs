@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::maps::{self, Maps};
 use super::smaps::{self, Smap};
+use super::stat::Stat;
 use super::value;
 use crate::system::{Entries, System};
 
@@ -96,6 +97,11 @@ impl<'a> Task<'a> {
         let trees: [&[u8]; 3] = [b"::", b":name=systemd:", b":memory:"];
         let mut groups = trees.into_iter().filter_map(line).filter(|group| *group != b"/");
         groups.next().map(|group| String::from_utf8_lossy(group).into_owned())
+    }
+
+    /// Parents, groups, CPU time; `None` for one that is gone.
+    pub(crate) fn stat(&self) -> Option<Stat> {
+        Stat::parse(&self.text("stat").ok()?)
     }
 
     /// A field of `status`.

@@ -3,10 +3,10 @@
 //! Owns the samples: of the program and its children at one moment, sums over their areas. A
 //! program that ends before the first sample has none.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::proc::Task;
+use crate::proc::stat::tree;
 use crate::system::{Live, System};
 
 /// The first look; each further one after twice the time, up to [`INTERVAL_MAX`].
@@ -15,8 +15,6 @@ const INTERVAL_FIRST: Duration = Duration::from_millis(10);
 const INTERVAL_MAX: Duration = Duration::from_secs(1);
 /// Looking stops the program's page faults: it may take one part in so many of the time.
 const COST_SHARE: u32 = 20;
-/// Processes examined in one sample.
-const NR_PROCESSES_MAX: usize = 256;
 
 /// Whether a running program's areas are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,19 +96,6 @@ impl Sampler {
         let base = if is_more { now } else { *best };
         *best = Samples { nr, anon_huge_bytes, ..base };
     }
-}
-
-/// A process and what descends from it, as far as its parents still live.
-fn tree(system: &dyn System, pid: u32) -> BTreeSet<u32> {
-    let (mut found, mut queue) = (BTreeSet::from([pid]), vec![pid]);
-    while let Some(pid) = queue.pop() {
-        for child in Task::of(system, pid).children() {
-            if found.len() < NR_PROCESSES_MAX && found.insert(child) {
-                queue.push(child);
-            }
-        }
-    }
-    found
 }
 
 #[cfg(test)]

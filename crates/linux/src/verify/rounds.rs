@@ -4,7 +4,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::VerifyError;
-use super::run::{Ended, Sample, Watch, how_it_ended, timed};
+use super::look::{Look, When};
+use super::metric::{self, Metric, Source};
+use super::output::Output;
+use super::run::{Asked, Ended, Observed, Sample, Watch, how_it_ended, observed};
+use super::server::{READY, Ready, Served, Server, shell};
 
 /// Cause of an arm that cannot be prepared.
 pub type ArmError = Box<dyn std::error::Error + Send + Sync>;
@@ -23,10 +27,20 @@ pub trait Arm {
     /// The command as this arm runs it.
     fn command(&self) -> Command;
 
+    /// The server that the command talks to, as this arm runs it.
+    fn server(&self) -> Option<Command> {
+        None
+    }
+
     /// Whether the command is run once, untimed, between the preparation and the timed run: where
     /// the preparation empties or fills caches, both arms must find them used.
     fn is_rehearsed(&self) -> bool {
         false
+    }
+
+    /// After each of its runs: why the change was not in effect all the time, as far as that is known.
+    fn disturbance(&mut self) -> Option<String> {
+        None
     }
 
     /// After each of its runs, whatever became of it. Not timed.
@@ -42,13 +56,45 @@ pub enum Until {
     Time(Duration),
 }
 
-/// Samples of both arms, a round each.
+/// What is done in each run of either arm.
+#[derive(Clone, Debug)]
+pub struct Measure {
+    /// How many.
+    pub until: Until,
+    /// What the verdict is about.
+    pub metric: Metric,
+    /// A shell command before each run, when the server is ready. Not timed.
+    pub prepare: Option<String>,
+    /// When a server may be talked to.
+    pub ready: Option<Ready>,
+    /// Where outputs go.
+    pub output: Output,
+}
+
+/// One run of one arm.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// Of the command.
+    pub sample: Sample,
+    /// Its memory near its end.
+    pub look: Option<Look>,
+    /// Of the server.
+    pub served: Option<Served>,
+    /// The number of [`Metric`], where it is printed.
+    pub metric: Option<f64>,
+    /// A process of the command that went on when the command had ended.
+    pub left: Option<String>,
+    /// Why the change was not in effect all the time.
+    pub disturbance: Option<String>,
+}
+
+/// Runs of both arms, a round each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rounds {
     /// Without the change.
-    pub plain: Vec<Sample>,
+    pub plain: Vec<Run>,
     /// With it.
-    pub changed: Vec<Sample>,
+    pub changed: Vec<Run>,
     /// A signal ended them early.
     pub is_stopped: bool,
 }
@@ -61,24 +107,34 @@ pub struct Rounds {
 pub fn alternate(
     plain: &mut dyn Arm,
     changed: &mut dyn Arm,
-    until: Until,
+    measure: &Measure,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Rounds, VerifyError> {
     let signals = Watch::start()?;
     let mut rounds = Rounds::default();
     let mut start = Instant::now();
+    let mut when = [When::Doubling; 2];
     for round in 0.. {
         let is_plain_first = round % 2 == 0;
-        let first = one(if is_plain_first { plain } else { changed }, round, &signals)?;
-        let second = match first {
-            Some(_) => one(if is_plain_first { changed } else { plain }, round, &signals)?,
-            None => None,
+        let mut turn = |is_plain: bool| {
+            let arm: &mut dyn Arm = if is_plain { &mut *plain } else { &mut *changed };
+            let when = &mut when[usize::from(!is_plain)];
+            let turn = Turn { name: arm.name(), round, measure, signals: &signals, when: *when };
+            let run = turn.run(arm)?;
+            *when = run.as_ref().map_or(*when, |run| next(*when, run));
+            Ok::<_, VerifyError>(run)
         };
+        let first = turn(is_plain_first)?;
+        let second = if first.is_some() { turn(!is_plain_first)? } else { None };
         let (Some(first), Some(second)) = (first, second) else {
             rounds.is_stopped = true;
             return Ok(rounds);
         };
         progress(round);
+        // A look that one arm is spared both are spared.
+        if when.contains(&When::Never) {
+            when = [When::Never; 2];
+        }
         if round == 0 {
             start = Instant::now();
             continue;
@@ -86,7 +142,7 @@ pub fn alternate(
         let (of_plain, of_changed) = if is_plain_first { (first, second) } else { (second, first) };
         rounds.plain.push(of_plain);
         rounds.changed.push(of_changed);
-        let is_enough = match until {
+        let is_enough = match measure.until {
             Until::Rounds(nr) => round >= nr,
             Until::Time(time) => start.elapsed() >= time,
         };
@@ -97,33 +153,135 @@ pub fn alternate(
     Ok(rounds)
 }
 
-/// One run of one arm; `None` when a signal ended it.
-fn one(arm: &mut dyn Arm, round: usize, signals: &Watch) -> Result<Option<Sample>, VerifyError> {
-    let name = arm.name();
-    let prepared = arm.prepare().map_err(|source| VerifyError::Prepare { arm: name, source });
-    let result = prepared.and_then(|()| {
-        if arm.is_rehearsed() && run(arm, round, signals)?.is_none() {
-            return Ok(None);
-        }
-        run(arm, round, signals)
-    });
-    arm.finish();
-    result
+/// When the arm's next run is looked at.
+fn next(when: When, run: &Run) -> When {
+    match when {
+        When::Never => When::Never,
+        When::Doubling | When::After(_) => When::next(run.sample.wall, run.look.as_ref()),
+    }
 }
 
-fn run(arm: &dyn Arm, round: usize, signals: &Watch) -> Result<Option<Sample>, VerifyError> {
-    // A signal during the preparation ends the rounds before anything is started.
-    if signals.is_stopped() {
-        return Ok(None);
+/// One run of one arm.
+struct Turn<'a> {
+    name: &'static str,
+    round: usize,
+    measure: &'a Measure,
+    signals: &'a Watch,
+    when: When,
+}
+
+impl Turn<'_> {
+    /// `None` when a signal ended it.
+    fn run(&self, arm: &mut dyn Arm) -> Result<Option<Run>, VerifyError> {
+        let prepared =
+            arm.prepare().map_err(|source| VerifyError::Prepare { arm: self.name, source });
+        let result = prepared.and_then(|()| self.prepared(arm));
+        let disturbance = arm.disturbance();
+        arm.finish();
+        Ok(result?.map(|run| Run { disturbance, ..run }))
     }
-    let command = arm.command();
-    let program = command.get_program().to_string_lossy().into_owned();
-    match timed(command, signals)? {
-        Ended::Well(sample) => Ok(Some(sample)),
-        Ended::Stopped => Ok(None),
-        Ended::Badly(status) => {
-            let how = how_it_ended(status);
-            Err(VerifyError::Failed { command: program, how, arm: arm.name(), round })
+
+    fn prepared(&self, arm: &dyn Arm) -> Result<Option<Run>, VerifyError> {
+        // A signal during the preparation ends the rounds before anything is started.
+        if self.signals.is_stopped() {
+            return Ok(None);
         }
+        let mut server = None;
+        if let (Some(command), Some(ready)) = (arm.server(), &self.measure.ready) {
+            server = Server::start(command, ready, self.signals, self.measure.output)?;
+            if server.is_none() {
+                return Ok(None);
+            }
+        }
+        let run = self.beside(arm, &mut server)?;
+        match (run, server) {
+            (Some(run), Some(server)) => server.stop().map(|()| Some(run)),
+            (run, _) => Ok(run),
+        }
+    }
+
+    fn beside(
+        &self,
+        arm: &dyn Arm,
+        server: &mut Option<Server>,
+    ) -> Result<Option<Run>, VerifyError> {
+        if let Some(text) = &self.measure.prepare
+            && self.script("--prepare", text, server.as_ref(), None)?.is_none()
+        {
+            return Ok(None);
+        }
+        if arm.is_rehearsed() && self.once(arm, server)?.is_none() {
+            return Ok(None);
+        }
+        let Some(run) = self.once(arm, server)? else { return Ok(None) };
+        let Source::Command(text) = &self.measure.metric.source else { return Ok(Some(run)) };
+        let Some(printed) = self.script("--metric", text, server.as_ref(), Some(READY))? else {
+            return Ok(None);
+        };
+        let value = metric::number(&printed).map_err(|why| self.no_metric(why))?;
+        Ok(Some(Run { metric: Some(value), ..run }))
+    }
+
+    /// The timed part.
+    fn once(&self, arm: &dyn Arm, server: &mut Option<Server>) -> Result<Option<Run>, VerifyError> {
+        let command = arm.command();
+        let program = command.get_program().to_string_lossy().into_owned();
+        let pattern = match &self.measure.metric.source {
+            Source::Pattern(pattern) => Some(pattern),
+            _ => None,
+        };
+        server.iter_mut().for_each(Server::begin);
+        let asked = Asked {
+            when: self.when,
+            capture: pattern.map(|_| self.measure.output),
+            beside: server.as_ref().map(|server| &server.family),
+            limit: None,
+        };
+        let Observed { ended, look, output, left } = observed(command, self.signals, &asked)?;
+        if matches!(ended, Ended::Stopped) {
+            return Ok(None);
+        }
+        if let Some(server) = server {
+            server.check_alive("during the load")?;
+        }
+        let sample = match ended {
+            Ended::Well(sample) => sample,
+            Ended::Stopped => return Ok(None),
+            Ended::Badly(status) => {
+                let (how, arm, round) = (how_it_ended(status), self.name, self.round);
+                return Err(VerifyError::Failed { command: program, how, arm, round });
+            }
+        };
+        let metric = pattern.map(|pattern| metric::find(pattern, &output)).transpose();
+        let metric = metric.map_err(|why| self.no_metric(why))?;
+        let run = Run { sample, look, metric, left, ..Run::default() };
+        Ok(Some(Run { served: server.as_ref().map(Server::served), ..run }))
+    }
+
+    /// What a shell command prints; `None` when a signal ended it.
+    fn script(
+        &self,
+        option: &'static str,
+        text: &str,
+        server: Option<&Server>,
+        limit: Option<Duration>,
+    ) -> Result<Option<Vec<u8>>, VerifyError> {
+        let asked = Asked {
+            capture: Some(Output::Discarded),
+            beside: server.map(|server| &server.family),
+            limit,
+            ..Asked::default()
+        };
+        let Observed { ended, output, .. } = observed(shell(text), self.signals, &asked)?;
+        let how = match ended {
+            Ended::Well(_) => return Ok(Some(output)),
+            Ended::Stopped => return Ok(None),
+            Ended::Badly(status) => how_it_ended(status),
+        };
+        Err(VerifyError::Script { option, how, arm: self.name, round: self.round })
+    }
+
+    fn no_metric(&self, why: String) -> VerifyError {
+        VerifyError::Metric { why, arm: self.name, round: self.round }
     }
 }

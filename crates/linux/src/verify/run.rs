@@ -1,29 +1,32 @@
 //! One timed run of a command: wall, user and system time, faults.
 //!
-//! The command runs in the process group of a guard. When it has ended, whatever is left of the group
-//! is killed; should this process be killed, the guard does it.
-//!
-//! ```text
-//!   folio ---- pipe ----> guard: reads until the pipe ends, then kills its group
-//!     |                     | process group
-//!     +----- starts ----> command, and what it starts
-//! ```
+//! The command runs in a [`Family`]: when it has ended, whatever is left of it is killed; should this
+//! process be killed, the family's guard does it.
 
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::VerifyError;
-use crate::signals::Signals;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// What the guard runs: it leads the group, so that the group's number cannot become another's.
-const GUARD: &str = "trap '' INT TERM HUP; cat >/dev/null; kill -s KILL -- -$$";
+use super::family::{Adoption, Family};
+use super::look::{self, Look, When};
+use super::output::{Capture, Output};
+use super::{VerifyError, failed};
+use crate::signals::Signals;
 
 /// Pause before the clock starts: the guard and what an arm's preparation started have come to rest, and
 /// both arms start on a machine that did nothing for as long.
 const SETTLE: Duration = Duration::from_millis(20);
+
+/// Between two looks for signals while a command runs: five wakes a second.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+/// Ticks between two looks at the server's processes.
+const NR_TICKS_ALIVE: u32 = 10;
 
 /// What one run took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -51,42 +54,104 @@ pub enum Ended {
     Stopped,
 }
 
+/// What is done beside timing a run.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Asked<'a> {
+    pub(super) when: When,
+    /// Where the output is read, and where it goes as well.
+    pub(super) capture: Option<Output>,
+    /// The server that the command talks to.
+    pub(super) beside: Option<&'a Family>,
+    /// The command is killed when it takes longer.
+    pub(super) limit: Option<Duration>,
+}
+
+/// A run and what was seen of it.
+#[derive(Debug)]
+pub(super) struct Observed {
+    pub(super) ended: Ended,
+    pub(super) look: Option<Look>,
+    /// The end of what it wrote, where that was asked for.
+    pub(super) output: Vec<u8>,
+    /// A process that went on when the command had ended.
+    pub(super) left: Option<String>,
+}
+
+/// Why a command is not waited for any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    Ended,
+    Stopped,
+    TooLong,
+}
+
 /// Runs `command` to its end.
 ///
 /// # Errors
 /// It cannot be started or waited for.
-pub fn timed(mut command: Command, signals: &Watch) -> Result<Ended, VerifyError> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let guard = Guard::start()?;
-    command.stdin(Stdio::null()).process_group(guard.group());
+pub fn timed(command: Command, signals: &Watch) -> Result<Ended, VerifyError> {
+    Ok(observed(command, signals, &Asked::default())?.ended)
+}
+
+pub(super) fn observed(
+    mut command: Command,
+    signals: &Watch,
+    asked: &Asked<'_>,
+) -> Result<Observed, VerifyError> {
+    let mut family = Family::start(None)?;
+    asked.beside.iter().for_each(|other| family.is_beside(other));
+    command.stdin(Stdio::null()).process_group(family.group());
+    let capture = asked.capture.map(|output| Capture::of(&mut command, output)).transpose();
+    let capture = capture.map_err(failed("pipe"))?;
     thread::sleep(SETTLE);
     let start = Instant::now();
-    let leader = command.spawn().map_err(|source| VerifyError::Start {
-        command: name,
+    let leader = command.spawn().map_err(|source| start_error(&command, source))?;
+    // It holds the writing end of the pipe.
+    drop(command);
+    family.is_led_by(leader.id());
+    let (why, wall, look) = thread::scope(|scope| {
+        let (end, ended) = channel();
+        let (pid, when) = (leader.id(), asked.when);
+        let looking =
+            (when != When::Never).then(|| scope.spawn(move || look::watch(pid, when, &ended)));
+        let why = wait_for_end(&leader, signals, asked);
+        let wall = start.elapsed();
+        drop(end);
+        let look = looking.and_then(|looking| looking.join().ok()).flatten();
+        (why, wall, look)
+    });
+    let why = why?;
+    let left = if why == Why::Ended { family.left_running() } else { None };
+    let is_over = family.end();
+    let (status, usage) = reap(&leader)?;
+    let output = capture.map(Capture::end).unwrap_or_default();
+    if !is_over {
+        return Err(VerifyError::Immortal { what: left.unwrap_or_default() });
+    }
+    let ended = match why {
+        Why::Stopped => Ended::Stopped,
+        Why::Ended if status.success() => Ended::Well(Sample {
+            wall,
+            user: duration(usage.ru_utime),
+            system: duration(usage.ru_stime),
+            nr_minor_faults: usage.ru_minflt.try_into().unwrap_or(0),
+            nr_major_faults: usage.ru_majflt.try_into().unwrap_or(0),
+        }),
+        Why::Ended | Why::TooLong => Ended::Badly(status),
+    };
+    Ok(Observed { ended, look, output, left })
+}
+
+pub(super) fn start_error(command: &Command, source: io::Error) -> VerifyError {
+    VerifyError::Start {
+        command: command.get_program().to_string_lossy().into_owned(),
         remedy: match source.kind() {
             io::ErrorKind::NotFound => "; is it installed, and is the path right?",
             io::ErrorKind::PermissionDenied => "; is it executable? (chmod +x)",
             _ => "",
         },
         source,
-    })?;
-    let running = Running { leader, guard };
-    let stopped = running.wait_for_end(signals)?;
-    let wall = start.elapsed();
-    let (status, usage) = running.reap()?;
-    if stopped {
-        return Ok(Ended::Stopped);
     }
-    if !status.success() {
-        return Ok(Ended::Badly(status));
-    }
-    Ok(Ended::Well(Sample {
-        wall,
-        user: duration(usage.ru_utime),
-        system: duration(usage.ru_stime),
-        nr_minor_faults: usage.ru_minflt.try_into().unwrap_or(0),
-        nr_major_faults: usage.ru_majflt.try_into().unwrap_or(0),
-    }))
 }
 
 /// `exited with 1`, `was killed by signal 11`.
@@ -98,9 +163,12 @@ pub(crate) fn how_it_ended(status: ExitStatus) -> String {
     }
 }
 
-/// Signals that end the rounds instead of this process.
+/// Signals that end the rounds instead of this process; processes that lose their parent come to us.
 #[derive(Debug)]
-pub struct Watch(Signals);
+pub struct Watch {
+    signals: Signals,
+    _adoption: Adoption,
+}
 
 impl Watch {
     /// From now on until the result is dropped.
@@ -108,112 +176,60 @@ impl Watch {
     /// # Errors
     /// When handlers cannot be put in place.
     pub fn start() -> Result<Self, VerifyError> {
-        Signals::watch().map(Self).map_err(failed("sigaction"))
+        let signals = Signals::watch().map_err(failed("sigaction"))?;
+        Ok(Self { signals, _adoption: Adoption::start() })
     }
 
     /// The one that came; 0 for none.
     pub(crate) fn signal(&self) -> i32 {
-        self.0.seen().unwrap_or(0)
+        self.signals.seen().unwrap_or(0)
     }
 
     /// Whether one came.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.0.seen().is_some()
+        self.signals.seen().is_some()
     }
 }
 
-/// The leader of the command's process group; dropping it kills the group.
-struct Guard {
-    shell: Child,
-    _pipe: Option<ChildStdin>,
-}
-
-impl Guard {
-    fn start() -> Result<Self, VerifyError> {
-        let mut shell = Command::new("/bin/sh")
-            .args(["-c", GUARD])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .map_err(failed("starting the process that ends a command's children"))?;
-        let pipe = shell.stdin.take();
-        Ok(Self { shell, _pipe: pipe })
-    }
-
-    fn group(&self) -> i32 {
-        let Ok(group) = i32::try_from(self.shell.id()) else {
-            unreachable!("the kernel's process numbers fit")
-        };
-        group
-    }
-
-    /// Kills the group. The guard is not reaped yet: the number is still its own.
-    fn kill(&self) {
-        // SAFETY: sends a signal, touches no memory.
-        unsafe { libc::kill(-self.group(), libc::SIGKILL) };
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = self.shell.wait();
-    }
-}
-
-/// A command that was started.
-struct Running {
-    leader: Child,
-    guard: Guard,
-}
-
-impl Running {
-    /// Waits until the leader has ended, without reaping it; true when a signal came instead.
-    fn wait_for_end(&self, signals: &Watch) -> Result<bool, VerifyError> {
-        loop {
-            // SAFETY: an all-zero siginfo is valid.
-            let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-            let flags = libc::WEXITED | libc::WNOWAIT;
-            // SAFETY: `info` outlives the call; the leader is a child that nobody has reaped.
-            let result =
-                unsafe { libc::waitid(libc::P_PID, self.leader.id(), &raw mut info, flags) };
-            if result == 0 {
-                return Ok(false);
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(failed("waitid")(error));
-            }
-            if signals.is_stopped() {
-                self.guard.kill();
-                return Ok(true);
-            }
+/// Waits until the leader has ended, without reaping it.
+fn wait_for_end(leader: &Child, signals: &Watch, asked: &Asked<'_>) -> Result<Why, VerifyError> {
+    let start = Instant::now();
+    let failed = |errno: rustix::io::Errno| failed("pidfd_open")(errno.into());
+    let process = pidfd_open(Pid::from_child(leader), PidfdFlags::empty()).map_err(failed)?;
+    for tick in 1_u32.. {
+        let mut waiting = [PollFd::new(&process, PollFlags::IN)];
+        match poll(&mut waiting, Some(&TICK)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) => return Ok(Why::Ended),
+            Err(errno) => return Err(failed(errno)),
+        }
+        if signals.is_stopped() {
+            return Ok(Why::Stopped);
+        }
+        let is_alone = tick.is_multiple_of(NR_TICKS_ALIVE)
+            && asked.beside.is_some_and(|server| server.pids().is_empty());
+        if is_alone || asked.limit.is_some_and(|limit| start.elapsed() > limit) {
+            return Ok(Why::TooLong);
         }
     }
-
-    /// Ends what is left of the group and says how the command ended and what it used.
-    fn reap(self) -> Result<(ExitStatus, libc::rusage), VerifyError> {
-        self.guard.kill();
-        let Ok(pid) = i32::try_from(self.leader.id()) else {
-            unreachable!("the kernel's process numbers fit")
-        };
-        let mut status = 0;
-        // SAFETY: an all-zero rusage is valid.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: both outlive the call.
-        let reaped = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
-        if reaped != pid {
-            return Err(failed("wait4")(io::Error::last_os_error()));
-        }
-        Ok((ExitStatus::from_raw(status), usage))
-    }
+    unreachable!("a command of 27 years")
 }
 
-fn failed(call: &'static str) -> impl FnOnce(io::Error) -> VerifyError {
-    move |source| VerifyError::Call { call, source }
+/// How the leader ended, which has ended or was killed, and what it used.
+fn reap(leader: &Child) -> Result<(ExitStatus, libc::rusage), VerifyError> {
+    let Ok(pid) = i32::try_from(leader.id()) else {
+        unreachable!("the kernel's process numbers fit")
+    };
+    let mut status = 0;
+    // SAFETY: an all-zero rusage is valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: both outlive the call.
+    let reaped = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
+    if reaped != pid {
+        return Err(failed("wait4")(io::Error::last_os_error()));
+    }
+    Ok((ExitStatus::from_raw(status), usage))
 }
 
 fn duration(time: libc::timeval) -> Duration {

@@ -6,9 +6,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::VerifyError;
-use super::rounds::{Arm, ArmError, Rounds, Until, alternate};
+use super::metric::{Better, Metric, Source, pattern};
+use super::output::Output;
+use super::proof::{Dropped, Proved, Trace};
+use super::rounds::{Arm, ArmError, Measure, Rounds, Run, Until, alternate};
 use super::run::{Ended, Sample, Watch, timed};
-use super::verdict::{Doubt, compare, doubts};
+use super::server::Ready;
+use super::verdict::{Doubt, Verdict, compare, conclude, doubts};
+use crate::measure::bootstrap::Interval;
 
 fn shell(script: &str) -> Command {
     let mut command = Command::new("/bin/sh");
@@ -22,6 +27,7 @@ struct Noted<'a> {
     log: &'a Path,
     script: String,
     rehearsed: bool,
+    server: Option<String>,
 }
 
 impl Arm for Noted<'_> {
@@ -37,6 +43,10 @@ impl Arm for Noted<'_> {
         shell(&format!("printf %s {} >>{}; {}", self.name, self.log.display(), self.script))
     }
 
+    fn server(&self) -> Option<Command> {
+        self.server.as_deref().map(shell)
+    }
+
     fn is_rehearsed(&self) -> bool {
         self.rehearsed
     }
@@ -47,17 +57,31 @@ impl Arm for Noted<'_> {
     }
 }
 
+fn measure(until: Until) -> Measure {
+    let metric = Metric::quantity("wall");
+    Measure { until, metric, prepare: None, ready: None, output: Output::Discarded }
+}
+
 fn run_noted(scripts: [&str; 2], until: Until) -> (Result<Rounds, VerifyError>, String) {
+    measured(scripts, None, &measure(until))
+}
+
+fn measured(
+    scripts: [&str; 2],
+    server: Option<&str>,
+    measure: &Measure,
+) -> (Result<Rounds, VerifyError>, String) {
     let log = tempfile::NamedTempFile::new().unwrap();
     let arm = |name, script: &str, rehearsed| Noted {
         name,
         log: log.path(),
         script: script.to_owned(),
         rehearsed,
+        server: server.map(str::to_owned),
     };
     let mut plain = arm("p", scripts[0], false);
     let mut changed = arm("c", scripts[1], scripts[1].contains("rehearsed"));
-    let rounds = alternate(&mut plain, &mut changed, until, &mut |_| {});
+    let rounds = alternate(&mut plain, &mut changed, measure, &mut |_| {});
     (rounds, fs::read_to_string(log.path()).unwrap())
 }
 
@@ -177,35 +201,149 @@ fn a_program_that_is_not_there_is_named() {
     assert!(error.contains("/no/such/program") && error.contains("installed"), "{error}");
 }
 
-fn samples(walls_ms: &[u64], faults: u64) -> Vec<Sample> {
+#[test]
+fn a_daemon_is_named_and_ended() {
+    let _turn = in_turn();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let script =
+        format!("setsid sh -c 'echo $$ >{}; exec sleep 1000' & sleep 0.2", file.path().display());
+    let (rounds, _) = run_noted([&script, "true"], Until::Rounds(1));
+    let rounds = rounds.unwrap();
+    assert_eq!(rounds.plain[0].left.as_deref(), Some("sleep"));
+    assert_eq!(rounds.changed[0].left, None);
+    let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();
+    assert!(is_gone(&pid), "process {pid} is still there");
+}
+
+/// A server that writes its number to `pid`, says that it is ready, and turns into a daemon.
+fn daemon(pid: &Path) -> String {
+    let pid = pid.display();
+    format!("setsid sh -c 'echo $$ >{pid}; echo up; while :; do sleep 0.01; done' & sleep 0.1")
+}
+
+#[test]
+fn a_server_runs_beside_each_load_and_is_ended() {
+    let _turn = in_turn();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let ready = Some(Ready::Pattern(Box::new(pattern("^up$").unwrap())));
+    let metric = Metric::printed(
+        Source::Pattern(Box::new(pattern("tps = ([0-9]+)").unwrap())),
+        "tps",
+        None,
+        None,
+    );
+    let prepare = Some(format!("kill -0 $(cat {})", file.path().display()));
+    let until = Until::Rounds(2);
+    let asked = Measure { ready, metric: metric.unwrap(), prepare, ..measure(until) };
+    let server = daemon(file.path());
+    let loads = ["echo tps = 7", "echo tps = 8"];
+    let (rounds, _) = measured(loads, Some(&server), &asked);
+    let rounds = rounds.unwrap();
+    assert_eq!((rounds.plain[1].metric, rounds.changed[1].metric), (Some(7.0), Some(8.0)));
+    let used = rounds.plain[0].served.as_ref().unwrap();
+    assert!(used.nr_minor_faults > 0 && used.look.is_some(), "{used:?}");
+    assert_eq!(rounds.plain[0].left, None, "the server is none of the load's processes");
+    let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();
+    assert!(is_gone(&pid), "process {pid} is still there");
+    let (rounds, _) = measured(["echo tps = much", "true"], Some(&server), &asked);
+    let said = rounds.unwrap_err().to_string();
+    assert!(
+        said.contains("no metric in the p run of round 0: the pattern matches nothing"),
+        "{said}"
+    );
+    let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();
+    assert!(is_gone(&pid), "process {pid} is still there");
+}
+
+#[test]
+fn a_server_that_ends_is_told_with_its_last_words() {
+    let _turn = in_turn();
+    let ready = Some(Ready::Command("test -e /no/such".to_owned()));
+    let asked = Measure { ready, ..measure(Until::Rounds(1)) };
+    let server = Some("echo no room; exit 3");
+    let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
+    assert_eq!(said, "the server exited with 3 before it was ready; it wrote: no room");
+    let asked = Measure { ready: Some(Ready::Command("true".to_owned())), ..asked };
+    let load = "sleep 0.5; false";
+    let server = Some("sleep 0.3; exit 0");
+    let said = measured([load, load], server, &asked).0.unwrap_err().to_string();
+    assert_eq!(said, "the server exited with 0 during the load");
+}
+
+#[test]
+fn scripts_beside_the_rounds_fail_loudly() {
+    let _turn = in_turn();
+    let asked = Measure { prepare: Some("exit 4".to_owned()), ..measure(Until::Rounds(1)) };
+    let said = measured(["true", "true"], None, &asked).0.unwrap_err().to_string();
+    assert_eq!(said, "--prepare exited with 4 in the p run of round 0");
+    for (script, expected) in [
+        ("printf '\\000\\377'", "expected one number"),
+        ("head -c 9999999 /dev/zero", "expected one number"),
+        ("echo NaN", "NaN"),
+        ("exit 5", "--metric exited with 5"),
+    ] {
+        let source = Source::Command(script.to_owned());
+        let metric = Metric::printed(source, "", Some(Better::Higher), None).unwrap();
+        let asked = Measure { metric, ..measure(Until::Rounds(1)) };
+        let said = measured(["true", "true"], None, &asked).0.unwrap_err().to_string();
+        assert!(said.contains(expected), "{script}: {said}");
+    }
+}
+
+fn runs(walls_ms: &[u64], faults: u64) -> Vec<Run> {
     let of = |ms: &u64| Sample {
         wall: Duration::from_millis(*ms),
         user: Duration::from_millis(*ms / 2),
         nr_minor_faults: faults,
         ..Sample::default()
     };
-    walls_ms.iter().map(of).collect()
+    walls_ms.iter().map(|ms| Run { sample: of(ms), ..Run::default() }).collect()
 }
 
 #[test]
 fn ratios_are_of_one_round_and_zero_has_none() {
-    let plain = samples(&[100, 200, 400, 800], 10);
-    let changed = samples(&[90, 180, 360, 720], 5);
-    let all = compare(&Rounds { plain, changed, is_stopped: false });
+    let plain = runs(&[100, 200, 400, 800], 10);
+    let changed = runs(&[90, 180, 360, 720], 5);
+    let wall = Metric::quantity("wall");
+    let all = compare(&Rounds { plain, changed, is_stopped: false }, &wall);
     let by_name = |name: &str| all.iter().find(|one| one.name == name).unwrap();
-    let wall = by_name("wall").ratio.unwrap();
-    assert!((wall.low - 0.9).abs() < 1e-9 && (wall.high - 0.9).abs() < 1e-9, "{wall:?}");
+    let ratio = by_name("wall").ratio.unwrap();
+    assert!((ratio.low - 0.9).abs() < 1e-9 && (ratio.high - 0.9).abs() < 1e-9, "{ratio:?}");
     assert!((by_name("minor faults").ratio.unwrap().median - 0.5).abs() < 1e-9);
     assert_eq!(by_name("major faults").ratio, None);
     assert_eq!(by_name("system").ratio, None);
-    assert_eq!(compare(&Rounds::default()), []);
+    assert!(!all.iter().any(|one| one.name.starts_with("server") || one.name == "memory"));
+    assert_eq!(compare(&Rounds::default(), &wall), []);
+}
+
+fn proved(rounds: Rounds, nr_dropped: usize) -> Proved {
+    let dropped = (1..=nr_dropped).map(|nr| Dropped { nr, why: String::new() }).collect();
+    Proved { rounds, dropped, traces: vec!["faults"] }
+}
+
+#[test]
+fn no_verdict_rests_on_fewer_than_ten_rounds() {
+    let ratio = |n| Interval { median: 0.85, low: 0.8, high: 0.9, n };
+    let of = |nr: usize, nr_dropped| {
+        let plain = runs(&vec![100; nr], 0);
+        let all = proved(Rounds { changed: plain.clone(), plain, is_stopped: false }, nr_dropped);
+        conclude(&all, Some(&ratio(nr)), 0.01, Better::Lower)
+    };
+    assert_eq!(of(10, 0), Verdict::Confirmed);
+    assert_eq!(of(10, 10), Verdict::Confirmed);
+    assert_eq!(of(9, 0), Verdict::Inconclusive);
+    assert_eq!(of(9, 1), Verdict::NotProved);
+    assert_eq!(of(0, 20), Verdict::NotProved);
+    let none = proved(Rounds::default(), 0);
+    assert_eq!(conclude(&none, None, 0.01, Better::Lower), Verdict::Inconclusive);
 }
 
 #[test]
 fn each_doubt_is_raised_by_what_it_is_about_and_by_nothing_else() {
     let of = |walls: &[u64], is_stopped| {
-        let plain = samples(walls, 0);
-        doubts(&Rounds { changed: plain.clone(), plain, is_stopped })
+        let plain = runs(walls, 0);
+        let rounds = Rounds { changed: plain.clone(), plain, is_stopped };
+        doubts(&proved(rounds, 0), Trace::Possible)
     };
     let calm = [100; 20];
     assert_eq!(of(&calm, false), []);
@@ -220,4 +358,12 @@ fn each_doubt_is_raised_by_what_it_is_about_and_by_nothing_else() {
         found.iter().any(|d| matches!(d, Doubt::Drift { ratio } if *ratio > 1.05)),
         "{found:?}"
     );
+    let mut all = proved(Rounds { plain: runs(&calm, 0), ..Rounds::default() }, 0);
+    all.rounds.plain[3].left = Some("redis-server".to_owned());
+    let name = "redis-server".to_owned();
+    assert_eq!(doubts(&all, Trace::Required), [Doubt::LeftRunning { name, nr_runs: 1 }]);
+    all.rounds.plain[3].left = None;
+    all.traces.clear();
+    assert_eq!(doubts(&all, Trace::Possible), [Doubt::NoTrace]);
+    assert_eq!(doubts(&all, Trace::Required), []);
 }

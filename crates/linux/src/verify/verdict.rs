@@ -1,12 +1,15 @@
 //! The result of the rounds: ratios with their confidence, a verdict, and reasons to doubt it.
 
-use super::rounds::Rounds;
-use super::run::Sample;
+use super::metric::{Better, Metric};
+use super::proof::{Proved, Trace};
+use super::rounds::{Rounds, Run};
 use crate::measure::Spread;
 use crate::measure::bootstrap::Interval;
 
-/// Rounds below which an interval is more luck than knowledge.
-pub(crate) const NR_ROUNDS_MIN: usize = 10;
+/// Rounds below which an interval is more luck than knowledge: no verdict but open rests on fewer.
+pub const NR_ROUNDS_MIN: usize = 10;
+/// Rounds beyond which nobody waits.
+const NR_ROUNDS_MAX: f64 = 100_000.0;
 /// Spread of the plain runs, half of them around the median, that is called noise.
 const NOISE: f64 = 0.05;
 /// Difference between the first and the second half of the plain runs that is called drift.
@@ -21,8 +24,10 @@ pub enum Verdict {
     Confirmed,
     /// The change makes it slower, or no difference as large as the margin.
     NotConfirmed,
-    /// The interval leaves both open.
+    /// The interval leaves both open, or there are fewer than ten rounds.
     Inconclusive,
+    /// In too many rounds the change did not take effect: fewer than ten are left.
+    NotProved,
 }
 
 /// What makes a verdict doubtful, and what helps.
@@ -53,15 +58,24 @@ pub enum Doubt {
         /// Rounds that were complete.
         nr: usize,
     },
+    /// The command ended and left a process that went on: it was measured up to that end.
+    LeftRunning {
+        /// Name of the process.
+        name: String,
+        /// In so many runs.
+        nr_runs: usize,
+    },
+    /// Folios and faults are the same in both arms.
+    NoTrace,
 }
 
 /// One quantity of both arms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// `wall`, `user`, `system`, `minor faults`, `major faults`.
-    pub name: &'static str,
-    /// `ns` or `faults`.
-    pub unit: &'static str,
+    /// One of [`names`], or that of the metric.
+    pub name: String,
+    /// `ns`, `faults`, `bytes`, or that of the metric.
+    pub unit: String,
     /// Plain runs.
     pub plain: Spread,
     /// Changed runs.
@@ -70,64 +84,165 @@ pub struct Compared {
     pub ratio: Option<Interval>,
 }
 
-/// What is measured of a run.
-type Quantity = (&'static str, &'static str, fn(&Sample) -> f64);
-#[expect(clippy::cast_precision_loss, reason = "faults of one run are below 2^53")]
-const QUANTITIES: [Quantity; 5] = [
-    ("wall", "ns", |s| s.wall.as_secs_f64() * 1e9),
-    ("user", "ns", |s| s.user.as_secs_f64() * 1e9),
-    ("system", "ns", |s| s.system.as_secs_f64() * 1e9),
-    ("minor faults", "faults", |s| s.nr_minor_faults as f64),
-    ("major faults", "faults", |s| s.nr_major_faults as f64),
-];
-
-/// Every quantity; nothing without a round.
-#[must_use]
-pub fn compare(rounds: &Rounds) -> Vec<Compared> {
-    let of = |(name, unit, value): &Quantity| {
-        let plain: Vec<f64> = rounds.plain.iter().map(value).collect();
-        let changed: Vec<f64> = rounds.changed.iter().map(value).collect();
-        let ratios: Vec<f64> =
-            plain.iter().zip(&changed).map(|(plain, changed)| changed / plain).collect();
-        Some(Compared {
-            name,
-            unit,
-            plain: Spread::of(&plain)?,
-            changed: Spread::of(&changed)?,
-            ratio: Interval::of(&ratios),
-        })
-    };
-    QUANTITIES.iter().filter_map(of).collect()
+/// What is measured of a run; `None` where it could not be.
+struct Quantity {
+    name: &'static str,
+    unit: &'static str,
+    of: fn(&Run) -> Option<f64>,
 }
 
-/// Whether `ratio`, changed over plain, confirms that the change makes the program faster.
+const fn quantity(name: &'static str, unit: &'static str, of: fn(&Run) -> Option<f64>) -> Quantity {
+    Quantity { name, unit, of }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "faults and bytes of one run are below 2^53")]
+const QUANTITIES: [Quantity; 12] = [
+    quantity("wall", "ns", |run| Some(run.sample.wall.as_secs_f64() * 1e9)),
+    quantity("user", "ns", |run| Some(run.sample.user.as_secs_f64() * 1e9)),
+    quantity("system", "ns", |run| Some(run.sample.system.as_secs_f64() * 1e9)),
+    quantity("minor faults", "faults", |run| Some(run.sample.nr_minor_faults as f64)),
+    quantity("major faults", "faults", |run| Some(run.sample.nr_major_faults as f64)),
+    quantity("memory", "bytes", |run| Some(run.look.as_ref()?.mapped_bytes() as f64)),
+    quantity("large folios", "bytes", |run| Some(run.look.as_ref()?.large_bytes() as f64)),
+    quantity("server user", "ns", |run| Some(run.served.as_ref()?.user.as_secs_f64() * 1e9)),
+    quantity("server system", "ns", |run| Some(run.served.as_ref()?.system.as_secs_f64() * 1e9)),
+    quantity("server faults", "faults", |run| Some(run.served.as_ref()?.nr_minor_faults as f64)),
+    quantity("server memory", "bytes", |run| {
+        Some(run.served.as_ref()?.look.as_ref()?.mapped_bytes() as f64)
+    }),
+    quantity("server large folios", "bytes", |run| {
+        Some(run.served.as_ref()?.look.as_ref()?.large_bytes() as f64)
+    }),
+];
+
+/// Names of what can be compared; those of a server begin with `server`.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    QUANTITIES.iter().map(|quantity| quantity.name)
+}
+
+/// The value of a quantity, or of the metric, in one run.
+#[must_use]
+pub fn value(run: &Run, name: &str) -> Option<f64> {
+    match QUANTITIES.iter().find(|quantity| quantity.name == name) {
+        Some(quantity) => (quantity.of)(run),
+        None => run.metric,
+    }
+}
+
+/// Every quantity, the metric first where it is a number of the user's; nothing without a round.
+#[must_use]
+pub fn compare(rounds: &Rounds, metric: &Metric) -> Vec<Compared> {
+    let printed = (metric.name.as_str(), metric.unit.as_str());
+    let known = QUANTITIES.iter().map(|quantity| (quantity.name, quantity.unit));
+    let is_known = names().any(|name| name == metric.name);
+    let all = (!is_known).then_some(printed).into_iter().chain(known);
+    all.filter_map(|(name, unit)| compared(rounds, name, unit)).collect()
+}
+
+/// Of the rounds that have a value in both runs.
+fn compared(rounds: &Rounds, name: &str, unit: &str) -> Option<Compared> {
+    let pairs = rounds.plain.iter().zip(&rounds.changed);
+    let pairs =
+        pairs.filter_map(|(plain, changed)| Some((value(plain, name)?, value(changed, name)?)));
+    let (plain, changed): (Vec<f64>, Vec<f64>) = pairs.unzip();
+    let ratios: Vec<f64> =
+        plain.iter().zip(&changed).map(|(plain, changed)| changed / plain).collect();
+    Some(Compared {
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        plain: Spread::of(&plain)?,
+        changed: Spread::of(&changed)?,
+        ratio: Interval::of(&ratios),
+    })
+}
+
+/// The answer of all rounds.
+#[must_use]
+pub fn conclude(proved: &Proved, ratio: Option<&Interval>, margin: f64, better: Better) -> Verdict {
+    let nr = proved.rounds.plain.len();
+    match ratio {
+        _ if nr < NR_ROUNDS_MIN && !proved.dropped.is_empty() => Verdict::NotProved,
+        Some(ratio) if ratio.n >= NR_ROUNDS_MIN => judge(ratio, margin, better),
+        _ => Verdict::Inconclusive,
+    }
+}
+
+/// The ratio from which on a change counts.
+#[must_use]
+pub fn limit(margin: f64, better: Better) -> f64 {
+    match better {
+        Better::Lower => 1.0 - margin,
+        Better::Higher => 1.0 + margin,
+    }
+}
+
+/// Whether `ratio`, changed over plain, confirms that the change makes the program better.
 /// Differences below `margin` (0.01 is one per cent) count as none.
 ///
 /// ```
 /// # use largefolio_linux::measure::bootstrap::Interval;
-/// # use largefolio_linux::verify::verdict::{Verdict, judge};
+/// # use largefolio_linux::verify::{metric::Better, verdict::{Verdict, judge}};
 /// let ratio = |low, high| Interval { median: f64::midpoint(low, high), low, high, n: 20 };
-/// assert_eq!(judge(&ratio(0.90, 0.98), 0.01), Verdict::Confirmed);
-/// assert_eq!(judge(&ratio(0.995, 1.004), 0.01), Verdict::NotConfirmed);
-/// assert_eq!(judge(&ratio(1.02, 1.30), 0.01), Verdict::NotConfirmed);
-/// assert_eq!(judge(&ratio(0.90, 1.10), 0.01), Verdict::Inconclusive);
+/// let lower = |low, high| judge(&ratio(low, high), 0.01, Better::Lower);
+/// assert_eq!(lower(0.90, 0.98), Verdict::Confirmed);
+/// assert_eq!(lower(0.995, 1.004), Verdict::NotConfirmed);
+/// assert_eq!(lower(1.02, 1.30), Verdict::NotConfirmed);
+/// assert_eq!(lower(0.90, 1.10), Verdict::Inconclusive);
+/// assert_eq!(judge(&ratio(1.02, 1.30), 0.01, Better::Higher), Verdict::Confirmed);
 /// ```
 #[must_use]
-pub fn judge(ratio: &Interval, margin: f64) -> Verdict {
-    if ratio.high < 1.0 - margin {
-        Verdict::Confirmed
-    } else if ratio.low > 1.0 - margin {
-        Verdict::NotConfirmed
-    } else {
-        Verdict::Inconclusive
+pub fn judge(ratio: &Interval, margin: f64, better: Better) -> Verdict {
+    let limit = limit(margin, better);
+    let (is_beyond, is_short) = match better {
+        Better::Lower => (ratio.high < limit, ratio.low > limit),
+        Better::Higher => (ratio.low > limit, ratio.high < limit),
+    };
+    match (is_beyond, is_short) {
+        (true, _) => Verdict::Confirmed,
+        (_, true) => Verdict::NotConfirmed,
+        _ => Verdict::Inconclusive,
     }
+}
+
+/// Rounds until the half of the interval is as narrow as `half`, where its width goes with the root of
+/// their number; `None` for more than 100,000.
+///
+/// ```
+/// # use largefolio_linux::measure::bootstrap::Interval;
+/// # use largefolio_linux::verify::verdict::nr_rounds_until;
+/// let ratio = Interval { median: 1.0, low: 0.96, high: 1.04, n: 20 };
+/// assert_eq!(nr_rounds_until(&ratio, 0.02), Some(80));
+/// assert_eq!(nr_rounds_until(&ratio, 0.5), Some(21));
+/// assert_eq!(nr_rounds_until(&ratio, 0.0), None);
+/// ```
+#[must_use]
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked: at most 100,000"
+)]
+pub fn nr_rounds_until(ratio: &Interval, half: f64) -> Option<usize> {
+    let times = ((ratio.high - ratio.low) / 2.0 / half).powi(2);
+    let nr = (ratio.n as f64 * times).round();
+    let least = NR_ROUNDS_MIN.max(ratio.n + 1);
+    (nr <= NR_ROUNDS_MAX).then(|| (nr as usize).max(least))
 }
 
 /// What speaks against trusting the rounds.
 #[must_use]
-pub fn doubts(rounds: &Rounds) -> Vec<Doubt> {
-    let walls: Vec<f64> = rounds.plain.iter().map(|s| s.wall.as_secs_f64() * 1e9).collect();
+pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
+    let rounds = &proved.rounds;
+    let walls: Vec<f64> =
+        rounds.plain.iter().map(|run| run.sample.wall.as_secs_f64() * 1e9).collect();
     let mut doubts = Vec::new();
+    let left = || rounds.plain.iter().chain(&rounds.changed).filter_map(|run| run.left.as_ref());
+    if let Some(name) = left().next() {
+        doubts.push(Doubt::LeftRunning { name: name.clone(), nr_runs: left().count() });
+    }
+    if trace == Trace::Possible && proved.traces.is_empty() && !walls.is_empty() {
+        doubts.push(Doubt::NoTrace);
+    }
     if rounds.is_stopped {
         doubts.push(Doubt::Stopped { nr: walls.len() });
     }

@@ -1,0 +1,81 @@
+//! `/proc/PID/stat`: parents, groups, CPU time and faults of a process.
+//!
+//! Owns the parser. The name in it is chosen by the process: fields are counted after its last `)`.
+
+use std::collections::BTreeSet;
+
+use super::Task;
+use crate::system::System;
+
+/// Processes of a tree that are followed.
+const NR_PROCESSES_MAX: usize = 256;
+
+/// What is used of the line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stat {
+    /// `Z` for one that has ended.
+    pub(crate) state: u8,
+    pub(crate) group: i32,
+    pub(crate) session: i32,
+    /// Of it and of the children it waited for, as the two below.
+    pub(crate) nr_minor_faults: u64,
+    /// Clock ticks in user mode.
+    pub(crate) user_ticks: u64,
+    /// Clock ticks in the kernel.
+    pub(crate) system_ticks: u64,
+}
+
+impl Stat {
+    /// `None` for a line that is none.
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let end = text.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
+        // proc_pid_stat(5): state is field 3, the first here.
+        let fields: Vec<&str> = rest.split_ascii_whitespace().take(15).collect();
+        let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+        let id = |field: usize| fields.get(field - 3)?.parse::<i32>().ok();
+        Some(Self {
+            state: *fields.first()?.as_bytes().first()?,
+            group: id(5)?,
+            session: id(6)?,
+            nr_minor_faults: number(10)?.saturating_add(number(11)?),
+            user_ticks: number(14)?.saturating_add(number(16)?),
+            system_ticks: number(15)?.saturating_add(number(17)?),
+        })
+    }
+
+    /// Whether it still executes.
+    pub(crate) const fn is_alive(&self) -> bool {
+        !matches!(self.state, b'Z' | b'X')
+    }
+}
+
+/// A process and what descends from it, as far as its parents still live.
+pub(crate) fn tree(system: &dyn System, pid: u32) -> BTreeSet<u32> {
+    let (mut found, mut queue) = (BTreeSet::from([pid]), vec![pid]);
+    while let Some(pid) = queue.pop() {
+        for child in Task::of(system, pid).children() {
+            if found.len() < NR_PROCESSES_MAX && found.insert(child) {
+                queue.push(child);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_does_not_move_the_fields() {
+        let line = b"7 (a) Z 9 9 9 (b) S 1 70 71 0 -1 4194304 100 20 3 4 5 6 7 8 20 0 1 0 9";
+        let stat = Stat::parse(line).unwrap();
+        assert_eq!((stat.state, stat.group, stat.session), (b'S', 70, 71));
+        assert_eq!((stat.nr_minor_faults, stat.user_ticks, stat.system_ticks), (120, 12, 14));
+        assert!(stat.is_alive());
+        for broken in [&b""[..], b"7 (x", b"7 (x)", b"7 (x) S 1 2", b"7 (x) S \xff", b")"] {
+            assert_eq!(Stat::parse(broken), None);
+        }
+    }
+}

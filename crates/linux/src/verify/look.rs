@@ -1,0 +1,125 @@
+//! Folio sizes of a process tree at one moment of a run.
+//!
+//! Owns when to look. A look costs time that both arms pay, so it is taken once a run, near the end: at
+//! [`NEAR_END`] of the time that the arm's run before took. The warm-up run is looked at after twice the
+//! time each time, and its last look counts. A look that took more than [`COST_MAX`] of the warm-up run
+//! is not taken again. One thread looks.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use crate::census;
+use crate::census::folios::Size;
+use crate::proc::stat::tree;
+use crate::system::{Live, System as _};
+
+/// Part of a run before the look.
+const NEAR_END: f64 = 0.75;
+/// Part of a run that a look may take.
+const COST_MAX: f64 = 0.02;
+/// The first look of a warm-up run.
+const FIRST: Duration = Duration::from_millis(10);
+
+/// Memory of processes, each page once where the kernel shows pages.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Look {
+    /// Bytes by size of the folio, in bytes.
+    pub folios: BTreeMap<u64, u64>,
+    /// Mapped, of a size that this user is not shown.
+    pub unknown_bytes: u64,
+    /// Base page in bytes.
+    pub page_bytes: u64,
+    /// What the look took.
+    pub took: Duration,
+}
+
+impl Look {
+    /// All of it.
+    #[must_use]
+    pub fn mapped_bytes(&self) -> u64 {
+        self.folios.values().fold(self.unknown_bytes, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
+    /// In folios above a base page.
+    #[must_use]
+    pub fn large_bytes(&self) -> u64 {
+        let large = self.folios.range(self.page_bytes.saturating_add(1)..);
+        large.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// Of the processes; `None` where nothing could be seen.
+    pub(super) fn at(pids: &[u32]) -> Option<Self> {
+        let start = Instant::now();
+        let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().ok()?;
+        let census = one.install(|| census::take(&Live, pids)).ok()?;
+        let mut look = Self { page_bytes: Live.page_bytes(), ..Self::default() };
+        for (_, size, cell) in census.totals.cells() {
+            match size {
+                Size::Unknown => look.unknown_bytes += cell.mapped_bytes(),
+                Size::Order(_) => {
+                    let bytes = size.bytes(look.page_bytes)?;
+                    *look.folios.entry(bytes).or_default() += cell.mapped_bytes();
+                }
+            }
+        }
+        look.took = start.elapsed();
+        (look.mapped_bytes() > 0).then_some(look)
+    }
+}
+
+/// When a run is looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum When {
+    /// Not at all.
+    #[default]
+    Never,
+    /// After twice the time each time.
+    Doubling,
+    /// Once.
+    After(Duration),
+}
+
+impl When {
+    /// After a run that took `wall`, with its look.
+    pub(super) fn next(wall: Duration, look: Option<&Look>) -> Self {
+        match look {
+            Some(look) if look.took.as_secs_f64() > COST_MAX * wall.as_secs_f64() => Self::Never,
+            _ => Self::After(wall.mul_f64(NEAR_END)),
+        }
+    }
+}
+
+/// Looks at `leader` and what descends from it until `ended` hangs up; the last look.
+pub(super) fn watch(leader: u32, when: When, ended: &Receiver<()>) -> Option<Look> {
+    let mut wait = match when {
+        When::Never => return None,
+        When::Doubling => FIRST,
+        When::After(time) => time,
+    };
+    let mut last = None;
+    while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+        let pids: Vec<u32> = tree(&Live, leader).into_iter().collect();
+        last = Look::at(&pids).or(last);
+        wait = if when == When::Doubling { wait * 2 } else { Duration::from_hours(24 * 365) };
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_seen_and_a_dear_look_is_not_taken_again() {
+        let look = Look::at(&[std::process::id()]).unwrap();
+        assert!(look.mapped_bytes() > 100 << 10 && look.large_bytes() <= look.mapped_bytes());
+        assert_eq!(Look::at(&[]), None);
+        let wall = Duration::from_secs(1);
+        let of = |ms| Look { took: Duration::from_millis(ms), ..Look::default() };
+        let near_end = When::After(Duration::from_millis(750));
+        assert_eq!(When::next(wall, Some(&of(19))), near_end);
+        assert_eq!(When::next(wall, None), near_end);
+        assert_eq!(When::next(wall, Some(&of(21))), When::Never);
+    }
+}

@@ -1,0 +1,184 @@
+//! In which rounds the change took effect.
+//!
+//! ```text
+//!   difference of a round    folios  bytes that lie in folios of other sizes / bytes mapped
+//!                            faults  |changed - plain| / plain
+//!   noise                    the same between two plain runs, median over pairs of rounds
+//!   shown in a round         difference >= 1% and >= 3 * noise
+//!   the change's traces      folios or faults, whichever shows in a quarter of the rounds
+//!   a round proves it        each trace is shown, and is at least half of its median
+//! ```
+//!
+//! Owns this rule. A change of what folios memory gets must leave a trace ([`Trace::Required`]); another
+//! one may, and then the rule holds for it too. A setting that somebody else changed meanwhile spoils a
+//! round in either case.
+//!
+//! Invariant Q1: rounds are dropped by what was seen of folios and faults, never by the value compared.
+
+use super::rounds::{Rounds, Run};
+use crate::measure::Spread;
+
+/// Least difference that is one.
+const SHOWN: f64 = 0.01;
+/// A difference is one from so many times the noise on.
+const NR_NOISES: f64 = 3.0;
+/// One round in so many shows a trace: fewer are chance.
+const QUARTER: usize = 4;
+/// Plain runs that are compared with each other.
+const NR_COMPARED: usize = 40;
+/// Part of the usual difference that a round must have.
+const SHARE: f64 = 0.5;
+
+/// Whether a change is seen in folios or faults.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// It decides which folios memory gets.
+    Required,
+    /// It may change anything, or nothing.
+    Possible,
+}
+
+/// A round that does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// From 1.
+    pub nr: usize,
+    /// Why.
+    pub why: String,
+}
+
+/// The rounds that count, and the others.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Proved {
+    /// Those in which the change took effect.
+    pub rounds: Rounds,
+    /// The others, ascending.
+    pub dropped: Vec<Dropped>,
+    /// In what the change shows: `folios`, `faults`.
+    pub traces: Vec<&'static str>,
+}
+
+/// How two runs differ; `None` where one was not seen.
+type Difference = fn(&Run, &Run) -> Option<f64>;
+const DIFFERENCES: [(&str, Difference); 2] = [("folios", folios), ("faults", faults)];
+
+/// Parts the rounds.
+#[must_use]
+pub fn prove(all: &Rounds, trace: Trace) -> Proved {
+    let mut why: Vec<Option<String>> =
+        all.plain.iter().zip(&all.changed).map(disturbance).collect();
+    let calm: Vec<usize> = (0..why.len()).filter(|at| why[*at].is_none()).collect();
+    let seen = DIFFERENCES.map(|(name, of)| Seen::new(name, of, all, &calm));
+    for at in calm {
+        why[at] = unproved(&seen, at, trace);
+    }
+    let mut proved = Proved {
+        traces: seen.iter().filter(|seen| seen.is_trace).map(|seen| seen.name).collect(),
+        ..Proved::default()
+    };
+    proved.rounds.is_stopped = all.is_stopped;
+    for (at, why) in why.into_iter().enumerate() {
+        if let Some(why) = why {
+            proved.dropped.push(Dropped { nr: at + 1, why });
+        } else {
+            proved.rounds.plain.push(all.plain[at].clone());
+            proved.rounds.changed.push(all.changed[at].clone());
+        }
+    }
+    proved
+}
+
+fn disturbance((plain, changed): (&Run, &Run)) -> Option<String> {
+    plain.disturbance.clone().or_else(|| changed.disturbance.clone())
+}
+
+/// One way in which arms can differ, over all rounds.
+struct Seen {
+    name: &'static str,
+    /// By round; `None` where it is not known, or is none.
+    shown: Vec<Option<f64>>,
+    known: Vec<bool>,
+    /// Median of those shown.
+    usual: f64,
+    is_trace: bool,
+}
+
+impl Seen {
+    fn new(name: &'static str, of: Difference, all: &Rounds, calm: &[usize]) -> Self {
+        let few: Vec<usize> =
+            calm.iter().step_by(calm.len().div_ceil(NR_COMPARED).max(1)).copied().collect();
+        let pairs = few.iter().enumerate().flat_map(|(nr, at)| {
+            few[nr + 1..].iter().map(|other| (&all.plain[*at], &all.plain[*other]))
+        });
+        let noises: Vec<f64> = pairs.filter_map(|(one, other)| of(one, other)).collect();
+        let noise = Spread::of(&noises).map_or(0.0, |noise| noise.median);
+        let least = SHOWN.max(NR_NOISES * noise);
+        let mut differences = vec![None; all.plain.len()];
+        for at in calm {
+            differences[*at] = of(&all.plain[*at], &all.changed[*at]);
+        }
+        let known: Vec<bool> = differences.iter().map(Option::is_some).collect();
+        let shown: Vec<Option<f64>> =
+            differences.into_iter().map(|one| one.filter(|one| *one >= least)).collect();
+        let values: Vec<f64> = shown.iter().flatten().copied().collect();
+        let nr_known = known.iter().filter(|is_known| **is_known).count();
+        let is_trace = !values.is_empty() && values.len() >= nr_known.div_ceil(QUARTER);
+        let usual = Spread::of(&values).map_or(0.0, |usual| usual.median);
+        Self { name, shown, known, usual, is_trace }
+    }
+
+    fn is_proved(&self, at: usize) -> bool {
+        self.shown[at].is_some_and(|shown| shown >= SHARE * self.usual)
+    }
+}
+
+/// Why the round `at` does not count.
+fn unproved(seen: &[Seen], at: usize, trace: Trace) -> Option<String> {
+    let mut traces = seen.iter().filter(|seen| seen.is_trace).peekable();
+    if traces.peek().is_none() {
+        let is_known = seen.iter().any(|seen| seen.known[at]);
+        let why =
+            if is_known { "the same folios and faults in both runs" } else { "nothing was seen" };
+        return (trace == Trace::Required).then(|| why.to_owned());
+    }
+    let known: Vec<&Seen> = traces.filter(|seen| seen.known[at]).collect();
+    if known.is_empty() {
+        return Some("the runs ended before their folios could be seen".to_owned());
+    }
+    let missing = known.iter().find(|seen| !seen.is_proved(at))?;
+    Some(format!("{} differ less than in other rounds", missing.name))
+}
+
+/// Part of the memory that lies in folios of other sizes.
+#[expect(clippy::cast_precision_loss, reason = "bytes of a process")]
+fn folios(one: &Run, other: &Run) -> Option<f64> {
+    let look = |run: &Run| match &run.served {
+        Some(served) => served.look.clone(),
+        None => run.look.clone(),
+    };
+    let (one, other) = (look(one)?, look(other)?);
+    // Shares: how far a program has got differs from run to run.
+    let share = |look: &super::look::Look, size: &u64| {
+        let bytes = look.folios.get(size).copied().unwrap_or(0);
+        bytes as f64 / look.mapped_bytes().max(1) as f64
+    };
+    let sizes: std::collections::BTreeSet<&u64> =
+        one.folios.keys().chain(other.folios.keys()).collect();
+    let moved: f64 = sizes.iter().map(|size| (share(&one, size) - share(&other, size)).abs()).sum();
+    let unknown =
+        |look: &super::look::Look| look.unknown_bytes as f64 / look.mapped_bytes().max(1) as f64;
+    Some(f64::midpoint(moved, (unknown(&one) - unknown(&other)).abs()))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "faults of a run")]
+fn faults(one: &Run, other: &Run) -> Option<f64> {
+    let nr = |run: &Run| match &run.served {
+        Some(served) => served.nr_minor_faults,
+        None => run.sample.nr_minor_faults,
+    };
+    let (one, other) = (nr(one), nr(other));
+    (one > 0).then(|| one.abs_diff(other) as f64 / one as f64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! Rounds made up by hand, with a change that shows, that does not, and that somebody disturbs.
+
+use std::collections::BTreeMap;
+
+use super::super::look::Look;
+use super::super::run::Sample;
+use super::*;
+
+fn run(faults: u64, large_mib: u64) -> Run {
+    let small = 256 - large_mib;
+    let folios = BTreeMap::from([(4096, small << 20), (2 << 20, large_mib << 20)]);
+    Run {
+        sample: Sample { nr_minor_faults: faults, ..Sample::default() },
+        look: Some(Look { folios, page_bytes: 4096, ..Look::default() }),
+        ..Run::default()
+    }
+}
+
+fn rounds(pairs: impl IntoIterator<Item = (Run, Run)>) -> Rounds {
+    let (plain, changed) = pairs.into_iter().unzip();
+    Rounds { plain, changed, is_stopped: false }
+}
+
+fn nrs(proved: &Proved) -> Vec<usize> {
+    proved.dropped.iter().map(|dropped| dropped.nr).collect()
+}
+
+#[test]
+fn rounds_in_which_both_arms_are_equal_are_dropped() {
+    let changed = |at: u64| if at % 4 == 3 { run(6021, 0) } else { run(650, 250) };
+    let all = rounds((0..20).map(|at| (run(6021 + at % 3, 0), changed(at))));
+    for trace in [Trace::Required, Trace::Possible] {
+        let proved = prove(&all, trace);
+        assert_eq!(nrs(&proved), [4, 8, 12, 16, 20]);
+        assert_eq!((proved.rounds.plain.len(), proved.rounds.changed.len()), (15, 15));
+        assert_eq!(proved.traces, ["folios", "faults"]);
+        assert_eq!(proved.dropped[0].why, "folios differ less than in other rounds");
+    }
+}
+
+#[test]
+fn rounds_with_the_effect_are_kept_where_they_are_few() {
+    let of = |nr_equal| {
+        let changed = |at: u64| if at < nr_equal { run(6021, 0) } else { run(650, 250) };
+        prove(&rounds((0..20).map(|at| (run(6021, 0), changed(at)))), Trace::Required)
+    };
+    assert_eq!(of(15).rounds.plain.len(), 5);
+    // So few may be chance.
+    assert_eq!(of(16).rounds.plain.len(), 0);
+}
+
+#[test]
+fn a_change_that_never_shows_proves_nothing_where_it_must() {
+    let all = rounds((0..20).map(|at| (run(6021 + at % 2, 0), run(6021, 0))));
+    let proved = prove(&all, Trace::Required);
+    assert_eq!(proved.dropped.len(), 20);
+    assert!(proved.dropped[0].why.contains("the same folios and faults"));
+    let proved = prove(&all, Trace::Possible);
+    assert_eq!((proved.dropped.len(), proved.traces.len()), (0, 0));
+}
+
+#[test]
+fn noise_is_no_trace() {
+    // Faults that go up and down by a fifth in the plain arm already.
+    let noisy = |at: u64| run(6000 + (at * 7919 % 13) * 100, 0);
+    let all = rounds((0..20).map(|at| (noisy(at), noisy(at + 5))));
+    assert_eq!(prove(&all, Trace::Required).rounds.plain.len(), 0);
+}
+
+#[test]
+fn a_setting_that_somebody_changed_spoils_a_round_whatever_is_seen() {
+    let mut all = rounds((0..12).map(|_| (run(6021, 0), run(650, 250))));
+    all.plain[4].disturbance = Some("thp.enabled was always".to_owned());
+    all.changed[7].disturbance = Some("thp.enabled was never".to_owned());
+    for trace in [Trace::Required, Trace::Possible] {
+        let proved = prove(&all, trace);
+        assert_eq!(nrs(&proved), [5, 8]);
+        assert_eq!(proved.dropped[1].why, "thp.enabled was never");
+    }
+}
+
+#[test]
+fn without_looks_faults_are_the_proof() {
+    let blind = |run: Run| Run { look: None, ..run };
+    let all = rounds((0..12).map(|_| (blind(run(6021, 0)), blind(run(650, 250)))));
+    let proved = prove(&all, Trace::Required);
+    assert_eq!((proved.dropped.len(), proved.traces), (0, vec!["faults"]));
+    assert_eq!(prove(&Rounds::default(), Trace::Required), Proved::default());
+}

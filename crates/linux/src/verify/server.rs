@@ -1,0 +1,190 @@
+//! A server: started, waited for until it is ready, and stopped.
+//!
+//! Owns its processes. They are in a control group of their own where version 2 of the kernel's control
+//! groups can be made, and in the tree of the process that was started otherwise. What the server used
+//! during a load is the difference of two looks at its counters; the second comes after the load's end.
+//!
+//! Invariant W1: a server is told to end (SIGTERM) and killed after [`PATIENCE`]; nothing of it is left.
+
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use largefolio_trace::shown;
+use regex_lite::Regex;
+
+use super::family::{Family, join, new_cgroup};
+use super::look::Look;
+use super::output::{Capture, Output};
+use super::run::{Asked, Ended, Watch, observed, start_error};
+use super::{VerifyError, failed};
+
+/// How long a server may take to end by itself.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a server may take to be ready.
+pub(super) const READY: Duration = Duration::from_mins(1);
+/// Between two questions whether it is ready, or has ended.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Bytes of its output that an error shows.
+const SHOWN_BYTES: usize = 400;
+
+/// How a server says that it is ready.
+#[derive(Clone, Debug)]
+pub enum Ready {
+    /// A shell command succeeds.
+    Command(String),
+    /// Its output has a match.
+    Pattern(Box<Regex>),
+}
+
+/// What a server did during one load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Served {
+    /// CPU time in user mode.
+    pub user: Duration,
+    /// CPU time in the kernel.
+    pub system: Duration,
+    /// Page faults of its processes that live, since their start.
+    pub nr_minor_faults: u64,
+    /// Its memory after the load.
+    pub look: Option<Look>,
+}
+
+/// A server that runs; dropping it kills it.
+pub(super) struct Server {
+    pub(super) family: Family,
+    leader: Child,
+    output: Capture,
+    before: [Duration; 2],
+}
+
+impl Server {
+    /// Starts it and waits until it is ready; `None` when a signal came.
+    pub(super) fn start(
+        mut command: Command,
+        ready: &Ready,
+        signals: &Watch,
+        output: Output,
+    ) -> Result<Option<Self>, VerifyError> {
+        let cgroup = new_cgroup();
+        let (group, procs) = cgroup.unzip();
+        let mut family = Family::start(group)?;
+        command.stdin(Stdio::null()).process_group(family.group());
+        if let Some(procs) = procs {
+            join(&mut command, procs);
+        }
+        let output = Capture::of(&mut command, output).map_err(failed("pipe"))?;
+        let leader = command.spawn().map_err(|source| start_error(&command, source))?;
+        drop(command);
+        family.is_led_by(leader.id());
+        let mut server = Self { family, leader, output, before: [Duration::ZERO; 2] };
+        Ok(server.is_ready(ready, signals)?.then_some(server))
+    }
+
+    /// Waits; false when a signal came.
+    fn is_ready(&mut self, ready: &Ready, signals: &Watch) -> Result<bool, VerifyError> {
+        let start = Instant::now();
+        loop {
+            if signals.is_stopped() {
+                return Ok(false);
+            }
+            self.check_alive("before it was ready")?;
+            let is_ready = match ready {
+                Ready::Pattern(pattern) => {
+                    pattern.is_match(&String::from_utf8_lossy(&self.output.tail()))
+                }
+                Ready::Command(text) => {
+                    let left = READY.saturating_sub(start.elapsed());
+                    let asked = Asked {
+                        beside: Some(&self.family),
+                        limit: Some(left.max(PAUSE)),
+                        ..Asked::default()
+                    };
+                    let mut shell = shell(text);
+                    shell.stdout(Stdio::null()).stderr(Stdio::null());
+                    matches!(observed(shell, signals, &asked)?.ended, Ended::Well(_))
+                }
+            };
+            if is_ready {
+                return Ok(true);
+            }
+            if start.elapsed() > READY {
+                return Err(VerifyError::NotReady {
+                    seconds: READY.as_secs(),
+                    output: self.end_of_output(),
+                });
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// # Errors
+    /// Where no process of it lives.
+    pub(super) fn check_alive(&mut self, when: &'static str) -> Result<(), VerifyError> {
+        // One that turned into a daemon has left its first process, which is reaped here.
+        let first = self.leader.try_wait().map_err(failed("wait4"))?;
+        if first.is_some() {
+            self.family.has_no_leader();
+        }
+        if first.is_none() || !self.family.pids().is_empty() {
+            return Ok(());
+        }
+        let how = first.map(super::run::how_it_ended).unwrap_or_default();
+        Err(VerifyError::ServerEnded { how, when, output: self.end_of_output() })
+    }
+
+    fn end_of_output(&self) -> String {
+        let output = self.output.tail();
+        let end = &output[output.len().saturating_sub(SHOWN_BYTES)..];
+        let text = String::from_utf8_lossy(end).trim().replace('\n', "; ");
+        if text.is_empty() { text } else { format!("; it wrote: {}", shown(&text)) }
+    }
+
+    /// The load begins now.
+    pub(super) fn begin(&mut self) {
+        self.before = self.family.usage().0;
+    }
+
+    /// The load has ended.
+    pub(super) fn served(&self) -> Served {
+        let ([user, system], nr_minor_faults) = self.family.usage();
+        Served {
+            user: user.saturating_sub(self.before[0]),
+            system: system.saturating_sub(self.before[1]),
+            nr_minor_faults,
+            look: Look::at(&self.family.pids()),
+        }
+    }
+
+    /// Ends it.
+    pub(super) fn stop(mut self) -> Result<(), VerifyError> {
+        let start = Instant::now();
+        self.family.signal(libc::SIGTERM);
+        while !self.family.pids().is_empty() && start.elapsed() < PATIENCE {
+            thread::sleep(PAUSE);
+        }
+        if self.end() { Ok(()) } else { Err(VerifyError::Immortal { what: "the server".into() }) }
+    }
+
+    fn end(&mut self) -> bool {
+        let is_over = self.family.end();
+        if is_over {
+            let _ = self.leader.wait();
+        }
+        is_over
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// `text` as a shell runs it.
+pub(super) fn shell(text: &str) -> Command {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", text]);
+    command
+}

@@ -1,0 +1,110 @@
+//! Limits that a comparison must keep, for machines that watch a program over time.
+//!
+//! Owns `QUANTITY>+2%` and `QUANTITY<-3%`, and whether the rounds decide it.
+
+use std::fmt;
+
+use super::verdict::NR_ROUNDS_MIN;
+use crate::measure::bootstrap::Interval;
+
+/// Largest change in per cent that is a limit.
+const PERCENT_MAX: f64 = 1e6;
+
+/// A change that is one too many.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Threshold {
+    /// Of what.
+    pub quantity: String,
+    /// Whether a ratio above the limit fails, or one below it.
+    pub is_above: bool,
+    /// In per cent of plain.
+    pub percent: f64,
+}
+
+/// What the rounds say about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The whole interval is on the right side.
+    Passed,
+    /// It is on the wrong side.
+    Failed,
+    /// It contains the limit, or there are fewer than ten rounds.
+    Open,
+}
+
+impl Threshold {
+    /// `wall>+2%`.
+    ///
+    /// # Errors
+    /// What is expected.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let expected = || {
+            "expected QUANTITY>PERCENT% or QUANTITY<PERCENT%, such as wall>+2% or tps<-3%"
+                .to_owned()
+        };
+        let at = text.find(['<', '>']).ok_or_else(expected)?;
+        let (quantity, rest) = (text[..at].trim(), &text[at + 1..]);
+        let percent = rest.trim().strip_suffix('%').ok_or_else(expected)?.trim();
+        let percent: f64 = percent.parse().map_err(|_| expected())?;
+        if quantity.is_empty() || !(-100.0..=PERCENT_MAX).contains(&percent) {
+            return Err(expected());
+        }
+        Ok(Self { quantity: quantity.to_owned(), is_above: text[at..].starts_with('>'), percent })
+    }
+
+    /// Whether the ratio, changed over plain, keeps it.
+    #[must_use]
+    pub fn judge(&self, ratio: Option<&Interval>) -> Outcome {
+        let limit = 1.0 + self.percent / 100.0;
+        let Some(ratio) = ratio.filter(|ratio| ratio.n >= NR_ROUNDS_MIN) else {
+            return Outcome::Open;
+        };
+        let (is_beyond, is_within) = if self.is_above {
+            (ratio.low > limit, ratio.high <= limit)
+        } else {
+            (ratio.high < limit, ratio.low >= limit)
+        };
+        match (is_beyond, is_within) {
+            (true, _) => Outcome::Failed,
+            (_, true) => Outcome::Passed,
+            _ => Outcome::Open,
+        }
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.is_above { '>' } else { '<' };
+        write!(f, "{}{sign}{:+}%", self.quantity, self.percent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_read_and_nonsense_is_not() {
+        let limit = Threshold::parse("server memory > +5%").unwrap();
+        assert_eq!((limit.quantity.as_str(), limit.is_above), ("server memory", true));
+        assert_eq!(limit.to_string(), "server memory>+5%");
+        assert_eq!(Threshold::parse("tps<-3%").unwrap().to_string(), "tps<-3%");
+        for text in ["", "wall", "wall>", "wall>2", ">2%", "wall>nan%", "wall>inf%", "wall<-101%"] {
+            assert!(Threshold::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_whole_interval_of_ten_rounds_decides() {
+        let above = Threshold::parse("wall>+2%").unwrap();
+        let below = Threshold::parse("tps<-2%").unwrap();
+        let ratio = |low, high, n| Interval { median: f64::midpoint(low, high), low, high, n };
+        assert_eq!(above.judge(Some(&ratio(1.03, 1.10, 10))), Outcome::Failed);
+        assert_eq!(above.judge(Some(&ratio(0.98, 1.02, 10))), Outcome::Passed);
+        assert_eq!(above.judge(Some(&ratio(0.98, 1.03, 10))), Outcome::Open);
+        assert_eq!(above.judge(Some(&ratio(1.03, 1.10, 9))), Outcome::Open);
+        assert_eq!(above.judge(None), Outcome::Open);
+        assert_eq!(below.judge(Some(&ratio(0.90, 0.97, 10))), Outcome::Failed);
+        assert_eq!(below.judge(Some(&ratio(0.99, 1.10, 10))), Outcome::Passed);
+    }
+}
