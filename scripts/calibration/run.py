@@ -72,6 +72,9 @@ def folio(*arguments: str, statuses: tuple[int, ...] = (0,)) -> str:
     return done.stdout
 
 
+HOLDS = {True: "yes", False: "**no**", None: "cannot tell"}
+
+
 def verify(case: Case, setting: str, trace: Path, rounds: int) -> dict:
     """Measured and predicted change of one case."""
     told = folio(
@@ -84,7 +87,9 @@ def verify(case: Case, setting: str, trace: Path, rounds: int) -> dict:
 
 def row_of(case: Case, setting: str, result: dict) -> dict:
     """Numbers of a row."""
-    wall = next(row for row in result["rows"] if row["quantity"] == "wall")
+    wall = next((row for row in result["rows"] if row["quantity"] == "wall"), None)
+    if wall is None:
+        sys.exit(f"{case.name}, {setting}: no round counts: {result['warnings'][0]}")
     predicted = result["prediction"]
     return {
         "program": case.name,
@@ -124,7 +129,7 @@ def table_of_programs(rows: list[dict]) -> str:
             f"| {row['program']} | `{row['setting']}` | {row['plain'] / 1e6:.0f} ms | {row['rounds']} "
             f"| {percent(mid)} [{percent(low)} .. {percent(high)}] "
             f"| {percent(row['predicted'])} [{percent(bounds[0])} .. {percent(bounds[1])}] "
-            f"| {'yes' if row['holds'] else '**no**'} "
+            f"| {HOLDS[row['holds']]} "
             f"| {'-' if distance is None else f'{100 * distance:.1f}%'} |"
         )
     held = sum(bool(row["holds"]) for row in rows)

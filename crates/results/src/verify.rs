@@ -3,6 +3,7 @@
 mod page;
 mod prediction;
 mod result;
+mod words;
 
 use largefolio_report::ExportError;
 use largefolio_report::html::frame::Page;
@@ -10,7 +11,7 @@ use largefolio_report::html::frame::Page;
 use crate::Forms;
 
 pub use prediction::{Predicted, VerifyPrediction};
-pub use result::VerifyResult;
+pub use result::{Change, SettingRow, VerifyResult};
 
 impl Forms for VerifyResult {
     fn text(&self) -> String {

@@ -1,19 +1,24 @@
 //! `folio verify`: a command with and without a change, alternately, and a verdict.
 
 mod arms;
+mod words;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use largefolio_linux::verify::rounds::{Until, alternate};
-use largefolio_linux::verify::verdict::{self, Verdict};
-use largefolio_results::verify::{VerifyPrediction, VerifyResult};
+use largefolio_linux::verify::metric::{self, Better, Metric, Source};
+use largefolio_linux::verify::output::Output;
+use largefolio_linux::verify::rounds::{Measure, Rounds, Until, alternate};
+use largefolio_linux::verify::server::Ready;
+use largefolio_linux::verify::threshold::Threshold;
+use largefolio_linux::verify::verdict::{self, Compared, Judged, Question};
+use largefolio_results::verify::{Predicted, VerifyPrediction, VerifyResult};
 use largefolio_results::{Form, Forms as _};
 
-use self::arms::{Changed, Output, Plain};
+use self::arms::{Changed, Plain};
 use super::names;
 use super::page_file::{self, PageArgs, PageFile};
 use super::run::{HeapSize, TextMode, heap_size};
@@ -23,52 +28,86 @@ use crate::errors::Exit;
 
 /// Rounds where neither --runs nor --time says how many.
 const NR_ROUNDS: usize = 20;
+/// Quantities that the verdict can be about by their names.
+const QUANTITIES: [&str; 3] = ["wall", "user", "system"];
 
 /// Run a command with and without a change, in turns, and tell whether the change helps
 ///
 /// The plain and the changed command take turns, so that drift of the machine affects both; values
-/// are compared within a round. The verdict is one of: confirmed (faster by more than --margin,
-/// with 95% confidence), not confirmed (slower, or no such difference), inconclusive (the rounds do
-/// not decide it).
+/// are compared within a round. A round counts only if the change took effect in it, seen in folio
+/// sizes, page faults and settings. The verdict is one of: confirmed (better by more than --margin,
+/// with 95% confidence), not confirmed (worse, or no such difference), inconclusive (the rounds do
+/// not decide it, or there are fewer than ten), not proved (the change took effect in fewer than ten).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio verify --text large -- cc1 -quiet big.i -o /dev/null
   folio verify --heap 64K --report heap.html -- ./job
+  folio verify --env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 -- ./job
   sudo folio verify --tune thp.64K=always -- cc1 -quiet big.i -o /dev/null
-  sudo folio verify --tune thp.enabled=always --time 2m --metric user -- ./server --selftest
   sudo folio verify --tune thp.64K=always --trace job.folio --machine zen4 -- ./job
+  sudo folio verify --tune thp.enabled=never --server 'redis-server --save \"\"' \\
+      --ready 'redis-cli ping' --metric-pattern '([0-9.]+) requests per second' -- \\
+      redis-benchmark -t set -n 500000 -r 1000000
+  sudo folio verify --tune thp.64K=always --json --fail-if 'wall>+2%' -- ./job
 
 --tune takes the settings of folio tune. folio changes them for each changed run and puts them back
 after it, even if folio is killed. With --text it empties the page cache of program and libraries
 before each plain run and fills it before each changed one, unless other processes map them; an
-untimed run follows in both cases. Exit status: 0 confirmed, 1 not confirmed or inconclusive, 2
-error. Ctrl-C ends the rounds and shows the complete ones.")]
+untimed run follows in both cases. With --server each run starts the server, waits for --ready, times
+the command as its load and stops the server; the change is the server's. Exit status: 0 confirmed,
+or every --fail-if passed; 1 any other verdict, or a --fail-if failed or open; 2 error. Ctrl-C ends
+the rounds and shows the complete ones.")]
 pub(crate) struct VerifyArgs {
     /// Change a setting of the system for the changed runs (folio tune names them)
     #[arg(long, value_name = "NAME=VALUE")]
     tune: Vec<String>,
+    /// Set a variable of the environment in the changed runs
+    #[arg(long, value_name = "NAME=VALUE")]
+    env: Vec<String>,
     /// Start the changed runs with their text on large folios, as folio run does
     #[arg(long, value_enum, default_value_t = TextMode::Off)]
     text: TextMode,
     /// Give malloc of the changed runs folios of this size, as folio run does
     #[arg(long, value_name = "SIZE", default_value = "off", value_parser = heap_size)]
     heap: HeapSize,
+    /// Start this server for each run, with the change; the command is its load
+    #[arg(long, value_name = "CMD", requires = "ready")]
+    server: Option<String>,
+    /// The server is ready when this shell command succeeds or, as /REGEX/, when its output matches
+    #[arg(long, value_name = "CMD|/REGEX/", requires = "server")]
+    ready: Option<String>,
+    /// Run this shell command before each run (not timed), after the server is ready
+    #[arg(long, value_name = "CMD")]
+    prepare: Option<String>,
     /// Rounds: one plain and one changed run each [default: 20]
     #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: Option<u32>,
     /// Run rounds for this long, such as 90s or 5m
     #[arg(long, value_parser = duration)]
     time: Option<Duration>,
-    /// What the verdict is about
-    #[arg(long, value_enum, default_value_t = Metric::Wall)]
-    metric: Metric,
+    /// What the verdict is about: wall, user, system, or the number that a shell command prints after
+    /// each run
+    #[arg(long, value_name = "NAME|CMD", default_value = "wall")]
+    metric: String,
+    /// The verdict is about a number in the command's output: the last match, its first group
+    #[arg(long, value_name = "REGEX", conflicts_with = "metric")]
+    metric_pattern: Option<String>,
+    /// Which direction of the printed number is better [default: by words such as tps or latency]
+    #[arg(long, value_enum)]
+    better: Option<Direction>,
+    /// Unit of the printed number
+    #[arg(long, value_parser = unit)]
+    unit: Option<String>,
     /// Ignore differences below this, in per cent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     margin: f64,
+    /// Decide the exit status by a limit, such as 'wall>+2%', 'tps<-3%', 'server memory>+10%'
+    #[arg(long, value_name = "LIMIT", value_parser = Threshold::parse)]
+    fail_if: Vec<Threshold>,
     /// Predict the change from a trace of the command (folio record), and show the prediction
     /// beside the result
-    #[arg(long, value_name = "TRACE")]
+    #[arg(long, value_name = "TRACE", conflicts_with = "server")]
     trace: Option<PathBuf>,
     /// Machine of the prediction: one of `folio predict --list`, or a file
     #[arg(long, value_name = "MACHINE", default_value = "this", requires = "trace",
@@ -86,20 +125,18 @@ pub(crate) struct VerifyArgs {
     command: Vec<OsString>,
 }
 
-/// What the verdict is about.
+/// Which direction is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Metric {
-    Wall,
-    User,
-    System,
+enum Direction {
+    Lower,
+    Higher,
 }
 
-impl Metric {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Wall => "wall",
-            Self::User => "user",
-            Self::System => "system",
+impl From<Direction> for Better {
+    fn from(direction: Direction) -> Self {
+        match direction {
+            Direction::Lower => Self::Lower,
+            Direction::Higher => Self::Higher,
         }
     }
 }
@@ -109,9 +146,8 @@ pub(crate) struct VerifyPlan {
     plain: Plain,
     changed: Changed,
     prediction: Option<VerifyPrediction>,
-    until: Until,
-    metric: Metric,
-    margin: f64,
+    measure: Measure,
+    question: Question,
     form: Form,
     page: Option<PageFile>,
     command_line: Vec<String>,
@@ -121,96 +157,168 @@ impl VerifyArgs {
     /// Checks the change; runs nothing.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<VerifyPlan> {
         let has_start = self.text != TextMode::Off || self.heap.0.is_some();
-        if self.tune.is_empty() && !has_start {
+        if self.tune.is_empty() && self.env.is_empty() && !has_start {
             bail!(
                 "name the change to verify, such as --text large, --heap 64K or --tune \
                  thp.64K=always; without one, both runs would be the same"
             );
         }
-        if self.trace.is_some() && has_start {
+        if self.trace.is_some() && (has_start || !self.env.is_empty()) {
             bail!("--trace predicts only --tune; for text, use folio predict --annotate FILE=2M");
         }
+        let (measure, metric) = (self.measure()?, self.metric()?);
+        let measure = Measure { metric: metric.clone(), ..measure };
+        self.check_limits(&metric)?;
+        let server = self.server.as_deref().map(words::split).transpose()?;
         let program = self.command.first().map(Path::new);
         let page = self.page.file(program.into_iter().chain(self.trace.as_deref()))?;
-        let output = if self.show_output { Output::Shown } else { Output::Discarded };
-        let mut plain = Plain::new(self.command, output);
-        let mut changed = Changed::new(plain.clone(), &self.tune)?;
+        let mut plain = Plain::new(self.command, server, measure.output);
+        let mut changed = Changed::new(&mut plain, &self.tune, &self.env)?;
         let prediction = self
             .trace
             .as_ref()
             .map(|trace| VerifyPrediction::plan(trace, &self.machine, &changed.settings()))
             .transpose()?;
+        changed.refuse_none()?;
         let remark = prediction.as_ref().and_then(VerifyPrediction::remarks);
         console::remark(remark.as_slice());
         if has_start {
             plain.cools(changed.starts(self.text.into(), self.heap.0)?);
         }
+        let (trace, thresholds) = (changed.trace(), self.fail_if);
+        let question = Question { metric, margin: self.margin / 100.0, trace, thresholds };
+        let form = self.form.form();
+        Ok(VerifyPlan { plain, changed, prediction, measure, question, form, page, command_line })
+    }
+
+    fn measure(&self) -> Result<Measure> {
         let until = match (self.runs, self.time) {
             (Some(nr), _) => Until::Rounds(usize::try_from(nr).context("--runs")?),
             (None, Some(time)) => Until::Time(time),
             (None, None) => Until::Rounds(NR_ROUNDS),
         };
-        let form = self.form.form();
-        let (metric, margin) = (self.metric, self.margin / 100.0);
-        Ok(VerifyPlan {
-            plain,
-            changed,
-            prediction,
+        let ready = self.ready.as_ref().map(|text| {
+            let inside = text.strip_prefix('/').and_then(|text| text.strip_suffix('/'));
+            let Some(inside) = inside else { return Ok(Ready::Command(text.clone())) };
+            let pattern = metric::pattern(inside).map_err(|why| anyhow!("--ready: {why}"))?;
+            Ok::<_, anyhow::Error>(Ready::Pattern(Box::new(pattern)))
+        });
+        Ok(Measure {
             until,
-            metric,
-            margin,
-            form,
-            page,
-            command_line,
+            metric: Metric::quantity(QUANTITIES[0]),
+            prepare: self.prepare.clone(),
+            ready: ready.transpose()?,
+            output: if self.show_output { Output::Shown } else { Output::Discarded },
         })
+    }
+
+    fn metric(&self) -> Result<Metric> {
+        let (source, text) = match &self.metric_pattern {
+            Some(text) => {
+                let pattern =
+                    metric::pattern(text).map_err(|why| anyhow!("--metric-pattern: {why}"))?;
+                (Source::Pattern(Box::new(pattern)), text)
+            }
+            None => (Source::Command(self.metric.clone()), &self.metric),
+        };
+        if self.metric_pattern.is_none() {
+            if let Some(name) = QUANTITIES.iter().find(|name| **name == self.metric) {
+                if self.better.is_some() || self.unit.is_some() {
+                    bail!("--better and --unit are about a printed number: give --metric-pattern");
+                }
+                return Ok(Metric::quantity(name));
+            }
+            if !self.metric.contains(|c: char| c == '/' || c.is_whitespace()) {
+                bail!(
+                    "--metric {}: expected wall, user, system, or a shell command, such as \
+                     'tail -n 1 log'",
+                    self.metric
+                );
+            }
+        }
+        Metric::printed(source, text, self.better.map(Into::into), self.unit.clone()).context(
+            "more or less of the metric: which is better? Say --better higher or --better lower",
+        )
+    }
+
+    /// # Errors
+    /// A limit on what is not measured.
+    fn check_limits(&self, metric: &Metric) -> Result<()> {
+        let has_server = self.server.is_some();
+        let names = verdict::names().filter(|name| has_server || !name.starts_with("server"));
+        let mut names: Vec<&str> = names.collect();
+        if !names.contains(&metric.name.as_str()) {
+            names.push(&metric.name);
+        }
+        for limit in &self.fail_if {
+            if !names.contains(&limit.quantity.as_str()) {
+                bail!(
+                    "--fail-if {limit}: no quantity {}; expected one of {}",
+                    limit.quantity,
+                    names.join(", ")
+                );
+            }
+        }
+        Ok(())
     }
 }
 
 impl VerifyPlan {
     /// Runs the rounds and writes the verdict.
     pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
-        let bar = match self.until {
+        let until = self.measure.until;
+        let bar = match until {
             Until::Rounds(nr) => console::counter(nr as u64 + 1, "rounds"),
             Until::Time(_) => console::status(),
         };
-        let rounds = alternate(&mut self.plain, &mut self.changed, self.until, &mut |round| {
+        let rounds = alternate(&mut self.plain, &mut self.changed, &self.measure, &mut |round| {
             bar.set_position(round as u64 + 1);
-            if matches!(self.until, Until::Time(_)) {
+            if matches!(until, Until::Time(_)) {
                 bar.set_message(format!("round {round}"));
             }
         });
         bar.finish_and_clear();
         let rounds = rounds?;
-        let compared = verdict::compare(&rounds);
-        if compared.is_empty() {
+        if rounds.plain.is_empty() {
             bail!("stopped before the first round was complete: there is nothing to compare");
         }
-        let judged = compared
-            .iter()
-            .find(|one| one.name == self.metric.name())
-            .and_then(|one| one.ratio)
-            .map_or(Verdict::Inconclusive, |ratio| verdict::judge(&ratio, self.margin));
-        let wall = compared.iter().find(|one| one.name == Metric::Wall.name());
-        let predicted = match (&self.prediction, wall) {
-            (Some(prediction), Some(wall)) => {
-                let line = console::status();
-                line.set_message("predicting");
-                let predicted = prediction.run(wall.plain.median, wall.ratio);
-                line.finish_and_clear();
-                Some(predicted?)
-            }
-            _ => None,
-        };
-        let result = VerifyResult::new(&compared, judged, &rounds)
+        let judged = Judged::of(&rounds, &self.question);
+        let predicted = self.predicted(&rounds, &judged)?;
+        let result = VerifyResult::new(&rounds, &judged, &self.question)
             .beside(predicted)
-            .about(self.metric.name(), self.margin, self.changed.description())
-            .with_effects(self.changed.effects())
+            .about(self.changed.change())
             .of(self.command_line);
         page_file::deliver(console, &result.written(self.form)?, self.page.as_ref(), || {
             result.page()
         })?;
-        Ok(if judged == Verdict::Confirmed { Exit::Done } else { Exit::No })
+        Ok(if result.is_yes() { Exit::Done } else { Exit::No })
     }
+}
+
+impl VerifyPlan {
+    /// What the model says; without a round that counts, beside the plain runs alone.
+    fn predicted(&self, rounds: &Rounds, judged: &Judged) -> Result<Option<Predicted>> {
+        let wall = |all: &[Compared]| all.iter().find(|one| one.name == QUANTITIES[0]).cloned();
+        let all = wall(&verdict::compare(rounds, &self.question.metric));
+        let (Some(prediction), Some(all)) = (&self.prediction, all) else { return Ok(None) };
+        let counted = wall(&judged.compared);
+        let ratio = counted.as_ref().and_then(|wall| wall.ratio);
+        let line = console::status();
+        line.set_message("predicting");
+        let plain_ns = counted.map_or(all.plain.median, |wall| wall.plain.median);
+        let predicted = prediction.run(plain_ns, ratio, self.question.margin);
+        line.finish_and_clear();
+        Ok(Some(predicted?))
+    }
+}
+
+/// A unit of a user: short, and of letters that every terminal has.
+fn unit(text: &str) -> Result<String, String> {
+    let is_plain = text.chars().all(|c| c.is_ascii_graphic()) && text.len() <= 16;
+    let is_own = ["ns", "bytes", "faults"].contains(&text);
+    (is_plain && !is_own)
+        .then(|| text.to_owned())
+        .ok_or_else(|| "expected up to 16 letters, such as ms or /s".to_owned())
 }
 
 /// `90s`, `5m`, `1h`.

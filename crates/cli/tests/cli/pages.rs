@@ -185,18 +185,8 @@ fn a_page_of_a_study_of_ones_own() {
 #[test]
 fn a_page_of_a_verdict_has_every_round() {
     let place = Place::new();
-    let scan = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan";
-    let Ok(now) = fs::read_to_string(scan) else {
-        eprintln!("SKIPPED: {scan} is not there: this kernel has no transparent huge pages");
-        return;
-    };
-    let change = format!("--tune khugepaged.pages_to_scan={}", now.trim());
-    let words = format!("verify {change} --runs 4 --margin 50 --json --report page.html -- true");
-    let output = place.run(&words);
-    if output.status.code() == Some(2) {
-        eprintln!("SKIPPED: changing a setting needs root: {}", text(&output.stderr));
-        return;
-    }
+    let words = "verify --env X=1 --runs 4 --margin 50 --json --report page.html -- true";
+    let output = place.run(words);
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rounds = printed["rounds"].as_array().unwrap();
     assert_eq!(rounds.len(), 4);

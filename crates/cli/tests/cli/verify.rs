@@ -1,4 +1,4 @@
-//! `folio verify`: verdicts, failing commands, Ctrl-C. Settings of the system need root.
+//! `folio verify`: verdicts, failing commands, servers, Ctrl-C. Settings of the system need root.
 
 use std::fs;
 use std::process::Stdio;
@@ -7,19 +7,11 @@ use std::time::Duration;
 use crate::run::{compile, has_large_folios};
 use crate::support::{Place, text};
 
-const SCAN: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan";
-
 /// A setting of its own for the test that changes one: tests run side by side.
 const SLEEP: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/alloc_sleep_millisecs";
 
-/// A change that needs no rights, as it sets what is set: the runs are the same.
-fn no_change() -> Option<String> {
-    let Ok(now) = fs::read_to_string(SCAN) else {
-        eprintln!("SKIPPED: {SCAN} is not there: this kernel has no transparent huge pages");
-        return None;
-    };
-    Some(format!("--tune khugepaged.pages_to_scan={}", now.trim()))
-}
+/// A change that needs no rights and does nothing.
+const NO_CHANGE: &str = "--env LARGEFOLIO_TEST=1";
 
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -56,7 +48,7 @@ fn large_text_is_verified_and_a_change_that_is_none_is_refused() {
 
 #[test]
 fn what_cannot_be_changed_or_run_is_told_before_a_round() {
-    let Some(change) = no_change() else { return };
+    let change = NO_CHANGE;
     let place = Place::new();
     for (words, expected) in [
         ("verify --tune thp.enabled=often -- true".to_owned(), "always, madvise, never"),
@@ -65,41 +57,71 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
         (format!("verify {change} --time 5 -- true"), "such as 90s"),
         (format!("verify {change} -- /no/such/program"), "is it installed"),
         (format!("verify {change}"), "required"),
+        (
+            format!("verify {change} --metric wal -- true"),
+            "expected wall, user, system, or a shell",
+        ),
+        (format!("verify {change} --metric /bin/x -- true"), "--better higher or --better lower"),
+        (format!("verify {change} --metric-pattern ( -- true"), "--metric-pattern"),
+        (format!("verify {change} --better higher -- true"), "give --metric-pattern"),
+        (format!("verify {change} --fail-if wall -- true"), "such as wall>+2%"),
+        (
+            format!("verify {change} --fail-if tps>2% -- true"),
+            "no quantity tps; expected one of wall",
+        ),
+        (format!("verify {change} --server x -- true"), "--ready"),
+        (format!("verify {change} --server 'x --ready true -- true"), "a quote is not closed"),
+        (format!("verify {change} {change} -- true"), "given twice"),
+        ("verify --env X -- true".to_owned(), "NAME=VALUE"),
     ] {
         let said = place.fails(&words);
         assert!(said.contains(expected), "{words}: {said}");
     }
 }
 
-/// What the setting of folios of 32K is now.
-fn setting_of_32k() -> Option<String> {
-    let size = "/sys/kernel/mm/transparent_hugepage/hugepages-32kB/enabled";
-    let Ok(text) = fs::read_to_string(size) else {
+/// A value that the setting of folios of this size does not have now.
+fn other_value(kib: u32) -> Option<&'static str> {
+    let size = format!("/sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled");
+    let Ok(text) = fs::read_to_string(&size) else {
         eprintln!("SKIPPED: {size} is not there: Linux 6.8 is the first with it");
         return None;
     };
-    Some(text.split(['[', ']']).nth(1).unwrap().to_owned())
+    Some(if text.contains("[never]") { "madvise" } else { "never" })
+}
+
+#[test]
+fn a_change_that_is_none_is_refused_before_anything_runs() {
+    let place = Place::new();
+    let said = place.fails("verify --env COLUMNS=100 -- touch made");
+    assert!(said.contains("the environment has this value already"), "{said}");
+    let size = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+    if let Ok(text) = fs::read_to_string(size) {
+        let now = text.split(['[', ']']).nth(1).unwrap();
+        let said = place.fails(&format!("verify --tune thp.64K={now} -- touch made"));
+        assert!(said.contains(&format!("--tune thp.64K={now}: it is {now} already")), "{said}");
+    }
+    assert!(!place.path("made").exists());
 }
 
 #[test]
 fn a_prediction_stands_beside_where_the_model_has_the_setting() {
     let place = Place::with_trace();
-    let Some(now) = setting_of_32k() else { return };
-    let words = format!("verify --tune thp.32K={now} --trace mix.folio --machine zen4 --runs 3");
+    let Some(other) = other_value(32).filter(|_| is_root()) else { return };
+    let words = format!("verify --tune thp.32K={other} --trace mix.folio --machine zen4 --runs 3");
     let output = place.run(&format!("{words} --json -- true"));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    // The change is none, so the model sees none.
+    // A change that nothing of the trace meets, and no round of `true` shows.
     assert_eq!(json["prediction"]["difference_ns"], 0, "{json}");
     assert_eq!(json["prediction"]["ratio"], 1.0, "{json}");
+    assert_eq!(json["verdict"], "not proved", "{json}");
+    assert!(json["prediction"]["cannot_tell"].is_string(), "{json}");
     let output = place.run(&format!("{words} -- true"));
     let said = text(&output.stdout);
     assert!(said.contains("predicted: wall time +0.0% [+0.0 .. +0.0] (rules of"), "{said}");
     assert!(said.contains("rests on assumed costs"), "{said}");
-    if let Some(change) = no_change() {
-        let said =
-            place.fails(&format!("verify {change} --trace mix.folio --machine zen4 -- true"));
-        assert!(said.contains("the model has no setting khugepaged.pages_to_scan"), "{said}");
-    }
+    let none = "--tune khugepaged.pages_to_scan=4095 --trace mix.folio --machine zen4";
+    let said = place.fails(&format!("verify {none} -- true"));
+    assert!(said.contains("the model has no setting khugepaged.pages_to_scan"), "{said}");
     let said = place
         .fails(&format!("{words} --trace gone.folio -- true").replace("--trace mix.folio ", ""));
     assert!(said.contains("gone.folio"), "{said}");
@@ -108,13 +130,13 @@ fn a_prediction_stands_beside_where_the_model_has_the_setting() {
 #[test]
 fn the_machine_that_calibrate_measured_is_known_and_the_default() {
     let place = Place::with_trace();
-    let Some(now) = setting_of_32k() else { return };
+    let Some(other) = other_value(16).filter(|_| is_root()) else { return };
     let machines = place.path("config/largefolio/machines");
     fs::create_dir_all(&machines).unwrap();
     let machine = "name = \"mine\"\ndescription = \"of a test\"\nbased-on = \"zen4\"\n";
     fs::write(machines.join("this.toml"), machine).unwrap();
     for machine in ["", "--machine this"] {
-        let words = format!("verify --tune thp.32K={now} --trace mix.folio {machine} --runs 3");
+        let words = format!("verify --tune thp.16K={other} --trace mix.folio {machine} --runs 3");
         let mut command = place.command(&format!("{words} --json -- true"));
         let output = command.env("XDG_CONFIG_HOME", place.path("config")).output().unwrap();
         let said = text(&output.stderr);
@@ -127,32 +149,55 @@ fn the_machine_that_calibrate_measured_is_known_and_the_default() {
 
 #[test]
 fn a_command_that_fails_is_an_error_with_its_exit_code() {
-    let Some(change) = no_change() else { return };
+    let change = NO_CHANGE;
     let said = Place::new().fails(&format!("verify {change} --runs 3 -- false"));
     assert!(said.contains("exited with 1") && said.contains("--show-output"), "{said}");
 }
 
 #[test]
 fn the_same_command_twice_is_not_faster_by_ninety_nine_per_cent() {
-    let Some(change) = no_change() else { return };
     let place = Place::new();
-    let words = format!("verify {change} --runs 4 --margin 99 --json -- true");
+    let words = format!("verify {NO_CHANGE} --runs 10 --margin 99 --json -- true");
     let output = place.run(&words);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(json["verdict"], "not confirmed");
+    assert_eq!((&json["schema_version"], &json["verdict"]), (&2.into(), &"not confirmed".into()));
     assert_eq!(json["rows"][0]["quantity"], "wall");
-    assert_eq!(json["rows"][0]["nr_rounds"], 4);
+    assert_eq!(json["rows"][0]["nr_rounds"], 10);
+    assert_eq!(json["environment"], serde_json::json!(["LARGEFOLIO_TEST=1"]));
     let warnings = json["warnings"].to_string();
-    assert!(warnings.contains("4 rounds are too few"), "{warnings}");
+    assert!(warnings.contains("folios and faults are the same"), "{warnings}");
     let csv = text(&place.run(&words.replace("--json", "--csv")).stdout);
     assert!(csv.starts_with("quantity,unit,plain,"), "{csv}");
-    assert_eq!(csv.lines().count(), 6);
+    assert!(csv.lines().count() >= 6, "{csv}");
+    let few = text(&place.run(&words.replace("--runs 10", "--runs 9")).stdout);
+    let few: serde_json::Value = serde_json::from_str(&few).unwrap();
+    assert_eq!(few["verdict"], "inconclusive");
+    assert!(few["warnings"].to_string().contains("9 rounds are too few"), "{few}");
+}
+
+#[test]
+fn limits_decide_the_exit_status() {
+    let place = Place::new();
+    let of = |limit: &str| {
+        let words = format!("verify {NO_CHANGE} --runs 10 --metric-pattern n=([0-9]+)");
+        let mut command = place.command(&words);
+        command.args(["--better", "lower", "--fail-if", limit, "--", "sh", "-c"]);
+        let output = command.arg("echo n=10$LARGEFOLIO_TEST").output().unwrap();
+        (output.status.code().unwrap(), text(&output.stdout))
+    };
+    // 10 without the variable and 101 with it: 10.1 times as much.
+    let (code, said) = of("metric>+5%");
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("failed: --fail-if metric>+5%") && said.contains("worse"), "{said}");
+    let (code, said) = of("metric>+1000%");
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("passed: --fail-if metric>+1000%"), "{said}");
 }
 
 #[test]
 fn a_command_that_is_faster_with_the_change_is_confirmed() {
-    if no_change().is_none() || !is_root() {
+    if !is_root() || !std::path::Path::new(SLEEP).exists() {
         return;
     }
     let now: u64 = fs::read_to_string(SLEEP).unwrap().trim().parse().unwrap();
@@ -165,16 +210,101 @@ fn a_command_that_is_faster_with_the_change_is_confirmed() {
     )
     .unwrap();
     let change = format!("--tune khugepaged.alloc_sleep_millisecs={}", now + 1);
-    let output = place.run(&format!("verify {change} --runs 7 --metric user -- sh job.sh"));
+    let words = format!("verify {change} --metric user -- sh job.sh");
+    let output = place.run(&words.replace("--metric", "--runs 10 --metric"));
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
     assert!(said.contains("\nconfirmed: user time -"), "{said}");
     assert_eq!(fs::read_to_string(SLEEP).unwrap().trim(), now.to_string());
+    let output = place.run(&words.replace("--metric", "--runs 9 --metric"));
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}{}", text(&output.stderr));
+    assert!(said.contains("fewer than 10 rounds decide nothing"), "{said}");
+}
+
+/// A server that takes its answers from a file and says in `pid` who it is.
+const SERVER: &str = "echo $$ >pid; echo ${LARGEFOLIO_TEST:-5} >answer; echo up; \
+                      trap 'echo ended >>log; exit 0' TERM; while :; do sleep 0.01; done";
+
+fn is_gone(place: &Place) -> bool {
+    let pid = fs::read_to_string(place.path("pid")).unwrap();
+    (0..2000).any(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        stat.is_empty() || stat.contains(") Z ")
+    })
+}
+
+fn with_server(place: &Place, more: &str) -> std::process::Command {
+    fs::write(place.path("server.sh"), SERVER).unwrap();
+    let words = format!("verify --env LARGEFOLIO_TEST=7 {more} --json --server");
+    let mut command = place.command(&words);
+    command.args(["sh server.sh", "--ready", "/^up$/", "--metric", "cat answer", "--better"]);
+    command.args(["higher", "--prepare", "test -s answer", "--"]);
+    command
+}
+
+#[test]
+fn a_server_is_changed_and_its_load_is_not() {
+    let place = Place::new();
+    let output = with_server(&place, "--runs 10")
+        .args(["sh", "-c", "test -z \"$LARGEFOLIO_TEST\" && test -s answer"])
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["verdict"], &json["better"]), (&"confirmed".into(), &"higher".into()));
+    assert_eq!(
+        (&json["rows"][0]["plain"], &json["rows"][0]["changed"]),
+        (&5.0.into(), &7.0.into())
+    );
+    let names = json["rows"].to_string();
+    for name in ["server user", "server system", "server memory", "\"wall\""] {
+        assert!(names.contains(name), "{name}: {names}");
+    }
+    // 11 rounds of two: each was told to end, none was killed.
+    assert_eq!(fs::read_to_string(place.path("log")).unwrap().lines().count(), 22);
+    assert!(is_gone(&place));
+}
+
+#[test]
+fn nothing_of_a_server_is_left_by_ctrl_c_and_by_sigkill() {
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::KILL] {
+        let place = Place::new();
+        let mut child = with_server(&place, "--runs 100")
+            .args(["sh", "-c", "echo >>loads; sleep 1000"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let is_up = (0..6000).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            place.path("loads").exists()
+        });
+        assert!(is_up, "the load was never started");
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, signal).unwrap();
+        child.wait().unwrap();
+        assert!(is_gone(&place), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_daemon_without_server_is_told_first() {
+    let place = Place::new();
+    let script = "setsid sh -c 'echo $$ >pid; exec sleep 1000' & until test -s pid; do :; done";
+    let words = format!("verify {NO_CHANGE} --runs 2 -- sh -c");
+    let output = place.command(&words).arg(script).output().unwrap();
+    let said = text(&output.stdout);
+    let first = said.lines().nth(1).unwrap_or_default();
+    assert!(first.contains("left sleep running") && first.contains("--server"), "{said}");
+    assert!(is_gone(&place));
 }
 
 #[test]
 fn ctrl_c_shows_the_rounds_so_far() {
-    let Some(change) = no_change() else { return };
+    let change = NO_CHANGE;
     let place = Place::new();
     let log = place.path("log");
     let words = format!("verify {change} --runs 100000 --json -- sh -c");

@@ -77,6 +77,13 @@ impl Catalog {
         Ok(self.below_root(&file))
     }
 
+    /// Whether the setting decides which folios new memory gets.
+    #[must_use]
+    pub fn decides_folios(name: &str) -> bool {
+        let rest = name.strip_prefix("thp.");
+        rest.is_some_and(|rest| !["defrag", "use_zero_page"].contains(&rest))
+    }
+
     /// A file of the system as it is found below the root.
     fn below_root(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))

@@ -1,8 +1,9 @@
 //! The result of the rounds: ratios with their confidence, a verdict, and reasons to doubt it.
 
 use super::metric::{Better, Metric};
-use super::proof::{Proved, Trace};
+use super::proof::{Proved, Trace, prove};
 use super::rounds::{Rounds, Run};
+use super::threshold::{Outcome, Threshold};
 use crate::measure::Spread;
 use crate::measure::bootstrap::Interval;
 
@@ -270,4 +271,45 @@ pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
         doubts.push(Doubt::Short { wall_ns: all.median });
     }
     doubts
+}
+
+/// What is asked of the rounds.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// What the verdict is about.
+    pub metric: Metric,
+    /// Differences below it are none; 0.01 is one per cent.
+    pub margin: f64,
+    /// Whether the change must show.
+    pub trace: Trace,
+    /// Limits.
+    pub thresholds: Vec<Threshold>,
+}
+
+/// Everything the rounds say.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// Which rounds count.
+    pub proved: Proved,
+    /// Every quantity over those.
+    pub compared: Vec<Compared>,
+    /// The answer.
+    pub verdict: Verdict,
+    /// Of each limit.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Judged {
+    /// Of `rounds`.
+    #[must_use]
+    pub fn of(rounds: &Rounds, question: &Question) -> Self {
+        let proved = prove(rounds, question.trace);
+        let compared = compare(&proved.rounds, &question.metric);
+        let ratio = |name: &str| compared.iter().find(|one| one.name == name)?.ratio;
+        let Metric { name, better, .. } = &question.metric;
+        let verdict = conclude(&proved, ratio(name).as_ref(), question.margin, *better);
+        let outcome = |limit: &Threshold| limit.judge(ratio(&limit.quantity).as_ref());
+        let outcomes = question.thresholds.iter().map(outcome).collect();
+        Self { proved, compared, verdict, outcomes }
+    }
 }

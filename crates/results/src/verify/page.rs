@@ -8,7 +8,8 @@ use largefolio_report::html::lanes::{
 use largefolio_report::html::markup::Markup;
 
 use super::prediction::Predicted;
-use super::result::{QuantityRow as Row, RoundRow as Round, VerifyResult, spread};
+use super::result::{QuantityRow as Row, RoundRow as Round, RunRow, VerifyResult};
+use super::words::{of_metric, spread};
 use crate::page::{footer, meanings, notes, section};
 
 /// Rounds of a page: with their numbers and marks some 600 bytes each.
@@ -31,8 +32,8 @@ pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
         section("sources", "Sources", Basis::None, "", sources(view)),
     ]);
     Ok(Page {
-        title: view.change.clone(),
-        kind: "folio verify: does this change make the command faster?",
+        title: view.change.change.clone(),
+        kind: "folio verify: does this change help?",
         answer: answer(view),
         sections,
         json: serde_json::to_string(view)?,
@@ -46,7 +47,8 @@ fn thinned(view: &VerifyResult) -> VerifyResult {
     if nr <= NR_ROUNDS_MAX {
         return view.clone();
     }
-    let rounds = (0..NR_ROUNDS_MAX).map(|at| view.rounds[at * nr / NR_ROUNDS_MAX]).collect();
+    let rounds =
+        (0..NR_ROUNDS_MAX).map(|at| view.rounds[at * nr / NR_ROUNDS_MAX].clone()).collect();
     VerifyResult { rounds, ..view.clone() }
 }
 
@@ -65,9 +67,9 @@ fn answer(view: &VerifyResult) -> Markup {
         answer.raw("<ul class=\"facts\"><li>");
         answer.number(&format!("/rows/{at}/nr_rounds"), row.nr_rounds, &row.nr_rounds.to_string());
         answer.text(" rounds").raw("</li><li>plain ").raw("<b>");
-        answer.number(&format!("/rows/{at}/plain"), row.plain, &short(row.unit, row.plain));
+        answer.number(&format!("/rows/{at}/plain"), row.plain, &short(&row.unit, row.plain));
         answer.raw("</b></li><li>changed <b>");
-        answer.number(&format!("/rows/{at}/changed"), row.changed, &short(row.unit, row.changed));
+        answer.number(&format!("/rows/{at}/changed"), row.changed, &short(&row.unit, row.changed));
         answer.raw("</b></li>");
         if let Some(ratio) = view.prediction.as_ref().and_then(|predicted| predicted.ratio) {
             answer.raw("<li>predicted <b>");
@@ -78,9 +80,12 @@ fn answer(view: &VerifyResult) -> Markup {
     for warning in &view.warnings {
         answer.element("p class=\"honest\"", &format!("Warning: {warning}"));
     }
+    for limit in &view.thresholds {
+        answer.element("p", &format!("{}: --fail-if {}", limit.outcome, limit.threshold));
+    }
     answer.raw("<p class=\"about\">").text(&format!("kernel {}", view.kernel)).raw("<br>");
-    answer.text(&format!("changed: {}", view.change));
-    for effect in &view.effects {
+    answer.text(&format!("changed: {}", view.change.change));
+    for effect in &view.change.effects {
         answer.raw("<br>").text(effect);
     }
     answer.raw("</p>");
@@ -123,10 +128,11 @@ fn rounds(view: &VerifyResult) -> Markup {
     let interval = judged(view).and_then(|(_, row)| interval(row));
     let of_rounds: Vec<(usize, &Round, f64)> = (0..)
         .zip(&view.rounds)
+        .filter(|(_, round)| round.dropped.is_none())
         .filter_map(|(at, round)| Some((at, round, round.ratio.filter(|r| r.is_finite())?)))
         .collect();
     if of_rounds.is_empty() {
-        body.element("p", "No round has a ratio, because the plain runs took no time.");
+        body.element("p", "No round that counts has a ratio.");
         return body;
     }
     let ratios = of_rounds.iter().map(|(.., ratio)| *ratio);
@@ -134,6 +140,7 @@ fn rounds(view: &VerifyResult) -> Markup {
     let numbers = of_rounds.iter().map(|(_, round, _)| number(round.nr));
     let last = numbers.clone().fold(1.0, f64::max);
     let across = Axis::between(0.0, last + 1.0);
+    let unit = unit(view);
     let points = of_rounds.iter().zip(numbers).map(|((_, round, ratio), x)| Point {
         x,
         y: *ratio,
@@ -142,22 +149,22 @@ fn rounds(view: &VerifyResult) -> Markup {
         tip: format!(
             "round {}: {ratio:.4}\nplain {}, changed {}",
             round.nr,
-            short("ns", number_of(round.plain.of(view.metric))),
-            short("ns", number_of(round.changed.of(view.metric))),
+            short(unit, value(&round.plain)),
+            short(unit, value(&round.changed)),
         ),
     });
     let points: Vec<Point> = points.collect();
     let mut picture = Markup::new();
     picture.append(&key(&[
-        (Shape::Dot, "changed-run", "a round: below 1 the changed run was faster"),
+        (Shape::Dot, "changed-run", better(view)),
         (Shape::Tick, "changed-run", "median, with its 95% interval around it"),
         (Shape::Tick, "published", "1: no difference, with the margin around it"),
     ]));
-    let title = format!("Ratio of {} time, round by round", view.metric);
+    let title = format!("Ratio of {}, round by round", of_metric(&view.metric));
     picture.append(&field(&title, (&across, &up), &guides(view, interval), &points));
     picture.element("p class=\"note\"", "From left to right: the first round to the last.");
     body.append(&figure(&title, &picture, &rounds_table(view)));
-    let nr_all = view.rows.first().map_or(0, |row| row.nr_rounds);
+    let nr_all = view.nr_rounds;
     if view.rounds.len() < nr_all {
         let text = format!("{} of {nr_all} rounds are shown, evenly spread.", view.rounds.len());
         body.element("p class=\"note\"", &text);
@@ -170,13 +177,25 @@ fn number(nr: usize) -> f64 {
     nr as f64
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a time of one run in ns")]
-fn number_of(ns: u64) -> f64 {
-    ns as f64
+/// The judged value of a run; a page has no place for what is none.
+fn value(run: &RunRow) -> f64 {
+    run.value.unwrap_or_default()
+}
+
+/// Unit of what is judged.
+fn unit(view: &VerifyResult) -> &str {
+    judged(view).map_or("ns", |(_, row)| &row.unit)
+}
+
+fn better(view: &VerifyResult) -> &'static str {
+    match view.better {
+        "higher" => "a round: above 1 the changed run was better",
+        _ => "a round: below 1 the changed run was better",
+    }
 }
 
 fn rounds_table(view: &VerifyResult) -> Markup {
-    let metric = view.metric;
+    let metric = &view.metric;
     let columns = [
         format!("plain, {metric}"),
         format!("changed, {metric}"),
@@ -185,18 +204,17 @@ fn rounds_table(view: &VerifyResult) -> Markup {
         "changed".to_owned(),
         "major faults, plain".to_owned(),
         "changed".to_owned(),
+        "counts".to_owned(),
     ];
     let mut table = table_head("Round", &columns);
     for (at, round) in view.rounds.iter().enumerate() {
         table.raw("<tr>").element("th scope=\"row\"", &round.nr.to_string());
-        for (arm, run) in [("plain", round.plain), ("changed", round.changed)] {
-            let ns = run.of(metric);
+        for (arm, run) in [("plain", &round.plain), ("changed", &round.changed)] {
             table.raw("<td>");
-            table.number(
-                &format!("/rounds/{at}/{arm}/{metric}_ns"),
-                ns,
-                &short("ns", number_of(ns)),
-            );
+            if let Some(value) = run.value {
+                let shown = short(unit(view), value);
+                table.number(&format!("/rounds/{at}/{arm}/value"), value, &shown);
+            }
             table.raw("</td>");
         }
         table.raw("<td>");
@@ -214,7 +232,7 @@ fn rounds_table(view: &VerifyResult) -> Markup {
             table.raw("<td>").number(&format!("/rounds/{at}/{key}"), nr, &nr.to_string());
             table.raw("</td>");
         }
-        table.raw("</tr>");
+        table.element("td", round.dropped.as_deref().unwrap_or("yes")).raw("</tr>");
     }
     table.raw(TABLE_END);
     table
@@ -225,7 +243,7 @@ fn quantities(view: &VerifyResult) -> Markup {
     let axis = Axis::over(intervals.chain([1.0]), "");
     let of_rows = view.rows.iter().enumerate().map(|(at, row)| {
         let mut name = Markup::new();
-        name.text(row.quantity);
+        name.text(&row.quantity);
         if row.quantity == view.metric {
             name.raw(" ").element("small", "the verdict is about it");
         }
@@ -266,10 +284,10 @@ fn quantities_table(view: &VerifyResult) -> Markup {
     let columns = ["plain, median [range]", "changed, median [range]", "ratio", "from", "to", "n"];
     let mut table = table_head("Quantity", &columns.map(str::to_owned));
     for (at, row) in view.rows.iter().enumerate() {
-        table.raw("<tr>").element("th scope=\"row\"", row.quantity).raw("<td>");
-        let plain = spread(row.unit, [row.plain, row.plain_min, row.plain_max]);
+        table.raw("<tr>").element("th scope=\"row\"", &row.quantity).raw("<td>");
+        let plain = spread(&row.unit, [row.plain, row.plain_min, row.plain_max]);
         table.number(&format!("/rows/{at}/plain"), row.plain, &plain).raw("</td><td>");
-        let changed = spread(row.unit, [row.changed, row.changed_min, row.changed_max]);
+        let changed = spread(&row.unit, [row.changed, row.changed_min, row.changed_max]);
         table.number(&format!("/rows/{at}/changed"), row.changed, &changed).raw("</td>");
         let parts =
             [("ratio", row.ratio), ("ratio_low", row.ratio_low), ("ratio_high", row.ratio_high)];
@@ -288,42 +306,44 @@ fn quantities_table(view: &VerifyResult) -> Markup {
     table
 }
 
-/// Each run of both arms on one scale of time.
+/// Each run that counts, of both arms, on one scale.
 fn runs(view: &VerifyResult) -> Markup {
-    let metric = view.metric;
+    let what = of_metric(&view.metric);
     let arms = [("plain", "plain-run"), ("changed", "changed-run")];
-    let ms = |ns: u64| number_of(ns) / 1e6;
-    let run = |round: &Round, arm: &str| if arm == "plain" { round.plain } else { round.changed };
-    let all = arms
-        .iter()
-        .flat_map(|(arm, _)| view.rounds.iter().map(move |round| ms(run(round, arm).of(metric))));
-    let axis = Axis::over(all.chain([0.0]), " ms");
-    let median = judged(view).map(|(at, row)| (at, [row.plain, row.changed], row.unit));
+    let unit = unit(view);
+    // A scale has round numbers: times are shown in ms, memory in MiB.
+    let (divisor, scale) = match unit {
+        "ns" => (1e6, " ms"),
+        "bytes" => (f64::from(1 << 20), " MiB"),
+        _ => (1.0, ""),
+    };
+    let run = |round: &Round, arm: &str| {
+        value(if arm == "plain" { &round.plain } else { &round.changed }) / divisor
+    };
+    let counted = || view.rounds.iter().filter(|round| round.dropped.is_none());
+    let all = arms.iter().flat_map(|(arm, _)| counted().map(move |round| run(round, arm)));
+    let axis = Axis::over(all.chain([0.0]), scale);
+    let median = judged(view).map(|(at, row)| (at, [row.plain, row.changed]));
     let mut table =
-        table_head("Runs", &["median".to_owned(), "shortest".to_owned(), "longest".to_owned()]);
+        table_head("Runs", &["median".to_owned(), "smallest".to_owned(), "largest".to_owned()]);
     let lane = |(nr, (arm, class)): (usize, &(&'static str, &'static str))| {
-        let each = view.rounds.iter().map(|round| {
-            let value = ms(run(round, arm).of(metric));
-            let tip = format!("{arm}, round {}: {value:.3} ms", round.nr);
+        let each = counted().map(|round| {
+            let value = run(round, arm);
+            let tip = format!("{arm}, round {}: {value:.3}{scale}", round.nr);
             Mark::At { value, side: Side::Middle, shape: Shape::Dot, class, tip }
         });
         let mut marks: Vec<Mark> = each.collect();
         let mut end = Markup::new();
-        if let Some((at, medians, unit)) = median {
-            let value = medians[nr] / 1e6;
-            let tip = format!("{arm}, median: {value:.3} ms");
-            marks.push(Mark::At {
-                value,
-                side: Side::Middle,
-                shape: Shape::Tick,
-                class: "published",
-                tip,
-            });
+        if let Some((at, medians)) = median {
+            let value = medians[nr] / divisor;
+            let tip = format!("{arm}, median: {value:.3}{scale}");
+            let (shape, class) = (Shape::Tick, "published");
+            marks.push(Mark::At { value, side: Side::Middle, shape, class, tip });
             end.number(&format!("/rows/{at}/{arm}"), medians[nr], &short(unit, medians[nr]));
         }
         let mut name = Markup::new();
         name.text(arm);
-        Lane { title: format!("{metric} time of each {arm} run"), name, marks, end }
+        Lane { title: format!("{what} of each {arm} run"), name, marks, end }
     };
     let both: Vec<Lane> = arms.iter().enumerate().map(lane).collect();
     if let Some((at, row)) = judged(view) {
@@ -334,7 +354,7 @@ fn runs(view: &VerifyResult) -> Markup {
             table.raw("<tr>").element("th scope=\"row\"", arm);
             for (end, value) in ["", "_min", "_max"].iter().zip(values) {
                 table.raw("<td>");
-                table.number(&format!("/rows/{at}/{arm}{end}"), value, &short(row.unit, value));
+                table.number(&format!("/rows/{at}/{arm}{end}"), value, &short(unit, value));
                 table.raw("</td>");
             }
             table.raw("</tr>");
@@ -348,7 +368,7 @@ fn runs(view: &VerifyResult) -> Markup {
         (Shape::Tick, "published", "median"),
     ]));
     picture.append(&lanes(&axis, &[], &both));
-    figure(&format!("Each run, {metric} time"), &picture, &table)
+    figure(&format!("Each run, {what}"), &picture, &table)
 }
 
 fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
@@ -363,10 +383,11 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
         body.element("p", &format!("{}: {}.", predicted.no_ratio(), predicted.why_none()));
     }
     let mut words = Vec::new();
-    let place = match predicted.holds {
-        Some(true) => "The measured ratio lies within the predicted bounds.".to_owned(),
-        Some(false) => "The measured ratio lies outside the predicted bounds.".to_owned(),
-        None => String::new(),
+    let place = match (predicted.holds, &predicted.cannot_tell) {
+        (Some(true), _) => "The measured ratio lies within the predicted bounds.".to_owned(),
+        (Some(false), _) => "The measured ratio lies outside the predicted bounds.".to_owned(),
+        (None, Some(why)) => format!("The rounds cannot tell whether it holds: {why}."),
+        (None, None) => String::new(),
     };
     words.push(place);
     words.push(format!("Plain: {} on {}.", predicted.kernel, predicted.machine));
@@ -445,8 +466,9 @@ fn doubts(view: &VerifyResult) -> Markup {
 
 fn sources(view: &VerifyResult) -> Markup {
     let margin = format!(
-        "A change must save {}% to count (--margin). Confirmed: the whole interval is below that \
-         limit; not confirmed: it is above; inconclusive: it contains the limit.",
+        "A change must gain {}% to count (--margin). Confirmed: the whole interval is beyond that \
+         limit; not confirmed: it is short of it; inconclusive: it contains the limit, or there are \
+         fewer than ten rounds; not proved: the change took effect in fewer than ten.",
         100.0 * view.margin
     );
     meanings(&[

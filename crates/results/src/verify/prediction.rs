@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use largefolio_linux::measure::bootstrap;
+use largefolio_linux::verify::verdict::{NR_ROUNDS_MIN, nr_rounds_until};
 use largefolio_sim::cost::{Estimate, Interval};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -10,6 +11,7 @@ use largefolio_sim::replay::{CacheState, CellSpec, replay};
 use largefolio_trace::Reader;
 use serde::Serialize;
 
+use super::words;
 use crate::{Error, Remark, running};
 
 /// Why an estimate says nothing about the run that was measured.
@@ -45,8 +47,10 @@ pub struct Predicted {
     pub(super) ratio_range: Option<[f64; 2]>,
     /// Why there is no ratio though there is a difference.
     pub(super) unusable: Option<&'static str>,
-    /// Whether the measured ratio lies in that range.
+    /// Whether the measured ratio lies in that range; none where the rounds cannot tell.
     pub(super) holds: Option<bool>,
+    /// Why they cannot.
+    pub(super) cannot_tell: Option<String>,
     pub(super) not_known: Vec<String>,
     pub(super) assumed: Vec<String>,
 }
@@ -86,7 +90,8 @@ impl VerifyPrediction {
         Remark::of_rules(self.plain.kernel.note.as_deref())
     }
 
-    /// Replays; `plain_ns` and `ratio` are what was measured of wall time.
+    /// Replays; `plain_ns` and `ratio` are what was measured of wall time. Differences below `margin`
+    /// count as none.
     ///
     /// # Errors
     /// A trace that cannot be replayed.
@@ -94,6 +99,7 @@ impl VerifyPrediction {
         &self,
         plain_ns: f64,
         ratio: Option<bootstrap::Interval>,
+        margin: f64,
     ) -> Result<Predicted, Error> {
         let specs = [self.plain.clone(), self.changed.clone()];
         let (_, outcomes) = replay(&self.trace, &specs, &mut |_| {})?;
@@ -102,6 +108,11 @@ impl VerifyPrediction {
         estimate.compare(&plain.estimate);
         let (predicted, unusable) = ratio_of(estimate.difference_ns, plain_ns);
         let range = changed.estimate.change(&plain.estimate).map(|change| range(change, plain_ns));
+        let (holds, cannot_tell) = match (range, ratio) {
+            (Some(range), Some(ratio)) => place(range, predicted.unwrap_or(1.0), &ratio, margin),
+            (Some(_), None) => (None, Some("no ratio was measured".to_owned())),
+            (None, _) => (None, None),
+        };
         Ok(Predicted {
             kernel: plain.kernel.clone(),
             changed_kernel: changed.kernel.clone(),
@@ -111,13 +122,43 @@ impl VerifyPrediction {
             ratio: predicted,
             ratio_range: range,
             unusable,
-            holds: range
-                .zip(ratio)
-                .map(|([low, high], measured)| (low..=high).contains(&measured.median)),
+            holds,
+            cannot_tell,
             not_known: names(&[&plain.estimate, &estimate]),
             assumed: estimate.assumed().map(|(name, _)| name.to_owned()).collect(),
         })
     }
+}
+
+/// Whether what was measured lies in the predicted `range`, or why nobody can tell: an interval that is
+/// wider than the predicted effect meets that range whatever is true.
+fn place(
+    [low, high]: [f64; 2],
+    predicted: f64,
+    measured: &bootstrap::Interval,
+    margin: f64,
+) -> (Option<bool>, Option<String>) {
+    let open = |why: String| (None, Some(why));
+    if measured.n < NR_ROUNDS_MIN {
+        return open(format!("fewer than {NR_ROUNDS_MIN} rounds"));
+    }
+    if measured.high < low || measured.low > high {
+        return (Some(false), None);
+    }
+    if low < 1.0 - margin && high > 1.0 + margin {
+        return open("its bounds leave open whether the change helps".to_owned());
+    }
+    let effect = (predicted - 1.0).abs().max(margin);
+    if measured.high - measured.low > effect {
+        return open(format!(
+            "the measured interval is wider than the predicted effect; {}",
+            words::needed(nr_rounds_until(measured, effect / 2.0))
+        ));
+    }
+    if (low..=high).contains(&measured.median) {
+        return (Some(true), None);
+    }
+    open("the measured interval lies across a bound; more rounds make it narrower".to_owned())
 }
 
 /// The ratios of wall time that a change within bounds comes to; no run takes less than no time.
@@ -177,10 +218,11 @@ impl Predicted {
         let bounds = self.ratio_range.map_or_else(String::new, |[low, high]| {
             format!(" [{} .. {}]", percent(low), percent(high))
         });
-        let place = match self.holds {
-            Some(true) => "; the measured ratio lies within",
-            Some(false) => "; THE MEASURED RATIO LIES OUTSIDE",
-            None => "",
+        let place = match (self.holds, &self.cannot_tell) {
+            (Some(true), _) => "; the measured ratio lies within".to_owned(),
+            (Some(false), _) => "; THE MEASURED RATIO LIES OUTSIDE".to_owned(),
+            (None, Some(why)) => format!("; whether it holds the rounds cannot tell: {why}"),
+            (None, None) => String::new(),
         };
         format!("predicted: wall time {}%{bounds} ({what}){place}\n{rests}", percent(ratio))
     }
@@ -212,6 +254,26 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_that_says_nothing_confirms_no_prediction() {
+        let measured = |low: f64, high: f64, n| bootstrap::Interval {
+            median: f64::midpoint(low, high),
+            low,
+            high,
+            n,
+        };
+        let of = |range, low, high, n| place(range, 0.9, &measured(low, high, n), 0.01);
+        assert_eq!(of([0.85, 0.95], 0.88, 0.93, 20), (Some(true), None));
+        assert_eq!(of([0.85, 0.95], 0.96, 1.5, 20), (Some(false), None));
+        let (holds, why) = of([0.85, 0.95], 0.72, 2.14, 20);
+        assert_eq!(holds, None);
+        let why = why.unwrap();
+        assert!(why.contains("wider than the predicted effect; about 4033 rounds"), "{why}");
+        assert!(of([0.85, 0.95], 0.88, 0.93, 9).1.unwrap().contains("fewer than 10"));
+        assert!(of([0.5, 1.5], 0.88, 0.93, 20).1.unwrap().contains("leave open"));
+        assert!(of([0.85, 0.90], 0.89, 0.95, 20).1.unwrap().contains("across a bound"));
+    }
+
+    #[test]
     fn what_cannot_be_is_said_not_to_be_usable() {
         let (ratio, unusable) = ratio_of(Some(-402), 100.0);
         let predicted = Predicted {
@@ -224,6 +286,7 @@ mod tests {
             ratio_range: None,
             unusable,
             holds: None,
+            cannot_tell: None,
             not_known: Vec::new(),
             assumed: vec!["fault".to_owned()],
         };

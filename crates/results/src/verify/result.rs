@@ -4,23 +4,29 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
-use largefolio_linux::verify::rounds::Rounds;
-use largefolio_linux::verify::run::Sample;
-use largefolio_linux::verify::verdict::{Compared, Doubt, Verdict, doubts};
+use largefolio_linux::measure::bootstrap::Interval;
+use largefolio_linux::verify::look::Look;
+use largefolio_linux::verify::metric::Better;
+use largefolio_linux::verify::rounds::{Rounds, Run};
+use largefolio_linux::verify::threshold::{Outcome, Threshold};
+use largefolio_linux::verify::verdict::{
+    self, Compared, Judged, NR_ROUNDS_MIN, Question, Verdict, doubts,
+};
 use largefolio_report::ExportError;
-use largefolio_report::figures::{self, printable};
+use largefolio_report::figures::printable;
 use serde::Serialize;
 
 use super::prediction::Predicted;
+use super::words::{self, dropped, spread, warning};
 use crate::running;
 
 /// Version of the JSON's layout.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct QuantityRow {
-    pub(super) quantity: &'static str,
-    pub(super) unit: &'static str,
+    pub(super) quantity: String,
+    pub(super) unit: String,
     pub(super) plain: f64,
     pub(super) plain_min: f64,
     pub(super) plain_max: f64,
@@ -36,16 +42,31 @@ pub(super) struct QuantityRow {
 }
 
 /// What was measured of one run.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct RunRow {
     pub(super) wall_ns: u64,
     pub(super) user_ns: u64,
     pub(super) system_ns: u64,
     pub(super) minor_faults: u64,
     pub(super) major_faults: u64,
+    /// Of the quantity the verdict is about.
+    pub(super) value: Option<f64>,
+    /// Folio size and bytes, near the end of the run; none where it was not seen.
+    pub(super) folios: Option<Vec<[u64; 2]>>,
+    pub(super) server: Option<ServerRow>,
 }
 
-#[derive(Clone, Copy, Debug, Serialize)]
+/// What the server used during the load, and had after it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ServerRow {
+    pub(super) user_ns: u64,
+    pub(super) system_ns: u64,
+    /// Since its start.
+    pub(super) minor_faults: u64,
+    pub(super) folios: Option<Vec<[u64; 2]>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct RoundRow {
     /// From 1.
     pub(super) nr: usize,
@@ -53,6 +74,43 @@ pub(super) struct RoundRow {
     pub(super) changed: RunRow,
     /// Changed over plain of the quantity the verdict is about; none where plain is 0.
     pub(super) ratio: Option<f64>,
+    /// Why the round does not count.
+    pub(super) dropped: Option<String>,
+}
+
+/// A setting of the system.
+#[derive(Clone, Debug, Serialize)]
+pub struct SettingRow {
+    /// Name of `folio tune`.
+    pub name: String,
+    /// Its value before the rounds and in every plain run.
+    pub plain: String,
+    /// In every changed run.
+    pub changed: String,
+}
+
+/// A limit and what the rounds say about it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct ThresholdRow {
+    pub(super) threshold: String,
+    /// `passed`, `failed`, `open`.
+    pub(super) outcome: &'static str,
+    pub(super) ratio: Option<f64>,
+    pub(super) ratio_low: Option<f64>,
+    pub(super) ratio_high: Option<f64>,
+}
+
+/// The change, for people and machines.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Change {
+    /// In words.
+    pub change: String,
+    /// Of the system.
+    pub settings: Vec<SettingRow>,
+    /// `NAME=VALUE` of the changed runs.
+    pub environment: Vec<String>,
+    /// What came of it in the changed runs, as far as it is known.
+    pub effects: Vec<String>,
 }
 
 /// Everything about one comparison.
@@ -62,14 +120,24 @@ pub struct VerifyResult {
     pub(super) tool_version: &'static str,
     pub(super) kernel: String,
     pub(super) command: Vec<String>,
-    pub(super) change: String,
-    /// What came of it in the changed runs, as far as it is known.
-    pub(super) effects: Vec<String>,
+    #[serde(flatten)]
+    pub(super) change: Change,
+    /// `confirmed`, `not confirmed`, `inconclusive`, `not proved`.
     pub(super) verdict: &'static str,
     /// What the verdict is about.
-    pub(super) metric: &'static str,
+    pub(super) metric: String,
+    /// `lower`, `higher`.
+    pub(super) better: &'static str,
     /// Differences below it are none; 0.01 is one per cent.
     pub(super) margin: f64,
+    /// Rounds that were run, and of them those that count.
+    pub(super) nr_rounds: usize,
+    pub(super) nr_counted: usize,
+    /// Rounds that an open question would need.
+    pub(super) nr_rounds_needed: Option<usize>,
+    /// In what the change shows: `folios`, `faults`.
+    pub(super) shows_in: Vec<&'static str>,
+    pub(super) thresholds: Vec<ThresholdRow>,
     pub(super) rows: Vec<QuantityRow>,
     /// Every round; of a page with very many some of them.
     pub(super) rounds: Vec<RoundRow>,
@@ -78,44 +146,53 @@ pub struct VerifyResult {
 }
 
 impl VerifyResult {
-    /// Of `rounds`, which compare as `compared`.
+    /// Of `rounds`, as they were judged.
     #[must_use]
-    pub fn new(compared: &[Compared], verdict: Verdict, rounds: &Rounds) -> Self {
+    pub fn new(rounds: &Rounds, judged: &Judged, question: &Question) -> Self {
+        let name = question.metric.name.clone();
+        let proved = &judged.proved;
+        let ratio = judged.compared.iter().find(|one| one.name == name).and_then(|one| one.ratio);
+        let limit = verdict::limit(question.margin, question.metric.better);
+        let is_open = judged.verdict == Verdict::Inconclusive;
+        let mut warnings: Vec<String> =
+            dropped(rounds.plain.len(), &proved.dropped).into_iter().collect();
+        warnings.extend(doubts(proved, question.trace).iter().map(warning));
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
             kernel: running::release(),
             command: Vec::new(),
-            change: String::new(),
-            effects: Vec::new(),
-            verdict: match verdict {
+            change: Change::default(),
+            verdict: match judged.verdict {
                 Verdict::Confirmed => "confirmed",
                 Verdict::NotConfirmed => "not confirmed",
                 Verdict::Inconclusive => "inconclusive",
+                Verdict::NotProved => "not proved",
             },
-            metric: "",
-            margin: 0.0,
-            rows: compared.iter().map(row).collect(),
-            rounds: rounds_of(rounds),
+            better: match question.metric.better {
+                Better::Lower => "lower",
+                Better::Higher => "higher",
+            },
+            margin: question.margin,
+            nr_rounds: rounds.plain.len(),
+            nr_counted: proved.rounds.plain.len(),
+            nr_rounds_needed: ratio
+                .filter(|_| is_open)
+                .and_then(|ratio| verdict::nr_rounds_until(&ratio, (ratio.median - limit).abs())),
+            shows_in: proved.traces.clone(),
+            thresholds: thresholds(judged, question),
+            rows: judged.compared.iter().map(row).collect(),
+            rounds: rounds_of(rounds, judged, &name),
+            metric: name,
             prediction: None,
-            warnings: doubts(rounds).iter().map(warning).collect(),
+            warnings,
         }
     }
 
-    /// What the verdict is about.
+    /// What was changed.
     #[must_use]
-    pub fn about(mut self, metric: &'static str, margin: f64, change: String) -> Self {
-        for round in &mut self.rounds {
-            let (plain, changed) = (round.plain.of(metric), round.changed.of(metric));
-            round.ratio = (plain > 0).then(|| figures::ratio(changed, plain));
-        }
-        Self { change, metric, margin, ..self }
-    }
-
-    /// What came of the change.
-    #[must_use]
-    pub fn with_effects(self, effects: Vec<String>) -> Self {
-        Self { effects, ..self }
+    pub fn about(self, change: Change) -> Self {
+        Self { change, ..self }
     }
 
     /// What the model says.
@@ -130,67 +207,92 @@ impl VerifyResult {
         Self { command, ..self }
     }
 
+    /// Whether the answer is yes: every limit is kept or, without limits, the change is confirmed.
+    #[must_use]
+    pub fn is_yes(&self) -> bool {
+        if self.thresholds.is_empty() {
+            return self.verdict == "confirmed";
+        }
+        self.thresholds.iter().all(|one| one.outcome == "passed")
+    }
+
     pub(super) fn shown(&self) -> String {
         let mut text = String::new();
-        let n = self.rows.first().map_or(0, |row| row.nr_rounds);
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(
             text,
-            "kernel {}; {n} rounds, alternating; changed: {}",
-            self.kernel, self.change
+            "kernel {}; {} rounds, alternating; changed: {}",
+            self.kernel,
+            self.nr_counted,
+            printable(&self.change.change)
         );
+        for warning in &self.warnings {
+            let _ = writeln!(text, "warning: {}", printable(warning));
+        }
         text.push('\n');
-        for effect in &self.effects {
+        for effect in &self.change.effects {
             let _ = writeln!(text, "  {}", printable(effect));
         }
-        if !self.effects.is_empty() {
+        if !self.change.effects.is_empty() {
             text.push('\n');
         }
         let _ = writeln!(
             text,
-            "  {:14} {:>30} {:>30}  {:>24}",
+            "  {:19} {:>30} {:>30}  {:>24}",
             "median [range]", "plain", "changed", "ratio [95% interval]"
         );
         for row in &self.rows {
-            let plain = spread(row.unit, [row.plain, row.plain_min, row.plain_max]);
-            let changed = spread(row.unit, [row.changed, row.changed_min, row.changed_max]);
+            let plain = spread(&row.unit, [row.plain, row.plain_min, row.plain_max]);
+            let changed = spread(&row.unit, [row.changed, row.changed_min, row.changed_max]);
             let ratio = match (row.ratio, row.ratio_low, row.ratio_high) {
                 (Some(median), Some(low), Some(high)) => {
                     format!("{median:.3} [{low:.3} .. {high:.3}]")
                 }
                 _ => "-".to_owned(),
             };
-            let _ = writeln!(text, "  {:14} {plain:>30} {changed:>30}  {ratio:>24}", row.quantity);
+            let _ = writeln!(text, "  {:19} {plain:>30} {changed:>30}  {ratio:>24}", row.quantity);
         }
         let _ = writeln!(text, "\n{}: {}", self.verdict, self.reason());
-        text += &self.prediction.as_ref().map(Predicted::text).unwrap_or_default();
-        for warning in &self.warnings {
-            let _ = writeln!(text, "warning: {warning}");
+        for limit in &self.thresholds {
+            let _ = writeln!(text, "{}: --fail-if {}", limit.outcome, printable(&limit.threshold));
         }
+        text += &self.prediction.as_ref().map(Predicted::text).unwrap_or_default();
         text
     }
 
     /// The verdict in a sentence.
     pub(super) fn reason(&self) -> String {
+        if self.verdict == "not proved" {
+            return format!(
+                "the change took effect in {} of {} rounds, and {NR_ROUNDS_MIN} are needed",
+                self.nr_counted, self.nr_rounds
+            );
+        }
         let row = self.rows.iter().find(|row| row.quantity == self.metric);
         let interval = row.and_then(|row| Some((row.ratio?, row.ratio_low?, row.ratio_high?)));
+        let what = words::of_metric(&self.metric);
         let Some((median, low, high)) = interval else {
-            return format!("no ratio of {} time: too few rounds, or a time of 0", self.metric);
+            return format!("no ratio of {what}: too few rounds, or a value of 0");
         };
-        let (metric, change) = (self.metric, 100.0 * (median - 1.0));
-        let interval = format!("{:+.1}% to {:+.1}%", 100.0 * (low - 1.0), 100.0 * (high - 1.0));
-        let margin = 100.0 * self.margin;
+        let percent = |ratio: f64| format!("{:+.1}%", 100.0 * (ratio - 1.0));
+        let change = format!("{what} {} ({} to {})", percent(median), percent(low), percent(high));
+        let margin = format!("{}%", 100.0 * self.margin);
+        let is_time = words::is_time(&self.metric);
+        let (better, worse) = if is_time { ("faster", "slower") } else { ("better", "worse") };
+        let is_worse = match self.better {
+            "higher" => high < 1.0 - self.margin,
+            _ => low > 1.0 + self.margin,
+        };
         match self.verdict {
-            "confirmed" => format!("{metric} time {change:+.1}% ({interval})"),
-            "not confirmed" if low > 1.0 + self.margin => {
-                format!("{metric} time {change:+.1}% ({interval}): slower")
-            }
-            "not confirmed" => {
-                format!("{metric} time {change:+.1}% ({interval}): not faster by {margin}%")
+            "confirmed" => change,
+            "not confirmed" if is_worse => format!("{change}: {worse}"),
+            "not confirmed" => format!("{change}: not {better} by {margin}"),
+            _ if self.nr_counted < NR_ROUNDS_MIN => {
+                format!("{change}: fewer than {NR_ROUNDS_MIN} rounds decide nothing")
             }
             _ => format!(
-                "{metric} time {change:+.1}% ({interval}): may or may not be faster by {margin}%; \
-                 more rounds make the interval narrower"
+                "{change}: may or may not be {better} by {margin}; {}",
+                words::needed(self.nr_rounds_needed)
             ),
         }
     }
@@ -206,43 +308,77 @@ impl VerifyResult {
 }
 
 impl RunRow {
-    fn new(sample: &Sample) -> Self {
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    fn new(run: &Run, metric: &str) -> Self {
+        let sample = &run.sample;
         Self {
             wall_ns: ns(sample.wall),
             user_ns: ns(sample.user),
             system_ns: ns(sample.system),
             minor_faults: sample.nr_minor_faults,
             major_faults: sample.nr_major_faults,
-        }
-    }
-
-    /// The value of a quantity.
-    pub(super) fn of(&self, metric: &str) -> u64 {
-        match metric {
-            "user" => self.user_ns,
-            "system" => self.system_ns,
-            _ => self.wall_ns,
+            value: verdict::value(run, metric),
+            folios: run.look.as_ref().map(folios),
+            server: run.served.as_ref().map(|served| ServerRow {
+                user_ns: ns(served.user),
+                system_ns: ns(served.system),
+                minor_faults: served.nr_minor_faults,
+                folios: served.look.as_ref().map(folios),
+            }),
         }
     }
 }
 
-fn rounds_of(rounds: &Rounds) -> Vec<RoundRow> {
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Memory of a size that is not shown to this user is of size 0.
+fn folios(look: &Look) -> Vec<[u64; 2]> {
+    let unknown = (look.unknown_bytes > 0).then_some([0, look.unknown_bytes]);
+    unknown.into_iter().chain(look.folios.iter().map(|(size, bytes)| [*size, *bytes])).collect()
+}
+
+fn rounds_of(rounds: &Rounds, judged: &Judged, metric: &str) -> Vec<RoundRow> {
+    let mut dropped = judged.proved.dropped.iter().peekable();
     let both = rounds.plain.iter().zip(&rounds.changed);
-    let round = |(nr, (plain, changed))| RoundRow {
-        nr,
-        plain: RunRow::new(plain),
-        changed: RunRow::new(changed),
-        ratio: None,
+    let round = |(nr, (plain, changed))| {
+        let (plain, changed) = (RunRow::new(plain, metric), RunRow::new(changed, metric));
+        let values = plain.value.filter(|value| *value > 0.0).zip(changed.value);
+        RoundRow {
+            nr,
+            ratio: values.map(|(plain, changed)| changed / plain),
+            plain,
+            changed,
+            dropped: dropped.next_if(|one| one.nr == nr).map(|one| one.why.clone()),
+        }
     };
     (1..).zip(both).map(round).collect()
 }
 
+fn thresholds(judged: &Judged, question: &Question) -> Vec<ThresholdRow> {
+    let ratio = |name: &str| judged.compared.iter().find(|one| one.name == name)?.ratio;
+    let of = |(limit, outcome): (&Threshold, &Outcome)| {
+        let ratio: Option<Interval> = ratio(&limit.quantity);
+        ThresholdRow {
+            threshold: limit.to_string(),
+            outcome: match outcome {
+                Outcome::Passed => "passed",
+                Outcome::Failed => "failed",
+                Outcome::Open => "open",
+            },
+            ratio: ratio.map(|ratio| ratio.median),
+            ratio_low: ratio.map(|ratio| ratio.low),
+            ratio_high: ratio.map(|ratio| ratio.high),
+        }
+    };
+    question.thresholds.iter().zip(&judged.outcomes).map(of).collect()
+}
+
 fn row(compared: &Compared) -> QuantityRow {
-    let Compared { plain, changed, ratio, .. } = compared;
+    let Compared { name, unit, plain, changed, ratio } = compared;
     QuantityRow {
-        quantity: compared.name,
-        unit: compared.unit,
+        quantity: name.clone(),
+        unit: unit.clone(),
         plain: plain.median,
         plain_min: plain.min,
         plain_max: plain.max,
@@ -253,40 +389,5 @@ fn row(compared: &Compared) -> QuantityRow {
         ratio_low: ratio.map(|ratio| ratio.low),
         ratio_high: ratio.map(|ratio| ratio.high),
         nr_rounds: plain.n,
-    }
-}
-
-/// `12.3 ms [11.9 .. 14.0]`, median first.
-pub(super) fn spread(unit: &str, values: [f64; 3]) -> String {
-    let (divisor, unit) = match (unit, values[0]) {
-        ("ns", large) if large >= 1e9 => (1e9, " s"),
-        ("ns", _) => (1e6, " ms"),
-        _ => (1.0, ""),
-    };
-    let [median, min, max] = values.map(|value| value / divisor);
-    let digits = if unit.is_empty() { 0 } else { 2 };
-    format!("{median:.digits$}{unit} [{min:.digits$} .. {max:.digits$}]")
-}
-
-/// The doubt with its remedy.
-fn warning(doubt: &Doubt) -> String {
-    match doubt {
-        Doubt::FewRounds { nr } => {
-            format!("{nr} rounds are too few for a reliable interval; use --runs 20")
-        }
-        Doubt::Noise { part } => format!(
-            "the middle half of the plain runs spreads over {:.0}% of their median: end other \
-             programs, or run more rounds (--runs, --time)",
-            100.0 * part
-        ),
-        Doubt::Drift { ratio } => format!(
-            "the machine drifts: the second half of the plain runs took {ratio:.2} of the first; \
-             ratios within a round still hold, but times do not. A longer --time tells more"
-        ),
-        Doubt::Short { wall_ns } => format!(
-            "a run takes {:.1} ms, mostly to start the process; give the command more work",
-            wall_ns / 1e6
-        ),
-        Doubt::Stopped { nr } => format!("stopped by a signal after {nr} rounds"),
     }
 }

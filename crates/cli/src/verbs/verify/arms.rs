@@ -1,4 +1,4 @@
-//! The command as it is, and with a change.
+//! The command as it is, and with a change; with a server the change is the server's.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,25 +9,29 @@ use largefolio_linux::remap::Voice;
 use largefolio_linux::run::{self, Request};
 use largefolio_linux::setting::Setting;
 use largefolio_linux::tune::catalog::Catalog;
+use largefolio_linux::verify::output::Output;
+use largefolio_linux::verify::proof::Trace;
 use largefolio_linux::verify::rounds::{Arm, ArmError};
 use largefolio_linux::warm;
 use largefolio_report::figures;
+use largefolio_results::verify::{Change, SettingRow};
 use largefolio_trace::shown;
 
 use crate::verbs::run::large_folios;
 
-/// Where the command's output goes.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Output {
-    Discarded,
-    Shown,
+/// A setting that the changed runs have otherwise.
+#[derive(Clone, Debug)]
+struct Tuned {
+    name: String,
+    path: PathBuf,
+    /// Before the rounds.
+    old: String,
+    new: String,
 }
 
-impl Output {
-    fn of(self, command: &mut Command) {
-        if matches!(self, Self::Discarded) {
-            command.stdout(Stdio::null()).stderr(Stdio::null());
-        }
+impl Tuned {
+    fn read(&self) -> String {
+        Setting::read(&self.path).unwrap_or_else(|error| error.to_string())
     }
 }
 
@@ -35,23 +39,57 @@ impl Output {
 #[derive(Clone, Debug)]
 pub(super) struct Plain {
     words: Vec<OsString>,
+    server: Option<Vec<OsString>>,
     output: Output,
     /// Files whose cache the other arm fills.
     cooled: Vec<PathBuf>,
+    settings: Vec<Tuned>,
+    disturbance: Option<String>,
 }
 
 impl Plain {
-    /// `words` is the program and its arguments, and not empty.
-    pub(super) fn new(words: Vec<OsString>, output: Output) -> Self {
-        Self { words, output, cooled: Vec::new() }
+    /// `words` is the program and its arguments, and not empty; so is `server`.
+    pub(super) fn new(words: Vec<OsString>, server: Option<Vec<OsString>>, output: Output) -> Self {
+        let (cooled, settings, disturbance) = (Vec::new(), Vec::new(), None);
+        Self { words, server, output, cooled, settings, disturbance }
     }
-}
 
-impl Plain {
     /// The other arm fills the cache of `files`: empty it before each run.
     pub(super) fn cools(&mut self, files: Vec<PathBuf>) {
         self.cooled = files;
     }
+
+    /// What a change is about: the server, or the command.
+    fn subject(&self) -> &[OsString] {
+        self.server.as_ref().unwrap_or(&self.words)
+    }
+
+    fn started(&self, words: &[OsString]) -> Command {
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        self.quiet(&mut command);
+        command
+    }
+
+    fn quiet(&self, command: &mut Command) {
+        if self.output == Output::Discarded {
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+        }
+    }
+
+    /// Notes settings that are not as they were before the rounds.
+    fn check(&mut self) {
+        let mut settings = self.settings.iter();
+        let found = settings.find_map(|one| disturbed(one, &one.old));
+        self.disturbance = self.disturbance.take().or(found);
+    }
+}
+
+/// Why `setting` is not as a run expects it.
+fn disturbed(setting: &Tuned, expected: &str) -> Option<String> {
+    let now = setting.read();
+    (now != expected)
+        .then(|| format!("another program set {} to {now}, not {expected}", setting.name))
 }
 
 impl Arm for Plain {
@@ -60,18 +98,25 @@ impl Arm for Plain {
     }
 
     fn prepare(&mut self) -> Result<(), ArmError> {
+        self.check();
         cool(&self.cooled)
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]);
-        self.output.of(&mut command);
-        command
+        self.started(&self.words)
+    }
+
+    fn server(&self) -> Option<Command> {
+        self.server.as_ref().map(|words| self.started(words))
     }
 
     fn is_rehearsed(&self) -> bool {
         !self.cooled.is_empty()
+    }
+
+    fn disturbance(&mut self) -> Option<String> {
+        self.check();
+        self.disturbance.take()
     }
 }
 
@@ -87,45 +132,96 @@ fn cool(files: &[PathBuf]) -> Result<(), ArmError> {
 #[derive(Debug)]
 pub(super) struct Changed {
     plain: Plain,
+    environment: Vec<(String, String)>,
     request: Option<Request>,
     /// Files whose cache is emptied before the command is started.
     cooled: Vec<PathBuf>,
     /// Prepared now.
     started: Option<run::Launch>,
     effects: Vec<String>,
-    /// Name, file and value.
-    settings: Vec<(String, PathBuf, String)>,
     /// Changed now.
     held: Vec<Setting>,
 }
 
 impl Changed {
     /// Checks names and values of `NAME=VALUE`.
-    pub(super) fn new(plain: Plain, tune: &[String]) -> Result<Self> {
+    pub(super) fn new(plain: &mut Plain, tune: &[String], env: &[String]) -> Result<Self> {
         let catalog = Catalog::below(Path::new("/"));
-        let mut settings: Vec<(String, PathBuf, String)> = Vec::new();
+        let mut settings: Vec<Tuned> = Vec::new();
         for assignment in tune {
             let Some((name, value)) = assignment.split_once('=') else {
                 bail!("--tune {assignment}: expected NAME=VALUE, such as thp.64K=always");
             };
-            catalog.read(name)?.check(name, value)?;
-            if settings.iter().any(|(known, ..)| known == name) {
+            let now = catalog.read(name)?;
+            now.check(name, value)?;
+            if settings.iter().any(|known| known.name == name) {
                 bail!("--tune {name} is given twice");
             }
-            settings.push((name.to_owned(), catalog.path(name)?, value.to_owned()));
+            let (name, new) = (name.to_owned(), value.to_owned());
+            settings.push(Tuned { path: catalog.path(&name)?, name, old: now.value, new });
         }
+        let mut environment: Vec<(String, String)> = Vec::new();
+        for assignment in env {
+            let parts = assignment.split_once('=').filter(|(name, _)| !name.is_empty());
+            let Some((name, value)) = parts else {
+                bail!("--env {}: expected NAME=VALUE", shown(assignment));
+            };
+            if environment.iter().any(|(known, _)| known == name) {
+                bail!("--env {} is given twice", shown(name));
+            }
+            environment.push((name.to_owned(), value.to_owned()));
+        }
+        plain.settings.clone_from(&settings);
         let (request, started, effects) = (None, None, Vec::new());
         let (cooled, held) = (Vec::new(), Vec::new());
-        Ok(Self { plain, request, cooled, started, effects, settings, held })
+        let plain = plain.clone();
+        Ok(Self { plain, environment, request, cooled, started, effects, held })
     }
 
     /// Names and values of the settings.
     pub(super) fn settings(&self) -> Vec<(&str, &str)> {
-        self.settings.iter().map(|(name, _, value)| (name.as_str(), value.as_str())).collect()
+        let settings = self.plain.settings.iter();
+        settings.map(|one| (one.name.as_str(), one.new.as_str())).collect()
     }
 
-    /// What is changed, for people.
-    pub(super) fn description(&self) -> String {
+    /// # Errors
+    /// A change that is in effect without it: both arms would be the same.
+    pub(super) fn refuse_none(&self) -> Result<()> {
+        for one in &self.plain.settings {
+            if one.old == one.new {
+                bail!(
+                    "--tune {}={}: it is {} already, so both runs would be the same",
+                    one.name,
+                    one.new,
+                    one.old
+                );
+            }
+        }
+        for (name, value) in &self.environment {
+            if std::env::var_os(name).is_some_and(|now| now == **value) {
+                bail!(
+                    "--env {}: the environment has this value already, so both runs would be the \
+                     same",
+                    shown(&format!("{name}={value}"))
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the change must be seen in folios.
+    pub(super) fn trace(&self) -> Trace {
+        let has_heap = self.request.as_ref().is_some_and(|request| request.heap_bytes.is_some());
+        let decides = |one: &Tuned| Catalog::decides_folios(&one.name);
+        if has_heap || self.plain.settings.iter().any(decides) {
+            Trace::Required
+        } else {
+            Trace::Possible
+        }
+    }
+
+    /// What is changed, and what came of it.
+    pub(super) fn change(&self) -> Change {
         let mut words = Vec::new();
         if let Some(request) = &self.request {
             if request.text != run::Text::Off {
@@ -133,8 +229,18 @@ impl Changed {
             }
             words.extend(request.heap_bytes.map(|bytes| format!("heap {}", figures::size(bytes))));
         }
-        words.extend(self.settings.iter().map(|(name, _, value)| format!("{name}={value}")));
-        words.join(", ")
+        let pair = |(name, value): &(String, String)| format!("{name}={value}");
+        let environment: Vec<String> = self.environment.iter().map(pair).collect();
+        let settings = self.plain.settings.iter();
+        words.extend(settings.clone().map(|one| format!("{}={}", one.name, one.new)));
+        words.extend(environment.iter().cloned());
+        let row = |one: &Tuned| SettingRow {
+            name: one.name.clone(),
+            plain: one.old.clone(),
+            changed: one.new.clone(),
+        };
+        let (settings, effects) = (settings.map(row).collect(), self.effects.clone());
+        Change { change: words.join(", "), settings, environment, effects }
     }
 
     /// Starts the command as `folio run` would; the answer are the files whose cache that fills.
@@ -145,12 +251,12 @@ impl Changed {
         text: run::Text,
         heap_bytes: Option<u64>,
     ) -> Result<Vec<PathBuf>> {
-        let command = self.plain.words.clone();
+        let command = self.plain.subject().to_vec();
         let request = Request { text, heap_bytes, voice: Voice::Silent, command };
         let plan = run::Launch::new(&request)?;
         let is_changed = !plan.warmed.is_empty() || plan.moved.is_some() || plan.heap.is_some();
         let why = plan.fallbacks.first().map(ToString::to_string);
-        if !is_changed && self.settings.is_empty() {
+        if !is_changed && self.plain.settings.is_empty() && self.environment.is_empty() {
             bail!(
                 "the changed run would be the same as the plain one: {}",
                 why.unwrap_or_else(|| "nothing of it can be larger".to_owned())
@@ -174,9 +280,15 @@ impl Changed {
         Ok(plan.files)
     }
 
-    /// What the start did, for people.
-    pub(super) fn effects(&self) -> Vec<String> {
-        self.effects.clone()
+    /// The command, or the server, as it is changed.
+    fn changed(&self) -> Command {
+        let mut command = match &self.started {
+            Some(started) => started.command(),
+            None => self.plain.started(self.plain.subject()),
+        };
+        self.plain.quiet(&mut command);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
     }
 }
 
@@ -186,8 +298,14 @@ impl Arm for Changed {
     }
 
     fn prepare(&mut self) -> Result<(), ArmError> {
-        for (_, path, value) in &self.settings {
-            self.held.push(Setting::change(path, value)?);
+        self.plain.check();
+        for one in &mut self.plain.settings {
+            self.held.push(Setting::change(&one.path, &one.new)?);
+            // The kernel may round a number; what it has now is what must stay.
+            one.new = one.read();
+            if one.new == one.old {
+                return Err(format!("the kernel leaves {} at {}", one.name, one.old).into());
+            }
         }
         cool(&self.cooled)?;
         self.started = self.request.as_ref().map(run::Launch::new).transpose()?;
@@ -195,14 +313,21 @@ impl Arm for Changed {
     }
 
     fn command(&self) -> Command {
-        let Some(started) = &self.started else { return self.plain.command() };
-        let mut command = started.command();
-        self.plain.output.of(&mut command);
-        command
+        if self.plain.server.is_some() { self.plain.command() } else { self.changed() }
+    }
+
+    fn server(&self) -> Option<Command> {
+        self.plain.server.as_ref().map(|_| self.changed())
     }
 
     fn is_rehearsed(&self) -> bool {
         self.request.is_some()
+    }
+
+    fn disturbance(&mut self) -> Option<String> {
+        let before = self.plain.disturbance.take();
+        let mut settings = self.plain.settings.iter();
+        before.or_else(|| settings.find_map(|one| disturbed(one, &one.new)))
     }
 
     fn finish(&mut self) {

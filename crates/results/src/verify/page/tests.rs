@@ -2,34 +2,83 @@
 
 use std::time::Duration;
 
-use largefolio_linux::verify::rounds::Rounds;
+use largefolio_linux::verify::metric::Metric;
+use largefolio_linux::verify::proof::Trace;
+use largefolio_linux::verify::rounds::{Rounds, Run};
 use largefolio_linux::verify::run::Sample;
-use largefolio_linux::verify::verdict::{Verdict, compare};
+use largefolio_linux::verify::threshold::Threshold;
+use largefolio_linux::verify::verdict::{Judged, Question};
 
+use super::super::result::Change;
 use super::*;
 
-fn view(nr_rounds: u64, verdict: Verdict) -> VerifyResult {
-    let sample = |ns: u64| Sample {
-        wall: Duration::from_nanos(ns),
-        user: Duration::from_nanos(ns / 2),
-        system: Duration::ZERO,
-        nr_minor_faults: ns % 7,
-        nr_major_faults: 0,
+/// Rounds whose changed runs take `percent` of the plain ones.
+fn judged_rounds(nr_rounds: u64, percent: u64) -> (Rounds, Judged, Question) {
+    let run = |ns: u64| {
+        let sample = Sample {
+            wall: Duration::from_nanos(ns),
+            user: Duration::from_nanos(ns / 2),
+            nr_minor_faults: 100,
+            ..Sample::default()
+        };
+        Run { sample, ..Run::default() }
     };
     let ns = |nr: u64| 10_000_000 + nr * 7919 % 100_003;
     let rounds = Rounds {
-        plain: (0..nr_rounds).map(|nr| sample(ns(nr))).collect(),
-        changed: (0..nr_rounds).map(|nr| sample(ns(nr + 3) * 9 / 10)).collect(),
+        plain: (0..nr_rounds).map(|nr| run(ns(nr))).collect(),
+        changed: (0..nr_rounds).map(|nr| run(ns(nr + 3) * percent / 100)).collect(),
         is_stopped: false,
     };
-    VerifyResult::new(&compare(&rounds), verdict, &rounds)
-        .about("wall", 0.01, "<b>heap</b> 64K".to_owned())
+    let metric = Metric::quantity("wall");
+    let question =
+        Question { metric, margin: 0.01, trace: Trace::Possible, thresholds: Vec::new() };
+    let judged = Judged::of(&rounds, &question);
+    (rounds, judged, question)
+}
+
+fn view(nr_rounds: u64, percent: u64) -> VerifyResult {
+    let (rounds, judged, question) = judged_rounds(nr_rounds, percent);
+    VerifyResult::new(&rounds, &judged, &question)
+        .about(Change { change: "<b>heap</b> 64K".to_owned(), ..Change::default() })
         .of(vec!["folio".to_owned(), "verify".to_owned()])
 }
 
 #[test]
+fn what_was_not_done_is_said_first_and_fails_a_limit() {
+    let (mut rounds, _, mut question) = judged_rounds(12, 80);
+    for run in rounds.changed.iter_mut().skip(3) {
+        run.disturbance = Some("thp.enabled was never".to_owned());
+    }
+    question.thresholds = vec![Threshold::parse("wall>+2%").unwrap()];
+    let judged = Judged::of(&rounds, &question);
+    let view = VerifyResult::new(&rounds, &judged, &question);
+    assert_eq!((view.verdict, view.nr_counted, view.is_yes()), ("not proved", 3, false));
+    let text = view.shown();
+    let first = text.lines().nth(1).unwrap();
+    assert!(first.starts_with("warning: 9 of 12 rounds are not counted"), "{text}");
+    assert!(first.contains("thp.enabled was never (rounds 4, 5, 6,"), "{text}");
+    assert!(text.contains("\nnot proved: the change took effect in 3 of 12 rounds"), "{text}");
+    assert!(text.contains("\nopen: --fail-if wall>+2%"), "{text}");
+    let page = of(&view).unwrap().html();
+    assert_eq!(page.matches("<td>thp.enabled was never</td>").count(), 9);
+}
+
+#[test]
+fn limits_decide_the_answer_where_there_are_some() {
+    let (rounds, _, mut question) = judged_rounds(12, 105);
+    let mut answer = |limit| {
+        question.thresholds = vec![Threshold::parse(limit).unwrap()];
+        VerifyResult::new(&rounds, &Judged::of(&rounds, &question), &question)
+    };
+    assert!(answer("wall>+20%").is_yes());
+    let failed = answer("wall>+2%");
+    assert!(!failed.is_yes() && failed.shown().contains("failed: --fail-if wall>+2%"));
+    assert!(!answer("server memory>+2%").is_yes(), "nothing is known of it");
+}
+
+#[test]
 fn many_rounds_are_thinned_and_the_page_says_so() {
-    let page = of(&view(1_600, Verdict::Confirmed)).unwrap().html();
+    let page = of(&view(1_600, 90)).unwrap().html();
     assert!(page.len() < 3 << 20, "{} bytes", page.len());
     assert!(page.contains("1500 of 1600 rounds are shown, evenly spread."));
     assert_eq!(page.matches("<circle class=\"changed-run\"").count(), 1500 + 1500 + 5);
@@ -37,17 +86,17 @@ fn many_rounds_are_thinned_and_the_page_says_so() {
 
 #[test]
 fn the_verdict_stands_first_and_names_are_text() {
-    let page = of(&view(12, Verdict::Confirmed)).unwrap().html();
+    let page = of(&view(12, 90)).unwrap().html();
     let (head, _) = page.split_once("<main>").unwrap();
     assert!(head.contains("class=\"verdict yes\">confirmed"), "{head}");
     assert!(!page.contains("<b>heap"), "a name became an element");
-    let page = of(&view(12, Verdict::NotConfirmed)).unwrap().html();
+    let page = of(&view(12, 110)).unwrap().html();
     assert!(page.contains("class=\"verdict no\">not confirmed"));
 }
 
 #[test]
 fn a_prediction_stands_beside_the_measurement() {
-    let mut view = view(12, Verdict::Confirmed);
+    let mut view = view(12, 90);
     let mut predicted = Predicted {
         kernel: "6.18".to_owned(),
         changed_kernel: "6.18+thp=always".to_owned(),
@@ -58,6 +107,7 @@ fn a_prediction_stands_beside_the_measurement() {
         ratio_range: Some([0.85, 0.94]),
         unusable: None,
         holds: Some(false),
+        cannot_tell: None,
         not_known: Vec::new(),
         assumed: vec!["fault".to_owned()],
     };

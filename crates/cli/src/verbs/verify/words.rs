@@ -1,0 +1,51 @@
+//! The words of a command line, as a shell quotes them.
+
+use std::ffi::OsString;
+
+use anyhow::{Result, bail};
+
+/// Splits at white space; `'..'`, `".."` and `\\` quote. Nothing is expanded.
+pub(super) fn split(text: &str) -> Result<Vec<OsString>> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut letters = text.chars();
+    while let Some(c) = letters.next() {
+        match (quote, c) {
+            (Some(end), c) if c == end => quote = None,
+            (Some('\''), c) => word.get_or_insert_default().push(c),
+            (_, '\\') => match letters.next() {
+                Some(next) => word.get_or_insert_default().push(next),
+                None => bail!("--server: nothing follows the last backslash"),
+            },
+            (None, '\'' | '"') => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            (None, c) if c.is_whitespace() => words.extend(word.take().map(OsString::from)),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    if quote.is_some() {
+        bail!("--server: a quote is not closed");
+    }
+    words.extend(word.map(OsString::from));
+    if words.first().is_none_or(|first| first.is_empty()) {
+        bail!("--server: expected a command; for more than one, use sh -c '..'");
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_as_in_a_shell() {
+        let of = |text: &str| split(text).unwrap();
+        assert_eq!(of(" redis-server --save \"\" a\\ b "), ["redis-server", "--save", "", "a b"]);
+        assert_eq!(of("sh -c 'echo \"x\" \\n'"), ["sh", "-c", "echo \"x\" \\n"]);
+        assert_eq!(of("a\"b c\\\"\"d"), ["ab c\"d"]);
+        for broken in ["", "  ", "'a", "a \\", "'' b"] {
+            assert!(split(broken).is_err(), "{broken}");
+        }
+    }
+}

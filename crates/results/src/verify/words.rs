@@ -1,0 +1,123 @@
+//! Sentences and numbers of a comparison.
+
+use largefolio_linux::verify::proof::Dropped;
+use largefolio_linux::verify::verdict::Doubt;
+use largefolio_report::figures;
+
+/// Rounds that a warning names.
+const NR_NAMED: usize = 8;
+
+/// Whether a quantity is a time of the command or of the server.
+pub(super) fn is_time(metric: &str) -> bool {
+    ["wall", "user", "system"].contains(&metric)
+}
+
+/// `wall time`, `tps`.
+pub(super) fn of_metric(metric: &str) -> String {
+    if is_time(metric) { format!("{metric} time") } else { metric.to_owned() }
+}
+
+/// How an open question is closed.
+pub(super) fn needed(nr_rounds: Option<usize>) -> String {
+    match nr_rounds {
+        Some(nr) => format!("about {nr} rounds would tell (--runs {nr})"),
+        None => "more rounds than are practical would tell".to_owned(),
+    }
+}
+
+/// `12.3 ms [11.9 .. 14.0]`, median first.
+pub(super) fn spread(unit: &str, values: [f64; 3]) -> String {
+    let (divisor, unit, digits) = match (unit, values[0]) {
+        ("ns", large) if large >= 1e9 => (1e9, " s".to_owned(), 2),
+        ("ns", _) => (1e6, " ms".to_owned(), 2),
+        ("bytes", _) => (f64::from(1 << 20), " MiB".to_owned(), 1),
+        ("faults", _) => (1.0, String::new(), 0),
+        (unit, value) => {
+            let digits = if value >= 1000.0 { 0 } else { 3 };
+            (1.0, if unit.is_empty() { String::new() } else { format!(" {unit}") }, digits)
+        }
+    };
+    let [median, min, max] = values.map(|value| value / divisor);
+    format!("{median:.digits$}{unit} [{min:.digits$} .. {max:.digits$}]")
+}
+
+/// Which rounds do not count, by reason.
+pub(super) fn dropped(nr_rounds: usize, all: &[Dropped]) -> Option<String> {
+    let mut reasons: Vec<(&str, Vec<usize>)> = Vec::new();
+    for Dropped { nr, why } in all {
+        match reasons.iter_mut().find(|(reason, _)| reason == why) {
+            Some((_, nrs)) => nrs.push(*nr),
+            None => reasons.push((why, vec![*nr])),
+        }
+    }
+    let of = |(why, nrs): &(&str, Vec<usize>)| {
+        let named: Vec<String> = nrs.iter().take(NR_NAMED).map(usize::to_string).collect();
+        let more = if nrs.len() > NR_NAMED { ", .." } else { "" };
+        let word = if nrs.len() == 1 { "round" } else { "rounds" };
+        format!("{why} ({word} {}{more})", named.join(", "))
+    };
+    let reasons: Vec<String> = reasons.iter().map(of).collect();
+    (!all.is_empty()).then(|| {
+        format!(
+            "{} of {nr_rounds} rounds are not counted, because the change did not take effect in \
+             them: {}",
+            figures::grouped(all.len() as u64),
+            reasons.join("; ")
+        )
+    })
+}
+
+/// The doubt with its remedy.
+pub(super) fn warning(doubt: &Doubt) -> String {
+    match doubt {
+        Doubt::FewRounds { nr } => {
+            format!("{nr} rounds are too few for a reliable interval; use --runs 20")
+        }
+        Doubt::Noise { part } => format!(
+            "the middle half of the plain runs spreads over {:.0}% of their median: end other \
+             programs, or run more rounds (--runs, --time)",
+            100.0 * part
+        ),
+        Doubt::Drift { ratio } => format!(
+            "the machine drifts: the second half of the plain runs took {ratio:.2} of the first; \
+             ratios within a round still hold, but times do not. A longer --time tells more"
+        ),
+        Doubt::Short { wall_ns } => format!(
+            "a run takes {:.1} ms, mostly to start the process; give the command more work",
+            wall_ns / 1e6
+        ),
+        Doubt::Stopped { nr } => format!("stopped by a signal after {nr} rounds"),
+        Doubt::LeftRunning { name, nr_runs } => format!(
+            "the command ended and left {name} running in {nr_runs} runs: nothing of what {name} \
+             did afterwards is measured, and it was killed. To measure a server, start it with \
+             --server and give its load as the command"
+        ),
+        Doubt::NoTrace => "folios and faults are the same with and without the change: it may \
+            not have taken effect"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_that_do_not_count_are_named_by_reason() {
+        let one = |nr, why: &str| Dropped { nr, why: why.to_owned() };
+        assert_eq!(dropped(20, &[]), None);
+        let said = dropped(20, &[one(2, "a"), one(4, "b"), one(9, "a")]).unwrap();
+        assert!(said.starts_with("3 of 20 rounds are not counted"), "{said}");
+        assert!(said.ends_with(": a (rounds 2, 9); b (round 4)"), "{said}");
+        let many: Vec<Dropped> = (1..=20).map(|nr| one(nr, "a")).collect();
+        assert!(dropped(20, &many).unwrap().ends_with("7, 8, ..)"));
+    }
+
+    #[test]
+    fn numbers_have_their_unit() {
+        assert_eq!(spread("ns", [2e6, 1e6, 3e6]), "2.00 ms [1.00 .. 3.00]");
+        assert_eq!(spread("bytes", [1_048_576.0; 3]), "1.0 MiB [1.0 .. 1.0]");
+        assert_eq!(spread("/s", [1234.5, 1.0, 2000.0]), "1234 /s [1 .. 2000]");
+        assert_eq!(spread("", [0.25; 3]), "0.250 [0.250 .. 0.250]");
+    }
+}
