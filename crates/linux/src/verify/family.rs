@@ -12,6 +12,7 @@
 //!
 //! Invariant G1: only processes that descend from the command are signalled. An adopted child is one
 //! if it is in the guard's group or in another session than ours: what folio itself starts is in neither.
+//! Beside a server whoever is in another session is the server's.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -51,8 +52,8 @@ pub(super) struct Family {
     _pipe: Option<ChildStdin>,
     cgroup: Option<PathBuf>,
     leader: Option<u32>,
-    /// Processes of another command.
-    others: BTreeSet<u32>,
+    /// Whether daemons are this command's.
+    has_daemons: bool,
 }
 
 impl Family {
@@ -68,7 +69,7 @@ impl Family {
             .spawn()
             .map_err(failed("starting the process that ends a command's children"))?;
         let pipe = guard.stdin.take();
-        Ok(Self { guard, _pipe: pipe, cgroup, leader: None, others: BTreeSet::new() })
+        Ok(Self { guard, _pipe: pipe, cgroup, leader: None, has_daemons: true })
     }
 
     /// The process group of the command.
@@ -92,10 +93,9 @@ impl Family {
         self.leader = None;
     }
 
-    /// Never takes the processes of `other` for its own.
-    pub(super) fn is_beside(&mut self, other: &Self) {
-        self.others.extend(other.pids());
-        self.others.insert(other.guard.id());
+    /// A server runs beside it, which may turn into a daemon at any time.
+    pub(super) fn is_beside_a_server(&mut self) {
+        self.has_daemons = false;
     }
 
     /// CPU time in user mode and in the kernel, and page faults, so far; without a control group of the
@@ -181,9 +181,10 @@ impl Family {
         let mut children = own.children();
         children.retain(|pid| {
             let is_known = *pid == self.guard.id() || Some(*pid) == self.leader;
-            let is_ours = !is_known && !self.others.contains(pid);
-            let stat = if is_ours { Task::of(&Live, *pid).stat() } else { None };
-            stat.is_some_and(|stat| stat.group == group || stat.session != session)
+            let stat = if is_known { None } else { Task::of(&Live, *pid).stat() };
+            stat.is_some_and(|stat| {
+                stat.group == group || self.has_daemons && stat.session != session
+            })
         });
         children
     }

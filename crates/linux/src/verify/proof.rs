@@ -4,7 +4,7 @@
 //!   difference of a round    folios  bytes that lie in folios of other sizes / bytes mapped
 //!                            faults  |changed - plain| / plain
 //!   noise                    the same between two plain runs, median over pairs of rounds
-//!   shown in a round         difference >= 1% and >= 3 * noise
+//!   shown in a round         difference >= 1%, >= 3 * noise, and of at least 128 KiB or 32 faults
 //!   the change's traces      folios or faults, whichever shows in a quarter of the rounds
 //!   a round proves it        each trace is shown, and is at least half of its median
 //! ```
@@ -20,6 +20,9 @@ use crate::measure::Spread;
 
 /// Least difference that is one.
 const SHOWN: f64 = 0.01;
+/// Least memory and least faults that differ: a variable alone moves the stack by a page.
+const BYTES_LEAST: f64 = 131_072.0;
+const FAULTS_LEAST: u64 = 32;
 /// A difference is one from so many times the noise on.
 const NR_NOISES: f64 = 3.0;
 /// One round in so many shows a trace: fewer are chance.
@@ -167,7 +170,9 @@ fn folios(one: &Run, other: &Run) -> Option<f64> {
     let moved: f64 = sizes.iter().map(|size| (share(&one, size) - share(&other, size)).abs()).sum();
     let unknown =
         |look: &super::look::Look| look.unknown_bytes as f64 / look.mapped_bytes().max(1) as f64;
-    Some(f64::midpoint(moved, (unknown(&one) - unknown(&other)).abs()))
+    let part = f64::midpoint(moved, (unknown(&one) - unknown(&other)).abs());
+    let bytes = part * one.mapped_bytes().max(other.mapped_bytes()) as f64;
+    Some(if bytes < BYTES_LEAST { 0.0 } else { part })
 }
 
 #[expect(clippy::cast_precision_loss, reason = "faults of a run")]
@@ -177,7 +182,9 @@ fn faults(one: &Run, other: &Run) -> Option<f64> {
         None => run.sample.nr_minor_faults,
     };
     let (one, other) = (nr(one), nr(other));
-    (one > 0).then(|| one.abs_diff(other) as f64 / one as f64)
+    let difference = one.abs_diff(other);
+    let difference = if difference < FAULTS_LEAST { 0 } else { difference };
+    (one > 0).then(|| difference as f64 / one as f64)
 }
 
 #[cfg(test)]

@@ -272,11 +272,14 @@ impl Turn<'_> {
             limit,
             ..Asked::default()
         };
-        let Observed { ended, output, .. } = observed(shell(text), self.signals, &asked)?;
-        let how = match ended {
-            Ended::Well(_) => return Ok(Some(output)),
-            Ended::Stopped => return Ok(None),
-            Ended::Badly(status) => how_it_ended(status),
+        let Observed { ended, output, left, .. } = observed(shell(text), self.signals, &asked)?;
+        let how = match (ended, left) {
+            (Ended::Stopped, _) => return Ok(None),
+            (Ended::Badly(status), _) => how_it_ended(status),
+            (Ended::Well(_), None) => return Ok(Some(output)),
+            (Ended::Well(_), Some(left)) => {
+                format!("left {left} running, which was killed (--server starts a server)")
+            }
         };
         Err(VerifyError::Script { option, how, arm: self.name, round: self.round })
     }

@@ -99,7 +99,9 @@ pub(super) fn observed(
     asked: &Asked<'_>,
 ) -> Result<Observed, VerifyError> {
     let mut family = Family::start(None)?;
-    asked.beside.iter().for_each(|other| family.is_beside(other));
+    if asked.beside.is_some() {
+        family.is_beside_a_server();
+    }
     command.stdin(Stdio::null()).process_group(family.group());
     let capture = asked.capture.map(|output| Capture::of(&mut command, output)).transpose();
     let capture = capture.map_err(failed("pipe"))?;

@@ -276,6 +276,9 @@ fn scripts_beside_the_rounds_fail_loudly() {
     let asked = Measure { prepare: Some("exit 4".to_owned()), ..measure(Until::Rounds(1)) };
     let said = measured(["true", "true"], None, &asked).0.unwrap_err().to_string();
     assert_eq!(said, "--prepare exited with 4 in the p run of round 0");
+    let asked = Measure { prepare: Some("sleep 1000 &".to_owned()), ..asked };
+    let said = measured(["true", "true"], None, &asked).0.unwrap_err().to_string();
+    assert!(said.starts_with("--prepare left sleep running, which was killed"), "{said}");
     for (script, expected) in [
         ("printf '\\000\\377'", "expected one number"),
         ("head -c 9999999 /dev/zero", "expected one number"),

@@ -68,6 +68,15 @@ fn noise_is_no_trace() {
 }
 
 #[test]
+fn a_page_more_or_less_of_a_small_program_is_no_trace() {
+    let all = rounds((0..20).map(|at| (run(80, 0), run(80 + at % 2 * 31, 0))));
+    let proved = prove(&all, Trace::Possible);
+    assert_eq!((proved.dropped.len(), proved.traces.len()), (0, 0));
+    let all = rounds((0..20).map(|_| (run(80, 0), run(112, 0))));
+    assert_eq!(prove(&all, Trace::Possible).traces, ["faults"]);
+}
+
+#[test]
 fn a_setting_that_somebody_changed_spoils_a_round_whatever_is_seen() {
     let mut all = rounds((0..12).map(|_| (run(6021, 0), run(650, 250))));
     all.plain[4].disturbance = Some("thp.enabled was always".to_owned());
