@@ -46,7 +46,7 @@ Examples:
   folio verify --env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 -- ./job
   sudo folio verify --tune thp.64K=always -- cc1 -quiet big.i -o /dev/null
   sudo folio verify --tune thp.64K=always --trace job.folio --machine zen4 -- ./job
-  sudo folio verify --tune thp.enabled=never --server 'redis-server --save \"\"' \\
+  sudo folio verify --tune thp.enabled=always --server 'redis-server --disable-thp no' \\
       --ready 'redis-cli ping' --metric-pattern '([0-9.]+) requests per second' -- \\
       redis-benchmark -t set -n 500000 -r 1000000
   sudo folio verify --tune thp.64K=always --json --fail-if 'wall>+2%' -- ./job
