@@ -33,6 +33,7 @@ pub mod warm;
 pub mod watch;
 
 mod filesystem;
+mod helpers;
 mod library;
 mod residency;
 mod trust;

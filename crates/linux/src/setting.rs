@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::shown;
 
+use crate::helpers::{self, Own};
 use crate::proc::choice::Choice;
 
 /// What the keeper runs: `$1` is the old value, `$2` the file.
@@ -81,8 +82,16 @@ pub struct Setting {
     path: PathBuf,
     old: String,
     /// `None` when the value was right already.
-    keeper: Option<(Child, Option<ChildStdin>)>,
+    keeper: Option<Keeper>,
     lock: Locked,
+}
+
+/// The process that writes the old value when the pipe ends.
+#[derive(Debug)]
+struct Keeper {
+    child: Child,
+    pipe: Option<ChildStdin>,
+    _own: Own,
 }
 
 /// A file whose lock is held until this is dropped. It is unlocked then, not just closed: a child
@@ -170,20 +179,20 @@ impl Setting {
         &self.old
     }
 
-    fn start_keeper(&self) -> Result<(Child, Option<ChildStdin>), SettingError> {
+    fn start_keeper(&self) -> Result<Keeper, SettingError> {
         let failed = |source| SettingError::Keeper { path: self.path.clone(), source };
-        let mut keeper = Command::new("/bin/sh")
+        let mut keeper = Command::new("/bin/sh");
+        keeper
             .args(["-c", KEEPER, "folio-keeper", &self.old])
             .arg(&self.path)
             .stdin(Stdio::piped())
             // The keeper's copy holds the lock when this process is killed.
             .stdout(Stdio::from(self.lock.0.try_clone().map_err(failed)?))
             .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
-        let pipe = keeper.stdin.take();
-        Ok((keeper, pipe))
+            .process_group(0);
+        let (mut child, own) = helpers::spawn(&mut keeper).map_err(failed)?;
+        let pipe = child.stdin.take();
+        Ok(Keeper { child, pipe, _own: own })
     }
 }
 
@@ -230,9 +239,9 @@ impl Drop for Locked {
 
 impl Drop for Setting {
     fn drop(&mut self) {
-        if let Some((mut keeper, pipe)) = self.keeper.take() {
-            drop(pipe);
-            let _ = keeper.wait();
+        if let Some(mut keeper) = self.keeper.take() {
+            drop(keeper.pipe.take());
+            let _ = keeper.child.wait();
         }
     }
 }

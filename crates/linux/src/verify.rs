@@ -92,10 +92,12 @@ pub enum VerifyError {
         round: usize,
     },
     /// The server does not come up.
-    #[error("the server is not ready after {seconds} s, as --ready tells{output}")]
+    #[error("the server was not ready within {seconds} s: --ready: {why}{output}")]
     NotReady {
         /// How long.
         seconds: u64,
+        /// What its question got.
+        why: String,
         /// The end of its output.
         output: String,
     },

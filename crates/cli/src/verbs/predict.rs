@@ -29,6 +29,7 @@ use largefolio_trace::shown;
 use super::names;
 use super::page_file::{check_writable, is_same};
 use super::running;
+use super::values;
 use crate::console::Console;
 use crate::errors::Exit;
 use form::{FrameArgs, Sink};
@@ -198,20 +199,10 @@ pub(crate) enum PredictPlan {
     Sweep(Box<SweepPlan>),
 }
 
-/// Nanoseconds of `12.3s`, `250ms`, `5m`.
+/// Nanoseconds of one run.
 fn run_time(text: &str) -> Result<f64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        "h" => 3600e9,
-        _ => f64::NAN,
-    };
-    let ns = digits.parse::<f64>().map_or(f64::NAN, |number| number * unit);
-    let is_possible = (1e3..=1e18).contains(&ns);
-    is_possible.then_some(ns).ok_or_else(|| "expected a time such as 12.3s, 250ms or 5m".to_owned())
+    let possible = values::time_ns(text).filter(|ns| (1e3..=1e18).contains(ns));
+    possible.ok_or_else(|| "expected a time such as 12.3s, 250ms or 5m".to_owned())
 }
 
 /// A pool of huge pages.

@@ -25,6 +25,20 @@ pub(crate) fn folio_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a power of two from 4K to 1G, such as 64K or 2M".to_owned())
 }
 
+/// Nanoseconds of `12.3s`, `250ms`, `5m`.
+pub(crate) fn time_ns(text: &str) -> Option<f64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" => 60e9,
+        "h" => 3600e9,
+        _ => return None,
+    };
+    digits.parse::<f64>().ok().map(|number| number * unit)
+}
+
 /// A process.
 pub(crate) fn pid(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| {
@@ -69,6 +83,15 @@ mod tests {
     fn a_name_is_no_process() {
         assert_eq!(pid("12"), Ok(12));
         assert!(pid("postgres").unwrap_err().contains("pgrep"));
+    }
+
+    #[test]
+    fn a_time_has_a_unit() {
+        assert_eq!(time_ns("12.5s"), Some(12.5e9));
+        assert_eq!((time_ns("250ms"), time_ns("2h")), (Some(250e6), Some(7200e9)));
+        for refused in ["", "5", "m", "8d", "infs", "nans", "5µ", "1 s"] {
+            assert_eq!(time_ns(refused), None, "{refused}");
+        }
     }
 
     #[test]

@@ -73,6 +73,7 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
         (format!("verify {change} --server 'x --ready true -- true"), "a quote is not closed"),
         (format!("verify {change} {change} -- true"), "given twice"),
         ("verify --env X -- true".to_owned(), "NAME=VALUE"),
+        (format!("verify {change} --server x --ready // -- true"), "an empty pattern"),
     ] {
         let said = place.fails(&words);
         assert!(said.contains(expected), "{words}: {said}");
@@ -287,6 +288,33 @@ fn nothing_of_a_server_is_left_by_ctrl_c_and_by_sigkill() {
         rustix::process::kill_process(pid, signal).unwrap();
         child.wait().unwrap();
         assert!(is_gone(&place), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_command_that_left_its_group_is_ended_by_ctrl_c() {
+    for before in ["timeout 1000", "setsid", "timeout 1000 setsid"] {
+        let place = Place::new();
+        let mut child = place
+            .command(&format!("verify {NO_CHANGE} -- {before} sh -c"))
+            .arg("echo $$ >new; mv new pid; exec sleep 1000")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let is_up = (0..6000).any(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            place.path("pid").exists()
+        });
+        assert!(is_up, "{before}: the command was never started");
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let is_gone = is_gone(&place);
+        if !is_gone {
+            child.kill().unwrap();
+        }
+        child.wait().unwrap();
+        assert!(is_gone, "{before}");
     }
 }
 

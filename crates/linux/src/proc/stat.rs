@@ -16,7 +16,6 @@ pub(crate) struct Stat {
     /// `Z` for one that has ended.
     pub(crate) state: u8,
     pub(crate) group: i32,
-    pub(crate) session: i32,
     /// Of it and of the children it waited for, as the two below.
     pub(crate) nr_minor_faults: u64,
     /// Clock ticks in user mode.
@@ -37,7 +36,6 @@ impl Stat {
         Some(Self {
             state: *fields.first()?.as_bytes().first()?,
             group: id(5)?,
-            session: id(6)?,
             nr_minor_faults: number(10)?.saturating_add(number(11)?),
             user_ticks: number(14)?.saturating_add(number(16)?),
             system_ticks: number(15)?.saturating_add(number(17)?),
@@ -71,7 +69,7 @@ mod tests {
     fn a_name_with_brackets_does_not_move_the_fields() {
         let line = b"7 (a) Z 9 9 9 (b) S 1 70 71 0 -1 4194304 100 20 3 4 5 6 7 8 20 0 1 0 9";
         let stat = Stat::parse(line).unwrap();
-        assert_eq!((stat.state, stat.group, stat.session), (b'S', 70, 71));
+        assert_eq!((stat.state, stat.group), (b'S', 70));
         assert_eq!((stat.nr_minor_faults, stat.user_ticks, stat.system_ticks), (120, 12, 14));
         assert!(stat.is_alive());
         for broken in [&b""[..], b"7 (x", b"7 (x)", b"7 (x) S 1 2", b"7 (x) S \xff", b")"] {

@@ -10,9 +10,9 @@
 //! Owns the process group, the control group of a server (version 2, where one can be made) and the
 //! search for processes that left both. Without a control group a daemon outlives folio's own SIGKILL.
 //!
-//! Invariant G1: only processes that descend from the command are signalled. An adopted child is one
-//! if it is in the guard's group or in another session than ours: what folio itself starts is in neither.
-//! Beside a server whoever is in another session is the server's.
+//! Invariant G1: only processes that descend from the command are signalled. An adopted child is one,
+//! whatever its group: [`helpers`] knows what folio itself starts. Beside a server an orphan that left the
+//! load's group is the server's.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use super::{VerifyError, failed};
 use crate::census;
+use crate::helpers::{self, Own};
 use crate::proc::stat::tree;
 use crate::proc::{Task, cgroup};
 use crate::system::Live;
@@ -51,25 +52,27 @@ pub(super) struct Family {
     guard: Child,
     _pipe: Option<ChildStdin>,
     cgroup: Option<PathBuf>,
-    leader: Option<u32>,
-    /// Whether daemons are this command's.
+    leader: Option<Own>,
+    /// Whether orphans that left the group are this command's.
     has_daemons: bool,
+    _own: Own,
 }
 
 impl Family {
     /// A family without members; `cgroup` is the control group of the command.
     pub(super) fn start(cgroup: Option<PathBuf>) -> Result<Self, VerifyError> {
-        let mut guard = Command::new("/bin/sh")
+        let mut guard = Command::new("/bin/sh");
+        guard
             .args(["-c", GUARD, "folio-guard"])
             .arg(cgroup.as_deref().unwrap_or_else(|| Path::new("")))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
+            .process_group(0);
+        let (mut guard, own) = helpers::spawn(&mut guard)
             .map_err(failed("starting the process that ends a command's children"))?;
         let pipe = guard.stdin.take();
-        Ok(Self { guard, _pipe: pipe, cgroup, leader: None, has_daemons: true })
+        Ok(Self { guard, _pipe: pipe, cgroup, leader: None, has_daemons: true, _own: own })
     }
 
     /// The process group of the command.
@@ -81,9 +84,10 @@ impl Family {
     }
 
     /// The command is this process. One that did not get into the control group is followed without.
-    pub(super) fn is_led_by(&mut self, leader: u32) {
+    pub(super) fn is_led_by(&mut self, leader: Own) {
+        let pid = leader.pid();
         self.leader = Some(leader);
-        if !self.in_cgroup().contains(&leader) && Task::of(&Live, leader).exists() {
+        if !self.in_cgroup().contains(&pid) && is_alive(pid) {
             self.cgroup.take().iter().for_each(|group| remove(group));
         }
     }
@@ -117,11 +121,13 @@ impl Family {
     /// The processes that live, ascending.
     pub(super) fn pids(&self) -> Vec<u32> {
         let mut all: BTreeSet<u32> = self.in_cgroup().into_iter().collect();
-        let heads = self.leader.into_iter().chain(self.adopted());
-        all.extend(heads.flat_map(|head| tree(&Live, head)));
-        all.into_iter()
-            .filter(|pid| Task::of(&Live, *pid).stat().is_some_and(|stat| stat.is_alive()))
-            .collect()
+        all.extend(self.heads().flat_map(|head| tree(&Live, head)));
+        all.into_iter().filter(|pid| is_alive(*pid)).collect()
+    }
+
+    /// The command itself, and children of this process that descend from it.
+    fn heads(&self) -> impl Iterator<Item = u32> {
+        self.leader.as_ref().map(Own::pid).into_iter().chain(self.adopted())
     }
 
     /// What goes on though the command itself has ended: a name.
@@ -132,13 +138,22 @@ impl Family {
         Some(Task::of(&Live, alive()?).comm())
     }
 
-    /// Sends a signal to the process group and to what left it.
-    pub(super) fn signal(&self, signal: i32) {
-        // SAFETY: sends a signal, touches no memory. The guard is not reaped: the number is its own.
-        unsafe { libc::kill(-self.group(), signal) };
-        for pid in self.adopted() {
-            send(pid, signal);
+    /// Tells the process group, the command and adopted children to end, each once; `told` are those
+    /// that know.
+    pub(super) fn terminate(&self, told: &mut BTreeSet<i32>) {
+        let all = [-self.group()].into_iter().chain(self.outside(self.heads()));
+        for pid in all.filter(|pid| told.insert(*pid)) {
+            send(pid, libc::SIGTERM);
         }
+    }
+
+    /// Those of `pids` that live and are not in the process group.
+    fn outside(&self, pids: impl Iterator<Item = u32>) -> impl Iterator<Item = i32> {
+        let has_left = |pid: &u32| {
+            let stat = Task::of(&Live, *pid).stat();
+            stat.is_some_and(|stat| stat.group != self.group() && stat.is_alive())
+        };
+        pids.filter(has_left).filter_map(|pid| i32::try_from(pid).ok())
     }
 
     /// Kills all of them; the command and the guard stay to be reaped.
@@ -146,7 +161,8 @@ impl Family {
         if let Some(group) = &self.cgroup {
             let _ = fs::write(group.join("cgroup.kill"), "1");
         }
-        self.signal(libc::SIGKILL);
+        send(-self.group(), libc::SIGKILL);
+        self.outside(self.pids().into_iter()).for_each(|pid| send(pid, libc::SIGKILL));
     }
 
     /// Kills and reaps all, the command itself excepted; false where one did not end in time.
@@ -154,11 +170,13 @@ impl Family {
         let start = Instant::now();
         loop {
             self.kill();
+            // One that ends has handed its children to us before it counts as ended.
+            let is_over = self.pids().is_empty();
             let adopted = self.adopted();
             for pid in &adopted {
                 reap(*pid);
             }
-            if adopted.is_empty() && self.in_cgroup().iter().all(|pid| Some(*pid) == self.leader) {
+            if is_over && adopted.is_empty() {
                 break true;
             }
             if start.elapsed() > PATIENCE {
@@ -175,18 +193,11 @@ impl Family {
 
     /// Children of this process that descend from the command (G1).
     fn adopted(&self) -> Vec<u32> {
-        let own = Task::own(&Live);
-        let Some(session) = own.stat().map(|stat| stat.session) else { return Vec::new() };
         let group = self.group();
-        let mut children = own.children();
-        children.retain(|pid| {
-            let is_known = *pid == self.guard.id() || Some(*pid) == self.leader;
-            let stat = if is_known { None } else { Task::of(&Live, *pid).stat() };
-            stat.is_some_and(|stat| {
-                stat.group == group || self.has_daemons && stat.session != session
-            })
-        });
-        children
+        let all = helpers::adopted().into_iter();
+        all.filter(|(_, stat)| self.has_daemons || stat.group == group)
+            .map(|(pid, _)| pid)
+            .collect()
     }
 }
 
@@ -198,11 +209,15 @@ impl Drop for Family {
     }
 }
 
-fn send(pid: u32, signal: i32) {
-    if let Ok(pid) = i32::try_from(pid) {
-        // SAFETY: sends a signal to a child that is not reaped, touches no memory.
-        unsafe { libc::kill(pid, signal) };
-    }
+/// To a process that lived just now, or to the guard's group: the guard is not reaped, and numbers are
+/// given out in a circle.
+fn send(pid: i32, signal: i32) {
+    // SAFETY: sends a signal, touches no memory.
+    unsafe { libc::kill(pid, signal) };
+}
+
+fn is_alive(pid: u32) -> bool {
+    Task::of(&Live, pid).stat().is_some_and(|stat| stat.is_alive())
 }
 
 fn reap(pid: u32) {

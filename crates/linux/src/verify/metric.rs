@@ -116,6 +116,9 @@ impl Metric {
 /// # Errors
 /// What is wrong with it.
 pub fn pattern(text: &str) -> Result<Regex, String> {
+    if text.is_empty() {
+        return Err("an empty pattern matches everything".to_owned());
+    }
     let built = RegexBuilder::new(text).multi_line(true).size_limit(PATTERN_BYTES_MAX).build();
     built.map_err(|error| error.to_string())
 }
@@ -189,7 +192,9 @@ mod tests {
         assert!(find(&tps, b"tps: 1").unwrap_err().contains("matches nothing"));
         assert!(find(&tps, b"tps = ...").unwrap_err().contains("one number"));
         assert_eq!(find(&pattern("^[0-9]+$").unwrap(), b"a\n7\n"), Ok(7.0));
-        assert!(pattern("(").is_err() && pattern("(a{1000}){1000}").is_err());
+        assert!(
+            pattern("(").is_err() && pattern("").is_err() && pattern("(a{1000}){1000}").is_err()
+        );
     }
 
     #[test]

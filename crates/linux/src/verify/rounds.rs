@@ -194,10 +194,8 @@ impl Turn<'_> {
             }
         }
         let run = self.beside(arm, &mut server)?;
-        match (run, server) {
-            (Some(run), Some(server)) => server.stop().map(|()| Some(run)),
-            (run, _) => Ok(run),
-        }
+        server.map_or(Ok(()), Server::stop)?;
+        Ok(run)
     }
 
     fn beside(
@@ -206,7 +204,7 @@ impl Turn<'_> {
         server: &mut Option<Server>,
     ) -> Result<Option<Run>, VerifyError> {
         if let Some(text) = &self.measure.prepare
-            && self.script("--prepare", text, server.as_ref(), None)?.is_none()
+            && self.script("--prepare", text, server, None)?.is_none()
         {
             return Ok(None);
         }
@@ -215,7 +213,7 @@ impl Turn<'_> {
         }
         let Some(run) = self.once(arm, server)? else { return Ok(None) };
         let Source::Command(text) = &self.measure.metric.source else { return Ok(Some(run)) };
-        let Some(printed) = self.script("--metric", text, server.as_ref(), Some(READY))? else {
+        let Some(printed) = self.script("--metric", text, server, Some(READY))? else {
             return Ok(None);
         };
         let value = metric::number(&printed).map_err(|why| self.no_metric(why))?;
@@ -263,19 +261,27 @@ impl Turn<'_> {
         &self,
         option: &'static str,
         text: &str,
-        server: Option<&Server>,
+        server: &mut Option<Server>,
         limit: Option<Duration>,
     ) -> Result<Option<Vec<u8>>, VerifyError> {
         let asked = Asked {
             capture: Some(Output::Discarded),
-            beside: server.map(|server| &server.family),
+            beside: server.as_ref().map(|server| &server.family),
             limit,
             ..Asked::default()
         };
+        let start = Instant::now();
         let Observed { ended, output, left, .. } = observed(shell(text), self.signals, &asked)?;
+        let too_long = limit.filter(|limit| start.elapsed() > *limit);
         let how = match (ended, left) {
             (Ended::Stopped, _) => return Ok(None),
-            (Ended::Badly(status), _) => how_it_ended(status),
+            (Ended::Badly(status), _) => {
+                if let Some(server) = server {
+                    server.check_alive("beside a command of --prepare or --metric")?;
+                }
+                let killed = |limit: Duration| format!("took more than {} s", limit.as_secs());
+                too_long.map_or_else(|| how_it_ended(status), killed)
+            }
             (Ended::Well(_), None) => return Ok(Some(output)),
             (Ended::Well(_), Some(left)) => {
                 format!("left {left} running, which was killed (--server starts a server)")

@@ -17,6 +17,7 @@ use super::family::{Adoption, Family};
 use super::look::{self, Look, When};
 use super::output::{Capture, Output};
 use super::{VerifyError, failed};
+use crate::helpers;
 use crate::signals::Signals;
 
 /// Pause before the clock starts: the guard and what an arm's preparation started have come to rest, and
@@ -107,10 +108,11 @@ pub(super) fn observed(
     let capture = capture.map_err(failed("pipe"))?;
     thread::sleep(SETTLE);
     let start = Instant::now();
-    let leader = command.spawn().map_err(|source| start_error(&command, source))?;
+    let started = helpers::spawn(&mut command);
+    let (leader, own) = started.map_err(|source| start_error(&command, source))?;
     // It holds the writing end of the pipe.
     drop(command);
-    family.is_led_by(leader.id());
+    family.is_led_by(own);
     let (why, wall, look) = thread::scope(|scope| {
         let (end, ended) = channel();
         let (pid, when) = (leader.id(), asked.when);
@@ -122,10 +124,12 @@ pub(super) fn observed(
         let look = looking.and_then(|looking| looking.join().ok()).flatten();
         (why, wall, look)
     });
-    let why = why?;
-    let left = if why == Why::Ended { family.left_running() } else { None };
+    let left = if matches!(why, Ok(Why::Ended)) { family.left_running() } else { None };
+    // Before anything can return: the reader of the output waits for those who write.
     let is_over = family.end();
+    let why = why?;
     let (status, usage) = reap(&leader)?;
+    family.has_no_leader();
     let output = capture.map(Capture::end).unwrap_or_default();
     if !is_over {
         return Err(VerifyError::Immortal { what: left.unwrap_or_default() });

@@ -4,8 +4,10 @@
 //! groups can be made, and in the tree of the process that was started otherwise. What the server used
 //! during a load is the difference of two looks at its counters; the second comes after the load's end.
 //!
-//! Invariant W1: a server is told to end (SIGTERM) and killed after [`PATIENCE`]; nothing of it is left.
+//! Invariant W1: however the run ends, a server is told to end (SIGTERM) and killed after [`PATIENCE`]; nothing
+//! of it is left.
 
+use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -17,13 +19,15 @@ use regex_lite::Regex;
 use super::family::{Family, join, new_cgroup};
 use super::look::Look;
 use super::output::{Capture, Output};
-use super::run::{Asked, Ended, Watch, observed, start_error};
+use super::run::{Asked, Ended, Watch, how_it_ended, observed, start_error};
 use super::{VerifyError, failed};
+use crate::helpers;
 
 /// How long a server may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a server may take to be ready.
-pub(super) const READY: Duration = Duration::from_mins(1);
+pub(super) const READY: Duration =
+    if cfg!(test) { Duration::from_secs(2) } else { Duration::from_mins(1) };
 /// Between two questions whether it is ready, or has ended.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Bytes of its output that an error shows.
@@ -51,7 +55,7 @@ pub struct Served {
     pub look: Option<Look>,
 }
 
-/// A server that runs; dropping it kills it.
+/// A server that runs; dropping it ends it.
 pub(super) struct Server {
     pub(super) family: Family,
     leader: Child,
@@ -75,9 +79,10 @@ impl Server {
             join(&mut command, procs);
         }
         let output = Capture::of(&mut command, output).map_err(failed("pipe"))?;
-        let leader = command.spawn().map_err(|source| start_error(&command, source))?;
+        let started = helpers::spawn(&mut command);
+        let (leader, own) = started.map_err(|source| start_error(&command, source))?;
         drop(command);
-        family.is_led_by(leader.id());
+        family.is_led_by(own);
         let mut server = Self { family, leader, output, before: [Duration::ZERO; 2] };
         Ok(server.is_ready(ready, signals)?.then_some(server))
     }
@@ -85,6 +90,7 @@ impl Server {
     /// Waits; false when a signal came.
     fn is_ready(&mut self, ready: &Ready, signals: &Watch) -> Result<bool, VerifyError> {
         let start = Instant::now();
+        let mut why = "its output does not match".to_owned();
         loop {
             if signals.is_stopped() {
                 return Ok(false);
@@ -103,7 +109,14 @@ impl Server {
                     };
                     let mut shell = shell(text);
                     shell.stdout(Stdio::null()).stderr(Stdio::null());
-                    matches!(observed(shell, signals, &asked)?.ended, Ended::Well(_))
+                    match observed(shell, signals, &asked)?.ended {
+                        Ended::Well(_) => true,
+                        Ended::Stopped => false,
+                        Ended::Badly(status) => {
+                            why = format!("the command {} the last time", how_it_ended(status));
+                            false
+                        }
+                    }
                 }
             };
             if is_ready {
@@ -112,6 +125,7 @@ impl Server {
             if start.elapsed() > READY {
                 return Err(VerifyError::NotReady {
                     seconds: READY.as_secs(),
+                    why,
                     output: self.end_of_output(),
                 });
             }
@@ -130,7 +144,7 @@ impl Server {
         if first.is_none() || !self.family.pids().is_empty() {
             return Ok(());
         }
-        let how = first.map(super::run::how_it_ended).unwrap_or_default();
+        let how = first.map(how_it_ended).unwrap_or_default();
         Err(VerifyError::ServerEnded { how, when, output: self.end_of_output() })
     }
 
@@ -159,18 +173,21 @@ impl Server {
 
     /// Ends it.
     pub(super) fn stop(mut self) -> Result<(), VerifyError> {
-        let start = Instant::now();
-        self.family.signal(libc::SIGTERM);
-        while !self.family.pids().is_empty() && start.elapsed() < PATIENCE {
-            thread::sleep(PAUSE);
-        }
         if self.end() { Ok(()) } else { Err(VerifyError::Immortal { what: "the server".into() }) }
     }
 
     fn end(&mut self) -> bool {
+        let start = Instant::now();
+        let mut told = BTreeSet::new();
+        while !self.family.pids().is_empty() && start.elapsed() < PATIENCE {
+            // Again and again: one whose parent has ended comes to us only then.
+            self.family.terminate(&mut told);
+            thread::sleep(PAUSE);
+        }
         let is_over = self.family.end();
         if is_over {
             let _ = self.leader.wait();
+            self.family.has_no_leader();
         }
         is_over
     }

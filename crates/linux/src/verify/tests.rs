@@ -1,6 +1,7 @@
 //! Commands that end well, badly, slowly and with children, and rounds made up by hand.
 
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -153,6 +154,26 @@ fn what_a_command_leaves_running_is_ended_with_it() {
     assert!(is_gone(&pid), "process {pid} is still there");
 }
 
+#[test]
+fn an_orphan_in_a_group_of_its_own_is_ended_and_what_this_process_started_is_not() {
+    let _turn = in_turn();
+    let watch = Watch::start().unwrap();
+    let mut own = Command::new("sleep");
+    let (mut own, number) = crate::helpers::spawn(own.arg("1000").process_group(0)).unwrap();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().display();
+    // timeout(1) makes a group, in the same session.
+    let inner = format!("echo $$ >{path}; exec sleep 1000");
+    let script = format!("timeout 1000 sh -c '{inner}' & until test -s {path}; do :; done");
+    assert!(matches!(timed(shell(&script), &watch).unwrap(), Ended::Well(_)));
+    let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();
+    assert!(is_gone(&pid), "process {pid} is still there");
+    assert_eq!(own.try_wait().unwrap(), None);
+    own.kill().unwrap();
+    own.wait().unwrap();
+    drop(number);
+}
+
 /// Whether a process has ended, or does while we look.
 fn is_gone(pid: &str) -> bool {
     (0..2000).any(|_| {
@@ -263,11 +284,22 @@ fn a_server_that_ends_is_told_with_its_last_words() {
     let server = Some("echo no room; exit 3");
     let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
     assert_eq!(said, "the server exited with 3 before it was ready; it wrote: no room");
+    let asked = Measure { ready: Some(Ready::Command("exit 7".to_owned())), ..asked };
+    let server = Some("echo still loading; sleep 1000");
+    let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "the server was not ready within 2 s: --ready: the command exited with 7 the last time; it \
+         wrote: still loading"
+    );
     let asked = Measure { ready: Some(Ready::Command("true".to_owned())), ..asked };
     let load = "sleep 0.5; false";
     let server = Some("sleep 0.3; exit 0");
     let said = measured([load, load], server, &asked).0.unwrap_err().to_string();
     assert_eq!(said, "the server exited with 0 during the load");
+    let asked = Measure { prepare: Some("sleep 1000".to_owned()), ..asked };
+    let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
+    assert!(said.starts_with("the server exited with 0 beside a command of --prepare"), "{said}");
 }
 
 #[test]
@@ -284,6 +316,7 @@ fn scripts_beside_the_rounds_fail_loudly() {
         ("head -c 9999999 /dev/zero", "expected one number"),
         ("echo NaN", "NaN"),
         ("exit 5", "--metric exited with 5"),
+        ("sleep 1000", "--metric took more than 2 s"),
     ] {
         let source = Source::Command(script.to_owned());
         let metric = Metric::printed(source, "", Some(Better::Higher), None).unwrap();

@@ -21,9 +21,9 @@ const SHORT_NS: f64 = 5e6;
 /// The answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The whole interval is below 1 by the margin or the interval excludes 1 on the fast side.
+    /// The whole interval is better than 1 by more than the margin.
     Confirmed,
-    /// The change makes it slower, or no difference as large as the margin.
+    /// The change makes it worse, or better by less than the margin.
     NotConfirmed,
     /// The interval leaves both open, or there are fewer than ten rounds.
     Inconclusive,

@@ -262,6 +262,15 @@ impl Changed {
                 why.unwrap_or_else(|| "nothing of it can be larger".to_owned())
             );
         }
+        let command = plan.command();
+        for (name, _) in &self.environment {
+            if command.get_envs().any(|(set, _)| set == name.as_str()) {
+                bail!(
+                    "--env {}: --heap or --text sets this variable too; give one of them",
+                    shown(name)
+                );
+            }
+        }
         self.effects.extend(why);
         for file in &plan.warmed {
             let large = figures::bytes(file.after_bytes.unwrap_or(0));
