@@ -377,10 +377,17 @@ fn prediction(view: &VerifyResult, predicted: &Predicted) -> Section {
     let mut body = Markup::new();
     let wall = view.rows.iter().enumerate().find(|(_, row)| row.quantity == "wall");
     let measured = wall.and_then(|(at, row)| Some((at, interval(row)?)));
-    if let (Some(ratio), Some((at, measured))) = (predicted.ratio, measured) {
-        body.append(&beside(view, ratio, predicted, at, measured));
-    } else {
-        body.element("p", &format!("{}: {}.", predicted.no_ratio(), predicted.why_none()));
+    match (predicted.ratio, measured) {
+        (Some(ratio), Some((at, measured))) => {
+            body.append(&beside(view, ratio, predicted, at, measured));
+        }
+        (Some(ratio), None) => {
+            let change = percent(ratio);
+            body.element("p", &format!("Wall time {change}; no ratio was measured."));
+        }
+        (None, _) => {
+            body.element("p", &format!("{}: {}.", predicted.no_ratio(), predicted.why_none()));
+        }
     }
     let mut words = Vec::new();
     let place = match (predicted.holds, &predicted.cannot_tell) {

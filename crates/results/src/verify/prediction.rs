@@ -221,7 +221,7 @@ impl Predicted {
         let place = match (self.holds, &self.cannot_tell) {
             (Some(true), _) => "; the measured ratio lies within".to_owned(),
             (Some(false), _) => "; THE MEASURED RATIO LIES OUTSIDE".to_owned(),
-            (None, Some(why)) => format!("; whether it holds the rounds cannot tell: {why}"),
+            (None, Some(why)) => format!("; the rounds cannot tell whether it holds: {why}"),
             (None, None) => String::new(),
         };
         format!("predicted: wall time {}%{bounds} ({what}){place}\n{rests}", percent(ratio))

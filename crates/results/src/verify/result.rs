@@ -229,6 +229,11 @@ impl VerifyResult {
         for warning in &self.warnings {
             let _ = writeln!(text, "warning: {}", printable(warning));
         }
+        let _ = writeln!(text, "{}: {}", self.verdict, self.reason());
+        for limit in &self.thresholds {
+            let _ = writeln!(text, "{}: --fail-if {}", limit.outcome, printable(&limit.threshold));
+        }
+        text += &self.prediction.as_ref().map(Predicted::text).unwrap_or_default();
         text.push('\n');
         for effect in &self.change.effects {
             let _ = writeln!(text, "  {}", printable(effect));
@@ -252,11 +257,6 @@ impl VerifyResult {
             };
             let _ = writeln!(text, "  {:19} {plain:>30} {changed:>30}  {ratio:>24}", row.quantity);
         }
-        let _ = writeln!(text, "\n{}: {}", self.verdict, self.reason());
-        for limit in &self.thresholds {
-            let _ = writeln!(text, "{}: --fail-if {}", limit.outcome, printable(&limit.threshold));
-        }
-        text += &self.prediction.as_ref().map(Predicted::text).unwrap_or_default();
         text
     }
 

@@ -59,6 +59,7 @@ fn what_was_not_done_is_said_first_and_fails_a_limit() {
     assert!(first.contains("thp.enabled was never (rounds 4, 5, 6,"), "{text}");
     assert!(text.contains("\nnot proved: the change took effect in 3 of 12 rounds"), "{text}");
     assert!(text.contains("\nopen: --fail-if wall>+2%"), "{text}");
+    assert!(text.find("\nnot proved") < text.find("median [range]"), "{text}");
     let page = of(&view).unwrap().html();
     assert_eq!(page.matches("<td>thp.enabled was never</td>").count(), 9);
 }
