@@ -1,6 +1,6 @@
 //! The end of what a command writes, for numbers that are searched in it.
 //!
-//! Owns a pipe and the thread that empties it. Memory is bounded by [`TAIL_BYTES_MAX`] twice, however
+//! Owns a pipe and the thread that empties it. Memory is bounded by `TAIL_BYTES_MAX` twice, however
 //! much comes.
 
 use std::io::{self, PipeReader, Read as _, Write as _};

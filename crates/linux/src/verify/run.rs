@@ -1,6 +1,6 @@
 //! One timed run of a command: wall, user and system time, faults.
 //!
-//! The command runs in a [`Family`]: when it has ended, whatever is left of it is killed; should this
+//! The command runs in a `Family`: when it has ended, whatever is left of it is killed; should this
 //! process be killed, the family's guard does it.
 
 use std::io;

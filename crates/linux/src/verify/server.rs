@@ -4,7 +4,7 @@
 //! groups can be made, and in the tree of the process that was started otherwise. What the server used
 //! during a load is the difference of two looks at its counters; the second comes after the load's end.
 //!
-//! Invariant W1: however the run ends, a server is told to end (SIGTERM) and killed after [`PATIENCE`]; nothing
+//! Invariant W1: however the run ends, a server is told to end (SIGTERM) and killed after `PATIENCE`; nothing
 //! of it is left.
 
 use std::collections::BTreeSet;
