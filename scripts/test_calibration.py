@@ -27,7 +27,9 @@ class Tables(unittest.TestCase):
         table = run.table_of_programs(rows)
         self.assertIn("| 52 ms | 20 | -5.0% [-10.0% .. +1.0%] | -6.9% [-20.0% .. -3.0%] | yes | 2.0% |", table)
         self.assertIn("| +20.0% [-20.0% .. -3.0%] | **no** | 26.3% |", table)
-        self.assertIn("| - [- .. -] | **no** | - |", table)
+        self.assertIn("| - [- .. -] | **no prediction** | - |", table)
+        open_row = run.row_of(case, "thp.64K=always", result(0.931, None))
+        self.assertIn("| -6.9% [-20.0% .. -3.0%] | cannot tell | 2.0% |", run.table_of_programs([open_row]))
         self.assertIn("1 of 3 measured ratios lie within the predicted bounds; in 2 the", table)
         self.assertIn("median distance of the ratio is 14.2%", table)
 

@@ -72,9 +72,6 @@ def folio(*arguments: str, statuses: tuple[int, ...] = (0,)) -> str:
     return done.stdout
 
 
-HOLDS = {True: "yes", False: "**no**", None: "cannot tell"}
-
-
 def verify(case: Case, setting: str, trace: Path, rounds: int) -> dict:
     """Measured and predicted change of one case."""
     told = folio(
@@ -108,6 +105,13 @@ def percent(ratio: float | None) -> str:
     return "-" if ratio is None else f"{100 * (ratio - 1):+.1f}%"
 
 
+def place(row: dict) -> str:
+    """Whether the measured ratio lies within the predicted bounds."""
+    if row["holds"] is None:
+        return "**no prediction**" if row["range"] is None else "cannot tell"
+    return "yes" if row["holds"] else "**no**"
+
+
 def overlap(bounds: list[float] | None, measured: list[float]) -> bool:
     """Whether some ratio is both predicted and measured."""
     return bounds is not None and bounds[0] <= measured[2] and measured[0] <= bounds[1]
@@ -129,7 +133,7 @@ def table_of_programs(rows: list[dict]) -> str:
             f"| {row['program']} | `{row['setting']}` | {row['plain'] / 1e6:.0f} ms | {row['rounds']} "
             f"| {percent(mid)} [{percent(low)} .. {percent(high)}] "
             f"| {percent(row['predicted'])} [{percent(bounds[0])} .. {percent(bounds[1])}] "
-            f"| {HOLDS[row['holds']]} "
+            f"| {place(row)} "
             f"| {'-' if distance is None else f'{100 * distance:.1f}%'} |"
         )
     held = sum(bool(row["holds"]) for row in rows)
