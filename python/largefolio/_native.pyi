@@ -131,8 +131,7 @@ def predict(
     trace: str | PathLike[str],
     asked: dict[str, Any],
     progress: Callable[[int, int], object] | None,
-    goal: str | None,
-    explains: bool,
+    answers: dict[str, Any],
 ) -> Prediction: ...
 def kernels() -> list[tuple[str, str]]: ...
 def machines() -> list[tuple[str, str]]: ...

@@ -145,7 +145,7 @@ def _replay(
 ) -> _native.Prediction:
     path = checks.file_path(trace, "trace")
     with progressing(progress) as hears:
-        prediction = _native.predict(path, asked, hears, goal, explains)
+        prediction = _native.predict(path, asked, hears, {"goal": goal, "explains": explains})
     if prediction.has_idle_seeds:
         warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=3)
     for note in prediction.rules_notes:

@@ -67,19 +67,27 @@ impl Prediction {
     }
 }
 
-/// Replays a trace; `progress` hears the finished rows and all rows. `goal`: what the verdict is for,
-/// with its rules; without one nobody reads the verdict. `explains`: and which rules make the
-/// difference between two kernels.
+/// What is to be answered beside the counts, from a dictionary.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Answers {
+    /// What the verdict is for, with its rules; without one nobody reads the verdict.
+    goal: Option<String>,
+    /// Which rules make the difference between two kernels.
+    explains: bool,
+}
+
+/// Replays a trace; `progress` hears the finished rows and all rows.
 #[pyfunction]
 pub(crate) fn predict(
     py: Python<'_>,
     trace: PathBuf,
     asked: &Bound<'_, PyAny>,
     progress: Option<Py<PyAny>>,
-    goal: Option<&str>,
-    explains: bool,
+    answers: Answers,
 ) -> Result<Prediction, Failure> {
-    let goal = goal.map(|goal| goal.parse::<Goal>()).transpose().map_err(Failure::Argument)?;
+    let Answers { goal, explains } = answers;
+    let goal = goal.as_deref().map(str::parse::<Goal>).transpose().map_err(Failure::Argument)?;
     let request = asked.extract::<Asked<'_>>()?.request()?;
     let specs = request.specs()?;
     if explains {

@@ -60,6 +60,18 @@ pub(crate) struct AdviseArgs {
     /// Physical memory
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = size::memory)]
     memory: u64,
+    #[command(flatten)]
+    deed: DeedArgs,
+    #[command(flatten)]
+    form: FormArgs,
+    /// The program and its arguments: it is recorded, if no trace is given
+    #[arg(last = true, value_name = "CMD")]
+    command: Vec<OsString>,
+}
+
+/// What is done with the advice.
+#[derive(Args, Clone, Copy, Debug)]
+struct DeedArgs {
     /// Run the program with and without the plan, in turns, and say whether it helps
     #[arg(long, conflicts_with = "undo")]
     verify: bool,
@@ -69,11 +81,6 @@ pub(crate) struct AdviseArgs {
     /// Take back what --apply changed
     #[arg(long, conflicts_with_all = ["target", "command"])]
     undo: bool,
-    #[command(flatten)]
-    form: FormArgs,
-    /// The program and its arguments: it is recorded, if no trace is given
-    #[arg(last = true, value_name = "CMD")]
-    command: Vec<OsString>,
 }
 
 /// Whom the advice is for.
@@ -93,7 +100,7 @@ pub(crate) struct AdvisePlan {
 impl AdviseArgs {
     /// Checks what was asked for.
     pub(crate) fn plan(self, command_line: Vec<String>) -> Result<AdvisePlan> {
-        if (self.verify || self.apply) && self.form.form() != Form::Text {
+        if (self.deed.verify || self.deed.apply) && self.form.form() != Form::Text {
             bail!(
                 "--json and --csv write the advice alone; ask for it first, then run its commands or \
                  use --verify and --apply without them"
@@ -106,7 +113,7 @@ impl AdviseArgs {
 impl AdvisePlan {
     /// Searches, prints, and does what was asked for; `folio` runs commands of folio.
     pub(crate) fn run(self, console: &mut Console, folio: &mut Folio<'_>) -> Result<Exit> {
-        if self.args.undo {
+        if self.args.deed.undo {
             return folio(&words(["tune", "--undo"]), console);
         }
         let trace = match self.target()? {
@@ -118,16 +125,16 @@ impl AdvisePlan {
         console::remark(advice.remarks());
         console.deliver(advice.written(self.args.form.form())?.as_bytes(), None)?;
         let Some(plan) = &advice.plan else { return Ok(Exit::No) };
-        if self.args.verify {
+        if self.args.deed.verify {
             let verdict = folio(&owned(&plan.verify), console)?;
             if !matches!(verdict, Exit::Done) {
-                if self.args.apply {
+                if self.args.deed.apply {
                     console::say("folio: not confirmed: nothing was applied");
                 }
                 return Ok(verdict);
             }
         }
-        if self.args.apply {
+        if self.args.deed.apply {
             apply(&plan.steps, console, folio)?;
             if !plan.start.is_empty() {
                 console::say(&format!(
@@ -161,7 +168,7 @@ impl AdvisePlan {
 
     /// Remedies for processes that run.
     fn advise_processes(&self, whom: Whom, console: &mut Console) -> Result<Exit> {
-        if self.args.verify || self.args.apply {
+        if self.args.deed.verify || self.args.deed.apply {
             bail!(
                 "--verify and --apply need a recording, or the program: folio advise -- CMD; for a \
                  process that runs, type the commands of the advice"

@@ -96,9 +96,8 @@ pub(crate) struct PredictArgs {
         value_parser = str::parse::<Goal>,
         conflicts_with_all = ["csv", "parquet", "sweep", "list"])]
     goal: Goal,
-    /// Show every number instead of ten lines
-    #[arg(long, conflicts_with_all = ["csv", "json", "parquet", "sweep", "why", "list"])]
-    full: bool,
+    #[command(flatten)]
+    depth: DepthArgs,
     #[command(flatten)]
     cache: CacheArgs,
     /// Seeds of fragmentation and ageing: one column each
@@ -145,9 +144,6 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..=FACTOR_MAX))]
     max_work: u64,
-    /// Show the estimated time by cause as well, and the constants behind it
-    #[arg(long)]
-    time: bool,
     /// One run of the program takes this long, such as 12.3s or 250ms: changes are in per cent of it
     /// [default: as `folio record --runs` measured it on this machine's CPU, else estimated]
     #[arg(long, value_name = "TIME", value_parser = run_time)]
@@ -177,6 +173,27 @@ pub(crate) struct PredictArgs {
     /// List the kernels, machines and edits, then exit
     #[arg(long)]
     list: bool,
+}
+
+/// How much the table shows.
+#[derive(Args, Clone, Copy, Debug)]
+struct DepthArgs {
+    /// Show every number instead of ten lines
+    #[arg(long, conflicts_with_all = ["csv", "json", "parquet", "sweep", "why", "list"])]
+    full: bool,
+    /// Show the estimated time by cause as well, and the constants behind it
+    #[arg(long)]
+    time: bool,
+}
+
+impl From<DepthArgs> for Depth {
+    fn from(asked: DepthArgs) -> Self {
+        match asked {
+            DepthArgs { full: true, .. } => Self::Full,
+            DepthArgs { time: true, .. } => Self::Time,
+            DepthArgs { .. } => Self::Brief,
+        }
+    }
 }
 
 #[derive(Args, Clone, Copy, Debug)]
@@ -259,11 +276,7 @@ impl PredictArgs {
             specs,
             settings: Settings::new(&request),
             form: self.form.form(self.sink())?,
-            depth: match (self.full, self.time) {
-                (true, _) => Depth::Full,
-                (false, true) => Depth::Time,
-                (false, false) => Depth::Brief,
-            },
+            depth: self.depth.into(),
             goal: self.goal,
             run_time_ns: self.runtime,
             why: self.why.clone(),

@@ -22,6 +22,6 @@ pub(crate) fn machines(names: &[String]) -> Result<(Vec<Machine>, Walks)> {
         console::remark(host.remark.as_slice());
         return Ok((vec![host.machine], host.walks));
     }
-    let named = names.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
-    Ok((named, Walks::Native))
+    let machines = names.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
+    Ok((machines, Walks::Native))
 }

@@ -19,6 +19,7 @@ fn help_of_every_verb() {
         "trace gen zipf",
         "trace gen library",
         "maps",
+        "advise",
         "tune",
         "verify",
         "run",

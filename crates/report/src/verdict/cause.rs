@@ -16,11 +16,11 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use largefolio_sim::replay::{RowsDone, nr_passes, replay_until};
+use largefolio_sim::replay::{ReplayError, RowsDone, nr_passes, replay_until};
 use largefolio_sim::why::{Comparison, Mix};
 use serde::Serialize;
 
-use super::{Goal, Verdict};
+use super::{Answer, Goal, Verdict};
 use crate::why::{Question, Switch, WhyError};
 
 /// Cells that an answer may take besides those that were asked for.
@@ -67,11 +67,12 @@ struct Steps<'a> {
 }
 
 impl Verdict {
-    /// Searches for the rules of the first [`NR_ANSWERS_MAX`] answers; `progress` hears the rows replayed and all rows
-    /// known to be needed, and says whether to continue.
+    /// Searches for the rules of the first [`NR_ANSWERS_MAX`] answers; `progress` hears the rows
+    /// replayed and all rows known to be needed, and says whether to continue. Kernels between the two
+    /// that cannot be, or that are too much work, leave an answer without rules: the prediction stands.
     ///
     /// # Errors
-    /// [`WhyError`].
+    /// [`ReplayError::Stopped`] where `progress` ends it.
     pub fn search(
         &mut self,
         question: &Question<'_>,
@@ -80,30 +81,46 @@ impl Verdict {
         if question.nr_rows > NR_ROWS_MAX {
             return Ok(());
         }
-        let mut done = RowsDone::default();
-        let mut nr_all = 0;
+        let mut pass = Pass { done: RowsDone::default(), nr_all: 0, progress };
+        let goal = self.goal;
         for answer in self.answers.iter_mut().take(NR_ANSWERS_MAX) {
-            let Some(row) = answer.told() else { continue };
-            let (before, after) = (&question.specs[answer.reference], &question.specs[row]);
-            if before.linked != after.linked || before.kernel == after.kernel {
-                continue;
+            match causes(answer, goal, question, &mut pass) {
+                Ok(causes) => answer.causes = causes,
+                Err(error @ WhyError::Replay(ReplayError::Stopped)) => return Err(error),
+                Err(_) => {}
             }
-            let comparison = Comparison::new(before, after)?;
-            let ends = [(0, answer.reference), (comparison.switches().len(), row)];
-            let value =
-                |(at, row): (usize, usize)| Some((at, self.goal.value(&question.rows[row])?));
-            let values = ends.map(value).into_iter().collect::<Option<BTreeMap<_, _>>>();
-            let base = self.goal.base(&question.rows[answer.reference]);
-            let (Some(values), Some(base)) = (values, base.filter(|&base| base > 0.0)) else {
-                continue;
-            };
-            let goal = self.goal;
-            let mut steps = Steps { question, comparison: &comparison, goal, values };
-            steps.halve(&mut done, &mut nr_all, progress)?;
-            answer.causes = Some(steps.causes(row, base));
         }
         Ok(())
     }
+}
+
+/// Rows replayed, and who hears of it.
+struct Pass<'a> {
+    done: RowsDone,
+    nr_all: u64,
+    progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+}
+
+fn causes(
+    answer: &Answer,
+    goal: Goal,
+    question: &Question<'_>,
+    pass: &mut Pass<'_>,
+) -> Result<Option<Causes>, WhyError> {
+    let Some(row) = answer.told() else { return Ok(None) };
+    let (before, after) = (&question.specs[answer.reference], &question.specs[row]);
+    if before.linked != after.linked || before.kernel == after.kernel {
+        return Ok(None);
+    }
+    let comparison = Comparison::new(before, after)?;
+    let ends = [(0, answer.reference), (comparison.switches().len(), row)];
+    let value = |(at, row): (usize, usize)| Some((at, goal.value(&question.rows[row])?));
+    let values = ends.map(value).into_iter().collect::<Option<BTreeMap<_, _>>>();
+    let base = goal.base(&question.rows[answer.reference]).filter(|&base| base > 0.0);
+    let (Some(values), Some(base)) = (values, base) else { return Ok(None) };
+    let mut steps = Steps { question, comparison: &comparison, goal, values };
+    steps.halve(pass)?;
+    Ok(Some(steps.causes(row, base)))
 }
 
 impl Steps<'_> {
@@ -119,12 +136,7 @@ impl Steps<'_> {
     }
 
     /// Halves every span that matters until each has one rule, all of a round in one pass.
-    fn halve(
-        &mut self,
-        done: &mut RowsDone,
-        nr_all: &mut u64,
-        progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
-    ) -> Result<(), WhyError> {
+    fn halve(&mut self, pass: &mut Pass<'_>) -> Result<(), WhyError> {
         let nr = self.comparison.switches().len();
         loop {
             let spans = self.spans();
@@ -137,9 +149,9 @@ impl Steps<'_> {
             }
             let specs = middles.iter().map(|&at| self.comparison.spec(&Mix::first(nr, at)));
             let specs = specs.collect::<Result<Vec<_>, _>>()?;
-            *nr_all += self.question.nr_rows.saturating_mul(nr_passes(&specs));
-            done.begin();
-            let mut hear = |nr_read| progress(done.hear(nr_read), *nr_all);
+            pass.nr_all += self.question.nr_rows.saturating_mul(nr_passes(&specs));
+            pass.done.begin();
+            let mut hear = |nr_read| (pass.progress)(pass.done.hear(nr_read), pass.nr_all);
             let (_, rows) = replay_until(self.question.trace, &specs, &mut hear)?;
             for (at, row) in middles.into_iter().zip(&rows) {
                 let Some(value) = self.goal.value(row) else { return Ok(()) };
