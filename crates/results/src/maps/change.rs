@@ -141,7 +141,7 @@ pub(super) mod tests {
             nr_refused: 0,
             totals,
             processes,
-            files: BTreeMap::new(),
+            files: Mappings::new(),
         }
     }
 
