@@ -41,16 +41,17 @@ impl Row {
 pub(super) fn title(now: &State) -> String {
     let nr = now.processes.len();
     let processes = if nr == 1 { "process" } else { "processes" };
-    let mut title = match now.processes.is_empty() && !now.files.is_empty() {
-        true => format!("{} files", now.files.len()),
-        false => format!("{nr} {processes}"),
+    let what = if now.processes.is_empty() && !now.files.is_empty() {
+        format!("{} files", now.files.len())
+    } else {
+        format!("{nr} {processes}")
     };
     let (kernel, page) = (printable(&now.kernel), size_name(now.geometry.page_bytes));
-    title.push_str(&format!(", kernel {kernel}, {page} pages"));
-    if now.nr_refused > 0 {
-        title.push_str(&format!("; {} not shown", now.nr_refused));
-    }
-    title
+    let refused = match now.nr_refused {
+        0 => String::new(),
+        nr => format!("; {nr} not shown"),
+    };
+    format!("{what}, kernel {kernel}, {page} pages{refused}")
 }
 
 pub(super) fn heading(view: &View, since: Since, sort: Sort) -> String {

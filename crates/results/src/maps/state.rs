@@ -320,7 +320,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let refusals: [(&dyn Fn(&mut serde_json::Value), &str); 6] = [
+        type Edit<'a> = &'a dyn Fn(&mut serde_json::Value);
+        let refusals: [(Edit<'_>, &str); 6] = [
             (&|value| value["schema_version"] = 2.into(), "has schema version 2, and this is 3"),
             (&|value| value["page_bytes"] = 5000.into(), "base pages of 5000 bytes"),
             (&|value| value["totals"][0]["folio_bytes"] = 12288.into(), "folio of 12288 bytes"),
@@ -339,6 +340,6 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         }
         assert!(State::parse(b"{").unwrap_err().contains("not a result"));
-        assert!(State::parse(&[b'['; 1 << 16]).unwrap_err().contains("not a result"));
+        assert!(State::parse(&vec![b'['; 1 << 16]).unwrap_err().contains("not a result"));
     }
 }

@@ -10,6 +10,7 @@
 //!
 //! Invariant W1: a screen of any size is drawn, down to a single cell.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use largefolio_results::maps::{Grid, Picture, shortened};
@@ -138,11 +139,12 @@ impl Widths {
             let cell: String = shortened(cell, width).chars().take(width).collect();
             line.push_str(if at == 0 { " " } else { "  " });
             let is_last = at + 1 == grid.header.len();
-            line.push_str(&if at == grid.name_column || is_last {
-                format!("{cell:<width$}")
+            // Writing to a string cannot fail.
+            let _ = if at == grid.name_column || is_last {
+                write!(line, "{cell:<width$}")
             } else {
-                format!("{cell:>width$}")
-            });
+                write!(line, "{cell:>width$}")
+            };
         }
         line
     }
