@@ -9,6 +9,7 @@
 #   notebook                           its numbers are those of `folio predict --json`, which has tests
 #   commands of documents but README   minutes; verbs, options and links of all documents are checked
 #   arm64, Miri                        crates/bulk alone, emulated and interpreted
+#   dashboard of `folio maps`          runs Prometheus and node_exporter, which are packages of their own
 #   remedies of `folio maps`           starts some thirty programs, and changes settings of the machine
 #   mutants                            judge the tests; `make test` checks that each has its place in the code
 #   packages for crates.io             every crate is built once more from its package
@@ -59,6 +60,7 @@ test-all: test
 	scripts/docs.py --folio target/debug/folio --python target/python-wheel/bin/python
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory arm64 miri
 	scripts/peers.py --smoke --folio target/debug/folio
+	scripts/prometheus.py --folio target/debug/folio
 	scripts/remedies.py --folio target/debug/folio
 	scripts/mutants.py
 	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit

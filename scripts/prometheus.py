@@ -150,9 +150,13 @@ def main():
         stack.callback(odd.wait)
         stack.callback(odd.kill)
         odd.stdout.readline()
-        stack.enter_context(running(
+        writer = stack.enter_context(running(
             [folio, "maps", "--all", "--top=1000", "--watch=1", "--openmetrics", metrics], out))
+        end = time.monotonic() + SECONDS
         while not metrics.exists():
+            if writer.poll() is not None or time.monotonic() > end:
+                print(f"folio wrote no metrics: {log.read_text()}")
+                return 1
             time.sleep(0.1)
         subprocess.run(["promtool", "check", "metrics"], stdin=metrics.open(), check=True)
         exporter, port = free_port(), free_port()

@@ -36,6 +36,7 @@ pub use diff::DiffResult;
 pub use elf::ElfResult;
 pub use group::Sort;
 pub use look::{Look, MapsRequest, Whom};
+pub use plain::shortened;
 pub use state::State;
 pub use text::Show;
 pub use view::MapsResult;

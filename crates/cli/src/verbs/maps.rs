@@ -85,8 +85,8 @@ pub(crate) struct MapsArgs {
     #[arg(long, value_names = ["OLD.json", "NEW.json"], num_args = 1..=2,
         conflicts_with_all = ["elf", "watch", "report"])]
     diff: Vec<PathBuf>,
-    /// Write metrics for Prometheus to a file (- for standard output), as node_exporter's textfile
-    /// collector reads them; --top limits processes, control groups and files
+    /// Write metrics for Prometheus to a file (- for standard output), as the textfile collector of
+    /// `node_exporter` reads them; --top limits processes, control groups and files
     #[arg(long, value_name = "FILE", conflicts_with_all = ["elf", "diff", "report", "json", "csv"])]
     openmetrics: Option<PathBuf>,
     /// Programs and shared objects on disk; for a directory, all files below it

@@ -17,6 +17,7 @@ mod install;
 mod limits;
 mod man;
 mod maps;
+mod maps_host;
 mod maps_live;
 mod names;
 mod pages;

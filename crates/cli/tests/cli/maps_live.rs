@@ -45,7 +45,7 @@ fn a_process_is_shown_in_every_form() {
     assert!(shown.starts_with(&format!("process {pid} (")), "{shown}");
     assert!(shown.contains("libc.so.6") && shown.contains("shares by folio size"), "{shown}");
     let json: Value = serde_json::from_str(&place.done(&format!("maps {pid} --json"))).unwrap();
-    assert_eq!((&json["schema_version"], &json["page_bytes"]), (&2.into(), &4096.into()));
+    assert_eq!((&json["schema_version"], &json["page_bytes"]), (&3.into(), &4096.into()));
     assert_eq!(
         json["command_line"],
         serde_json::json!(["folio", "maps", pid.to_string(), "--json"])
@@ -102,7 +102,7 @@ fn processes_that_are_not_there_are_errors_beside_those_that_are() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let place = Place::new();
-    assert!(place.fails("maps").contains("folio maps 4242, or --all"));
+    assert!(place.fails("maps").contains("folio maps 4242, --name postgres"));
     assert!(place.fails("maps 1 --all").contains("cannot be used with"));
     assert!(place.fails("maps --elf x --all").contains("cannot be used with"));
     assert!(place.fails("maps --all --watch=1 --csv").contains("CSV would repeat its header"));

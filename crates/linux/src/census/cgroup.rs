@@ -26,6 +26,8 @@ const GROUPS_MAX: usize = 1 << 16;
 /// Where a relative group may lie: the roots of version 2, then trees of version 1 that have all
 /// processes of a service or container.
 const TREES: [&str; 2] = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/memory"];
+/// How units end that are made of others.
+const SLICE: &str = ".slice";
 /// Digits of a container's id; tools show the first twelve.
 const ID_LEN: usize = 64;
 /// Digits of an id as people use it.
@@ -95,9 +97,13 @@ pub(super) fn of_unit(system: &dyn System, unit: &str) -> Result<Vec<PathBuf>, V
     if groups.is_empty() { Err(like.into_iter().collect()) } else { Ok(groups) }
 }
 
-/// Whether a name is that of a unit with processes.
+/// Whether a name is that of a unit with processes; a slice has them in the units below.
 fn is_unit(name: &str) -> bool {
-    [".service", ".scope", ".slice"].iter().any(|kind| name.ends_with(kind))
+    is_inner(name) || name.ends_with(SLICE)
+}
+
+fn is_inner(name: &str) -> bool {
+    [".service", ".scope"].iter().any(|kind| name.ends_with(kind))
 }
 
 /// Groups of the containers whose id begins with `id`, with their ids.
@@ -138,7 +144,7 @@ impl Group {
     #[must_use]
     pub fn unit(&self) -> Option<&str> {
         let mut parts = self.0.rsplit('/');
-        parts.find(|part| is_unit(part) && !part.ends_with(".slice"))
+        parts.find(|part| is_inner(part))
     }
 
     /// The container it lies in: the first digits of its id.

@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_name_is_the_kernels_or_that_of_the_program() {
         let (_dir, system) = machine(&[
-            (2, "server", "/opt/bin/long-named-server\0--port\01"),
+            (2, "server", "/opt/bin/long-named-server\0--port\0"),
             (3, "postgres", "postgres: checkpointer "),
             (4, "server2", "server2\0"),
         ]);

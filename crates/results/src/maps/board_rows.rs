@@ -9,7 +9,7 @@ use largefolio_report::figures::{self, printable};
 
 use super::board::{Grid, Since, View};
 use super::change::{self, Fate};
-use super::diff::{by_file, sizes};
+use super::diff::{by_file, moved, sizes};
 use super::group::{Sort, rank};
 use super::state::{Mappings, State};
 use super::table::{Classes, bytes_or_point, change as signed, share};
@@ -33,7 +33,7 @@ pub(super) struct Row {
 
 impl Row {
     fn moved(&self) -> u64 {
-        sizes(&self.old, &self.new).into_values().map(|(old, new)| old.abs_diff(new)).sum()
+        moved(&self.old, &self.new)
     }
 }
 
@@ -41,16 +41,17 @@ impl Row {
 pub(super) fn title(now: &State) -> String {
     let nr = now.processes.len();
     let processes = if nr == 1 { "process" } else { "processes" };
-    let mut title = match now.processes.is_empty() && !now.files.is_empty() {
-        true => format!("{} files", now.files.len()),
-        false => format!("{nr} {processes}"),
+    let what = if now.processes.is_empty() && !now.files.is_empty() {
+        format!("{} files", now.files.len())
+    } else {
+        format!("{nr} {processes}")
     };
     let (kernel, page) = (printable(&now.kernel), size_name(now.geometry.page_bytes));
-    title.push_str(&format!(", kernel {kernel}, {page} pages"));
-    if now.nr_refused > 0 {
-        title.push_str(&format!("; {} not shown", now.nr_refused));
-    }
-    title
+    let refused = match now.nr_refused {
+        0 => String::new(),
+        nr => format!("; {nr} not shown"),
+    };
+    format!("{what}, kernel {kernel}, {page} pages{refused}")
 }
 
 pub(super) fn heading(view: &View, since: Since, sort: Sort) -> String {
@@ -108,7 +109,7 @@ pub(super) fn rows(view: &View, old: &State, now: &State, since: Since, sort: So
         View::OfGroup(group) => processes(old, now, Some(group)),
         View::Groups => groups(old, now),
         View::Mappings => of_both(&by_file(old), &by_file(now)),
-        View::Files => of_both(&files(old), &files(now)),
+        View::Files => of_both(&old.files, &now.files),
         View::OfProcess(pid, name) => {
             let of = |state: &State| {
                 let mut all = state.processes.iter();
@@ -164,11 +165,6 @@ fn groups(old: &State, now: &State) -> Vec<Row> {
         new,
     };
     all.into_iter().map(row).collect()
-}
-
-fn files(state: &State) -> Mappings {
-    let files = state.files.iter();
-    files.map(|(path, tally)| ((path.clone(), String::new()), tally.clone())).collect()
 }
 
 fn of_both(old: &Mappings, new: &Mappings) -> Vec<Row> {

@@ -130,7 +130,9 @@ pub(super) mod tests {
             ProcessState { pid, name: name.to_owned(), group, tally, mappings }
         };
         let processes: Vec<ProcessState> = processes.iter().map(process).collect();
-        processes.iter().for_each(|process| totals.add_all(&process.tally));
+        for process in &processes {
+            totals.add_all(&process.tally);
+        }
         State {
             source: None,
             kernel: "6.18.1".to_owned(),
@@ -141,7 +143,7 @@ pub(super) mod tests {
             nr_refused: 0,
             totals,
             processes,
-            files: BTreeMap::new(),
+            files: Mappings::new(),
         }
     }
 

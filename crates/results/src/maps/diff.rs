@@ -118,12 +118,7 @@ impl DiffResult {
         let processes = pairs.iter().filter_map(|pair| process(pair, page_bytes));
         let mut processes: Vec<ProcessChange> = processes.collect();
         processes.sort_by_key(|process| Reverse(process.row.moved()));
-        let of_files = |state: &State| -> Mappings {
-            let files = state.files.iter();
-            files.map(|(path, tally)| ((path.clone(), String::new()), tally.clone())).collect()
-        };
-        let (old_files, new_files) = (of_files(old), of_files(new));
-        let files = change::changed(Some(&old_files), Some(&new_files));
+        let files = change::changed(Some(&old.files), Some(&new.files));
         let (old_groups, new_groups) = (by_file(old), by_file(new));
         let groups = change::changed(Some(&old_groups), Some(&new_groups));
         Ok(Self {
@@ -176,9 +171,8 @@ impl Side {
 }
 
 impl Row {
-    /// Bytes that came or went, size by size: memory that moved to larger folios counts too.
     pub(super) fn moved(&self) -> u64 {
-        sizes(&self.old, &self.new).into_values().map(|(old, new)| old.abs_diff(new)).sum()
+        moved(&self.old, &self.new)
     }
 }
 
@@ -201,6 +195,11 @@ pub(super) fn sizes(old: &Tally, new: &Tally) -> BTreeMap<Size, (u64, u64)> {
         sizes.entry(size).or_default().1 += cell.mapped_bytes();
     }
     sizes
+}
+
+/// Bytes that came or went, size by size: memory that moved to larger folios counts too.
+pub(super) fn moved(old: &Tally, new: &Tally) -> u64 {
+    sizes(old, new).into_values().map(|(old, new)| old.abs_diff(new)).sum()
 }
 
 /// Each kind and size that changed.

@@ -1,7 +1,7 @@
 //! `--openmetrics`: a look as numbers for Prometheus.
 //!
-//! The text is valid as OpenMetrics 1.0 and as Prometheus' own format, which the textfile collector of
-//! node_exporter reads: every family is a gauge, and both take the comments.
+//! The text is valid as `OpenMetrics` 1.0 and as Prometheus' own format, which the textfile collector of
+//! `node_exporter` reads: every family is a gauge, and both take the comments.
 //!
 //! Invariants:
 //! - O1: the number of series has a bound that no process chooses: of processes, control groups and
@@ -54,8 +54,8 @@ pub(super) fn of(look: &Look, show: Show) -> String {
     families.sample("folio_build_info", &[version], 1);
     let name = "folio_look_cpu_seconds";
     families.begin(name, "seconds", "CPU time that this look took.");
-    let seconds = look.cpu_ns_since_begin() as f64 / 1e9;
-    let _ = writeln!(families.text, "{name} {seconds}");
+    let ns = look.cpu_ns_since_begin();
+    let _ = writeln!(families.text, "{name} {}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
     families.text + "# EOF\n"
 }
 
@@ -158,15 +158,12 @@ impl Families {
         let mut sums: Vec<(Labels, BTreeMap<Size, u64>)> = sums.into_iter().collect();
         sums.sort_by_key(|(_, sizes)| Reverse(sizes.values().sum::<u64>()));
         let mut others: BTreeMap<Size, u64> = BTreeMap::new();
-        for (labels, sizes) in sums.split_off(show.nr_rows.min(sums.len())) {
-            drop(labels);
-            sizes.into_iter().for_each(|(size, bytes)| *others.entry(size).or_default() += bytes);
+        for (_, sizes) in sums.split_off(show.nr_rows.min(sums.len())) {
+            add(&mut others, sizes);
         }
         // One of the largest may have the name of the rest.
         match sums.iter_mut().find(|(labels, _)| labels == rest) {
-            Some((_, sum)) => {
-                others.into_iter().for_each(|(size, bytes)| *sum.entry(size).or_default() += bytes);
-            }
+            Some((_, sum)) => add(sum, others),
             None => sums.push((rest.to_owned(), others)),
         }
         for (labels, sizes) in sums {
@@ -179,6 +176,12 @@ impl Families {
 
     fn size(&self, size: Size) -> Labels {
         label("size", &size.bytes(self.page_bytes).map_or_else(|| "unknown".to_owned(), size_name))
+    }
+}
+
+fn add(sum: &mut BTreeMap<Size, u64>, more: BTreeMap<Size, u64>) {
+    for (size, bytes) in more {
+        *sum.entry(size).or_default() += bytes;
     }
 }
 

@@ -26,8 +26,9 @@ pub(super) fn what_of(path: &str, is_deleted: bool) -> String {
     }
 }
 
-/// Text cut in the middle to `nr_chars`: of a path both ends say most.
-pub(super) fn shortened(text: &str, nr_chars: usize) -> String {
+/// Text cut in the middle to `nr_chars`, unless these are too few: of a path both ends say most.
+#[must_use]
+pub fn shortened(text: &str, nr_chars: usize) -> String {
     let nr = text.chars().count();
     if nr <= nr_chars || nr_chars < 5 {
         return text.to_owned();

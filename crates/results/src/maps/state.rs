@@ -45,8 +45,8 @@ pub struct State {
     pub(super) totals: Tally,
     /// Ascending by number.
     pub(super) processes: Vec<ProcessState>,
-    /// Cached bytes of files.
-    pub(super) files: BTreeMap<String, Tally>,
+    /// Cached bytes of files; without permissions.
+    pub(super) files: Mappings,
 }
 
 /// A process as it is compared.
@@ -76,9 +76,9 @@ impl State {
             let (pid, name, tally) = (process.pid, process.name.clone(), process.tally.clone());
             ProcessState { pid, name, group: Group::of(&Live, process.pid).0, tally, mappings }
         };
-        let mut files: BTreeMap<String, Tally> = BTreeMap::new();
+        let mut files = Mappings::new();
         for file in look.cached.iter().flat_map(|cached| &cached.files) {
-            files.entry(plain(&file.path)).or_default().add_all(&file.tally);
+            files.entry((plain(&file.path), String::new())).or_default().add_all(&file.tally);
         }
         Self {
             source: None,
@@ -241,14 +241,14 @@ impl Adder {
         Ok(ProcessState { pid, name, group: String::new(), tally, mappings })
     }
 
-    fn file(&mut self, saved: &SavedFile) -> Result<(String, Tally), String> {
+    fn file(&mut self, saved: &SavedFile) -> Result<((String, String), Tally), String> {
         let cell = |folio: &SavedFolio| SavedCell {
             kind: Kind::File,
             folio_bytes: folio.folio_bytes,
             cell: Cell { aligned_bytes: folio.cached_bytes, ..Cell::default() },
         };
         let cells: Vec<SavedCell> = saved.folios.iter().map(cell).collect();
-        Ok((saved.path.clone(), self.tally(&cells)?))
+        Ok(((saved.path.clone(), String::new()), self.tally(&cells)?))
     }
 }
 
@@ -269,8 +269,7 @@ impl Saved {
         if pids.len() < processes.len() {
             return Err("has a process twice".to_owned());
         }
-        let files: Result<BTreeMap<_, _>, _> =
-            self.files.iter().map(|file| adder.file(file)).collect();
+        let files: Result<Mappings, _> = self.files.iter().map(|file| adder.file(file)).collect();
         Ok(State {
             source: None,
             kernel: self.kernel,
@@ -321,7 +320,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let refusals: [(&dyn Fn(&mut serde_json::Value), &str); 6] = [
+        type Edit<'a> = &'a dyn Fn(&mut serde_json::Value);
+        let refusals: [(Edit<'_>, &str); 6] = [
             (&|value| value["schema_version"] = 2.into(), "has schema version 2, and this is 3"),
             (&|value| value["page_bytes"] = 5000.into(), "base pages of 5000 bytes"),
             (&|value| value["totals"][0]["folio_bytes"] = 12288.into(), "folio of 12288 bytes"),
@@ -340,6 +340,6 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         }
         assert!(State::parse(b"{").unwrap_err().contains("not a result"));
-        assert!(State::parse(&[b'['; 1 << 16]).unwrap_err().contains("not a result"));
+        assert!(State::parse(&vec![b'['; 1 << 16]).unwrap_err().contains("not a result"));
     }
 }

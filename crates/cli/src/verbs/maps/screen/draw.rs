@@ -10,9 +10,10 @@
 //!
 //! Invariant W1: a screen of any size is drawn, down to a single cell.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
-use largefolio_results::maps::{Grid, Picture};
+use largefolio_results::maps::{Grid, Picture, shortened};
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -135,29 +136,18 @@ impl Widths {
     fn line(&self, grid: &Grid, cells: &[String]) -> String {
         let mut line = String::new();
         for (at, (cell, &width)) in cells.iter().zip(&self.0).enumerate() {
-            let cell = shortened(cell, width);
+            let cell: String = shortened(cell, width).chars().take(width).collect();
             line.push_str(if at == 0 { " " } else { "  " });
             let is_last = at + 1 == grid.header.len();
-            line.push_str(&if at == grid.name_column || is_last {
-                format!("{cell:<width$}")
+            // Writing to a string cannot fail.
+            let _ = if at == grid.name_column || is_last {
+                write!(line, "{cell:<width$}")
             } else {
-                format!("{cell:>width$}")
-            });
+                write!(line, "{cell:>width$}")
+            };
         }
         line
     }
-}
-
-/// Both ends of a name that is too long.
-fn shortened(text: &str, nr_chars: usize) -> String {
-    let nr = text.chars().count();
-    if nr <= nr_chars {
-        return text.to_owned();
-    }
-    let tail = nr_chars.saturating_sub(2) * 2 / 3;
-    let head: String = text.chars().take(nr_chars.saturating_sub(2 + tail)).collect();
-    let end: String = text.chars().skip(nr - tail).collect();
-    format!("{head}..{end}").chars().take(nr_chars).collect()
 }
 
 #[cfg(test)]
