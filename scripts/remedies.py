@@ -4,10 +4,9 @@
 Starts real programs under several settings, asks `folio maps PID --json` for remedies, applies each
 one to a fresh copy of the same situation, and compares the gain with what was said. A remedy without
 a restart is applied to the copy that was asked; any other one between two starts. Programs that are
-not installed are named and left out. REMEDIES_REDIS names a redis-server with its own jemalloc, which Debian has
-not. Needs root; every setting is put back at the end. A gain that is
-not as said is measured a second time: which text a program touches, and how large a heap gets, is
-partly chance.
+not installed are named and left out. REMEDIES_REDIS names a redis-server with its own jemalloc:
+Debian's has none. Needs root; every setting is put back at the end. A gain that is not as said is
+measured a second time: which text a program touches, and how large a heap gets, is partly chance.
 
 Exit status: 0 every gain is as said (or nothing could be tried), 1 some is not.
 """
