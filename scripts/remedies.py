@@ -4,9 +4,9 @@
 Starts real programs under several settings, asks `folio maps PID --json` for remedies, applies each
 one to a fresh copy of the same situation, and compares the gain with what was said. A remedy without
 a restart is applied to the copy that was asked; any other one between two starts. Programs that are
-not installed are named and left out. Needs root; every setting is put back at the end. A gain that is
-not as said is measured a second time: which text a program touches, and how large a heap gets, is
-partly chance.
+not installed are named and left out. REMEDIES_REDIS names a redis-server with its own jemalloc:
+Debian's has none. Needs root; every setting is put back at the end. A gain that is not as said is
+measured a second time: which text a program touches, and how large a heap gets, is partly chance.
 
 Exit status: 0 every gain is as said (or nothing could be tried), 1 some is not.
 """
@@ -29,9 +29,9 @@ THP = Path("/sys/kernel/mm/transparent_hugepage")
 SETTINGS = ["enabled", "shmem_enabled", "hugepages-64kB/enabled", "hugepages-64kB/shmem_enabled"]
 M = 1 << 20
 # A gain may differ by a tenth, or by two blocks: heaps do not have the same size twice.
-TOLERANCE, SLACK = 0.1, 4 * M
-# Smaller promises are not tried.
-LEAST = 4 * M
+TOLERANCE = 0.1
+# Smaller promises are not tried: of 2M folios, and of smaller ones.
+LEAST, LEAST_SMALL = 4 * M, M
 READY_SECONDS = 60
 
 PY_MAP = """
@@ -81,6 +81,18 @@ if (!strcmp(v[1], "threads")) { pthread_t t[2]; for (int i = 0; i < 2; i++) pthr
 for (int i = 0; i < 2; i++) pthread_join(t[i], 0); }
 if (!strcmp(v[1], "sysv")) { int id = shmget(IPC_PRIVATE, n << 20, 0600); char *p = shmat(id, 0, 0); shmctl(id, IPC_RMID, 0); memset(p, 1, n << 20); }
 puts("ready"); fflush(stdout); sleep(1000); return 0; }"""
+# Text of 1.25 MiB, all of it called: of a program, or of a library that `-DLIBRARY` makes.
+SHORT = r"""#include <stdio.h>
+#include <unistd.h>
+void all(void);
+#ifndef USER
+__asm__(".text\n.balign 4096\n.type stubs, @function\nstubs:\n.fill 1310720,1,0xc3\n");
+extern char stubs[] __attribute__((visibility("hidden")));
+void all(void) { for (long at = 0; at < 1310720; at += 4096) ((void (*)(void))(stubs + at))(); }
+#endif
+#ifndef LIBRARY
+int main(void) { all(); puts("ready"); fflush(stdout); sleep(1000); return 0; }
+#endif"""
 CXX = """#include <map>
 #include <string>
 #include <cstdio>
@@ -208,17 +220,25 @@ def child(pid, name):
     return children[0] if name and children else pid
 
 
+def group(mapping, pmd):
+    """Private memory by what a smaller size can do for it: a mapping below two blocks of 2M holds one or none,
+    which its address decides anew at each start; heap and stack grow in steps and are promised nothing."""
+    if mapping["path"] in ("[heap]", "[stack]"):
+        return "grows"
+    return "short" if mapping["end"] - mapping["start"] < 2 * pmd else "long"
+
+
 def look(folio, pid):
-    """Promises by remedy, and large bytes by kind of memory, size, and whether a mapping holds 2M."""
+    """Promises by remedy, and large bytes by kind of memory and file, and by size."""
     done = subprocess.run([folio, "maps", str(pid), "--json"], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     pmd = found["pmd_bytes"]
     large, promised = {}, {}
     for mapping in found["processes"][0]["mappings"]:
-        is_big = -(-mapping["start"] // pmd) < mapping["end"] // pmd
         for cell in mapping["folios"]:
             kind = "file" if cell["kind"] in ("text", "file") else cell["kind"]
-            of = large.setdefault((kind, is_big), {pmd: 0, found["contpte_bytes"]: 0})
+            path = mapping["path"] if kind == "file" else group(mapping, pmd)
+            of = large.setdefault((kind, path), {pmd: 0, found["contpte_bytes"]: 0})
             of[pmd] += cell["pmd_bytes"]
             of[found["contpte_bytes"]] += cell["contpte_bytes"]
         target = mapping["target"]
@@ -227,7 +247,9 @@ def look(folio, pid):
         kind = "file" if kind in ("text", "file") else kind
         for remedy in (target or {}).get("remedies", []):
             key = tuple(remedy[name] for name in ("action", "command", "start", "restart", "undo"))
-            key += (kind, target["target_bytes"])
+            key += (kind, target["target_bytes"], mapping["path"] if kind == "file" else "")
+            if not key[-1] and target["target_bytes"] < pmd:
+                key = (*key[:-1], group(mapping, pmd))
             promised[key] = promised.get(key, 0) + remedy["gain_bytes"]
     return large, promised
 
@@ -251,7 +273,7 @@ def tried(machine, scene, key, folder, nr_left=2):
 
 def once(machine, scene, key, folder):
     """The gain of one remedy on a fresh copy, and what was said of that copy."""
-    action, command, start, restart, undo, kind, target = key
+    action, command, start, restart, undo, kind, target, path = key
     if "cp -a" in command and str(folder) not in command:
         raise RuntimeError("not tried: it replaces a file of the system")
     if start.startswith("folio run") and scene.command[0] == "setpriv":
@@ -263,7 +285,7 @@ def once(machine, scene, key, folder):
         raise Disturbed(scene.name)
     try:
         if restart == "none":
-            key = next(one for one in promised if one[0] == action and one[5:] == (kind, target))
+            key = next(one for one in promised if one[0] == action and one[5:] == (kind, target, path))
             status, said = machine.shell(key[1])
         else:
             if restart == "around":
@@ -280,10 +302,11 @@ def once(machine, scene, key, folder):
                 machine.shell(one)
     if not machine.is_undisturbed(scene):
         raise Disturbed(f"{scene.name}: the settings are not what they were after: {undo}")
-    kinds = ["file", "shmem"] if is_launched else [kind]
-    zero = {target: 0}
-    places = [(one, target == 2 * M) for one in kinds]
-    gain = sum(after.get(one, zero)[target] - before.get(one, zero)[target] for one in places)
+    # Of libraries, which are loaded anywhere, another one may fit by chance.
+    def sum_of(large):
+        kinds, paths = (("file", "shmem"), "") if is_launched else ((kind,), path)
+        return sum(sizes[target] for of, sizes in large.items() if of[0] in kinds and paths in ("", of[1]))
+    gain = sum_of(after) - sum_of(before)
     return promised.get(key, 0), gain, "" if status in (0, 1) else said
 
 
@@ -322,6 +345,32 @@ def scenes(folio, folder, size):
     add("python, file on disk", [], file, before=cold)
     add("python, file that others map", [], file, before=cold, beside=file)
 
+    if shutil.which("gcc"):
+        for name in ("fixed", "random"):
+            kind = ["-no-pie"] if name == "fixed" else ["-pie", "-fPIE"]
+            compiled(["gcc", "-O1", "-fPIC", "-x", "c", "-", *kind, "-o", folder / name], SHORT)
+        for name, pages in (("lib64k.so", 65536), ("lib4k.so", 4096)):
+            compiled(["gcc", "-O1", "-fPIC", "-shared", "-DLIBRARY", f"-Wl,-z,max-page-size={pages}", "-x", "c", "-",
+                      "-o", folder / name], SHORT)
+            compiled(["gcc", "-O1", "-DUSER", "-x", "c", "-", "-o", folder / f"uses-{name}", f"-Wl,-rpath,{folder}",
+                      f"-L{folder}", f"-l:{name}"], SHORT)
+
+    def in_pieces(file):
+        """Into the cache page by page, as a file that came in small folios."""
+        def read():
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+                for at in range(0, file.stat().st_size, 4096):
+                    os.pread(opened.fileno(), 4096, at)
+        return read
+    for name, program, file in [
+            ("C, short program, fixed", "fixed", "fixed"), ("C, short program, any address", "random", "random"),
+            ("C, short library, 64K", "uses-lib64k.so", "lib64k.so"), ("C, short library, 4K", "uses-lib4k.so", "lib4k.so")]:
+        add(name, [folder / program], [folder / program], madvise, before=in_pieces(folder / file))
+    add("C, short library, 64K, others map", [folder / "uses-lib64k.so"], [folder / "uses-lib64k.so"], madvise,
+        before=in_pieces(folder / "lib64k.so"), beside=[folder / "uses-lib64k.so"])
     watch = [folio, "maps", os.getpid(), "--watch=1000", "--json"]
     add("folio, text at any address", [], watch, ready="schema_version")
     c, cxx = folder / "c", folder / "cxx"
@@ -353,11 +402,14 @@ def scenes(folio, folder, size):
     add("go", [program], [program], madvise)
     add("node", ["node"], ["node", "-e", NODE], madvise)
     socket = folder / "redis.sock"
-    server = ["redis-server", "--port", "0", "--save", "", "--unixsocket", socket,
-              "--enable-debug-command", "yes"]
+    # A Redis with its own jemalloc, where there is one: Debian's uses the system's.
+    own = os.environ.get("REMEDIES_REDIS", "")
+    options = ["--port", "0", "--save", "", "--unixsocket", socket]
+    server = ["redis-server", *options, "--enable-debug-command", "yes"]
     fill = ["redis-cli", "-e", "-s", socket, "debug", "populate", str(size * 12000), "key", "100"]
     for name, settings in [("redis", madvise), ("redis, thp always", always)]:
         add(name, ["redis-server", "redis-cli"], server, settings, fill=fill)
+        add(name.replace("redis", "redis, own jemalloc"), [own, "redis-cli"], [own, *options], settings, fill=fill)
     postgres, initdb = (next(iter(sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))), None)
                         for name in ("postgres", "initdb"))
     if postgres and initdb:
@@ -439,7 +491,8 @@ def show(machine, scene, rows, folder):
     machine.stop_all()
     nr_bad = 0
     for key, said in sorted(promised.items(), key=lambda one: -one[1]):
-        if key[0] == "nothing" or said < LEAST:
+        least = LEAST if key[6] >= 2 * M else LEAST_SMALL
+        if key[0] == "nothing" or said < least:
             continue
         for nr_tries in (1, 2):
             try:
@@ -448,9 +501,9 @@ def show(machine, scene, rows, folder):
                 gain, error = 0, str(failure) or "another remedy for the copy"
             # A setting is for all memory: of that with a better remedy too, which is not in `said`.
             most = float("inf") if key[0] == "tune" else said
-            slack = max(TOLERANCE * said, min(SLACK, said / 2))
+            slack = max(TOLERANCE * said, min(2 * key[6], said / 2))
             is_good = not error and said - slack <= gain <= most + slack
-            if not error and said < LEAST:
+            if not error and said < least:
                 error = "not judged: too little on this copy"
             if is_good or error.startswith("not "):
                 break

@@ -2,7 +2,11 @@
 
 use std::fmt;
 
+use super::users::NR_USERS_MAX;
 use crate::setting::thp::size_name;
+
+/// Processes that somebody would stop for this; a library has more.
+const NR_STOPPED_MAX: usize = 4;
 
 /// Cause, in the manner of the kernel's scan results: counted and reported, no error.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,13 +94,16 @@ impl WarmRefusal {
                     .to_owned()
             }
             Self::InUse { pids, .. } => {
+                let copy = "replace the file by a copy of itself (cp -a FILE FILE.new && mv FILE.new \
+                            FILE) and warm the copy";
                 let who: Vec<_> = pids.iter().map(ToString::to_string).collect();
-                let who =
-                    if who.is_empty() { String::new() } else { format!(" {}", who.join(" ")) };
-                format!(
-                    "stop the processes{who} and repeat, or replace the file by a copy of itself \
-                     (cp -a FILE FILE.new && mv FILE.new FILE) and warm the copy"
-                )
+                match who.len() {
+                    0 => format!("stop the processes and repeat, or {copy}"),
+                    1..=NR_STOPPED_MAX => {
+                        format!("stop the processes {} and repeat, or {copy}", who.join(" "))
+                    }
+                    _ => copy.to_owned(),
+                }
             }
             Self::Busy { .. } => {
                 "wait until nobody writes or reads the file (fuser -v FILE), and repeat".to_owned()
@@ -105,7 +112,7 @@ impl WarmRefusal {
                  /proc/sys/vm/compact_memory"
                 .to_owned(),
             Self::LowMemory { .. } => "free memory, or warm fewer files".to_owned(),
-            Self::Unseen { .. } => "sudo folio warm --check FILE shows them".to_owned(),
+            Self::Unseen { .. } => "sudo folio warm --check FILE shows it".to_owned(),
             Self::NoThp => "boot a kernel with CONFIG_TRANSPARENT_HUGEPAGE".to_owned(),
             Self::OldKernel => "boot Linux 5.14 or later".to_owned(),
         }
@@ -133,7 +140,11 @@ impl fmt::Display for WarmRefusal {
                     [pid] => write!(out, "{mib} MiB are mapped by process {pid}"),
                     [first, ..] => {
                         let nr = pids.len();
-                        write!(out, "{mib} MiB are mapped by {nr} processes, the first {first}")
+                        let more = if nr < NR_USERS_MAX { "" } else { " or more" };
+                        write!(
+                            out,
+                            "{mib} MiB are mapped by {nr}{more} processes, the first {first}"
+                        )
                     }
                 }
             }
@@ -153,11 +164,25 @@ impl fmt::Display for WarmRefusal {
             ),
             Self::Unseen { folio_bytes } => write!(
                 out,
-                "the kernel shows only to root whether its folios have {} or more",
+                "only root can see whether its folios are {} or larger",
                 size_name(*folio_bytes)
             ),
             Self::NoThp => out.write_str("this kernel has no transparent huge pages"),
             Self::OldKernel => out.write_str("this kernel cannot populate a mapping"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_told_to_stop_sixteen_processes_and_that_there_are_more_is_said() {
+        let of = |nr: u32| WarmRefusal::InUse { bytes: 1, pids: (1..=nr).collect() };
+        assert!(of(2).remedy().starts_with("stop the processes 1 2 and repeat, or replace"));
+        assert!(of(5).remedy().starts_with("replace the file by a copy of itself (cp -a FILE"));
+        assert!(of(5).to_string().ends_with("by 5 processes, the first 1"));
+        assert!(of(16).to_string().ends_with("by 16 or more processes, the first 1"));
     }
 }

@@ -13,7 +13,7 @@ use crate::proc::{self, Task};
 use crate::system::System;
 
 /// Processes named in a report at most.
-const NR_USERS_MAX: usize = 16;
+pub(super) const NR_USERS_MAX: usize = 16;
 
 /// The file mappings of all processes but this one, read once.
 #[derive(Debug)]

@@ -250,6 +250,9 @@ fn a_short_file_is_warmed_if_the_loader_places_it_so_each_time() {
     let random = of_short(&Answers { placed: random, ..Answers::default() });
     assert!(!random.is_some() && random.cost.contains("folio align --align 64K"), "{random:?}");
     assert!(random.cost.contains("at any address"), "{random:?}");
+    let in_use = Some(WarmRefusal::InUse { bytes: 1, pids: vec![100, 7] });
+    let refused = of_short(&Answers { warm: in_use, ..Answers::default() });
+    assert!(!refused.cost.contains("folio warm"), "it would refuse: {refused:?}");
     let none = of_short(&Answers::default());
     assert!(!none.is_some() && none.cost.contains("anew at each start"), "{none:?}");
 }

@@ -345,7 +345,15 @@ fn warmed(case: &Case<'_>, warm: Option<Warmed>) -> Remedy {
 fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
     let vma = &case.mapping.vma;
     let (path, size) = (quoted(&vma.path), size_name(case.target_bytes));
-    let at_any_address = format!("; folio warm {path} makes its faults cheaper, at any address");
+    let is_warmed = plan.warm.as_ref().is_some_and(|warm| match &warm.refusal {
+        Some(WarmRefusal::InUse { pids, .. }) => pids.iter().all(|pid| *pid == case.process.pid),
+        refusal => refusal.is_none() && !warm.is_complete(),
+    });
+    let at_any_address = if is_warmed {
+        format!("; while it is stopped, folio warm {path} makes its faults cheaper at any address")
+    } else {
+        String::new()
+    };
     match plan.placed {
         _ if vma.prot() & libc::PROT_WRITE as u32 != 0 && !vma.is_shared() => {
             Remedy::nothing("what the program writes of it becomes private, page by page")
