@@ -176,6 +176,10 @@ impl AdvisePlan {
         }
         let advice = ProcessAdvice::of(whom, self.command_line.clone())?;
         console::remark(advice.remarks());
+        if advice.processes.is_empty() {
+            // A remark has said whom it did not find.
+            return Ok(Exit::Error);
+        }
         console.deliver(advice.written(self.args.form.form())?.as_bytes(), None)?;
         Ok(if advice.is_some() { Exit::Done } else { Exit::No })
     }

@@ -38,11 +38,13 @@ fn what_cannot_be_advised_is_an_error_that_helps() {
     let place = Place::with_trace();
     let said = place.fails("advise gone.folio");
     assert!(said.contains("folio record --runs 3 -o gone.folio -- CMD"), "{said}");
-    assert!(place.fails("advise").contains("<TRACE>"));
+    assert!(place.fails("advise").contains("<TRACE|PID|NAME>"));
     assert!(place.fails("advise mix.folio --goal speed").contains("choose time, memory or faults"));
-    assert!(place.fails("advise mix.folio --memory-growth -1").contains("percent"));
+    assert!(place.fails("advise mix.folio --memory-growth=-1").contains("percent"));
     let said = place.fails("advise mix.folio --apply --json");
     assert!(said.contains("write the advice alone"), "{said}");
+    let said = place.fails("advise nosuchname");
+    assert!(said.contains("no process is called nosuchname"), "{said}");
     let said = place.fails("advise -- /no/such/program");
     assert!(said.contains("/no/such/program"), "{said}");
 }

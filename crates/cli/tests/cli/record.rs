@@ -56,7 +56,7 @@ fn a_recorded_program_can_be_predicted() {
     if !can_record(&place, "a_recorded_program_can_be_predicted") {
         return;
     }
-    let table = place.done("predict probe.folio --kernel 6.12,7.2+page=64K --machine altra");
+    let table = place.done("predict probe.folio --kernel 6.12,7.2+page=64K --machine altra --full");
     assert!(table.contains("Mapped text by folio size"), "{table}");
     assert!(table.contains("segments were moved"), "{table}");
 }
