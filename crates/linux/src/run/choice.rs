@@ -237,7 +237,7 @@ impl Launch {
                 self.file(library, &elf, &users);
             }
         }
-        if self.warmed.is_empty() && self.fallbacks.is_empty() {
+        if self.warmed.iter().all(Warmed::is_short) && self.fallbacks.is_empty() {
             self.fallbacks.push(Fallback::TinyText(own.path.to_owned()));
         }
     }

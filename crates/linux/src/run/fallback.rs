@@ -65,9 +65,9 @@ impl fmt::Display for Fallback {
             ),
             Self::TinyText(program) => write!(
                 out,
-                "{} and its libraries have no whole block of 2M of text: plain start. If it \
-                 executes another program (as env and nice do) or loads its code with dlopen (as \
-                 java does), name that program, or warm that library: folio warm LIBRARY",
+                "{} and its libraries have no whole block of 2M of text, so no PMD entry maps it. \
+                 If it executes another program (as env and nice do) or loads its code with dlopen \
+                 (as java does), name that program, or warm that library: folio warm LIBRARY",
                 shown(program)
             ),
             Self::Placement { file, obstacle } => {
