@@ -145,7 +145,7 @@ impl Question {
             memory_bytes: self.memory_bytes,
             choices: &choices,
         };
-        let (candidates, plain) = search.run(self.goal, progress)?;
+        let (candidates, unchanged) = search.run(self.goal, progress)?;
         let program =
             if self.program.is_empty() { meta.command.clone() } else { self.program.clone() };
         let plan = self
@@ -167,7 +167,7 @@ impl Question {
             left_out,
             candidates,
             plan,
-            run: largefolio_report::figures::run_base(&plain.estimate),
+            run: largefolio_report::figures::run_base(&unchanged.estimate),
             remarks,
         })
     }

@@ -82,10 +82,11 @@ pub(super) fn of_system(
     let (mut taken, mut left_out) = (Vec::new(), Vec::new());
     for choice in file.choice {
         let choice = Choice { set: on_disks(&catalog, choice.set), ..choice };
-        let no_text = || "no program or library of the recording is on disk as it was".to_owned();
-        let why = match choice.warm && !has_text {
-            true => Some(no_text()),
-            false => refusal(&catalog, kernel, &choice),
+        let no_text = "no program or library of the recording is on disk as it was";
+        let why = if choice.warm && !has_text {
+            Some(no_text.to_owned())
+        } else {
+            refusal(&catalog, kernel, &choice)
         };
         match why {
             None => taken.push(choice),

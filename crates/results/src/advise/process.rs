@@ -141,7 +141,7 @@ impl Forms for ProcessAdvice {
         }
         for (nr, line) in self.lines.iter().enumerate() {
             let _ = writeln!(out, "\n  {}. {}", nr + 1, printable(&line.remedy.to_string()));
-            let named: Vec<String> =
+            let first: Vec<String> =
                 line.mappings.iter().take(NR_NAMED).map(|name| shown(name).to_string()).collect();
             let more = match line.mappings.len().saturating_sub(NR_NAMED) {
                 0 => String::new(),
@@ -150,7 +150,7 @@ impl Forms for ProcessAdvice {
             let mut gain = format!(
                 "gains {} in {}{more}",
                 figures::bytes(line.remedy.gain_bytes),
-                named.join(", ")
+                first.join(", ")
             );
             if line.remedy.extra_bytes > 0 {
                 let _ = write!(

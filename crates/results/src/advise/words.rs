@@ -199,7 +199,7 @@ impl Step {
 
 /// The words after `folio` as a shell takes them.
 fn shell(needs_root: bool, words: &[String]) -> String {
-    let words = words.iter().map(|word| quoted(word));
+    let words = words.iter().map(quoted);
     let folio = if needs_root { "sudo folio" } else { "folio" };
     std::iter::once(folio.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
 }
