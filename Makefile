@@ -62,6 +62,7 @@ test-all: test
 	scripts/peers.py --smoke --folio target/debug/folio
 	scripts/prometheus.py --folio target/debug/folio
 	scripts/remedies.py --folio target/debug/folio
+	scripts/tasks.py --folio target/debug/folio
 	scripts/mutants.py
 	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit
 

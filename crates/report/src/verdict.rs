@@ -8,11 +8,11 @@
 //! ```
 //!
 //! Seeds are samples of one column: its change is their median, its bounds hold all of them. Owns
-//! which column is best and [`words`] that say it; the numbers are those of the rows.
+//! which column is best and the words that say it; the numbers are those of the rows.
 //!
 //! Invariants:
 //! - V1: a column is better only if all of its bounds are: `change.high < 0`. A change of less than
-//!   [`SMALL_PERCENT`] of a run is none: no measurement would find it.
+//!   `SMALL_PERCENT` of a run is none: no measurement would find it.
 //! - V2: memory and faults are exact counts; with one seed their bounds are the number itself.
 
 mod cause;

@@ -10,7 +10,7 @@
 //! Owns the walk of directories; versions 1 and 2 both list processes in `cgroup.procs`.
 //!
 //! Invariants:
-//! - G1: at most [`GROUPS_MAX`] groups are visited, whatever is nested.
+//! - G1: at most `GROUPS_MAX` groups are visited, whatever is nested.
 
 use std::collections::BTreeSet;
 use std::io;

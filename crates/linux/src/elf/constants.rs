@@ -1,6 +1,6 @@
 //! Words that a program holds as constants: what is linked into it cannot be told by its libraries.
 //!
-//! Owns the search of the read-only segments, which is bounded: C1: at most [`BYTES_MAX`] are read.
+//! Owns the search of the read-only segments, which is bounded: C1: at most `BYTES_MAX` are read.
 
 use std::io;
 use std::os::unix::fs::FileExt as _;

@@ -92,7 +92,7 @@ pub struct Traits {
     pub objects: Vec<String>,
     /// Owners of its notes.
     pub notes: Vec<String>,
-    /// Those of [`constants`] that it holds.
+    /// The known constants that it holds.
     pub constants: Vec<String>,
 }
 
