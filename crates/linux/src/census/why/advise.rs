@@ -79,6 +79,8 @@ impl Judge<'_> {
         let traits = self.traits(case).clone();
         let traits = &traits;
         let setting = self.settings.anon(case.target_bytes);
+        // What the program advised itself is as large as it will be.
+        let grows = case.grows && !smap.is_huge && !case.is_pmd(self.census);
         remedies.extend(match (setting, runtime) {
             (_, Some(row)) if smap.is_no_huge && row.has_option() => Some(option(row, traits)),
             _ if smap.is_no_huge => Some(Remedy::nothing(
@@ -89,7 +91,7 @@ impl Judge<'_> {
             // What was there before, or found no free memory, stays small: collapse.
             (Some(InForce { allows: Allows::All, .. }), _) => None,
             (Some(InForce { allows: Allows::Advised, .. }), _) if smap.is_huge => None,
-            (Some(_), _) if case.grows && !case.is_pmd(self.census) => Some(Remedy::nothing(
+            (Some(_), _) if grows => Some(Remedy::nothing(
                 "it grows in small steps, and where a step ends no such folio fits: a setting would \
                  reach a part of it",
             )),
