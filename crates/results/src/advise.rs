@@ -59,6 +59,24 @@ pub struct Question {
     pub memory_bytes: u64,
     /// The program with its arguments, if they are not as recorded.
     pub program: Vec<String>,
+    /// Whether and for whom the plan lasts.
+    pub lasting: Lasting,
+}
+
+/// Whether and for whom a plan lasts.
+#[derive(Clone, Debug, Default)]
+pub struct Lasting {
+    /// Over a reboot, by files for systemd and udev.
+    pub is_lasting: bool,
+    /// The service that the program is: what it needs at its start is given to it.
+    pub unit: Option<String>,
+}
+
+impl Lasting {
+    /// `--persist` where it is to last.
+    fn option(&self) -> Option<String> {
+        self.is_lasting.then(|| "--persist".to_owned())
+    }
 }
 
 /// A command of the plan.
@@ -148,9 +166,9 @@ impl Question {
         let (candidates, unchanged) = search.run(self.goal, progress)?;
         let program =
             if self.program.is_empty() { meta.command.clone() } else { self.program.clone() };
-        let plan = self
-            .best(&candidates, &choices)
-            .map(|nr| plan(nr, &candidates[nr], &choices, &program, &texts));
+        let best = self.best(&candidates, &choices);
+        let plan =
+            best.map(|nr| plan((nr, &candidates[nr]), &choices, (&program, &texts), &self.lasting));
         let mut remarks: Vec<Remark> =
             Remark::of_rules(kernel.note.as_deref()).into_iter().collect();
         remarks.extend(remark);
@@ -229,55 +247,79 @@ fn texts(meta: &Meta) -> Vec<String> {
     files.into_iter().map(|file| file.path.clone()).collect()
 }
 
+/// The commands of candidate `nr`, for a program and the files of its text.
 fn plan(
-    nr: usize,
-    candidate: &Candidate,
+    (nr, candidate): (usize, &Candidate),
     choices: &[Choice],
-    program: &[String],
-    texts: &[String],
+    (program, texts): (&[String], &[String]),
+    lasting: &Lasting,
 ) -> Plan {
     let chosen: Vec<&Choice> = candidate.choices.iter().map(|&one| &choices[one]).collect();
-    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+    let set: Vec<String> = chosen.iter().flat_map(|choice| choice.set.clone()).collect();
+    let variables: Vec<String> = chosen.iter().filter_map(|choice| choice.env.clone()).collect();
+    let is_service = lasting.unit.is_some();
+    let needed = chosen.iter().filter(|_| is_service).flat_map(|choice| choice.env_set.clone());
     let mut steps = Vec::new();
-    let set: Vec<&String> = chosen.iter().flat_map(|choice| &choice.set).collect();
-    if !set.is_empty() {
-        let assignments = set.iter().flat_map(|one| ["--set".to_owned(), (*one).clone()]);
-        let tune = words(&["tune"]).into_iter().chain(assignments).chain(words(&["--yes"]));
-        steps.push(Step {
-            what: "change settings of the system".to_owned(),
-            words: tune.collect(),
-            undo: words(&["tune", "--undo"]),
-            needs_root: true,
-        });
-    }
+    steps.extend(tuned(set.iter().cloned().chain(needed).collect(), lasting));
+    steps.extend(lasting.unit.as_ref().and_then(|unit| of_service(unit, &variables)));
     if chosen.iter().any(|choice| choice.warm) && !texts.is_empty() {
-        steps.push(Step {
-            what: "fill the page cache with text in large folios".to_owned(),
-            words: words(&["warm"]).into_iter().chain(texts.iter().cloned()).collect(),
-            undo: Vec::new(),
-            needs_root: false,
-        });
+        steps.push(warmed(texts, lasting));
     }
     let start: Vec<String> = chosen.iter().flat_map(|choice| choice.start.clone()).collect();
-    let tuned = set.iter().flat_map(|one| ["--tune".to_owned(), (*one).clone()]);
-    let verify = words(&["verify", "--runs"])
-        .into_iter()
+    let tunes = set.iter().flat_map(|one| ["--tune", one]).map(str::to_owned);
+    let verify = ["verify", "--runs"].map(str::to_owned).into_iter();
+    let verify = verify
         .chain([NR_ROUNDS.to_string()])
-        .chain(tuned)
+        .chain(tunes)
         .chain(start.iter().cloned())
         .chain(chosen.iter().flat_map(|choice| choice.verify.clone()))
-        .chain(words(&["--"]))
+        .chain(["--".to_owned()])
         .chain(program.iter().cloned());
+    let limits = chosen.iter().filter(|choice| !choice.limits.is_empty());
     Plan {
         candidate: nr,
         steps,
         verify: verify.collect(),
-        limits: chosen
-            .iter()
-            .filter(|choice| !choice.limits.is_empty())
-            .map(|choice| format!("{}: {}", choice.name, choice.limits))
-            .collect(),
-        start,
+        limits: limits.map(|choice| format!("{}: {}", choice.name, choice.limits)).collect(),
+        start: if is_service { Vec::new() } else { start },
+    }
+}
+
+/// `folio tune --set ..`; nothing where nothing is to be set.
+fn tuned(set: Vec<String>, lasting: &Lasting) -> Option<Step> {
+    let assignments = set.into_iter().flat_map(|one| ["--set".to_owned(), one]);
+    let assignments: Vec<String> = assignments.collect();
+    (!assignments.is_empty()).then(|| {
+        let first = std::iter::once("tune".to_owned()).chain(assignments);
+        Step {
+            what: "change settings of the system".to_owned(),
+            words: first.chain(["--yes".to_owned()]).chain(lasting.option()).collect(),
+            undo: ["tune", "--undo"].map(str::to_owned).to_vec(),
+            needs_root: true,
+        }
+    })
+}
+
+/// `folio tune --unit ..`; nothing where the service needs no variable.
+fn of_service(unit: &str, variables: &[String]) -> Option<Step> {
+    let options = variables.iter().flat_map(|one| ["--env", one]);
+    let words = ["tune", "--unit", unit].into_iter().chain(options).chain(["--yes"]);
+    (!variables.is_empty()).then(|| Step {
+        what: format!("give {unit} its variables; they hold from its next start on"),
+        words: words.map(str::to_owned).collect(),
+        undo: ["tune", "--undo"].map(str::to_owned).to_vec(),
+        needs_root: true,
+    })
+}
+
+fn warmed(texts: &[String], lasting: &Lasting) -> Step {
+    let first = std::iter::once("warm".to_owned()).chain(lasting.option());
+    let undo = if lasting.is_lasting { &["tune", "--undo"][..] } else { &[] };
+    Step {
+        what: "fill the page cache with text in large folios".to_owned(),
+        words: first.chain(texts.iter().cloned()).collect(),
+        undo: undo.iter().map(|&word| word.to_owned()).collect(),
+        needs_root: lasting.is_lasting,
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_report::Goal;
-use largefolio_results::advise::{Advice, ProcessAdvice, Question, Step};
+use largefolio_results::advise::{Advice, Lasting, ProcessAdvice, Question, Step};
 use largefolio_results::maps::Whom;
 use largefolio_results::{Form, Forms as _};
 use largefolio_sim::replay::CacheState;
@@ -38,6 +38,7 @@ Examples:
   folio advise cc1.folio --goal memory
   sudo folio advise cc1.folio --verify             runs the program 40 times, in turns
   sudo folio advise cc1.folio --verify --apply     applies what was confirmed
+  sudo folio advise job.folio --unit job.service --persist --apply
   sudo folio advise --undo
 
 The program that --verify runs is the recorded one, with its arguments, in this directory; another
@@ -62,6 +63,9 @@ pub(crate) struct AdviseArgs {
     memory: u64,
     #[command(flatten)]
     deed: DeedArgs,
+    /// The program is this service of systemd: what it needs at its start becomes a drop-in
+    #[arg(long, value_name = "UNIT", conflicts_with = "undo")]
+    unit: Option<String>,
     #[command(flatten)]
     form: FormArgs,
     /// The program and its arguments: it is recorded, if no trace is given
@@ -71,6 +75,7 @@ pub(crate) struct AdviseArgs {
 
 /// What is done with the advice.
 #[derive(Args, Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 struct DeedArgs {
     /// Run the program with and without the plan, in turns, and say whether it helps
     #[arg(long, conflicts_with = "undo")]
@@ -78,7 +83,10 @@ struct DeedArgs {
     /// Put the plan into effect; with --verify only if it is confirmed
     #[arg(long, conflicts_with = "undo")]
     apply: bool,
-    /// Take back what --apply changed
+    /// Make the plan last over reboots and package upgrades, by files for systemd and udev
+    #[arg(long, conflicts_with = "undo")]
+    persist: bool,
+    /// Take back what --apply changed, and the files of --persist
     #[arg(long, conflicts_with_all = ["target", "command"])]
     undo: bool,
 }
@@ -212,6 +220,7 @@ impl AdvisePlan {
             memory_percent_max: args.memory_growth,
             cache: if args.cold { CacheState::Cold } else { CacheState::Warm },
             memory_bytes: args.memory,
+            lasting: Lasting { is_lasting: args.deed.persist, unit: args.unit.clone() },
             program: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         };
         let bar = console::bar(0, "searching");

@@ -39,6 +39,12 @@ pub struct Choice {
     /// Options of `folio run`, which `folio verify` takes as well.
     #[serde(default)]
     pub start: Vec<String>,
+    /// What `start` is for a service: a variable of its environment.
+    #[serde(default)]
+    pub env: Option<String>,
+    /// Settings that the variable needs.
+    #[serde(default)]
+    pub env_set: Vec<String>,
     /// Options of `folio verify` besides.
     #[serde(default)]
     pub verify: Vec<String>,

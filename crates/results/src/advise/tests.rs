@@ -8,6 +8,8 @@ fn choice(lever: &str, scope: Scope) -> Choice {
         annotate: None,
         set: vec![format!("thp.{lever}=always")],
         start: Vec::new(),
+        env: None,
+        env_set: Vec::new(),
         verify: Vec::new(),
         warm: false,
         scope,
@@ -35,6 +37,7 @@ fn question(goal: Goal) -> Question {
         cache: CacheState::Warm,
         memory_bytes: 0,
         program: Vec::new(),
+        lasting: Lasting::default(),
     }
 }
 
@@ -83,13 +86,10 @@ fn a_plan_is_made_of_commands() {
     let mut heap = choice("64K", Scope::System);
     heap.start = vec!["--heap".to_owned(), "64K".to_owned()];
     let choices = [heap, text];
-    let found = plan(
-        7,
-        &candidate(&[0, 1], [-3.0, -2.0, -1.0], 0.0),
-        &choices,
-        &["job".to_owned(), "a b".to_owned()],
-        &["/usr/bin/job".to_owned()],
-    );
+    let program = ["job".to_owned(), "a b".to_owned()];
+    let texts = ["/usr/bin/job".to_owned()];
+    let one = candidate(&[0, 1], [-3.0, -2.0, -1.0], 0.0);
+    let found = plan((7, &one), &choices, (&program, &texts), &Lasting::default());
     let commands: Vec<String> = found.steps.iter().map(Step::command).collect();
     let tune = "sudo folio tune --set thp.64K=always --yes";
     assert_eq!(commands, [tune, "folio warm /usr/bin/job"]);
@@ -97,4 +97,27 @@ fn a_plan_is_made_of_commands() {
     let verify = "verify --runs 20 --tune thp.64K=always --heap 64K --text large -- job";
     assert_eq!(found.verify[..found.verify.len() - 1].join(" "), verify);
     assert_eq!(found.verify.last().map(String::as_str), Some("a b"));
+    assert_eq!(found.start, ["--heap", "64K"]);
+}
+
+#[test]
+fn a_plan_can_last_and_be_for_a_service() {
+    let mut heap = choice("64K", Scope::Program);
+    (heap.set, heap.start) = (Vec::new(), vec!["--heap".to_owned(), "64K".to_owned()]);
+    heap.env = Some("A=1".to_owned());
+    heap.env_set = vec!["thp.64K=madvise".to_owned()];
+    let mut text = choice("text", Scope::Program);
+    (text.set, text.warm) = (Vec::new(), true);
+    let lasting = Lasting { is_lasting: true, unit: Some("job.service".to_owned()) };
+    let one = candidate(&[0, 1], [-3.0, -2.0, -1.0], 0.0);
+    let texts = ["/usr/bin/job".to_owned()];
+    let found = plan((1, &one), &[heap, text], (&[], &texts), &lasting);
+    let commands: Vec<String> = found.steps.iter().map(Step::command).collect();
+    let expected = [
+        "sudo folio tune --set thp.64K=madvise --yes --persist",
+        "sudo folio tune --unit job.service --env A=1 --yes",
+        "sudo folio warm --persist /usr/bin/job",
+    ];
+    assert_eq!(commands, expected);
+    assert!(found.start.is_empty(), "the service starts so by itself");
 }
