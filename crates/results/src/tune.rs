@@ -153,9 +153,9 @@ impl TuneResult {
     pub fn plans(mut self, all: &[Planned]) -> Self {
         if !all.is_empty() {
             self.add_title(format!("{} would be written", files::counted(all.len())));
-            let rest = self.hint.split_once('\n').map_or("", |(_, rest)| rest).to_owned();
             let hint = "nothing was changed; to do it: the same command with sudo and --yes";
-            self.hint = format!("{hint}\n{rest}").trim_end().to_owned();
+            let rest = self.hint.split_once('\n').map_or("", |(_, rest)| rest);
+            self.hint = [hint, rest].join("\n").trim_end().into();
         }
         self.files.extend(all.iter().map(FileRow::planned));
         self

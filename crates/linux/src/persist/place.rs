@@ -109,8 +109,11 @@ impl ServiceName {
     /// # Errors
     /// What is no name of a service, or of one that no unit directory below `root` has.
     pub fn of_service(name: &str, root: &Path) -> Result<Self, TuneError> {
-        let full =
-            if name.ends_with(".service") { name.to_owned() } else { format!("{name}.service") };
+        let full = if name.strip_suffix(".service").is_some() {
+            name.to_owned()
+        } else {
+            format!("{name}.service")
+        };
         let unit = Self::try_from(full)
             .map_err(|message| TuneError::Given { what: format!("unit {name:?}"), message })?;
         let is_there =
@@ -138,7 +141,7 @@ impl OwnUnit {
     /// Whether it watches a path.
     #[must_use]
     pub fn is_path(&self) -> bool {
-        self.0.ends_with(".path")
+        self.0.strip_suffix(".path").is_some()
     }
 
     /// Where it is on a running system, whatever the root: what a link leads to.

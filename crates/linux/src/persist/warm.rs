@@ -4,6 +4,7 @@
 //! leads to today. What `folio warm` itself does (open to read, fsync) is no change to systemd, so the
 //! units do not start each other in a circle.
 
+use std::fmt::Write as _;
 use std::path::{Component, Path};
 
 use super::place::{OwnUnit, WARM};
@@ -134,7 +135,10 @@ fn escape_path(path: &str) -> String {
             b'.' if at == 0 => text.push_str("\\x2e"),
             b':' | b'_' | b'.' => text.push(char::from(byte)),
             byte if byte.is_ascii_alphanumeric() => text.push(char::from(byte)),
-            byte => text.push_str(&format!("\\x{byte:02x}")),
+            byte => {
+                // A String takes everything.
+                let _ = write!(text, "\\x{byte:02x}");
+            }
         }
     }
     text

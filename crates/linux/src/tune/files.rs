@@ -77,8 +77,12 @@ impl Store {
         let earlier = self.load()?;
         let files = planned(&self.root, &earlier.files, pieces)?;
         let mut record = earlier.clone();
-        settings.iter().for_each(|setting| record.mark(setting));
-        files.iter().for_each(|file| record.expect(file));
+        for setting in settings {
+            record.mark(setting);
+        }
+        for file in &files {
+            record.expect(file);
+        }
         self.save(&record)?;
         at()?;
         for (nr, file) in files.iter().enumerate() {
