@@ -46,6 +46,7 @@ Settings: thp.enabled thp.defrag thp.shmem_enabled thp.use_zero_page thp.SIZE th
 khugepaged.NAME readahead.DISK (KiB). Old values: $XDG_STATE_HOME/largefolio/tune.json, of the user
 who changed them. Exit status of --undo: 1 if somebody else has changed a setting or a file since and
 it was left alone.")]
+#[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct TuneArgs {
     /// Profile to plan: large, large-always, or a TOML file [default: large, without --set]
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "undo")]

@@ -45,6 +45,7 @@ Needs the right to read the file. Shows how much was large before only for files
 write to. For files shorter than 2M only root sees how large their folios are.
 
 Exit status: 0 all or part is in large folios, or was read again and only root may see how, 1 nothing could be enlarged, 2 error.")]
+#[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct WarmArgs {
     /// Files; folders with --recursive
     #[arg(required = true, value_name = "FILE")]
@@ -154,10 +155,7 @@ impl WarmPlan {
 
     /// Warms file after file, and reports.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
-        let store = match self.units.is_empty() {
-            true => None,
-            false => Some(self.store()?),
-        };
+        let store = if self.units.is_empty() { None } else { Some(self.store()?) };
         let bar = console::counter(self.files.len() as u64, "warming");
         let mut result = WarmResult::new(self.command_line.clone(), self.is_check);
         for (file, reason) in &self.failed {

@@ -1,5 +1,7 @@
 //! A copy of a system's settings, and a process that ends at every step.
 
+mod files;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
