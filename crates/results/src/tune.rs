@@ -62,7 +62,7 @@ pub fn planned(plan: &ChangeSet, recorded: &[Entry]) -> TuneResult {
     if !recorded.is_empty() {
         let names: Vec<_> = recorded.iter().map(|entry| entry.name.as_str()).collect();
         let line = format!(
-            "changed earlier and not put back: {}; to put it back: folio tune --undo",
+            "changed earlier and not put back: {}; to put it back: sudo folio tune --undo",
             names.join(", ")
         );
         hint = if hint.is_empty() { line } else { format!("{hint}\n{line}") };
@@ -166,7 +166,10 @@ impl TuneResult {
     pub fn wrote(mut self, all: &[Planned]) -> Self {
         let nr = all.iter().filter(|file| !file.is_unchanged()).count();
         if !all.is_empty() {
-            self.add_title(format!("{} written", files::counted(nr)));
+            self.add_title(match nr {
+                0 => "no file changes".to_owned(),
+                nr => format!("{} written", files::counted(nr)),
+            });
         }
         self.files.extend(all.iter().map(FileRow::written));
         self
@@ -176,7 +179,11 @@ impl TuneResult {
     #[must_use]
     pub fn lists(mut self, all: &[Listed]) -> Self {
         if !all.is_empty() {
-            self.add_title(format!("{} of folio from earlier", files::counted(all.len())));
+            self.add_title(format!("{} written earlier", files::counted(all.len())));
+            if !self.hint.contains("--undo") {
+                self.hint.push_str("\nto take the files back: sudo folio tune --undo");
+                self.hint = self.hint.trim_start().into();
+            }
         }
         self.files.extend(all.iter().map(FileRow::listed));
         self
@@ -189,7 +196,8 @@ impl TuneResult {
             if self.rows.is_empty() {
                 self.title.clear();
             }
-            self.add_title(format!("{} recorded", files::counted(all.len())));
+            let were = if all.len() == 1 { "was" } else { "were" };
+            self.add_title(format!("{} {were} recorded", files::counted(all.len())));
         }
         self.files.extend(all.iter().map(FileRow::taken));
         self

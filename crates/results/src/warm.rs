@@ -162,7 +162,10 @@ impl Forms for WarmResult {
             }
         }
         if !units.is_empty() {
-            let _ = write!(text, "\nunits that warm again at boot and after an upgrade\n{units}");
+            let _ = write!(
+                text,
+                "\nunits that warm the files again, at boot and after an upgrade\n{units}"
+            );
         }
         text
     }

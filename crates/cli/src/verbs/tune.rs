@@ -38,13 +38,13 @@ Examples:
   sudo folio tune --unit redis-server --env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 --yes
   sudo folio tune --undo
 
---persist and --unit without --yes show the files that would be written: tmpfiles.d/largefolio.conf,
-udev/rules.d/60-largefolio.rules, systemd/system/UNIT.d/50-largefolio.conf, all below /etc. A running
-systemd reads them again; no service is restarted.
+Without --yes, --persist and --unit show the files that would be written. They are below /etc:
+tmpfiles.d/largefolio.conf, udev/rules.d/60-largefolio.rules and
+systemd/system/UNIT.d/50-largefolio.conf. folio reloads systemd, but restarts no service.
 
 Settings: thp.enabled thp.defrag thp.shmem_enabled thp.use_zero_page thp.SIZE thp.SIZE.shmem
 khugepaged.NAME readahead.DISK (KiB). Old values: $XDG_STATE_HOME/largefolio/tune.json, of the user
-who changed them. Exit status of --undo: 1 if somebody else has changed a setting or a file since and
+who changed them. Exit status of --undo: 1 if somebody else has changed a setting or a file, and
 it was left alone.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct TuneArgs {
@@ -69,7 +69,7 @@ pub(crate) struct TuneArgs {
     /// Put back every setting that --yes changed, and remove every file that folio wrote
     #[arg(long)]
     undo: bool,
-    /// With --undo: also settings and files that somebody else has changed since
+    /// With --undo: also take back settings and files that somebody else has changed since
     #[arg(long, requires = "undo")]
     force: bool,
     /// Use DIR/sys and DIR/etc instead of /sys and /etc, for example a copy to try things on
@@ -171,12 +171,16 @@ impl TunePlan {
             return Ok(Exit::Done);
         }
         let store = Store::open(&state_folder()?, &self.root)?;
-        let (settings, pieces) = self.pieces(plan, &store.entries()?)?;
+        let recorded = store.entries()?;
+        let (settings, pieces) = self.pieces(plan, &recorded)?;
         // What can be known of the files is known before a setting changes.
         files::check(&files::planned(&self.root, &store.files()?, &pieces)?)?;
         let rounded = store.apply(&self.catalog, plan, &mut || Ok(()))?;
         for Rounded { name, planned, now } in rounded {
             console::warn(&format!("{name}: the kernel made {now} of {planned}"));
+        }
+        if !self.is_lasting {
+            warn_of_files(plan, &recorded);
         }
         let written = store.persist(&pieces, &settings, &mut || Ok(()));
         let written = if plan.changes.is_empty() {
@@ -229,6 +233,18 @@ impl TunePlan {
             Form::Json => result.json(&self.command_line)?,
         };
         console.deliver(text.as_bytes(), None)
+    }
+}
+
+/// A setting that changes now, but that a file will make again as it was asked for earlier.
+fn warn_of_files(plan: &ChangeSet, recorded: &[Entry]) {
+    let is_persisted = |name: &str| recorded.iter().any(|e| e.is_persisted && e.name == name);
+    for change in plan.changes.iter().filter(|change| is_persisted(&change.name)) {
+        console::warn(&format!(
+            "{}: at the next boot a file brings back the value of an earlier --persist; to keep {}, \
+             add --persist",
+            change.name, change.planned
+        ));
     }
 }
 

@@ -67,11 +67,11 @@ fn files_are_written_listed_and_taken_back_with_the_settings() {
     done(&system.tune("--unit job.service --env MALLOC_ARENA_MAX=2 --yes"));
     assert_eq!(system.read(DROP_IN).matches("Environment=").count(), 2);
     let listed = done(&system.tune(""));
-    assert!(listed.contains("3 files of folio from earlier"), "{listed}");
+    assert!(listed.contains("3 files written earlier"), "{listed}");
     assert_eq!(listed.matches("  persisted").count(), 3, "{listed}");
     assert!(done(&system.tune("--csv")).contains(&format!("./{DROP_IN},,,persisted,")));
     let undone = done(&system.tune("--undo"));
-    assert!(undone.starts_with("2 settings were recorded; 3 files recorded"), "{undone}");
+    assert!(undone.starts_with("2 settings were recorded; 3 files were recorded"), "{undone}");
     assert_eq!(undone.matches("  removed").count(), 3, "{undone}");
     assert!(!system.path("etc").exists(), "the directories that were made went, too");
     assert_eq!(system.read("sys/block/vda/queue/read_ahead_kb"), "128");
@@ -133,6 +133,19 @@ fn settings_that_the_system_has_anyway_need_no_file_unless_they_are_named() {
 }
 
 #[test]
+fn a_change_that_a_file_takes_back_at_boot_is_said() {
+    let system = System::new();
+    done(&system.tune("--set readahead.vda=512 --yes --persist"));
+    let output = system.tune("--set readahead.vda=1024 --yes");
+    assert!(text(&output.stderr).contains("to keep 1024, add --persist"));
+    let output = system.tune("--set readahead.vda=1024 --yes --persist");
+    assert!(!text(&output.stderr).contains("add --persist"));
+    assert!(system.read(UDEV).contains("\"1024\"") && !system.read(UDEV).contains("\"512\""));
+    done(&system.tune("--undo"));
+    assert_eq!(system.read("sys/block/vda/queue/read_ahead_kb"), "128");
+}
+
+#[test]
 fn a_read_only_or_full_etc_leaves_no_half_of_a_file() {
     let system = System::with_job();
     fs::create_dir(system.path("etc")).unwrap();
@@ -169,7 +182,7 @@ fn killed_while_it_writes_files_it_leaves_what_undo_needs() {
         child.wait().unwrap();
         let output = system.tune("--undo");
         assert_eq!(output.status.code(), Some(0), "{round}: {}", text(&output.stderr));
-        let left = fs::read_dir(system.path("etc")).map(Iterator::count).unwrap_or(0);
+        let left = fs::read_dir(system.path("etc")).map_or(0, Iterator::count);
         assert_eq!(left, 0, "killed in round {round}");
     }
 }

@@ -61,7 +61,10 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         &["run", "verify", "warm"],
         ("LD_LIBRARY_PATH", "Where folio searches for libraries first, as the loader does."),
     ),
-    (&["tune", "warm"], ("XDG_STATE_HOME, HOME", "Where the old values are kept [~/.local/state].")),
+    (
+        &["tune", "warm"],
+        ("XDG_STATE_HOME, HOME", "Where the old values are kept [~/.local/state]."),
+    ),
     (
         &["calibrate", "predict", "verify"],
         ("XDG_CONFIG_HOME, HOME", "Where the machine `this` is [~/.config]."),
