@@ -107,7 +107,7 @@ fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<
         }),
         Verb::Maps(args) => args.plan(command_line(words))?.run(console),
         Verb::Run(args) => args.plan().run(),
-        Verb::Warm(args) => args.plan(command_line(words)).run(console),
+        Verb::Warm(args) => args.plan(command_line(words))?.run(console),
         Verb::Align(args) => args.plan().run(),
         Verb::Collapse(args) => args.plan(command_line(words)).run(console),
         Verb::Tune(args) => args.plan(command_line(words))?.run(console),

@@ -7,6 +7,7 @@ pub(crate) mod calibrate;
 pub(crate) mod collapse;
 pub(crate) mod completions;
 pub(crate) mod crosscheck;
+mod lasting;
 pub(crate) mod man;
 pub(crate) mod maps;
 mod names;

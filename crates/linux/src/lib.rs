@@ -4,7 +4,8 @@
 //! Reading order: [`elf`] (segments of a file), [`record`] (a program's memory references into a
 //! trace file), [`crosscheck`] (small workloads under tracefs, for a comparison with the model);
 //! [`mod@warm`], [`run`], [`mod@align`], [`mod@collapse`] and [`remap`] (large folios put into
-//! effect), [`setting`] (settings changed for a while) and [`tune`] (until it is undone); [`measure`],
+//! effect), [`setting`] (settings changed for a while) [`tune`] (until it is undone) and
+//! [`persist`] (also after a reboot); [`measure`],
 //! [`mod@bench`] (the series' micro-benchmarks), [`calibrate`] (what this machine costs), [`verify`] (a
 //! command with and without a change); [`system`] and [`census`] (folio sizes of the running system);
 //! [`signals`] (Ctrl-C), [`mod@shell`] (words to type), [`stack`] (for folio itself).
@@ -18,6 +19,7 @@ pub mod crosscheck;
 pub mod elf;
 pub mod environment;
 pub mod measure;
+pub mod persist;
 pub mod proc;
 pub mod record;
 pub mod remap;

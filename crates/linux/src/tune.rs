@@ -8,15 +8,19 @@
 //! ```
 //!
 //! Owns the names of settings ([`catalog`]), profiles ([`profile`]), plans, and the record of old
-//! values ([`record`]). Does not own changes for the time of one run: that is [`crate::setting`].
+//! values and of files ([`record`], [`files`]). Does not own changes for the time of one run: that is
+//! [`crate::setting`]; nor what is in files: that is [`crate::persist`].
 //!
 //! Invariants:
-//! - T1: a setting is written only after a record that has its old value is on disk.
+//! - T1: a setting is written only after a record that has its old value is on disk; a file only after
+//!   a record that has its text.
 //! - T2: the old value in a record is the one before the first plan, however many followed.
 //! - T3: only names of the catalogue are written, with a word the setting offers or a bounded
-//!   number: a record that somebody else wrote can do no more than a plan.
+//!   number: a record that somebody else wrote can do no more than a plan. Of files it has places, not
+//!   paths (P1 of [`crate::persist`]).
 
 pub mod catalog;
+pub mod files;
 pub mod plan;
 pub mod profile;
 pub mod record;
@@ -85,6 +89,22 @@ pub enum TuneError {
         /// File, or name of a profile of our own.
         file: String,
         /// What is wrong, with the line.
+        message: String,
+    },
+    /// A name or a value that cannot be written to a file of the system.
+    #[error("{what}: {message}")]
+    Given {
+        /// What was asked for.
+        what: String,
+        /// Why not.
+        message: String,
+    },
+    /// A file of the system cannot be written or taken back.
+    #[error("{}: {message}", shown(path))]
+    File {
+        /// The file, or a directory on the way to it.
+        path: PathBuf,
+        /// What is wrong and what to do.
         message: String,
     },
     /// The record of old values cannot be used.

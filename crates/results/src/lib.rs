@@ -20,6 +20,7 @@ pub mod calibrate;
 pub mod collapse;
 pub mod crosscheck;
 mod error;
+mod files;
 pub mod form;
 pub mod maps;
 mod page;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use largefolio_linux::persist::{Listed, Planned};
+use largefolio_linux::tune::files::Taken;
 use largefolio_linux::tune::plan::{ChangeSet, Missing};
 use largefolio_linux::tune::record::{Entry, Undone};
 use largefolio_report::ExportError;
@@ -9,6 +11,7 @@ use largefolio_report::cells::Cells;
 use largefolio_report::json;
 use serde::Serialize;
 
+use crate::files::{self, FileRow};
 use crate::running;
 
 /// Version of the JSON's layout.
@@ -32,6 +35,8 @@ pub struct TuneResult {
     title: String,
     rows: Vec<TuneRow>,
     missing: Vec<Missing>,
+    /// Files that survive a reboot.
+    files: Vec<FileRow>,
     /// What to do next.
     hint: String,
 }
@@ -57,7 +62,7 @@ pub fn planned(plan: &ChangeSet, recorded: &[Entry]) -> TuneResult {
     if !recorded.is_empty() {
         let names: Vec<_> = recorded.iter().map(|entry| entry.name.as_str()).collect();
         let line = format!(
-            "changed earlier and not put back: {}; to put it back: folio tune --undo",
+            "changed earlier and not put back: {}; to put it back: sudo folio tune --undo",
             names.join(", ")
         );
         hint = if hint.is_empty() { line } else { format!("{hint}\n{line}") };
@@ -66,6 +71,7 @@ pub fn planned(plan: &ChangeSet, recorded: &[Entry]) -> TuneResult {
         title: title(plan),
         rows: rows(plan, "planned"),
         missing: plan.missing.clone(),
+        files: Vec::new(),
         hint,
     }
 }
@@ -74,11 +80,12 @@ pub fn planned(plan: &ChangeSet, recorded: &[Entry]) -> TuneResult {
 #[must_use]
 pub fn applied(plan: &ChangeSet) -> TuneResult {
     let (rows, missing) = (rows(plan, "changed"), plan.missing.clone());
-    TuneResult { title: title(plan), rows, missing, hint: String::new() }
+    TuneResult { title: title(plan), rows, missing, files: Vec::new(), hint: String::new() }
 }
 
 fn title(plan: &ChangeSet) -> String {
     match plan.changes.len() {
+        0 if plan.kept.is_empty() && plan.missing.is_empty() => String::new(),
         0 => "every setting is already right".to_owned(),
         1 => "1 setting changes".to_owned(),
         nr => format!("{nr} settings change"),
@@ -107,8 +114,9 @@ fn rows(plan: &ChangeSet, result: &'static str) -> Vec<TuneRow> {
 #[must_use]
 pub fn undone(all: &[Undone]) -> TuneResult {
     let title = match all.len() {
-        0 => "nothing to undo: no setting was changed since boot".to_owned(),
-        nr => format!("{nr} recorded"),
+        0 => "nothing to undo: no setting is recorded as changed".to_owned(),
+        1 => "1 setting was recorded".to_owned(),
+        nr => format!("{nr} settings were recorded"),
     };
     let row = |entry: &Entry, result, note: String| TuneRow {
         setting: entry.name.clone(),
@@ -134,11 +142,71 @@ pub fn undone(all: &[Undone]) -> TuneResult {
         title,
         rows: all.iter().map(of).collect(),
         missing: Vec::new(),
+        files: Vec::new(),
         hint: String::new(),
     }
 }
 
 impl TuneResult {
+    /// With files that would be written.
+    #[must_use]
+    pub fn plans(mut self, all: &[Planned]) -> Self {
+        if !all.is_empty() {
+            self.add_title(format!("{} would be written", files::counted(all.len())));
+            let hint = "nothing was changed; to do it: the same command with sudo and --yes";
+            let rest = self.hint.split_once('\n').map_or("", |(_, rest)| rest);
+            self.hint = [hint, rest].join("\n").trim_end().into();
+        }
+        self.files.extend(all.iter().map(FileRow::planned));
+        self
+    }
+
+    /// With files that were written.
+    #[must_use]
+    pub fn wrote(mut self, all: &[Planned]) -> Self {
+        let nr = all.iter().filter(|file| !file.is_unchanged()).count();
+        if !all.is_empty() {
+            self.add_title(match nr {
+                0 => "no file changes".to_owned(),
+                nr => format!("{} written", files::counted(nr)),
+            });
+        }
+        self.files.extend(all.iter().map(FileRow::written));
+        self
+    }
+
+    /// With files that were written earlier.
+    #[must_use]
+    pub fn lists(mut self, all: &[Listed]) -> Self {
+        if !all.is_empty() {
+            self.add_title(format!("{} written earlier", files::counted(all.len())));
+            if !self.hint.contains("--undo") {
+                self.hint.push_str("\nto take the files back: sudo folio tune --undo");
+                self.hint = self.hint.trim_start().into();
+            }
+        }
+        self.files.extend(all.iter().map(FileRow::listed));
+        self
+    }
+
+    /// With files that were taken back.
+    #[must_use]
+    pub fn took(mut self, all: &[Taken]) -> Self {
+        if !all.is_empty() {
+            if self.rows.is_empty() {
+                self.title.clear();
+            }
+            let were = if all.len() == 1 { "was" } else { "were" };
+            self.add_title(format!("{} {were} recorded", files::counted(all.len())));
+        }
+        self.files.extend(all.iter().map(FileRow::taken));
+        self
+    }
+
+    fn add_title(&mut self, part: String) {
+        self.title = if self.title.is_empty() { part } else { format!("{}; {part}", self.title) };
+    }
+
     /// For people; ends with a newline.
     #[must_use]
     pub fn text(&self) -> String {
@@ -162,23 +230,29 @@ impl TuneResult {
         for missing in &self.missing {
             let _ = writeln!(text, "\nleft out: {}", missing.reason);
         }
+        if !self.files.is_empty() {
+            let _ = write!(text, "\n{}", files::text(&self.files));
+        }
         if !self.hint.is_empty() {
             let _ = writeln!(text, "\n{}", self.hint);
         }
         text
     }
 
-    /// One row per setting.
+    /// One row per setting, and one per file.
     ///
     /// # Errors
     /// None in practice: memory takes everything.
     pub fn csv(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
-        if !self.rows.is_empty() {
+        if !self.rows.is_empty() || !self.files.is_empty() {
             writer.record(["setting", "now", "then", "result", "note"])?;
         }
         for TuneRow { setting, now, then, result, note } in &self.rows {
             writer.record([setting, now, then, *result, note])?;
+        }
+        for FileRow { file, result, note, .. } in &self.files {
+            writer.record([file, "", "", *result, note])?;
         }
         writer.into_text()
     }

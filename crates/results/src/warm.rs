@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use largefolio_linux::persist::Planned;
 use largefolio_linux::shell::quoted;
 use largefolio_linux::warm::{WarmRefusal, Warmed};
 use largefolio_report::ExportError;
@@ -11,6 +12,7 @@ use largefolio_report::figures::{self, printable};
 use largefolio_trace::shown;
 use serde::Serialize;
 
+use crate::files::{self, FileRow};
 use crate::{Forms, Remark, running};
 
 /// Version of the JSON.
@@ -75,6 +77,8 @@ pub struct WarmResult {
     rows: Vec<WarmRow>,
     /// Files that could not be examined, with the reason.
     failed: Vec<(String, String)>,
+    /// Units that were written, so that the files are warmed again.
+    units: Vec<FileRow>,
 }
 
 impl WarmResult {
@@ -89,12 +93,18 @@ impl WarmResult {
             is_check,
             rows: Vec::new(),
             failed: Vec::new(),
+            units: Vec::new(),
         }
     }
 
     /// What became of a file.
     pub fn add(&mut self, warmed: &Warmed) {
         self.rows.push(WarmRow::of(warmed));
+    }
+
+    /// Units that were written.
+    pub fn wrote(&mut self, units: &[Planned]) {
+        self.units.extend(units.iter().map(FileRow::written));
     }
 
     /// The files that could not be examined.
@@ -123,10 +133,11 @@ impl WarmResult {
 
 impl Forms for WarmResult {
     fn text(&self) -> String {
-        let mut text = String::new();
+        let units = files::text(&self.units);
         if self.rows.is_empty() {
-            return text;
+            return units;
         }
+        let mut text = String::new();
         let head = if self.is_check { "large now" } else { "large before -> after" };
         // Writing to a string cannot fail, here and below.
         let _ =
@@ -149,6 +160,12 @@ impl Forms for WarmResult {
             if let Some((reason, remedy)) = told.filter(|_| row.possible_bytes > 0) {
                 let _ = writeln!(text, "{:>13}{reason}; {remedy}", "");
             }
+        }
+        if !units.is_empty() {
+            let _ = write!(
+                text,
+                "\nunits that warm the files again, at boot and after an upgrade\n{units}"
+            );
         }
         text
     }

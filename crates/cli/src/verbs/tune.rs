@@ -4,8 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use largefolio_linux::persist::place::ServiceName;
+use largefolio_linux::persist::unit::{self, Variable};
+use largefolio_linux::persist::{Piece, Planned, boot};
 use largefolio_linux::tune::catalog::Catalog;
-use largefolio_linux::tune::plan::ChangeSet;
+use largefolio_linux::tune::files::{self, Fate, FileEntry};
+use largefolio_linux::tune::plan::{ChangeSet, Lasting};
 use largefolio_linux::tune::profile::Profile;
 use largefolio_linux::tune::record::{Entry, Foreign, Rounded, Store, Undone};
 use largefolio_results::Form;
@@ -13,6 +17,7 @@ use largefolio_results::tune::{self, TuneResult};
 use largefolio_trace::disk;
 use largefolio_trace::shown;
 
+use super::lasting::{self, state_folder};
 use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
@@ -20,20 +25,28 @@ use crate::errors::Exit;
 /// Plan, apply and undo the system's settings for large folios
 ///
 /// Prints what would change and why; --yes changes it. The old values are on disk before the first
-/// setting changes, so --undo brings them back even after a crash. A reboot does too: no change is
-/// permanent.
+/// setting changes, so --undo brings them back even after a crash. A reboot does too, unless
+/// --persist writes files that make the settings again at every boot. --unit and --env give a service
+/// variables of its environment. --undo takes all of it back.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   folio tune
   sudo folio tune --yes
   sudo folio tune --set thp.64K=madvise --set readahead.vda=4096 --yes
+  sudo folio tune --set thp.64K=always --set readahead.vda=512 --yes --persist
+  sudo folio tune --unit redis-server --env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 --yes
   sudo folio tune --undo
+
+Without --yes, --persist and --unit show the files that would be written. They are below /etc:
+tmpfiles.d/largefolio.conf, udev/rules.d/60-largefolio.rules and
+systemd/system/UNIT.d/50-largefolio.conf. folio reloads systemd, but restarts no service.
 
 Settings: thp.enabled thp.defrag thp.shmem_enabled thp.use_zero_page thp.SIZE thp.SIZE.shmem
 khugepaged.NAME readahead.DISK (KiB). Old values: $XDG_STATE_HOME/largefolio/tune.json, of the user
-who changed them. Exit status of --undo: 1 if somebody else has changed a setting since and it was
-left alone.")]
+who changed them. Exit status of --undo: 1 if somebody else has changed a setting or a file, and
+it was left alone.")]
+#[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct TuneArgs {
     /// Profile to plan: large, large-always, or a TOML file [default: large, without --set]
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "undo")]
@@ -41,16 +54,25 @@ pub(crate) struct TuneArgs {
     /// One setting and its value; overrides the profile
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "undo")]
     set: Vec<String>,
-    /// Change the settings
+    /// Also make the settings again at every boot, by files for systemd-tmpfiles and udev
+    #[arg(long, conflicts_with = "undo")]
+    persist: bool,
+    /// Service that gets the variables of --env, by a drop-in for systemd
+    #[arg(long, value_name = "UNIT", requires = "env", conflicts_with = "undo")]
+    unit: Option<String>,
+    /// Variable for --unit; can be given several times
+    #[arg(long, value_name = "NAME=VALUE", requires = "unit", conflicts_with = "undo")]
+    env: Vec<String>,
+    /// Change the settings and write the files
     #[arg(long, conflicts_with = "undo")]
     yes: bool,
-    /// Put back every setting that --yes changed
+    /// Put back every setting that --yes changed, and remove every file that folio wrote
     #[arg(long)]
     undo: bool,
-    /// With --undo: also put back settings that somebody else has changed since
+    /// With --undo: also take back settings and files that somebody else has changed since
     #[arg(long, requires = "undo")]
     force: bool,
-    /// Use the settings below DIR/sys instead of /sys, for example a copy to try things on
+    /// Use DIR/sys and DIR/etc instead of /sys and /etc, for example a copy to try things on
     #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
     root: PathBuf,
     #[command(flatten)]
@@ -70,6 +92,8 @@ enum Deed {
 /// A checked command.
 pub(crate) struct TunePlan {
     deed: Deed,
+    is_lasting: bool,
+    drop_in: Option<Piece>,
     catalog: Catalog,
     root: PathBuf,
     form: Form,
@@ -83,10 +107,21 @@ impl TuneArgs {
         let deed = if self.undo {
             Deed::Undo(if self.force { Foreign::Overwrite } else { Foreign::Keep })
         } else {
-            let plan = planned(&catalog, self.profile.as_deref(), &self.set)?;
+            // A service alone needs no setting; a profile is for those who ask for one.
+            let is_wanted = self.unit.is_none() || self.persist || self.profile.is_some();
+            let plan = if is_wanted || !self.set.is_empty() {
+                planned(&catalog, self.profile.as_deref(), &self.set)?
+            } else {
+                ChangeSet::default()
+            };
             if self.yes { Deed::Apply(plan) } else { Deed::Show(plan) }
         };
-        Ok(TunePlan { deed, catalog, root: self.root, form: self.form.form(), command_line })
+        let drop_in = match &self.unit {
+            Some(unit) => Some(drop_in(&self.root, unit, &self.env)?),
+            None => None,
+        };
+        let (root, form) = (self.root, self.form.form());
+        Ok(TunePlan { deed, is_lasting: self.persist, drop_in, catalog, root, form, command_line })
     }
 }
 
@@ -94,48 +129,101 @@ impl TunePlan {
     /// Shows, applies or undoes.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
         match &self.deed {
-            Deed::Show(plan) => {
-                self.deliver(&tune::planned(plan, &self.recorded()?), console)?;
-                Ok(Exit::Done)
-            }
+            Deed::Show(plan) => self.show(plan, console),
             Deed::Apply(plan) => self.apply(plan, console),
             Deed::Undo(foreign) => self.undo(*foreign, console),
         }
     }
 
-    /// What was changed earlier; without a state directory nothing was, and none is made.
-    fn recorded(&self) -> Result<Vec<Entry>> {
+    fn show(&self, plan: &ChangeSet, console: &mut Console) -> Result<Exit> {
+        let (recorded, written) = self.recorded()?;
+        let (_, pieces) = self.pieces(plan, &recorded)?;
+        let planned = files::planned(&self.root, &written, &pieces)?;
+        let mut listed = files::listed(&self.root, &written);
+        listed.retain(|file| planned.iter().all(|planned| planned.path != file.path));
+        let result = tune::planned(plan, &recorded).plans(&planned).lists(&listed);
+        self.deliver(&result, console)?;
+        self.remark(plan, &planned);
+        Ok(Exit::Done)
+    }
+
+    /// What was changed and written earlier; without a state directory nothing was, and none is made.
+    fn recorded(&self) -> Result<(Vec<Entry>, Vec<FileEntry>)> {
         let folder = state_folder()?;
         if !folder.exists() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
-        Ok(Store::open(&folder, &self.root)?.entries()?)
+        let store = Store::open(&folder, &self.root)?;
+        Ok((store.entries()?, store.files()?))
+    }
+
+    /// The settings that are to survive a reboot, and the files that are to be written.
+    fn pieces(&self, plan: &ChangeSet, recorded: &[Entry]) -> Result<(Vec<Lasting>, Vec<Piece>)> {
+        let settings = if self.is_lasting { plan.lasting(recorded) } else { Vec::new() };
+        let mut pieces = boot::of_settings(&settings)?;
+        pieces.extend(self.drop_in.clone());
+        Ok((settings, pieces))
     }
 
     fn apply(&self, plan: &ChangeSet, console: &mut Console) -> Result<Exit> {
-        if plan.changes.is_empty() {
+        if plan.changes.is_empty() && !self.is_lasting && self.drop_in.is_none() {
             self.deliver(&tune::planned(plan, &[]), console)?;
             return Ok(Exit::Done);
         }
         let store = Store::open(&state_folder()?, &self.root)?;
+        let recorded = store.entries()?;
+        let (settings, pieces) = self.pieces(plan, &recorded)?;
+        // What can be known of the files is known before a setting changes.
+        files::check(&files::planned(&self.root, &store.files()?, &pieces)?)?;
         let rounded = store.apply(&self.catalog, plan, &mut || Ok(()))?;
         for Rounded { name, planned, now } in rounded {
             console::warn(&format!("{name}: the kernel made {now} of {planned}"));
         }
-        self.deliver(&tune::applied(plan), console)?;
-        console::say("folio: old values are recorded; to put them back: folio tune --undo");
+        if !self.is_lasting {
+            warn_of_files(plan, &recorded);
+        }
+        let written = store.persist(&pieces, &settings, &mut || Ok(()));
+        let written = if plan.changes.is_empty() {
+            written?
+        } else {
+            written.context("the settings are changed, but will not survive a reboot")?
+        };
+        self.deliver(&tune::applied(plan).wrote(&written), console)?;
+        self.remark(plan, &written);
+        lasting::tell(&self.root, &written);
+        if !plan.changes.is_empty() || !written.is_empty() {
+            console::say("folio: all of it is recorded; to take it back: sudo folio tune --undo");
+        }
         Ok(Exit::Done)
+    }
+
+    /// Nothing is written for settings that nobody asked for and folio did not change.
+    fn remark(&self, plan: &ChangeSet, files: &[Planned]) {
+        if self.is_lasting && files.is_empty() && !plan.kept.is_empty() {
+            console::say(
+                "folio: no file is needed: the system has these values without folio. To write one \
+                 anyway, name the setting: --set NAME=VALUE",
+            );
+        }
     }
 
     fn undo(&self, foreign: Foreign, console: &mut Console) -> Result<Exit> {
         let store = Store::open(&state_folder()?, &self.root)?;
+        let written = store.files()?;
+        lasting::stop(&self.root, written.iter().map(|file| &file.place));
+        // Files first: if this ends before its end, a reboot does the rest.
+        let taken = store.take_back(foreign, &mut || Ok(()))?;
         let all = store.undo(&self.catalog, foreign, &mut || Ok(()))?;
-        self.deliver(&tune::undone(&all), console)?;
-        let is_left = |one: &Undone| matches!(one, Undone::ChangedSince { .. });
-        if all.iter().any(|one| matches!(one, Undone::Refused { .. })) {
-            bail!("not every setting could be put back; they stay recorded for another --undo");
+        self.deliver(&tune::undone(&all).took(&taken), console)?;
+        let gone = taken.iter().filter(|file| matches!(file.fate, Fate::Removed | Fate::WasGone));
+        lasting::forget(&self.root, gone.map(|file| &file.place));
+        let is_refused = |one: &Undone| matches!(one, Undone::Refused { .. });
+        if all.iter().any(is_refused) || taken.iter().any(|t| matches!(t.fate, Fate::Refused(_))) {
+            bail!("not everything could be taken back; the rest stays recorded for another --undo");
         }
-        Ok(if all.iter().any(is_left) { Exit::No } else { Exit::Done })
+        let is_left = |one: &Undone| matches!(one, Undone::ChangedSince { .. });
+        let is_kept = taken.iter().any(|file| file.fate == Fate::ChangedSince);
+        Ok(if is_kept || all.iter().any(is_left) { Exit::No } else { Exit::Done })
     }
 
     fn deliver(&self, result: &TuneResult, console: &mut Console) -> Result<()> {
@@ -146,6 +234,24 @@ impl TunePlan {
         };
         console.deliver(text.as_bytes(), None)
     }
+}
+
+/// A setting that changes now, but that a file will make again as it was asked for earlier.
+fn warn_of_files(plan: &ChangeSet, recorded: &[Entry]) {
+    let is_persisted = |name: &str| recorded.iter().any(|e| e.is_persisted && e.name == name);
+    for change in plan.changes.iter().filter(|change| is_persisted(&change.name)) {
+        console::warn(&format!(
+            "{}: at the next boot a file brings back the value of an earlier --persist; to keep {}, \
+             add --persist",
+            change.name, change.planned
+        ));
+    }
+}
+
+/// The drop-in of `--unit` and `--env`.
+fn drop_in(root: &Path, unit: &str, env: &[String]) -> Result<Piece> {
+    let variables = env.iter().map(|one| Variable::parse(one)).collect::<Result<Vec<_>, _>>()?;
+    Ok(unit::drop_in(&ServiceName::of_service(unit, root)?, &variables))
 }
 
 /// The profile, with the single settings over it.
@@ -172,16 +278,4 @@ fn profile_of(name: &str) -> Result<Profile> {
     let text = disk::read_text(path, PROFILE_BYTES_MAX)
         .with_context(|| format!("cannot read {}", shown(name)))?;
     Ok(Profile::parse(name, &text)?)
-}
-
-/// `$XDG_STATE_HOME/largefolio`, else `~/.local/state/largefolio`.
-fn state_folder() -> Result<PathBuf> {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
-    let state = variable("XDG_STATE_HOME")
-        .or_else(|| Some(variable("HOME")?.join(".local/state")))
-        .context(
-            "neither XDG_STATE_HOME nor HOME is set; set one, because the old values are kept \
-                  there",
-        )?;
-    Ok(state.join("largefolio"))
 }

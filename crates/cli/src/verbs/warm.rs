@@ -5,13 +5,18 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_linux::elf::ElfFile;
+use largefolio_linux::persist::warm::{self, Libraries};
+use largefolio_linux::persist::{Piece, Planned};
+use largefolio_linux::tune::files;
+use largefolio_linux::tune::record::Store;
 use largefolio_linux::warm::{Part, Warm, WarmError, Warmed, libraries};
 use largefolio_results::warm::WarmResult;
 use largefolio_results::{Form, Forms as _};
 
+use super::lasting;
 use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
@@ -24,7 +29,8 @@ use crate::errors::Exit;
 /// fit, which makes their faults cheaper. Programs started afterwards are mapped by large
 /// entries where their addresses fit (folio maps --elf; folio align), and share the memory as
 /// before. Nothing is written to the files; dirty pages are synced, never dropped. What running
-/// processes have mapped stays as it is. The gain lasts until the pages are evicted.
+/// processes have mapped stays as it is. The gain lasts until the pages are evicted. --persist has
+/// systemd warm the file again at every boot and when an upgrade replaces it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -32,11 +38,14 @@ Examples:
   folio warm --libs /usr/bin/python3          with its shared libraries
   folio warm --recursive /opt/app             ELF files below a folder
   folio warm --check --json /opt/app/server   how much is large and what prevents more
+  sudo folio warm --persist /usr/bin/node     again at every boot and after an upgrade
+  sudo folio tune --undo                      takes the units of --persist back
 
 Needs the right to read the file. Shows how much was large before only for files that you own or may
 write to. For files shorter than 2M only root sees how large their folios are.
 
 Exit status: 0 all or part is in large folios, or was read again and only root may see how, 1 nothing could be enlarged, 2 error.")]
+#[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct WarmArgs {
     /// Files; folders with --recursive
     #[arg(required = true, value_name = "FILE")]
@@ -47,6 +56,19 @@ pub(crate) struct WarmArgs {
     /// For a folder: all ELF files below it
     #[arg(short, long)]
     recursive: bool,
+    /// Write a service and a path unit for each file, so that systemd runs this again at boot and when
+    /// the file is replaced
+    #[arg(long, conflicts_with_all = ["check", "recursive"])]
+    persist: bool,
+    /// With --persist: write below DIR/etc instead of /etc
+    #[arg(
+        long,
+        value_name = "DIR",
+        default_value = "/",
+        hide_default_value = true,
+        requires = "persist"
+    )]
+    root: PathBuf,
     /// Change nothing: show how much is large and what prevents more
     #[arg(long)]
     check: bool,
@@ -59,16 +81,24 @@ pub(crate) struct WarmPlan {
     files: Vec<PathBuf>,
     failed: Vec<(PathBuf, String)>,
     is_check: bool,
+    units: Vec<Piece>,
+    root: PathBuf,
     form: Form,
     command_line: Vec<String>,
 }
 
 impl WarmArgs {
     /// Finds the files.
-    pub(crate) fn plan(self, command_line: Vec<String>) -> WarmPlan {
-        let (is_check, form) = (self.check, self.form.form());
-        let mut plan =
-            WarmPlan { files: Vec::new(), failed: Vec::new(), is_check, form, command_line };
+    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<WarmPlan> {
+        let mut plan = WarmPlan {
+            files: Vec::new(),
+            failed: Vec::new(),
+            is_check: self.check,
+            units: if self.persist { self.units()? } else { Vec::new() },
+            root: self.root,
+            form: self.form.form(),
+            command_line,
+        };
         let mut seen = BTreeSet::new();
         for file in &self.files {
             if file.is_dir() && self.recursive {
@@ -90,7 +120,23 @@ impl WarmArgs {
                 }
             }
         }
-        plan
+        Ok(plan)
+    }
+
+    /// Units for each file.
+    fn units(&self) -> Result<Vec<Piece>> {
+        let folio = std::env::current_exe().context("cannot find the running folio")?;
+        let libraries = if self.libs { Libraries::Linked } else { Libraries::No };
+        let mut units: Vec<Piece> = Vec::new();
+        for file in &self.files {
+            let file = std::path::absolute(file)?;
+            for unit in warm::of_file(&folio, &file, libraries)? {
+                if units.iter().all(|known| known.place != unit.place) {
+                    units.push(unit);
+                }
+            }
+        }
+        Ok(units)
     }
 }
 
@@ -109,6 +155,7 @@ impl WarmPlan {
 
     /// Warms file after file, and reports.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+        let store = if self.units.is_empty() { None } else { Some(self.store()?) };
         let bar = console::counter(self.files.len() as u64, "warming");
         let mut result = WarmResult::new(self.command_line.clone(), self.is_check);
         for (file, reason) in &self.failed {
@@ -124,12 +171,39 @@ impl WarmPlan {
         bar.finish_and_clear();
         let remarks = result.remarks();
         console::remark(&remarks);
+        let written = match store {
+            Some(store) if remarks.is_empty() => self.persist(&store)?,
+            Some(_) => {
+                console::say("folio: no unit was written, because a file could not be examined");
+                Vec::new()
+            }
+            None => Vec::new(),
+        };
+        result.wrote(&written);
         console.deliver(result.written(self.form)?.as_bytes(), None)?;
+        if !written.is_empty() {
+            lasting::tell(&self.root, &written);
+            console::say(
+                "folio: the units are recorded; to take them back: sudo folio tune --undo",
+            );
+        }
         Ok(match (remarks.is_empty(), result.is_yes()) {
             (false, _) => Exit::Error,
             (true, true) => Exit::Done,
             (true, false) => Exit::No,
         })
+    }
+
+    /// The record of what is written. What can be known of the units is known before files are warmed.
+    fn store(&self) -> Result<Store> {
+        let store = Store::open(&lasting::state_folder()?, &self.root)?;
+        files::check(&files::planned(&self.root, &store.files()?, &self.units)?)?;
+        Ok(store)
+    }
+
+    fn persist(&self, store: &Store) -> Result<Vec<Planned>> {
+        let written = store.persist(&self.units, &[], &mut || Ok(()));
+        written.context("the files are warm, but will not be warmed again")
     }
 
     fn one(&self, file: &Path) -> Result<Warmed, WarmError> {

@@ -14,6 +14,7 @@ mod errors;
 mod fifos;
 mod help;
 mod install;
+mod lasting;
 mod limits;
 mod man;
 mod maps;

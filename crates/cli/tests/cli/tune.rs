@@ -10,10 +10,10 @@ use crate::support::{Place, text};
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
 /// A copy of settings, and a state directory.
-struct System(Place);
+pub(crate) struct System(pub(crate) Place);
 
 impl System {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let system = Self(Place::new());
         system.write(&format!("{THP}/enabled"), "always madvise [never]");
         system.write(&format!("{THP}/khugepaged/pages_to_scan"), "4096");
@@ -24,13 +24,13 @@ impl System {
         system
     }
 
-    fn write(&self, file: &str, value: &str) {
+    pub(crate) fn write(&self, file: &str, value: &str) {
         let path = self.path(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, value).unwrap();
     }
 
-    fn path(&self, file: &str) -> PathBuf {
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.0.path(file)
     }
 
@@ -38,7 +38,7 @@ impl System {
         fs::read_to_string(self.path("sys/block/vda/queue/read_ahead_kb")).unwrap()
     }
 
-    fn tune(&self, words: &str) -> Output {
+    pub(crate) fn tune(&self, words: &str) -> Output {
         let mut command = self.0.command("tune --root .");
         command.env("XDG_STATE_HOME", self.path("state"));
         command.args(words.split_whitespace()).output().unwrap()

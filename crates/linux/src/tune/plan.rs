@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::TuneError;
 use super::catalog::Catalog;
 use super::profile::Profile;
+use super::record::Entry;
 
 /// Settings with what they are and what they are to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -37,6 +38,17 @@ pub struct Kept {
     pub name: String,
     /// Value now.
     pub now: String,
+    /// Asked for by name and value, not by a profile.
+    pub is_asked: bool,
+}
+
+/// A setting that is to survive a reboot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lasting {
+    /// Name in the catalogue.
+    pub name: String,
+    /// Value at every boot.
+    pub value: String,
 }
 
 /// One setting that cannot be read.
@@ -76,7 +88,9 @@ impl ChangeSet {
                         current.check(&name, &planned)?;
                         plan.add(name, current.value, planned, wish.why.clone());
                     }
-                    None => plan.kept.push(Kept { name, now: current.value }),
+                    None => {
+                        plan.kept.push(Kept { name, now: current.value, is_asked: false });
+                    }
                 }
             }
         }
@@ -93,11 +107,26 @@ impl ChangeSet {
         self.changes.retain(|change| change.name != name);
         self.kept.retain(|kept| kept.name != name);
         if current.value == value {
-            self.kept.push(Kept { name: name.to_owned(), now: current.value });
+            let (name, now) = (name.to_owned(), current.value);
+            self.kept.push(Kept { name, now, is_asked: true });
         } else {
             self.add(name.to_owned(), current.value, value.to_owned(), "asked for".to_owned());
         }
         Ok(())
+    }
+
+    /// Settings to be made again at every boot: those that change, and those that are right already
+    /// because they were asked for or because an earlier plan changed them.
+    #[must_use]
+    pub fn lasting(&self, recorded: &[Entry]) -> Vec<Lasting> {
+        let is_ours = |kept: &&Kept| {
+            let given = |entry: &Entry| entry.name == kept.name && entry.given.contains(&kept.now);
+            kept.is_asked || recorded.iter().any(given)
+        };
+        let changes = self.changes.iter().map(|change| (&change.name, &change.planned));
+        let kept = self.kept.iter().filter(is_ours).map(|kept| (&kept.name, &kept.now));
+        let all = changes.chain(kept);
+        all.map(|(name, value)| Lasting { name: name.clone(), value: value.clone() }).collect()
     }
 
     fn add(&mut self, name: String, now: String, planned: String, why: String) {

@@ -1,4 +1,5 @@
-//! The record of old values: written before a setting changes, gone after all are back.
+//! The record of old values and of files: written before a setting or file changes, gone after all
+//! are back.
 //!
 //! `tune.json` in the state directory, which belongs to the user alone (mode 0700). It appears whole
 //! (written beside, synced, renamed), and one process at a time works with it (`tune.lock`).
@@ -13,21 +14,25 @@ use serde::{Deserialize, Serialize};
 
 use super::TuneError;
 use super::catalog::Catalog;
+use super::files::FileEntry;
 use super::plan::{Change, ChangeSet};
 use crate::proc::host;
 use crate::setting::{self, Locked};
 
-const SCHEMA_VERSION: u32 = 1;
+/// Version 1 has no files, and can be read.
+const SCHEMA_VERSION: u32 = 2;
 /// A record is a few lines; a longer one is not ours.
 const BYTES_MAX: u64 = 1 << 20;
 
 /// Old values on disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Record {
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
     schema_version: u32,
-    /// A reboot puts every setting back by itself.
+    /// A reboot puts every setting back that no file makes again.
     boot_id: String,
-    changes: Vec<Entry>,
+    pub(super) changes: Vec<Entry>,
+    #[serde(default)]
+    pub(super) files: Vec<FileEntry>,
 }
 
 /// One setting: what it was, and what it was given.
@@ -39,6 +44,9 @@ pub struct Entry {
     pub old: String,
     /// What each plan gave it, or was about to when it ended.
     pub given: Vec<String>,
+    /// Whether a file makes it again at every boot.
+    #[serde(default)]
+    pub is_persisted: bool,
 }
 
 /// What became of a setting when it was put back.
@@ -99,6 +107,7 @@ pub enum Foreign {
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
+    pub(super) root: PathBuf,
     boot_id: String,
     _lock: Locked,
 }
@@ -136,7 +145,8 @@ impl Store {
             .map_err(|cause| error(format!("cannot tidy its directory: {cause}")))?;
         let boot_id = disk::read_text(&root.join(host::BOOT_ID.trim_start_matches('/')), BYTES_MAX)
             .map_err(|cause| error(format!("cannot identify this boot: {cause}")))?;
-        Ok(Self { path, boot_id: boot_id.trim().to_owned(), _lock: lock })
+        let boot_id = boot_id.trim().to_owned();
+        Ok(Self { path, root: root.to_owned(), boot_id, _lock: lock })
     }
 
     /// Settings that were changed and not put back, in the order of change.
@@ -144,7 +154,7 @@ impl Store {
     /// # Errors
     /// A record that is damaged.
     pub fn entries(&self) -> Result<Vec<Entry>, TuneError> {
-        Ok(self.load()?.map(|record| record.changes).unwrap_or_default())
+        Ok(self.load()?.changes)
     }
 
     /// Records the plan's old values, then changes one setting after the other. When one fails, those
@@ -160,19 +170,20 @@ impl Store {
         at: &mut dyn FnMut() -> Result<(), TuneError>,
     ) -> Result<Vec<Rounded>, TuneError> {
         let _locks = lock_all(catalog, plan)?;
-        let earlier = self.entries()?;
-        let mut entries = earlier.clone();
+        let earlier = self.load()?;
+        let mut record = earlier.clone();
         for change in &plan.changes {
-            match entries.iter_mut().find(|entry| entry.name == change.name) {
+            match record.changes.iter_mut().find(|entry| entry.name == change.name) {
                 Some(entry) => entry.given.push(change.planned.clone()),
-                None => entries.push(Entry {
+                None => record.changes.push(Entry {
                     name: change.name.clone(),
                     old: change.now.clone(),
                     given: vec![change.planned.clone()],
+                    is_persisted: false,
                 }),
             }
         }
-        self.save(&entries)?;
+        self.save(&record)?;
         at()?;
         let mut rounded = Vec::new();
         for (done, change) in plan.changes.iter().enumerate() {
@@ -183,7 +194,7 @@ impl Store {
                 self.save(&earlier)?;
                 return Err(error);
             }
-            rounded.extend(self.rounded(catalog, change, &mut entries)?);
+            rounded.extend(self.rounded(catalog, change, &mut record)?);
             at()?;
         }
         Ok(rounded)
@@ -195,15 +206,15 @@ impl Store {
         &self,
         catalog: &Catalog,
         change: &Change,
-        entries: &mut [Entry],
+        record: &mut Record,
     ) -> Result<Option<Rounded>, TuneError> {
         let now = catalog.read(&change.name)?.value;
         if now == change.planned {
             return Ok(None);
         }
-        let same = entries.iter_mut().filter(|entry| entry.name == change.name);
+        let same = record.changes.iter_mut().filter(|entry| entry.name == change.name);
         same.for_each(|entry| entry.given.push(now.clone()));
-        self.save(entries)?;
+        self.save(record)?;
         let (name, planned) = (change.name.clone(), change.planned.clone());
         Ok(Some(Rounded { name, planned, now }))
     }
@@ -218,13 +229,13 @@ impl Store {
         foreign: Foreign,
         at: &mut dyn FnMut() -> Result<(), TuneError>,
     ) -> Result<Vec<Undone>, TuneError> {
-        let mut left = self.entries()?;
+        let mut left = self.load()?;
         let mut all = Vec::new();
-        for which in (0..left.len()).rev() {
-            let undone = put_back(catalog, left[which].clone(), foreign);
+        for which in (0..left.changes.len()).rev() {
+            let undone = put_back(catalog, left.changes[which].clone(), foreign);
             at()?;
             if matches!(undone, Undone::Restored { .. } | Undone::WasBack { .. }) {
-                left.remove(which);
+                left.changes.remove(which);
                 self.save(&left)?;
                 at()?;
             }
@@ -233,35 +244,39 @@ impl Store {
         Ok(all)
     }
 
-    /// `None` without a record, or with that of an earlier boot.
-    fn load(&self) -> Result<Option<Record>, TuneError> {
+    /// What is recorded; of an earlier boot, only what files have made again since.
+    pub(super) fn load(&self) -> Result<Record, TuneError> {
         let error = |message: String| TuneError::Record { path: self.path.clone(), message };
-        let bytes =
-            match disk::open_own(&self.path).and_then(|file| disk::read_from(file, BYTES_MAX)) {
-                Ok(bytes) => bytes,
-                Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
-                Err(cause) => return Err(error(format!("cannot read it: {cause}"))),
-            };
-        let record: Record = serde_json::from_slice(&bytes).map_err(|cause| {
+        let bytes = match disk::open_own(&self.path)
+            .and_then(|file| disk::read_from(file, BYTES_MAX))
+        {
+            Ok(bytes) => bytes,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Record::default()),
+            Err(cause) => return Err(error(format!("cannot read it: {cause}"))),
+        };
+        let mut record: Record = serde_json::from_slice(&bytes).map_err(|cause| {
             error(format!("{cause}; read it, put the settings back by hand and remove it"))
         })?;
-        if record.schema_version != SCHEMA_VERSION {
+        if !(1..=SCHEMA_VERSION).contains(&record.schema_version) {
             let version = record.schema_version;
             return Err(error(format!(
                 "another version of folio wrote it (schema {version}, here {SCHEMA_VERSION}); undo \
                  with that version"
             )));
         }
-        Ok((record.boot_id == self.boot_id).then_some(record))
+        if record.boot_id != self.boot_id {
+            record.changes.retain(|entry| entry.is_persisted);
+        }
+        Ok(record)
     }
 
-    /// Writes the record beside, syncs it and renames it; without entries it goes.
-    fn save(&self, entries: &[Entry]) -> Result<(), TuneError> {
+    /// Writes the record beside, syncs it and renames it; if it is empty, it goes.
+    pub(super) fn save(&self, record: &Record) -> Result<(), TuneError> {
         let error = |cause: io::Error| TuneError::Record {
             path: self.path.clone(),
             message: format!("cannot write it: {cause}"),
         };
-        if entries.is_empty() {
+        if record.changes.is_empty() && record.files.is_empty() {
             return match fs::remove_file(&self.path) {
                 Err(cause) if cause.kind() != io::ErrorKind::NotFound => Err(error(cause)),
                 _ => Ok(()),
@@ -270,7 +285,7 @@ impl Store {
         let record = Record {
             schema_version: SCHEMA_VERSION,
             boot_id: self.boot_id.clone(),
-            changes: entries.to_vec(),
+            ..record.clone()
         };
         let text = serde_json::to_string_pretty(&record).map_err(|cause| error(cause.into()))?;
         disk::write_whole(&self.path, text.as_bytes()).map_err(error)

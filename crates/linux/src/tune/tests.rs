@@ -1,5 +1,7 @@
 //! A copy of a system's settings, and a process that ends at every step.
 
+mod files;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -223,8 +225,8 @@ fn a_value_that_the_kernel_rounded_is_ours() {
     // A file keeps what it is given; the kernel has 128 for 129 KiB.
     system.write("sys/block/vda/queue/read_ahead_kb", "124");
     let change = plan.changes.iter().find(|change| change.name == "readahead.vda").unwrap();
-    let mut entries = store.entries().unwrap();
-    let rounded = store.rounded(&system.catalog(), change, &mut entries).unwrap().unwrap();
+    let mut record = store.load().unwrap();
+    let rounded = store.rounded(&system.catalog(), change, &mut record).unwrap().unwrap();
     assert_eq!((rounded.planned.as_str(), rounded.now.as_str()), ("129", "124"));
     let all = store.undo(&system.catalog(), Foreign::Keep, &mut never_ends()).unwrap();
     assert!(all.iter().all(|one| matches!(one, Undone::Restored { .. })), "{all:?}");

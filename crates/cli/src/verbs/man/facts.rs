@@ -61,7 +61,10 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         &["run", "verify", "warm"],
         ("LD_LIBRARY_PATH", "Where folio searches for libraries first, as the loader does."),
     ),
-    (&["tune"], ("XDG_STATE_HOME, HOME", "Where the old values are kept [~/.local/state].")),
+    (
+        &["tune", "warm"],
+        ("XDG_STATE_HOME, HOME", "Where the old values are kept [~/.local/state]."),
+    ),
     (
         &["calibrate", "predict", "verify"],
         ("XDG_CONFIG_HOME, HOME", "Where the machine `this` is [~/.config]."),
@@ -83,8 +86,32 @@ const FILES: &[(&[&str], Fact)] = &[
         ("~/.config/largefolio/machines/this.toml", "The machine that `folio calibrate` measured."),
     ),
     (
+        &["tune", "warm"],
+        (
+            "~/.local/state/largefolio/tune.json",
+            "Old values of the settings that were changed, and the files that were written.",
+        ),
+    ),
+    (
         &["tune"],
-        ("~/.local/state/largefolio/tune.json", "Old values of the settings that were changed."),
+        (
+            "/etc/tmpfiles.d/largefolio.conf, /etc/udev/rules.d/60-largefolio.rules",
+            "Settings that `--persist` makes again at every boot.",
+        ),
+    ),
+    (
+        &["tune"],
+        (
+            "/etc/systemd/system/UNIT.d/50-largefolio.conf",
+            "Variables that `--unit` and `--env` give a service.",
+        ),
+    ),
+    (
+        &["warm"],
+        (
+            "/etc/systemd/system/largefolio-warm-NAME.{service,path}",
+            "Units of `--persist`, with links in multi-user.target.wants.",
+        ),
     ),
     (
         &["tune", "run", "verify", "calibrate", "bench fault", "bench anon"],
@@ -129,7 +156,8 @@ const FILES: &[(&[&str], Fact)] = &[
 const PAGES: &[(&str, &[(&str, u8)])] = &[
     ("record", &[("qemu-user", 1), ("valgrind", 1)]),
     ("run", &[("madvise", 2), ("ld.so", 8)]),
-    ("warm", &[("madvise", 2), ("posix_fadvise", 2)]),
+    ("tune", &[("tmpfiles.d", 5), ("udev", 7), ("systemd.exec", 5)]),
+    ("warm", &[("madvise", 2), ("posix_fadvise", 2), ("systemd.path", 5)]),
     ("collapse", &[("process_madvise", 2)]),
     ("maps", &[("proc", 5)]),
     ("align", &[("ld", 1), ("elf", 5)]),

@@ -1,0 +1,79 @@
+//! Files that survive a reboot: where they are recorded, and what systemd is told of them.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use largefolio_linux::persist::{Place, Planned, manager};
+
+use crate::console;
+
+/// `$XDG_STATE_HOME/largefolio`, else `~/.local/state/largefolio`.
+pub(super) fn state_folder() -> Result<PathBuf> {
+    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
+    let state = variable("XDG_STATE_HOME")
+        .or_else(|| Some(variable("HOME")?.join(".local/state")))
+        .context(
+            "neither XDG_STATE_HOME nor HOME is set; set one, because the old values are kept \
+                  there",
+        )?;
+    Ok(state.join("largefolio"))
+}
+
+/// After files were written: has systemd read them, and starts the path units among them. What is
+/// left to do is said.
+pub(super) fn tell(root: &Path, files: &[Planned]) {
+    let new = files.iter().filter(|file| !file.is_unchanged()).map(|file| &file.place);
+    let new: Vec<&Place> = new.filter(|place| place.is_of_systemd()).collect();
+    let services = new.iter().filter_map(|place| match place {
+        Place::DropIn(unit) => Some(String::from(unit.clone())),
+        _ => None,
+    });
+    let services: Vec<String> = services.collect();
+    if new.is_empty() || root != Path::new("/") {
+        return;
+    }
+    if !manager::is_running(root) {
+        console::warn(
+            "systemd is not running here; the files take effect when it boots this system",
+        );
+        return;
+    }
+    if let Err(message) = manager::reload().and_then(|()| manager::start(new.iter().copied())) {
+        console::warn(&format!(
+            "the files are written, but systemd does not use them yet: {message}; run: sudo \
+             systemctl daemon-reload"
+        ));
+    }
+    for service in services {
+        console::say(&format!(
+            "folio: {service} has the variables after: sudo systemctl restart {service}"
+        ));
+    }
+}
+
+/// Before files go: stops the path units among them.
+pub(super) fn stop<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
+    if manager::is_running(root)
+        && let Err(message) = manager::stop(places)
+    {
+        console::warn(&format!("a unit of folio may still run until the next boot: {message}"));
+    }
+}
+
+/// After files went: has systemd forget them.
+pub(super) fn forget<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
+    let mut gone: Vec<&Place> = places.filter(|place| place.is_of_systemd()).collect();
+    if gone.is_empty() || !manager::is_running(root) {
+        return;
+    }
+    if let Err(message) = manager::reload() {
+        console::warn(&format!(
+            "the files are removed, but systemd still uses them: {message}; run: sudo systemctl \
+             daemon-reload"
+        ));
+    }
+    gone.retain(|place| matches!(place, Place::DropIn(_)));
+    if !gone.is_empty() {
+        console::say("folio: restart the services to take their variables back");
+    }
+}

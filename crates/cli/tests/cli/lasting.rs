@@ -1,0 +1,218 @@
+//! `folio tune --persist` and `--unit`, `folio warm --persist`, and the one undo, below a root.
+
+use std::fs;
+use std::process::{Output, Stdio};
+
+use crate::support::text;
+use crate::tune::System;
+
+const TMPFILES: &str = "etc/tmpfiles.d/largefolio.conf";
+const UDEV: &str = "etc/udev/rules.d/60-largefolio.rules";
+const DROP_IN: &str = "etc/systemd/system/job.service.d/50-largefolio.conf";
+const PERSIST: &str = "--set khugepaged.pages_to_scan=8192 --set readahead.vda=512 --persist";
+const UNIT: &str = "--unit job --env GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
+
+impl System {
+    fn with_job() -> Self {
+        let system = Self::new();
+        system.write("usr/lib/systemd/system/job.service", "[Service]\nExecStart=/bin/true\n");
+        system
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.path(file)).unwrap()
+    }
+
+    /// Warms a file of this place.
+    fn warm(&self, words: &str) -> Output {
+        let mut command = self.0.command("warm --root .");
+        command.env("XDG_STATE_HOME", self.path("state"));
+        command.args(words.split_whitespace()).output().unwrap()
+    }
+}
+
+fn done(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn without_yes_the_files_are_shown_and_nothing_is_written() {
+    let system = System::with_job();
+    let said = done(&system.tune(&format!("{PERSIST} {UNIT}")));
+    for expected in [
+        "2 settings change; 3 files would be written",
+        TMPFILES,
+        "khugepaged/pages_to_scan - - - - 8192",
+        UDEV,
+        r#"KERNEL=="vda", ATTR{queue/read_ahead_kb}="512""#,
+        DROP_IN,
+        r#"Environment="GLIBC_TUNABLES=glibc.malloc.hugetlb=1""#,
+        "nothing was changed; to do it: the same command with sudo and --yes",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+    assert!(!system.path("etc").exists() && !system.path("state").exists());
+}
+
+#[test]
+fn files_are_written_listed_and_taken_back_with_the_settings() {
+    let system = System::with_job();
+    let output = system.tune(&format!("{PERSIST} --yes --json"));
+    let json: serde_json::Value = serde_json::from_str(&done(&output)).unwrap();
+    assert_eq!(json["files"][0]["result"], "written");
+    assert_eq!(json["files"][0]["text"], system.read(TMPFILES));
+    assert!(text(&output.stderr).contains("sudo folio tune --undo"));
+    done(&system.tune(&format!("{UNIT} --yes")));
+    done(&system.tune("--unit job.service --env MALLOC_ARENA_MAX=2 --yes"));
+    assert_eq!(system.read(DROP_IN).matches("Environment=").count(), 2);
+    let listed = done(&system.tune(""));
+    assert!(listed.contains("3 files written earlier"), "{listed}");
+    assert_eq!(listed.matches("  persisted").count(), 3, "{listed}");
+    assert!(done(&system.tune("--csv")).contains(&format!("./{DROP_IN},,,persisted,")));
+    let undone = done(&system.tune("--undo"));
+    assert!(undone.starts_with("2 settings were recorded; 3 files were recorded"), "{undone}");
+    assert_eq!(undone.matches("  removed").count(), 3, "{undone}");
+    assert!(!system.path("etc").exists(), "the directories that were made went, too");
+    assert_eq!(system.read("sys/block/vda/queue/read_ahead_kb"), "128");
+    assert!(done(&system.tune("--undo")).contains("nothing to undo"));
+}
+
+#[test]
+fn a_file_that_somebody_changed_is_left_and_the_answer_is_no() {
+    let system = System::new();
+    done(&system.tune(&format!("{PERSIST} --yes")));
+    system.write(TMPFILES, "# mine\n");
+    let listed = done(&system.tune(""));
+    assert!(listed.contains("somebody has changed it"), "{listed}");
+    let output = system.tune("--undo");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("--force removes it"), "{}", text(&output.stdout));
+    assert!(!system.path(UDEV).exists() && system.path(TMPFILES).exists());
+    done(&system.tune("--undo --force"));
+    assert!(!system.path("etc").exists());
+}
+
+#[test]
+fn what_cannot_be_written_is_said_before_a_setting_changes() {
+    let system = System::with_job();
+    system.write(TMPFILES, "of the administrator");
+    for (words, expected) in [
+        (format!("{PERSIST} --yes"), "it exists, and the record of this user does not list it"),
+        ("--unit job --env A --yes".to_owned(), "expected NAME=VALUE"),
+        ("--unit job --yes".to_owned(), "--env"),
+        ("--env A=1 --yes".to_owned(), "--unit"),
+        ("--unit ../x --env A=1 --yes".to_owned(), "only letters, digits"),
+        ("--unit gone --env A=1 --yes".to_owned(), "there is no such service"),
+        ("--undo --persist".to_owned(), "cannot be used with"),
+    ] {
+        let output = system.tune(&words);
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        let said = text(&output.stderr);
+        assert!(said.contains(expected), "{words}: {said}");
+    }
+    assert_eq!(system.read("sys/block/vda/queue/read_ahead_kb"), "128");
+    assert_eq!(system.read(TMPFILES), "of the administrator");
+}
+
+#[test]
+fn settings_that_the_system_has_anyway_need_no_file_unless_they_are_named() {
+    let system = System::new();
+    let output = system.tune("--set readahead.vda=128 --yes --persist");
+    assert!(done(&output).contains("1 file written"), "{}", text(&output.stdout));
+    done(&system.tune("--undo"));
+    system.write(
+        "mine.toml",
+        "description = \"x\"\n[[setting]]\nname = \"readahead.vda\"\n\
+        at-least = 64\nwhy = \"x\"\n",
+    );
+    let output = system.tune("--profile mine.toml --yes --persist");
+    done(&output);
+    assert!(text(&output.stderr).contains("no file is needed"), "{}", text(&output.stderr));
+    assert!(!system.path("etc").exists());
+}
+
+#[test]
+fn a_change_that_a_file_takes_back_at_boot_is_said() {
+    let system = System::new();
+    done(&system.tune("--set readahead.vda=512 --yes --persist"));
+    let output = system.tune("--set readahead.vda=1024 --yes");
+    assert!(text(&output.stderr).contains("to keep 1024, add --persist"));
+    let output = system.tune("--set readahead.vda=1024 --yes --persist");
+    assert!(!text(&output.stderr).contains("add --persist"));
+    assert!(system.read(UDEV).contains("\"1024\"") && !system.read(UDEV).contains("\"512\""));
+    done(&system.tune("--undo"));
+    assert_eq!(system.read("sys/block/vda/queue/read_ahead_kb"), "128");
+}
+
+#[test]
+fn a_read_only_or_full_etc_leaves_no_half_of_a_file() {
+    let system = System::with_job();
+    fs::create_dir(system.path("etc")).unwrap();
+    let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
+    let tune = format!("XDG_STATE_HOME=$PWD/state {folio} tune --root . {PERSIST} {UNIT} --yes");
+    let mount = "mount -t tmpfs -o mode=755";
+    let script = format!(
+        "{mount},ro none etc && {tune} 2>&1; umount etc
+         {mount},size=4k,nr_inodes=4 none etc && {tune} 2>&1; find etc; umount etc
+         {folio} --version"
+    );
+    let Some(output) = system.0.on_a_small_disk(&script) else { return };
+    let said = text(&output.stdout);
+    assert!(said.contains("make the filesystem writable"), "{said}");
+    assert!(said.contains("free some space"), "{said}");
+    assert!(said.contains("will not survive a reboot"), "{said}");
+    assert!(!said.contains("largefolio.conf\n") && !said.contains(".folio-"), "{said}");
+    done(&system.tune("--undo"));
+    assert_eq!(system.read("sys/block/vda/queue/read_ahead_kb"), "128");
+}
+
+/// As for settings: whenever it is killed, `--undo` finds what it needs.
+#[test]
+fn killed_while_it_writes_files_it_leaves_what_undo_needs() {
+    let system = System::with_job();
+    for round in 0..20 {
+        let mut command = system.0.command(&format!("tune --root . --yes {PERSIST} {UNIT}"));
+        command.env("XDG_STATE_HOME", system.path("state"));
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        for _ in 0..round * 4000 {
+            std::hint::spin_loop();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let output = system.tune("--undo");
+        assert_eq!(output.status.code(), Some(0), "{round}: {}", text(&output.stderr));
+        let left = fs::read_dir(system.path("etc")).map_or(0, Iterator::count);
+        assert_eq!(left, 0, "killed in round {round}");
+    }
+}
+
+#[test]
+fn units_warm_a_file_again_and_go_with_undo() {
+    let system = System::new();
+    system.write("my job", &"x".repeat(1 << 20));
+    let file = system.path("my job");
+    let mut command = system.0.command("warm --root . --persist --json");
+    command.env("XDG_STATE_HOME", system.path("state")).arg(&file);
+    let output = command.output().unwrap();
+    let said = text(&output.stderr);
+    // Whether it becomes large depends on the filesystem.
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let units = json["units"].as_array().unwrap();
+    assert_eq!(units.len(), 4, "two units and their links: {json}");
+    let service = units[0]["text"].as_str().unwrap();
+    let words = format!(" warm -- \"{}\"", file.display());
+    assert!(service.contains(&words), "{service}");
+    let name = units[1]["file"].as_str().unwrap();
+    assert!(name.ends_with("-my\\x20job.path"), "{name}");
+    assert!(units[1]["text"].as_str().unwrap().contains("PathChanged=/"), "{json}");
+    let wants = system.path("etc/systemd/system/multi-user.target.wants");
+    assert_eq!(fs::read_dir(&wants).unwrap().count(), 2);
+    let again = system.warm(&format!("--persist {}", system.path("gone").display()));
+    assert!(text(&again.stderr).contains("no unit was written"), "{}", text(&again.stderr));
+    assert_eq!(fs::read_dir(&wants).unwrap().count(), 2);
+    let undone = done(&system.tune("--undo"));
+    assert_eq!(undone.matches("  removed").count(), 4, "{undone}");
+    assert!(!system.path("etc").exists());
+}

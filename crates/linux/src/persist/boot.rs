@@ -1,0 +1,51 @@
+//! Settings that are made again at every boot: by systemd-tmpfiles, and by udev when a disk appears.
+
+use std::path::Path;
+
+use super::{Body, Line, Piece, Place};
+use crate::tune::TuneError;
+use crate::tune::catalog::Catalog;
+use crate::tune::plan::Lasting;
+
+/// The files that make `settings` again.
+///
+/// # Errors
+/// An unknown name, or a value that is not a word or number.
+pub fn of_settings(settings: &[Lasting]) -> Result<Vec<Piece>, TuneError> {
+    let system = Catalog::below(Path::new("/"));
+    let (mut at_boot, mut of_disks) = (Vec::new(), Vec::new());
+    for Lasting { name, value } in settings {
+        check(name, value)?;
+        let path = system.path(name)?;
+        if let Some(disk) = name.strip_prefix("readahead.") {
+            of_disks.push(rule(disk, value));
+        } else {
+            let key = format!("w {} - - - - ", path.display());
+            at_boot.push(Line { key, rest: value.clone() });
+        }
+    }
+    let files = [(Place::Tmpfiles, at_boot), (Place::Udev, of_disks)];
+    let files = files.into_iter().filter(|(_, lines)| !lines.is_empty());
+    Ok(files
+        .map(|(place, lines)| Piece { place, body: Body::Lines { section: "", lines } })
+        .collect())
+}
+
+/// In rules a disk such as `cciss!c0d0` of sysfs has its own name again.
+fn rule(disk: &str, value: &str) -> Line {
+    let kernel = disk.replace('!', "/");
+    Line {
+        key: format!(r#"ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="{kernel}", "#),
+        rest: format!(r#"ATTR{{queue/read_ahead_kb}}="{value}""#),
+    }
+}
+
+/// The kernel's words, such as `defer+madvise`, and numbers need no quotes.
+fn check(name: &str, value: &str) -> Result<(), TuneError> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_+-".contains(&byte);
+    if !value.is_empty() && value.bytes().all(is_plain) {
+        return Ok(());
+    }
+    let (name, value) = (name.to_owned(), value.to_owned());
+    Err(TuneError::Value { name, value, expected: "a word or a number".to_owned() })
+}

@@ -1,0 +1,175 @@
+//! Reads, writes and removes files in directories of the system.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use largefolio_trace::{disk, shown};
+
+use super::Planned;
+use crate::tune::TuneError;
+
+/// A file of ours has some lines; a longer one is somebody else's.
+pub(crate) const BYTES_MAX: u64 = 64 << 10;
+/// Everybody may read what is in `/etc`, root writes it.
+const FILE_MODE: u32 = 0o644;
+const FOLDER_MODE: u32 = 0o755;
+/// Write permission for everybody.
+const OPEN: u32 = 0o002;
+
+pub(crate) fn error(path: &Path, message: impl Into<String>) -> TuneError {
+    TuneError::File { path: path.to_owned(), message: message.into() }
+}
+
+/// How many directories on the way from `root` to `path` are missing.
+///
+/// # Errors
+/// One that is a link, no directory, or one in which others could have put something.
+pub(crate) fn nr_missing(root: &Path, path: &Path) -> Result<usize, TuneError> {
+    let way = folders(root, path);
+    for (nr, folder) in way.iter().enumerate() {
+        let found = match fs::symlink_metadata(folder) {
+            Ok(found) => found,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(way.len() - nr),
+            Err(cause) => return Err(error(folder, format!("cannot examine it: {cause}"))),
+        };
+        if found.is_symlink() {
+            let message = "it is a symbolic link; folio writes only to the directory itself";
+            return Err(error(folder, message));
+        }
+        if !found.is_dir() {
+            return Err(error(folder, "it is not a directory; move it away"));
+        }
+        let user = rustix::process::geteuid().as_raw();
+        if found.mode() & OPEN != 0 || ![0, user].contains(&found.uid()) {
+            let message = "it must belong to root, and not everybody may write to it";
+            return Err(error(folder, message));
+        }
+    }
+    Ok(0)
+}
+
+/// Directories below `root` down to the one of `path`.
+fn folders(root: &Path, path: &Path) -> Vec<PathBuf> {
+    let below = |folder: &&Path| folder.starts_with(root) && *folder != root;
+    let mut way: Vec<_> = path.ancestors().skip(1).take_while(below).map(Path::to_owned).collect();
+    way.reverse();
+    way
+}
+
+/// What is at `path`; of a link, where it leads.
+///
+/// # Errors
+/// Something of another kind, or too long, or not text ([`is_of_others`]), or the system's.
+pub(crate) fn read(path: &Path, is_link: bool) -> io::Result<Option<String>> {
+    let text = if is_link {
+        fs::read_link(path).map(|target| target.to_string_lossy().into_owned())
+    } else {
+        disk::open_own(path).and_then(|file| disk::read_from(file, BYTES_MAX)).and_then(|bytes| {
+            String::from_utf8(bytes).map_err(|_| io::Error::other("it is not text"))
+        })
+    };
+    match text {
+        Ok(text) => Ok(Some(text)),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(cause),
+    }
+}
+
+/// Writes one file, with the directories on the way.
+///
+/// # Errors
+/// Then nothing has the file's name that did not have it before.
+pub(crate) fn write(file: &Planned) -> Result<(), TuneError> {
+    if file.is_unchanged() {
+        return Ok(());
+    }
+    put(&file.path, &file.text, file.place.is_link())
+        .map_err(|cause| error(&file.path, format!("cannot write it: {cause}{}", remedy(&cause))))
+}
+
+fn put(path: &Path, text: &str, is_link: bool) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(folder)?;
+    if is_link {
+        return symlink(text, path);
+    }
+    disk::remove_stale(folder)?;
+    let mut whole = disk::Whole::create_regular(path)?;
+    whole.set_mode(FILE_MODE);
+    whole.write_all(text.as_bytes())?;
+    whole.commit()
+}
+
+/// Whether a file can be written, as far as this is known before; changes nothing.
+///
+/// # Errors
+/// A directory that cannot be written to, with what to do.
+pub(crate) fn check(file: &Planned) -> Result<(), TuneError> {
+    let folder = file.path.ancestors().skip(1).nth(file.nr_folders).unwrap_or(&file.path);
+    let probe = folder.join("50-largefolio.conf");
+    let probe = if file.nr_folders == 0 && !file.place.is_link() { &file.path } else { &probe };
+    disk::check(probe)
+        .map_err(|cause| error(&file.path, format!("cannot write it: {cause}{}", remedy(&cause))))
+}
+
+/// Brings back what was there before [`write`].
+///
+/// # Errors
+/// The system's.
+pub(crate) fn put_back(file: &Planned) -> Result<(), TuneError> {
+    match &file.found {
+        Some(_) if file.is_unchanged() => Ok(()),
+        Some(text) => put(&file.path, text, file.place.is_link())
+            .map_err(|cause| error(&file.path, format!("cannot bring it back: {cause}"))),
+        None => remove(&file.path, file.nr_folders)
+            .map_err(|cause| error(&file.path, format!("cannot remove it: {cause}"))),
+    }
+}
+
+/// Removes a file, and the `nr_folders` directories around it that were made for it and are empty.
+///
+/// # Errors
+/// The system's; a file that is gone is no error.
+pub(crate) fn remove(path: &Path, nr_folders: usize) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(cause) if cause.kind() != io::ErrorKind::NotFound => return Err(cause),
+        _ => {}
+    }
+    remove_folders(path, nr_folders);
+    Ok(())
+}
+
+/// Removes the `nr_folders` directories around `path` as far as they are empty.
+pub(crate) fn remove_folders(path: &Path, nr_folders: usize) {
+    for folder in path.ancestors().skip(1).take(nr_folders) {
+        if fs::remove_dir(folder).is_err() {
+            // It was not made, or somebody else has put something there.
+            break;
+        }
+    }
+}
+
+fn remedy(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::PermissionDenied => "; this needs root: run the same command with sudo",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; make the filesystem writable, or run the command where the system's image is built"
+        }
+        io::ErrorKind::StorageFull => "; free some space and try again",
+        _ => "",
+    }
+}
+
+/// How a message names a file of somebody else's.
+pub(crate) fn in_the_way(path: &Path) -> TuneError {
+    error(
+        path,
+        format!(
+            "it exists, and the record of this user does not list it; if another user wrote it \
+             with folio, that user can take it back; otherwise move it away: mv {0} {0}.old",
+            shown(path)
+        ),
+    )
+}

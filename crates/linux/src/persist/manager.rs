@@ -1,0 +1,58 @@
+//! Tells a running systemd about units. Nothing is told below another root than `/`, or where systemd
+//! is not process 1. No service of others is started, stopped or restarted.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::place::{OwnUnit, Place};
+
+/// There is such a directory while systemd is process 1 (`sd_booted(3)`).
+const BOOTED: &str = "/run/systemd/system";
+
+/// Whether the units below `root` are those of a running systemd.
+#[must_use]
+pub fn is_running(root: &Path) -> bool {
+    root == Path::new("/") && Path::new(BOOTED).is_dir()
+}
+
+/// Has systemd read its units again.
+///
+/// # Errors
+/// The command that failed, with its message.
+pub fn reload() -> Result<(), String> {
+    systemctl(&["daemon-reload"])
+}
+
+/// Starts the path units among `places`.
+///
+/// # Errors
+/// The command that failed, with its message.
+pub fn start<'a>(places: impl Iterator<Item = &'a Place>) -> Result<(), String> {
+    own_paths(places).try_for_each(|unit| systemctl(&["start", unit.name()]))
+}
+
+/// Stops the path units among `places`, before their files go.
+///
+/// # Errors
+/// The command that failed, with its message.
+pub fn stop<'a>(places: impl Iterator<Item = &'a Place>) -> Result<(), String> {
+    own_paths(places).try_for_each(|unit| systemctl(&["stop", unit.name()]))
+}
+
+fn own_paths<'a>(places: impl Iterator<Item = &'a Place>) -> impl Iterator<Item = &'a OwnUnit> {
+    places.filter_map(|place| match place {
+        Place::Unit(unit) if unit.is_path() => Some(unit),
+        _ => None,
+    })
+}
+
+fn systemctl(words: &[&str]) -> Result<(), String> {
+    let command = format!("systemctl {}", words.join(" "));
+    let output = Command::new("systemctl").args(words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("cannot run {command}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{command} failed: {}", said.trim()))
+}

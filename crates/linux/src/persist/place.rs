@@ -1,0 +1,196 @@
+//! Where files are, by names that lead nowhere else.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::tune::TuneError;
+
+/// Where an administrator's units and drop-ins are.
+const UNITS: &str = "etc/systemd/system";
+/// Name of a drop-in of ours: `override.conf` of `systemctl edit` comes later and wins.
+const DROP_IN: &str = "50-largefolio.conf";
+/// What pulls units in at boot.
+const WANTED: &str = "multi-user.target.wants";
+/// Begins the names of units of ours.
+pub(crate) const WARM: &str = "largefolio-warm-";
+/// Where a unit may be, in order of precedence.
+const UNIT_FOLDERS: [&str; 8] = [
+    "etc/systemd/system",
+    "run/systemd/system",
+    "run/systemd/generator",
+    "run/systemd/generator.late",
+    "usr/local/lib/systemd/system",
+    "usr/lib/systemd/system",
+    "lib/systemd/system",
+    "run/systemd/transient",
+];
+/// systemd's limit is 255, a file's name with `.d` has no more either.
+const NAME_BYTES_MAX: usize = 250;
+/// Names in the directory of units that are looked at; more than a few hundred is rare.
+const NAMES_MAX: usize = 1 << 16;
+
+/// A file that folio may write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// Settings that systemd-tmpfiles writes at boot.
+    Tmpfiles,
+    /// Settings of disks.
+    Udev,
+    /// Variables of a service.
+    DropIn(ServiceName),
+    /// A unit of ours.
+    Unit(OwnUnit),
+    /// The link that starts a unit of ours at boot.
+    Wanted(OwnUnit),
+}
+
+/// Name of a service, such as `redis-server.service`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ServiceName(String);
+
+/// Name of a unit of ours, `largefolio-warm-NAME.service` or `.path`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OwnUnit(String);
+
+impl Place {
+    /// The file below `root`.
+    #[must_use]
+    pub fn path(&self, root: &Path) -> PathBuf {
+        let units = root.join(UNITS);
+        match self {
+            Self::Tmpfiles => root.join("etc/tmpfiles.d/largefolio.conf"),
+            Self::Udev => root.join("etc/udev/rules.d/60-largefolio.rules"),
+            Self::DropIn(unit) => units.join(format!("{}.d", unit.0)).join(DROP_IN),
+            Self::Unit(unit) => units.join(&unit.0),
+            Self::Wanted(unit) => units.join(WANTED).join(&unit.0),
+        }
+    }
+
+    /// Whether a symbolic link is there.
+    pub(crate) fn is_link(&self) -> bool {
+        matches!(self, Self::Wanted(_))
+    }
+
+    /// Whether systemd reads it only when it is told to.
+    #[must_use]
+    pub fn is_of_systemd(&self) -> bool {
+        !matches!(self, Self::Tmpfiles | Self::Udev)
+    }
+
+    /// Places that have a file below `root`, by name; links are left out.
+    #[must_use]
+    pub fn all_used(root: &Path) -> Vec<Self> {
+        let mut places = vec![Self::Tmpfiles, Self::Udev];
+        let entries = fs::read_dir(root.join(UNITS)).into_iter().flatten().take(NAMES_MAX);
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        places.extend(names.into_iter().filter_map(|name| {
+            let service =
+                name.strip_suffix(".d").map(|unit| ServiceName::try_from(unit.to_owned()));
+            match service {
+                Some(Ok(unit)) => Some(Self::DropIn(unit)),
+                _ => OwnUnit::try_from(name).ok().map(Self::Unit),
+            }
+        }));
+        places.retain(|place| place.path(root).symlink_metadata().is_ok());
+        places
+    }
+}
+
+impl ServiceName {
+    /// `redis-server` or `redis-server.service`.
+    ///
+    /// # Errors
+    /// What is no name of a service, or of one that no unit directory below `root` has.
+    pub fn of_service(name: &str, root: &Path) -> Result<Self, TuneError> {
+        let full = if name.strip_suffix(".service").is_some() {
+            name.to_owned()
+        } else {
+            format!("{name}.service")
+        };
+        let unit = Self::try_from(full)
+            .map_err(|message| TuneError::Given { what: format!("unit {name:?}"), message })?;
+        let is_there =
+            |name: &str| UNIT_FOLDERS.iter().any(|folder| root.join(folder).join(name).exists());
+        let template = unit.0.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
+        if is_there(&unit.0) || template.is_some_and(|template| is_there(&template)) {
+            return Ok(unit);
+        }
+        Err(TuneError::Given {
+            what: format!("unit {name:?}"),
+            message: "there is no such service; systemctl list-unit-files --type=service lists \
+                      those there are"
+                .to_owned(),
+        })
+    }
+}
+
+impl OwnUnit {
+    /// The name, for systemctl.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it watches a path.
+    #[must_use]
+    pub fn is_path(&self) -> bool {
+        self.0.strip_suffix(".path").is_some()
+    }
+
+    /// Where it is on a running system, whatever the root: what a link leads to.
+    pub(crate) fn target(&self) -> String {
+        format!("/{UNITS}/{}", self.0)
+    }
+}
+
+impl TryFrom<String> for ServiceName {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let stem = name.strip_suffix(".service").ok_or("expected the name of a service")?;
+        check(stem, &name)?;
+        Ok(Self(name))
+    }
+}
+
+impl TryFrom<String> for OwnUnit {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        let stem = name.strip_suffix(".service").or_else(|| name.strip_suffix(".path"));
+        let stem = stem.and_then(|stem| stem.strip_prefix(WARM));
+        check(stem.ok_or("expected the name of a unit of folio")?, &name)?;
+        Ok(Self(name))
+    }
+}
+
+impl From<ServiceName> for String {
+    fn from(unit: ServiceName) -> Self {
+        unit.0
+    }
+}
+
+impl From<OwnUnit> for String {
+    fn from(unit: OwnUnit) -> Self {
+        unit.0
+    }
+}
+
+/// systemd's own rules for names, except that none is hidden.
+fn check(stem: &str, name: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b":_.\\@-".contains(&byte);
+    if stem.is_empty() || stem.starts_with('.') || !name.bytes().all(is_plain) {
+        return Err("a name of a unit has only letters, digits and : _ . \\ @ -".to_owned());
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(format!("the name of the unit is longer than {NAME_BYTES_MAX} bytes"));
+    }
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Units that run `folio warm` at boot, and again when a file is replaced, as by an upgrade.
+//!
+//! The path unit watches the name as it is given: the link `/usr/bin/python3`, and not the version it
+//! leads to today. What `folio warm` itself does (open to read, fsync) is no change to systemd, so the
+//! units do not start each other in a circle.
+
+use std::fmt::Write as _;
+use std::path::{Component, Path};
+
+use super::place::{OwnUnit, WARM};
+use super::unit::escaped;
+use super::{Body, HEADER, Piece, Place};
+use crate::shell::quoted;
+use crate::trust;
+use crate::tune::TuneError;
+
+/// Which libraries are warmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Libraries {
+    /// None.
+    No,
+    /// Those that the program is linked to.
+    Linked,
+}
+
+/// The files that warm `file` again, with the folio that is at `folio`.
+///
+/// # Errors
+/// A path that a unit cannot hold, or a folio that somebody else could replace: root would run it.
+pub fn of_file(folio: &Path, file: &Path, libraries: Libraries) -> Result<Vec<Piece>, TuneError> {
+    let folio = checked_folio(folio)?;
+    let file = checked_file(file)?;
+    let unit = |ending: &str| {
+        OwnUnit::try_from(format!("{WARM}{}.{ending}", escape_path(file)))
+            .map_err(|message| TuneError::Given { what: format!("file {file:?}"), message })
+    };
+    let (service, path) = (unit("service")?, unit("path")?);
+    let whole = |place: Place, text: String| Piece { place, body: Body::Whole(text) };
+    Ok(vec![
+        whole(Place::Unit(service.clone()), service_text(folio, file, libraries)),
+        whole(Place::Unit(path.clone()), path_text(file)),
+        whole(Place::Wanted(service.clone()), service.target()),
+        whole(Place::Wanted(path.clone()), path.target()),
+    ])
+}
+
+/// `folio warm` ends with 1 if it can enlarge nothing, which is no failure. Many writes in a row must
+/// not make systemd give up: the service runs once at a time anyway.
+fn service_text(folio: &str, file: &str, libraries: Libraries) -> String {
+    let option = if libraries == Libraries::Linked { " --libs" } else { "" };
+    let (shown, word) = (percent(file), escaped(file).replace('$', "$$"));
+    format!(
+        "{HEADER}[Unit]\n\
+         Description=Refill the page cache of {shown} with large folios\n\
+         StartLimitIntervalSec=0\n\
+         \n\
+         [Service]\n\
+         Type=oneshot\n\
+         ExecStart={folio} warm{option} -- \"{word}\"\n\
+         SuccessExitStatus=1\n\
+         Nice=19\n\
+         IOSchedulingClass=idle\n\
+         \n\
+         [Install]\n\
+         WantedBy=multi-user.target\n"
+    )
+}
+
+fn path_text(file: &str) -> String {
+    let path = percent(file);
+    format!(
+        "{HEADER}[Unit]\n\
+         Description=Watch {path} for a new version\n\
+         \n\
+         [Path]\n\
+         PathChanged={path}\n\
+         \n\
+         [Install]\n\
+         WantedBy=multi-user.target\n"
+    )
+}
+
+fn percent(text: &str) -> String {
+    text.replace('%', "%%")
+}
+
+/// An absolute path that a line of a unit can end with.
+fn checked_file(file: &Path) -> Result<&str, TuneError> {
+    let error = |message: &str| TuneError::Given {
+        what: format!("file {}", quoted(file)),
+        message: message.to_owned(),
+    };
+    let text = file.to_str().ok_or_else(|| error("systemd takes only names in UTF-8"))?;
+    if text.chars().any(char::is_control) || text.ends_with(['\\', ' ', '\t']) || text == "/" {
+        return Err(error(
+            "systemd cannot watch a name with control characters, or with a space or \\ at its end",
+        ));
+    }
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    if !file.is_absolute() || !file.components().all(is_plain) {
+        return Err(error("systemd watches absolute paths without `..`"));
+    }
+    Ok(text)
+}
+
+fn checked_folio(folio: &Path) -> Result<&str, TuneError> {
+    let error = |message: String| TuneError::Given {
+        what: format!("the program {}", quoted(folio)),
+        message: format!(
+            "{message}; install it where only root writes, for example: sudo install -m 755 {} \
+             /usr/local/bin/folio",
+            quoted(folio)
+        ),
+    };
+    let user = rustix::process::geteuid().as_raw();
+    if let Some(reason) = trust::distrust(folio, &[0, user]) {
+        return Err(error(format!("root would run it at boot, but {reason}")));
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-".contains(&byte);
+    let text = folio.to_str().filter(|text| text.starts_with('/') && text.bytes().all(is_plain));
+    text.ok_or_else(|| {
+        error("its path has characters that a unit would need quotes for".to_owned())
+    })
+}
+
+/// As `systemd-escape --path`.
+fn escape_path(path: &str) -> String {
+    let parts: Vec<&str> =
+        path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    let path = parts.join("/");
+    let mut text = String::new();
+    for (at, byte) in path.bytes().enumerate() {
+        match byte {
+            b'/' => text.push('-'),
+            b'.' if at == 0 => text.push_str("\\x2e"),
+            b':' | b'_' | b'.' => text.push(char::from(byte)),
+            byte if byte.is_ascii_alphanumeric() => text.push(char::from(byte)),
+            byte => {
+                // A String takes everything.
+                let _ = write!(text, "\\x{byte:02x}");
+            }
+        }
+    }
+    text
+}

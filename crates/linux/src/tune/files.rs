@@ -1,0 +1,248 @@
+//! Files of the system in the record: written, listed, taken back.
+//!
+//! The record has the text of a file, not a digest of it: the files are short, and a text can be read
+//! by people.
+//!
+//! ```text
+//!   plan    place + lines, joined with the text that is there, if the record has that text
+//!   record  the text that is there and the new one          a crash here: the record has both
+//!   write   beside, synced, renamed                         and undo takes either
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::TuneError;
+use super::plan::Lasting;
+use super::record::{Entry, Foreign, Record, Store};
+use crate::persist::{Listed, Piece, Place, Planned, State, folder};
+
+/// A file, and what folio wrote to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileEntry {
+    /// Where.
+    pub place: Place,
+    /// What it may have in it: the last text, and the one before if that was being replaced.
+    texts: Vec<String>,
+    /// Directories that were made for it.
+    nr_folders: usize,
+}
+
+/// What became of a file when it was taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Where.
+    pub place: Place,
+    /// The file.
+    pub path: PathBuf,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What became of a file when it was taken back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is gone.
+    Removed,
+    /// It was gone already.
+    WasGone,
+    /// Somebody has changed it since, so it stays.
+    ChangedSince,
+    /// It cannot be removed.
+    Refused(String),
+}
+
+impl Store {
+    /// The recorded files.
+    ///
+    /// # Errors
+    /// A record that is damaged.
+    pub fn files(&self) -> Result<Vec<FileEntry>, TuneError> {
+        Ok(self.load()?.files)
+    }
+
+    /// Records files and writes one after the other; `settings` are those that they make again. When
+    /// one fails, those before it are put back. `at` is called after every step on disk; its error
+    /// ends the work as a crash would, for tests.
+    ///
+    /// # Errors
+    /// The record's or a file's.
+    pub fn persist(
+        &self,
+        pieces: &[Piece],
+        settings: &[Lasting],
+        at: &mut dyn FnMut() -> Result<(), TuneError>,
+    ) -> Result<Vec<Planned>, TuneError> {
+        let earlier = self.load()?;
+        let files = planned(&self.root, &earlier.files, pieces)?;
+        let mut record = earlier.clone();
+        for setting in settings {
+            record.mark(setting);
+        }
+        for file in &files {
+            record.expect(file);
+        }
+        self.save(&record)?;
+        at()?;
+        for (nr, file) in files.iter().enumerate() {
+            if let Err(error) = folder::write(file) {
+                folder::remove_folders(&file.path, file.nr_folders);
+                files[..nr].iter().rev().try_for_each(folder::put_back)?;
+                self.save(&earlier)?;
+                return Err(error);
+            }
+            at()?;
+        }
+        Ok(files)
+    }
+
+    /// Removes every recorded file, the last one first, and forgets those that are gone.
+    ///
+    /// # Errors
+    /// The record's. A file that cannot be removed is in the answer and stays recorded.
+    pub fn take_back(
+        &self,
+        foreign: Foreign,
+        at: &mut dyn FnMut() -> Result<(), TuneError>,
+    ) -> Result<Vec<Taken>, TuneError> {
+        let mut left = self.load()?;
+        let mut all = Vec::new();
+        for which in (0..left.files.len()).rev() {
+            let file = &left.files[which];
+            let path = file.place.path(&self.root);
+            let fate = self.remove(file, foreign);
+            all.push(Taken { place: file.place.clone(), path, fate });
+            at()?;
+            if matches!(all.last().map(|taken| &taken.fate), Some(Fate::Removed | Fate::WasGone)) {
+                left.files.remove(which);
+                self.save(&left)?;
+                at()?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn remove(&self, file: &FileEntry, foreign: Foreign) -> Fate {
+        let path = file.place.path(&self.root);
+        if let Err(error) = folder::nr_missing(&self.root, &path) {
+            return Fate::Refused(error.to_string());
+        }
+        let is_ours = match folder::read(&path, file.place.is_link()) {
+            Ok(Some(text)) => file.texts.contains(&text),
+            // What is not a text of ours is somebody else's.
+            Err(cause) if cause.kind() != std::io::ErrorKind::PermissionDenied => false,
+            Err(cause) => return Fate::Refused(cause.to_string()),
+            Ok(None) => {
+                return match folder::remove(&path, file.nr_folders) {
+                    Ok(()) => Fate::WasGone,
+                    Err(cause) => Fate::Refused(cause.to_string()),
+                };
+            }
+        };
+        if !is_ours && foreign == Foreign::Keep {
+            return Fate::ChangedSince;
+        }
+        match folder::remove(&path, file.nr_folders) {
+            Ok(()) => Fate::Removed,
+            Err(cause) => Fate::Refused(cause.to_string()),
+        }
+    }
+}
+
+impl Record {
+    /// Notes that a file makes a setting again at every boot.
+    fn mark(&mut self, setting: &Lasting) {
+        if let Some(entry) = self.changes.iter_mut().find(|entry| entry.name == setting.name) {
+            entry.is_persisted = true;
+            if !entry.given.contains(&setting.value) {
+                entry.given.push(setting.value.clone());
+            }
+            return;
+        }
+        let (name, value) = (setting.name.clone(), setting.value.clone());
+        self.changes.push(Entry {
+            name,
+            old: value.clone(),
+            given: vec![value],
+            is_persisted: true,
+        });
+    }
+
+    /// Notes that a file will have a text, or still has the one that was found.
+    fn expect(&mut self, file: &Planned) {
+        let texts = file.found.iter().chain([&file.text]).cloned().collect();
+        let (place, nr_folders) = (file.place.clone(), file.nr_folders);
+        match self.files.iter_mut().find(|entry| entry.place == file.place) {
+            Some(entry) => {
+                entry.texts = texts;
+                entry.nr_folders = entry.nr_folders.max(nr_folders);
+            }
+            None => self.files.push(FileEntry { place, texts, nr_folders }),
+        }
+    }
+}
+
+/// What `pieces` make of the files below `root`, if the record lists these `files`. Changes nothing.
+///
+/// # Errors
+/// A file in the way that is not ours, or is not as folio wrote it; a directory that is not to be
+/// trusted.
+pub fn planned(
+    root: &Path,
+    files: &[FileEntry],
+    pieces: &[Piece],
+) -> Result<Vec<Planned>, TuneError> {
+    let mut all = Vec::new();
+    for piece in pieces {
+        let path = piece.place.path(root);
+        let nr_folders = folder::nr_missing(root, &path)?;
+        let entry = files.iter().find(|entry| entry.place == piece.place);
+        let found = match folder::read(&path, piece.place.is_link()) {
+            Ok(found) => found,
+            Err(cause) => {
+                return Err(folder::error(&path, format!("{cause}; move it away")));
+            }
+        };
+        match (&found, entry) {
+            (None, _) => {}
+            (Some(text), Some(entry)) if entry.texts.contains(text) => {}
+            (Some(_), Some(_)) => {
+                let message = "somebody has changed it since folio wrote it; to remove it and start \
+                               again: sudo folio tune --undo --force";
+                return Err(folder::error(&path, message));
+            }
+            (Some(_), None) => return Err(folder::in_the_way(&path)),
+        }
+        let text = piece.text(found.as_deref());
+        if text.len() as u64 > folder::BYTES_MAX {
+            return Err(folder::error(&path, "it would grow beyond 64 KiB"));
+        }
+        all.push(Planned { place: piece.place.clone(), path, text, found, nr_folders });
+    }
+    Ok(all)
+}
+
+/// Whether all of these can be written, as far as this is known before.
+///
+/// # Errors
+/// The first that cannot.
+pub fn check(files: &[Planned]) -> Result<(), TuneError> {
+    files.iter().try_for_each(folder::check)
+}
+
+/// The recorded files, and those below `root` that have a name of ours.
+#[must_use]
+pub fn listed(root: &Path, files: &[FileEntry]) -> Vec<Listed> {
+    let state =
+        |entry: &FileEntry| match folder::read(&entry.place.path(root), entry.place.is_link()) {
+            Ok(Some(text)) if entry.texts.contains(&text) => State::Persisted,
+            Ok(None) => State::Missing,
+            _ => State::Changed,
+        };
+    let recorded = files.iter().map(|entry| (entry.place.clone(), state(entry)));
+    let is_new = |place: &Place| files.iter().all(|entry| entry.place != *place);
+    let others = Place::all_used(root).into_iter().filter(is_new);
+    let all = recorded.chain(others.map(|place| (place, State::Unrecorded)));
+    all.map(|(place, state)| Listed { path: place.path(root), state }).collect()
+}

@@ -1,0 +1,93 @@
+//! Files of the system that folio wrote, would write or took back, as rows.
+
+use std::fmt::Write as _;
+
+use largefolio_linux::persist::{Listed, Planned, State};
+use largefolio_linux::tune::files::{Fate, Taken};
+use largefolio_report::figures::printable;
+use serde::Serialize;
+
+/// One file.
+#[derive(Debug, Serialize)]
+pub(crate) struct FileRow {
+    pub(crate) file: String,
+    /// What happens or happened to it.
+    pub(crate) result: &'static str,
+    pub(crate) note: String,
+    /// What is in it, or where it leads if it is a link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) text: Option<String>,
+    /// Whether the text is shown to people as well.
+    #[serde(skip)]
+    is_shown: bool,
+}
+
+impl FileRow {
+    /// A file that would be written.
+    pub(crate) fn planned(file: &Planned) -> Self {
+        Self { is_shown: true, ..Self::of(file, "planned") }
+    }
+
+    /// A file that was written.
+    pub(crate) fn written(file: &Planned) -> Self {
+        Self::of(file, "written")
+    }
+
+    fn of(file: &Planned, result: &'static str) -> Self {
+        let (result, note) = if file.is_unchanged() { ("stays", "") } else { (result, "") };
+        let text = Some(file.text.clone());
+        Self { text, ..Self::plain(&file.path, result, note) }
+    }
+
+    /// A file that was written earlier.
+    pub(crate) fn listed(file: &Listed) -> Self {
+        let (result, note) = match file.state {
+            State::Persisted => ("persisted", ""),
+            State::Changed => ("changed", "somebody has changed it since folio wrote it"),
+            State::Missing => ("missing", "somebody has removed it since folio wrote it"),
+            State::Unrecorded => {
+                ("not recorded", "not in the record of this user; sudo folio tune shows root's")
+            }
+        };
+        Self::plain(&file.path, result, note)
+    }
+
+    /// A file that was taken back.
+    pub(crate) fn taken(file: &Taken) -> Self {
+        match &file.fate {
+            Fate::Removed => Self::plain(&file.path, "removed", ""),
+            Fate::WasGone => Self::plain(&file.path, "was gone", ""),
+            Fate::ChangedSince => {
+                let note = "somebody has changed it since; --force removes it";
+                Self::plain(&file.path, "left", note)
+            }
+            Fate::Refused(reason) => Self::plain(&file.path, "refused", reason),
+        }
+    }
+
+    fn plain(path: &std::path::Path, result: &'static str, note: &str) -> Self {
+        let (file, note) = (path.to_string_lossy().into_owned(), note.to_owned());
+        Self { file, result, note, text: None, is_shown: false }
+    }
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn counted(nr: usize) -> String {
+    if nr == 1 { "1 file".to_owned() } else { format!("{nr} files") }
+}
+
+/// For people, one line for each file, and below it what it would have in it.
+pub(crate) fn text(rows: &[FileRow]) -> String {
+    let mut text = String::new();
+    let width = rows.iter().map(|row| printable(&row.file).chars().count()).max().unwrap_or(0);
+    for row in rows {
+        let line = format!("  {:width$}  {}  {}", printable(&row.file), row.result, row.note);
+        // Writing to a string cannot fail, here and below.
+        let _ = writeln!(text, "{}", line.trim_end());
+        let lines = row.text.as_deref().filter(|_| row.is_shown).unwrap_or_default();
+        for line in lines.lines() {
+            let _ = writeln!(text, "{}", format!("      {}", printable(line)).trim_end());
+        }
+    }
+    text
+}
