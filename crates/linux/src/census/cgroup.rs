@@ -16,16 +16,13 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::proc::cgroup::MOUNTS;
+use crate::proc::cgroup::{MOUNTS, TREES_OF_V1};
 use crate::system::System;
 
 /// The processes of a group, one a line.
 pub(super) const LIST: &str = "cgroup.procs";
 /// Groups visited: deeper or wider trees are not made by people.
 const GROUPS_MAX: usize = 1 << 16;
-/// Where a relative group may lie: the roots of version 2, then trees of version 1 that have all
-/// processes of a service or container.
-const TREES: [&str; 2] = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/memory"];
 /// How units end that are made of others.
 const SLICE: &str = ".slice";
 /// Digits of a container's id; tools show the first twelve.
@@ -54,7 +51,7 @@ pub(crate) fn pids(system: &dyn System, dir: &Path) -> Result<Vec<u32>, (PathBuf
 fn found(system: &dyn System, dir: &Path) -> PathBuf {
     // `/system.slice/db.service` is how /proc/PID/cgroup writes it.
     let inside = dir.strip_prefix("/").unwrap_or(dir);
-    let roots = MOUNTS.iter().chain(&TREES).map(|root| Path::new(root).join(inside));
+    let roots = MOUNTS.iter().chain(&TREES_OF_V1).map(|root| Path::new(root).join(inside));
     let mut groups = std::iter::once(dir.to_owned()).chain(roots);
     groups.find(|group| system.text(&group.join(LIST)).is_ok()).unwrap_or_else(|| dir.to_owned())
 }
