@@ -47,8 +47,6 @@ pub struct ProcessAdvice {
     pub processes: Vec<(String, u32)>,
     /// What to do, the largest gain first.
     pub lines: Vec<Line>,
-    /// Mapped bytes that could be in larger folios.
-    pub missing_bytes: u64,
     #[serde(skip)]
     remarks: Vec<Remark>,
 }
@@ -76,7 +74,6 @@ impl ProcessAdvice {
             kernel: running::release(),
             processes: names.map(|one| (one.name.clone(), one.pid)).collect(),
             lines: lines(&look),
-            missing_bytes: look.findings().iter().map(|finding| finding.missing_bytes).sum(),
             remarks: request.remarks(&look),
         })
     }
@@ -130,12 +127,7 @@ impl Forms for ProcessAdvice {
         let names: Vec<String> =
             self.processes.iter().map(|(name, pid)| format!("{} ({pid})", shown(name))).collect();
         // A String takes everything.
-        let _ = writeln!(
-            out,
-            "{}: {} could be in larger folios",
-            names.join(", "),
-            figures::bytes(self.missing_bytes)
-        );
+        let _ = writeln!(out, "{}: what gives it larger folios", names.join(", "));
         if self.lines.is_empty() {
             let _ = writeln!(out, "\nNothing gains a MiB; folio maps says why for each mapping.");
         }
