@@ -8,7 +8,7 @@
 //! | [`Place::Unit`] | `/etc/systemd/system/largefolio-warm-NAME.{service,path}` | `folio warm`, again after an upgrade |
 //! | [`Place::Wanted`] | `multi-user.target.wants/` of that directory | a link: the unit starts at boot |
 //!
-//! Owns where these files are ([`place`]), what is in them ([`boot`], [`unit`], [`mod@warm`]) and how they
+//! Owns where these files are ([`place`]), what is in them ([`boot`], [`mod@unit`], [`mod@warm`]) and how they
 //! are read and written (`folder`). Does not own the record of what was written, which decides what
 //! may be replaced and removed: [`crate::tune`].
 //!
