@@ -86,8 +86,8 @@ impl DiffResult {
     }
 
     fn add_processes(&self, text: &mut String) {
-        let rows: Vec<&ProcessChange> =
-            self.processes.iter().filter(|one| one.row.moved() > 0).collect();
+        let is_told = |one: &&ProcessChange| one.row.moved() > 0 || one.old_pid.is_some();
+        let rows: Vec<&ProcessChange> = self.processes.iter().filter(is_told).collect();
         if rows.is_empty() {
             return;
         }
