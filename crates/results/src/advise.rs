@@ -152,7 +152,8 @@ impl Question {
         let kernel = running::named(running::THIS)?;
         let running::Host { machine, walks, remark } = running::machine()?;
         let texts = texts(&meta);
-        let (choices, left_out) = choice::of_system(&kernel, !texts.is_empty())?;
+        let (choices, left_out) =
+            choice::of_system(&kernel, &choice::Program::of(&meta, texts.len()))?;
         let search = search::Search {
             trace: &self.trace,
             nr_rows: meta.nr_rows,

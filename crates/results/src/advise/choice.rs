@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use largefolio_linux::census::remedy::runtime::{Memory, Runtime, Traits, Wanted};
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::plan::ChangeSet;
 use largefolio_sim::kernel::Kernel;
+use largefolio_trace::Meta;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -58,6 +60,35 @@ pub struct Choice {
     pub limits: String,
 }
 
+/// What is known of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    /// Whether there are files for `folio warm`.
+    pub(super) has_text: bool,
+    /// Why `--heap` does not reach its memory; `None` if it does.
+    pub(super) heap_refusal: Option<String>,
+}
+
+impl Program {
+    /// Of a recording, of which `nr_texts` files are on disk.
+    pub(super) fn of(meta: &Meta, nr_texts: usize) -> Self {
+        let files = || meta.files.iter().map(|file| Path::new(&file.path));
+        let traits = Traits::recorded(files().next().unwrap_or(Path::new("")), files());
+        // An address in the middle of nowhere: which rows are for whole blocks alone does not matter.
+        let wanted = Wanted { memory: Memory::Anon, start: 1, is_disabled: false };
+        let heap_refusal = match Runtime::of(&traits, &wanted) {
+            Some(row) if row.is_glibc_alone() => None,
+            Some(row) => Some(format!(
+                "it reaches glibc's malloc, and the memory is that of {}; folio advise PID names what \
+                 helps there",
+                row.name
+            )),
+            None => Some("it reaches glibc's malloc, which is not in the recording".to_owned()),
+        };
+        Self { has_text: nr_texts > 0, heap_refusal }
+    }
+}
+
 /// A choice that this system does not take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
@@ -74,13 +105,13 @@ struct File {
 }
 
 /// The choices that `kernel`, which is the running one, and its settings have, in the order of the
-/// file; and those that they do not have. `has_text`: there are files for `folio warm`.
+/// file; and those that they, or the program, do not have.
 ///
 /// # Errors
 /// A file of choices that is none.
 pub(super) fn of_system(
     kernel: &Kernel,
-    has_text: bool,
+    program: &Program,
 ) -> Result<(Vec<Choice>, Vec<LeftOut>), Error> {
     let catalog = Catalog::below(Path::new("/"));
     let file: File = toml::from_str(include_str!("choices.toml"))
@@ -89,10 +120,10 @@ pub(super) fn of_system(
     for choice in file.choice {
         let choice = Choice { set: on_disks(&catalog, choice.set), ..choice };
         let no_text = "no program or library of the recording is on disk as it was";
-        let why = if choice.warm && !has_text {
-            Some(no_text.to_owned())
-        } else {
-            refusal(&catalog, kernel, &choice)
+        let why = match &program.heap_refusal {
+            _ if choice.warm && !program.has_text => Some(no_text.to_owned()),
+            Some(why) if choice.env.is_some() => Some(why.clone()),
+            _ => refusal(&catalog, kernel, &choice),
         };
         match why {
             None => taken.push(choice),
@@ -134,12 +165,37 @@ fn on_disks(catalog: &Catalog, set: Vec<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use largefolio_trace::meta::FileInfo;
+
     use super::*;
+
+    fn program(has_text: bool) -> Program {
+        Program { has_text, heap_refusal: None }
+    }
+
+    #[test]
+    fn a_heap_that_is_not_glibcs_is_left_out() {
+        let meta = |files: &[&str]| {
+            let file = |path: &&str| FileInfo { path: (*path).to_owned(), ..FileInfo::default() };
+            Meta { files: files.iter().map(file).collect(), ..Meta::default() }
+        };
+        let refusal = |files: &[&str]| Program::of(&meta(files), 0).heap_refusal;
+        assert_eq!(refusal(&["/no/hash", "/lib/libc.so.6"]), None);
+        let java = refusal(&["/no/java", "/lib/libc.so.6", "/jdk/libjvm.so"]).unwrap();
+        assert!(java.contains("that of OpenJDK"), "{java}");
+        assert!(refusal(&["/no/node", "/lib/libc.so.6"]).unwrap().contains("V8"));
+        assert!(refusal(&["/no/static"]).unwrap().contains("not in the recording"));
+        let kernel = Kernel::parse("6.18").unwrap();
+        let own = Program { has_text: true, heap_refusal: Some("because".to_owned()) };
+        let (taken, left_out) = of_system(&kernel, &own).unwrap();
+        assert!(taken.iter().all(|choice| choice.start.is_empty()));
+        assert!(left_out.iter().any(|one| one.why == "because"));
+    }
 
     #[test]
     fn every_choice_of_the_file_can_be_replayed_or_is_told_why_not() {
         let kernel = Kernel::parse("6.18").unwrap();
-        let (taken, left_out) = of_system(&kernel, true).unwrap();
+        let (taken, left_out) = of_system(&kernel, &program(true)).unwrap();
         assert!(taken.len() + left_out.len() > 10);
         for choice in &taken {
             assert!(!choice.edits.is_empty() || choice.annotate.is_some(), "{choice:?}");
@@ -150,7 +206,7 @@ mod tests {
         }
         assert!(left_out.iter().all(|one| !one.why.is_empty()));
         // 6.1 has no sizes of private memory but the PMD's.
-        let (taken, left_out) = of_system(&Kernel::parse("6.1").unwrap(), false).unwrap();
+        let (taken, left_out) = of_system(&Kernel::parse("6.1").unwrap(), &program(false)).unwrap();
         assert!(taken.iter().all(|choice| !choice.edits.contains("anon-64K")), "{left_out:?}");
     }
 }

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::verbs::{LiveVerbs, Verbs as _};
 use crate::shell::quoted;
 
 /// One row of the table. A program is recognised by all that a row says of it.
@@ -107,7 +108,29 @@ pub struct Wanted {
     pub is_disabled: bool,
 }
 
+impl Traits {
+    /// Of a program on disk, and the files that a recording of it has.
+    #[must_use]
+    pub fn recorded<'a>(program: &Path, files: impl Iterator<Item = &'a Path>) -> Self {
+        let verbs = LiveVerbs::default();
+        let name = |path: &Path| Some(path.file_name()?.to_string_lossy().into_owned());
+        Self {
+            program: program.to_owned(),
+            name: name(program).unwrap_or_default(),
+            objects: files.filter_map(name).collect(),
+            notes: verbs.notes(program),
+            constants: verbs.constants(program, &constants()),
+        }
+    }
+}
+
 impl Runtime {
+    /// Whether `folio run --heap`, which is glibc's tunable, reaches most of its memory.
+    #[must_use]
+    pub fn is_glibc_alone(&self) -> bool {
+        self.environment == ["GLIBC_TUNABLES=glibc.malloc.hugetlb=1"] && self.arguments.is_empty()
+    }
+
     /// The row for a mapping of a program.
     #[must_use]
     pub fn of(traits: &Traits, wanted: &Wanted) -> Option<&'static Self> {
