@@ -23,6 +23,8 @@ Folio = Callable[..., "subprocess.CompletedProcess[str]"]
 # What the table leaves out, or says in other columns; the JSON has it.
 _LEFT_OUT = ("/detail", "/estimate/constants", "/estimate/not_known", "/estimate/difference_ns")
 
+_ONE = ("--kernel", "6.12", "--machine", "altra")
+
 
 def _expected(folio: Folio, *words: str) -> dict[str, Any]:
     done = folio("predict", *words, "--json")
@@ -89,8 +91,9 @@ def test_why_takes_two_kernels(small: Path) -> None:
     assert lf.why(small, ["7.0", "7.1"]).num_rows == 0
 
 
-def test_defaults_are_those_of_the_command(folio: Folio, small: Path) -> None:
-    assert lf.report(small) == _expected(folio, str(small))
+def test_the_defaults_are_three_kernels_on_an_altra(folio: Folio, small: Path) -> None:
+    words = ["--kernel", "6.12,6.18,7.2", "--machine", "altra"]
+    assert lf.report(small) == _expected(folio, str(small), *words)
 
 
 def _numbers(prefix: str, value: Any) -> list[tuple[str, Any]]:
@@ -142,14 +145,14 @@ def test_one_call_makes_a_data_frame_of_pandas_and_of_polars(small: Path) -> Non
 
 def test_a_loader_may_annotate_files(folio: Folio, small: Path) -> None:
     path = lf.Trace(small).info["meta"]["files"][0]["path"]
-    expected = _expected(folio, str(small), "--kernel", "6.12", "--annotate", f"{path}=64K")
+    expected = _expected(folio, str(small), *_ONE, "--annotate", f"{path}=64K")
     for annotate in ({path: "64K"}, {path: 65536}, f"{path}=64K", [f"{path}=64K"]):
         assert lf.report(small, "6.12", annotate=annotate) == expected
 
 
 def test_images_are_laid_out_for_other_pages(folio: Folio, small: Path) -> None:
     name = lf.Trace(small).info["meta"]["files"][0]["path"]
-    two = ["--kernel", "6.12", "--linked"]
+    two = [*_ONE, "--linked"]
     for linked, words in (
         ("2M", "2M"),
         (2 << 20, "2M"),

@@ -96,7 +96,13 @@ pub(crate) fn predict(
     detached(py, || {
         let meta = Reader::open(&trace)?.meta().clone();
         request.check_trace(&meta)?;
-        let job = Job { trace, specs: &specs, nr_rows: meta.nr_rows, progress };
+        let job = Job {
+            trace,
+            specs: &specs,
+            nr_rows: meta.nr_rows,
+            progress,
+            nr_before: AtomicU64::new(0),
+        };
         let (meta, rows) = job.run()?;
         let why = explains.then(|| job.explain(&rows)).transpose()?;
         let path = &job.trace;
@@ -120,6 +126,8 @@ struct Job<'a> {
     specs: &'a [CellSpec],
     nr_rows: u64,
     progress: Option<Py<PyAny>>,
+    /// Rows of what has been replayed already, for the progress.
+    nr_before: AtomicU64,
 }
 
 impl Job<'_> {
@@ -129,6 +137,7 @@ impl Job<'_> {
         let tell = |py: Python<'_>, done| self.tell(py, done, nr_all);
         let replayed = beside::run(|shared| self.replay(shared), &tell)?;
         Python::attach(|py| tell(py, nr_all))?;
+        self.nr_before.store(nr_all, Relaxed);
         Ok(replayed)
     }
 
@@ -160,7 +169,7 @@ impl Job<'_> {
         &self,
         work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<T, Failure> + Send,
     ) -> Result<T, Failure> {
-        let (before, more) = (self.nr_rows_of_passes(), AtomicU64::new(0));
+        let (before, more) = (self.nr_before.load(Relaxed), AtomicU64::new(0));
         let all = &more;
         let work = move |shared: &Shared| {
             let pool = ThreadPoolBuilder::new().build()?;
@@ -170,10 +179,12 @@ impl Job<'_> {
             };
             pool.install(|| work(&mut hear))
         };
-        beside::run(work, &|py, done| {
+        let result = beside::run(work, &|py, done| {
             let nr_all = before.saturating_add(more.load(Relaxed));
             self.tell(py, done.max(before), nr_all)
-        })
+        })?;
+        self.nr_before.store(before.saturating_add(more.load(Relaxed)), Relaxed);
+        Ok(result)
     }
 
     fn replay(&self, shared: &Shared) -> Replayed {
