@@ -177,10 +177,14 @@ fn a_filesystem_without_large_folios_has_base_pages_only() {
 #[test]
 fn seeds_without_fragmentation_draw_a_warning() {
     let place = Place::with_trace();
-    let output = place.run("predict mix.folio --seed 1,2 --csv");
+    let output = place.run("predict mix.folio --machine altra --seed 1,2 --csv");
     assert!(text(&output.stderr).contains("--fragmentation"), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), place.done("predict mix.folio --seed 1,1 --csv"));
-    let output = place.run("predict mix.folio --seed 1,2 --csv --fragmentation 500");
+    assert_eq!(
+        text(&output.stdout),
+        place.done("predict mix.folio --machine altra --seed 1,1 --csv")
+    );
+    let output =
+        place.run("predict mix.folio --machine altra --seed 1,2 --csv --fragmentation 500");
     assert_eq!(text(&output.stderr), "");
 }
 
