@@ -212,13 +212,13 @@ impl Question {
     }
 
     fn change(&self, one: &Candidate, all: &[Candidate]) -> Option<Interval> {
-        let of = |now: u64, before: u64| {
-            Interval::exact(100.0 * (largefolio_report::figures::ratio(now, before.max(1)) - 1.0))
-        };
         match self.goal {
             Goal::Time => one.time,
-            Goal::Memory => Some(of(one.memory_bytes, all[0].memory_bytes)),
-            Goal::Faults => Some(of(one.faults, all[0].faults)),
+            Goal::Memory => Some(Interval::exact(one.memory_percent)),
+            Goal::Faults => {
+                let ratio = largefolio_report::figures::ratio(one.faults, all[0].faults.max(1));
+                Some(Interval::exact(100.0 * (ratio - 1.0)))
+            }
         }
     }
 }

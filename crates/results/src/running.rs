@@ -6,6 +6,7 @@ use std::path::Path;
 use largefolio_linux::proc::Processor;
 use largefolio_linux::system::Live;
 use largefolio_linux::tune::catalog::Catalog;
+use largefolio_report::figures;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::crosscheck::rules_of_release;
 use largefolio_sim::kernel::{Kernel, version};
@@ -133,7 +134,7 @@ fn with_settings(base: &str) -> String {
     let catalog = Catalog::below(Path::new("/"));
     let read = |setting: &str| catalog.read(setting).ok().map(|current| current.value);
     let names = ["thp.enabled", "thp.defrag", "khugepaged.max_ptes_none"].map(str::to_owned);
-    let sizes = SIZE_ORDERS.map(|order| format!("thp.{}", spelled(1 << order)));
+    let sizes = SIZE_ORDERS.map(|order| format!("thp.{}", figures::size(1 << order)));
     let settings = names.into_iter().chain(sizes);
     let mut edits: Vec<String> = settings
         .filter_map(|setting| {
@@ -170,15 +171,10 @@ fn is_usual(setting: &str, value: &str) -> bool {
     let page_bytes = rustix::param::page_size() as u64;
     let pages_of_pmd = page_bytes / 8;
     match setting.strip_prefix("thp.") {
-        Some(size) if size == spelled(pages_of_pmd * page_bytes) => value == "inherit",
+        Some(size) if size == figures::size(pages_of_pmd * page_bytes) => value == "inherit",
         Some(size) if size.starts_with(|first: char| first.is_ascii_digit()) => value == "never",
         _ => setting == "khugepaged.max_ptes_none" && value == (pages_of_pmd - 1).to_string(),
     }
-}
-
-/// As settings spell a folio size.
-fn spelled(bytes: u64) -> String {
-    if bytes < 1 << 20 { format!("{}K", bytes >> 10) } else { format!("{}M", bytes >> 20) }
 }
 
 /// The edit of a kernel that a setting of the system (`folio tune`) is; `None` for settings that the

@@ -32,8 +32,11 @@ fn upstream(release: &str) -> &str {
 
 /// Name of the processor: the first of `keys` in `/proc/cpuinfo`; empty where it has none.
 pub(crate) fn processor(system: &dyn System, keys: &[&str]) -> String {
-    let text = system.text(Path::new("/proc/cpuinfo")).unwrap_or_default();
-    keys.iter().find_map(|key| value(&text, key)).unwrap_or_default().to_owned()
+    name_in(&system.text(Path::new("/proc/cpuinfo")).unwrap_or_default(), keys)
+}
+
+fn name_in(cpuinfo: &[u8], keys: &[&str]) -> String {
+    keys.iter().find_map(|key| value(cpuinfo, key)).unwrap_or_default().to_owned()
 }
 
 /// The numbers by which the first processor calls itself: vendor, family and model, or implementer
@@ -61,7 +64,7 @@ impl Processor {
         let flags = value(&text, "flags").unwrap_or_default();
         Self {
             id: id.unwrap_or_default(),
-            name: processor(system, &["model name", "CPU part"]),
+            name: name_in(&text, &["model name", "CPU part"]),
             is_virtual: flags.split(' ').any(|flag| flag == "hypervisor"),
         }
     }

@@ -67,14 +67,14 @@ impl Search<'_> {
         let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
         sets.extend((0..self.choices.len()).map(|one| vec![one]));
         let mut done = RowsDone::default();
-        let first = self.replay(&sets, &mut done, 0, progress)?;
+        let mut nr_all = 0;
+        let first = self.replay(&sets, &mut done, &mut nr_all, progress)?;
         let Some((plain, _)) = first.split_first() else { unreachable!("S1") };
         let more = self.combinations(&sets, &first, goal);
-        let rows_before = self.nr_rows_of(1);
         let second = if more.is_empty() {
             Vec::new()
         } else {
-            self.replay(&more, &mut done, rows_before, progress)?
+            self.replay(&more, &mut done, &mut nr_all, progress)?
         };
         let all = sets.into_iter().zip(&first).chain(more.into_iter().zip(&second));
         let mut candidates: Vec<Candidate> =
@@ -83,26 +83,18 @@ impl Search<'_> {
         Ok((candidates, plain.clone()))
     }
 
-    /// Rows of so many passes over the trace; a warm cache takes two each.
-    fn nr_rows_of(&self, nr: u64) -> u64 {
-        let spec = CellSpec {
-            cache: self.cache,
-            ..CellSpec::new(self.kernel.clone(), self.machine.clone())
-        };
-        self.nr_rows.saturating_mul(nr_passes(&[spec])).saturating_mul(nr)
-    }
-
+    /// One outcome for each set; `nr_all` are the rows of every replay that is known of.
     fn replay(
         &self,
         sets: &[Vec<usize>],
         done: &mut RowsDone,
-        before: u64,
+        nr_all: &mut u64,
         progress: &mut Progress<'_>,
     ) -> Result<Vec<Outcome>, Error> {
         let specs = sets.iter().map(|set| self.spec(set)).collect::<Result<Vec<_>, _>>()?;
-        let all = before.saturating_add(self.nr_rows_of(1));
+        *nr_all = nr_all.saturating_add(self.nr_rows.saturating_mul(nr_passes(&specs)));
         done.begin();
-        let mut hear = |nr_read| progress(done.hear(nr_read), all);
+        let mut hear = |nr_read| progress(done.hear(nr_read), *nr_all);
         Ok(replay_until(self.trace, &specs, &mut hear)?.1)
     }
 
