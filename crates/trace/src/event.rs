@@ -13,8 +13,9 @@
 //! | mremap | old address | old bytes | new address | new bytes | `MREMAP_*` | - |
 //! | madvise | address | bytes | as of collapse, for `MADV_COLLAPSE` | advice | 0 | - |
 //! | brk | old end of the heap | 0 | new end | 0 | 0 | - |
-//! | fork | 0 | 0 | 0 | new thread id | `SHARES_MEMORY` for a thread | - |
+//! | fork | 0 | 0 | 0 | new thread id | [`SHARES_MEMORY`] or [`BORROWS_MEMORY`] | - |
 //! | exit | 0 | 0 | exit status | 0 | why: [`ExitKind`] | - |
+//! | execve | 0 | 0 | 0 | row of [`Meta::execs`](crate::Meta::execs) | 0 | program |
 //! | open | 0 | 0 | descriptor | 0 | `O_*` | file |
 //! | pread pwrite | 0 | bytes moved | file position | descriptor | 0 | file |
 //! | truncate | 0 | new size | 0 | 0 | 0 | file |
@@ -28,6 +29,12 @@
 //! [`LINK_MAX`]. 0 is no such load among them; or nothing is known, in a trace whose footer does not
 //! say that links were recorded ([`crate::Meta::links`]). No event of the thread lies between the two
 //! rows. In a damaged trace the row may be any row, or before the thread's first.
+//!
+//! A *process* is a thread that a fork without [`SHARES_MEMORY`] announced, or the first one, and the
+//! threads that it starts. An execve ends the process's other threads and gives it the address
+//! space that its row of [`Meta::execs`](crate::Meta::execs) describes. With [`BORROWS_MEMORY`]
+//! (vfork, `posix_spawn`) the new process uses the address space of its parent, whose thread has no
+//! rows until the child's execve or exit.
 //!
 //! Traces from before `close` was recorded have none: a descriptor is closed there when it is
 //! opened again, or its process ends.
@@ -56,11 +63,12 @@ pub enum Op {
     DropCaches = 16,
     Collapse = 17,
     Close = 18,
+    Execve = 19,
 }
 
 impl Op {
     /// Every op, in the order of its number.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Exec,
         Self::Read,
         Self::Write,
@@ -80,6 +88,7 @@ impl Op {
         Self::DropCaches,
         Self::Collapse,
         Self::Close,
+        Self::Execve,
     ];
 
     /// The op with this number, `None` for a number no op has.
@@ -111,6 +120,7 @@ impl Op {
             Self::DropCaches => "drop_caches",
             Self::Collapse => "collapse",
             Self::Close => "close",
+            Self::Execve => "execve",
         }
     }
 
@@ -269,8 +279,11 @@ pub const fn huge_page_bytes(event: &Event) -> Option<u64> {
 /// Largest link of a read or write, in rows.
 pub const LINK_MAX: u32 = 15;
 
-/// `flags` of a fork: the new thread shares the address space (`CLONE_VM`).
+/// `flags` of a fork: a thread of the same process, in the same address space.
 pub const SHARES_MEMORY: u32 = 1;
+/// `flags` of a fork: a process in its parent's address space until it executes a program or ends
+/// (`CLONE_VFORK`). Traces of before 0.2 have a fork in its place.
+pub const BORROWS_MEMORY: u32 = 2;
 
 /// `flags` of an exit: what ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -280,7 +293,7 @@ pub enum ExitKind {
     Thread = 0,
     /// The whole process.
     Process = 1,
-    /// The process replaced its program (execve); what follows was not recorded.
+    /// The process became a program (execve) that could not be recorded.
     Execve = 2,
     /// The process was killed by the signal in `pos`.
     Signal = 3,

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::event::{Op, ThreadId};
+use crate::event::{Op, SHARES_MEMORY, ThreadId};
 use crate::file::{Batch, Reader, TraceError};
 use crate::meta::Meta;
 
@@ -38,6 +38,10 @@ pub struct Info {
     pub file_bytes: u64,
     /// Threads that did something.
     pub nr_threads: usize,
+    /// Processes that were started.
+    pub nr_processes: u64,
+    /// How often each program was started, by its path.
+    pub programs: BTreeMap<String, u64>,
     /// Rows by operation; those without rows are left out.
     pub ops: BTreeMap<&'static str, OpCount>,
     /// The footer.
@@ -57,8 +61,10 @@ impl Info {
     ) -> Result<Option<Self>, TraceError> {
         let (mut counts, mut threads) = ([OpCount::default(); Op::ALL.len()], BTreeSet::new());
         let (mut batch, mut last) = (Batch::default(), None);
+        let mut started = Started::first(reader.meta());
         while reader.next_batch(&mut batch)? {
             count(&batch, &mut counts, &mut threads, &mut last);
+            started.count(&batch, reader.meta());
             if progress(reader.nr_read()).is_break() {
                 return Ok(None);
             }
@@ -70,9 +76,39 @@ impl Info {
             path: path.to_string_lossy().into_owned(),
             file_bytes: reader.file_bytes(),
             nr_threads: threads.len(),
+            nr_processes: started.nr_processes,
+            programs: started.programs,
             ops: ops.map(|(op, count)| (op.name(), count)).collect(),
             meta: reader.meta().clone(),
         }))
+    }
+}
+
+/// What was started.
+struct Started {
+    nr_processes: u64,
+    programs: BTreeMap<String, u64>,
+}
+
+impl Started {
+    /// The first process and its program.
+    fn first(meta: &Meta) -> Self {
+        let first = meta.program_of(&meta.layout).map(|path| (path.to_owned(), 1));
+        Self { nr_processes: 1, programs: first.into_iter().collect() }
+    }
+
+    fn count(&mut self, batch: &Batch, meta: &Meta) {
+        let is_start = |op: u8| op == Op::Fork as u8 || op == Op::Execve as u8;
+        for row in (0..batch.len()).filter(|&row| is_start(batch.ops()[row])) {
+            let event = batch.event(row);
+            if event.op == Op::Fork {
+                self.nr_processes += u64::from(event.flags & SHARES_MEMORY == 0);
+            } else if let Some(path) =
+                meta.image_of(event.aux).and_then(|image| meta.program_of(&image.layout))
+            {
+                *self.programs.entry(path.to_owned()).or_default() += 1;
+            }
+        }
     }
 }
 

@@ -41,5 +41,7 @@ pub mod validate;
 pub use event::{Event, ExitKind, FileId, Op, ThreadId};
 pub use file::{Batch, NO_FILE, Reader, Summary, TraceError, Writer, digest};
 pub use info::Info;
-pub use meta::{FileInfo, HardwareCounters, LayoutEntry, LayoutKind, Meta, PlainRun};
+pub use meta::{
+    Execution, FileInfo, HardwareCounters, Image, LayoutEntry, LayoutKind, Meta, PlainRun,
+};
 pub use shown::shown;

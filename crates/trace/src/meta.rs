@@ -2,18 +2,21 @@
 //!
 //! Owns the metadata types and their JSON form. Invariants:
 //! - I1: file ids are row numbers of [`Meta::files`].
-//! - I2: [`Meta::layout`] is sorted by address and its ranges do not overlap.
+//! - I2: [`Meta::layout`], and that of each image, is sorted by address and its ranges do not overlap.
+//! - I3: an execution names a row of [`Meta::images`].
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::FileId;
 
 /// Newest version of the schema; a reader refuses a newer one.
-pub const SCHEMA_VERSION: u32 = 3;
+pub const SCHEMA_VERSION: u32 = 4;
 /// First version with [`Meta::runs`].
 const SCHEMA_VERSION_OF_RUNS: u32 = 2;
 /// First version with [`Meta::links`].
 const SCHEMA_VERSION_OF_LINKS: u32 = 3;
+/// First version with [`Meta::execs`] and [`Meta::faults_only`].
+const SCHEMA_VERSION_OF_EXECS: u32 = 4;
 
 /// One file the program used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +33,7 @@ pub struct FileInfo {
 }
 
 /// One mapping that existed before the first event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LayoutEntry {
     /// First address.
@@ -48,7 +51,7 @@ pub struct LayoutEntry {
 }
 
 /// What an initial mapping is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayoutKind {
     /// Segment of the program's own ELF file (text, data or bss).
@@ -61,6 +64,26 @@ pub enum LayoutKind {
     Heap,
     /// Anything else.
     Other,
+}
+
+/// A program as execve leaves it: what is mapped before its first instruction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Image {
+    /// Its mappings, as in [`Meta::layout`].
+    pub layout: Vec<LayoutEntry>,
+    /// Heap's first address (brk), 0 when unknown.
+    pub brk: u64,
+}
+
+/// What a process became by an execve.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Execution {
+    /// Program and arguments; a long command is cut.
+    pub command: Vec<String>,
+    /// Row of [`Meta::images`].
+    pub image: u32,
 }
 
 /// One run of the recorded program by itself, on the recording machine: from its start to its end,
@@ -141,16 +164,43 @@ pub struct Meta {
     /// Whether rows have links between loads ([`crate::event`]); if not, nothing is known of them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub links: bool,
+    /// What processes became by execve, named by the rows of those.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub execs: Vec<Execution>,
+    /// Address spaces of [`Meta::execs`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<Image>,
+    /// Whether the rows of references are page faults only, one reference each
+    /// (`folio record --live`): faults, reads and folios follow from them, TLBs and totals of
+    /// references do not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub faults_only: bool,
 }
 
 impl Meta {
+    /// The image that an execution, a row of [`Meta::execs`], has.
+    #[must_use]
+    pub fn image_of(&self, exec: u64) -> Option<&Image> {
+        let exec = self.execs.get(usize::try_from(exec).ok()?)?;
+        self.images.get(exec.image as usize)
+    }
+
+    /// Path of the program whose mappings are `layout`.
+    #[must_use]
+    pub fn program_of(&self, layout: &[LayoutEntry]) -> Option<&str> {
+        let is_program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
+        let file = layout.iter().filter(is_program).find_map(|entry| entry.file)?;
+        self.files.get(file as usize).map(|file| file.path.as_str())
+    }
+
     /// Oldest version of the schema that has all of it: a trace is written as that, so that earlier
     /// versions of folio read what they can.
     pub(crate) fn schema_version_needed(&self) -> u32 {
-        match (self.links, self.runs.is_empty()) {
-            (true, _) => SCHEMA_VERSION_OF_LINKS,
-            (false, false) => SCHEMA_VERSION_OF_RUNS,
-            (false, true) => 1,
-        }
+        let needed = [
+            (!self.execs.is_empty() || self.faults_only, SCHEMA_VERSION_OF_EXECS),
+            (self.links, SCHEMA_VERSION_OF_LINKS),
+            (!self.runs.is_empty(), SCHEMA_VERSION_OF_RUNS),
+        ];
+        needed.into_iter().find(|&(is_needed, _)| is_needed).map_or(1, |(_, version)| version)
     }
 }

@@ -5,10 +5,11 @@
 //! - I1: a run of references counts at least one and starts at a 4 KiB page.
 //! - I2: no address or position range of a row or a mapping passes the end of the 64-bit space.
 //! - I3: a file id is a row of the file table, and an op on a file names one.
-//! - I4: the layout is sorted by address and its mappings are not empty and do not overlap.
+//! - I4: each layout is sorted by address and its mappings are not empty and do not overlap.
 //! - I5: a read or write call moves at most what one call can.
 //! - I6: a read or write has a link of at most [`LINK_MAX`], if the footer says that links were
 //!   recorded; any other reference has none.
+//! - I7: an execve names a row of the footer's executions, and each of those an image.
 
 use thiserror::Error;
 
@@ -25,6 +26,12 @@ pub const NR_FILES_MAX: usize = 1 << 20;
 
 /// Most runs of the plain program in a footer.
 pub const NR_RUNS_MAX: usize = 1_000;
+
+/// Most rows of [`Meta::execs`]: with commands of 160 bytes they take half of the metadata.
+pub const NR_EXECS_MAX: usize = 1 << 16;
+
+/// Most rows of [`Meta::images`].
+pub const NR_IMAGES_MAX: usize = 1 << 13;
 
 /// Most bytes that one read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
 pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;
@@ -56,6 +63,9 @@ pub enum RowFault {
     /// A reference has a link, and the footer says that none were recorded (I6).
     #[error("a reference has a link of {0}, but the metadata says that no links were recorded")]
     UnknownLink(u32),
+    /// An execve names an execution that the footer does not have (I7).
+    #[error("an execve names execution {0}, which is not in the metadata's table of {1}")]
+    UnknownExec(u64, usize),
     /// The op number is not one of [`Op::ALL`].
     #[error("op number {0} is not known")]
     UnknownOp(u8),
@@ -70,6 +80,12 @@ pub enum MetaFault {
     /// More runs than anybody waits for.
     #[error("{0} runs of the plain program, at most {NR_RUNS_MAX} are allowed")]
     TooManyRuns(usize),
+    /// More executions or images than a trace may have.
+    #[error("{0} executions of {1} images, at most {NR_EXECS_MAX} of {NR_IMAGES_MAX} are allowed")]
+    TooManyExecs(usize, usize),
+    /// An execution names an image that is not in the table (I7).
+    #[error("execution {0} names image {1}, which is not in the table of images")]
+    UnknownImage(usize, u32),
     /// A mapping names a file that is not in the table (I3).
     #[error("mapping {0} of the layout names file {1}, which is not in the file table")]
     UnknownFile(usize, FileId),
@@ -109,7 +125,7 @@ impl Event {
                 self.validate_has_file().and_then(|()| fits(self.pos, self.len))
             }
             Op::Open | Op::Truncate => self.validate_has_file(),
-            Op::Brk | Op::Fork | Op::Exit | Op::DropCaches | Op::Close => Ok(()),
+            Op::Brk | Op::Fork | Op::Exit | Op::DropCaches | Op::Close | Op::Execve => Ok(()),
         }
     }
 
@@ -139,7 +155,7 @@ fn fits(start: u64, bytes: u64) -> Result<(), RowFault> {
 }
 
 impl Meta {
-    /// Checks the footer against I2, I3 and I4.
+    /// Checks the footer against I2, I3, I4 and its half of I7.
     ///
     /// # Errors
     /// The first rule that is broken.
@@ -153,9 +169,19 @@ impl Meta {
         if self.runs.len() > NR_RUNS_MAX {
             return Err(MetaFault::TooManyRuns(self.runs.len()));
         }
-        let mut end = 0;
-        for (row, mapping) in self.layout.iter().enumerate() {
-            end = self.validate_mapping(row, mapping, end)?;
+        if self.execs.len() > NR_EXECS_MAX || self.images.len() > NR_IMAGES_MAX {
+            return Err(MetaFault::TooManyExecs(self.execs.len(), self.images.len()));
+        }
+        let is_known = |image: u32| (image as usize) < self.images.len();
+        if let Some(row) = self.execs.iter().position(|exec| !is_known(exec.image)) {
+            return Err(MetaFault::UnknownImage(row, self.execs[row].image));
+        }
+        let images = self.images.iter().map(|image| &image.layout);
+        for layout in std::iter::once(&self.layout).chain(images) {
+            let mut end = 0;
+            for (row, mapping) in layout.iter().enumerate() {
+                end = self.validate_mapping(row, mapping, end)?;
+            }
         }
         Ok(())
     }

@@ -47,7 +47,7 @@ impl Cell {
                 self.file_event(process, event)?;
             }
             Op::Collapse => self.collapse(process, event),
-            Op::Exec | Op::Read | Op::Write => {}
+            Op::Exec | Op::Read | Op::Write | Op::Execve => {}
         }
         Ok(())
     }

@@ -209,6 +209,9 @@ impl Batch {
             _ if event.op.is_reference() && event.flags != 0 && !meta.links => {
                 Err(RowFault::UnknownLink(event.flags))
             }
+            _ if event.op == Op::Execve && event.aux >= meta.execs.len() as u64 => {
+                Err(RowFault::UnknownExec(event.aux, meta.execs.len()))
+            }
             _ => event.validate(),
         }
     }

@@ -11,7 +11,7 @@
 //! | flags | `UINT_32` | flags |
 //! | file | `INT_32` | row of the file table, -1 for none |
 //!
-//! `op` is a string because people group and filter by it; the reader turns its dictionary of 19
+//! `op` is a string because people group and filter by it; the reader turns its dictionary of 20
 //! names into numbers once per row group, so rows decode as fast as integers. `file` is -1 and not
 //! null so that no column is nullable: data frames keep integers, and no row has levels to decode.
 

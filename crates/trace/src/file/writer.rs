@@ -3,8 +3,8 @@
 //! Owns the file until it is complete. Invariants:
 //! - I1: `PATH` appears, complete and synced, when [`Writer::finish`] returns; until then nothing
 //!   has its name ([`Whole`]).
-//! - I2: every row and the footer pass [`crate::validate`]; a file id may come before its row of
-//!   the file table, which must be there at the end.
+//! - I2: every row and the footer pass [`crate::validate`]; a file id or an execution may come
+//!   before its row of the footer's table, which must be there at the end.
 //! - I3: memory is one row group of rows (24 MB), however long the trace.
 
 use std::fmt;
@@ -59,6 +59,8 @@ pub struct Writer {
     nr_groups: usize,
     /// Largest file id and the first row that has it.
     file_max: Option<(u32, u64)>,
+    /// Largest execution and the first row that names it.
+    exec_max: Option<(u64, u64)>,
     /// First row that has a link, and the link.
     link_first: Option<(u32, u64)>,
 }
@@ -80,6 +82,7 @@ impl Writer {
             nr_references: 0,
             nr_groups: 0,
             file_max: None,
+            exec_max: None,
             link_first: None,
         })
     }
@@ -102,6 +105,9 @@ impl Writer {
             if event.flags != 0 && self.link_first.is_none() {
                 self.link_first = Some((event.flags, self.nr_rows));
             }
+        }
+        if event.op == Op::Execve && self.exec_max.is_none_or(|(max, _)| event.aux > max) {
+            self.exec_max = Some((event.aux, self.nr_rows));
         }
         self.rows.push(&event);
         self.nr_rows += 1;
@@ -194,10 +200,13 @@ impl Writer {
         if let Some((link, row)) = self.link_first.filter(|_| !self.meta.links) {
             return Err(self.bad_row(row, RowFault::UnknownLink(link)));
         }
-        let nr_files = self.meta.files.len();
-        match self.file_max {
-            Some((file, row)) if file as usize >= nr_files => {
+        let (nr_files, nr_execs) = (self.meta.files.len(), self.meta.execs.len());
+        match (self.file_max, self.exec_max) {
+            (Some((file, row)), _) if file as usize >= nr_files => {
                 Err(self.bad_row(row, RowFault::UnknownFile(file, nr_files)))
+            }
+            (_, Some((exec, row))) if exec >= nr_execs as u64 => {
+                Err(self.bad_row(row, RowFault::UnknownExec(exec, nr_execs)))
             }
             _ => Ok(()),
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use largefolio_trace::event::LINK_MAX;
-use largefolio_trace::meta::{FileInfo, LayoutEntry, LayoutKind};
+use largefolio_trace::meta::{Execution, FileInfo, Image, LayoutEntry, LayoutKind};
 use largefolio_trace::validate::CALL_BYTES_MAX;
 use largefolio_trace::{Batch, Event, Meta, Op, Reader, TraceError, Writer};
 use proptest::prelude::*;
@@ -24,9 +24,20 @@ pub(crate) fn meta() -> Meta {
     Meta { files: files.collect(), layout: vec![entry], page_bytes: 4096, ..Meta::default() }
 }
 
+/// [`meta`] with [`NR_EXECS`] executions of one program.
+pub(crate) fn meta_with_execs() -> Meta {
+    let footer = meta();
+    let images = vec![Image { layout: footer.layout.clone(), brk: 0x50_0000 }];
+    let exec = |nr: u64| Execution { command: vec!["cc".to_owned(), nr.to_string()], image: 0 };
+    Meta { execs: (0..NR_EXECS).map(exec).collect(), images, ..footer }
+}
+
+/// Executions of [`meta_with_execs`].
+pub(crate) const NR_EXECS: u64 = 3;
+
 /// Any legal row.
 pub(crate) fn any_event() -> impl Strategy<Value = Event> {
-    let numbers = (any::<u32>(), 0_usize..19, any::<u64>(), any::<u64>(), any::<u64>());
+    let numbers = (any::<u32>(), 0..Op::ALL.len(), any::<u64>(), any::<u64>(), any::<u64>());
     let rest = (any::<u64>(), any::<u32>(), proptest::option::of(0..NR_FILES));
     (numbers, rest).prop_map(|((thread, op, addr, len, pos), (aux, flags, file))| {
         legal(Event { thread, op: Op::ALL[op], addr, len, pos, aux, flags, file })
@@ -43,6 +54,9 @@ fn legal(mut event: Event) -> Event {
         event.len = (event.len >> 16).max(1);
         event.flags %= if event.op == Op::Exec { 1 } else { LINK_MAX + 1 };
     }
+    if event.op == Op::Execve {
+        event.aux %= NR_EXECS;
+    }
     if event.validate().is_err() {
         event.file = Some(event.file.unwrap_or(0));
         event.addr >>= 1;
@@ -53,10 +67,12 @@ fn legal(mut event: Event) -> Event {
     event
 }
 
-/// Writes a trace that says links were recorded where there are any.
+/// Writes a trace that says links were recorded where there are any, and the same of executions.
 pub(crate) fn write(path: &Path, events: &[Event]) {
     let links = events.iter().any(|event| event.op.is_reference() && event.flags > 0);
-    let mut writer = Writer::create(path, Meta { links, ..meta() }).unwrap();
+    let has_execs = events.iter().any(|event| event.op == Op::Execve);
+    let footer = if has_execs { meta_with_execs() } else { meta() };
+    let mut writer = Writer::create(path, Meta { links, ..footer }).unwrap();
     writer.push_rows(events).unwrap();
     writer.finish().unwrap();
 }

@@ -8,6 +8,7 @@
 
 mod checksum;
 mod common;
+mod execs;
 mod foreign;
 mod generators;
 mod hostile;

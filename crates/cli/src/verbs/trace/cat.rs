@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_results::Form;
-use largefolio_trace::{Batch, Event, FileInfo, Reader};
+use largefolio_trace::{Batch, Event, Meta, Reader};
 use serde::Serialize;
 
 use crate::console::{Console, NOT_WRITTEN};
@@ -74,8 +74,8 @@ impl Record {
 impl CatPlan {
     /// Writes the events.
     pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
-        let files = self.reader.meta().files.clone();
-        let mut lines = Lines::new(self.form, &files, console.out());
+        let meta = self.reader.meta().clone();
+        let mut lines = Lines::new(self.form, &meta, console.out());
         let (mut batch, mut row) = (Batch::default(), 0);
         while row < self.nr_events && self.reader.next_batch(&mut batch)? {
             for event in batch.events() {
@@ -94,15 +94,15 @@ impl CatPlan {
 
 /// The form of the lines, and where they go.
 enum Lines<'a> {
-    Text(&'a [FileInfo], &'a mut dyn Write),
+    Text(&'a Meta, &'a mut dyn Write),
     Json(&'a mut dyn Write),
     Csv(Box<csv::Writer<&'a mut dyn Write>>),
 }
 
 impl<'a> Lines<'a> {
-    fn new(form: Form, files: &'a [FileInfo], out: &'a mut dyn Write) -> Self {
+    fn new(form: Form, meta: &'a Meta, out: &'a mut dyn Write) -> Self {
         match form {
-            Form::Text => Self::Text(files, out),
+            Form::Text => Self::Text(meta, out),
             Form::Json => Self::Json(out),
             Form::Csv => Self::Csv(Box::new(csv::Writer::from_writer(out))),
         }
@@ -110,7 +110,7 @@ impl<'a> Lines<'a> {
 
     fn write(&mut self, row: u64, event: &Event) -> Result<()> {
         match self {
-            Self::Text(files, out) => describe::line(*out, row, event, files)?,
+            Self::Text(meta, out) => describe::line(*out, row, event, meta)?,
             Self::Json(out) => {
                 let record = Record::new(row, event);
                 serde_json::to_writer(&mut **out, &record).map_err(io::Error::from)?;

@@ -106,13 +106,36 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
                 figures::ratio(info.file_bytes, references),
             ),
         ),
-        ("threads", info.nr_threads.to_string()),
+        ("threads", threads(info)),
+        ("programs", programs(info)),
         (
             "links",
             format!("between loads: {}", if meta.links { "recorded" } else { "not recorded" }),
         ),
         ("layout", format!("{} mappings, {}", meta.layout.len(), figures::bytes(mapped))),
     ]
+}
+
+fn threads(info: &Info) -> String {
+    match (info.nr_threads, info.nr_processes) {
+        (threads, 1) => threads.to_string(),
+        (threads, processes) => format!("{threads} in {processes} processes"),
+    }
+}
+
+/// Programs by the number of their starts, where more than one was started.
+fn programs(info: &Info) -> String {
+    let mut programs: Vec<_> = info.programs.iter().collect();
+    if info.programs.values().sum::<u64>() < 2 {
+        return String::new();
+    }
+    programs.sort_by_key(|&(path, nr)| (std::cmp::Reverse(nr), path));
+    let named = programs.iter().take(NR_FILES_SHOWN).map(|(path, nr)| format!("{path} x{nr}"));
+    let mut text = named.collect::<Vec<_>>().join(", ");
+    if programs.len() > NR_FILES_SHOWN {
+        let _ = write!(text, ", and {} more", programs.len() - NR_FILES_SHOWN);
+    }
+    text
 }
 
 fn add_ops(info: &Info, text: &mut String) {

@@ -4,29 +4,24 @@ use std::io::{self, Write};
 
 use largefolio_report::figures;
 use largefolio_trace::event::abi::MAP_SHARED;
-use largefolio_trace::event::{SHARES_MEMORY, map_of, prot_of};
-use largefolio_trace::{Event, ExitKind, FileInfo, Op};
+use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, map_of, prot_of};
+use largefolio_trace::{Event, ExitKind, Meta, Op};
 
 /// Writes row, thread, operation and what it did.
-pub(super) fn line(
-    out: &mut dyn Write,
-    row: u64,
-    event: &Event,
-    files: &[FileInfo],
-) -> io::Result<()> {
+pub(super) fn line(out: &mut dyn Write, row: u64, event: &Event, meta: &Meta) -> io::Result<()> {
     let op = event.op.name();
     if event.op.is_reference() {
         let Event { thread, addr, len, flags, .. } = event;
         let link = if *flags == 0 { String::new() } else { format!(" link {flags}") };
         return writeln!(out, "{row:>10} t{thread:<3} {op:<8} {addr:#014x} x{len}{link}");
     }
-    writeln!(out, "{row:>10} t{:<3} {op:<8} {}", event.thread, text(event, files))
+    writeln!(out, "{row:>10} t{:<3} {op:<8} {}", event.thread, text(event, meta))
 }
 
-fn text(event: &Event, files: &[FileInfo]) -> String {
+fn text(event: &Event, meta: &Meta) -> String {
     let &Event { op, addr, len, pos, aux, flags, .. } = event;
     let range = format!("{addr:#014x} {}", figures::bytes(len));
-    let file = file(event, files);
+    let file = file(event, meta);
     match op {
         Op::Exec | Op::Read | Op::Write => format!("{addr:#014x} x{len}"),
         Op::Collapse if pos > 0 => format!("{range} to {}", figures::bytes(pos)),
@@ -43,8 +38,9 @@ fn text(event: &Event, files: &[FileInfo]) -> String {
         Op::Mremap => format!("{range} to {pos:#014x} {}", figures::bytes(aux)),
         Op::Madvise => format!("{range} {}", madvice(aux)),
         Op::Brk => format!("{addr:#014x} to {pos:#014x}"),
-        Op::Fork if flags & SHARES_MEMORY == 0 => format!("process with thread t{aux}"),
-        Op::Fork => format!("thread t{aux}"),
+        Op::Fork if flags & SHARES_MEMORY != 0 => format!("thread t{aux}"),
+        Op::Fork if flags & BORROWS_MEMORY != 0 => format!("vfork, process with thread t{aux}"),
+        Op::Fork => format!("process with thread t{aux}"),
         Op::Exit => exit(flags, pos),
         Op::Open => format!("{file} as descriptor {pos}"),
         Op::Close => format!("descriptor {pos}"),
@@ -52,12 +48,18 @@ fn text(event: &Event, files: &[FileInfo]) -> String {
         Op::Truncate => format!("{file} to {}", figures::bytes(len)),
         Op::Fadvise => format!("{file} at {pos:#x} {} advice {aux}", figures::bytes(len)),
         Op::DropCaches => file,
+        Op::Execve => execve(aux, meta),
     }
 }
 
-fn file(event: &Event, files: &[FileInfo]) -> String {
+fn execve(exec: u64, meta: &Meta) -> String {
+    let known = usize::try_from(exec).ok().and_then(|row| meta.execs.get(row));
+    known.map_or_else(String::new, |exec| figures::printable(&exec.command.join(" ")))
+}
+
+fn file(event: &Event, meta: &Meta) -> String {
     let Some(id) = event.file else { return "all files".to_owned() };
-    let known = files.get(id as usize).map(|file| figures::printable(&file.path));
+    let known = meta.files.get(id as usize).map(|file| figures::printable(&file.path));
     known.filter(|path| !path.is_empty()).unwrap_or_else(|| format!("file {id}"))
 }
 
@@ -103,7 +105,7 @@ mod tests {
         let mut text = Vec::new();
         for flags in [0, 4] {
             let event = Event { flags, ..Event::references(1, Op::Read, 0x7000, 16) };
-            assert!(line(&mut text, 12, &event, &[]).is_ok());
+            assert!(line(&mut text, 12, &event, &Meta::default()).is_ok());
         }
         let plain = "        12 t1   read     0x000000007000 x16";
         assert_eq!(String::from_utf8_lossy(&text), format!("{plain}\n{plain} link 4\n"));

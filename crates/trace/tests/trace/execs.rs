@@ -1,0 +1,76 @@
+//! Executions: what a trace of several programs must say about each.
+
+use super::common::{NR_EXECS, meta, meta_with_execs, rows_of};
+use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
+use largefolio_trace::meta::{Execution, Image};
+use largefolio_trace::validate::{MetaFault, NR_EXECS_MAX, RowFault};
+use largefolio_trace::{Batch, Event, Info, Meta, Op, Reader, TraceError, Writer};
+use std::ops::ControlFlow;
+use std::path::Path;
+
+fn execve(exec: u64) -> Event {
+    Event { aux: exec, file: Some(1), ..Event::new(0, Op::Execve) }
+}
+
+fn write(path: &Path, rows: &[Event], footer: Meta) -> Result<(), TraceError> {
+    let mut writer = Writer::create(path, footer)?;
+    writer.push_rows(rows)?;
+    writer.finish().map(|_| ())
+}
+
+#[test]
+fn executions_come_back_in_a_trace_of_schema_4() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.folio");
+    let rows = [execve(2), execve(0)];
+    write(&path, &rows, meta_with_execs()).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    let footer = reader.meta().clone();
+    assert_eq!((footer.schema_version, footer.execs), (4, meta_with_execs().execs));
+    assert_eq!(footer.images, meta_with_execs().images);
+    assert_eq!(rows_of(reader).unwrap(), rows);
+    let faults = Meta { faults_only: true, ..meta() };
+    write(&path, &[], faults).unwrap();
+    assert_eq!(Reader::open(&path).unwrap().meta().schema_version, 4);
+}
+
+#[test]
+fn an_execution_that_nobody_described_is_refused_on_both_sides() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.folio");
+    let written = write(&path, &[execve(0), execve(NR_EXECS)], meta_with_execs());
+    let Err(TraceError::BadRow { row: 1, fault, .. }) = written else { panic!("{written:?}") };
+    assert_eq!(fault, RowFault::UnknownExec(NR_EXECS, 3));
+    let mut batch = Batch::default();
+    batch.push(&execve(NR_EXECS - 1));
+    assert_eq!(batch.validate(&meta_with_execs()), Ok(()));
+    assert_eq!(batch.validate(&meta()), Err((0, RowFault::UnknownExec(NR_EXECS - 1, 0))));
+}
+
+#[test]
+fn the_tables_of_a_footer_fit_each_other() {
+    let footer = meta_with_execs();
+    let lost = Meta { images: Vec::new(), ..footer.clone() };
+    assert_eq!(lost.validate(), Err(MetaFault::UnknownImage(0, 0)));
+    let mut overlapping = footer.clone();
+    let twice = [&footer.layout[..], &footer.layout[..]].concat();
+    overlapping.images.push(Image { layout: twice, brk: 0 });
+    assert_eq!(overlapping.validate(), Err(MetaFault::Unsorted(1)));
+    let many = vec![Execution::default(); NR_EXECS_MAX + 1];
+    let many = Meta { execs: many, ..footer };
+    assert_eq!(many.validate(), Err(MetaFault::TooManyExecs(NR_EXECS_MAX + 1, 1)));
+}
+
+#[test]
+fn processes_and_programs_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.folio");
+    let fork = |flags, child| Event { flags, aux: child, ..Event::new(0, Op::Fork) };
+    let rows = [fork(0, 1), fork(SHARES_MEMORY, 2), fork(BORROWS_MEMORY, 3), execve(1)];
+    write(&path, &rows, meta_with_execs()).unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    let info = Info::read(&path, &mut reader, &mut |_| ControlFlow::Continue(()));
+    let info = info.unwrap().unwrap();
+    assert_eq!(info.nr_processes, 3);
+    assert_eq!(info.programs.into_iter().collect::<Vec<_>>(), [("/f1".to_owned(), 2)]);
+}
