@@ -29,6 +29,7 @@ pub mod tools;
 mod book;
 mod elf;
 mod error;
+mod executions;
 mod files;
 mod finish;
 mod layout;

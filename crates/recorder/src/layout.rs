@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::qemu::{self, Insn};
 use crate::wire::{self, BODY_MAX, Kind};
-use crate::{link, sys};
+use crate::{link, restore, sys};
 
 static GUEST_BASE: AtomicU64 = AtomicU64::new(0);
 
@@ -35,6 +35,7 @@ pub(crate) fn send(insn: *const Insn, addr: u64) {
     GUEST_BASE.store(base, Relaxed);
     LOAD_BASE.store(base, Relaxed);
     let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    restore::variables(&maps, base);
     let maps = maps.get(..BODY_MAX - 8).unwrap_or(&maps);
     let header = link::header(Kind::Layout, sys::thread_number(), maps.len() + 8);
     link::send(&header, &[], [&base.to_le_bytes(), maps]);

@@ -24,33 +24,38 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod access;
+mod arguments;
 mod block;
 mod epoch;
 mod grace;
+mod head;
 mod layout;
 mod link;
 mod named;
 mod qemu;
+mod restore;
 mod send;
 mod spin;
 mod sys;
 mod syscall;
 mod tail;
 mod thread;
+mod variables;
 #[expect(dead_code, reason = "the other side of the wire uses the rest")]
 mod wire;
 
-use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::ffi::{CStr, c_char, c_int, c_void};
+
+use crate::arguments::Arguments;
 
 /// Version of the plugin interface this plugin was written for.
 #[unsafe(no_mangle)]
 pub static qemu_plugin_version: c_int = 1;
 
-/// QEMU's entry: connects to the recording whose directory is the argument `dir=PATH`.
+/// QEMU's entry: connects to the recording that the arguments name.
 ///
-/// Returns 0, or -1 when there is no recording to connect to; QEMU then does not start.
+/// Returns 0, or -1 when there is no recording to connect to; QEMU then does not start. A program
+/// that the recorded one executed starts all the same, unrecorded.
 ///
 /// # Safety
 /// `arguments` points to `nr_arguments` C strings, as QEMU promises.
@@ -62,11 +67,10 @@ pub unsafe extern "C" fn qemu_plugin_install(
     arguments: *mut *mut c_char,
 ) -> c_int {
     // SAFETY: by the caller's promise.
-    let Some(directory) = (unsafe { directory_argument(nr_arguments, arguments) }) else {
-        return -1;
-    };
-    if link::start(directory).is_err() {
-        return -1;
+    let words = unsafe { words(nr_arguments, arguments) };
+    let arguments = Arguments::parse(words.iter().map(|word| word.to_bytes())).keep();
+    if link::start(arguments).is_err() {
+        return if arguments.generation > 0 { 0 } else { -1 };
     }
     // SAFETY: `id` is the number QEMU gave this plugin; callbacks are functions of this library,
     // which is never unloaded.
@@ -79,18 +83,15 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 /// # Safety
-/// `arguments` points to `nr` C strings.
-unsafe fn directory_argument(nr: c_int, arguments: *mut *mut c_char) -> Option<PathBuf> {
-    for index in 0..usize::try_from(nr).ok()? {
+/// `arguments` points to `nr` C strings that outlive the call of QEMU's entry.
+unsafe fn words<'a>(nr: c_int, arguments: *mut *mut c_char) -> Vec<&'a CStr> {
+    let word = |index: usize| {
         // SAFETY: `index` is below `nr`.
         let slot = unsafe { arguments.add(index) };
         // SAFETY: the slot is one of the `nr` pointers.
         let argument = unsafe { *slot };
         // SAFETY: each argument is a C string.
-        let argument = unsafe { CStr::from_ptr(argument) };
-        if let Some(path) = argument.to_bytes().strip_prefix(b"dir=") {
-            return Some(PathBuf::from(OsStr::from_bytes(path)));
-        }
-    }
-    None
+        unsafe { CStr::from_ptr(argument) }
+    };
+    (0..usize::try_from(nr).unwrap_or(0)).map(word).collect()
 }

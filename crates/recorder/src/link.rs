@@ -13,15 +13,15 @@
 
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64};
 use std::time::Duration;
 
+use crate::arguments::Arguments;
 use crate::spin::Spin;
 use crate::sys;
-use crate::wire::{Header, Hello, Kind, Reason, SOCKET_NAME};
+use crate::wire::{HELLO_BYTES, Header, Hello, Kind, Reason, SOCKET_NAME};
 
 /// Bytes the kernel may queue for the parent: it absorbs the parent's pauses for compression.
 const SEND_BUFFER_BYTES: i32 = 4 << 20;
@@ -32,22 +32,21 @@ const DESCRIPTOR_WANTED: u64 = 1000;
 /// Tries to deliver a packet before the recording is given up.
 const TRIES_MAX: u32 = 64;
 
-static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
 static FD: AtomicI32 = AtomicI32::new(-1);
 static INODE: AtomicU64 = AtomicU64::new(0);
 static NR_SENDING: AtomicU32 = AtomicU32::new(0);
 static CONNECTING: Spin = Spin::new();
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Remembers where the parent listens and connects.
-pub(crate) fn start(directory: PathBuf) -> io::Result<()> {
-    let directory = DIRECTORY.get_or_init(|| directory);
-    open(directory, Hello { reason: Reason::Start, parent: 0 })
+/// Connects to where the parent listens.
+pub(crate) fn start(arguments: &Arguments) -> io::Result<()> {
+    let reason = if arguments.generation > 0 { Reason::Execve } else { Reason::Start };
+    open(reason, 0).inspect_err(|_| stop())
 }
 
 /// Directory of the recording.
 pub(crate) fn directory() -> Option<&'static Path> {
-    DIRECTORY.get().map(PathBuf::as_path)
+    Arguments::kept().map(|arguments| arguments.directory.as_path())
 }
 
 /// Whether the recording is over for this process.
@@ -103,15 +102,16 @@ fn recover(error: &io::Error) {
 fn reconnect() {
     CONNECTING.lock(|| ());
     let is_open = is_ours(FD.load(Acquire));
-    let hello = Hello { reason: Reason::Again, parent: 0 };
-    if !is_open && directory().is_none_or(|directory| open(directory, hello).is_err()) {
+    if !is_open && open(Reason::Again, 0).is_err() {
         stop();
     }
     CONNECTING.unlock();
 }
 
-fn open(directory: &Path, hello: Hello) -> io::Result<()> {
-    let fd = sys::connect(&directory.join(SOCKET_NAME))?;
+fn open(reason: Reason, parent: u32) -> io::Result<()> {
+    let Some(arguments) = Arguments::kept() else { return Err(io::ErrorKind::NotFound.into()) };
+    let hello = Hello { reason, parent, generation: arguments.generation };
+    let fd = sys::connect(&arguments.directory.join(SOCKET_NAME))?;
     let highest = sys::descriptor_limit().min(DESCRIPTOR_WANTED + 16).saturating_sub(16);
     let fd = sys::move_descriptor(fd, highest as RawFd)?;
     sys::set_send_buffer(&fd, SEND_BUFFER_BYTES);
@@ -119,7 +119,7 @@ fn open(directory: &Path, hello: Hello) -> io::Result<()> {
     let inode = sys::identity(fd).map_or(0, |identity| identity.inode);
     INODE.store(inode, Relaxed);
     FD.store(fd, SeqCst);
-    let header = header(Kind::Hello, sys::thread_number(), 8);
+    let header = header(Kind::Hello, sys::thread_number(), HELLO_BYTES);
     loop {
         match sys::send_packet(fd, &[&header.encode(), &hello.encode()]) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -175,8 +175,7 @@ pub(crate) fn restart_in_child(parent: u32) {
     CONNECTING.reset();
     NR_SENDING.store(0, SeqCst);
     close_ours();
-    let hello = Hello { reason: Reason::Fork, parent };
-    if !is_stopped() && directory().is_none_or(|directory| open(directory, hello).is_err()) {
+    if !is_stopped() && open(Reason::Fork, parent).is_err() {
         stop();
     }
 }

@@ -36,6 +36,58 @@ pub(crate) fn thread_number() -> u32 {
     tid.unsigned_abs()
 }
 
+/// Signals that the calling thread blocks, a bit for each from signal 1 on.
+pub(crate) fn blocked_signals() -> u64 {
+    // SAFETY: an all-zero set is valid.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: without a new set nothing changes; `set` outlives the call.
+    let result = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut set) };
+    if result != 0 {
+        return 0;
+    }
+    (1..=64_i32).fold(0, |signals, signal| {
+        // SAFETY: `set` is a whole set; a number that is no signal is refused.
+        let is_blocked = unsafe { libc::sigismember(&raw const set, signal) } == 1;
+        signals | u64::from(is_blocked) << (signal - 1)
+    })
+}
+
+/// Whether the process may execute the file at `path`.
+pub(crate) fn is_executable(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    // SAFETY: `path` is a C string that outlives the call.
+    let result =
+        unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) };
+    result == 0
+}
+
+/// The user and group that the process acts as.
+pub(crate) fn effective_ids() -> (u32, u32) {
+    // SAFETY: no arguments and no preconditions.
+    let user = unsafe { libc::geteuid() };
+    // SAFETY: as above.
+    let group = unsafe { libc::getegid() };
+    (user, group)
+}
+
+/// Whether the file at `path` has capabilities of its own.
+pub(crate) fn has_capabilities(path: &Path) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    let name = c"security.capability";
+    // SAFETY: both are C strings that outlive the call; a size of 0 asks for the length only.
+    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), ptr::null_mut(), 0) > 0 }
+}
+
+/// Replaces this process by the program at `path`; returns if that fails.
+pub(crate) fn execute(path: &CString, arguments: &[CString], variables: &[CString]) {
+    let pointers = |words: &[CString]| -> Vec<*const libc::c_char> {
+        words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
+    };
+    let (arguments, variables) = (pointers(arguments), pointers(variables));
+    // SAFETY: `path` is a C string and both arrays end with a null pointer; all outlive the call.
+    unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
+}
+
 /// The soft limit on descriptors.
 pub(crate) fn descriptor_limit() -> u64 {
     soft_limit(libc::RLIMIT_NOFILE).unwrap_or(64)

@@ -1,14 +1,17 @@
 //! System calls: which become events, and when.
 //!
 //! Owns the two callbacks and the dispatch by number. The folder's files own the calls: memory
-//! ([`memory`]), files ([`file`], [`position`]), processes ([`process`]). Invariants:
+//! ([`memory`]), files ([`file`], [`position`]), processes ([`process`], [`execve`]); [`guest`] reads
+//! what their arguments point to. Invariants:
 //! - C1: only a call that succeeded becomes an event, after it returned; an exit and an execve,
 //!   which do not return, are told before.
 //! - C2: before a call that takes address space away, every thread's rows were sent (within the
 //!   bound of [`crate::grace`]).
 
 mod descriptor;
+mod execve;
 mod file;
+mod guest;
 mod memory;
 mod position;
 mod process;

@@ -12,10 +12,10 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU32};
 
+use crate::arguments::Arguments;
 use crate::spin::Spin;
 use crate::tail::Tail;
-use crate::wire::TAIL_PREFIX;
-use crate::{epoch, link, sys};
+use crate::{epoch, link, sys, wire};
 
 /// Virtual cpus recorded at the same time; QEMU numbers live threads densely. Threads beyond run
 /// unrecorded.
@@ -29,6 +29,10 @@ pub(crate) struct Thread {
     pub(crate) announced: RefCell<Vec<u64>>,
     /// Whether it holds the connection closed during its system call.
     pub(crate) is_aside: Cell<bool>,
+    /// Whether it said that it executes a program.
+    pub(crate) is_executing: Cell<bool>,
+    /// Signals that the program blocks in it.
+    pub(crate) blocked: Cell<u64>,
     tail_path: RefCell<PathBuf>,
 }
 
@@ -80,6 +84,9 @@ fn attach(slot: &'static Slot) -> Option<&'static Tail> {
         args: Cell::new([0; 6]),
         announced: RefCell::new(Vec::new()),
         is_aside: Cell::new(false),
+        is_executing: Cell::new(false),
+        // QEMU's own mask is the program's while no signal waits.
+        blocked: Cell::new(sys::blocked_signals()),
         tail_path: RefCell::new(path),
     };
     slot.thread.store(Box::into_raw(Box::new(thread)), Relaxed);
@@ -90,7 +97,8 @@ fn attach(slot: &'static Slot) -> Option<&'static Tail> {
 
 fn tail_path() -> PathBuf {
     let number = NR_TAILS.fetch_add(1, Relaxed);
-    let name = format!("{TAIL_PREFIX}{}.{number}", std::process::id());
+    let generation = Arguments::kept().map_or(0, |arguments| arguments.generation);
+    let name = format!("{}{number}", wire::tail_prefix(std::process::id(), generation));
     link::directory().map(|directory| directory.join(name)).unwrap_or_default()
 }
 
@@ -144,7 +152,7 @@ pub(crate) fn for_each_tail(mut f: impl FnMut(&Tail)) {
 }
 
 /// Starts over in the child of a fork, whose only thread is virtual cpu `vcpu`: no tail is shared
-/// with the parent. Files announced by the parent stay announced.
+/// with the parent. Files announced by the parent stay announced, and signals blocked.
 pub(crate) fn restart_in_child(vcpu: u32, parent: u32) {
     REGISTRY.reset();
     link::restart_in_child(parent);
@@ -156,12 +164,10 @@ pub(crate) fn restart_in_child(vcpu: u32, parent: u32) {
     }
     NR_THREADS.store(0, Release);
     let thread = SLOTS.get(vcpu as usize).map(|slot| slot.thread.load(Relaxed));
-    let announced = thread
-        .and_then(NonNull::new)
-        // SAFETY: H1: the slot is the calling thread's.
-        .map(|thread| unsafe { thread.as_ref() }.announced.take())
-        .unwrap_or_default();
-    if let Some((_, thread)) = thread_of(vcpu) {
-        thread.announced.replace(announced);
+    // SAFETY: H1: the slot is the calling thread's.
+    let before = thread.and_then(NonNull::new).map(|thread| unsafe { thread.as_ref() });
+    if let (Some(before), Some((_, thread))) = (before, thread_of(vcpu)) {
+        thread.announced.replace(before.announced.take());
+        thread.blocked.set(before.blocked.get());
     }
 }

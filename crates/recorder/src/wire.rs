@@ -27,7 +27,7 @@
 //!   is not above the last one received holds rows that were received already.
 
 /// First word of each message; the digit is the version of this layout.
-pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"LFR2");
+pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"LFR3");
 
 /// Bytes of a message's header.
 pub(crate) const HEADER_BYTES: usize = 32;
@@ -72,8 +72,11 @@ pub(crate) const TAIL_MAGIC: u64 = u64::from_le_bytes(*b"LFTAIL02");
 /// Name of the listening socket in the recording's directory.
 pub(crate) const SOCKET_NAME: &str = "s";
 
-/// Prefix of the tails' names in the recording's directory.
-pub(crate) const TAIL_PREFIX: &str = "tail.";
+/// Beginning of the names of a process's tails in the recording's directory, which the number of a
+/// tail ends; each program that the process executes has its own.
+pub(crate) fn tail_prefix(pid: u32, generation: u32) -> String {
+    format!("tail.{pid}.{generation}.")
+}
 
 /// Most bytes a body may have.
 pub(crate) const BODY_MAX: usize = 64 * 1024;
@@ -96,27 +99,32 @@ pub(crate) enum Kind {
     Event = 4,
     /// A file before its first use; body: `WireFile`.
     File = 5,
-    /// The process is about to execve; body: path.
-    ExecveTry = 6,
+    /// The process is about to execute a program that cannot be recorded; body: an [`Unrecorded`]
+    /// (4 B), then the path.
+    ExecveUnrecorded = 6,
     /// The execve failed, the process continues.
     ExecveFailed = 7,
     /// The whole process is about to exit; body: status (8 B).
     Ending = 8,
     /// The program closes our descriptor; another connection follows when there is more to say.
     Leaving = 9,
+    /// The process is about to execute a program that is recorded too; body: path of the ELF file
+    /// and arguments, each ended by a zero. It speaks again on a connection of its own.
+    Execve = 10,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Hello,
         Self::Layout,
         Self::Rows,
         Self::Event,
         Self::File,
-        Self::ExecveTry,
+        Self::ExecveUnrecorded,
         Self::ExecveFailed,
         Self::Ending,
         Self::Leaving,
+        Self::Execve,
     ];
 
     fn from_number(number: u32) -> Option<Self> {
@@ -179,7 +187,46 @@ pub(crate) enum Reason {
     Fork = 1,
     /// The program had closed the earlier descriptor.
     Again = 2,
+    /// The process executed a program.
+    Execve = 3,
 }
+
+/// Why a program that is executed is not recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum Unrecorded {
+    /// It gets another user's rights.
+    SetUserId = 0,
+    /// It has 32 bits.
+    ThirtyTwoBit = 1,
+    /// It is for another architecture, or of a format that a helper of the kernel runs.
+    Foreign = 2,
+    /// The recorder may not read it.
+    Unreadable = 3,
+    /// It has no name any more.
+    Deleted = 4,
+    /// The recorder could not be started in its place.
+    NoRecorder = 5,
+}
+
+impl Unrecorded {
+    const ALL: [Self; 6] = [
+        Self::SetUserId,
+        Self::ThirtyTwoBit,
+        Self::Foreign,
+        Self::Unreadable,
+        Self::Deleted,
+        Self::NoRecorder,
+    ];
+
+    /// The reason with this number.
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| *reason as u32 == number)
+    }
+}
+
+/// Bytes of a [`Hello`].
+pub(crate) const HELLO_BYTES: usize = 12;
 
 /// Body of [`Kind::Hello`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,14 +235,18 @@ pub(crate) struct Hello {
     pub(crate) reason: Reason,
     /// Parent process, for a fork.
     pub(crate) parent: u32,
+    /// Programs that the process, or its parents before they forked, executed before.
+    pub(crate) generation: u32,
 }
 
 impl Hello {
     /// The bytes of the body.
-    pub(crate) fn encode(self) -> [u8; 8] {
-        let mut bytes = [0; 8];
-        bytes[..4].copy_from_slice(&(self.reason as u32).to_le_bytes());
-        bytes[4..].copy_from_slice(&self.parent.to_le_bytes());
+    pub(crate) fn encode(self) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
+        let words = [self.reason as u32, self.parent, self.generation];
+        for (slot, word) in bytes.chunks_exact_mut(4).zip(words) {
+            slot.copy_from_slice(&word.to_le_bytes());
+        }
         bytes
     }
 
@@ -205,9 +256,10 @@ impl Hello {
             0 => Reason::Start,
             1 => Reason::Fork,
             2 => Reason::Again,
+            3 => Reason::Execve,
             _ => return None,
         };
-        Some(Self { reason, parent: u32_at(bytes, 4)? })
+        Some(Self { reason, parent: u32_at(bytes, 4)?, generation: u32_at(bytes, 8)? })
     }
 }
 
@@ -228,6 +280,9 @@ pub(crate) struct WireEvent {
 
 /// Bit of a fork's `flags`: memory is shared, as in the trace.
 pub(crate) const SHARES_MEMORY: u32 = 1;
+
+/// Bit of a fork's `flags`: the new process has its parent's memory for a while, as in the trace.
+pub(crate) const BORROWS_MEMORY: u32 = 2;
 
 /// Bit of a fork's `flags`: another process.
 pub(crate) const NEW_PROCESS: u32 = 1 << 16;

@@ -149,8 +149,13 @@ fn summary(outcome: &Outcome) {
         figures::bytes(outcome.trace_bytes),
         figures::ratio(outcome.trace_bytes, outcome.nr_references),
     ));
+    let programs = match outcome.nr_executions {
+        0 => String::new(),
+        1 => ", 1 program executed".to_owned(),
+        nr => format!(", {} programs executed", figures::count(nr)),
+    };
     console::say(&format!(
-        "folio: {seconds:.1} s with {}, {:.1} M references/s; {}; ended with {}",
+        "folio: {seconds:.1} s with {}, {:.1} M references/s; {}{programs}; ended with {}",
         outcome.recorder.name(),
         figures::ratio(outcome.nr_references, 1_000_000) / seconds.max(1e-9),
         tasks(outcome.nr_threads, outcome.nr_processes),

@@ -8,9 +8,10 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_trace::event::{SHARES_MEMORY, huge_size_of, mmap_flags};
-use largefolio_trace::{Event, ExitKind, LayoutEntry, Op, ThreadId, TraceError};
+use largefolio_trace::event::{huge_size_of, mmap_flags};
+use largefolio_trace::{Event, ExitKind, Image, LayoutEntry, LayoutKind, Op, ThreadId, TraceError};
 
+use super::executions::Executions;
 use super::files::Files;
 use super::sink::EventSink;
 
@@ -29,6 +30,8 @@ pub(crate) struct Book<'sink> {
     /// Whether the recorder sees links between loads.
     pub(crate) has_links: bool,
     pub(crate) nr_processes: u32,
+    /// What processes became.
+    pub(crate) executions: Executions,
     nr_threads: u32,
     nr_references: u64,
     nr_invalid: u64,
@@ -46,6 +49,7 @@ impl<'sink> Book<'sink> {
             brk: 0,
             has_links: false,
             nr_processes: 0,
+            executions: Executions::default(),
             nr_threads: 0,
             nr_references: 0,
             nr_invalid: 0,
@@ -99,15 +103,28 @@ impl<'sink> Book<'sink> {
         self.push(Event { flags: mmap_flags(prot, map), aux: huge_size_of(map), ..event })
     }
 
-    /// The start of a thread or process.
+    /// The start of a thread or process; `flags` as the trace has them.
     pub(crate) fn push_fork(
         &mut self,
         parent: ThreadId,
         child: ThreadId,
-        shares_memory: bool,
+        flags: u32,
     ) -> Result<(), TraceError> {
-        let flags = if shares_memory { SHARES_MEMORY } else { 0 };
         self.push(Event { aux: child.into(), flags, ..Event::new(parent, Op::Fork) })
+    }
+
+    /// A process became `image`; false if the trace has no room for another one.
+    pub(crate) fn push_execve(
+        &mut self,
+        thread: ThreadId,
+        command: Vec<String>,
+        image: Image,
+    ) -> Result<bool, TraceError> {
+        let program = image.layout.iter().find(|entry| entry.kind == LayoutKind::Program);
+        let file = program.and_then(|entry| entry.file);
+        let Some(row) = self.executions.add(command, image) else { return Ok(false) };
+        self.push(Event { aux: row.into(), file, ..Event::new(thread, Op::Execve) })?;
+        Ok(true)
     }
 
     /// The end of a thread or process.

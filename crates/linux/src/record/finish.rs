@@ -10,6 +10,7 @@ use largefolio_trace::{FileInfo, LayoutEntry, Meta, Writer};
 
 use super::book::Book;
 use super::error::RecordError;
+use super::executions::Executions;
 use super::outcome::{Ended, Outcome, RecorderKind};
 use super::plan::Recording;
 use crate::proc::host;
@@ -46,6 +47,7 @@ pub(crate) struct Finish {
     layout: Vec<LayoutEntry>,
     brk: u64,
     links: bool,
+    executions: Executions,
     ended: String,
     warnings: Vec<String>,
     nr_threads: u32,
@@ -61,6 +63,7 @@ impl Finish {
             layout: std::mem::take(&mut book.layout),
             brk: book.brk,
             links: book.has_links,
+            executions: std::mem::take(&mut book.executions),
             ended,
             warnings,
             nr_threads: book.nr_threads(),
@@ -80,6 +83,8 @@ impl Finish {
         meta.layout = self.layout;
         meta.brk = self.brk;
         meta.links = self.links;
+        meta.execs = self.executions.execs;
+        meta.images = self.executions.images;
         meta.ended = self.ended;
         meta.warnings.clone_from(&self.warnings);
         let summary = writer.finish()?;
@@ -91,6 +96,7 @@ impl Finish {
             trace_bytes: summary.file_bytes,
             nr_threads: self.nr_threads,
             nr_processes: self.nr_processes,
+            nr_executions: self.executions.nr,
             elapsed: started.elapsed(),
             recorder,
             warnings: self.warnings,

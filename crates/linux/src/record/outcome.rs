@@ -91,6 +91,8 @@ pub struct Outcome {
     pub nr_threads: u32,
     /// Processes of the program.
     pub nr_processes: u32,
+    /// Programs that they executed and that were recorded, the first one not counted.
+    pub nr_executions: u64,
     /// From the program's start to the complete trace.
     pub elapsed: Duration,
     /// What recorded.

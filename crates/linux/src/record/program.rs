@@ -8,17 +8,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::error::RecordError;
+use super::qemu::head::{self, Head, INTERPRETERS_MAX};
 use crate::environment::{Environment, Node, find_in_path};
-
-/// Interpreters of interpreters that are followed; Linux follows as many.
-const INTERPRETERS_MAX: usize = 5;
-
-/// Longest `#!` line in bytes (`BINPRM_BUF_SIZE`).
-const SHEBANG_BYTES_MAX: usize = 256;
-
-const EM_X86_64: u16 = 62;
-const ET_EXEC: u16 = 2;
-const ET_DYN: u16 = 3;
 
 /// A program that can be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,12 +60,17 @@ fn follow(
     let head = environment
         .head(&path)
         .map_err(|source| RecordError::Unreadable { path: path.clone(), source })?;
-    if head.starts_with(b"\x7fELF") {
-        check_elf(&path, &head)?;
-        return Ok((path, arguments));
-    }
-    let Some((interpreter, argument)) = shebang(&head) else {
-        return Err(RecordError::NotAProgram(path));
+    let (interpreter, argument) = match head::head(&head) {
+        Head::Program => return Ok((path, arguments)),
+        Head::ThirtyTwoBit => return Err(RecordError::ThirtyTwoBit(path)),
+        Head::Foreign(machine) => {
+            let machine = machine_name(machine);
+            return Err(RecordError::ForeignMachine { path, machine });
+        }
+        Head::NoProgram => return Err(RecordError::NotExecutableElf(path)),
+        Head::Script { .. } | Head::Unknown => {
+            shebang(&head).ok_or_else(|| RecordError::NotAProgram(path.clone()))?
+        }
     };
     if nr_left == 0 {
         return Err(RecordError::InterpreterLoop(path));
@@ -111,37 +107,12 @@ fn through_env(
 }
 
 /// Interpreter and optional argument of a `#!` line.
-pub(crate) fn shebang(head: &[u8]) -> Option<(OsString, Option<OsString>)> {
-    let line = head.strip_prefix(b"#!")?;
-    let line = line.get(..SHEBANG_BYTES_MAX).unwrap_or(line);
-    let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
-    let split = line.iter().position(|byte| *byte == b' ' || *byte == b'\t');
-    let (interpreter, argument) = line.split_at(split.unwrap_or(line.len()));
-    let argument = argument.trim_ascii();
+pub(crate) fn shebang(bytes: &[u8]) -> Option<(OsString, Option<OsString>)> {
     let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-    let is_named = !interpreter.is_empty();
-    is_named.then(|| (owned(interpreter), (!argument.is_empty()).then(|| owned(argument))))
-}
-
-fn check_elf(path: &Path, head: &[u8]) -> Result<(), RecordError> {
-    let half = |offset: usize| {
-        let bytes = head.get(offset..offset + 2)?;
-        bytes.try_into().ok().map(u16::from_le_bytes)
-    };
-    let (Some(&class), Some(kind), Some(machine)) = (head.get(4), half(16), half(18)) else {
-        return Err(RecordError::NotExecutableElf(path.to_path_buf()));
-    };
-    if class == 1 {
-        return Err(RecordError::ThirtyTwoBit(path.to_path_buf()));
+    match head::head(bytes) {
+        Head::Script { interpreter, argument } => Some((owned(interpreter), argument.map(owned))),
+        _ => None,
     }
-    if machine != EM_X86_64 {
-        let machine = machine_name(machine);
-        return Err(RecordError::ForeignMachine { path: path.to_path_buf(), machine });
-    }
-    if class != 2 || !matches!(kind, ET_EXEC | ET_DYN) {
-        return Err(RecordError::NotExecutableElf(path.to_path_buf()));
-    }
-    Ok(())
 }
 
 fn machine_name(machine: u16) -> String {

@@ -2,16 +2,23 @@
 //!
 //! Owns the run: the private directory with socket and tails, the child, the completed trace.
 
+#[expect(dead_code, reason = "the recorder uses the rest")]
+#[path = "../../../recorder/src/head.rs"]
+pub(super) mod head;
 mod ledger;
 mod packet;
 mod process;
 mod session;
 mod tails;
+#[path = "../../../recorder/src/variables.rs"]
+mod variables;
 #[expect(dead_code, reason = "the other side of the wire uses the rest")]
 #[path = "../../../recorder/src/wire.rs"]
 pub(super) mod wire;
 
 use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Instant;
@@ -46,6 +53,7 @@ pub(super) fn run(
     sweep();
     let directory = private_directory().map_err(RecordError::os("make a private directory"))?;
     let listener = listen(&directory.path().join(wire::SOCKET_NAME))
+        .and_then(|listener| admit_other_users(directory.path()).map(|()| listener))
         .map_err(RecordError::os("listen for the recorder"))?;
     let signals = Signals::watch().map_err(RecordError::os("watch signals"))?;
     let mut command = command(plan, qemu, plugin, directory.path());
@@ -100,10 +108,27 @@ fn private_directory() -> std::io::Result<TempDir> {
     builder.tempdir_in(MEMORY_DIRECTORY).or_else(|_| builder.tempdir())
 }
 
+/// A service that root starts goes on as another user, and its children connect as that one. They
+/// may pass through the directory, whose name nobody else can guess or list, and use the socket.
+fn admit_other_users(directory: &Path) -> std::io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let mode = std::fs::Permissions::from_mode;
+    std::fs::set_permissions(directory.join(wire::SOCKET_NAME), mode(0o666))?;
+    std::fs::set_permissions(directory, mode(0o711))
+}
+
 fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Command {
+    let program = &plan.program.elf;
+    let (qemu, plugin, directory) = (absolute(qemu), absolute(plugin), absolute(directory));
+    let real = program.canonicalize().unwrap_or_else(|_| absolute(program));
+    let words = [("self", &plugin), ("dir", &directory), ("qemu", &qemu), ("exe", &real)];
     let mut option = tools::escape_commas(plugin.as_os_str());
-    option.push(",dir=");
-    option.push(tools::escape_commas(directory.as_os_str()));
+    for (key, path) in words {
+        option.push(format!(",{key}="));
+        option.push(tools::escape_commas(path.as_os_str()));
+    }
     let arguments: &[OsString] = &plan.program.arguments;
     let (zeroth, rest) = arguments.split_at(arguments.len().min(1));
     let mut command = Command::new(qemu);
@@ -111,7 +136,14 @@ fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Co
     if let Some(name) = zeroth.first() {
         command.arg("-0").arg(name);
     }
-    command.arg(absolute(&plan.program.elf)).args(rest);
+    command.arg(absolute(program)).args(rest);
+    for (name, value) in std::env::vars_os() {
+        if variables::acts_on_emulator(name.as_bytes()) {
+            let mut shielded = OsString::from_vec(variables::SHIELD.to_vec());
+            shielded.push(&name);
+            command.env_remove(&name).env(shielded, value);
+        }
+    }
     command
 }
 

@@ -8,7 +8,7 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
 use super::position::{self, At};
-use super::{Call, low, op};
+use super::{Call, guest, low, op};
 use crate::wire::{self, Kind, WireEvent};
 use crate::{send, sys};
 
@@ -64,7 +64,7 @@ fn opened(call: &Call, result: u64) {
         libc::SYS_openat => low(call.args[2]),
         libc::SYS_creat => (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC).cast_unsigned(),
         // open_how starts with its 64-bit flags.
-        _ => low(position::word_at(call.args[2]).unwrap_or(0)),
+        _ => low(guest::word_at(call.args[2]).unwrap_or(0)),
     };
     let pos = u64::from(fd.cast_unsigned());
     call.send(&WireEvent { op: op::OPEN, pos, flags, file, ..WireEvent::default() });
@@ -85,7 +85,7 @@ fn truncated(call: &Call, fd: RawFd) {
 }
 
 fn truncated_by_path(call: &Call) {
-    let path = super::process::string_at(call.args[0]);
+    let path = guest::string_at(call.args[0]);
     let opened = std::fs::File::open(std::ffi::OsStr::from_bytes(&path));
     if let Ok(file) = opened {
         truncated(call, std::os::fd::AsRawFd::as_raw_fd(&file));

@@ -5,8 +5,7 @@
 
 use std::os::fd::RawFd;
 
-use super::{Call, op};
-use crate::sys;
+use super::{Call, guest, op};
 
 /// Where a transfer began.
 #[derive(Clone, Copy, Debug)]
@@ -53,15 +52,8 @@ fn position_or_own(pos: u64) -> At {
 
 /// The call advanced the word at `pointer` by `bytes`; a null pointer is the descriptor's own.
 fn before(pointer: u64, bytes: u64) -> At {
-    match word_at(pointer) {
+    match guest::word_at(pointer) {
         Some(end) if pointer != 0 => At::Position(end.saturating_sub(bytes)),
         _ => At::Descriptor,
     }
-}
-
-/// Eight bytes of the program's memory.
-pub(super) fn word_at(address: u64) -> Option<u64> {
-    let mut bytes = [0; 8];
-    let address = address.wrapping_add(crate::layout::guest_base());
-    (sys::read_memory(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
 }

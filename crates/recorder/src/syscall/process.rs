@@ -1,18 +1,16 @@
 //! Calls that make, replace and end threads and processes.
 //!
-//! Owns clone, fork, vfork, execve, exit and `exit_group`. QEMU runs vfork (and the clone of
-//! `posix_spawn`) as fork, and what ran is recorded: the child is a process with a copy of the
-//! memory. Thread numbers are the kernel's; the parent makes them dense.
+//! Owns clone, fork, vfork, exit and `exit_group`. QEMU runs vfork (and the clone of `posix_spawn`)
+//! as fork. A kernel lends the child its parent's memory and suspends the parent, and that is what
+//! is said: the parent of the recording puts the rows into that order. Thread numbers are the
+//! kernel's; the parent makes them dense.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{Call, op};
-use crate::wire::{Kind, NEW_PROCESS, SHARES_MEMORY, WireEvent};
-use crate::{grace, send, sys, thread};
-
-/// Longest path read from the program (`PATH_MAX`).
-const PATH_MAX: usize = 4096;
+use super::{Call, execve, op};
+use crate::wire::{BORROWS_MEMORY, Kind, NEW_PROCESS, SHARES_MEMORY, WireEvent};
+use crate::{grace, send, thread};
 
 /// The process the plugin believes it is in; differs after a fork.
 static PID: AtomicU32 = AtomicU32::new(0);
@@ -33,12 +31,7 @@ pub(super) fn before(call: &Call) -> Next {
         {
             grace::flush_others(call.tail);
         }
-        libc::SYS_execve | libc::SYS_execveat => {
-            let path_index = usize::from(call.number == libc::SYS_execveat);
-            let path = string_at(call.args[path_index]);
-            grace::flush_others(call.tail);
-            send::send(call.tail, Kind::ExecveTry, [&path, &[]]);
-        }
+        libc::SYS_execve | libc::SYS_execveat => execve::before(call),
         libc::SYS_exit if thread::nr_threads() > 1 => return end_thread(call),
         libc::SYS_exit | libc::SYS_exit_group => {
             grace::flush_others(call.tail);
@@ -64,13 +57,14 @@ fn status(call: &Call) -> u64 {
 /// What must be said after it.
 pub(super) fn after(call: &Call, result: i64) {
     match call.number {
-        libc::SYS_execve | libc::SYS_execveat => {
-            send::send(call.tail, Kind::ExecveFailed, [&[], &[]]);
-        }
+        libc::SYS_execve | libc::SYS_execveat => execve::failed(call),
+        libc::SYS_rt_sigprocmask if result >= 0 => execve::note_blocked(call),
         libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3 if result > 0 => {
-            // Differs: a kernel's vfork lends the child its parent's memory and suspends the
-            // parent; under QEMU the child has a copy and both run on.
-            let flags = if is_thread(call) { SHARES_MEMORY } else { NEW_PROCESS };
+            let flags = match call {
+                _ if is_thread(call) => SHARES_MEMORY,
+                _ if is_vfork(call) => NEW_PROCESS | BORROWS_MEMORY,
+                _ => NEW_PROCESS,
+            };
             let aux = result.cast_unsigned();
             call.send(&WireEvent { op: op::FORK, flags, aux, ..WireEvent::default() });
         }
@@ -84,6 +78,15 @@ fn is_thread(call: &Call) -> bool {
     call.number == libc::SYS_clone
         && has(clone_flags(call), libc::CLONE_VM)
         && !has(clone_flags(call), libc::CLONE_VFORK)
+}
+
+/// Whether a kernel would run the child in the caller's memory and suspend the caller.
+fn is_vfork(call: &Call) -> bool {
+    let flags = clone_flags(call);
+    call.number == libc::SYS_vfork
+        || call.number == libc::SYS_clone
+            && has(flags, libc::CLONE_VM)
+            && has(flags, libc::CLONE_VFORK)
 }
 
 fn clone_flags(call: &Call) -> u64 {
@@ -105,19 +108,4 @@ pub(super) fn is_new_child(number: i64, result: i64) -> bool {
 pub(super) fn start_child(vcpu: u32) {
     let parent = PID.swap(std::process::id(), Relaxed);
     thread::restart_in_child(vcpu, parent);
-}
-
-/// The C string at `address` of the program, cut at 4095 bytes.
-pub(super) fn string_at(address: u64) -> Vec<u8> {
-    let mut bytes = vec![0; PATH_MAX];
-    let address = address.wrapping_add(crate::layout::guest_base());
-    let nr_page = 4096 - (address % 4096) as usize;
-    // The string may end on its page with nothing mapped behind it.
-    let mut nr_read = sys::read_memory(address, &mut bytes[..nr_page.min(PATH_MAX)]);
-    if nr_read == nr_page && !bytes[..nr_read].contains(&0) {
-        nr_read += sys::read_memory(address + nr_page as u64, &mut bytes[nr_page..]);
-    }
-    let end = bytes[..nr_read].iter().position(|byte| *byte == 0);
-    bytes.truncate(end.unwrap_or(nr_read.min(PATH_MAX - 1)));
-    bytes
 }

@@ -5,14 +5,19 @@
 //! - L2: a fork event comes before anything of the new thread or process: packets of threads not
 //!   yet announced are parked, connections of such processes are not read (by the session).
 //! - L3: a process has one exit event, after its last rows.
+//! - L4: an execve event comes after the rows of the program before, and before those of the new one.
+//! - L5: a process that lends its memory (vfork) is not read until the borrower has executed a
+//!   program or ended; what it sends waits, as it would itself.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use largefolio_trace::{Event, ExitKind, Op, ThreadId, TraceError};
+use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
+use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
 
 use super::packet::{Packet, decode_rows};
-use super::process::{Phase, RecordedProcess, Thread};
+use super::process::{Execve, Phase, RecordedProcess, Thread, sentence};
 use super::tails;
 use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, WireEvent};
 use crate::proc::maps;
@@ -22,6 +27,9 @@ use crate::record::outcome::Ended;
 
 /// Packets parked for a thread that nobody announces; it is adopted then.
 const PARKED_MAX: usize = 256;
+
+/// How long a borrower that never spoke keeps its lender from being read.
+const BORROWED_MAX: Duration = Duration::from_secs(2);
 
 const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another one changed the \
                              address space, so references around that moment may be out of order; \
@@ -67,9 +75,47 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     }
 
     /// Notes that `pid`, which is announced, connected.
-    pub(crate) fn connected(&mut self, pid: u32) {
+    pub(crate) fn connected(&mut self, pid: u32, generation: u32) {
         if let Some(process) = self.processes.get_mut(&pid) {
-            process.phase = Phase::Connected;
+            (process.phase, process.generation) = (Phase::Connected, generation);
+        }
+    }
+
+    /// Whether everything that `pid` sent before its execve was taken.
+    pub(crate) fn is_executing(&self, pid: u32) -> bool {
+        self.processes.get(&pid).is_some_and(|process| process.phase == Phase::Executing)
+    }
+
+    /// Whether a process is between two programs.
+    pub(crate) fn has_executing(&self) -> bool {
+        self.processes.values().any(|process| process.phase == Phase::Executing)
+    }
+
+    /// Notes that `pid` connected as a new program.
+    pub(crate) fn executed(&mut self, pid: u32, generation: u32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.executed(pid, generation);
+        }
+    }
+
+    /// Whether `pid` waits for a borrower of its memory (L5).
+    pub(crate) fn is_lending(&self, pid: u32) -> bool {
+        let borrower = self.processes.get(&pid).and_then(|process| process.borrower);
+        borrower.is_some_and(|(child, since)| {
+            match self.processes.get(&child).map(|process| process.phase) {
+                None | Some(Phase::Over) => false,
+                Some(Phase::Announced) => since.elapsed() < BORROWED_MAX,
+                Some(_) => true,
+            }
+        })
+    }
+
+    /// `child` has memory of its own, or none any more.
+    fn gives_back(&mut self, child: u32) {
+        for process in self.processes.values_mut() {
+            if process.borrower.is_some_and(|(borrower, _)| borrower == child) {
+                process.borrower = None;
+            }
         }
     }
 
@@ -77,7 +123,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     pub(crate) fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), TraceError> {
         let parent = self.processes.get(&parent).map_or(0, |process| process.first);
         let child = self.add_process(pid);
-        self.book.push_fork(parent, child, false)
+        self.book.push_fork(parent, child, 0)
     }
 
     /// Whether the process that could announce a child is still there.
@@ -113,10 +159,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let header = &packet.header;
         match header.kind {
             Kind::Hello | Kind::Rows => Ok(()),
-            Kind::Layout => {
-                self.take_layout(packet.body);
-                Ok(())
-            }
+            Kind::Layout => self.take_layout(header.pid, packet.body),
             Kind::Event => match WireEvent::decode(packet.body) {
                 Some(event) => self.take_event(header, &event),
                 None => Ok(()),
@@ -125,7 +168,11 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
                 self.take_file(packet.body);
                 Ok(())
             }
-            Kind::ExecveTry | Kind::ExecveFailed | Kind::Ending | Kind::Leaving => {
+            Kind::ExecveUnrecorded
+            | Kind::Execve
+            | Kind::ExecveFailed
+            | Kind::Ending
+            | Kind::Leaving => {
                 self.take_ending(header, packet.body);
                 Ok(())
             }
@@ -152,13 +199,30 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         self.book.push_references(&self.events)
     }
 
-    fn take_layout(&mut self, body: &[u8]) {
-        let Some(guest_base) = wire::u64_at(body, 0) else { return };
+    fn take_layout(&mut self, pid: u32, body: &[u8]) -> Result<(), TraceError> {
+        let Some(guest_base) = wire::u64_at(body, 0) else { return Ok(()) };
         let maps = maps::parse(body.get(8..).unwrap_or_default(), layout::PAGE_BYTES);
-        let initial = layout::of_qemu(&maps.vmas, guest_base, &self.program, &mut self.book.files);
-        self.book.layout = initial.layout;
-        self.book.has_links = wire::is_base(guest_base);
-        self.book.brk = initial.brk;
+        let process = self.processes.get_mut(&pid);
+        let first = process.as_ref().map_or(0, |process| process.first);
+        let executed = process.and_then(|process| process.executed.take());
+        let program = executed.as_ref().map_or(&self.program, |(path, _)| path);
+        let initial = layout::of_qemu(&maps.vmas, guest_base, program, &mut self.book.files);
+        self.book.has_links |= wire::is_base(guest_base);
+        let Some((path, command)) = executed else {
+            if self.top == Some(pid) {
+                (self.book.layout, self.book.brk) = (initial.layout, initial.brk);
+            }
+            return Ok(());
+        };
+        self.gives_back(pid);
+        let image = Image { layout: initial.layout, brk: initial.brk };
+        if !self.book.push_execve(first, command, image)? {
+            let path = path.to_string_lossy();
+            self.book.warn(format!(
+                "Too many programs were executed; {path} is shown in the memory of the one before."
+            ));
+        }
+        Ok(())
     }
 
     fn take_file(&mut self, body: &[u8]) {
@@ -226,7 +290,14 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             return self.add_thread(header.pid, number, parent);
         }
         let child = self.add_process(number);
-        self.book.push_fork(parent, child, false)
+        let flags = wire.flags & wire::BORROWS_MEMORY;
+        if flags != 0
+            && let Some(process) = self.processes.get_mut(&header.pid)
+        {
+            process.borrower = Some((number, Instant::now()));
+        }
+        debug_assert_eq!(wire::BORROWS_MEMORY, BORROWS_MEMORY, "as in the trace");
+        self.book.push_fork(parent, child, flags)
     }
 
     /// Announces thread `tid` of `pid` and applies what it sent before.
@@ -238,7 +309,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             |bytes: &Vec<u8>| Packet::decode(bytes).is_some_and(|packet| packet.header.tid == tid);
         let (its, others) = std::mem::take(&mut process.parked).into_iter().partition(is_its);
         process.parked = others;
-        self.book.push_fork(parent, id, true)?;
+        self.book.push_fork(parent, id, SHARES_MEMORY)?;
         let its: Vec<Vec<u8>> = its;
         for bytes in &its {
             if let Some(packet) = Packet::decode(bytes) {
@@ -272,7 +343,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             process.last = thread.id;
         }
         match header.kind {
-            Kind::ExecveTry => process.execve = Some(String::from_utf8_lossy(body).into_owned()),
+            Kind::Execve => process.execve = Some(Execve::recorded(body, process.last)),
+            Kind::ExecveUnrecorded => process.execve = Some(Execve::unrecorded(body)),
             Kind::ExecveFailed => process.execve = None,
             Kind::Ending => process.status = wire::u64_at(body, 0),
             _ => process.phase = Phase::Away,
@@ -287,7 +359,14 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         if process.phase == Phase::Away || Some(pid) == self.top && !is_told {
             return Ok(());
         }
-        self.end(pid, None)
+        if !matches!(process.execve, Some(Execve::Recorded { .. })) {
+            return self.end(pid, None);
+        }
+        self.drain_tails(pid)?;
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.phase = Phase::Executing;
+        }
+        Ok(())
     }
 
     /// Ends every process that has no exit yet; `ended` is how the first one did.
@@ -314,7 +393,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
                 "A child process could not be recorded, because it changed its root directory or \
                  user before it began; record it by itself."
             }
-            Some(Phase::Away) => return,
+            Some(Phase::Away | Phase::Executing) => return,
             _ => {
                 "A child process was still running when the program ended, so its later references \
                  are missing; record a command that waits for it."
@@ -331,12 +410,13 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         process.phase = Phase::Over;
         let last = process.last;
         let (kind, status) = match (&process.execve, process.status, ended) {
-            (Some(path), ..) => {
-                let sentence = format!(
-                    "A process became {path} (execve), which was not recorded; record that program \
-                     itself."
-                );
-                self.book.warn(sentence);
+            (Some(Execve::Unrecorded { path, why }), ..) => {
+                self.book.warn(sentence(path, *why));
+                (ExitKind::Execve, 0)
+            }
+            (Some(Execve::Recorded { path, .. }), ..) => {
+                let path = path.to_string_lossy();
+                self.book.warn(sentence(&path, wire::Unrecorded::NoRecorder));
                 (ExitKind::Execve, 0)
             }
             (None, Some(status), _) => (ExitKind::Process, status),
@@ -344,11 +424,13 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             (None, None, Some(Ended::Signal(signal))) => (ExitKind::Signal, signal.into()),
             (None, None, None) => (ExitKind::Signal, 0),
         };
+        self.gives_back(pid);
         self.book.push_exit(last, kind, status)
     }
 
     fn drain_tails(&mut self, pid: u32) -> Result<(), TraceError> {
-        for tail in tails::take(&self.directory, pid) {
+        let generation = self.processes.get(&pid).map_or(0, |process| process.generation);
+        for tail in tails::take(&self.directory, pid, generation) {
             for _ in 0..tail.nr_grace_expired {
                 self.book.warn(GRACE_EXPIRED);
             }
@@ -376,7 +458,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     pub(crate) fn ended_text(&self, ended: Ended) -> String {
         let top = self.top.and_then(|pid| self.processes.get(&pid));
         match top.and_then(|process| process.execve.as_ref()) {
-            Some(path) => format!("execve {path}"),
+            Some(Execve::Unrecorded { path, .. }) => format!("execve {path}"),
+            Some(Execve::Recorded { path, .. }) => format!("execve {}", path.display()),
             None => ended.to_string(),
         }
     }

@@ -1,10 +1,17 @@
 //! One recorded process.
 //!
-//! Owns the map from the kernel's thread numbers to ids, and how the process said it ends.
+//! Owns the map from the kernel's thread numbers to ids, and how the process said it ends or becomes
+//! another program.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::time::Instant;
 
 use largefolio_trace::ThreadId;
+
+use super::wire::{self, Unrecorded};
 
 /// A thread of a process.
 #[derive(Clone, Copy, Debug)]
@@ -13,6 +20,15 @@ pub(crate) struct Thread {
     pub(crate) id: ThreadId,
     /// Sequence number of the last rows received.
     pub(crate) last_seq: Option<u64>,
+}
+
+/// What a process is about to execute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Execve {
+    /// A program that is recorded, by its path and command, called by this thread.
+    Recorded { path: PathBuf, command: Vec<String>, caller: ThreadId },
+    /// One that is not.
+    Unrecorded { path: String, why: Unrecorded },
 }
 
 /// A process's life, as seen from here.
@@ -24,6 +40,8 @@ pub(crate) enum Phase {
     Connected,
     /// It closed its connection and may come back.
     Away,
+    /// It closed its connection to execute a program that will speak.
+    Executing,
     /// Its exit is in the trace.
     Over,
 }
@@ -38,8 +56,14 @@ pub(crate) struct RecordedProcess {
     pub(crate) status: Option<u64>,
     /// Thread that ends it.
     pub(crate) last: ThreadId,
-    /// Path of the execve it is in.
-    pub(crate) execve: Option<String>,
+    /// The execve it is in.
+    pub(crate) execve: Option<Execve>,
+    /// Programs executed before by it, and by its parents before they forked: its tails' names.
+    pub(crate) generation: u32,
+    /// Program and command that it has executed, until its mappings are known.
+    pub(crate) executed: Option<(PathBuf, Vec<String>)>,
+    /// Process that it lends its memory to (vfork), and since when.
+    pub(crate) borrower: Option<(u32, Instant)>,
     /// Where it is in its life.
     pub(crate) phase: Phase,
     /// Packets of threads that no fork event announced yet.
@@ -55,8 +79,66 @@ impl RecordedProcess {
             status: None,
             last: first,
             execve: None,
+            generation: 0,
+            executed: None,
+            borrower: None,
             phase: Phase::Announced,
             parked: Vec::new(),
         }
     }
+}
+
+impl RecordedProcess {
+    /// The process is a new program now, whose only thread is the one that called execve.
+    pub(crate) fn executed(&mut self, pid: u32, generation: u32) {
+        let (executed, caller) = match self.execve.take() {
+            Some(Execve::Recorded { path, command, caller }) => ((path, command), caller),
+            _ => ((PathBuf::new(), Vec::new()), self.first),
+        };
+        self.threads = BTreeMap::from([(pid, Thread { id: caller, last_seq: None })]);
+        (self.first, self.last, self.status) = (caller, caller, None);
+        self.parked.clear();
+        (self.generation, self.phase, self.executed) =
+            (generation, Phase::Connected, Some(executed));
+    }
+}
+
+impl Execve {
+    /// Takes the body of a message apart; `caller` sent it.
+    pub(crate) fn recorded(body: &[u8], caller: ThreadId) -> Self {
+        let mut words = body.split(|byte| *byte == 0);
+        let path = words.next().unwrap_or_default();
+        let path = PathBuf::from(OsStr::from_bytes(path));
+        let mut command: Vec<String> =
+            words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        // Each word ends with a zero, behind the last of which is nothing.
+        if command.last().is_some_and(String::is_empty) {
+            command.pop();
+        }
+        Self::Recorded { path, command, caller }
+    }
+
+    /// The same for what is not recorded.
+    pub(crate) fn unrecorded(body: &[u8]) -> Self {
+        let why = wire::u32_at(body, 0).and_then(Unrecorded::from_number);
+        let path = String::from_utf8_lossy(body.get(4..).unwrap_or_default()).into_owned();
+        Self::Unrecorded { path, why: why.unwrap_or(Unrecorded::NoRecorder) }
+    }
+}
+
+/// The sentence on a program that ran unrecorded.
+pub(crate) fn sentence(path: &str, why: Unrecorded) -> String {
+    let why = match why {
+        Unrecorded::SetUserId => {
+            "it runs with another user's rights (set-user-id); run folio as that user"
+        }
+        Unrecorded::ThirtyTwoBit => "it is a 32-bit program; build it without -m32",
+        Unrecorded::Foreign => "it is not a program for x86-64",
+        Unrecorded::Unreadable => "the recorder may not read it; make it readable",
+        Unrecorded::Deleted => "its file was deleted or has no name",
+        Unrecorded::NoRecorder => {
+            "QEMU could not be started in its place, as in another root directory"
+        }
+    };
+    format!("{path} and what it started ran unrecorded: {why}.")
 }

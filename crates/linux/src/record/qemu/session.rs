@@ -3,7 +3,9 @@
 //! Owns the descriptors. Invariants:
 //! - S1: connections are read in the order they were accepted, and a later connection of a process
 //!   only when an earlier one has nothing to read.
-//! - S2: a connection whose process no fork event announced is not read; its sender waits.
+//! - S2: a connection whose process no fork event announced is not read; its sender waits. Neither
+//!   is one of a new program before the last message of the program before, nor one of a process
+//!   that lends its memory (vfork).
 //! - S3: after the program ended the loop ends when all connections closed. What a process sent
 //!   before its end is read whole, however long that takes; to processes that live on the loop
 //!   listens until nothing came for [`LINGER`], at the latest until [`LINGER_MAX`] is over.
@@ -46,8 +48,9 @@ struct Connection {
     fd: OwnedFd,
     /// Process, once it said so.
     pid: Option<u32>,
-    /// Parent to wait for, for the child of a fork that nobody announced yet.
-    waits_for: Option<u32>,
+    /// What it said first, until that can be acted on: the child of a fork that nobody announced
+    /// yet, a new program whose process has not been read to its end.
+    waits: Option<Hello>,
     is_closed: bool,
 }
 
@@ -127,7 +130,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         let is_late = self.last_message.elapsed() > LINGER
             || self.ended.is_some_and(|ended| ended.elapsed() > LINGER_MAX);
         if !is_late {
-            return self.connections.is_empty();
+            return self.connections.is_empty() && !self.ledger.has_executing();
         }
         self.connections.retain(|connection| has_hung_up(connection.fd.as_fd()));
         // The child of a process that lives on waits in vain to be announced.
@@ -160,8 +163,14 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
     }
 
     fn may_read(&self, connection: &Connection) -> bool {
-        connection.waits_for.is_none_or(|parent| !self.ledger.can_announce(parent))
-            || connection.pid.is_some_and(|pid| self.ledger.is_announced(pid))
+        let Some(pid) = connection.pid else { return true };
+        match connection.waits {
+            Some(Hello { reason: Reason::Fork, parent, .. }) => {
+                !self.ledger.can_announce(parent) || self.ledger.is_announced(pid)
+            }
+            Some(_) => self.ledger.is_executing(pid),
+            None => !self.ledger.is_lending(pid),
+        }
     }
 
     fn accept(&mut self) -> Result<(), RecordError> {
@@ -170,7 +179,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
                 Ok(fd) => self.connections.push(Connection {
                     fd,
                     pid: None,
-                    waits_for: None,
+                    waits: None,
                     is_closed: false,
                 }),
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
@@ -187,7 +196,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             if is_behind || !self.may_read(connection) {
                 continue;
             }
-            self.adopt_orphan(index)?;
+            self.settle(index)?;
             if !self.read_turn(index)? {
                 busy.extend(self.connections[index].pid);
             }
@@ -196,15 +205,21 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         Ok(())
     }
 
-    /// A child whose parent ended before it could announce it.
-    fn adopt_orphan(&mut self, index: usize) -> Result<(), TraceError> {
+    /// Acts on what a connection that may be read said first.
+    fn settle(&mut self, index: usize) -> Result<(), TraceError> {
         let connection = &mut self.connections[index];
-        if let (Some(parent), Some(pid)) = (connection.waits_for.take(), connection.pid) {
-            if !self.ledger.is_announced(pid) {
-                self.ledger.adopt(pid, parent)?;
-            }
-            self.ledger.connected(pid);
+        let (Some(hello), Some(pid)) = (connection.waits.take(), connection.pid) else {
+            return Ok(());
+        };
+        if hello.reason == Reason::Execve {
+            self.ledger.executed(pid, hello.generation);
+            return Ok(());
         }
+        // The parent may have ended before it could announce the child.
+        if !self.ledger.is_announced(pid) {
+            self.ledger.adopt(pid, hello.parent)?;
+        }
+        self.ledger.connected(pid, hello.generation);
         Ok(())
     }
 
@@ -253,13 +268,15 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         self.connections[index].pid = Some(pid);
         match hello.reason {
             Reason::Start => self.ledger.start(pid),
-            Reason::Fork => self.connections[index].waits_for = Some(hello.parent),
+            Reason::Fork | Reason::Execve => self.connections[index].waits = Some(hello),
             Reason::Again => {}
         }
-        let may_read = hello.reason != Reason::Fork || self.ledger.is_announced(pid);
+        if self.connections[index].waits.is_none() {
+            self.ledger.connected(pid, hello.generation);
+        }
+        let may_read = self.may_read(&self.connections[index]);
         if may_read {
-            self.connections[index].waits_for = None;
-            self.ledger.connected(pid);
+            self.settle(index)?;
         }
         Ok(may_read)
     }

@@ -1,7 +1,7 @@
 //! The last rows of a process that could not send them.
 //!
-//! Owns the reading of tail files. Invariant I1: a tail is read only after its process ended or
-//! left, and then removed.
+//! Owns the reading of tail files. Invariant I1: a tail is read only after its process ended,
+//! executed a program or left, and then removed.
 
 use std::fs;
 use std::ops::Range;
@@ -45,9 +45,10 @@ impl Tail {
     }
 }
 
-/// Takes the tails of process `pid` out of `directory`, in the order of thread numbers.
-pub(crate) fn take(directory: &Path, pid: u32) -> Vec<Tail> {
-    let prefix = format!("{}{pid}.", wire::TAIL_PREFIX);
+/// Takes the tails that process `pid` has as the program of `generation` out of `directory`, in the
+/// order of thread numbers.
+pub(crate) fn take(directory: &Path, pid: u32, generation: u32) -> Vec<Tail> {
+    let prefix = wire::tail_prefix(pid, generation);
     let paths: Vec<PathBuf> = fs::read_dir(directory)
         .into_iter()
         .flatten()

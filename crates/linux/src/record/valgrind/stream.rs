@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use largefolio_trace::event::SHARES_MEMORY;
 use largefolio_trace::import::lackey::{Line, parse_line};
 use largefolio_trace::runs::RunBuffer;
 use largefolio_trace::{Event, ExitKind, Op, ThreadId, TraceError};
@@ -176,7 +177,7 @@ impl<'book, 'sink> Stream<'book, 'sink> {
             let child = self.book.add_thread();
             self.runs.flush(&mut self.rows);
             self.pass_on()?;
-            self.book.push_fork(parent, child, true)?;
+            self.book.push_fork(parent, child, SHARES_MEMORY)?;
             self.threads.insert(number, child);
         }
         self.current = number;

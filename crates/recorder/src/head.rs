@@ -1,0 +1,130 @@
+//! The first bytes of a program: what runs it.
+//!
+//! Owns the rules by which a kernel tells programs from scripts, as far as a recorder needs them.
+//! Both crates compile this one file (`largefolio-linux` includes it by path, because a cdylib
+//! cannot be a dependency). The bytes may be anything.
+
+/// Bytes that are read of a program: program headers begin in them, and name the loader.
+pub(crate) const HEAD_BYTES: usize = 4096;
+
+/// Interpreters of interpreters that are followed; Linux follows as many.
+pub(crate) const INTERPRETERS_MAX: usize = 5;
+
+/// Longest `#!` line in bytes (`BINPRM_BUF_SIZE`).
+const SHEBANG_BYTES_MAX: usize = 256;
+
+const EM_X86_64: u16 = 62;
+const ET_EXEC: u16 = 2;
+const ET_DYN: u16 = 3;
+const PT_INTERP: u32 = 3;
+/// Bytes of a program header of a 64-bit ELF file.
+const HEADER_BYTES: usize = 56;
+
+/// What a file is by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head<'a> {
+    /// A program for x86-64.
+    Program,
+    /// A text that another program runs.
+    Script {
+        /// Path of that program.
+        interpreter: &'a [u8],
+        /// Its first argument.
+        argument: Option<&'a [u8]>,
+    },
+    /// A 32-bit ELF file.
+    ThirtyTwoBit,
+    /// An ELF file for another architecture.
+    Foreign(u16),
+    /// An ELF file that is no program.
+    NoProgram,
+    /// Neither.
+    Unknown,
+}
+
+/// What the file that begins with `bytes` is.
+pub(crate) fn head(bytes: &[u8]) -> Head<'_> {
+    if bytes.starts_with(b"\x7fELF") {
+        return elf(bytes);
+    }
+    shebang(bytes).unwrap_or(Head::Unknown)
+}
+
+fn elf(bytes: &[u8]) -> Head<'_> {
+    let (Some(&class), Some(kind), Some(machine)) =
+        (bytes.get(4), half(bytes, 16), half(bytes, 18))
+    else {
+        return Head::NoProgram;
+    };
+    match (class, machine) {
+        (1, _) => Head::ThirtyTwoBit,
+        (2, EM_X86_64) if matches!(kind, ET_EXEC | ET_DYN) => Head::Program,
+        (2, EM_X86_64) => Head::NoProgram,
+        (2, other) => Head::Foreign(other),
+        _ => Head::NoProgram,
+    }
+}
+
+/// A `#!` line: interpreter and at most one argument.
+fn shebang(bytes: &[u8]) -> Option<Head<'_>> {
+    let line = bytes.strip_prefix(b"#!")?;
+    let line = line.get(..SHEBANG_BYTES_MAX).unwrap_or(line);
+    let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
+    let split = line.iter().position(|byte| *byte == b' ' || *byte == b'\t');
+    let (interpreter, argument) = line.split_at(split.unwrap_or(line.len()));
+    let argument = argument.trim_ascii();
+    let argument = (!argument.is_empty()).then_some(argument);
+    (!interpreter.is_empty()).then_some(Head::Script { interpreter, argument })
+}
+
+/// Path of the loader that the program of x86-64 in `bytes` names; `None` for a static one, and for
+/// one whose headers lie further back.
+pub(crate) fn loader(bytes: &[u8]) -> Option<&[u8]> {
+    let first = usize::try_from(word(bytes, 32)?).ok()?;
+    let nr = usize::from(half(bytes, 56)?);
+    let headers = bytes.get(first..)?.chunks_exact(HEADER_BYTES).take(nr);
+    let is_loader = |header: &&[u8]| header.get(..4) == Some(&PT_INTERP.to_le_bytes());
+    let header = headers.into_iter().find(is_loader)?;
+    let (pos, len) = (word(header, 8)?, word(header, 32)?);
+    let pos = usize::try_from(pos).ok()?;
+    let path = bytes.get(pos..pos.checked_add(usize::try_from(len).ok()?)?)?;
+    path.split(|byte| *byte == 0).next()
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..at + 2)?.try_into().ok().map(u16::from_le_bytes)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_names_its_interpreter() {
+        let script = |interpreter, argument| Head::Script { interpreter, argument };
+        assert_eq!(head(b"#!/bin/sh\nexit"), script(b"/bin/sh", None));
+        assert_eq!(head(b"#! /bin/sh -e x \n"), script(b"/bin/sh", Some(b"-e x")));
+        assert_eq!(head(b"#!\t/bin/sh"), script(b"/bin/sh", None));
+        assert_eq!(head(b"#! \n/bin/sh"), Head::Unknown);
+        assert_eq!(head(b"echo"), Head::Unknown);
+        assert_eq!(head(b""), Head::Unknown);
+    }
+
+    #[test]
+    fn this_program_has_a_loader() {
+        let own = std::fs::read(std::env::current_exe().expect("a path")).expect("bytes");
+        let own = &own[..HEAD_BYTES];
+        assert_eq!(head(own), Head::Program);
+        assert_eq!(loader(own), Some(&b"/lib64/ld-linux-x86-64.so.2"[..]));
+        for end in 0..own.len() {
+            let _ = (head(&own[..end]), loader(&own[..end]));
+        }
+        let mut hostile = own.to_vec();
+        hostile[32..40].fill(0xff);
+        assert_eq!(loader(&hostile), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! execve: what is executed is recorded too.
+//!
+//! QEMU would have the kernel execute the new program, outside of QEMU. So the callback, which runs
+//! before QEMU's own call, executes QEMU around that program, with the same plugin and recording:
+//!
+//! ```text
+//!   execve(PATH, ARGV, ENVP) --> is it a program? whose interpreter? --> execve(QEMU, ..)
+//!                                 |  no: nothing is done                      | refused
+//!                                 v                                           v
+//!                               QEMU's own call: the kernel refuses, or runs it unrecorded
+//! ```
+//!
+//! The process keeps its number, descriptors, working directory, limits and signals as in any
+//! execve. Owns the decision and the new command line. Does not own what a program is
+//! ([`crate::head`]) or how `folio record` hears of it. Invariant E1: whatever the kernel would
+//! refuse is left to it, so that the program gets the kernel's own error.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{Call, guest, low};
+use crate::arguments::Arguments;
+use crate::head::{self, HEAD_BYTES, Head, INTERPRETERS_MAX};
+use crate::variables::{SHIELD, acts_on_emulator};
+use crate::wire::{BODY_MAX, Kind, Unrecorded};
+use crate::{grace, send, sys};
+
+/// Bytes of a command that are told.
+const TOLD_MAX: usize = BODY_MAX / 4;
+
+/// Signals whose bits say nothing: SIGBUS and SEGV, which QEMU never blocks, KILL and STOP, which
+/// nobody does, and the two that the C library keeps.
+const NOT_COUNTED: u64 =
+    1 << (7 - 1) | 1 << (9 - 1) | 1 << (11 - 1) | 1 << (19 - 1) | 1 << 31 | 1 << 32;
+
+/// What will not be executed by us.
+enum Left {
+    /// The kernel will refuse it.
+    Refused,
+    /// The kernel will run it, without a recorder.
+    Runs(Unrecorded),
+}
+
+/// A program and its arguments, the zeroth included.
+struct Target {
+    program: PathBuf,
+    arguments: Vec<CString>,
+}
+
+/// Executes what the call names; returns if that is left to QEMU.
+pub(super) fn before(call: &Call) {
+    let Some(request) = Request::of(call) else { return };
+    let left = match request.target() {
+        // QEMU restarts the call; it comes here again.
+        Ok(_) if signal_waits(call) => Left::Runs(Unrecorded::NoRecorder),
+        Ok(target) => {
+            target.tell(call);
+            target.execute(&request.variables);
+            call.thread.is_executing.set(false);
+            send::send(call.tail, Kind::ExecveFailed, [&[], &[]]);
+            Left::Runs(Unrecorded::NoRecorder)
+        }
+        Err(left) => left,
+    };
+    if let Left::Runs(reason) = left {
+        grace::flush_others(call.tail);
+        let path = request.path.as_os_str().as_bytes();
+        let body = [&(reason as u32).to_le_bytes()[..], path];
+        send::send(call.tail, Kind::ExecveUnrecorded, body);
+        call.thread.is_executing.set(true);
+    }
+}
+
+/// The call returned, so the process goes on as it was.
+pub(super) fn failed(call: &Call) {
+    if call.thread.is_executing.take() {
+        send::send(call.tail, Kind::ExecveFailed, [&[], &[]]);
+    }
+}
+
+/// Whether QEMU caught a signal for the program that it has not delivered: it blocks all others
+/// until then, and would restart the call. What replaced it now would have lost the signal and kept
+/// the block.
+fn signal_waits(call: &Call) -> bool {
+    let all = |signals: u64| signals | NOT_COUNTED == u64::MAX;
+    all(sys::blocked_signals()) && !all(call.thread.blocked.get())
+}
+
+/// Follows `rt_sigprocmask`, which succeeded.
+pub(super) fn note_blocked(call: &Call) {
+    let [how, set, ..] = call.args;
+    let Some(signals) = Some(set).filter(|&set| set != 0).and_then(guest::word_at) else { return };
+    let blocked = &call.thread.blocked;
+    match low(how).cast_signed() {
+        libc::SIG_BLOCK => blocked.set(blocked.get() | signals),
+        libc::SIG_UNBLOCK => blocked.set(blocked.get() & !signals),
+        _ => blocked.set(signals),
+    }
+}
+
+/// The arguments of the call.
+struct Request {
+    path: PathBuf,
+    arguments: Vec<CString>,
+    variables: Vec<CString>,
+}
+
+impl Request {
+    /// `None` if the kernel will not take them.
+    fn of(call: &Call) -> Option<Self> {
+        let [a1, a2, a3, a4, ..] = call.args;
+        let (path, vectors) = match call.number {
+            libc::SYS_execve => (path_at(a1), (a2, a3)),
+            _ => (path_from(call.descriptor(0), &path_at(a2)), (a3, a4)),
+        };
+        let (arguments, variables) = vectors;
+        let arguments = guest::vector_at(arguments)?;
+        let variables = guest::vector_at(variables)?;
+        Some(Self { path, arguments, variables })
+    }
+
+    /// What will run.
+    fn target(&self) -> Result<Target, Left> {
+        let mut program = behind_links(&self.path);
+        let mut arguments = self.arguments.clone();
+        // A kernel gives a program that was called without any argument an empty one.
+        if arguments.is_empty() {
+            arguments.push(CString::default());
+        }
+        for _ in 0..=INTERPRETERS_MAX {
+            let bytes = read_head(&program)?;
+            let (interpreter, argument) = match head::head(&bytes) {
+                Head::Program => {
+                    check_loader(&bytes)?;
+                    return Ok(Target { program, arguments });
+                }
+                Head::Script { interpreter, argument } => (interpreter, argument),
+                Head::ThirtyTwoBit => return Err(Left::Runs(Unrecorded::ThirtyTwoBit)),
+                Head::Foreign(_) | Head::Unknown => return Err(Left::Runs(Unrecorded::Foreign)),
+                Head::NoProgram => return Err(Left::Refused),
+            };
+            if self.path != program && is_descriptor(&self.path) {
+                // The kernel would name the script by its descriptor.
+                return Err(Left::Runs(Unrecorded::Deleted));
+            }
+            let words = [Some(interpreter), argument, Some(program.as_os_str().as_bytes())];
+            let words: Option<Vec<CString>> =
+                words.into_iter().flatten().map(|word| CString::new(word).ok()).collect();
+            arguments.splice(..1, words.ok_or(Left::Refused)?);
+            program = PathBuf::from(OsStr::from_bytes(interpreter));
+        }
+        Err(Left::Refused)
+    }
+}
+
+fn path_at(address: u64) -> PathBuf {
+    PathBuf::from(OsString::from_vec(guest::string_at(address)))
+}
+
+/// A path of execveat, from the directory or file behind a descriptor.
+fn path_from(descriptor: i32, path: &Path) -> PathBuf {
+    if path.is_absolute() || descriptor == libc::AT_FDCWD {
+        return path.to_path_buf();
+    }
+    let base = PathBuf::from(format!("/proc/self/fd/{descriptor}"));
+    if path.as_os_str().is_empty() { base } else { base.join(path) }
+}
+
+fn is_descriptor(path: &Path) -> bool {
+    path.starts_with("/proc/self/fd") || path.starts_with("/dev/fd")
+}
+
+/// What a link of proc stands for: its name here may mean another file to QEMU, or be gone once it
+/// runs.
+fn behind_links(path: &Path) -> PathBuf {
+    let own = format!("/proc/{}/exe", std::process::id());
+    let is_own = ["/proc/self/exe", "/proc/thread-self/exe", &own];
+    if is_own.iter().any(|own| path == Path::new(own)) {
+        return Arguments::kept().map(|kept| kept.program.clone()).unwrap_or_default();
+    }
+    match is_descriptor(path) {
+        true => std::fs::read_link(path).unwrap_or_else(|_| path.to_path_buf()),
+        false => path.to_path_buf(),
+    }
+}
+
+/// The first bytes of what may be executed.
+fn read_head(path: &Path) -> Result<Vec<u8>, Left> {
+    if path.as_os_str().as_bytes().ends_with(b" (deleted)") && !path.exists() {
+        return Err(Left::Runs(Unrecorded::Deleted));
+    }
+    let metadata = path.metadata().map_err(|_| Left::Refused)?;
+    if !metadata.is_file() || !sys::is_executable(path) {
+        return Err(Left::Refused);
+    }
+    let (user, group) = sys::effective_ids();
+    let gets_user = metadata.mode() & libc::S_ISUID != 0 && metadata.uid() != user;
+    let group_bits = libc::S_ISGID | libc::S_IXGRP;
+    let gets_group = metadata.mode() & group_bits == group_bits && metadata.gid() != group;
+    if gets_user || gets_group || user != 0 && sys::has_capabilities(path) {
+        return Err(Left::Runs(Unrecorded::SetUserId));
+    }
+    let mut bytes = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut bytes));
+    read.map(|_| bytes).map_err(|_| Left::Runs(Unrecorded::Unreadable))
+}
+
+/// A program whose loader is missing does not start.
+fn check_loader(bytes: &[u8]) -> Result<(), Left> {
+    let loader = head::loader(bytes).map(|path| Path::new(OsStr::from_bytes(path)));
+    if loader.is_none_or(Path::exists) { Ok(()) } else { Err(Left::Refused) }
+}
+
+impl Target {
+    /// Says what this process becomes, after the rows of all its threads.
+    fn tell(&self, call: &Call) {
+        grace::flush_others(call.tail);
+        let mut body = real(&self.program).into_os_string().into_vec();
+        body.push(0);
+        for argument in &self.arguments {
+            body.extend_from_slice(argument.as_bytes_with_nul());
+        }
+        body.truncate(TOLD_MAX);
+        send::send(call.tail, Kind::Execve, [&body, &[]]);
+        call.thread.is_executing.set(true);
+    }
+
+    /// Becomes QEMU with this program.
+    fn execute(&self, variables: &[CString]) {
+        let Some(kept) = Arguments::kept() else { return };
+        let owned = |word: &[u8]| CString::new(word).ok();
+        let option = kept.option_for(&real(&self.program)).into_vec();
+        let zeroth = self.arguments.first().map(|word| word.as_bytes()).unwrap_or_default();
+        let program = named(&self.program);
+        let qemu = kept.qemu.as_os_str().as_bytes();
+        let words: [&[u8]; 6] =
+            [qemu, b"-plugin", &option, b"-0", zeroth, program.as_os_str().as_bytes()];
+        let Some(mut arguments) = words.into_iter().map(owned).collect::<Option<Vec<_>>>() else {
+            return;
+        };
+        arguments.extend(self.arguments.iter().skip(1).cloned());
+        let Some(qemu) = owned(qemu) else { return };
+        let variables: Vec<CString> = variables.iter().map(|entry| shielded(entry)).collect();
+        sys::execute(&qemu, &arguments, &variables);
+    }
+}
+
+/// The name by which QEMU opens the program: one with a leading `-` would be an option.
+fn named(program: &Path) -> PathBuf {
+    std::path::absolute(program).unwrap_or_else(|_| Path::new(".").join(program))
+}
+
+/// The name of the file without links: what `/proc/self/exe` shows.
+fn real(program: &Path) -> PathBuf {
+    program.canonicalize().unwrap_or_else(|_| named(program))
+}
+
+/// A variable under the name that QEMU ignores, if it would act on QEMU.
+fn shielded(entry: &CString) -> CString {
+    if !acts_on_emulator(entry.as_bytes()) {
+        return entry.clone();
+    }
+    let renamed = [SHIELD, entry.as_bytes()].concat();
+    CString::new(renamed).unwrap_or_else(|_| entry.clone())
+}

@@ -1,0 +1,80 @@
+//! What the arguments of a call point to.
+//!
+//! Owns reading the program's memory: words, strings and vectors of strings. An address may be
+//! wrong: the kernel does the copies, and says so.
+
+use std::ffi::CString;
+
+use crate::{layout, sys};
+
+const PAGE_BYTES: u64 = 4096;
+
+/// Longest path read from the program (`PATH_MAX`).
+const PATH_MAX: usize = 4096;
+
+/// Most bytes of a vector's strings together: three quarters of the largest stack that the kernel
+/// takes them from (`_STK_LIM`), beyond which an execve fails.
+const VECTOR_BYTES_MAX: usize = 6 << 20;
+
+/// Eight bytes at `address` of the program.
+pub(super) fn word_at(address: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    (read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
+}
+
+/// The C string at `address` of the program, cut at 4095 bytes.
+pub(super) fn string_at(address: u64) -> Vec<u8> {
+    let mut string = Vec::new();
+    read_string(address, PATH_MAX - 1, &mut string);
+    string
+}
+
+/// The strings of the null-terminated vector at `address`, which a null pointer is empty for;
+/// `None` if it cannot be read or is larger than any that a kernel takes.
+pub(super) fn vector_at(address: u64) -> Option<Vec<CString>> {
+    let (mut strings, mut nr_bytes) = (Vec::new(), 0);
+    if address == 0 {
+        return Some(strings);
+    }
+    for index in 0_u64.. {
+        let pointer = word_at(address.checked_add(index.checked_mul(8)?)?)?;
+        if pointer == 0 {
+            return Some(strings);
+        }
+        let mut string = Vec::new();
+        if !read_string(pointer, VECTOR_BYTES_MAX - nr_bytes, &mut string) {
+            return None;
+        }
+        nr_bytes += string.len() + 9;
+        if nr_bytes >= VECTOR_BYTES_MAX {
+            return None;
+        }
+        strings.push(CString::new(string).ok()?);
+    }
+    None
+}
+
+/// Appends the C string at `address` to `string`, up to `max` bytes; whether its end was found.
+fn read_string(mut address: u64, max: usize, string: &mut Vec<u8>) -> bool {
+    let mut page = [0; PAGE_BYTES as usize];
+    while string.len() < max {
+        // The string may end on its page with nothing mapped behind it.
+        let nr_page = usize::try_from(PAGE_BYTES - address % PAGE_BYTES).unwrap_or(0);
+        let nr_read = read(address, &mut page[..nr_page]);
+        let found = page[..nr_read].iter().position(|byte| *byte == 0);
+        let nr_taken = found.unwrap_or(nr_read).min(max - string.len());
+        string.extend_from_slice(&page[..nr_taken]);
+        if found == Some(nr_taken) {
+            return true;
+        }
+        if nr_read < nr_page {
+            return false;
+        }
+        address = address.wrapping_add(nr_page as u64);
+    }
+    false
+}
+
+fn read(address: u64, bytes: &mut [u8]) -> usize {
+    sys::read_memory(address.wrapping_add(layout::guest_base()), bytes)
+}
