@@ -68,8 +68,8 @@ pub(super) fn before(call: &Call) {
     };
     if let Left::Runs(reason) = left {
         grace::flush_others(call.tail);
-        let path = request.path.as_os_str().as_bytes();
-        let body = [&(reason as u32).to_le_bytes()[..], path];
+        let path = behind_links(&request.path);
+        let body = [&(reason as u32).to_le_bytes()[..], path.as_os_str().as_bytes()];
         send::send(call.tail, Kind::ExecveUnrecorded, body);
         call.thread.is_executing.set(true);
     }
@@ -245,7 +245,8 @@ impl Target {
         };
         arguments.extend(self.arguments.iter().skip(1).cloned());
         let Some(qemu) = owned(qemu) else { return };
-        let variables: Vec<CString> = variables.iter().map(|entry| shielded(entry)).collect();
+        // QEMU puts each variable in front of those before.
+        let variables: Vec<CString> = variables.iter().rev().map(shielded).collect();
         sys::execute(&qemu, &arguments, &variables);
     }
 }

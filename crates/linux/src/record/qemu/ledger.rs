@@ -319,6 +319,19 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         Ok(())
     }
 
+    /// Adds the threads of `pid` that sent something and that nobody can announce any more: the one
+    /// that made them was ended by the execve or exit of one of them.
+    fn adopt_parked(&mut self, pid: u32) -> Result<(), TraceError> {
+        while let Some(process) = self.processes.get(&pid)
+            && process.phase != Phase::Away
+            && let Some(packet) = process.parked.first().and_then(|bytes| Packet::decode(bytes))
+        {
+            let (tid, parent) = (packet.header.tid, process.first);
+            self.add_thread(pid, tid, parent)?;
+        }
+        Ok(())
+    }
+
     fn take_thread_exit(
         &mut self,
         header: &Header,
@@ -354,6 +367,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     /// The connection of `pid` closed. A first process that said nothing about its end waits for
     /// [`Ledger::end_all`], which knows its signal.
     pub(crate) fn closed(&mut self, pid: u32) -> Result<(), TraceError> {
+        self.adopt_parked(pid)?;
         let Some(process) = self.processes.get(&pid) else { return Ok(()) };
         let is_told = process.status.is_some() || process.execve.is_some();
         if process.phase == Phase::Away || Some(pid) == self.top && !is_told {

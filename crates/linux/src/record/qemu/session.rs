@@ -254,9 +254,9 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
     /// Takes the message in the buffer; false when its connection must wait.
     fn take(&mut self, index: usize, nr_bytes: usize) -> Result<bool, TraceError> {
         let bytes = self.buffer.get(..nr_bytes).unwrap_or_default();
-        if self.connections[index].pid.is_some() {
+        if let Some(pid) = self.connections[index].pid {
             self.ledger.receive(bytes)?;
-            return Ok(true);
+            return Ok(!self.ledger.is_lending(pid));
         }
         let Some(packet) = Packet::decode(bytes).filter(|packet| packet.header.kind == Kind::Hello)
         else {
