@@ -7,11 +7,13 @@
 //!   per page).
 //! - I3: options are checked before the first event; what they ask for cannot overflow.
 
+mod fork;
 mod library;
 mod mix;
 mod reads;
 mod ret_stubs;
 mod rng;
+mod server;
 
 use std::path::Path;
 
@@ -22,11 +24,13 @@ use crate::file::{Summary, TraceError, Writer};
 use crate::meta::{FileInfo, Meta};
 use crate::validate::REFERENCE_PAGE_BYTES;
 
+pub use fork::Snapshots;
 pub use library::{Library, LinkedFor};
 pub use mix::ZipfMix;
 pub use reads::{RandomReads, ReadWay, SequentialReads};
 pub use ret_stubs::{Advice, RetStubs, SweepOrder};
 pub use rng::Rng;
+pub use server::Server;
 
 /// Filesystem a generated file is said to live on: large folios in 6.16 and later, and the
 /// default of most distributions.
@@ -161,4 +165,10 @@ fn require_region(option: &'static str, bytes: u64) -> Result<(), GenerateError>
     let is_legal =
         (1..=REGION_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(REFERENCE_PAGE_BYTES);
     require(is_legal, option, bytes, "it must be a multiple of 4096 from 4096 to 1 TiB")
+}
+
+/// The page of a rank: neighbours in rank lie far apart. The step is prime, so that it shares no
+/// factor with a region's pages, which are fewer, and every page has a rank.
+const fn scattered(rank: u64, nr_pages: u64) -> u64 {
+    rank * 0x9e37_79b1 % nr_pages
 }

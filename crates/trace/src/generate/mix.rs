@@ -7,7 +7,7 @@
 
 use super::{
     BASE, FILESYSTEM, GenerateError, REGION_BYTES_MAX, Rng, Sink, Workload, command_of, file_of,
-    meta_of, require, require_region,
+    meta_of, require, require_region, scattered,
 };
 use crate::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE};
 use crate::event::{Event, ExitKind, FileId, Op, mmap_flags};
@@ -17,10 +17,6 @@ use crate::validate::REFERENCE_PAGE_BYTES;
 /// Files at most: with the anonymous region their slots stay below the end of 47 bits of address
 /// space.
 const NR_FILES_MAX: u64 = 64;
-
-/// Step from rank to page. Prime, so that it shares no factor with a region's pages, which are
-/// fewer: ranks visit every page once, neighbours in rank land far apart.
-const SPREAD: u64 = 0x9e37_79b1;
 
 /// Options of the mix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +76,7 @@ impl Region {
 
     /// Address of the page with this rank.
     fn page(self, rank: u64) -> u64 {
-        let page = rank * SPREAD % self.nr_pages;
+        let page = scattered(rank, self.nr_pages);
         self.addr + page * REFERENCE_PAGE_BYTES
     }
 }

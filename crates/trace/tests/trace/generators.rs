@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::common::read;
 use largefolio_trace::event::{map_of, prot_of};
 use largefolio_trace::generate::{
-    Advice, BASE, GenerateError, RandomReads, ReadWay, RetStubs, SequentialReads, SweepOrder,
-    Workload, ZipfMix,
+    Advice, BASE, GenerateError, RandomReads, ReadWay, RetStubs, SequentialReads, Server,
+    Snapshots, SweepOrder, Workload, ZipfMix,
 };
 use largefolio_trace::{Event, Op, Reader};
 
@@ -37,6 +37,49 @@ fn random_reads() -> RandomReads {
     RandomReads { file_bytes: 1 << 20, nr_reads: 200, ..RandomReads::default() }
 }
 
+fn snapshots() -> Snapshots {
+    Snapshots { anon_bytes: 1 << 20, ..Snapshots::default() }
+}
+
+fn server() -> Server {
+    Server {
+        heap_bytes: 1 << 20,
+        nr_requests: 300,
+        nr_requests_per_worker: 20,
+        ..Server::default()
+    }
+}
+
+#[test]
+fn every_process_is_forked_before_it_does_something_and_ends_once() {
+    let pairs =
+        [(snapshots().events().unwrap(), 3), (server().events().unwrap(), 8 + 300 / 20 - 4)];
+    for (events, nr_min) in pairs {
+        let mut alive = BTreeSet::from([0]);
+        let mut nr_forked = 0;
+        for event in &events {
+            assert!(alive.contains(&event.thread), "{event:?}");
+            match event.op {
+                Op::Fork => {
+                    nr_forked += 1;
+                    assert!(alive.insert(event.aux as u32), "{event:?}");
+                }
+                Op::Exit => assert!(alive.remove(&event.thread), "{event:?}"),
+                _ => {}
+            }
+        }
+        assert!(nr_forked >= nr_min && alive.is_empty(), "{nr_forked} {alive:?}");
+    }
+}
+
+#[test]
+fn a_snapshot_reads_every_page_and_the_parent_writes_its_share() {
+    let events = snapshots().events().unwrap();
+    let nr = |op, of: fn(u32) -> bool| events.iter().filter(|e| e.op == op && of(e.thread)).count();
+    assert_eq!(nr(Op::Read, |thread| thread > 0), 3 * 256);
+    assert_eq!(nr(Op::Write, |thread| thread == 0), 256 + 3 * 2 * 51);
+}
+
 fn sweep(stubs: &RetStubs) -> Vec<u64> {
     let calls = stubs.events().unwrap().into_iter().filter(|event| event.op == Op::Exec);
     calls.map(|call| (call.addr - BASE) / stubs.stub_bytes).take(stubs.nr_pages as usize).collect()
@@ -50,6 +93,8 @@ fn the_same_seed_gives_the_same_events_as_ever() {
         fingerprint(&random_reads()),
         fingerprint(&SequentialReads::default()),
         fingerprint(&mix()),
+        fingerprint(&snapshots()),
+        fingerprint(&server()),
     ];
     let expected = [
         0x4f15_d251_9373_58cd,
@@ -57,6 +102,8 @@ fn the_same_seed_gives_the_same_events_as_ever() {
         0x0831_a732_2c63_857e,
         0x81e9_fcac_3a79_e622,
         0xc133_1641_0de7_54c5,
+        0x2089_3ea8_4717_2669,
+        0x7ee9_9167_6107_4ef8,
     ];
     assert_eq!(found, expected, "old seeds must reproduce old results");
 }
@@ -71,7 +118,9 @@ fn another_seed_gives_other_events() {
 fn every_workload_is_a_trace() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.folio");
-    let all: [Box<dyn Workload>; 4] = [
+    let all: [Box<dyn Workload>; 6] = [
+        Box::new(snapshots()),
+        Box::new(server()),
         Box::new(stubs()),
         Box::new(mix()),
         Box::new(random_reads()),

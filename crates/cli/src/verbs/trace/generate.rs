@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use largefolio_report::figures;
 use largefolio_trace::generate::{
     Advice, GenerateError, Library, LinkedFor, RandomReads, ReadWay, RetStubs, SequentialReads,
-    SweepOrder, Workload, ZipfMix,
+    Server, Snapshots, SweepOrder, Workload, ZipfMix,
 };
 use largefolio_trace::shown;
 
@@ -27,7 +27,8 @@ Examples:
   folio trace gen ret-stubs -o stubs.folio
   folio trace gen sequential --file-size 1G --mapped -o seq.folio
   folio trace gen zipf --runs 5000000 --seed 7 -o mix.folio
-  folio trace gen library --text-size 8M --opened-at 50 -o library.folio"
+  folio trace gen library --text-size 8M --opened-at 50 -o library.folio
+  folio trace gen server --workers 100 --requests-per-worker 50 -o server.folio"
 )]
 pub(crate) struct GenArgs {
     #[command(subcommand)]
@@ -41,6 +42,8 @@ enum GenVerb {
     Random(RandomArgs),
     Zipf(ZipfArgs),
     Library(LibraryArgs),
+    Fork(ForkArgs),
+    Server(ServerArgs),
 }
 
 /// What every workload has.
@@ -186,6 +189,53 @@ struct LibraryArgs {
     common: CommonArgs,
 }
 
+/// A process that forks to write snapshots of its memory while it goes on changing it (series 004)
+#[derive(Args, Debug)]
+struct ForkArgs {
+    /// Memory of the process
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
+    anon_size: u64,
+    /// Snapshots, a child each
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    snapshots: u64,
+    /// Pages written during a snapshot, and again after it
+    #[arg(long, value_name = "PERCENT", default_value_t = 20)]
+    write_percent: u64,
+    /// Seed of the pages written
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
+/// A server whose workers inherit text and heap by fork and answer requests side by side
+#[derive(Args, Debug)]
+struct ServerArgs {
+    /// Workers at a time
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    workers: u64,
+    /// Text of the program
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = size)]
+    text_size: u64,
+    /// Heap that the workers inherit
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
+    heap_size: u64,
+    /// Memory that each worker maps for itself
+    #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = size)]
+    own_size: u64,
+    /// Requests in all, 44 rows each
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    requests: u64,
+    /// Requests after which a worker is replaced by a new one; 0 for never
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    requests_per_worker: u64,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    common: CommonArgs,
+}
+
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum MaxPage {
     /// 4 KiB: no PMD entry can map its text
@@ -227,6 +277,8 @@ impl GenArgs {
             GenVerb::Random(args) => args.workload(),
             GenVerb::Zipf(args) => args.workload(),
             GenVerb::Library(args) => args.workload(),
+            GenVerb::Fork(args) => args.workload(),
+            GenVerb::Server(args) => args.workload(),
         };
         workload.validate().map_err(told)?;
         Ok(GenPlan { workload, output: common.output })
@@ -333,6 +385,34 @@ impl LibraryArgs {
             program_percent: self.program_percent,
             opened_at: self.opened_at,
             closed_at: self.closed_at,
+            seed: self.seed,
+            filesystem: self.common.filesystem.clone(),
+        };
+        (Box::new(workload), self.common)
+    }
+}
+
+impl ForkArgs {
+    fn workload(self) -> Made {
+        let workload = Snapshots {
+            anon_bytes: self.anon_size,
+            nr_snapshots: self.snapshots,
+            write_percent: self.write_percent,
+            seed: self.seed,
+        };
+        (Box::new(workload), self.common)
+    }
+}
+
+impl ServerArgs {
+    fn workload(self) -> Made {
+        let workload = Server {
+            nr_workers: self.workers,
+            text_bytes: self.text_size,
+            heap_bytes: self.heap_size,
+            own_bytes: self.own_size,
+            nr_requests: self.requests,
+            nr_requests_per_worker: self.requests_per_worker,
             seed: self.seed,
             filesystem: self.common.filesystem.clone(),
         };

@@ -1,0 +1,200 @@
+//! A pre-forking server: workers that inherit text and memory, and answer requests side by side.
+//!
+//! Owns one workload. The parent maps text and fills a heap, then forks the workers. Each maps memory
+//! of its own. A request goes to a random worker, which runs text, reads and writes the inherited
+//! heap and writes its own memory; pages of each are picked by Zipf's law. A worker that has
+//! answered its share ends, and the parent forks another.
+//!
+//! ```text
+//!   slot 0   text, file 0, r-x private          the same page cache for all
+//!   slot 1   heap, filled before the forks      shared until written
+//!   slot 2   a worker's own memory              one for each worker
+//! ```
+
+use super::{
+    BASE, FILESYSTEM, GenerateError, REGION_BYTES_MAX, Rng, Sink, Workload, command_of, file_of,
+    meta_of, require, require_region, scattered,
+};
+use crate::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE};
+use crate::event::{Event, ExitKind, Op, ThreadId, mmap_flags};
+use crate::meta::Meta;
+use crate::validate::REFERENCE_PAGE_BYTES;
+
+/// Workers at most at a time.
+const NR_WORKERS_MAX: u64 = 10_000;
+/// Requests at most: each could be the last of a worker.
+const NR_REQUESTS_MAX: u64 = 1 << 31;
+
+/// Rows of a request by what they do.
+const NR_TEXT: u64 = 24;
+const NR_READS: u64 = 12;
+const NR_WRITES: u64 = 2;
+const NR_OWN: u64 = 6;
+/// References of the longest row.
+const RUN_MAX: u64 = 40;
+
+/// Options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Workers at a time, 1 to 10,000.
+    pub nr_workers: u64,
+    /// Size of the text: a multiple of 4096, at most 1 TiB.
+    pub text_bytes: u64,
+    /// Size of the heap that workers inherit: likewise.
+    pub heap_bytes: u64,
+    /// Size of a worker's own memory: likewise.
+    pub own_bytes: u64,
+    /// Requests in all.
+    pub nr_requests: u64,
+    /// Requests after which a worker is replaced; 0 for never.
+    pub nr_requests_per_worker: u64,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Filesystem of the text by name.
+    pub filesystem: String,
+}
+
+impl Default for Server {
+    /// Eight workers with 16 MiB of text and 64 MiB of heap between them.
+    fn default() -> Self {
+        Self {
+            nr_workers: 8,
+            text_bytes: 16 << 20,
+            heap_bytes: 64 << 20,
+            own_bytes: 8 << 20,
+            nr_requests: 20_000,
+            nr_requests_per_worker: 0,
+            seed: 1,
+            filesystem: FILESYSTEM.to_owned(),
+        }
+    }
+}
+
+/// A worker at work.
+struct Worker {
+    thread: ThreadId,
+    nr_answered: u64,
+}
+
+/// What is made of the options, row by row.
+struct Running<'a, 'b> {
+    server: &'a Server,
+    rng: Rng,
+    nr_threads: ThreadId,
+    sink: &'a mut Sink<'b>,
+}
+
+const fn slot(number: u64) -> u64 {
+    BASE + number * REGION_BYTES_MAX
+}
+
+impl Running<'_, '_> {
+    fn map(
+        &mut self,
+        thread: ThreadId,
+        (number, len): (u64, u64),
+        prot: u32,
+        file: Option<u32>,
+    ) -> Result<(), GenerateError> {
+        let kind = if file.is_some() { MAP_PRIVATE } else { MAP_PRIVATE | MAP_ANONYMOUS };
+        let flags = mmap_flags(prot, kind);
+        (self.sink)(Event { addr: slot(number), len, flags, file, ..Event::new(thread, Op::Mmap) })
+    }
+
+    /// `nr` rows of `op` to pages of a region of `bytes`.
+    fn rows(
+        &mut self,
+        (thread, op): (ThreadId, Op),
+        nr: u64,
+        (number, bytes): (u64, u64),
+    ) -> Result<(), GenerateError> {
+        let nr_pages = bytes / REFERENCE_PAGE_BYTES;
+        for _ in 0..nr {
+            let page = scattered(self.rng.zipf(nr_pages), nr_pages);
+            let addr = slot(number) + page * REFERENCE_PAGE_BYTES;
+            let nr_references = 1 + self.rng.below(RUN_MAX);
+            (self.sink)(Event::references(thread, op, addr, nr_references))?;
+        }
+        Ok(())
+    }
+
+    fn worker(&mut self) -> Result<Worker, GenerateError> {
+        self.nr_threads += 1;
+        let thread = self.nr_threads;
+        (self.sink)(Event { aux: thread.into(), ..Event::new(0, Op::Fork) })?;
+        self.map(thread, (2, self.server.own_bytes), PROT_READ | PROT_WRITE, None)?;
+        Ok(Worker { thread, nr_answered: 0 })
+    }
+
+    fn request(&mut self, thread: ThreadId) -> Result<(), GenerateError> {
+        let server = self.server;
+        let (text, heap, own) =
+            ((0, server.text_bytes), (1, server.heap_bytes), (2, server.own_bytes));
+        self.rows((thread, Op::Exec), NR_TEXT, text)?;
+        self.rows((thread, Op::Read), NR_READS, heap)?;
+        self.rows((thread, Op::Write), NR_WRITES, heap)?;
+        self.rows((thread, Op::Write), NR_OWN, own)
+    }
+
+    fn run(&mut self) -> Result<(), GenerateError> {
+        let server = self.server;
+        self.map(0, (0, server.text_bytes), PROT_READ | PROT_EXEC, Some(0))?;
+        self.map(0, (1, server.heap_bytes), PROT_READ | PROT_WRITE, None)?;
+        for page in 0..server.heap_bytes / REFERENCE_PAGE_BYTES {
+            let addr = slot(1) + page * REFERENCE_PAGE_BYTES;
+            (self.sink)(Event::references(0, Op::Write, addr, 16))?;
+        }
+        let mut workers = Vec::new();
+        for _ in 0..server.nr_workers {
+            workers.push(self.worker()?);
+        }
+        for _ in 0..server.nr_requests {
+            // NR_WORKERS_MAX fits.
+            let nr = usize::try_from(self.rng.below(server.nr_workers)).unwrap_or(0);
+            self.request(workers[nr].thread)?;
+            workers[nr].nr_answered += 1;
+            if workers[nr].nr_answered == server.nr_requests_per_worker {
+                (self.sink)(exit(workers[nr].thread))?;
+                workers[nr] = self.worker()?;
+            }
+        }
+        workers.iter().try_for_each(|worker| (self.sink)(exit(worker.thread)))?;
+        (self.sink)(exit(0))
+    }
+}
+
+fn exit(thread: ThreadId) -> Event {
+    Event { flags: ExitKind::Process as u32, ..Event::new(thread, Op::Exit) }
+}
+
+impl Workload for Server {
+    fn validate(&self) -> Result<(), GenerateError> {
+        let is_counted = (1..=NR_WORKERS_MAX).contains(&self.nr_workers);
+        require(is_counted, "nr_workers", self.nr_workers, "it must be from 1 to 10,000")?;
+        require_region("text_bytes", self.text_bytes)?;
+        require_region("heap_bytes", self.heap_bytes)?;
+        require_region("own_bytes", self.own_bytes)?;
+        let nr = self.nr_requests;
+        require(nr <= NR_REQUESTS_MAX, "nr_requests", nr, "it must be at most 2^31")
+    }
+
+    fn meta(&self) -> Meta {
+        let options = [
+            ("workers", self.nr_workers.to_string()),
+            ("text-size", self.text_bytes.to_string()),
+            ("heap-size", self.heap_bytes.to_string()),
+            ("own-size", self.own_bytes.to_string()),
+            ("requests", self.nr_requests.to_string()),
+            ("requests-per-worker", self.nr_requests_per_worker.to_string()),
+            ("seed", self.seed.to_string()),
+        ];
+        let files = vec![file_of("text", self.text_bytes, &self.filesystem)];
+        meta_of("server", command_of("server", &options, &self.filesystem), self.seed, files)
+    }
+
+    fn emit(&self, sink: &mut Sink<'_>) -> Result<(), GenerateError> {
+        self.validate()?;
+        let rng = Rng::new(self.seed);
+        Running { server: self, rng, nr_threads: 0, sink }.run()
+    }
+}
