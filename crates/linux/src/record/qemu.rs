@@ -24,6 +24,7 @@ use std::process::{Child, Command};
 use std::time::Instant;
 
 use largefolio_trace::Writer;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
 use self::ledger::Ledger;
@@ -58,6 +59,8 @@ pub(super) fn run(
     let signals = Signals::watch().map_err(RecordError::os("watch signals"))?;
     let mut command = command(plan, qemu, plugin, directory.path());
     let mut child = command.spawn().map_err(RecordError::os("start qemu-x86_64"))?;
+    // Each process has a connection. The program, which is started, keeps the limit as it was.
+    let _limit = ManyDescriptors::allow();
 
     let mut book = Book::new(&mut writer);
     let program = plan.program.elf.clone();
@@ -80,6 +83,24 @@ pub(super) fn run(
     let ended_text = ledger.ended_text(ended);
     let facts = Finish::of_book(&mut book, ended_text, Vec::new());
     facts.complete(writer, ended, RecorderKind::Qemu, started)
+}
+
+/// As many descriptors as this process may have at all, until it is dropped.
+struct ManyDescriptors(Rlimit);
+
+impl ManyDescriptors {
+    fn allow() -> Self {
+        let before = getrlimit(Resource::Nofile);
+        // A refusal leaves the limit: connections beyond it wait for others to end.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before.clone() });
+        Self(before)
+    }
+}
+
+impl Drop for ManyDescriptors {
+    fn drop(&mut self) {
+        let _ = setrlimit(Resource::Nofile, self.0.clone());
+    }
 }
 
 /// The trace cannot continue: the sockets are closed, the plugin falls silent, the program ends as

@@ -307,3 +307,33 @@ fn a_process_that_gave_up_root_is_recorded() {
     assert_eq!(trace.outcome.ended, Ended::Code(0));
     assert_eq!(executed(&trace).len(), 1, "{:?}", trace.outcome.warnings);
 }
+
+/// A tree of 511 processes that live at the same time, under a limit that is not ours.
+#[test]
+fn a_tree_of_processes_is_recorded_whole() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r#"
+        #include <sys/resource.h>
+        int main(int argc, char **argv) {
+            struct rlimit limit;
+            getrlimit(RLIMIT_NOFILE, &limit);
+            limit.rlim_cur = 64;
+            setrlimit(RLIMIT_NOFILE, &limit);
+            for (int depth = 0; depth < 8; depth++) {
+                int nr = 0;
+                while (nr < 2 && fork() != 0) nr++;
+                if (nr == 2) { while (wait(0) > 0) { } return 0; }
+            }
+            return 0;
+        }"#,
+        &[],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(0), 511));
+    let exits = trace.of(Op::Exit);
+    assert!(exits.iter().all(|exit| exit.flags == ExitKind::Process as u32 && exit.pos == 0));
+    assert!(trace.outcome.warnings.is_empty(), "{:?}", trace.outcome.warnings);
+}

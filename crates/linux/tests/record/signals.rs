@@ -30,13 +30,18 @@ fn recording_in_a_process_of_its_own() {
 /// Starts a recording of an endless program that ignores the signals `ignored`, has `kill` stop it,
 /// and checks the trace.
 fn interrupted(ignored: &[&str], kill: impl FnOnce(i32), signal: u8) {
-    if !has("qemu-x86_64", "qemu-user") {
-        return;
-    }
     let ignore =
         ignored.iter().fold(String::new(), |code, name| code + "signal(" + name + ", SIG_IGN); ");
     let main = r#"pages(9); puts("go"); fflush(stdout); for (;;) fill(0, 9, 3); }"#;
-    let made = program(&format!("int main(void) {{ {ignore}{main}"), &[]);
+    program_is_interrupted(&format!("int main(void) {{ {ignore}{main}"), kill, signal);
+}
+
+/// The same for any program that says `go` and does not end.
+fn program_is_interrupted(main: &str, kill: impl FnOnce(i32), signal: u8) {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(main, &[]);
     let output = made.dir.path().join("endless.folio");
     let mut folio = start(&made, &output);
     wait_for_word(&mut folio);
@@ -83,6 +88,22 @@ fn send(target: &str, signal: &str) {
 #[test]
 fn ctrl_c_leaves_a_valid_trace() {
     interrupted(&[], |pid| send(&format!("-{pid}"), "-INT"), 2);
+}
+
+/// Programs are replaced all the time; none of them misses the signal.
+#[test]
+fn ctrl_c_ends_a_program_that_executes_itself_for_ever() {
+    let main = r#"
+        int main(int argc, char **argv) {
+            if (argc == 1) { puts("go"); fflush(stdout); }
+            pages(9);
+            fill(0, 9, 3);
+            execl(argv[0], argv[0], "again", (char *)0);
+            return 1;
+        }"#;
+    for _ in 0..3 {
+        program_is_interrupted(main, |pid| send(&format!("-{pid}"), "-INT"), 2);
+    }
 }
 
 /// Ctrl-C so many times, with time between them to be seen.

@@ -126,11 +126,6 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         self.book.push_fork(parent, child, 0)
     }
 
-    /// Whether the process that could announce a child is still there.
-    pub(crate) fn can_announce(&self, parent: u32) -> bool {
-        self.is_announced(parent)
-    }
-
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
         let Some(packet) = Packet::decode(bytes) else {
             self.book.warn("A message from the recorder could not be read and was left out.");
@@ -428,6 +423,10 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
                 self.book.warn(sentence(path, *why));
                 (ExitKind::Execve, 0)
             }
+            // Killed before the new program spoke.
+            (Some(Execve::Recorded { .. }), _, Some(Ended::Signal(signal))) => {
+                (ExitKind::Signal, signal.into())
+            }
             (Some(Execve::Recorded { path, .. }), ..) => {
                 let path = path.to_string_lossy();
                 self.book.warn(sentence(&path, wire::Unrecorded::NoRecorder));
@@ -473,8 +472,10 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let top = self.top.and_then(|pid| self.processes.get(&pid));
         match top.and_then(|process| process.execve.as_ref()) {
             Some(Execve::Unrecorded { path, .. }) => format!("execve {path}"),
-            Some(Execve::Recorded { path, .. }) => format!("execve {}", path.display()),
-            None => ended.to_string(),
+            Some(Execve::Recorded { path, .. }) if matches!(ended, Ended::Code(_)) => {
+                format!("execve {}", path.display())
+            }
+            Some(Execve::Recorded { .. }) | None => ended.to_string(),
         }
     }
 }

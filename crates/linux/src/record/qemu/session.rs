@@ -166,11 +166,18 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         let Some(pid) = connection.pid else { return true };
         match connection.waits {
             Some(Hello { reason: Reason::Fork, parent, .. }) => {
-                !self.ledger.can_announce(parent) || self.ledger.is_announced(pid)
+                !self.can_announce(parent) || self.ledger.is_announced(pid)
             }
             Some(_) => self.ledger.is_executing(pid),
             None => !self.ledger.is_lending(pid),
         }
+    }
+
+    /// Whether the process that could announce a child is there, or waits to be announced itself.
+    fn can_announce(&self, parent: u32) -> bool {
+        let waits =
+            |connection: &Connection| connection.pid == Some(parent) && connection.waits.is_some();
+        self.ledger.is_announced(parent) || self.connections.iter().any(waits)
     }
 
     fn accept(&mut self) -> Result<(), RecordError> {
@@ -182,7 +189,10 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
                     waits: None,
                     is_closed: false,
                 }),
-                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return Ok(()),
+                // At the limit of descriptors, the others wait to be accepted.
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED | Errno::MFILE) => {
+                    return Ok(());
+                }
                 Err(error) => return Err(RecordError::os("accept a process")(error)),
             }
         }
