@@ -1,6 +1,6 @@
 //! The columns of a trace and how each is encoded.
 //!
-//! Owns the Parquet schema (version 1), the write properties with the measurements behind them,
+//! Owns the Parquet schema (version 1), what the file says of itself,
 //! and the limits a reader holds files to.
 //!
 //! | column | type | holds |
@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical, ZstdLevel};
+use parquet::basic::{ConvertedType, Repetition, Type as Physical};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
 use parquet::schema::types::{Type, TypePtr};
@@ -54,9 +54,6 @@ pub(super) const PAGE_BYTES_MAX: u64 = 8 << 20;
 
 /// Bytes of a page's own header; the writer's take about 30.
 pub(super) const PAGE_HEADER_BYTES_MAX: usize = 4096;
-
-/// Level of zstd; [`write_properties`] has the measurement.
-const ZSTD_LEVEL: i32 = 3;
 
 /// Columns in the order of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,32 +149,12 @@ fn group(columns: [Result<Type, ParquetError>; 8]) -> Result<TypePtr, ParquetErr
     Ok(Arc::new(Type::group_type_builder("event").with_fields(fields).build()?))
 }
 
-/// How the writer encodes: a dictionary for every column, zstd.
-///
-/// Measured on 13.7 million rows of `cc1 -O1` recorded with lackey (12.1 references a row) and on
-/// 10 million of [`ZipfMix`](crate::generate::ZipfMix) (10.5), one core of a Xeon server, all pages
-/// decoded by the library. Dictionary numbers are now unpacked here (`unpack`), in 0.42 times the
-/// time for a trace of `cc1 -O2`, so that the first and last rows are too slow beside the others:
-///
-/// | encoding | cc1: bytes a row | million rows read/s | mix: bytes a row | million rows read/s |
-/// |---|---|---|---|---|
-/// | dictionaries, zstd 3 (chosen) | 0.73 | 146 | 2.72 | 121 |
-/// | `addr`, `len` delta binary packed | 1.71 | 97 | 4.15 | 99 |
-/// | `addr`, `len` plain | 1.05 | 69 | 3.20 | 68 |
-/// | dictionaries, zstd 9 | 0.69 | 99 | 2.71 | 114 |
-///
-/// That is 0.06 and 0.26 bytes per reference. A program returns to few pages, so 12-bit numbers of
-/// a dictionary beat differences of addresses that jump between text, stack and heap. Only a group
-/// that touches more than 131,072 pages (512 MiB) overflows the dictionary of 1 MiB and stores the
-/// rest of its addresses plain: 4.4 bytes a row at worst. A larger dictionary was no better there.
-pub(super) fn write_properties() -> Result<WriterProperties, ParquetError> {
-    Ok(WriterProperties::builder()
+/// What the file says of itself; how columns are encoded is [`super::encode`]'s.
+pub(super) fn write_properties() -> WriterProperties {
+    WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_1_0)
-        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_statistics_enabled(EnabledStatistics::None)
         .set_offset_index_disabled(true)
-        .set_data_page_row_count_limit(BATCH_ROWS)
-        .set_write_batch_size(BATCH_ROWS)
         .set_created_by(format!("largefolio {}", env!("CARGO_PKG_VERSION")))
-        .build())
+        .build()
 }

@@ -12,17 +12,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
-use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
+use parquet::file::writer::SerializedFileWriter;
 
 use super::batch::Batch;
 use super::checksum::{Checksum, Sink, meta_crc};
+use super::encode::Encoder;
 use super::error::TraceError;
 use super::schema::{
-    BATCH_ROWS, CHECKSUM_KEY, GROUP_ROWS, META_BYTES_MAX, META_KEY, NR_GROUPS_MAX, stored_schema,
+    CHECKSUM_KEY, GROUP_ROWS, META_BYTES_MAX, META_KEY, NR_GROUPS_MAX, stored_schema,
     write_properties,
 };
 use crate::disk::Whole;
@@ -52,6 +51,7 @@ pub struct Writer {
     meta: Meta,
     /// The encoder; `None` only once the file is finished.
     parquet: Option<SerializedFileWriter<Sink>>,
+    encoder: Encoder,
     /// Rows of the current row group.
     rows: Batch,
     nr_rows: u64,
@@ -76,6 +76,8 @@ impl Writer {
         Ok(Self {
             path: path.to_path_buf(),
             meta,
+            encoder: Encoder::new(parquet.schema_descr().columns().to_vec())
+                .map_err(|e| TraceError::from_write(path, e))?,
             parquet: Some(parquet),
             rows: Batch::default(),
             nr_rows: 0,
@@ -228,7 +230,12 @@ impl Writer {
             return Err(self.too_large(format!("{} rows", self.nr_rows)));
         }
         let Some(parquet) = self.parquet.as_mut() else { unreachable!("taken only by finish") };
-        encode(parquet, &self.rows).map_err(|e| TraceError::from_write(&self.path, e))?;
+        let encoder = &mut self.encoder;
+        let written = parquet.next_row_group().and_then(|mut group| {
+            encoder.encode(&mut group, &self.rows)?;
+            group.close()
+        });
+        written.map_err(|e| TraceError::from_write(&self.path, e))?;
         self.nr_groups += 1;
         self.rows.clear();
         Ok(())
@@ -253,7 +260,7 @@ impl fmt::Debug for Writer {
 }
 
 fn start(whole: Whole) -> Result<SerializedFileWriter<Sink>, ParquetError> {
-    SerializedFileWriter::new(Sink::new(whole), stored_schema()?, Arc::new(write_properties()?))
+    SerializedFileWriter::new(Sink::new(whole), stored_schema()?, Arc::new(write_properties()))
 }
 
 /// Sums the rows, all of them written, and the metadata.
@@ -265,34 +272,4 @@ fn checksum(parquet: &mut SerializedFileWriter<Sink>, json: &str) -> io::Result<
         data: parquet.inner().crc(),
         meta: meta_crc(json, parquet.flushed_row_groups()),
     })
-}
-
-fn encode(parquet: &mut SerializedFileWriter<Sink>, rows: &Batch) -> Result<(), ParquetError> {
-    let mut group = parquet.next_row_group()?;
-    put::<Int32Type, _>(&mut group, rows.threads(), |&value| value.cast_signed())?;
-    let names = Op::ALL.map(|op| ByteArray::from(Bytes::from_static(op.name().as_bytes())));
-    put::<ByteArrayType, _>(&mut group, rows.ops(), |&op| names[usize::from(op)].clone())?;
-    for values in [rows.addrs(), rows.lens(), rows.positions(), rows.auxes()] {
-        put::<Int64Type, _>(&mut group, values, |&value| value.cast_signed())?;
-    }
-    put::<Int32Type, _>(&mut group, rows.flags(), |&value| value.cast_signed())?;
-    put::<Int32Type, _>(&mut group, rows.files(), |&value| value.cast_signed())?;
-    group.close()?;
-    Ok(())
-}
-
-/// Writes the group's next column from `values`, a page's worth at a time.
-fn put<T: DataType, V>(
-    group: &mut SerializedRowGroupWriter<'_, Sink>,
-    values: &[V],
-    convert: impl Fn(&V) -> T::T,
-) -> Result<(), ParquetError> {
-    let Some(mut column) = group.next_column()? else { unreachable!("the schema has 8 columns") };
-    let mut page = Vec::with_capacity(values.len().min(BATCH_ROWS));
-    for chunk in values.chunks(BATCH_ROWS) {
-        page.clear();
-        page.extend(chunk.iter().map(&convert));
-        column.typed::<T>().write_batch(&page, None, None)?;
-    }
-    column.close()
 }

@@ -1,0 +1,211 @@
+//! Values of a column become numbers of a dictionary: the counterpart of [`super::unpack`].
+//!
+//! Owns which number a value has. A recording waits for this, eight times a row, so the two common
+//! cases cost a comparison and a look into a table: the value of the row before, and a small value.
+//!
+//! Invariants:
+//! - D1: numbers are dense, in the order in which their values first came.
+//! - D2: a dictionary that is full stays as it was before the page that did not fit.
+
+/// Values below this have a table of their own: op, flags, thread, file and most counts.
+const NR_SMALL: usize = 4096;
+const NO_NUMBER: u32 = u32::MAX;
+
+/// Slots at the start; they double when half of them are used.
+const NR_SLOTS_MIN: usize = 1 << 12;
+
+/// Bits that spread over all bits of a product: 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The dictionary of one column chunk.
+#[derive(Debug)]
+pub(super) struct Dictionary {
+    values: Vec<u64>,
+    small: Box<[u32]>,
+    /// Numbers by the hash of their value.
+    slots: Vec<u32>,
+    nr_slots_used: usize,
+    nr_max: usize,
+}
+
+impl Default for Dictionary {
+    fn default() -> Self {
+        let small = vec![NO_NUMBER; NR_SMALL].into_boxed_slice();
+        let slots = vec![NO_NUMBER; NR_SLOTS_MIN];
+        Self { values: Vec::new(), small, slots, nr_slots_used: 0, nr_max: 0 }
+    }
+}
+
+impl Dictionary {
+    /// Forgets all values, for a chunk of at most `nr_max` different ones.
+    pub(super) fn begin(&mut self, nr_max: usize) {
+        for &value in &self.values {
+            if let Some(number) = self.small.get_mut(index(value)) {
+                *number = NO_NUMBER;
+            }
+        }
+        self.values.clear();
+        self.slots.clear();
+        self.slots.resize(NR_SLOTS_MIN, NO_NUMBER);
+        (self.nr_slots_used, self.nr_max) = (0, nr_max);
+    }
+
+    /// The values in the order of their numbers.
+    pub(super) fn values(&self) -> &[u64] {
+        &self.values
+    }
+
+    /// Appends the numbers of `values` to `numbers`; false, with some of them appended, if the
+    /// dictionary is full.
+    pub(super) fn number(
+        &mut self,
+        values: impl Iterator<Item = u64>,
+        numbers: &mut Vec<u32>,
+    ) -> bool {
+        let nr_before = self.values.len();
+        let mut last = None;
+        for value in values {
+            let number = match last {
+                Some((before, number)) if before == value => number,
+                _ => self.number_of(value),
+            };
+            numbers.push(number);
+            last = Some((value, number));
+        }
+        if self.values.len() <= self.nr_max {
+            return true;
+        }
+        self.forget_from(nr_before);
+        false
+    }
+
+    #[inline]
+    fn number_of(&mut self, value: u64) -> u32 {
+        match self.small.get(index(value)) {
+            Some(&number) if number != NO_NUMBER => number,
+            Some(_) => {
+                let number = self.add(value);
+                self.small[index(value)] = number;
+                number
+            }
+            None => self.number_of_large(value),
+        }
+    }
+
+    fn number_of_large(&mut self, value: u64) -> u32 {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash(value, mask);
+        loop {
+            let number = self.slots[slot];
+            if number == NO_NUMBER {
+                break;
+            }
+            if self.values[number as usize] == value {
+                return number;
+            }
+            slot = (slot + 1) & mask;
+        }
+        let number = self.add(value);
+        self.slots[slot] = number;
+        self.nr_slots_used += 1;
+        if 2 * self.nr_slots_used > self.slots.len() {
+            self.grow();
+        }
+        number
+    }
+
+    fn add(&mut self, value: u64) -> u32 {
+        // A chunk has fewer rows than 2^32.
+        let number = u32::try_from(self.values.len()).unwrap_or(NO_NUMBER - 1);
+        self.values.push(value);
+        number
+    }
+
+    fn grow(&mut self) {
+        let nr_slots = 2 * self.slots.len();
+        self.slots.clear();
+        self.slots.resize(nr_slots, NO_NUMBER);
+        self.place(0);
+    }
+
+    /// Puts the large values from number `first` on into slots.
+    fn place(&mut self, first: usize) {
+        let mask = self.slots.len() - 1;
+        for (number, &value) in (0_u32..).zip(&self.values).skip(first) {
+            if index(value) < NR_SMALL {
+                continue;
+            }
+            let mut slot = hash(value, mask);
+            while self.slots[slot] != NO_NUMBER {
+                slot = (slot + 1) & mask;
+            }
+            self.slots[slot] = number;
+        }
+    }
+
+    /// Takes the values from number `first` on out again (D2).
+    fn forget_from(&mut self, first: usize) {
+        for value in self.values.drain(first..) {
+            if let Some(number) = self.small.get_mut(index(value)) {
+                *number = NO_NUMBER;
+            }
+        }
+        self.slots.fill(NO_NUMBER);
+        self.nr_slots_used = self.values.iter().filter(|&&value| index(value) >= NR_SMALL).count();
+        self.place(0);
+    }
+}
+
+#[inline]
+fn index(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the mask leaves fewer bits")]
+fn hash(value: u64, mask: usize) -> usize {
+    (value.wrapping_mul(SPREAD) >> 32) as usize & mask
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn numbers_are_those_of_a_map(pages in pages(), nr_max in 0_usize..9000) {
+            let mut dictionary = Dictionary::default();
+            for _ in 0..2 {
+                dictionary.begin(nr_max);
+                let mut known = BTreeMap::new();
+                for page in &pages {
+                    let mut next = known.clone();
+                    let expected: Vec<u32> = page.iter().map(|&value| {
+                        let number = next.len() as u32;
+                        *next.entry(value).or_insert(number)
+                    }).collect();
+                    let mut numbers = Vec::new();
+                    let fits = dictionary.number(page.iter().copied(), &mut numbers);
+                    prop_assert_eq!(fits, next.len() <= nr_max);
+                    if fits {
+                        prop_assert_eq!(numbers, expected);
+                        known = next;
+                    }
+                    let mut values: Vec<_> = known.iter().map(|(&value, &nr)| (nr, value)).collect();
+                    values.sort_unstable();
+                    let values: Vec<u64> = values.into_iter().map(|(_, value)| value).collect();
+                    prop_assert_eq!(dictionary.values(), values);
+                }
+            }
+        }
+    }
+
+    fn pages() -> impl Strategy<Value = Vec<Vec<u64>>> {
+        let value = prop_oneof![0..5_u64, 4000..4200_u64, any::<u64>(), Just(u64::MAX)];
+        prop::collection::vec(prop::collection::vec(value, 0..5000), 0..4)
+    }
+}
