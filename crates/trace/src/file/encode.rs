@@ -102,7 +102,7 @@ impl Encoder {
         column: Column,
         values: &[T],
     ) -> Result<(), ParquetError> {
-        let (data, nr_numbered) = self.data_pages(column, values)?;
+        let data = self.data_pages(column, values)?;
         let mut chunk = Chunk { pages: TrackedWrite::new(Vec::new()), nr_uncompressed: 0 };
         let dictionary = self.dictionary_page(column)?;
         chunk.write(dictionary)?;
@@ -110,17 +110,16 @@ impl Encoder {
         for page in data {
             chunk.write(page)?;
         }
-        let is_whole = nr_numbered == values.len();
         let described = self.columns[column as usize].clone();
-        group.append(described, chunk, (values.len(), data_offset, is_whole))
+        append(group, described, chunk, (values.len(), data_offset))
     }
 
-    /// The data pages of a column, and the rows in those that have numbers.
+    /// The data pages of a column; its dictionary is complete then.
     fn data_pages<T: Copy + PartialEq + Into<u64>>(
         &mut self,
         column: Column,
         values: &[T],
-    ) -> Result<(Vec<CompressedPage>, usize), ParquetError> {
+    ) -> Result<Vec<CompressedPage>, ParquetError> {
         self.dictionary.begin(DICTIONARY_BYTES_MAX / column.value_bytes());
         self.numbers.clear();
         let mut nr_numbered = 0;
@@ -144,7 +143,7 @@ impl Encoder {
             plain(rows.iter().map(|&value| value.into()), column, &mut self.page);
             pages.push(self.data_page(rows.len(), Encoding::PLAIN)?);
         }
-        Ok((pages, nr_numbered))
+        Ok(pages)
     }
 
     /// Appends the numbers of `rows`; false if the dictionary has no room.
@@ -198,48 +197,32 @@ impl Chunk {
     }
 }
 
-/// Appends a whole chunk.
-trait Append {
-    /// `nr_rows` rows, the place of the first data page, and whether all pages have numbers.
-    fn append(
-        &mut self,
-        described: ColumnDescPtr,
-        chunk: Chunk,
-        of: (usize, usize, bool),
-    ) -> Result<(), ParquetError>;
-}
-
-impl Append for SerializedRowGroupWriter<'_, Sink> {
-    fn append(
-        &mut self,
-        described: ColumnDescPtr,
-        chunk: Chunk,
-        (nr_rows, data_offset, is_whole): (usize, usize, bool),
-    ) -> Result<(), ParquetError> {
-        let bytes = Bytes::from(chunk.pages.into_inner()?);
-        let mut encodings = vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY];
-        if is_whole {
-            encodings.rotate_left(1);
-        }
-        let metadata = ColumnChunkMetaData::builder(described)
-            .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
-            .set_encodings(encodings)
-            .set_num_values(i64::try_from(nr_rows)?)
-            .set_total_compressed_size(i64::try_from(bytes.len())?)
-            .set_total_uncompressed_size(i64::try_from(chunk.nr_uncompressed)?)
-            .set_dictionary_page_offset(Some(0))
-            .set_data_page_offset(i64::try_from(data_offset)?)
-            .build()?;
-        let close = ColumnCloseResult {
-            bytes_written: bytes.len() as u64,
-            rows_written: nr_rows as u64,
-            metadata,
-            bloom_filter: None,
-            column_index: None,
-            offset_index: None,
-        };
-        self.append_column(&bytes, close)
-    }
+/// Appends a chunk of `nr_rows` rows, whose data pages begin at `data_offset`.
+fn append(
+    group: &mut SerializedRowGroupWriter<'_, Sink>,
+    described: ColumnDescPtr,
+    chunk: Chunk,
+    (nr_rows, data_offset): (usize, usize),
+) -> Result<(), ParquetError> {
+    let bytes = Bytes::from(chunk.pages.into_inner()?);
+    let metadata = ColumnChunkMetaData::builder(described)
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
+        .set_num_values(i64::try_from(nr_rows)?)
+        .set_total_compressed_size(i64::try_from(bytes.len())?)
+        .set_total_uncompressed_size(i64::try_from(chunk.nr_uncompressed)?)
+        .set_dictionary_page_offset(Some(0))
+        .set_data_page_offset(i64::try_from(data_offset)?)
+        .build()?;
+    let close = ColumnCloseResult {
+        bytes_written: bytes.len() as u64,
+        rows_written: nr_rows as u64,
+        metadata,
+        bloom_filter: None,
+        column_index: None,
+        offset_index: None,
+    };
+    group.append_column(&bytes, close)
 }
 
 /// Values as the file has them where there is no dictionary: little-endian, of op its name.
