@@ -5,6 +5,7 @@
 //! (mmap and its relatives), [`crate::unmap`], [`crate::fork`], [`crate::io`] (read calls).
 
 mod budget;
+mod reuse;
 pub(crate) mod rmap_walk;
 mod told;
 
@@ -144,6 +145,7 @@ pub struct Memory<R = Counted> {
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
+    free: reuse::Free,
 }
 
 impl Memory<Counted> {
@@ -193,6 +195,7 @@ impl<R: Ram> Memory<R> {
             opens,
             spaces,
             flushes,
+            free: reuse::Free::default(),
         })
     }
 
@@ -240,17 +243,15 @@ impl<R: Ram> Memory<R> {
     /// # Panics
     /// At the 2^32nd open.
     pub fn open(&mut self, file: MappingId) -> OpenId {
-        let Ok(id) = u32::try_from(self.opens.len()) else { panic!("open ids exhausted") };
         let state = RaState::new(self.rules.ra_pages());
-        self.opens.push(OpenFile {
+        self.add_open(OpenFile {
             mapping: file,
             state,
             is_random: false,
             start_order: None,
             is_writer: false,
             nr_descriptors: 1,
-        });
-        OpenId(id)
+        })
     }
 
     /// A process with nothing mapped.
@@ -265,9 +266,9 @@ impl<R: Ram> Memory<R> {
 
     /// A process with nothing mapped, if it can have an owner id (F.1.2).
     pub(crate) fn try_new_space(&mut self) -> Result<MmId, IdsExhausted> {
-        self.core.processes.start()?;
+        let id = self.core.processes.alloc()?;
         let table = self.new_table();
-        Ok(self.add_space(Space {
+        let mm = self.add_space(Space {
             vmas: VmaTree::new(),
             table,
             swapped: Swapped::default(),
@@ -278,7 +279,9 @@ impl<R: Ram> Memory<R> {
             exe: None,
             is_scanned: false,
             measured_bytes: 0,
-        }))
+        });
+        self.core.processes.start(mm, id);
+        Ok(mm)
     }
 
     /// A page table of this architecture that maps nothing.
@@ -286,12 +289,6 @@ impl<R: Ram> Memory<R> {
         let folds = self.rules.contpte == ContpteRule::OnArm64 && self.arch == Arch::Arm64;
         let contpte = if folds { Contpte::Arm64 } else { Contpte::None };
         PageTable::new(self.rules.page, contpte)
-    }
-
-    fn add_space(&mut self, space: Space) -> MmId {
-        let Ok(id) = u32::try_from(self.spaces.len()) else { panic!("mm ids exhausted") };
-        self.spaces.push(space);
-        MmId(id)
     }
 
     /// The open file `id`.
@@ -328,9 +325,9 @@ impl<R: Ram> Memory<R> {
         (0..).map(MmId).zip(&self.spaces)
     }
 
-    /// Processes and open files that there are or were.
+    /// Processes and open files that there are or were, as far as nobody forgot them.
     pub(crate) fn nr_things(&self) -> u64 {
-        (self.spaces.len() + self.opens.len()) as u64
+        (self.spaces.len() + self.opens.len() - self.free.len()) as u64
     }
 
     pub(crate) fn opens(&self) -> impl Iterator<Item = (OpenId, &OpenFile)> {

@@ -313,7 +313,8 @@ pub struct ByteRange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MappingId(pub u32);
 
-/// Address space in the memory manager: position in its table of processes, never used again.
+/// Address space in the memory manager: position in its table of processes. It is not used
+/// again before somebody calls [`Memory::forget`](crate::memory::Memory::forget).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MmId(pub u32);
 

@@ -73,12 +73,30 @@ pub struct Machine {
     pub page_sizes: Vec<PageSize>,
     /// Base page size of the kernel to replay: one of `page_sizes`.
     pub page_size: PageSize,
-    /// Structures of the TLB of one hardware thread.
+    /// CPUs that threads run on; `None`: one for every thread.
+    pub nr_cpus: Option<CpuCount>,
+    /// Structures of the TLB of one CPU.
     pub tlb: TlbConfig,
     /// Calibrations that the costs are the mean of, if `folio calibrate` wrote the file.
     pub calibrated: Option<Calibrated>,
     /// What a miss, a fault or a page costs, as far as it is known.
     pub costs: Costs,
+}
+
+/// Most CPUs of a machine: as many as Linux supports on arm64 and half of those of x86-64.
+pub const NR_CPUS_MAX: u32 = 1 << 12;
+
+/// How many CPUs a machine has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuCount {
+    /// `1..=NR_CPUS_MAX`.
+    pub value: u32,
+    /// The document, or the reason for an assumption.
+    pub source: String,
+    /// Whether it is assumed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub assumed: bool,
 }
 
 /// How the costs of a machine were measured.

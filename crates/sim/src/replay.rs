@@ -8,14 +8,14 @@
 //!
 //! Reading order: `annotate` (folio sizes a loader asks for) and `linked` (pages that images are
 //! linked for), both for the files of a `pattern`, `fragmented` (the state of memory as people
-//! write it), `spec` (what to replay under); the parts of a cell: `files`, `program` (threads,
-//! processes, open files), `place` and `places` (recorded addresses become addresses of the
+//! write it), `spec` (what to replay under); the parts of a cell: `files`, `slab`, `space`
+//! (address spaces) and `program` (threads, processes, open files), `place` and `places` (recorded addresses become addresses of the
 //! modelled kernel), `images` (laid out again as if linked for other pages), `hardware` (threads
 //! and their TLBs), [`clock`] (what khugepaged wakes by), `touched` and [`sizes`] (what is
 //! counted), `asked` (folios asked for and had), `reads` (who waits for which read),
 //! [`statistics`] (meminfo and smaps), [`detail`], `keeper`, `causes` and `curve` (what pictures need besides), `budget` (how much a trace may
-//! cause); [`cell`] (one combination) and what happens to it: `run` (the hot loop), `layout`
-//! (mapping what was placed), `relink` (images that are linked for other pages), `memory_calls`
+//! cause); [`cell`] (one combination) and what happens to it: `run` (the hot loop), `lives`
+//! (processes begin and end), `layout` (mapping what was placed), `relink` (images that are linked for other pages), `memory_calls`
 //! and `file_calls` (events), `watch`, `metering`, `finish`; [`outcome`], [`request`] (what is
 //! asked for becomes cells), `passes` (how far a replay is).
 //!
@@ -41,6 +41,7 @@ mod images;
 mod keeper;
 mod layout;
 mod linked;
+mod lives;
 mod memory_calls;
 mod metering;
 pub mod outcome;
@@ -55,6 +56,8 @@ mod relink;
 pub mod request;
 mod run;
 pub mod sizes;
+mod slab;
+mod space;
 mod spec;
 pub mod statistics;
 mod touched;
@@ -62,6 +65,7 @@ mod watch;
 
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use largefolio_trace::{Batch, Meta, Op, Reader, TraceError};
 use rayon::prelude::*;
@@ -165,7 +169,7 @@ fn run(
     progress: Progress<'_>,
 ) -> Result<(Meta, Outcomes), ReplayError> {
     let mut reader = Reader::open(path)?;
-    let meta = reader.meta().clone();
+    let meta = Arc::new(reader.meta().clone());
     let is_linked = specs.iter().any(|spec| !spec.linked.is_empty());
     let images = if is_linked { Images::of(path)? } else { Images::default() };
     let new = |spec: &CellSpec| {
@@ -176,14 +180,15 @@ fn run(
     if lanes.iter().flatten().any(|cell| cell.is_warming()) {
         pass(reader, &mut lanes, &Cell::is_warming, failed, progress)?;
         for lane in &mut lanes {
-            step(lane, |cell| if cell.is_warming() { cell.end_warming(&meta) } else { Ok(()) });
+            step(lane, |cell| if cell.is_warming() { cell.end_warming() } else { Ok(()) });
         }
         check(&mut lanes, failed)?;
         reader = Reader::open(path)?;
     }
     pass(reader, &mut lanes, &|_| true, failed, progress)?;
     let finish = |lane: Lane| lane.map(|cell| cell.finish());
-    Ok((meta, lanes.into_iter().map(finish).collect()))
+    let outcomes = lanes.into_iter().map(finish).collect();
+    Ok((Arc::unwrap_or_clone(meta), outcomes))
 }
 
 /// Takes a cell one step on, if it goes on.

@@ -1,4 +1,4 @@
-//! The TLB of one hardware thread: which references need a page-table walk.
+//! The TLB of one CPU: which references need a page-table walk.
 //!
 //! Owns the structures of a TLB, their replacement and what one entry covers, the page-walk caches,
 //! which say what a walk reads, and the walker, which says what a walk waits for. Does not own the page tables (a [`Walk`] describes what
@@ -84,6 +84,7 @@ mod index;
 mod level;
 mod resident;
 mod sizes;
+mod spaces;
 mod structure;
 mod walk_cache;
 mod walker;
@@ -95,7 +96,8 @@ mod tests;
 pub use access::{Access, Side};
 pub use coalesce::{Aggregation, Coalescing, CoalescingMode, LeafKind, Translation, Walk};
 pub use config::{
-    CoalescingConfig, ConfigError, MAX_ENTRIES, MAX_STRUCTURES, StructureConfig, TlbConfig,
+    AddressSpaces, CoalescingConfig, ConfigError, MAX_ENTRIES, MAX_STRUCTURES, StructureConfig,
+    TlbConfig,
 };
 pub use counters::{Counters, SideCounters};
 pub use entry::Entry;
@@ -103,6 +105,7 @@ pub use front::{Rows, Served};
 pub use hierarchy::{Lookup, Tlb};
 pub use level::Violation;
 pub use sizes::{CacheSize, EntrySize, EntrySizes};
+pub use spaces::NR_SPACES_MAX;
 pub use walk_cache::{MAX_WALK_ENTRIES, Steps, TableLevel, WalkCacheConfig, WalkCaches, nr_levels};
 pub use walker::{KindCounters, Lines, WalkCounters, WalkerConfig};
 pub use ways::Ways;

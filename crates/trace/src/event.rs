@@ -183,6 +183,8 @@ pub mod abi {
     pub const O_WRONLY: u32 = 1;
     /// Open for read and write.
     pub const O_RDWR: u32 = 2;
+    /// An execve closes the descriptor.
+    pub const O_CLOEXEC: u32 = 0x8_0000;
     /// Loads are allowed.
     pub const PROT_READ: u32 = 1;
     /// Stores are allowed.

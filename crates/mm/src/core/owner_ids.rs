@@ -7,7 +7,8 @@
 use crate::rmap::owners::{IdsExhausted, MmOwnerId, Narrow, OwnerIds, OwnerLayout, Wide};
 use crate::units::MmId;
 
-/// Ids of all processes that there are or were.
+/// Ids of all processes that there are or were; one that has ended is replaced by the next of its
+/// number.
 #[derive(Clone, Debug)]
 pub(crate) struct ProcessIds {
     ids: OwnerIds,
@@ -23,13 +24,21 @@ impl ProcessIds {
         Self { ids, by_mm: Vec::new() }
     }
 
-    /// The next process gets an id.
+    /// An id for the next process.
     ///
     /// # Errors
     /// When all belong to live processes.
-    pub(crate) fn start(&mut self) -> Result<(), IdsExhausted> {
-        self.by_mm.push(self.ids.alloc()?);
-        Ok(())
+    pub(crate) fn alloc(&mut self) -> Result<MmOwnerId, IdsExhausted> {
+        self.ids.alloc()
+    }
+
+    /// A process that begins gets its id.
+    pub(crate) fn start(&mut self, mm: MmId, id: MmOwnerId) {
+        let nr = mm.0 as usize;
+        match self.by_mm.get_mut(nr) {
+            Some(of_ended) => *of_ended = id,
+            None => self.by_mm.push(id),
+        }
     }
 
     /// `mm` maps nothing any more: another process may get its id.

@@ -24,7 +24,7 @@ pub struct Space {
     pub swapped: Swapped,
     /// What its huge pages are mapped by: they stand beside the page table, like swapped pages.
     pub huge: BTreeMap<Vpn, HugeEntry>,
-    /// Whether the process has ended; its id is not used again.
+    /// Whether the process has ended.
     pub is_dead: bool,
     /// Whether a page of it was ever pinned (E.1.2).
     pub has_pinned: bool,

@@ -68,6 +68,7 @@ fn before() -> Outcome {
             gated: 0,
             large_folio_fallback: 0,
         },
+        nr_cpus: 80,
         tlb: Counters {
             instruction: side(139_354_249, 279_742, 3_478),
             data: side(62_482_553, 761_660, 16_184),

@@ -15,7 +15,8 @@ use largefolio_mm::rules::Arch;
 use largefolio_mm::units::PageSize;
 use largefolio_sim::machine::{Calibrated, Machine, MachineError, THIS, UnitBytes};
 use largefolio_sim::tlb::{
-    CoalescingConfig, EntrySize, EntrySizes, MAX_ENTRIES, StructureConfig, TlbConfig, Ways,
+    AddressSpaces, CoalescingConfig, EntrySize, EntrySizes, MAX_ENTRIES, StructureConfig,
+    TlbConfig, Ways,
 };
 
 use crate::running;
@@ -116,6 +117,7 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
     let description = description.replace(char::is_control, " ");
     let tlb = tlb(found, &reach, is_splintered);
     let machine = Machine {
+        nr_cpus: None,
         name: THIS.to_owned(),
         description,
         cpu: Some(found.cpu.name.clone()),
@@ -250,6 +252,12 @@ fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
         l2_data,
         walk_cache: walks::caches(),
         walker: walks::walker(found, is_splintered),
+        address_spaces: AddressSpaces {
+            nr: 6,
+            source: "not measured: Linux keeps six address spaces of a CPU that has PCIDs"
+                .to_owned(),
+            assumed: true,
+        },
         coalescing: CoalescingConfig {
             modes: Vec::new(),
             source: "not measured: pages were measured without a neighbour in order".to_owned(),

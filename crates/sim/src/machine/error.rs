@@ -9,6 +9,7 @@ use largefolio_trace::shown;
 use crate::datafile::DataFileError;
 use crate::tlb::ConfigError;
 
+use super::NR_CPUS_MAX;
 use super::costs::Unit;
 
 /// Why a machine could not be loaded or changed.
@@ -51,6 +52,8 @@ pub enum Contradiction {
     PageSizeTwice { page: PageSize },
     #[error("default_page_size is {page}, but page_sizes has {supported}")]
     DefaultPageSize { page: PageSize, supported: Listed },
+    #[error("nr_cpus: {value} CPUs; a machine has 1 to {NR_CPUS_MAX}")]
+    NrCpus { value: u32 },
     #[error("{place}: {value} is not a valid cost; expected a finite number above 0")]
     Cost { place: String, value: f64 },
     #[error("{place}: the unit is {unit}; expected {expected}")]
@@ -75,6 +78,7 @@ impl Contradiction {
             Self::NoBase { .. } => "based-on".to_owned(),
             Self::NoPageSize | Self::PageSizeTwice { .. } => "page_sizes".to_owned(),
             Self::DefaultPageSize { .. } => "default_page_size".to_owned(),
+            Self::NrCpus { .. } => "nr_cpus.value".to_owned(),
             Self::Cost { place, .. } if place.ends_with(']') => format!("{place}.gb_per_s"),
             Self::Cost { place, .. } => format!("{place}.value"),
             Self::Range { place, .. } => format!("{place}.range"),

@@ -11,7 +11,7 @@ use crate::tlb::TlbConfig;
 use super::builtin::MACHINES;
 use super::costs::{Costs, Quantity};
 use super::error::{Contradiction, MachineError};
-use super::{Calibrated, Machine};
+use super::{Calibrated, CpuCount, Machine, NR_CPUS_MAX};
 use crate::datafile::{DataFileError, line_of, parse};
 
 /// The file as written. What another machine is based on it may leave out.
@@ -36,6 +36,8 @@ struct MachineFile {
     arch: Option<Arch>,
     page_sizes: Option<Vec<PageSize>>,
     default_page_size: Option<PageSize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    nr_cpus: Option<CpuCount>,
     tlb: Option<TlbConfig>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     calibrated: Option<Calibrated>,
@@ -104,6 +106,7 @@ impl Machine {
             arch: Some(self.arch),
             page_sizes: Some(self.page_sizes.clone()),
             default_page_size: Some(self.page_size),
+            nr_cpus: self.nr_cpus.clone(),
             tlb: Some(self.tlb.clone()),
             calibrated: self.calibrated.clone(),
             costs: self.costs.clone(),
@@ -148,6 +151,7 @@ impl MachineFile {
                 .default_page_size
                 .or(base.map(|base| base.page_size))
                 .ok_or(missing("default_page_size"))?,
+            nr_cpus: self.nr_cpus.or_else(|| base?.nr_cpus.clone()),
             tlb: self.tlb.or_else(|| Some(base?.tlb.clone())).ok_or(missing("tlb"))?,
             calibrated: self.calibrated,
             costs,
@@ -181,8 +185,23 @@ impl Machine {
             let supported = self.page_sizes.as_slice().into();
             return Err(Contradiction::DefaultPageSize { page: self.page_size, supported });
         }
+        if let Some(cpus) = &self.nr_cpus {
+            cpus.check()?;
+        }
         self.tlb.check(&self.page_sizes)?;
         self.costs.check()
+    }
+}
+
+impl CpuCount {
+    fn check(&self) -> Result<(), Contradiction> {
+        if self.value == 0 || self.value > NR_CPUS_MAX {
+            return Err(Contradiction::NrCpus { value: self.value });
+        }
+        if self.source.trim().is_empty() {
+            return Err(Contradiction::NoSource { place: "nr_cpus".to_owned() });
+        }
+        Ok(())
     }
 }
 

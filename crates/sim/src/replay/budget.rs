@@ -25,18 +25,18 @@ const STATE_BYTES: u64 = 1 << 30;
 /// Most a user may ask for at a time: more than any machine has.
 pub const FACTOR_MAX: u64 = 1 << 20;
 
-/// Processes of a trace: a large build in one recording.
+/// Processes that live at one time: many more than run in a large build.
 pub(super) const NR_PROCESSES_MAX: usize = 1 << 14;
 /// Thread ids of a trace: dense numbers, so more are a damaged trace.
 pub(super) const NR_THREADS_MAX: usize = 1 << 20;
-/// Threads with a TLB at one time; the recorder follows as many.
-pub(super) const NR_RUNNING_MAX: usize = 1 << 12;
 
-/// Bytes of the TLB of a running thread.
-pub(super) const THREAD_BYTES: u64 = 128 << 10;
+/// Bytes of the TLB of a CPU that is used, with the hints of six address spaces.
+pub(super) const CPU_BYTES: u64 = 320 << 10;
 /// Bytes of the buffers of all sizes beside it, where pictures are drawn.
 pub(super) const STACKS_BYTES: u64 = 1 << 20;
-/// Bytes of an entry of a map: a segment, a descriptor, a thread, 64 pieces of a file.
+/// Bytes of a thread, also of one that ended: which process it is of, and where it runs.
+pub(super) const THREAD_BYTES: u64 = 24;
+/// Bytes of an entry of a map: a segment, a descriptor, 64 pieces of a file.
 pub(super) const ENTRY_BYTES: u64 = 96;
 /// Steps of an event beside what it does in the memory manager.
 pub(super) const STEPS_OF_EVENT: u64 = 4;

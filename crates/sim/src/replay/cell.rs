@@ -1,7 +1,7 @@
 //! One cell: a trace under one kernel on one machine, in the middle of its replay.
 //!
 //! Owns the parts of a cell and how it begins. What happens to it stands beside it: `run` (the hot
-//! loop), `layout`, `memory_calls`, `file_calls`, `watch` (pictures and waits), `metering`, `finish`.
+//! loop), `lives`, `layout`, `memory_calls`, `file_calls`, `watch` (pictures and waits), `metering`, `finish`.
 //!
 //! Invariants:
 //! - I1: a translation in a TLB agrees with the page table: every change the memory manager makes
@@ -9,6 +9,7 @@
 //! - I2: the same rows give the same outcome: no clock, no hash order, no threads.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use largefolio_mm::core::space::Flush;
 use largefolio_mm::memory::{Config, Memory};
@@ -21,6 +22,7 @@ use super::asked::Tenths;
 use super::budget::Meter;
 use super::clock::Clock;
 use super::error::CellError;
+use super::file_calls::NR_OPENS_MIN;
 use super::files::TraceFile;
 use super::hardware::Hardware;
 use super::images::Images;
@@ -52,6 +54,10 @@ pub struct Cell {
     pub(super) meter: Meter,
     /// Thousandths of the free memory in blocks smaller than each folio size, at the start.
     pub(super) unusable: BTreeMap<u64, u64>,
+    /// What the trace says of programs.
+    pub(super) meta: Arc<Meta>,
+    /// Opens at which it is time to forget some.
+    pub(super) nr_opens_max: usize,
     /// How long the program ran on this very machine.
     pub(super) measured: Option<BaseTime>,
     /// Whether the trace has links between loads.
@@ -107,28 +113,26 @@ impl Cell {
     ///
     /// # Errors
     /// When kernel and machine do not fit together or the layout cannot be placed.
-    pub fn new(spec: &CellSpec, meta: &Meta, images: &Images) -> Result<Self, CellError> {
+    pub fn new(spec: &CellSpec, meta: &Arc<Meta>, images: &Images) -> Result<Self, CellError> {
         let mut spec = spec.clone();
         let page = spec.page_size();
         spec.machine = spec.machine.with_page_size(page)?;
         spec.kernel.rules.page = page;
-        let mut cell = Self::empty(spec)?;
+        let mut cell = Self::empty(spec, meta)?;
         let runs_max = cell.spec.detail_runs_max;
         cell.counted.tenths = Tenths::of(meta.nr_rows);
         cell.unusable = cell.unusable_sizes();
         cell.pictures = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
         let is_recorded_here = cell.spec.machine.cpu.as_deref() == Some(meta.machine.as_str());
-        cell.has_links = meta.links;
         cell.measured = BaseTime::measured(&meta.runs).filter(|_| is_recorded_here);
         cell.link(meta, images);
         cell.add_files(meta);
         cell.allow(0);
-        cell.load(meta)?;
-        cell.check_budget(0)?;
+        cell.start(meta)?;
         Ok(cell)
     }
 
-    fn empty(spec: CellSpec) -> Result<Self, CellError> {
+    fn empty(spec: CellSpec, meta: &Arc<Meta>) -> Result<Self, CellError> {
         let rules = &spec.kernel.rules;
         let mut config = Config::new(spec.machine.arch);
         config.ram_bytes = spec.ram_bytes;
@@ -141,7 +145,7 @@ impl Cell {
         Ok(Self {
             memory,
             program: Program::new(link_page(spec.machine.arch).max(rules.page)),
-            hardware: Hardware::default(),
+            hardware: Hardware::new(spec.nr_cpus()),
             places: Places::default(),
             clock: Clock::new(spec.ns_per_reference),
             flushes: Vec::new(),
@@ -151,7 +155,9 @@ impl Cell {
             meter: Meter::default(),
             unusable: BTreeMap::new(),
             measured: None,
-            has_links: false,
+            has_links: meta.links,
+            meta: Arc::clone(meta),
+            nr_opens_max: NR_OPENS_MIN,
             spec,
         })
     }

@@ -1,14 +1,14 @@
 //! TLB misses over the number of entries, of a cell: see [`crate::tlb::curve`].
 //!
 //! Kept only where [`super::CellSpec::detail_runs_max`] asks for pictures. Owns when the stacks of a
-//! thread are asked and filled; decides nothing about the TLB.
+//! CPU are asked and filled; decides nothing about the TLB.
 
 use largefolio_mm::units::{PageSize, Vpn};
 
 use crate::tlb::curve::{Curve, Distances, LruStack, NR_ENTRIES_MAX, OwnSizes};
 use crate::tlb::{Side, TlbConfig};
 
-/// The stacks of a thread.
+/// The stacks of a CPU; pages have the tags of its TLB.
 pub(super) struct Stacks([LruStack; 2]);
 
 impl Stacks {
@@ -34,7 +34,7 @@ impl Stacks {
     }
 }
 
-/// What the stacks of all threads found.
+/// What the stacks of all CPUs found.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     /// By side.

@@ -7,7 +7,7 @@ use largefolio_mm::map::MapError;
 use largefolio_mm::memory::MemoryError;
 use largefolio_trace::{Op, ThreadId};
 
-use super::budget::{NR_PROCESSES_MAX, NR_RUNNING_MAX, NR_THREADS_MAX, OverBudget};
+use super::budget::{NR_PROCESSES_MAX, NR_THREADS_MAX, OverBudget};
 use crate::machine::MachineError;
 
 /// Why a cell cannot continue.
@@ -26,10 +26,7 @@ pub enum CellError {
     Io(#[from] OutOfMemory),
     #[error(transparent)]
     Map(#[from] MapError),
-    #[error(
-        "thread {0}: a trace may have at most {NR_THREADS_MAX} threads, and at most \
-         {NR_RUNNING_MAX} at the same time"
-    )]
+    #[error("thread {0}: a trace may have at most {NR_THREADS_MAX} threads")]
     TooManyThreads(ThreadId),
     #[error(
         "thread {0} is not the first one, and no fork in the trace made it: the trace is damaged; \
@@ -38,7 +35,10 @@ pub enum CellError {
     UnknownThread(ThreadId),
     #[error(transparent)]
     OverBudget(Box<OverBudget>),
-    #[error("a trace may have at most {NR_PROCESSES_MAX} processes")]
+    #[error(
+        "more than {NR_PROCESSES_MAX} processes live at the same time: a trace may have no more; record \
+         a smaller part of the program"
+    )]
     TooManyProcesses,
 }
 

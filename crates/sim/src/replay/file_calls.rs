@@ -3,7 +3,7 @@
 //! Owns which recorded opens write, and for how long (docs/behaviour H.1.4, H.2.1): an open says so
 //! by its `O_*`, a write call or a shared mapping with stores by being one. An open ends when its
 //! descriptors are closed in every process that has them (an event, another open of the same
-//! number, the end of the process) and nothing is mapped through it. Duplicated descriptors are not
+//! number, an execve if it has `O_CLOEXEC`, the end of the process) and nothing is mapped through it. Duplicated descriptors are not
 //! recorded: a writer that lives on in one is forgotten when the first is closed.
 //!
 //! The program of the trace is running, so writers of it are refused.
@@ -11,12 +11,15 @@
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::units::ByteRange;
 use largefolio_mm::vma::OpenId;
-use largefolio_trace::event::abi::O_ACCMODE;
+use largefolio_trace::event::abi::{O_ACCMODE, O_CLOEXEC};
 use largefolio_trace::{Event, FileId, Op};
 
 use super::cell::Cell;
 use super::error::CellError;
-use super::program::ProcessNr;
+use super::program::{Opened, ProcessNr};
+
+/// Opens that are worth looking through for some to forget.
+pub(super) const NR_OPENS_MIN: usize = 1 << 12;
 
 impl Cell {
     /// An open that the recorded kernel granted. Where the modelled one refuses it, because a
@@ -30,18 +33,13 @@ impl Cell {
             let granted = self.memory.open_for_write(mapping);
             granted.unwrap_or_else(|_| self.memory.open(mapping))
         };
-        self.note_open(process, event.pos, file, open);
+        let closes_on_exec = event.flags & O_CLOEXEC != 0;
+        self.note_open(process, event.pos, Opened { file, open, closes_on_exec });
     }
 
     /// Gives an open its descriptor; what had that is closed.
-    pub(super) fn note_open(
-        &mut self,
-        process: ProcessNr,
-        descriptor: u64,
-        file: FileId,
-        open: OpenId,
-    ) {
-        if let Some(closed) = self.program.processes[process].opened(descriptor, file, open) {
+    pub(super) fn note_open(&mut self, process: ProcessNr, descriptor: u64, opened: Opened) {
+        if let Some(closed) = self.program.processes[process].opened(descriptor, opened) {
             self.memory.close(closed);
         }
     }
@@ -59,10 +57,23 @@ impl Cell {
         }
     }
 
+    /// Forgets opens that nobody can name again, once there are twice as many as were left the last
+    /// time.
+    pub(super) fn sweep_opens(&mut self) {
+        if self.memory.nr_opens() < self.nr_opens_max {
+            return;
+        }
+        let held: Vec<OpenId> =
+            self.program.processes.iter().flat_map(|(_, process)| process.known_opens()).collect();
+        self.count_steps(held.len());
+        self.memory.forget_opens(held);
+        self.nr_opens_max = NR_OPENS_MIN.max(2 * self.memory.nr_opens());
+    }
+
     /// Makes a file the program of a process. One that somebody writes is not protected.
     pub(super) fn run(&mut self, process: ProcessNr, file: FileId) {
         // A refusal is counted; the recorded kernel ran the program.
-        _ = self.memory.run(self.program.processes[process].mm, self.program.files[file].mapping);
+        _ = self.memory.run(self.program.space(process).mm, self.program.files[file].mapping);
     }
 
     /// Calls on files.

@@ -39,7 +39,8 @@ impl Cell {
             cached_bytes: self.cached_bytes(),
             faults: self.faults(),
             reads: self.reads(),
-            tlb: *self.hardware.ended(),
+            tlb: self.hardware.counters(),
+            nr_cpus: self.spec.nr_cpus(),
             anon_sizes: self.anon_sizes(),
             asked: self.asked(),
             asked_tenths: self.asked_tenths(),
@@ -70,7 +71,7 @@ impl Cell {
     /// Time of the events, and of the program that they belong to.
     fn estimate(&self, events: &Events) -> Estimate {
         let costs = &self.spec.machine.costs;
-        let instructions = self.hardware.ended().instruction.references;
+        let instructions = self.hardware.counters().instruction.references;
         let run = self.measured.unwrap_or_else(|| BaseTime::estimated(instructions, costs));
         let walks = self.spec.walks.on(&self.spec.machine);
         Estimate::new(events, costs, walks).of_run(run, costs)
@@ -140,8 +141,8 @@ impl Cell {
         let now = Mark { counters: *self.memory.counters(), ram: self.memory.core().ram };
         Events {
             read: self.counted.reads.counts(),
-            l2_hits: self.hardware.ended().l2_hits(),
-            walks: self.hardware.ended().walk_kinds,
+            l2_hits: self.hardware.counters().l2_hits(),
+            walks: self.hardware.counters().walk_kinds,
             has_links: self.has_links,
             ..now.since(&self.counted.base, self.memory.rules().page.bytes())
         }

@@ -1,34 +1,75 @@
-//! Hardware threads: a TLB for each thread of the program that runs.
+//! CPUs and their TLBs: which thread runs where.
 //!
-//! Owns which threads have a TLB. A [`Slot`] names one of them until the next thread ends, so that
-//! whoever holds a slot has a thread: there is nothing to check. Does not own which process a thread
-//! belongs to ([`super::program`]).
+//! ```text
+//!   thread that first runs --> the CPU with the fewest live threads, the lowest number first
+//!                              it stays there until it ends
+//!   CPU: TLB              <--  the address space of the thread whose row is next; a switch keeps
+//!                              the entries of as many address spaces as the machine has tags for
+//! ```
+//!
+//! A recording does not say where the recorded threads ran, and another machine would not run them
+//! there. The rule keeps threads apart for as long as there are CPUs. A TLB outlives threads: the next
+//! one on that CPU finds the entries of its address space.
+//!
+//! Owns which threads run, and what a switch does to a TLB. A [`Slot`] names one of them until the
+//! next thread ends, so that whoever holds a slot has a thread: there is nothing to check. Does not
+//! own which process a thread belongs to ([`super::program`]).
 
 use std::ops::{Index, IndexMut};
 
-use largefolio_mm::units::Vpn;
+use largefolio_mm::units::{Vpn, VpnRange};
 use largefolio_trace::ThreadId;
 
 use super::curve::Stacks;
 use super::program::ProcessNr;
+use super::space::SpaceNr;
 use crate::tlb::{self, Tlb};
 
-/// A thread and its TLB.
+/// A thread that runs.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct HardwareThread {
     pub(super) thread: ThreadId,
     pub(super) process: ProcessNr,
+    pub(super) space: SpaceNr,
+    /// Number of `space` in TLBs.
+    pub(super) space_id: u64,
+    /// Its CPU.
+    pub(super) cpu: usize,
+}
+
+/// A CPU on which a thread has run.
+pub(super) struct Cpu {
     pub(super) tlb: Tlb,
     /// Buffers of all sizes beside the TLB, where a curve was asked for.
     pub(super) stacks: Option<Box<Stacks>>,
+    /// Threads that live here.
+    nr_threads: usize,
+    /// The thread of the last row.
+    thread: Option<ThreadId>,
 }
 
-impl HardwareThread {
-    /// Takes a range of pages out of the TLB.
-    pub(super) fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
-        self.tlb.invalidate(first, nr_pages);
-        if let Some(stacks) = &mut self.stacks {
-            stacks.invalidate(first, nr_pages);
+impl Cpu {
+    /// One that nothing ran on.
+    pub(super) fn new(tlb: Tlb, stacks: Option<Box<Stacks>>) -> Self {
+        Self { tlb, stacks, nr_threads: 0, thread: None }
+    }
+
+    /// Takes what left the TLB out of the buffers beside it.
+    fn follow(&mut self, flushed: Option<VpnRange>) {
+        if let (Some(stacks), Some(VpnRange { start, end })) = (&mut self.stacks, flushed) {
+            stacks.invalidate(start, end.0 - start.0);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn switch_to(&mut self, thread: ThreadId, space_id: u64) {
+        if self.thread.is_some() {
+            self.tlb.switch_thread();
+        }
+        self.thread = Some(thread);
+        let flushed = self.tlb.switch_to(space_id);
+        self.follow(flushed);
     }
 }
 
@@ -37,40 +78,62 @@ impl HardwareThread {
 pub(super) struct Slot(u32);
 
 impl Slot {
-    /// That of a thread without a TLB.
+    /// That of a thread that does not run.
     const NONE: Self = Self(u32::MAX);
 }
 
-/// The threads that have a TLB.
-#[derive(Default)]
+/// CPUs and the threads that run on them.
 pub(super) struct Hardware {
     /// By thread; [`Slot::NONE`] or a place in `running`.
     slots: Vec<Slot>,
     running: Vec<HardwareThread>,
-    /// Counts of the threads that ended.
-    ended: tlb::Counters,
+    /// CPUs that were used so far.
+    cpus: Vec<Cpu>,
+    nr_cpus_max: usize,
+    /// References that TLBs looked up so far.
+    pub(super) nr_references: u64,
 }
 
 impl Hardware {
-    /// The place of a thread that has a TLB.
+    /// Nothing runs on `nr_cpus_max` CPUs.
+    pub(super) fn new(nr_cpus_max: u32) -> Self {
+        let (slots, running, cpus) = (Vec::new(), Vec::new(), Vec::new());
+        Self { slots, running, cpus, nr_cpus_max: nr_cpus_max as usize, nr_references: 0 }
+    }
+
+    /// The place of a thread that runs.
     #[inline]
     pub(super) fn slot_of(&self, thread: ThreadId) -> Option<Slot> {
         self.slots.get(thread as usize).copied().filter(|slot| *slot != Slot::NONE)
     }
 
-    /// Adds a thread that has none yet.
-    pub(super) fn start(&mut self, started: HardwareThread) -> Slot {
+    /// Gives a thread that does not run yet its CPU; `new` makes one that nobody used.
+    pub(super) fn start(&mut self, started: HardwareThread, new: impl FnOnce() -> Cpu) -> Slot {
         let nr = started.thread as usize;
         if nr >= self.slots.len() {
             self.slots.resize(nr + 1, Slot::NONE);
         }
+        let cpu = self.cpu_for_next(new);
+        self.cpus[cpu].nr_threads += 1;
         let slot = Slot(u32::try_from(self.running.len()).unwrap_or(u32::MAX));
         self.slots[nr] = slot;
-        self.running.push(started);
+        self.running.push(HardwareThread { cpu, ..started });
         slot
     }
 
-    /// Ends a thread: its TLB's counts are kept, its TLB is not.
+    /// The CPU with the fewest threads; of several, the first. One that was never used has none.
+    fn cpu_for_next(&mut self, new: impl FnOnce() -> Cpu) -> usize {
+        let by_threads = self.cpus.iter().enumerate().min_by_key(|(_, cpu)| cpu.nr_threads);
+        match by_threads {
+            Some((nr, cpu)) if cpu.nr_threads == 0 || self.cpus.len() >= self.nr_cpus_max => nr,
+            _ => {
+                self.cpus.push(new());
+                self.cpus.len() - 1
+            }
+        }
+    }
+
+    /// Ends a thread. Its CPU keeps its TLB.
     pub(super) fn end(&mut self, thread: ThreadId) {
         let Some(slot) = self.slot_of(thread) else { return };
         let ended = self.running.swap_remove(slot.0 as usize);
@@ -78,38 +141,66 @@ impl Hardware {
         if let Some(moved) = self.running.get(slot.0 as usize) {
             self.slots[moved.thread as usize] = slot;
         }
-        self.ended += *ended.tlb.counters();
-    }
-
-    /// Ends the threads of a process.
-    pub(super) fn end_process(&mut self, process: ProcessNr) {
-        let of_process = self.running.iter().filter(|thread| thread.process == process);
-        let ended: Vec<ThreadId> = of_process.map(|thread| thread.thread).collect();
-        for thread in ended {
-            self.end(thread);
+        let cpu = &mut self.cpus[ended.cpu];
+        cpu.nr_threads -= 1;
+        if cpu.thread == Some(thread) {
+            cpu.tlb.switch_thread();
+            cpu.thread = None;
         }
     }
 
-    /// Threads with a TLB.
-    pub(super) fn nr_running(&self) -> usize {
-        self.running.len()
+    /// The CPU of a thread, which runs there from now on.
+    #[inline]
+    pub(super) fn run(&mut self, slot: Slot) -> &mut Cpu {
+        let HardwareThread { thread, space_id, cpu, .. } = self[slot];
+        let cpu = &mut self.cpus[cpu];
+        if cpu.thread != Some(thread) {
+            cpu.switch_to(thread, space_id);
+        }
+        cpu
     }
 
-    /// Every thread with a TLB.
-    pub(super) fn running_mut(&mut self) -> impl Iterator<Item = &mut HardwareThread> {
-        self.running.iter_mut()
+    /// The CPU of a thread.
+    #[inline]
+    pub(super) fn cpu(&self, slot: Slot) -> &Cpu {
+        &self.cpus[self[slot].cpu]
     }
 
-    /// Counts of the threads that ended.
-    pub(super) const fn ended(&self) -> &tlb::Counters {
-        &self.ended
+    /// The CPU of a thread.
+    #[inline]
+    pub(super) fn cpu_mut(&mut self, slot: Slot) -> &mut Cpu {
+        let cpu = self[slot].cpu;
+        &mut self.cpus[cpu]
     }
 
-    /// References of all threads so far.
-    pub(super) fn references(&self) -> u64 {
-        let of =
-            |counters: &tlb::Counters| counters.instruction.references + counters.data.references;
-        of(&self.ended) + self.running.iter().map(|thread| of(thread.tlb.counters())).sum::<u64>()
+    /// Takes changed translations of an address space out of every TLB.
+    pub(super) fn invalidate(&mut self, space_id: u64, first: Vpn, nr_pages: u64) {
+        for cpu in &mut self.cpus {
+            let flushed = cpu.tlb.invalidate_of(space_id, first, nr_pages);
+            cpu.follow(flushed);
+        }
+    }
+
+    /// An address space has ended: its entries leave every TLB, and its tags are free.
+    pub(super) fn end_space(&mut self, space_id: u64) {
+        for cpu in &mut self.cpus {
+            let flushed = cpu.tlb.end_space(space_id);
+            cpu.follow(flushed);
+        }
+    }
+
+    /// CPUs that were used.
+    pub(super) const fn nr_cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Counts of all CPUs.
+    pub(super) fn counters(&self) -> tlb::Counters {
+        let mut sum = tlb::Counters::default();
+        for cpu in &self.cpus {
+            sum += *cpu.tlb.counters();
+        }
+        sum
     }
 }
 

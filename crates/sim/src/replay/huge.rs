@@ -34,13 +34,13 @@ impl Cell {
         let is_reserved = flags & MAP_NORESERVE == 0;
         let prot = prot_bits(prot_of(event.flags));
         let map = HugeMap { addr: None, len_bytes, order, prot, sharing, is_reserved };
-        let mm = self.program.processes[process].mm;
+        let mm = self.program.space(process).mm;
         match self.memory.mmap_huge(mm, map) {
             Ok(at) => {
                 let end = event.addr.saturating_add(len_bytes.next_multiple_of(bytes));
                 let segment = Segment { start: event.addr, end, placed: at.0, file: None };
-                self.program.processes[process].segments.insert(segment);
-                self.places.clear();
+                self.program.space_mut(process).segments.insert(segment);
+                self.change_places(process);
                 Ok(true)
             }
             Err(HugeMapError::Map(error)) => Err(error.into()),

@@ -223,7 +223,7 @@ impl Images {
     /// A trace that cannot be read.
     pub fn of(path: &Path) -> Result<Self, TraceError> {
         let mut reader = Reader::open(path)?;
-        let mut images = Self::of_layout(reader.meta());
+        let mut images = Self::of_layouts(reader.meta());
         let mut batch = Batch::default();
         while reader.next_batch(&mut batch)? {
             let calls = [Op::Mmap as u8, Op::Munmap as u8, Op::Mprotect as u8];
@@ -234,20 +234,31 @@ impl Images {
         Ok(images)
     }
 
-    fn of_layout(meta: &Meta) -> Self {
+    /// The programs of a trace, each as the first layout has it that it is in.
+    fn of_layouts(meta: &Meta) -> Self {
         let mut images = Self::default();
-        for entry in meta.layout.iter().filter(|entry| entry.kind == LayoutKind::Program) {
+        for layout in layouts(meta) {
+            images.add_layout(layout);
+        }
+        images
+    }
+
+    fn add_layout(&mut self, layout: &[LayoutEntry]) {
+        let mut by_file: BTreeMap<FileId, Image> = BTreeMap::new();
+        for entry in layout.iter().filter(|entry| entry.kind == LayoutKind::Program) {
             let Some(file) = entry.file.filter(|_| entry.pos <= LEN_MAX) else { continue };
             let len = page_end(entry.len.min(LEN_MAX));
             let segment = Recorded { addr: entry.addr, len, pos: entry.pos, prot: entry.prot };
-            if let Some(image) = images.by_file.get_mut(&file) {
+            if let Some(image) = by_file.get_mut(&file) {
                 _ = image.grow(segment);
             } else {
                 let (segments, first_len) = (vec![segment], entry.len);
-                images.by_file.insert(file, Image { segments, span: len, first_len });
+                by_file.insert(file, Image { segments, span: len, first_len });
             }
         }
-        images
+        for (file, image) in by_file {
+            self.by_file.entry(file).or_insert(image);
+        }
     }
 
     /// Follows a call of a loader.
@@ -288,16 +299,24 @@ impl Images {
 /// Paths of the files that may be images: by their build id, as the program, or generated. Not the
 /// loader.
 pub(super) fn candidates(meta: &Meta) -> impl Iterator<Item = &str> {
-    let kind_of = |file: usize| {
-        let is_it = |entry: &&LayoutEntry| entry.file.is_some_and(|known| known as usize == file);
-        meta.layout.iter().find(is_it).map(|entry| entry.kind)
-    };
-    let is_image = move |(nr, file): &(usize, &FileInfo)| match kind_of(*nr) {
+    let mut kinds: BTreeMap<usize, LayoutKind> = BTreeMap::new();
+    for entry in layouts(meta).flatten() {
+        if let Some(file) = entry.file {
+            kinds.entry(file as usize).or_insert(entry.kind);
+        }
+    }
+    let is_image = move |(nr, file): &(usize, &FileInfo)| match kinds.get(nr) {
         Some(LayoutKind::Interpreter) => false,
         Some(LayoutKind::Program) => true,
         _ => !file.build_id.is_empty() || file.path.starts_with('['),
     };
     meta.files.iter().enumerate().filter(is_image).map(|(_, file)| file.path.as_str())
+}
+
+/// What processes begin with: the first one, and each after an execve.
+fn layouts(meta: &Meta) -> impl Iterator<Item = &[LayoutEntry]> {
+    let of_images = meta.images.iter().map(|image| image.layout.as_slice());
+    std::iter::once(meta.layout.as_slice()).chain(of_images)
 }
 
 fn page_end(end: u64) -> u64 {

@@ -1,7 +1,6 @@
 //! What pictures need, while a cell runs: see [`super::detail`], whose invariants it keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use largefolio_mm::core::observed::{EntryKind, Observed};
 use largefolio_mm::counters::Counters;
@@ -10,13 +9,13 @@ use largefolio_mm::memory::Memory;
 use largefolio_mm::units::MappingId;
 use largefolio_mm::units::MmId;
 use largefolio_mm::units::{Order, PageIndex, PageSize, Vaddr, Vpn};
-use largefolio_trace::{LayoutKind, Meta};
+use largefolio_trace::Meta;
 
 use super::causes::Causes;
 use super::curve::Measured;
 use super::detail::{Area, AreaKind, Bucket, Detail, FolioRun, NR_BUCKETS, Origin};
 use super::place::Segment;
-use super::program::{Process, ProcessNr};
+use super::space::AddressSpace;
 use crate::tlb::curve::Curve;
 
 /// Private memory while its segments are put together.
@@ -30,7 +29,7 @@ struct Placed {
 }
 
 impl Placed {
-    fn new(kind: AreaKind, process: ProcessNr, segment: &Segment, page: PageSize) -> Self {
+    fn new(kind: AreaKind, process: usize, segment: &Segment, page: PageSize) -> Self {
         let (path, start, runs) = (String::new(), segment.start, Vec::new());
         let first = Vaddr(segment.placed).vpn(page);
         let area = Area { kind, path, process, start, len_bytes: 0, runs };
@@ -85,8 +84,6 @@ impl Seen {
 pub(super) struct Keeper {
     runs_max: usize,
     paths: Vec<String>,
-    /// Recorded addresses of the stacks.
-    stacks: Vec<Range<u64>>,
     nr_references: u64,
     /// The cause of folios that nobody was heard to insert.
     unheard: Origin,
@@ -106,11 +103,9 @@ pub(super) struct Keeper {
 
 impl Keeper {
     pub(super) fn new(runs_max: u32, meta: &Meta) -> Self {
-        let stacks = meta.layout.iter().filter(|entry| entry.kind == LayoutKind::Stack);
         Self {
             runs_max: runs_max as usize,
             paths: meta.files.iter().map(|file| file.path.clone()).collect(),
-            stacks: stacks.map(|e| e.addr..e.addr.saturating_add(e.len)).collect(),
             nr_references: meta.nr_references,
             unheard: Origin::Remade,
             inserted: BTreeMap::new(),
@@ -166,34 +161,24 @@ impl Keeper {
         self.seen == now
     }
 
-    /// Keeps the private memory of a process that is about to end.
-    pub(super) fn add_process(&mut self, memory: &Memory, process: &Process, nr: ProcessNr) {
+    /// Keeps the private memory of an address space that is about to end.
+    pub(super) fn add_space(&mut self, memory: &Memory, space: &AddressSpace) {
         let mut open: Option<Placed> = None;
-        for segment in process.segments.private() {
+        for segment in space.segments.private() {
             let goes_on =
-                |placed: &Placed| placed.goes_on(segment) && segment.start != process.heap.start;
+                |placed: &Placed| placed.goes_on(segment) && segment.start != space.heap.start;
             let mut placed = match open.take() {
                 Some(placed) if goes_on(&placed) => placed,
                 before => {
                     self.keep(before.map(|placed| placed.area));
-                    let kind = self.kind_of(process, segment.start);
-                    Placed::new(kind, nr, segment, memory.rules().page)
+                    let kind = kind_of(space, segment.start);
+                    Placed::new(kind, space.owner, segment, memory.rules().page)
                 }
             };
-            placed.add(memory, process.mm, segment, self);
+            placed.add(memory, space.mm, segment, self);
             open = Some(placed);
         }
         self.keep(open.map(|placed| placed.area));
-    }
-
-    fn kind_of(&self, process: &Process, start: u64) -> AreaKind {
-        if self.stacks.iter().any(|stack| stack.contains(&start)) {
-            AreaKind::Stack
-        } else if process.heap.start == start {
-            AreaKind::Heap
-        } else {
-            AreaKind::Private
-        }
     }
 
     /// Keeps an area that holds folios. At twice the number of runs it is time to choose: so each
@@ -269,5 +254,16 @@ impl Keeper {
             buckets: self.buckets,
             tlb_curve,
         }
+    }
+}
+
+/// What the memory at a recorded address is.
+fn kind_of(space: &AddressSpace, start: u64) -> AreaKind {
+    if space.stacks.iter().any(|stack| stack.contains(&start)) {
+        AreaKind::Stack
+    } else if space.heap.start == start {
+        AreaKind::Heap
+    } else {
+        AreaKind::Private
     }
 }

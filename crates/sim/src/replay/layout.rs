@@ -1,66 +1,69 @@
-//! Mapping placed segments: the initial layout of a program, and single mappings.
+//! Mapping placed segments: the layout that a program begins with, and single mappings.
 
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::{MMAP_BASE, spans_pmd};
 use largefolio_mm::units::{AddrRange, MmId, PageSize, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
 use largefolio_trace::event::abi::{PROT_EXEC, PROT_READ, PROT_WRITE};
-use largefolio_trace::{FileId, LayoutEntry, LayoutKind, Meta, ThreadId};
+use largefolio_trace::{FileId, LayoutEntry, LayoutKind};
 
 use super::cell::Cell;
 use super::error::CellError;
 use super::place::{self, LEN_MAX, RECORDED_MASK, Segment};
-use super::program::{Heap, NO_DESCRIPTOR, Process, ProcessNr};
+use super::program::{NO_DESCRIPTOR, Opened, ProcessNr};
+use super::space::Heap;
 
 /// Where the kernel loads a position-independent program, minus the random part.
 pub(super) const PIE_BASE: u64 = 0x5555_5555_0000;
 /// An emulator loads position-independent programs above this recorded address, fixed ones below.
 pub(super) const FIXED_BELOW: u64 = 1 << 32;
-/// The thread that begins: no fork announces it.
-const FIRST_THREAD: ThreadId = 0;
 /// Address after the stack, minus the random part.
 const STACK_END: u64 = 0x7fff_ffff_0000;
 
 impl Cell {
-    /// Maps the initial layout.
-    pub(super) fn load(&mut self, meta: &Meta) -> Result<(), CellError> {
-        let mm = self.memory.new_space();
-        self.program.processes.push(Process::new(mm));
-        self.program.threads.started(FIRST_THREAD, 0);
+    /// Maps what a program begins with into the empty address space of a process.
+    pub(super) fn load(
+        &mut self,
+        process: ProcessNr,
+        layout: &[LayoutEntry],
+        brk: u64,
+    ) -> Result<(), CellError> {
         let is_program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
-        if let Some(file) = meta.layout.iter().filter(is_program).find_map(|entry| entry.file) {
-            self.run(0, file);
+        if let Some(file) = layout.iter().filter(is_program).find_map(|entry| entry.file) {
+            self.run(process, file);
         }
+        let stacks = layout.iter().filter(|entry| entry.kind == LayoutKind::Stack);
+        self.program.space_mut(process).stacks =
+            stacks.map(|entry| entry.addr..entry.addr.saturating_add(entry.len)).collect();
         let mut images: [Option<Segment>; 2] = [None, None];
-        for entry in &meta.layout {
+        for entry in layout {
             let image = match entry.kind {
                 LayoutKind::Program => Some(0),
                 LayoutKind::Interpreter => Some(1),
                 LayoutKind::Stack | LayoutKind::Heap | LayoutKind::Other => None,
             };
             let before = image.and_then(|image| images[image]);
-            let segment = match self.linked_entry(entry) {
+            let segment = match self.linked_entry(process, entry) {
                 Some(segment) => segment,
-                None => self.place_entry(meta, entry, before)?,
+                None => self.place_entry(process, Entry { layout, entry, before })?,
             };
-            self.map_segment(0, segment, entry.prot, Sharing::Private)?;
+            self.map_segment(process, segment, entry.prot, Sharing::Private)?;
             if let Some(image) = image {
                 images[image] = Some(segment);
             }
         }
         if let [Some(program), _] = images {
-            self.place_heap(meta, program);
+            self.place_heap(process, brk, program);
         }
-        self.places.clear();
+        self.change_places(process);
         Ok(())
     }
 
-    /// The place of a part of the initial layout; `before` is the one below it in the same image.
+    /// The place of a part of a layout.
     fn place_entry(
         &mut self,
-        meta: &Meta,
-        entry: &LayoutEntry,
-        before: Option<Segment>,
+        process: ProcessNr,
+        Entry { layout, entry, before }: Entry<'_>,
     ) -> Result<Segment, CellError> {
         let (start, len) = (entry.addr, entry.len.min(LEN_MAX));
         let file = entry.file.map(|file| (file, entry.pos));
@@ -74,19 +77,21 @@ impl Cell {
             (None, LayoutKind::Program) => start,
             (None, LayoutKind::Stack) => (STACK_END - len) & !self.mask(),
             (None, LayoutKind::Interpreter) => {
-                self.free_image(0, entry.file, entry.pos, image_len(meta, entry))?
+                self.free_image(process, entry.file, entry.pos, image_len(layout, entry))?
             }
-            (None, LayoutKind::Heap | LayoutKind::Other) => self.free_place(0, None, 0, len)?,
+            (None, LayoutKind::Heap | LayoutKind::Other) => {
+                self.free_place(process, None, 0, len)?
+            }
         };
         Ok(Segment { start, end: start.saturating_add(len), placed, file })
     }
 
     /// The heap starts behind the program, where brk was recorded or else at the first brk event.
-    fn place_heap(&mut self, meta: &Meta, last: Segment) {
+    fn place_heap(&mut self, process: ProcessNr, brk: u64, last: Segment) {
         let end = last.placed + (last.end - last.start);
         let placed = (end + self.mask()) & !self.mask();
-        let start = if meta.brk == 0 { last.end } else { meta.brk & !RECORDED_MASK };
-        self.program.processes[0].heap = Heap { start, placed };
+        let start = if brk == 0 { last.end } else { brk & !RECORDED_MASK };
+        self.program.space_mut(process).heap = Heap { start, placed };
     }
 
     /// Maps the pages of a placed segment and remembers it.
@@ -103,7 +108,7 @@ impl Cell {
         let end = (segment.placed + (segment.end - segment.start) + mask) & !mask;
         // Anonymous memory that begins inside a mapped page (bss behind a file's last page, a heap
         // that grows) has that page already.
-        let mm = self.program.processes[process].mm;
+        let mm = self.program.space(process).mm;
         let is_shared_page = segment.file.is_none()
             && first < segment.placed
             && self.memory.space(mm).vmas.find(Vaddr(first).vpn(self.page())).is_some();
@@ -134,7 +139,7 @@ impl Cell {
                 self.collapse_mapped(mm, AddrRange { addr: Vaddr(first), len_bytes }, bytes)?;
             }
         }
-        self.program.processes[process].segments.insert(segment);
+        self.program.space_mut(process).segments.insert(segment);
         Ok(())
     }
 
@@ -161,7 +166,8 @@ impl Cell {
             return open;
         }
         let open = self.memory.open(self.program.files[file].mapping);
-        self.note_open(process, NO_DESCRIPTOR, file, open);
+        let opened = Opened { file, open, closes_on_exec: true };
+        self.note_open(process, NO_DESCRIPTOR, opened);
         open
     }
 
@@ -190,7 +196,7 @@ impl Cell {
             backing,
             preferred: None,
         };
-        let mm = self.program.processes[process].mm;
+        let mm = self.program.space(process).mm;
         let addr = self.memory.mmap(mm, map)?;
         debug_assert!(addr.0 < MMAP_BASE, "placed below the mmap base");
         Ok(addr.0)
@@ -231,6 +237,15 @@ impl Cell {
     }
 }
 
+/// A part of a layout.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    layout: &'a [LayoutEntry],
+    entry: &'a LayoutEntry,
+    /// The one below it in the same image.
+    before: Option<Segment>,
+}
+
 /// What an image needs to lie in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
@@ -243,8 +258,8 @@ pub(super) struct Room {
 }
 
 /// Recorded bytes from the first segment of `entry`'s image to the end of the last.
-fn image_len(meta: &Meta, entry: &LayoutEntry) -> u64 {
-    let last = meta.layout.iter().rev().find(|e| e.kind == entry.kind);
+fn image_len(layout: &[LayoutEntry], entry: &LayoutEntry) -> u64 {
+    let last = layout.iter().rev().find(|e| e.kind == entry.kind);
     last.map_or(entry.len, |last| last.addr.saturating_add(last.len).saturating_sub(entry.addr))
 }
 

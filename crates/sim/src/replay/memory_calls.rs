@@ -10,10 +10,9 @@ use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::event::abi::{
     MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_READ, PROT_WRITE,
 };
-use largefolio_trace::event::{SHARES_MEMORY, map_of, prot_of};
+use largefolio_trace::event::{map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Op};
 
-use super::budget::NR_PROCESSES_MAX;
 use super::cell::Cell;
 use super::error::CellError;
 use super::layout::prot_bits;
@@ -26,11 +25,6 @@ const MADV_COLLAPSE: u64 = 25;
 impl Cell {
     /// Follows one event that is not a reference.
     pub(super) fn event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
-        self.count_event();
-        let mm = self.program.processes[process].mm;
-        if self.memory.space(mm).is_dead {
-            return Ok(());
-        }
         match event.op {
             Op::Mmap => self.mmap(process, event)?,
             Op::Munmap => self.munmap(process, event.addr, event.len)?,
@@ -47,7 +41,8 @@ impl Cell {
                 self.file_event(process, event)?;
             }
             Op::Collapse => self.collapse(process, event),
-            Op::Exec | Op::Read | Op::Write | Op::Execve => {}
+            Op::Execve => self.execve(process, event)?,
+            Op::Exec | Op::Read | Op::Write => {}
         }
         Ok(())
     }
@@ -68,7 +63,7 @@ impl Cell {
         }
         if let Some(segment) = self.linked_mapping(process, event)? {
             self.map_segment(process, segment, prot, sharing)?;
-            self.places.clear();
+            self.change_places(process);
             return Ok(());
         }
         let file = file.map(|(file, pos)| (file, self.linked_pos(file, pos)));
@@ -88,17 +83,17 @@ impl Cell {
         }
         let segment = Segment { start: event.addr, end, placed, file };
         self.map_segment(process, segment, prot, sharing)?;
-        self.places.clear();
+        self.change_places(process);
         Ok(())
     }
 
     /// Place of a fixed mapping: over an existing one where its address lies, moved up inside an
     /// image as its segments move apart; elsewhere its own address, if that is free here.
     fn place_fixed(&self, process: ProcessNr, event: &Event, pos: Option<u64>) -> Option<u64> {
-        let (addr, segments) = (event.addr, &self.program.processes[process].segments);
+        let (addr, segments) = (event.addr, &self.program.space(process).segments);
         let Some(over) = segments.find(addr) else {
             let end = addr.checked_add(event.len)?;
-            let vmas = &self.memory.space(self.program.processes[process].mm).vmas;
+            let vmas = &self.memory.space(self.program.space(process).mm).vmas;
             let (first, last) = (Vaddr(addr).vpn(self.page()), Vaddr(end).vpn(self.page()));
             let is_free = addr & self.mask() == 0
                 && end < MMAP_BASE
@@ -121,7 +116,7 @@ impl Cell {
     fn clear_beyond(&mut self, process: ProcessNr, range: Range<u64>) -> Result<(), CellError> {
         let Range { start, end } = range;
         let page_end = |end: u64| end.saturating_add(RECORDED_MASK) & !RECORDED_MASK;
-        let over = self.program.processes[process].segments.find(start).copied();
+        let over = self.program.space(process).segments.find(start).copied();
         match over {
             Some(over) if page_end(end) <= page_end(over.end) => Ok(()),
             _ => self.munmap(process, start, end - start),
@@ -138,7 +133,7 @@ impl Cell {
         placed: u64,
     ) -> Result<(), CellError> {
         let Range { start, end } = range;
-        let Some(over) = self.program.processes[process].segments.find(start).copied() else {
+        let Some(over) = self.program.space(process).segments.find(start).copied() else {
             return Ok(());
         };
         let moved_by = placed - over.place(start).min(placed);
@@ -149,19 +144,19 @@ impl Cell {
         let (gap, gap_end) = ((over.place(start) + mask) & !mask, placed & !mask);
         if gap < gap_end {
             let none = Map::anon(gap_end - gap, Prot::default()).at(Vaddr(gap));
-            self.memory.mmap(self.program.processes[process].mm, none)?;
+            self.memory.mmap(self.program.space(process).mm, none)?;
         }
         if end < over.end {
             let mut rest = over.part(end, over.end);
             rest.placed += moved_by;
-            self.program.processes[process].segments.insert(rest);
+            self.program.space_mut(process).segments.insert(rest);
         }
         Ok(())
     }
 
     /// The segments of a range, cut to it.
     pub(super) fn parts(&self, process: ProcessNr, start: u64, end: u64) -> Vec<Segment> {
-        let parts = self.program.processes[process].segments.overlapping(start, end);
+        let parts = self.program.space(process).segments.overlapping(start, end);
         self.count_steps(parts.len());
         parts
     }
@@ -174,13 +169,13 @@ impl Cell {
     ) -> Result<(), CellError> {
         let end = addr.saturating_add(len);
         for part in self.parts(process, addr, end) {
-            let mm = self.program.processes[process].mm;
+            let mm = self.program.space(process).mm;
             if let Some((start, len_bytes)) = self.inner(&part) {
                 self.memory.munmap(mm, start, len_bytes)?;
             }
         }
-        self.program.processes[process].segments.remove(addr, end);
-        self.places.clear();
+        self.program.space_mut(process).segments.remove(addr, end);
+        self.change_places(process);
         Ok(())
     }
 
@@ -210,7 +205,7 @@ impl Cell {
         part: &Segment,
         prot: Prot,
     ) -> Result<(), CellError> {
-        let mm = self.program.processes[process].mm;
+        let mm = self.program.space(process).mm;
         let page_bytes = self.page().bytes();
         let first = part.placed & !self.mask();
         let last = (part.placed + (part.end - part.start) - 1) & !self.mask();
@@ -260,9 +255,9 @@ impl Cell {
             self.munmap(process, new, new_len)?;
         }
         for segment in moved {
-            self.program.processes[process].segments.insert(segment);
+            self.program.space_mut(process).segments.insert(segment);
         }
-        self.places.clear();
+        self.change_places(process);
         Ok(())
     }
 
@@ -275,7 +270,7 @@ impl Cell {
         to: u64,
         len: u64,
     ) -> Result<(), CellError> {
-        let mm = self.program.processes[process].mm;
+        let mm = self.program.space(process).mm;
         let old_len = (part.end - part.start).min(len);
         let from = Vaddr(part.placed);
         if self
@@ -296,7 +291,7 @@ impl Cell {
     /// `MADV_COLLAPSE`, to folios of as many bytes as the event's position says (0: the PMD size): a
     /// program goes on whether it worked or not; the refusals are counted.
     fn collapse(&mut self, process: ProcessNr, event: &Event) {
-        let mm = self.program.processes[process].mm;
+        let mm = self.program.space(process).mm;
         let end = event.addr.saturating_add(event.len);
         for part in self.parts(process, event.addr, end) {
             if let Some((start, len_bytes)) = self.inner(&part) {
@@ -327,7 +322,7 @@ impl Cell {
             }
             _ => return Ok(()),
         };
-        let mm = self.program.processes[process].mm;
+        let mm = self.program.space(process).mm;
         let end = event.addr.saturating_add(event.len);
         for part in self.parts(process, event.addr, end) {
             let Some((start, len_bytes)) = self.inner(&part) else { continue };
@@ -347,7 +342,7 @@ impl Cell {
         if new < old {
             return self.munmap(process, new, old - new);
         }
-        let heap = self.program.processes[process].heap;
+        let heap = self.program.space(process).heap;
         if heap.placed == 0 || old < heap.start || new - old > LEN_MAX {
             return Ok(());
         }
@@ -356,28 +351,7 @@ impl Cell {
         if new > old {
             self.map_segment(process, segment, PROT_READ | PROT_WRITE, Sharing::Private)?;
         }
-        self.places.clear();
-        Ok(())
-    }
-
-    fn fork(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
-        let Ok(child) = u32::try_from(event.aux) else { return Ok(()) };
-        let mut of_child = process;
-        if event.flags & SHARES_MEMORY == 0 {
-            if self.program.processes.len() >= NR_PROCESSES_MAX {
-                return Err(CellError::TooManyProcesses);
-            }
-            let mm = self.memory.fork(self.program.processes[process].mm)?;
-            let forked = self.program.processes[process].forked(mm);
-            self.count_steps(forked.nr_entries());
-            for open in forked.opens() {
-                self.memory.share_open(open);
-            }
-            self.program.processes.push(forked);
-            of_child = self.program.processes.len() - 1;
-            self.measure_process(of_child);
-        }
-        self.program.threads.started(child, of_child);
+        self.change_places(process);
         Ok(())
     }
 }

@@ -3,7 +3,9 @@
 //! The budget is checked after every event and every fault, never after a reference that found its
 //! page.
 
-use super::budget::{ENTRY_BYTES, Excess, OverBudget, STACKS_BYTES, STEPS_OF_EVENT, THREAD_BYTES};
+use super::budget::{
+    CPU_BYTES, ENTRY_BYTES, Excess, OverBudget, STACKS_BYTES, STEPS_OF_EVENT, THREAD_BYTES,
+};
 use super::cell::Cell;
 use super::error::CellError;
 use super::program::ProcessNr;
@@ -44,21 +46,29 @@ impl Cell {
         Err(CellError::OverBudget(Box::new(over)))
     }
 
-    /// Looks at the size of a process again.
+    /// Looks at the size of a process again, if it lives.
     pub(super) fn measure_process(&mut self, process: ProcessNr) {
-        let process = &mut self.program.processes[process];
-        self.memory.measure(process.mm);
-        let bytes = process.nr_entries() as u64 * ENTRY_BYTES;
-        let before = std::mem::replace(&mut process.measured_bytes, bytes);
-        self.meter.process_bytes = self.meter.process_bytes - before + bytes;
+        let Some(process) = self.program.processes.get_mut(process) else { return };
+        let space = &mut self.program.spaces[process.space];
+        self.memory.measure(space.mm);
+        let parts = [
+            (process.nr_entries(), &mut process.measured_bytes),
+            (space.nr_entries(), &mut space.measured_bytes),
+        ];
+        for (nr_entries, measured_bytes) in parts {
+            let bytes = nr_entries as u64 * ENTRY_BYTES;
+            let before = std::mem::replace(measured_bytes, bytes);
+            self.meter.process_bytes = self.meter.process_bytes - before + bytes;
+        }
     }
 
     fn state_bytes(&self) -> u64 {
-        let of_thread = THREAD_BYTES + if self.pictures.is_some() { STACKS_BYTES } else { 0 };
-        let nr_entries = self.counted.touched.nr_words() + self.program.threads.len();
+        let of_cpu = CPU_BYTES + if self.pictures.is_some() { STACKS_BYTES } else { 0 };
+        let nr_threads = self.program.threads.len() as u64;
         self.memory.state_bytes()
             + self.meter.process_bytes
-            + self.hardware.nr_running() as u64 * of_thread
-            + nr_entries as u64 * ENTRY_BYTES
+            + self.hardware.nr_cpus() as u64 * of_cpu
+            + nr_threads * THREAD_BYTES
+            + self.counted.touched.nr_words() as u64 * ENTRY_BYTES
     }
 }

@@ -191,7 +191,9 @@ pub struct Outcome {
     pub faults: Faults,
     /// Bytes read from files, and windows.
     pub reads: Reads,
-    /// References, misses and walks of all threads.
+    /// CPUs on which threads run.
+    pub nr_cpus: u32,
+    /// References, misses and walks on all CPUs.
     pub tlb: tlb::Counters,
     /// Anonymous memory by folio size in bytes, base pages included.
     pub anon_sizes: BTreeMap<u64, AnonSize>,

@@ -18,7 +18,8 @@ use super::error::CellError;
 use super::images::Images;
 use super::layout::{FIXED_BELOW, PIE_BASE, Room};
 use super::place::{self, LEN_MAX, Segment};
-use super::program::{PlacedImage, ProcessNr};
+use super::program::ProcessNr;
+use super::space::PlacedImage;
 
 impl Cell {
     /// Lays images out again that are to be linked for other pages.
@@ -38,12 +39,16 @@ impl Cell {
     }
 
     /// The place of a segment of the program, if that is linked for other pages.
-    pub(super) fn linked_entry(&mut self, entry: &LayoutEntry) -> Option<Segment> {
+    pub(super) fn linked_entry(
+        &mut self,
+        process: ProcessNr,
+        entry: &LayoutEntry,
+    ) -> Option<Segment> {
         let file = entry.file.filter(|_| entry.kind == LayoutKind::Program)?;
         let image = self.program.linked.get(&file)?;
-        let process = &mut self.program.processes[0];
+        let space = &mut self.program.spaces[self.program.processes[process].space];
         let (start, end) = (entry.addr, entry.addr.saturating_add(entry.len.min(LEN_MAX)));
-        let (first, base) = match process.image_at(start) {
+        let (first, base) = match space.image_at(start) {
             Some((first, placed)) if placed.file == file => (first, placed.base),
             _ => {
                 // A program at random addresses goes to a multiple of its largest alignment.
@@ -54,7 +59,7 @@ impl Cell {
         };
         let end_of_image = first.saturating_add(image.recorded_span);
         let laid = image.segment_at(start - first)?;
-        process.placed(first, PlacedImage { file, end: end_of_image, base });
+        space.placed(first, PlacedImage { file, end: end_of_image, base });
         Some(Segment { start, end, placed: base + laid.addr, file: Some((file, laid.pos)) })
     }
 
@@ -66,7 +71,7 @@ impl Cell {
     ) -> Result<Option<Segment>, CellError> {
         let (start, len) = (event.addr, event.len.min(LEN_MAX));
         let is_fixed = map_of(event.flags) & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
-        let known = self.program.processes[process].image_at(start).filter(|_| is_fixed);
+        let known = self.program.space(process).image_at(start).filter(|_| is_fixed);
         let Some(file) = event.file else {
             return Ok(known.and_then(|_| self.linked_bss(process, start, len)));
         };
@@ -88,14 +93,14 @@ impl Cell {
         let (recorded_span, file_pos) = (image.recorded_span, Some((file, first.pos)));
         let base = self.free_linked(process, file)?;
         let placed = PlacedImage { file, end: start.saturating_add(recorded_span), base };
-        self.program.processes[process].placed(start, placed);
+        self.program.space_mut(process).placed(start, placed);
         let (end, placed) = (start.saturating_add(first.len), base + first.addr);
         Ok(Some(Segment { start, end, placed, file: file_pos }))
     }
 
     /// Memory without a file in an image: as far behind the segment below as it was recorded.
     fn linked_bss(&self, process: ProcessNr, start: u64, len: u64) -> Option<Segment> {
-        let segments = &self.program.processes[process].segments;
+        let segments = &self.program.space(process).segments;
         let placed = if let Some(over) = segments.find(start) {
             over.place(start)
         } else {
@@ -119,7 +124,7 @@ impl Cell {
         let rest = (base + first.addr + first.len).next_multiple_of(self.page().bytes());
         if rest < base + span {
             let kept = Map::anon(base + span - rest, Prot::default()).at(Vaddr(rest));
-            self.memory.mmap(self.program.processes[process].mm, kept)?;
+            self.memory.mmap(self.program.space(process).mm, kept)?;
         }
         Ok(base)
     }

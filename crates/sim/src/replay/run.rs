@@ -1,27 +1,30 @@
 //! The hot loop: the rows of a trace, one after the other.
 //!
-//! The TLB of a thread serves rows whose entries it remembers, one after the other ([`Tlb::serve`]).
+//! The TLB of a CPU serves rows whose entries it remembers, one after the other ([`Tlb::serve`]).
 //! Any other row of references is placed, looked up in the TLB and, on a miss, in the page table; only
 //! a page that is not mapped reaches the memory manager. So the cost of a trace grows with its rows,
 //! and that of memory management with distinct pages.
 //!
-//! Owns the order of what a row does, and when threads, processes and runs begin and end.
+//! Owns the order of what a row does, and when a run ends. When processes and threads begin and end
+//! is `lives`'s.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use largefolio_mm::fault::{self, FaultError};
 use largefolio_mm::pgtable::Leaf;
 use largefolio_mm::units::{Vaddr, Vpn};
 use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
-use largefolio_trace::{Batch, Event, Meta, Op, ThreadId};
+use largefolio_trace::{Batch, Event, Op, ThreadId};
 
-use super::budget::{NR_RUNNING_MAX, NR_THREADS_MAX};
+use super::budget::NR_THREADS_MAX;
 use super::cell::{Cell, Counted, Pass};
 use super::curve::Stacks;
 use super::error::CellError;
-use super::hardware::{Hardware, HardwareThread, Slot};
+use super::hardware::{Cpu, Hardware, HardwareThread, Slot};
 use super::program::ProcessNr;
 use super::reference::{Reference, walk_of};
+use super::space::SpaceNr;
 use crate::cost::Mark;
 use crate::tlb::{Rows, Side, Tlb, Walk};
 
@@ -92,27 +95,32 @@ impl Cell {
         }
     }
 
-    /// Replays rows of one thread for as long as they need nothing but what its TLB remembers;
+    /// Replays rows of one thread for as long as they need nothing but what the TLB remembers;
     /// returns their number. Where curves are drawn every row is looked at.
     fn serve(&mut self, batch: &Batch, rows: Range<usize>) -> usize {
         let slot = batch.threads().get(rows.start).and_then(|&id| self.hardware.slot_of(id));
-        let Some(thread) = slot.map(|slot| &mut self.hardware[slot]) else { return 0 };
-        if thread.stacks.is_some() {
+        let Some(slot) = slot else { return 0 };
+        let epoch = self.program.spaces[self.hardware[slot].space].epoch;
+        let cpu = self.hardware.run(slot);
+        if cpu.stacks.is_some() {
             return 0;
         }
         let (ops, addrs, lens) = (batch.ops(), batch.addrs(), batch.lens());
         let (ops, addrs, lens) = (&ops[rows.clone()], &addrs[rows.clone()], &lens[rows]);
         let rows = Rows { ops, addrs, lens };
-        let served = thread.tlb.serve(rows, self.clock.limit(), self.places.epoch());
+        let served = cpu.tlb.serve(rows, self.clock.limit(), epoch);
+        self.hardware.nr_references += served.nr_references;
         self.clock.advance(served.nr_references);
         served.nr_rows
     }
 
     /// One event that is not a reference, and what follows from it.
     fn call(&mut self, event: &Event) -> Result<(), CellError> {
-        let process = self.process_of(event.thread)?;
+        self.count_event();
+        let Some(process) = self.process_of(event.thread)? else { return Ok(()) };
         self.event(process, event)?;
         self.drain_flushes();
+        self.sweep_opens();
         self.watch_call(event);
         self.check_budget(process)
     }
@@ -130,25 +138,31 @@ impl Cell {
         }
         let slot = match self.hardware.slot_of(thread) {
             Some(slot) => slot,
-            None => self.start_thread(thread)?,
+            None => match self.start_thread(thread)? {
+                Some(slot) => slot,
+                None => {
+                    self.counted.strays.unmapped += count;
+                    return Ok(());
+                }
+            },
         };
-        let process = self.hardware[slot].process;
-        let Some(vpn) = self.place(process, addr) else {
+        let Some(vpn) = self.place(self.hardware[slot].space, addr) else {
             self.counted.strays.unmapped += count;
             return Ok(());
         };
-        let thread = &mut self.hardware[slot];
-        thread.tlb.bring_in(kind.side, addr / REFERENCE_PAGE_BYTES, count);
-        let found = thread.tlb.lookup_run(kind.side, vpn, kind.tlb, count);
-        if let Some(stacks) = &thread.stacks
-            && !stacks.of(kind.side).is_top(vpn, kind.tlb)
+        self.hardware.nr_references += count;
+        let cpu = self.hardware.run(slot);
+        cpu.tlb.bring_in(kind.side, addr / REFERENCE_PAGE_BYTES, count);
+        let found = cpu.tlb.lookup_run(kind.side, vpn, kind.tlb, count);
+        if let Some(stacks) = &cpu.stacks
+            && !stacks.of(kind.side).is_top(cpu.tlb.tagged(vpn), kind.tlb)
         {
             self.measure(slot, kind, vpn, found);
         }
         if found.needs_walk() {
             self.walk(slot, kind, (vpn, link), count)?;
         }
-        self.hardware[slot].tlb.remember(kind.side, addr, vpn);
+        self.hardware.cpu_mut(slot).tlb.remember(kind.side, addr, vpn);
         Ok(())
     }
 
@@ -173,8 +187,8 @@ impl Cell {
         (vpn, link): (Vpn, u32),
         count: u64,
     ) -> Result<(), CellError> {
-        let process = self.hardware[slot].process;
-        let mm = self.program.processes[process].mm;
+        let HardwareThread { process, space, .. } = self.hardware[slot];
+        let mm = self.program.spaces[space].mm;
         let before = self.before_touch();
         let touched = self.memory.touch(mm, vpn.vaddr(self.page()), kind.mm);
         // Memory may have been reclaimed even where the touch failed.
@@ -196,18 +210,17 @@ impl Cell {
 
     /// What a walk of a thread finds.
     fn walk_of(&self, slot: Slot, vpn: Vpn, leaf: &Leaf) -> Walk {
-        let thread = &self.hardware[slot];
-        let mm = self.program.processes[thread.process].mm;
-        walk_of(&self.memory.space(mm).table, leaf, vpn, thread.tlb.coalescing())
+        let mm = self.program.spaces[self.hardware[slot].space].mm;
+        let coalescing = self.hardware.cpu(slot).tlb.coalescing();
+        walk_of(&self.memory.space(mm).table, leaf, vpn, coalescing)
     }
 
     /// What a walk found goes into the TLB, and into the stacks beside it.
     fn fill(&mut self, slot: Slot, side: Side, walk: &Walk) {
-        let thread = &mut self.hardware[slot];
-        thread.tlb.fill_walk(side, walk);
-        if thread.stacks.is_some() {
-            let translation = thread.tlb.coalescing().entry(walk);
-            self.fill_stack(slot, side, &translation);
+        let cpu = self.hardware.cpu_mut(slot);
+        cpu.tlb.fill_walk(side, walk);
+        if cpu.stacks.is_some() {
+            self.fill_stack(slot, side, walk);
         }
     }
 
@@ -226,88 +239,67 @@ impl Cell {
 
     /// The page of the modelled process for a recorded address.
     #[inline]
-    fn place(&mut self, process: ProcessNr, addr: u64) -> Option<Vpn> {
-        match self.places.find(process, addr) {
+    fn place(&mut self, space: SpaceNr, addr: u64) -> Option<Vpn> {
+        match self.places.find(self.program.spaces[space].epoch, addr) {
             Some(vpn) => Some(vpn),
-            None => self.place_slowly(process, addr),
+            None => self.place_slowly(space, addr),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn place_slowly(&mut self, process: ProcessNr, addr: u64) -> Option<Vpn> {
-        let segment = self.program.processes[process].segments.find(addr)?;
+    fn place_slowly(&mut self, space: SpaceNr, addr: u64) -> Option<Vpn> {
+        let space = &self.program.spaces[space];
+        let segment = space.segments.find(addr)?;
         let vpn = Vaddr(segment.place(addr)).vpn(self.memory.rules().page);
         if let Some((file, pos)) = segment.file {
             let pos = pos + (addr - segment.start);
             self.counted.touched.mark(file, pos, 1, self.program.files[file].size_bytes);
         }
-        self.places.insert(process, addr, vpn);
+        self.places.insert(space.epoch, addr, vpn);
         Some(vpn)
     }
 
+    /// Segments of a process changed: its places are looked up again.
+    pub(super) fn change_places(&mut self, process: ProcessNr) {
+        self.program.space_mut(process).epoch = self.places.next();
+    }
+
     /// Takes changed translations out of the TLBs (I1).
-    fn drain_flushes(&mut self) {
+    pub(super) fn drain_flushes(&mut self) {
         self.memory.take_flushes(&mut self.flushes);
-        self.count_steps(self.flushes.len() * self.hardware.nr_running());
+        self.count_steps(self.flushes.len() * self.hardware.nr_cpus());
         for flush in &self.flushes {
-            for thread in self.hardware.running_mut() {
-                if self.program.processes[thread.process].mm == flush.mm {
-                    thread.invalidate(flush.first, flush.nr_pages);
-                }
-            }
+            let space_id = self.program.id_of(flush.mm);
+            self.hardware.invalidate(space_id, flush.first, flush.nr_pages);
         }
     }
 
-    /// The process of a thread: the first thread runs the first one, every other thread is announced
-    /// by the fork that made it.
-    fn process_of(&self, thread: ThreadId) -> Result<ProcessNr, CellError> {
-        self.program.threads.process_of(thread).ok_or(CellError::UnknownThread(thread))
-    }
-
-    /// Gives a thread its TLB when it first runs.
+    /// Gives a thread its CPU when it first runs; `None` for one whose process has ended.
     #[cold]
-    fn start_thread(&mut self, thread: ThreadId) -> Result<Slot, CellError> {
-        if thread as usize >= NR_THREADS_MAX || self.hardware.nr_running() >= NR_RUNNING_MAX {
+    fn start_thread(&mut self, thread: ThreadId) -> Result<Option<Slot>, CellError> {
+        if thread as usize >= NR_THREADS_MAX {
             return Err(CellError::TooManyThreads(thread));
         }
-        let (process, page) = (self.process_of(thread)?, self.page());
-        let tlb = Tlb::new(&self.spec.machine.tlb, page);
+        let Some(process) = self.process_of(thread)? else { return Ok(None) };
+        let page = self.page();
         let is_drawn = self.pictures.is_some() && !self.is_warming();
-        let stacks = is_drawn.then(|| Box::new(Stacks::new(page)));
-        Ok(self.hardware.start(HardwareThread { thread, process, tlb, stacks }))
-    }
-
-    /// Ends a process: counts what it maps, then unmaps it.
-    pub(super) fn end_process(&mut self, process: ProcessNr) {
-        let mm = self.program.processes[process].mm;
-        if self.memory.space(mm).is_dead {
-            return;
-        }
-        self.observe_statistics();
-        self.counted.sizes.add_process(&self.memory, mm);
-        if let Some(keeper) = &mut self.pictures {
-            keeper.add_process(&self.memory, &self.program.processes[process], process);
-        }
-        self.memory.exit(mm);
-        self.close_all(process);
-        self.count_steps(self.hardware.nr_running());
-        self.hardware.end_process(process);
-        self.measure_process(process);
-    }
-
-    pub(super) fn end_processes(&mut self) {
-        for process in 0..self.program.processes.len() {
-            self.end_process(process);
-        }
-        self.drain_flushes();
+        let new = || {
+            let stacks = is_drawn.then(|| Box::new(Stacks::new(page)));
+            Cpu::new(Tlb::new(&self.spec.machine.tlb, page), stacks)
+        };
+        let (space, space_id) =
+            (self.program.processes[process].space, self.program.space(process).id);
+        let started = HardwareThread { thread, process, space, space_id, cpu: 0 };
+        self.count_steps(self.hardware.nr_cpus() / 8);
+        Ok(Some(self.hardware.start(started, new)))
     }
 
     /// Ends the run that filled the page cache and loads the program again.
     ///
     /// # Errors
     /// When the layout cannot be placed.
-    pub(super) fn end_warming(&mut self, meta: &Meta) -> Result<(), CellError> {
+    pub(super) fn end_warming(&mut self) -> Result<(), CellError> {
         self.end_processes();
         self.pass = Pass::Reported;
         let base = Mark { counters: *self.memory.counters(), ram: self.memory.core().ram };
@@ -316,11 +308,11 @@ impl Cell {
         self.memory.take_observed();
         self.memory.take_stretches();
         self.restart_pictures();
-        self.hardware = Hardware::default();
+        self.hardware = Hardware::new(self.spec.nr_cpus());
         self.program.restart();
         self.meter.process_bytes = 0;
-        self.places.clear();
-        self.load(meta)
+        let meta = Arc::clone(&self.meta);
+        self.start(&meta)
     }
 }
 

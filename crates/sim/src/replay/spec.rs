@@ -11,7 +11,7 @@ use super::fragmented::Fragmented;
 use super::linked::Linked;
 use crate::cost::Walks;
 use crate::kernel::Kernel;
-use crate::machine::Machine;
+use crate::machine::{Machine, NR_CPUS_MAX};
 
 /// State of the page cache when the program starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +62,8 @@ pub struct CellSpec {
     pub linked: Vec<Linked>,
     /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
     pub ns_per_reference: u64,
+    /// CPUs that threads run on, instead of the machine's.
+    pub nr_cpus: Option<u32>,
     /// Which walks the time estimate assumes.
     pub walks: Walks,
     /// Runs of folios that the outcome's detail may have; 0 = no detail is kept.
@@ -91,6 +93,7 @@ impl CellSpec {
             annotations: Vec::new(),
             linked: Vec::new(),
             ns_per_reference: NS_PER_REFERENCE,
+            nr_cpus: None,
             walks: Walks::Native,
             detail_runs_max: 0,
             budget: Budget::default(),
@@ -107,6 +110,13 @@ impl CellSpec {
         let orders = sizes.exec.map_or(sizes.always, |exec| sizes.always.with(exec));
         let orders = orders.below(max.raised(1));
         Ageing { seed: self.seed, rounds: self.aged_rounds, orders }
+    }
+
+    /// CPUs that threads run on: as asked for, else the machine's, else one for every thread.
+    #[must_use]
+    pub fn nr_cpus(&self) -> u32 {
+        let of_machine = self.machine.nr_cpus.as_ref().map(|cpus| cpus.value);
+        self.nr_cpus.or(of_machine).unwrap_or(NR_CPUS_MAX)
     }
 
     /// The base page: the kernel's where it was asked for, else the machine's.

@@ -154,11 +154,11 @@ impl Cell {
             machine_exact: MachineBytes::new(maps.mapped(), page_bytes),
             ..Statistics::default()
         };
-        for (process, of) in self.program.processes.iter().enumerate() {
-            if self.memory.space(of.mm).is_dead {
-                continue;
-            }
-            let said = |by| ProcessBytes::from(self.memory.smaps_rollup(of.mm, by));
+        let mut living: Vec<_> =
+            self.program.spaces.iter().map(|(_, space)| (space.owner, space.mm)).collect();
+        living.sort_unstable();
+        for (process, mm) in living {
+            let said = |by| ProcessBytes::from(self.memory.smaps_rollup(mm, by));
             let (kernel, exact) = (said(CountedBy::Kernel), said(CountedBy::Tables(&maps)));
             statistics.total += kernel;
             statistics.total_exact += exact;

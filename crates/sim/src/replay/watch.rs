@@ -16,7 +16,7 @@ use super::keeper::Seen;
 use super::reads::{Pages, Wait, requests};
 use super::reference::{Reference, walk_of};
 use crate::tlb::curve::Then;
-use crate::tlb::{self, Lookup, Side, Translation};
+use crate::tlb::{self, Lookup, Side, Walk};
 
 impl Cell {
     /// Before a touch: what tells faults apart, where somebody wants to know.
@@ -90,8 +90,8 @@ impl Cell {
 
     /// References of all threads so far.
     fn references(&self) -> u64 {
-        self.count_steps(1 + self.hardware.nr_running() / 16);
-        self.hardware.references()
+        self.count_steps(1);
+        self.hardware.nr_references
     }
 
     /// After a touch that faulted: what it got, if that is a new folio of private memory.
@@ -155,10 +155,12 @@ impl Cell {
     }
 
     /// What a walk found, for the stack as well.
-    pub(super) fn fill_stack(&mut self, slot: Slot, side: Side, walked: &Translation) {
-        let stacks = &mut self.hardware[slot].stacks;
-        if let (Some(stacks), Some(keeper)) = (stacks, &mut self.pictures) {
-            stacks.of_mut(side).fill(walked);
+    pub(super) fn fill_stack(&mut self, slot: Slot, side: Side, walk: &Walk) {
+        let cpu = self.hardware.cpu_mut(slot);
+        let walk = Walk { vpn: cpu.tlb.tagged(walk.vpn), ..*walk };
+        let walked = cpu.tlb.coalescing().entry(&walk);
+        if let (Some(stacks), Some(keeper)) = (&mut cpu.stacks, &mut self.pictures) {
+            stacks.of_mut(side).fill(&walked);
             keeper.measured.orders[side as usize] |= 1 << walked.order.get();
         }
     }
@@ -167,19 +169,20 @@ impl Cell {
     /// Where that walks, the walk fills the stack as well.
     #[inline(never)]
     pub(super) fn measure(&mut self, slot: Slot, kind: Reference, vpn: Vpn, found: Lookup) {
-        let thread = &mut self.hardware[slot];
-        let (Some(stacks), Some(keeper)) = (&mut thread.stacks, &mut self.pictures) else { return };
+        let space = self.hardware[slot].space;
+        let cpu = self.hardware.cpu_mut(slot);
+        let (Some(stacks), Some(keeper)) = (&mut cpu.stacks, &mut self.pictures) else { return };
         let then = if found.needs_walk() { Then::Fill } else { Then::Use };
-        let measured = stacks.of_mut(kind.side).lookup(vpn, kind.tlb, then);
+        let measured = stacks.of_mut(kind.side).lookup(cpu.tlb.tagged(vpn), kind.tlb, then);
         keeper.measured.distances[kind.side as usize].count(measured);
         if !measured.needs_walk() || found.needs_walk() {
             return;
         }
-        let table = &self.memory.space(self.program.processes[thread.process].mm).table;
-        let coalescing = thread.tlb.coalescing();
+        let table = &self.memory.space(self.program.spaces[space].mm).table;
+        let coalescing = cpu.tlb.coalescing();
         if let Some(leaf) = table.leaf(vpn) {
             let walk = walk_of(table, &leaf, vpn, coalescing);
-            self.fill_stack(slot, kind.side, &coalescing.entry(&walk));
+            self.fill_stack(slot, kind.side, &walk);
         }
     }
 }

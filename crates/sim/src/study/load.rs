@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use largefolio_trace::Meta;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -401,7 +400,9 @@ fn sample_outcome() -> Value {
     let named = || -> Option<Value> {
         let mut spec = CellSpec::new(Kernel::parse("7.2").ok()?, Machine::named("altra").ok()?);
         spec.ram_bytes = 64 << 20;
-        Some(shown(&Cell::new(&spec, &Meta::default(), &Images::default()).ok()?.finish()))
+        Some(shown(
+            &Cell::new(&spec, &std::sync::Arc::default(), &Images::default()).ok()?.finish(),
+        ))
     };
     named().unwrap_or_default()
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::access::Side;
 use super::coalesce::{Aggregation, Coalescing, CoalescingMode};
 use super::sizes::EntrySizes;
+use super::spaces::NR_SPACES_MAX;
 use super::walk_cache::{MAX_WALK_ENTRIES, WalkCacheConfig};
 use super::walker::WalkerConfig;
 use super::ways::Ways;
@@ -59,7 +60,28 @@ pub struct CoalescingConfig {
     pub assumed: bool,
 }
 
-/// All structures of the TLB of one hardware thread.
+/// Address spaces whose entries a CPU keeps while others run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddressSpaces {
+    /// How many: `1..=NR_SPACES_MAX`; 1 = every switch flushes.
+    pub nr: u32,
+    /// The document, or the reason for an assumption.
+    pub source: String,
+    /// Whether it is assumed.
+    #[serde(default)]
+    pub assumed: bool,
+}
+
+impl Default for AddressSpaces {
+    /// A machine without PCIDs or ASIDs.
+    fn default() -> Self {
+        let source = "the machine file does not say: every switch flushes".to_owned();
+        Self { nr: 1, source, assumed: true }
+    }
+}
+
+/// All structures of the TLB of one CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlbConfig {
@@ -84,6 +106,9 @@ pub struct TlbConfig {
     pub walker: WalkerConfig,
     /// What one entry may cover.
     pub coalescing: CoalescingConfig,
+    /// Whose entries stay over a switch of address spaces.
+    #[serde(default)]
+    pub address_spaces: AddressSpaces,
 }
 
 impl TlbConfig {
@@ -117,6 +142,7 @@ impl TlbConfig {
         }
         self.check_walk_caches()?;
         self.check_walker()?;
+        self.check_address_spaces()?;
         let is_split = !(self.l2_instruction.is_empty() && self.l2_data.is_empty());
         if is_split && !self.l2.is_empty() {
             return Err(ConfigError::SharedAndSplit);
@@ -159,6 +185,17 @@ impl TlbConfig {
         }
         if l2.0 > llc.0 {
             return Err(ConfigError::CachesTurned { l2: (*l2).into(), llc: (*llc).into() });
+        }
+        Ok(())
+    }
+
+    fn check_address_spaces(&self) -> Result<(), ConfigError> {
+        let AddressSpaces { nr, source, .. } = &self.address_spaces;
+        if source.trim().is_empty() {
+            return Err(ConfigError::NoSource { place: "tlb.address_spaces".to_owned() });
+        }
+        if *nr == 0 || *nr > NR_SPACES_MAX {
+            return Err(ConfigError::AddressSpaces { nr: *nr });
         }
         Ok(())
     }
@@ -283,6 +320,11 @@ pub enum ConfigError {
     WalkCacheTwice { place: String },
     #[error("tlb.walker: l2 = \"{l2}\" is larger than llc = \"{llc}\"")]
     CachesTurned { l2: String, llc: String },
+    #[error(
+        "tlb.address_spaces: nr = {nr}; a CPU keeps the entries of 1 to {NR_SPACES_MAX} (1: every \
+         switch flushes)"
+    )]
+    AddressSpaces { nr: u32 },
     #[error("tlb: l2 is shared by both sides; give either l2 or l2_instruction and l2_data")]
     SharedAndSplit,
     #[error(
@@ -316,6 +358,7 @@ impl ConfigError {
             Self::WalkCacheTwice { place } => key(place, "level"),
             Self::TooManyStructures { level, .. } => format!("tlb.{level}"),
             Self::CachesTurned { .. } => "tlb.walker.l2".to_owned(),
+            Self::AddressSpaces { .. } => "tlb.address_spaces.nr".to_owned(),
             Self::SharedAndSplit => "tlb.l2".to_owned(),
             Self::PageNotHeld { side, .. } => format!("tlb.l1_{side}[0].sizes"),
             Self::TwoAggregations | Self::ContpteTwice | Self::ZenPage { .. } => {

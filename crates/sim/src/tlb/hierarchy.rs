@@ -1,6 +1,6 @@
-//! The TLB of one hardware thread: both sides, both levels, and the hints in front.
+//! The TLB of one CPU: both sides, both levels, and the hints in front.
 
-use largefolio_mm::units::{PageSize, Vpn};
+use largefolio_mm::units::{PageSize, Vpn, VpnRange};
 
 use super::access::{Access, Side};
 use super::coalesce::{Coalescing, LeafKind, Translation, Walk};
@@ -9,6 +9,7 @@ use super::counters::Counters;
 use super::entry::{Entry, Key};
 use super::front::Front;
 use super::level::{Level, Violation};
+use super::spaces::Spaces;
 use super::walk_cache::{Steps, WalkCaches};
 use super::walker::{Moment, Walker};
 
@@ -16,6 +17,9 @@ use super::walker::{Moment, Walker};
 /// pages want more of them than level 1 has entries: 640 random pages in 40 entries cost 6.1 ns a
 /// lookup with 128 hints and 3.7 ns with 512, which would take a quarter of a 48 KiB data cache.
 const NR_HINTS: usize = 256;
+
+/// Address spaces whose hints in front are kept while others run: 32 KiB each.
+const NR_FRONTS_ASIDE: usize = 5;
 
 /// What a lookup found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,11 +57,12 @@ impl Hint {
     const NONE: Self = Self { vpn: Vpn(u64::MAX), key: Key::EMPTY, slot: usize::MAX };
 }
 
-/// The TLB of one hardware thread.
+/// The TLB of one CPU, and whose entries it keeps.
 ///
 /// Every reference is looked up; after [`Lookup::Miss`] and [`Lookup::Permission`] the caller walks
 /// the page table (and serves a fault if need be) and fills. Any change of the page table that a
-/// kernel would follow by a TLB flush must be followed by [`Tlb::invalidate`].
+/// kernel would follow by a TLB flush must be followed by [`Tlb::invalidate_of`]. Pages are those of
+/// the address space that [`Tlb::switch_to`] named last; while none was, there is only one.
 #[derive(Clone, Debug)]
 pub struct Tlb {
     /// By side.
@@ -69,6 +74,11 @@ pub struct Tlb {
     /// By side; slots of `l1`.
     hints: [Box<[Hint; NR_HINTS]>; 2],
     pub(super) front: Front,
+    /// Fronts of address spaces that ran before, the last one last.
+    fronts_aside: Vec<(u64, Front)>,
+    spaces: Spaces,
+    /// The address space that runs.
+    space: Option<u64>,
     coalescing: Coalescing,
     walk_caches: WalkCaches,
     walker: Walker,
@@ -103,6 +113,9 @@ impl Tlb {
             l2_of,
             hints: [Box::new([Hint::NONE; NR_HINTS]), Box::new([Hint::NONE; NR_HINTS])],
             front: Front::default(),
+            fronts_aside: Vec::new(),
+            spaces: Spaces::new(config.address_spaces.nr),
+            space: None,
             coalescing: config.coalescing(),
             walk_caches: WalkCaches::new(&config.walk_cache, page),
             walker: Walker::new(&config.walker, page),
@@ -122,6 +135,7 @@ impl Tlb {
     #[inline]
     pub fn lookup_run(&mut self, side: Side, vpn: Vpn, access: Access, count: u64) -> Lookup {
         debug_assert!(count > 0, "a run has at least one reference");
+        let vpn = self.spaces.tagged(vpn);
         self.counters.side_mut(side).references += count;
         self.clock += 1;
         let hint = self.hints[side as usize][hint_of(vpn)];
@@ -137,12 +151,13 @@ impl Tlb {
     /// [`Tlb::serve`] does not serve must be noted.
     #[inline]
     pub fn bring_in(&mut self, side: Side, page: u64, count: u64) {
-        self.walker.bring_in(side, page, count);
+        self.walker.bring_in(side, self.spaces.marked(page), count);
     }
 
     /// The entry that served `vpn` last, and its slot; level 1 may have lost it since.
     #[inline]
     pub(super) fn last_seen(&self, side: Side, vpn: Vpn) -> Option<(Key, usize)> {
+        let vpn = self.spaces.tagged(vpn);
         let hint = self.hints[side as usize][hint_of(vpn)];
         (hint.vpn == vpn).then_some((hint.key, hint.slot))
     }
@@ -152,6 +167,7 @@ impl Tlb {
     /// # Panics
     /// When the walk breaks I4: its leaf is larger than a PMD entry.
     pub fn fill_walk(&mut self, side: Side, walk: &Walk) {
+        let walk = &Walk { vpn: self.spaces.tagged(walk.vpn), ..*walk };
         // Every lookup and every walk takes the clock one further.
         let row = self.clock - self.counters.walks();
         let instructions = self.counters.instruction.references;
@@ -186,8 +202,65 @@ impl Tlb {
         steps
     }
 
-    /// Removes every entry that covers one of `nr_pages` pages from `first`, in all levels and in
-    /// the page-walk caches.
+    /// Lets another address space run, which has a number of its own. What it flushed: the pages of
+    /// the one whose tag it got.
+    pub fn switch_to(&mut self, space: u64) -> Option<VpnRange> {
+        if self.space == Some(space) {
+            return None;
+        }
+        self.switch_front(space);
+        self.space = Some(space);
+        let flushed = self.spaces.switch_to(space)?;
+        self.invalidate(flushed.start, flushed.end.0 - flushed.start.0);
+        Some(flushed)
+    }
+
+    /// Another thread runs: no walk of the one before is under way any more.
+    pub fn switch_thread(&mut self) {
+        self.walker.forget_walks();
+    }
+
+    /// Forgets an address space that ended; the pages that it flushed.
+    pub fn end_space(&mut self, space: u64) -> Option<VpnRange> {
+        self.fronts_aside.retain(|(of, _)| *of != space);
+        if self.space == Some(space) {
+            self.space = None;
+        }
+        let flushed = self.spaces.end(space)?;
+        self.invalidate(flushed.start, flushed.end.0 - flushed.start.0);
+        Some(flushed)
+    }
+
+    /// Removes every entry of an address space that covers one of `nr_pages` pages from `first`;
+    /// the pages as [`Tlb::tagged`] names them, if it had any.
+    pub fn invalidate_of(&mut self, space: u64, first: Vpn, nr_pages: u64) -> Option<VpnRange> {
+        let range = self.spaces.range(space, first, nr_pages)?;
+        self.invalidate(range.start, range.end.0 - range.start.0);
+        Some(range)
+    }
+
+    /// A page of the address space that runs, as entries of several are told apart.
+    #[inline]
+    #[must_use]
+    pub const fn tagged(&self, vpn: Vpn) -> Vpn {
+        self.spaces.tagged(vpn)
+    }
+
+    /// Puts the hints aside, for those of another address space.
+    fn switch_front(&mut self, space: u64) {
+        let Some(before) = self.space else { return };
+        let at = self.fronts_aside.iter().position(|(of, _)| *of == space);
+        let mut next = match at {
+            Some(at) => self.fronts_aside.remove(at).1,
+            None if self.fronts_aside.len() < NR_FRONTS_ASIDE => Front::default(),
+            None => self.fronts_aside.remove(0).1,
+        };
+        std::mem::swap(&mut self.front, &mut next);
+        self.fronts_aside.push((before, next));
+    }
+
+    /// Removes every entry that covers one of `nr_pages` tagged pages from `first`, in all levels and
+    /// in the page-walk caches.
     pub fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
         self.walk_caches.invalidate(first, nr_pages);
         self.remove_range(first, nr_pages);
@@ -208,6 +281,7 @@ impl Tlb {
     /// The entry a lookup of `vpn` would use, level 1 before level 2. Counts and ages nothing.
     #[must_use]
     pub fn peek(&self, side: Side, vpn: Vpn) -> Option<Entry> {
+        let vpn = self.tagged(vpn);
         let found = |level: &Level| level.find(vpn).map(|slot| level.entry(slot));
         found(&self.l1[side as usize])
             .or_else(|| self.l2_of[side as usize].and_then(|nr| found(&self.l2[nr])))

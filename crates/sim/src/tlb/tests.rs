@@ -38,6 +38,7 @@ pub(super) fn config(l1: Vec<StructureConfig>, l2: Vec<StructureConfig>) -> TlbC
         l2_data: Vec::new(),
         walk_cache: Vec::new(),
         walker: WalkerConfig::default(),
+        address_spaces: AddressSpaces::default(),
         coalescing: CoalescingConfig {
             modes: vec![CoalescingMode::Contpte],
             source: "test".to_owned(),

@@ -242,6 +242,12 @@ impl Walker {
         self.lines.volume += nr_lines.min(PAGE_LINES);
     }
 
+    /// Another thread runs: the walks of the one before have ended.
+    pub(super) fn forget_walks(&mut self) {
+        self.group_start = None;
+        self.recent = [u64::MAX; NR_RECENT];
+    }
+
     /// A walk: its kind, and the lines it reads.
     pub(super) fn walk(
         &mut self,

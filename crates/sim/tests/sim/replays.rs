@@ -9,6 +9,7 @@ mod detail;
 mod hostile;
 mod hugetlb;
 mod linked;
+mod processes;
 mod statistics;
 mod waits;
 mod writers;

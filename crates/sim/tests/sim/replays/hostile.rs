@@ -7,7 +7,9 @@ use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CellSpec, ReplayError, replay};
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::generate::Rng;
-use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
+use largefolio_trace::{
+    Event, Execution, FileInfo, Image, LayoutEntry, LayoutKind, Meta, Op, Writer,
+};
 
 /// Rounds of the test; `LARGEFOLIO_FUZZ_ROUNDS` asks for more.
 const ROUNDS: u64 = 150;
@@ -53,6 +55,9 @@ fn event(rng: &mut Rng, nr_files: u32) -> Event {
         }
         _ => pick(rng, &[0, 1, 2, 3]),
     };
+    if event.op == Op::Execve {
+        event.aux = rng.below(2);
+    }
     let file = u32::try_from(rng.below(u64::from(nr_files))).unwrap();
     event.file = (rng.below(3) > 0).then_some(file);
     if event.op.is_reference() {
@@ -71,6 +76,14 @@ fn meta(rng: &mut Rng) -> Meta {
         filesystem: "xfs".into(),
     };
     let files: Vec<FileInfo> = sizes.iter().map(file).collect();
+    let images: Vec<Image> =
+        (0..2).map(|_| Image { layout: layout(rng), brk: number(rng) }).collect();
+    let execs = (0..2).map(|image| Execution { command: Vec::new(), image }).collect();
+    let (layout, brk) = (layout(rng), number(rng));
+    Meta { links: true, files, layout, brk, images, execs, ..Meta::default() }
+}
+
+fn layout(rng: &mut Rng) -> Vec<LayoutEntry> {
     let mut layout = Vec::new();
     let mut addr = 0x40_0000_0000;
     for _ in 0..rng.below(8) {
@@ -88,7 +101,7 @@ fn meta(rng: &mut Rng) -> Meta {
         layout.push(LayoutEntry { addr, len, prot, file, pos, kind: pick(rng, &kinds) });
         addr += len + 0x1000;
     }
-    Meta { links: true, files, layout, brk: number(rng), ..Meta::default() }
+    layout
 }
 
 fn specs() -> Vec<CellSpec> {

@@ -1,0 +1,168 @@
+//! Processes and threads begin and end: fork, vfork, execve, exit.
+//!
+//! ```text
+//!   fork     another process, its memory a copy          vfork   another process, the same memory
+//!   execve   the same process, another memory            exit    memory goes with its last process
+//! ```
+//!
+//! What an address space maps is counted when it goes: at the exit or the execve of the last process
+//! that uses it, or at the end of the trace. Owns these moments; a row of a thread whose process
+//! ended, or went on without it, does nothing.
+
+use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
+use largefolio_trace::{Event, Meta, ThreadId};
+
+use super::budget::{NR_PROCESSES_MAX, NR_THREADS_MAX};
+use super::cell::Cell;
+use super::error::CellError;
+use super::program::{Membership, Process, ProcessNr};
+use super::space::{AddressSpace, SpaceNr};
+
+/// The thread that begins: no fork announces it.
+const FIRST_THREAD: ThreadId = 0;
+/// Steps of a mapping that an execve makes.
+const STEPS_OF_MAPPING: usize = 8;
+
+impl Cell {
+    /// Starts the first process.
+    pub(super) fn start(&mut self, meta: &Meta) -> Result<(), CellError> {
+        let nr = self.program.nr_started;
+        let space = self.new_space(nr);
+        let process = self.program.start(Process::new(nr, space));
+        self.program.start_thread(FIRST_THREAD, process);
+        self.load(process, &meta.layout, meta.brk)?;
+        self.check_budget(process)
+    }
+
+    /// An address space with nothing in it.
+    fn new_space(&mut self, owner: usize) -> SpaceNr {
+        let (mm, id) = (self.memory.new_space(), self.places.next());
+        self.program.add_space(AddressSpace::new(mm, id, owner))
+    }
+
+    /// The process of a thread, if it still has one: the first thread runs the first process, every
+    /// other thread is announced by the fork that made it.
+    pub(super) fn process_of(&self, thread: ThreadId) -> Result<Option<ProcessNr>, CellError> {
+        match self.program.threads.of(thread) {
+            Membership::Of(process) => Ok(Some(process)),
+            Membership::Ended => Ok(None),
+            Membership::Unknown => Err(CellError::UnknownThread(thread)),
+        }
+    }
+
+    /// A thread or a process that `event` announces.
+    pub(super) fn fork(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let Ok(thread) = u32::try_from(event.aux) else { return Ok(()) };
+        if thread as usize >= NR_THREADS_MAX {
+            return Err(CellError::TooManyThreads(thread));
+        }
+        let of_thread = if event.flags & SHARES_MEMORY != 0 {
+            process
+        } else {
+            self.fork_process(process, event.flags & BORROWS_MEMORY != 0)?
+        };
+        // Ids are used once; in a damaged trace the thread that had it is gone.
+        self.hardware.end(thread);
+        self.program.start_thread(thread, of_thread);
+        Ok(())
+    }
+
+    fn fork_process(&mut self, parent: ProcessNr, borrows: bool) -> Result<ProcessNr, CellError> {
+        if self.program.processes.len() >= NR_PROCESSES_MAX {
+            return Err(CellError::TooManyProcesses);
+        }
+        let nr = self.program.nr_started;
+        let of_parent = self.program.processes[parent].space;
+        let space = if borrows {
+            self.program.spaces[of_parent].nr_users += 1;
+            of_parent
+        } else {
+            let from = &self.program.spaces[of_parent];
+            let mm = self.memory.fork(from.mm)?;
+            let copy = from.forked(mm, self.places.next(), nr);
+            self.count_steps(copy.nr_entries());
+            self.program.add_space(copy)
+        };
+        let forked = self.program.processes[parent].forked(nr, space);
+        self.count_steps(forked.nr_entries());
+        for open in forked.opens() {
+            self.memory.share_open(open);
+        }
+        let child = self.program.start(forked);
+        self.measure_process(child);
+        Ok(child)
+    }
+
+    /// A process begins another program: its other threads end, and so does its memory, unless it was
+    /// borrowed. The thread that goes on looks for a CPU again, as `sched_exec` does.
+    pub(super) fn execve(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let meta = std::sync::Arc::clone(&self.meta);
+        let Some(image) = meta.image_of(event.aux) else { return Ok(()) };
+        self.end_threads(process);
+        self.release_space(process);
+        for open in self.program.processes[process].close_on_exec() {
+            self.memory.close(open);
+        }
+        let space = self.new_space(self.program.processes[process].nr);
+        self.program.processes[process].space = space;
+        self.program.start_thread(event.thread, process);
+        self.count_steps(STEPS_OF_MAPPING * image.layout.len());
+        self.load(process, &image.layout, image.brk)
+    }
+
+    /// Ends a process: its threads, its memory unless another uses it, and what it has open.
+    pub(super) fn end_process(&mut self, process: ProcessNr) {
+        self.end_threads(process);
+        self.release_space(process);
+        self.close_all(process);
+        if let Some(ended) = self.program.processes.remove(process) {
+            self.meter.process_bytes -= ended.measured_bytes;
+        }
+    }
+
+    /// Ends what still runs, in the order in which it began.
+    pub(super) fn end_processes(&mut self) {
+        let mut living: Vec<(usize, ProcessNr)> =
+            self.program.processes.iter().map(|(slot, process)| (process.nr, slot)).collect();
+        living.sort_unstable();
+        for (_, process) in living {
+            self.end_process(process);
+        }
+        self.drain_flushes();
+    }
+
+    /// Ends the threads of a process.
+    fn end_threads(&mut self, process: ProcessNr) {
+        let threads = std::mem::take(&mut self.program.processes[process].threads);
+        self.count_steps(threads.len());
+        for thread in threads {
+            if self.program.threads.ended(thread, process) {
+                self.hardware.end(thread);
+            }
+        }
+    }
+
+    /// A process uses its address space no more. The last one: counts what it maps, then unmaps it.
+    fn release_space(&mut self, process: ProcessNr) {
+        let nr = self.program.processes[process].space;
+        let space = &mut self.program.spaces[nr];
+        space.nr_users -= 1;
+        if space.nr_users > 0 {
+            return;
+        }
+        self.observe_statistics();
+        let space = &self.program.spaces[nr];
+        let mm = space.mm;
+        self.counted.sizes.add_process(&self.memory, mm);
+        if let Some(keeper) = &mut self.pictures {
+            keeper.add_space(&self.memory, space);
+        }
+        self.hardware.end_space(space.id);
+        self.memory.exit(mm);
+        self.drain_flushes();
+        if let Some(ended) = self.program.spaces.remove(nr) {
+            self.meter.process_bytes -= ended.measured_bytes;
+        }
+        self.memory.forget(mm);
+    }
+}
