@@ -59,6 +59,12 @@ impl Files {
         self.announce(key, found.len(), path.as_os_str().as_bytes())
     }
 
+    /// Size of a file when it was first seen.
+    pub(crate) fn size_bytes(&self, id: FileId) -> u64 {
+        // A FileId fits usize.
+        self.table.get(id as usize).map_or(0, |info| info.size_bytes)
+    }
+
     /// The rows for the footer.
     pub(crate) fn into_table(self) -> Vec<FileInfo> {
         self.table
