@@ -56,6 +56,8 @@ pub struct Cell {
     pub(super) measured: Option<BaseTime>,
     /// Whether the trace has links between loads.
     pub(super) has_links: bool,
+    /// Whether the trace has page faults only: nothing is known of TLBs and instructions.
+    pub(super) faults_only: bool,
 }
 
 /// Which run of the program it is.
@@ -119,6 +121,7 @@ impl Cell {
         cell.pictures = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
         let is_recorded_here = cell.spec.machine.cpu.as_deref() == Some(meta.machine.as_str());
         cell.has_links = meta.links;
+        cell.faults_only = meta.faults_only;
         cell.measured = BaseTime::measured(&meta.runs).filter(|_| is_recorded_here);
         cell.link(meta, images);
         cell.add_files(meta);
@@ -152,6 +155,7 @@ impl Cell {
             unusable: BTreeMap::new(),
             measured: None,
             has_links: false,
+            faults_only: false,
             spec,
         })
     }

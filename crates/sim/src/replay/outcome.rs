@@ -191,7 +191,8 @@ pub struct Outcome {
     pub faults: Faults,
     /// Bytes read from files, and windows.
     pub reads: Reads,
-    /// References, misses and walks of all threads.
+    /// References, misses and walks of all threads; absent if none were counted.
+    #[serde(skip_serializing_if = "tlb::Counters::is_empty")]
     pub tlb: tlb::Counters,
     /// Anonymous memory by folio size in bytes, base pages included.
     pub anon_sizes: BTreeMap<u64, AnonSize>,

@@ -273,7 +273,7 @@ impl Cell {
         }
         let (process, page) = (self.process_of(thread)?, self.page());
         let tlb = Tlb::new(&self.spec.machine.tlb, page);
-        let is_drawn = self.pictures.is_some() && !self.is_warming();
+        let is_drawn = self.pictures.is_some() && !self.is_warming() && !self.faults_only;
         let stacks = is_drawn.then(|| Box::new(Stacks::new(page)));
         Ok(self.hardware.start(HardwareThread { thread, process, tlb, stacks }))
     }
