@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Reading order: `seen` (what can be told), `page`, `format`, `rings`, `named` (how it is told),
-//! `files`, `image`, `attach`, `tasks` (what it means), `start` (a command), `session` (the loop).
+//! `handle`, `files`, `image`, `attach`, `tasks` (what it means), `start` (a command), `session` (the loop).
 //!
 //! Invariants:
 //! - V1: nothing is left behind: the instance goes with this process, or with the next recording if it
@@ -22,6 +22,7 @@
 mod attach;
 mod files;
 mod format;
+mod handle;
 mod image;
 mod named;
 mod page;

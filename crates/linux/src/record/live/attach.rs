@@ -21,7 +21,7 @@ use super::seen::Mapped;
 use super::tasks::Tasks;
 use crate::proc::Task;
 use crate::proc::maps::Vma;
-use crate::proc::smaps::Smap;
+use crate::proc::smaps::{self, Smap};
 use crate::record::layout::PAGE_BYTES;
 use crate::system::{Entries, Live};
 
@@ -92,7 +92,8 @@ impl Found {
         }
         self.map(tasks, first)?;
         self.advise(tasks, first)?;
-        self.touch(tasks, first)
+        self.touch(tasks, first)?;
+        self.protect(tasks, first)
     }
 
     fn heap(&self) -> Range<u64> {
@@ -139,10 +140,28 @@ impl Found {
                 let end = if nr == 0 { last.range.end } else { vma.range.end };
                 let pos = if file.is_some() { vma.pos } else { 0 };
                 let (addr, len) = (vma.range.start, end - vma.range.start);
-                let prot = if nr == 0 { head.prot() } else { vma.prot() };
+                let prot = if nr == 0 { self.prot(head) } else { self.prot(vma) };
                 let event = Event { addr, len, pos, file, ..Event::new(first, Op::Mmap) };
                 tasks.book.push_mmap(event, prot, sharing | anon | fixed)?;
             }
+        }
+        Ok(())
+    }
+
+    /// What a mapping must have allowed for what is in it: pages that were written before a loader
+    /// took the right away.
+    fn prot(&self, vma: &Vma) -> u32 {
+        let was_written = !vma.is_shared()
+            && smaps::find(&self.smaps, vma.range.start).is_some_and(|smap| smap.anon_bytes > 0);
+        vma.prot() | if was_written { abi::PROT_WRITE } else { 0 }
+    }
+
+    /// Takes the rights away that only the pages of before needed.
+    fn protect(&self, tasks: &mut Tasks<'_, '_>, first: ThreadId) -> Result<(), TraceError> {
+        for vma in self.vmas.iter().filter(|vma| self.prot(vma) != vma.prot()) {
+            let (addr, len, flags) = (vma.range.start, vma.len_bytes(), vma.prot());
+            let event = Event { addr, len, flags, ..Event::new(first, Op::Mprotect) };
+            tasks.book.push(event)?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use largefolio_trace::FileId;
 
+use super::handle;
 use super::seen::Mapped;
 use crate::proc::{Task, fd};
 use crate::record::files::Files;
@@ -48,8 +49,8 @@ impl Inodes {
         id
     }
 
-    /// The file that a process has open, told by its descriptors; `None` if there is none or it has
-    /// no page cache.
+    /// The file that a process reads, told by its inode or by the process's descriptors; `None` if
+    /// neither tells, or it has no page cache.
     pub(super) fn of_descriptor(
         &mut self,
         files: &mut Files,
@@ -58,6 +59,11 @@ impl Inodes {
     ) -> Option<FileId> {
         if let Some(known) = self.known.get(&inode) {
             return *known;
+        }
+        if let Some(path) = handle::path(inode.0, inode.1) {
+            let id = files.add_path(&path);
+            self.known.insert(inode, id);
+            return id;
         }
         let nr_searches = self.nr_searches.entry(inode).or_default();
         if *nr_searches < NR_SEARCHES_MAX {

@@ -9,7 +9,10 @@
 use std::collections::BTreeMap;
 
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, abi};
-use largefolio_trace::{Event, Execution, ExitKind, Image, Op, ThreadId, TraceError};
+use largefolio_trace::validate::{CALL_BYTES_MAX, NR_EXECS_MAX, NR_IMAGES_MAX};
+use largefolio_trace::{
+    Event, Execution, ExitKind, Image, LayoutEntry, LayoutKind, Op, ThreadId, TraceError,
+};
 
 use super::files::Inodes;
 use super::seen::{Call, Mapped, Seen, Timed};
@@ -24,6 +27,9 @@ const FAULT_WRITE: u64 = 1 << 1;
 const FAULT_EXEC: u64 = 1 << 4;
 /// Addresses above are the kernel's.
 const USER_END: u64 = 1 << 56;
+/// `MAP_POPULATE`, and pages of one that are told.
+const MAP_POPULATE: u32 = 0x8000;
+const NR_POPULATED_MAX: u64 = 1 << 20;
 /// Results from here to 0 are errors.
 const ERROR_MIN: i64 = -4095;
 /// Mappings of a process that are remembered: those of the calls that have not ended yet, and an
@@ -297,8 +303,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         command: Vec<String>,
         image: Image,
     ) -> Result<(), TraceError> {
-        let is_full = self.execs.len() >= largefolio_trace::validate::NR_EXECS_MAX
-            || self.images.len() >= largefolio_trace::validate::NR_IMAGES_MAX;
+        let is_full = self.execs.len() >= NR_EXECS_MAX || self.images.len() >= NR_IMAGES_MAX;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.is_blind = is_full;
         if is_full {
@@ -307,9 +312,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             return Ok(());
         }
         process.image = Some(self.images.len());
-        let program = |entry: &&largefolio_trace::LayoutEntry| {
-            entry.kind == largefolio_trace::LayoutKind::Program
-        };
+        let program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
         let file = image.layout.iter().filter(program).find_map(|entry| entry.file);
         let row = self.execs.len() as u64;
         // At most NR_IMAGES_MAX.
@@ -354,7 +357,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         if len == 0 {
             return Ok(());
         }
-        let len = len.min(largefolio_trace::validate::CALL_BYTES_MAX);
+        let len = len.min(CALL_BYTES_MAX);
         // Which descriptor it went through is not told: one per file.
         let event = Event {
             pos,
@@ -411,7 +414,25 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         let len = len.checked_next_multiple_of(PAGE_BYTES).unwrap_or(len);
         let pos = if file.is_some() { pos } else { 0 };
         let event = Event { addr: result, len, pos, file, ..Event::new(thread.id, Op::Mmap) };
-        self.book.push_mmap(event, prot, map)
+        self.book.push_mmap(event, prot, map)?;
+        let is_populated = map & MAP_POPULATE != 0 && prot & abi::PROT_WRITE != 0;
+        if is_populated && map & abi::MAP_PRIVATE != 0 {
+            self.populate(thread, result, len)?;
+        }
+        Ok(())
+    }
+
+    /// Pages that the kernel touched itself, without a fault.
+    fn populate(&mut self, thread: Thread, addr: u64, len: u64) -> Result<(), TraceError> {
+        let nr_pages = (len / PAGE_BYTES).min(NR_POPULATED_MAX);
+        if nr_pages < len / PAGE_BYTES {
+            self.book.warn("A mapping was populated of which a trace takes only the first 4 GiB.");
+        }
+        for nr in 0..nr_pages {
+            let addr = addr.wrapping_add(nr * PAGE_BYTES);
+            self.book.push_references(&[Event::references(thread.id, Op::Write, addr, 1)])?;
+        }
+        Ok(())
     }
 
     fn brk(&mut self, thread: Thread, asked: u64, result: u64) -> Result<(), TraceError> {
@@ -445,3 +466,6 @@ fn fault(thread: ThreadId, address: u64, code: u64) -> Event {
     };
     Event::references(thread, op, address & !(PAGE_BYTES - 1), 1)
 }
+
+#[cfg(test)]
+mod tests;
