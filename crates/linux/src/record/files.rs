@@ -65,6 +65,14 @@ impl Files {
         self.table.get(id as usize).map_or(0, |info| info.size_bytes)
     }
 
+    /// Gives a file another of its names.
+    pub(crate) fn rename(&mut self, id: FileId, path: &Path) {
+        // A FileId fits usize.
+        if let Some(info) = self.table.get_mut(id as usize) {
+            info.path = path.to_string_lossy().into_owned();
+        }
+    }
+
     /// The rows for the footer.
     pub(crate) fn into_table(self) -> Vec<FileInfo> {
         self.table

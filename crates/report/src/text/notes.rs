@@ -140,10 +140,16 @@ pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
         let mut of_machine =
             rows.iter().filter(|row| row.machine == machine).map(|row| &row.estimate);
         let Some(first) = of_machine.next() else { continue };
+        if first.run.source == BaseSource::NotKnown {
+            notes.push(format!(
+                "the time of a run on {} is not known (--runtime gives it).",
+                labels::machine(machine)
+            ));
+            continue;
+        }
         let how = match first.run.source {
-            BaseSource::NotKnown => " (--runtime gives it)",
             BaseSource::Measured => " on this CPU",
-            BaseSource::Given => "",
+            BaseSource::Given | BaseSource::NotKnown => "",
             BaseSource::Estimated => {
                 ": instructions times cycles for each, and memory management (folio record --runs 3 \
                  measures it where it is recorded, --runtime gives it)"

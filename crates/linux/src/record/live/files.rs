@@ -3,7 +3,7 @@
 //! Owns the search. A name in the kernel's record is the process's; where it names another file here
 //! (other root, deleted, replaced) the file is told by the name alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -30,6 +30,8 @@ type Inode = (u64, u64);
 pub(super) struct Inodes {
     known: BTreeMap<Inode, Option<FileId>>,
     nr_searches: BTreeMap<Inode, u32>,
+    /// Files with several names of which any was taken.
+    any_name: BTreeSet<Inode>,
 }
 
 impl Inodes {
@@ -37,6 +39,9 @@ impl Inodes {
     pub(super) fn of_mapping(&mut self, files: &mut Files, mapped: &Mapped) -> Option<FileId> {
         let inode = (mapped.device, mapped.inode);
         if let Some(known) = self.known.get(&inode) {
+            if let Some(id) = known.filter(|_| self.any_name.remove(&inode)) {
+                files.rename(id, &mapped.path);
+            }
             return *known;
         }
         let is_it = |found: &Metadata| (found.dev(), found.ino()) == inode;
@@ -63,6 +68,9 @@ impl Inodes {
         if let Some(path) = handle::path(inode.0, inode.1) {
             let id = files.add_path(&path);
             self.known.insert(inode, id);
+            if path.metadata().is_ok_and(|found| found.nlink() > 1) {
+                self.any_name.insert(inode);
+            }
             return id;
         }
         let nr_searches = self.nr_searches.entry(inode).or_default();

@@ -15,6 +15,7 @@ use largefolio_trace::{
 };
 
 use super::files::Inodes;
+use super::image;
 use super::seen::{Call, Mapped, Seen, Timed};
 use crate::record::book::Book;
 use crate::record::layout::PAGE_BYTES;
@@ -65,6 +66,8 @@ pub(super) struct Process {
     mapped: Vec<Mapped>,
     pub(super) since_ns: u64,
     pub(super) is_blind: bool,
+    /// Whether its stack is in its image.
+    has_stack: bool,
 }
 
 /// All that is followed.
@@ -110,6 +113,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             mapped: Vec::new(),
             since_ns: 0,
             is_blind: true,
+            has_stack: true,
         };
         self.processes.insert(pid, process);
         self.threads.insert(pid, Thread { id, pid, call: None, read: None });
@@ -179,6 +183,9 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             Seen::Ends => return self.ends(tid),
             _ if is_blind => {}
             Seen::Fault { address, code } if address < USER_END => {
+                if !process.has_stack {
+                    self.find_stack(thread.pid, address);
+                }
                 return self.book.push_references(&[fault(thread.id, address, code)]);
             }
             Seen::FileRead { inode, device, first, end } => {
@@ -233,14 +240,13 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             self.threads.insert(child, Thread { id, call: None, read: None, ..parent });
             return self.fork(parent.id, id, SHARES_MEMORY);
         }
-        let (brk, image, is_blind) = match self.processes.get(&parent.pid) {
-            Some(process) => (process.brk, process.image, process.is_blind),
-            None => return Ok(()),
-        };
+        let Some(process) = self.processes.get(&parent.pid) else { return Ok(()) };
+        let Process { brk, image, is_blind, has_stack, .. } = *process;
         let id = self.add_process(child, brk);
         if let Some(process) = self.processes.get_mut(&child) {
             process.image = image;
             process.is_blind = is_blind;
+            process.has_stack = has_stack;
         }
         self.fork(parent.id, id, if is_vfork { BORROWS_MEMORY } else { 0 })
     }
@@ -275,7 +281,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         process.brk = 0;
         let mapped = std::mem::take(&mut process.mapped);
         let is_first = self.command == Some(pid) && process.is_blind;
-        let found = super::image::of_execve(pid, &mapped, self.book, &mut self.inodes);
+        let found = image::of_execve(pid, &mapped, self.book, &mut self.inodes);
         let Some((command, image)) = found else {
             process.is_blind = true;
             let path = mapped.first().map(|mapped| mapped.path.display().to_string());
@@ -288,11 +294,21 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         };
         process.is_blind = false;
         process.image = None;
+        process.has_stack = false;
         if is_first {
             self.book.layout = image.layout;
             return Ok(());
         }
         self.execve(pid, thread, command, image)
+    }
+
+    fn find_stack(&mut self, pid: u32, address: u64) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let layout = match process.image.and_then(|image| self.images.get_mut(image)) {
+            Some(image) => &mut image.layout,
+            None => &mut self.book.layout,
+        };
+        process.has_stack = image::add_stack(layout, address);
     }
 
     /// A process becomes a program, or begins as one.
