@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use largefolio_trace::FileId;
 
@@ -19,6 +19,8 @@ use crate::record::qemu::wire;
 
 /// Searches for the name of one file among descriptors.
 const NR_SEARCHES_MAX: u32 = 3;
+/// Names of mapped files that are kept besides those of the trace.
+const NR_MAPPED_MAX: usize = 1 << 16;
 /// How the kernel marks shared memory without a file.
 const NAMELESS: [&str; 3] = ["/dev/zero", "/SYSV", "/memfd:"];
 
@@ -32,9 +34,19 @@ pub(super) struct Inodes {
     nr_searches: BTreeMap<Inode, u32>,
     /// Files with several names of which any was taken.
     any_name: BTreeSet<Inode>,
+    /// Names of files that somebody mapped: a loader reads the head of a library first.
+    mapped: BTreeMap<Inode, PathBuf>,
 }
 
 impl Inodes {
+    /// Notes the name of a file that may have been read before it was mapped.
+    pub(super) fn note(&mut self, mapped: &Mapped) {
+        if self.mapped.len() < NR_MAPPED_MAX {
+            let inode = (mapped.device, mapped.inode);
+            self.mapped.entry(inode).or_insert_with(|| mapped.path.clone());
+        }
+    }
+
     /// The file of a mapping.
     pub(super) fn of_mapping(&mut self, files: &mut Files, mapped: &Mapped) -> Option<FileId> {
         let inode = (mapped.device, mapped.inode);
@@ -54,7 +66,7 @@ impl Inodes {
         id
     }
 
-    /// The file that a process reads, told by its inode or by the process's descriptors; `None` if
+    /// The file that a process reads, told by its inode, by a mapping or by the process's descriptors; `None` if
     /// neither tells, or it has no page cache.
     pub(super) fn of_descriptor(
         &mut self,
@@ -64,6 +76,13 @@ impl Inodes {
     ) -> Option<FileId> {
         if let Some(known) = self.known.get(&inode) {
             return *known;
+        }
+        let is_it =
+            |path: &PathBuf| path.metadata().is_ok_and(|found| (found.dev(), found.ino()) == inode);
+        if let Some(path) = self.mapped.get(&inode).filter(|path| is_it(path)) {
+            let id = files.add_path(path);
+            self.known.insert(inode, id);
+            return id;
         }
         if let Some(path) = handle::path(inode.0, inode.1) {
             let id = files.add_path(&path);

@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::attach::Found;
 use super::named::Names;
 use super::rings::Rings;
-use super::seen::Timed;
+use super::seen::{Seen, Timed};
 use super::start::Waiting;
 use super::tasks::Tasks;
 use super::{Bounds, exit_of};
@@ -197,6 +197,11 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         self.held.sort_by_key(|event| event.time_ns);
         let nr_taken = self.held.partition_point(|event| event.time_ns <= until_ns);
         let later = self.held.split_off(nr_taken);
+        for event in self.held.iter().chain(&later) {
+            if let Seen::Mapped(mapped) = &event.seen {
+                self.tasks.inodes.note(mapped);
+            }
+        }
         for event in mem::replace(&mut self.held, later) {
             self.tasks.take(event)?;
         }
