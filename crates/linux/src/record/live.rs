@@ -178,12 +178,11 @@ impl LiveRecording {
                 (Ended::Code(0), stopped)
             }
         };
-        let rest = session.finish()?;
+        let warnings = session.finish()?;
         let stopped = stopped.text(&self.whom);
         let text = stopped.clone().unwrap_or_else(|| ended.to_string());
-        let finish = Finish::of_book(&mut book, text, rest.warnings);
-        let meta = writer.meta_mut();
-        (meta.execs, meta.images, meta.faults_only) = (rest.execs, rest.images, true);
+        let finish = Finish::of_book(&mut book, text, warnings);
+        writer.meta_mut().faults_only = true;
         let outcome = finish.complete(writer, ended, RecorderKind::Live, started)?;
         Ok(Outcome { stopped, ..outcome })
     }

@@ -52,7 +52,7 @@ impl Found {
         let vmas = task.maps().ok()?.vmas;
         let smaps = task.smaps().unwrap_or_default();
         let program = crate::proc::fd::program(pid)?;
-        let command = image::cut(task.command());
+        let command = task.command();
         (!vmas.is_empty()).then_some(Self { pid, vmas, smaps, program, command })
     }
 
@@ -70,7 +70,7 @@ impl Found {
             tasks.book.layout = image.layout;
             tasks.book.brk = image.brk;
         } else {
-            tasks.fork(0, first, 0)?;
+            tasks.book.push_fork(0, first, 0)?;
             tasks.execve(self.pid, first, self.command.clone(), image)?;
         }
         if let Some(process) = tasks.process_mut(self.pid) {

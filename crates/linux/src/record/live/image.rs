@@ -18,8 +18,6 @@ use crate::record::book::Book;
 use crate::record::layout::{self, PAGE_BYTES};
 use crate::system::Live;
 
-/// Longest command that is kept, in bytes (`NR_EXECS_MAX` counts on it).
-const COMMAND_BYTES_MAX: usize = 160;
 /// Bytes that a stack may grow to: the usual limit.
 const STACK_BYTES: u64 = 8 << 20;
 /// Bytes above the page of a first fault: arguments and environment.
@@ -49,7 +47,7 @@ pub(super) fn of_execve(
         (mapped.iter().map(vma).collect(), vec![program.path.to_string_lossy().into_owned()])
     };
     let lines: Vec<Vma> = lines;
-    Some((cut(command), of_lines(&lines, &program.path, book)))
+    Some((command, of_lines(&lines, &program.path, book)))
 }
 
 /// Adds the stack of a program that was gone before its maps could be read: it lies above all files,
@@ -87,23 +85,6 @@ pub(super) fn of_lines(lines: &[Vma], program: &Path, book: &mut Book<'_>) -> Im
     let mut initial = layout::of_program_lines(lines, program, &mut book.files);
     grow_stack(&mut initial.layout);
     Image { layout: initial.layout, brk: 0 }
-}
-
-/// A command of bounded length.
-pub(super) fn cut(command: Vec<String>) -> Vec<String> {
-    let mut nr_left = COMMAND_BYTES_MAX;
-    let mut words = Vec::new();
-    for mut word in command {
-        if word.len() > nr_left {
-            word.truncate(word.floor_char_boundary(nr_left));
-            word.push('…');
-            words.push(word);
-            break;
-        }
-        nr_left -= word.len();
-        words.push(word);
-    }
-    words
 }
 
 /// Whether a line of maps is there since the execve.

@@ -7,7 +7,6 @@ use std::mem;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-use largefolio_trace::{Execution, Image};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
@@ -37,14 +36,6 @@ pub(super) enum Stopped {
     Size,
     /// Nothing is left to record.
     Ended,
-}
-
-/// What the footer needs besides the book's.
-pub(super) struct Rest {
-    pub(super) execs: Vec<Execution>,
-    pub(super) images: Vec<Image>,
-    /// The first is about events that were lost, if any were.
-    pub(super) warnings: Vec<String>,
 }
 
 pub(super) struct Session<'run, 'book, 'sink> {
@@ -214,8 +205,8 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         let _ = self.instance.set("tracing_on", "0");
     }
 
-    /// Ends it.
-    pub(super) fn finish(mut self) -> Result<Rest, RecordError> {
+    /// Ends it; its warnings, of which the first is about events that were lost, if any were.
+    pub(super) fn finish(mut self) -> Result<Vec<String>, RecordError> {
         self.stop();
         self.drain()?;
         let mut warnings = Vec::new();
@@ -239,8 +230,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
                     .to_owned(),
             );
         }
-        let (execs, images) = (mem::take(&mut self.tasks.execs), mem::take(&mut self.tasks.images));
-        Ok(Rest { execs, images, warnings })
+        Ok(warnings)
     }
 
     fn progress(&self) -> Progress {

@@ -9,10 +9,8 @@
 use std::collections::BTreeMap;
 
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, abi};
-use largefolio_trace::validate::{CALL_BYTES_MAX, NR_EXECS_MAX, NR_IMAGES_MAX};
-use largefolio_trace::{
-    Event, Execution, ExitKind, Image, LayoutEntry, LayoutKind, Op, ThreadId, TraceError,
-};
+use largefolio_trace::validate::CALL_BYTES_MAX;
+use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
 
 use super::files::Inodes;
 use super::image;
@@ -78,8 +76,6 @@ pub(super) struct Tasks<'book, 'sink> {
     processes: BTreeMap<u32, Process>,
     /// The command that is recorded from its start on.
     command: Option<u32>,
-    pub(super) execs: Vec<Execution>,
-    pub(super) images: Vec<Image>,
 }
 
 impl<'book, 'sink> Tasks<'book, 'sink> {
@@ -90,8 +86,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             threads: BTreeMap::new(),
             processes: BTreeMap::new(),
             command: None,
-            execs: Vec::new(),
-            images: Vec::new(),
         }
     }
 
@@ -129,16 +123,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         process.nr_threads += 1;
         let (parent, id) = (process.first, self.book.add_thread());
         self.threads.insert(tid, Thread { id, pid, call: None, read: None });
-        self.fork(parent, id, SHARES_MEMORY)
-    }
-
-    pub(super) fn fork(
-        &mut self,
-        parent: ThreadId,
-        child: ThreadId,
-        flags: u32,
-    ) -> Result<(), TraceError> {
-        self.book.push(Event { aux: child.into(), flags, ..Event::new(parent, Op::Fork) })
+        self.book.push_fork(parent, id, SHARES_MEMORY)
     }
 
     pub(super) fn process_mut(&mut self, pid: u32) -> Option<&mut Process> {
@@ -238,7 +223,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             process.nr_threads += 1;
             let id = self.book.add_thread();
             self.threads.insert(child, Thread { id, call: None, read: None, ..parent });
-            return self.fork(parent.id, id, SHARES_MEMORY);
+            return self.book.push_fork(parent.id, id, SHARES_MEMORY);
         }
         let Some(process) = self.processes.get(&parent.pid) else { return Ok(()) };
         let Process { brk, image, is_blind, has_stack, .. } = *process;
@@ -248,7 +233,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             process.is_blind = is_blind;
             process.has_stack = has_stack;
         }
-        self.fork(parent.id, id, if is_vfork { BORROWS_MEMORY } else { 0 })
+        self.book.push_fork(parent.id, id, if is_vfork { BORROWS_MEMORY } else { 0 })
     }
 
     fn ends(&mut self, tid: u32) -> Result<(), TraceError> {
@@ -304,10 +289,11 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
 
     fn find_stack(&mut self, pid: u32, address: u64) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        let layout = match process.image.and_then(|image| self.images.get_mut(image)) {
-            Some(image) => &mut image.layout,
-            None => &mut self.book.layout,
-        };
+        let layout =
+            match process.image.and_then(|image| self.book.executions.images.get_mut(image)) {
+                Some(image) => &mut image.layout,
+                None => &mut self.book.layout,
+            };
         process.has_stack = image::add_stack(layout, address);
     }
 
@@ -319,23 +305,16 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         command: Vec<String>,
         image: Image,
     ) -> Result<(), TraceError> {
-        let is_full = self.execs.len() >= NR_EXECS_MAX || self.images.len() >= NR_IMAGES_MAX;
+        let made = image.clone();
+        let has_room = self.book.push_execve(thread, command, image)?;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        process.is_blind = is_full;
-        if is_full {
+        process.is_blind = !has_room;
+        process.image = self.book.executions.images.iter().rposition(|image| *image == made);
+        if !has_room {
             self.book
                 .warn("More programs were executed than a trace can hold; later ones are missing.");
-            return Ok(());
         }
-        process.image = Some(self.images.len());
-        let program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
-        let file = image.layout.iter().filter(program).find_map(|entry| entry.file);
-        let row = self.execs.len() as u64;
-        // At most NR_IMAGES_MAX.
-        let nr = u32::try_from(self.images.len()).unwrap_or(0);
-        self.execs.push(Execution { command, image: nr });
-        self.images.push(image);
-        self.book.push(Event { aux: row, file, ..Event::new(thread, Op::Execve) })
+        Ok(())
     }
 
     fn file_read(
@@ -456,7 +435,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         let old = std::mem::replace(&mut process.brk, result);
         if old == 0 && asked == 0 {
             // The first call asks where the heap begins.
-            match process.image.and_then(|image| self.images.get_mut(image)) {
+            match process.image.and_then(|image| self.book.executions.images.get_mut(image)) {
                 Some(image) => image.brk = result,
                 None => self.book.brk = result,
             }
