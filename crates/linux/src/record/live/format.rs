@@ -130,9 +130,13 @@ impl Formats {
         let tid = |word: u64| u32::try_from(word).unwrap_or(0);
         let seen = match *kind {
             Kind::Fault => Seen::Fault { address: words[0], code: words[1] },
-            Kind::FileRead => {
-                Seen::FileRead { inode: words[0], device: words[1], first: words[2], end: words[3] }
-            }
+            // The kernel names the first and the last page.
+            Kind::FileRead => Seen::FileRead {
+                inode: words[0],
+                device: words[1],
+                first: words[2],
+                end: words[3].saturating_add(1),
+            },
             Kind::Birth => Seen::Birth { child: tid(words[0]), flags: words[1] },
             Kind::Executes => Seen::Executes { process: tid(words[0]), earlier: tid(words[1]) },
             Kind::Ends => Seen::Ends,
