@@ -87,6 +87,8 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
                 self.tasks.add_thread(process.pid, tid)?;
             }
         }
+        // Those were executed before.
+        self.tasks.book.executions.nr = 0;
         Ok(())
     }
 
