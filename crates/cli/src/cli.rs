@@ -98,7 +98,7 @@ pub(crate) fn run() -> Result<Exit> {
 /// Does what `words` say, which `verb` was read from.
 fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<Exit> {
     match verb {
-        Verb::Record(args) => args.plan()?.run(console),
+        Verb::Record(args) => args.plan(&command_line(words))?.run(console),
         Verb::Predict(args) => args.plan(command_line(words))?.run(console),
         Verb::Study(args) => args.plan(command_line(words))?.run(console),
         Verb::Advise(args) => args.plan(command_line(words))?.run(console, &mut |more, console| {

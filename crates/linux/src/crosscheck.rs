@@ -37,7 +37,6 @@ mod device;
 mod error;
 mod facts;
 mod mkfs;
-mod mount;
 mod place;
 mod plan;
 pub mod pool;

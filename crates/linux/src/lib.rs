@@ -37,5 +37,7 @@ pub mod watch;
 mod filesystem;
 mod helpers;
 mod library;
+mod mount;
 mod residency;
+mod tracefs;
 mod trust;

@@ -33,6 +33,7 @@ mod executions;
 mod files;
 mod finish;
 mod layout;
+pub mod live;
 mod outcome;
 mod plain;
 mod plan;

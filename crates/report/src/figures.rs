@@ -231,6 +231,7 @@ pub fn run_base(estimate: &Estimate) -> String {
         }
         BaseSource::Given => format!("{mid}, as given"),
         BaseSource::Estimated => format!("{mid} ({low} .. {high}), estimated"),
+        BaseSource::NotKnown => "not known".to_owned(),
     }
 }
 

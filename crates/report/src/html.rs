@@ -102,7 +102,9 @@ fn sections(report: &PredictResult) -> Vec<Section> {
         let place = section("places", "Where the folios lie", Basis::Counted, body);
         sections.push(Section { lead, ..place });
     }
-    sections.push(section("tlb", "TLB misses", Basis::Counted, tlb::figures(rows)));
+    if rows.iter().any(|row| !row.tlb.is_empty()) {
+        sections.push(section("tlb", "TLB misses", Basis::Counted, tlb::figures(rows)));
+    }
     if let Some(body) = over_time::figures(rows) {
         sections.push(section("time-line", "Over the trace", Basis::Counted, body));
     }

@@ -64,7 +64,7 @@
 //! | `cached_bytes.SIZE` | page cache at the end, mapped or not, in folios of SIZE bytes |
 //! | `faults.*` | counts by kind; `total` is all of them |
 //! | `reads.*` | bytes read and used, amplification, readahead windows |
-//! | `tlb.instruction` `tlb.data` | references and misses of each side |
+//! | `tlb.instruction` `tlb.data` | references and misses of each side; all of `tlb` is absent for a trace of page faults only |
 //! | `tlb.walks_pte` `tlb.walks_contpte` `tlb.walks_pmd` | walks by leaf; contpte is part of pte |
 //! | `tlb.walk_refs_LEVEL` | page-table entries that walks read, by level |
 //! | `tlb.walk_kinds.KIND` | walks that are `chained`, `beside` others, `alone`, or `fetch` instructions: `walks`, `pmd_walks` of them that ended at a PMD entry, `lines` and `host_lines` by where they were found |
@@ -98,8 +98,8 @@
 //! | `estimate.constants.NAME` | each cost used: `value`, `low`, `high`, `unit`, `source`, `assumed` |
 //! | `estimate.stand_ins.NAME` | the same of costs of another machine that bounds are made of |
 //! | `estimate.total.low` `..mid` `..high` | the total in ns with its bounds, or null |
-//! | `estimate.run.source` | one run of the program: `measured`, `given` or `estimated` |
-//! | `estimate.run.runs` `..ns.low` `..` | runs that were measured; their time in ns. If estimated, without memory management |
+//! | `estimate.run.source` | one run of the program: `measured`, `given`, `estimated` or `not_known` |
+//! | `estimate.run.runs` `..ns.low` `..` | runs that were measured; their time in ns. If estimated, without memory management; 0 if not known |
 //! | `estimate.run_change.low` `..mid` `..high` | change in per cent of a run, against the first row of the machine; or null |
 //! | `strays.*` | references that could not be followed, by reason |
 //! | `hugetlb.*` | huge pages of pools; absent where there is no pool and no such mapping |
@@ -171,6 +171,9 @@ pub struct TraceInfo {
     pub nr_rows: u64,
     /// What the recorder could not see, one sentence each.
     pub warnings: Vec<String>,
+    /// Whether the references are page faults only; absent for other traces.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub faults_only: bool,
 }
 
 impl TraceInfo {
@@ -188,6 +191,7 @@ impl TraceInfo {
             nr_references: meta.nr_references,
             nr_rows: meta.nr_rows,
             warnings: meta.warnings.clone(),
+            faults_only: meta.faults_only,
         }
     }
 

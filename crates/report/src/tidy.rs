@@ -28,7 +28,7 @@ mod why;
 
 use std::io::Write;
 
-use largefolio_sim::cost::Interval;
+use largefolio_sim::cost::{BaseSource, Interval};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::sizes::SizeTable;
 use largefolio_sim::replay::statistics::Statistics;
@@ -261,6 +261,9 @@ fn add_reads(numbers: &mut Vec<Number>, outcome: &Outcome) {
 
 fn add_tlb(numbers: &mut Vec<Number>, outcome: &Outcome) {
     let tlb = &outcome.tlb;
+    if tlb.is_empty() {
+        return;
+    }
     add_side(numbers, "instruction", &tlb.instruction);
     add_side(numbers, "data", &tlb.data);
     for (metric, value) in [
@@ -376,7 +379,8 @@ fn add_time(numbers: &mut Vec<Number>, outcome: &Outcome) {
             numbers.push(plain(format!("{name}_{end}"), whole(value * parts), unit));
         }
     };
-    bounds("run", Some(estimate.run.ns), 1.0, "ns");
+    let run = Some(estimate.run).filter(|run| run.source != BaseSource::NotKnown);
+    bounds("run", run.map(|run| run.ns), 1.0, "ns");
     // Of per cent; a whole number of millionths keeps the column one of integers.
     bounds("run_change", estimate.run_change, 1e4, "ppm");
 }

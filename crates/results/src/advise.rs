@@ -149,6 +149,9 @@ impl Question {
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<Advice, Error> {
         let meta = Reader::open(&self.trace)?.meta().clone();
+        if meta.faults_only && self.goal == Goal::Time {
+            return Err(Error::NoTime);
+        }
         let kernel = running::named(running::THIS)?;
         let running::Host { machine, walks, remark } = running::machine()?;
         let texts = texts(&meta);

@@ -26,6 +26,11 @@ pub enum Error {
     Census(#[from] CensusError),
     #[error(transparent)]
     File(#[from] FileError),
+    #[error(
+        "the trace has page faults only (folio record --live), which do not say how long a run takes: use \
+         --goal memory or --goal faults, or record the program without --live"
+    )]
+    NoTime,
     #[error(transparent)]
     Bench(#[from] BenchError),
     #[error(transparent)]

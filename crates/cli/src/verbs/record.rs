@@ -1,17 +1,21 @@
 //! `folio record`.
 
+mod live;
+
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use largefolio_linux::measure::Spread;
-use largefolio_linux::record::{self, Outcome, Progress, RecordError, With};
+use largefolio_linux::record::live::LiveRecording;
+use largefolio_linux::record::{self, Outcome, Progress, RecordError, RecorderKind, With};
 use largefolio_report::figures;
 use largefolio_trace::{PlainRun, shown};
 
-use super::values::ProgramArgs;
+use self::live::LiveArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
@@ -27,6 +31,10 @@ const QUIET_START: Duration = Duration::from_secs(1);
 /// processes. It runs ten to a hundred times slower than alone, at 20 to 200 million references per
 /// second. Ctrl-C goes to the program; press it again to terminate the program, a third time to
 /// kill it. The trace is complete up to that point. Needs `qemu-user` or `valgrind`.
+///
+/// With --live the program runs at its own speed, or runs already, and the kernel tells its page
+/// faults, mappings and reads. Such a trace predicts folios, faults, reads and memory; it has no
+/// accesses between faults, so predictions leave TLB misses and run time out.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -34,15 +42,17 @@ Examples:
   folio record --runs 3 -- python3 -c pass         also times the plain program
   folio record -o cc1.folio -- cc1 -quiet big.i -o /dev/null
   folio record --with valgrind -- ls -l
+  sudo folio record --live -- ./server             at its own speed: faults, mappings, reads
+  sudo folio record --live --for 60s -p 4242       a process that runs, and its children
 
 Exit status: that of the program (128 + signal if a signal killed it); 2 if nothing was recorded.")]
 pub(crate) struct RecordArgs {
     /// Trace to write [default: PROGRAM.folio in the current directory]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Recorder to use
-    #[arg(long, value_enum, default_value_t = Recorder::Auto)]
-    with: Recorder,
+    /// Recorder to use [default: auto]
+    #[arg(long, value_enum)]
+    with: Option<Recorder>,
     /// First run the plain program N times and keep its times in the trace, so that predictions are
     /// in per cent of its run; the program then runs N + 1 times, with all that it does. Input and
     /// output of these runs are /dev/null
@@ -52,7 +62,10 @@ pub(crate) struct RecordArgs {
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
-    program: ProgramArgs,
+    live: LiveArgs,
+    /// Program and its arguments
+    #[arg(required_unless_present_any = ["pids", "cgroup"], trailing_var_arg = true, value_name = "CMD")]
+    command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -77,17 +90,62 @@ impl From<Recorder> for With {
 
 /// A recording that can be made.
 pub(crate) struct RecordPlan {
-    recording: record::Recording,
-    nr_runs: u16,
+    how: How,
     is_quiet: bool,
+}
+
+enum How {
+    Emulated { recording: record::Recording, nr_runs: u16 },
+    Live(LiveRecording),
 }
 
 impl RecordArgs {
     /// Checks program, recorder and output.
-    pub(crate) fn plan(&self) -> Result<RecordPlan> {
+    pub(crate) fn plan(self, command_line: &[String]) -> Result<RecordPlan> {
         let output = self.output.as_deref();
-        let recording = record::Recording::new(&self.program.command, output, self.with.into())?;
-        Ok(RecordPlan { recording, nr_runs: self.runs.unwrap_or(0), is_quiet: self.quiet })
+        let how = if self.live.is_live() {
+            if let Some(reason) = self.refusal() {
+                bail!("{reason}");
+            }
+            How::Live(self.live.plan(&self.command, output, command_line)?)
+        } else {
+            let with = self.with.unwrap_or(Recorder::Auto).into();
+            let recording = record::Recording::new(&self.command, output, with)?;
+            How::Emulated { recording, nr_runs: self.runs.unwrap_or(0) }
+        };
+        Ok(RecordPlan { how, is_quiet: self.quiet })
+    }
+
+    /// Why an option says nothing about a live recording.
+    fn refusal(&self) -> Option<&'static str> {
+        let of_runs = "--runs times the plain program beside a recording that is slower than it; a live \
+                       recording runs at the program's own speed: leave --runs out";
+        let of_with = "--with chooses an emulator, and --live uses none: leave one of them out";
+        self.runs.map(|_| of_runs).or(self.with.map(|_| of_with))
+    }
+}
+
+impl How {
+    /// Records; `hears` gets a line about the state.
+    fn run(&mut self, hears: &mut dyn FnMut(String)) -> Result<Outcome, RecordError> {
+        let mut progress = |progress: Progress| {
+            if progress.elapsed >= QUIET_START {
+                hears(state(&progress));
+            }
+        };
+        match self {
+            Self::Live(recording) => recording.run(&mut progress),
+            Self::Emulated { recording, .. } => recording.run(&mut progress),
+        }
+    }
+
+    /// Times the plain program, if that was asked for.
+    fn time(&mut self, hears: &mut dyn FnMut(String)) -> Result<(), RecordError> {
+        let Self::Emulated { recording, nr_runs } = self else { return Ok(()) };
+        let nr_runs = *nr_runs;
+        recording.time(nr_runs.into(), &mut |nr| {
+            hears(format!("timing the plain program: run {nr} of {nr_runs}"));
+        })
     }
 }
 
@@ -96,19 +154,12 @@ impl RecordPlan {
     pub(crate) fn run(mut self, _console: &mut Console) -> Result<Exit> {
         let line = console::status();
         let has_line = !self.is_quiet && std::io::stderr().is_terminal();
-        let nr_runs = self.nr_runs;
-        let timed = self.recording.time(nr_runs.into(), &mut |nr| {
+        let mut hears = |text: String| {
             if has_line {
-                line.set_message(format!("timing the plain program: run {nr} of {nr_runs}"));
+                line.set_message(text);
             }
-        });
-        let result = timed.and_then(|()| {
-            self.recording.run(&mut |progress| {
-                if has_line && progress.elapsed >= QUIET_START {
-                    line.set_message(state(&progress));
-                }
-            })
-        });
+        };
+        let result = self.how.time(&mut hears).and_then(|()| self.how.run(&mut hears));
         line.finish_and_clear();
         let outcome = match result {
             Err(error @ RecordError::Interrupted(signal)) => {
@@ -123,7 +174,9 @@ impl RecordPlan {
         }
         if !self.is_quiet {
             summary(&outcome);
-            plain_runs(self.recording.plain_runs());
+            if let How::Emulated { recording, .. } = &self.how {
+                plain_runs(recording.plain_runs());
+            }
         }
         Ok(Exit::Program(outcome.ended.exit_code()))
     }
@@ -141,25 +194,34 @@ fn state(progress: &Progress) -> String {
 
 fn summary(outcome: &Outcome) {
     let seconds = outcome.elapsed.as_secs_f64();
+    let (nr, what, one) = match outcome.recorder {
+        RecorderKind::Live => (outcome.nr_references, "page faults", "fault"),
+        _ => (outcome.nr_references, "references", "reference"),
+    };
     console::say(&format!(
-        "folio: recorded {}: {} references in {} rows, {} ({:.3} bytes per reference)",
+        "folio: recorded {}: {} {what} in {} rows, {} ({:.3} bytes per {one})",
         shown(&outcome.path),
-        figures::count(outcome.nr_references),
+        figures::count(nr),
         figures::count(outcome.nr_rows),
         figures::bytes(outcome.trace_bytes),
-        figures::ratio(outcome.trace_bytes, outcome.nr_references),
+        figures::ratio(outcome.trace_bytes, nr),
     ));
     let programs = match outcome.nr_executions {
         0 => String::new(),
         1 => ", 1 program executed".to_owned(),
         nr => format!(", {} programs executed", figures::count(nr)),
     };
+    let ended = outcome.stopped.clone().unwrap_or_else(|| format!("ended with {}", outcome.ended));
+    let speed = match outcome.recorder {
+        RecorderKind::Live => String::new(),
+        _ => {
+            format!(", {:.1} M references/s", figures::ratio(nr, 1_000_000) / seconds.max(1e-9))
+        }
+    };
     console::say(&format!(
-        "folio: {seconds:.1} s with {}, {:.1} M references/s; {}{programs}; ended with {}",
+        "folio: {seconds:.1} s with {}{speed}; {}{programs}; {ended}",
         outcome.recorder.name(),
-        figures::ratio(outcome.nr_references, 1_000_000) / seconds.max(1e-9),
         tasks(outcome.nr_threads, outcome.nr_processes),
-        outcome.ended,
     ));
 }
 

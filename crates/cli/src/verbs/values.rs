@@ -1,8 +1,11 @@
 //! Values of options, and options that several verbs have.
 
+use std::env;
 use std::ffi::OsString;
+use std::time::Duration;
 
 use clap::Args;
+use largefolio_linux::shell::quoted;
 use largefolio_results::Form;
 use largefolio_sim::size::parse_bytes;
 
@@ -39,11 +42,27 @@ pub(crate) fn time_ns(text: &str) -> Option<f64> {
     digits.parse::<f64>().ok().map(|number| number * unit)
 }
 
+/// From a second to a week.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let seconds = time_ns(text).map(|ns| ns / 1e9);
+    let possible = seconds.filter(|seconds| (1.0..=7.0 * 86_400.0).contains(seconds));
+    possible
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "expected a time such as 90s, 5m or 1h, at most a week".to_owned())
+}
+
 /// A process.
 pub(crate) fn pid(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| {
         "expected the number of a process; pgrep -d, NAME prints those of a name".to_owned()
     })
+}
+
+/// What root should type for the same: sudo may not have this program in its path.
+pub(crate) fn as_root(command_line: &[String]) -> String {
+    let own = env::current_exe().unwrap_or_else(|_| "folio".into());
+    let words = command_line.iter().skip(1).map(quoted);
+    ["sudo".to_owned(), quoted(&own)].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
 /// A program that is started, after the options.
@@ -91,6 +110,21 @@ mod tests {
         assert_eq!((time_ns("250ms"), time_ns("2h")), (Some(250e6), Some(7200e9)));
         for refused in ["", "5", "m", "8d", "infs", "nans", "5µ", "1 s"] {
             assert_eq!(time_ns(refused), None, "{refused}");
+        }
+    }
+
+    #[test]
+    fn root_is_told_what_a_shell_takes() {
+        let words = ["folio", "crosscheck", "--only", "*it's*"].map(str::to_owned);
+        let told = as_root(&words);
+        assert!(told.starts_with("sudo /") && told.ends_with(r"crosscheck --only '*it'\''s*'"));
+    }
+
+    #[test]
+    fn a_duration_is_from_a_second_to_a_week() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        for refused in ["", "5", "0s", "900ms", "-1s", "8d", "169h", "99999999999999999999s"] {
+            assert!(duration(refused).is_err(), "{refused}");
         }
     }
 

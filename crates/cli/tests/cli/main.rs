@@ -25,6 +25,7 @@ mod pages;
 mod parquet;
 mod predict;
 mod record;
+mod record_live;
 mod report;
 mod results;
 mod run;

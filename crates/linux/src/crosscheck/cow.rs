@@ -14,14 +14,15 @@ use std::fs;
 
 use super::error::CrosscheckError;
 use super::facts::{Facts, Thp, first_cpu};
-use super::mount::Detached;
 use super::pool::PoolNeed;
 use super::probe::{self, ProbeEnd};
 use super::settings::{Change, Settings};
-use super::tracefs::Instance;
+use super::tracefs;
+use crate::mount::Detached;
 use crate::proc::thp::{control, setting};
 use crate::setting::{Setting, thp};
 use crate::signals::Signals;
+use crate::tracefs::Instance;
 
 /// Values of `shmem_enabled` under which shared memory has base pages only. A size that inherits
 /// has the value of the file above, which is examined too.
@@ -96,7 +97,7 @@ impl CowRecorder {
         let asleep = thp::send_khugepaged_to_sleep()?;
         let (mut events, mut limits) = (None, Vec::new());
         if khugepaged == Khugepaged::Woken {
-            events = Some(Instance::new()?);
+            events = Some(tracefs::instance()?);
             for name in LIMITS {
                 limits.push(Setting::hold(&setting(name))?);
             }

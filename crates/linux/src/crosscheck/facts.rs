@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::error::CrosscheckError;
 use super::mkfs;
-use super::mount::Detached;
 use super::workloads::Filesystem;
+use crate::mount::Detached;
 use crate::proc::thp;
 use crate::system::Live;
 

@@ -14,13 +14,14 @@ use super::device::{Device, max_sectors_kb};
 use super::error::CrosscheckError;
 use super::facts::{DEFAULT_AROUND_BYTES, Facts, first_cpu};
 use super::mkfs;
-use super::mount::Detached;
 use super::plan::OWN_FILE;
 use super::probe::{self, ProbeEnd};
-use super::tracefs::Instance;
+use super::tracefs;
 use super::workloads::{FileSpec, Filesystem, Workload, files};
+use crate::mount::Detached;
 use crate::setting::{Setting, thp};
 use crate::signals::Signals;
+use crate::tracefs::Instance;
 
 /// Microseconds after each step in which its I/O ends; the probe's own default.
 const PAUSE_US: u64 = 1500;
@@ -63,7 +64,7 @@ impl Recorder {
     /// The refusal, with its remedy; nothing is left behind.
     pub fn new(facts: Facts) -> Result<Self, CrosscheckError> {
         let signals = Signals::watch().map_err(CrosscheckError::os("watch signals"))?;
-        let instance = Instance::new()?;
+        let instance = tracefs::instance()?;
         let cpu = first_cpu()?;
         Ok(Self { facts, instance, signals, cpu, asleep: None })
     }

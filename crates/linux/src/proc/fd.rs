@@ -27,6 +27,11 @@ pub(crate) fn working_directory(pid: impl Display) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/cwd"))
 }
 
+/// The file a process runs, with the kernel's mark if it is deleted.
+pub(crate) fn program(pid: impl Display) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/{pid}/exe")).ok()
+}
+
 /// Position and flags of a descriptor.
 pub(crate) fn info(system: &dyn System, pid: impl Display, fd: i32) -> io::Result<FdInfo> {
     let path = format!("/proc/{pid}/fdinfo/{fd}");
@@ -34,7 +39,7 @@ pub(crate) fn info(system: &dyn System, pid: impl Display, fd: i32) -> io::Resul
 }
 
 /// The regular file behind a descriptor, and its name; `None` for anything else.
-pub(crate) fn regular(pid: impl Display, fd: i32) -> Option<(Metadata, PathBuf)> {
+pub(crate) fn regular(pid: impl Display, fd: impl Display) -> Option<(Metadata, PathBuf)> {
     let link = link(pid, fd);
     let found = fs::metadata(&link).ok().filter(Metadata::is_file)?;
     Some((found, fs::read_link(&link).ok()?))

@@ -8,7 +8,7 @@ use super::maps::{self, Maps};
 use super::smaps::{self, Smap};
 use super::stat::Stat;
 use super::value;
-use crate::system::{Entries, System};
+use crate::system::{Entries, System, ids};
 
 /// `/proc/PID`. That it is there is not said: what has ended answers with errors.
 #[derive(Clone)]
@@ -84,6 +84,14 @@ impl<'a> Task<'a> {
         name.trim_start_matches('-').trim_end_matches(':').to_owned()
     }
 
+    /// Program and arguments, as it was started or calls itself; empty where they cannot be read.
+    pub(crate) fn command(&self) -> Vec<String> {
+        let line = self.text("cmdline").unwrap_or_default();
+        let line = line.strip_suffix(b"\0").unwrap_or(&line);
+        let words = line.split(|byte| *byte == 0);
+        words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
     /// Its control group, from the root of groups on: that of version 2 if it is in one there, else that
     /// of systemd's or the memory controller's tree.
     pub(crate) fn cgroup(&self) -> Option<String> {
@@ -116,12 +124,21 @@ impl<'a> Task<'a> {
         Ok(words.skip(1).find_map(|pages| pages.parse().ok()).unwrap_or(0))
     }
 
+    /// Its threads, ascending.
+    pub(crate) fn threads(&self) -> Vec<u32> {
+        ids(&self.system.names(&self.dir.join("task")).unwrap_or_default())
+    }
+
+    /// Numbers of its open descriptors, ascending.
+    pub(crate) fn descriptors(&self) -> Vec<u32> {
+        ids(&self.system.names(&self.dir.join("fd")).unwrap_or_default())
+    }
+
     /// The processes that its threads started and that live.
     pub(crate) fn children(&self) -> Vec<u32> {
-        let threads = self.system.names(&self.dir.join("task")).unwrap_or_default();
         let mut children = Vec::new();
-        for thread in threads {
-            let path = self.dir.join("task").join(thread).join("children");
+        for thread in self.threads() {
+            let path = self.dir.join("task").join(thread.to_string()).join("children");
             let text = self.system.text(&path).unwrap_or_default();
             let words = text.split(u8::is_ascii_whitespace).filter_map(|w| str::from_utf8(w).ok());
             children.extend(words.filter_map(|word| word.parse::<u32>().ok()));

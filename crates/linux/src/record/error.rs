@@ -139,6 +139,33 @@ pub enum RecordError {
     /// A signal came before the program did anything.
     #[error("interrupted before the program began; there is nothing to write")]
     Interrupted(i32),
+    /// No process to record.
+    #[error("no process {0} is running; pgrep -a NAME lists those of a name")]
+    NoProcess(u32),
+    /// What was named is not there.
+    #[error("no process to record: {0}")]
+    Nobody(String),
+    /// A live recording without root.
+    #[error("a live recording asks the kernel what a program does, which needs root; run `{0}`")]
+    NotRoot(String),
+    /// Root without the capability to mount.
+    #[error(
+        "cannot open tracefs: not permitted; a live recording needs CAP_SYS_ADMIN (in a container: \
+         docker run --privileged, or record from the host)"
+    )]
+    NotPermitted,
+    /// No tracefs in the kernel.
+    #[error(
+        "this kernel has no tracefs (built without CONFIG_TRACING); use a kernel with it, or record \
+         without --live"
+    )]
+    NoTracefs,
+    /// An event that nothing can be done without.
+    #[error(
+        "this kernel has no event {0}; a live recording needs x86-64 and CONFIG_FTRACE_SYSCALLS: use a \
+         kernel with them, or record without --live"
+    )]
+    NoEvent(String),
     /// The operating system refused something the recording needs.
     #[error("cannot {action}: {source}")]
     Os {

@@ -59,6 +59,20 @@ impl Files {
         self.announce(key, found.len(), path.as_os_str().as_bytes())
     }
 
+    /// Size of a file when it was first seen.
+    pub(crate) fn size_bytes(&self, id: FileId) -> u64 {
+        // A FileId fits usize.
+        self.table.get(id as usize).map_or(0, |info| info.size_bytes)
+    }
+
+    /// Gives a file another of its names.
+    pub(crate) fn rename(&mut self, id: FileId, path: &Path) {
+        // A FileId fits usize.
+        if let Some(info) = self.table.get_mut(id as usize) {
+            info.path = path.to_string_lossy().into_owned();
+        }
+    }
+
     /// The rows for the footer.
     pub(crate) fn into_table(self) -> Vec<FileInfo> {
         self.table

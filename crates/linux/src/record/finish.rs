@@ -18,14 +18,19 @@ use crate::system::Live;
 
 /// The footer as far as it is known before the program starts.
 pub(crate) fn meta(plan: &Recording, recorder: RecorderKind) -> Meta {
+    let command = plan.command.iter().map(|word| word.to_string_lossy().into_owned());
+    Meta { runs: plan.runs.clone(), ..meta_of(command.collect(), recorder) }
+}
+
+/// The same for a command without a plan.
+pub(crate) fn meta_of(command: Vec<String>, recorder: RecorderKind) -> Meta {
     Meta {
-        command: plan.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        command,
         recorder: recorder.name().to_owned(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: host::kernel_release(&Live),
         machine: host::processor(&Live, &["model name"]),
         page_bytes: 4096,
-        runs: plan.runs.clone(),
         ..Meta::default()
     }
 }
@@ -91,6 +96,7 @@ impl Finish {
         Ok(Outcome {
             path: summary.path,
             ended,
+            stopped: None,
             nr_references: summary.nr_references,
             nr_rows: summary.nr_rows,
             trace_bytes: summary.file_bytes,

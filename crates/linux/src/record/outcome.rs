@@ -46,6 +46,8 @@ pub enum RecorderKind {
     Qemu,
     /// Valgrind's lackey.
     Valgrind,
+    /// The running kernel.
+    Live,
 }
 
 impl RecorderKind {
@@ -55,6 +57,7 @@ impl RecorderKind {
         match self {
             Self::Qemu => "qemu",
             Self::Valgrind => "valgrind",
+            Self::Live => "live",
         }
     }
 }
@@ -79,8 +82,10 @@ pub struct Progress {
 pub struct Outcome {
     /// The trace.
     pub path: PathBuf,
-    /// How the program ended.
+    /// How the program ended; 0 for processes that ran before and go on.
     pub ended: Ended,
+    /// Why the recording ended before the program.
+    pub stopped: Option<String>,
     /// References in the rows.
     pub nr_references: u64,
     /// Rows of the trace.

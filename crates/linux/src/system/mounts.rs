@@ -29,6 +29,13 @@ pub(crate) fn devices(mountinfo: &[u8]) -> Vec<(u32, u32)> {
         .collect()
 }
 
+/// Where a filesystem is mounted, of the mounts that show all of it.
+pub(crate) fn point(mountinfo: &[u8], device: (u32, u32)) -> Option<PathBuf> {
+    let mut mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
+    let mount = mounts.find(|mount| mount.device == device && mount.root == b"/")?;
+    Some(PathBuf::from(OsStr::from_bytes(mount.point)))
+}
+
 /// Where the tmpfs with the device number is mounted, and its `huge=`, which is `never` unless said.
 pub(crate) fn tmpfs(mountinfo: &[u8], device: (u32, u32)) -> Option<(PathBuf, String)> {
     let mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
@@ -51,6 +58,8 @@ pub(crate) fn is_local(filesystem: &str) -> bool {
 /// A line of mountinfo.
 struct Mount<'a> {
     device: (u32, u32),
+    /// The directory of the filesystem that is mounted.
+    root: &'a [u8],
     point: &'a [u8],
     filesystem: &'a str,
     /// Those of the filesystem, not of the mount.
@@ -63,11 +72,11 @@ impl<'a> Mount<'a> {
         let mut words = line.split(|byte| *byte == b' ');
         let (major, minor) = std::str::from_utf8(words.nth(2)?).ok()?.split_once(':')?;
         let device = (major.parse().ok()?, minor.parse().ok()?);
-        let point = words.nth(1)?;
+        let (root, point) = (words.next()?, words.next()?);
         words.find(|word| *word == b"-")?;
         let filesystem = std::str::from_utf8(words.next()?).ok()?;
         let options = words.nth(1).unwrap_or_default();
-        Some(Self { device, point, filesystem, options })
+        Some(Self { device, root, point, filesystem, options })
     }
 }
 
@@ -86,6 +95,8 @@ mod tests {
         assert_eq!(of((0, 44), "/x").as_deref(), Some("nfs4"));
         assert_eq!(of((0, 99), "/data/sub/x").as_deref(), Some("btrfs"));
         assert_eq!(of((0, 1), "/memfd:x"), None);
+        assert_eq!(point(text, (0, 50)), Some(PathBuf::from("/data")));
+        assert_eq!(point(text, (0, 51)), None);
         assert_eq!(devices(text), [(254, 0), (0, 44), (0, 50)]);
         assert!(is_local("xfs") && !is_local("nfs4") && !is_local("fuse.sshfs"));
     }

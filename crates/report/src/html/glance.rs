@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use largefolio_sim::replay::Outcome;
+use largefolio_sim::tlb::Side;
 
 use super::bars::{Bar, drawing};
 use super::folios::{KINDS, parts};
@@ -48,13 +49,18 @@ pub(super) fn answer(report: &PredictResult) -> Markup {
 
 /// What changes with the column `name`; less is better in each line but the first.
 fn facts(answer: &mut Markup, name: &str, before: &Outcome, now: &Outcome) {
-    let mut facts: Vec<(&str, u64, u64)> = vec![
-        ("instruction walks", before.tlb.instruction.l2_misses, now.tlb.instruction.l2_misses),
-        ("data walks", before.tlb.data.l2_misses, now.tlb.data.l2_misses),
+    let mut facts: Vec<(&str, u64, u64)> = Vec::new();
+    if !before.tlb.is_empty() {
+        facts.extend([
+            ("instruction walks", before.tlb.instruction.l2_misses, now.tlb.instruction.l2_misses),
+            ("data walks", before.tlb.data.l2_misses, now.tlb.data.l2_misses),
+        ]);
+    }
+    facts.extend([
         ("faults", before.faults.total, now.faults.total),
         ("bytes read", before.reads.bytes, now.reads.bytes),
         ("memory", memory_bytes(before), memory_bytes(now)),
-    ];
+    ]);
     if let (Some(before), Some(now)) = (before.estimate.total_ns, now.estimate.total_ns) {
         facts.push(("time of memory management", before, now));
     }
@@ -104,13 +110,13 @@ const COLUMNS: [Column; 5] = [
     Column {
         title: "Instruction walks",
         at: "tlb/instruction/l2_misses",
-        get: |row| Some(row.tlb.instruction.l2_misses),
+        get: |row| walks(row, Side::Instruction),
         unit: Unit::Count,
     },
     Column {
         title: "Data walks",
         at: "tlb/data/l2_misses",
-        get: |row| Some(row.tlb.data.l2_misses),
+        get: |row| walks(row, Side::Data),
         unit: Unit::Count,
     },
     Column {
@@ -132,6 +138,11 @@ const COLUMNS: [Column; 5] = [
         unit: Unit::Time,
     },
 ];
+
+/// Walks of a side, where any were counted.
+fn walks(row: &Outcome, side: Side) -> Option<u64> {
+    (!row.tlb.is_empty()).then(|| row.tlb.side(side).l2_misses)
+}
 
 /// Every cell in a line.
 pub(super) fn overview(rows: &[Outcome]) -> Markup {

@@ -5,7 +5,7 @@
 
 use arrow_array::ArrayRef;
 use arrow_schema::Field;
-use largefolio_sim::cost::Cause;
+use largefolio_sim::cost::{BaseSource, Cause};
 use largefolio_sim::replay::sizes::SizeTable;
 use largefolio_sim::replay::{Outcome, RESULTS_VERSION};
 
@@ -44,16 +44,29 @@ macro_rules! counts {
     };
 }
 
+/// The same for a field of the TLBs' counters, which may not be known.
+macro_rules! tlb {
+    ($prefix:expr, $tlb:ident => $part:expr; $($field:ident),+ $(,)?) => {
+        [$(Column::new(
+            concat!($prefix, stringify!($field)),
+            Values::Known(|row| {
+                let $tlb = &row.outcome.tlb;
+                (!$tlb.is_empty()).then(|| $part.$field)
+            }),
+        )),+]
+    };
+}
+
 /// The columns of one kind of walk.
 macro_rules! walks {
     ($name:literal, $kind:ident) => {{
         let mut columns = Vec::new();
-        columns.extend(counts!(concat!("tlb_walk_kinds_", $name, "_"), o => o.tlb.walk_kinds.$kind;
+        columns.extend(tlb!(concat!("tlb_walk_kinds_", $name, "_"), tlb => tlb.walk_kinds.$kind;
             walks, pmd_walks));
-        columns.extend(counts!(concat!("tlb_walk_kinds_", $name, "_lines_"),
-            o => o.tlb.walk_kinds.$kind.lines; l2, llc, memory));
-        columns.extend(counts!(concat!("tlb_walk_kinds_", $name, "_host_lines_"),
-            o => o.tlb.walk_kinds.$kind.host_lines; l2, llc, memory));
+        columns.extend(tlb!(concat!("tlb_walk_kinds_", $name, "_lines_"),
+            tlb => tlb.walk_kinds.$kind.lines; l2, llc, memory));
+        columns.extend(tlb!(concat!("tlb_walk_kinds_", $name, "_host_lines_"),
+            tlb => tlb.walk_kinds.$kind.host_lines; l2, llc, memory));
         columns
     }};
 }
@@ -205,11 +218,11 @@ fn activity() -> Vec<Column> {
 }
 
 fn translation() -> Vec<Column> {
-    let mut columns = Vec::from(counts!("tlb_instruction_", o => o.tlb.instruction;
+    let mut columns = Vec::from(tlb!("tlb_instruction_", tlb => tlb.instruction;
         references, l1_misses, l2_misses, permission_misses));
-    columns.extend(counts!("tlb_data_", o => o.tlb.data;
+    columns.extend(tlb!("tlb_data_", tlb => tlb.data;
         references, l1_misses, l2_misses, permission_misses));
-    columns.extend(counts!("tlb_", o => o.tlb;
+    columns.extend(tlb!("tlb_", tlb => tlb;
         walks_pte, walks_contpte, walks_pmd,
         walk_refs_pgd, walk_refs_pud, walk_refs_pmd, walk_refs_pte));
     columns.extend(walks!("chained", chained));
@@ -319,7 +332,13 @@ macro_rules! interval {
 /// The bounds of the total, and one run of the program.
 fn run_time() -> Vec<Column> {
     let total = interval!("total", (|row: &Row<'_>| row.outcome.estimate.total));
-    let run = interval!("run_ns", (|row: &Row<'_>| Some(row.outcome.estimate.run.ns)));
+    let run = interval!(
+        "run_ns",
+        (|row: &Row<'_>| {
+            let run = row.outcome.estimate.run;
+            (run.source != BaseSource::NotKnown).then_some(run.ns)
+        })
+    );
     let source = [
         Column::new(
             "estimate_run_source",

@@ -11,14 +11,21 @@ use crate::{PredictResult, figures};
 /// Longest command shown; the JSON has all of it.
 const COMMAND_CHARS_MAX: usize = 90;
 
+/// What does not follow from a live recording.
+pub(crate) const FAULTS_ONLY: &str = "The trace has page faults only (folio record --live), so TLB misses, walks and the program's own \
+     time do not follow from it; a page that was touched without a fault on the recording kernel is \
+     missing.";
+
 /// The lines above the table.
 pub(crate) fn title(report: &PredictResult) -> Vec<String> {
     let trace = &report.trace;
     let nr_rows = figures::count(trace.nr_rows);
     let nr_references = figures::count(trace.nr_references);
-    let mut size = format!("{nr_references} references in {nr_rows} rows");
+    let what = if trace.faults_only { "page faults" } else { "references" };
+    let mut size = format!("{nr_references} {what} in {nr_rows} rows");
     if !trace.ended.is_empty() {
-        size = format!("{size}, ended with {}", trace.ended);
+        let with = if trace.ended.starts_with("stopped") { "" } else { "ended with " };
+        size = format!("{size}, {with}{}", trace.ended);
     }
     vec![
         format!("{}: {}", trace.path, shortened(&trace.command.join(" "))),
@@ -112,6 +119,9 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
                 .to_owned(),
         );
     }
+    if report.trace.faults_only {
+        notes.push(FAULTS_ONLY.to_owned());
+    }
     notes.extend(not_judged(&report.rows));
     notes.extend(replaced(&report.rows));
     notes.extend(linked(&report.rows));
@@ -130,9 +140,16 @@ pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
         let mut of_machine =
             rows.iter().filter(|row| row.machine == machine).map(|row| &row.estimate);
         let Some(first) = of_machine.next() else { continue };
+        if first.run.source == BaseSource::NotKnown {
+            notes.push(format!(
+                "the time of a run on {} is not known (--runtime gives it).",
+                labels::machine(machine)
+            ));
+            continue;
+        }
         let how = match first.run.source {
             BaseSource::Measured => " on this CPU",
-            BaseSource::Given => "",
+            BaseSource::Given | BaseSource::NotKnown => "",
             BaseSource::Estimated => {
                 ": instructions times cycles for each, and memory management (folio record --runs 3 \
                  measures it where it is recorded, --runtime gives it)"

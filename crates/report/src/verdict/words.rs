@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_sim::cost::Interval;
+use largefolio_sim::cost::{BaseSource, Interval};
 
 use super::{Answer, Causes, Column, Finding, Goal};
 use crate::PredictResult;
@@ -237,6 +237,10 @@ impl<'a> Said<'a> {
     /// Costs that are needed and that no machine's stand in for.
     fn lacking(&self, answer: &Answer) -> String {
         let row = &self.report.rows[answer.reference];
+        if self.goal == Goal::Time && row.estimate.run.source == BaseSource::NotKnown {
+            return "the trace has page faults only, and no time of a run (--runtime gives one)"
+                .to_owned();
+        }
         let not_known = row.estimate.not_known.iter().map(String::as_str);
         let names: Vec<&str> = not_known.take(NR_NAMED).collect();
         match names.as_slice() {

@@ -195,6 +195,7 @@ fn report(rows: Vec<Outcome>) -> PredictResult {
         nr_references: 201_836_802,
         nr_rows: 26_730_000,
         warnings: vec!["A thread was \u{1b}[31mnot seen.".to_owned()],
+        faults_only: false,
     };
     let settings = Settings {
         rules_notes: Vec::new(),

@@ -116,6 +116,7 @@ impl Estimate {
     pub fn run_time(&self) -> Option<Interval> {
         match self.run.source {
             super::BaseSource::Estimated => Some(Interval::sum([self.run.ns, self.total?])),
+            super::BaseSource::NotKnown => None,
             super::BaseSource::Measured | super::BaseSource::Given => Some(self.run.ns),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   measured   the trace holds runs of the plain program on this very CPU
+//!   not known  the trace has page faults only
 //!   estimated  instructions x cycles per instruction / clock + memory management
 //! ```
 
@@ -29,6 +30,8 @@ pub enum BaseSource {
     /// Instructions and cycles per instruction.
     #[default]
     Estimated,
+    /// Nobody measured it, and the trace does not say how many instructions ran.
+    NotKnown,
 }
 
 impl BaseSource {
@@ -39,6 +42,7 @@ impl BaseSource {
             Self::Measured => "measured",
             Self::Given => "given",
             Self::Estimated => "estimated",
+            Self::NotKnown => "not_known",
         }
     }
 }
@@ -62,6 +66,12 @@ impl BaseTime {
         let times: Vec<f64> = runs.iter().map(|run| run.wall_ns as f64).collect();
         let ns = Interval::measured(&times).filter(|ns| ns.low > 0.0)?.rounded();
         Some(Self { source: BaseSource::Measured, runs: runs.len() as u64, ns })
+    }
+
+    /// Of a trace without a count of instructions.
+    #[must_use]
+    pub const fn not_known() -> Self {
+        Self { source: BaseSource::NotKnown, runs: 0, ns: Interval::exact(0.0) }
     }
 
     /// Of a time that somebody names.

@@ -9,6 +9,7 @@ use largefolio_mm::counters::{Counters, PmdRefusal};
 use super::cell::Cell;
 use super::outcome::{AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, Reads, Writers};
 use crate::cost::{BaseTime, Estimate, Events, Latency, Mark};
+use crate::tlb;
 
 impl Cell {
     /// Ends what still runs and reports.
@@ -39,7 +40,7 @@ impl Cell {
             cached_bytes: self.cached_bytes(),
             faults: self.faults(),
             reads: self.reads(),
-            tlb: self.hardware.counters(),
+            tlb: self.tlb(),
             nr_cpus: self.spec.nr_cpus(),
             anon_sizes: self.anon_sizes(),
             asked: self.asked(),
@@ -68,11 +69,22 @@ impl Cell {
         }
     }
 
+    /// What the TLBs counted: nothing where the trace has faults only, which are never hits.
+    fn tlb(&self) -> tlb::Counters {
+        if self.meta.faults_only { tlb::Counters::default() } else { self.hardware.counters() }
+    }
+
     /// Time of the events, and of the program that they belong to.
     fn estimate(&self, events: &Events) -> Estimate {
         let costs = &self.spec.machine.costs;
         let instructions = self.hardware.counters().instruction.references;
-        let run = self.measured.unwrap_or_else(|| BaseTime::estimated(instructions, costs));
+        let run = self.measured.unwrap_or_else(|| {
+            if self.meta.faults_only {
+                BaseTime::not_known()
+            } else {
+                BaseTime::estimated(instructions, costs)
+            }
+        });
         let walks = self.spec.walks.on(&self.spec.machine);
         Estimate::new(events, costs, walks).of_run(run, costs)
     }
@@ -141,8 +153,8 @@ impl Cell {
         let now = Mark { counters: *self.memory.counters(), ram: self.memory.core().ram };
         Events {
             read: self.counted.reads.counts(),
-            l2_hits: self.hardware.counters().l2_hits(),
-            walks: self.hardware.counters().walk_kinds,
+            l2_hits: self.tlb().l2_hits(),
+            walks: self.tlb().walk_kinds,
             has_links: self.has_links,
             ..now.since(&self.counted.base, self.memory.rules().page.bytes())
         }

@@ -193,7 +193,8 @@ pub struct Outcome {
     pub reads: Reads,
     /// CPUs on which threads run.
     pub nr_cpus: u32,
-    /// References, misses and walks on all CPUs.
+    /// References, misses and walks on all CPUs; absent if none were counted.
+    #[serde(skip_serializing_if = "tlb::Counters::is_empty")]
     pub tlb: tlb::Counters,
     /// Anonymous memory by folio size in bytes, base pages included.
     pub anon_sizes: BTreeMap<u64, AnonSize>,

@@ -283,7 +283,7 @@ impl Cell {
         }
         let Some(process) = self.process_of(thread)? else { return Ok(None) };
         let page = self.page();
-        let is_drawn = self.pictures.is_some() && !self.is_warming();
+        let is_drawn = self.pictures.is_some() && !self.is_warming() && !self.meta.faults_only;
         let new = || {
             let stacks = is_drawn.then(|| Box::new(Stacks::new(page)));
             Cpu::new(Tlb::new(&self.spec.machine.tlb, page), stacks)

@@ -68,6 +68,12 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Whether nothing was counted: of a trace of page faults only nothing is known.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.instruction.references == 0 && self.data.references == 0
+    }
+
     /// All walks that found a leaf.
     #[must_use]
     pub const fn walks(&self) -> u64 {

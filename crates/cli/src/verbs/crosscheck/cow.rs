@@ -18,7 +18,6 @@ use largefolio_trace::shown;
 
 use super::live::{interrupted, make};
 use super::output::RulesArgs;
-use super::select::as_root;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values;
@@ -171,7 +170,8 @@ impl CowPlan {
         make(self.keep.as_deref())?;
         let is_woken = self.programs.iter().any(ProcessProgram::wakes_khugepaged);
         let khugepaged = if is_woken { Khugepaged::Woken } else { Khugepaged::Asleep };
-        let recorder = CowRecorder::new(&self.facts, khugepaged, &as_root(&self.command_line))?;
+        let recorder =
+            CowRecorder::new(&self.facts, khugepaged, &values::as_root(&self.command_line))?;
         let nr_programs = self.programs.len();
         let mut result = CowResult::new(self.facts.release, nr_programs, self.command_line);
         let record = |text: &str, program: &ProcessProgram| {

@@ -12,9 +12,10 @@ use largefolio_sim::kernel::Kernel;
 use largefolio_trace::shown;
 
 use super::output::Output;
-use super::select::{SelectArgs, as_root};
+use super::select::SelectArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::values;
 
 /// Which workloads.
 pub(super) struct Chosen {
@@ -53,7 +54,7 @@ impl LivePlan {
         command_line: Vec<String>,
     ) -> Result<Self> {
         let facts = Facts::of_host();
-        let plan = chosen.plan(&facts, &as_root(&command_line))?;
+        let plan = chosen.plan(&facts, &values::as_root(&command_line))?;
         let kernel = kernel.map_or_else(|| rules(&facts.release, facts.page_bytes), Ok)?;
         make(keep.as_deref())?;
         Ok(Self { plan, facts, kernel, keep, output, command_line })

@@ -13,9 +13,10 @@ use largefolio_sim::kernel::Kernel;
 
 use super::live::{interrupted, make};
 use super::output::{Output, OutputArgs, RulesArgs};
-use super::select::{as_root, filesystem, window_kb};
+use super::select::{filesystem, window_kb};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::values;
 
 /// Check the model with a real program: its binary, libraries and data
 ///
@@ -112,7 +113,8 @@ impl ProgramArgs {
 impl ProgramRun {
     /// Records, replays, reports.
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
-        let recorder = ProgramRecorder::new(self.facts.clone(), &as_root(&self.command_line))?;
+        let recorder =
+            ProgramRecorder::new(self.facts.clone(), &values::as_root(&self.command_line))?;
         let check = ProgramCheck {
             facts: &self.facts,
             settings: &self.settings,

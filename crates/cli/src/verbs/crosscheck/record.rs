@@ -12,9 +12,10 @@ use largefolio_results::running::rules;
 use largefolio_trace::shown;
 
 use super::live::interrupted;
-use super::select::{SelectArgs, as_root};
+use super::select::SelectArgs;
 use crate::console;
 use crate::errors::Exit;
+use crate::verbs::values;
 
 /// Record workloads on the running kernel
 ///
@@ -56,7 +57,7 @@ impl RecordArgs {
     /// Chooses workloads, makes the directory.
     pub(super) fn plan(self, command_line: &[String]) -> Result<RecordPlan> {
         let (facts, selection) = (Facts::of_host(), self.select.selection());
-        let command = as_root(command_line);
+        let command = values::as_root(command_line);
         let plan = if self.words.is_empty() {
             WorkloadPlan::new(&selection, &facts, &command)?
         } else {

@@ -1,10 +1,7 @@
 //! Which workloads: options that `crosscheck` and its verbs share.
 
-use std::env;
-
 use clap::Args;
 use largefolio_linux::crosscheck::{Filesystem, Random, Selection};
-use largefolio_linux::shell::quoted;
 
 use super::super::values;
 
@@ -94,23 +91,9 @@ pub(super) fn window_kb(text: &str) -> Result<u64, String> {
     kb.ok_or_else(|| "expected a multiple of 1K, at most 1G".to_owned())
 }
 
-/// What root should type for the same: sudo may not have this program in its path.
-pub(super) fn as_root(command_line: &[String]) -> String {
-    let own = env::current_exe().unwrap_or_else(|_| "folio".into());
-    let words = command_line.iter().skip(1).map(quoted);
-    ["sudo".to_owned(), quoted(&own)].into_iter().chain(words).collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn root_is_told_what_a_shell_takes() {
-        let words = ["folio", "crosscheck", "--only", "*it's*"].map(str::to_owned);
-        let told = as_root(&words);
-        assert!(told.starts_with("sudo /") && told.ends_with(r"crosscheck --only '*it'\''s*'"));
-    }
 
     #[test]
     fn windows_are_whole_kib() {

@@ -7,7 +7,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 
 use super::super::error::CrosscheckError;
-use super::super::tracefs::Instance;
+use super::super::tracefs;
+use crate::tracefs::Instance;
 
 /// Ring buffer of the one CPU the program runs on. A fault is about 200 bytes with its answers: a
 /// million of them fit.
@@ -45,7 +46,7 @@ impl Events {
     /// Sets up a new instance for files of a device, numbered as `stat` does.
     pub(crate) fn new(device: u64, cpu: usize) -> Result<Self, CrosscheckError> {
         let s_dev = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
-        let mut instance = Self { instance: Instance::new()?, events: 0 };
+        let mut instance = Self { instance: tracefs::instance()?, events: 0 };
         instance.set("tracing_on", "0")?;
         instance.set("options/overwrite", "0")?;
         instance.set(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), &BUFFER_KB.to_string())?;
@@ -56,26 +57,21 @@ impl Events {
                 return Err(CrosscheckError::NoEvent(event));
             }
         }
-        if let Some(event) = FAULTS.iter().find(|event| !instance.has(event)) {
+        if let Some(event) = FAULTS.iter().find(|event| !instance.instance.has(event)) {
             return Err(CrosscheckError::NoEvent(event));
         }
         Ok(instance)
     }
 
-    fn has(&self, event: &str) -> bool {
-        self.instance.path().join("events").join(event).is_dir()
-    }
-
     fn enable(&self, event: &str, s_dev: u64) -> bool {
         let set = |name: &str, value: &str| self.set(&format!("events/{event}/{name}"), value);
-        self.has(event)
+        self.instance.has(event)
             && set("filter", &format!("s_dev=={s_dev}")).is_ok()
             && set("enable", "1").is_ok()
     }
 
     fn set(&self, name: &str, value: &str) -> Result<(), CrosscheckError> {
-        fs::write(self.instance.path().join(name), value)
-            .map_err(CrosscheckError::os("set up tracing"))
+        self.instance.set(name, value).map_err(CrosscheckError::os("set up tracing"))
     }
 
     /// Where marks are written.
@@ -103,25 +99,11 @@ impl Events {
     /// Stops tracing; the trace.
     pub(crate) fn stop(&self) -> Result<String, CrosscheckError> {
         self.set("tracing_on", "0")?;
-        let lost = self.lost();
+        let lost = self.instance.nr_lost();
         if lost > 0 {
             return Err(CrosscheckError::EventsLost(lost));
         }
         fs::read_to_string(self.instance.path().join("trace"))
             .map_err(CrosscheckError::os("read the trace"))
     }
-
-    fn lost(&self) -> u64 {
-        let Ok(cpus) = fs::read_dir(self.instance.path().join("per_cpu")) else { return 0 };
-        let stats = cpus.flatten().map(|cpu| cpu.path().join("stats"));
-        let stats = stats.filter_map(|path| fs::read_to_string(path).ok());
-        stats.flat_map(|text| text.lines().filter_map(lost_of).collect::<Vec<_>>()).sum()
-    }
-}
-
-/// Events lost according to one line of `per_cpu/cpuN/stats`.
-fn lost_of(line: &str) -> Option<u64> {
-    let (key, value) = line.split_once(": ")?;
-    let is_loss = matches!(key, "overrun" | "commit overrun" | "dropped events");
-    if is_loss { value.trim().parse().ok() } else { None }
 }

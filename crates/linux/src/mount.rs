@@ -17,13 +17,13 @@ use crate::proc::fd;
 
 /// A filesystem that is mounted nowhere.
 #[derive(Debug)]
-pub(super) struct Detached {
+pub(crate) struct Detached {
     root: OwnedFd,
 }
 
 impl Detached {
     /// Mounts a filesystem of type `driver`, from `source` where it needs one.
-    pub(super) fn new(driver: &str, source: Option<&Path>) -> io::Result<Self> {
+    pub(crate) fn new(driver: &str, source: Option<&Path>) -> io::Result<Self> {
         let context = fsopen(driver, FsOpenFlags::FSOPEN_CLOEXEC)?;
         if let Some(source) = source {
             fsconfig_set_string(&context, "source", source)?;
@@ -34,7 +34,7 @@ impl Detached {
     }
 
     /// A path to it, for this process and for its children while this one lives.
-    pub(super) fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         let pid = rustix::process::getpid().as_raw_nonzero();
         fd::link(pid, self.root.as_raw_fd())
     }

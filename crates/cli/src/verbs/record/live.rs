@@ -1,0 +1,64 @@
+//! `folio record --live`: options of a recording by the running kernel.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use largefolio_linux::record::live::{Bounds, LiveRecording, Target};
+use largefolio_results::maps::Whom;
+
+use crate::verbs::values;
+
+/// The options that only a live recording has.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Live")]
+pub(super) struct LiveArgs {
+    /// Record at the program's own speed what the kernel tells: page faults, system calls that change
+    /// memory, reads of files. Needs root and x86-64
+    #[arg(long)]
+    live: bool,
+    /// Processes that run already, with their children; lists such as 12,13 too. Ctrl-C ends the
+    /// recording, and they go on
+    #[arg(
+        short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = values::pid,
+        requires = "live", conflicts_with_all = ["command", "cgroup"]
+    )]
+    pids: Vec<u32>,
+    /// Processes in a control group and the groups below it: a directory, or a path as
+    /// /proc/PID/cgroup has it
+    #[arg(long, value_name = "PATH", requires = "live", conflicts_with = "command")]
+    cgroup: Option<PathBuf>,
+    /// Stop recording after this time, such as 60s; the program goes on
+    #[arg(long = "for", value_name = "TIME", value_parser = values::duration, requires = "live")]
+    time: Option<Duration>,
+    /// Stop recording when the trace has this size, such as 1G; the program goes on
+    #[arg(long, value_name = "SIZE", value_parser = values::size, requires = "live")]
+    max_size: Option<u64>,
+}
+
+impl LiveArgs {
+    pub(super) const fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// Checks whom to record, and where to.
+    pub(super) fn plan(
+        self,
+        command: &[OsString],
+        output: Option<&Path>,
+        command_line: &[String],
+    ) -> Result<LiveRecording> {
+        if self.max_size == Some(0) {
+            bail!("a trace of 0 bytes holds nothing: give --max-size a size such as 1G");
+        }
+        let target = match self.cgroup {
+            Some(path) => Target::Running(Whom::Cgroup(path)),
+            None if self.pids.is_empty() => Target::Command(command.to_vec()),
+            None => Target::Running(Whom::Processes(self.pids)),
+        };
+        let bounds = Bounds { time: self.time, bytes: self.max_size };
+        Ok(LiveRecording::new(target, output, bounds, &values::as_root(command_line))?)
+    }
+}

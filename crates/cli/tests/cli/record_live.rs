@@ -1,0 +1,264 @@
+//! `folio record --live`: programs of this machine at their own speed. Needs root and tracefs, and says
+//! so when it skips.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{Place, text};
+
+/// Pages that the recorded program writes.
+const NR_PAGES: u64 = 8192;
+/// Maps memory, writes every page, and says so.
+const TOUCHES: &str = "import mmap, time
+m = mmap.mmap(-1, 8192 * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for page in range(8192): m[page * 4096] = 1
+print('touched', flush=True)
+";
+/// An interpreter that is no script which looks for one.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Whether the kernel can be asked; says loudly when not.
+fn can_record(place: &Place, test: &str) -> bool {
+    let output = place.run("record --live -o probe.folio -- /bin/true");
+    let is_able = output.status.code() == Some(0);
+    if !is_able {
+        eprintln!("SKIPPED {test}: {}", text(&output.stderr));
+    }
+    is_able && fs::exists(PYTHON).unwrap()
+}
+
+/// A program that has touched its memory and waits.
+struct Running(Child);
+
+impl Running {
+    fn start(place: &Place) -> Self {
+        let script = place.path("wait.py");
+        fs::write(&script, format!("{TOUCHES}time.sleep(600)\n")).unwrap();
+        let mut child = Command::new(PYTHON).arg(script).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = [0; 7];
+        child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+        Self(child)
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// The tracefs instances of live recordings.
+fn instances() -> Vec<String> {
+    let script = "mount -t tracefs tracefs /mnt && ls /mnt/instances";
+    let output = Command::new("unshare").args(["--mount", "sh", "-c", script]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let names = text(&output.stdout);
+    names.lines().filter(|name| name.starts_with("folio-record-")).map(str::to_owned).collect()
+}
+
+fn predicted(place: &Place, trace: &str) -> Value {
+    let json = place.done(&format!("predict --json --kernel 6.18 --machine altra {trace}"));
+    serde_json::from_str(&json).unwrap()
+}
+
+fn number(value: &Value, at: &str) -> u64 {
+    value.pointer(at).and_then(Value::as_u64).unwrap_or_else(|| panic!("no {at}"))
+}
+
+/// Interrupts a recording when its trace is being written.
+fn interrupt(folio: Child) -> Output {
+    sleep(Duration::from_millis(1500));
+    let id = folio.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    folio.wait_with_output().unwrap()
+}
+
+#[test]
+fn what_cannot_be_recorded_live_is_an_error() {
+    let place = Place::new();
+    for (words, expected) in [
+        ("record --live", "<CMD>"),
+        ("record -p 1", "--live"),
+        ("record --for 5s -- true", "--live"),
+        ("record --live --runs 3 -- true", "leave --runs out"),
+        ("record --live --with qemu -- true", "--live uses none"),
+        ("record --live -p 4194305", "no process 4194305 is running"),
+        ("record --live --cgroup /nonexistent", "is it a control group directory?"),
+        ("record --live --max-size 0 -- true", "a size such as 1G"),
+        ("record --live -- no-such-program", "not found in PATH"),
+    ] {
+        let said = place.fails(words);
+        assert!(said.contains(expected), "{words}: {said}");
+    }
+}
+
+#[test]
+fn without_root_the_command_with_sudo_is_told() {
+    let place = Place::new();
+    let mut command = place.command("record --live -- /bin/true");
+    if is_root() {
+        command.uid(65534);
+    }
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("SKIPPED: nobody may not run folio: {error}");
+            return;
+        }
+    };
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("run `sudo ") && said.contains("record --live -- /bin/true"), "{said}");
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output().unwrap();
+    text(&output.stdout).trim() == "0"
+}
+
+#[test]
+fn a_command_keeps_its_output_and_its_memory_is_predicted() {
+    let place = Place::new();
+    if !can_record(&place, "a_command_keeps_its_output_and_its_memory_is_predicted") {
+        return;
+    }
+    fs::write(place.path("t.py"), format!("{TOUCHES}raise SystemExit(7)\n")).unwrap();
+    let output = place.run(&format!("record --live -o t.folio -- {PYTHON} t.py"));
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(7), "touched\n"));
+    assert!(said.contains("page faults in") && said.contains("ended with exit 7"), "{said}");
+    let info = place.done("trace info t.folio");
+    for expected in ["live, folio", "exit 7", "1 thread", "libc.so"] {
+        assert!(info.contains(expected), "no {expected}: {info}");
+    }
+    let result = predicted(&place, "t.folio");
+    // Nothing of this program is advised: each page of private memory is a fault, and the kernel counted
+    // them.
+    let recorded = number(&result, "/trace/nr_references");
+    let faults = number(&result, "/rows/0/faults/total");
+    assert!(
+        recorded > NR_PAGES && recorded.abs_diff(faults) * 20 < recorded,
+        "{recorded} {faults}"
+    );
+    assert!(number(&result, "/rows/0/folios/anon/mapped_bytes") >= NR_PAGES * 4096);
+    assert_eq!(number(&result, "/rows/0/strays/unmapped"), 0);
+    assert_eq!(instances(), [""; 0]);
+}
+
+#[test]
+fn what_a_trace_of_faults_cannot_give_is_absent() {
+    let place = Place::new();
+    if !can_record(&place, "what_a_trace_of_faults_cannot_give_is_absent") {
+        return;
+    }
+    let result = predicted(&place, "probe.folio");
+    assert!(result.pointer("/rows/0/tlb").is_none(), "{result}");
+    assert_eq!(result.pointer("/rows/0/estimate/run/source").unwrap(), "not_known");
+    let table = place.done("predict --kernel 6.18,7.2 --machine altra --full probe.folio");
+    assert!(table.contains("The trace has page faults only") && !table.contains("walks, data"));
+    assert!(table.contains("Which is best for time is not known"), "{table}");
+    let csv = place.done("predict --kernel 6.18 --machine altra --csv probe.folio");
+    assert!(csv.contains("faults_total") && !csv.contains("tlb_"), "{csv}");
+    let page = place.path("page.html");
+    place.done(&format!("predict --kernel 6.18 --report {} probe.folio", page.display()));
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("page faults only") && !page.contains("TLB misses</h2>"));
+    assert!(place.fails("advise probe.folio").contains("--goal memory"));
+}
+
+#[test]
+fn a_process_that_runs_goes_on_after_ctrl_c() {
+    let place = Place::new();
+    if !can_record(&place, "a_process_that_runs_goes_on_after_ctrl_c") {
+        return;
+    }
+    let mut running = Running::start(&place);
+    let pid = running.0.id();
+    let words = format!("record --live -o r.folio -p {pid}");
+    let folio = place.command(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let output = interrupt(folio);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("stopped by signal 2"), "{said}");
+    assert!(running.is_alive());
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let resident: u64 = line.trim_end_matches("kB").trim().parse().unwrap();
+    let result = predicted(&place, "r.folio");
+    let mapped = number(&result, "/rows/0/folios/anon/mapped_bytes") >> 10;
+    assert!(mapped.abs_diff(resident) * 50 < resident, "{mapped} KiB, resident {resident} KiB");
+    let text_bytes = number(&result, "/rows/0/folios/text/mapped_bytes");
+    assert!(text_bytes > 1 << 20, "{text_bytes}");
+    assert_eq!(instances(), [""; 0]);
+}
+
+#[test]
+fn a_recording_ends_at_its_bounds_and_a_command_at_its_own_end() {
+    let place = Place::new();
+    if !can_record(&place, "a_recording_ends_at_its_bounds_and_a_command_at_its_own_end") {
+        return;
+    }
+    let running = Running::start(&place);
+    let said = |words: &str| {
+        let output = place.run(words);
+        assert_eq!(output.status.code(), Some(0), "{words}: {}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let pid = running.0.id();
+    let time = said(&format!("record --live --for 1s -o a.folio -p {pid}"));
+    assert!(time.contains("stopped after the time of --for"), "{time}");
+    let size = said(&format!("record --live --max-size 1K -o b.folio -p {pid}"));
+    assert!(size.contains("stopped at the size of --max-size"), "{size}");
+    fs::write(place.path("s.sh"), "sleep 2\nexit 5\n").unwrap();
+    let output = place.run("record --live --for 1s -o c.folio -- sh s.sh");
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_killed_recorder_leaves_nothing_after_the_next_recording() {
+    let place = Place::new();
+    if !can_record(&place, "a_killed_recorder_leaves_nothing_after_the_next_recording") {
+        return;
+    }
+    let mut running = Running::start(&place);
+    let words = format!("record --live -o k.folio -p {}", running.0.id());
+    let mut folio = place.command(&words).stderr(Stdio::null()).spawn().unwrap();
+    let name = format!("folio-record-{}", folio.id());
+    sleep(Duration::from_millis(1500));
+    folio.kill().unwrap();
+    folio.wait().unwrap();
+    assert!(instances().contains(&name), "the kernel keeps it");
+    place.run("record --live -o next.folio -- /bin/true");
+    assert!(!instances().contains(&name));
+    assert!(running.is_alive());
+    assert!(!fs::exists(place.path("k.folio")).unwrap(), "a trace appears whole or not at all");
+}
+
+#[test]
+fn children_are_followed_with_their_programs() {
+    let place = Place::new();
+    if !can_record(&place, "children_are_followed_with_their_programs") {
+        return;
+    }
+    fs::write(place.path("s.sh"), "/bin/ls / > /dev/null\n/bin/cat s.sh | wc -c\n").unwrap();
+    let output = place.run("record --live -o s.folio -- sh s.sh");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rows = place.done("trace cat s.folio");
+    for program in ["/ls", "/cat", "/wc"] {
+        let is_its = |row: &str| row.contains(" execve ") && row.ends_with(program);
+        assert!(rows.lines().any(is_its), "no {program}: {rows}");
+    }
+    assert!(place.done("trace info s.folio").contains("4 threads in 4 processes"));
+    place.done("predict --kernel 6.18 --machine altra s.folio");
+}

@@ -1,0 +1,294 @@
+//! Processes that run already: what they map, and what of it is resident.
+//!
+//! ```text
+//!   maps      -> image (program, loader, stack), then brk and mmap rows
+//!   smaps     -> madvise rows
+//!   pagemap   -> one reference per page that is there, by address
+//! ```
+//!
+//! Owns the rows that stand for the time before. How the memory came to be is not known: a replay gives
+//! it the folios that it would get if it were touched by address.
+
+use std::ops::Range;
+use std::path::Path;
+
+use largefolio_trace::event::abi;
+use largefolio_trace::{Event, Op, ThreadId, TraceError};
+
+use super::files::Inodes;
+use super::image;
+use super::seen::Mapped;
+use super::tasks::Tasks;
+use crate::proc::Task;
+use crate::proc::maps::Vma;
+use crate::proc::smaps::{self, Smap};
+use crate::record::layout::PAGE_BYTES;
+use crate::system::{Entries, Live};
+
+/// Entries of pagemap read at once.
+const NR_ENTRIES: usize = 4096;
+/// A mapping larger than this is read only where the kernel says what is present in it.
+const UNSCANNED_BYTES_MAX: u64 = 64 << 30;
+/// Bits of an entry: present, swapped out, of a file or shared.
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+const OF_FILE: u64 = 1 << 61;
+const MADV_HUGEPAGE: u64 = 14;
+const MADV_NOHUGEPAGE: u64 = 15;
+
+/// A process, as it was found.
+pub(super) struct Found {
+    pub(super) pid: u32,
+    vmas: Vec<Vma>,
+    smaps: Vec<Smap>,
+    program: std::path::PathBuf,
+    command: Vec<String>,
+}
+
+impl Found {
+    /// Reads what a process maps; `None` for one that is gone or has no memory.
+    pub(super) fn new(pid: u32) -> Option<Self> {
+        let task = Task::of(&Live, pid);
+        let vmas = task.maps().ok()?.vmas;
+        let smaps = task.smaps().unwrap_or_default();
+        let program = crate::proc::fd::program(pid)?;
+        let command = task.command();
+        (!vmas.is_empty()).then_some(Self { pid, vmas, smaps, program, command })
+    }
+
+    /// Its program, loader and stack: the footer's for the first process, those of an execve for others.
+    pub(super) fn begin(&self, tasks: &mut Tasks<'_, '_>) -> Result<ThreadId, TraceError> {
+        let lines: Vec<Vma> = self.vmas.iter().filter(|vma| self.is_image(vma)).cloned().collect();
+        for vma in &self.vmas {
+            note(&mut tasks.inodes, tasks.book, self.pid, vma);
+        }
+        let mut image = image::of_lines(&lines, &self.program, tasks.book);
+        let heap = self.heap();
+        image.brk = heap.start;
+        let first = tasks.add_process(self.pid, heap.end);
+        if first == 0 {
+            tasks.book.layout = image.layout;
+            tasks.book.brk = image.brk;
+        } else {
+            tasks.book.push_fork(0, first, 0)?;
+            tasks.execve(self.pid, first, self.command.clone(), image)?;
+        }
+        if let Some(process) = tasks.process_mut(self.pid) {
+            process.is_blind = false;
+        }
+        Ok(first)
+    }
+
+    /// The rest of its memory.
+    pub(super) fn go_on(
+        &self,
+        tasks: &mut Tasks<'_, '_>,
+        first: ThreadId,
+    ) -> Result<(), TraceError> {
+        let heap = self.heap();
+        if heap.end > heap.start {
+            let event = Event { addr: heap.start, pos: heap.end, ..Event::new(first, Op::Brk) };
+            tasks.book.push(event)?;
+        }
+        self.map(tasks, first)?;
+        self.advise(tasks, first)?;
+        self.touch(tasks, first)?;
+        self.protect(tasks, first)
+    }
+
+    fn heap(&self) -> Range<u64> {
+        let heap = self.vmas.iter().filter(|vma| vma.path == Path::new("[heap]"));
+        let (mut start, mut end) = (0, 0);
+        for vma in heap {
+            start = if end == 0 { vma.range.start } else { start };
+            end = vma.range.end;
+        }
+        start..end
+    }
+
+    /// Program, loader and what has a name of the kernel's; a loader is what the first mapping of it
+    /// says.
+    fn is_image(&self, vma: &Vma) -> bool {
+        vma.path == self.program
+            || vma.path.file_name().is_some_and(|name| {
+                name.as_encoded_bytes().starts_with(b"ld-")
+                    || name.as_encoded_bytes().starts_with(b"ld.")
+            })
+            || image::is_of_execve(vma, &[])
+    }
+
+    /// Rows for mappings: those of one file that follow one another are a reservation and what the
+    /// loader maps into it.
+    fn map(&self, tasks: &mut Tasks<'_, '_>, first: ThreadId) -> Result<(), TraceError> {
+        let is_rest = |vma: &&Vma| {
+            !self.is_image(vma) && !vma.path.to_string_lossy().starts_with('[') && !self.is_bss(vma)
+        };
+        let rest: Vec<&Vma> = self.vmas.iter().filter(is_rest).collect();
+        for group in rest.chunk_by(|one, next| belongs(one, next)) {
+            let (Some(head), Some(last)) = (group.first(), group.last()) else { continue };
+            for (nr, vma) in group.iter().enumerate() {
+                let file = note(&mut tasks.inodes, tasks.book, self.pid, vma);
+                if vma.has_file() && file.is_none() {
+                    tasks.book.warn(
+                        "A mapping of a device or of a filesystem without a page cache is left out.",
+                    );
+                    continue;
+                }
+                let sharing = if vma.is_shared() { abi::MAP_SHARED } else { abi::MAP_PRIVATE };
+                let anon = if file.is_none() { abi::MAP_ANONYMOUS } else { 0 };
+                let fixed = if nr == 0 { 0 } else { abi::MAP_FIXED };
+                let end = if nr == 0 { last.range.end } else { vma.range.end };
+                let pos = if file.is_some() { vma.pos } else { 0 };
+                let (addr, len) = (vma.range.start, end - vma.range.start);
+                let prot = if nr == 0 { self.prot(head) } else { self.prot(vma) };
+                let event = Event { addr, len, pos, file, ..Event::new(first, Op::Mmap) };
+                tasks.book.push_mmap(event, prot, sharing | anon | fixed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a mapping must have allowed for what is in it: pages that were written before a loader
+    /// took the right away.
+    fn prot(&self, vma: &Vma) -> u32 {
+        let was_written = !vma.is_shared()
+            && smaps::find(&self.smaps, vma.range.start).is_some_and(|smap| smap.anon_bytes > 0);
+        vma.prot() | if was_written { abi::PROT_WRITE } else { 0 }
+    }
+
+    /// Takes the rights away that only the pages of before needed.
+    fn protect(&self, tasks: &mut Tasks<'_, '_>, first: ThreadId) -> Result<(), TraceError> {
+        for vma in self.vmas.iter().filter(|vma| self.prot(vma) != vma.prot()) {
+            let (addr, len, flags) = (vma.range.start, vma.len_bytes(), vma.prot());
+            let event = Event { addr, len, flags, ..Event::new(first, Op::Mprotect) };
+            tasks.book.push(event)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a line is memory of the program without a file: its image has it.
+    fn is_bss(&self, vma: &Vma) -> bool {
+        let before = self.vmas.iter().take_while(|one| one.range.start < vma.range.start);
+        !vma.has_file()
+            && vma.path.as_os_str().is_empty()
+            && before.last().is_some_and(|one| {
+                one.range.end == vma.range.start && one.has_file() && self.is_image(one)
+            })
+    }
+
+    fn advise(&self, tasks: &mut Tasks<'_, '_>, first: ThreadId) -> Result<(), TraceError> {
+        for smap in &self.smaps {
+            let advice = match (smap.is_huge, smap.is_no_huge) {
+                (true, _) => MADV_HUGEPAGE,
+                (_, true) => MADV_NOHUGEPAGE,
+                _ => continue,
+            };
+            let (addr, len) = (smap.vma.range.start, smap.vma.len_bytes());
+            tasks.book.push(Event { addr, len, aux: advice, ..Event::new(first, Op::Madvise) })?;
+        }
+        Ok(())
+    }
+
+    /// A reference for each page that is there.
+    fn touch(&self, tasks: &mut Tasks<'_, '_>, first: ThreadId) -> Result<(), TraceError> {
+        let Ok(pagemap) = Task::of(&Live, self.pid).pagemap() else {
+            tasks.book.warn("A process ended before its memory could be read; it is missing.");
+            return Ok(());
+        };
+        for vma in self.vmas.iter().filter(|vma| vma.prot() != 0) {
+            if !touch_one(tasks, first, pagemap.as_ref(), vma)? {
+                tasks.book.warn(
+                    "The resident pages of a very large mapping could not be read: the kernel cannot \
+                     say where they are (Linux 6.7 and later can).",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether it could be read.
+fn touch_one(
+    tasks: &mut Tasks<'_, '_>,
+    first: ThreadId,
+    pagemap: &dyn Entries,
+    vma: &Vma,
+) -> Result<bool, TraceError> {
+    let pages = vma.range.start / PAGE_BYTES..vma.range.end / PAGE_BYTES;
+    let mut ranges = Vec::new();
+    if vma.len_bytes() > UNSCANNED_BYTES_MAX {
+        let mut present = Vec::new();
+        if pagemap.scan(pages, &mut present).is_err() {
+            return Ok(false);
+        }
+        ranges.extend(present.into_iter().map(|found| found.pages));
+    } else {
+        ranges.push(pages);
+    }
+    let (mut entries, mut rows) = (vec![0; NR_ENTRIES], Vec::with_capacity(NR_ENTRIES));
+    for range in ranges {
+        let mut page = range.start;
+        while page < range.end {
+            let nr = usize::try_from(range.end - page).map_or(NR_ENTRIES, |nr| nr.min(NR_ENTRIES));
+            let Ok(nr_read @ 1..) = pagemap.read(page, &mut entries[..nr]) else { break };
+            rows.clear();
+            let there = (page..).zip(&entries[..nr_read]);
+            rows.extend(there.filter_map(|(page, entry)| {
+                let op = op_of(*entry, vma)?;
+                Some(Event::references(first, op, page.checked_mul(PAGE_BYTES)?, 1))
+            }));
+            tasks.book.push_references(&rows)?;
+            page += nr_read as u64;
+        }
+    }
+    Ok(true)
+}
+
+/// How a page was touched that is there: anonymous memory was written.
+fn op_of(entry: u64, vma: &Vma) -> Option<Op> {
+    match (entry & (PRESENT | SWAPPED) != 0, entry & OF_FILE != 0) {
+        (false, _) => None,
+        (true, false) => Some(Op::Write),
+        (true, true) if vma.is_exec() => Some(Op::Exec),
+        (true, true) if vma.is_shared() && vma.is_nameless_shared() => Some(Op::Write),
+        (true, true) => Some(Op::Read),
+    }
+}
+
+/// The file of a line.
+fn note(
+    inodes: &mut Inodes,
+    book: &mut crate::record::book::Book<'_>,
+    pid: u32,
+    vma: &Vma,
+) -> Option<u32> {
+    let path = vma.name().into_owned();
+    let (major, minor) = vma.device;
+    let mapped = Mapped {
+        pid,
+        addr: vma.range.start,
+        len: vma.len_bytes(),
+        pos: vma.pos,
+        device: libc::makedev(major, minor),
+        inode: vma.inode,
+        prot: vma.prot(),
+        path,
+    };
+    if vma.has_file() { inodes.of_mapping(&mut book.files, &mapped) } else { None }
+}
+
+/// Whether a mapping is of the same image as the one before it.
+fn belongs(one: &Vma, next: &Vma) -> bool {
+    let is_same_file = one.has_file() && next.inode == one.inode && next.device == one.device;
+    is_same_file
+        && !next.is_shared()
+        && next.range.start - one.range.start >= next.pos.saturating_sub(one.pos)
+        && next.range.start - one.range.end < 64 << 20
+        && next.pos > one.pos
+        || one.has_file()
+            && !one.is_shared()
+            && !next.has_file()
+            && next.path.as_os_str().is_empty()
+            && one.permissions[1] == b'w'
+            && next.range.start == one.range.end
+}

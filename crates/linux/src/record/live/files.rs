@@ -1,0 +1,139 @@
+//! Which file of the trace a device and inode is.
+//!
+//! Owns the search. A name in the kernel's record is the process's; where it names another file here
+//! (other root, deleted, replaced) the file is told by the name alone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use largefolio_trace::FileId;
+
+use super::handle;
+use super::seen::Mapped;
+use crate::proc::{Task, fd};
+use crate::record::files::Files;
+use crate::record::qemu::wire;
+
+/// Searches for the name of one file among descriptors.
+const NR_SEARCHES_MAX: u32 = 3;
+/// Names of mapped files that are kept besides those of the trace.
+const NR_MAPPED_MAX: usize = 1 << 16;
+/// How the kernel marks shared memory without a file.
+const NAMELESS: [&str; 3] = ["/dev/zero", "/SYSV", "/memfd:"];
+
+/// Device and inode.
+type Inode = (u64, u64);
+
+/// Files by inode.
+#[derive(Debug, Default)]
+pub(super) struct Inodes {
+    known: BTreeMap<Inode, Option<FileId>>,
+    nr_searches: BTreeMap<Inode, u32>,
+    /// Files with several names of which any was taken.
+    any_name: BTreeSet<Inode>,
+    /// Names of files that somebody mapped: a loader reads the head of a library first.
+    mapped: BTreeMap<Inode, PathBuf>,
+}
+
+impl Inodes {
+    /// Notes the name of a file that may have been read before it was mapped.
+    pub(super) fn note(&mut self, mapped: &Mapped) {
+        if self.mapped.len() < NR_MAPPED_MAX {
+            let inode = (mapped.device, mapped.inode);
+            self.mapped.entry(inode).or_insert_with(|| mapped.path.clone());
+        }
+    }
+
+    /// The file of a mapping.
+    pub(super) fn of_mapping(&mut self, files: &mut Files, mapped: &Mapped) -> Option<FileId> {
+        let inode = (mapped.device, mapped.inode);
+        if let Some(known) = self.known.get(&inode) {
+            if let Some(id) = known.filter(|_| self.any_name.remove(&inode)) {
+                files.rename(id, &mapped.path);
+            }
+            return *known;
+        }
+        let is_it = |found: &Metadata| (found.dev(), found.ino()) == inode;
+        let end = mapped.pos.saturating_add(mapped.len);
+        let id = match mapped.path.metadata() {
+            Ok(found) if is_it(&found) => files.add_path(&mapped.path),
+            _ => announce(files, inode, end, &mapped.path),
+        };
+        self.known.insert(inode, id);
+        id
+    }
+
+    /// The file that a process reads, told by its inode, by a mapping or by the process's descriptors; `None` if
+    /// neither tells, or it has no page cache.
+    pub(super) fn of_descriptor(
+        &mut self,
+        files: &mut Files,
+        pid: u32,
+        inode: Inode,
+    ) -> Option<FileId> {
+        if let Some(known) = self.known.get(&inode) {
+            return *known;
+        }
+        let is_it =
+            |path: &PathBuf| path.metadata().is_ok_and(|found| (found.dev(), found.ino()) == inode);
+        if let Some(path) = self.mapped.get(&inode).filter(|path| is_it(path)) {
+            let id = files.add_path(path);
+            self.known.insert(inode, id);
+            return id;
+        }
+        if let Some(path) = handle::path(inode.0, inode.1) {
+            let id = files.add_path(&path);
+            self.known.insert(inode, id);
+            if path.metadata().is_ok_and(|found| found.nlink() > 1) {
+                self.any_name.insert(inode);
+            }
+            return id;
+        }
+        let nr_searches = self.nr_searches.entry(inode).or_default();
+        if *nr_searches < NR_SEARCHES_MAX {
+            *nr_searches += 1;
+            self.search(files, pid);
+        }
+        self.known.get(&inode).copied().flatten()
+    }
+
+    /// Whether a file was looked for in vain.
+    pub(super) fn is_unknown(&self, inode: Inode) -> bool {
+        !self.known.contains_key(&inode)
+    }
+
+    /// Notes the regular files behind the descriptors of a process.
+    fn search(&mut self, files: &mut Files, pid: u32) {
+        for number in Task::of(&crate::system::Live, pid).descriptors() {
+            let Some((found, path)) = fd::regular(pid, number) else { continue };
+            let inode = (found.dev(), found.ino());
+            if self.known.contains_key(&inode) {
+                continue;
+            }
+            let is_it = path.metadata().is_ok_and(|here| (here.dev(), here.ino()) == inode);
+            let id = if is_it {
+                files.add_path(&path)
+            } else {
+                announce(files, inode, found.len(), &path)
+            };
+            self.known.insert(inode, id);
+        }
+    }
+}
+
+/// A file that its path does not lead to.
+fn announce(files: &mut Files, inode: Inode, size_bytes: u64, path: &Path) -> Option<FileId> {
+    let name = path.to_string_lossy();
+    let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
+    let is_nameless = NAMELESS.iter().any(|start| name.starts_with(start));
+    let name = if is_nameless && !name.starts_with("/memfd:") {
+        format!("/memfd:{}", name.trim_start_matches('/'))
+    } else {
+        name.to_owned()
+    };
+    let key = wire::file_key(inode.0, inode.1, 0);
+    files.announce(key, size_bytes, std::ffi::OsStr::new(&name).as_bytes())
+}

@@ -1,0 +1,222 @@
+//! What the bytes of an event mean: the `format` files of tracefs.
+//!
+//! Owns the list of events that are recorded and where their fields are, which differs from kernel to
+//! kernel. A field that is not where it was announced makes the event none.
+
+use std::collections::BTreeMap;
+
+use super::seen::{Call, Seen};
+use crate::tracefs::Instance;
+
+/// What an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fault,
+    FileRead,
+    Birth,
+    Executes,
+    Ends,
+    Enter(Call),
+    Exit,
+}
+
+/// An event that is recorded.
+struct Recorded {
+    name: &'static str,
+    fields: &'static [&'static str],
+    kind: Kind,
+}
+
+/// Without these there is no recording.
+const NEEDED: [Recorded; 5] = [
+    Recorded {
+        name: "exceptions/page_fault_user",
+        fields: &["address", "error_code"],
+        kind: Kind::Fault,
+    },
+    Recorded { name: OF_KERNEL, fields: &["address", "error_code"], kind: Kind::Fault },
+    Recorded { name: "task/task_newtask", fields: &["pid", "clone_flags"], kind: Kind::Birth },
+    Recorded {
+        name: "sched/sched_process_exec",
+        fields: &["pid", "old_pid"],
+        kind: Kind::Executes,
+    },
+    Recorded { name: "sched/sched_process_exit", fields: &["pid"], kind: Kind::Ends },
+];
+/// Reads of files through the page cache: Linux 6.12 and later.
+const READS: Recorded = Recorded {
+    name: "filemap/mm_filemap_get_pages",
+    fields: &["i_ino", "s_dev", "index", "last_index"],
+    kind: Kind::FileRead,
+};
+/// System calls: their names and those of the arguments.
+const CALLS: [(Call, &str, &[&str]); 7] = [
+    (Call::Mmap, "mmap", &["addr", "len", "prot", "flags", "fd", "off"]),
+    (Call::Munmap, "munmap", &["addr", "len"]),
+    (Call::Mprotect, "mprotect", &["start", "len", "prot"]),
+    (Call::Mprotect, "pkey_mprotect", &["start", "len", "prot"]),
+    (Call::Mremap, "mremap", &["addr", "old_len", "new_len", "flags", "new_addr"]),
+    (Call::Madvise, "madvise", &["start", "len_in", "behavior"]),
+    (Call::Brk, "brk", &["brk"]),
+];
+/// Faults while the kernel works for a program.
+const OF_KERNEL: &str = "exceptions/page_fault_kernel";
+/// Those on addresses of programs; faults on its own are nobody's.
+const OF_PROGRAMS: &str = "address < 0x800000000000";
+
+/// Bytes of a field, and where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Field {
+    offset: usize,
+    size: usize,
+}
+
+/// Events by the number that the kernel gave them.
+#[derive(Debug, Default)]
+pub(super) struct Formats {
+    events: BTreeMap<u64, (Kind, Vec<Field>)>,
+    thread: Option<Field>,
+    /// Whether reads of files are told.
+    pub(super) has_reads: bool,
+}
+
+impl Formats {
+    /// Switches the events on in an instance that does not trace yet; the name of one that the kernel
+    /// lacks or refuses.
+    pub(super) fn enable(instance: &Instance) -> Result<Self, String> {
+        let mut formats = Self::default();
+        for event in &NEEDED {
+            formats.add(instance, event.name, event.fields, event.kind)?;
+        }
+        for (call, name, arguments) in CALLS {
+            let enter = format!("syscalls/sys_enter_{name}");
+            formats.add(instance, &enter, arguments, Kind::Enter(call))?;
+            formats.add(instance, &format!("syscalls/sys_exit_{name}"), &["ret"], Kind::Exit)?;
+        }
+        formats.has_reads = formats.add(instance, READS.name, READS.fields, READS.kind).is_ok();
+        Ok(formats)
+    }
+
+    fn add(
+        &mut self,
+        instance: &Instance,
+        name: &str,
+        fields: &[&str],
+        kind: Kind,
+    ) -> Result<(), String> {
+        let missing = || name.to_owned();
+        let path = instance.path().join("events").join(name);
+        let text = std::fs::read_to_string(path.join("format")).map_err(|_| missing())?;
+        let (number, fields, thread) = parse(&text, fields).ok_or_else(missing)?;
+        if name == OF_KERNEL {
+            std::fs::write(path.join("filter"), OF_PROGRAMS).map_err(|_| missing())?;
+        }
+        std::fs::write(path.join("enable"), "1").map_err(|_| missing())?;
+        self.thread = Some(thread);
+        self.events.insert(number, (kind, fields));
+        Ok(())
+    }
+
+    /// The event in `data`, and the thread it is of; `None` for one that was not asked for.
+    pub(super) fn decode(&self, data: &[u8]) -> Option<(u32, Seen)> {
+        let number = value(data, Field { offset: 0, size: 2 })?;
+        let (kind, fields) = self.events.get(&number)?;
+        let thread = u32::try_from(value(data, self.thread?)?).ok()?;
+        let mut words = [0; 6];
+        for (word, field) in words.iter_mut().zip(fields) {
+            *word = value(data, *field)?;
+        }
+        // Numbers of threads have 31 bits.
+        let tid = |word: u64| u32::try_from(word).unwrap_or(0);
+        let seen = match *kind {
+            Kind::Fault => Seen::Fault { address: words[0], code: words[1] },
+            // The kernel names the first and the last page.
+            Kind::FileRead => Seen::FileRead {
+                inode: words[0],
+                device: words[1],
+                first: words[2],
+                end: words[3].saturating_add(1),
+            },
+            Kind::Birth => Seen::Birth { child: tid(words[0]), flags: words[1] },
+            Kind::Executes => Seen::Executes { process: tid(words[0]), earlier: tid(words[1]) },
+            Kind::Ends => Seen::Ends,
+            Kind::Enter(call) => Seen::Enter { call, arguments: words },
+            Kind::Exit => Seen::Exit { result: words[0].cast_signed() },
+        };
+        Some((thread, seen))
+    }
+}
+
+/// The number of an event, the fields asked for in this order, and the one of its thread.
+fn parse(text: &str, names: &[&str]) -> Option<(u64, Vec<Field>, Field)> {
+    let number = text.lines().find_map(|line| line.strip_prefix("ID: ")?.trim().parse().ok())?;
+    let fields: BTreeMap<&str, Field> = text.lines().filter_map(field).collect();
+    let found: Option<Vec<Field>> = names.iter().map(|name| fields.get(name).copied()).collect();
+    Some((number, found?, *fields.get("common_pid")?))
+}
+
+/// A line such as `field:unsigned long address; offset:8; size:8; signed:0;`, with tabs.
+fn field(line: &str) -> Option<(&str, Field)> {
+    let mut parts = line.trim().split(';').map(str::trim);
+    let name = parts.next()?.strip_prefix("field:")?.rsplit(' ').next()?;
+    let mut number = |key: &str| parts.next()?.strip_prefix(key)?.parse().ok();
+    let (offset, size) = (number("offset:")?, number("size:")?);
+    Some((name.trim_start_matches('*'), Field { offset, size }))
+}
+
+fn value(data: &[u8], field: Field) -> Option<u64> {
+    let bytes = data.get(field.offset..field.offset.checked_add(field.size)?)?;
+    let mut word = [0; 8];
+    word.get_mut(..field.size)?.copy_from_slice(bytes);
+    Some(u64::from_le_bytes(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FORMAT: &str = "name: page_fault_user\nID: 190\nformat:\n\
+        \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+        \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
+        \tfield:unsigned long address;\toffset:8;\tsize:8;\tsigned:0;\n\
+        \tfield:unsigned long error_code;\toffset:24;\tsize:8;\tsigned:0;\n\nprint fmt: \"x\"\n";
+
+    fn formats(text: &str) -> Formats {
+        let (number, fields, thread) = parse(text, &["address", "error_code"]).unwrap();
+        let events = BTreeMap::from([(number, (Kind::Fault, fields))]);
+        Formats { events, thread: Some(thread), has_reads: false }
+    }
+
+    #[test]
+    fn fields_are_where_the_kernel_says() {
+        let mut data = vec![190, 0, 0, 0, 7, 0, 0, 0];
+        for word in [0x7f00_1000_u64, 0x40_0000, 6] {
+            data.extend(word.to_le_bytes());
+        }
+        let formats = formats(FORMAT);
+        let fault = Seen::Fault { address: 0x7f00_1000, code: 6 };
+        assert_eq!(formats.decode(&data), Some((7, fault)));
+        data[0] = 191;
+        assert_eq!(formats.decode(&data), None, "another event");
+    }
+
+    #[test]
+    fn an_event_cut_short_and_a_field_of_no_size_are_none() {
+        let formats = formats(FORMAT);
+        for len in 0..32 {
+            assert_eq!(formats.decode(&[190; 32][..len]), None);
+        }
+        for (from, to) in
+            [("offset:24", "offset:x"), ("size:8;\tsigned:0;\n\nprint", "size:-1;\nprint")]
+        {
+            assert_eq!(parse(&FORMAT.replace(from, to), &["error_code"]), None, "{to}");
+        }
+        let huge = FORMAT.replace("offset:24;\tsize:8", "offset:24;\tsize:18446744073709551615");
+        let (number, fields, thread) = parse(&huge, &["error_code"]).unwrap();
+        let events = BTreeMap::from([(number, (Kind::Fault, fields))]);
+        let formats = Formats { events, thread: Some(thread), has_reads: false };
+        let mut data = [0; 64];
+        data[0] = 190;
+        assert_eq!(formats.decode(&data), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! What the kernel's buffers hold now.
+//!
+//! Owns one descriptor per processor. They are closed before the instance is removed: it cannot be
+//! removed earlier.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+
+use super::format::Formats;
+use super::page;
+use super::seen::Timed;
+use crate::tracefs::Instance;
+
+/// Room for the largest sub-buffer that can be chosen.
+const PAGE_BYTES_MAX: usize = 64 << 10;
+
+/// The buffers of all processors.
+#[derive(Debug)]
+pub(super) struct Rings {
+    cpus: Vec<File>,
+    formats: Formats,
+    page: Vec<u8>,
+}
+
+impl Rings {
+    /// Opens them.
+    pub(super) fn open(instance: &Instance, formats: Formats) -> io::Result<Self> {
+        let mut cpus = Vec::new();
+        for entry in fs::read_dir(instance.path().join("per_cpu"))? {
+            let path = entry?.path().join("trace_pipe_raw");
+            let nonblock = libc::O_NONBLOCK;
+            cpus.push(OpenOptions::new().read(true).custom_flags(nonblock).open(path)?);
+        }
+        Ok(Self { cpus, formats, page: vec![0; PAGE_BYTES_MAX] })
+    }
+
+    /// Whether read calls on files are seen.
+    pub(super) fn has_reads(&self) -> bool {
+        self.formats.has_reads
+    }
+
+    /// Takes what is there, in order for each processor.
+    pub(super) fn take(&mut self, events: &mut Vec<Timed>) -> io::Result<()> {
+        let Self { cpus, formats, page: bytes } = self;
+        for cpu in cpus {
+            loop {
+                let nr_bytes = match cpu.read(bytes) {
+                    Ok(0) => break,
+                    Ok(nr_bytes) => nr_bytes,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error),
+                };
+                page::events(&bytes[..nr_bytes], &mut |time_ns, data| {
+                    if let Some((tid, seen)) = formats.decode(data) {
+                        events.push(Timed { time_ns, tid, seen });
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+}

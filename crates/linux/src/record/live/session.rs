@@ -1,0 +1,274 @@
+//! The loop of a live recording.
+//!
+//! Owns the order of events: those of all processors up to a moment are in the buffers when they are
+//! read after it, and are taken by time. Later ones wait for the next round.
+
+use std::mem;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::attach::Found;
+use super::named::Names;
+use super::rings::Rings;
+use super::seen::{Seen, Timed};
+use super::start::Waiting;
+use super::tasks::Tasks;
+use super::{Bounds, exit_of};
+use crate::record::book::Book;
+use crate::record::error::RecordError;
+use crate::record::finish::ended_of;
+use crate::record::outcome::{Ended, Progress};
+use crate::signals::Signals;
+use crate::tracefs::Instance;
+
+/// Time between two looks at the buffers: no wake-up is asked of the program.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Why a recording ended before the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stopped {
+    Signal(i32),
+    Time,
+    Size,
+    /// Nothing is left to record.
+    Ended,
+}
+
+pub(super) struct Session<'run, 'book, 'sink> {
+    // The descriptors of the instance are closed before it is removed.
+    rings: Rings,
+    names: Names,
+    instance: &'run Instance,
+    tasks: Tasks<'book, 'sink>,
+    bounds: Bounds,
+    started: Instant,
+    held: Vec<Timed>,
+}
+
+impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
+    pub(super) fn new(
+        instance: &'run Instance,
+        rings: Rings,
+        names: Names,
+        book: &'book mut Book<'sink>,
+        bounds: Bounds,
+    ) -> Self {
+        let (tasks, started) = (Tasks::new(book), Instant::now());
+        Self { rings, names, instance, tasks, bounds, started, held: Vec::new() }
+    }
+
+    /// Tells what running processes have.
+    pub(super) fn attach(&mut self, pids: &[u32]) -> Result<(), RecordError> {
+        let mut found = Vec::new();
+        for &pid in pids {
+            if let Some(process) = Found::new(pid) {
+                found.push((process, now_ns()));
+            }
+        }
+        if found.is_empty() {
+            return Err(RecordError::Nobody("they ended before they could be recorded".to_owned()));
+        }
+        let mut begun = Vec::new();
+        // All forks first: a child has nothing of what the first process has.
+        for (process, since_ns) in found {
+            let first = process.begin(&mut self.tasks)?;
+            if let Some(known) = self.tasks.process_mut(process.pid) {
+                known.since_ns = since_ns;
+            }
+            begun.push((process, first));
+        }
+        for (process, first) in begun {
+            process.go_on(&mut self.tasks, first)?;
+            for tid in crate::proc::Task::of(&crate::system::Live, process.pid).threads() {
+                self.tasks.add_thread(process.pid, tid)?;
+            }
+        }
+        // Those were executed before.
+        self.tasks.book.executions.nr = 0;
+        Ok(())
+    }
+
+    /// Runs a command to its end, recording within the bounds.
+    pub(super) fn command(
+        &mut self,
+        child: Waiting,
+        signals: &Signals,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(Ended, Stopped), RecordError> {
+        self.tasks.start_command(child.pid());
+        let mut child = child.go()?;
+        let stopped = self.run(signals, Some(&mut child), progress)?;
+        if stopped != Stopped::Ended {
+            self.stop();
+        }
+        let status = Self::wait_for(&mut child, signals)?;
+        self.drain()?;
+        let ended = ended_of(status);
+        if !self.tasks.has_begun() {
+            return match signals.seen() {
+                Some(signal) => Err(RecordError::Interrupted(signal)),
+                None => Err(RecordError::RecorderFailed {
+                    recorder: "the kernel",
+                    status: ended.to_string(),
+                    command: "cat /sys/kernel/tracing/error_log".to_owned(),
+                }),
+            };
+        }
+        if stopped != Stopped::Ended {
+            return Ok((ended, stopped));
+        }
+        let (kind, status) = exit_of(ended);
+        self.tasks.end_command(kind, status)?;
+        if self.tasks.nr_alive() > 0 {
+            self.tasks.book.warn(
+                "A child process was still running when the program ended, so what it did later is \
+                 missing; record a command that waits for it.",
+            );
+        }
+        Ok((ended, stopped))
+    }
+
+    /// Records until there is a reason to stop.
+    pub(super) fn run(
+        &mut self,
+        signals: &Signals,
+        mut child: Option<&mut Child>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Stopped, RecordError> {
+        let pidfd = child
+            .as_ref()
+            .and_then(|child| pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok());
+        loop {
+            pause(pidfd.as_ref())?;
+            self.drain()?;
+            progress(self.progress());
+            let is_over = match child.as_deref_mut() {
+                Some(child) => {
+                    pass_on(child, signals);
+                    child.try_wait().map_err(RecordError::os("wait for the program"))?.is_some()
+                }
+                None => self.tasks.nr_alive() == 0,
+            };
+            if is_over {
+                return Ok(Stopped::Ended);
+            }
+            if let Some(signal) = signals.seen().filter(|_| child.is_none()) {
+                return Ok(Stopped::Signal(signal));
+            }
+            if self.bounds.time.is_some_and(|time| self.started.elapsed() >= time) {
+                return Ok(Stopped::Time);
+            }
+            if self.bounds.bytes.is_some_and(|bytes| self.tasks.book.trace_bytes() >= bytes) {
+                return Ok(Stopped::Size);
+            }
+        }
+    }
+
+    fn wait_for(child: &mut Child, signals: &Signals) -> Result<ExitStatus, RecordError> {
+        let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
+        loop {
+            if let Some(status) =
+                child.try_wait().map_err(RecordError::os("wait for the program"))?
+            {
+                return Ok(status);
+            }
+            pass_on(child, signals);
+            pause(pidfd.as_ref())?;
+        }
+    }
+
+    /// Takes what happened until now.
+    fn drain(&mut self) -> Result<(), RecordError> {
+        let until_ns = now_ns();
+        self.names.take(&mut self.held);
+        self.rings.take(&mut self.held).map_err(RecordError::os("read the trace buffers"))?;
+        // Stable: of one processor and moment, records of mappings come first.
+        self.held.sort_by_key(|event| event.time_ns);
+        let nr_taken = self.held.partition_point(|event| event.time_ns <= until_ns);
+        let later = self.held.split_off(nr_taken);
+        for event in self.held.iter().chain(&later) {
+            if let Seen::Mapped(mapped) = &event.seen {
+                self.tasks.inodes.note(mapped);
+            }
+        }
+        for event in mem::replace(&mut self.held, later) {
+            self.tasks.take(event)?;
+        }
+        Ok(())
+    }
+
+    /// Traces no more.
+    fn stop(&self) {
+        // The instance is removed in any case.
+        let _ = self.instance.set("tracing_on", "0");
+    }
+
+    /// Ends it; its warnings, of which the first is about events that were lost, if any were.
+    pub(super) fn finish(mut self) -> Result<Vec<String>, RecordError> {
+        self.stop();
+        self.drain()?;
+        let mut warnings = Vec::new();
+        let nr_lost = self.instance.nr_lost();
+        if nr_lost > 0 {
+            warnings.push(format!(
+                "{nr_lost} events were lost, because they came faster than they could be written: \
+                 faults and mappings are missing; record fewer processes, or on a less busy machine."
+            ));
+        }
+        if self.names.nr_lost > 0 {
+            warnings.push(format!(
+                "{} records of mapped files were lost: some files count as anonymous memory.",
+                self.names.nr_lost
+            ));
+        }
+        if !self.rings.has_reads() {
+            warnings.push(
+                "This kernel does not tell read calls on files (Linux 6.12 and later do): only \
+                 mapped files have reads."
+                    .to_owned(),
+            );
+        }
+        Ok(warnings)
+    }
+
+    fn progress(&self) -> Progress {
+        let book = &self.tasks.book;
+        Progress {
+            nr_references: book.nr_references(),
+            trace_bytes: book.trace_bytes(),
+            nr_threads: book.nr_threads(),
+            nr_processes: book.nr_processes,
+            elapsed: self.started.elapsed(),
+        }
+    }
+}
+
+/// Signals that were sent to this process alone go to the program too.
+fn pass_on(child: &Child, signals: &Signals) {
+    if let Some(signal) = signals.take().and_then(Signal::from_named_raw) {
+        // The program may have ended in between.
+        let _ = kill_process(Pid::from_child(child), signal);
+    }
+}
+
+/// Waits a tick, or until the program ends.
+fn pause(pidfd: Option<&rustix::fd::OwnedFd>) -> Result<(), RecordError> {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+    let mut fds: Vec<PollFd<'_>> =
+        pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)).into_iter().collect();
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(RecordError::os("wait for the program")(error)),
+    }
+}
+
+/// `CLOCK_MONOTONIC`, which the events have too.
+fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let number = |value: i64| u64::try_from(value).unwrap_or(0);
+    number(now.tv_sec) * 1_000_000_000 + number(now.tv_nsec)
+}

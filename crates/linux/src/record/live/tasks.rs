@@ -1,0 +1,466 @@
+//! From the kernel's events to those of a trace.
+//!
+//! Owns the threads and processes that are followed, and what each event means for them. Invariants:
+//! - T1: a fork comes before anything of the new thread or process; a process has one exit.
+//! - T2: what happened to a process before `since_ns` is in what was read of it at the beginning, and
+//!   is not told twice.
+//! - T3: of a process whose memory is not known (`is_blind`) nothing is told but its end.
+
+use std::collections::BTreeMap;
+
+use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, abi};
+use largefolio_trace::validate::CALL_BYTES_MAX;
+use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
+
+use super::files::Inodes;
+use super::image;
+use super::seen::{Call, Mapped, Seen, Timed};
+use crate::record::book::Book;
+use crate::record::layout::PAGE_BYTES;
+
+/// `CLONE_VM` and `CLONE_VFORK`.
+const CLONE_VM: u64 = 0x100;
+const CLONE_VFORK: u64 = 0x4000;
+/// Bits of a fault's code: a store, an instruction.
+const FAULT_WRITE: u64 = 1 << 1;
+const FAULT_EXEC: u64 = 1 << 4;
+/// Addresses above are the kernel's.
+const USER_END: u64 = 1 << 56;
+/// `MAP_POPULATE`, and pages of one that are told.
+const MAP_POPULATE: u32 = 0x8000;
+const NR_POPULATED_MAX: u64 = 1 << 20;
+/// Results from here to 0 are errors.
+const ERROR_MIN: i64 = -4095;
+/// Mappings of a process that are remembered: those of the calls that have not ended yet, and an
+/// execve's.
+const NR_MAPPED_MAX: usize = 1024;
+
+const NO_NAME: &str = "The name of a mapped file could not be learned, so its memory counts as \
+                       anonymous.";
+const NO_READER: &str = "A file was read that had no name any more when it was looked for, so its \
+                         reads are missing.";
+
+/// A followed thread.
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    id: ThreadId,
+    pid: u32,
+    /// The call it is in.
+    call: Option<(Call, [u64; 6])>,
+    /// Inode and pages of its last read: a long read comes in several events.
+    read: Option<(u64, u64, u64)>,
+}
+
+/// A followed process.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Id of its first thread.
+    pub(super) first: ThreadId,
+    nr_threads: usize,
+    /// End of its heap, 0 while unknown.
+    pub(super) brk: u64,
+    /// Row of the images; `None` for that of the footer.
+    image: Option<usize>,
+    mapped: Vec<Mapped>,
+    pub(super) since_ns: u64,
+    pub(super) is_blind: bool,
+    /// Whether its stack is in its image.
+    has_stack: bool,
+}
+
+/// All that is followed.
+pub(super) struct Tasks<'book, 'sink> {
+    pub(super) book: &'book mut Book<'sink>,
+    pub(super) inodes: Inodes,
+    threads: BTreeMap<u32, Thread>,
+    processes: BTreeMap<u32, Process>,
+    /// The command that is recorded from its start on.
+    command: Option<u32>,
+}
+
+impl<'book, 'sink> Tasks<'book, 'sink> {
+    pub(super) fn new(book: &'book mut Book<'sink>) -> Self {
+        Self {
+            book,
+            inodes: Inodes::default(),
+            threads: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            command: None,
+        }
+    }
+
+    /// Follows a command that has not been executed yet: the trace begins when it is.
+    pub(super) fn start_command(&mut self, pid: u32) {
+        self.command = Some(pid);
+        self.add_process(pid, 0);
+    }
+
+    /// Follows a process; it is blind until its memory is told.
+    pub(super) fn add_process(&mut self, pid: u32, brk: u64) -> ThreadId {
+        let id = self.book.add_thread();
+        self.book.nr_processes += 1;
+        let process = Process {
+            first: id,
+            nr_threads: 1,
+            brk,
+            image: None,
+            mapped: Vec::new(),
+            since_ns: 0,
+            is_blind: true,
+            has_stack: true,
+        };
+        self.processes.insert(pid, process);
+        self.threads.insert(pid, Thread { id, pid, call: None, read: None });
+        id
+    }
+
+    /// Follows another thread of a process.
+    pub(super) fn add_thread(&mut self, pid: u32, tid: u32) -> Result<(), TraceError> {
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        if self.threads.contains_key(&tid) {
+            return Ok(());
+        }
+        process.nr_threads += 1;
+        let (parent, id) = (process.first, self.book.add_thread());
+        self.threads.insert(tid, Thread { id, pid, call: None, read: None });
+        self.book.push_fork(parent, id, SHARES_MEMORY)
+    }
+
+    pub(super) fn process_mut(&mut self, pid: u32) -> Option<&mut Process> {
+        self.processes.get_mut(&pid)
+    }
+
+    /// Processes that have not ended.
+    pub(super) fn nr_alive(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Whether the command was executed.
+    pub(super) fn has_begun(&self) -> bool {
+        let pid = self.command.and_then(|pid| self.processes.get(&pid));
+        pid.is_none_or(|process| !process.is_blind)
+    }
+
+    /// Takes one event.
+    pub(super) fn take(&mut self, event: Timed) -> Result<(), TraceError> {
+        let Timed { time_ns, tid, seen } = event;
+        if let Seen::Mapped(mapped) = seen {
+            self.mapped(*mapped);
+            return Ok(());
+        }
+        let (tid, seen) = match seen {
+            Seen::Executes { process, earlier } => {
+                self.rename(earlier, process);
+                (process, seen)
+            }
+            seen => (tid, seen),
+        };
+        let Some(thread) = self.threads.get(&tid).copied() else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
+        if time_ns < process.since_ns && !matches!(seen, Seen::Birth { .. } | Seen::Ends) {
+            return Ok(());
+        }
+        let is_blind = process.is_blind;
+        match seen {
+            Seen::Clears => process.mapped.clear(),
+            Seen::Executes { .. } => return self.executes(thread.pid, thread.id),
+            Seen::Birth { child, flags } => return self.birth(thread, child, flags),
+            Seen::Ends => return self.ends(tid),
+            _ if is_blind => {}
+            Seen::Fault { address, code } if address < USER_END => {
+                if !process.has_stack {
+                    self.find_stack(thread.pid, address);
+                }
+                return self.book.push_references(&[fault(thread.id, address, code)]);
+            }
+            Seen::FileRead { inode, device, first, end } => {
+                return self.file_read(tid, (device, inode), first, end);
+            }
+            Seen::Enter { call, arguments } => self.set_call(tid, Some((call, arguments))),
+            Seen::Exit { result } => {
+                self.set_call(tid, None);
+                if let Some((call, arguments)) = thread.call
+                    && !(ERROR_MIN..0).contains(&result)
+                {
+                    return self.called(thread, call, arguments, result.cast_unsigned());
+                }
+            }
+            Seen::Fault { .. } | Seen::Mapped(_) => {}
+        }
+        Ok(())
+    }
+
+    fn set_call(&mut self, tid: u32, call: Option<(Call, [u64; 6])>) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.call = call;
+        }
+    }
+
+    fn mapped(&mut self, mapped: Mapped) {
+        let Some(process) = self.processes.get_mut(&mapped.pid) else { return };
+        if process.mapped.len() >= NR_MAPPED_MAX {
+            process.mapped.drain(..NR_MAPPED_MAX / 2);
+        }
+        process.mapped.push(mapped);
+    }
+
+    /// An execve of a thread that is not the first one: it takes that one's number.
+    fn rename(&mut self, earlier: u32, process: u32) {
+        if earlier != process
+            && let Some(thread) = self.threads.remove(&earlier)
+        {
+            self.threads.insert(process, thread);
+        }
+    }
+
+    fn birth(&mut self, parent: Thread, child: u32, clone: u64) -> Result<(), TraceError> {
+        if self.threads.contains_key(&child) {
+            return Ok(());
+        }
+        let is_vfork = clone & CLONE_VFORK != 0;
+        if clone & CLONE_VM != 0 && !is_vfork {
+            let Some(process) = self.processes.get_mut(&parent.pid) else { return Ok(()) };
+            process.nr_threads += 1;
+            let id = self.book.add_thread();
+            self.threads.insert(child, Thread { id, call: None, read: None, ..parent });
+            return self.book.push_fork(parent.id, id, SHARES_MEMORY);
+        }
+        let Some(process) = self.processes.get(&parent.pid) else { return Ok(()) };
+        let Process { brk, image, is_blind, has_stack, .. } = *process;
+        let id = self.add_process(child, brk);
+        if let Some(process) = self.processes.get_mut(&child) {
+            process.image = image;
+            process.is_blind = is_blind;
+            process.has_stack = has_stack;
+        }
+        self.book.push_fork(parent.id, id, if is_vfork { BORROWS_MEMORY } else { 0 })
+    }
+
+    fn ends(&mut self, tid: u32) -> Result<(), TraceError> {
+        let Some(thread) = self.threads.remove(&tid) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
+        process.nr_threads = process.nr_threads.saturating_sub(1);
+        if process.nr_threads > 0 {
+            return self.book.push_exit(thread.id, ExitKind::Thread, 0);
+        }
+        // How the command ended is known when it has been waited for.
+        if self.command == Some(thread.pid) {
+            return Ok(());
+        }
+        let is_blind = process.is_blind;
+        self.processes.remove(&thread.pid);
+        let kind = if is_blind { ExitKind::Execve } else { ExitKind::Process };
+        self.book.push_exit(thread.id, kind, 0)
+    }
+
+    /// The end of the command.
+    pub(super) fn end_command(&mut self, kind: ExitKind, status: u64) -> Result<(), TraceError> {
+        let Some(process) = self.command.and_then(|pid| self.processes.remove(&pid)) else {
+            return Ok(());
+        };
+        self.book.push_exit(process.first, kind, status)
+    }
+
+    fn executes(&mut self, pid: u32, thread: ThreadId) -> Result<(), TraceError> {
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        process.brk = 0;
+        let mapped = std::mem::take(&mut process.mapped);
+        let is_first = self.command == Some(pid) && process.is_blind;
+        let found = image::of_execve(pid, &mapped, self.book, &mut self.inodes);
+        let Some((command, image)) = found else {
+            process.is_blind = true;
+            let path = mapped.first().map(|mapped| mapped.path.display().to_string());
+            let path = path.unwrap_or_else(|| "a program".to_owned());
+            self.book.warn(format!(
+                "A process became {path} (execve) and ended before its memory could be seen; what it \
+                 did then is missing."
+            ));
+            return Ok(());
+        };
+        process.is_blind = false;
+        process.image = None;
+        process.has_stack = false;
+        if is_first {
+            self.book.layout = image.layout;
+            return Ok(());
+        }
+        self.execve(pid, thread, command, image)
+    }
+
+    fn find_stack(&mut self, pid: u32, address: u64) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let layout =
+            match process.image.and_then(|image| self.book.executions.images.get_mut(image)) {
+                Some(image) => &mut image.layout,
+                None => &mut self.book.layout,
+            };
+        process.has_stack = image::add_stack(layout, address);
+    }
+
+    /// A process becomes a program, or begins as one.
+    pub(super) fn execve(
+        &mut self,
+        pid: u32,
+        thread: ThreadId,
+        command: Vec<String>,
+        image: Image,
+    ) -> Result<(), TraceError> {
+        let made = image.clone();
+        let has_room = self.book.push_execve(thread, command, image)?;
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        process.is_blind = !has_room;
+        process.image = self.book.executions.images.iter().rposition(|image| *image == made);
+        if !has_room {
+            self.book
+                .warn("More programs were executed than a trace can hold; later ones are missing.");
+        }
+        Ok(())
+    }
+
+    fn file_read(
+        &mut self,
+        tid: u32,
+        (device, inode): (u64, u64),
+        first: u64,
+        end: u64,
+    ) -> Result<(), TraceError> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        // The kernel takes some folios at a time: what follows has the same end.
+        let is_same = thread.read.is_some_and(|(of, earlier, its_end)| {
+            of == inode && its_end == end && first >= earlier
+        });
+        thread.read = Some((inode, first, end));
+        if is_same {
+            return Ok(());
+        }
+        let thread = *thread;
+        let device = libc::makedev(low(device >> 20), low(device & ((1 << 20) - 1)));
+        let of = (device, inode);
+        let file = self.inodes.of_descriptor(&mut self.book.files, thread.pid, of);
+        let Some(file) = file else {
+            if self.inodes.is_unknown(of) {
+                self.book.warn(NO_READER);
+            }
+            return Ok(());
+        };
+        let (Some(pos), Some(end)) = (first.checked_mul(PAGE_BYTES), end.checked_mul(PAGE_BYTES))
+        else {
+            return Ok(());
+        };
+        let size_bytes = self.book.files.size_bytes(file);
+        let len = end.min(size_bytes.max(pos)).saturating_sub(pos);
+        if len == 0 {
+            return Ok(());
+        }
+        let len = len.min(CALL_BYTES_MAX);
+        // Which descriptor it went through is not told: one per file.
+        let event = Event {
+            pos,
+            len,
+            aux: u64::from(file) + 3,
+            file: Some(file),
+            ..Event::new(thread.id, Op::Pread)
+        };
+        self.book.push(event)
+    }
+
+    fn called(
+        &mut self,
+        thread: Thread,
+        call: Call,
+        arguments: [u64; 6],
+        result: u64,
+    ) -> Result<(), TraceError> {
+        let [first, second, third, fourth, ..] = arguments;
+        let page_end = |bytes: u64| bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(bytes);
+        let event = |op| Event { addr: first, len: page_end(second), ..Event::new(thread.id, op) };
+        match call {
+            Call::Mmap => self.mmap(thread, arguments, result),
+            Call::Munmap => self.book.push(event(Op::Munmap)),
+            Call::Mprotect => {
+                self.book.push(Event { flags: low(third) & 7, ..event(Op::Mprotect) })
+            }
+            Call::Mremap => self.book.push(Event {
+                pos: result,
+                aux: page_end(third),
+                flags: low(fourth),
+                ..event(Op::Mremap)
+            }),
+            Call::Madvise => self.book.push(Event { aux: third, ..event(Op::Madvise) }),
+            Call::Brk => self.brk(thread, first, result),
+        }
+    }
+
+    fn mmap(&mut self, thread: Thread, arguments: [u64; 6], result: u64) -> Result<(), TraceError> {
+        let [_, len, prot, flags, fd, pos] = arguments;
+        let (prot, map) = (low(prot) & 0xf, low(flags));
+        let mut file = None;
+        if map & (abi::MAP_ANONYMOUS | abi::MAP_HUGETLB) == 0 {
+            let mapped = self.processes.get(&thread.pid).and_then(|process| {
+                let is_it = |mapped: &&Mapped| result.wrapping_sub(mapped.addr) < mapped.len;
+                process.mapped.iter().rev().find(is_it)
+            });
+            match mapped {
+                Some(mapped) => file = self.inodes.of_mapping(&mut self.book.files, mapped),
+                None if fd < 1 << 31 => self.book.warn(NO_NAME),
+                None => {}
+            }
+        }
+        let len = len.checked_next_multiple_of(PAGE_BYTES).unwrap_or(len);
+        let pos = if file.is_some() { pos } else { 0 };
+        let event = Event { addr: result, len, pos, file, ..Event::new(thread.id, Op::Mmap) };
+        self.book.push_mmap(event, prot, map)?;
+        let is_populated = map & MAP_POPULATE != 0 && prot & abi::PROT_WRITE != 0;
+        if is_populated && map & abi::MAP_PRIVATE != 0 {
+            self.populate(thread, result, len)?;
+        }
+        Ok(())
+    }
+
+    /// Pages that the kernel touched itself, without a fault.
+    fn populate(&mut self, thread: Thread, addr: u64, len: u64) -> Result<(), TraceError> {
+        let nr_pages = (len / PAGE_BYTES).min(NR_POPULATED_MAX);
+        if nr_pages < len / PAGE_BYTES {
+            self.book.warn("A mapping was populated of which a trace takes only the first 4 GiB.");
+        }
+        for nr in 0..nr_pages {
+            let addr = addr.wrapping_add(nr * PAGE_BYTES);
+            self.book.push_references(&[Event::references(thread.id, Op::Write, addr, 1)])?;
+        }
+        Ok(())
+    }
+
+    fn brk(&mut self, thread: Thread, asked: u64, result: u64) -> Result<(), TraceError> {
+        let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
+        let old = std::mem::replace(&mut process.brk, result);
+        if old == 0 && asked == 0 {
+            // The first call asks where the heap begins.
+            match process.image.and_then(|image| self.book.executions.images.get_mut(image)) {
+                Some(image) => image.brk = result,
+                None => self.book.brk = result,
+            }
+            return Ok(());
+        }
+        if old == 0 || old == result {
+            return Ok(());
+        }
+        self.book.push(Event { addr: old, pos: result, ..Event::new(thread.id, Op::Brk) })
+    }
+}
+
+/// The low 32 bits: flags and the parts of a device's number have no others.
+fn low(word: u64) -> u32 {
+    u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0)
+}
+
+fn fault(thread: ThreadId, address: u64, code: u64) -> Event {
+    let op = match code {
+        code if code & FAULT_EXEC != 0 => Op::Exec,
+        code if code & FAULT_WRITE != 0 => Op::Write,
+        _ => Op::Read,
+    };
+    Event::references(thread, op, address & !(PAGE_BYTES - 1), 1)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+use super::*;
+
+const MAIN: u32 = 100;
+
+/// The rows of events, each of which happens later than the one before.
+fn rows(events: Vec<(u32, Seen)>) -> Vec<Event> {
+    let mut sink = Vec::new();
+    let mut book = Book::new(&mut sink);
+    let mut tasks = Tasks::new(&mut book);
+    tasks.add_process(MAIN, 0);
+    tasks.process_mut(MAIN).unwrap().is_blind = false;
+    tasks.process_mut(MAIN).unwrap().since_ns = 10;
+    for (time_ns, (tid, seen)) in (10..).zip(events) {
+        tasks.take(Timed { time_ns, tid, seen }).unwrap();
+    }
+    drop(tasks);
+    assert!(sink.iter().all(|event| event.validate().is_ok()));
+    sink
+}
+
+fn enter(call: Call, arguments: [u64; 6]) -> Seen {
+    Seen::Enter { call, arguments }
+}
+
+fn exit(result: i64) -> Seen {
+    Seen::Exit { result }
+}
+
+fn told(rows: &[Event]) -> Vec<(ThreadId, Op)> {
+    rows.iter().map(|row| (row.thread, row.op)).collect()
+}
+
+#[test]
+fn a_fault_is_one_reference_of_its_kind() {
+    let fault = |address, code| (MAIN, Seen::Fault { address, code });
+    let rows = rows(vec![
+        fault(0x7000_1234, 4),
+        fault(0x7000_2000, 6),
+        fault(0x7000_3fff, 0x14),
+        fault(u64::MAX, 6),
+        (MAIN + 1, Seen::Fault { address: 0x1000, code: 4 }),
+    ]);
+    let seen: Vec<_> = rows.iter().map(|row| (row.op, row.addr, row.len)).collect();
+    let expected =
+        [(Op::Read, 0x7000_1000, 1), (Op::Write, 0x7000_2000, 1), (Op::Exec, 0x7000_3000, 1)];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn a_call_counts_when_it_succeeded() {
+    let map = enter(Call::Mmap, [0, 5000, 3, 0x22, u64::MAX, 0]);
+    let rows = rows(vec![
+        (MAIN, map.clone()),
+        (MAIN, exit(-12)),
+        (MAIN, map),
+        (MAIN, exit(0x7f00_0000)),
+        (MAIN, exit(0x7f00_0000)),
+        (MAIN, enter(Call::Munmap, [0x7f00_0000, 5000, 0, 0, 0, 0])),
+        (MAIN, exit(0)),
+    ]);
+    assert_eq!(told(&rows), [(0, Op::Mmap), (0, Op::Munmap)]);
+    assert_eq!((rows[0].addr, rows[0].len, rows[1].len), (0x7f00_0000, 8192, 8192));
+}
+
+#[test]
+fn the_first_brk_says_where_the_heap_is() {
+    let brk = |asked| (MAIN, enter(Call::Brk, [asked, 0, 0, 0, 0, 0]));
+    let rows = rows(vec![
+        brk(0),
+        (MAIN, exit(0x5000)),
+        brk(0x9000),
+        (MAIN, exit(0x9000)),
+        brk(0xffff_0000),
+        (MAIN, exit(0x9000)),
+    ]);
+    assert_eq!(told(&rows), [(0, Op::Brk)], "a refused one changes nothing");
+    assert_eq!((rows[0].addr, rows[0].pos), (0x5000, 0x9000));
+}
+
+#[test]
+fn threads_and_processes_are_born_and_end() {
+    let birth = |child, flags| (MAIN, Seen::Birth { child, flags });
+    let fault = |tid| (tid, Seen::Fault { address: 0x1000, code: 6 });
+    let rows = rows(vec![
+        birth(101, CLONE_VM | 0x10000),
+        birth(102, 0),
+        birth(103, CLONE_VM | CLONE_VFORK),
+        birth(101, CLONE_VM),
+        fault(101),
+        fault(102),
+        (101, Seen::Ends),
+        (102, Seen::Ends),
+        (MAIN, Seen::Ends),
+        fault(101),
+    ]);
+    let forks: Vec<_> = rows.iter().take(3).map(|row| (row.aux, row.flags)).collect();
+    assert_eq!(forks, [(1, SHARES_MEMORY), (2, 0), (3, BORROWS_MEMORY)]);
+    let rest = &rows[3..];
+    let expected = [(1, Op::Write), (2, Op::Write), (1, Op::Exit), (2, Op::Exit), (0, Op::Exit)];
+    assert_eq!(told(rest), expected);
+    let kinds: Vec<_> = rest[2..].iter().map(|row| row.flags).collect();
+    let (thread, process) = (ExitKind::Thread as u32, ExitKind::Process as u32);
+    assert_eq!(kinds, [thread, process, process]);
+}
+
+#[test]
+fn a_program_that_nobody_saw_tells_only_its_end() {
+    let rows = rows(vec![
+        (MAIN, Seen::Executes { process: MAIN, earlier: MAIN }),
+        (MAIN, Seen::Fault { address: 0x1000, code: 4 }),
+        (MAIN, Seen::Ends),
+    ]);
+    assert_eq!(told(&rows), [(0, Op::Exit)]);
+    assert_eq!(rows[0].flags, ExitKind::Execve as u32);
+}
+
+#[test]
+fn what_was_read_at_the_beginning_is_not_told_twice() {
+    let mut sink = Vec::new();
+    let mut book = Book::new(&mut sink);
+    let mut tasks = Tasks::new(&mut book);
+    tasks.add_process(MAIN, 0);
+    let main = tasks.process_mut(MAIN).unwrap();
+    (main.is_blind, main.since_ns) = (false, 50);
+    for time_ns in [49, 50] {
+        let seen = Seen::Fault { address: 0x1000, code: 4 };
+        tasks.take(Timed { time_ns, tid: MAIN, seen }).unwrap();
+    }
+    drop(tasks);
+    assert_eq!(sink.len(), 1);
+}

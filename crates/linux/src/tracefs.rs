@@ -1,0 +1,109 @@
+//! A tracefs instance of our own.
+//!
+//! Owns the instance's life, and its files as far as every user of it needs them. What is switched on
+//! in it is the caller's. It does not touch other instances or the global buffer, and goes through a
+//! mount that nobody else sees: whether tracefs is mounted anywhere does not matter.
+//!
+//! Invariant T1: an instance ends with the value, or is removed by the next one of any process if
+//! this one was killed.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::mount::Detached;
+use crate::proc::Task;
+use crate::system::Live;
+
+/// Begins the names of our instances; the purpose and the process id follow.
+const PREFIX: &str = "folio-";
+
+/// Why there is no instance.
+#[derive(Debug)]
+pub(crate) enum TracefsError {
+    /// Without the capability to mount.
+    NotPermitted,
+    /// The kernel has no tracefs.
+    Missing,
+    /// The instance could not be made.
+    Instance(io::Error),
+}
+
+/// An instance, removed when dropped.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    path: PathBuf,
+    /// Holds the mount that `path` goes through.
+    _tracefs: Detached,
+}
+
+impl Instance {
+    /// Makes one, after removing those of processes that are gone.
+    pub(crate) fn new(purpose: &str) -> Result<Self, TracefsError> {
+        let tracefs = Detached::new("tracefs", None).map_err(|error| refused(&error))?;
+        let instances = tracefs.path().join("instances");
+        remove_stale(&instances);
+        let path = instances.join(format!("{PREFIX}{purpose}-{}", std::process::id()));
+        fs::create_dir(&path).map_err(TracefsError::Instance)?;
+        Ok(Self { path, _tracefs: tracefs })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the kernel has `event`, named as `sched/sched_switch`.
+    pub(crate) fn has(&self, event: &str) -> bool {
+        self.path.join("events").join(event).is_dir()
+    }
+
+    /// Writes a file of the instance.
+    pub(crate) fn set(&self, name: &str, value: &str) -> io::Result<()> {
+        fs::write(self.path.join(name), value)
+    }
+
+    /// Events that did not fit the buffers.
+    pub(crate) fn nr_lost(&self) -> u64 {
+        let Ok(cpus) = fs::read_dir(self.path.join("per_cpu")) else { return 0 };
+        let stats = cpus.flatten().map(|cpu| cpu.path().join("stats"));
+        let stats = stats.filter_map(|path| fs::read_to_string(path).ok());
+        stats.flat_map(|text| text.lines().filter_map(lost_of).collect::<Vec<_>>()).sum()
+    }
+}
+
+/// Events lost according to one line of `per_cpu/cpuN/stats`.
+fn lost_of(line: &str) -> Option<u64> {
+    let (key, value) = line.split_once(": ")?;
+    let is_loss = matches!(key, "overrun" | "commit overrun" | "dropped events");
+    if is_loss { value.trim().parse().ok() } else { None }
+}
+
+fn refused(error: &io::Error) -> TracefsError {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        TracefsError::NotPermitted
+    } else {
+        TracefsError::Missing
+    }
+}
+
+/// Removes the instances of processes that were killed. One that cannot be removed is in use.
+fn remove_stale(instances: &Path) {
+    let Ok(entries) = fs::read_dir(instances) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let ours = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.rsplit_once('-'));
+        let Some((_, pid)) = ours else { continue };
+        if pid.parse::<u32>().is_ok() && !Task::of(&Live, pid).exists() {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // Nothing is traced any more, even if a reader still holds a file of it.
+        let _ = self.set("tracing_on", "0");
+        // Refused only while a file in it is open; whoever read from it has ended.
+        let _ = fs::remove_dir(&self.path);
+    }
+}
