@@ -41,16 +41,13 @@ mod syscall;
 mod tail;
 mod thread;
 mod variables;
+mod version;
 #[expect(dead_code, reason = "the other side of the wire uses the rest")]
 mod wire;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::arguments::Arguments;
-
-/// Version of the plugin interface this plugin was written for.
-#[unsafe(no_mangle)]
-pub static qemu_plugin_version: c_int = 1;
 
 /// QEMU's entry: connects to the recording that the arguments name.
 ///
