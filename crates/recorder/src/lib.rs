@@ -69,6 +69,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     if link::start(arguments).is_err() {
         return if arguments.generation > 0 { 0 } else { -1 };
     }
+    layout::start();
     // SAFETY: `id` is the number QEMU gave this plugin; callbacks are functions of this library,
     // which is never unloaded.
     unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, block::translated) };
