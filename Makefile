@@ -27,7 +27,7 @@ TOOLS := target/tools
 CARGO_DEB := 3.8.0
 MDBOOK := 0.5.4
 
-.PHONY: demo test lints environment test-all arm64 miri bench build install uninstall deb book recordings traces setup clean
+.PHONY: demo test lints environment test-all arm64 miri bench build install uninstall deb book recordings traces setup qemu clean
 
 ## Builds, records a real program of this machine, predicts it and prints the table.
 demo: build
@@ -112,6 +112,10 @@ book:
 
 setup:
 	@scripts/setup.sh
+
+## A QEMU that loads plugins, for `folio record`: the distribution's, else built from its source.
+qemu:
+	@scripts/qemu.sh
 
 clean:
 	$(CARGO) clean
