@@ -13,6 +13,7 @@
 #   remedies of `folio maps`           starts some thirty programs, and changes settings of the machine
 #   mutants                            judge the tests; `make test` checks that each has its place in the code
 #   packages for crates.io             every crate is built once more from its package
+#   Debian 13                          `make demo` and the tests of recordings in a root made for them
 #   benchmarks beside other tools      minutes under valgrind; our own run small
 
 CARGO ?= cargo
@@ -65,6 +66,7 @@ test-all: test
 	scripts/tasks.py --folio target/debug/folio
 	scripts/mutants.py
 	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit
+	scripts/debian.sh trixie
 
 # Each runs on one CPU, so `make test-all` runs them side by side.
 arm64:

@@ -10,6 +10,12 @@ cd "$(dirname "$0")/.."
 suite=${1:-trixie}
 words=("${@:2}")
 [ ${#words[@]} -gt 0 ] || words=(demo record)
+for word in "${words[@]}"; do
+    case $word in
+        demo | record | test) ;;
+        *) echo "debian.sh: $word: demo, record or test?" >&2 && exit 2 ;;
+    esac
+done
 
 skip() {
     echo "SKIPPED: Debian $suite: $*" >&2
@@ -58,15 +64,14 @@ for word in "$@"; do
             cargo test --workspace --test record
             ;;
         test) make test ;;
-        *) echo "debian.sh: demo, record or test?" >&2 && exit 2 ;;
     esac
     echo "debian.sh: $word took $((SECONDS - began)) s" >&2
 done
-scripts/qemu.sh find >&2
+echo "debian.sh: recorded with $(scripts/qemu.sh find)" >&2
 STEPS
 
 # The toolchain is shared, but cannot be written to.
-export root words="${words[*]}" toolchain
+export root toolchain
 toolchain=$(rustc --print sysroot)
 # shellcheck disable=SC2016
 unshare --mount --pid --fork --kill-child --propagation private bash -c '
@@ -78,4 +83,4 @@ unshare --mount --pid --fork --kill-child --propagation private bash -c '
     mount --rbind /sys "$root/sys"
     exec chroot "$root" env -i HOME=/root LANG=C.UTF-8 TERM=dumb CARGO_INCREMENTAL=0 \
         PATH=/root/toolchain/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-        bash /root/steps $words'
+        bash /root/steps "$@"' steps "${words[@]}"

@@ -26,7 +26,7 @@ const QUIET_START: Duration = Duration::from_secs(1);
 /// The program runs unmodified under QEMU user emulation (or valgrind), with its threads and child
 /// processes. It runs ten to a hundred times slower than alone, at 20 to 200 million references per
 /// second. Ctrl-C goes to the program; press it again to terminate the program, a third time to
-/// kill it. The trace is complete up to that point. Needs `qemu-user` or `valgrind`.
+/// kill it. The trace is complete up to that point. Needs a QEMU with plugins, or valgrind.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

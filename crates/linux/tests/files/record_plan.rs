@@ -205,14 +205,9 @@ fn a_qemu_built_for_folio_is_used_where_that_of_path_has_no_plugins() {
     let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
     assert!(error.contains("LARGEFOLIO_QEMU=/elsewhere/qemu"), "{error}");
     table.add("/elsewhere/qemu", Node::Executable, b"");
-    assert_eq!(qemu(&machine_with(table)), Path::new("/elsewhere/qemu"));
-}
-
-/// The same machine with a QEMU in `PATH` that has plugins.
-fn machine_with(mut table: Table) -> Table {
     table.add("/usr/bin/qemu-x86_64", Node::Executable, b"");
-    table.qemu_complaint = WITH_PLUGINS.to_owned();
-    table
+    let table = Table { qemu_complaint: WITH_PLUGINS.to_owned(), ..table };
+    assert_eq!(qemu(&table), Path::new("/elsewhere/qemu"));
 }
 
 #[test]
