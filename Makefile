@@ -13,6 +13,7 @@
 #   remedies of `folio maps`           starts some thirty programs, and changes settings of the machine
 #   mutants                            judge the tests; `make test` checks that each has its place in the code
 #   packages for crates.io             every crate is built once more from its package
+#   Debian 13                          `make demo` and the tests of recordings in a root made for them
 #   benchmarks beside other tools      minutes under valgrind; our own run small
 
 CARGO ?= cargo
@@ -27,7 +28,7 @@ TOOLS := target/tools
 CARGO_DEB := 3.8.0
 MDBOOK := 0.5.4
 
-.PHONY: demo test lints environment test-all arm64 miri bench build install uninstall deb book recordings traces setup clean
+.PHONY: demo test lints environment test-all arm64 miri bench build install uninstall deb book recordings traces setup qemu clean
 
 ## Builds, records a real program of this machine, predicts it and prints the table.
 demo: build
@@ -65,6 +66,7 @@ test-all: test
 	scripts/tasks.py --folio target/debug/folio
 	scripts/mutants.py
 	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit
+	scripts/debian.sh trixie
 
 # Each runs on one CPU, so `make test-all` runs them side by side.
 arm64:
@@ -112,6 +114,10 @@ book:
 
 setup:
 	@scripts/setup.sh
+
+## A QEMU that loads plugins, for `folio record`: the distribution's, else built from its source.
+qemu:
+	@scripts/qemu.sh
 
 clean:
 	$(CARGO) clean

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Records a real program of this machine and predicts it under several kernels and machines.
-# Without qemu-user the trace that is shipped in traces/ is predicted instead.
+# Without a QEMU that has plugins the trace that is shipped in traces/ is predicted instead.
 set -euo pipefail
 folio=$(realpath "${1:-target/release/folio}")
 root=$(cd "$(dirname "$0")/.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-if command -v qemu-x86_64 >/dev/null 2>&1; then
+if "$root/scripts/qemu.sh" find >/dev/null; then
     trace=$work/demo.folio
     compiler=$(cc -print-prog-name=cc1 2>/dev/null || true)
     if [ -x "$compiler" ]; then
@@ -19,7 +19,7 @@ if command -v qemu-x86_64 >/dev/null 2>&1; then
     fi
     "$folio" record --runs 3 -o "$trace" -- "${program[@]}"
 else
-    echo "qemu-x86_64 is missing (apt-get install qemu-user): using the shipped trace" >&2
+    echo "no QEMU with plugins (get one: make qemu): using the shipped trace" >&2
     trace=$root/traces/demo.folio
 fi
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building and testing need, or prints the exact command where that is not allowed.
 set -euo pipefail
+cd "$(dirname "$0")/.."
 
 missing=()
 need() { # command, Debian package
@@ -11,7 +12,6 @@ need python3 python3
 # The tests of the Python package make an environment of their own.
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 need xz xz-utils
-need qemu-x86_64 qemu-user
 need valgrind valgrind
 # Manual pages: read by the tests.
 need man man-db
@@ -45,6 +45,12 @@ if ! have chromium && ! have chromium-browser && ! have google-chrome; then
             chromium >/dev/null; then :; else
         echo "no browser: tests of the HTML page will skip. Run: sudo apt-get install chromium" >&2
     fi
+fi
+
+# Recording needs a QEMU with plugins, which some distributions do not package.
+if ! scripts/qemu.sh find >/dev/null; then
+    scripts/qemu.sh >/dev/null ||
+        echo "no QEMU with plugins (above): folio record uses valgrind, 50 times slower" >&2
 fi
 
 if ! command -v cargo >/dev/null 2>&1; then

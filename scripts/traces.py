@@ -129,8 +129,8 @@ def main():
     unknown = set(args.name) - set(programs)
     if unknown:
         sys.exit(f"no program is called {', '.join(sorted(unknown))}; known: {', '.join(programs)}")
-    if not shutil.which("qemu-x86_64"):
-        sys.exit("qemu-x86_64 is missing. Run: sudo apt-get install qemu-user")
+    if subprocess.run([ROOT / "scripts/qemu.sh", "find"], capture_output=True).returncode:
+        sys.exit("no QEMU with plugins. Run: make qemu")
     folio = args.folio.resolve()
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir()

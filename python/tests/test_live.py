@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,8 +21,17 @@ import largefolio as lf
 
 Folio = Callable[..., subprocess.CompletedProcess[str]]
 
-has_qemu = shutil.which("qemu-x86_64") is not None
-needs_qemu = pytest.mark.skipif(not has_qemu, reason="SKIPPED: no qemu-x86_64 (apt-get install qemu-user)")
+
+def qemu_with_plugins() -> str:
+    """Where it is; empty if there is none."""
+    script = Path(__file__).parents[2] / "scripts" / "qemu.sh"
+    return subprocess.run([script, "find"], capture_output=True, text=True).stdout.strip()
+
+
+qemu = qemu_with_plugins()
+# A folio in an environment of Python does not find a QEMU that was built in the checkout.
+os.environ |= {"LARGEFOLIO_QEMU": qemu} if qemu else {}
+needs_qemu = pytest.mark.skipif(not qemu, reason="SKIPPED: no QEMU with plugins (make qemu)")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: needs root")
 
 

@@ -1,12 +1,13 @@
-//! Where the shared libraries that come with `folio` are.
+//! Where the files that belong to `folio` are: its shared libraries, and the QEMU built for it.
 //!
 //! Owns the search: named by a variable, beside `folio`, installed, or in the build directory.
 //!
 //! Invariant:
-//! - L1: a library that no variable names is used only if everybody who could have put it there
+//! - L1: a file that no variable names is used only if everybody who could have put it there
 //!   could also have changed `folio` (`trust`), and never from a directory that is open to
 //!   everybody. The directory above `folio` is searched, and that of /tmp/x/folio is.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use largefolio_trace::shown;
@@ -20,7 +21,13 @@ pub(crate) const RECORDER: Library =
 pub(crate) const PRELOADED: Library =
     Library { name: "liblargefolio_preload.so", variable: "LARGEFOLIO_PRELOAD" };
 
-/// A shared library that other programs load.
+/// The QEMU that `scripts/qemu.sh` builds where the distribution's has no plugins.
+pub(crate) const EMULATOR: Library = Library { name: "qemu-x86_64", variable: "LARGEFOLIO_QEMU" };
+
+/// The script that gets [`EMULATOR`].
+const SCRIPT: &str = "qemu.sh";
+
+/// A shared library that other programs load, or a program that `folio` runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library {
     pub(crate) name: &'static str,
@@ -28,7 +35,7 @@ pub(crate) struct Library {
     pub(crate) variable: &'static str,
 }
 
-/// Why there is no library to load.
+/// Why there is no such file to use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoLibrary {
     /// Where it was looked for; of places that have it, why it is not used.
@@ -42,7 +49,7 @@ impl Library {
     pub(crate) fn find(self, environment: &dyn Environment) -> Result<PathBuf, NoLibrary> {
         let is_file =
             |path: &PathBuf| matches!(environment.node(path), Node::Executable | Node::Plain);
-        if let Some(named) = environment.variable(self.variable).filter(|named| !named.is_empty()) {
+        if let Some(named) = self.named(environment) {
             let path = PathBuf::from(named);
             let place = format!("{}={}", self.variable, shown(&path));
             let missing = NoLibrary { places: place, distrusted: None };
@@ -50,7 +57,7 @@ impl Library {
         }
         let mut places = Vec::new();
         let mut distrusted = None;
-        for path in self.candidates(environment) {
+        for path in candidates(environment, self.name) {
             let directory = shown(path.parent().unwrap_or(&path)).to_string();
             if !is_file(&path) {
                 places.push(directory);
@@ -63,20 +70,45 @@ impl Library {
         Err(NoLibrary { places: places.join(", "), distrusted })
     }
 
-    fn candidates(self, environment: &dyn Environment) -> Vec<PathBuf> {
-        let Some(own) = environment.own_executable() else { return Vec::new() };
-        // A test's executable is in target/PROFILE/deps, an example's in target/PROFILE/examples.
-        let beside = own.parent().map(PathBuf::from).unwrap_or_default();
-        let above = beside.parent().map(PathBuf::from).unwrap_or_default();
-        [
-            beside,
-            above.clone(),
-            above.join("lib/largefolio"),
-            above.join("release"),
-            above.join("debug"),
-        ]
-        .into_iter()
-        .map(|directory| directory.join(self.name))
-        .collect()
+    /// What the variable says, if it is set.
+    pub(crate) fn named(self, environment: &dyn Environment) -> Option<OsString> {
+        environment.variable(self.variable).filter(|named| !named.is_empty())
     }
+}
+
+/// The command that gets a QEMU with plugins.
+pub(crate) fn emulator_command(environment: &dyn Environment) -> String {
+    let mut places = candidates(environment, SCRIPT);
+    // The build directory of a checkout is beside its scripts.
+    let checkout = environment.own_executable();
+    places.extend(
+        checkout
+            .iter()
+            .flat_map(|own| own.ancestors().skip(3).take(2))
+            .map(|root| root.join("scripts").join(SCRIPT)),
+    );
+    let is_ours = |path: &PathBuf| {
+        environment.node(path) == Node::Executable && environment.distrust(path).is_none()
+    };
+    let script = places.into_iter().find(is_ours);
+    script.map_or_else(|| format!("scripts/{SCRIPT}"), |path| shown(&path).to_string())
+}
+
+fn candidates(environment: &dyn Environment, name: &str) -> Vec<PathBuf> {
+    let Some(own) = environment.own_executable() else { return Vec::new() };
+    // A test's executable is in target/PROFILE/deps, an example's in target/PROFILE/examples.
+    let beside = own.parent().map(PathBuf::from).unwrap_or_default();
+    let above = beside.parent().map(PathBuf::from).unwrap_or_default();
+    let top = above.parent().map(PathBuf::from).unwrap_or_default();
+    [
+        beside,
+        above.clone(),
+        above.join("lib/largefolio"),
+        above.join("release"),
+        above.join("debug"),
+        top.join("lib/largefolio"),
+    ]
+    .into_iter()
+    .map(|directory| directory.join(name))
+    .collect()
 }

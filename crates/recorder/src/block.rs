@@ -16,7 +16,7 @@ use crate::access::Access;
 use crate::qemu::{self, Block, Insn, PluginId};
 use crate::tail::{Room, Tail};
 use crate::wire::PAGE_BITS;
-use crate::{epoch, layout, send, thread};
+use crate::{epoch, layout, send, thread, version};
 
 const EXEC: u32 = 0;
 const READ: u32 = 1;
@@ -137,7 +137,11 @@ extern "C" fn accessed(vcpu: c_uint, info: u32, addr: u64, _data: *mut c_void) {
     let op = if access.is_store() { WRITE } else { READ };
     touch(tail, op, addr, 1);
     if access.is_load_of_pointer_size() {
-        note_value(tail, addr);
+        // SAFETY: as above, and the callback runs.
+        match unsafe { version::value_of(info) } {
+            Some(value) => note_value(tail, addr, value),
+            None => note_value_in_memory(tail, addr),
+        }
     }
     if addr & PAGE_MASK > PAGE_MASK + 1 - ACCESS_MAX {
         access_at_page_end(tail, access, addr, op);
@@ -146,7 +150,15 @@ extern "C" fn accessed(vcpu: c_uint, info: u32, addr: u64, _data: *mut c_void) {
 
 /// Notes what the load of 8 bytes at `addr`, which just took place, found.
 #[inline]
-fn note_value(tail: &Tail, addr: u64) {
+fn note_value(tail: &Tail, addr: u64, value: u64) {
+    if addr.is_multiple_of(POINTER_BYTES) {
+        tail.loaded(addr, value);
+    }
+}
+
+/// The same where QEMU does not tell the value.
+#[inline]
+fn note_value_in_memory(tail: &Tail, addr: u64) {
     let Some(base) = layout::load_base() else { return };
     if !addr.is_multiple_of(POINTER_BYTES) {
         return;
@@ -157,8 +169,8 @@ fn note_value(tail: &Tail, addr: u64) {
     // SAFETY: the calling thread has just loaded these 8 aligned bytes of the program, which QEMU
     // maps at `base`. Only another thread of the program could unmap or protect them since, and
     // would then race with the load itself: the program would have faulted on its own, and QEMU
-    // passes this fault on as the program's. Other threads may write there, hence volatile; the
-    // value is only compared.
+    // (7.2) passes this fault on as the program's. Other threads may write there, hence volatile;
+    // the value is only compared.
     let value = unsafe { host.read_volatile() };
     tail.loaded(addr, value);
 }

@@ -1,14 +1,20 @@
 //! The mappings that exist when the program's first instruction is translated.
 //!
-//! Owns the one message that hands `/proc/self/maps` to the parent, which tells the program's
-//! mappings from QEMU's.
+//! Owns the one message that hands `/proc/self/maps` to the parent, as it was before QEMU loaded
+//! the program and as it is now: the parent tells the program's mappings from QEMU's.
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::qemu::{self, Insn};
 use crate::wire::{self, BODY_MAX, Kind};
 use crate::{link, restore, sys};
+
+/// Most bytes of each of the two texts; QEMU's own mappings are about 50 lines of 80 bytes.
+const MAPS_MAX: usize = (BODY_MAX - 16) / 2;
+
+static BEFORE: OnceLock<Vec<u8>> = OnceLock::new();
 
 static GUEST_BASE: AtomicU64 = AtomicU64::new(0);
 
@@ -27,6 +33,18 @@ pub(crate) fn load_base() -> Option<u64> {
     wire::is_base(base).then_some(base)
 }
 
+/// Notes QEMU's own mappings; to be called before QEMU loads the program.
+pub(crate) fn start() {
+    BEFORE.get_or_init(maps);
+}
+
+/// Lines of `/proc/self/maps`.
+fn maps() -> Vec<u8> {
+    let mut maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    maps.truncate(MAPS_MAX);
+    maps
+}
+
 /// Sends the mappings; `insn` at `addr` is the first instruction translated.
 pub(crate) fn send(insn: *const Insn, addr: u64) {
     // SAFETY: the caller is in the translation callback that `insn` is valid in.
@@ -34,9 +52,12 @@ pub(crate) fn send(insn: *const Insn, addr: u64) {
     let base = (host.addr() as u64).wrapping_sub(addr);
     GUEST_BASE.store(base, Relaxed);
     LOAD_BASE.store(base, Relaxed);
-    let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
-    restore::variables(&maps, base);
-    let maps = maps.get(..BODY_MAX - 8).unwrap_or(&maps);
-    let header = link::header(Kind::Layout, sys::thread_number(), maps.len() + 8);
-    link::send(&header, &[], [&base.to_le_bytes(), maps]);
+    let (before, now) = (BEFORE.get_or_init(Vec::new), maps());
+    restore::variables(&now, base);
+    let mut body = Vec::with_capacity(16 + before.len() + now.len());
+    body.extend_from_slice(&base.to_le_bytes());
+    body.extend_from_slice(&(before.len() as u64).to_le_bytes());
+    body.extend_from_slice(before);
+    let header = link::header(Kind::Layout, sys::thread_number(), body.len() + now.len());
+    link::send(&header, &[], [&body, &now]);
 }

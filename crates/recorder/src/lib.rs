@@ -41,16 +41,13 @@ mod syscall;
 mod tail;
 mod thread;
 mod variables;
+mod version;
 #[expect(dead_code, reason = "the other side of the wire uses the rest")]
 mod wire;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::arguments::Arguments;
-
-/// Version of the plugin interface this plugin was written for.
-#[unsafe(no_mangle)]
-pub static qemu_plugin_version: c_int = 1;
 
 /// QEMU's entry: connects to the recording that the arguments name.
 ///
@@ -72,6 +69,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     if link::start(arguments).is_err() {
         return if arguments.generation > 0 { 0 } else { -1 };
     }
+    layout::start();
     // SAFETY: `id` is the number QEMU gave this plugin; callbacks are functions of this library,
     // which is never unloaded.
     unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, block::translated) };

@@ -90,8 +90,8 @@ pub(crate) const MESSAGE_MAX: usize = HEADER_BYTES + TAIL_ROWS * ROW_BYTES + BOD
 pub(crate) enum Kind {
     /// First message of a connection; body: [`Hello`].
     Hello = 1,
-    /// Mappings at the start; body: guest base (8 B, see [`is_base`]), then text of
-    /// `/proc/self/maps`.
+    /// Mappings at the start; body: guest base (8 B, see [`is_base`]), bytes of the first text
+    /// (8 B), text of `/proc/self/maps` before QEMU loaded the program, and after.
     Layout = 2,
     /// Nothing but rows.
     Rows = 3,

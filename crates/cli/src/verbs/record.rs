@@ -30,7 +30,11 @@ const QUIET_START: Duration = Duration::from_secs(1);
 /// The program runs unmodified under QEMU user emulation (or valgrind), with its threads and child
 /// processes. It runs ten to a hundred times slower than alone, at 20 to 200 million references per
 /// second. Ctrl-C goes to the program; press it again to terminate the program, a third time to
-/// kill it. The trace is complete up to that point. Needs `qemu-user` or `valgrind`.
+/// kill it. The trace is complete up to that point. Needs a QEMU with plugins, or valgrind.
+///
+/// What the program executes is recorded too, through any depth: `folio record -- make -j2` is a
+/// trace of the whole build. What cannot be followed (set-user-id, 32-bit) runs unrecorded and is
+/// named.
 ///
 /// With --live the program runs at its own speed, or runs already, and the kernel tells its page
 /// faults, mappings and reads. Such a trace predicts folios, faults, reads and memory; it has no

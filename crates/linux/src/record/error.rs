@@ -84,19 +84,43 @@ pub enum RecordError {
         source: io::Error,
     },
     /// Neither recorder is installed.
-    #[error("neither qemu-x86_64 with plugins nor valgrind found in PATH; install one: \
-        `apt-get install qemu-user` (fast) or `apt-get install valgrind`{}", hint(.0))]
-    NoRecorder(String),
-    /// QEMU was asked for and is not installed.
     #[error(
-        "qemu-x86_64 not found in PATH; install it: `apt-get install qemu-user`, or use \
-        --with valgrind"
+        "neither qemu-x86_64 with plugins nor valgrind found; get one: `{command}` (fast) or \
+        `apt-get install valgrind`{}",
+        hint(reason)
     )]
-    NoQemu,
-    /// QEMU was asked for and has no plugins.
-    #[error("{}: built without plugins; install a qemu-user that has them (Debian 12: `apt-get \
-             install qemu-user`), or use --with valgrind", shown(.0))]
-    QemuWithoutPlugins(PathBuf),
+    NoRecorder {
+        /// What gets a QEMU with plugins.
+        command: String,
+        /// Why the QEMU that was found is not used.
+        reason: String,
+    },
+    /// No QEMU was found.
+    #[error(
+        "qemu-x86_64 not found in PATH{}; get one with `{command}`, or use --with valgrind",
+        hint(why)
+    )]
+    NoQemu {
+        /// What gets a QEMU with plugins.
+        command: String,
+        /// Why another one is not used.
+        why: String,
+    },
+    /// No QEMU that was found has plugins.
+    #[error(
+        "{}: built without plugins{}; get a QEMU that has them with `{command}`, or use --with \
+        valgrind",
+        shown(qemu),
+        hint(why)
+    )]
+    QemuWithoutPlugins {
+        /// The first that was found.
+        qemu: PathBuf,
+        /// What gets a QEMU with plugins.
+        command: String,
+        /// Why another one is not used.
+        why: String,
+    },
     /// Valgrind was asked for and is not installed.
     #[error(
         "valgrind not found in PATH; install it: `apt-get install valgrind`, or use --with \

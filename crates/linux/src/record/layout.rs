@@ -1,21 +1,23 @@
 //! The program's mappings before its first instruction.
 //!
-//! Owns which of the ranges in `/proc/PID/maps` are the program's. Under QEMU the
-//! program's memory is below QEMU's own, and QEMU maps the program's text without `PROT_EXEC`, so
-//! the segments come from the ELF files and only their load address from the maps:
+//! Owns which of the ranges in `/proc/PID/maps` are the program's. QEMU 7.2 keeps the program's
+//! memory below its own; 10.0 maps both among each other. In both it maps the program after it loaded
+//! the plugin, and never executable, so the segments come from the ELF files and only their load
+//! address from the maps:
 //!
 //! ```text
-//!   0x400000 or 0x4000000000  program segments (ELF)      0x55..  qemu, its libraries, buffers
-//!   above                     guard | stack 8 MiB         (not the program's)
-//!                             interpreter segments (ELF)
+//!   before the program   qemu, its libraries, heap, threads
+//!   mapped since         program segments (ELF)      interpreter segments (ELF)
+//!                        guard | stack               read-only without a file: the vdso
+//!                        all else without a file: QEMU's tables and buffers
 //! ```
 //!
 //! Invariant I1: the result is sorted and free of overlaps.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use largefolio_trace::{LayoutEntry, LayoutKind};
+use rustix::process::{Resource, getrlimit};
 
 use super::elf::Elf;
 use super::files::Files;
@@ -32,26 +34,73 @@ pub(crate) struct Initial {
     pub(crate) brk: u64,
 }
 
-/// The layout of a program under QEMU from the maps of QEMU's process.
+/// Smallest stack that QEMU gives a program; a larger `ulimit -s` gives a larger one.
+const QEMU_STACK_BYTES: u64 = 8 << 20;
+
+/// What of `now` was not mapped `before` in the same way; both ascending, as [`maps::parse`] says.
+///
+/// [`maps::parse`]: crate::proc::maps::parse
+pub(crate) fn since(before: &[Vma], now: &[Vma]) -> Vec<Vma> {
+    let mut new = Vec::new();
+    for line in now {
+        let mut rest = line.clone();
+        let is_same = |old: &&Vma| {
+            (old.inode, old.permissions, &old.path) == (line.inode, line.permissions, &line.path)
+        };
+        for old in before.iter().filter(is_same) {
+            if old.range.end <= rest.range.start || rest.range.end <= old.range.start {
+                continue;
+            }
+            if rest.range.start < old.range.start {
+                let first = Vma { range: rest.range.start..old.range.start, ..rest.clone() };
+                new.push(first);
+            }
+            let start = old.range.end.min(rest.range.end);
+            rest.pos = rest.pos.saturating_add(start - rest.range.start);
+            rest.range.start = start;
+        }
+        if !rest.range.is_empty() {
+            new.push(rest);
+        }
+    }
+    new
+}
+
+/// The layout of a program under QEMU from what was mapped [`since`] QEMU loaded the plugin.
 ///
 /// `guest_base` is what QEMU adds to the program's addresses.
-pub(crate) fn of_qemu(vmas: &[Vma], guest_base: u64, program: &Path, files: &mut Files) -> Initial {
-    let qemu = vmas.iter().find(|line| is_named(line, "qemu-x86_64"));
-    let limit = qemu.map_or(0x5500_0000_0000, |line| line.range.start);
-    let of_program = |line: &&Vma| line.range.start >= guest_base && line.range.end <= limit;
-    let lines: Vec<Vma> = vmas
-        .iter()
-        .filter(of_program)
-        .map(|line| {
-            let range = line.range.start - guest_base..line.range.end - guest_base;
-            Vma { range, ..line.clone() }
-        })
-        .collect();
+pub(crate) fn of_qemu(new: &[Vma], guest_base: u64, program: &Path, files: &mut Files) -> Initial {
+    let stack_bytes = getrlimit(Resource::Stack).current.unwrap_or(0).max(QEMU_STACK_BYTES);
+    let mut lines: Vec<Vma> = Vec::new();
+    for line in new {
+        let (Some(start), Some(end)) =
+            (line.range.start.checked_sub(guest_base), line.range.end.checked_sub(guest_base))
+        else {
+            continue;
+        };
+        let mut line = Vma { range: start..end, ..line.clone() };
+        let is_anon = line.path.as_os_str().is_empty();
+        match line.prot() {
+            0 => {}
+            1 if is_anon => {
+                line.permissions = *b"r-xp";
+                line.path = "[vdso]".into();
+            }
+            1 | 3 if line.has_file() => {}
+            3 if is_anon && is_guarded(lines.last(), &line) && line.len_bytes() >= stack_bytes => {
+                // QEMU's memory may follow without a gap.
+                line.range.end = line.range.start + stack_bytes;
+            }
+            _ => continue,
+        }
+        lines.push(line);
+    }
     of_program_lines(&lines, program, files)
 }
 
-fn is_named(line: &Vma, prefix: &str) -> bool {
-    line.path.file_name().is_some_and(|name| name.as_bytes().starts_with(prefix.as_bytes()))
+/// Whether `line` begins where `previous` ends, which nothing can access.
+fn is_guarded(previous: Option<&Vma>, line: &Vma) -> bool {
+    previous.is_some_and(|guard| guard.prot() == 0 && guard.range.end == line.range.start)
 }
 
 /// The layout from maps lines that are all the program's.
@@ -118,8 +167,7 @@ impl Builder<'_> {
     fn add_others(&mut self) {
         let mut previous: Option<&Vma> = None;
         for line in self.lines {
-            let is_guarded = previous
-                .is_some_and(|guard| guard.prot() == 0 && guard.range.end == line.range.start);
+            let is_guarded = is_guarded(previous, line);
             previous = Some(line);
             if line.prot() == 0 || self.is_known(line) {
                 continue;
@@ -149,18 +197,63 @@ mod tests {
     use super::*;
     use crate::proc::maps;
 
+    fn vmas(text: &str) -> Vec<Vma> {
+        maps::parse(text.as_bytes(), PAGE_BYTES).vmas
+    }
+
+    /// QEMU 10.0: the stack lies between QEMU's own memory and grows together with it above.
     #[test]
-    fn qemu_and_what_is_above_it_is_not_the_programs() {
-        let text = b"4000000000-4000001000 ---p 00000000 00:00 0 \n\
-            4000001000-4000801000 rw-p 00000000 00:00 0 \n\
-            4000900000-4000901000 rw-p 00000000 00:00 0 \n\
-            555500000000-555500001000 r-xp 00000000 fe:00 1 /usr/bin/qemu-x86_64\n\
-            7f0000000000-7f0000001000 rw-p 00000000 00:00 0 \n";
-        let program = Path::new("/nonexistent/program");
+    fn what_qemu_mapped_for_itself_is_not_the_programs() {
+        let before = vmas(
+            "555500000000-555500001000 r-xp 00000000 fe:00 1 /usr/bin/qemu-x86_64\n\
+             555500010000-555500020000 rw-p 00000000 00:00 0 [heap]\n\
+             7f0000000000-7f0000001000 ---p 00000000 00:00 0 \n\
+             7f0000001000-7f0000801000 rw-p 00000000 00:00 0 \n\
+             7f1000900000-7f1000901000 rw-p 00000000 00:00 0 \n",
+        );
+        let now = vmas(
+            "555500000000-555500001000 r-xp 00000000 fe:00 1 /usr/bin/qemu-x86_64\n\
+             555500010000-555500030000 rw-p 00000000 00:00 0 [heap]\n\
+             7f0000000000-7f0000001000 ---p 00000000 00:00 0 \n\
+             7f0000001000-7f0000801000 rw-p 00000000 00:00 0 \n\
+             7f0000900000-7f0000901000 ---p 00000000 00:00 0 \n\
+             7f0000901000-7f0000922000 rw-p 00000000 00:00 0 \n\
+             7f0000a00000-7f0000a10000 rwxp 00000000 00:00 0 \n\
+             7f0001000000-7f0001001000 ---p 00000000 00:00 0 \n\
+             7f0001001000-7f1000901000 rw-p 00000000 00:00 0 \n\
+             7f1000a00000-7f1000a01000 r--p 00000000 00:00 0 \n",
+        );
         let initial =
-            of_qemu(&maps::parse(text, PAGE_BYTES).vmas, 0, program, &mut Files::default());
-        let seen: Vec<_> = initial.layout.iter().map(|entry| (entry.addr, entry.kind)).collect();
-        let expected = [(0x40_0000_1000, LayoutKind::Stack), (0x40_0090_0000, LayoutKind::Other)];
+            of_qemu(&since(&before, &now), 0, Path::new("/nonexistent"), &mut Files::default());
+        let stack_bytes = getrlimit(Resource::Stack).current.unwrap_or(0).max(QEMU_STACK_BYTES);
+        let entries = initial.layout.iter();
+        let seen: Vec<_> = entries.map(|e| (e.addr, e.len, e.prot, e.kind)).collect();
+        let stack = (0x7f00_0100_1000, stack_bytes, 3, LayoutKind::Stack);
+        assert_eq!(seen, [stack, (0x7f10_00a0_0000, 4096, 5, LayoutKind::Other)]);
+    }
+
+    #[test]
+    fn what_is_new_is_cut_out_of_a_mapping_that_grew() {
+        let before = vmas(
+            "10000-20000 rw-p 00000000 00:00 0 \n\
+             30000-40000 rw-p 00000000 00:00 0 \n\
+             60000-61000 r--p 00005000 fe:00 7 /f\n",
+        );
+        let now = vmas(
+            "8000-50000 rw-p 00000000 00:00 0 \n\
+             60000-63000 r--p 00005000 fe:00 7 /f\n\
+             70000-71000 r--p 00005000 fe:00 7 /f\n",
+        );
+        let new = since(&before, &now);
+        let seen: Vec<_> = new.iter().map(|line| (line.range.clone(), line.pos)).collect();
+        let expected = [
+            (0x8000..0x1_0000, 0),
+            (0x2_0000..0x3_0000, 0x1_8000),
+            (0x4_0000..0x5_0000, 0x3_8000),
+            (0x6_1000..0x6_3000, 0x6000),
+            (0x7_0000..0x7_1000, 0x5000),
+        ];
         assert_eq!(seen, expected);
+        assert_eq!(since(&[], &now), now);
     }
 }

@@ -3,11 +3,11 @@
 //! Owns the search for qemu-x86_64, valgrind and the plugin, and the probe for QEMU's plugins.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::error::RecordError;
 use crate::environment::{Environment, find_in_path};
-use crate::library::RECORDER;
+use crate::library::{self, EMULATOR, RECORDER};
 
 /// What a QEMU built without plugins says to `-plugin`.
 const NO_PLUGINS: [&str; 2] = ["plugin interface not enabled", "unknown option 'plugin'"];
@@ -54,25 +54,55 @@ pub fn choose(environment: &dyn Environment, with: With) -> Result<Tool, RecordE
         With::Valgrind => find_valgrind(environment, String::new()).ok_or(RecordError::NoValgrind),
         With::Auto => find_qemu(environment).or_else(|error| {
             let reason = error.to_string();
-            let has_qemu = !matches!(error, RecordError::NoQemu);
+            let has_qemu = !matches!(error, RecordError::NoQemu { .. });
             find_valgrind(environment, reason.clone()).ok_or_else(|| {
-                RecordError::NoRecorder(if has_qemu { reason } else { String::new() })
+                let command = library::emulator_command(environment);
+                let reason = if has_qemu { reason } else { String::new() };
+                RecordError::NoRecorder { command, reason }
             })
         }),
     }
 }
 
 fn find_qemu(environment: &dyn Environment) -> Result<Tool, RecordError> {
-    let qemu = find_in_path(environment, OsStr::new("qemu-x86_64")).ok_or(RecordError::NoQemu)?;
-    // A plugin that does not exist: QEMU with plugins cannot open it, one without refuses the
-    // option. Neither runs anything.
-    let probe = ["-plugin", "/nonexistent/largefolio-probe.so", "/nonexistent/program"];
-    let complaint = environment.complaint(&qemu, &probe.map(OsStr::new));
-    if NO_PLUGINS.iter().any(|text| complaint.contains(text)) || complaint.contains("Usage:") {
-        return Err(RecordError::QemuWithoutPlugins(qemu));
-    }
+    let qemu = find_emulator(environment)?;
     let plugin = find_plugin(environment)?;
     Ok(Tool::Qemu { qemu, plugin })
+}
+
+/// The `qemu-x86_64` that loads plugins: that of `LARGEFOLIO_QEMU`, else that of `PATH`, else the one
+/// that was built for `folio`.
+///
+/// # Errors
+/// [`RecordError::NoQemu`] or [`RecordError::QemuWithoutPlugins`].
+pub fn find_emulator(environment: &dyn Environment) -> Result<PathBuf, RecordError> {
+    let is_named = EMULATOR.named(environment).is_some();
+    let in_path = find_in_path(environment, OsStr::new(EMULATOR.name)).filter(|_| !is_named);
+    let (own, missing) = match EMULATOR.find(environment) {
+        Ok(path) => (Some(path), None),
+        Err(missing) => (None, missing.distrusted.or(is_named.then_some(missing.places))),
+    };
+    let mut without = None;
+    for qemu in [in_path, own].into_iter().flatten() {
+        if has_plugins(environment, &qemu) {
+            return Ok(qemu);
+        }
+        without.get_or_insert(qemu);
+    }
+    let (command, why) = (library::emulator_command(environment), missing.unwrap_or_default());
+    Err(match without {
+        Some(qemu) => RecordError::QemuWithoutPlugins { qemu, command, why },
+        None => RecordError::NoQemu { command, why },
+    })
+}
+
+/// Whether a QEMU loads plugins. It is given one that does not exist: a QEMU with plugins cannot open
+/// it, one without refuses the option. Neither runs anything.
+fn has_plugins(environment: &dyn Environment, qemu: &Path) -> bool {
+    let probe = ["-plugin", "/nonexistent/largefolio-probe.so", "/nonexistent/program"];
+    let complaint = environment.complaint(qemu, &probe.map(OsStr::new));
+    let refuses = NO_PLUGINS.iter().any(|text| complaint.contains(text));
+    !refuses && !complaint.contains("Usage:")
 }
 
 fn find_valgrind(environment: &dyn Environment, reason: String) -> Option<Tool> {

@@ -17,6 +17,8 @@ struct Table {
     nodes: BTreeMap<PathBuf, (Node, Vec<u8>)>,
     qemu_complaint: String,
     plugin: Option<OsString>,
+    /// `LARGEFOLIO_QEMU`.
+    qemu: Option<OsString>,
     /// Everybody may write to the program's directory.
     is_bin_open: bool,
 }
@@ -26,6 +28,7 @@ impl Environment for Table {
         match name {
             "PATH" => Some("/bin:/usr/bin".into()),
             "LARGEFOLIO_RECORDER" => self.plugin.clone(),
+            "LARGEFOLIO_QEMU" => self.qemu.clone(),
             _ => None,
         }
     }
@@ -51,10 +54,16 @@ impl Environment for Table {
         is_open.then(|| "everybody may write to it".to_owned())
     }
 
-    fn complaint(&self, _tool: &Path, _arguments: &[&OsStr]) -> String {
-        self.qemu_complaint.clone()
+    fn complaint(&self, tool: &Path, _arguments: &[&OsStr]) -> String {
+        let is_built = tool.starts_with("/opt") || tool.starts_with("/elsewhere");
+        let complaint = if is_built { WITH_PLUGINS } else { &self.qemu_complaint };
+        complaint.to_owned()
     }
 }
+
+/// What a QEMU with plugins says to the probe, and one without.
+const WITH_PLUGINS: &str = "qemu-x86_64: Could not load plugin";
+const WITHOUT_PLUGINS: &str = "qemu: plugin interface not enabled in this build";
 
 fn elf(class: u8, kind: u16, machine: u16) -> Vec<u8> {
     let mut head = b"\x7fELF\0\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
@@ -74,7 +83,7 @@ fn machine() -> Table {
     ] {
         table.add(path, Node::Executable, &head);
     }
-    Table { qemu_complaint: "qemu-x86_64: Could not load plugin".to_owned(), ..table }
+    Table { qemu_complaint: WITH_PLUGINS.to_owned(), ..table }
 }
 
 impl Table {
@@ -157,12 +166,12 @@ fn scripts_lead_to_their_interpreter() {
 fn the_recorder_falls_back_to_valgrind_and_says_why() {
     let mut table = machine();
     table.add("/usr/bin/valgrind", Node::Executable, b"");
-    table.qemu_complaint = "qemu: plugin interface not enabled in this build".to_owned();
+    table.qemu_complaint = WITHOUT_PLUGINS.to_owned();
     let plan = table.plan(&["good"], With::Auto).expect("a plan");
     let Tool::Valgrind { reason, .. } = plan.tool() else { panic!("{plan:?}") };
     assert!(reason.contains("built without plugins"), "{reason}");
     let refused = table.plan(&["good"], With::Qemu);
-    assert!(matches!(refused, Err(RecordError::QemuWithoutPlugins(_))));
+    assert!(matches!(refused, Err(RecordError::QemuWithoutPlugins { .. })));
 }
 
 #[test]
@@ -170,9 +179,46 @@ fn missing_recorders_name_their_packages() {
     let mut table = machine();
     table.nodes.remove(Path::new("/usr/bin/qemu-x86_64"));
     let message = table.refusal(&["good"]);
-    assert!(message.contains("apt-get install qemu-user"), "{message}");
-    assert!(matches!(table.plan(&["good"], With::Qemu), Err(RecordError::NoQemu)));
+    assert!(message.contains("`scripts/qemu.sh` (fast)"), "{message}");
+    assert!(message.contains("apt-get install valgrind"), "{message}");
+    assert!(matches!(table.plan(&["good"], With::Qemu), Err(RecordError::NoQemu { .. })));
     assert!(matches!(table.plan(&["good"], With::Valgrind), Err(RecordError::NoValgrind)));
+}
+
+#[test]
+fn a_qemu_built_for_folio_is_used_where_that_of_path_has_no_plugins() {
+    let mut table = machine();
+    let built = "/opt/folio/lib/largefolio/qemu-x86_64";
+    table.add(built, Node::Executable, b"");
+    let qemu = |table: &Table| {
+        let plan = table.plan(&["good"], With::Qemu).expect("a plan");
+        let Tool::Qemu { qemu, .. } = plan.tool().clone() else { panic!("{plan:?}") };
+        qemu
+    };
+    assert_eq!(qemu(&table), Path::new("/usr/bin/qemu-x86_64"));
+    table.qemu_complaint = WITHOUT_PLUGINS.to_owned();
+    assert_eq!(qemu(&table), Path::new(built));
+    table.nodes.remove(Path::new("/usr/bin/qemu-x86_64"));
+    assert_eq!(qemu(&table), Path::new(built));
+
+    table.qemu = Some("/elsewhere/qemu".into());
+    let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
+    assert!(error.contains("LARGEFOLIO_QEMU=/elsewhere/qemu"), "{error}");
+    table.add("/elsewhere/qemu", Node::Executable, b"");
+    table.add("/usr/bin/qemu-x86_64", Node::Executable, b"");
+    let table = Table { qemu_complaint: WITH_PLUGINS.to_owned(), ..table };
+    assert_eq!(qemu(&table), Path::new("/elsewhere/qemu"));
+}
+
+#[test]
+fn the_command_that_gets_a_qemu_is_the_installed_script() {
+    let mut table = machine();
+    table.qemu_complaint = WITHOUT_PLUGINS.to_owned();
+    table.add("/opt/folio/lib/largefolio/qemu.sh", Node::Executable, b"");
+    let error = table.plan(&["good"], With::Qemu).expect_err("a refusal").to_string();
+    let expected = "/usr/bin/qemu-x86_64: built without plugins; get a QEMU that has them with \
+        `/opt/folio/lib/largefolio/qemu.sh`, or use --with valgrind";
+    assert_eq!(error, expected);
 }
 
 #[test]

@@ -8,9 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use largefolio_linux::environment::{Host, find_in_path};
+use largefolio_linux::record::tools;
 
 /// Whether `tool` is installed; says loudly when a test skips for its absence.
 pub fn has(tool: &str, package: &str) -> bool {
+    if tool == "qemu-x86_64" {
+        // It needs plugins, and is not always in PATH.
+        return tools::find_emulator(&Host).inspect_err(|why| eprintln!("SKIPPED: {why}")).is_ok();
+    }
     let found = find_in_path(&Host, OsStr::new(tool)).is_some();
     if !found {
         eprintln!("SKIPPED: {tool} is not installed; `apt-get install {package}` to run this test");

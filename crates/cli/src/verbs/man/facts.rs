@@ -19,6 +19,14 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         ),
     ),
     (
+        &["record"],
+        (
+            "LARGEFOLIO_QEMU",
+            "The `qemu-x86_64` to record with [that in PATH if it has plugins, else the one in \
+             ../lib/largefolio].",
+        ),
+    ),
+    (
         &["record", "crosscheck program", "run", "verify"],
         (
             "PATH",

@@ -196,12 +196,18 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
 
     fn take_layout(&mut self, pid: u32, body: &[u8]) -> Result<(), TraceError> {
         let Some(guest_base) = wire::u64_at(body, 0) else { return Ok(()) };
-        let maps = maps::parse(body.get(8..).unwrap_or_default(), layout::PAGE_BYTES);
+        let texts = body.get(16..).unwrap_or_default();
+        let nr_before = wire::u64_at(body, 8).and_then(|nr| usize::try_from(nr).ok());
+        let Some((before, now)) = texts.split_at_checked(nr_before.unwrap_or(0)) else {
+            return Ok(());
+        };
+        let vmas = |text| maps::parse(text, layout::PAGE_BYTES).vmas;
+        let new = layout::since(&vmas(before), &vmas(now));
         let process = self.processes.get_mut(&pid);
         let first = process.as_ref().map_or(0, |process| process.first);
         let executed = process.and_then(|process| process.executed.take());
         let program = executed.as_ref().map_or(&self.program, |(path, _)| path);
-        let initial = layout::of_qemu(&maps.vmas, guest_base, program, &mut self.book.files);
+        let initial = layout::of_qemu(&new, guest_base, program, &mut self.book.files);
         self.book.has_links |= wire::is_base(guest_base);
         let Some((path, command)) = executed else {
             if self.top == Some(pid) {

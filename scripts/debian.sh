@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Does in a fresh Debian what README tells a newcomer to do, and runs the tests of recordings there.
+#   debian.sh [SUITE] [WORD]...   SUITE: trixie, unless told; WORD: demo, record, test (all of them),
+#                                 or none for demo and record
+# The committed state is cloned into a root made by mmdebstrap, with the toolchain and the downloaded
+# crates of this machine, and goes when the script ends. So do all mounts and processes: they are in
+# namespaces of their own. Needs root, mmdebstrap, 12 GB below TMPDIR, and 10 to 30 minutes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+suite=${1:-trixie}
+words=("${@:2}")
+[ ${#words[@]} -gt 0 ] || words=(demo record)
+for word in "${words[@]}"; do
+    case $word in
+        demo | record | test) ;;
+        *) echo "debian.sh: $word: demo, record or test?" >&2 && exit 2 ;;
+    esac
+done
+
+skip() {
+    echo "SKIPPED: Debian $suite: $*" >&2
+    exit 0
+}
+
+[ "$(id -u)" -eq 0 ] || skip "a root of its own needs root. Run: sudo scripts/debian.sh $suite"
+for tool in mmdebstrap unshare chroot git rustc cargo; do
+    command -v "$tool" >/dev/null || skip "$tool is missing. Run: apt-get install mmdebstrap git"
+done
+[ -z "$(git status --porcelain)" ] || echo "debian.sh: what is not committed is not tested" >&2
+
+work=$(mktemp -d "${TMPDIR:-/var/tmp}/largefolio-debian.XXXXXX")
+trap 'rm -rf --one-file-system "$work"' EXIT
+trap 'exit 130' INT TERM
+root=$work/root
+
+echo "debian.sh: making a root of $suite" >&2
+mmdebstrap --quiet --variant=essential --include=apt,ca-certificates,make,git "$suite" "$work/root.tar"
+mkdir "$root"
+tar -C "$root" -xf "$work/root.tar"
+rm "$work/root.tar"
+cp --dereference /etc/resolv.conf "$root/etc/resolv.conf"
+# A network may have certificates of its own.
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+
+mkdir -p "$root/root/toolchain" "$root/root/.cargo/registry"
+registry=${CARGO_HOME:-$HOME/.cargo}
+for part in config.toml registry/cache registry/index; do
+    [ ! -e "$registry/$part" ] || cp -r "$registry/$part" "$root/root/.cargo/$part"
+done
+git clone --quiet "file://$PWD" "$root/root/largefolio"
+
+cat >"$root/root/steps" <<'STEPS'
+set -euo pipefail
+cd /root/largefolio
+apt-get update -qq
+for word in "$@"; do
+    echo "debian.sh: $word" >&2
+    began=$SECONDS
+    case $word in
+        demo) make demo ;;
+        record)
+            make setup
+            cargo build --workspace --all-targets --quiet
+            cargo test --workspace --test record
+            ;;
+        test) make test ;;
+    esac
+    echo "debian.sh: $word took $((SECONDS - began)) s" >&2
+done
+echo "debian.sh: recorded with $(scripts/qemu.sh find)" >&2
+STEPS
+
+# The toolchain is shared, but cannot be written to.
+export root toolchain
+toolchain=$(rustc --print sysroot)
+# shellcheck disable=SC2016
+unshare --mount --pid --fork --kill-child --propagation private bash -c '
+    set -e
+    mount --bind "$toolchain" "$root/root/toolchain"
+    mount -o remount,bind,ro "$root/root/toolchain"
+    mount -t proc proc "$root/proc"
+    mount --rbind /dev "$root/dev"
+    mount --rbind /sys "$root/sys"
+    exec chroot "$root" env -i HOME=/root LANG=C.UTF-8 TERM=dumb CARGO_INCREMENTAL=0 \
+        PATH=/root/toolchain/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        bash /root/steps "$@"' steps "${words[@]}"

@@ -1,0 +1,201 @@
+#!/usr/bin/env bash
+# Gets a qemu-x86_64 with plugins, which `folio record` needs: the distribution's package if that has
+# them, else built from the distribution's own source package.
+#   qemu.sh        prints where it is; gets one if there is none
+#   qemu.sh find   prints where it is; exit status 1 if there is none
+# Built QEMUs lie beside folio's libraries: target/lib/largefolio in a checkout, else where this
+# script is installed. That needs 500 MB for a few minutes, and root only for packages.
+set -euo pipefail
+here=$(dirname "$(realpath "$0")")
+if [ -e "$here/../Cargo.toml" ]; then
+    place=$(cd "$here/.." && realpath -m "${CARGO_TARGET_DIR:-target}")/lib/largefolio
+    again="make qemu"
+else
+    place=$here
+    again=$here/qemu.sh
+fi
+own=$place/qemu-x86_64
+home=$(getent passwd "$(id -u)" | cut -d: -f6)
+[ -z "${XDG_CACHE_HOME:-}" ] || [ ! -O "${XDG_CACHE_HOME}" ] || cache=$XDG_CACHE_HOME
+work=${cache:-$home/.cache}/largefolio/qemu
+# Options of configure, given if it knows them. What they leave out no recording needs.
+options=(--target-list=x86_64-linux-user --enable-plugins --without-default-features
+    --enable-linux-user --disable-system --disable-tools --disable-docs --disable-guest-agent
+    --disable-werror --disable-debug-info --disable-install-blobs --disable-download)
+# What building needs, as Debian and Ubuntu name it.
+packages=(dpkg-dev gcc libc6-dev libglib2.0-dev meson ninja-build pkg-config python3 python3-venv)
+
+fail() {
+    echo "qemu.sh: $*" >&2
+    exit 2
+}
+
+say() {
+    echo "qemu.sh: $*" >&2
+}
+
+# Whether a QEMU loads plugins: one that does cannot open this one, others refuse the option.
+has_plugins() {
+    local said
+    said=$("$1" -plugin /nonexistent/largefolio-probe.so /nonexistent/program 2>&1 >/dev/null) || true
+    case $said in
+        *"plugin interface not enabled"* | *"unknown option 'plugin'"* | *Usage:* | "") return 1 ;;
+    esac
+}
+
+# As `folio record` looks for it.
+find_qemu() {
+    local path
+    if [ -n "${LARGEFOLIO_QEMU:-}" ]; then
+        path=$LARGEFOLIO_QEMU
+        [ -x "$path" ] && has_plugins "$path" && echo "$path"
+        return
+    fi
+    for path in "$(command -v qemu-x86_64 || true)" "$own"; do
+        if [ -x "$path" ] && has_plugins "$path"; then
+            echo "$path"
+            return
+        fi
+    done
+    return 1
+}
+
+is_root() {
+    [ "$(id -u)" -eq 0 ]
+}
+
+# Installs packages, or prints the command that does.
+install_packages() {
+    local missing=() package
+    for package in "$@"; do
+        case $(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null) in
+            installed) ;;
+            *) missing+=("$package") ;;
+        esac
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    is_root || fail "packages are missing. Run: sudo apt-get install ${missing[*]}; then again: $again"
+    say "installing: ${missing[*]}"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+        "${missing[@]}" >/dev/null
+}
+
+# The configuration of an apt that knows this distribution's sources, whatever the system's knows;
+# its lists and downloads are below $work.
+write_configuration() {
+    local id keyring targets
+    # shellcheck disable=SC1091
+    id=$(. /etc/os-release && echo "$ID")
+    keyring=/usr/share/keyrings/$id-archive-keyring.gpg
+    # shellcheck disable=SC2016
+    targets=$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI) $(RELEASE) $(COMPONENT)' \
+        'Created-By: Packages' | grep -i "^$id " | sort -u) ||
+        fail "apt-get knows no packages of $id. Run: sudo apt-get update; then again: $again"
+    rm -f "$work/deb.sources"
+    while read -r _ uri release component; do
+        printf 'Types: deb-src\nURIs: %s\nSuites: %s\nComponents: %s\n' "$uri" "$release" "$component"
+        [ ! -e "$keyring" ] || echo "Signed-By: $keyring"
+        echo
+    done <<<"$targets" >"$work/deb.sources"
+    cat >"$work/apt.conf" <<CONFIGURATION
+Dir::Etc::SourceList "$work/deb.sources";
+Dir::Etc::SourceParts "-";
+Dir::State::Lists "$work/lists";
+Dir::Cache "$work/cache";
+APT::Sandbox::User "root";
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+CONFIGURATION
+}
+
+# Downloads and unpacks the source. apt checks signature and sums; what is there is not fetched again.
+get_source() {
+    mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+    write_configuration
+    say "1 of 3: downloading the source of QEMU, about 40 MB"
+    (
+        cd "$work"
+        apt-get -c="$work/apt.conf" update -qq
+        apt-get -c="$work/apt.conf" source --only-source --download-only qemu >&2
+    ) || fail "the source of QEMU cannot be downloaded. Check the network, then again: $again"
+    local description
+    description=$(ls -t "$work"/qemu_*.dsc | head -1)
+    if [ "$(cat "$work/unpacked" 2>/dev/null)" != "$description" ]; then
+        rm -rf "$work/source" "$work/build" "$work/unpacked"
+        dpkg-source -x "$description" "$work/source" >/dev/null
+        echo "$description" >"$work/unpacked"
+    fi
+}
+
+# The options that this QEMU's configure knows.
+known_options() {
+    local help option
+    help=$("$work/source/configure" --help 2>&1) || true
+    for option in "${options[@]}"; do
+        local name=${option%%=*}
+        case $help in
+            *"${name#--*able-}"* | *"$name"*) printf '%s\n' "$option" ;;
+        esac
+    done
+}
+
+build() {
+    local configured
+    mkdir -p "$work/build"
+    cd "$work/build"
+    if [ ! -e build.ninja ]; then
+        say "2 of 3: configuring"
+        mapfile -t configured < <(known_options)
+        ../source/configure "${configured[@]}" >configure.log 2>&1 || {
+            tail -20 configure.log >&2
+            fail "QEMU cannot be configured: $work/build/configure.log"
+        }
+    fi
+    say "3 of 3: compiling, one to five minutes"
+    ninja qemu-x86_64 >&2 || fail "QEMU does not compile; what was compiled stays in $work"
+    has_plugins ./qemu-x86_64 || fail "$work/build/qemu-x86_64 was built without plugins"
+}
+
+# Puts it in its place at once, and into the list that `make uninstall` reads.
+install_built() {
+    strip -o "$own.new" "$work/build/qemu-x86_64"
+    mv -f "$own.new" "$own"
+    if [ -e "$place/installed" ] && ! grep -qxF "f $own" "$place/installed"; then
+        echo "f $own" >>"$place/installed"
+    fi
+    rm -rf "$work"
+}
+
+interrupted() {
+    trap - INT TERM
+    rm -f "$own.new"
+    [ ! -d "$work" ] || say "interrupted; to go on: $again; to forget it: rm -r $work"
+    exit 130
+}
+
+get_qemu() {
+    command -v apt-get >/dev/null || fail "only Debian's and Ubuntu's QEMU is built by this script." \
+        "Build QEMU with: ${options[*]:0:2}, and name its qemu-x86_64 in LARGEFOLIO_QEMU"
+    mkdir -p "$place" 2>/dev/null && [ -w "$place" ] || fail "cannot write to $place. Run: sudo $again"
+    trap interrupted INT TERM
+    ! is_root || apt-get update -qq
+    # A dynamically linked QEMU has plugins in all of these distributions, a static one cannot.
+    if apt-cache depends qemu-user 2>/dev/null | grep -q 'Depends: libglib'; then
+        install_packages qemu-user
+        ! find_qemu || return 0
+    fi
+    mkdir -p "$(dirname "$work")"
+    (umask 077 && mkdir -p "$work")
+    install_packages "${packages[@]}"
+    get_source
+    build
+    install_built
+    find_qemu || fail "$own does not load plugins"
+}
+
+case ${1:-get} in
+    find) find_qemu ;;
+    get) find_qemu || get_qemu ;;
+    *) fail "nothing, or find?" ;;
+esac
