@@ -65,7 +65,7 @@ def c_source(nr_headers, nr_functions):
 def cc1(nr_headers, nr_functions):
     c_source(nr_headers, nr_functions)
     found = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True, check=True)
-    # The compiler proper: the recorder does not follow the execve of `gcc`.
+    # The compiler proper, without the driver, assembler and linker around it.
     return [str(pathlib.Path(found.stdout.strip()).resolve()), "-quiet", "-O2", "unit.i", "-o", "/dev/null"]
 
 
