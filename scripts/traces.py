@@ -16,6 +16,8 @@ import shutil
 import subprocess
 import sys
 
+from recordings import sources
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = pathlib.Path("/tmp/largefolio-traces")
 # The committed recordings together; git keeps every version of them.
@@ -69,6 +71,21 @@ def cc1(nr_headers, nr_functions):
     return [str(pathlib.Path(found.stdout.strip()).resolve()), "-quiet", "-O2", "unit.i", "-o", "/dev/null"]
 
 
+def make():
+    """The build of one C file that needs no header: make, the driver, the compiler, assembler, linker."""
+    (WORK / "unit.c").write_text("int main(void) { return 0; }\n")
+    rules = "unit: unit.o\n\tld -o unit unit.o -e main\nunit.o: unit.c\n\tgcc -c unit.c\n"
+    (WORK / "Makefile").write_text(rules)
+    return ["/usr/bin/make"]
+
+
+def make_project(package, jobs=2):
+    """The whole build of a source package of the distribution, after its configure."""
+    tree = sources.unpacked(package, WORK)
+    subprocess.run(["./configure"], cwd=tree, env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
+    return ["/usr/bin/make", "-C", tree.name, f"-j{jobs}"]
+
+
 def python(modules):
     return ["/usr/bin/python3", "-I", "-S", "-c", f"import {modules}"]
 
@@ -85,11 +102,15 @@ PROGRAMS = {
     "python3": ("/usr/bin/python3", "python3", lambda: python("_ssl")),
     # Hardly any code of its own, 27 shared objects.
     "perf": ("/usr/bin/perf", "linux-perf", lambda: ["/usr/bin/perf", "version"]),
+    # Five programs that share a page cache.
+    "make": ("/usr/bin/make", "make", make),
 }
 LARGE = {
     "cc1": ("/usr/bin/gcc", "gcc", lambda: cc1(len(C_HEADERS), 300)),
     "python3": ("/usr/bin/python3", "python3", lambda: python("asyncio, decimal, email.message, sqlite3, ssl")),
     "node": ("/usr/bin/node", "nodejs", lambda: node(SCRIPT)),
+    # Some 170 processes, ten minutes and three gigabytes.
+    "make": ("/usr/bin/make", "make", lambda: make_project("zlib")),
     "gdb": ("/usr/bin/gdb", "gdb", lambda: ["/usr/bin/gdb", "-nx", "-batch", "-ex", "print 6*7"]),
 }
 
