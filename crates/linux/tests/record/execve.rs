@@ -123,6 +123,8 @@ fn a_shell_pipeline_is_recorded_whole() {
     programs.sort();
     let names: Vec<_> = programs.iter().filter_map(|path| path.rsplit('/').next()).collect();
     assert_eq!(names, ["ls", "sort", "wc"]);
+    let heaps = trace.of(Op::Brk).into_iter().filter(|brk| brk.thread == 0);
+    assert_eq!(heaps.map(|brk| brk.addr).min(), Some(trace.meta.brk), "the heap of the shell");
     for execve in trace.of(Op::Execve) {
         let image = trace.meta.image_of(execve.aux).expect("an image");
         assert!(image.brk > 0 && image.layout.len() > 6, "{image:?}");

@@ -252,7 +252,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         match op {
             Op::Fork => self.take_fork(header, wire, thread),
             Op::Exit => self.take_thread_exit(header, thread, wire.pos),
-            Op::Brk => self.take_brk(&event),
+            Op::Brk => self.take_brk(header.pid, &event),
             Op::Mmap => {
                 // PROT_* fit four bits.
                 let prot = (wire.aux & 0xf) as u32;
@@ -268,16 +268,22 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         }
     }
 
-    /// The first brk of a program asks where the heap is.
-    fn take_brk(&mut self, event: &Event) -> Result<(), TraceError> {
+    /// The first brk of a program asks where its heap is.
+    fn take_brk(&mut self, pid: u32, event: &Event) -> Result<(), TraceError> {
         if event.addr != 0 {
             return self.book.push(Event { aux: 0, ..*event });
         }
+        let is_first = self.top == Some(pid);
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         if event.aux == 0 {
-            self.book.brk = event.pos;
+            process.brk = event.pos;
+            // The footer has that of the program that began, not of what it executed.
+            if is_first && process.generation == 0 {
+                self.book.brk = event.pos;
+            }
             return Ok(());
         }
-        self.book.push(Event { addr: self.book.brk, aux: 0, ..*event })
+        self.book.push(Event { addr: process.brk, aux: 0, ..*event })
     }
 
     fn take_fork(

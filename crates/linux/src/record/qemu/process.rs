@@ -60,6 +60,8 @@ pub(crate) struct RecordedProcess {
     pub(crate) execve: Option<Execve>,
     /// Programs executed before by it, and by its parents before they forked: its tails' names.
     pub(crate) generation: u32,
+    /// First address of its heap, as far as that is known.
+    pub(crate) brk: u64,
     /// Program and command that it has executed, until its mappings are known.
     pub(crate) executed: Option<(PathBuf, Vec<String>)>,
     /// Process that it lends its memory to (vfork), and since when.
@@ -80,6 +82,7 @@ impl RecordedProcess {
             last: first,
             execve: None,
             generation: 0,
+            brk: 0,
             executed: None,
             borrower: None,
             phase: Phase::Announced,
