@@ -133,7 +133,7 @@ fn a_command_keeps_its_output_and_its_memory_is_predicted() {
     if !can_record(&place, "a_command_keeps_its_output_and_its_memory_is_predicted") {
         return;
     }
-    fs::write(place.path("t.py"), format!("{TOUCHES}raise SystemExit(7)\n")).unwrap();
+    fs::write(place.path("t.py"), format!("{TOUCHES}__import__('os')._exit(7)\n")).unwrap();
     let output = place.run(&format!("record --live -o t.folio -- {PYTHON} t.py"));
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(7), "touched\n"));
