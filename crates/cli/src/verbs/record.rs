@@ -65,11 +65,11 @@ pub(crate) struct RecordArgs {
     /// Show no progress and no summary, only warnings
     #[arg(short, long)]
     quiet: bool,
-    #[command(flatten)]
-    live: LiveArgs,
     /// Program and its arguments
     #[arg(required_unless_present_any = ["pids", "cgroup"], trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
+    #[command(flatten)]
+    live: LiveArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

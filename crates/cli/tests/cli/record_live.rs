@@ -133,13 +133,13 @@ fn a_command_keeps_its_output_and_its_memory_is_predicted() {
     if !can_record(&place, "a_command_keeps_its_output_and_its_memory_is_predicted") {
         return;
     }
-    fs::write(place.path("t.py"), format!("{TOUCHES}raise SystemExit(7)\n")).unwrap();
+    fs::write(place.path("t.py"), format!("{TOUCHES}__import__('os')._exit(7)\n")).unwrap();
     let output = place.run(&format!("record --live -o t.folio -- {PYTHON} t.py"));
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(7), "touched\n"));
     assert!(said.contains("page faults in") && said.contains("ended with exit 7"), "{said}");
     let info = place.done("trace info t.folio");
-    for expected in ["live, folio", "exit 7", "1 thread", "libc.so"] {
+    for expected in ["live, folio", "exit 7", "threads   1\n", "libc.so"] {
         assert!(info.contains(expected), "no {expected}: {info}");
     }
     let result = predicted(&place, "t.folio");
@@ -153,7 +153,6 @@ fn a_command_keeps_its_output_and_its_memory_is_predicted() {
     );
     assert!(number(&result, "/rows/0/folios/anon/mapped_bytes") >= NR_PAGES * 4096);
     assert_eq!(number(&result, "/rows/0/strays/unmapped"), 0);
-    assert_eq!(instances(), [""; 0]);
 }
 
 #[test]
@@ -187,6 +186,7 @@ fn a_process_that_runs_goes_on_after_ctrl_c() {
     let pid = running.0.id();
     let words = format!("record --live -o r.folio -p {pid}");
     let folio = place.command(&words).stderr(Stdio::piped()).spawn().unwrap();
+    let name = format!("folio-record-{}", folio.id());
     let output = interrupt(folio);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
@@ -200,7 +200,7 @@ fn a_process_that_runs_goes_on_after_ctrl_c() {
     assert!(mapped.abs_diff(resident) * 50 < resident, "{mapped} KiB, resident {resident} KiB");
     let text_bytes = number(&result, "/rows/0/folios/text/mapped_bytes");
     assert!(text_bytes > 1 << 20, "{text_bytes}");
-    assert_eq!(instances(), [""; 0]);
+    assert!(!instances().contains(&name));
 }
 
 #[test]
@@ -259,6 +259,6 @@ fn children_are_followed_with_their_programs() {
         let is_its = |row: &str| row.contains(" execve ") && row.ends_with(program);
         assert!(rows.lines().any(is_its), "no {program}: {rows}");
     }
-    assert!(place.done("trace info s.folio").contains("4 threads in 4 processes"));
+    assert!(place.done("trace info s.folio").contains("threads   4 in 4 processes"));
     place.done("predict --kernel 6.18 --machine altra s.folio");
 }

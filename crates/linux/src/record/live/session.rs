@@ -8,6 +8,7 @@ use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -27,6 +28,9 @@ use crate::tracefs::Instance;
 
 /// Time between two looks at the buffers: no wake-up is asked of the program.
 const TICK: Duration = Duration::from_millis(50);
+
+/// The same until the command was executed: its maps are read while it lives.
+const FIRST_TICK: Duration = Duration::from_millis(1);
 
 /// Why a recording ended before the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +147,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             .as_ref()
             .and_then(|child| pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok());
         loop {
-            pause(pidfd.as_ref())?;
+            pause(pidfd.as_ref(), if self.tasks.has_begun() { TICK } else { FIRST_TICK })?;
             self.drain()?;
             progress(self.progress());
             let is_over = match child.as_deref_mut() {
@@ -177,7 +181,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
                 return Ok(status);
             }
             pass_on(child, signals);
-            pause(pidfd.as_ref())?;
+            pause(pidfd.as_ref(), TICK)?;
         }
     }
 
@@ -256,8 +260,8 @@ fn pass_on(child: &Child, signals: &Signals) {
 }
 
 /// Waits a tick, or until the program ends.
-fn pause(pidfd: Option<&rustix::fd::OwnedFd>) -> Result<(), RecordError> {
-    let timeout = Timespec { tv_sec: 0, tv_nsec: TICK.subsec_nanos().into() };
+fn pause(pidfd: Option<&OwnedFd>, tick: Duration) -> Result<(), RecordError> {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
     let mut fds: Vec<PollFd<'_>> =
         pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)).into_iter().collect();
     match poll(&mut fds, Some(&timeout)) {
