@@ -118,7 +118,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
                 None => Err(RecordError::RecorderFailed {
                     recorder: "the kernel",
                     status: ended.to_string(),
-                    command: "cat /sys/kernel/tracing/error_log".to_owned(),
+                    command: "folio record --live -- true".to_owned(),
                 }),
             };
         }
