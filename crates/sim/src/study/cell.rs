@@ -125,7 +125,7 @@ impl Values {
             Input::Generated(_) => "generated".to_owned(),
         };
         let mut hears = |nr| progress(&name, nr);
-        let (_, outcomes) = replay_until(path, &specs, &mut hears).map_err(|error| {
+        let (meta, outcomes) = replay_until(path, &specs, &mut hears).map_err(|error| {
             if matches!(error, ReplayError::Stopped) {
                 return StudyError::Stopped;
             }
@@ -134,7 +134,8 @@ impl Values {
             StudyError::Replay { origin, cell, error: Box::new(error) }
         })?;
         for (GroupCell { study, name, .. }, outcome) in group.cells.iter().zip(&outcomes) {
-            self.cells.insert((study.name.clone(), (*name).to_owned()), Ok(shown(outcome)));
+            let shown = if meta.faults_only { Err(faults_only(path)) } else { Ok(shown(outcome)) };
+            self.cells.insert((study.name.clone(), (*name).to_owned()), shown);
         }
         Ok(())
     }
@@ -159,9 +160,19 @@ fn groups(studies: &[Study]) -> Vec<Group<'_>> {
     groups
 }
 
-/// The result as JSON, with text and data together as `folios.file`.
+/// Why a trace of page faults gives no numbers.
+fn faults_only(path: &Path) -> String {
+    let path = largefolio_trace::shown(path);
+    format!("{path} holds page faults only; record it without --live")
+}
+
+/// The result as JSON, with text and data together as `folios.file`, and TLBs also where nothing was
+/// counted.
 pub(super) fn shown(outcome: &Outcome) -> Value {
     let mut value = serde_json::to_value(outcome).unwrap_or_default();
+    if let Some(object) = value.as_object_mut() {
+        object.insert("tlb".to_owned(), serde_json::to_value(outcome.tlb).unwrap_or_default());
+    }
     let all = serde_json::to_value(outcome.folios.all()).unwrap_or_default();
     if let Some(folios) = value.get_mut("folios").and_then(Value::as_object_mut) {
         folios.insert("file".to_owned(), all);
