@@ -2,7 +2,7 @@
 //!
 //! Owns the run: the private directory with socket and tails, the child, the completed trace.
 
-#[expect(dead_code, reason = "the recorder uses the rest")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the recorder uses the rest"))]
 #[path = "../../../recorder/src/head.rs"]
 pub(super) mod head;
 mod ledger;
@@ -92,14 +92,14 @@ impl ManyDescriptors {
     fn allow() -> Self {
         let before = getrlimit(Resource::Nofile);
         // A refusal leaves the limit: connections beyond it wait for others to end.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before.clone() });
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: before.maximum, ..before });
         Self(before)
     }
 }
 
 impl Drop for ManyDescriptors {
     fn drop(&mut self) {
-        let _ = setrlimit(Resource::Nofile, self.0.clone());
+        let _ = setrlimit(Resource::Nofile, self.0);
     }
 }
 

@@ -76,6 +76,7 @@ fn executed(trace: &Recorded) -> Vec<String> {
     trace.of(Op::Execve).iter().filter_map(path).collect()
 }
 
+#[expect(clippy::expect_used, reason = "a test helper fails")]
 fn script(path: &Path, text: &str) {
     fs::write(path, text).expect("a script");
     fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
@@ -317,7 +318,7 @@ fn a_tree_of_processes_is_recorded_whole() {
         return;
     }
     let made = program(
-        r#"
+        r"
         #include <sys/resource.h>
         int main(int argc, char **argv) {
             struct rlimit limit;
@@ -330,7 +331,7 @@ fn a_tree_of_processes_is_recorded_whole() {
                 if (nr == 2) { while (wait(0) > 0) { } return 0; }
             }
             return 0;
-        }"#,
+        }",
         &[],
     );
     let trace = record(&made.path, &[], With::Qemu);

@@ -182,10 +182,10 @@ fn behind_links(path: &Path) -> PathBuf {
     if is_own.iter().any(|own| path == Path::new(own)) {
         return Arguments::kept().map(|kept| kept.program.clone()).unwrap_or_default();
     }
-    match is_descriptor(path) {
-        true => std::fs::read_link(path).unwrap_or_else(|_| path.to_path_buf()),
-        false => path.to_path_buf(),
+    if is_descriptor(path) {
+        return std::fs::read_link(path).unwrap_or_else(|_| path.to_path_buf());
     }
+    path.to_path_buf()
 }
 
 /// The first bytes of what may be executed.
@@ -235,7 +235,7 @@ impl Target {
         let Some(kept) = Arguments::kept() else { return };
         let owned = |word: &[u8]| CString::new(word).ok();
         let option = kept.option_for(&real(&self.program)).into_vec();
-        let zeroth = self.arguments.first().map(|word| word.as_bytes()).unwrap_or_default();
+        let zeroth = self.arguments.first().map(CString::as_bytes).unwrap_or_default();
         let program = named(&self.program);
         let qemu = kept.qemu.as_os_str().as_bytes();
         let words: [&[u8]; 6] =

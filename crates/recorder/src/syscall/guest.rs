@@ -7,7 +7,7 @@ use std::ffi::CString;
 
 use crate::{layout, sys};
 
-const PAGE_BYTES: u64 = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// Longest path read from the program (`PATH_MAX`).
 const PATH_MAX: usize = 4096;
@@ -56,10 +56,11 @@ pub(super) fn vector_at(address: u64) -> Option<Vec<CString>> {
 
 /// Appends the C string at `address` to `string`, up to `max` bytes; whether its end was found.
 fn read_string(mut address: u64, max: usize, string: &mut Vec<u8>) -> bool {
-    let mut page = [0; PAGE_BYTES as usize];
+    let mut page = [0; PAGE_BYTES];
     while string.len() < max {
         // The string may end on its page with nothing mapped behind it.
-        let nr_page = usize::try_from(PAGE_BYTES - address % PAGE_BYTES).unwrap_or(0);
+        let into_page = usize::try_from(address % PAGE_BYTES as u64).unwrap_or(0);
+        let nr_page = PAGE_BYTES - into_page;
         let nr_read = read(address, &mut page[..nr_page]);
         let found = page[..nr_read].iter().position(|byte| *byte == 0);
         let nr_taken = found.unwrap_or(nr_read).min(max - string.len());

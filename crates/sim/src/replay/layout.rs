@@ -45,7 +45,7 @@ impl Cell {
             let before = image.and_then(|image| images[image]);
             let segment = match self.linked_entry(process, entry) {
                 Some(segment) => segment,
-                None => self.place_entry(process, Entry { layout, entry, before })?,
+                None => self.place_entry(process, Part { layout, entry, before })?,
             };
             self.map_segment(process, segment, entry.prot, Sharing::Private)?;
             if let Some(image) = image {
@@ -63,7 +63,7 @@ impl Cell {
     fn place_entry(
         &mut self,
         process: ProcessNr,
-        Entry { layout, entry, before }: Entry<'_>,
+        Part { layout, entry, before }: Part<'_>,
     ) -> Result<Segment, CellError> {
         let (start, len) = (entry.addr, entry.len.min(LEN_MAX));
         let file = entry.file.map(|file| (file, entry.pos));
@@ -239,7 +239,7 @@ impl Cell {
 
 /// A part of a layout.
 #[derive(Clone, Copy)]
-struct Entry<'a> {
+struct Part<'a> {
     layout: &'a [LayoutEntry],
     entry: &'a LayoutEntry,
     /// The one below it in the same image.

@@ -137,14 +137,12 @@ impl Cell {
             self.run_khugepaged();
         }
         let slot = match self.hardware.slot_of(thread) {
-            Some(slot) => slot,
-            None => match self.start_thread(thread)? {
-                Some(slot) => slot,
-                None => {
-                    self.counted.strays.unmapped += count;
-                    return Ok(());
-                }
-            },
+            Some(slot) => Some(slot),
+            None => self.start_thread(thread)?,
+        };
+        let Some(slot) = slot else {
+            self.counted.strays.unmapped += count;
+            return Ok(());
         };
         let Some(vpn) = self.place(self.hardware[slot].space, addr) else {
             self.counted.strays.unmapped += count;

@@ -162,7 +162,6 @@ fn index(value: u64) -> usize {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the mask leaves fewer bits")]
 fn hash(value: u64, mask: usize) -> usize {
     (value.wrapping_mul(SPREAD) >> 32) as usize & mask
 }
@@ -185,7 +184,7 @@ mod tests {
                 for page in &pages {
                     let mut next = known.clone();
                     let expected: Vec<u32> = page.iter().map(|&value| {
-                        let number = next.len() as u32;
+                        let number = u32::try_from(next.len()).unwrap();
                         *next.entry(value).or_insert(number)
                     }).collect();
                     let mut numbers = Vec::new();

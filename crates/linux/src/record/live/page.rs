@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     fn page(time: u64, words: &[u32]) -> Vec<u8> {
-        let commit = 4 * words.len() as u64 | 1 << 31;
+        let commit = (4 * words.len() as u64) | (1 << 31);
         let mut bytes = [time.to_le_bytes(), commit.to_le_bytes()].concat();
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         // What follows the committed part is old.
