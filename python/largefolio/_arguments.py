@@ -41,6 +41,7 @@ class Settings(TypedDict, total=False):
     linked: int | str | Iterable[int | str] | Mapping[str, int | str | Iterable[int | str]] | None
     nested: bool
     reference_ns: int | None
+    cpus: int | None
     max_work: int
 
 
@@ -56,6 +57,7 @@ def asked(
     if unknown := [name for name in settings if name not in known]:
         raise TypeError(f"{unknown[0]}: no such argument; there are {', '.join(known)}")
     filesystem, reference_ns = settings.get("filesystem"), settings.get("reference_ns")
+    cpus = settings.get("cpus")
     memory = items(settings.get("memory", "16G"), "memory", (int, str))
     return {
         "kernels": _kernels(kernels),
@@ -71,6 +73,7 @@ def asked(
         "linked": _linked(settings.get("linked")),
         "nested": switch(settings.get("nested", False), "nested"),
         "reference_ns": None if reference_ns is None else whole(reference_ns, "reference_ns"),
+        "cpus": None if cpus is None else whole(cpus, "cpus", _U32_MAX),
         "max_work": whole(settings.get("max_work", 1), "max_work"),
     }
 

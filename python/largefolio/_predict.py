@@ -57,6 +57,7 @@ def predict(
             ``["4K", "2M"]`` (a cell each), ``{"libc.so*": "2M"}``; default: as recorded.
         nested: estimate for a virtual machine.
         reference_ns: nanoseconds of a reference on khugepaged's clock; 0: it never runs.
+        cpus: CPUs that the trace's threads run on; default: as many as the machine has.
         max_work: how many times the work and the memory that a trace may cause; the error of one
             that causes more says what to give.
 

@@ -38,6 +38,7 @@ pub(crate) struct Asked<'py> {
     linked: Vec<String>,
     nested: bool,
     reference_ns: Option<u64>,
+    cpus: Option<u32>,
     max_work: u64,
 }
 
@@ -63,6 +64,7 @@ impl Asked<'_> {
             linked: linked.collect::<Result<_, LinkedError>>()?,
             cache: if self.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.reference_ns.unwrap_or(plain.ns_per_reference),
+            nr_cpus: self.cpus,
             max_work: self.max_work,
             walks: if self.nested { Walks::Nested } else { Walks::Native },
             ..plain

@@ -65,6 +65,12 @@ extern "C" fn look() {
     MEM_GET_VALUE.store(find(c"qemu_plugin_mem_get_value"), Relaxed);
 }
 
+/// Whether a program gets its variables in the order in which QEMU got them: until 8.2 QEMU puts each
+/// in front of those before.
+pub(crate) fn keeps_order_of_variables() -> bool {
+    qemu_plugin_version.load(Relaxed) != WITH_N_VCPUS
+}
+
 /// What the access of at most 8 bytes found or wrote, if QEMU tells it.
 ///
 /// # Safety

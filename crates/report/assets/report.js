@@ -238,7 +238,7 @@
       for (const mark of marks) { mark.classList.remove("at"); }
     });
   }
-  for (const picture of document.querySelectorAll("svg.time")) {
+  for (const picture of document.querySelectorAll("svg.time[data-row]")) {
     const buckets = result.rows[Number(picture.dataset.row)].detail.buckets;
     picture.addEventListener("pointermove", function (event) {
       const box = picture.getBoundingClientRect();

@@ -3,7 +3,7 @@
 //! Reading order: [`markup`] (text becomes HTML, safely), [`frame`] (the page any result can stand
 //! in), [`sizes`] (colours), the pictures any page may draw: [`bars`], [`lanes`], [`runs`]; then what
 //! the page of a prediction shows: `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of
-//! every size), `over_time`, `waterfall` and `why` (both drawn by `steps`), `refusals`, `numbers`, `sources`. Pages of other results
+//! every size), `over_time`, `processes`, `waterfall` and `why` (both drawn by `steps`), `refusals`, `numbers`, `sources`. Pages of other results
 //! stand where their types do.
 //!
 //! Pictures are SVG written here, not by a script: the page is complete on paper and where scripts
@@ -23,6 +23,7 @@ pub mod lanes;
 pub mod markup;
 mod numbers;
 mod over_time;
+mod processes;
 mod refusals;
 mod run_time;
 pub mod runs;
@@ -107,6 +108,10 @@ fn sections(report: &PredictResult) -> Vec<Section> {
     }
     if let Some(body) = over_time::figures(rows) {
         sections.push(section("time-line", "Over the trace", Basis::Counted, body));
+    }
+    if let Some(body) = processes::figures(rows) {
+        let section = section("processes", "Processes", Basis::Counted, body);
+        sections.push(Section { lead: processes::LEAD.to_owned(), ..section });
     }
     if let Some(body) = run_time::figures(rows) {
         let lead =

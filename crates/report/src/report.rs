@@ -62,6 +62,7 @@
 //! | `..by_size.SIZE` | `aligned_bytes`, `unaligned_bytes` in folios of SIZE bytes |
 //! | `..contpte_bytes` `..pmd_bytes` | under folded contpte blocks, under PMD entries |
 //! | `cached_bytes.SIZE` | page cache at the end, mapped or not, in folios of SIZE bytes |
+//! | `nr_cpus` | CPUs on which the threads of the trace run |
 //! | `faults.*` | counts by kind; `total` is all of them |
 //! | `reads.*` | bytes read and used, amplification, readahead windows |
 //! | `tlb.instruction` `tlb.data` | references and misses of each side; all of `tlb` is absent for a trace of page faults only |
@@ -103,6 +104,9 @@
 //! | `estimate.run_change.low` `..mid` `..high` | change in per cent of a run, against the first row of the machine; or null |
 //! | `strays.*` | references that could not be followed, by reason |
 //! | `hugetlb.*` | huge pages of pools; absent where there is no pool and no such mapping |
+//! | `processes` | absent where one process ran one program: `nr_started`, `nr_alive_max`, `memory`, `programs[]` |
+//! | `processes.memory` | page cache and private memory: `peak_bytes`, reached after `peak_references`; what they were at `peak`, a moment with at least four fifths of that, and at the `end`: `references`, `cached_bytes.SIZE`, `anon_bytes.SIZE` |
+//! | `processes.programs[]` | `path`, `nr_processes` that executed it or ended in it, `references`, `faults`, `major_faults`, `instruction_walks`, `data_walks`, `estimate_ns` of these, and `folios` as above: the sum over its address spaces as they went |
 //! | `is_replaced` | segments stand as linked for larger pages than recorded |
 //! | `detail` | null unless pictures were asked for |
 //! | `detail.causes` | names of the causes of folios, by number |
@@ -110,6 +114,8 @@
 //! | `..runs[]` | `[page, nr_pages, order, cause]`: folios of one order and one cause, in base pages |
 //! | `detail.nr_left_out` | areas with too many runs |
 //! | `detail.buckets[]` | `faults` and `read_bytes` in parts of equal references |
+//! | `detail.timeline.alive_milli[][]` | by program and part of the trace: thousandths of a process that lived on average |
+//! | `detail.timeline.memory_bytes[]` | most page cache and private memory in each part |
 //! | `detail.tlb_curve.instruction[]` `..data[]` | `[entries, misses]`: LRU buffers of so many entries |
 //! | `detail.tlb_curve.own.LEVEL_SIDE` | entries of the machine's `l1` and `l2`, or null |
 //!

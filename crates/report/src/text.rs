@@ -16,6 +16,7 @@ mod brief;
 mod layout;
 mod measures;
 mod notes;
+mod programs;
 mod section;
 mod why;
 
@@ -67,6 +68,10 @@ impl Exporter for Text {
         if let Some(answers) = &report.why {
             return Self::write_why(report, answers, width, out);
         }
+        let told = programs::sentences(&report.rows);
+        if !told.is_empty() {
+            writeln!(out, "\n{}", layout::wrapped(&told.join(" "), width, 0))?;
+        }
         let mut lines = Vec::new();
         if self.depth == Depth::Full {
             let sections = measures::sections(&report.rows);
@@ -75,6 +80,7 @@ impl Exporter for Text {
         } else {
             lines.push(brief::section(&report.rows).show_mixed());
         }
+        lines.extend(programs::section(&report.rows).map(|section| section.show()));
         if self.depth != Depth::Brief {
             let time = [measures::time(&report.rows), measures::latency(&report.rows)];
             lines.extend(time.iter().map(section::Section::show));

@@ -22,6 +22,9 @@
 //! they follow from the counts, and without them `value` is an integer column
 //! in any reader.
 //!
+//! A trace of several processes or programs has `processes_*` and `memory_*`, and for each program
+//! `program_WHAT:PATH`.
+//!
 //! Where it was asked which rule makes the difference, the rows are those of the answer (`why`).
 
 mod why;
@@ -109,6 +112,41 @@ fn record(outcome: &Outcome, number: &Number) -> [String; 11] {
     ]
 }
 
+/// Processes, memory in use, and what each program did.
+fn add_processes(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    let Some(processes) = &outcome.processes else { return };
+    numbers.push(plain("processes_started", processes.nr_started, "processes"));
+    numbers.push(plain("processes_alive_max", processes.nr_alive_max, "processes"));
+    let memory = &processes.memory;
+    numbers.push(plain("memory_peak", memory.peak_bytes, "bytes"));
+    numbers.push(plain("memory_peak_at", memory.peak_references, "references"));
+    for (when, parts) in [("peak", &memory.peak), ("end", &memory.end)] {
+        for (what, by_size) in [("cached", &parts.cached_bytes), ("anon", &parts.anon_bytes)] {
+            for (&size, &value) in by_size {
+                numbers.push(sized(format!("memory_{when}_{what}"), size, value));
+            }
+        }
+    }
+    for program in &processes.programs {
+        for (what, value, unit) in [
+            ("processes", program.nr_processes, "processes"),
+            ("references", program.references, "references"),
+            ("faults", program.faults, "faults"),
+            ("major_faults", program.major_faults, "faults"),
+            ("instruction_walks", program.instruction_walks, "walks"),
+            ("data_walks", program.data_walks, "walks"),
+            ("text_mapped", program.folios.text.mapped_bytes, "bytes"),
+            ("data_mapped", program.folios.data.mapped_bytes, "bytes"),
+            ("anon_mapped", program.folios.anon.mapped_bytes, "bytes"),
+        ] {
+            numbers.push(plain(format!("program_{what}:{}", program.path), value, unit));
+        }
+        let time = program.estimate_ns;
+        let metric = || format!("program_time:{}", program.path);
+        numbers.extend(time.map(|ns| plain(metric(), ns, "ns")));
+    }
+}
+
 /// Every number of a cell, in the order of the JSON.
 pub(crate) fn numbers(outcome: &Outcome) -> Vec<Number> {
     let mut numbers = Vec::new();
@@ -164,6 +202,7 @@ pub(crate) fn numbers(outcome: &Outcome) -> Vec<Number> {
     ] {
         numbers.push(plain(metric, value, "references"));
     }
+    add_processes(&mut numbers, outcome);
     numbers
 }
 

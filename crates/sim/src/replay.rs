@@ -13,7 +13,8 @@
 //! modelled kernel), `images` (laid out again as if linked for other pages), `hardware` (threads
 //! and their TLBs), [`clock`] (what khugepaged wakes by), `touched` and [`sizes`] (what is
 //! counted), `asked` (folios asked for and had), `reads` (who waits for which read),
-//! [`statistics`] (meminfo and smaps), [`detail`], `keeper`, `causes` and `curve` (what pictures need besides), `budget` (how much a trace may
+//! [`statistics`] (meminfo and smaps), [`programs`] (results by program), [`detail`], [`timeline`],
+//! `keeper`, `causes` and `curve` (what pictures need besides), `budget` (how much a trace may
 //! cause); [`cell`] (one combination) and what happens to it: `run` (the hot loop), `lives`
 //! (processes begin and end), `layout` (mapping what was placed), `relink` (images that are linked for other pages), `memory_calls`
 //! and `file_calls` (events), `watch`, `metering`, `finish`; [`outcome`], [`request`] (what is
@@ -50,6 +51,7 @@ mod pattern;
 mod place;
 mod places;
 mod program;
+pub mod programs;
 mod reads;
 mod reference;
 mod relink;
@@ -60,6 +62,7 @@ mod slab;
 mod space;
 mod spec;
 pub mod statistics;
+pub mod timeline;
 mod touched;
 mod watch;
 

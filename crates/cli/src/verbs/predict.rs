@@ -16,6 +16,7 @@ use largefolio_report::why;
 use largefolio_report::{Goal, Settings};
 use largefolio_results::running::default_names;
 use largefolio_sim::cost::Walks;
+use largefolio_sim::machine::NR_CPUS_MAX;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
 use largefolio_sim::replay::{
@@ -139,6 +140,10 @@ pub(crate) struct PredictArgs {
     /// Time of one reference on khugepaged's clock, in nanoseconds; 0 = khugepaged never runs
     #[arg(long, value_name = "NS", default_value_t = NS_PER_REFERENCE)]
     reference_ns: u64,
+    /// Run the trace's threads on N CPUs [default: as many as the machine has]
+    #[arg(long, value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(NR_CPUS_MAX)))]
+    cpus: Option<u32>,
     /// Allow N times the work and memory that a trace may cause; the error of a trace that exceeds
     /// the limit suggests this option
     #[arg(long, value_name = "N", default_value_t = 1,
@@ -311,6 +316,7 @@ impl PredictArgs {
             linked: self.linked.clone(),
             cache: if self.cache.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.reference_ns,
+            nr_cpus: self.cpus,
             walks: if self.nested { Walks::Nested } else { walks },
             detail: if self.report.is_some() { Detail::Drawn } else { Detail::None },
             max_work: self.max_work,

@@ -24,6 +24,7 @@ mod names;
 mod pages;
 mod parquet;
 mod predict;
+mod processes;
 mod record;
 mod record_live;
 mod report;

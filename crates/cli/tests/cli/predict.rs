@@ -214,9 +214,10 @@ fn csv_has_the_numbers_of_the_json() {
         assert_eq!(record[5], row["memory_bytes"].to_string());
         nr_numbers += 1;
     }
-    // Every integer of the rows but page_bytes, seed, memory_bytes, swap_bytes and estimate.run.runs.
+    // Every integer of the rows but page_bytes, seed, memory_bytes, swap_bytes, nr_cpus and
+    // estimate.run.runs.
     let nr_expected: usize =
-        result["rows"].as_array().unwrap().iter().map(|row| nr_integers(row) - 5).sum();
+        result["rows"].as_array().unwrap().iter().map(|row| nr_integers(row) - 6).sum();
     assert_eq!(nr_numbers, nr_expected);
 }
 

@@ -27,7 +27,7 @@ use crate::arguments::Arguments;
 use crate::head::{self, HEAD_BYTES, Head, INTERPRETERS_MAX};
 use crate::variables::{SHIELD, acts_on_emulator};
 use crate::wire::{BODY_MAX, Kind, Unrecorded};
-use crate::{grace, send, sys};
+use crate::{grace, send, sys, version};
 
 /// Bytes of a command that are told.
 const TOLD_MAX: usize = BODY_MAX / 4;
@@ -245,8 +245,10 @@ impl Target {
         };
         arguments.extend(self.arguments.iter().skip(1).cloned());
         let Some(qemu) = owned(qemu) else { return };
-        // QEMU puts each variable in front of those before.
-        let variables: Vec<CString> = variables.iter().rev().map(shielded).collect();
+        let mut variables: Vec<CString> = variables.iter().map(shielded).collect();
+        if !version::keeps_order_of_variables() {
+            variables.reverse();
+        }
         sys::execute(&qemu, &arguments, &variables);
     }
 }

@@ -143,7 +143,7 @@ pub(super) fn all() -> Vec<Column> {
     columns
 }
 
-fn identity() -> [Column; 13] {
+fn identity() -> [Column; 14] {
     let text = Values::Text;
     [
         Column::new(CELL, Values::Absent),
@@ -159,6 +159,7 @@ fn identity() -> [Column; 13] {
         Column::new("cache", text(|row| &row.outcome.cache)),
         Column::new("memory_bytes", Values::Count(|row| row.outcome.memory_bytes)),
         Column::new("swap_bytes", Values::Count(|row| row.outcome.swap_bytes)),
+        Column::new("nr_cpus", Values::Count(|row| row.outcome.nr_cpus.into())),
     ]
 }
 

@@ -69,6 +69,7 @@ fn before() -> Outcome {
             large_folio_fallback: 0,
         },
         nr_cpus: 80,
+        processes: None,
         tlb: Counters {
             instruction: side(139_354_249, 279_742, 3_478),
             data: side(62_482_553, 761_660, 16_184),

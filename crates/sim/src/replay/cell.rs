@@ -30,6 +30,7 @@ use super::keeper::Keeper;
 use super::outcome::Strays;
 use super::places::Places;
 use super::program::Program;
+use super::programs::Programs;
 use super::reads::Reads;
 use super::sizes::FolioSizes;
 use super::spec::{CacheState, CellSpec};
@@ -56,6 +57,8 @@ pub struct Cell {
     pub(super) unusable: BTreeMap<u64, u64>,
     /// What the trace says of programs.
     pub(super) meta: Arc<Meta>,
+    /// Pages that were taken before anything ran.
+    pub(super) nr_pages_at_start: u64,
     /// Opens at which it is time to forget some.
     pub(super) nr_opens_max: usize,
     /// How long the program ran on this very machine.
@@ -84,6 +87,7 @@ pub(super) struct Counted {
     /// Mappings of huge pages for which the kernel has no pool.
     pub(super) nr_maps_without_pool: u64,
     pub(super) reads: Reads,
+    pub(super) programs: Programs,
     /// Counters of the memory manager when the pass began.
     pub(super) base: Mark,
     /// Its counters as the trace went on.
@@ -101,6 +105,7 @@ impl Counted {
             strays: Strays::default(),
             nr_maps_without_pool: 0,
             reads: Reads::new(Timing::new(&spec.machine.costs)),
+            programs: Programs::default(),
             base: Mark::default(),
             tenths: Tenths::default(),
         }
@@ -141,6 +146,7 @@ impl Cell {
         config.ageing = (spec.aged_rounds > 0).then(|| spec.ageing());
         let mut memory = Memory::new(rules.clone(), &config)?;
         memory.watch();
+        let nr_pages_at_start = memory.core().buddy.nr_allocated_pages();
         let is_warm = spec.cache == CacheState::Warm;
         Ok(Self {
             memory,
@@ -157,6 +163,7 @@ impl Cell {
             measured: None,
             has_links: meta.links,
             meta: Arc::clone(meta),
+            nr_pages_at_start,
             nr_opens_max: NR_OPENS_MIN,
             spec,
         })

@@ -26,6 +26,7 @@ use largefolio_trace::Op;
 use serde::{Serialize, Serializer};
 
 use super::program::ProcessNr;
+use super::timeline::Timeline;
 use crate::tlb::Side;
 use crate::tlb::curve::Curve;
 
@@ -231,4 +232,6 @@ pub struct Detail {
     pub buckets: Vec<Bucket>,
     /// TLB misses over the number of entries.
     pub tlb_curve: Curve,
+    /// Processes and memory over the trace.
+    pub timeline: Timeline,
 }

@@ -15,7 +15,9 @@ impl Cell {
     /// Ends what still runs and reports.
     #[must_use]
     pub fn finish(mut self) -> Outcome {
+        self.note_end_of_memory();
         self.end_processes();
+        self.hardware.charge_all();
         let detail = self.take_detail();
         let events = self.events();
         let estimate = self.estimate(&events);
@@ -62,6 +64,7 @@ impl Cell {
             estimate,
             strays: self.counted.strays,
             hugetlb: self.hugetlb(),
+            processes: self.many_processes(),
             is_replaced: self.program.is_replaced,
             folios: self.counted.sizes,
             statistics: self.counted.largest.statistics,

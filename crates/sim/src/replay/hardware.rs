@@ -22,6 +22,7 @@ use largefolio_trace::ThreadId;
 
 use super::curve::Stacks;
 use super::program::ProcessNr;
+use super::programs::ProgramNr;
 use super::space::SpaceNr;
 use crate::tlb::{self, Tlb};
 
@@ -30,6 +31,8 @@ use crate::tlb::{self, Tlb};
 pub(super) struct HardwareThread {
     pub(super) thread: ThreadId,
     pub(super) process: ProcessNr,
+    /// What it runs.
+    pub(super) program: ProgramNr,
     pub(super) space: SpaceNr,
     /// Number of `space` in TLBs.
     pub(super) space_id: u64,
@@ -46,12 +49,17 @@ pub(super) struct Cpu {
     nr_threads: usize,
     /// The thread of the last row.
     thread: Option<ThreadId>,
+    /// What it ran.
+    program: ProgramNr,
+    /// Counts that programs have been charged with.
+    charged: tlb::Counters,
 }
 
 impl Cpu {
     /// One that nothing ran on.
     pub(super) fn new(tlb: Tlb, stacks: Option<Box<Stacks>>) -> Self {
-        Self { tlb, stacks, nr_threads: 0, thread: None }
+        let charged = tlb::Counters::default();
+        Self { tlb, stacks, nr_threads: 0, thread: None, program: 0, charged }
     }
 
     /// Takes what left the TLB out of the buffers beside it.
@@ -61,8 +69,12 @@ impl Cpu {
         }
     }
 
-    #[cold]
-    #[inline(never)]
+    /// What was counted since this was last asked.
+    fn take_counted(&mut self) -> tlb::Counters {
+        let now = *self.tlb.counters();
+        now - std::mem::replace(&mut self.charged, now)
+    }
+
     fn switch_to(&mut self, thread: ThreadId, space_id: u64) {
         if self.thread.is_some() {
             self.tlb.switch_thread();
@@ -90,6 +102,8 @@ pub(super) struct Hardware {
     /// CPUs that were used so far.
     cpus: Vec<Cpu>,
     nr_cpus_max: usize,
+    /// Counts by program.
+    by_program: Vec<tlb::Counters>,
     /// References that TLBs looked up so far.
     pub(super) nr_references: u64,
 }
@@ -97,8 +111,14 @@ pub(super) struct Hardware {
 impl Hardware {
     /// Nothing runs on `nr_cpus_max` CPUs.
     pub(super) fn new(nr_cpus_max: u32) -> Self {
-        let (slots, running, cpus) = (Vec::new(), Vec::new(), Vec::new());
-        Self { slots, running, cpus, nr_cpus_max: nr_cpus_max as usize, nr_references: 0 }
+        Self {
+            slots: Vec::new(),
+            running: Vec::new(),
+            cpus: Vec::new(),
+            nr_cpus_max: nr_cpus_max as usize,
+            by_program: Vec::new(),
+            nr_references: 0,
+        }
     }
 
     /// The place of a thread that runs.
@@ -152,12 +172,42 @@ impl Hardware {
     /// The CPU of a thread, which runs there from now on.
     #[inline]
     pub(super) fn run(&mut self, slot: Slot) -> &mut Cpu {
-        let HardwareThread { thread, space_id, cpu, .. } = self[slot];
-        let cpu = &mut self.cpus[cpu];
-        if cpu.thread != Some(thread) {
-            cpu.switch_to(thread, space_id);
+        let HardwareThread { thread, cpu, .. } = self[slot];
+        if self.cpus[cpu].thread != Some(thread) {
+            self.switch_to(slot);
         }
-        cpu
+        &mut self.cpus[cpu]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn switch_to(&mut self, slot: Slot) {
+        let HardwareThread { thread, program, space_id, cpu, .. } = self[slot];
+        if self.cpus[cpu].program != program {
+            self.charge(cpu);
+        }
+        self.cpus[cpu].program = program;
+        self.cpus[cpu].switch_to(thread, space_id);
+    }
+
+    /// What a CPU counted is its program's.
+    fn charge(&mut self, cpu: usize) {
+        let cpu = &mut self.cpus[cpu];
+        let (program, counted) = (cpu.program, cpu.take_counted());
+        if program >= self.by_program.len() {
+            self.by_program.resize(program + 1, tlb::Counters::default());
+        }
+        self.by_program[program] += counted;
+    }
+
+    /// Charges programs with what is left.
+    pub(super) fn charge_all(&mut self) {
+        (0..self.cpus.len()).for_each(|cpu| self.charge(cpu));
+    }
+
+    /// Counts by program.
+    pub(super) fn by_program(&self) -> &[tlb::Counters] {
+        &self.by_program
     }
 
     /// The CPU of a thread.

@@ -15,7 +15,9 @@ use super::causes::Causes;
 use super::curve::Measured;
 use super::detail::{Area, AreaKind, Bucket, Detail, FolioRun, NR_BUCKETS, Origin};
 use super::place::Segment;
+use super::programs::ProgramNr;
 use super::space::AddressSpace;
+use super::timeline::Recorder;
 use crate::tlb::curve::Curve;
 
 /// Private memory while its segments are put together.
@@ -95,6 +97,8 @@ pub(super) struct Keeper {
     nr_runs: usize,
     nr_left_out: u64,
     buckets: Vec<Bucket>,
+    /// Processes and memory over time.
+    timeline: Recorder,
     /// What stands in the buckets.
     seen: Seen,
     /// How far down the stacks references found their entries.
@@ -114,6 +118,7 @@ impl Keeper {
             nr_runs: 0,
             nr_left_out: 0,
             buckets: vec![Bucket::default(); NR_BUCKETS],
+            timeline: Recorder::new(meta.nr_references),
             seen: Seen::default(),
             measured: Measured::default(),
         }
@@ -128,6 +133,7 @@ impl Keeper {
         (self.nr_left_out, self.seen, self.unheard) = (0, seen, Origin::Earlier);
         self.buckets = vec![Bucket::default(); NR_BUCKETS];
         self.measured = Measured::default();
+        self.timeline.restart();
     }
 
     /// Hears what one fault or call did; `cause` brought in what the marker did not.
@@ -154,6 +160,16 @@ impl Keeper {
         bucket.faults += now.faults - self.seen.faults;
         bucket.read_bytes += (now.pages_read - self.seen.pages_read) * page_bytes;
         self.seen = now;
+    }
+
+    /// `nr` more processes of a program live, or fewer.
+    pub(super) fn change_lives(&mut self, program: ProgramNr, nr: i64, references: u64) {
+        self.timeline.change(program, nr, references);
+    }
+
+    /// So many bytes are in use now.
+    pub(super) fn note_memory(&mut self, used_bytes: u64, references: u64) {
+        self.timeline.note_memory(used_bytes, references);
     }
 
     /// Whether the counters say what stands in the buckets.
@@ -242,6 +258,7 @@ impl Keeper {
         memory: &Memory,
         files: &[MappingId],
         tlb_curve: Curve,
+        references: u64,
     ) -> Detail {
         self.add_files(memory, files);
         self.choose();
@@ -253,6 +270,7 @@ impl Keeper {
             nr_left_out: self.nr_left_out,
             buckets: self.buckets,
             tlb_curve,
+            timeline: self.timeline.finish(references),
         }
     }
 }

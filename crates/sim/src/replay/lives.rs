@@ -16,6 +16,8 @@ use super::budget::{NR_PROCESSES_MAX, NR_THREADS_MAX};
 use super::cell::Cell;
 use super::error::CellError;
 use super::program::{Membership, Process, ProcessNr};
+use super::programs::ProgramNr;
+use super::sizes::FolioSizes;
 use super::space::{AddressSpace, SpaceNr};
 
 /// The thread that begins: no fork announces it.
@@ -27,17 +29,21 @@ impl Cell {
     /// Starts the first process.
     pub(super) fn start(&mut self, meta: &Meta) -> Result<(), CellError> {
         let nr = self.program.nr_started;
-        let space = self.new_space(nr);
-        let process = self.program.start(Process::new(nr, space));
+        let path = meta.program_of(&meta.layout);
+        let program = self.counted.programs.number_of(path);
+        let space = self.new_space(nr, program);
+        let process = self.program.start(Process::new(nr, space, program));
+        self.counted.programs.started();
+        self.change_lives(program, 1);
         self.program.start_thread(FIRST_THREAD, process);
         self.load(process, &meta.layout, meta.brk)?;
         self.check_budget(process)
     }
 
     /// An address space with nothing in it.
-    fn new_space(&mut self, owner: usize) -> SpaceNr {
+    fn new_space(&mut self, owner: usize, program: ProgramNr) -> SpaceNr {
         let (mm, id) = (self.memory.new_space(), self.places.next());
-        self.program.add_space(AddressSpace::new(mm, id, owner))
+        self.program.add_space(AddressSpace::new(mm, id, owner, program))
     }
 
     /// The process of a thread, if it still has one: the first thread runs the first process, every
@@ -88,7 +94,10 @@ impl Cell {
         for open in forked.opens() {
             self.memory.share_open(open);
         }
+        let program = forked.program;
         let child = self.program.start(forked);
+        self.counted.programs.started();
+        self.change_lives(program, 1);
         self.measure_process(child);
         Ok(child)
     }
@@ -103,8 +112,15 @@ impl Cell {
         for open in self.program.processes[process].close_on_exec() {
             self.memory.close(open);
         }
-        let space = self.new_space(self.program.processes[process].nr);
-        self.program.processes[process].space = space;
+        let program = self.counted.programs.number_of(meta.program_of(&image.layout));
+        let space = self.new_space(self.program.processes[process].nr, program);
+        let executing = &mut self.program.processes[process];
+        let before = std::mem::replace(&mut executing.program, program);
+        let counts = std::mem::replace(&mut executing.has_executed, true);
+        executing.space = space;
+        self.counted.programs.executed(before, counts);
+        self.change_lives(before, -1);
+        self.change_lives(program, 1);
         self.program.start_thread(event.thread, process);
         self.count_steps(STEPS_OF_MAPPING * image.layout.len());
         self.load(process, &image.layout, image.brk)
@@ -117,6 +133,15 @@ impl Cell {
         self.close_all(process);
         if let Some(ended) = self.program.processes.remove(process) {
             self.meter.process_bytes -= ended.measured_bytes;
+            self.counted.programs.ended(ended.program);
+            self.change_lives(ended.program, -1);
+        }
+    }
+
+    /// Tells pictures that `nr` more processes of a program live, or fewer.
+    fn change_lives(&mut self, program: ProgramNr, nr: i64) {
+        if let Some(keeper) = &mut self.pictures {
+            keeper.change_lives(program, nr, self.hardware.nr_references);
         }
     }
 
@@ -153,7 +178,10 @@ impl Cell {
         self.observe_statistics();
         let space = &self.program.spaces[nr];
         let mm = space.mm;
-        self.counted.sizes.add_process(&self.memory, mm);
+        let mut sizes = FolioSizes::default();
+        sizes.add_process(&self.memory, mm);
+        self.counted.sizes.add(&sizes);
+        self.counted.programs.add_space(space.program, &sizes);
         if let Some(keeper) = &mut self.pictures {
             keeper.add_space(&self.memory, space);
         }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::asked::AskedSizes;
 use super::detail::Detail;
+use super::programs::ManyProcesses;
 use super::sizes::FolioSizes;
 use super::statistics::Statistics;
 use crate::cost::{Estimate, Latency, ReadEvents};
@@ -237,6 +238,9 @@ pub struct Outcome {
     /// Huge pages of pools; `None` where there is no pool and the trace has no such mapping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hugetlb: Option<Hugetlb>,
+    /// Results by program, and memory in use over the trace; `None` where one process ran one program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<ManyProcesses>,
     /// Whether segments stand where a program linked for larger pages than the recorded one has
     /// them: for the machine's base page, or for 64 KiB on arm64.
     pub is_replaced: bool,

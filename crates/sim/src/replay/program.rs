@@ -11,6 +11,7 @@ use largefolio_trace::{FileId, ThreadId};
 
 use super::files::TraceFiles;
 use super::images::LinkedImage;
+use super::programs::ProgramNr;
 use super::slab::Slab;
 use super::space::{AddressSpace, SpaceNr};
 
@@ -109,6 +110,10 @@ pub(super) struct Process {
     pub(super) nr: usize,
     /// What it has of memory.
     pub(super) space: SpaceNr,
+    /// What it executed last, or its parent did.
+    pub(super) program: ProgramNr,
+    /// Whether it executed it itself; the first process did before the trace.
+    pub(super) has_executed: bool,
     /// Threads that were announced.
     pub(super) threads: Vec<ThreadId>,
     /// Open files by descriptor.
@@ -129,10 +134,12 @@ pub(super) struct Opened {
 }
 
 impl Process {
-    pub(super) fn new(nr: usize, space: SpaceNr) -> Self {
+    pub(super) fn new(nr: usize, space: SpaceNr, program: ProgramNr) -> Self {
         Self {
             nr,
             space,
+            program,
+            has_executed: true,
             threads: Vec::new(),
             by_descriptor: BTreeMap::new(),
             by_file: BTreeMap::new(),
@@ -143,7 +150,9 @@ impl Process {
     /// Its child `nr` in another address space, or in the same. Open files are shared.
     pub(super) fn forked(&self, nr: usize, space: SpaceNr) -> Self {
         let (by_descriptor, by_file) = (self.by_descriptor.clone(), self.by_file.clone());
-        Self { nr, space, threads: Vec::new(), by_descriptor, by_file, measured_bytes: 0 }
+        let (program, has_executed) = (self.program, false);
+        let (threads, measured_bytes) = (Vec::new(), 0);
+        Self { nr, space, program, has_executed, threads, by_descriptor, by_file, measured_bytes }
     }
 
     /// Entries of its maps.

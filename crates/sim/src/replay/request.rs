@@ -19,7 +19,7 @@ use super::pattern::name_of;
 use super::spec::{CacheState, CellSpec};
 use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
-use crate::machine::Machine;
+use crate::machine::{Machine, NR_CPUS_MAX};
 use crate::names::nearest;
 use crate::size::MEMORY_GIB_MAX;
 
@@ -74,6 +74,8 @@ pub struct Request {
     pub cache: CacheState,
     /// Nanoseconds of a reference on khugepaged's clock; 0 = it never runs.
     pub ns_per_reference: u64,
+    /// CPUs that threads run on, instead of each machine's.
+    pub nr_cpus: Option<u32>,
     /// Which walks the time estimate assumes.
     pub walks: Walks,
     /// Whether outcomes have the detail that pictures need.
@@ -112,6 +114,8 @@ pub enum RequestError {
     Memory(u64),
     #[error("{0} times the work is not possible; expected 1 to {FACTOR_MAX}")]
     MaxWork(u64),
+    #[error("{0} CPUs are not possible; expected 1 to {NR_CPUS_MAX}")]
+    NrCpus(u32),
     #[error("a fragmentation of {0} thousandths is not possible; expected 0 to {PERMILLE_MAX}")]
     Fragmentation(u32),
     #[error(
@@ -159,6 +163,7 @@ impl Request {
             linked: Vec::new(),
             cache: CacheState::Cold,
             ns_per_reference: NS_PER_REFERENCE,
+            nr_cpus: None,
             walks: Walks::Native,
             detail: Detail::None,
             max_work: 1,
@@ -335,6 +340,7 @@ impl Request {
             filesystem: self.filesystem.clone(),
             annotations: self.annotations.clone(),
             ns_per_reference: self.ns_per_reference,
+            nr_cpus: self.nr_cpus,
             walks: self.walks,
             detail_runs_max,
             budget: Budget::times(self.max_work),
@@ -357,6 +363,9 @@ impl Request {
         }
         if !(1..=FACTOR_MAX).contains(&self.max_work) {
             return Err(RequestError::MaxWork(self.max_work));
+        }
+        if let Some(nr) = self.nr_cpus.filter(|nr| !(1..=NR_CPUS_MAX).contains(nr)) {
+            return Err(RequestError::NrCpus(nr));
         }
         if self.fragmentation.permille > PERMILLE_MAX {
             return Err(RequestError::Fragmentation(self.fragmentation.permille));

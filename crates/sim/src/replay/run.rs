@@ -118,7 +118,9 @@ impl Cell {
     fn call(&mut self, event: &Event) -> Result<(), CellError> {
         self.count_event();
         let Some(process) = self.process_of(event.thread)? else { return Ok(()) };
+        let (program, before) = (self.program_of(process), self.faults_so_far());
         self.event(process, event)?;
+        self.charge_faults(program, before);
         self.drain_flushes();
         self.sweep_opens();
         self.watch_call(event);
@@ -187,16 +189,20 @@ impl Cell {
     ) -> Result<(), CellError> {
         let HardwareThread { process, space, .. } = self.hardware[slot];
         let mm = self.program.spaces[space].mm;
-        let before = self.before_touch();
+        let (faults, before) = (self.faults_so_far(), self.before_touch());
         let touched = self.memory.touch(mm, vpn.vaddr(self.page()), kind.mm);
         // Memory may have been reclaimed even where the touch failed.
         self.drain_flushes();
         self.count_pictures();
+        let is_hit = touched.as_ref().is_ok_and(|touched| touched.outcome == fault::Outcome::Hit);
+        if !is_hit {
+            self.charge_faults(self.hardware[slot].program, faults);
+        }
         let touched = match touched {
             Ok(touched) => touched,
             Err(error) => return self.stray(error, count),
         };
-        if touched.outcome != fault::Outcome::Hit {
+        if !is_hit {
             self.check_budget(process)?;
         }
         self.watch_touch(mm, kind, touched.leaf.pfn_of(vpn), before);
@@ -288,7 +294,8 @@ impl Cell {
         };
         let (space, space_id) =
             (self.program.processes[process].space, self.program.space(process).id);
-        let started = HardwareThread { thread, process, space, space_id, cpu: 0 };
+        let program = self.program_of(process);
+        let started = HardwareThread { thread, process, program, space, space_id, cpu: 0 };
         self.count_steps(self.hardware.nr_cpus() / 8);
         Ok(Some(self.hardware.start(started, new)))
     }

@@ -163,6 +163,14 @@ impl FolioSizes {
         }
     }
 
+    /// Adds the bytes of others.
+    pub fn add(&mut self, other: &Self) {
+        self.text.add(&other.text);
+        self.data.add(&other.data);
+        self.shmem.add(&other.shmem);
+        self.anon.add(&other.anon);
+    }
+
     /// Text and data together: what the published table counts.
     #[must_use]
     pub fn all(&self) -> SizeTable {

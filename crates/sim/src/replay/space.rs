@@ -10,6 +10,7 @@ use largefolio_mm::units::MmId;
 use largefolio_trace::FileId;
 
 use super::place::Segments;
+use super::programs::ProgramNr;
 
 /// Number of an address space, from its first user to its last.
 pub(super) type SpaceNr = usize;
@@ -22,6 +23,8 @@ pub(super) struct AddressSpace {
     pub(super) id: u64,
     /// The process that it began with, as results count processes.
     pub(super) owner: usize,
+    /// The program that it was made for.
+    pub(super) program: ProgramNr,
     /// Processes that use it: more than one while vfork lends it.
     pub(super) nr_users: usize,
     /// Recorded ranges and their places.
@@ -60,11 +63,12 @@ pub(super) struct Heap {
 
 impl AddressSpace {
     /// One with nothing in it; `id` is its epoch, too.
-    pub(super) fn new(mm: MmId, id: u64, owner: usize) -> Self {
+    pub(super) fn new(mm: MmId, id: u64, owner: usize, program: ProgramNr) -> Self {
         Self {
             mm,
             id,
             owner,
+            program,
             nr_users: 1,
             segments: Segments::default(),
             images: BTreeMap::new(),

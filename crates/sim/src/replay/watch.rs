@@ -85,7 +85,8 @@ impl Cell {
         self.count_pictures();
         let keeper = self.pictures.take()?;
         let curve = keeper.measured.curve(&self.spec.machine.tlb, self.page());
-        Some(keeper.finish(&self.memory, &self.program.files.mappings(), curve))
+        let references = self.hardware.nr_references;
+        Some(keeper.finish(&self.memory, &self.program.files.mappings(), curve, references))
     }
 
     /// References of all threads so far.

@@ -149,6 +149,7 @@ mod tests {
             CellSpec { seed: 2, ..cell() },
             CellSpec { ram_bytes: 1 << 30, ..cell() },
             CellSpec { swap_bytes: 1 << 30, ..cell() },
+            CellSpec { nr_cpus: Some(2), ..cell() },
             CellSpec { fragmentation: Fragmented { bytes: 0, permille: 1 }, ..cell() },
             CellSpec { fragmentation: Fragmented { bytes: 1 << 16, permille: 1 }, ..cell() },
             CellSpec { aged_rounds: 1, ..cell() },

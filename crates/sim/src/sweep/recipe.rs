@@ -64,6 +64,9 @@ pub struct Setting {
     pub linked: Vec<String>,
     /// Nanoseconds of a reference on khugepaged's clock.
     pub reference_ns: u64,
+    /// CPUs that threads run on; absent: the machine's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nr_cpus: Option<u32>,
     /// Which walks the time estimate assumes.
     pub walks: Walks,
 }
@@ -139,6 +142,7 @@ impl Setting {
             annotations: cell.annotations.iter().map(ToString::to_string).collect(),
             linked: cell.linked.iter().map(ToString::to_string).collect(),
             reference_ns: cell.ns_per_reference,
+            nr_cpus: cell.nr_cpus,
             walks: cell.walks,
         }
     }
@@ -179,6 +183,7 @@ impl Recipe {
             annotations: annotations.collect::<Result<_, _>>()?,
             linked: linked.collect::<Result<_, _>>()?,
             ns_per_reference: self.setting.reference_ns,
+            nr_cpus: self.setting.nr_cpus,
             budget: self.budget,
             ..CellSpec::new(kernel, machine)
         })

@@ -1,6 +1,6 @@
 //! What a TLB counted.
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,7 @@ impl AddAssign for SideCounters {
     }
 }
 
-/// Counters of a TLB; `+=` sums them over threads.
+/// Counters of a TLB; `+=` sums them over CPUs, `-` is what was counted since an earlier moment.
 ///
 /// When every miss is followed by one fill, `walks() == l2_misses() + permission_misses()`. A walk that ends in a segmentation fault is a miss without a fill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,5 +152,37 @@ impl AddAssign for Counters {
         self.walk_refs_pmd += other.walk_refs_pmd;
         self.walk_refs_pte += other.walk_refs_pte;
         self.walk_kinds += other.walk_kinds;
+    }
+}
+
+impl Sub for SideCounters {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            references: self.references - before.references,
+            l1_misses: self.l1_misses - before.l1_misses,
+            l2_misses: self.l2_misses - before.l2_misses,
+            permission_misses: self.permission_misses - before.permission_misses,
+        }
+    }
+}
+
+impl Sub for Counters {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            instruction: self.instruction - before.instruction,
+            data: self.data - before.data,
+            walks_pte: self.walks_pte - before.walks_pte,
+            walks_contpte: self.walks_contpte - before.walks_contpte,
+            walks_pmd: self.walks_pmd - before.walks_pmd,
+            walk_refs_pgd: self.walk_refs_pgd - before.walk_refs_pgd,
+            walk_refs_pud: self.walk_refs_pud - before.walk_refs_pud,
+            walk_refs_pmd: self.walk_refs_pmd - before.walk_refs_pmd,
+            walk_refs_pte: self.walk_refs_pte - before.walk_refs_pte,
+            walk_kinds: self.walk_kinds - before.walk_kinds,
+        }
     }
 }

@@ -176,6 +176,44 @@ impl std::ops::AddAssign for WalkCounters {
     }
 }
 
+impl std::ops::Sub for Lines {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            l2: self.l2 - before.l2,
+            llc: self.llc - before.llc,
+            memory: self.memory - before.memory,
+        }
+    }
+}
+
+impl std::ops::Sub for KindCounters {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            walks: self.walks - before.walks,
+            pmd_walks: self.pmd_walks - before.pmd_walks,
+            lines: self.lines - before.lines,
+            host_lines: self.host_lines - before.host_lines,
+        }
+    }
+}
+
+impl std::ops::Sub for WalkCounters {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            chained: self.chained - before.chained,
+            beside: self.beside - before.beside,
+            alone: self.alone - before.alone,
+            fetch: self.fetch - before.fetch,
+        }
+    }
+}
+
 /// What a walk waits for (W4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WalkKind {

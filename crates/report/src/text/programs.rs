@@ -1,0 +1,130 @@
+//! Programs of a trace with several processes: who takes the time, and what changes for whom.
+//!
+//! The order and the choice are those of the first column, so that a line is one program in all of
+//! them.
+
+use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::programs::{ManyProcesses, ProgramOutcome};
+
+use super::section::{Line, Section};
+use crate::figures::{self, bytes, grouped, percent, printable};
+
+/// Programs with a line of their own.
+const NR_SHOWN: usize = 8;
+
+/// What a program is ranked by, and its line shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    /// Estimated time of faults and walks.
+    Time,
+    /// Faults and walks, where a cost is not known.
+    Events,
+}
+
+impl By {
+    fn of(rows: &[Outcome]) -> Self {
+        let mut programs = rows.iter().flat_map(programs);
+        if programs.all(|program| program.estimate_ns.is_some()) {
+            Self::Time
+        } else {
+            Self::Events
+        }
+    }
+
+    fn get(self, program: &ProgramOutcome) -> u64 {
+        match self {
+            Self::Time => program.estimate_ns.unwrap_or(0),
+            Self::Events => program.faults + program.instruction_walks + program.data_walks,
+        }
+    }
+}
+
+fn programs(row: &Outcome) -> impl Iterator<Item = &ProgramOutcome> {
+    row.processes.iter().flat_map(|processes| &processes.programs)
+}
+
+/// The name of a program without its folders.
+fn name(path: &str) -> String {
+    printable(path.rsplit('/').next().unwrap_or(path))
+}
+
+/// The lines; `None` where one process ran one program.
+pub(super) fn section(rows: &[Outcome]) -> Option<Section> {
+    let first = rows.first()?.processes.as_ref()?;
+    let by = By::of(rows);
+    let mut ranked: Vec<&ProgramOutcome> = first.programs.iter().collect();
+    ranked.sort_by_key(|program| std::cmp::Reverse(by.get(program)));
+    let (shown, rest) = ranked.split_at(ranked.len().min(NR_SHOWN));
+    let line = |label: String, paths: &[&ProgramOutcome]| {
+        let of = |row: &Outcome| {
+            let is_one = |program: &&ProgramOutcome| paths.iter().any(|p| p.path == program.path);
+            programs(row).filter(is_one).map(|program| by.get(program)).sum::<u64>()
+        };
+        let values: Vec<u64> = rows.iter().map(of).collect();
+        match by {
+            By::Time => Line::times(label, values.into_iter().map(Some).collect()),
+            By::Events => Line::counts(label, values),
+        }
+    };
+    let label = |program: &ProgramOutcome| {
+        format!("{} ({})", name(&program.path), nr_processes(program.nr_processes))
+    };
+    let mut lines: Vec<Line> =
+        shown.iter().map(|program| line(label(program), std::slice::from_ref(program))).collect();
+    if !rest.is_empty() {
+        lines.push(line(format!("{} other programs", rest.len()), rest));
+    }
+    let title = match by {
+        By::Time => "Faults and walks by program",
+        By::Events => "Number of faults and walks by program",
+    };
+    Some(Section::new(title, lines))
+}
+
+fn nr_processes(nr: u64) -> String {
+    if nr == 1 { "1 process".to_owned() } else { format!("{} processes", grouped(nr)) }
+}
+
+/// The sentences before the table; none where one process ran one program.
+pub(super) fn sentences(rows: &[Outcome]) -> Vec<String> {
+    let Some(row) = rows.first() else { return Vec::new() };
+    let Some(first) = &row.processes else { return Vec::new() };
+    let by = By::of(rows);
+    let whole: u64 = first.programs.iter().map(|program| by.get(program)).sum();
+    let most = first.programs.iter().max_by_key(|program| by.get(program));
+    let mut sentences = vec![who(first)];
+    if let Some(most) = most.filter(|most| first.programs.len() > 1 && by.get(most) > 0) {
+        let what = match by {
+            By::Time => "the time of faults and walks",
+            By::Events => "the faults and walks",
+        };
+        let share = percent(by.get(most), whole);
+        sentences.push(format!("{} takes {share} of {what}.", name(&most.path)));
+    }
+    let memory = &first.memory;
+    let peaks =
+        rows.iter().skip(1).filter_map(|row| Some(row.processes.as_ref()?.memory.peak_bytes));
+    let others: Vec<String> = peaks.map(bytes).collect();
+    let others = if others.is_empty() {
+        String::new()
+    } else {
+        format!(" (other columns: {})", others.join(", "))
+    };
+    sentences.push(format!(
+        "Page cache and private memory together are largest at {}{others}, after {} references.",
+        bytes(memory.peak_bytes),
+        figures::count(memory.peak_references),
+    ));
+    sentences
+}
+
+fn who(processes: &ManyProcesses) -> String {
+    let nr_programs = processes.programs.len();
+    let programs =
+        if nr_programs == 1 { "1 program".into() } else { format!("{nr_programs} programs") };
+    format!(
+        "The trace has {} of {programs}; at most {} live at the same time.",
+        nr_processes(processes.nr_started),
+        grouped(processes.nr_alive_max)
+    )
+}

@@ -1,0 +1,152 @@
+//! Processes and memory over the references of a trace, for pictures.
+//!
+//! Owns the sums: of each program, how many of its processes live, as a mean over each part of the
+//! trace; and the most memory in use in each part.
+
+use serde::Serialize;
+
+use super::detail::NR_BUCKETS;
+use super::programs::ProgramNr;
+
+/// Thousandths of a process.
+const MILLI: u128 = 1000;
+
+/// Parts of a trace of equal references: who lived, and what was in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Timeline {
+    /// Thousandths of a process of each program that lived on average, by part; in the order of the
+    /// outcome's programs.
+    pub alive_milli: Vec<Vec<u64>>,
+    /// Most bytes in use, by part.
+    pub memory_bytes: Vec<u64>,
+}
+
+/// The sums while a cell runs.
+#[derive(Clone, Debug)]
+pub(super) struct Recorder {
+    nr_references: u64,
+    lives: Vec<Lives>,
+    memory_bytes: Vec<u64>,
+    /// Bytes in use now, and the part up to which they are noted.
+    used: (u64, usize),
+}
+
+/// Processes of one program.
+#[derive(Clone, Debug, Default)]
+struct Lives {
+    nr_alive: u64,
+    /// References when that changed last.
+    since: u64,
+    /// By part: processes times references.
+    sums: Vec<u128>,
+}
+
+impl Recorder {
+    /// Nothing lives.
+    pub(super) fn new(nr_references: u64) -> Self {
+        let memory_bytes = vec![0; NR_BUCKETS];
+        Self { nr_references, lives: Vec::new(), memory_bytes, used: (0, 0) }
+    }
+
+    /// Nothing lives, and the trace begins again.
+    pub(super) fn restart(&mut self) {
+        *self = Self::new(self.nr_references);
+    }
+
+    /// The part that a reference is in.
+    fn part_of(&self, references: u64) -> usize {
+        let whole = u128::from(self.nr_references.max(1));
+        let nr = u128::from(references) * NR_BUCKETS as u128 / whole;
+        usize::try_from(nr).unwrap_or(NR_BUCKETS).min(NR_BUCKETS - 1)
+    }
+
+    /// First reference of a part.
+    fn start_of(&self, part: usize) -> u64 {
+        let start = u128::from(self.nr_references) * part as u128 / NR_BUCKETS as u128;
+        u64::try_from(start).unwrap_or(u64::MAX)
+    }
+
+    /// `nr` more processes of a program live, or fewer.
+    pub(super) fn change(&mut self, program: ProgramNr, nr: i64, references: u64) {
+        if program >= self.lives.len() {
+            self.lives.resize(program + 1, Lives::default());
+        }
+        self.settle(program, references);
+        let lives = &mut self.lives[program];
+        lives.nr_alive = lives.nr_alive.saturating_add_signed(nr);
+    }
+
+    /// Adds what lived up to now.
+    fn settle(&mut self, program: ProgramNr, references: u64) {
+        let Lives { nr_alive, since, .. } = self.lives[program];
+        self.lives[program].since = references;
+        if nr_alive == 0 || since >= references {
+            return;
+        }
+        for part in self.part_of(since)..=self.part_of(references) {
+            let end = if part + 1 == NR_BUCKETS { references } else { self.start_of(part + 1) };
+            let (from, to) = (since.max(self.start_of(part)), references.min(end));
+            let sums = &mut self.lives[program].sums;
+            sums.resize(NR_BUCKETS, 0);
+            sums[part] += u128::from(nr_alive) * u128::from(to.saturating_sub(from));
+        }
+    }
+
+    /// So many bytes are in use now.
+    pub(super) fn note_memory(&mut self, used_bytes: u64, references: u64) {
+        let part = self.part_of(references);
+        let (before, noted) = self.used;
+        for bytes in self.memory_bytes.iter_mut().take(part + 1).skip(noted) {
+            *bytes = before.max(*bytes);
+        }
+        self.memory_bytes[part] = self.memory_bytes[part].max(used_bytes);
+        self.used = (used_bytes, part);
+    }
+
+    /// The result; the trace had so many references.
+    pub(super) fn finish(mut self, references: u64) -> Timeline {
+        let used = self.used.0;
+        self.note_memory(used, self.nr_references.max(references));
+        (0..self.lives.len()).for_each(|program| self.settle(program, references));
+        let nr_of = |part: usize| {
+            let end = if part + 1 == NR_BUCKETS { references } else { self.start_of(part + 1) };
+            u128::from(end.saturating_sub(self.start_of(part)).max(1))
+        };
+        let mean = |(part, sum): (usize, &u128)| {
+            u64::try_from(sum * MILLI / nr_of(part)).unwrap_or(u64::MAX)
+        };
+        let of = |lives: &Lives| lives.sums.iter().enumerate().map(mean).collect();
+        Timeline {
+            alive_milli: self.lives.iter().map(of).collect(),
+            memory_bytes: self.memory_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_has_the_mean_of_those_that_lived_in_it() {
+        let mut recorder = Recorder::new(2_000);
+        recorder.change(0, 1, 0);
+        recorder.change(1, 1, 15);
+        recorder.change(1, 1, 20);
+        recorder.change(1, -2, 30);
+        let timeline = recorder.finish(2_000);
+        assert_eq!(timeline.alive_milli[0], vec![1000; NR_BUCKETS]);
+        assert_eq!(timeline.alive_milli[1][..4], [0, 500, 2000, 0]);
+    }
+
+    #[test]
+    fn memory_stays_in_use_until_it_changes() {
+        let mut recorder = Recorder::new(2_000);
+        recorder.note_memory(7, 0);
+        recorder.note_memory(5, 1);
+        recorder.note_memory(9, 35);
+        recorder.note_memory(2, 36);
+        let timeline = recorder.finish(2_000);
+        assert_eq!(timeline.memory_bytes[..5], [7, 5, 5, 9, 2]);
+    }
+}
