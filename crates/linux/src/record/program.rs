@@ -88,7 +88,8 @@ fn follow(
     )
 }
 
-/// `#!/usr/bin/env NAME` runs NAME of `PATH` by execve, which is not followed: it is looked up here.
+/// `#!/usr/bin/env NAME` runs NAME of `PATH` by execve. It is looked up here, because valgrind does not
+/// follow that.
 fn through_env(
     environment: &dyn Environment,
     interpreter: OsString,
