@@ -8,7 +8,7 @@
 //! peak is exact. What it consisted of is looked up whenever a quarter more is in use than at the
 //! last look, so the moment shown had at least four fifths of the peak.
 //!
-//! Owns the definitions. Does not own the counters of TLBs ([`super::hardware`]).
+//! Owns the definitions. Does not own the counters of TLBs (`hardware`).
 
 use std::collections::BTreeMap;
 
