@@ -6,6 +6,8 @@
 //! - S2: a connection whose process no fork event announced is not read; its sender waits. Neither
 //!   is one of a new program before the last message of the program before, nor one of a process
 //!   that lends its memory (vfork).
+//! - S4: a connection is the kernel's word for the process that it speaks for, and a process of another
+//!   user is read only if a recorded one announced it.
 //! - S3: after the program ended the loop ends when all connections closed. What a process sent
 //!   before its end is read whole, however long that takes; to processes that live on the loop
 //!   listens until nothing came for [`LINGER`], at the latest until [`LINGER_MAX`] is over.
@@ -215,6 +217,13 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         Ok(())
     }
 
+    /// Whether the process that connected is the one it says it is: other users see the name of the
+    /// socket in the arguments of QEMU.
+    fn is_of(&self, index: usize, pid: u32) -> bool {
+        let peer = rustix::net::sockopt::socket_peercred(&self.connections[index].fd);
+        peer.is_ok_and(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()) == Ok(pid))
+    }
+
     /// Acts on what a connection that may be read said first.
     fn settle(&mut self, index: usize) -> Result<(), TraceError> {
         let connection = &mut self.connections[index];
@@ -225,8 +234,13 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             self.ledger.executed(pid, hello.generation);
             return Ok(());
         }
-        // The parent may have ended before it could announce the child.
+        // The parent may have ended before it could announce the child. Nobody vouches for one of
+        // another user then.
         if !self.ledger.is_announced(pid) {
+            if !is_ours(self.connections[index].fd.as_fd()) {
+                self.connections[index].is_closed = true;
+                return Ok(());
+            }
             self.ledger.adopt(pid, hello.parent)?;
         }
         self.ledger.connected(pid, hello.generation);
@@ -274,7 +288,11 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             return Ok(false);
         };
         let pid = packet.header.pid;
-        let Some(hello) = Hello::decode(packet.body) else { return Ok(false) };
+        let hello = Hello::decode(packet.body).filter(|_| self.is_of(index, pid));
+        let Some(hello) = hello else {
+            self.connections[index].is_closed = true;
+            return Ok(false);
+        };
         self.connections[index].pid = Some(pid);
         match hello.reason {
             Reason::Start => self.ledger.start(pid),
@@ -290,6 +308,12 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
         Ok(may_read)
     }
+}
+
+/// Whether who connected is a process of this user.
+fn is_ours(fd: BorrowedFd<'_>) -> bool {
+    let user = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(fd).is_ok_and(|peer| peer.uid == user)
 }
 
 /// One message, without waiting.
