@@ -87,7 +87,7 @@ pub use spec::{CacheState, CellSpec};
 
 /// Version of what a replay counts: raised when the same trace, rules and machine may count
 /// differently, so that results of before and after are not taken for one another.
-pub const RESULTS_VERSION: u32 = 5;
+pub const RESULTS_VERSION: u32 = 6;
 
 /// A processor needs a century for more, and every counter stays below 2^63.
 const NR_REFERENCES_MAX: u64 = 1 << 62;
