@@ -1,14 +1,16 @@
 //! What differs between the QEMUs that load this plugin.
 //!
-//! Owns `qemu_plugin_version`, which QEMU reads between loading this library and calling it, and the
-//! value of a load.
+//! Owns `qemu_plugin_version`, which QEMU reads between loading this library and calling it, the
+//! value of a load and the order of variables.
 //!
 //! ```text
-//!   QEMU         takes versions   the plugin says   the value of a load
-//!   6.0 to 8.2   0 to 1           1                 is read from the program's memory
-//!   9.0, 9.1     2 to 2, 3        2                 is read from the program's memory
-//!   9.2, 10.0    2 to 4           2                 is told by QEMU
+//!   QEMU         takes versions   the plugin says   the value of a load      variables
+//!   6.0 to 8.2   0 to 1           1                 is read from memory      in reverse
+//!   9.0, 9.1     2 to 2, 3        2                 is read from memory      in order
+//!   9.2, 10.0    2 to 4           2                 is told by QEMU          in order
 //! ```
+//!
+//! 7.2 and 10.0 were tried.
 //!
 //! Invariants:
 //! - V1: no version that all take exists, so the library looks at the QEMU that loads it. What the

@@ -317,6 +317,10 @@ impl WireEvent {
     }
 }
 
+/// The guest base that QEMU is asked for (`-B`). QEMU 10.0 puts a program at the address where the
+/// kernel puts QEMU if addresses are not at random; 64 GiB leave room for the heaps of both.
+pub(crate) const GUEST_BASE: &str = "0x1000000000";
+
 /// Whether a guest base is one, by which loaded values can be read: it is a multiple of the page.
 pub(crate) const fn is_base(base: u64) -> bool {
     base.is_multiple_of(1 << PAGE_BITS)

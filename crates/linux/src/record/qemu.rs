@@ -19,6 +19,7 @@ pub(super) mod wire;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Instant;
@@ -153,7 +154,7 @@ fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Co
     let arguments: &[OsString] = &plan.program.arguments;
     let (zeroth, rest) = arguments.split_at(arguments.len().min(1));
     let mut command = Command::new(qemu);
-    command.arg("-plugin").arg(option);
+    command.args(["-B", wire::GUEST_BASE, "-plugin"]).arg(option);
     if let Some(name) = zeroth.first() {
         command.arg("-0").arg(name);
     }
@@ -165,7 +166,25 @@ fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Co
             command.env_remove(&name).env(shielded, value);
         }
     }
+    // SAFETY: the function only makes a system call.
+    unsafe { command.pre_exec(keep_addresses) };
     command
+}
+
+/// QEMU 10.0 leaves addresses to the kernel. They are not at random, so that the same program executed
+/// again has the same image; where a sandbox refuses that, each execution has one of its own.
+#[expect(clippy::unnecessary_wraps, reason = "what pre_exec takes")]
+fn keep_addresses() -> std::io::Result<()> {
+    /// Asks what is set.
+    const QUERY: libc::c_ulong = 0xffff_ffff;
+    // SAFETY: changes nothing.
+    let set = unsafe { libc::personality(QUERY) };
+    if let Ok(set) = libc::c_ulong::try_from(set) {
+        let without_chance = set | libc::ADDR_NO_RANDOMIZE as libc::c_ulong;
+        // SAFETY: sets flags of this process, which becomes QEMU.
+        unsafe { libc::personality(without_chance) };
+    }
+    Ok(())
 }
 
 /// QEMU takes a leading `-` for an option.

@@ -27,7 +27,7 @@ use crate::arguments::Arguments;
 use crate::head::{self, HEAD_BYTES, Head, INTERPRETERS_MAX};
 use crate::variables::{SHIELD, acts_on_emulator};
 use crate::wire::{BODY_MAX, Kind, Unrecorded};
-use crate::{grace, send, sys, version};
+use crate::{grace, send, sys, version, wire};
 
 /// Bytes of a command that are told.
 const TOLD_MAX: usize = BODY_MAX / 4;
@@ -238,8 +238,9 @@ impl Target {
         let zeroth = self.arguments.first().map(CString::as_bytes).unwrap_or_default();
         let program = named(&self.program);
         let qemu = kept.qemu.as_os_str().as_bytes();
-        let words: [&[u8]; 6] =
-            [qemu, b"-plugin", &option, b"-0", zeroth, program.as_os_str().as_bytes()];
+        let program = program.as_os_str().as_bytes();
+        let base = wire::GUEST_BASE.as_bytes();
+        let words: [&[u8]; 8] = [qemu, b"-B", base, b"-plugin", &option, b"-0", zeroth, program];
         let Some(mut arguments) = words.into_iter().map(owned).collect::<Option<Vec<_>>>() else {
             return;
         };
