@@ -79,12 +79,15 @@ fn check_targets(trace: &Recorded) {
 /// Reads of a mapping by a thread, with the number of the thread's row each is.
 fn reads_of(trace: &Recorded, map: Event, thread: u32) -> Vec<(usize, Event)> {
     // What was mapped there before, as the loader's cache, was read as well.
-    let is_map = |row: &&Event| row.op == Op::Mmap && (row.addr, row.len) == (map.addr, map.len);
-    let events = trace.events.iter().skip_while(|row| !is_map(row));
-    let rows = events.filter(|row| row.thread == thread && row.op.is_reference());
+    let is_map = |row: &Event| row.op == Op::Mmap && (row.addr, row.len) == (map.addr, map.len);
+    let made = trace.events.iter().position(is_map).expect("the mapping");
     let is_read =
         |row: &Event| row.op == Op::Read && (map.addr..map.addr + map.len).contains(&row.addr);
-    rows.copied().enumerate().filter(|(_, row)| is_read(row)).collect()
+    let of_thread = |row: &Event| row.thread == thread && row.op.is_reference();
+    let rows = trace.events.iter().enumerate().filter(|(_, row)| of_thread(row));
+    let numbered = rows.enumerate().map(|(nr, (at, row))| (nr, at, *row));
+    let reads = numbered.filter(|(_, at, row)| *at > made && is_read(row));
+    reads.map(|(nr, _, row)| (nr, row)).collect()
 }
 
 fn share(reads: &[(usize, Event)], is_such: impl Fn(&[(usize, Event)]) -> bool) -> f64 {
