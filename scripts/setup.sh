@@ -50,7 +50,7 @@ fi
 # Recording needs a QEMU with plugins, which some distributions do not package.
 if ! scripts/qemu.sh find >/dev/null; then
     scripts/qemu.sh >/dev/null ||
-        echo "no QEMU with plugins (above): folio record uses valgrind, 50 times slower" >&2
+        echo "no QEMU with plugins (above): folio record uses valgrind, 30 times slower" >&2
 fi
 
 if ! command -v cargo >/dev/null 2>&1; then
