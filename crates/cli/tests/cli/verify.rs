@@ -248,11 +248,11 @@ fn with_server(place: &Place, more: &str) -> std::process::Command {
 #[test]
 fn a_server_is_changed_and_its_load_is_not() {
     let place = Place::new();
-    let output = with_server(&place, "--runs 10")
+    let output = with_server(&place, "--runs 20")
         .args(["sh", "-c", "test -z \"$LARGEFOLIO_TEST\" && test -s answer"])
         .output()
         .unwrap();
-    let said = text(&output.stderr);
+    let said = text(&output.stderr) + &text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["verdict"], &json["better"]), (&"confirmed".into(), &"higher".into()));
@@ -264,8 +264,8 @@ fn a_server_is_changed_and_its_load_is_not() {
     for name in ["server user", "server system", "server memory", "\"wall\""] {
         assert!(names.contains(name), "{name}: {names}");
     }
-    // 11 rounds of two: each was told to end, none was killed.
-    assert_eq!(fs::read_to_string(place.path("log")).unwrap().lines().count(), 22);
+    // 21 rounds of two: each was told to end, none was killed.
+    assert_eq!(fs::read_to_string(place.path("log")).unwrap().lines().count(), 42);
     assert!(is_gone(&place));
 }
 

@@ -3,8 +3,10 @@
 //! ```text
 //!   difference of a round    folios  bytes that lie in folios of other sizes / bytes mapped
 //!                            faults  |changed - plain| / plain
-//!   noise                    the same between two plain runs, median over pairs of rounds
-//!   shown in a round         difference >= 1%, >= 3 * noise, and of at least 128 KiB or 32 faults
+//!   noise                    the same between two plain runs: the median over pairs of rounds, and
+//!                            what one pair in ten exceeds
+//!   shown in a round         difference >= 1%, >= 3 * median, > what one pair in ten exceeds, and of
+//!                            at least 128 KiB or 32 faults
 //!   the change's traces      folios or faults, whichever shows in a quarter of the rounds
 //!   a round proves it        each trace is shown, and is at least half of its median
 //! ```
@@ -23,8 +25,11 @@ const SHOWN: f64 = 0.01;
 /// Least memory and least faults that differ: a variable alone moves the stack by a page.
 const BYTES_LEAST: f64 = 131_072.0;
 const FAULTS_LEAST: u64 = 32;
-/// A difference is one from so many times the noise on.
+/// A difference is one from so many times the usual noise on.
 const NR_NOISES: f64 = 3.0;
+/// One pair of plain runs in so many may differ by more than noise: a command that is sometimes delayed
+/// has more faults in both arms.
+const TENTH: usize = 10;
 /// One round in so many shows a trace: fewer are chance.
 const QUARTER: usize = 4;
 /// Plain runs that are compared with each other.
@@ -114,8 +119,7 @@ impl Seen {
             few[nr + 1..].iter().map(|other| (&all.plain[*at], &all.plain[*other]))
         });
         let noises: Vec<f64> = pairs.filter_map(|(one, other)| of(one, other)).collect();
-        let noise = Spread::of(&noises).map_or(0.0, |noise| noise.median);
-        let least = SHOWN.max(NR_NOISES * noise);
+        let least = least_shown(noises);
         let mut differences = vec![None; all.plain.len()];
         for at in calm {
             differences[*at] = of(&all.plain[*at], &all.changed[*at]);
@@ -133,6 +137,14 @@ impl Seen {
     fn is_proved(&self, at: usize) -> bool {
         self.shown[at].is_some_and(|shown| shown >= SHARE * self.usual)
     }
+}
+
+/// The least difference between the arms of a round that is more than `noises`, those of plain runs.
+fn least_shown(mut noises: Vec<f64>) -> f64 {
+    let usual = Spread::of(&noises).map_or(0.0, |noise| noise.median);
+    noises.sort_by(f64::total_cmp);
+    let rare = noises.len().checked_sub(1 + noises.len() / TENTH).map_or(0.0, |at| noises[at]);
+    SHOWN.max(NR_NOISES * usual).max(rare.next_up())
 }
 
 /// Why the round `at` does not count.

@@ -68,6 +68,15 @@ fn noise_is_no_trace() {
 }
 
 #[test]
+fn a_delay_that_both_arms_have_at_times_is_no_trace() {
+    // A server that starts a process every now and then: most runs are equal, some are not.
+    let of = |at: u64| run(if at % 5 == 2 { 7000 } else { 6000 }, 0);
+    let all = rounds((0..10).map(|at| (of(at), of(at + 1))));
+    let proved = prove(&all, Trace::Possible);
+    assert_eq!((proved.dropped.len(), proved.traces.len()), (0, 0));
+}
+
+#[test]
 fn a_page_more_or_less_of_a_small_program_is_no_trace() {
     let all = rounds((0..20).map(|at| (run(80, 0), run(80 + at % 2 * 31, 0))));
     let proved = prove(&all, Trace::Possible);
