@@ -209,6 +209,15 @@ pub(crate) fn birth_ns(fd: RawFd) -> u64 {
     seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::from(stat.stx_btime.tv_nsec))
 }
 
+/// Size of a segment of System V shared memory, `None` when there is none of that number.
+pub(crate) fn segment_bytes(number: c_int) -> Option<u64> {
+    // SAFETY: an all-zero shmid_ds is valid.
+    let mut segment: libc::shmid_ds = unsafe { std::mem::zeroed() };
+    // SAFETY: `segment` outlives the call; shmctl accepts any number.
+    let result = unsafe { libc::shmctl(number, libc::IPC_STAT, &raw mut segment) };
+    (result == 0).then_some(segment.shm_segsz as u64)
+}
+
 /// Position of `fd`, `None` when it has none.
 pub(crate) fn position(fd: RawFd) -> Option<u64> {
     // SAFETY: SEEK_CUR by 0 changes nothing; lseek accepts any number as descriptor.

@@ -1,8 +1,8 @@
 //! System calls: which become events, and when.
 //!
 //! Owns the two callbacks and the dispatch by number. The folder's files own the calls: memory
-//! ([`memory`]), files ([`file`], [`position`]), processes ([`process`], [`execve`]); [`guest`] reads
-//! what their arguments point to. Invariants:
+//! ([`memory`], [`segment`]), files ([`file`], [`position`]), processes ([`process`], [`execve`]);
+//! [`guest`] reads what their arguments point to. Invariants:
 //! - C1: only a call that succeeded becomes an event, after it returned; an exit and an execve,
 //!   which do not return, are told before.
 //! - C2: before a call that takes address space away, every thread's rows were sent (within the
@@ -15,6 +15,7 @@ mod guest;
 mod memory;
 mod position;
 mod process;
+mod segment;
 
 use std::ffi::c_uint;
 
@@ -87,6 +88,7 @@ pub(crate) extern "C" fn entered(
     thread.args.set(args);
     let call = Call { tail, thread, vcpu, number, args };
     memory::before(&call);
+    segment::before(&call);
     descriptor::before(&call);
     touch_written_buffers(&call);
     if process::before(&call) == process::Next::Returns {
@@ -116,6 +118,7 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     }
     let result = result.cast_unsigned();
     memory::after(&call, result);
+    segment::after(&call, result);
     file::after(&call, result);
     touch_read_buffers(&call, result);
 }

@@ -222,3 +222,41 @@ int main(int argc, char **argv) {
     return 0;
 }
 "#;
+
+const SEGMENTS: &str = r"
+#include <sys/ipc.h>
+#include <sys/shm.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+    int number = shmget(IPC_PRIVATE, 5 * 4096 + 1, 0600);
+    volatile char *p = shmat(number, 0, 0), *q = shmat(number, 0, SHM_RDONLY);
+    shmctl(number, IPC_RMID, 0);
+    for (long page = 0; page < 6; page++) p[page * 4096] = q[page * 4096] + 1;
+    if (fork() == 0) { p[1]++; _exit(0); }
+    wait(0);
+    shmdt((void *)p);
+    shmdt((void *)1); /* fails: no event */
+    return q[1] - 1;
+}
+";
+
+#[test]
+fn segments_of_system_v_are_shared_memory() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = compile(SEGMENTS, &["-O1"]);
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    let len = 5 * 4096 + 1;
+    let attached: Vec<_> = trace.of(Op::Mmap).into_iter().filter(|map| map.len == len).collect();
+    let [p, q] = attached[..] else { panic!("attached: {attached:?}") };
+    let shared = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    assert!(attached.iter().all(|map| map.file.is_none() && map_of(map.flags) == shared as u32));
+    assert_eq!((prot_of(p.flags), prot_of(q.flags)), (3, 1));
+    assert_eq!(trace.count(Op::Write, None, p.addr, p.addr + len), 6 + 1);
+    assert_eq!(trace.count(Op::Read, None, q.addr, q.addr + len), 6 + 1);
+    let gone = trace.of(Op::Munmap).into_iter().filter(|event| event.len == len);
+    assert_eq!(gone.map(|event| event.addr).collect::<Vec<_>>(), [p.addr]);
+}

@@ -54,7 +54,7 @@ pub(super) fn after(call: &Call, result: u64) {
     }
 }
 
-fn event(op: u32, addr: u64, len: u64) -> WireEvent {
+pub(super) fn event(op: u32, addr: u64, len: u64) -> WireEvent {
     WireEvent { op, addr, len, ..WireEvent::default() }
 }
 

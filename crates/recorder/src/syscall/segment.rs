@@ -1,0 +1,68 @@
+//! Shared memory of System V.
+//!
+//! Owns shmat and shmdt: a segment is recorded as shared anonymous memory, which it is to a process
+//! and to what it forks. The lengths of what is attached are kept here, because shmdt does not tell
+//! them; a segment beyond [`NR_ATTACHED_MAX`] stays until its process ends.
+//!
+//! `Differs`: processes that attach one segment by its number, unrelated by fork, have memory of
+//! their own in the trace.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::memory::event;
+use super::{Call, low, op};
+use crate::wire::WireEvent;
+use crate::{grace, sys};
+
+/// Segments that a process has attached at a time.
+const NR_ATTACHED_MAX: usize = 1 << 10;
+
+/// Address, 0 where the slot is free, and length of what is attached.
+static ATTACHED: [(AtomicU64, AtomicU64); NR_ATTACHED_MAX] =
+    [const { (AtomicU64::new(0), AtomicU64::new(0)) }; NR_ATTACHED_MAX];
+
+/// Sends other threads' rows first when the call takes memory away.
+pub(super) fn before(call: &Call) {
+    if call.number == libc::SYS_shmdt {
+        grace::flush_others(call.tail);
+    }
+}
+
+/// The event of a call that succeeded.
+pub(super) fn after(call: &Call, result: u64) {
+    match call.number {
+        libc::SYS_shmat => attach(call, result),
+        libc::SYS_shmdt => detach(call),
+        _ => {}
+    }
+}
+
+fn attach(call: &Call, address: u64) {
+    let Some(len) = sys::segment_bytes(call.descriptor(0)) else { return };
+    let is_read_only = call.args[2] & libc::SHM_RDONLY as u64 != 0;
+    let prot = if is_read_only { libc::PROT_READ } else { libc::PROT_READ | libc::PROT_WRITE };
+    forget(address);
+    for (slot, length) in &ATTACHED {
+        if slot.compare_exchange(0, address, Relaxed, Relaxed).is_ok() {
+            length.store(len, Relaxed);
+            break;
+        }
+    }
+    let flags = low((libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64);
+    call.send(&WireEvent { flags, aux: prot as u64, ..event(op::MMAP, address, len) });
+}
+
+fn detach(call: &Call) {
+    if let Some(len) = forget(call.args[0]) {
+        call.send(&event(op::MUNMAP, call.args[0], len));
+    }
+}
+
+/// Frees the slot of an address; its length.
+fn forget(address: u64) -> Option<u64> {
+    let (slot, length) = ATTACHED.iter().find(|(slot, _)| slot.load(Relaxed) == address)?;
+    let len = length.load(Relaxed);
+    slot.store(0, Relaxed);
+    Some(len)
+}
