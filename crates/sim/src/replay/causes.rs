@@ -25,33 +25,48 @@ struct Known {
     order: Order,
     origin: Origin,
     /// Who was there first; another process has it from a fork.
-    mm: MmId,
+    first: User,
 }
+
+/// An address space: its number, and how many had that number before.
+type User = (MmId, u64);
 
 /// Causes by first frame.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Causes(BTreeMap<u64, Known>);
+pub(super) struct Causes {
+    known: BTreeMap<u64, Known>,
+    nr_before: BTreeMap<MmId, u64>,
+}
 
 impl Causes {
     /// Notes a new folio, in place of what was known of its frames.
     pub(super) fn note(&mut self, pfn: Pfn, order: Order, origin: Origin, mm: MmId) {
         let first = order.round_down(pfn.0);
         let stale: Vec<u64> =
-            self.0.range(first..first + order.nr_pages()).map(|(&pfn, _)| pfn).collect();
+            self.known.range(first..first + order.nr_pages()).map(|(&pfn, _)| pfn).collect();
         for pfn in stale {
-            self.0.remove(&pfn);
+            self.known.remove(&pfn);
         }
-        self.0.insert(first, Known { order, origin, mm });
+        self.known.insert(first, Known { order, origin, first: self.user(mm) });
+    }
+
+    /// The next address space with this number is another one.
+    pub(super) fn end(&mut self, mm: MmId) {
+        *self.nr_before.entry(mm).or_default() += 1;
+    }
+
+    fn user(&self, mm: MmId) -> User {
+        (mm, self.nr_before.get(&mm).copied().unwrap_or(0))
     }
 
     /// The cause of the folio of `order` around `pfn` as `mm` has it.
     pub(super) fn of(&self, pfn: Pfn, order: Order, mm: MmId) -> Origin {
         let at = |order: Order| {
-            let known = self.0.get(&order.round_down(pfn.0));
+            let known = self.known.get(&order.round_down(pfn.0));
             known.filter(|known| known.order == order)
         };
         match at(order) {
-            Some(known) if known.mm == mm => known.origin,
+            Some(known) if known.first == self.user(mm) => known.origin,
             Some(_) => Origin::Inherited,
             None => {
                 let is_part = (order.get() + 1..=ORDER_MAX).any(|k| at(Order::new(k)).is_some());
@@ -117,5 +132,11 @@ mod tests {
         causes.note(Pfn(21), Order::ZERO, Origin::SwapIn, other);
         assert_eq!(causes.of(Pfn(21), Order::ZERO, other), Origin::SwapIn);
         assert_eq!(causes.of(Pfn(22), Order::ZERO, other), Origin::Split);
+        causes.end(other);
+        assert_eq!(
+            causes.of(Pfn(21), Order::ZERO, other),
+            Origin::Inherited,
+            "a number used again"
+        );
     }
 }

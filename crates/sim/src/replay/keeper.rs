@@ -195,6 +195,7 @@ impl Keeper {
             open = Some(placed);
         }
         self.keep(open.map(|placed| placed.area));
+        self.causes.end(space.mm);
     }
 
     /// Keeps an area that holds folios. At twice the number of runs it is time to choose: so each

@@ -7,7 +7,7 @@
 //!
 //! What an address space maps is counted when it goes: at the exit or the execve of the last process
 //! that uses it, or at the end of the trace. Owns these moments; a row of a thread whose process
-//! ended, or went on without it, does nothing.
+//! ended, or went on without it, is a stray.
 
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
 use largefolio_trace::{Event, Meta, ThreadId};
@@ -194,3 +194,6 @@ impl Cell {
         self.memory.forget(mm);
     }
 }
+
+#[cfg(test)]
+mod tests;
