@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use largefolio_trace::generate::{
-    Advice, GenerateError, Library, LinkedFor, RetStubs, SweepOrder, Workload,
+    Advice, GenerateError, Library, LinkedFor, RetStubs, Server, Snapshots, SweepOrder, Workload,
 };
 use serde::Deserialize;
 
@@ -69,6 +69,40 @@ pub enum Generated {
         /// Seed of the calls.
         seed: u64,
     },
+    /// A process that forks to write snapshots of its memory.
+    #[serde(rename_all = "kebab-case")]
+    Fork {
+        /// Memory of the parent.
+        #[serde(with = "bytes")]
+        anon_size: u64,
+        /// Snapshots, a child each.
+        snapshots: u64,
+        /// Writes during and after a snapshot, in percent of the pages.
+        write_percent: u64,
+        /// Seed of the pages written.
+        seed: u64,
+    },
+    /// A pre-forking server.
+    #[serde(rename_all = "kebab-case")]
+    Server {
+        /// Workers at a time.
+        workers: u64,
+        /// Text, shared by all.
+        #[serde(with = "bytes")]
+        text_size: u64,
+        /// Heap that workers inherit.
+        #[serde(with = "bytes")]
+        heap_size: u64,
+        /// A worker's own memory.
+        #[serde(with = "bytes")]
+        own_size: u64,
+        /// Requests in all.
+        requests: u64,
+        /// Requests after which a worker is replaced; 0 for never.
+        requests_per_worker: u64,
+        /// Seed of everything random.
+        seed: u64,
+    },
 }
 
 /// Order of a sweep.
@@ -127,6 +161,30 @@ impl Generated {
                 program_percent,
                 seed,
                 ..Library::default()
+            }),
+            Self::Fork { anon_size, snapshots, write_percent, seed } => Box::new(Snapshots {
+                anon_bytes: anon_size,
+                nr_snapshots: snapshots,
+                write_percent,
+                seed,
+            }),
+            Self::Server {
+                workers,
+                text_size,
+                heap_size,
+                own_size,
+                requests,
+                requests_per_worker,
+                seed,
+            } => Box::new(Server {
+                nr_workers: workers,
+                text_bytes: text_size,
+                heap_bytes: heap_size,
+                own_bytes: own_size,
+                nr_requests: requests,
+                nr_requests_per_worker: requests_per_worker,
+                seed,
+                ..Server::default()
             }),
         }
     }
