@@ -14,6 +14,8 @@
 #   mutants                            judge the tests; `make test` checks that each has its place in the code
 #   packages for crates.io             every crate is built once more from its package
 #   Debian 13                          `make demo` and the tests of recordings in a root made for them
+#   recordings of node, npm, nginx,    servers and interpreters that building does not need; those of a shell,
+#     redis and postgres               make, gcc, git and python are recorded
 #   benchmarks beside other tools      minutes under valgrind; our own run small
 
 CARGO ?= cargo
@@ -42,6 +44,7 @@ test: setup
 	scripts/python.sh built
 	python3 -m unittest discover --quiet -s scripts -t scripts
 	scripts/docs.py README.md --folio target/debug/folio --python target/python-built/bin/python
+	scripts/workloads.py --smoke --folio target/debug/folio
 	scripts/bench.py --smoke --folio target/debug/folio
 
 lints:
@@ -64,6 +67,7 @@ test-all: test
 	scripts/prometheus.py --folio target/debug/folio
 	scripts/remedies.py --folio target/debug/folio
 	scripts/tasks.py --folio target/debug/folio
+	scripts/workloads.py --folio target/debug/folio
 	scripts/mutants.py
 	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit
 	scripts/debian.sh trixie
