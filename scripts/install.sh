@@ -13,7 +13,7 @@ BUILD=${BUILD:-target/release}
 DIST=${DIST:-target/dist}
 PREFIX=${PREFIX:-/usr/local}
 DESTDIR=${DESTDIR:-}
-built_qemu=$BUILD/../lib/largefolio/qemu-x86_64 # By scripts/qemu.sh.
+built_qemus=$BUILD/../lib/largefolio/qemu-* # By scripts/qemu.sh.
 record=$PREFIX/lib/largefolio/installed # What was installed, below DESTDIR.
 
 fail() {
@@ -107,11 +107,14 @@ install_all() {
         esac
         echo "f $target" >>"$notes"
     done <<<"$plan"
-    # A QEMU that was built for this checkout, of no package.
-    if [ -x "$built_qemu" ]; then
-        install -m 755 "$built_qemu" "$DESTDIR$PREFIX/lib/largefolio/qemu-x86_64" || denied
-        echo "f $PREFIX/lib/largefolio/qemu-x86_64" >>"$notes"
-    fi
+    # QEMUs that were built for this checkout, of no package.
+    local qemu
+    for qemu in $built_qemus; do
+        [ -x "$qemu" ] || continue
+        target=$PREFIX/lib/largefolio/${qemu##*/}
+        install -m 755 "$qemu" "$DESTDIR$target" || denied
+        echo "f $target" >>"$notes"
+    done
     [ ! -e "$DESTDIR$record" ] || merge
     install -m 644 "$notes" "$DESTDIR$record"
     echo "installed below $DESTDIR$PREFIX: $(grep -c '^f ' "$notes") files" >&2

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Gets a qemu-x86_64 with plugins, which `folio record` needs: the distribution's package if that has
-# them, else built from the distribution's own source package.
-#   qemu.sh        prints where it is; gets one if there is none
-#   qemu.sh find   prints where it is; exit status 1 if there is none
+# Gets QEMUs with plugins, which `folio record` needs, for the programs of this machine and for those
+# of arm64: the distribution's package if that has plugins, else built from the distribution's own source
+# package.
+#   qemu.sh        prints where they are; gets them if one is missing
+#   qemu.sh find   prints where they are; exit status 1 if one is missing
 # Built QEMUs lie beside folio's libraries: target/lib/largefolio in a checkout, else where this
 # script is installed. That needs 500 MB for a few minutes, and root only for packages.
 set -euo pipefail
@@ -14,12 +15,14 @@ else
     place=$here
     again=$here/qemu.sh
 fi
-own=$place/qemu-x86_64
+names=("qemu-$(uname -m)")
+[ "${names[0]}" = qemu-aarch64 ] || names+=(qemu-aarch64)
 home=$(getent passwd "$(id -u)" | cut -d: -f6)
 [ -z "${XDG_CACHE_HOME:-}" ] || [ ! -O "${XDG_CACHE_HOME}" ] || cache=$XDG_CACHE_HOME
 work=${cache:-$home/.cache}/largefolio/qemu
 # Options of configure, given if it knows them. What they leave out no recording needs.
-options=(--target-list=x86_64-linux-user --enable-plugins --without-default-features
+targets=${names[*]/#qemu-/}
+options=(--target-list="${targets// /-linux-user,}-linux-user" --enable-plugins --without-default-features
     --enable-linux-user --disable-system --disable-tools --disable-docs --disable-guest-agent
     --disable-werror --disable-debug-info --disable-install-blobs --disable-download)
 # What building needs, as Debian and Ubuntu name it.
@@ -43,21 +46,28 @@ has_plugins() {
     esac
 }
 
-# As `folio record` looks for it.
-find_qemu() {
-    local path
-    if [ -n "${LARGEFOLIO_QEMU:-}" ]; then
-        path=$LARGEFOLIO_QEMU
-        [ -x "$path" ] && has_plugins "$path" && echo "$path"
+# One of them, as `folio record` looks for it.
+find_one() {
+    local path named=${LARGEFOLIO_QEMU:-}
+    [ "$1" != qemu-aarch64 ] || named=${LARGEFOLIO_QEMU_AARCH64:-}
+    if [ -n "$named" ]; then
+        [ -x "$named" ] && has_plugins "$named" && echo "$named"
         return
     fi
-    for path in "$(command -v qemu-x86_64 || true)" "$own"; do
+    for path in "$(command -v "$1" || true)" "$place/$1"; do
         if [ -x "$path" ] && has_plugins "$path"; then
             echo "$path"
             return
         fi
     done
     return 1
+}
+
+find_qemu() {
+    local name
+    for name in "${names[@]}"; do
+        find_one "$name" || return
+    done
 }
 
 is_root() {
@@ -154,30 +164,38 @@ build() {
         }
     fi
     say "3 of 3: compiling, one to five minutes"
-    ninja qemu-x86_64 >&2 || fail "QEMU does not compile; what was compiled stays in $work"
-    has_plugins ./qemu-x86_64 || fail "$work/build/qemu-x86_64 was built without plugins"
+    ninja "${names[@]}" >&2 || fail "QEMU does not compile; what was compiled stays in $work"
+    local name
+    for name in "${names[@]}"; do
+        has_plugins "./$name" || fail "$work/build/$name was built without plugins"
+    done
 }
 
 # Puts it in its place at once, and into the list that `make uninstall` reads.
 install_built() {
-    strip -o "$own.new" "$work/build/qemu-x86_64"
-    mv -f "$own.new" "$own"
-    if [ -e "$place/installed" ] && ! grep -qxF "f $own" "$place/installed"; then
-        echo "f $own" >>"$place/installed"
-    fi
+    local name own
+    for name in "${names[@]}"; do
+        own=$place/$name
+        strip -o "$own.new" "$work/build/$name"
+        mv -f "$own.new" "$own"
+        if [ -e "$place/installed" ] && ! grep -qxF "f $own" "$place/installed"; then
+            echo "f $own" >>"$place/installed"
+        fi
+    done
     rm -rf "$work"
 }
 
 interrupted() {
     trap - INT TERM
-    rm -f "$own.new"
+    local name
+    for name in "${names[@]}"; do rm -f "$place/$name.new"; done
     [ ! -d "$work" ] || say "interrupted; to go on: $again; to forget it: rm -r $work"
     exit 130
 }
 
 get_qemu() {
     command -v apt-get >/dev/null || fail "only Debian's and Ubuntu's QEMU is built by this script." \
-        "Build QEMU with: ${options[*]:0:2}, and name its qemu-x86_64 in LARGEFOLIO_QEMU"
+        "Build QEMU with: ${options[*]:0:2}, and name its qemu-x86_64 in LARGEFOLIO_QEMU, qemu-aarch64 in LARGEFOLIO_QEMU_AARCH64"
     mkdir -p "$place" 2>/dev/null && [ -w "$place" ] || fail "cannot write to $place. Run: sudo $again"
     trap interrupted INT TERM
     ! is_root || apt-get update -qq
@@ -192,7 +210,7 @@ get_qemu() {
     get_source
     build
     install_built
-    find_qemu || fail "$own does not load plugins"
+    find_qemu || fail "what was built in $place does not load plugins"
 }
 
 case ${1:-get} in

@@ -21,10 +21,15 @@ pub(crate) const RECORDER: Library =
 pub(crate) const PRELOADED: Library =
     Library { name: "liblargefolio_preload.so", variable: "LARGEFOLIO_PRELOAD" };
 
-/// The QEMU that `scripts/qemu.sh` builds where the distribution's has no plugins.
-pub(crate) const EMULATOR: Library = Library { name: "qemu-x86_64", variable: "LARGEFOLIO_QEMU" };
+/// The QEMU for programs for x86-64, which `scripts/qemu.sh` builds where the distribution's has no
+/// plugins.
+pub(crate) const QEMU_X86_64: Library =
+    Library { name: "qemu-x86_64", variable: "LARGEFOLIO_QEMU" };
+/// The same for arm64.
+pub(crate) const QEMU_AARCH64: Library =
+    Library { name: "qemu-aarch64", variable: "LARGEFOLIO_QEMU_AARCH64" };
 
-/// The script that gets [`EMULATOR`].
+/// The script that gets both.
 const SCRIPT: &str = "qemu.sh";
 
 /// A shared library that other programs load, or a program that `folio` runs.

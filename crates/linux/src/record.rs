@@ -14,7 +14,7 @@
 //!        `-- valgrind/  text of lackey ------> book ----------------------> EventSink
 //! ```
 //!
-//! Files in reading order: [`program`], [`tools`], `plan`, `plain`, `book/`,
+//! Files in reading order: [`program`], `root`, [`tools`], `plan`, `plain`, `book/`,
 //! `layout`, `qemu/`, `valgrind/`.
 //!
 //! Invariants:
@@ -38,11 +38,12 @@ mod outcome;
 mod plain;
 mod plan;
 mod qemu;
+mod root;
 mod run;
 mod sink;
 mod valgrind;
 
 pub use error::RecordError;
 pub use outcome::{Ended, Outcome, Progress, RecorderKind};
-pub use plan::Recording;
+pub use plan::{Recording, Request};
 pub use tools::With;

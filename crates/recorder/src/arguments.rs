@@ -1,7 +1,7 @@
 //! What the plugin was started with.
 //!
 //! ```text
-//!   -plugin FILE,dir=DIRECTORY,qemu=QEMU,exe=PROGRAM,generation=NUMBER
+//!   -plugin FILE,dir=DIRECTORY,qemu=QEMU,exe=PROGRAM,root=DIRECTORY,generation=NUMBER
 //! ```
 //!
 //! Owns these words in both directions: an execve starts QEMU again with the same ones and another
@@ -12,11 +12,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use crate::arch::Arch;
+
 static ARGUMENTS: OnceLock<Arguments> = OnceLock::new();
 
 /// The words.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Arguments {
+    /// Architecture of the program, which QEMU tells.
+    pub(crate) arch: Arch,
     /// This library.
     pub(crate) plugin: PathBuf,
     /// Directory of the recording.
@@ -25,14 +29,18 @@ pub(crate) struct Arguments {
     pub(crate) qemu: PathBuf,
     /// The program that runs: what `/proc/self/exe` is to it.
     pub(crate) program: PathBuf,
+    /// Where the program's absolute paths are looked for first.
+    pub(crate) root: Option<PathBuf>,
     /// Programs that this process executed before.
     pub(crate) generation: u32,
 }
 
 impl Arguments {
     /// Takes them from words `KEY=VALUE`; unknown ones mean nothing.
-    pub(crate) fn parse<'a>(words: impl Iterator<Item = &'a [u8]>) -> Self {
-        let mut arguments = Self::default();
+    pub(crate) fn parse<'a>(arch: Arch, words: impl Iterator<Item = &'a [u8]>) -> Self {
+        let (plugin, directory, qemu, program) = Default::default();
+        let mut arguments =
+            Self { arch, plugin, directory, qemu, program, root: None, generation: 0 };
         for word in words {
             let Some(at) = word.iter().position(|byte| *byte == b'=') else { continue };
             let (key, value) = (&word[..at], &word[at + 1..]);
@@ -42,6 +50,7 @@ impl Arguments {
                 b"dir" => arguments.directory = path(),
                 b"qemu" => arguments.qemu = path(),
                 b"exe" => arguments.program = path(),
+                b"root" => arguments.root = Some(path()),
                 b"generation" => {
                     let text = std::str::from_utf8(value).ok();
                     arguments.generation = text.and_then(|text| text.parse().ok()).unwrap_or(0);
@@ -71,7 +80,8 @@ impl Arguments {
             ("qemu", &self.qemu),
             ("exe", program),
         ];
-        for (key, path) in paths {
+        let root = self.root.as_deref().map(|root| ("root", root));
+        for (key, path) in paths.into_iter().chain(root) {
             option.push(format!(",{key}="));
             option.push(escaped(path));
         }
@@ -95,11 +105,12 @@ mod tests {
 
     #[test]
     fn the_next_program_gets_the_same_words() {
-        let words = ["self=/p,1.so", "dir=/d", "qemu=/q", "exe=/bin/a", "generation=4", "odd"];
-        let arguments = Arguments::parse(words.into_iter().map(str::as_bytes));
+        let words =
+            ["self=/p,1.so", "dir=/d", "qemu=/q", "exe=/bin/a", "root=/r", "generation=4", "odd"];
+        let arguments = Arguments::parse(Arch::Arm64, words.into_iter().map(str::as_bytes));
         assert_eq!(
             arguments.option_for(Path::new("/bin/b,=c")),
-            "/p,,1.so,self=/p,,1.so,dir=/d,qemu=/q,exe=/bin/b,,=c,generation=5"
+            "/p,,1.so,self=/p,,1.so,dir=/d,qemu=/q,exe=/bin/b,,=c,root=/r,generation=5"
         );
     }
 }

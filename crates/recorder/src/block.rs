@@ -17,7 +17,7 @@ use crate::access::Access;
 use crate::qemu::{self, Block, Insn, PluginId};
 use crate::tail::{Room, Tail};
 use crate::wire::PAGE_BITS;
-use crate::{epoch, layout, send, thread, version};
+use crate::{epoch, layout, send, thread, unseen, version};
 
 const EXEC: u32 = 0;
 const READ: u32 = 1;
@@ -54,6 +54,7 @@ pub(crate) extern "C" fn translated(_id: PluginId, block: *mut Block) {
             layout::send(insn, start);
         }
         watch_accesses(insn);
+        unseen::look(insn);
         for page in start >> PAGE_BITS..=(start + size.max(1) - 1) >> PAGE_BITS {
             if page != segment.page {
                 segment.place(block, is_first);
@@ -103,7 +104,7 @@ impl Segment {
 
 /// A number as callback data.
 fn data_of(word: u64) -> *mut c_void {
-    // x86-64 only: a pointer has 64 bits.
+    // A pointer has 64 bits.
     ptr::without_provenance_mut(usize::try_from(word).unwrap_or(0))
 }
 
@@ -164,7 +165,7 @@ fn note_value_in_memory(tail: &Tail, addr: u64) {
     if !addr.is_multiple_of(POINTER_BYTES) {
         return;
     }
-    // x86-64 only: a pointer has 64 bits.
+    // A pointer has 64 bits.
     let Ok(host) = usize::try_from(addr.wrapping_add(base)) else { return };
     let host = ptr::with_exposed_provenance::<u64>(host);
     // SAFETY: the calling thread has just loaded these 8 aligned bytes of the program, which QEMU

@@ -4,6 +4,8 @@
 //! Both crates compile this one file (`largefolio-linux` includes it by path, because a cdylib
 //! cannot be a dependency). The bytes may be anything.
 
+use super::arch::Arch;
+
 /// Bytes that are read of a program: program headers begin in them, and name the loader.
 pub(crate) const HEAD_BYTES: usize = 4096;
 
@@ -13,7 +15,6 @@ pub(crate) const INTERPRETERS_MAX: usize = 5;
 /// Longest `#!` line in bytes (`BINPRM_BUF_SIZE`).
 const SHEBANG_BYTES_MAX: usize = 256;
 
-const EM_X86_64: u16 = 62;
 const ET_EXEC: u16 = 2;
 const ET_DYN: u16 = 3;
 const PT_INTERP: u32 = 3;
@@ -23,8 +24,8 @@ const HEADER_BYTES: usize = 56;
 /// What a file is by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head<'a> {
-    /// A program for x86-64.
-    Program,
+    /// A program.
+    Program(Arch),
     /// A text that another program runs.
     Script {
         /// Path of that program.
@@ -34,7 +35,7 @@ pub(crate) enum Head<'a> {
     },
     /// A 32-bit ELF file.
     ThirtyTwoBit,
-    /// An ELF file for another architecture.
+    /// An ELF file for an architecture that cannot be recorded.
     Foreign(u16),
     /// An ELF file that is no program.
     NoProgram,
@@ -58,9 +59,11 @@ fn elf(bytes: &[u8]) -> Head<'_> {
     };
     match (class, machine) {
         (1, _) => Head::ThirtyTwoBit,
-        (2, EM_X86_64) if matches!(kind, ET_EXEC | ET_DYN) => Head::Program,
-        (2, EM_X86_64) => Head::NoProgram,
-        (2, other) => Head::Foreign(other),
+        (2, machine) => match Arch::of_machine(machine) {
+            Some(arch) if matches!(kind, ET_EXEC | ET_DYN) => Head::Program(arch),
+            Some(_) => Head::NoProgram,
+            None => Head::Foreign(machine),
+        },
         _ => Head::NoProgram,
     }
 }
@@ -77,7 +80,7 @@ fn shebang(bytes: &[u8]) -> Option<Head<'_>> {
     (!interpreter.is_empty()).then_some(Head::Script { interpreter, argument })
 }
 
-/// Path of the loader that the program of x86-64 in `bytes` names; `None` for a static one, and for
+/// Path of the loader that the program in `bytes` names; `None` for a static one, and for
 /// one whose headers lie further back.
 pub(crate) fn loader(bytes: &[u8]) -> Option<&[u8]> {
     let first = usize::try_from(word(bytes, 32)?).ok()?;
@@ -118,8 +121,13 @@ mod tests {
     fn this_program_has_a_loader() {
         let own = std::fs::read(std::env::current_exe().expect("a path")).expect("bytes");
         let own = &own[..HEAD_BYTES];
-        assert_eq!(head(own), Head::Program);
-        assert_eq!(loader(own), Some(&b"/lib64/ld-linux-x86-64.so.2"[..]));
+        let (arch, expected) = if cfg!(target_arch = "x86_64") {
+            (Arch::X86_64, &b"/lib64/ld-linux-x86-64.so.2"[..])
+        } else {
+            (Arch::Arm64, &b"/lib/ld-linux-aarch64.so.1"[..])
+        };
+        assert_eq!(head(own), Head::Program(arch));
+        assert_eq!(loader(own), Some(expected));
         for end in 0..own.len() {
             let _ = (head(&own[..end]), loader(&own[..end]));
         }

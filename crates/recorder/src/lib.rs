@@ -24,6 +24,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod access;
+mod arch;
 mod arguments;
 mod block;
 mod epoch;
@@ -40,6 +41,7 @@ mod sys;
 mod syscall;
 mod tail;
 mod thread;
+mod unseen;
 mod variables;
 mod version;
 #[expect(dead_code, reason = "the other side of the wire uses the rest")]
@@ -47,6 +49,7 @@ mod wire;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
+use crate::arch::Arch;
 use crate::arguments::Arguments;
 
 /// QEMU's entry: connects to the recording that the arguments name.
@@ -55,17 +58,20 @@ use crate::arguments::Arguments;
 /// that the recorded one executed starts all the same, unrecorded.
 ///
 /// # Safety
-/// `arguments` points to `nr_arguments` C strings, as QEMU promises.
+/// `info` names the architecture, and `arguments` points to `nr_arguments` C strings, as QEMU promises.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: qemu::PluginId,
-    _info: *const c_void,
+    info: *const c_void,
     nr_arguments: c_int,
     arguments: *mut *mut c_char,
 ) -> c_int {
     // SAFETY: by the caller's promise.
     let words = unsafe { words(nr_arguments, arguments) };
-    let arguments = Arguments::parse(words.iter().map(|word| word.to_bytes())).keep();
+    // SAFETY: as above.
+    let target = unsafe { CStr::from_ptr((*info.cast::<qemu::Info>()).target_name) };
+    let Some(arch) = Arch::named(target.to_bytes()) else { return -1 };
+    let arguments = Arguments::parse(arch, words.iter().map(|word| word.to_bytes())).keep();
     if link::start(arguments).is_err() {
         return if arguments.generation > 0 { 0 } else { -1 };
     }

@@ -29,7 +29,7 @@ const _: () = assert!(NR_ENTRIES <= 256 && WINDOW + TAIL_ROWS < 1 << ROW_BITS);
 /// Lowest address that a value may name: `mmap_min_addr`, below which lie small numbers.
 const LOWEST: u64 = 1 << 16;
 /// End of the addresses that programs get.
-const END: u64 = 1 << 47;
+const END: u64 = 1 << 48;
 
 /// See the module; all zero is empty.
 pub(crate) struct Named {

@@ -3,10 +3,17 @@
 //! Owns the prototypes of the functions the plugin calls and of the callbacks it registers; QEMU
 //! 6.0 and later export them. No Debian package ships `qemu-plugin.h`.
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// Opaque number of this plugin.
 pub(crate) type PluginId = u64;
+
+/// What QEMU tells a plugin of itself: the first member is the same in all versions.
+#[repr(C)]
+pub(crate) struct Info {
+    /// Architecture of the program, a C string.
+    pub(crate) target_name: *const c_char,
+}
 
 /// A translation block, valid during the translation callback.
 #[repr(C)]

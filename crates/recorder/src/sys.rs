@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 /// Most parts a message is sent in.
@@ -59,6 +59,29 @@ pub(crate) fn is_executable(path: &Path) -> bool {
     let result =
         unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) };
     result == 0
+}
+
+/// What `path` means to a program whose root is `root`, links included; `None` if it means nothing.
+pub(crate) fn path_in_root(root: &Path, path: &Path) -> Option<PathBuf> {
+    let c_string = |path: &Path| CString::new(path.as_os_str().as_bytes()).ok();
+    let (root, path) = (c_string(root)?, c_string(path)?);
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    // SAFETY: `root` is a C string that outlives the call.
+    let fd = unsafe { libc::open(root.as_ptr(), flags | libc::O_DIRECTORY) };
+    // SAFETY: a descriptor that was just opened, and that nobody else knows.
+    let root = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })?;
+    // SAFETY: an all-zero open_how is valid.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = u64::from(flags.cast_unsigned());
+    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+    let (directory, size) = (root.as_raw_fd(), size_of::<libc::open_how>());
+    // SAFETY: `path` and `how`, whose size is told, outlive the call.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_openat2, directory, path.as_ptr(), &raw const how, size) };
+    let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+    // SAFETY: as above.
+    let found = unsafe { OwnedFd::from_raw_fd(fd) };
+    std::fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()
 }
 
 /// The user and group that the process acts as.

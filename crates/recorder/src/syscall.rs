@@ -1,8 +1,8 @@
 //! System calls: which become events, and when.
 //!
-//! Owns the two callbacks and the dispatch by number. The folder's files own the calls: memory
-//! ([`memory`], [`segment`]), files ([`file`], [`position`]), processes ([`process`], [`execve`]);
-//! [`guest`] reads what their arguments point to. Invariants:
+//! Owns the two callbacks and the dispatch. The folder's files own the calls: their numbers
+//! ([`sysno`]), memory ([`memory`], [`segment`]), files ([`file`], [`position`]), processes
+//! ([`process`], [`execve`]); [`guest`] reads what their arguments point to. Invariants:
 //! - C1: only a call that succeeded becomes an event, after it returned; an exit and an execve,
 //!   which do not return, are told before.
 //! - C2: before a call that takes address space away, every thread's rows were sent (within the
@@ -16,9 +16,12 @@ mod memory;
 mod position;
 mod process;
 mod segment;
+mod sysno;
 
 use std::ffi::c_uint;
 
+use self::sysno::Sysno;
+use crate::arguments::Arguments;
 use crate::block::{Direction, touch_buffer};
 use crate::qemu::PluginId;
 use crate::tail::Tail;
@@ -31,7 +34,7 @@ struct Call {
     tail: &'static Tail,
     thread: &'static Thread,
     vcpu: u32,
-    number: i64,
+    sysno: Sysno,
     args: [u64; 6],
 }
 
@@ -86,7 +89,7 @@ pub(crate) extern "C" fn entered(
     let Some((tail, thread)) = thread::thread_of(vcpu) else { return };
     let args = [a1, a2, a3, a4, a5, a6];
     thread.args.set(args);
-    let call = Call { tail, thread, vcpu, number, args };
+    let call = Call { tail, thread, vcpu, sysno: sysno(number), args };
     memory::before(&call);
     segment::before(&call);
     descriptor::before(&call);
@@ -98,7 +101,8 @@ pub(crate) extern "C" fn entered(
 
 /// A system call of the program returned.
 pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: i64) {
-    if process::is_new_child(number, result) {
+    let sysno = sysno(number);
+    if process::is_new_child(sysno, result) {
         process::start_child(vcpu);
         return;
     }
@@ -110,7 +114,7 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     if link::is_stopped() {
         return;
     }
-    let call = Call { tail, thread, vcpu, number, args: thread.args.get() };
+    let call = Call { tail, thread, vcpu, sysno, args: thread.args.get() };
     process::after(&call, result);
     // -4095..=-1 are errors; QEMU's own restart codes are among them.
     if (-4095..0).contains(&result) {
@@ -123,15 +127,20 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     touch_read_buffers(&call, result);
 }
 
+/// The call that has this number in the program.
+fn sysno(number: i64) -> Sysno {
+    Arguments::kept().map_or(Sysno::Other, |kept| Sysno::of(kept.arch, number))
+}
+
 /// The kernel faults the program's buffer in when it reads from it.
 fn touch_written_buffers(call: &Call) {
-    if matches!(call.number, libc::SYS_write | libc::SYS_pwrite64 | libc::SYS_sendto) {
+    if matches!(call.sysno, Sysno::Write | Sysno::Pwrite64 | Sysno::Sendto) {
         touch_buffer(call.tail, Direction::KernelReads, call.args[1], capped(call.args[2]));
     }
 }
 
 fn touch_read_buffers(call: &Call, result: u64) {
-    if matches!(call.number, libc::SYS_read | libc::SYS_pread64 | libc::SYS_recvfrom) {
+    if matches!(call.sysno, Sysno::Read | Sysno::Pread64 | Sysno::Recvfrom) {
         touch_buffer(call.tail, Direction::KernelWrites, call.args[1], result);
     }
 }

@@ -13,7 +13,7 @@
 //! A row is one word, so that bumping its count is one addition and it can never be torn:
 //!
 //! ```text
-//!  63            29 28 27 26       4 3    0
+//!  63            28 27 26 25       4 3    0
 //! | page number    | op  | count   | link |     op: 1 exec, 2 read, 3 write; 0 is an empty row
 //! ```
 //!
@@ -27,7 +27,7 @@
 //!   is not above the last one received holds rows that were received already.
 
 /// First word of each message; the digit is the version of this layout.
-pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"LFR3");
+pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"LFR4");
 
 /// Bytes of a message's header.
 pub(crate) const HEADER_BYTES: usize = 32;
@@ -41,14 +41,14 @@ pub(crate) const LINK_BITS: u32 = 4;
 /// Largest link: a load further back has none.
 pub(crate) const LINK_MAX: u64 = (1 << LINK_BITS) - 1;
 
-/// Bits of a row's count: 2^23 - 1 references.
-pub(crate) const COUNT_BITS: u32 = 23;
+/// Bits of a row's count: 2^22 - 1 references.
+pub(crate) const COUNT_BITS: u32 = 22;
 
 /// Bit of a row where its op starts.
 const OP_SHIFT: u32 = LINK_BITS + COUNT_BITS;
 
-/// Bit of a row where its page number starts; the 35 bits left hold any user address of x86-64 with
-/// four levels.
+/// Bit of a row where its page number starts; the 36 bits left hold any user address of x86-64 and
+/// arm64 with four levels.
 pub(crate) const PAGE_SHIFT: u32 = OP_SHIFT + 2;
 
 /// log2 of the granularity of references.
@@ -67,7 +67,7 @@ pub(crate) const TAIL_ROWS_OFFSET: usize = 4096;
 pub(crate) const TAIL_BYTES: usize = TAIL_ROWS_OFFSET + (WINDOW + TAIL_ROWS) * ROW_BYTES;
 
 /// First word of a tail file.
-pub(crate) const TAIL_MAGIC: u64 = u64::from_le_bytes(*b"LFTAIL02");
+pub(crate) const TAIL_MAGIC: u64 = u64::from_le_bytes(*b"LFTAIL03");
 
 /// Name of the listening socket in the recording's directory.
 pub(crate) const SOCKET_NAME: &str = "s";
@@ -111,10 +111,12 @@ pub(crate) enum Kind {
     /// The process is about to execute a program that is recorded too; body: path of the ELF file
     /// and arguments, each ended by a zero. It speaks again on a connection of its own.
     Execve = 10,
+    /// The program has instructions whose memory QEMU does not tell; body: its path.
+    Unseen = 11,
 }
 
 impl Kind {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Hello,
         Self::Layout,
         Self::Rows,
@@ -125,6 +127,7 @@ impl Kind {
         Self::Ending,
         Self::Leaving,
         Self::Execve,
+        Self::Unseen,
     ];
 
     fn from_number(number: u32) -> Option<Self> {

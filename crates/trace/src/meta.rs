@@ -10,13 +10,15 @@ use serde::{Deserialize, Serialize};
 use crate::event::FileId;
 
 /// Newest version of the schema; a reader refuses a newer one.
-pub const SCHEMA_VERSION: u32 = 4;
+pub const SCHEMA_VERSION: u32 = 5;
 /// First version with [`Meta::runs`].
 const SCHEMA_VERSION_OF_RUNS: u32 = 2;
 /// First version with [`Meta::links`].
 const SCHEMA_VERSION_OF_LINKS: u32 = 3;
 /// First version with [`Meta::execs`] and [`Meta::faults_only`].
 const SCHEMA_VERSION_OF_EXECS: u32 = 4;
+/// First version with [`Meta::arch`].
+const SCHEMA_VERSION_OF_ARCH: u32 = 5;
 
 /// One file the program used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,6 +142,9 @@ pub struct Meta {
     pub kernel: String,
     /// CPU model of the recording machine, empty for a generated trace.
     pub machine: String,
+    /// Architecture of the program (`aarch64`); empty for x86-64 and for a generated trace.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub arch: String,
     /// Granularity of references and system calls in bytes: 4096.
     pub page_bytes: u64,
     /// Seed of a generated trace.
@@ -197,6 +202,7 @@ impl Meta {
     /// versions of folio read what they can.
     pub(crate) fn schema_version_needed(&self) -> u32 {
         let needed = [
+            (!self.arch.is_empty(), SCHEMA_VERSION_OF_ARCH),
             (!self.execs.is_empty() || self.faults_only, SCHEMA_VERSION_OF_EXECS),
             (self.links, SCHEMA_VERSION_OF_LINKS),
             (!self.runs.is_empty(), SCHEMA_VERSION_OF_RUNS),

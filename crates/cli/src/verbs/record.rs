@@ -57,6 +57,10 @@ pub(crate) struct RecordArgs {
     /// Recorder to use [default: auto]
     #[arg(long, value_enum)]
     with: Option<Recorder>,
+    /// Look for absolute paths of the program below DIR first, so for its libraries and for what it
+    /// executes: the files of another system, such as a Debian root for arm64
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
     /// First run the plain program N times and keep its times in the trace, so that predictions are
     /// in per cent of its run; the program then runs N + 1 times, with all that it does. Input and
     /// output of these runs are /dev/null
@@ -114,7 +118,9 @@ impl RecordArgs {
             How::Live(self.live.plan(&self.command, output, command_line)?)
         } else {
             let with = self.with.unwrap_or(Recorder::Auto).into();
-            let recording = record::Recording::new(&self.command, output, with)?;
+            let root = self.root.as_deref();
+            let request = record::Request { command: &self.command, output, with, root };
+            let recording = record::Recording::new(&request)?;
             How::Emulated { recording, nr_runs: self.runs.unwrap_or(0) }
         };
         Ok(RecordPlan { how, is_quiet: self.quiet })
@@ -125,7 +131,14 @@ impl RecordArgs {
         let of_runs = "--runs times the plain program beside a recording that is slower than it; a live \
                        recording runs at the program's own speed: leave --runs out";
         let of_with = "--with chooses an emulator, and --live uses none: leave one of them out";
-        self.runs.map(|_| of_runs).or(self.with.map(|_| of_with))
+        let of_root = "--root is for programs of other systems, and --live runs on this one: leave one of \
+                       them out";
+        let given = [
+            self.runs.map(|_| of_runs),
+            self.with.map(|_| of_with),
+            self.root.as_ref().map(|_| of_root),
+        ];
+        given.into_iter().flatten().next()
     }
 }
 

@@ -54,12 +54,13 @@ pub enum RecordError {
         source: Box<RecordError>,
     },
     /// A 32-bit program.
-    #[error("{}: a 32-bit program; only x86-64 programs can be recorded; build it without -m32",
-        shown(.0))]
+    #[error("{}: a 32-bit program; only programs for x86-64 and arm64 can be recorded; build it with \
+        64 bits", shown(.0))]
     ThirtyTwoBit(PathBuf),
     /// A program for another architecture.
     #[error(
-        "{}: a program for {machine}; only x86-64 programs can be recorded; build it for x86-64",
+        "{}: a program for {machine}; only programs for x86-64 and arm64 can be recorded; build it for \
+         one of them",
         shown(path)
     )]
     ForeignMachine {
@@ -96,20 +97,20 @@ pub enum RecordError {
         reason: String,
     },
     /// No QEMU was found.
-    #[error(
-        "qemu-x86_64 not found in PATH{}; get one with `{command}`, or use --with valgrind",
-        hint(why)
-    )]
+    #[error("{name} not found in PATH{}; get one with `{command}`{or}", hint(why))]
     NoQemu {
+        /// Name of the program.
+        name: &'static str,
         /// What gets a QEMU with plugins.
         command: String,
         /// Why another one is not used.
         why: String,
+        /// Another way, if there is one.
+        or: &'static str,
     },
     /// No QEMU that was found has plugins.
     #[error(
-        "{}: built without plugins{}; get a QEMU that has them with `{command}`, or use --with \
-        valgrind",
+        "{}: built without plugins{}; get a QEMU that has them with `{command}`{or}",
         shown(qemu),
         hint(why)
     )]
@@ -120,6 +121,8 @@ pub enum RecordError {
         command: String,
         /// Why another one is not used.
         why: String,
+        /// Another way, if there is one.
+        or: &'static str,
     },
     /// Valgrind was asked for and is not installed.
     #[error(
@@ -127,6 +130,33 @@ pub enum RecordError {
         qemu"
     )]
     NoValgrind,
+    /// Valgrind was asked for a program of another architecture.
+    #[error("valgrind runs no program for {0} on this machine; use --with qemu")]
+    NotUnderValgrind(&'static str),
+    /// The root is none.
+    #[error("{}: no such directory; --root names one with the files of another system", shown(.0))]
+    NoRoot(PathBuf),
+    /// The loader of a program of another architecture is not there.
+    #[error(
+        "{}: its loader {} is not on this system; name a directory that has the libraries of {arch} \
+         with --root (mmdebstrap makes one)",
+        shown(program),
+        shown(loader)
+    )]
+    NoLoader {
+        /// Program.
+        program: PathBuf,
+        /// What it asks for.
+        loader: PathBuf,
+        /// Architecture.
+        arch: &'static str,
+    },
+    /// Plain runs of a program of another architecture.
+    #[error(
+        "--runs times the program without a recorder, and this machine does not run programs for {0}; \
+         leave --runs out"
+    )]
+    NotNative(&'static str),
     /// The plugin is nowhere.
     #[error("the recorder plugin {} was not found (looked in {}); build it with `cargo build \
         --release -p largefolio-recorder` or name it in LARGEFOLIO_RECORDER",

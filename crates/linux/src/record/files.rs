@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
 use largefolio_trace::validate::NR_FILES_MAX;
@@ -16,16 +16,28 @@ use largefolio_trace::{FileId, FileInfo};
 
 use super::elf::Elf;
 use super::qemu::wire;
+use super::root::Root;
 use crate::filesystem;
 
 /// Files seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
+    root: Root,
     table: Vec<FileInfo>,
     ids: BTreeMap<u64, Option<FileId>>,
 }
 
 impl Files {
+    /// Of a program whose files lie below `root`: the table has the names that the program knows.
+    pub(crate) fn below(root: Root) -> Self {
+        Self { root, ..Self::default() }
+    }
+
+    /// The file of this machine that `path` means to the program.
+    pub(crate) fn host(&self, path: &Path) -> PathBuf {
+        self.root.host(path)
+    }
+
     /// The id of an announced file; `None` when it was not announced or has no page cache.
     pub(crate) fn id(&self, key: u64) -> Option<FileId> {
         self.ids.get(&key).copied().flatten()
@@ -37,7 +49,7 @@ impl Files {
             return *known;
         }
         let name = OsStr::from_bytes(path);
-        let info = describe(Path::new(name), size_bytes);
+        let info = describe(Path::new(name), size_bytes, &self.root);
         let id = info.filter(|_| self.table.len() < NR_FILES_MAX).map(|info| {
             // NR_FILES_MAX fits 32 bits.
             let id = FileId::try_from(self.table.len()).unwrap_or(FileId::MAX);
@@ -80,7 +92,7 @@ impl Files {
 }
 
 /// The row of a file, `None` when its filesystem has no page cache.
-fn describe(path: &Path, size_bytes: u64) -> Option<FileInfo> {
+fn describe(path: &Path, size_bytes: u64, root: &Root) -> Option<FileInfo> {
     let text = path.to_string_lossy();
     if let Some(name) = text.strip_prefix("/memfd:") {
         let name = name.strip_suffix(" (deleted)").unwrap_or(name);
@@ -97,5 +109,6 @@ fn describe(path: &Path, size_bytes: u64) -> Option<FileInfo> {
     }
     let filesystem = magic.map_or_else(String::new, filesystem::name);
     let build_id = Elf::read(path).map(|elf| elf.build_id).unwrap_or_default();
-    Some(FileInfo { path: text.into_owned(), size_bytes, build_id, filesystem })
+    let path = root.inside(path).to_string_lossy().into_owned();
+    Some(FileInfo { path, size_bytes, build_id, filesystem })
 }

@@ -19,7 +19,8 @@ use crate::system::Live;
 /// The footer as far as it is known before the program starts.
 pub(crate) fn meta(plan: &Recording, recorder: RecorderKind) -> Meta {
     let command = plan.command.iter().map(|word| word.to_string_lossy().into_owned());
-    Meta { runs: plan.runs.clone(), ..meta_of(command.collect(), recorder) }
+    let (runs, arch) = (plan.runs.clone(), plan.program.arch.in_trace().to_owned());
+    Meta { runs, arch, ..meta_of(command.collect(), recorder) }
 }
 
 /// The same for a command without a plan.

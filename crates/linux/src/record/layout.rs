@@ -128,7 +128,8 @@ impl Builder<'_> {
         let program = real(program);
         let Some(elf) = Elf::read(&program) else { return 0 };
         let bias = self.add_segments(&program, &elf, LayoutKind::Program);
-        if let Some(path) = elf.interpreter.as_deref().map(real)
+        let interpreter = elf.interpreter.as_deref().map(|path| real(&self.files.host(path)));
+        if let Some(path) = interpreter
             && let Some(elf) = Elf::read(&path)
         {
             self.add_segments(&path, &elf, LayoutKind::Interpreter);

@@ -107,7 +107,7 @@ impl LiveRecording {
     ) -> Result<Self, RecordError> {
         let (whom, command, name) = match target {
             Target::Command(command) => {
-                let program = program::resolve(&Host, &command)?;
+                let program = program::resolve(&Host, &command, None)?;
                 let words = command.iter().map(|word| word.to_string_lossy().into_owned());
                 let name = program.name.clone();
                 (Whose::Command(program), words.collect(), name)

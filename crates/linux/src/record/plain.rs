@@ -23,6 +23,9 @@ impl Recording {
         if nr == 0 {
             return Ok(());
         }
+        if !self.program.is_native() {
+            return Err(RecordError::NotNative(self.program.arch.name()));
+        }
         let signals = Watch::start()?;
         for run in 1..=nr {
             progress(run);

@@ -13,6 +13,19 @@ use super::program::{self, Program};
 use super::tools::{self, Tool, With};
 use crate::environment::{Environment, Host};
 
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Request<'a> {
+    /// Program and arguments.
+    pub command: &'a [OsString],
+    /// Default: `<program>.folio` in the current directory.
+    pub output: Option<&'a Path>,
+    /// Recorder.
+    pub with: With,
+    /// Directory below which absolute paths of the program are looked for first.
+    pub root: Option<&'a Path>,
+}
+
 /// A recording that can be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
@@ -25,17 +38,12 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Checks that `command` can be recorded into `output` (default: `<program>.folio` in the
-    /// current directory) on this machine.
+    /// Checks that what is asked for can be recorded on this machine.
     ///
     /// # Errors
     /// The first thing that is wrong, with its remedy.
-    pub fn new(
-        command: &[OsString],
-        output: Option<&Path>,
-        with: With,
-    ) -> Result<Self, RecordError> {
-        Self::in_environment(&Host, command, output, with)
+    pub fn new(request: &Request<'_>) -> Result<Self, RecordError> {
+        Self::in_environment(&Host, request)
     }
 
     /// [`Recording::new`] in another [`Environment`].
@@ -44,12 +52,11 @@ impl Recording {
     /// As [`Recording::new`].
     pub fn in_environment(
         environment: &dyn Environment,
-        command: &[OsString],
-        output: Option<&Path>,
-        with: With,
+        request: &Request<'_>,
     ) -> Result<Self, RecordError> {
-        let program = program::resolve(environment, command)?;
-        let tool = tools::choose(environment, with)?;
+        let Request { command, output, with, root } = *request;
+        let program = program::resolve(environment, command, root)?;
+        let tool = tools::choose(environment, program.arch, with)?;
         let output =
             output.map_or_else(|| program::default_output(&program.name), Path::to_path_buf);
         disk::check(&output)

@@ -1,14 +1,16 @@
 //! Which ELF program a command really runs.
 //!
 //! Owns the lookup through `PATH`, `#!` lines (the kernel's rules: one optional argument, the
-//! script's path after it) and the checks that only an x86-64 ELF program passes.
+//! script's path after it) and the checks that only an ELF program for x86-64 or arm64 passes.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::error::RecordError;
+use super::qemu::arch::Arch;
 use super::qemu::head::{self, Head, INTERPRETERS_MAX};
+use super::root::Root;
 use crate::environment::{Environment, Node, find_in_path};
 
 /// A program that can be recorded.
@@ -20,90 +22,126 @@ pub struct Program {
     pub arguments: Vec<OsString>,
     /// Name for the trace file: the command's last path component.
     pub name: OsString,
+    pub(crate) arch: Arch,
+    /// Where its absolute paths are looked for first.
+    pub(crate) root: Root,
 }
 
 /// Finds and checks the program of `command`.
 ///
 /// # Errors
-/// One of [`RecordError`] for each way in which the command is no x86-64 program.
+/// One of [`RecordError`] for each way in which the command is no program that can be recorded.
 pub fn resolve(
     environment: &dyn Environment,
     command: &[OsString],
+    root: Option<&Path>,
 ) -> Result<Program, RecordError> {
     let Some((first, rest)) = command.split_first().filter(|(first, _)| !first.is_empty()) else {
         return Err(RecordError::NoProgram);
     };
-    let path = find_in_path(environment, first)
-        .ok_or_else(|| RecordError::NotInPath(first.to_string_lossy().into_owned()))?;
+    let root = Root::new(environment, root)?;
+    let path = look_up(environment, &root, first)?;
     let mut arguments = vec![first.clone()];
     arguments.extend_from_slice(rest);
     let name = path.file_name().unwrap_or(first).to_owned();
-    follow(environment, path, arguments, INTERPRETERS_MAX).map(|(elf, arguments)| Program {
-        elf,
-        arguments,
-        name,
-    })
+    let search = Search { environment, root: &root };
+    let (elf, arguments, arch) = search.follow(path, arguments, INTERPRETERS_MAX)?;
+    let head = environment.head(&elf).unwrap_or_default();
+    let loader = head::loader(&head).map(|path| Path::new(OsStr::from_bytes(path)));
+    let root = root.clone().with_loader(environment, arch, &elf, loader)?;
+    Ok(Program { elf, arguments, name, arch, root })
 }
 
-fn follow(
+impl Program {
+    /// Whether it also runs without an emulator.
+    pub(super) fn is_native(&self) -> bool {
+        self.arch.is_native() && self.root.directory().is_none()
+    }
+}
+
+/// The file of a program as it is named.
+fn look_up(
     environment: &dyn Environment,
-    path: PathBuf,
-    arguments: Vec<OsString>,
-    nr_left: usize,
-) -> Result<(PathBuf, Vec<OsString>), RecordError> {
-    match environment.node(&path) {
-        Node::Missing => return Err(RecordError::Missing(path)),
-        Node::Directory => return Err(RecordError::Directory(path)),
-        Node::Plain => return Err(RecordError::NotExecutable(path)),
-        Node::Executable => {}
+    root: &Root,
+    name: &OsStr,
+) -> Result<PathBuf, RecordError> {
+    let missing = || RecordError::NotInPath(name.to_string_lossy().into_owned());
+    if root.directory().is_none() || name.as_bytes().contains(&b'/') {
+        let path = find_in_path(environment, name).ok_or_else(missing)?;
+        return Ok(root.host(&path));
     }
-    let head = environment
-        .head(&path)
-        .map_err(|source| RecordError::Unreadable { path: path.clone(), source })?;
-    let (interpreter, argument) = match head::head(&head) {
-        Head::Program => return Ok((path, arguments)),
-        Head::ThirtyTwoBit => return Err(RecordError::ThirtyTwoBit(path)),
-        Head::Foreign(machine) => {
-            let machine = machine_name(machine);
-            return Err(RecordError::ForeignMachine { path, machine });
+    let path = environment.variable("PATH").unwrap_or_default();
+    let mut paths = std::env::split_paths(&path).map(|directory| root.host(&directory.join(name)));
+    paths.find(|path| environment.node(path) == Node::Executable).ok_or_else(missing)
+}
+
+/// What the lookup asks.
+struct Search<'a> {
+    environment: &'a dyn Environment,
+    root: &'a Root,
+}
+
+impl Search<'_> {
+    /// The ELF file that runs, with its arguments.
+    fn follow(
+        &self,
+        path: PathBuf,
+        arguments: Vec<OsString>,
+        nr_left: usize,
+    ) -> Result<(PathBuf, Vec<OsString>, Arch), RecordError> {
+        match self.environment.node(&path) {
+            Node::Missing => return Err(RecordError::Missing(path)),
+            Node::Directory => return Err(RecordError::Directory(path)),
+            Node::Plain => return Err(RecordError::NotExecutable(path)),
+            Node::Executable => {}
         }
-        Head::NoProgram => return Err(RecordError::NotExecutableElf(path)),
-        Head::Script { .. } | Head::Unknown => {
-            shebang(&head).ok_or_else(|| RecordError::NotAProgram(path.clone()))?
+        let head = self
+            .environment
+            .head(&path)
+            .map_err(|source| RecordError::Unreadable { path: path.clone(), source })?;
+        match head::head(&head) {
+            Head::Program(arch) => return Ok((path, arguments, arch)),
+            Head::ThirtyTwoBit => return Err(RecordError::ThirtyTwoBit(path)),
+            Head::Foreign(machine) => {
+                let machine = machine_name(machine);
+                return Err(RecordError::ForeignMachine { path, machine });
+            }
+            Head::NoProgram => return Err(RecordError::NotExecutableElf(path)),
+            Head::Script { .. } | Head::Unknown => {}
         }
-    };
-    if nr_left == 0 {
-        return Err(RecordError::InterpreterLoop(path));
-    }
-    let (interpreter, argument) = through_env(environment, interpreter, argument)?;
-    let mut next = vec![interpreter.clone()];
-    next.extend(argument);
-    next.push(path.clone().into_os_string());
-    next.extend(arguments.into_iter().skip(1));
-    follow(environment, PathBuf::from(interpreter), next, nr_left - 1).map_err(
-        |error| match error {
+        let (interpreter, argument) =
+            shebang(&head).ok_or_else(|| RecordError::NotAProgram(path.clone()))?;
+        if nr_left == 0 {
+            return Err(RecordError::InterpreterLoop(path));
+        }
+        let (interpreter, argument) = self.through_env(interpreter, argument)?;
+        let mut next = vec![interpreter.clone()];
+        next.extend(argument);
+        next.push(self.root.inside(&path).into_owned().into_os_string());
+        next.extend(arguments.into_iter().skip(1));
+        let interpreter = self.root.host(Path::new(&interpreter));
+        self.follow(interpreter, next, nr_left - 1).map_err(|error| match error {
             same @ (RecordError::Interpreter { .. } | RecordError::InterpreterLoop(_)) => same,
             source => RecordError::Interpreter { script: path, source: Box::new(source) },
-        },
-    )
-}
+        })
+    }
 
-/// `#!/usr/bin/env NAME` runs NAME of `PATH` by execve. It is looked up here, because valgrind does not
-/// follow that.
-fn through_env(
-    environment: &dyn Environment,
-    interpreter: OsString,
-    argument: Option<OsString>,
-) -> Result<(OsString, Option<OsString>), RecordError> {
-    let is_env = Path::new(&interpreter).file_name() == Some(OsStr::new("env"));
-    match argument {
-        // Options and assignments are left to env itself.
-        Some(name) if is_env && !name.as_bytes().iter().any(|byte| b"-= \t".contains(byte)) => {
-            let path = find_in_path(environment, &name)
-                .ok_or_else(|| RecordError::NotInPath(name.to_string_lossy().into_owned()))?;
-            Ok((path.into_os_string(), None))
+    /// `#!/usr/bin/env NAME` runs NAME of `PATH` by execve. It is looked up here, because valgrind does
+    /// not follow that.
+    fn through_env(
+        &self,
+        interpreter: OsString,
+        argument: Option<OsString>,
+    ) -> Result<(OsString, Option<OsString>), RecordError> {
+        let is_env = Path::new(&interpreter).file_name() == Some(OsStr::new("env"));
+        match argument {
+            // Options and assignments are left to env itself.
+            Some(name) if is_env && !name.as_bytes().iter().any(|byte| b"-= \t".contains(byte)) => {
+                let path = look_up(self.environment, self.root, &name)?;
+                Ok((self.root.inside(&path).into_owned().into_os_string(), None))
+            }
+            argument => Ok((interpreter, argument)),
         }
-        argument => Ok((interpreter, argument)),
     }
 }
 
@@ -118,7 +156,6 @@ pub(crate) fn shebang(bytes: &[u8]) -> Option<(OsString, Option<OsString>)> {
 
 fn machine_name(machine: u16) -> String {
     match machine {
-        183 => "arm64".to_owned(),
         243 => "riscv".to_owned(),
         21 => "ppc64".to_owned(),
         22 => "s390x".to_owned(),

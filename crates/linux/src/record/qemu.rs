@@ -2,6 +2,9 @@
 //!
 //! Owns the run: the private directory with socket and tails, the child, the completed trace.
 
+#[expect(dead_code, reason = "the recorder uses the rest")]
+#[path = "../../../recorder/src/arch.rs"]
+pub(super) mod arch;
 #[cfg_attr(not(test), expect(dead_code, reason = "the recorder uses the rest"))]
 #[path = "../../../recorder/src/head.rs"]
 pub(super) mod head;
@@ -32,6 +35,7 @@ use self::ledger::Ledger;
 use self::session::{Session, listen};
 use super::book::Book;
 use super::error::RecordError;
+use super::files::Files;
 use super::finish::{self, Finish};
 use super::outcome::{Outcome, Progress, RecorderKind};
 use super::plan::Recording;
@@ -59,11 +63,12 @@ pub(super) fn run(
         .map_err(RecordError::os("listen for the recorder"))?;
     let signals = Signals::watch().map_err(RecordError::os("watch signals"))?;
     let mut command = command(plan, qemu, plugin, directory.path());
-    let mut child = command.spawn().map_err(RecordError::os("start qemu-x86_64"))?;
+    let mut child = command.spawn().map_err(RecordError::os("start QEMU"))?;
     // Each process has a connection. The program, which is started, keeps the limit as it was.
     let _limit = ManyDescriptors::allow();
 
     let mut book = Book::new(&mut writer);
+    book.files = Files::below(plan.program.root.clone());
     let program = plan.program.elf.clone();
     let mut ledger = Ledger::new(&mut book, directory.path().to_path_buf(), program);
     let mut session = Session::new(&mut ledger, listener);
@@ -77,7 +82,7 @@ pub(super) fn run(
         }
         let command = format!("{command:?}");
         let status = status.to_string();
-        return Err(RecordError::RecorderFailed { recorder: "qemu-x86_64", status, command });
+        return Err(RecordError::RecorderFailed { recorder: "QEMU", status, command });
     }
     let ended = finish::ended_of(status);
     ledger.end_all(ended)?;
@@ -145,16 +150,21 @@ fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Co
     let program = &plan.program.elf;
     let (qemu, plugin, directory) = (absolute(qemu), absolute(plugin), absolute(directory));
     let real = program.canonicalize().unwrap_or_else(|_| absolute(program));
-    let words = [("self", &plugin), ("dir", &directory), ("qemu", &qemu), ("exe", &real)];
+    let root = plan.program.root.directory();
+    let words = [("self", &*plugin), ("dir", &*directory), ("qemu", &*qemu), ("exe", &*real)];
     let mut option = tools::escape_commas(plugin.as_os_str());
-    for (key, path) in words {
+    for (key, path) in words.into_iter().chain(root.map(|root| ("root", root))) {
         option.push(format!(",{key}="));
         option.push(tools::escape_commas(path.as_os_str()));
     }
     let arguments: &[OsString] = &plan.program.arguments;
     let (zeroth, rest) = arguments.split_at(arguments.len().min(1));
-    let mut command = Command::new(qemu);
-    command.args(["-B", wire::GUEST_BASE, "-plugin"]).arg(option);
+    let mut command = Command::new(&qemu);
+    command.args(["-B", wire::GUEST_BASE]).args(plan.program.arch.options());
+    if let Some(root) = root {
+        command.arg("-L").arg(root);
+    }
+    command.arg("-plugin").arg(option);
     if let Some(name) = zeroth.first() {
         command.arg("-0").arg(name);
     }

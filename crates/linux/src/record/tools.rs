@@ -1,13 +1,14 @@
 //! Which recorder is on this machine.
 //!
-//! Owns the search for qemu-x86_64, valgrind and the plugin, and the probe for QEMU's plugins.
+//! Owns the search for QEMU, valgrind and the plugin, and the probe for QEMU's plugins.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use super::error::RecordError;
+use super::qemu::arch::Arch;
 use crate::environment::{Environment, find_in_path};
-use crate::library::{self, EMULATOR, RECORDER};
+use crate::library::{self, Library, QEMU_AARCH64, QEMU_X86_64, RECORDER};
 
 /// What a QEMU built without plugins says to `-plugin`.
 const NO_PLUGINS: [&str; 2] = ["plugin interface not enabled", "unknown option 'plugin'"];
@@ -29,7 +30,7 @@ pub enum With {
 pub enum Tool {
     /// QEMU user emulation.
     Qemu {
-        /// `qemu-x86_64`.
+        /// `qemu-x86_64` or `qemu-aarch64`.
         qemu: PathBuf,
         /// The plugin.
         plugin: PathBuf,
@@ -43,16 +44,23 @@ pub enum Tool {
     },
 }
 
-/// Chooses the recorder.
+/// Chooses the recorder of a program for `arch`.
 ///
 /// # Errors
 /// [`RecordError::NoQemu`], [`RecordError::QemuWithoutPlugins`], [`RecordError::NoPlugin`],
-/// [`RecordError::NoValgrind`] or [`RecordError::NoRecorder`], each with its remedy.
-pub fn choose(environment: &dyn Environment, with: With) -> Result<Tool, RecordError> {
+/// [`RecordError::NoValgrind`], [`RecordError::NotUnderValgrind`] or [`RecordError::NoRecorder`], each
+/// with its remedy.
+pub(super) fn choose(
+    environment: &dyn Environment,
+    arch: Arch,
+    with: With,
+) -> Result<Tool, RecordError> {
     match with {
-        With::Qemu => find_qemu(environment),
+        With::Valgrind if !arch.is_native() => Err(RecordError::NotUnderValgrind(arch.name())),
         With::Valgrind => find_valgrind(environment, String::new()).ok_or(RecordError::NoValgrind),
-        With::Auto => find_qemu(environment).or_else(|error| {
+        With::Qemu => find_qemu(environment, arch),
+        With::Auto if !arch.is_native() => find_qemu(environment, arch),
+        With::Auto => find_qemu(environment, arch).or_else(|error| {
             let reason = error.to_string();
             let has_qemu = !matches!(error, RecordError::NoQemu { .. });
             find_valgrind(environment, reason.clone()).ok_or_else(|| {
@@ -64,21 +72,39 @@ pub fn choose(environment: &dyn Environment, with: With) -> Result<Tool, RecordE
     }
 }
 
-fn find_qemu(environment: &dyn Environment) -> Result<Tool, RecordError> {
-    let qemu = find_emulator(environment)?;
+fn find_qemu(environment: &dyn Environment, arch: Arch) -> Result<Tool, RecordError> {
+    let qemu = find_emulator_of(environment, arch)?;
     let plugin = find_plugin(environment)?;
     Ok(Tool::Qemu { qemu, plugin })
 }
 
-/// The `qemu-x86_64` that loads plugins: that of `LARGEFOLIO_QEMU`, else that of `PATH`, else the one
-/// that was built for `folio`.
+/// The QEMU that loads plugins and runs programs whose ELF header names `machine`: that of
+/// `LARGEFOLIO_QEMU` (`LARGEFOLIO_QEMU_AARCH64`), else that of `PATH`, else the one that was built for
+/// `folio`.
 ///
 /// # Errors
-/// [`RecordError::NoQemu`] or [`RecordError::QemuWithoutPlugins`].
-pub fn find_emulator(environment: &dyn Environment) -> Result<PathBuf, RecordError> {
-    let is_named = EMULATOR.named(environment).is_some();
-    let in_path = find_in_path(environment, OsStr::new(EMULATOR.name)).filter(|_| !is_named);
-    let (own, missing) = match EMULATOR.find(environment) {
+/// [`RecordError::NoQemu`] or [`RecordError::QemuWithoutPlugins`]; [`RecordError::ForeignMachine`] for a
+/// machine that cannot be recorded.
+pub fn find_emulator(environment: &dyn Environment, machine: u16) -> Result<PathBuf, RecordError> {
+    let arch = Arch::of_machine(machine).ok_or_else(|| RecordError::ForeignMachine {
+        path: PathBuf::new(),
+        machine: format!("ELF machine {machine}"),
+    })?;
+    find_emulator_of(environment, arch)
+}
+
+fn emulator(arch: Arch) -> Library {
+    match arch {
+        Arch::X86_64 => QEMU_X86_64,
+        Arch::Arm64 => QEMU_AARCH64,
+    }
+}
+
+fn find_emulator_of(environment: &dyn Environment, arch: Arch) -> Result<PathBuf, RecordError> {
+    let emulator = emulator(arch);
+    let is_named = emulator.named(environment).is_some();
+    let in_path = find_in_path(environment, OsStr::new(emulator.name)).filter(|_| !is_named);
+    let (own, missing) = match emulator.find(environment) {
         Ok(path) => (Some(path), None),
         Err(missing) => (None, missing.distrusted.or(is_named.then_some(missing.places))),
     };
@@ -90,9 +116,10 @@ pub fn find_emulator(environment: &dyn Environment) -> Result<PathBuf, RecordErr
         without.get_or_insert(qemu);
     }
     let (command, why) = (library::emulator_command(environment), missing.unwrap_or_default());
+    let or = if arch.is_native() { ", or use --with valgrind" } else { "" };
     Err(match without {
-        Some(qemu) => RecordError::QemuWithoutPlugins { qemu, command, why },
-        None => RecordError::NoQemu { command, why },
+        Some(qemu) => RecordError::QemuWithoutPlugins { qemu, command, why, or },
+        None => RecordError::NoQemu { name: emulator.name, command, why, or },
     })
 }
 

@@ -293,7 +293,7 @@ fn a_server_that_ends_is_told_with_its_last_words() {
          wrote: still loading"
     );
     let asked = Measure { ready: Some(Ready::Command("true".to_owned())), ..asked };
-    let load = "sleep 0.5; false";
+    let load = "sleep 2; false";
     let server = Some("sleep 0.3; exit 0");
     let said = measured([load, load], server, &asked).0.unwrap_err().to_string();
     assert_eq!(said, "the server exited with 0 during the load");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use largefolio_linux::environment::{Environment, Host, Node};
 use largefolio_linux::record::tools::{Tool, escape_commas};
-use largefolio_linux::record::{RecordError, Recording, With, program};
+use largefolio_linux::record::{RecordError, Recording, Request, With, program};
 
 /// A machine: files with their first bytes, and what qemu answers to the probe.
 #[derive(Default)]
@@ -94,7 +94,8 @@ impl Table {
     fn plan(&self, command: &[&str], with: With) -> Result<Recording, RecordError> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let output = std::env::temp_dir().join("largefolio-plan-test.folio");
-        Recording::in_environment(self, &command, Some(&output), with)
+        let request = Request { command: &command, output: Some(&output), with, root: None };
+        Recording::in_environment(self, &request)
     }
 
     fn refusal(&self, command: &[&str]) -> String {
@@ -117,6 +118,7 @@ fn each_bad_program_has_its_own_message_with_a_remedy() {
     table.add("/secret", Node::Executable, b"secret");
     table.add("/text", Node::Executable, b"echo hello\n");
     table.add("/thirtytwo", Node::Executable, &elf(1, 2, 3));
+    table.add("/riscv", Node::Executable, &elf(2, 2, 243));
     table.add("/arm", Node::Executable, &elf(2, 2, 183));
     table.add("/object.o", Node::Executable, &elf(2, 1, 62));
     table.add("/short", Node::Executable, b"\x7fELF");
@@ -130,7 +132,8 @@ fn each_bad_program_has_its_own_message_with_a_remedy() {
         (&["/secret"], "must be able to read"),
         (&["/text"], "record `sh /text`"),
         (&["/thirtytwo"], "32-bit"),
-        (&["/arm"], "a program for arm64"),
+        (&["/riscv"], "a program for riscv"),
+        (&["/arm"], "qemu-aarch64 not found in PATH"),
         (&["/object.o"], "not a program"),
         (&["/short"], "not a program"),
     ] {
@@ -148,13 +151,13 @@ fn scripts_lead_to_their_interpreter() {
     table.add("/orphan", Node::Executable, b"#!/bin/nothing\n");
     table.add("/empty", Node::Executable, b"#!\n");
     let command = ["/outer".into(), "1".into()];
-    let found = program::resolve(&table, &command).expect("a program");
+    let found = program::resolve(&table, &command, None).expect("a program");
     assert_eq!(found.elf, Path::new("/bin/good"));
     let arguments = ["/bin/good", "-a b", "/script", "/outer", "1"];
     assert_eq!(found.arguments, arguments.map(OsString::from));
     assert_eq!(found.name, "outer");
     table.add("/enved", Node::Executable, b"#!/usr/bin/env good\n");
-    let found = program::resolve(&table, &["/enved".into(), "x".into()]).expect("a program");
+    let found = program::resolve(&table, &["/enved".into(), "x".into()], None).expect("a program");
     assert_eq!(found.arguments, ["/bin/good", "/enved", "x"].map(OsString::from));
     assert!(table.refusal(&["/loop"]).contains("form a loop"));
     let message = table.refusal(&["/orphan"]);
@@ -262,11 +265,13 @@ fn an_unwritable_output_is_found_before_the_program_starts() {
     let directory = tempfile::tempdir().expect("a directory");
     let command = [OsString::from("good")];
     for output in ["/nonexistent/x.folio", directory.path().to_str().expect("utf-8")] {
-        let refused =
-            Recording::in_environment(&machine(), &command, Some(Path::new(output)), With::Auto);
-        assert!(matches!(refused, Err(RecordError::Output { .. })), "{output}: {refused:?}");
+        let output = Some(Path::new(output));
+        let request = Request { command: &command, output, ..Request::default() };
+        let refused = Recording::in_environment(&machine(), &request);
+        assert!(matches!(refused, Err(RecordError::Output { .. })), "{output:?}: {refused:?}");
     }
-    let plan = Recording::in_environment(&machine(), &command, None, With::Auto).expect("a plan");
+    let request = Request { command: &command, ..Request::default() };
+    let plan = Recording::in_environment(&machine(), &request).expect("a plan");
     assert_eq!(plan.output(), Path::new("good.folio"));
 }
 

@@ -1,6 +1,7 @@
 //! Recordings of real programs under QEMU and valgrind. Tests run side by side; what is killed or
 //! interrupted is this program, started again.
 
+mod arm64;
 mod execve;
 mod links;
 mod memory;

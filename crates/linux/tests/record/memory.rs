@@ -5,7 +5,7 @@ use largefolio_linux::record::{Ended, RecorderKind, With};
 use largefolio_trace::event::{map_of, prot_of};
 use largefolio_trace::{ExitKind, LayoutKind, Op};
 
-use crate::recorded::{compile, record};
+use crate::recorded::{Made, compile, compile_for_arm64, has_arm64, record};
 use crate::support::has;
 
 const PAGES: &str = r"
@@ -32,10 +32,12 @@ int main(void) {
 ";
 
 fn check_pages(flags: &[&str]) {
-    if !has("qemu-x86_64", "qemu-user") {
-        return;
+    if has("qemu-x86_64", "qemu-user") {
+        check_pages_of(&compile(PAGES, flags));
     }
-    let made = compile(PAGES, flags);
+}
+
+fn check_pages_of(made: &Made) {
     let trace = record(&made.path, &[], With::Qemu);
     assert_eq!(trace.outcome.ended, Ended::Code(7));
     assert_eq!(trace.outcome.recorder, RecorderKind::Qemu);
@@ -97,6 +99,16 @@ fn a_static_program_is_recorded_exactly() {
 #[test]
 fn a_program_at_a_fixed_address_is_recorded_exactly() {
     check_pages(&["-no-pie"]);
+}
+
+#[test]
+fn a_program_for_arm64_is_recorded_exactly() {
+    if !has_arm64() {
+        return;
+    }
+    for flags in [&[][..], &["-static"], &["-no-pie"], &["-march=armv8.2-a"]] {
+        check_pages_of(&compile_for_arm64(PAGES, flags));
+    }
 }
 
 #[test]

@@ -10,12 +10,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use largefolio_linux::environment::{Environment, Host, Node};
-use largefolio_linux::record::{Outcome, Recording, With};
+use largefolio_linux::record::{Outcome, Recording, Request, With};
 use largefolio_trace::{Batch, Event, Meta, Op, Reader};
 
 use tempfile::TempDir;
 
-use crate::support::{build_library, compile_in};
+use crate::support::{build_library, compile_in, compile_with, has};
 
 /// The machine, with the plugin of this build.
 pub struct TestHost;
@@ -70,6 +70,21 @@ pub fn compile(source: &str, flags: &[&str]) -> Made {
     Made { dir, path }
 }
 
+/// The compiler of programs for arm64.
+pub const GCC_OF_ARM64: &str = "aarch64-linux-gnu-gcc";
+
+/// Whether programs for arm64 can be made and recorded; says loudly if not.
+pub fn has_arm64() -> bool {
+    has("qemu-aarch64", "qemu-user") && has(GCC_OF_ARM64, "gcc-aarch64-linux-gnu")
+}
+
+/// Compiles `source` for arm64.
+pub fn compile_for_arm64(source: &str, flags: &[&str]) -> Made {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let path = compile_with(GCC_OF_ARM64, dir.path(), source, flags);
+    Made { dir, path }
+}
+
 /// A recording read back.
 pub struct Recorded {
     pub outcome: Outcome,
@@ -87,7 +102,8 @@ pub fn record_pausing(path: &Path, arguments: &[&str], with: With, pause: Durati
     let output = path.with_extension("folio");
     let mut command = vec![path.as_os_str().to_owned()];
     command.extend(arguments.iter().map(OsString::from));
-    let plan = Recording::in_environment(&TestHost, &command, Some(&output), with).expect("a plan");
+    let request = Request { command: &command, output: Some(&output), with, root: None };
+    let plan = Recording::in_environment(&TestHost, &request).expect("a plan");
     let outcome = plan.run(&mut |_| std::thread::sleep(pause)).expect("a recording");
     let (meta, events) = read(&output);
     assert_eq!(meta.nr_references, outcome.nr_references);

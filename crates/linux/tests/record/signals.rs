@@ -2,11 +2,11 @@
 #![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use largefolio_linux::record::{Ended, Recording, With};
+use largefolio_linux::record::{Ended, Recording, Request, With};
 use largefolio_trace::Op;
 
 use crate::recorded::{Made, TestHost, plugin, program, read, record_pausing};
@@ -21,8 +21,10 @@ fn recording_in_a_process_of_its_own() {
     else {
         return;
     };
-    let plan =
-        Recording::in_environment(&TestHost, &[program], Some(Path::new(&output)), With::Qemu);
+    let (command, output) = ([program], PathBuf::from(output));
+    let output = Some(output.as_path());
+    let request = Request { command: &command, output, with: With::Qemu, root: None };
+    let plan = Recording::in_environment(&TestHost, &request);
     let outcome = plan.expect("a plan").run(&mut |_| {}).expect("a recording");
     std::process::exit(outcome.ended.exit_code().into());
 }

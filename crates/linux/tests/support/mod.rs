@@ -12,9 +12,15 @@ use largefolio_linux::record::tools;
 
 /// Whether `tool` is installed; says loudly when a test skips for its absence.
 pub fn has(tool: &str, package: &str) -> bool {
-    if tool == "qemu-x86_64" {
-        // It needs plugins, and is not always in PATH.
-        return tools::find_emulator(&Host).inspect_err(|why| eprintln!("SKIPPED: {why}")).is_ok();
+    // A QEMU needs plugins, and is not always in PATH.
+    let machine = match tool {
+        "qemu-x86_64" => Some(62),
+        "qemu-aarch64" => Some(183),
+        _ => None,
+    };
+    if let Some(machine) = machine {
+        let found = tools::find_emulator(&Host, machine);
+        return found.inspect_err(|why| eprintln!("SKIPPED: {why}")).is_ok();
     }
     let found = find_in_path(&Host, OsStr::new(tool)).is_some();
     if !found {
@@ -42,9 +48,14 @@ pub fn build_library(arguments: &[&str]) -> PathBuf {
 
 /// Compiles `source` into the program `folder`/p; `flags` as for gcc.
 pub fn compile_in(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
+    compile_with("gcc", folder, source, flags)
+}
+
+/// The same by another compiler.
+pub fn compile_with(compiler: &str, folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
     let (text, path) = (folder.join("p.c"), folder.join("p"));
     std::fs::write(&text, source).expect("source");
-    let mut gcc = Command::new("gcc");
+    let mut gcc = Command::new(compiler);
     gcc.args(["-w", "-O0", "-D_GNU_SOURCE", "-pthread", "-o"]).arg(&path).arg(&text).args(flags);
     assert!(gcc.status().expect("gcc").success(), "gcc refused the test's program");
     path

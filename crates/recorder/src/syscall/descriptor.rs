@@ -4,18 +4,17 @@
 //! exist natively, and keeps everybody from connecting until the call has returned.
 
 use super::Call;
+use super::sysno::Sysno;
 use crate::link;
 
 /// Steps aside when the call hits our descriptor.
 pub(super) fn before(call: &Call) {
     let [a1, a2, a3, ..] = call.args;
-    let (first, last) = match call.number {
-        libc::SYS_close => (low(a1), low(a1)),
+    let (first, last) = match call.sysno {
+        Sysno::Close => (low(a1), low(a1)),
         // CLOSE_RANGE_CLOEXEC only marks, and ours is marked already.
-        libc::SYS_close_range if a3 & u64::from(libc::CLOSE_RANGE_CLOEXEC) == 0 => {
-            (low(a1), low(a2))
-        }
-        libc::SYS_dup2 | libc::SYS_dup3 => (low(a2), low(a2)),
+        Sysno::CloseRange if a3 & u64::from(libc::CLOSE_RANGE_CLOEXEC) == 0 => (low(a1), low(a2)),
+        Sysno::Dup2 | Sysno::Dup3 => (low(a2), low(a2)),
         _ => return,
     };
     if link::step_aside(call.tail.tid(), first, last) {

@@ -22,6 +22,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::sysno::Sysno;
 use super::{Call, guest, low};
 use crate::arguments::Arguments;
 use crate::head::{self, HEAD_BYTES, Head, INTERPRETERS_MAX};
@@ -113,8 +114,8 @@ impl Request {
     /// `None` if the kernel will not take them.
     fn of(call: &Call) -> Option<Self> {
         let [a1, a2, a3, a4, ..] = call.args;
-        let (path, vectors) = match call.number {
-            libc::SYS_execve => (path_at(a1), (a2, a3)),
+        let (path, vectors) = match call.sysno {
+            Sysno::Execve => (path_at(a1), (a2, a3)),
             _ => (path_from(call.descriptor(0), &path_at(a2)), (a3, a4)),
         };
         let (arguments, variables) = vectors;
@@ -125,33 +126,37 @@ impl Request {
 
     /// What will run.
     fn target(&self) -> Result<Target, Left> {
-        let mut program = behind_links(&self.path);
+        let mut path = behind_links(&self.path);
+        let own = Arguments::kept().map(|kept| kept.arch);
         let mut arguments = self.arguments.clone();
         // A kernel gives a program that was called without any argument an empty one.
         if arguments.is_empty() {
             arguments.push(CString::default());
         }
         for _ in 0..=INTERPRETERS_MAX {
+            let program = in_root(&path);
             let bytes = read_head(&program)?;
             let (interpreter, argument) = match head::head(&bytes) {
-                Head::Program => {
+                Head::Program(arch) if Some(arch) == own => {
                     check_loader(&bytes)?;
                     return Ok(Target { program, arguments });
                 }
                 Head::Script { interpreter, argument } => (interpreter, argument),
                 Head::ThirtyTwoBit => return Err(Left::Runs(Unrecorded::ThirtyTwoBit)),
-                Head::Foreign(_) | Head::Unknown => return Err(Left::Runs(Unrecorded::Foreign)),
+                Head::Program(_) | Head::Foreign(_) | Head::Unknown => {
+                    return Err(Left::Runs(Unrecorded::Foreign));
+                }
                 Head::NoProgram => return Err(Left::Refused),
             };
-            if self.path != program && is_descriptor(&self.path) {
+            if self.path != path && is_descriptor(&self.path) {
                 // The kernel would name the script by its descriptor.
                 return Err(Left::Runs(Unrecorded::Deleted));
             }
-            let words = [Some(interpreter), argument, Some(program.as_os_str().as_bytes())];
+            let words = [Some(interpreter), argument, Some(path.as_os_str().as_bytes())];
             let words: Option<Vec<CString>> =
                 words.into_iter().flatten().map(|word| CString::new(word).ok()).collect();
             arguments.splice(..1, words.ok_or(Left::Refused)?);
-            program = PathBuf::from(OsStr::from_bytes(interpreter));
+            path = PathBuf::from(OsStr::from_bytes(interpreter));
         }
         Err(Left::Refused)
     }
@@ -188,6 +193,14 @@ fn behind_links(path: &Path) -> PathBuf {
     path.to_path_buf()
 }
 
+/// The file that a path of the program means: that below the root, if there is one.
+fn in_root(path: &Path) -> PathBuf {
+    let root = Arguments::kept().and_then(|kept| kept.root.as_deref());
+    root.filter(|root| path.is_absolute() && !path.starts_with(root))
+        .and_then(|root| sys::path_in_root(root, path))
+        .unwrap_or_else(|| path.to_path_buf())
+}
+
 /// The first bytes of what may be executed.
 fn read_head(path: &Path) -> Result<Vec<u8>, Left> {
     if path.as_os_str().as_bytes().ends_with(b" (deleted)") && !path.exists() {
@@ -212,8 +225,8 @@ fn read_head(path: &Path) -> Result<Vec<u8>, Left> {
 
 /// A program whose loader is missing does not start.
 fn check_loader(bytes: &[u8]) -> Result<(), Left> {
-    let loader = head::loader(bytes).map(|path| Path::new(OsStr::from_bytes(path)));
-    if loader.is_none_or(Path::exists) { Ok(()) } else { Err(Left::Refused) }
+    let loader = head::loader(bytes).map(|path| in_root(Path::new(OsStr::from_bytes(path))));
+    if loader.is_none_or(|path| path.exists()) { Ok(()) } else { Err(Left::Refused) }
 }
 
 impl Target {
@@ -240,10 +253,13 @@ impl Target {
         let qemu = kept.qemu.as_os_str().as_bytes();
         let program = program.as_os_str().as_bytes();
         let base = wire::GUEST_BASE.as_bytes();
-        let words: [&[u8]; 8] = [qemu, b"-B", base, b"-plugin", &option, b"-0", zeroth, program];
-        let Some(mut arguments) = words.into_iter().map(owned).collect::<Option<Vec<_>>>() else {
-            return;
-        };
+        let root = kept.root.as_deref().map(|root| root.as_os_str().as_bytes());
+        let mut words: Vec<&[u8]> = vec![qemu, b"-B", base];
+        words.extend(kept.arch.options().iter().map(|word| word.as_bytes()));
+        words.extend(root.iter().flat_map(|root| [&b"-L"[..], root]));
+        words.extend([b"-plugin", &option[..], b"-0", zeroth, program]);
+        let owned_words = words.into_iter().map(owned).collect::<Option<Vec<_>>>();
+        let Some(mut arguments) = owned_words else { return };
         arguments.extend(self.arguments.iter().skip(1).cloned());
         let Some(qemu) = owned(qemu) else { return };
         let mut variables: Vec<CString> = variables.iter().map(shielded).collect();

@@ -8,6 +8,7 @@ use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 
 use super::position::{self, At};
+use super::sysno::Sysno;
 use super::{Call, guest, low, op};
 use crate::wire::{self, Kind, WireEvent};
 use crate::{send, sys};
@@ -20,15 +21,15 @@ const ANNOUNCED_MAX: usize = 64;
 
 /// The event of a call that succeeded.
 pub(super) fn after(call: &Call, result: u64) {
-    match call.number {
-        libc::SYS_open | libc::SYS_openat | libc::SYS_creat | libc::SYS_openat2 => {
+    match call.sysno {
+        Sysno::Open | Sysno::Openat | Sysno::Creat | Sysno::Openat2 => {
             opened(call, result);
         }
-        libc::SYS_close => closed(call),
-        libc::SYS_ftruncate => truncated(call, call.descriptor(0)),
-        libc::SYS_truncate => truncated_by_path(call),
-        libc::SYS_fadvise64 => advised(call, call.args[3]),
-        libc::SYS_readahead => advised(call, WILLNEED),
+        Sysno::Close => closed(call),
+        Sysno::Ftruncate => truncated(call, call.descriptor(0)),
+        Sysno::Truncate => truncated_by_path(call),
+        Sysno::Fadvise64 => advised(call, call.args[3]),
+        Sysno::Readahead => advised(call, WILLNEED),
         _ if result > 0 => {
             for transfer in position::transfers(call, result).into_iter().flatten() {
                 moved(call, transfer.op, transfer.fd, transfer.at, result);
@@ -59,10 +60,10 @@ fn opened(call: &Call, result: u64) {
     if file == 0 {
         return;
     }
-    let flags = match call.number {
-        libc::SYS_open => low(call.args[1]),
-        libc::SYS_openat => low(call.args[2]),
-        libc::SYS_creat => (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC).cast_unsigned(),
+    let flags = match call.sysno {
+        Sysno::Open => low(call.args[1]),
+        Sysno::Openat => low(call.args[2]),
+        Sysno::Creat => (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC).cast_unsigned(),
         // open_how starts with its 64-bit flags.
         _ => low(guest::word_at(call.args[2]).unwrap_or(0)),
     };

@@ -6,6 +6,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::sysno::Sysno;
 use super::{Call, file, low, op};
 use crate::grace;
 use crate::wire::WireEvent;
@@ -23,13 +24,13 @@ pub(super) fn before(call: &Call) {
 }
 
 fn takes_away(call: &Call) -> bool {
-    match call.number {
-        libc::SYS_munmap | libc::SYS_mremap => true,
-        libc::SYS_mmap => call.args[3] & libc::MAP_FIXED as u64 != 0,
+    match call.sysno {
+        Sysno::Munmap | Sysno::Mremap => true,
+        Sysno::Mmap => call.args[3] & libc::MAP_FIXED as u64 != 0,
         // A change to read-write (malloc growing an arena) takes nothing that a row could need.
-        libc::SYS_mprotect => call.args[2] & READ_WRITE != READ_WRITE,
-        libc::SYS_madvise => call.args[2] == libc::MADV_DONTNEED as u64,
-        libc::SYS_brk => call.args[0] != 0 && call.args[0] < BRK.load(Relaxed),
+        Sysno::Mprotect => call.args[2] & READ_WRITE != READ_WRITE,
+        Sysno::Madvise => call.args[2] == libc::MADV_DONTNEED as u64,
+        Sysno::Brk => call.args[0] != 0 && call.args[0] < BRK.load(Relaxed),
         _ => false,
     }
 }
@@ -37,19 +38,19 @@ fn takes_away(call: &Call) -> bool {
 /// The event of a call that succeeded.
 pub(super) fn after(call: &Call, result: u64) {
     let [a1, a2, a3, a4, ..] = call.args;
-    match call.number {
-        libc::SYS_mmap => map(call, result),
-        libc::SYS_munmap => call.send(&event(op::MUNMAP, a1, a2)),
-        libc::SYS_mprotect => {
+    match call.sysno {
+        Sysno::Mmap => map(call, result),
+        Sysno::Munmap => call.send(&event(op::MUNMAP, a1, a2)),
+        Sysno::Mprotect => {
             call.send(&WireEvent { flags: low(a3), ..event(op::MPROTECT, a1, a2) });
         }
-        libc::SYS_mremap => {
+        Sysno::Mremap => {
             let moved =
                 WireEvent { pos: result, aux: a3, flags: low(a4), ..event(op::MREMAP, a1, a2) };
             call.send(&moved);
         }
-        libc::SYS_madvise => call.send(&WireEvent { aux: a3, ..event(op::MADVISE, a1, a2) }),
-        libc::SYS_brk => brk(call, result),
+        Sysno::Madvise => call.send(&WireEvent { aux: a3, ..event(op::MADVISE, a1, a2) }),
+        Sysno::Brk => brk(call, result),
         _ => {}
     }
 }

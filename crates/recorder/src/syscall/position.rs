@@ -5,6 +5,7 @@
 
 use std::os::fd::RawFd;
 
+use super::sysno::Sysno;
 use super::{Call, guest, op};
 
 /// Where a transfer began.
@@ -28,17 +29,17 @@ pub(super) struct Transfer {
 pub(super) fn transfers(call: &Call, bytes: u64) -> [Option<Transfer>; 2] {
     let [_, a2, a3, a4, ..] = call.args;
     let side = |op, fd, at| Some(Transfer { op, fd: call.descriptor(fd), at });
-    match call.number {
-        libc::SYS_read | libc::SYS_readv => [side(op::PREAD, 0, At::Descriptor), None],
-        libc::SYS_write | libc::SYS_writev => [side(op::PWRITE, 0, At::Descriptor), None],
-        libc::SYS_pread64 | libc::SYS_preadv => [side(op::PREAD, 0, At::Position(a4)), None],
-        libc::SYS_pwrite64 | libc::SYS_pwritev => [side(op::PWRITE, 0, At::Position(a4)), None],
-        libc::SYS_preadv2 => [side(op::PREAD, 0, position_or_own(a4)), None],
-        libc::SYS_pwritev2 => [side(op::PWRITE, 0, position_or_own(a4)), None],
-        libc::SYS_sendfile => {
+    match call.sysno {
+        Sysno::Read | Sysno::Readv => [side(op::PREAD, 0, At::Descriptor), None],
+        Sysno::Write | Sysno::Writev => [side(op::PWRITE, 0, At::Descriptor), None],
+        Sysno::Pread64 | Sysno::Preadv => [side(op::PREAD, 0, At::Position(a4)), None],
+        Sysno::Pwrite64 | Sysno::Pwritev => [side(op::PWRITE, 0, At::Position(a4)), None],
+        Sysno::Preadv2 => [side(op::PREAD, 0, position_or_own(a4)), None],
+        Sysno::Pwritev2 => [side(op::PWRITE, 0, position_or_own(a4)), None],
+        Sysno::Sendfile => {
             [side(op::PREAD, 1, before(a3, bytes)), side(op::PWRITE, 0, At::Descriptor)]
         }
-        libc::SYS_copy_file_range | libc::SYS_splice => {
+        Sysno::CopyFileRange | Sysno::Splice => {
             [side(op::PREAD, 0, before(a2, bytes)), side(op::PWRITE, 2, before(a4, bytes))]
         }
         _ => [None, None],

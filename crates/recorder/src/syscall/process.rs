@@ -8,6 +8,7 @@
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::sysno::Sysno;
 use super::{Call, execve, op};
 use crate::wire::{BORROWS_MEMORY, Kind, NEW_PROCESS, SHARES_MEMORY, WireEvent};
 use crate::{grace, send, thread};
@@ -25,15 +26,13 @@ pub(super) enum Next {
 /// What must be said before the call.
 pub(super) fn before(call: &Call) -> Next {
     PID.store(std::process::id(), Relaxed);
-    match call.number {
-        libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3
-            if !is_thread(call) =>
-        {
+    match call.sysno {
+        Sysno::Fork | Sysno::Vfork | Sysno::Clone | Sysno::Clone3 if !is_thread(call) => {
             grace::flush_others(call.tail);
         }
-        libc::SYS_execve | libc::SYS_execveat => execve::before(call),
-        libc::SYS_exit if thread::nr_threads() > 1 => return end_thread(call),
-        libc::SYS_exit | libc::SYS_exit_group => {
+        Sysno::Execve | Sysno::Execveat => execve::before(call),
+        Sysno::Exit if thread::nr_threads() > 1 => return end_thread(call),
+        Sysno::Exit | Sysno::ExitGroup => {
             grace::flush_others(call.tail);
             let status = status(call).to_le_bytes();
             send::send(call.tail, Kind::Ending, [&status, &[]]);
@@ -56,10 +55,10 @@ fn status(call: &Call) -> u64 {
 
 /// What must be said after it.
 pub(super) fn after(call: &Call, result: i64) {
-    match call.number {
-        libc::SYS_execve | libc::SYS_execveat => execve::failed(call),
-        libc::SYS_rt_sigprocmask if result >= 0 => execve::note_blocked(call),
-        libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3 if result > 0 => {
+    match call.sysno {
+        Sysno::Execve | Sysno::Execveat => execve::failed(call),
+        Sysno::RtSigprocmask if result >= 0 => execve::note_blocked(call),
+        Sysno::Fork | Sysno::Vfork | Sysno::Clone | Sysno::Clone3 if result > 0 => {
             let flags = match call {
                 _ if is_thread(call) => SHARES_MEMORY,
                 _ if is_vfork(call) => NEW_PROCESS | BORROWS_MEMORY,
@@ -75,7 +74,7 @@ pub(super) fn after(call: &Call, result: i64) {
 /// QEMU makes a thread of a clone that shares memory and does not suspend its parent, and a fork
 /// of every other.
 fn is_thread(call: &Call) -> bool {
-    call.number == libc::SYS_clone
+    call.sysno == Sysno::Clone
         && has(clone_flags(call), libc::CLONE_VM)
         && !has(clone_flags(call), libc::CLONE_VFORK)
 }
@@ -83,10 +82,8 @@ fn is_thread(call: &Call) -> bool {
 /// Whether a kernel would run the child in the caller's memory and suspend the caller.
 fn is_vfork(call: &Call) -> bool {
     let flags = clone_flags(call);
-    call.number == libc::SYS_vfork
-        || call.number == libc::SYS_clone
-            && has(flags, libc::CLONE_VM)
-            && has(flags, libc::CLONE_VFORK)
+    call.sysno == Sysno::Vfork
+        || call.sysno == Sysno::Clone && has(flags, libc::CLONE_VM) && has(flags, libc::CLONE_VFORK)
 }
 
 fn clone_flags(call: &Call) -> u64 {
@@ -98,9 +95,8 @@ fn has(flags: u64, flag: i32) -> bool {
 }
 
 /// Whether the call that returned `result` returned in a new process.
-pub(super) fn is_new_child(number: i64, result: i64) -> bool {
-    let is_fork =
-        matches!(number, libc::SYS_fork | libc::SYS_vfork | libc::SYS_clone | libc::SYS_clone3);
+pub(super) fn is_new_child(sysno: Sysno, result: i64) -> bool {
+    let is_fork = matches!(sysno, Sysno::Fork | Sysno::Vfork | Sysno::Clone | Sysno::Clone3);
     is_fork && result == 0 && PID.load(Relaxed) != std::process::id()
 }
 

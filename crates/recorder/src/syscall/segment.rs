@@ -11,6 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::memory::event;
+use super::sysno::Sysno;
 use super::{Call, low, op};
 use crate::wire::WireEvent;
 use crate::{grace, sys};
@@ -24,16 +25,16 @@ static ATTACHED: [(AtomicU64, AtomicU64); NR_ATTACHED_MAX] =
 
 /// Sends other threads' rows first when the call takes memory away.
 pub(super) fn before(call: &Call) {
-    if call.number == libc::SYS_shmdt {
+    if call.sysno == Sysno::Shmdt {
         grace::flush_others(call.tail);
     }
 }
 
 /// The event of a call that succeeded.
 pub(super) fn after(call: &Call, result: u64) {
-    match call.number {
-        libc::SYS_shmat => attach(call, result),
-        libc::SYS_shmdt => detach(call),
+    match call.sysno {
+        Sysno::Shmat => attach(call, result),
+        Sysno::Shmdt => detach(call),
         _ => {}
     }
 }

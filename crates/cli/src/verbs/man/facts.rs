@@ -27,11 +27,14 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         ),
     ),
     (
+        &["record"],
+        ("LARGEFOLIO_QEMU_AARCH64", "The same for programs for arm64: `qemu-aarch64`."),
+    ),
+    (
         &["record", "crosscheck program", "run", "verify"],
         (
             "PATH",
-            "Where folio searches for the program and, for `record`, for `qemu-x86_64` and \
-                  `valgrind`.",
+            "Where folio searches for the program and, for `record`, for QEMU and `valgrind`.",
         ),
     ),
     (

@@ -17,7 +17,7 @@ use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
 use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
 
 use super::packet::{Packet, decode_rows};
-use super::process::{Execve, Phase, RecordedProcess, Thread, sentence};
+use super::process::{self, Execve, Phase, RecordedProcess, Thread, sentence};
 use super::tails;
 use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, WireEvent};
 use crate::proc::maps;
@@ -138,7 +138,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             self.book.warn("Messages from a process that had already ended were left out.");
             return Ok(());
         };
-        if process.threads.contains_key(&header.tid) || header.kind == Kind::Layout {
+        if process.threads.contains_key(&header.tid) || matches!(header.kind, Kind::Layout | Kind::Unseen) {
             return self.apply(&packet);
         }
         process.parked.push(bytes.to_vec());
@@ -155,6 +155,10 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         match header.kind {
             Kind::Hello | Kind::Rows => Ok(()),
             Kind::Layout => self.take_layout(header.pid, packet.body),
+            Kind::Unseen => {
+                self.book.warn(process::unseen(packet.body));
+                Ok(())
+            }
             Kind::Event => match WireEvent::decode(packet.body) {
                 Some(event) => self.take_event(header, &event),
                 None => Ok(()),

@@ -129,6 +129,15 @@ impl Execve {
     }
 }
 
+/// The sentence on a program with instructions whose memory QEMU does not tell.
+pub(crate) fn unseen(path: &[u8]) -> String {
+    format!(
+        "{} clears or copies memory with instructions that QEMU tells nobody of (DC ZVA, FEAT_MOPS): \
+         pages that only these touch are missing.",
+        String::from_utf8_lossy(path)
+    )
+}
+
 /// The sentence on a program that ran unrecorded.
 pub(crate) fn sentence(path: &str, why: Unrecorded) -> String {
     let why = match why {
@@ -136,7 +145,7 @@ pub(crate) fn sentence(path: &str, why: Unrecorded) -> String {
             "it runs with another user's rights (set-user-id); run folio as that user"
         }
         Unrecorded::ThirtyTwoBit => "it is a 32-bit program; build it without -m32",
-        Unrecorded::Foreign => "it is not a program for x86-64",
+        Unrecorded::Foreign => "it is for another architecture than the first program",
         Unrecorded::Unreadable => "the recorder may not read it; make it readable",
         Unrecorded::Deleted => "its file was deleted or has no name",
         Unrecorded::NoRecorder => {

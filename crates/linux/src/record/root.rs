@@ -1,0 +1,97 @@
+//! Where the paths of a recorded program lie.
+//!
+//! Owns the root: the directory that holds the libraries of another architecture. QEMU looks for an
+//! absolute path below it first, and so do we.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+
+use super::error::RecordError;
+use super::qemu::arch::Arch;
+use crate::environment::{Environment, Node};
+use crate::proc::fd;
+
+/// Where distributions put the libraries that cross compilers link with.
+const OF_CROSS_COMPILERS: &str = "/usr";
+
+impl Arch {
+    /// Whether this machine runs such programs.
+    pub(super) fn is_native(self) -> bool {
+        self.name() == std::env::consts::ARCH
+    }
+
+    /// What [`largefolio_trace::Meta::arch`] says.
+    pub(super) fn in_trace(self) -> &'static str {
+        if self == Self::X86_64 { "" } else { self.name() }
+    }
+}
+
+/// A directory, or none: then paths are what they say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Root(Option<PathBuf>);
+
+impl Root {
+    /// The root that was asked for, by its name without links.
+    pub(crate) fn new(
+        environment: &dyn Environment,
+        asked: Option<&Path>,
+    ) -> Result<Self, RecordError> {
+        let Some(path) = asked else { return Ok(Self::default()) };
+        if environment.node(path) != Node::Directory {
+            return Err(RecordError::NoRoot(path.to_path_buf()));
+        }
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+        Ok(Self((real != Path::new("/")).then_some(real)))
+    }
+
+    /// The root for a program for `arch` that is loaded by `loader`: this one, or where cross compilers
+    /// have that loader.
+    pub(crate) fn with_loader(
+        self,
+        environment: &dyn Environment,
+        arch: Arch,
+        program: &Path,
+        loader: Option<&Path>,
+    ) -> Result<Self, RecordError> {
+        let exists = |path: &Path| environment.node(path) != Node::Missing;
+        let is_native = arch.is_native() && self.0.is_none();
+        let missing = loader.filter(|loader| !is_native && !exists(&self.host(loader)));
+        let Some(loader) = missing else { return Ok(self) };
+        let of_cross = Path::new(OF_CROSS_COMPILERS).join(format!("{}-linux-gnu", arch.name()));
+        let below = |root: &Path| root.join(loader.strip_prefix("/").unwrap_or(loader));
+        if self.0.is_none() && exists(&below(&of_cross)) {
+            return Ok(Self(Some(of_cross)));
+        }
+        let (program, loader) = (program.to_path_buf(), loader.to_path_buf());
+        Err(RecordError::NoLoader { program, loader, arch: arch.name() })
+    }
+
+    /// The directory.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        self.0.as_deref()
+    }
+
+    /// The file of this machine that `path` means to the program.
+    pub(crate) fn host(&self, path: &Path) -> PathBuf {
+        let root = self.directory().filter(|root| path.is_absolute() && !path.starts_with(root));
+        root.and_then(|root| resolve(root, path)).unwrap_or_else(|| path.to_path_buf())
+    }
+
+    /// What the program calls the file `path` of this machine.
+    pub(crate) fn inside<'a>(&self, path: &'a Path) -> std::borrow::Cow<'a, Path> {
+        match self.directory().and_then(|root| path.strip_prefix(root).ok()) {
+            Some(rest) => Path::new("/").join(rest).into(),
+            None => path.into(),
+        }
+    }
+}
+
+/// Links are followed as if `root` were `/`.
+fn resolve(root: &Path, path: &Path) -> Option<PathBuf> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let root = rustix::fs::openat(CWD, root, flags | OFlags::DIRECTORY, Mode::empty()).ok()?;
+    let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+    let found = rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve).ok()?;
+    std::fs::read_link(fd::own(&found)).ok()
+}

@@ -1,0 +1,169 @@
+//! Numbers of system calls.
+//!
+//! Owns their names and the number of each on each architecture: the recorded program's, which need
+//! not be the machine's.
+
+use crate::arch::Arch;
+
+/// A number that no system call has.
+const NONE: usize = usize::MAX;
+
+/// The numbers below it are known; those of other calls may be larger.
+const NR_KNOWN: usize = 512;
+
+macro_rules! sysnos {
+    ($($call:ident: $x86_64:expr, $arm64:expr;)*) => {
+        /// A system call that becomes an event, or is followed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Sysno {
+            $($call,)*
+            /// Any other.
+            Other,
+        }
+
+        static X86_64: [Sysno; NR_KNOWN] = table(&[$((Sysno::$call, $x86_64)),*]);
+        static ARM64: [Sysno; NR_KNOWN] = table(&[$((Sysno::$call, $arm64)),*]);
+    };
+}
+
+sysnos! {
+    Brk: 12, 214;
+    Clone: 56, 220;
+    Clone3: 435, 435;
+    Close: 3, 57;
+    CloseRange: 436, 436;
+    CopyFileRange: 326, 285;
+    Creat: 85, NONE;
+    Dup2: 33, NONE;
+    Dup3: 292, 24;
+    Execve: 59, 221;
+    Execveat: 322, 281;
+    Exit: 60, 93;
+    ExitGroup: 231, 94;
+    Fadvise64: 221, 223;
+    Fork: 57, NONE;
+    Ftruncate: 77, 46;
+    Madvise: 28, 233;
+    Mmap: 9, 222;
+    Mprotect: 10, 226;
+    Mremap: 25, 216;
+    Munmap: 11, 215;
+    Open: 2, NONE;
+    Openat: 257, 56;
+    Openat2: 437, 437;
+    Pread64: 17, 67;
+    Preadv: 295, 69;
+    Preadv2: 327, 286;
+    Pwrite64: 18, 68;
+    Pwritev: 296, 70;
+    Pwritev2: 328, 287;
+    Read: 0, 63;
+    Readahead: 187, 213;
+    Readv: 19, 65;
+    Recvfrom: 45, 207;
+    RtSigprocmask: 14, 135;
+    Sendfile: 40, 71;
+    Sendto: 44, 206;
+    Shmat: 30, 196;
+    Shmdt: 67, 197;
+    Splice: 275, 76;
+    Truncate: 76, 45;
+    Vfork: 58, NONE;
+    Write: 1, 64;
+    Writev: 20, 66;
+}
+
+const fn table(calls: &[(Sysno, usize)]) -> [Sysno; NR_KNOWN] {
+    let mut table = [Sysno::Other; NR_KNOWN];
+    let mut index = 0;
+    while index < calls.len() {
+        let (call, number) = calls[index];
+        if number != NONE {
+            table[number] = call;
+        }
+        index += 1;
+    }
+    table
+}
+
+impl Sysno {
+    /// The call that has `number` in a program for `arch`.
+    pub(super) fn of(arch: Arch, number: i64) -> Self {
+        let table = match arch {
+            Arch::X86_64 => &X86_64,
+            Arch::Arm64 => &ARM64,
+        };
+        let index = usize::try_from(number).unwrap_or(usize::MAX);
+        table.get(index).copied().unwrap_or(Self::Other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sysno::*;
+    use super::*;
+
+    /// Those that both architectures have.
+    const COMMON: &[(Sysno, i64)] = &[
+        (Brk, libc::SYS_brk),
+        (Clone, libc::SYS_clone),
+        (Clone3, libc::SYS_clone3),
+        (Close, libc::SYS_close),
+        (CloseRange, libc::SYS_close_range),
+        (CopyFileRange, libc::SYS_copy_file_range),
+        (Dup3, libc::SYS_dup3),
+        (Execve, libc::SYS_execve),
+        (Execveat, libc::SYS_execveat),
+        (Exit, libc::SYS_exit),
+        (ExitGroup, libc::SYS_exit_group),
+        (Fadvise64, libc::SYS_fadvise64),
+        (Ftruncate, libc::SYS_ftruncate),
+        (Madvise, libc::SYS_madvise),
+        (Mmap, libc::SYS_mmap),
+        (Mprotect, libc::SYS_mprotect),
+        (Mremap, libc::SYS_mremap),
+        (Munmap, libc::SYS_munmap),
+        (Openat, libc::SYS_openat),
+        (Openat2, libc::SYS_openat2),
+        (Pread64, libc::SYS_pread64),
+        (Preadv, libc::SYS_preadv),
+        (Preadv2, libc::SYS_preadv2),
+        (Pwrite64, libc::SYS_pwrite64),
+        (Pwritev, libc::SYS_pwritev),
+        (Pwritev2, libc::SYS_pwritev2),
+        (Read, libc::SYS_read),
+        (Readahead, libc::SYS_readahead),
+        (Readv, libc::SYS_readv),
+        (Recvfrom, libc::SYS_recvfrom),
+        (RtSigprocmask, libc::SYS_rt_sigprocmask),
+        (Sendfile, libc::SYS_sendfile),
+        (Sendto, libc::SYS_sendto),
+        (Shmat, libc::SYS_shmat),
+        (Shmdt, libc::SYS_shmdt),
+        (Splice, libc::SYS_splice),
+        (Truncate, libc::SYS_truncate),
+        (Write, libc::SYS_write),
+        (Writev, libc::SYS_writev),
+    ];
+
+    #[test]
+    fn numbers_of_this_architecture_are_those_of_the_c_library() {
+        let own = if cfg!(target_arch = "x86_64") { Arch::X86_64 } else { Arch::Arm64 };
+        for &(call, number) in COMMON {
+            assert_eq!(Sysno::of(own, number), call);
+        }
+    }
+
+    #[test]
+    fn a_number_means_another_call_on_another_architecture() {
+        assert_eq!((Sysno::of(Arch::X86_64, 222), Sysno::of(Arch::Arm64, 222)), (Other, Mmap));
+        for arch in Arch::ALL {
+            for number in [-1, 511, 512, i64::MIN, i64::MAX] {
+                assert_eq!(Sysno::of(arch, number), Other);
+            }
+            let nr = (0..512).filter(|&number| Sysno::of(arch, number) != Other).count();
+            let nr_missing = if arch == Arch::Arm64 { 5 } else { 0 };
+            assert_eq!(nr, COMMON.len() + 5 - nr_missing);
+        }
+    }
+}
