@@ -136,6 +136,18 @@ pub enum RecordError {
     /// The root is none.
     #[error("{}: no such directory; --root names one with the files of another system", shown(.0))]
     NoRoot(PathBuf),
+    /// A program of this system though another one's root was named.
+    #[error(
+        "{}: not below {}; it is a program of this system: leave --root out, or name one of that root",
+        shown(path),
+        shown(root)
+    )]
+    NotInRoot {
+        /// Program.
+        path: PathBuf,
+        /// Root.
+        root: PathBuf,
+    },
     /// The loader of a program of another architecture is not there.
     #[error(
         "{}: its loader {} is not on this system; name a directory that has the libraries of {arch} \

@@ -48,6 +48,11 @@ pub fn resolve(
     let (elf, arguments, arch) = search.follow(path, arguments, INTERPRETERS_MAX)?;
     let head = environment.head(&elf).unwrap_or_default();
     let loader = head::loader(&head).map(|path| Path::new(OsStr::from_bytes(path)));
+    if let Some(directory) =
+        root.directory().filter(|root| arch.is_native() && !elf.starts_with(root))
+    {
+        return Err(RecordError::NotInRoot { path: elf, root: directory.to_path_buf() });
+    }
     let root = root.clone().with_loader(environment, arch, &elf, loader)?;
     Ok(Program { elf, arguments, name, arch, root })
 }

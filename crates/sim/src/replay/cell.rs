@@ -139,6 +139,7 @@ impl Cell {
 
     fn empty(spec: CellSpec, meta: &Arc<Meta>) -> Result<Self, CellError> {
         let rules = &spec.kernel.rules;
+        let recorded = if meta.arch == ARM64 { PageSize::K64 } else { PageSize::K4 };
         let mut config = Config::new(spec.machine.arch);
         config.ram_bytes = spec.ram_bytes;
         config.swap_bytes = spec.swap_bytes;
@@ -150,7 +151,7 @@ impl Cell {
         let is_warm = spec.cache == CacheState::Warm;
         Ok(Self {
             memory,
-            program: Program::new(link_page(spec.machine.arch).max(rules.page)),
+            program: Program::new(recorded, link_page(spec.machine.arch).max(rules.page)),
             hardware: Hardware::new(spec.nr_cpus()),
             places: Places::default(),
             clock: Clock::new(spec.ns_per_reference),
@@ -209,6 +210,9 @@ impl Cell {
         self.page().bytes() - 1
     }
 }
+
+/// What [`Meta::arch`] says of programs that toolchains link for pages of 64K.
+const ARM64: &str = "aarch64";
 
 /// Pages that toolchains link for (`max-page-size`) where the kernel has smaller ones too.
 fn link_page(arch: Arch) -> PageSize {

@@ -2,7 +2,7 @@
 
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::{MMAP_BASE, spans_pmd};
-use largefolio_mm::units::{AddrRange, MmId, PageSize, Vaddr};
+use largefolio_mm::units::{AddrRange, MmId, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
 use largefolio_trace::event::abi::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use largefolio_trace::{FileId, LayoutEntry, LayoutKind};
@@ -104,7 +104,7 @@ impl Cell {
     ) -> Result<(), CellError> {
         let mask = self.mask();
         let first = segment.placed & !mask;
-        self.program.is_replaced |= self.program.link != PageSize::K4;
+        self.program.is_replaced |= self.program.moves();
         let end = (segment.placed + (segment.end - segment.start) + mask) & !mask;
         // Anonymous memory that begins inside a mapped page (bss behind a file's last page, a heap
         // that grows) has that page already.
@@ -213,9 +213,23 @@ impl Cell {
         len: u64,
     ) -> Result<u64, CellError> {
         let mask = self.program.link.bytes() - 1;
-        let span = place::reserve(len, self.program.link);
+        let span = if self.program.moves() { place::reserve(len, self.program.link) } else { len };
         let free = self.free_room(process, file, Room { pos, len, span })?;
         Ok(((free + mask) & !mask) + (pos & mask))
+    }
+
+    /// A free range for the memory that a loader reserves for an image, which it then aligns itself: a
+    /// place as far from a multiple of the alignment as the recorded one, `addr`.
+    pub(super) fn free_reservation(
+        &mut self,
+        process: ProcessNr,
+        addr: u64,
+        len: u64,
+    ) -> Result<u64, CellError> {
+        let mask = self.program.recorded.bytes() - 1;
+        let room = if mask > RECORDED_MASK { mask + 1 } else { 0 };
+        let free = self.free_place(process, None, 0, len.saturating_add(room))?;
+        Ok(free + (addr.wrapping_sub(free) & mask & !RECORDED_MASK))
     }
 
     /// A free range for an image.

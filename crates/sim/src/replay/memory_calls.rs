@@ -73,6 +73,7 @@ impl Cell {
             (None, Some((id, pos))) if self.program.files[id].is_elf => {
                 self.free_image(process, Some(id), pos, len)?
             }
+            (None, None) if prot == 0 => self.free_reservation(process, event.addr, len)?,
             (None, _) => {
                 let (id, pos) = (file.map(|(id, _)| id), pos.unwrap_or(0));
                 self.free_place(process, id, pos, len)? + (pos & self.mask())
@@ -102,7 +103,9 @@ impl Cell {
         };
         let is_image = over.file.is_some_and(|(file, _)| self.program.files[file].is_elf);
         let link = if is_image { self.program.link } else { self.page() };
-        let keeps_shape = link == PageSize::K4 || (over.file.is_none() && pos.is_none());
+        let is_image_kept = is_image && !self.program.moves();
+        let keeps_shape =
+            link == PageSize::K4 || is_image_kept || (over.file.is_none() && pos.is_none());
         match segments.before(addr) {
             Some(before) if !keeps_shape && before.end >= addr => {
                 Some(place::after(&before.part(before.start, addr), addr, pos, link))

@@ -137,8 +137,7 @@ pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSi
 pub(super) fn reserve(len: u64, page: PageSize) -> u64 {
     /// A shared library has four or five load segments and a bss; more than eight are unknown.
     const NR_SEGMENTS: u64 = 8;
-    let slack = if page == PageSize::K4 { 0 } else { NR_SEGMENTS * page.bytes() };
-    len.saturating_add(slack)
+    len.saturating_add(NR_SEGMENTS * page.bytes())
 }
 
 #[cfg(test)]

@@ -35,6 +35,8 @@ pub(super) struct Program {
     pub(super) threads: Threads,
     /// Processes so far.
     pub(super) nr_started: usize,
+    /// Pages that the recorded programs are linked for.
+    pub(super) recorded: PageSize,
     /// Pages that the modelled programs are linked for.
     pub(super) link: PageSize,
     /// Whether a segment was placed for larger pages than the recorded ones.
@@ -43,8 +45,10 @@ pub(super) struct Program {
 
 impl Program {
     /// One without files that has not started.
-    pub(super) fn new(link: PageSize) -> Self {
+    /// `recorded`: pages that the recorded programs are linked for; `link`: those of the machine's.
+    pub(super) fn new(recorded: PageSize, link: PageSize) -> Self {
         Self {
+            recorded,
             files: TraceFiles::default(),
             linked: BTreeMap::new(),
             processes: Slab::default(),
@@ -52,7 +56,7 @@ impl Program {
             ids_by_mm: Vec::new(),
             threads: Threads::default(),
             nr_started: 0,
-            link,
+            link: link.max(recorded),
             is_replaced: false,
         }
     }
@@ -63,6 +67,11 @@ impl Program {
         self.spaces = Slab::default();
         self.threads = Threads::default();
         self.nr_started = 0;
+    }
+
+    /// Whether segments move to where they would be if linked for larger pages.
+    pub(super) fn moves(&self) -> bool {
+        self.link != self.recorded
     }
 
     /// The address space of a process.

@@ -26,10 +26,7 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
              ../lib/largefolio].",
         ),
     ),
-    (
-        &["record"],
-        ("LARGEFOLIO_QEMU_AARCH64", "The same for programs for arm64: `qemu-aarch64`."),
-    ),
+    (&["record"], ("LARGEFOLIO_QEMU_AARCH64", "The same for programs for arm64: `qemu-aarch64`.")),
     (
         &["record", "crosscheck program", "run", "verify"],
         (

@@ -92,7 +92,10 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
         ("trace", info.path.clone()),
         ("command", meta.command.join(" ")),
         ("recorder", format!("{}, folio {}", meta.recorder, meta.tool_version)),
-        ("program", if meta.arch.is_empty() { String::new() } else { format!("for {}", meta.arch) }),
+        (
+            "program",
+            if meta.arch.is_empty() { String::new() } else { format!("for {}", meta.arch) },
+        ),
         ("host", host),
         ("seed", meta.seed.map(|seed| seed.to_string()).unwrap_or_default()),
         ("ended", meta.ended.clone()),

@@ -138,7 +138,9 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             self.book.warn("Messages from a process that had already ended were left out.");
             return Ok(());
         };
-        if process.threads.contains_key(&header.tid) || matches!(header.kind, Kind::Layout | Kind::Unseen) {
+        if process.threads.contains_key(&header.tid)
+            || matches!(header.kind, Kind::Layout | Kind::Unseen)
+        {
             return self.apply(&packet);
         }
         process.parked.push(bytes.to_vec());
