@@ -174,6 +174,12 @@ pub enum RecordError {
         --release -p largefolio-recorder` or name it in LARGEFOLIO_RECORDER",
         crate::library::RECORDER.name, .0)]
     NoPlugin(String),
+    /// The plugin speaks another version of the protocol.
+    #[error(
+        "{}: the recorder plugin is of another version than folio, and nothing was recorded; build both \
+         (`make build`), or name the right one in LARGEFOLIO_RECORDER", shown(.0)
+    )]
+    OtherPlugin(PathBuf),
     /// The recorder did not start.
     #[error(
         "{recorder} did not start recording ({status}); run it by hand to see why: \

@@ -73,12 +73,15 @@ pub(super) fn run(
     let mut ledger = Ledger::new(&mut book, directory.path().to_path_buf(), program);
     let mut session = Session::new(&mut ledger, listener);
     let result = session.run(&mut child, &signals, progress);
-    let has_started = session.has_started();
+    let (has_started, is_misunderstood) = (session.has_started(), session.is_misunderstood());
     drop(session);
     let status = result.inspect_err(|_| abandon(&mut child))?;
     if !has_started {
         if let Some(signal) = signals.seen() {
             return Err(RecordError::Interrupted(signal));
+        }
+        if is_misunderstood {
+            return Err(RecordError::OtherPlugin(plugin.to_path_buf()));
         }
         let command = format!("{command:?}");
         let status = status.to_string();

@@ -221,10 +221,10 @@ fn a_file_that_is_wrong_is_answered_with_line_and_expected_form() {
 #[test]
 fn a_match_that_rests_on_assumed_constants_is_a_coincidence() {
     let owners = Study::named("owners").unwrap();
-    let nowhere = Path::new("no-such-directory");
+    let scratch = tempfile::tempdir().unwrap();
     let values = run(
         std::slice::from_ref(&owners),
-        Folders { traces: nowhere, scratch: nowhere },
+        Folders { traces: Path::new("no-such-directory"), scratch: scratch.path() },
         &mut |_, _| ControlFlow::Continue(()),
     );
     let finding = Finding::new(&owners, &values.unwrap(), &Measurements::new());

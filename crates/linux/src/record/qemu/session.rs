@@ -66,6 +66,7 @@ pub(crate) struct Session<'ledger, 'book, 'sink> {
     /// When the program's end was noticed.
     ended: Option<Instant>,
     nr_packets: u64,
+    has_hello: bool,
 }
 
 impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
@@ -81,12 +82,18 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             last_message: started,
             ended: None,
             nr_packets: 0,
+            has_hello: false,
         }
     }
 
     /// Whether any process ever spoke.
     pub(crate) fn has_started(&self) -> bool {
-        self.nr_packets > 0
+        self.has_hello
+    }
+
+    /// Whether nothing but messages of another layout came.
+    pub(crate) fn is_misunderstood(&self) -> bool {
+        self.nr_packets > 0 && !self.has_hello
     }
 
     /// Records until `child` ended and everything it and its children sent was taken.
@@ -293,6 +300,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             self.connections[index].is_closed = true;
             return Ok(false);
         };
+        self.has_hello = true;
         self.connections[index].pid = Some(pid);
         match hello.reason {
             Reason::Start => self.ledger.start(pid),
