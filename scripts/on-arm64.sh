@@ -24,7 +24,7 @@ if [ ! -e "$here/checks.py" ]; then
     command -v cargo >/dev/null || die "cargo is missing. Install rustup, or copy a bundle here" \
         "(docs/guide/arm64.md)"
     command -v cc >/dev/null || die "a C compiler is missing. Run: sudo apt-get install gcc"
-    bundle=$here/../target/lab/bundle
+    bundle=$here/../target/arm64/bundle
     "$here/lab/bundle.py" "$bundle"
 fi
 

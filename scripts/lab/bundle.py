@@ -41,17 +41,18 @@ def cargo(words, target, capture=False):
 
 
 def programs(target):
-    """folio and its libraries, built."""
+    """Where folio and its libraries are built."""
     built = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / (target or "")
     packages = [f"--package=largefolio-{name}" for name in ("cli", "preload")]
-    cargo(["build", "--release", *packages], target)
-    return built / "release"
+    cargo(["build", "--profile=lab", *packages], target)
+    return built / "lab"
 
 
 def unit_tests(target):
     """Programs of the unit tests by crate."""
     packages = [f"--package=largefolio-{name}" for name in TESTED]
-    said = cargo(["test", *packages, "--lib", "--no-run", "--message-format=json"], target,
+    said = cargo(["test", "--profile=lab", *packages, "--lib", "--no-run",
+                  "--message-format=json"], target,
                  capture=True)
     found = {}
     for message in map(json.loads, said.splitlines()):
@@ -65,9 +66,9 @@ def make(folder, target=None, judge=None):
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("bin", "lib/largefolio", "tests", "traces", "expected", "repository"):
         (folder / name).mkdir(parents=True)
-    release = programs(target)
-    shutil.copy(release / "folio", folder / "bin")
-    shutil.copy(release / "liblargefolio_preload.so", folder / "lib" / "largefolio")
+    built = programs(target)
+    shutil.copy(built / "folio", folder / "bin")
+    shutil.copy(built / "liblargefolio_preload.so", folder / "lib" / "largefolio")
     shutil.copy(TRACE, folder / "traces")
     for path in (HERE / "checks.py", HERE / "start", HERE.parent / "on-arm64.sh"):
         shutil.copy(path, folder)

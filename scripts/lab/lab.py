@@ -5,7 +5,7 @@
     scripts/lab/lab.py --page 16K --only maps,warm
 
 Makes a Debian arm64 root, builds folio and its unit tests for arm64, boots a packaged kernel for 4K
-and one for 16K and a kernel built here for 64K under QEMU, and brings results to target/lab/PAGE.
+and one for 16K and a kernel built here for 64K under QEMU, and brings results to target/arm64/PAGE.
 Needs root, mmdebstrap, qemu-system-arm, a cross compiler, and what builds a kernel; what cannot be
 had is skipped with a line that begins with SKIPPED. docs/design/arm64.md describes it.
 """
@@ -31,7 +31,7 @@ import bundle  # noqa: E402
 import guest  # noqa: E402
 import packages  # noqa: E402
 
-WORK = ROOT / "target" / "lab"
+WORK = ROOT / "target" / "arm64"
 KERNELS = ROOT / "target" / "recordings"     # shared with the recorders
 # By base page: the newest packaged kernel whose source is packaged too, which 64K is built from.
 MACHINES = {"4K": ("7.2", "arm64"), "16K": ("7.2", "arm64_16k"), "64K": ("7.2-lab", "arm64_64k")}
@@ -52,7 +52,7 @@ TOOLS = {"mmdebstrap": "mmdebstrap", "qemu-system-aarch64": "qemu-system-arm",
 class LabGuest(guest.Guest):
     """A machine with the Debian root, the bundle of checks and a disk for the results."""
 
-    memory_mb = 3072     # a PMD entry of 64K pages maps 512 MiB
+    memory_mb = 6144     # the model of `crosscheck cow` has 4 GiB
 
     def __init__(self, work, tree, variant, root, checks):
         super().__init__(work, tree, variant)
