@@ -38,6 +38,9 @@ for at in range(0, len(memory), 4096):
 print("ready", flush=True)
 signal.pause()
 """
+# Unit tests that say nothing here: of x86-64 programs, and one that gives a shell two seconds.
+LEFT_OUT = {"linux": ["record::qemu::head::tests::this_program_has_a_loader",
+                      "verify::tests::a_server_that_ends_is_told_with_its_last_words"]}
 CHECKS = {}
 
 
@@ -73,21 +76,16 @@ class Run:
                                  start_new_session=True)
         try:
             out, err = child.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            # folio puts settings back on SIGTERM.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGTERM)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.communicate(timeout=30)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            self.log.write(f"# no end within {seconds} s\n")
-            raise Failed(f"{words[0].rpartition('/')[2]} {words[1]} did not end within {seconds} s")
+        except BaseException as why:
+            self.log.write("".join(end(child)))
+            if not isinstance(why, subprocess.TimeoutExpired):
+                raise
+            raise Failed(f"`{' '.join(words[:4])}` did not end within {seconds} s") from None
         took = time.monotonic() - began
         self.log.write(f"{out}{err}# status {child.returncode}, {took:.1f} s\n\n")
         if child.returncode not in wanted:
             raise Failed(f"`{' '.join(words[:4])}` ended with {child.returncode}: "
-                         f"{last_of(err) or last_of(out)}")
+                         f"{last_of(err or out)}")
         return out
 
     def folio(self, *words, **how):
@@ -96,6 +94,17 @@ class Run:
     def folio_json(self, *words, **how):
         """A result: with status 1 its answer is no."""
         return json.loads(self.folio(*words, "--json", wanted=(0, 1), **how))
+
+
+def end(child):
+    """What a child printed, ended with all that it started. On SIGTERM folio puts settings back."""
+    printed = ()
+    for number, seconds in ((signal.SIGTERM, 30), (signal.SIGKILL, 5)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            printed = child.communicate(timeout=seconds)
+    return printed
 
 
 def last_of(text):
@@ -293,7 +302,8 @@ def unit(run, crate):
         raise Skipped("the bundle was made without tests")
     folder = pathlib.Path(built[crate])
     expect(folder.is_dir(), f"no folder {folder}, where its tests look for files")
-    said = run.command(run.bundle / "tests" / crate, "--quiet", where=folder, seconds=900)
+    skip = [word for name in LEFT_OUT.get(crate, []) for word in ("--skip", name)]
+    said = run.command(run.bundle / "tests" / crate, "--quiet", *skip, where=folder, seconds=900)
     result = re.search(r"^test result: ok\. (\d+) passed", said, re.M)
     expect(result and int(result[1]), "no test ran")
     return f"{result[1]} passed"
