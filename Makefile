@@ -9,6 +9,7 @@
 #   notebook                           its numbers are those of `folio predict --json`, which has tests
 #   commands of documents but README   minutes; verbs, options and links of all documents are checked
 #   arm64, Miri                        crates/bulk alone, emulated and interpreted
+#   arm64 laboratory                   boots kernels with 4K, 16K and 64K pages; builds folio and one of the kernels
 #   dashboard of `folio maps`          runs Prometheus and node_exporter, which are packages of their own
 #   remedies of `folio maps`           starts some thirty programs, and changes settings of the machine
 #   mutants                            judge the tests; `make test` checks that each has its place in the code
@@ -30,7 +31,7 @@ TOOLS := target/tools
 CARGO_DEB := 3.8.0
 MDBOOK := 0.5.4
 
-.PHONY: demo test lints environment test-all arm64 miri bench build install uninstall deb book recordings traces setup qemu clean
+.PHONY: demo test lints environment test-all arm64 miri lab bench build install uninstall deb book recordings traces setup qemu clean
 
 ## Builds, records a real program of this machine, predicts it and prints the table.
 demo: build
@@ -71,12 +72,17 @@ test-all: test
 	scripts/mutants.py
 	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit
 	scripts/debian.sh trixie
+	scripts/lab/lab.py --folio target/debug/folio
 
 # Each runs on one CPU, so `make test-all` runs them side by side.
 arm64:
 	scripts/arm64.py
 miri:
 	scripts/miri.sh
+
+## Checks folio in emulated arm64 machines with base pages of 4K, 16K and 64K (docs/guide/arm64.md).
+lab: build
+	scripts/lab/lab.py --folio $(FOLIO)
 
 ## Recording and replay speed, trace size, peak memory (BASE=rev compares these); series 001 and 004 on
 ## this kernel and in the model; replay beside cachegrind, lackey and libCacheSim.

@@ -2,9 +2,10 @@
  *
  * /list holds one command a line:
  *   module PATH | mount DEVICE TYPE DIR | make PATH BYTES | sparse PATH BYTES | mkdir PATH |
- *   set PATH VALUE | show PATH | result DEVICE | run NAME ARG...
+ *   set PATH VALUE | show PATH | result DEVICE | run NAME ARG... | enter DIR PROGRAM ARG...
  * Every `run` starts /probe and appends `=== NAME STATUS BYTES` and its output to the device named
- * by `result DEVICE`. The machine is switched off at the end of the list.
+ * by `result DEVICE`. `enter` makes DIR the root and waits for the program; this process reaps the
+ * orphans. The machine is switched off at the end of the list.
  */
 #include "sys.h"
 
@@ -51,6 +52,27 @@ static int run_probe(char **argv, const char *output)
     int status = 0;
     sys4(SYS_wait4, pid, (s64)&status, 0, 0);
     return status >> 8 & 255 ? status >> 8 & 255 : status & 127;
+}
+
+/* The mount at `root` takes the place of `/` for the program; this process keeps its own root. */
+static void enter(const char *root, char **argv)
+{
+    static char *environment[] = { "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", 0 };
+    s64 pid = call6(SYS_clone, 17, 0, 0, 0, 0, 0);
+    if (pid == 0) {
+        must(sys1(SYS_chdir, (s64)root), "cannot enter", root);
+        must(call6(SYS_mount, (s64)".", (s64)"/", 0, MS_MOVE, 0, 0), "cannot move", root);
+        must(sys1(SYS_chroot, (s64)"."), "cannot make a root of", root);
+        sys3(SYS_execve, (s64)argv[0], (s64)argv, (s64)environment);
+        quit(127);
+    }
+    int status = 0;
+    while (sys4(SYS_wait4, -1, (s64)&status, 0, 0) != pid) { }
+    put("ended ");
+    put(argv[0]);
+    put(" ");
+    put_number((u64)(status >> 8 & 255 ? status >> 8 & 255 : status & 127), 10);
+    say("");
 }
 
 static void copy_result(const char *name, int status, const char *from)
@@ -131,6 +153,9 @@ static void command(void)
             if (result_fd < 0) { sleep_us(50000); }
         }
         if (result_fd < 0) { say("no device for results:"); say(words[1]); }
+    } else if (equal(words[0], "enter")) {
+        words[nr_words] = 0;
+        enter(words[1], words + 2);
     } else if (equal(words[0], "run")) {
         char *name = words[1];
         words[1] = "/probe";

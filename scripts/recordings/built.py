@@ -27,8 +27,11 @@ def fragment(name, variant):
     """The configuration that a kernel starts from."""
     arch = "amd64" if variant == "amd64" else "arm64"
     options = KERNELS[name]["options"] + PAGE_OPTIONS[variant]
-    parts = [(BUILT / f"{part}.config").read_text() for part in ("common", arch)]
-    return "".join(parts) + "".join(f"CONFIG_{option}=y\n" for option in options)
+    without = {f"CONFIG_{option}=y\n" for option in KERNELS[name].get("without", [])}
+    lines = [line for part in ("common", arch)
+             for line in (BUILT / f"{part}.config").read_text().splitlines(keepends=True)]
+    lines += [f"CONFIG_{option}=y\n" for option in options]
+    return "".join(line for line in lines if line not in without)
 
 
 def lacking(wanted, config):

@@ -76,6 +76,9 @@ class Modules:
 class Guest:
     """One kernel with the probe and its disks."""
 
+    memory_mb = 1536
+    result_disk = 2          # which of `disks` the results come on
+
     def __init__(self, work, tree, variant):
         self.work = pathlib.Path(work)
         self.variant = variant
@@ -139,26 +142,36 @@ class Guest:
             machine = ["qemu-system-aarch64", "-machine", "virt", "-cpu", cpu]
             console = "ttyAMA0"
         words = ["nice", "-n", "5", *machine, "-accel", "tcg,thread=single", "-smp", "1",
-                 "-m", "1536", "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
+                 "-m", self.memory_mb, "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
                  "-kernel", self.image, "-initrd", initramfs,
                  "-append", f"console={console} quiet panic=-1 mitigations=off nokaslr "
                   "module.sig_enforce=1",
                  "-device", "nvme,id=disks,serial=recordings"]
         for nr, path in enumerate(disks, 1):
-            limit = f",throttling.iops-total={SLOW_REQUESTS}" if "slow" in path.name else ""
-            words += ["-drive", f"if=none,id=d{nr},format=raw,cache=unsafe,file={path}{limit}",
+            words += ["-drive", f"if=none,id=d{nr},format=raw,cache=unsafe,file={path}"
+                      f"{self.drive_options(path)}",
                       "-device", f"nvme-ns,drive=d{nr},nsid={nr}"]
         return [str(word) for word in words]
+
+    def drive_options(self, path):
+        return f",throttling.iops-total={SLOW_REQUESTS}" if "slow" in path.name else ""
+
+    def console(self):
+        """Where the console's text goes."""
+        return self.work / f"console_{self.name}.log"
+
+    def boot(self, probe, commands, disks, seconds):
+        """Boots with these disks, runs the list of commands and waits for the end."""
+        initramfs = self.initramfs(probe, commands)
+        with self.console().open("wb") as console:
+            subprocess.run(self.command(initramfs, disks), stdout=console, stdin=subprocess.DEVNULL,
+                           stderr=subprocess.STDOUT, timeout=seconds, check=False)
 
     def run(self, probe, commands, seconds):
         """Boots, waits for the end, and returns the results by name: (status, text)."""
         disks = self.disks()
-        initramfs = self.initramfs(probe, commands)
-        log = self.work / f"console_{self.name}.log"
-        with log.open("wb") as console:
-            subprocess.run(self.command(initramfs, disks), stdout=console, stdin=subprocess.DEVNULL,
-                           stderr=subprocess.STDOUT, timeout=seconds, check=False)
-        return results_of(disks[2])
+        self.boot(probe, commands, disks, seconds)
+        return results_of(disks[self.result_disk])
 
 
 def results_of(path):

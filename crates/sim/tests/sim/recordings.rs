@@ -73,9 +73,9 @@ fn assert_told_apart(kind: &str, pairs: [((u32, u32), &str); 3], nr_min: usize) 
 
 /// The text of a program is that program.
 fn assert_read_back(topic: Topic, orders: &[u8]) {
-    for seed in 0..50 {
+    for (seed, page) in (0..50).flat_map(|seed| [(seed, PageSize::K4), (seed, PageSize::K16)]) {
         let orders = orders.iter().copied().map(Order::new).collect();
-        let options = ProgramOptions { topic, page: PageSize::K4, orders, nr_steps: 60 };
+        let options = ProgramOptions { topic, page, orders, nr_steps: 60 };
         let program = generate(seed, &options);
         assert_eq!(ProcessProgram::all_of("test", &program.to_string()).unwrap(), [program]);
     }

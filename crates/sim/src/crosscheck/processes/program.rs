@@ -364,7 +364,11 @@ impl ProcessOp {
             "trim" => Self::Trim(pages, Trim::of(how)?),
             "map" if how.contains('f') => Self::Map(pages, AreaSource::File, advice),
             "map" => Self::Map(pages, AreaSource::Anon, advice),
-            "share" => Self::Share(pages, page()?, OwnMapping::of(how)),
+            // A page of the file, not of the window.
+            "share" => {
+                let word = rest.first().copied().unwrap_or_default();
+                Self::Share(pages, number_to(NR_PAGES_MAX - 1, word)?, OwnMapping::of(how))
+            }
             "read" => Self::Read(pages),
             "write" => Self::Write(pages),
             "unmap" => Self::Unmap(pages),

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""The folder that the checks need: folio, its unit tests, a trace, the checks themselves.
+
+    scripts/lab/bundle.py DIR            for this machine
+    scripts/lab/bundle.py --show FILE    what an archive of scripts/on-arm64.sh says
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+
+import checks  # noqa: E402
+
+# Crates whose unit tests need no compiler, no network and no settings of the machine.
+TESTED = ["mm", "trace", "linux"]
+TRACE = ROOT / "traces" / "demo.folio"
+
+
+def cargo(words, target, capture=False):
+    """Runs cargo for a target, or for this machine."""
+    environment = dict(os.environ)
+    if target:
+        name = target.upper().replace("-", "_")
+        compiler = f"{target.partition('-')[0]}-linux-gnu-gcc"
+        environment.setdefault(f"CARGO_TARGET_{name}_LINKER", compiler)
+        words = [*words, "--target", target]
+    done = subprocess.run(["cargo", *words], cwd=ROOT, env=environment, check=True, text=True,
+                          stdout=subprocess.PIPE if capture else None)
+    return done.stdout
+
+
+def programs(target):
+    """Where folio and its libraries are built."""
+    built = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / (target or "")
+    packages = [f"--package=largefolio-{name}" for name in ("cli", "preload")]
+    cargo(["build", "--profile=lab", *packages], target)
+    return built / "lab"
+
+
+def unit_tests(target):
+    """Programs of the unit tests by crate."""
+    packages = [f"--package=largefolio-{name}" for name in TESTED]
+    said = cargo(["test", "--profile=lab", *packages, "--lib", "--no-run",
+                  "--message-format=json"], target,
+                 capture=True)
+    found = {}
+    for message in map(json.loads, said.splitlines()):
+        if message.get("executable"):
+            found[message["target"]["name"].removeprefix("largefolio_")] = message["executable"]
+    return found
+
+
+def make(folder, target=None, judge=None):
+    """Makes the folder anew. `judge` is a folio whose prediction is right."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in ("bin", "lib/largefolio", "tests", "traces", "expected", "repository"):
+        (folder / name).mkdir(parents=True)
+    built = programs(target)
+    shutil.copy(built / "folio", folder / "bin")
+    shutil.copy(built / "liblargefolio_preload.so", folder / "lib" / "largefolio")
+    shutil.copy(TRACE, folder / "traces")
+    for path in (HERE / "checks.py", HERE / "start", HERE.parent / "on-arm64.sh"):
+        shutil.copy(path, folder)
+    for crate, program in unit_tests(target).items():
+        shutil.copy(program, folder / "tests" / crate)
+        copy = folder / "repository" / "crates" / crate
+        shutil.copytree(ROOT / "crates" / crate, copy, ignore=shutil.ignore_patterns("target"))
+    where = {crate: str(ROOT / "crates" / crate) for crate in TESTED}
+    (folder / "tests.json").write_text(json.dumps(where))
+    if judge:
+        (folder / "expected" / "predict.json").write_bytes(predicted(judge))
+    return folder
+
+
+def opened(archive, folder):
+    """Unpacks the results of a machine; the folder that holds them."""
+    with tarfile.open(archive) as files:
+        files.extractall(folder, filter="data")
+    found = sorted(folder.glob("*/summary.json"))
+    if not found:
+        raise FileNotFoundError(f"{archive} has no summary.json")
+    return found[0].parent
+
+
+def report(folder, name, judge=None):
+    """Prints what was found on a machine; whether no check failed."""
+    found = json.loads((folder / "summary.json").read_text())
+    rows = found["checks"]
+    if judge and not judged_here(folder, judge):
+        rows.append({"name": "predict", "status": "FAILED", "seconds": 0,
+                     "why": "another prediction than here"})
+    for each in rows:
+        why = " ".join((each["why"] or "").split())
+        print(f"{name}: {each['status']} {each['name']}{': ' if why else ''}{why}"
+              f" ({each['seconds']:.0f} s)", flush=True)
+    return not any(each["status"] == "FAILED" for each in rows)
+
+
+def judged_here(folder, judge):
+    """Whether a machine predicted what this one predicts."""
+    said = folder / "predict.json"
+    return not said.exists() or said.read_bytes() == predicted(judge)
+
+
+def predicted(judge):
+    """What a folio of this machine predicts of the trace."""
+    return subprocess.run([judge.resolve(), *checks.PREDICT], cwd=TRACE.parent, check=True,
+                          stdout=subprocess.PIPE).stdout
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=pathlib.Path, nargs="?")
+    parser.add_argument("--show", type=pathlib.Path, metavar="FILE")
+    parser.add_argument("--folio", type=pathlib.Path, help="with --show: also compare predictions")
+    args = parser.parse_args()
+    if bool(args.folder) == bool(args.show):
+        parser.error("a folder to make, or --show FILE?")
+    if args.folder:
+        make(args.folder.resolve())
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        found = opened(args.show, pathlib.Path(folder))
+        return 0 if report(found, found.name, args.folio) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

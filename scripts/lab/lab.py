@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""The arm64 laboratory: checks.py in emulated machines with base pages of 4K, 16K and 64K.
+
+    scripts/lab/lab.py --folio target/release/folio
+    scripts/lab/lab.py --page 16K --only maps,warm
+
+Makes a Debian arm64 root, builds folio and its unit tests for arm64, boots a packaged kernel for 4K
+and one for 16K and a kernel built here for 64K under QEMU, and brings results to target/arm64/PAGE.
+Needs root, mmdebstrap, qemu-system-arm, a cross compiler, and what builds a kernel; what cannot be
+had is skipped with a line that begins with SKIPPED. docs/design/arm64.md describes it.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path[:0] = [str(ROOT / "scripts"), str(ROOT / "scripts" / "recordings")]
+sys.dont_write_bytecode = True
+
+import arm64  # noqa: E402
+import built  # noqa: E402
+import bundle  # noqa: E402
+import guest  # noqa: E402
+import packages  # noqa: E402
+
+WORK = ROOT / "target" / "arm64"
+KERNELS = ROOT / "target" / "recordings"     # shared with the recorders
+# By base page: the newest packaged kernel whose source is packaged too, which 64K is built from.
+MACHINES = {"4K": ("7.2", "arm64"), "16K": ("7.2", "arm64_16k"), "64K": ("7.2-lab", "arm64_64k")}
+SUITE = "trixie"
+PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "e2fsprogs", "findutils",
+            "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "sed", "tar",
+            "util-linux", "xfsprogs"]
+# xfs and loop are what `folio crosscheck` asks for.
+MODULES = ["nvme", "ext4", "xfs", "btrfs", "loop"]
+ROOT_BYTES = 2 << 30
+RESULT_BYTES = 256 << 20
+SECONDS = 1700      # one guest; a machine that takes longer is stuck
+TOOLS = {"mmdebstrap": "mmdebstrap", "qemu-system-aarch64": "qemu-system-arm",
+         "mke2fs": "e2fsprogs", arm64.LINKER: "gcc-aarch64-linux-gnu", "flex": "flex",
+         "bison": "bison", "bc": "bc"}
+
+
+class LabGuest(guest.Guest):
+    """A machine with the Debian root, the bundle of checks and a disk for the results."""
+
+    memory_mb = 6144     # the model of `crosscheck cow` has 4 GiB
+
+    def __init__(self, work, tree, variant, root, checks):
+        super().__init__(work, tree, variant)
+        self.modules = guest.Modules(tree).closure(MODULES)
+        self.root, self.checks = root, checks
+
+    def disks(self):
+        result = self.work / "result.img"
+        with result.open("wb") as image:
+            image.truncate(RESULT_BYTES)
+        return [self.root, self.checks, result]
+
+    def drive_options(self, path):
+        return "" if path.name == "result.img" else ",snapshot=on"
+
+    def console(self):
+        return self.work / "console.log"
+
+
+def root_image():
+    """The Debian root as a disk, made once."""
+    image, made_of = WORK / "root.ext4", WORK / "root.list"
+    wanted = "\n".join([SUITE, str(ROOT_BYTES), *PACKAGES])
+    if image.exists() and made_of.exists() and made_of.read_text() == wanted:
+        return image
+    made_of.unlink(missing_ok=True)
+    print(f"lab: making a root of {SUITE}", flush=True)
+    folder = WORK / "root"
+    shutil.rmtree(folder, ignore_errors=True)
+    # Unpacked only: maintainer scripts would need an emulator registered on this machine.
+    subprocess.run(["mmdebstrap", "--quiet", "--mode=root", "--architectures=arm64",
+                    "--variant=extract", f"--include={','.join(PACKAGES)}", SUITE, folder,
+                    packages.mirror()], check=True)
+    # What maintainer scripts would have written.
+    (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
+    (folder / "etc/group").write_text("root:x:0:\n")
+    disk(folder, image, ROOT_BYTES)
+    shutil.rmtree(folder)
+    made_of.write_text(wanted)
+    return image
+
+
+def disk(folder, image, size):
+    """An ext4 image with the content of a folder."""
+    image.unlink(missing_ok=True)
+    subprocess.run(["mke2fs", "-q", "-t", "ext4", "-b", "4096", "-d", folder, image,
+                    f"{size >> 10}k"], check=True)
+
+
+def bundle_image(folder):
+    """The bundle as a disk."""
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    image = WORK / "bundle.ext4"
+    disk(folder, image, size + size // 8 + (64 << 20))
+    return image
+
+
+def checked(page, root, checks, words):
+    """Boots one machine; whether all its checks agreed."""
+    version, variant = MACHINES[page]
+    work = WORK / page
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    machine = LabGuest(work, built.tree_of(KERNELS, version, variant), variant, root, checks)
+    commands = ["mount /dev/@1 ext4 /root", "mount /dev/@2 ext4 /root/mnt",
+                f"enter /root /mnt/start /dev/@3 {ROOT} {' '.join(words)}"]
+    began = time.monotonic()
+    try:
+        machine.boot(KERNELS / "probe" / "arm64", commands, machine.disks(), SECONDS)
+        ended = "ended"
+    except subprocess.TimeoutExpired:
+        ended = f"did not end within {SECONDS} s"
+    print(f"lab: {page} {ended}, {time.monotonic() - began:.0f} s", flush=True)
+    archive = work / "results.tar.gz"
+    (work / "result.img").rename(archive)
+    try:
+        return bundle.report(bundle.opened(archive, work), page)
+    except (OSError, EOFError, tarfile.TarError, ValueError) as why:
+        print(f"lab: {page}: no results ({why}); see {work / 'console.log'}", file=sys.stderr)
+        return False
+    finally:
+        archive.unlink()
+
+
+def has_kernel(page):
+    """Whether the kernel of a machine could be fetched or built."""
+    try:
+        built.tree_of(KERNELS, *MACHINES[page])
+        return True
+    except packages.Missing as why:
+        arm64.skipped(f"the arm64 laboratory with {page} pages", why)
+        return False
+
+
+def lacking():
+    """What this machine would need, as a sentence, or None."""
+    if os.geteuid() != 0:
+        return "a Debian root is made by root. Run: sudo make lab"
+    if missing := [package for tool, package in TOOLS.items() if not shutil.which(tool)]:
+        return f"Run: apt-get install {' '.join(missing)}"
+    return None if arm64.has_target() else f"Run: rustup target add {arm64.TARGET}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--page", action="append", choices=list(MACHINES))
+    parser.add_argument("--only", default="", metavar="NAME,..", help="these checks alone")
+    parser.add_argument("--folio", type=pathlib.Path, default=ROOT / "target" / "release" / "folio",
+                        help="folio of this machine; says what predictions are right")
+    args = parser.parse_args()
+    os.environ["PATH"] += ":/usr/sbin:/sbin"
+    if remedy := lacking():
+        arm64.skipped("the arm64 laboratory", remedy)
+        return 0
+    pages = args.page or list(MACHINES)
+    WORK.mkdir(parents=True, exist_ok=True)
+    probe = ["make", "-s", "-C", ROOT / "probe", f"OUT={KERNELS / 'probe'}", "arm64"]
+    subprocess.run(probe, check=True)
+    pages = [page for page in pages if has_kernel(page)]
+    checks = bundle.make(WORK / "bundle", arm64.TARGET, args.folio)
+    root, disk_of_checks = root_image(), bundle_image(checks)
+    words = [f"--only={args.only}"] if args.only else []
+    # A machine has one CPU.
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        agreed = list(pool.map(lambda page: checked(page, root, disk_of_checks, words), pages))
+    return 0 if all(agreed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
