@@ -5,6 +5,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::census::folios::Kind;
+use crate::census::process::Process;
+use crate::census::{self, Access};
+use crate::geometry::Geometry;
 use crate::proc::Task;
 use crate::proc::stat::tree;
 use crate::system::{Live, System};
@@ -36,6 +40,8 @@ pub struct Samples {
     pub text_bytes: u64,
     /// Those mapped by PMD entries.
     pub text_huge_bytes: u64,
+    /// Text in contpte blocks; `None` on machines without, and where folio sizes are not seen.
+    pub text_contpte_bytes: Option<u64>,
     /// Largest number of anonymous bytes mapped by PMD entries.
     pub anon_huge_bytes: u64,
 }
@@ -44,6 +50,7 @@ pub struct Samples {
 #[derive(Debug)]
 pub(super) struct Sampler {
     pid: u32,
+    geometry: Geometry,
     next: Instant,
     interval: Duration,
     pub(super) samples: Samples,
@@ -52,7 +59,8 @@ pub(super) struct Sampler {
 impl Sampler {
     pub(super) fn new(pid: u32) -> Self {
         let next = Instant::now() + INTERVAL_FIRST;
-        Self { pid, next, interval: INTERVAL_FIRST, samples: Samples::default() }
+        let (geometry, samples) = (Geometry::running(), Samples::default());
+        Self { pid, geometry, next, interval: INTERVAL_FIRST, samples }
     }
 
     /// Time until the next look.
@@ -74,7 +82,8 @@ impl Sampler {
 
     fn take(&mut self, system: &dyn System) {
         let mut now = Samples::default();
-        for pid in tree(system, self.pid) {
+        let pids = tree(system, self.pid);
+        for &pid in &pids {
             let areas = Task::of(system, pid).smaps().unwrap_or_default();
             now.nr_processes += usize::from(!areas.is_empty());
             for smap in areas {
@@ -88,14 +97,27 @@ impl Sampler {
         if now.nr_processes == 0 {
             return;
         }
+        if self.geometry.has_contpte {
+            let pids: Vec<u32> = pids.into_iter().collect();
+            now.text_contpte_bytes = text_contpte_bytes(system, &pids);
+        }
         let best = &mut self.samples;
         let anon_huge_bytes = best.anon_huge_bytes.max(now.anon_huge_bytes);
         let nr = best.nr + 1;
-        let is_more =
-            (now.text_huge_bytes, now.text_bytes) >= (best.text_huge_bytes, best.text_bytes);
+        let large = |one: &Samples| {
+            (one.text_huge_bytes.max(one.text_contpte_bytes.unwrap_or(0)), one.text_bytes)
+        };
+        let is_more = large(&now) >= large(best);
         let base = if is_more { now } else { *best };
         *best = Samples { nr, anon_huge_bytes, ..base };
     }
+}
+
+/// Text of all of them in contpte blocks.
+fn text_contpte_bytes(system: &dyn System, pids: &[u32]) -> Option<u64> {
+    let census = census::take(system, pids).ok().filter(|census| census.access == Access::Full)?;
+    let of_text = |process: &Process| process.tally.of(Kind::Text).contpte_bytes;
+    Some(census.processes.iter().map(of_text).sum())
 }
 
 #[cfg(test)]
