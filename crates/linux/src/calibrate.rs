@@ -26,7 +26,7 @@ use largefolio_bulk::{Primitive, Tuning};
 pub use cached::AROUND_BYTES;
 pub use cpu::{Cpu, Place, Structure, fastest_clock_ghz};
 pub use curve::{Curve, Pages, Side};
-pub use kernel::{KernelCosts, REGION_BYTES, SIZES};
+pub use kernel::{KernelCosts, REGION_BYTES, SIZES_PAGES};
 pub use loads::{LineCosts, WalkShares};
 pub use operations::{OfSize, Operations, Times, allowed, operations};
 pub use rounds::{CLOCK_WITHIN, Pace, Until};

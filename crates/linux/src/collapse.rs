@@ -143,7 +143,8 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
         result => result.map_err(failed("read its areas")),
     };
     let before = read()?;
-    let mut outcome = Outcome { block_bytes: Geometry::running().pmd_bytes(), ..Outcome::default() };
+    let mut outcome =
+        Outcome { block_bytes: Geometry::running().pmd_bytes(), ..Outcome::default() };
     for smap in &before {
         let vma = &smap.vma;
         let Some(kind) = kind_of(vma).filter(|kind| request.kinds.contains(kind)) else { continue };

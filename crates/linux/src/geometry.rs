@@ -17,6 +17,16 @@ use crate::system::{Live, System as _};
 /// buddy allocator of some hours rarely has.
 const BLOCK_BYTES_MAX: u64 = 2 << 20;
 
+/// Base page of this machine, to count memory of this process with.
+pub(crate) fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
+/// What a PMD entry maps on this machine.
+pub(crate) fn pmd_bytes() -> usize {
+    usize::try_from(Geometry::running().pmd_bytes()).unwrap_or(usize::MAX)
+}
+
 /// Sizes of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {

@@ -221,5 +221,7 @@ pub(crate) fn name_of(
 /// Size of the copy: the file's, shifted, in whole blocks.
 pub(crate) fn copy_bytes(source: &Status, blocks: &Blocks) -> Option<u64> {
     let bytes = source.bytes.checked_add(blocks.shift())?;
-    bytes.checked_next_multiple_of(blocks.block as u64).filter(|bytes| i64::try_from(*bytes).is_ok())
+    bytes
+        .checked_next_multiple_of(blocks.block as u64)
+        .filter(|bytes| i64::try_from(*bytes).is_ok())
 }

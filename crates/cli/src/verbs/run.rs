@@ -269,7 +269,8 @@ fn seen(samples: &Samples, seconds: f64) -> String {
     if samples.nr == 0 {
         return format!("ended after {seconds:.2} s, before its mappings were sampled");
     }
-    let Samples { nr, nr_processes, text_bytes, text_huge_bytes, text_contpte_bytes, .. } = *samples;
+    let Samples { nr, nr_processes, text_bytes, text_huge_bytes, text_contpte_bytes, .. } =
+        *samples;
     let who =
         if nr_processes == 1 { String::new() } else { format!(" of {nr_processes} processes") };
     let contpte = text_contpte_bytes.map_or_else(String::new, |bytes| {

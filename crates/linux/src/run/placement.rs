@@ -207,7 +207,9 @@ mod tests {
         assert_eq!(of(16 << 10, 1 << 16, 40 << 20), Placed::Badly(Obstacle::Random(1 << 16)));
         assert!(matches!(of(64 << 10, 1 << 16, 513 << 20), Placed::Well { .. }));
         assert_eq!(of(64 << 10, 1 << 16, 40 << 20), Placed::Badly(Obstacle::Random(1 << 16)));
-        assert!(matches!(of(16 << 10, M2, 5 << 20), Placed::Well { text_bytes, .. } if text_bytes > 0));
+        assert!(
+            matches!(of(16 << 10, M2, 5 << 20), Placed::Well { text_bytes, .. } if text_bytes > 0)
+        );
     }
 
     #[test]

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Advice;
 
+use super::by_size::BySize;
 use super::file::{Part, Warm, WarmError, Warmed};
 use super::refusal::WarmRefusal;
-use super::by_size::BySize;
 use super::users::Users;
 use crate::filesystem;
 use crate::proc::{host, thp};

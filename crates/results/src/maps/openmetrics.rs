@@ -196,7 +196,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use largefolio_linux::census::process::Process;
-use largefolio_linux::geometry::Geometry;
+    use largefolio_linux::geometry::Geometry;
 
     use super::super::group::Sort;
     use super::*;

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use largefolio_linux::census::file::CachedFiles;
 use largefolio_linux::census::folios::{self, Kind, Size, Tally};
-use largefolio_linux::geometry::Geometry;
 use largefolio_linux::census::remedy::Remedy;
 use largefolio_linux::census::why::{Finding, Refusal};
 use largefolio_linux::census::{Access, Census};
+use largefolio_linux::geometry::Geometry;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 
