@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Owns these sizes, for this machine and, in tests, for others. Why the block is the size to work
-//! towards stands in docs/design/sizes-of-machines.md.
+//! towards stands in docs/design/machine-sizes.md.
 
 use crate::system::{Live, System as _};
 

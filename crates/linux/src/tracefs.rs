@@ -34,7 +34,7 @@ pub(crate) enum TracefsError {
 pub(crate) struct Instance {
     path: PathBuf,
     /// Holds the mount that `path` goes through.
-    tracefs: Detached,
+    _tracefs: Detached,
 }
 
 impl Instance {
@@ -45,16 +45,11 @@ impl Instance {
         remove_stale(&instances);
         let path = instances.join(format!("{PREFIX}{purpose}-{}", std::process::id()));
         fs::create_dir(&path).map_err(TracefsError::Instance)?;
-        Ok(Self { path, tracefs })
+        Ok(Self { path, _tracefs: tracefs })
     }
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// The tracefs that it is an instance of.
-    pub(crate) fn root(&self) -> PathBuf {
-        self.tracefs.path()
     }
 
     /// Whether the kernel has `event`, named as `sched/sched_switch`.

@@ -49,8 +49,6 @@ fn holds_block(start: u64, len: u64, page_bytes: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     fn holds_block(start: u64, len: u64) -> bool {
         super::holds_block(start, len, 4 << 10)
     }

@@ -21,7 +21,6 @@ use crate::bench::stubs::mapping::{Mapping, Source};
 use crate::bench::stubs::{Backing, Layout, Stubs, StubsError};
 use crate::geometry::{page_bytes, pmd_bytes};
 use crate::measure::{Series, interleave};
-use crate::setting::thp::size_name;
 
 /// Larger folios are not to be had in numbers.
 const PMD_BYTES_MAX: usize = 2 << 20;
@@ -156,8 +155,7 @@ pub(super) fn measure(
     let mut missing = None;
     match large {
         None => {
-            let size = size_name(pmd_bytes() as u64);
-            missing = Some(format!("a PMD entry maps {size} here, and few such folios are free"));
+            missing = Some("too few of this size are free".to_owned());
         }
         // All but the last 2 MiB, which end the file, and what fragmentation costs.
         Some(Ok(large)) if large.pmd_mapped_bytes() >= len as u64 / 8 * 7 => fields.push(large),

@@ -170,7 +170,7 @@ fn run_on(
     let body =
         convert::convert(&trace, &Source { page: facts.page_bytes, exec_reads: &exec_reads })
             .map_err(|error| CrosscheckError::Trace(error.to_string()))?;
-    let text = header(stage, plan, facts, events.events)? + &with_files(&body, &files);
+    let text = header(stage, plan, facts, events.known)? + &with_files(&body, &files);
     let (nr_files, nr_removed) = (body.files.len(), body.nr_removed);
     Ok(ProgramRecording { text, status, nr_files, nr_removed })
 }

@@ -5,8 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::census::folios::Kind;
-use crate::census::process::Process;
+use crate::census::folios::{Cell, Kind, Tally};
 use crate::census::{self, Access};
 use crate::geometry::Geometry;
 use crate::proc::Task;
@@ -99,7 +98,11 @@ impl Sampler {
         }
         if self.geometry.has_contpte {
             let pids: Vec<u32> = pids.into_iter().collect();
-            now.text_contpte_bytes = text_contpte_bytes(system, &pids);
+            if let Some(text) = text(system, &pids) {
+                (now.text_bytes, now.text_contpte_bytes) =
+                    (text.mapped_bytes(), Some(text.contpte_bytes));
+                now.text_huge_bytes = now.text_huge_bytes.max(text.pmd_bytes);
+            }
         }
         let best = &mut self.samples;
         let anon_huge_bytes = best.anon_huge_bytes.max(now.anon_huge_bytes);
@@ -113,11 +116,12 @@ impl Sampler {
     }
 }
 
-/// Text of all of them in contpte blocks.
-fn text_contpte_bytes(system: &dyn System, pids: &[u32]) -> Option<u64> {
+/// Text of all of them, where folio sizes are seen.
+fn text(system: &dyn System, pids: &[u32]) -> Option<Cell> {
     let census = census::take(system, pids).ok().filter(|census| census.access == Access::Full)?;
-    let of_text = |process: &Process| process.tally.of(Kind::Text).contpte_bytes;
-    Some(census.processes.iter().map(of_text).sum())
+    let mut sum = Tally::default();
+    census.processes.iter().for_each(|process| sum.add_all(&process.tally));
+    Some(sum.of(Kind::Text))
 }
 
 #[cfg(test)]

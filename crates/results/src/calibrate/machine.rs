@@ -21,7 +21,7 @@ use largefolio_sim::tlb::{
 use crate::running;
 
 /// The machine whose numbers stand in for those that could not be measured.
-const STAND_IN: &str = "cascadelake";
+const STAND_IN: &str = if cfg!(target_arch = "aarch64") { "altra" } else { "cascadelake" };
 /// Entries of a level-1 TLB about which nothing is known.
 const L1_ENTRIES: u32 = 64;
 /// Entries of a level-2 TLB about which nothing is known.

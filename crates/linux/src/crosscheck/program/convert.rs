@@ -208,7 +208,7 @@ impl<'a> Writer<'a> {
                         self.out.act_in(space, &format!("V {word} {addr:x} {len}"));
                     }
                     Some(Advice::Aside(why)) => {
-                        self.aside_range(space, &whole_pages(addr, len, page), why)
+                        self.aside_range(space, &whole_pages(addr, len, page), why);
                     }
                     None => {}
                 }
@@ -227,7 +227,7 @@ impl<'a> Writer<'a> {
             }
             Mark::Aside { inode, ref why } => self.aside(inode, why),
             Mark::Lock { space, addr, len } => {
-                self.aside_range(space, &whole_pages(addr, len, page), "mlock")
+                self.aside_range(space, &whole_pages(addr, len, page), "mlock");
             }
             Mark::LockAll { space, flags } => {
                 if flags & CURRENT != 0 {

@@ -40,7 +40,7 @@ fn faults(instance: &Instance) -> Result<(Vec<String>, Option<FaultProbe>), Cros
     if FAULTS.iter().all(|event| instance.has(event)) {
         return Ok((FAULTS.map(str::to_owned).to_vec(), None));
     }
-    let probe = FaultProbe::new(instance).map_err(CrosscheckError::NoFaultAddresses)?;
+    let probe = FaultProbe::new().map_err(CrosscheckError::NoFaultAddresses)?;
     Ok((vec![probe.event()], Some(probe)))
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Events {
     faults: Vec<String>,
     _probe: Option<FaultProbe>,
     /// Bit n: the kernel has event n.
-    pub(crate) events: u64,
+    pub(crate) known: u64,
 }
 
 impl Events {
@@ -62,13 +62,13 @@ impl Events {
         let s_dev = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
         let instance = tracefs::instance()?;
         let (faults, probe) = faults(&instance)?;
-        let mut instance = Self { instance, faults, _probe: probe, events: 0 };
+        let mut instance = Self { instance, faults, _probe: probe, known: 0 };
         instance.set("tracing_on", "0")?;
         instance.set("options/overwrite", "0")?;
         instance.set(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), &BUFFER_KB.to_string())?;
         for (nr, event) in FILE_EVENTS.iter().enumerate() {
             if instance.enable(event, s_dev) {
-                instance.events |= 1 << nr;
+                instance.known |= 1 << nr;
             } else if NEEDED.contains(event) {
                 return Err(CrosscheckError::NoEvent(event));
             }

@@ -11,9 +11,9 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::line::HANDLE_MM_FAULT;
+use crate::mount::Detached;
 use crate::proc::Task;
 use crate::system::Live;
-use crate::tracefs::Instance;
 
 /// Begins the name of the group; the process id follows.
 const PREFIX: &str = "folio_";
@@ -27,19 +27,20 @@ const ARGUMENTS: &str = if cfg!(target_arch = "x86_64") {
 /// The event, removed when dropped.
 #[derive(Debug)]
 pub(super) struct FaultProbe {
-    /// Where probes are defined.
-    list: PathBuf,
+    /// Outlives the instance, which must be gone before the event can be.
+    tracefs: Detached,
     event: String,
 }
 
 impl FaultProbe {
-    /// Defines it in the tracefs of `instance`.
-    pub(super) fn new(instance: &Instance) -> io::Result<Self> {
-        let list = instance.root().join("kprobe_events");
+    /// Defines it.
+    pub(super) fn new() -> io::Result<Self> {
+        let tracefs = Detached::new("tracefs", None)?;
+        let list = list(&tracefs);
         remove_stale(&list);
         let event = format!("{PREFIX}{}/{HANDLE_MM_FAULT}", std::process::id());
         say(&list, &format!("p:{event} {HANDLE_MM_FAULT} {ARGUMENTS}"))?;
-        Ok(Self { list, event })
+        Ok(Self { tracefs, event })
     }
 
     /// Its name in `events`.
@@ -51,8 +52,13 @@ impl FaultProbe {
 impl Drop for FaultProbe {
     fn drop(&mut self) {
         // Refused only while an instance has it enabled, and ours is gone.
-        let _ = say(&self.list, &format!("-:{}", self.event));
+        let _ = say(&list(&self.tracefs), &format!("-:{}", self.event));
     }
+}
+
+/// Where probes are defined.
+fn list(tracefs: &Detached) -> PathBuf {
+    tracefs.path().join("kprobe_events")
 }
 
 /// Adds a line: a definition, or the removal of one.

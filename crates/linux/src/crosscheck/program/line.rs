@@ -135,8 +135,8 @@ fn kernel_event(name: &str, fields: &str, shift: u32) -> Option<Result<Event, ()
     let parsed = match name {
         "page_fault_user" | "page_fault_kernel" => fault(fields),
         HANDLE_MM_FAULT => match handled(fields) {
-            Some(None) => return None,
-            fault => fault.flatten(),
+            Some((_, false)) => return None,
+            fault => fault.map(|(event, _)| event),
         },
         "mm_filemap_add_to_page_cache" => {
             cached(fields).map(|(inode, index, order)| Event::Inserted { inode, index, order })
@@ -198,9 +198,10 @@ fn fault(fields: &str) -> Option<Event> {
     Some(Event::Fault { address, code: hex(value(fields, "error_code")?)? })
 }
 
-/// A call of `handle_mm_fault` for a fault; nothing for one that was made for other reasons (populating,
-/// `ptrace`) or again because the first one waited for a page. Flags as in `enum fault_flag`.
-fn handled(fields: &str) -> Option<Option<Event>> {
+/// A call of `handle_mm_fault`, and whether it is for a fault: not if it was made for other reasons
+/// (populating, `ptrace`) or again because the first one waited for a page. Flags as in `enum
+/// fault_flag`.
+fn handled(fields: &str) -> Option<(Event, bool)> {
     const WRITE: u64 = 1;
     const TRIED: u64 = 1 << 5;
     const INSTRUCTION: u64 = 1 << 8;
@@ -211,7 +212,7 @@ fn handled(fields: &str) -> Option<Option<Event>> {
     let has = |flag: u64, code: u64| if flags & flag == 0 { 0 } else { code };
     let code = has(WRITE, STORE) | has(INSTRUCTION, FETCH) | has(VMA_LOCK, LOCKED);
     let is_fault = flags & INTERRUPTIBLE != 0 && flags & TRIED == 0;
-    Some(is_fault.then_some(Event::Fault { address, code }))
+    Some((Event::Fault { address, code }, is_fault))
 }
 
 fn cached(fields: &str, shift: u32) -> Option<(u64, u64, u8)> {
