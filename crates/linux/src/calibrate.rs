@@ -120,9 +120,9 @@ impl Effort {
         }
     }
 
-    /// Working sets of the curves, in pages; with larger base pages only those up to as many bytes. The last gives the cost of a walk: random references
-    /// over 384 MiB, where the page table itself is larger than a level-2 cache; the check's region
-    /// is 512 MiB.
+    /// Working sets of the curves, in pages; with larger base pages only those up to as many bytes.
+    /// The last gives the cost of a walk: random references over 384 MiB, where the page table
+    /// itself is larger than a level-2 cache; the check's region is 512 MiB.
     fn working_sets(self) -> Vec<usize> {
         const QUICK: [usize; 12] = [8, 32, 48, 64, 80, 128, 512, 1024, 2048, 3072, 4096, 16384];
         const FULL: [usize; 42] = [

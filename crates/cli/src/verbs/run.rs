@@ -19,10 +19,10 @@ const NOT_EXECUTED: u8 = 126;
 
 /// Start a program with its text, and optionally its heap, on large folios
 ///
-/// --text large refills the page cache of the program and its libraries with folios of 2M before the
-/// program starts, as far as their addresses allow TLB entries for large blocks (2M; on arm64 with 4K
-/// pages 64K) to map them; as root also files shorter than 2M that no process uses, with the largest
-/// folios that fit. It changes only the
+/// --text large refills the page cache of the program and its libraries with folios of 2M before
+/// the program starts, as far as their addresses allow one TLB entry to map a large block (2M; on
+/// arm64 with 4K pages 64K); as root also files shorter than 2M that no process uses, with the
+/// largest folios that fit. It changes only the
 /// cache: memory stays shared, and perf, gdb and core dumps work as before. --text remap moves the
 /// text onto shared memory with PMD folios before the program begins; all processes of a file share
 /// one copy. --text auto does that if the page cache cannot help. --heap SIZE gives glibc's

@@ -24,13 +24,14 @@ use crate::errors::Exit;
 /// Refill the page cache of files with large folios
 ///
 /// The page cache keeps the folio sizes with which a file was read: small ones after cp, git or a
-/// cold start. This evicts what is small and reads it again in folios of 2M (one PMD entry; on arm64
-/// with 16K and 64K pages one contpte block), as far as the filesystem has them: ext4, XFS, btrfs. Files shorter than 2M get the largest folios that
-/// fit, which makes their faults cheaper. Programs started afterwards are mapped by large
-/// entries where their addresses fit (folio maps --elf; folio align), and share the memory as
-/// before. Nothing is written to the files; dirty pages are synced, never dropped. What running
-/// processes have mapped stays as it is. The gain lasts until the pages are evicted. --persist has
-/// systemd warm the file again at every boot and when an upgrade replaces it.
+/// cold start. This evicts what is small and reads it again in folios of 2M (one PMD entry; on
+/// arm64 with 16K and 64K pages one contpte block), as far as the filesystem has them: ext4, XFS,
+/// btrfs. Files shorter than 2M get the largest folios that fit, which makes their faults cheaper.
+/// Programs started afterwards are mapped by large entries where their addresses fit (folio maps
+/// --elf; folio align), and share the memory as before. Nothing is written to the files; dirty
+/// pages are synced, never dropped. What running processes have mapped stays as it is. The gain
+/// lasts until the pages are evicted. --persist has systemd warm the file again at every boot and
+/// when an upgrade replaces it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -236,22 +236,25 @@ impl Launch {
     fn large(&mut self, own: Own<'_>, libraries: &[PathBuf]) {
         let users = OnceCell::new();
         let users = || users.get_or_init(|| Users::read(&Live));
-        self.file(own.path, own.elf, &users);
+        let mut has_blocks = self.file(own.path, own.elf, &users);
         for library in libraries {
             if let Ok(elf) = ElfFile::read(library)
                 && elf.check(library).is_ok()
             {
-                self.file(library, &elf, &users);
+                has_blocks |= self.file(library, &elf, &users);
             }
         }
-        if self.warmed.iter().all(Warmed::is_short) && self.fallbacks.is_empty() {
+        if !has_blocks && self.fallbacks.is_empty() {
             self.fallbacks.push(Fallback::TinyText(own.path.to_owned()));
         }
     }
 
-    fn file<'u>(&mut self, path: &Path, elf: &ElfFile, users: &dyn Fn() -> &'u Users) {
+    /// Whether its text holds a whole block, and is placed so that one entry of the TLB maps it.
+    fn file<'u>(&mut self, path: &Path, elf: &ElfFile, users: &dyn Fn() -> &'u Users) -> bool {
         let file = path.to_owned();
-        match placed(path, elf, Geometry::running().text_block_bytes()) {
+        let placed = placed(path, elf, Geometry::running().text_block_bytes());
+        let has_blocks = matches!(placed, Placed::Well { .. });
+        match placed {
             Placed::Badly(Obstacle::TooSmall(_)) => self.short(path, users),
             Placed::Well { .. } if is_short(path) => self.short(path, users),
             Placed::Badly(obstacle) => {
@@ -272,10 +275,11 @@ impl Launch {
                 }
             }
         }
+        has_blocks
     }
 
-    /// Fills the cache of a file that is shorter than the folios that pay. One in use is left alone, and so is
-    /// one whose folios may not be seen: it would be filled anew at each start.
+    /// Fills the cache of a file that is shorter than the folios that pay. One in use is left alone, and
+    /// so is one whose folios may not be seen: it would be filled anew at each start.
     fn short<'u>(&mut self, path: &Path, users: &dyn Fn() -> &'u Users) {
         let block_bytes = Geometry::running().block_bytes();
         let small = format!("{}: {}", shown(path), Obstacle::TooSmall(block_bytes));

@@ -1,7 +1,8 @@
 //! Whether a file's text can be mapped by large TLB entries at the addresses it is loaded to.
 //!
 //! A large folio begins at a multiple of its size in the file, and the entry (PMD, contpte) at a
-//! multiple of its size in memory. So load bias + vaddr and offset must agree mod that size, and a whole block must lie
+//! multiple of its size in memory. So load bias + vaddr and offset must agree mod that size, and a
+//! whole block must lie
 //! inside the segment. The linker decides vaddr, offset and `p_align`, the loader the bias:
 //! docs/design/alignment.md has the rules and how they were checked.
 //!

@@ -5,10 +5,10 @@
 //! each cut to the filesystem's largest and to the file's end; with 64K pages nothing up to 7.1, where
 //! a PMD folio is larger than the page cache can hold, and folios of 2M from 7.2 on.
 //!
-//! With 4K pages it is a file shorter than a PMD folio. The kernel cuts the readahead of advised memory at the end of the file: 1.9 MiB of libc come in
-//! folios of 1M, 512K, 256K, 64K and the rest. No PMD entry maps them, and most libraries are loaded
-//! at any multiple of 4K, where no contpte block fits either. What they save is work: a fault maps
-//! more pages at once, and unmapping counts folios. Measured on Zen 4, Linux 6.18, n = 7: first touch
+//! With 4K pages it is a file shorter than a PMD folio. The kernel cuts the readahead of advised memory
+//! at the end of the file: 1.9 MiB of libc come in folios of 1M, 512K, 256K, 64K and the rest. No PMD
+//! entry maps them, and on x86-64 most libraries are loaded at any multiple of 4K, where no contpte
+//! block fits either. What they save is work: a fault maps more pages at once, and unmapping counts folios. Measured on Zen 4, Linux 6.18, n = 7: first touch
 //! of 768 KiB 39 us [34 .. 40] in base pages and 10 [9 .. 16] in folios of 512K and 256K, munmap 30
 //! [26 .. 34] and 6 [4 .. 15], at every address; calls from page to page take the same time.
 //!

@@ -28,8 +28,8 @@ pub(crate) const RET: &[u8] = &[];
 /// Bytes of the lines that stubs and links stand on; a power of two.
 pub(crate) const LINE_BYTES: usize = 64;
 
-/// Where in its page of `page_bytes` the stub of page `nr` stands: each page another line, so that the sets of the
-/// caches share the stubs evenly, however few bits of the address choose a set.
+/// Where in its page of `page_bytes` the stub of page `nr` stands: each page another line, so that
+/// the sets of the caches share the stubs evenly, however few bits of the address choose a set.
 #[must_use]
 pub(crate) const fn line_of(nr: usize, page_bytes: usize) -> usize {
     (nr.wrapping_mul(37) % (page_bytes / LINE_BYTES)) * LINE_BYTES
