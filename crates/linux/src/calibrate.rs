@@ -26,7 +26,7 @@ use largefolio_bulk::{Primitive, Tuning};
 pub use cached::AROUND_BYTES;
 pub use cpu::{Cpu, Place, Structure, fastest_clock_ghz};
 pub use curve::{Curve, Pages, Side};
-pub use kernel::{KernelCosts, REGION_BYTES, SIZES};
+pub use kernel::{KernelCosts, REGION_BYTES, SIZES_PAGES};
 pub use loads::{LineCosts, WalkShares};
 pub use operations::{OfSize, Operations, Times, allowed, operations};
 pub use rounds::{CLOCK_WITHIN, Pace, Until};
@@ -34,8 +34,10 @@ pub use step::{Bracket, Point, solve, step_within};
 pub use storage::Storage;
 pub use work::Work;
 
+use crate::geometry::{Geometry, page_bytes};
 use crate::proc::host;
 pub use crate::proc::host::Caches;
+use crate::setting::thp::size_name;
 use crate::system::Live;
 
 use crate::bench::anon::BenchError;
@@ -80,6 +82,9 @@ pub(crate) const fn count(nr: usize) -> f64 {
     nr as f64
 }
 
+/// Largest working set of a curve in bytes: 98,304 pages of 4K.
+const CURVE_BYTES_MAX: usize = 384 << 20;
+
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
@@ -115,9 +120,9 @@ impl Effort {
         }
     }
 
-    /// Working sets of the curves, in pages. The last gives the cost of a walk: random references
-    /// over 384 MiB, where the page table itself is larger than a level-2 cache; the check's region
-    /// is 512 MiB.
+    /// Working sets of the curves, in pages; with larger base pages only those up to as many bytes.
+    /// The last gives the cost of a walk: random references over 384 MiB, where the page table
+    /// itself is larger than a level-2 cache; the check's region is 512 MiB.
     fn working_sets(self) -> Vec<usize> {
         const QUICK: [usize; 12] = [8, 32, 48, 64, 80, 128, 512, 1024, 2048, 3072, 4096, 16384];
         const FULL: [usize; 42] = [
@@ -219,10 +224,13 @@ impl Calibration {
     }
 
     fn add_curves(&mut self, effort: Effort, side: Side, name: &str, dir: &Path) {
-        match curve::measure(side, &effort.working_sets(), effort.nr_rounds(), dir) {
+        let mut sets = effort.working_sets();
+        sets.retain(|nr| nr.saturating_mul(page_bytes()) <= CURVE_BYTES_MAX);
+        match curve::measure(side, &sets, effort.nr_rounds(), dir) {
             Ok((curves, missing)) => {
                 self.curves.extend(curves);
-                let of = |why| format!("{name} translation of 2M folios: {why}");
+                let pmd = size_name(Geometry::running().pmd_bytes());
+                let of = |why| format!("{name} translation of {pmd} folios: {why}");
                 self.missing.extend(missing.map(of));
             }
             Err(error) => self.missing.push(format!("{name} translation: {error}")),

@@ -26,8 +26,9 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use self::plan::kind_of;
+use crate::geometry::Geometry;
+use crate::proc::Task;
 use crate::proc::smaps::Smap;
-use crate::proc::{Task, thp};
 use crate::system::Live;
 
 /// What is to be collapsed.
@@ -142,7 +143,8 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
         result => result.map_err(failed("read its areas")),
     };
     let before = read()?;
-    let mut outcome = Outcome { block_bytes: thp::pmd_bytes(&Live), ..Outcome::default() };
+    let mut outcome =
+        Outcome { block_bytes: Geometry::running().pmd_bytes(), ..Outcome::default() };
     for smap in &before {
         let vma = &smap.vma;
         let Some(kind) = kind_of(vma).filter(|kind| request.kinds.contains(kind)) else { continue };

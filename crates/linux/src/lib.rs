@@ -18,6 +18,7 @@ pub mod collapse;
 pub mod crosscheck;
 pub mod elf;
 pub mod environment;
+pub mod geometry;
 pub mod measure;
 pub mod persist;
 pub mod proc;

@@ -108,7 +108,7 @@ impl Remap {
     /// allow it. Nothing is left behind then.
     pub fn prepare(options: &Options) -> Result<Self, Refused> {
         let library = find_library()?;
-        if rustix::param::page_size() != 4096 {
+        if !wire::PAGES_BYTES.contains(&rustix::param::page_size()) {
             return Err(Refused::new(Refusal::PageSize, ""));
         }
         let store = open_store(options.store.as_deref())?;

@@ -23,7 +23,8 @@ use std::ptr;
 use rustix::fs::Access;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
-use crate::proc::{Task, thp};
+use crate::geometry::Geometry;
+use crate::proc::Task;
 use crate::system::Live;
 
 /// Blocks examined in one go: a process may have 65,530 vmas, and gaps cost addresses only.
@@ -65,7 +66,7 @@ impl<'f> Cached<'f> {
         Ok(Self {
             file,
             file_bytes: found.len(),
-            pmd_bytes: thp::pmd_bytes(&Live),
+            pmd_bytes: Geometry::running().pmd_bytes(),
             is_told,
             is_filled: false,
         })

@@ -13,7 +13,7 @@ use crate::elf;
 use crate::maps::{Blocks, Text, number};
 use crate::store::{self, Name, Store};
 use crate::sys::{self, Advice, Area, Errno, Fd, Mapping, Status, Window};
-use crate::wire::{BLOCK_BYTES, BUDGET_VARIABLE, Refusal};
+use crate::wire::{BUDGET_VARIABLE, Refusal};
 
 /// Bytes of the tmpfs that stay free for others.
 const SLACK_BYTES: u64 = 8 << 20;
@@ -59,9 +59,9 @@ pub(crate) fn make(store: &Store, job: &Job, name: Option<&Name>) -> Result<Fd, 
 /// Maps one page of each block as the program would, and asks how it came.
 fn check_gain(job: &Job) -> Result<(), Refusal> {
     let (start, len) = (job.blocks.start, job.blocks.len);
-    for at in (0..len).step_by(BLOCK_BYTES) {
+    for at in (0..len).step_by(job.blocks.block) {
         // What cannot be mapped now is the program's business.
-        let _ = sys::advise(start + at, 4096, Advice::PopulateRead);
+        let _ = sys::advise(start + at, sys::page_bytes(), Advice::PopulateRead);
     }
     // A kernel that cannot say (before 6.7) has not shown that there is nothing to gain.
     let large = job.pagemap.large_bytes(start, len).unwrap_or(0);
@@ -103,13 +103,13 @@ fn fill(copy: &Fd, job: &Job) -> Result<(), Refusal> {
     // SAFETY: the reserved area has room for `len` bytes after its first whole block.
     unsafe { copy.map_over(address, window, Mapping::Fill) }.map_err(|_| Refusal::LowMemory)?;
     let mut nr_large = 0;
-    for at in (0..len).step_by(BLOCK_BYTES) {
+    for at in (0..len).step_by(job.blocks.block) {
         copy.write_at(&[0], start + at as u64).map_err(of_room)?;
         let offset = job.blocks.offset + at as u64;
-        match sys::advise(address + at, BLOCK_BYTES, Advice::Collapse) {
+        match sys::advise(address + at, job.blocks.block, Advice::Collapse) {
             Ok(()) => {
                 // SAFETY: the block is mapped writable, is ours, and has its folio (C1).
-                let nr = unsafe { job.source.read_to(address + at, BLOCK_BYTES, offset) };
+                let nr = unsafe { job.source.read_to(address + at, job.blocks.block, offset) };
                 check_whole(nr, job, at)?;
                 nr_large += 1;
             }
@@ -117,7 +117,7 @@ fn fill(copy: &Fd, job: &Job) -> Result<(), Refusal> {
             Err(_) => fill_small(copy, job, at)?,
         }
         // Nothing is gained when most blocks stay small: stop before memory is spent on them.
-        if (at / BLOCK_BYTES + 1 - nr_large) * 2 * BLOCK_BYTES > len {
+        if (at / job.blocks.block + 1 - nr_large) * 2 * job.blocks.block > len {
             return Err(Refusal::NoLargeFolio);
         }
     }
@@ -127,15 +127,15 @@ fn fill(copy: &Fd, job: &Job) -> Result<(), Refusal> {
 /// A file may end within the last page of its text; the rest of the page is zero in both.
 fn check_whole(nr: sys::Result<usize>, job: &Job, at: usize) -> Result<(), Refusal> {
     let end = job.blocks.offset + at as u64 + nr.map_err(|_| Refusal::Unreadable)? as u64;
-    let wanted = job.blocks.offset + (at + BLOCK_BYTES) as u64;
-    let is_last_page = end == job.status.bytes && wanted - end < 4096;
+    let wanted = job.blocks.offset + (at + job.blocks.block) as u64;
+    let is_last_page = end == job.status.bytes && wanted - end < sys::page_bytes() as u64;
     if end == wanted || is_last_page { Ok(()) } else { Err(Refusal::FileChanged) }
 }
 
 fn fill_small(copy: &Fd, job: &Job, at: usize) -> Result<(), Refusal> {
     let mut buffer = [0; STEP_BYTES];
     let mut done = 0;
-    while done < BLOCK_BYTES {
+    while done < job.blocks.block {
         let offset = job.blocks.offset + (at + done) as u64;
         let nr = job.source.read_at(&mut buffer, offset).map_err(|_| Refusal::Unreadable)?;
         let read = buffer.get(..nr).filter(|read| !read.is_empty());

@@ -6,20 +6,17 @@
 
 use crate::maps::number;
 use crate::sys::{self, Fd};
-use crate::wire::{FILTERS_VARIABLE, Refusal};
+use crate::wire::{FILTERS_VARIABLE, PAGES_BYTES, Refusal};
 
 /// Bytes of `/proc/self/status` that are examined; it has about 1500.
 const STATUS_BYTES: usize = 4096;
-
-/// Base page the block size is computed for.
-const BASE_PAGE_BYTES: usize = 4096;
 
 /// Why this process is to be left alone, if it is.
 pub(crate) fn check() -> Result<(), Refusal> {
     if sys::auxiliary(libc::AT_SECURE) != 0 {
         return Err(Refusal::Secure);
     }
-    if sys::auxiliary(libc::AT_PAGESZ) != BASE_PAGE_BYTES {
+    if !PAGES_BYTES.contains(&sys::page_bytes()) {
         return Err(Refusal::PageSize);
     }
     if sanitizer() != 0 {

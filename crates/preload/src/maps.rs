@@ -6,7 +6,6 @@
 use core::ffi::CStr;
 
 use crate::line::c_str;
-use crate::wire::BLOCK_BYTES;
 
 /// A private, executable, read-only mapping of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,9 +27,11 @@ pub(crate) struct Text<'a> {
 /// The part of a text that PMD entries can map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
-    /// First address, a multiple of [`BLOCK_BYTES`].
+    /// Bytes of one: what a PMD entry maps.
+    pub(crate) block: usize,
+    /// First address, a multiple of a block.
     pub(crate) start: usize,
-    /// Bytes, a multiple of [`BLOCK_BYTES`], not 0.
+    /// Bytes, a multiple of a block, not 0.
     pub(crate) len: usize,
     /// Position in the file of `start`.
     pub(crate) offset: u64,
@@ -73,13 +74,13 @@ impl<'a> Text<'a> {
         self.end - self.start
     }
 
-    /// The whole naturally aligned blocks, `None` when there is none.
-    pub(crate) fn blocks(&self) -> Option<Blocks> {
-        let start = self.start.checked_add(BLOCK_BYTES - 1)? & !(BLOCK_BYTES - 1);
-        let end = self.end & !(BLOCK_BYTES - 1);
+    /// The whole naturally aligned blocks of `block` bytes, `None` when there is none.
+    pub(crate) fn blocks(&self, block: usize) -> Option<Blocks> {
+        let start = self.start.checked_add(block - 1)? & !(block - 1);
+        let end = self.end & !(block - 1);
         let into = u64::try_from(start.checked_sub(self.start)?).ok()?;
         let offset = self.offset.checked_add(into)?;
-        (start < end).then(|| Blocks { start, len: end - start, offset })
+        (start < end).then(|| Blocks { block, start, len: end - start, offset })
     }
 
     /// The file's last path component.
@@ -90,9 +91,10 @@ impl<'a> Text<'a> {
 
 impl Blocks {
     /// Bytes by which the copy is shifted against the file, so that address and position in the
-    /// copy agree modulo [`BLOCK_BYTES`]: 0 where the linker aligned the segment to 2 MiB.
+    /// copy agree modulo a block: 0 where the linker aligned the segment to it.
     pub(crate) const fn shift(&self) -> u64 {
-        (BLOCK_BYTES as u64 - self.offset % BLOCK_BYTES as u64) % BLOCK_BYTES as u64
+        let block = self.block as u64;
+        (block - self.offset % block) % block
     }
 }
 
@@ -123,6 +125,7 @@ pub(crate) fn number<const BASE: u64>(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
+    const M2: usize = 2 << 20;
     const LINE: &[u8] =
         b"00b72000-025fe000 r-xp 00772000 fe:0a 1234                       /usr/bin/node x\0";
 
@@ -132,7 +135,7 @@ mod tests {
         assert_eq!((text.start, text.end, text.offset), (0xb7_2000, 0x25f_e000, 0x77_2000));
         assert_eq!((text.device, text.inode), ((0xfe, 0xa), 1234));
         assert_eq!(text.name(), b"node x");
-        let blocks = text.blocks().unwrap();
+        let blocks = text.blocks(M2).unwrap();
         assert_eq!((blocks.start, blocks.len), (0xc0_0000, 0x180_0000));
         assert_eq!((blocks.offset, blocks.shift()), (0x80_0000, 0));
     }
@@ -140,9 +143,18 @@ mod tests {
     #[test]
     fn a_text_off_its_alignment_is_shifted() {
         let line = b"7f0000001000-7f0000601000 r-xp 00000000 00:1b 7 /a\0";
-        let blocks = Text::parse(line).unwrap().blocks().unwrap();
+        let blocks = Text::parse(line).unwrap().blocks(M2).unwrap();
         assert_eq!((blocks.start, blocks.len), (0x7f00_0020_0000, 0x40_0000));
         assert_eq!((blocks.offset, blocks.shift()), (0x1f_f000, 0x1000));
+    }
+
+    #[test]
+    fn blocks_are_those_of_the_machine() {
+        let line = b"7f0001234000-7f0006600000 r-xp 00004000 00:1b 7 /a\0";
+        let blocks = Text::parse(line).unwrap().blocks(32 << 20).unwrap();
+        assert_eq!((blocks.start, blocks.len), (0x7f00_0200_0000, 0x400_0000));
+        assert_eq!(blocks.shift(), (32 << 20) - 0xdd_0000);
+        assert_eq!(Text::parse(line).unwrap().blocks(512 << 20), None);
     }
 
     #[test]
@@ -165,8 +177,8 @@ mod tests {
     #[test]
     fn less_than_a_block_is_none() {
         let small = b"7f0000001000-7f00003ff000 r-xp 00000000 00:1b 7 /a\0";
-        assert_eq!(Text::parse(small).unwrap().blocks(), None);
+        assert_eq!(Text::parse(small).unwrap().blocks(M2), None);
         let high = b"ffffffffffe01000-fffffffffffff000 r-xp 00000000 00:1b 7 /a\0";
-        assert_eq!(Text::parse(high).unwrap().blocks(), None);
+        assert_eq!(Text::parse(high).unwrap().blocks(M2), None);
     }
 }

@@ -5,7 +5,8 @@
 
 use core::ffi::{c_int, c_void};
 
-use crate::wire::BLOCK_BYTES;
+use crate::sys;
+use crate::wire::block_bytes;
 
 /// `PF_X`.
 const EXECUTABLE: u32 = 1;
@@ -31,23 +32,26 @@ unsafe extern "C" fn look(
     let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let has_block = |header: &libc::Elf64_Phdr| {
         let is_text = header.p_type == libc::PT_LOAD && header.p_flags & EXECUTABLE != 0;
-        is_text && holds_block(info.dlpi_addr.wrapping_add(header.p_vaddr), header.p_memsz)
+        let start = info.dlpi_addr.wrapping_add(header.p_vaddr);
+        is_text && holds_block(start, header.p_memsz, sys::page_bytes())
     };
     headers.iter().any(has_block).into()
 }
 
-/// Whether `start..start + len` holds an aligned block.
-fn holds_block(start: u64, len: u64) -> bool {
-    let block = BLOCK_BYTES as u64;
+/// Whether `start..start + len` holds an aligned block, with pages of `page_bytes`.
+fn holds_block(start: u64, len: u64, page_bytes: usize) -> bool {
+    let block = block_bytes(page_bytes) as u64;
     // The loader maps whole pages, the last one past the end.
-    let end = start.checked_add(len).and_then(|end| end.checked_add(4095));
+    let end = start.checked_add(len).and_then(|end| end.checked_add(page_bytes as u64 - 1));
     let first = start.checked_next_multiple_of(block).and_then(|first| first.checked_add(block));
     first.zip(end).is_some_and(|(first_end, end)| first_end <= end)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    fn holds_block(start: u64, len: u64) -> bool {
+        super::holds_block(start, len, 4 << 10)
+    }
 
     #[test]
     fn a_block_must_be_whole_and_aligned() {
@@ -57,5 +61,14 @@ mod tests {
         // The last page is whole in memory.
         assert!(holds_block(0x20_0000, 0x1f_f001));
         assert!(!holds_block(u64::MAX - 5, 100));
+    }
+
+    #[test]
+    fn a_block_is_what_a_pmd_entry_maps() {
+        assert!(super::holds_block(0x200_0000, 0x200_0000, 16 << 10));
+        assert!(super::holds_block(0x200_0000, 0x1ff_c001, 16 << 10));
+        assert!(!super::holds_block(0x200_0000, 0x1ff_c000, 16 << 10));
+        assert!(!super::holds_block(0x200_0000, 0x200_0000, 64 << 10));
+        assert!(super::holds_block(0x2000_0000, 0x2000_0000, 64 << 10));
     }
 }

@@ -21,7 +21,7 @@
 
 use crate::maps::Blocks;
 use crate::sys::{self, Advice, Area, Errno, Fd, Mapping, Window};
-use crate::wire::{BLOCK_BYTES, Refusal};
+use crate::wire::Refusal;
 
 /// A copy that holds the bytes of `blocks` (V1).
 pub(crate) struct Proven<'a> {
@@ -43,12 +43,12 @@ pub(crate) fn prove(copy: Fd, blocks: &Blocks) -> Result<Proof<'_>, Refusal> {
     let address = area.first_block();
     // SAFETY: the reserved area has room for the blocks after its first address that is aligned.
     unsafe { copy.map_over(address, window(blocks), Mapping::Text) }.map_err(of_map)?;
-    for at in (0..blocks.len).step_by(BLOCK_BYTES) {
+    for at in (0..blocks.len).step_by(blocks.block) {
         let (text, same) = (blocks.start + at, address + at);
-        sys::advise(text, BLOCK_BYTES, Advice::PopulateRead).map_err(|_| Refusal::Unreadable)?;
-        sys::advise(same, BLOCK_BYTES, Advice::PopulateRead).map_err(|_| Refusal::BadCopy)?;
+        sys::advise(text, blocks.block, Advice::PopulateRead).map_err(|_| Refusal::Unreadable)?;
+        sys::advise(same, blocks.block, Advice::PopulateRead).map_err(|_| Refusal::BadCopy)?;
         // SAFETY: both are mapped to be read (`r-x`), and their pages are there (V2).
-        if !unsafe { sys::is_same(text, same, BLOCK_BYTES) } {
+        if !unsafe { sys::is_same(text, same, blocks.block) } {
             return Ok(Proof::Differs(copy));
         }
     }

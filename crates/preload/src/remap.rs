@@ -34,8 +34,6 @@ use crate::wire::{How, Refusal};
 /// Room for `/proc/self/maps`: about 5000 mappings; texts after them stay as they are. Only pages
 /// that are written take memory.
 const MAPS_BYTES: usize = 512 << 10;
-/// Bytes of a base page.
-const PAGE_BYTES: usize = 4096;
 /// Pages whose state is read in one step.
 const STEP_PAGES: usize = 1024;
 
@@ -47,7 +45,7 @@ pub(crate) fn texts(store: &Store, report: &Report) -> Result<(), Refusal> {
     let mut is_any = false;
     for line in lines.split_inclusive(|byte| *byte == 0) {
         let Some(text) = Text::parse(line) else { continue };
-        let Some(blocks) = text.blocks() else { continue };
+        let Some(blocks) = text.blocks(sys::block_bytes()) else { continue };
         is_any = true;
         let start = sys::monotonic_ns();
         let mover = Mover { store, text: &text, blocks, pagemap: &pagemap };
@@ -96,8 +94,8 @@ impl Mover<'_> {
         const SWAPPED: u64 = 1 << 62;
         const OF_FILE: u64 = 1 << 61;
         let mut states = [0; STEP_PAGES * 8];
-        let mut page = self.blocks.start / PAGE_BYTES;
-        let end = (self.blocks.start + self.blocks.len) / PAGE_BYTES;
+        let mut page = self.blocks.start / sys::page_bytes();
+        let end = (self.blocks.start + self.blocks.len) / sys::page_bytes();
         while page < end {
             let wanted = (end - page).min(STEP_PAGES);
             let states = states.get_mut(..wanted * 8).ok_or(Refusal::NoProc)?;
@@ -141,9 +139,9 @@ impl Mover<'_> {
     }
 
     fn is_mapped_alike(&self, source: &Fd) -> bool {
-        let Ok(page) = Area::reserve(PAGE_BYTES) else { return false };
+        let Ok(page) = Area::reserve(sys::page_bytes()) else { return false };
         let Ok(mut memory) = Area::memory(MAPS_BYTES) else { return false };
-        let window = Window { offset: 0, len: PAGE_BYTES };
+        let window = Window { offset: 0, len: sys::page_bytes() };
         // SAFETY: the reserved page is ours.
         let is_mapped = unsafe { source.map_over(page.address(), window, sys::Mapping::Look) };
         let Ok(lines) =

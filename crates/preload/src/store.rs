@@ -28,7 +28,7 @@ use crate::line::Line;
 use crate::maps::{Blocks, Text};
 use crate::superblock::Superblock;
 use crate::sys::{self, Errno, Fd, Status};
-use crate::wire::{BLOCK_BYTES, LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
+use crate::wire::{LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
 
 /// `TMPFS_MAGIC`: only there shared memory can be collapsed.
 const TMPFS: u64 = 0x0102_1994;
@@ -221,5 +221,7 @@ pub(crate) fn name_of(
 /// Size of the copy: the file's, shifted, in whole blocks.
 pub(crate) fn copy_bytes(source: &Status, blocks: &Blocks) -> Option<u64> {
     let bytes = source.bytes.checked_add(blocks.shift())?;
-    bytes.checked_next_multiple_of(BLOCK_BYTES as u64).filter(|bytes| i64::try_from(*bytes).is_ok())
+    bytes
+        .checked_next_multiple_of(blocks.block as u64)
+        .filter(|bytes| i64::try_from(*bytes).is_ok())
 }

@@ -12,7 +12,7 @@
 use core::ffi::{CStr, c_char, c_int, c_long};
 use core::ptr;
 
-use crate::wire::BLOCK_BYTES;
+use crate::wire;
 
 /// What the kernel answers.
 pub(crate) type Result<T> = core::result::Result<T, Errno>;
@@ -75,6 +75,16 @@ pub(crate) fn auxiliary(kind: libc::c_ulong) -> usize {
     // SAFETY: getauxval takes a number.
     let value = unsafe { libc::getauxval(kind) };
     usize::try_from(value).unwrap_or(0)
+}
+
+/// Bytes of a base page.
+pub(crate) fn page_bytes() -> usize {
+    auxiliary(libc::AT_PAGESZ)
+}
+
+/// Bytes of a block: what a PMD entry maps.
+pub(crate) fn block_bytes() -> usize {
+    wire::block_bytes(page_bytes())
 }
 
 /// Nanoseconds of the monotonic clock.
@@ -394,7 +404,7 @@ impl Area {
 
     /// Reserves whole aligned blocks of `len` bytes together.
     pub(crate) fn reserve_blocks(len: usize) -> Result<Self> {
-        Self::reserve(len.checked_add(BLOCK_BYTES).ok_or(Errno(libc::ENOMEM))?)
+        Self::reserve(len.checked_add(block_bytes()).ok_or(Errno(libc::ENOMEM))?)
     }
 
     /// First address.
@@ -403,8 +413,8 @@ impl Area {
     }
 
     /// Address of the first aligned block.
-    pub(crate) const fn first_block(&self) -> usize {
-        (self.address + BLOCK_BYTES - 1) & !(BLOCK_BYTES - 1)
+    pub(crate) fn first_block(&self) -> usize {
+        (self.address + block_bytes() - 1) & !(block_bytes() - 1)
     }
 
     /// The bytes of an area made by [`Area::memory`].

@@ -25,8 +25,15 @@ pub(crate) const BUDGET_VARIABLE: &CStr = c"LARGEFOLIO_REMAP_BUDGET";
 /// `1`: the library says on stderr what it does.
 pub(crate) const VERBOSE_VARIABLE: &CStr = c"LARGEFOLIO_VERBOSE";
 
-/// Bytes one PMD entry maps with base pages of 4 KiB (x86-64, arm64).
-pub(crate) const BLOCK_BYTES: usize = 2 << 20;
+/// Base pages that the block is known for: 4 KiB (x86-64, arm64), 16 KiB and 64 KiB (arm64).
+pub(crate) const PAGES_BYTES: [usize; 3] = [4 << 10, 16 << 10, 64 << 10];
+
+/// Bytes of a block with base pages of `page_bytes`: what one PMD entry maps, a table of entries of 8
+/// bytes. `MADV_COLLAPSE` makes no other folios.
+pub(crate) const fn block_bytes(page_bytes: usize) -> usize {
+    page_bytes / 8 * page_bytes
+}
+
 /// Where `/sys/dev/block/MAJOR:MINOR` has the sequence number of the disk: of a partition it stands
 /// above.
 pub(crate) const DISK_SEQUENCES: [&str; 2] = ["/diskseq", "/../diskseq"];
@@ -37,6 +44,19 @@ pub(crate) const LINK_SUFFIX: &[u8] = b".src";
 pub(crate) const REPORT_BYTES_MAX: u64 = 8 << 20;
 /// Longest record in bytes, the newline included.
 pub(crate) const RECORD_BYTES_MAX: usize = 512;
+
+/// Without a block in it; arm64 has three sizes of blocks.
+const TINY: &str = if cfg!(target_arch = "aarch64") {
+    "no text contains a whole aligned block of a PMD entry (2 MiB with 4K pages, 32 MiB with 16K, \
+     512 MiB with 64K); link with -z max-page-size=2m"
+} else {
+    "no text contains a whole aligned 2 MiB block; link with -z max-page-size=2m"
+};
+const NO_LARGE_FOLIO: &str = if cfg!(target_arch = "aarch64") {
+    "the kernel had no free folios of a PMD entry: memory is fragmented"
+} else {
+    "the kernel had no free 2 MiB folios: memory is fragmented"
+};
 
 /// What became of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +82,7 @@ impl How {
 }
 
 macro_rules! refusals {
-    ($($(#[$doc:meta])* $name:ident = $code:literal: $text:literal,)*) => {
+    ($($(#[$doc:meta])* $name:ident = $code:literal: $text:expr,)*) => {
         /// Why a text stays where it is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u32)]
@@ -101,7 +121,7 @@ refusals! {
     /// `PR_SET_THP_DISABLE`.
     ThpDisabled = 4: "the process has large folios disabled (PR_SET_THP_DISABLE)",
     /// Another base page.
-    PageSize = 5: "base pages are not 4 KiB, so a PMD entry does not map 2 MiB",
+    PageSize = 5: "base pages are not of 4, 16 or 64 KiB: what a PMD entry maps is not known",
     /// `/proc` is not mounted or hidden.
     NoProc = 6: "/proc/self cannot be read: mount /proc to let the library see what is mapped",
     /// The store is not there.
@@ -110,7 +130,7 @@ refusals! {
     StoreUntrusted = 8: "the directory of shared copies is a link, the directory of another user, \
                          or open to others",
     /// No object has a whole block.
-    Tiny = 9: "no text contains a whole aligned 2 MiB block; link with -z max-page-size=2m",
+    Tiny = 9: TINY,
     /// Text relocations, breakpoints, patches.
     Modified = 10: "the text was modified after it was mapped (text relocations, a breakpoint)",
     /// The path names another file now.
@@ -123,7 +143,7 @@ refusals! {
     /// Another process copies.
     Busy = 15: "another process was still making a copy when the wait ended",
     /// No large folio.
-    NoLargeFolio = 16: "the kernel had no free 2 MiB folios: memory is fragmented",
+    NoLargeFolio = 16: NO_LARGE_FOLIO,
     /// Before Linux 6.1, or without shared memory THP.
     OldKernel = 17: "the kernel cannot collapse shared memory (MADV_COLLAPSE, Linux 6.1 with THP)",
     /// `noexec`.

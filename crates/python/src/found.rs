@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use largefolio_report::ExportError;
 use largefolio_results::crosscheck::ReplayRequest;
-use largefolio_results::maps::{ELF_KERNEL, ElfResult, MapsRequest, MapsResult, Whom};
+use largefolio_results::maps::{ElfResult, MapsRequest, MapsResult, Whom, elf_kernel};
 use largefolio_results::study::{self, StudyRequest};
 use largefolio_results::{Forms as _, Remark};
 use largefolio_sim::kernel::Kernel;
@@ -88,7 +88,7 @@ pub(crate) fn elf(
     kernel: Option<&str>,
     command_line: Vec<String>,
 ) -> Result<Found, Failure> {
-    let kernel = Kernel::parse(kernel.unwrap_or(ELF_KERNEL))?;
+    let kernel = Kernel::parse(&kernel.map_or_else(elf_kernel, str::to_owned))?;
     on_all_processors(py, move |_| {
         let result = ElfResult::of(&kernel, &paths, command_line);
         let of_rules = Remark::of_rules(kernel.note.as_deref());

@@ -117,7 +117,8 @@ impl CollapseResult {
         }
         for row in &self.rows {
             for one in &row.left {
-                let (bytes, why) = (figures::bytes(one.resident_bytes), one.left.meaning());
+                let (bytes, why) =
+                    (figures::bytes(one.resident_bytes), one.left.meaning(self.block_bytes));
                 // Writing to a string cannot fail, here and below.
                 let _ = writeln!(text, "not tried: {bytes} of {}: {why}", row.kind);
             }

@@ -26,7 +26,9 @@ mod table;
 mod text;
 mod view;
 
+use largefolio_linux::geometry::Geometry;
 use largefolio_report::ExportError;
+use largefolio_report::figures;
 use largefolio_report::html::frame::Page;
 
 use crate::form::{Form, Forms};
@@ -41,10 +43,19 @@ pub use state::State;
 pub use text::Show;
 pub use view::MapsResult;
 
-/// The kernel whose rules decide about programs on disk, where none is named.
-pub const ELF_KERNEL: &str = "7.2";
 /// Mappings that are judged for a page: those of a large system with most memory.
 pub const JUDGED_OF_PAGE: usize = 2000;
+
+/// The kernel whose rules decide about programs on disk, where none is named: with the base page of
+/// this machine.
+#[must_use]
+pub fn elf_kernel() -> String {
+    let page = match Geometry::running().page_bytes {
+        4096 => String::new(),
+        bytes => format!("+page={}", figures::size(bytes)),
+    };
+    format!("7.2{page}")
+}
 
 impl Look {
     /// In the form asked for: a text shows `show` of it, JSON and CSV have everything.

@@ -3,9 +3,11 @@
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use largefolio_linux::geometry::Geometry;
 use largefolio_linux::proc::Processor;
 use largefolio_linux::system::Live;
 use largefolio_linux::tune::catalog::Catalog;
+use largefolio_mm::units::PageSize;
 use largefolio_report::figures;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::crosscheck::rules_of_release;
@@ -30,6 +32,28 @@ pub fn nearest_rules() -> Result<Kernel, Error> {
     let nearest = Kernel::nearest_to_release(&release, page_bytes)
         .ok_or_else(|| Error::asked(format!("{release:?} is not a kernel version")))?;
     Ok(nearest?)
+}
+
+/// Base page of this machine.
+pub(crate) fn page() -> PageSize {
+    match Geometry::running().page_bytes {
+        0x4000 => PageSize::K16,
+        0x1_0000 => PageSize::K64,
+        _ => PageSize::K4,
+    }
+}
+
+/// The edit that gives a kernel the base page of this machine: what is timed here is compared so.
+#[must_use]
+pub fn page_edit() -> String {
+    let [page, _] = size_names();
+    format!("+page={page}")
+}
+
+/// Names of the base page and of what a PMD entry maps on this machine.
+pub(crate) fn size_names() -> [String; 2] {
+    let sizes = Geometry::running();
+    [sizes.page_bytes, sizes.pmd_bytes()].map(figures::size)
 }
 
 /// The rules of the kernel that calls itself `release` and has base pages of `page_bytes`.

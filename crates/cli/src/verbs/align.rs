@@ -18,8 +18,9 @@ use crate::errors::Exit;
 /// Copy a program so that large folios can map its text
 ///
 /// A position-independent program that was linked for 4K pages is loaded at a random multiple of
-/// 4K, where no PMD entry fits. The copy asks for a multiple of 2M, and its segments move to
-/// matching offsets in the file; no address in it changes. Symbols, debug information and build id
+/// 4K, where no PMD entry fits; on arm64 programs are linked for 64K, where no contpte block of 16K
+/// or 64K pages fits. The copy asks for a multiple of 2M, and its segments move to matching offsets
+/// in the file; no address in it changes. Symbols, debug information and build id
 /// stay. If you can link the program again, you do not need a copy: use
 /// -Wl,-z,max-page-size=2097152.
 #[derive(Args, Debug)]

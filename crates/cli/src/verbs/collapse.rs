@@ -12,7 +12,8 @@ use crate::errors::Exit;
 
 /// Collapse the memory of a running process into PMD folios
 ///
-/// Copies every whole 2M block that has memory into one folio. Addresses and content stay the same.
+/// Copies every whole block of a PMD entry (2M; on arm64 32M with 16K pages, 512M with 64K) that
+/// has memory into one folio. Addresses and content stay the same.
 /// Works for anonymous memory, memfd and tmpfs; from Linux 7.2 on also for files on ext4, XFS and
 /// btrfs. Holes in a block become memory, so the resident size may grow; the result shows it.
 #[derive(Args, Debug)]

@@ -53,8 +53,9 @@ Examples:
 
 Words: a folio is `aligned` if all of it is mapped at an address that is aligned like its place in
 the file or in memory, `unaligned` if all of it is mapped elsewhere, and `partial` if only a part of
-it is mapped. `contpte`: naturally aligned blocks (64K with 4K pages) that are mapped whole from one
-folio; arm64 can hold each in one TLB entry. `PMD`: mapped by one 2M entry.
+it is mapped. `contpte`: naturally aligned blocks (64K with 4K pages, else 2M) that are mapped whole
+from one folio; arm64 can hold each in one TLB entry. `PMD`: mapped by one entry of 2M with 4K
+pages, 32M with 16K, 512M with 64K.
 
 Words of --elf: a percentage is the part of the segment that naturally aligned folios of that size
 can map, wherever it is loaded. `small`: the segment has fewer bytes; `ends`: it contains no whole
@@ -93,7 +94,8 @@ pub(crate) struct MapsArgs {
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["whom", "file", "page_cache", "watch"])]
     elf: Vec<PathBuf>,
-    /// With --elf: the kernel whose rules apply, with edits such as +page=16K [default: 7.2]
+    /// With --elf: the kernel whose rules apply, with edits such as +page=16K [default: 7.2
+    /// with the base page of this machine]
     #[arg(long, value_name = "KERNEL", value_parser = names::KERNEL, hide_possible_values = true)]
     kernel: Option<String>,
     #[command(flatten)]
@@ -166,7 +168,7 @@ impl MapsArgs {
         }
         let page = self.page.file(self.elf.iter().chain(&self.file).map(PathBuf::as_path))?;
         if !self.elf.is_empty() {
-            let kernel = running::named(self.kernel.as_deref().unwrap_or(maps::ELF_KERNEL))?;
+            let kernel = running::named(&self.kernel.unwrap_or_else(maps::elf_kernel))?;
             let (files, kernel) = (self.elf, Box::new(kernel));
             return Ok(MapsPlan::Elf(ElfPlan { files, kernel, form, page, command_line }));
         }

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use largefolio_linux::geometry::Geometry;
 use largefolio_linux::remap::Voice;
 use largefolio_linux::run::{self, Ended, Launch, Request, RunError, Samples, Sampling, Watched};
 use largefolio_linux::warm::Warmed;
@@ -18,12 +19,13 @@ const NOT_EXECUTED: u8 = 126;
 
 /// Start a program with its text, and optionally its heap, on large folios
 ///
-/// --text large refills the page cache of the program and its libraries with 2M folios before the
-/// program starts, as far as their addresses allow one TLB entry to map them; as root also files
-/// shorter than 2M that no process uses, with the largest folios that fit. It changes only the
+/// --text large refills the page cache of the program and its libraries with folios of 2M before
+/// the program starts, as far as their addresses allow one TLB entry to map a large block (2M; on
+/// arm64 with 4K pages 64K); as root also files shorter than 2M that no process uses, with the
+/// largest folios that fit. It changes only the
 /// cache: memory stays shared, and perf, gdb and core dumps work as before. --text remap moves the
-/// text onto shared memory with large folios before the program begins; all processes of a file
-/// share one copy. --text auto does that if the page cache cannot help. --heap SIZE gives glibc's
+/// text onto shared memory with PMD folios before the program begins; all processes of a file share
+/// one copy. --text auto does that if the page cache cannot help. --heap SIZE gives glibc's
 /// malloc folios of that size while the program runs. It needs root, applies system-wide to memory
 /// that asks for large folios, and is put back at the end. If something cannot be done, one line
 /// says so, and the program runs as it would have.
@@ -267,11 +269,16 @@ fn seen(samples: &Samples, seconds: f64) -> String {
     if samples.nr == 0 {
         return format!("ended after {seconds:.2} s, before its mappings were sampled");
     }
-    let Samples { nr, nr_processes, text_bytes, text_huge_bytes, .. } = *samples;
+    let Samples { nr, nr_processes, text_bytes, text_huge_bytes, text_contpte_bytes, .. } =
+        *samples;
     let who =
         if nr_processes == 1 { String::new() } else { format!(" of {nr_processes} processes") };
+    let contpte = text_contpte_bytes.map_or_else(String::new, |bytes| {
+        let size = figures::size(Geometry::running().contpte_bytes());
+        format!("in contpte blocks of {size} {}, ", figures::bytes(bytes))
+    });
     format!(
-        "text{who} mapped by PMD {} of {} resident (the largest of n = {nr} samples in \
+        "text{who} {contpte}mapped by PMD {} of {} resident (the largest of n = {nr} samples in \
          {seconds:.2} s)",
         figures::bytes(text_huge_bytes),
         figures::bytes(text_bytes),

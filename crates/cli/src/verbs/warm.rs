@@ -24,13 +24,14 @@ use crate::errors::Exit;
 /// Refill the page cache of files with large folios
 ///
 /// The page cache keeps the folio sizes with which a file was read: small ones after cp, git or a
-/// cold start. This evicts what is small and reads it again in folios of 2M (one PMD entry), as far
-/// as the filesystem has them: ext4, XFS, btrfs. Files shorter than 2M get the largest folios that
-/// fit, which makes their faults cheaper. Programs started afterwards are mapped by large
-/// entries where their addresses fit (folio maps --elf; folio align), and share the memory as
-/// before. Nothing is written to the files; dirty pages are synced, never dropped. What running
-/// processes have mapped stays as it is. The gain lasts until the pages are evicted. --persist has
-/// systemd warm the file again at every boot and when an upgrade replaces it.
+/// cold start. This evicts what is small and reads it again in folios of 2M (one PMD entry; on
+/// arm64 with 16K and 64K pages one contpte block), as far as the filesystem has them: ext4, XFS,
+/// btrfs. Files shorter than 2M get the largest folios that fit, which makes their faults cheaper.
+/// Programs started afterwards are mapped by large entries where their addresses fit (folio maps
+/// --elf; folio align), and share the memory as before. Nothing is written to the files; dirty
+/// pages are synced, never dropped. What running processes have mapped stays as it is. The gain
+/// lasts until the pages are evicted. --persist has systemd warm the file again at every boot and
+/// when an upgrade replaces it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -42,7 +43,8 @@ Examples:
   sudo folio tune --undo                      takes the units of --persist back
 
 Needs the right to read the file. Shows how much was large before only for files that you own or may
-write to. For files shorter than 2M only root sees how large their folios are.
+write to. For files shorter than 2M, and for all with 16K or 64K pages, only root sees how large
+their folios are.
 
 Exit status: 0 all or part is in large folios, or was read again and only root may see how, 1 nothing could be enlarged, 2 error.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]

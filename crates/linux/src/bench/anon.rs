@@ -11,12 +11,10 @@ use std::time::{Duration, Instant};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use crate::geometry::page_bytes;
 use crate::proc::thp::{self, THP};
 use crate::setting::thp::enable_only;
 use crate::setting::{Setting, SettingError};
-
-/// Smallest page of any architecture the benchmark runs on; regions are touched at this distance.
-pub(super) const BASE_BYTES: usize = 4096;
 
 /// Why a benchmark could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +110,7 @@ impl FolioSize {
     /// Sizes the kernel does not have, or without the right to change settings.
     pub fn enable(bytes: usize) -> Result<Self, BenchError> {
         let mut settings = Vec::new();
-        if bytes > BASE_BYTES {
+        if bytes != page_bytes() {
             let kib = bytes as u64 >> 10;
             if !thp::control(kib).exists() {
                 return Err(BenchError::NoSize { kib });
@@ -181,8 +179,11 @@ impl Region {
         let (first, mapped_bytes) = region.mapped;
         region.at = first.wrapping_add(first.align_offset(folio_bytes));
         region.len_bytes = len_bytes;
-        let advice =
-            if folio_bytes > BASE_BYTES { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+        let advice = if folio_bytes > page_bytes() {
+            Advice::LinuxHugepage
+        } else {
+            Advice::LinuxNoHugepage
+        };
         // SAFETY: this advice changes no content, and the range is the mapping made above.
         unsafe { madvise(first.cast(), mapped_bytes, advice) }.map_err(failed("madvise"))?;
         Ok(region)
@@ -200,12 +201,12 @@ impl Region {
 
     /// Stores one byte to every base page.
     pub(crate) fn store_all(&self) {
-        self.store_each(BASE_BYTES);
+        self.store_each(page_bytes());
     }
 
     /// Loads one byte of every base page.
     pub(crate) fn load_all(&self) {
-        for offset in (0..self.len_bytes).step_by(BASE_BYTES) {
+        for offset in (0..self.len_bytes).step_by(page_bytes()) {
             // SAFETY: `offset` is inside the mapping, which nothing else refers to.
             unsafe { self.at.wrapping_add(offset).read_volatile() };
         }
@@ -311,7 +312,7 @@ mod tests {
 
     #[test]
     fn every_operation_runs_on_base_pages() {
-        let size = FolioSize::enable(BASE_BYTES).unwrap();
+        let size = FolioSize::enable(page_bytes()).unwrap();
         for operation in [
             Operation::Touch,
             Operation::Fork,

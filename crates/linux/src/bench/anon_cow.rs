@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use super::anon::{BASE_BYTES, BenchError, FolioSize, Region, failed};
+use super::anon::{BenchError, FolioSize, Region, failed};
+use crate::geometry::page_bytes;
 
 /// In which order a child stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl FolioSize {
         len_bytes: usize,
     ) -> Result<Duration, BenchError> {
         let region = Region::new(len_bytes, self.bytes)?;
-        region.store_each(BASE_BYTES);
+        region.store_each(page_bytes());
         let (gate, opener) = pipe_with(PipeFlags::CLOEXEC).map_err(failed("pipe2"))?;
         let mut children = Vec::with_capacity(nr_children);
         for nr in 0..nr_children {
@@ -101,10 +102,10 @@ impl Drop for Writer {
 /// Stores to every base page once.
 fn store(region: &Region, order: Order, nr: usize) {
     match order {
-        Order::Sequential => region.store_each(BASE_BYTES),
+        Order::Sequential => region.store_each(page_bytes()),
         Order::Random => {
-            let nr_pages = region.len_bytes() / BASE_BYTES;
-            (0..nr_pages).for_each(|i| region.store_at(shuffled(i, nr, nr_pages) * BASE_BYTES));
+            let nr_pages = region.len_bytes() / page_bytes();
+            (0..nr_pages).for_each(|i| region.store_at(shuffled(i, nr, nr_pages) * page_bytes()));
         }
     }
 }
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn children_store_in_both_orders() {
-        let size = FolioSize::enable(BASE_BYTES).unwrap();
+        let size = FolioSize::enable(page_bytes()).unwrap();
         for order in [Order::Sequential, Order::Random] {
             assert!(size.cow_by_children(order, 3, 1 << 20).unwrap() > Duration::ZERO, "{order:?}");
         }

@@ -17,12 +17,11 @@ use std::time::Duration;
 
 use largefolio_bulk::{Clearer, Copier, Primitive, Residency, Tuning};
 
+use crate::geometry::page_bytes;
 use crate::measure::{Series, cpu_time, interleave};
 
 pub use arena::Arena;
 
-/// The base page of page-at-a-time.
-const PAGE_BYTES: usize = 4096;
 /// Bytes a sample of hot memory moves at least.
 const HOT_BYTES: usize = 8 << 20;
 /// Bytes a sample of cold memory moves at least: more than the cache holds.
@@ -158,7 +157,11 @@ impl Cell {
         walk: &mut impl FnMut() -> usize,
     ) -> Duration {
         let (to, from) = arena.both();
-        let step = if subject == Subject::Pagewise { PAGE_BYTES } else { self.len_bytes };
+        let step = if subject == Subject::Pagewise {
+            page_bytes().min(self.len_bytes)
+        } else {
+            self.len_bytes
+        };
         let mut run = |first: usize| {
             for at in (first..first + self.len_bytes).step_by(step) {
                 routine.run(to, from, at..at + step);

@@ -121,12 +121,12 @@ fn resident_bytes() -> Result<usize, BenchError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::anon::BASE_BYTES;
     use super::*;
+    use crate::geometry::page_bytes;
 
     #[test]
     fn base_pages_fill_a_region() {
-        let size = FolioSize::enable(BASE_BYTES).unwrap();
+        let size = FolioSize::enable(page_bytes()).unwrap();
         assert!(size.fault(16 << 20).unwrap() > Duration::ZERO);
     }
 

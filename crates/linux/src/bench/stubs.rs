@@ -26,15 +26,17 @@ use std::time::Duration;
 use largefolio_trace::shown;
 use rustix::mm::{Advice, ProtFlags};
 
-use mapping::{Mapping, PMD_BYTES, Source};
+use mapping::{Mapping, Source};
 
+use crate::geometry::{page_bytes, pmd_bytes};
 use crate::proc::host;
+use crate::setting::thp::size_name;
 use crate::system::Live;
 
 pub use file::default_dir;
 
-/// Base pages of this benchmark.
-const PAGE_BYTES: usize = 4096;
+/// Pages of hugetlb: one entry of the TLB on every machine, of a PMD or of a contpte block.
+const HUGETLB_BYTES: usize = 2 << 20;
 
 /// Why stubs could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -53,21 +55,29 @@ pub enum StubsError {
     )]
     NoExec,
     /// No return instruction is known.
-    #[error(
-        "stubs exist only for x86-64 and arm64 with 4 KiB base pages; this machine is different"
-    )]
+    #[error("stubs exist only for x86-64 and arm64; this machine is different")]
     Architecture,
     /// Too few pages are reserved.
     #[error(
         "{needed} pages of 2 MiB are needed, but {free} are in the pool, free and promised to nobody; \
-         to add them: echo $((`cat /proc/sys/vm/nr_hugepages` + {needed})) > \
-         /proc/sys/vm/nr_hugepages"
+         to add them: echo $((`cat {pool}` + {needed})) > {pool}",
+        pool = pool()
     )]
     NotReserved {
         /// Pages needed.
         needed: usize,
         /// Pages there.
         free: usize,
+    },
+    /// Not a whole block to collapse.
+    #[error(
+        "MADV_COLLAPSE makes folios of {} only, and the region has fewer bytes; choose a larger one \
+         with --region",
+        size_name(*.block_bytes as u64)
+    )]
+    NoBlock {
+        /// Bytes of a block.
+        block_bytes: usize,
     },
     /// A system call failed.
     #[error("{call} failed: {source}")]
@@ -101,10 +111,15 @@ impl Backing {
 
     /// Name in tables and on the command line.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
+        let page = page_bytes() >> 10;
         match self {
+            Self::CacheBase if page == 16 => "file-16K",
+            Self::CacheBase if page == 64 => "file-64K",
             Self::CacheBase => "file-4K",
             Self::CacheLarge => "file-large",
+            Self::Memfd if page == 16 => "memfd-16K",
+            Self::Memfd if page == 64 => "memfd-64K",
             Self::Memfd => "memfd-4K",
             Self::MemfdCollapsed => "memfd-collapse",
             Self::Hugetlb => "hugetlb",
@@ -139,17 +154,17 @@ pub enum Layout {
 
 impl Layout {
     /// Bytes from stub to stub.
-    const fn stride(self) -> usize {
+    fn stride(self) -> usize {
         match self {
-            Self::OnePerPage => PAGE_BYTES,
+            Self::OnePerPage => page_bytes(),
             Self::Packed => call::LINE_BYTES,
         }
     }
 
     /// Where stub `nr` begins.
-    const fn offset(self, nr: usize) -> usize {
+    fn offset(self, nr: usize) -> usize {
         match self {
-            Self::OnePerPage => nr * PAGE_BYTES + call::line_of(nr),
+            Self::OnePerPage => nr * page_bytes() + call::line_of(nr, page_bytes()),
             Self::Packed => nr * call::LINE_BYTES,
         }
     }
@@ -185,8 +200,12 @@ impl Stubs {
         len_bytes: usize,
         dir: &Path,
     ) -> Result<Self, StubsError> {
-        if call::RET.is_empty() || rustix::param::page_size() != PAGE_BYTES {
+        if call::RET.is_empty() {
             return Err(StubsError::Architecture);
+        }
+        let block_bytes = pmd_bytes();
+        if backing == Backing::MemfdCollapsed && len_bytes < block_bytes {
+            return Err(StubsError::NoBlock { block_bytes });
         }
         let file = new_file(backing, len_bytes, dir)?;
         let mut stubs = Self { backing, layout, file, len_bytes, mapping: None };
@@ -234,10 +253,10 @@ impl Stubs {
             file::read_in_base_pages(&mut self.file)?;
         }
         let mapping = self.map()?;
-        mapping.load_each(PAGE_BYTES);
+        mapping.load_each(page_bytes());
         if self.backing == Backing::MemfdCollapsed {
             mapping.collapse()?;
-            mapping.load_each(PAGE_BYTES);
+            mapping.load_each(page_bytes());
         }
         self.mapping = Some(mapping);
         Ok(())
@@ -306,7 +325,7 @@ impl Stubs {
 
     /// Stubs in the file.
     #[must_use]
-    pub(crate) const fn nr_stubs(&self) -> usize {
+    pub(crate) fn nr_stubs(&self) -> usize {
         self.len_bytes / self.layout.stride()
     }
 
@@ -319,11 +338,19 @@ impl Stubs {
     pub fn pmd_mapped_bytes(&self) -> u64 {
         match (&self.mapping, self.backing) {
             // smaps counts them elsewhere; there is nothing else they could be mapped by.
-            (Some(_), Backing::Hugetlb) => self.len_bytes as u64,
+            (Some(_), Backing::Hugetlb) if pmd_bytes() == HUGETLB_BYTES => self.len_bytes as u64,
             (Some(mapping), _) => mapping.pmd_mapped_bytes(),
             (None, _) => 0,
         }
     }
+}
+
+/// The setting of the pool of hugetlb: the default size is that of a PMD entry.
+fn pool() -> String {
+    if pmd_bytes() == HUGETLB_BYTES {
+        return "/proc/sys/vm/nr_hugepages".to_owned();
+    }
+    host::hugetlb(HUGETLB_BYTES as u64 >> 10, "nr_hugepages").display().to_string()
 }
 
 fn new_file(backing: Backing, len_bytes: usize, dir: &Path) -> Result<File, StubsError> {
@@ -331,9 +358,9 @@ fn new_file(backing: Backing, len_bytes: usize, dir: &Path) -> Result<File, Stub
         Backing::CacheBase | Backing::CacheLarge => file::on_disk(dir),
         Backing::Memfd | Backing::MemfdCollapsed => file::in_memory(false),
         Backing::Hugetlb => {
-            let free = host::nr_free_hugetlb(&Live, PMD_BYTES as u64 >> 10);
+            let free = host::nr_free_hugetlb(&Live, HUGETLB_BYTES as u64 >> 10);
             let (needed, free) =
-                (len_bytes.div_ceil(PMD_BYTES), usize::try_from(free).unwrap_or(usize::MAX));
+                (len_bytes.div_ceil(HUGETLB_BYTES), usize::try_from(free).unwrap_or(usize::MAX));
             if needed > free {
                 return Err(StubsError::NotReserved { needed, free });
             }
@@ -354,13 +381,17 @@ mod tests {
         for backing in Backing::ALL {
             let mut stubs = match Stubs::new(backing, LEN, &dir) {
                 Ok(stubs) => stubs,
-                Err(error @ (StubsError::NotReserved { .. } | StubsError::Architecture)) => {
+                Err(
+                    error @ (StubsError::NotReserved { .. }
+                    | StubsError::NoBlock { .. }
+                    | StubsError::Architecture),
+                ) => {
                     eprintln!("SKIPPED: {}: {error}", backing.name());
                     continue;
                 }
                 Err(error) => panic!("{}: {error}", backing.name()),
             };
-            assert_eq!(stubs.nr_stubs(), 2048);
+            assert_eq!(stubs.nr_stubs(), LEN / page_bytes());
             let is_large = !matches!(backing, Backing::CacheBase | Backing::Memfd);
             for cache in [Cache::Warm, Cache::Dropped, Cache::Warm] {
                 assert!(stubs.sweep(cache).unwrap() > Duration::ZERO, "{}", backing.name());

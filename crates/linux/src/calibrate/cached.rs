@@ -10,13 +10,14 @@ use super::CalibrateError;
 use super::work::cpu;
 use crate::bench::stubs::file::failed;
 use crate::bench::stubs::mapping::{Mapping, Source};
+use crate::geometry::page_bytes;
 
-const PAGE_BYTES: usize = 4096;
 /// Bytes fault-around looks at (64 KiB unless the administrator says otherwise).
 pub const AROUND_BYTES: usize = 64 << 10;
 
 /// CPU time of one load in every 64 KiB of a fresh mapping of `len_bytes` of a fresh file, of which
-/// `nr_cached` pages in every 64 KiB are cached, the first among them; a power of two up to 16.
+/// `nr_cached` pages in every 64 KiB are cached, the first among them; a power of two up to
+/// all of them.
 ///
 /// The file is made anew each time: where its pages lie decides a third of the time. Files of 192
 /// MiB, 8 rounds each, 16 cached pages: medians of 3,065, 3,625 and 3,661 ns, none of them with a
@@ -28,10 +29,11 @@ pub(super) fn fault_each_ns(len_bytes: usize, nr_cached: usize) -> Result<f64, C
     let file = memfd_create("folio-calibrate", MemfdFlags::CLOEXEC)
         .map(File::from)
         .map_err(|error| failed("memfd_create", error))?;
-    let step_bytes = AROUND_BYTES / nr_cached.clamp(1, AROUND_BYTES / PAGE_BYTES);
+    let step_bytes = AROUND_BYTES / nr_cached.clamp(1, AROUND_BYTES / page_bytes());
     file.set_len(len_bytes as u64).map_err(|error| failed("ftruncate", error))?;
+    let page = vec![1; page_bytes()];
     for at in (0..len_bytes).step_by(step_bytes) {
-        file.write_all_at(&[1; PAGE_BYTES], at as u64).map_err(|error| failed("write", error))?;
+        file.write_all_at(&page, at as u64).map_err(|error| failed("write", error))?;
     }
     let mapping = Mapping::new(Source::Private(&file), len_bytes, ProtFlags::READ)?;
     Ok(cpu(|| mapping.load_each(AROUND_BYTES)).0)

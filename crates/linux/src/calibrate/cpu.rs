@@ -1,11 +1,11 @@
 //! What the CPU reports: name, TLB structures, whether it is virtual; and its clock.
 //!
 //! Owns CPUID leaves 18h (Intel) and `8000_0005h`, `8000_0006h` (AMD); user space may read them.
-//! Other architectures report nothing; there, only the measured reach is known.
+//! arm64 has no register that tells the entries of TLBs; there, only the measured reach is known.
 
 use std::time::Instant;
 
-use crate::proc::host;
+use crate::proc::host::{self, Processor};
 use crate::system::Live;
 
 /// Additions of which each needs the one before it: a cycle each, on any core of the last twenty
@@ -64,8 +64,12 @@ impl Cpu {
     /// Asks.
     #[must_use]
     pub fn ask() -> Self {
-        let name = host::processor(&Live, &["model name", "CPU part"]);
-        let name = if name.is_empty() { "unknown CPU" } else { &name };
+        let name = match (host::processor(&Live, &["model name"]), Processor::of(&Live).id) {
+            (name, _) if !name.is_empty() => name,
+            // MIDR: /proc/cpuinfo of arm64 has no names.
+            (_, id) if id.len() == 2 => format!("CPU implementer {}, part {}", id[0], id[1]),
+            _ => "unknown CPU".to_owned(),
+        };
         let name = name.chars().filter(|c| !c.is_control()).take(100).collect();
         let (is_virtual, structures) = leaves::ask();
         Self { name, is_virtual, structures }

@@ -1,8 +1,8 @@
 //! Time of a reference over the working set, for data and for instructions.
 //!
 //! Owns the memory of the curves and the order of runs. A working set of `n` is `n` cache lines in
-//! random order, once on `n` pages of 4 KiB (folios of 4 KiB, or of 2 MiB below them), once packed
-//! into `n / 64` pages. Lines, caches and predictions are the same; the difference in time is
+//! random order, once on `n` base pages (of folios of one page, or of a PMD entry), once packed into
+//! a 64th of them or less. Lines, caches and predictions are the same; the difference in time is
 //! translation.
 //!
 //! ```text
@@ -19,9 +19,11 @@ use super::step::Point;
 use crate::bench::stubs::call::{LINE_BYTES, follow, line_of, shuffled};
 use crate::bench::stubs::mapping::{Mapping, Source};
 use crate::bench::stubs::{Backing, Layout, Stubs, StubsError};
+use crate::geometry::{page_bytes, pmd_bytes};
 use crate::measure::{Series, interleave};
 
-const PAGE_BYTES: usize = 4096;
+/// Larger folios are not to be had in numbers.
+const PMD_BYTES_MAX: usize = 2 << 20;
 /// References of a sample: some milliseconds.
 const NR_REFERENCES: usize = 200_000;
 
@@ -37,9 +39,9 @@ pub enum Side {
 /// What the pages of the spread working set are parts of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Folios of 4 KiB, mapped by PTEs.
+    /// Folios of one page, mapped by PTEs.
     Base,
-    /// Folios of 2 MiB, mapped by PMD entries.
+    /// Folios mapped by PMD entries.
     Pmd,
 }
 
@@ -83,7 +85,7 @@ impl Field {
             Pages::Pmd => Advice::LinuxHugepage,
         };
         mapping.advise(advice)?;
-        mapping.store_each(PAGE_BYTES, 1);
+        mapping.store_each(page_bytes(), 1);
         Ok(Self::Data { mapping, layout })
     }
 
@@ -109,7 +111,7 @@ impl Field {
             Self::Stubs(stubs) => stubs.cycle(nr, nr_passes, seed),
             Self::Data { mapping, layout } => {
                 let at = |nr: usize| match layout {
-                    Layout::OnePerPage => nr * PAGE_BYTES + line_of(nr),
+                    Layout::OnePerPage => nr * page_bytes() + line_of(nr, page_bytes()),
                     Layout::Packed => nr * LINE_BYTES,
                 };
                 let order = shuffled(nr, seed);
@@ -143,22 +145,25 @@ pub(super) fn measure(
 ) -> Result<(Vec<Curve>, Option<String>), StubsError> {
     let nr_max = sets.iter().copied().max().unwrap_or(0);
     let bytes = |stride: usize| (nr_max * stride).next_multiple_of(2 << 20).max(4 << 20);
-    let (len, packed_len) = (bytes(PAGE_BYTES), bytes(LINE_BYTES));
+    let (len, packed_len) = (bytes(page_bytes()), bytes(LINE_BYTES));
     let field = |pages, layout, len| match side {
         Side::Data => Field::data(pages, layout, len),
         Side::Instruction => Field::stubs(pages, layout, len, dir),
     };
-    let large = field(Pages::Pmd, Layout::OnePerPage, len);
+    let large = (pmd_bytes() <= PMD_BYTES_MAX).then(|| field(Pages::Pmd, Layout::OnePerPage, len));
     let mut fields = vec![field(Pages::Base, Layout::OnePerPage, len)?];
     let mut missing = None;
     match large {
+        None => {
+            missing = Some("too few of this size are free".to_owned());
+        }
         // All but the last 2 MiB, which end the file, and what fragmentation costs.
-        Ok(large) if large.pmd_mapped_bytes() >= len as u64 / 8 * 7 => fields.push(large),
-        Ok(large) => {
+        Some(Ok(large)) if large.pmd_mapped_bytes() >= len as u64 / 8 * 7 => fields.push(large),
+        Some(Ok(large)) => {
             let mapped = large.pmd_mapped_bytes() >> 20;
             missing = Some(format!("only {mapped} of {} MiB got folios of 2 MiB", len >> 20));
         }
-        Err(error) => missing = Some(error.to_string()),
+        Some(Err(error)) => missing = Some(error.to_string()),
     }
     let kind = if fields.len() > 1 { Pages::Pmd } else { Pages::Base };
     fields.push(field(kind, Layout::Packed, packed_len)?);

@@ -1,7 +1,7 @@
 //! The cost of faults, fork and unmapping on the running kernel.
 //!
 //! Owns the operations and how a cost is solved for. Each is measured on regions and folio sizes of
-//! its own ([`SIZES`], [`REGION_BYTES`]), not on those that `folio calibrate --check` compares with.
+//! its own ([`SIZES_PAGES`], [`REGION_BYTES`]), not on those that `folio calibrate --check` compares with.
 //! All operations share the rounds ([`super::rounds`]), and each cost is solved for in every round:
 //!
 //! | cost | from |
@@ -29,20 +29,47 @@ use super::rounds::{Pace, Until};
 use super::step::solve;
 use super::work::Work;
 use super::{CalibrateError, Figure, count};
+use crate::geometry::{page_bytes, pmd_bytes};
 use crate::measure::Series;
+use crate::setting::thp::size_name;
 
-const PAGE_BYTES: usize = 4096;
-/// Folio sizes that fixed and proportional costs are solved from. None but the base page is one of
-/// the check's.
-pub const SIZES: [usize; 5] = [4 << 10, 16 << 10, 32 << 10, 128 << 10, 256 << 10];
+/// Folio sizes that fixed and proportional costs are solved from, in base pages. None but the base
+/// page is one of the check's.
+pub const SIZES_PAGES: [usize; 5] = [1, 4, 8, 32, 64];
 /// For first touch one more, of which nearly all is clearing and setting entries.
-const LARGE_BYTES: usize = 1 << 20;
-/// The PMD size.
-const PMD_BYTES: usize = 2 << 20;
+const LARGE_PAGES: usize = 256;
+/// Larger folios are not to be had in numbers: with 64K pages a PMD entry maps 512 MiB.
+const PMD_BYTES_MAX: usize = 32 << 20;
 /// Bytes of the regions; the check's are 256 MiB.
 pub const REGION_BYTES: usize = 192 << 20;
-/// Of regions of 2 MiB folios, of which there must be enough to see one.
+/// Of regions of folios that PMD entries map, of which there must be enough to see one.
 const PMD_REGION_BYTES: usize = 384 << 20;
+
+/// The folio sizes of a machine.
+#[derive(Clone, Copy)]
+struct Sizes {
+    page: usize,
+    large: usize,
+    pmd: usize,
+}
+
+impl Sizes {
+    const fn of(page: usize, pmd: usize) -> Self {
+        Self { page, large: page * LARGE_PAGES, pmd }
+    }
+
+    /// All that are measured, ascending.
+    fn all(self) -> impl Iterator<Item = usize> {
+        let pmd = (self.pmd <= PMD_BYTES_MAX).then_some(self.pmd);
+        SIZES_PAGES.into_iter().map(move |nr| nr * self.page).chain([self.large]).chain(pmd)
+    }
+
+    /// Names of the base page, the large one, the largest of the others, the PMD size.
+    fn names(self) -> [String; 4] {
+        [self.page, self.large, self.page * SIZES_PAGES[4], self.pmd]
+            .map(|bytes| size_name(bytes as u64))
+    }
+}
 
 /// Costs in nanoseconds; `None`: could not be measured or was no cost.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +84,7 @@ pub struct KernelCosts {
     pub map_entry: Option<Figure>,
     /// First touch of a folio beyond a fault that only maps.
     pub folio_alloc: Option<Figure>,
-    /// Clearing 4 KiB of a folio: each page of first touch less its entry.
+    /// Clearing a page of a folio: each page of first touch less its entry.
     pub clear_page: Option<Figure>,
     /// Batch of fork: a base page.
     pub fork_batch: Option<Figure>,
@@ -104,103 +131,133 @@ struct Around {
     page_ns: Vec<f64>,
 }
 
-/// Cached pages in every 64 KiB of the files on which faults are measured.
-const NR_CACHED: [usize; 2] = [1, 16];
-
 /// Measures; `part` shortens regions, 1 is whole.
 pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, CalibrateError> {
-    let (sizes, missing) = allowed(SIZES.into_iter().chain([LARGE_BYTES, PMD_BYTES]));
+    let machine = Sizes::of(page_bytes(), pmd_bytes());
+    let (sizes, missing) = allowed(machine.all());
     let mut missing: Vec<String> =
         missing.into_iter().map(|why| format!("{why}; run: sudo folio calibrate")).collect();
     let file_bytes = REGION_BYTES / part;
     let of = |&folio_bytes: &usize| OfSize {
         folio_bytes,
-        len_bytes: region_bytes(folio_bytes, part),
-        works: works(folio_bytes).to_vec(),
+        len_bytes: machine.region_bytes(folio_bytes, part),
+        works: machine.works(folio_bytes).to_vec(),
     };
     let plan: Vec<OfSize> = sizes.iter().map(of).collect();
-    let measured = operations(until, &plan, &NR_CACHED, file_bytes)?;
-    let around = Around::new(&measured.faults, file_bytes / AROUND_BYTES);
+    let nr_cached = [1, (AROUND_BYTES / machine.page).max(1)];
+    let nr_cached = if nr_cached[1] > 1 { &nr_cached[..] } else { &[] };
+    let measured = operations(until, &plan, nr_cached, file_bytes)?;
+    let around = Around::new(&measured.faults, file_bytes / AROUND_BYTES, machine.page);
     let mut costs = KernelCosts::default();
-    costs.solve(&measured.works, &around);
+    Solver { machine, times: &measured.works }.solve(&mut costs, &around);
+    if machine.pmd > PMD_BYTES_MAX {
+        let [.., pmd] = machine.names();
+        missing.push(format!("folios of {pmd}, which a PMD entry maps here: too few are free"));
+    }
+    if nr_cached.is_empty() {
+        missing.push("fault-around looks at one page here".to_owned());
+    }
     costs.name_missing(&mut missing);
     Ok(KernelCosts { pace: Some(measured.pace), missing, ..costs })
 }
 
-const fn works(folio_bytes: usize) -> &'static [Work] {
-    match folio_bytes {
-        LARGE_BYTES => &[Work::Touch],
-        PAGE_BYTES => {
+impl Sizes {
+    const fn works(self, folio_bytes: usize) -> &'static [Work] {
+        if folio_bytes == self.large {
+            &[Work::Touch]
+        } else if folio_bytes == self.page {
             &[Work::Touch, Work::Zeroes, Work::ForkBeyond, Work::Munmap, Work::MunmapShared]
+        } else {
+            &[Work::Touch, Work::ForkBeyond, Work::Munmap, Work::MunmapShared]
         }
-        _ => &[Work::Touch, Work::ForkBeyond, Work::Munmap, Work::MunmapShared],
+    }
+
+    /// Whole folios; and of regions of one length whole folios of each size.
+    const fn region_bytes(self, folio_bytes: usize, part: usize) -> usize {
+        let (whole, unit) = if folio_bytes == self.pmd {
+            (PMD_REGION_BYTES, self.pmd)
+        } else {
+            (REGION_BYTES, self.large)
+        };
+        whole / part / unit * unit
     }
 }
 
-const fn region_bytes(folio_bytes: usize, part: usize) -> usize {
-    let whole = if folio_bytes == PMD_BYTES { PMD_REGION_BYTES } else { REGION_BYTES };
-    whole / part / PMD_BYTES * PMD_BYTES
+/// What was measured, by folio size.
+struct Solver<'t> {
+    machine: Sizes,
+    times: &'t [Times],
 }
 
-impl KernelCosts {
-    fn solve(&mut self, times: &[Times], around: &Around) {
-        self.solve_faults(times, around);
-        self.solve_fork(times);
-        self.solve_unmap(times);
-        self.solve_freeing(times);
+impl Solver<'_> {
+    fn solve(&self, costs: &mut KernelCosts, around: &Around) {
+        self.solve_faults(costs, around);
+        self.solve_fork(costs);
+        self.solve_unmap(costs);
+        self.solve_freeing(costs);
     }
 
     /// Faults and first touch, from the outside in: what a fault on a cached page takes, what a
     /// folio takes beyond it, what a page takes, and how much of that is clearing.
-    fn solve_faults(&mut self, times: &[Times], around: &Around) {
-        let how = "loads from fresh 4K pages, which map the shared page of zeroes";
-        let zeroes = find(times, Work::Zeroes, PAGE_BYTES);
+    fn solve_faults(&self, costs: &mut KernelCosts, around: &Around) {
+        let Sizes { page: page_bytes, pmd: pmd_bytes, .. } = self.machine;
+        let [page, large, _, pmd] = self.machine.names();
+        let how = format!("loads from fresh {page} pages, which map the shared page of zeroes");
+        let zeroes = self.find(Work::Zeroes, page_bytes);
         let zeroes = zeroes.map_or_else(Vec::new, |times| times.folio_ns().collect());
-        self.fault = Figure::of(&zeroes, 1, how);
-        let fault_ns = median(self.fault.as_ref());
+        costs.fault = Figure::of(&zeroes, 1, &how);
+        let fault_ns = median(costs.fault.as_ref());
         let looking = around.fault_ns.iter().map(|ns| ns - fault_ns).collect::<Vec<_>>();
         let how = "read faults with one cached base page in 64K of a memfd, less it and the fault";
-        self.fault_around = Figure::of(&looking, 1, how);
-        let (fixed, each) = lines(&points(times, Work::Touch, PAGE_BYTES..PMD_BYTES));
-        let nr_pages = count(PMD_BYTES / PAGE_BYTES);
-        let clear: Vec<f64> = find(times, Work::Touch, PMD_BYTES).map_or_else(Vec::new, |times| {
+        costs.fault_around = Figure::of(&looking, 1, how);
+        let (fixed, each) = lines(&self.points(Work::Touch, page_bytes..pmd_bytes));
+        let nr_pages = count(pmd_bytes / page_bytes);
+        let clear: Vec<f64> = self.find(Work::Touch, pmd_bytes).map_or_else(Vec::new, |times| {
             times.folio_ns().zip(&fixed).map(|(ns, fixed)| (ns - fixed) / nr_pages).collect()
         });
-        let how = "first touch of 2M folios, less what 4K to 1M folios show to be fixed; each page";
-        self.clear_page = Figure::of(&clear, 1, how);
+        let how = format!(
+            "first touch of {pmd} folios, less what {page} to {large} folios show to be fixed; each \
+             page"
+        );
+        costs.clear_page = Figure::of(&clear, 1, &how);
         let entry = each.iter().zip(&clear).map(|(each, clear)| each - clear).collect::<Vec<_>>();
-        let how = "first touch of 4K to 1M folios, each page, less its clearing";
-        self.map_entry = Figure::of(&entry, 1, how);
-        let entry_ns = median(self.map_entry.as_ref());
+        let how = format!("first touch of {page} to {large} folios, each page, less its clearing");
+        costs.map_entry = Figure::of(&entry, 1, &how);
+        let entry_ns = median(costs.map_entry.as_ref());
         let batch = around.page_ns.iter().map(|page| page - entry_ns).collect::<Vec<_>>();
-        let how = "read faults with 16 cached base pages less those with one: each, less its entry";
-        self.map_batch = Figure::of(&batch, 1, how);
-        let known = fault_ns + median(self.map_batch.as_ref());
+        let nr_around = AROUND_BYTES / page_bytes;
+        let how = format!(
+            "read faults with {nr_around} cached base pages less those with one: each, less its entry"
+        );
+        costs.map_batch = Figure::of(&batch, 1, &how);
+        let known = fault_ns + median(costs.map_batch.as_ref());
         let beyond = fixed.iter().map(|ns| ns - known).collect::<Vec<_>>();
-        let how = "first touch of 4K to 1M folios, fixed for a folio, less a fault that only maps";
-        self.folio_alloc = Figure::of(&beyond, 1, how);
+        let how = format!(
+            "first touch of {page} to {large} folios, fixed for a folio, less a fault that only maps"
+        );
+        costs.folio_alloc = Figure::of(&beyond, 1, &how);
     }
 
-    fn solve_fork(&mut self, times: &[Times]) {
+    fn solve_fork(&self, costs: &mut KernelCosts) {
         let less = "less fork without the region";
         let [large, each, base, pmd] =
-            by_kind(times, Work::ForkBeyond, |folios| format!("fork with {folios} folios {less}"));
-        (self.fork_large, self.fork_entry, self.fork_batch, self.fork_pmd) =
+            self.by_kind(Work::ForkBeyond, |folios| format!("fork with {folios} folios {less}"));
+        (costs.fork_large, costs.fork_entry, costs.fork_batch, costs.fork_pmd) =
             (large, each, base, pmd);
     }
 
-    fn solve_unmap(&mut self, times: &[Times]) {
-        let [large, each, base, pmd] = by_kind(times, Work::MunmapShared, |folios| {
+    fn solve_unmap(&self, costs: &mut KernelCosts) {
+        let [large, each, base, pmd] = self.by_kind(Work::MunmapShared, |folios| {
             format!("munmap of {folios} folios that a child maps")
         });
-        (self.unmap_large, self.unmap_pte, self.unmap_batch, self.unmap_pmd) =
+        (costs.unmap_large, costs.unmap_pte, costs.unmap_batch, costs.unmap_pmd) =
             (large, each, base, pmd);
     }
 
     /// What munmap takes longer where it frees: one line from the base page to the PMD size.
-    fn solve_freeing(&mut self, times: &[Times]) {
-        let freeing = points(times, Work::Munmap, PAGE_BYTES..PMD_BYTES + 1);
-        let shared = points(times, Work::MunmapShared, PAGE_BYTES..PMD_BYTES + 1);
+    fn solve_freeing(&self, costs: &mut KernelCosts) {
+        let freeing = self.points(Work::Munmap, self.machine.page..self.machine.pmd + 1);
+        let shared = self.points(Work::MunmapShared, self.machine.page..self.machine.pmd + 1);
         let beyond: Vec<Vec<(f64, f64)>> = freeing
             .iter()
             .zip(&shared)
@@ -209,12 +266,56 @@ impl KernelCosts {
                 pairs.map(|((nr, ns), (_, less))| (*nr, ns - less)).collect()
             })
             .collect();
-        let from = "munmap of 4K to 256K and 2M folios less munmap of those that a child maps";
+        let [page, _, largest, pmd] = self.machine.names();
+        let from = format!(
+            "munmap of {page} to {largest} and {pmd} folios less munmap of those that a child maps"
+        );
         let (fixed, each) = lines(&beyond);
-        self.folio_free = Figure::of(&fixed, 1, &format!("{from}: fixed for a folio"));
-        self.page_free = Figure::of(&each, 1, &format!("{from}: each page"));
+        costs.folio_free = Figure::of(&fixed, 1, &format!("{from}: fixed for a folio"));
+        costs.page_free = Figure::of(&each, 1, &format!("{from}: each page"));
     }
 
+    fn find(&self, work: Work, folio_bytes: usize) -> Option<&Times> {
+        self.times.iter().find(|times| times.work == work && times.folio_bytes == folio_bytes)
+    }
+
+    /// What a work takes for a large folio, whatever its pages; for each of them; for a base page less
+    /// that; for a folio that a PMD entry maps. `from` says what was measured on folios of these sizes.
+    fn by_kind(&self, work: Work, from: impl Fn(&str) -> String) -> [Option<Figure>; 4] {
+        let Sizes { page: page_bytes, pmd: pmd_bytes, .. } = self.machine;
+        let [page, _, largest, pmd] = self.machine.names();
+        let (fixed, each) = lines(&self.points(work, page_bytes + 1..pmd_bytes));
+        let smallest = size_name((page_bytes * SIZES_PAGES[1]) as u64);
+        let large = from(&format!("{smallest} to {largest}"));
+        let fixed = Figure::of(&fixed, 1, &format!("{large}: fixed for a folio"));
+        let each = Figure::of(&each, 1, &format!("{large}: each page"));
+        let base = each.as_ref().and_then(|each| {
+            let ns = self.find(work, page_bytes)?.folio_ns().map(|ns| ns - each.ns.median);
+            Figure::of(&ns.collect::<Vec<_>>(), 1, &format!("{}, minus the PTE", from(&page)))
+        });
+        let pmd = self
+            .find(work, pmd_bytes)
+            .and_then(|times| Figure::of(&times.folio_ns().collect::<Vec<_>>(), 1, &from(&pmd)));
+        [fixed, each, base, pmd]
+    }
+
+    /// Pages and nanoseconds of a folio, by size; a round each.
+    fn points(&self, work: Work, sizes: std::ops::Range<usize>) -> Vec<Vec<(f64, f64)>> {
+        let of: Vec<&Times> = self
+            .times
+            .iter()
+            .filter(|times| times.work == work && sizes.contains(&times.folio_bytes))
+            .collect();
+        let nr_rounds = of.iter().map(|times| times.series.rounds_ns.len()).min().unwrap_or(0);
+        let at = |times: &Times, round: usize| {
+            let nr_pages = count(times.folio_bytes / self.machine.page);
+            (nr_pages, times.series.rounds_ns[round] / times.nr_folios())
+        };
+        (0..nr_rounds).map(|round| of.iter().map(|times| at(times, round)).collect()).collect()
+    }
+}
+
+impl KernelCosts {
     fn name_missing(&self, missing: &mut Vec<String>) {
         let all = [
             ("fault", &self.fault),
@@ -244,50 +345,16 @@ fn median(figure: Option<&Figure>) -> f64 {
     figure.map_or(0.0, |figure| figure.ns.median)
 }
 
-fn find(times: &[Times], work: Work, folio_bytes: usize) -> Option<&Times> {
-    times.iter().find(|times| times.work == work && times.folio_bytes == folio_bytes)
-}
-
-/// What a work takes for a large folio, whatever its pages; for each of them; for a base page less
-/// that; for a folio that a PMD entry maps. `from` says what was measured on folios of these sizes.
-fn by_kind(times: &[Times], work: Work, from: impl Fn(&str) -> String) -> [Option<Figure>; 4] {
-    let (fixed, each) = lines(&points(times, work, PAGE_BYTES + 1..PMD_BYTES));
-    let large = from("16K to 256K");
-    let fixed = Figure::of(&fixed, 1, &format!("{large}: fixed for a folio"));
-    let each = Figure::of(&each, 1, &format!("{large}: each page"));
-    let base = each.as_ref().and_then(|each| {
-        let ns = find(times, work, PAGE_BYTES)?.folio_ns().map(|ns| ns - each.ns.median);
-        Figure::of(&ns.collect::<Vec<_>>(), 1, &format!("{}, minus the PTE", from("4K")))
-    });
-    let pmd = find(times, work, PMD_BYTES)
-        .and_then(|times| Figure::of(&times.folio_ns().collect::<Vec<_>>(), 1, &from("2M")));
-    [fixed, each, base, pmd]
-}
-
-/// Pages and nanoseconds of a folio, by size; a round each.
-fn points(times: &[Times], work: Work, sizes: std::ops::Range<usize>) -> Vec<Vec<(f64, f64)>> {
-    let of: Vec<&Times> = times
-        .iter()
-        .filter(|times| times.work == work && sizes.contains(&times.folio_bytes))
-        .collect();
-    let nr_rounds = of.iter().map(|times| times.series.rounds_ns.len()).min().unwrap_or(0);
-    let at = |times: &Times, round: usize| {
-        let nr_pages = count(times.folio_bytes / PAGE_BYTES);
-        (nr_pages, times.series.rounds_ns[round] / times.nr_folios())
-    };
-    (0..nr_rounds).map(|round| of.iter().map(|times| at(times, round)).collect()).collect()
-}
-
 /// Fixed and proportional part, a round each.
 fn lines(rounds: &[Vec<(f64, f64)>]) -> (Vec<f64>, Vec<f64>) {
     rounds.iter().filter_map(|points| solve(points)).unzip()
 }
 
 impl Around {
-    /// One entry each, and sixteen.
-    fn new(series: &[Series], nr_faults: usize) -> Self {
+    /// One entry each, and as many as fault-around finds; nothing where that is one.
+    fn new(series: &[Series], nr_faults: usize, page_bytes: usize) -> Self {
         let nr_faults = count(nr_faults);
-        let more = count(AROUND_BYTES / PAGE_BYTES - 1);
+        let more = count((AROUND_BYTES / page_bytes).saturating_sub(1));
         let mut around = Self { fault_ns: Vec::new(), page_ns: Vec::new() };
         let [sparse, dense] = series else { return around };
         for (sparse, dense) in sparse.rounds_ns.iter().zip(&dense.rounds_ns) {
@@ -304,17 +371,16 @@ mod tests {
     use super::*;
 
     /// A kernel of which every cost is known, on regions of 1,024 folios.
-    fn times(work: Work, folio_ns: &dyn Fn(f64) -> f64) -> Vec<Times> {
-        let sizes = SIZES.into_iter().chain([LARGE_BYTES, PMD_BYTES]);
+    fn times(machine: Sizes, work: Work, folio_ns: &dyn Fn(f64) -> f64) -> Vec<Times> {
         let of = |folio_bytes: usize| Times {
             work,
             folio_bytes,
             len_bytes: 1024 * folio_bytes,
             series: Series {
-                rounds_ns: vec![1024.0 * folio_ns(count(folio_bytes / PAGE_BYTES)); 3],
+                rounds_ns: vec![1024.0 * folio_ns(count(folio_bytes / machine.page)); 3],
             },
         };
-        sizes.map(of).collect()
+        machine.all().map(of).collect()
     }
 
     fn close(figure: Option<&Figure>, expected: f64) {
@@ -322,13 +388,23 @@ mod tests {
         assert!((found - expected).abs() < 1e-6 * expected, "{found}, not {expected}");
     }
 
+    const K4: Sizes = Sizes::of(4 << 10, 2 << 20);
+
     #[test]
     fn known_costs_are_found_again() {
+        for machine in [K4, Sizes::of(16 << 10, 32 << 20)] {
+            found_again(machine);
+        }
+    }
+
+    fn found_again(machine: Sizes) {
+        let pmd_pages = count(machine.pmd / machine.page);
         let by_kind = |pages: f64, [base, fixed, each, pmd]: [f64; 4]| match pages {
             1.0 => base + each,
-            512.0 => pmd,
+            pages if pages >= pmd_pages => pmd,
             pages => fixed + pages * each,
         };
+        let times = |work, of: &dyn Fn(f64) -> f64| times(machine, work, of);
         let fork = |pages| by_kind(pages, [40.0, 160.0, 30.0, 1_000.0]);
         let shared = |pages| by_kind(pages, [60.0, 170.0, 10.0, 700.0]);
         let mut all = times(Work::ForkBeyond, &fork);
@@ -336,12 +412,12 @@ mod tests {
         all.extend(times(Work::Munmap, &|pages| shared(pages) + 220.0 + 8.0 * pages));
         // Clearing 350, an entry 40; a PMD entry has none.
         all.extend(times(Work::Touch, &|pages| {
-            1_200.0 + if pages < 512.0 { 390.0 * pages } else { 350.0 * pages }
+            1_200.0 + if pages < pmd_pages { 390.0 * pages } else { 350.0 * pages }
         }));
         all.extend(times(Work::Zeroes, &|_| 500.0));
         let around = Around { fault_ns: vec![680.0; 3], page_ns: vec![70.0; 3] };
         let mut costs = KernelCosts::default();
-        costs.solve(&all, &around);
+        Solver { machine, times: &all }.solve(&mut costs, &around);
         for (figure, expected) in [
             (&costs.fork_batch, 40.0),
             (&costs.fork_large, 160.0),
@@ -368,13 +444,26 @@ mod tests {
     }
 
     #[test]
+    fn regions_hold_whole_folios_of_every_size_that_is_measured() {
+        let machines = [K4, Sizes::of(16 << 10, 32 << 20), Sizes::of(64 << 10, 512 << 20)];
+        for machine in machines {
+            for (folio_bytes, part) in machine.all().flat_map(|bytes| [(bytes, 1), (bytes, 8)]) {
+                let bytes = machine.region_bytes(folio_bytes, part);
+                assert!(bytes > 0 && bytes.is_multiple_of(folio_bytes), "{folio_bytes} {part}");
+            }
+        }
+        assert_eq!(machines.map(|machine| machine.all().count()), [7, 7, 6]);
+    }
+
+    #[test]
     fn a_process_without_large_folios_names_what_it_lacks() {
-        let base: Vec<Times> = times(Work::Munmap, &|pages| 300.0 * pages)
+        let base: Vec<Times> = times(K4, Work::Munmap, &|pages| 300.0 * pages)
             .into_iter()
-            .filter(|times| times.folio_bytes == PAGE_BYTES)
+            .filter(|times| times.folio_bytes == K4.page)
             .collect();
         let mut costs = KernelCosts::default();
-        costs.solve(&base, &Around { fault_ns: vec![500.0], page_ns: vec![70.0] });
+        let around = Around { fault_ns: vec![500.0], page_ns: vec![70.0] };
+        Solver { machine: K4, times: &base }.solve(&mut costs, &around);
         let mut missing = Vec::new();
         costs.name_missing(&mut missing);
         assert_eq!(missing.len(), 14, "{missing:?}");

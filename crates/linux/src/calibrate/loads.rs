@@ -4,8 +4,8 @@
 //!   lines    a circle over lines of a working set; each load needs the one before it. In the caches
 //!            all lines of the pages, in random order, as unused neighbours would be fetched as well;
 //!            in memory 16 of each page one after the other, so that translation is a 16th
-//!   walks    one line of each page, in random order, on 4K folios, and as many lines packed 64 to a
-//!            page. What the former take longer is translation, and the share of it that is waited for
+//!   walks    one line of each page, in random order, on folios of one page, and as many lines packed,
+//!            64 to 4 KiB. What the former take longer is translation, and the share of it that is waited for
 //!               dense    addresses from a list, nothing between     (dense spread - packed)
 //!               wide     the same over eight lines of each page     -----------------------
 //!               sparse   as dense, 256 instructions between         (chain spread - packed)
@@ -28,10 +28,12 @@ use super::{Figure, count};
 use crate::bench::stubs::call::{LINE_BYTES, follow, line_of, load_apart, load_list, shuffled};
 use crate::bench::stubs::mapping::{Mapping, Source};
 use crate::bench::stubs::{Backing, Layout, Stubs, StubsError};
+use crate::geometry::page_bytes;
 use crate::measure::{Spread, interleave};
 use crate::proc::host::{self, Caches};
 use crate::system::Live;
 
+/// What a circle calls a page, whatever the base page is.
 const PAGE_BYTES: usize = 4096;
 /// Lines of a page.
 const NR_LINES: usize = PAGE_BYTES / LINE_BYTES;
@@ -198,14 +200,14 @@ impl Lines {
     /// `nr_pages` lines, and eight times as many for the wide list.
     fn new(nr_pages: usize, layout: Layout, dir: &Path) -> Result<Self, StubsError> {
         let at = |pass: usize, nr: usize| match layout {
-            Layout::OnePerPage => nr * PAGE_BYTES + line_of(nr + pass),
+            Layout::OnePerPage => nr * page_bytes() + line_of(nr + pass, page_bytes()),
             Layout::Packed => (pass * nr_pages + nr) * LINE_BYTES,
         };
-        let nr_all = match layout {
-            Layout::OnePerPage => nr_pages,
-            Layout::Packed => nr_pages * NR_LINES_WIDE / NR_LINES,
+        let len_bytes = match layout {
+            Layout::OnePerPage => nr_pages * page_bytes(),
+            Layout::Packed => nr_pages * NR_LINES_WIDE * LINE_BYTES,
         };
-        let len_bytes = (nr_all * PAGE_BYTES).next_multiple_of(2 << 20);
+        let len_bytes = len_bytes.next_multiple_of(2 << 20);
         let mapping = field(len_bytes, Advice::LinuxNoHugepage)?;
         let pass = |pass: usize| {
             let order = shuffled(nr_pages, 1 + pass as u64).into_iter();
@@ -249,7 +251,9 @@ impl Lines {
 /// Memory that is not available.
 pub(super) fn shares(nr_rounds: usize, part: usize, dir: &Path) -> Result<WalkShares, StubsError> {
     let (mut beside, mut alone, mut fetch) = (Vec::new(), Vec::new(), Vec::new());
-    for nr_pages in SETS.map(|nr| nr / part) {
+    // Larger pages in smaller numbers, which are still beyond any level-2 TLB.
+    let fewer = (page_bytes() / PAGE_BYTES).clamp(1, 8);
+    for nr_pages in SETS.map(|nr| nr / part / fewer) {
         let layouts = [Layout::OnePerPage, Layout::Packed];
         let [spread, packed] = layouts.map(|layout| Lines::new(nr_pages, layout, dir));
         let layouts = [spread?, packed?];
@@ -300,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_line_has_a_latency_in_each_cache_and_in_memory() {
-        let caches = Caches { l2_bytes: 1 << 18, llc_bytes: 1 << 20 };
+        let caches = Caches { l2_bytes: 1 << 18, llc_bytes: 1 << 20, is_told: true };
         let found = lines(caches, 2, 1).unwrap();
         for figure in [&found.l2, &found.llc, &found.memory] {
             assert!(figure.as_ref().unwrap().ns.median > 0.0, "{found:?}");

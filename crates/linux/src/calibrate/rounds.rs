@@ -16,7 +16,9 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::bench::anon::FolioSize;
+use crate::geometry::page_bytes;
 use crate::measure::{Series, Spread, turns};
+use crate::setting::thp::size_name;
 
 use super::cpu::fastest_clock_ghz;
 use super::work::Work;
@@ -29,7 +31,7 @@ pub const CLOCK_WITHIN: f64 = 0.10;
 const AGREE_WITHIN: f64 = 0.15;
 /// Share of the medians that must agree: one disturbed value is no reason to go on.
 const AGREE_SHARE: f64 = 0.9;
-/// The fixed piece of work: first touch of this many bytes in 4K folios.
+/// The fixed piece of work: first touch of this many bytes in base pages.
 const TOUCH_BYTES: usize = 16 << 20;
 
 /// One subject: all its values of one round, the same number in every round.
@@ -51,7 +53,7 @@ pub struct Pace {
     pub clock_ghz: Spread,
     /// Of all rounds.
     pub clock_all_ghz: Spread,
-    /// First touch of a 4K folio in the fixed piece of work, in nanoseconds; rounds that count.
+    /// First touch of a base page in the fixed piece of work, in nanoseconds; rounds that count.
     pub touch_ns: Spread,
     /// Rounds that were run.
     pub nr_rounds: usize,
@@ -71,12 +73,13 @@ impl Pace {
         let Self { clock_ghz, clock_all_ghz: all, touch_ns, .. } = self;
         let mut text = format!(
             "{} rounds in {:.0} s at {:.2} GHz, {} rejected because the clock was more than {:.0}% \
-             away; first touch of a 4K folio, the same work in each, {:.0} ns [{:.0} .. {:.0}]",
+             away; first touch of a {} folio, the same work in each, {:.0} ns [{:.0} .. {:.0}]",
             self.nr_rounds,
             self.seconds,
             clock_ghz.median,
             self.nr_rejected,
             CLOCK_WITHIN * 100.0,
+            size_name(page_bytes() as u64),
             touch_ns.median,
             touch_ns.min,
             touch_ns.max,
@@ -155,9 +158,9 @@ pub(super) fn watched(
 
 fn run(nr: usize, subjects: &mut [Subject<'_>]) -> Result<Round, CalibrateError> {
     let before = fastest_clock_ghz();
-    let base = FolioSize::enable(4096)?;
+    let base = FolioSize::enable(page_bytes())?;
     Work::Touch.time_ns(&base, TOUCH_BYTES)?;
-    let touch_ns = Work::Touch.time_ns(&base, TOUCH_BYTES)? / count(TOUCH_BYTES / 4096);
+    let touch_ns = Work::Touch.time_ns(&base, TOUCH_BYTES)? / count(TOUCH_BYTES / page_bytes());
     let mut values = vec![Vec::new(); subjects.len()];
     for which in turns(nr, subjects.len()) {
         values[which] = subjects[which]()?;

@@ -19,10 +19,9 @@ use crate::bench::stubs::StubsError;
 use crate::bench::stubs::call::draws;
 use crate::bench::stubs::file::{drop_cache, failed, on_disk, write};
 use crate::bench::stubs::mapping::{Mapping, Source};
+use crate::geometry::page_bytes;
 use crate::measure::{Series, interleave};
 
-/// A read of a page.
-const PAGE_BYTES: usize = 4096;
 /// A read in sequence.
 const CHUNK_BYTES: usize = 1 << 20;
 /// Random reads of a round.
@@ -38,7 +37,7 @@ type Run<'a> = Box<dyn FnMut() -> Result<Duration, StubsError> + 'a>;
 /// What reads cost.
 #[derive(Clone, Debug, Default)]
 pub struct Storage {
-    /// Nanoseconds of a random read of 4 KiB that the page cache did not have.
+    /// Nanoseconds of a random read of a base page that the page cache did not have.
     pub random: Option<Figure>,
     /// The same with as many outstanding as `DEPTHS` says: wall time over reads.
     pub at_depth: Vec<(usize, Figure)>,
@@ -98,9 +97,11 @@ pub(super) fn measure(
         let how = format!("the same, {depth} outstanding, wall time over reads");
         Some((depth, each(series, NR_DEEP_READS, &how)?))
     });
+    let kib = page_bytes() >> 10;
+    let how = format!("random reads of {kib} KiB after POSIX_FADV_DONTNEED");
     Ok(Storage {
         at_depth: at_depth.collect(),
-        random: each(&series[0], NR_READS, "random reads of 4 KiB after POSIX_FADV_DONTNEED"),
+        random: each(&series[0], NR_READS, &how),
         random_direct: each(&direct.unwrap_or_default(), NR_READS, "the same with O_DIRECT"),
         sequential: each(&series[1], chunks, "1 MiB in sequence after POSIX_FADV_DONTNEED"),
         cached: each(&series[2], chunks, "1 MiB from the page cache"),
@@ -135,8 +136,8 @@ fn random(
     seed: u64,
 ) -> Result<Duration, StubsError> {
     let start = Instant::now();
-    for page in draws(NR_READS, len_bytes / PAGE_BYTES, seed) {
-        read(file, buffer, page * PAGE_BYTES, PAGE_BYTES)?;
+    for page in draws(NR_READS, len_bytes / page_bytes(), seed) {
+        read(file, buffer, page * page_bytes(), page_bytes())?;
     }
     Ok(start.elapsed())
 }
@@ -149,14 +150,14 @@ fn outstanding(
     depth: usize,
     seed: u64,
 ) -> Result<Duration, StubsError> {
-    let pages: Vec<usize> = draws(NR_DEEP_READS, len_bytes / PAGE_BYTES, seed).collect();
+    let pages: Vec<usize> = draws(NR_DEEP_READS, len_bytes / page_bytes(), seed).collect();
     let ready = Barrier::new(depth);
     let read_all = |pages: &[usize]| {
-        let mut bytes = [0; PAGE_BYTES];
+        let mut bytes = vec![0; page_bytes()];
         ready.wait();
         let start = Instant::now();
         for page in pages {
-            file.read_exact_at(&mut bytes, (page * PAGE_BYTES) as u64)?;
+            file.read_exact_at(&mut bytes, (page * page_bytes()) as u64)?;
         }
         Ok::<_, io::Error>((start, Instant::now()))
     };

@@ -12,14 +12,13 @@
 use std::time::Duration;
 
 use crate::bench::anon::{BenchError, Child, FolioSize, Inherit, Life, Region};
+use crate::geometry::pmd_bytes;
 use crate::measure::{Spread, cpu_time};
 
 /// Pairs of forks whose difference is one time.
 const NR_FORKS: usize = 2;
 /// The same for folios that PMD entries map: what they add to a fork is a small part of it.
 const NR_PMD_FORKS: usize = 25;
-/// The PMD size.
-const PMD_BYTES: usize = 2 << 20;
 
 /// What is timed, on a region of which every base page was stored to, except for
 /// [`Work::Touch`] and [`Work::Zeroes`].
@@ -84,7 +83,7 @@ pub(super) fn warm(size: &FolioSize, len_bytes: usize) -> Result<(), BenchError>
 
 /// The difference of the medians of forks with and without the region.
 fn fork_beyond(region: &Region, folio_bytes: usize) -> Result<f64, BenchError> {
-    let nr = if folio_bytes == PMD_BYTES { NR_PMD_FORKS } else { NR_FORKS };
+    let nr = if folio_bytes == pmd_bytes() { NR_PMD_FORKS } else { NR_FORKS };
     let (mut with, mut without) = (Vec::with_capacity(nr), Vec::with_capacity(nr));
     for _ in 0..nr {
         // The parent's pages are writable again: fork takes that away from each.
@@ -123,7 +122,7 @@ mod tests {
 
     #[test]
     fn every_work_runs_on_base_pages_and_all_but_a_difference_takes_time() {
-        let size = FolioSize::enable(4096).unwrap();
+        let size = FolioSize::enable(crate::geometry::page_bytes()).unwrap();
         warm(&size, 1 << 20).unwrap();
         for work in [
             Work::Touch,

@@ -29,9 +29,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use super::folios::{Cell, Counter, Kind, Tally};
 use super::kpageflags::{FlagBook, PageKind};
 use super::pagemap::{Extents, Reader, Span};
-use super::process::Geometry;
+use crate::geometry::Geometry;
 use crate::proc::{self, Task};
-use crate::system::{Entries, Live, System as _};
+use crate::system::{Entries, Live};
 
 /// Mapped at once: page tables of 2 MiB at most.
 const WINDOW_BYTES: u64 = 1 << 30;
@@ -106,7 +106,7 @@ pub enum Empty {
 /// [`FileError::NoPfns`] without the right to see PFNs; of single files the errors are in the
 /// result.
 pub fn cached(paths: &[PathBuf], empty: Empty) -> Result<CachedFiles, FileError> {
-    let geometry = Geometry::of(Live.page_bytes());
+    let geometry = Geometry::running();
     let call = |call: &'static str| {
         move |source: io::Error| match source.kind() {
             io::ErrorKind::PermissionDenied => FileError::NoPfns,
@@ -142,6 +142,29 @@ pub fn cached(paths: &[PathBuf], empty: Empty) -> Result<CachedFiles, FileError>
         })
         .collect();
     Ok(result)
+}
+
+/// Counts the cached folios of a part of a file.
+///
+/// # Errors
+/// As [`cached`].
+pub(crate) fn cached_part(path: &Path, part: Range<u64>) -> Result<Tally, FileError> {
+    let geometry = Geometry::running();
+    let call = |call| move |source| FileError::Call { call, path: path.to_owned(), source };
+    let [pagemap, flags] = open_live().map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => FileError::NoPfns,
+        _ => call("opening pagemap and kpageflags")(source),
+    })?;
+    let looker = Looker { entries: &*pagemap, geometry };
+    let (_, extents) = looker.part(path, part)?;
+    if extents.nr_hidden > 0 {
+        return Err(FileError::NoPfns);
+    }
+    let mut book =
+        FlagBook::new(&*flags, 1 << geometry.pmd_order).map_err(call("reading kpageflags"))?;
+    extents.list.iter().for_each(|extent| book.want(extent));
+    book.read(&*flags).map_err(call("reading kpageflags"))?;
+    Ok(tally(&book, &extents, geometry))
 }
 
 /// Regular files below `dir` on its filesystem; links are not followed.
@@ -201,6 +224,11 @@ pub(super) struct Looker<'a> {
 impl Looker<'_> {
     /// Length of a file and its cached pages, by their index in the file.
     pub(super) fn look(&self, path: &Path) -> Result<(u64, Extents), FileError> {
+        self.part(path, 0..u64::MAX)
+    }
+
+    /// The same of a part that begins with a page.
+    fn part(&self, path: &Path, part: Range<u64>) -> Result<(u64, Extents), FileError> {
         let opened = |source| FileError::Open { path: path.to_owned(), source };
         // Opening a device or a FIFO may do something; only what is regular is opened.
         let found = fs::metadata(path).map_err(opened)?;
@@ -211,7 +239,7 @@ impl Looker<'_> {
         let len = file.metadata().map_err(opened)?.len();
         let mut extents = Extents::new();
         let failed = |(call, source)| FileError::Call { call, path: path.to_owned(), source };
-        self.range(&file, 0..len, &mut extents).map_err(failed)?;
+        self.range(&file, part.start..part.end.min(len), &mut extents).map_err(failed)?;
         Ok((len, extents))
     }
 

@@ -24,11 +24,12 @@ use serde::Serialize;
 use super::file::{Looker, open_live};
 use super::kpageflags::{FlagBook, PageKind};
 use super::pagemap::{self, Extent, Extents, Reader};
-use super::process::{Geometry, Piece, Place, Walk, clip};
+use super::process::{Piece, Place, Walk, clip};
 use super::smaps_of;
+use crate::geometry::Geometry;
 use crate::proc::maps::Vma;
 use crate::proc::{self, Task};
-use crate::system::{Entries, Live, System};
+use crate::system::{Entries, System};
 
 /// Cells of a layout that would have too many runs.
 const NR_CELLS: u64 = 1024;
@@ -118,7 +119,7 @@ fn of_mapping(system: &dyn System, pid: u32, vma: &Vma) -> io::Result<Extents> {
 /// Without the right to see PFNs.
 pub fn of_files(paths: &[&Path], nr_runs_max: usize) -> io::Result<Vec<Option<Layout>>> {
     let [pagemap, flags] = open_live()?;
-    let geometry = Geometry::of(Live.page_bytes());
+    let geometry = Geometry::running();
     let looker = Looker { entries: &*pagemap, geometry };
     let found = paths.iter().map(|path| {
         let (len_bytes, extents) = looker.look(path).ok()?;

@@ -13,6 +13,7 @@ use std::ops::Range;
 use super::folios::{Cell, Counter, Kind, Size, Tally};
 use super::kpageflags::{FlagBook, Page, PageKind, seen};
 use super::pagemap::Extent;
+use crate::geometry::Geometry;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::{self, Smap};
 
@@ -58,44 +59,6 @@ pub struct Blocks {
     pub bytes: u64,
     /// The pages in them that are there.
     pub present_bytes: u64,
-}
-
-/// Sizes of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
-    /// Base page in bytes.
-    pub page_bytes: u64,
-    /// Order of what a PMD entry maps.
-    pub pmd_order: u32,
-    /// Order of a contpte block of arm64 with this base page; of other machines a yardstick.
-    pub contpte_order: u32,
-}
-
-impl Geometry {
-    /// Of a machine with base pages of `page_bytes`: 4K, 16K or 64K.
-    #[must_use]
-    pub const fn of(page_bytes: u64) -> Self {
-        // A page table holds page / 8 entries. docs/behaviour C.1: 16, 128 and 32 pages.
-        let pmd_order = if page_bytes < 16 { 0 } else { page_bytes.ilog2() - 3 };
-        let contpte_order = match page_bytes {
-            16384 => 7,
-            65536 => 5,
-            _ => 4,
-        };
-        Self { page_bytes, pmd_order, contpte_order }
-    }
-
-    /// Bytes that a PMD entry maps.
-    #[must_use]
-    pub const fn pmd_bytes(&self) -> u64 {
-        self.page_bytes << self.pmd_order
-    }
-
-    /// Bytes of a contpte block.
-    #[must_use]
-    pub const fn contpte_bytes(&self) -> u64 {
-        self.page_bytes << self.contpte_order
-    }
 }
 
 /// The walk of a process.

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use crate::geometry::Geometry;
 use crate::proc::thp;
 use crate::system::System;
 
@@ -72,9 +73,13 @@ impl<'a> ThpSettings<'a> {
                 Some(InForce { allows: allows(word), path, name })
             }
             // Before Linux 6.8 there is only the PMD size, under the global setting.
-            None if bytes >= 1 << 20 => self.global(name),
+            None if bytes == self.pmd_bytes() => self.global(name),
             None => None,
         }
+    }
+
+    fn pmd_bytes(&self) -> u64 {
+        Geometry::of(self.system.page_bytes()).pmd_bytes()
     }
 
     fn global(&self, name: &str) -> Option<InForce> {

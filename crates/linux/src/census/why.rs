@@ -1,7 +1,7 @@
 //! Why the folios of a mapping are not larger.
 //!
 //! ```text
-//!   target    the largest size of which the mapping holds a whole block: PMD, else contpte
+//!   target    the size that pays for what it maps (text, memory), else a contpte block
 //!   large     bytes mapped so: by PMD entries, or as contpte blocks
 //!   missing   whole blocks of the target that are not
 //!
@@ -27,7 +27,7 @@ pub use reason::{Finding, FolioLimit, Question, Reason, Refusal};
 
 use self::judge::Judge;
 use super::Census;
-use super::folios::Kind;
+use super::folios::{Cell, Kind};
 use super::process::Mapping;
 use crate::proc::maps::Vma;
 
@@ -74,9 +74,10 @@ fn missing(census: &Census, mapping: &Mapping) -> Option<(u64, u64, u64)> {
         return None;
     }
     let geometry = census.geometry;
-    let targets = [geometry.pmd_bytes(), geometry.contpte_bytes()];
-    let fits = |bytes: &u64| mapping.vma.nr_whole_blocks(*bytes) > 0;
-    let target = targets.into_iter().find(fits).unwrap_or(geometry.contpte_bytes());
+    let is_file = mapping.vma.has_file() && mapping.tally.of(Kind::Shmem) == Cell::default();
+    let pays = if is_file { geometry.text_block_bytes() } else { geometry.block_bytes() };
+    let is_whole = mapping.vma.nr_whole_blocks(pays) > 0;
+    let target = if is_whole { pays } else { geometry.contpte_bytes() };
     let large = if target == geometry.pmd_bytes() { all.pmd_bytes } else { all.contpte_bytes };
     let blocks = mapping.vma.nr_whole_blocks(target).saturating_mul(target);
     let missing = if blocks == 0 { all.mapped_bytes() } else { blocks.saturating_sub(large) };

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
+use crate::setting::thp::size_name;
 
 /// What kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,17 +58,18 @@ impl Left {
         }
     }
 
-    /// For people.
+    /// For people, of blocks of `block_bytes`.
     #[must_use]
-    pub const fn meaning(self) -> &'static str {
+    pub fn meaning(self, block_bytes: u64) -> String {
+        let size = size_name(block_bytes);
         match self {
-            Self::Incongruent => {
-                "mapped at an address that no 2M entry fits: it differs from the position in the \
-                 memory or file modulo 2M"
-            }
-            Self::Forbidden => "the program forbids it with MADV_NOHUGEPAGE",
-            Self::BelowMinimum => "in areas below --min-size",
-            Self::Short => "in areas without a whole 2M block",
+            Self::Incongruent => format!(
+                "mapped at an address that no {size} entry fits: it differs from the position in \
+                 the memory or file modulo {size}"
+            ),
+            Self::Forbidden => "the program forbids it with MADV_NOHUGEPAGE".to_owned(),
+            Self::BelowMinimum => "in areas below --min-size".to_owned(),
+            Self::Short => format!("in areas without a whole {size} block"),
         }
     }
 

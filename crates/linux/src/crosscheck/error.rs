@@ -137,9 +137,12 @@ pub enum CrosscheckError {
         /// What the probe said.
         said: String,
     },
-    /// Faults are traced with their addresses on x86-64 only.
-    #[error("this architecture does not trace the addresses of page faults; only x86-64 does")]
-    NoFaultAddresses,
+    /// Neither events of faults nor probes.
+    #[error(
+        "this kernel does not tell the addresses of page faults: it has no events of them, and no \
+         probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS"
+    )]
+    NoFaultAddresses(io::Error),
     /// The command cannot be started.
     #[error("{}: not found; name a program in PATH or a path to one after `--`", shown(.0))]
     NoProgram(String),

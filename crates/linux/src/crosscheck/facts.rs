@@ -10,7 +10,7 @@ use super::mkfs;
 use super::workloads::Filesystem;
 use crate::mount::Detached;
 use crate::proc::thp;
-use crate::system::Live;
+use crate::system::{Live, System};
 
 /// Fault-around of every kernel whose setting nobody changed.
 pub(super) const DEFAULT_AROUND_BYTES: u64 = 65536;
@@ -41,6 +41,8 @@ pub struct Facts {
     pub thp: Thp,
     /// Fault-around window in bytes; `None` where the kernel does not tell (debugfs, lockdown).
     pub fault_around_bytes: Option<u64>,
+    /// Whether LRU lists are kept by generations.
+    pub has_generations: bool,
     /// Formatters that were found, by filesystem.
     pub formatters: Vec<(Filesystem, PathBuf)>,
 }
@@ -65,6 +67,7 @@ impl Facts {
             page_bytes: rustix::param::page_size() as u64,
             thp,
             fault_around_bytes: fault_around_bytes(),
+            has_generations: has_generations(&Live),
             formatters,
         }
     }
@@ -95,6 +98,14 @@ pub(super) fn first_cpu() -> Result<usize, CrosscheckError> {
         .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
     let is_allowed = |cpu: &usize| allowed.is_set(*cpu);
     Ok((0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0))
+}
+
+/// `/sys/kernel/mm/lru_gen/enabled` is a set of bits, of which the first is the switch.
+fn has_generations(system: &dyn System) -> bool {
+    let text = system.text(Path::new("/sys/kernel/mm/lru_gen/enabled")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let bits = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16);
+    bits.is_ok_and(|bits| bits & 1 != 0)
 }
 
 /// Asks debugfs, mounted or not.

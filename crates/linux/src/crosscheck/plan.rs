@@ -10,7 +10,7 @@ mod random;
 use super::error::CrosscheckError;
 use super::facts::{DEFAULT_AROUND_BYTES, Facts, Thp};
 use super::mkfs;
-use super::workloads::{Filesystem, Workload, with_window};
+use super::workloads::{Filesystem, OF_LISTS, Workload, with_window};
 
 pub use custom::Custom;
 pub(super) use custom::OWN_FILE;
@@ -228,6 +228,14 @@ fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
     match facts.thp {
         _ if around.is_some_and(|wanted: u64| wanted != is_around) => {
             Some("needs another fault_around_bytes, a setting of the whole system")
+        }
+        _ if facts.has_generations
+            && facts.page_bytes > 4096
+            && workload.name.contains(OF_LISTS) =>
+        {
+            Some(
+                "needs /sys/kernel/mm/lru_gen/enabled at 0: generations count accesses that lists do not",
+            )
         }
         _ if workload.word("cgroup").is_some() => Some("needs a memory cgroup of its own"),
         Thp::Never if workload.is_huge() => {

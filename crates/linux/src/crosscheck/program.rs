@@ -19,6 +19,7 @@ mod discover;
 mod disk;
 mod elf;
 mod events;
+mod fault_probe;
 mod line;
 mod marks;
 mod stage;
@@ -96,9 +97,6 @@ impl ProgramRecorder {
         if !facts.is_root {
             return Err(CrosscheckError::NotRoot(as_root.to_owned()));
         }
-        if !cfg!(target_arch = "x86_64") {
-            return Err(CrosscheckError::NoFaultAddresses);
-        }
         let signals = Signals::watch().map_err(CrosscheckError::os("watch signals"))?;
         Ok(Self { facts, signals })
     }
@@ -169,9 +167,10 @@ fn run_on(
         elf::reads(path, path.to_string_lossy().contains("/ld-linux"))
     };
     let trace = events.stop()?;
-    let body = convert::convert(&trace, &Source { exec_reads: &exec_reads })
-        .map_err(|error| CrosscheckError::Trace(error.to_string()))?;
-    let text = header(stage, plan, facts, events.events)? + &with_files(&body, &files);
+    let body =
+        convert::convert(&trace, &Source { page: facts.page_bytes, exec_reads: &exec_reads })
+            .map_err(|error| CrosscheckError::Trace(error.to_string()))?;
+    let text = header(stage, plan, facts, events.known)? + &with_files(&body, &files);
     let (nr_files, nr_removed) = (body.files.len(), body.nr_removed);
     Ok(ProgramRecording { text, status, nr_files, nr_removed })
 }
@@ -193,12 +192,14 @@ fn header(
     events: u64,
 ) -> Result<String, CrosscheckError> {
     Ok(format!(
-        "# kernel={} variant={} arch=x86-64 fs={} page=4096 ra_pages={} max_sectors_kb={} \
+        "# kernel={} variant={} arch={} fs={} page={} ra_pages={} max_sectors_kb={} \
          fault_around_bytes={} events={events} lost=0 settle=0 io={} program={}\n",
         facts.release,
         facts.variant(),
+        if cfg!(target_arch = "x86_64") { "x86-64" } else { "arm64" },
         plan.filesystem,
-        plan.window_kb / 4,
+        facts.page_bytes,
+        (plan.window_kb << 10) / facts.page_bytes,
         stage.block.max_sectors_kb()?,
         facts.fault_around_bytes.unwrap_or(DEFAULT_AROUND_BYTES),
         if stage.block.reads_within_call() { "within" } else { "later" },

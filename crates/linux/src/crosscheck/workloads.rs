@@ -12,6 +12,7 @@ mod rows;
 use std::collections::BTreeSet;
 use std::fmt::{Display, Formatter, Result as FmtResult};
 
+pub(super) use rows::OF_LISTS;
 use rows::Row;
 
 const MIB: u64 = 1 << 20;

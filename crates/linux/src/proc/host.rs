@@ -97,11 +97,13 @@ pub struct Caches {
     pub l2_bytes: usize,
     /// The last level, all of it.
     pub llc_bytes: usize,
+    /// Whether the kernel says it.
+    pub is_told: bool,
 }
 
 impl Default for Caches {
     fn default() -> Self {
-        Self { l2_bytes: 1 << 20, llc_bytes: 32 << 20 }
+        Self { l2_bytes: 1 << 20, llc_bytes: 32 << 20, is_told: false }
     }
 }
 
@@ -129,6 +131,7 @@ pub(crate) fn caches(system: &dyn System) -> Caches {
             continue;
         }
         let bytes = kib << 10;
+        found.is_told = true;
         if level == 2 {
             found.l2_bytes = bytes;
         }
@@ -164,7 +167,7 @@ mod tests {
         index(3, "3", "Unified", "36864K");
         index(4, "4", "Unified", "99999999999K");
         let found = caches(&system);
-        assert_eq!((found.l2_bytes, found.llc_bytes), (512 << 10, 36 << 20));
+        assert_eq!(found, Caches { l2_bytes: 512 << 10, llc_bytes: 36 << 20, is_told: true });
     }
 
     #[test]

@@ -54,13 +54,11 @@ fn sizes_and_settings_are_those_with_a_file() {
         (&file("hugepages-32kB/other"), b""),
         (&file("hugepages-99999999999999999999kB/enabled"), b""),
         (&file("khugepaged/defrag"), b"1\n"),
-        (&file("hpage_pmd_size"), b"12345\n"),
     ]);
     assert_eq!(thp::sizes_kib(&system).unwrap(), [16, 64]);
     assert_eq!(thp::chosen(&system, &thp::control(64)).as_deref(), Some("inherit"));
     assert_eq!(thp::chosen(&system, &thp::setting("khugepaged/defrag")), None);
     assert_eq!((thp::nr_given(&system, 64), thp::nr_given(&system, 16)), (17, 0));
-    assert_eq!(thp::pmd_bytes(&system), 2 << 20, "no power of two");
 }
 
 #[test]

@@ -9,16 +9,6 @@ use crate::system::System;
 
 /// Where the settings are.
 pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
-/// What a PMD entry maps where the kernel does not say: 512 base pages of 4 KiB.
-const PMD_BYTES: u64 = 2 << 20;
-
-/// Bytes that one PMD entry maps.
-pub(crate) fn pmd_bytes(system: &dyn System) -> u64 {
-    // At least a page and at most 512 MiB, which 64K pages have: it is used to align addresses.
-    let is_sane = |bytes: &u64| bytes.is_power_of_two() && (1 << 16..=1 << 29).contains(bytes);
-    number(system, &setting("hpage_pmd_size")).filter(is_sane).unwrap_or(PMD_BYTES)
-}
-
 /// The setting `name`, such as `enabled` or `khugepaged/scan_sleep_millisecs`.
 pub(crate) fn setting(name: &str) -> PathBuf {
     Path::new(THP).join(name)

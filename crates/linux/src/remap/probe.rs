@@ -12,19 +12,19 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::store::Store;
-use super::wire::{BLOCK_BYTES, Refusal};
+use super::wire::{self, Refusal};
 use crate::proc::fd;
 
 /// Makes a large folio in the store and maps it as text.
 pub(super) fn check(store: &Store) -> Result<(), Refusal> {
     // A tmpfs too small for a block answers as a kernel that cannot collapse.
     let system = rustix::fs::fstatvfs(store).map_err(|_| Refusal::Os)?;
-    if system.f_bavail.saturating_mul(system.f_frsize) < 2 * BLOCK_BYTES as u64 {
+    if system.f_bavail.saturating_mul(system.f_frsize) < 2 * block_bytes() as u64 {
         return Err(Refusal::LowMemory);
     }
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
     let file = rustix::fs::openat(store, ".", flags, Mode::RUSR).map_err(|_| Refusal::Os)?;
-    rustix::fs::ftruncate(&file, BLOCK_BYTES as u64).map_err(of_room)?;
+    rustix::fs::ftruncate(&file, block_bytes() as u64).map_err(of_room)?;
     rustix::io::pwrite(&file, &[0], 0).map_err(of_room)?;
     let filled = TrialBlock::map(&file, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)?;
     filled.collapse()?;
@@ -43,8 +43,10 @@ struct TrialBlock {
     start: *mut libc::c_void,
 }
 
-/// Room for one aligned block.
-const RESERVED_BYTES: usize = 2 * BLOCK_BYTES;
+/// Bytes of the folio that is tried.
+fn block_bytes() -> usize {
+    wire::block_bytes(rustix::param::page_size())
+}
 
 impl TrialBlock {
     fn map(file: impl AsFd, protection: ProtFlags, flags: MapFlags) -> Result<Self, Refusal> {
@@ -52,17 +54,17 @@ impl TrialBlock {
         let reserved = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
-                RESERVED_BYTES,
+                2 * block_bytes(),
                 ProtFlags::empty(),
                 MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         };
         let reserved = reserved.map_err(|_| Refusal::LowMemory)?;
-        let start = reserved.map_addr(|address| address.next_multiple_of(BLOCK_BYTES));
+        let start = reserved.map_addr(|address| address.next_multiple_of(block_bytes()));
         let block = Self { reserved, start };
         // SAFETY: the block lies in the reserved range, which is ours.
         let mapped = unsafe {
-            rustix::mm::mmap(start, BLOCK_BYTES, protection, flags | MapFlags::FIXED, file, 0)
+            rustix::mm::mmap(start, block_bytes(), protection, flags | MapFlags::FIXED, file, 0)
         };
         match mapped {
             Ok(_) => Ok(block),
@@ -74,7 +76,7 @@ impl TrialBlock {
 
     fn collapse(&self) -> Result<(), Refusal> {
         // SAFETY: the advice changes no content and the block is mapped.
-        let result = unsafe { libc::madvise(self.start, BLOCK_BYTES, libc::MADV_COLLAPSE) };
+        let result = unsafe { libc::madvise(self.start, block_bytes(), libc::MADV_COLLAPSE) };
         if result == 0 {
             return Ok(());
         }
@@ -88,7 +90,7 @@ impl TrialBlock {
 impl Drop for TrialBlock {
     fn drop(&mut self) {
         // SAFETY: the range was reserved by `map` and nothing refers to it any more.
-        let _ = unsafe { rustix::mm::munmap(self.reserved, RESERVED_BYTES) };
+        let _ = unsafe { rustix::mm::munmap(self.reserved, 2 * block_bytes()) };
     }
 }
 

@@ -159,9 +159,10 @@ impl fmt::Display for TextSum {
         write!(f, "{made} made a copy, {shared} shared it")?;
         if nr(How::Private) > 0 {
             let private = nr(How::Private);
+            let step = if cfg!(target_arch = "aarch64") { "its alignment" } else { "4K" };
             write!(
                 f,
-                ", {private} not shared, because it is loaded at a random multiple of 4K (folio \
+                ", {private} not shared, because it is loaded at a random multiple of {step} (folio \
                  align makes a copy that is not)"
             )?;
         }

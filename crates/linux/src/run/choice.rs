@@ -20,7 +20,7 @@ use super::remap;
 use super::sample::{Samples, Sampling};
 use crate::elf::ElfFile;
 use crate::filesystem;
-use crate::proc::thp;
+use crate::geometry::Geometry;
 use crate::remap::{Remap, Voice};
 use crate::system::Live;
 use crate::warm::{Part, Users, Warm, WarmRefusal, Warmed, libraries};
@@ -94,7 +94,7 @@ pub struct Launch {
     pub files: Vec<PathBuf>,
     /// Files with large folios in the cache now.
     pub warmed: Vec<Warmed>,
-    /// Bytes of text that PMD entries can map, over those files.
+    /// Bytes of text that large entries can map, over those files.
     pub text_bytes: u64,
     /// What all this took.
     pub elapsed: Duration,
@@ -124,6 +124,13 @@ pub struct Watched {
 struct Own<'a> {
     path: &'a Path,
     elf: &'a ElfFile,
+}
+
+impl Own<'_> {
+    /// Whether its text can fill a PMD folio, the only one that `MADV_COLLAPSE` makes.
+    fn has_moving_block(&self) -> bool {
+        placement::has_text_of(self.elf, Geometry::running().pmd_bytes())
+    }
 }
 
 impl Launch {
@@ -205,7 +212,7 @@ impl Launch {
                         | Fallback::Cache { file, refusal: WarmRefusal::NoFolios { .. } | WarmRefusal::NotCached { .. } }
                         if file == own.path)
                 };
-                if self.fallbacks.iter().any(is_lost) {
+                if self.fallbacks.iter().any(is_lost) && own.has_moving_block() {
                     self.remap(program, request.voice);
                 }
                 if self.moved.is_some() {
@@ -229,23 +236,27 @@ impl Launch {
     fn large(&mut self, own: Own<'_>, libraries: &[PathBuf]) {
         let users = OnceCell::new();
         let users = || users.get_or_init(|| Users::read(&Live));
-        self.file(own.path, own.elf, &users);
+        let mut has_blocks = self.file(own.path, own.elf, &users);
         for library in libraries {
             if let Ok(elf) = ElfFile::read(library)
                 && elf.check(library).is_ok()
             {
-                self.file(library, &elf, &users);
+                has_blocks |= self.file(library, &elf, &users);
             }
         }
-        if self.warmed.iter().all(Warmed::is_short) && self.fallbacks.is_empty() {
+        if !has_blocks && self.fallbacks.is_empty() {
             self.fallbacks.push(Fallback::TinyText(own.path.to_owned()));
         }
     }
 
-    fn file<'u>(&mut self, path: &Path, elf: &ElfFile, users: &dyn Fn() -> &'u Users) {
+    /// Whether its text holds a whole block, and is placed so that one entry of the TLB maps it.
+    fn file<'u>(&mut self, path: &Path, elf: &ElfFile, users: &dyn Fn() -> &'u Users) -> bool {
         let file = path.to_owned();
-        match placed(path, elf, thp::pmd_bytes(&Live)) {
-            Placed::Badly(Obstacle::TooSmall) => self.short(path, users),
+        let placed = placed(path, elf, Geometry::running().text_block_bytes());
+        let has_blocks = matches!(placed, Placed::Well { .. });
+        match placed {
+            Placed::Badly(Obstacle::TooSmall(_)) => self.short(path, users),
+            Placed::Well { .. } if is_short(path) => self.short(path, users),
             Placed::Badly(obstacle) => {
                 self.fallbacks.push(Fallback::Placement { file, obstacle });
             }
@@ -264,12 +275,14 @@ impl Launch {
                 }
             }
         }
+        has_blocks
     }
 
-    /// Fills the cache of a file that is shorter than a PMD folio. One in use is left alone, and so is
-    /// one whose folios may not be seen: it would be filled anew at each start.
+    /// Fills the cache of a file that is shorter than the folios that pay. One in use is left alone, and
+    /// so is one whose folios may not be seen: it would be filled anew at each start.
     fn short<'u>(&mut self, path: &Path, users: &dyn Fn() -> &'u Users) {
-        let small = format!("{}: {}", shown(path), Obstacle::TooSmall);
+        let block_bytes = Geometry::running().block_bytes();
+        let small = format!("{}: {}", shown(path), Obstacle::TooSmall(block_bytes));
         let warmed = Warm::new(path, Part::Whole).and_then(|warm| {
             let told = warm.is_short().then(|| warm.check_among(users)).transpose()?;
             let is_done = |told: &Warmed| told.refusal.is_some() || told.is_complete();
@@ -337,14 +350,19 @@ impl Launch {
     }
 }
 
+/// Whether a file is shorter than the folios that pay.
+fn is_short(path: &Path) -> bool {
+    Warm::new(path, Part::Whole).is_ok_and(|warm| warm.is_short())
+}
+
 /// Whether entries of `block_bytes` - the PMD size, or a contpte block - could map the text of a
 /// file, whose headers are `elf`, once it is in large folios.
 #[must_use]
 pub fn placed(path: &Path, elf: &ElfFile, block_bytes: u64) -> Placed {
     let ground = open_regular(path).and_then(filesystem::of).ok();
     let is_placing = ground.is_some_and(|ground| PLACING.contains(&ground.name.as_str()));
-    let from_bytes = thp::pmd_bytes(&Live);
-    let placing = if is_placing { Placing::Alike(from_bytes) } else { Placing::Anywhere };
+    let sizes = Geometry::running();
+    let placing = if is_placing { Placing::Alike(sizes) } else { Placing::Anywhere };
     placement::judge(elf, block_bytes, placing)
 }
 

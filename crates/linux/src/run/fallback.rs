@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use largefolio_trace::shown;
 
 use super::placement::Obstacle;
+use crate::geometry::Geometry;
 use crate::setting::thp::size_name;
 use crate::shell::quoted;
 use crate::warm;
@@ -65,10 +66,12 @@ impl fmt::Display for Fallback {
             ),
             Self::TinyText(program) => write!(
                 out,
-                "{} and its libraries have no whole block of 2M of text, so no PMD entry maps it. \
+                "{} and its libraries have no whole block of {} of text, so no {} entry maps it. \
                  If it executes another program (as env and nice do) or loads its code with dlopen \
                  (as java does), name that program, or warm that library: folio warm LIBRARY",
-                shown(program)
+                shown(program),
+                size_name(Geometry::running().text_block_bytes()),
+                if Geometry::running().has_contpte { "contpte" } else { "PMD" },
             ),
             Self::Placement { file, obstacle } => {
                 write!(out, "the text of {} stays in small pages: {obstacle}", shown(file))?;

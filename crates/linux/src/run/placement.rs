@@ -1,7 +1,8 @@
-//! Whether a file's text can be mapped by PMD entries at the addresses it is loaded to.
+//! Whether a file's text can be mapped by large TLB entries at the addresses it is loaded to.
 //!
-//! A PMD folio begins at a multiple of its size in the file, and a PMD entry at a multiple of it in
-//! memory. So load bias + vaddr and offset must agree mod that size, and a whole block must lie
+//! A large folio begins at a multiple of its size in the file, and the entry (PMD, contpte) at a
+//! multiple of its size in memory. So load bias + vaddr and offset must agree mod that size, and a
+//! whole block must lie
 //! inside the segment. The linker decides vaddr, offset and `p_align`, the loader the bias:
 //! docs/design/alignment.md has the rules and how they were checked.
 //!
@@ -11,6 +12,8 @@ use std::fmt;
 use std::ops::Range;
 
 use crate::elf::{Class, ElfFile, ElfKind, Load};
+use crate::geometry::Geometry;
+use crate::setting::thp::size_name;
 
 const WRITE: u32 = 2;
 const EXECUTE: u32 = 4;
@@ -18,7 +21,7 @@ const EXECUTE: u32 = 4;
 /// How a file's text lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// PMD entries can map so much of it.
+    /// Large entries can map so much of it.
     Well {
         /// Bytes of whole blocks inside executable segments.
         text_bytes: u64,
@@ -32,10 +35,10 @@ pub enum Placed {
 /// Why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// Less than a block of text, or none that lies between its ends.
-    TooSmall,
-    /// Address and offset disagree, wherever it is loaded.
-    Incongruent,
+    /// Less than a block of so many bytes of text, or none that lies between its ends.
+    TooSmall(u64),
+    /// Address and offset disagree modulo so many bytes, wherever it is loaded.
+    Incongruent(u64),
     /// Loaded at a random multiple of the alignment in bytes.
     Random(u64),
 }
@@ -45,8 +48,8 @@ impl Obstacle {
     #[must_use]
     pub fn remedy(self) -> Option<&'static str> {
         match self {
-            Self::TooSmall => None,
-            Self::Incongruent | Self::Random(_) => {
+            Self::TooSmall(_) => None,
+            Self::Incongruent(_) | Self::Random(_) => {
                 Some("folio align FILE -o COPY makes a copy that is placed well")
             }
         }
@@ -56,8 +59,12 @@ impl Obstacle {
 impl fmt::Display for Obstacle {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooSmall => out.write_str("its text contains no whole block of 2M"),
-            Self::Incongruent => out.write_str("its address and file offset differ modulo 2M"),
+            Self::TooSmall(block) => {
+                write!(out, "its text contains no whole block of {}", size_name(*block))
+            }
+            Self::Incongruent(block) => {
+                write!(out, "its address and file offset differ modulo {}", size_name(*block))
+            }
             Self::Random(step) => {
                 let kib = step >> 10;
                 write!(
@@ -72,26 +79,30 @@ impl fmt::Display for Obstacle {
 /// How a filesystem places large mappings without a wish for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placing {
-    /// From this size on, the PMD size, at addresses that agree with their offset mod it (ext4, XFS,
-    /// btrfs).
-    Alike(u64),
+    /// From the PMD size on, at addresses that agree with their offset mod it (ext4, XFS, btrfs).
+    Alike(Geometry),
     /// Anywhere.
     Anywhere,
+}
+
+/// Whether a segment of text has so many bytes.
+pub(super) fn has_text_of(elf: &ElfFile, bytes: u64) -> bool {
+    elf.loads.iter().any(|load| load.prot & EXECUTE != 0 && load.file_bytes >= bytes)
 }
 
 /// Judges `elf`, of a filesystem that is so `placing`, for blocks of `block_bytes`.
 pub(super) fn judge(elf: &ElfFile, block_bytes: u64, placing: Placing) -> Placed {
     let texts: Vec<&Load> = elf.loads.iter().filter(|load| load.prot & EXECUTE != 0).collect();
     let is_long = |load: &&&Load| load.file_bytes >= block_bytes;
-    if !texts.iter().any(|load| is_long(&load)) {
-        return Placed::Badly(Obstacle::TooSmall);
+    if !has_text_of(elf, block_bytes) {
+        return Placed::Badly(Obstacle::TooSmall(block_bytes));
     }
     let align = elf.loads.iter().map(|load| load.align).max().unwrap_or(0);
     let span = span(elf);
     let is_placed = elf.kind == ElfKind::Shared
         && elf.class == Class::Bits64
-        && matches!(placing, Placing::Alike(from_bytes) if span >= from_bytes)
-        && align <= rustix::param::page_size() as u64;
+        && matches!(placing, Placing::Alike(sizes)
+            if span >= sizes.pmd_bytes() && align <= sizes.page_bytes);
     let shift = if elf.kind == ElfKind::Fixed || align >= block_bytes {
         0
     } else if is_placed {
@@ -109,7 +120,11 @@ pub(super) fn judge(elf: &ElfFile, block_bytes: u64, placing: Placing) -> Placed
         return Placed::Well { text_bytes, file: file.unwrap_or_default() };
     }
     let is_congruent = texts.iter().any(|load| is_long(&load) && blocks(load).is_some());
-    Placed::Badly(if is_congruent { Obstacle::TooSmall } else { Obstacle::Incongruent })
+    Placed::Badly(if is_congruent {
+        Obstacle::TooSmall(block_bytes)
+    } else {
+        Obstacle::Incongruent(block_bytes)
+    })
 }
 
 /// Bytes of whole blocks inside a segment; `None` where address and offset disagree.
@@ -135,6 +150,7 @@ mod tests {
     use super::*;
 
     const M2: u64 = 2 << 20;
+    const K4: Geometry = Geometry::arm64(4 << 10);
 
     fn elf(kind: ElfKind, align: u64, vaddr: u64, offset: u64, file_bytes: u64) -> ElfFile {
         let head =
@@ -146,28 +162,28 @@ mod tests {
     #[test]
     fn a_fixed_program_is_judged_by_its_addresses() {
         let text = |vaddr, offset| {
-            judge(&elf(ElfKind::Fixed, 4096, vaddr, offset, 5 * M2), M2, Placing::Alike(M2))
+            judge(&elf(ElfKind::Fixed, 4096, vaddr, offset, 5 * M2), M2, Placing::Alike(K4))
         };
         let well = Placed::Well { text_bytes: 4 * M2, file: 0..0x1000 + 5 * M2 };
         assert_eq!(text(0x40_1000, 0x1000), well);
-        assert_eq!(text(0x40_2000, 0x1000), Placed::Badly(Obstacle::Incongruent));
+        assert_eq!(text(0x40_2000, 0x1000), Placed::Badly(Obstacle::Incongruent(M2)));
     }
 
     #[test]
     fn a_pie_needs_the_alignment_and_a_library_the_filesystem() {
         let of = |kind, align, places| judge(&elf(kind, align, 0x1000, 0x1000, 5 * M2), M2, places);
         assert_eq!(
-            of(ElfKind::Program, 4096, Placing::Alike(M2)),
+            of(ElfKind::Program, 4096, Placing::Alike(K4)),
             Placed::Badly(Obstacle::Random(4096))
         );
         assert!(matches!(of(ElfKind::Program, M2, Placing::Anywhere), Placed::Well { .. }));
-        assert!(matches!(of(ElfKind::Shared, 4096, Placing::Alike(M2)), Placed::Well { .. }));
+        assert!(matches!(of(ElfKind::Shared, 4096, Placing::Alike(K4)), Placed::Well { .. }));
         assert_eq!(
             of(ElfKind::Shared, 4096, Placing::Anywhere),
             Placed::Badly(Obstacle::Random(4096))
         );
         assert_eq!(
-            of(ElfKind::Shared, 0x1_0000, Placing::Alike(M2)),
+            of(ElfKind::Shared, 0x1_0000, Placing::Alike(K4)),
             Placed::Badly(Obstacle::Random(0x1_0000))
         );
     }
@@ -175,7 +191,7 @@ mod tests {
     #[test]
     fn a_smaller_block_fits_a_library_that_is_aligned_to_it_or_placed_as_a_large_one() {
         let of = |align, len| {
-            judge(&elf(ElfKind::Shared, align, 0x1000, 0x1000, len), 1 << 16, Placing::Alike(M2))
+            judge(&elf(ElfKind::Shared, align, 0x1000, 0x1000, len), 1 << 16, Placing::Alike(K4))
         };
         assert!(matches!(of(1 << 16, M2 / 2), Placed::Well { text_bytes, .. } if text_bytes > 0));
         assert_eq!(of(4096, M2 / 2), Placed::Badly(Obstacle::Random(4096)));
@@ -183,10 +199,25 @@ mod tests {
     }
 
     #[test]
+    fn each_base_page_has_the_size_from_which_a_filesystem_places_a_library() {
+        let of = |page: u64, align, len| {
+            let placing = Placing::Alike(Geometry::arm64(page));
+            judge(&elf(ElfKind::Shared, align, 0x1_0000, 0x1_0000, len), M2, placing)
+        };
+        // As arm64's linkers make it: 64K, which is above pages of 4K and 16K.
+        assert_eq!(of(16 << 10, 1 << 16, 40 << 20), Placed::Badly(Obstacle::Random(1 << 16)));
+        assert!(matches!(of(64 << 10, 1 << 16, 513 << 20), Placed::Well { .. }));
+        assert_eq!(of(64 << 10, 1 << 16, 40 << 20), Placed::Badly(Obstacle::Random(1 << 16)));
+        assert!(
+            matches!(of(16 << 10, M2, 5 << 20), Placed::Well { text_bytes, .. } if text_bytes > 0)
+        );
+    }
+
+    #[test]
     fn text_without_a_whole_block_is_too_small() {
         let small = elf(ElfKind::Fixed, 4096, 0x40_1000, 0x1000, M2 + 0x1000);
-        assert_eq!(judge(&small, M2, Placing::Alike(M2)), Placed::Badly(Obstacle::TooSmall));
+        assert_eq!(judge(&small, M2, Placing::Alike(K4)), Placed::Badly(Obstacle::TooSmall(M2)));
         let none = ElfFile { kind: ElfKind::Fixed, ..ElfFile::default() };
-        assert_eq!(judge(&none, M2, Placing::Alike(M2)), Placed::Badly(Obstacle::TooSmall));
+        assert_eq!(judge(&none, M2, Placing::Alike(K4)), Placed::Badly(Obstacle::TooSmall(M2)));
     }
 }

@@ -5,6 +5,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::census::folios::{Cell, Kind, Tally};
+use crate::census::{self, Access};
+use crate::geometry::Geometry;
 use crate::proc::Task;
 use crate::proc::stat::tree;
 use crate::system::{Live, System};
@@ -36,6 +39,8 @@ pub struct Samples {
     pub text_bytes: u64,
     /// Those mapped by PMD entries.
     pub text_huge_bytes: u64,
+    /// Text in contpte blocks; `None` on machines without, and where folio sizes are not seen.
+    pub text_contpte_bytes: Option<u64>,
     /// Largest number of anonymous bytes mapped by PMD entries.
     pub anon_huge_bytes: u64,
 }
@@ -44,6 +49,7 @@ pub struct Samples {
 #[derive(Debug)]
 pub(super) struct Sampler {
     pid: u32,
+    geometry: Geometry,
     next: Instant,
     interval: Duration,
     pub(super) samples: Samples,
@@ -52,7 +58,8 @@ pub(super) struct Sampler {
 impl Sampler {
     pub(super) fn new(pid: u32) -> Self {
         let next = Instant::now() + INTERVAL_FIRST;
-        Self { pid, next, interval: INTERVAL_FIRST, samples: Samples::default() }
+        let (geometry, samples) = (Geometry::running(), Samples::default());
+        Self { pid, geometry, next, interval: INTERVAL_FIRST, samples }
     }
 
     /// Time until the next look.
@@ -74,7 +81,8 @@ impl Sampler {
 
     fn take(&mut self, system: &dyn System) {
         let mut now = Samples::default();
-        for pid in tree(system, self.pid) {
+        let pids = tree(system, self.pid);
+        for &pid in &pids {
             let areas = Task::of(system, pid).smaps().unwrap_or_default();
             now.nr_processes += usize::from(!areas.is_empty());
             for smap in areas {
@@ -88,14 +96,32 @@ impl Sampler {
         if now.nr_processes == 0 {
             return;
         }
+        if self.geometry.has_contpte {
+            let pids: Vec<u32> = pids.into_iter().collect();
+            if let Some(text) = text(system, &pids) {
+                (now.text_bytes, now.text_contpte_bytes) =
+                    (text.mapped_bytes(), Some(text.contpte_bytes));
+                now.text_huge_bytes = now.text_huge_bytes.max(text.pmd_bytes);
+            }
+        }
         let best = &mut self.samples;
         let anon_huge_bytes = best.anon_huge_bytes.max(now.anon_huge_bytes);
         let nr = best.nr + 1;
-        let is_more =
-            (now.text_huge_bytes, now.text_bytes) >= (best.text_huge_bytes, best.text_bytes);
+        let large = |one: &Samples| {
+            (one.text_huge_bytes.max(one.text_contpte_bytes.unwrap_or(0)), one.text_bytes)
+        };
+        let is_more = large(&now) >= large(best);
         let base = if is_more { now } else { *best };
         *best = Samples { nr, anon_huge_bytes, ..base };
     }
+}
+
+/// Text of all of them, where folio sizes are seen.
+fn text(system: &dyn System, pids: &[u32]) -> Option<Cell> {
+    let census = census::take(system, pids).ok().filter(|census| census.access == Access::Full)?;
+    let mut sum = Tally::default();
+    census.processes.iter().for_each(|process| sum.add_all(&process.tally));
+    Some(sum.of(Kind::Text))
 }
 
 #[cfg(test)]

@@ -11,9 +11,7 @@ use largefolio_trace::disk::other_kind;
 use largefolio_trace::shown;
 
 use super::refusal::WarmRefusal;
-use crate::census::process::Geometry;
-use crate::proc::thp;
-use crate::system::{Live, System as _};
+use crate::geometry::Geometry;
 
 /// Which part of a file is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +41,7 @@ pub struct Warmed {
     pub file_bytes: u64,
     /// Its filesystem.
     pub filesystem: String,
-    /// Smallest folios that count: PMD folios; of a file shorter than one, contpte blocks.
+    /// Smallest folios that count: those that pay; of a file shorter than one, contpte blocks.
     pub folio_bytes: u64,
     /// Bytes of whole blocks of that size in the part that is wanted: more cannot be in such folios.
     pub possible_bytes: u64,
@@ -64,10 +62,10 @@ impl Warmed {
         self.after_bytes.unwrap_or(0) > self.before_bytes.unwrap_or(0)
     }
 
-    /// Whether the file is shorter than a PMD folio, so that smaller ones count.
+    /// Whether the file is shorter than the folios that pay, so that smaller ones count.
     #[must_use]
     pub fn is_short(&self) -> bool {
-        self.folio_bytes < Geometry::of(Live.page_bytes()).pmd_bytes()
+        self.folio_bytes < Geometry::running().block_bytes()
     }
 
     /// Whether it was refilled, and the kernel does not tell with what.
@@ -126,10 +124,15 @@ impl Warm {
         Ok(Self { path: path.to_owned(), file, file_bytes, part })
     }
 
-    /// Whether it is shorter than a PMD folio.
+    /// Whether it is shorter than the folios that pay.
     #[must_use]
     pub fn is_short(&self) -> bool {
-        self.file_bytes < thp::pmd_bytes(&Live)
+        self.file_bytes < Geometry::running().block_bytes()
+    }
+
+    /// Whether what is large does not show in smaps: no PMD entry maps it.
+    pub(super) fn is_by_size(&self) -> bool {
+        self.is_short() || !Geometry::running().is_block_pmd()
     }
 
     pub(super) fn failed(&self, action: &'static str) -> impl FnOnce(io::Error) -> WarmError {

@@ -27,8 +27,26 @@ const CACHE_ENTRY_BYTES: usize = 24;
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 /// Libraries followed at most; a large desktop program has 300.
 const NR_LIBRARIES_MAX: usize = 4096;
-/// Where glibc and musl look at last; Debian's folders for this machine stand in the cache.
-const FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+/// Where glibc and musl look at last; the first two are Debian's.
+const FOLDERS: [&str; 6] = if cfg!(target_arch = "aarch64") {
+    [
+        "/lib/aarch64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+    ]
+} else {
+    [
+        "/lib/x86_64-linux-gnu",
+        "/usr/lib/x86_64-linux-gnu",
+        "/lib64",
+        "/usr/lib64",
+        "/lib",
+        "/usr/lib",
+    ]
+};
 
 /// The interpreter and all libraries of `program`, each once, in the order they are found.
 ///

@@ -1,4 +1,4 @@
-//! The page cache of one file: out with what is small, and in again.
+//! The page cache of one file in PMD folios: out with what is small, and in again.
 
 use std::borrow::Borrow;
 use std::io;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Advice;
 
+use super::by_size::BySize;
 use super::file::{Part, Warm, WarmError, Warmed};
 use super::refusal::WarmRefusal;
-use super::short::Short;
 use super::users::Users;
 use crate::filesystem;
 use crate::proc::{host, thp};
@@ -18,11 +18,11 @@ use crate::residency::{BlockState, Cached};
 use crate::system::Live;
 
 /// Bytes filled with one call: a signal is answered between two.
-const FILL_BYTES: u64 = 256 << 20;
+pub(super) const FILL_BYTES: u64 = 256 << 20;
 /// Blocks tried where the kernel does not tell whether they were evicted.
 const NR_TRIALS: u32 = 4;
 /// Memory left to others when the cache is filled.
-const SPARE_BYTES: u64 = 64 << 20;
+pub(super) const SPARE_BYTES: u64 = 64 << 20;
 
 impl Warm {
     /// Says how it stands and what would be in the way; changes nothing.
@@ -41,10 +41,10 @@ impl Warm {
         &self,
         users: &dyn Fn() -> U,
     ) -> Result<Warmed, WarmError> {
-        if self.is_short() {
-            let mut short = Short::new(self)?;
-            short.check(users)?;
-            return Ok(short.told);
+        if self.is_by_size() {
+            let mut work = BySize::new(self)?;
+            work.check(users)?;
+            return Ok(work.told);
         }
         let mut work = Refill::new(self)?;
         if work.told.refusal.is_none() && work.small_bytes() > 0 {
@@ -62,10 +62,10 @@ impl Warm {
     /// # Errors
     /// A system call that failed for another reason than a [`WarmRefusal`]; the file is as it was.
     pub fn run(&self) -> Result<Warmed, WarmError> {
-        if self.is_short() {
-            let mut short = Short::new(self)?;
-            short.run()?;
-            return Ok(short.told);
+        if self.is_by_size() {
+            let mut work = BySize::new(self)?;
+            work.run()?;
+            return Ok(work.told);
         }
         let started = Instant::now();
         let mut work = Refill::new(self)?;
@@ -317,12 +317,12 @@ impl<'w> Refill<'w> {
 }
 
 /// Whole blocks of a file in which the part lies.
-fn wanted(part: &Part, pmd_bytes: u64, nr_whole: u64) -> Range<u64> {
+pub(super) fn wanted(part: &Part, block_bytes: u64, nr_whole: u64) -> Range<u64> {
     match part {
         Part::Whole => 0..nr_whole,
         Part::Bytes(bytes) => {
-            let end = bytes.end.div_ceil(pmd_bytes).min(nr_whole);
-            (bytes.start / pmd_bytes).min(end)..end
+            let end = bytes.end.div_ceil(block_bytes).min(nr_whole);
+            (bytes.start / block_bytes).min(end)..end
         }
     }
 }

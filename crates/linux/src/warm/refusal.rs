@@ -1,8 +1,9 @@
-//! Why a file, or a part of it, is not in PMD folios.
+//! Why a file, or a part of it, is not in large folios.
 
 use std::fmt;
 
 use super::users::NR_USERS_MAX;
+use crate::geometry::Geometry;
 use crate::setting::thp::size_name;
 
 /// Processes that somebody would stop for this; a library has more.
@@ -51,7 +52,7 @@ pub enum WarmRefusal {
         /// Bytes available.
         have_bytes: u64,
     },
-    /// The kernel shows folio sizes below a PMD folio to root alone.
+    /// The kernel shows folio sizes to root alone, but for what PMD entries map.
     Unseen {
         /// Smallest size that counts.
         folio_bytes: u64,
@@ -85,9 +86,17 @@ impl WarmRefusal {
     pub fn remedy(&self) -> String {
         match self {
             Self::TooSmall { .. } => "nothing to do: it is too short to benefit".to_owned(),
-            Self::NoFolios { .. } => "copy the file to ext4 (Linux 6.16), XFS or btrfs \
-                 (Linux 6.17), and use the copy"
-                .to_owned(),
+            Self::NoFolios { .. } => match Geometry::running().page_bytes >> 10 {
+                16 => "copy the file to ext4 (Linux 6.16) or XFS, and use the copy",
+                64 => {
+                    "boot Linux 7.2 or later, with the file on ext4 or XFS: with 64K pages earlier \
+                     kernels read no file in such folios when asked to"
+                }
+                _ => {
+                    "copy the file to ext4 (Linux 6.16), XFS or btrfs (Linux 6.17), and use the copy"
+                }
+            }
+            .to_owned(),
             Self::NotCached { .. } => {
                 "copy the file to a disk filesystem, or collapse the memory of the process that \
                  maps it: folio collapse PID"

@@ -16,6 +16,7 @@ fn facts() -> Facts {
         release: "6.18.44-test".to_owned(),
         page_bytes: 4096,
         thp: Thp::Madvise,
+        has_generations: false,
         fault_around_bytes: Some(65536),
         formatters: Filesystem::LIVE.map(|one| (one, "/bin/true".into())).to_vec(),
     }
@@ -127,6 +128,17 @@ fn fault_around_that_is_off_swaps_what_is_skipped() {
     let unknown = Facts { fault_around_bytes: None, ..facts };
     let plan = WorkloadPlan::new(&Selection::default(), &unknown, "").unwrap();
     assert!(plan.warnings[0].contains("64K is assumed"), "{:?}", plan.warnings);
+}
+
+#[test]
+fn generations_skip_what_was_seen_to_depend_on_lists() {
+    let of = |page_bytes, has_generations| {
+        let facts = Facts { page_bytes, has_generations, ..facts() };
+        let plan = WorkloadPlan::new(&Selection::default(), &facts, "").unwrap();
+        plan.skipped.iter().filter(|one| one.reason.contains("lru_gen")).count()
+    };
+    assert_eq!([of(4096, true), of(16384, false)], [0, 0]);
+    assert!(of(16384, true) > 0);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use largefolio_mm::ram::Bytes;
 use largefolio_sim::bench::{AnonBench, GIGANTIC_BYTES, fault_gigantic};
 use largefolio_sim::kernel::Kernel;
 
-use crate::Error;
+use crate::{Error, running};
 
 /// Takes one round's time.
 pub type Timed<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
@@ -76,7 +76,7 @@ pub fn beside_the_model(
         subjects.push(host);
     }
     for kernel in kernels {
-        names.push(kernel.name.trim_end_matches("+page=4K").to_owned());
+        names.push(kernel.name.trim_end_matches(&running::page_edit()).to_owned());
         subjects.push(in_model(kernel, work, spare));
     }
     let series = interleave(nr_rounds, &mut subjects, &mut |_| {})?;

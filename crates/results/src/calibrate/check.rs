@@ -16,8 +16,8 @@ use largefolio_linux::calibrate::{AROUND_BYTES, Work};
 use largefolio_linux::measure::{Series, Spread};
 
 use self::host::Measured;
-use self::setup::{BACKINGS, CACHED_PAGES, CheckRow, KERNEL_BOUND, Phase, STUBS_BOUND, WORKS};
-use crate::Error;
+use self::setup::{BACKINGS, CheckRow, KERNEL_BOUND, Phase, STUBS_BOUND, WORKS};
+use crate::{Error, running};
 
 pub use result::CheckResult;
 pub use setup::CheckRequest;
@@ -40,8 +40,9 @@ impl CheckRequest {
         notes.push(measured.pace.note());
         notes.extend(measured.notes.iter().cloned());
         for (work, name, sizes) in WORKS {
-            for bytes in sizes {
-                rows.extend(self.anon(work, name, *bytes, &measured)?);
+            for nr_pages in sizes {
+                let bytes = nr_pages << running::page().shift();
+                rows.extend(self.anon(work, name, bytes, &measured)?);
             }
         }
         rows.extend(self.faults(&measured)?);
@@ -57,7 +58,7 @@ impl CheckRequest {
             let estimate = model::stubs(self, backing, phase)?;
             let nr = match phase {
                 Phase::Random => self.extent.nr_calls,
-                Phase::Mapped => self.extent.text_bytes / 4096,
+                Phase::Mapped => self.extent.text_bytes >> running::page().shift(),
             };
             let (predicted, interval, causes) = estimate.each(nr, base);
             rows.push(CheckRow {
@@ -90,8 +91,8 @@ impl CheckRequest {
     ) -> Result<Option<CheckRow>, Error> {
         let is_it = |(of, size, _): &&(Work, usize, Series)| *of == work && *size == bytes;
         let Some((.., series)) = measured.of.iter().find(is_it) else { return Ok(None) };
-        let nr_pages = self.extent.region_bytes / 4096;
-        let (predicted, interval, causes) = model::anon(self, work, bytes)?.each(nr_pages, 0.0);
+        let nr_units = self.extent.region_bytes / 4096;
+        let (predicted, interval, causes) = model::anon(self, work, bytes)?.each(nr_units, 0.0);
         Ok(Some(CheckRow {
             operation,
             size: String::from(largefolio_sim::machine::UnitBytes(bytes as u64)),
@@ -101,7 +102,7 @@ impl CheckRequest {
             causes,
             measured: series.clone(),
             bound: KERNEL_BOUND,
-            is_reference: bytes == 4096,
+            is_reference: bytes as u64 == running::page().bytes(),
         }))
     }
 
@@ -119,7 +120,7 @@ impl CheckRequest {
                 causes,
                 measured: series.clone(),
                 bound: KERNEL_BOUND,
-                is_reference: *nr_cached == CACHED_PAGES[0],
+                is_reference: *nr_cached == 1,
             })
         };
         measured.faults.iter().map(row).collect()

@@ -12,7 +12,6 @@ use largefolio_linux::calibrate::{
     Bracket, Calibration, Effort, Pages, Place, Side, Structure, step_within,
 };
 use largefolio_mm::rules::Arch;
-use largefolio_mm::units::PageSize;
 use largefolio_sim::machine::{Calibrated, Machine, MachineError, THIS, UnitBytes};
 use largefolio_sim::tlb::{
     AddressSpaces, CoalescingConfig, EntrySize, EntrySizes, MAX_ENTRIES, StructureConfig,
@@ -22,7 +21,7 @@ use largefolio_sim::tlb::{
 use crate::running;
 
 /// The machine whose numbers stand in for those that could not be measured.
-const STAND_IN: &str = "cascadelake";
+const STAND_IN: &str = if cfg!(target_arch = "aarch64") { "altra" } else { "cascadelake" };
 /// Entries of a level-1 TLB about which nothing is known.
 const L1_ENTRIES: u32 = 64;
 /// Entries of a level-2 TLB about which nothing is known.
@@ -122,8 +121,8 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
         description,
         cpu: Some(found.cpu.name.clone()),
         arch: if is_arm { Arch::Arm64 } else { Arch::X86_64 },
-        page_sizes: vec![PageSize::K4],
-        page_size: PageSize::K4,
+        page_sizes: vec![running::page()],
+        page_size: running::page(),
         costs: costs::costs(found, &stand_in.costs, &tlb, is_splintered),
         tlb,
         calibrated: Some(Calibrated { kernel, nr: 1 }),
@@ -209,16 +208,20 @@ impl Reach {
             Place::L2Instruction => "L2 instruction",
             Place::L2 => "L2",
         };
+        let [page, pmd] = running::size_names();
         let pages = match self.pages {
-            Pages::Base => "4K folios",
-            Pages::Pmd => "2M folios",
+            Pages::Base => page,
+            Pages::Pmd => pmd,
         };
-        format!("{place} TLB, {pages}")
+        format!("{place} TLB, {pages} folios")
     }
 
     fn note(&self) -> String {
         let measured = match self.measured {
-            Some(step) => format!("{} to {} pages of 4K measured", step.last, step.next),
+            Some(step) => {
+                let [page, _] = running::size_names();
+                format!("{} to {} pages of {page} measured", step.last, step.next)
+            }
             None => "no step measured".to_owned(),
         };
         let documented = self.documented.map(|entries| format!("CPUID says {entries} entries"));
@@ -227,7 +230,12 @@ impl Reach {
             (Some(false), Pages::Base) => "; THEY DISAGREE",
             _ => "",
         };
-        let documented = documented.unwrap_or_else(|| "CPUID does not tell".to_owned());
+        let silent = if cfg!(target_arch = "aarch64") {
+            "arm64 has no register that tells"
+        } else {
+            "CPUID does not tell"
+        };
+        let documented = documented.unwrap_or_else(|| silent.to_owned());
         format!("{}: {measured}, {documented}{verdict}.", self.name())
     }
 }
@@ -252,11 +260,20 @@ fn tlb(found: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
         l2_data,
         walk_cache: walks::caches(),
         walker: walks::walker(found, is_splintered),
-        address_spaces: AddressSpaces {
-            nr: 6,
-            source: "not measured: Linux keeps six address spaces of a CPU that has PCIDs"
-                .to_owned(),
-            assumed: true,
+        address_spaces: if cfg!(target_arch = "aarch64") {
+            AddressSpaces {
+                nr: 16_384,
+                source: "not measured: 16-bit ASIDs, of which Linux gives each process its own"
+                    .to_owned(),
+                assumed: true,
+            }
+        } else {
+            AddressSpaces {
+                nr: 6,
+                source: "not measured: Linux keeps six address spaces of a CPU that has PCIDs"
+                    .to_owned(),
+                assumed: true,
+            }
         },
         coalescing: CoalescingConfig {
             modes: Vec::new(),

@@ -60,7 +60,7 @@ struct StorageRow {
 #[derive(Serialize)]
 struct CurveRow {
     side: &'static str,
-    folios: &'static str,
+    folios: String,
     points: Vec<PointRow>,
 }
 
@@ -112,7 +112,8 @@ impl CalibrationResult {
 
 impl Forms for CalibrationResult {
     fn text(&self) -> String {
-        let mut text = format!("{}\n\nTLB reach, in pages of 4K\n", self.machine);
+        let [page, _] = running::size_names();
+        let mut text = format!("{}\n\nTLB reach, in pages of {page}\n", self.machine);
         for row in &self.reach {
             let measured = row
                 .measured
@@ -199,6 +200,7 @@ impl From<&Reach> for ReachRow {
 
 impl From<&Curve> for CurveRow {
     fn from(curve: &Curve) -> Self {
+        let [page, pmd] = running::size_names();
         let ns = |point: &Point| point.ns;
         let triples = curve.spread.iter().zip(&curve.packed).zip(&curve.extra);
         let points = triples.map(|((spread, packed), extra)| PointRow {
@@ -213,8 +215,8 @@ impl From<&Curve> for CurveRow {
                 Side::Instruction => "instruction",
             },
             folios: match curve.pages {
-                Pages::Base => "4K",
-                Pages::Pmd => "2M",
+                Pages::Base => page,
+                Pages::Pmd => pmd,
             },
             points: points.collect(),
         }

@@ -113,7 +113,7 @@ pub(super) fn pairs<'a>(old: &'a State, new: &'a State) -> Vec<Pair<'a>> {
 pub(super) mod tests {
     use largefolio_linux::census::Access;
     use largefolio_linux::census::folios::{Cell, Kind, Size};
-    use largefolio_linux::census::process::Geometry;
+    use largefolio_linux::geometry::Geometry;
 
     use super::*;
 

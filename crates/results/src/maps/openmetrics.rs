@@ -195,7 +195,8 @@ fn label(name: &str, value: &str) -> Labels {
 mod tests {
     use std::collections::BTreeSet;
 
-    use largefolio_linux::census::process::{Geometry, Process};
+    use largefolio_linux::census::process::Process;
+    use largefolio_linux::geometry::Geometry;
 
     use super::super::group::Sort;
     use super::*;

@@ -11,7 +11,7 @@ use std::path::Path;
 use largefolio_linux::census::Access;
 use largefolio_linux::census::cgroup::Group;
 use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
-use largefolio_linux::census::process::Geometry;
+use largefolio_linux::geometry::Geometry;
 use largefolio_linux::system::{Live, System as _};
 use largefolio_trace::{disk, shown};
 use serde::Deserialize;
@@ -85,7 +85,7 @@ impl State {
             kernel: look.release.clone(),
             boot_id: look.boot_id.clone(),
             taken_unix_s: look.taken_unix_s,
-            geometry: Geometry::of(Live.page_bytes()),
+            geometry: Geometry::running(),
             access: census.map_or(Access::Full, |census| census.access),
             nr_refused: census.map_or(0, |census| census.skipped.refused.len()),
             totals: census.map(|census| census.totals.clone()).unwrap_or_default(),

@@ -7,7 +7,7 @@ use comfy_table::{
 };
 use largefolio_linux::census::Access;
 use largefolio_linux::census::folios::{Size, Tally};
-use largefolio_linux::census::process::Geometry;
+use largefolio_linux::geometry::Geometry;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures;
 
@@ -28,7 +28,7 @@ impl Classes {
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        let Geometry { page_bytes, contpte_order, pmd_order } = self.geometry;
+        let Geometry { page_bytes, contpte_order, pmd_order, .. } = self.geometry;
         let name = |order: u32| size_name(page_bytes << order);
         let range = |from, to| format!("{}-{}", name(from), name(to));
         let mut names = vec![

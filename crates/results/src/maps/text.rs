@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 
 use largefolio_linux::census::file::CachedFiles;
 use largefolio_linux::census::folios::{self, Kind, Size, Tally};
-use largefolio_linux::census::process::Geometry;
 use largefolio_linux::census::remedy::Remedy;
 use largefolio_linux::census::why::{Finding, Refusal};
 use largefolio_linux::census::{Access, Census};
-use largefolio_linux::system::{Live, System as _};
+use largefolio_linux::geometry::Geometry;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 
@@ -261,7 +260,7 @@ pub(super) fn terms(remedy: &Remedy, target: &str) -> Vec<String> {
 }
 
 fn files(text: &mut String, cached: &CachedFiles, show: Show) {
-    let geometry = Geometry::of(Live.page_bytes());
+    let geometry = Geometry::running();
     let classes = Classes::new(geometry, Access::Full);
     let mut files: Vec<_> = cached.files.iter().collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.tally.all().mapped_bytes()));

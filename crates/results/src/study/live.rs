@@ -16,7 +16,7 @@ use crate::{Error, running};
 
 /// Bytes of anonymous regions, a multiple of every folio size.
 const REGION_BYTES: u64 = 256 << 20;
-/// Base page of the hosts that are measured.
+/// Nanoseconds are for each of these bytes.
 const BASE_BYTES: u64 = 4096;
 /// What a bench of clearing may compare.
 const PAGEWISE: &str = "page-at-a-time";
@@ -164,7 +164,9 @@ fn work(bench: &Bench) -> Result<AnonWork, Error> {
 fn kernel(bench: &Bench) -> Result<Option<Kernel>, Error> {
     match &bench.subject {
         Subject::Host => Ok(None),
-        Subject::Named(name) => Ok(Some(Kernel::parse(&format!("{name}+page=4K"))?)),
+        Subject::Named(name) => {
+            Ok(Some(Kernel::parse(&format!("{name}{}", running::page_edit()))?))
+        }
     }
 }
 

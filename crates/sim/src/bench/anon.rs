@@ -5,11 +5,11 @@ use largefolio_mm::fork::ForkError;
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::ram::{Bytes, Counted, Moved, Ram};
-use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::anon::{Enabled, SizeMode};
 use largefolio_mm::units::{MmId, PageSize, Pfn, Vaddr};
 use largefolio_mm::vma::Prot;
 
+use super::ARCH;
 use crate::cost::Mark;
 use crate::kernel::Kernel;
 
@@ -118,7 +118,7 @@ impl<R: Ram> AnonBench<R> {
             let kernel = kernel.name.clone();
             return Err(AnonBenchError::NoSize { kernel, kib: folio_bytes >> 10 });
         }
-        let config = Config { ram_bytes, ..Config::new(Arch::X86_64) };
+        let config = Config { ram_bytes, ..Config::new(ARCH) };
         let mut memory = Memory::with_ram(rules, &config, ram)?;
         let mm = memory.new_space();
         let at = Vaddr(0x4000_0000_0000);

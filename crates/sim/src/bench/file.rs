@@ -5,11 +5,10 @@ use largefolio_mm::fault::Access;
 use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::ram::Counted;
-use largefolio_mm::rules::Arch;
 use largefolio_mm::units::{MmId, Order, PageIndex, Vaddr};
 use largefolio_mm::vma::Prot;
 
-use super::AnonBenchError;
+use super::{ARCH, AnonBenchError};
 use crate::cost::Mark;
 use crate::kernel::Kernel;
 
@@ -30,7 +29,7 @@ impl FileBench {
     /// When memory is exhausted.
     pub fn new(kernel: &Kernel, len_bytes: u64, step_bytes: u64) -> Result<Self, AnonBenchError> {
         let page = kernel.rules.page;
-        let config = Config { ram_bytes: 2 * len_bytes + (1 << 30), ..Config::new(Arch::X86_64) };
+        let config = Config { ram_bytes: 2 * len_bytes + (1 << 30), ..Config::new(ARCH) };
         let mut memory = Memory::with_ram(kernel.rules.clone(), &config, Counted::default())?;
         let file = memory.add_memory_file(len_bytes);
         let step = page.pages_in(step_bytes).max(1);

@@ -4,9 +4,9 @@
 //! that it comes from, or its entry: neither takes time worth measuring beside 1 GiB of zeroes.
 
 use largefolio_mm::ram::{Bytes, Ram as _};
-use largefolio_mm::rules::Arch;
 use largefolio_mm::units::Pfn;
 
+use super::ARCH;
 use crate::kernel::Kernel;
 
 /// Bytes of a page.
@@ -19,7 +19,7 @@ pub const GIGANTIC_BYTES: u64 = 1 << 30;
 pub fn fault_gigantic(kernel: &Kernel, nr_pages: u64, ram: &mut Bytes) {
     let page = kernel.rules.page;
     let order = page.order_of_bytes(GIGANTIC_BYTES);
-    let plan = kernel.rules.clear.plan(Arch::X86_64, page, order, 0);
+    let plan = kernel.rules.clear.plan(ARCH, page, order, 0);
     for nr in 0..nr_pages {
         ram.clear_folio(Pfn(nr << order.get()), &plan);
     }

@@ -3,10 +3,12 @@
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::bench::anon::{FolioSize, Operation};
+use largefolio_linux::geometry::Geometry;
 use largefolio_results::Form;
 use largefolio_results::bench::{
     AnonWork, BenchRow, Scale, Spare, beside_the_model, on_host, rows, short,
 };
+use largefolio_results::running::page_edit;
 use largefolio_sim::bench::AnonBench;
 use largefolio_sim::kernel::Kernel;
 
@@ -29,8 +31,16 @@ const PUBLISHED: [&str; 1] =
      and -70%, fork up to -20% and -10%"];
 /// Regions below this are noise, above it they may not fit.
 const REGION_BYTES: std::ops::RangeInclusive<u64> = 4 << 20..=64 << 30;
-/// Base page of the machines this is compared with.
+/// Nanoseconds are for each of these bytes, whatever the base page is.
 const BASE_BYTES: u64 = 4096;
+
+/// The base page, 64K and the size that pays, each once.
+pub(super) fn usual_sizes() -> Vec<u64> {
+    let machine = Geometry::running();
+    let mut sizes = vec![machine.page_bytes, 64 << 10, machine.block_bytes()];
+    sizes.dedup();
+    sizes
+}
 
 /// First touch, fork, munmap and copy-on-write of anonymous memory by folio size
 ///
@@ -45,8 +55,8 @@ Examples:
 How to read it: nanoseconds per 4 KiB of the region. The first subject of a size is this kernel; the
 others are the model under the rules of a kernel.")]
 pub(crate) struct AnonArgs {
-    /// Folio sizes
-    #[arg(long, value_delimiter = ',', default_value = "4K,64K,2M", value_parser = folio_size)]
+    /// Folio sizes [default: the base page, 64K, 2M]
+    #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
     /// Bytes of the region
     #[arg(long, default_value = "256M", value_parser = size)]
@@ -72,12 +82,15 @@ pub(super) struct AnonPlan {
 
 impl AnonArgs {
     /// Checks kernels, sizes and the region.
-    pub(super) fn plan(self) -> Result<AnonPlan> {
+    pub(super) fn plan(mut self) -> Result<AnonPlan> {
+        if self.size.is_empty() {
+            self.size = usual_sizes();
+        }
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 64G");
         }
         let parse =
-            |name: &String| -> Result<Kernel> { running::named(&format!("{name}+page=4K")) };
+            |name: &String| -> Result<Kernel> { running::named(&format!("{name}{}", page_edit())) };
         let kernels = self.kernel.iter().map(parse).collect::<Result<Vec<_>>>()?;
         for kernel in &kernels {
             for &bytes in &self.size {

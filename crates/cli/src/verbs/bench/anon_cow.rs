@@ -8,6 +8,7 @@ use largefolio_linux::measure::interleave;
 use largefolio_results::Form;
 use largefolio_results::bench::{BenchRow, Scale, rows, short};
 
+use super::anon::usual_sizes;
 use super::{Found, Measure};
 use crate::console;
 use crate::verbs::values::{FormArgs, folio_size, size};
@@ -32,8 +33,8 @@ Examples:
 How to read it: nanoseconds of a child per 4 KiB that it stores to, until the last child has ended.
 The first number of children is the baseline: 1.00x for more children is perfect scaling.")]
 pub(crate) struct AnonCowArgs {
-    /// Folio sizes
-    #[arg(long, value_delimiter = ',', default_value = "4K,64K,2M", value_parser = folio_size)]
+    /// Folio sizes [default: the base page, 64K, 2M]
+    #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
     /// Children that store at the same time
     #[arg(long, value_delimiter = ',', default_value = "1,2", value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -50,7 +51,10 @@ pub(crate) struct AnonCowArgs {
 
 impl AnonCowArgs {
     /// Checks the region.
-    pub(super) fn plan(self) -> Result<Self> {
+    pub(super) fn plan(mut self) -> Result<Self> {
+        if self.size.is_empty() {
+            self.size = usual_sizes();
+        }
         if !REGION_BYTES.contains(&self.region) || !self.region.is_power_of_two() {
             bail!("--region: expected a power of two from 1M to 16G, such as 64M");
         }

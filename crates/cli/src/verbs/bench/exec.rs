@@ -149,7 +149,9 @@ impl Measure for ExecPlan {
             match Stubs::new(backing, self.len_bytes, &self.dir) {
                 Ok(stubs) => texts.push((backing, RefCell::new(stubs))),
                 // Asked for by name, it is an error.
-                Err(error @ StubsError::NotReserved { .. }) if self.args.backing.is_empty() => {
+                Err(error @ (StubsError::NotReserved { .. } | StubsError::NoBlock { .. }))
+                    if self.args.backing.is_empty() =>
+                {
                     notes.push(format!("{} is left out: {error}", backing.name()));
                 }
                 Err(error) => bail!("{}: {error}", backing.name()),
@@ -191,7 +193,7 @@ impl ExecPlan {
         let pairs: Vec<_> = names.zip(series).collect();
         let nr = match phase {
             Phase::Random => nr_calls,
-            Phase::Cold | Phase::Mapped => self.len_bytes / 4096,
+            Phase::Cold | Phase::Mapped => self.len_bytes / rustix::param::page_size(),
         };
         #[expect(clippy::cast_precision_loss, reason = "at most 2^32 calls")]
         let scale = Scale::NsEach(nr as f64, "ns per call");

@@ -4,10 +4,12 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::bench::anon::FolioSize;
 use largefolio_linux::bench::fault::{Gigantic, enabled_sizes};
+use largefolio_linux::geometry::Geometry;
 use largefolio_results::Form;
 use largefolio_results::bench::{
     AnonWork, BenchRow, Scale, Spare, beside_the_model, on_gigantic_host, on_host, rows, short,
 };
+use largefolio_results::running::page_edit;
 use largefolio_sim::bench::{AnonBench, GIGANTIC_BYTES};
 use largefolio_sim::kernel::Kernel;
 
@@ -38,7 +40,7 @@ Examples:
 How to read it: GB/s of zeroed memory. The first subject of a size is this kernel; the others are
 the model under the rules of a kernel.")]
 pub(crate) struct FaultArgs {
-    /// Folio sizes up to 2M, or 1G [default: 4K, the sizes that are enabled, 2M]
+    /// Folio sizes up to 2M, or 1G [default: the base page, the sizes that are enabled, 2M]
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
     /// Bytes of the region; 1G at least for pages of 1G
@@ -79,14 +81,16 @@ impl FaultArgs {
             bail!("--region: expected a multiple of 2M from 4M to 16G");
         }
         let parse =
-            |name: &String| -> Result<Kernel> { running::named(&format!("{name}+page=4K")) };
+            |name: &String| -> Result<Kernel> { running::named(&format!("{name}{}", page_edit())) };
         let kernels = self.kernel.iter().map(parse).collect::<Result<Vec<_>>>()?;
         let mut sizes = self.size.clone();
         if sizes.is_empty() {
-            sizes = vec![4 << 10, 2 << 20];
+            let Geometry { page_bytes, .. } = Geometry::running();
+            sizes = vec![page_bytes, 2 << 20];
             if !self.model_only {
                 // Order 1 is a size of the kernel's file memory; the model has none (D.1.3).
-                sizes.extend(enabled_sizes()?.into_iter().filter(|&bytes| bytes >= 16 << 10));
+                let is_usual = |bytes: &u64| (4 * page_bytes..=2 << 20).contains(bytes);
+                sizes.extend(enabled_sizes()?.into_iter().filter(is_usual));
             }
             sizes.sort_unstable();
             sizes.dedup();

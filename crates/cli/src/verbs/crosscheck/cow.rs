@@ -249,9 +249,21 @@ impl ProgramsArgs {
         if topic == Topic::Hugetlb {
             return self.huge_set(page);
         }
+        let fits = |order: Order| topic.fits(page, order);
+        if topic != Topic::Cow && !fits(pmd) {
+            bail!(
+                "with base pages of {}K a PMD entry maps {}M, more than the programs of this check \
+                 have; folio crosscheck cow has smaller folios",
+                page.bytes() >> 10,
+                page.bytes() << pmd.get() >> 20
+            );
+        }
         if self.sizes.is_empty() {
-            let below = |first: u8| (first..pmd.get()).map(Order::new).collect::<Vec<_>>();
-            let all = below(2).into_iter().chain([pmd]).collect();
+            let orders = |first: u8, last: u8| (first..=last).map(Order::new);
+            let below = |first: u8| -> Vec<Order> {
+                orders(first, pmd.get() - 1).filter(|order| fits(*order)).collect()
+            };
+            let all: Vec<Order> = orders(2, pmd.get()).filter(|order| fits(*order)).collect();
             let order = Order::new;
             if topic == Topic::Khugepaged {
                 return Ok(vec![vec![pmd], vec![order(4), pmd], all]);
@@ -263,7 +275,7 @@ impl ProgramsArgs {
             if topic == Topic::Collapse {
                 return Ok(vec![Vec::new(), vec![pmd], vec![order(4)], all]);
             }
-            return Ok(vec![
+            let mut sets = vec![
                 Vec::new(),
                 vec![order(2)],
                 vec![order(4)],
@@ -272,7 +284,9 @@ impl ProgramsArgs {
                 vec![pmd],
                 vec![order(4), pmd],
                 all,
-            ]);
+            ];
+            sets.retain(|set| set.iter().all(|order| fits(*order)));
+            return Ok(sets);
         }
         if self.sizes.contains(&NONE) && self.sizes.len() > 1 {
             bail!("--sizes none enables no size, so it cannot be combined with others");
@@ -283,6 +297,9 @@ impl ProgramsArgs {
             if page.bytes() << order.get() != bytes || order.get() < 2 || order > pmd {
                 let (least, most) = (page.bytes() >> 8, page.bytes() << pmd.get() >> 10);
                 bail!("{}K is not a folio size of this kernel: {least}K to {most}K", bytes >> 10);
+            }
+            if !fits(order) {
+                bail!("{}K is more than the programs of this check have", bytes >> 10);
             }
             orders.push(order);
         }

@@ -7,10 +7,12 @@ use largefolio_bulk::plan::{Plan, Preemption, Rule, Shape};
 use largefolio_bulk::{Choices, Primitive, Residency, Rung, Tuning, TuningError};
 
 use super::super::anon::BenchError;
-use super::{Arena, PAGE_BYTES};
+use super::Arena;
 use crate::measure::Series;
 
+/// A folio of 512 pages of 4 KiB, whatever the base page of this machine is.
 const FOLIO_BYTES: usize = 2 << 20;
+const PAGE_BYTES: usize = 4096;
 const FAULT_PAGE: u64 = 255;
 /// The five near pages.
 const NEAR: std::ops::Range<usize> = 253 * PAGE_BYTES..258 * PAGE_BYTES;

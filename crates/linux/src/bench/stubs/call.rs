@@ -27,14 +27,12 @@ pub(crate) const RET: &[u8] = &[];
 
 /// Bytes of the lines that stubs and links stand on; a power of two.
 pub(crate) const LINE_BYTES: usize = 64;
-/// Lines of a page that are used in turn.
-const NR_LINES: usize = 4096 / LINE_BYTES;
 
-/// Where in its page the stub of page `nr` stands: each page another line, so that the sets of the
-/// caches share the stubs evenly, however few bits of the address choose a set.
+/// Where in its page of `page_bytes` the stub of page `nr` stands: each page another line, so that
+/// the sets of the caches share the stubs evenly, however few bits of the address choose a set.
 #[must_use]
-pub(crate) const fn line_of(nr: usize) -> usize {
-    (nr.wrapping_mul(37) % NR_LINES) * LINE_BYTES
+pub(crate) const fn line_of(nr: usize, page_bytes: usize) -> usize {
+    (nr.wrapping_mul(37) % (page_bytes / LINE_BYTES)) * LINE_BYTES
 }
 
 /// `nr` numbers below `end` in random order, each drawn anew.
@@ -267,9 +265,12 @@ mod tests {
 
     #[test]
     fn stubs_of_neighbouring_pages_use_every_line() {
-        let mut lines: Vec<usize> = (0..NR_LINES).map(line_of).collect();
-        lines.sort_unstable();
-        assert!(lines.into_iter().eq((0..NR_LINES).map(|nr| nr * LINE_BYTES)));
+        for page_bytes in [4 << 10, 16 << 10, 64 << 10] {
+            let nr_lines = page_bytes / LINE_BYTES;
+            let mut lines: Vec<usize> = (0..nr_lines).map(|nr| line_of(nr, page_bytes)).collect();
+            lines.sort_unstable();
+            assert!(lines.into_iter().eq((0..nr_lines).map(|nr| nr * LINE_BYTES)));
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A mapping that begins on a multiple of 2 MiB, and how much of it PMD entries map.
+//! A mapping that begins on a multiple of what a PMD entry maps, and how much of it PMD entries map.
 
 use std::fs::File;
 use std::ptr;
@@ -7,12 +7,10 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 
 use super::StubsError;
 use super::file::failed;
+use crate::geometry::pmd_bytes;
 use crate::proc::Task;
 use crate::proc::smaps::Smap;
 use crate::system::Live;
-
-/// Bytes a PMD entry maps where the base page has 4 KiB.
-pub(crate) const PMD_BYTES: usize = 2 << 20;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
@@ -34,20 +32,20 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `len_bytes` at a multiple of 2 MiB.
+    /// Maps `len_bytes` at a multiple of what a PMD entry maps.
     pub(crate) fn new(
         source: Source<'_>,
         len_bytes: usize,
         prot: ProtFlags,
     ) -> Result<Self, StubsError> {
-        let whole = len_bytes + PMD_BYTES;
+        let whole = len_bytes + pmd_bytes();
         let none = ProtFlags::empty();
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new mapping at an address the kernel chooses touches no memory in use.
         let base = unsafe { mmap_anonymous(ptr::null_mut(), whole, none, flags) }
             .map_err(|error| failed("mmap", error))?
             .cast::<u8>();
-        let at = base.wrapping_add(base.align_offset(PMD_BYTES));
+        let at = base.wrapping_add(base.align_offset(pmd_bytes()));
         let mapping = Self { at, len_bytes, reserved: (base, whole) };
         mapping.map(source, prot)?;
         Ok(mapping)
@@ -81,10 +79,11 @@ impl Mapping {
             .map_err(|error| failed("madvise", error))
     }
 
-    /// Collapses the pages into folios of 2 MiB.
+    /// Collapses the pages into folios of a PMD entry, as far as there are whole blocks.
     pub(crate) fn collapse(&self) -> Result<(), StubsError> {
+        let len = self.len_bytes / pmd_bytes() * pmd_bytes();
         // SAFETY: the advice changes no content, and the range is a mapping of this value.
-        let result = unsafe { libc::madvise(self.at.cast(), self.len_bytes, libc::MADV_COLLAPSE) };
+        let result = unsafe { libc::madvise(self.at.cast(), len, libc::MADV_COLLAPSE) };
         if result == 0 {
             Ok(())
         } else {

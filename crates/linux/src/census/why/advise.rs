@@ -17,6 +17,7 @@ use crate::census::remedy::{self, Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
 use crate::collapse::{CollapseKind, blocks_of};
 use crate::proc::choice::Choice;
+use crate::proc::smaps::Smap;
 use crate::proc::{Task, host};
 use crate::run::{Obstacle, Placed};
 use crate::setting::thp::size_name;
@@ -43,7 +44,8 @@ impl Judge<'_> {
             return Vec::new();
         }
         let case = Case::new(self.census, finding);
-        let gain = gain(&case, self.census.geometry.pmd_bytes());
+        let pmd_bytes = self.census.geometry.pmd_bytes();
+        let gain = gain(&case, pmd_bytes);
         if gain.bytes == 0 {
             return vec![Remedy::nothing("no whole block of it is touched")];
         }
@@ -62,6 +64,12 @@ impl Judge<'_> {
             Action::Nothing => remedy,
             // The page cache holds whole folios in any case.
             Action::Warm | Action::Run => remedy.gaining(bytes, 0),
+            // MADV_COLLAPSE makes PMD folios only.
+            Action::Collapse if case.target_bytes != pmd_bytes => {
+                let pmd = case.mapping.touched.unwrap_or_default().pmd;
+                let extra = pmd.bytes.saturating_sub(pmd.present_bytes);
+                remedy.gaining(pmd.bytes.min(bytes), extra)
+            }
             _ => remedy.gaining(bytes, extra),
         };
         remedies.into_iter().map(with_gain).collect()
@@ -70,9 +78,7 @@ impl Judge<'_> {
     fn anon(&mut self, case: &Case<'_>) -> Vec<Remedy> {
         let mut remedies = Vec::new();
         let smap = self.smap(case);
-        if case.is_pmd(self.census)
-            && blocks_of(&smap, CollapseKind::Anon, 0, case.target_bytes).is_ok()
-        {
+        if self.is_collapsible(case, &smap, CollapseKind::Anon) {
             remedies.push(remedy::collapse(case.process.pid));
         }
         let runtime = self.runtime(case, Memory::Anon);
@@ -80,7 +86,7 @@ impl Judge<'_> {
         let traits = &traits;
         let setting = self.settings.anon(case.target_bytes);
         // What the program advised itself is as large as it will be.
-        let grows = case.grows && !smap.is_huge && !case.is_pmd(self.census);
+        let grows = case.grows && !smap.is_huge && case.is_short;
         remedies.extend(match (setting, runtime) {
             (_, Some(row)) if smap.is_no_huge && row.has_option() => Some(option(row, traits)),
             _ if smap.is_no_huge => Some(Remedy::nothing(
@@ -95,10 +101,10 @@ impl Judge<'_> {
                 "it grows in small steps, and where a step ends no such folio fits: a setting would \
                  reach a part of it",
             )),
-            (Some(set), Some(row)) if row.has_option() && case.is_pmd(self.census) => {
+            (Some(set), Some(row)) if row.has_option() && !case.is_short => {
                 Some(self.with_setting(&set, option(row, traits), "madvise"))
             }
-            (Some(_), Some(row)) if row.in_pieces && case.is_pmd(self.census) && !smap.is_huge => {
+            (Some(_), Some(row)) if row.in_pieces && !case.is_short && !smap.is_huge => {
                 Some(Remedy::nothing(row.cost.clone()))
             }
             (Some(set), row) => {
@@ -114,13 +120,20 @@ impl Judge<'_> {
         or_nothing(remedies)
     }
 
+    /// Whether `folio collapse` would try some of it.
+    fn is_collapsible(&self, case: &Case<'_>, smap: &Smap, kind: CollapseKind) -> bool {
+        let pmd_bytes = self.census.geometry.pmd_bytes();
+        let is_touched = case.mapping.touched.is_none_or(|touched| touched.pmd.bytes > 0);
+        !case.is_short && is_touched && blocks_of(smap, kind, 0, pmd_bytes).is_ok()
+    }
+
     fn shared(&mut self, case: &Case<'_>) -> Vec<Remedy> {
         let mut remedies = Vec::new();
         let smap = self.smap(case);
         let blocks = blocks_of(&smap, CollapseKind::Shmem, 0, case.target_bytes);
         let setting = self.settings.shmem(case.target_bytes);
         let is_denied = self.settings.is_shmem_denied();
-        if case.is_pmd(self.census) && blocks.is_ok() && !is_denied {
+        if self.is_collapsible(case, &smap, CollapseKind::Shmem) && !is_denied {
             remedies.push(remedy::collapse(case.process.pid));
         }
         if smap.is_no_huge {
@@ -189,12 +202,12 @@ impl Judge<'_> {
             return Remedy::nothing("the file cannot be reached from here");
         }
         let plan = self.file_plan(case);
-        if !case.is_pmd(self.census) {
+        if case.is_short {
             return short(case, plan);
         }
         let is_program = *path == self.traits(case).program;
         match plan.placed {
-            Some(Placed::Badly(_)) if is_program => self.moved(case),
+            Some(Placed::Badly(_)) if is_program && self.has_moving_block(case) => self.moved(case),
             Some(Placed::Badly(obstacle)) => {
                 let remedy = obstacle.remedy().unwrap_or_default();
                 let remedy = remedy.replace("FILE", &quoted(path));
@@ -206,10 +219,16 @@ impl Judge<'_> {
                 Remedy::nothing(format!("{obstacle}{remedy}"))
             }
             None if !vma.is_congruent(case.target_bytes) => {
-                Remedy::nothing("the program chose an address that no 2M entry fits")
+                let size = size_name(case.target_bytes);
+                Remedy::nothing(format!("the program chose an address that no {size} entry fits"))
             }
             _ => warmed(case, plan.warm),
         }
+    }
+
+    /// Whether some of it fits the folios of shared memory that `MADV_COLLAPSE` makes.
+    fn has_moving_block(&self, case: &Case<'_>) -> bool {
+        case.mapping.vma.nr_whole_blocks(self.census.geometry.pmd_bytes()) > 0
     }
 
     /// The program's text in shared memory.
@@ -370,7 +389,7 @@ fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
              {at_any_address}",
             size_name(step)
         )),
-        Some(Placed::Badly(Obstacle::Incongruent | Obstacle::TooSmall)) => {
+        Some(Placed::Badly(Obstacle::Incongruent(_) | Obstacle::TooSmall(_))) => {
             Remedy::nothing(format!("no whole block of {size} of its text fits{at_any_address}"))
         }
         None => Remedy::nothing(format!(

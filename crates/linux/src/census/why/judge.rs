@@ -37,6 +37,8 @@ pub(super) struct Case<'a> {
     pub(super) target_bytes: u64,
     pub(super) target_order: u32,
     pub(super) large_bytes: u64,
+    /// It holds no whole block of the size that pays.
+    pub(super) is_short: bool,
     /// It grows while it is used: heap, stack, the used part of a reservation.
     pub(super) grows: bool,
 }
@@ -57,6 +59,7 @@ impl<'a> Case<'a> {
             target_bytes: finding.target_bytes,
             target_order: (finding.target_bytes / census.geometry.page_bytes).ilog2(),
             large_bytes: finding.large_bytes,
+            is_short: mapping.vma.nr_whole_blocks(census.geometry.block_bytes()) == 0,
         }
     }
 
@@ -69,7 +72,8 @@ impl<'a> Case<'a> {
         self.mapping.tally.sum(|kind, size| is_in(kind) && is_size(size))
     }
 
-    pub(super) fn is_pmd(&self, census: &Census) -> bool {
+    /// Whether only PMD entries make it large.
+    fn is_pmd(&self, census: &Census) -> bool {
         self.target_bytes == census.geometry.pmd_bytes()
     }
 

@@ -3,9 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Bytes of a base page.
-const PAGE: u64 = 4096;
-
 /// A part of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Area {
@@ -15,8 +12,8 @@ pub(crate) struct Area {
     pub(crate) start: u64,
     /// Byte after the last.
     pub(crate) end: u64,
-    /// File page of the first byte.
-    pub(crate) first: u64,
+    /// Position in the file of the first byte.
+    pub(crate) pos: u64,
     /// Number of the file.
     pub(crate) file: u32,
 }
@@ -28,10 +25,10 @@ pub(crate) struct Areas {
 }
 
 impl Areas {
-    /// Mapping and file page of an address.
+    /// Mapping and position in the file of an address.
     pub(crate) fn find(&self, addr: u64) -> Option<(u32, u64)> {
         let (_, area) = self.areas.range(..=addr).next_back()?;
-        (addr < area.end).then(|| (area.id, area.first + (addr - area.start) / PAGE))
+        (addr < area.end).then(|| (area.id, area.pos + (addr - area.start)))
     }
 
     /// Whether some byte of the range is mapped.
@@ -50,9 +47,9 @@ impl Areas {
         self.areas.insert(area.start, area);
     }
 
-    /// Unmaps the pages of a range; whether something was mapped there.
+    /// Unmaps a range of whole pages; whether something was mapped there.
     pub(crate) fn remove(&mut self, bytes: &Range<u64>) -> bool {
-        let Range { start: addr, end } = whole_pages(bytes);
+        let Range { start: addr, end } = *bytes;
         let mut found = false;
         while let Some((_, &area)) = self.areas.range(..end).next_back()
             && area.end > addr
@@ -63,8 +60,8 @@ impl Areas {
                 self.areas.insert(area.start, Area { end: addr, ..area });
             }
             if area.end > end {
-                let first = area.first + (end - area.start) / PAGE;
-                self.areas.insert(end, Area { start: end, first, ..area });
+                let pos = area.pos + (end - area.start);
+                self.areas.insert(end, Area { start: end, pos, ..area });
             }
             if area.start < addr {
                 break;
@@ -75,27 +72,22 @@ impl Areas {
 
     /// Moves or resizes a mapping, which gets the number `id`; whether it is one of a file.
     pub(crate) fn remap(&mut self, from: &Range<u64>, to: &Range<u64>, id: u32) -> bool {
-        let Some((_, first)) = self.find(from.start) else { return false };
+        let Some((_, pos)) = self.find(from.start) else { return false };
         let Some((_, &Area { file, .. })) = self.areas.range(..=from.start).next_back() else {
             return false;
         };
         self.remove(from);
         self.remove(to);
-        let Range { start, end } = whole_pages(to);
-        self.insert(Area { id, start, end, first, file });
+        let Range { start, end } = *to;
+        self.insert(Area { id, start, end, pos, file });
         true
     }
 }
 
-/// `len` bytes from an address on; those past the end of all addresses are none.
-pub(crate) fn bytes(addr: u64, len: u64) -> Range<u64> {
-    addr..addr.saturating_add(len)
-}
-
-/// A range that starts with a page, to the end of its last page.
-fn whole_pages(bytes: &Range<u64>) -> Range<u64> {
-    let len = bytes.end - bytes.start;
-    bytes.start..bytes.start.saturating_add(len.checked_next_multiple_of(PAGE).unwrap_or(len))
+/// `len` bytes from an address on, to the end of their last page of `page` bytes; those past the end of
+/// all addresses are none.
+pub(crate) fn whole_pages(addr: u64, len: u64, page: u64) -> Range<u64> {
+    addr..addr.saturating_add(len.checked_next_multiple_of(page).unwrap_or(len))
 }
 
 #[cfg(test)]
@@ -104,7 +96,7 @@ mod tests {
 
     fn areas() -> Areas {
         let mut areas = Areas::default();
-        areas.insert(Area { id: 3, start: 0x10000, end: 0x14000, first: 8, file: 0 });
+        areas.insert(Area { id: 3, start: 0x10000, end: 0x14000, pos: 0x8000, file: 0 });
         areas
     }
 
@@ -113,15 +105,23 @@ mod tests {
         let mut areas = areas();
         assert!(areas.remove(&(0x11000..0x12000)) && !areas.remove(&(0x11000..0x12000)));
         let found = [0x10fff, 0x11000, 0x12000, 0x13fff, 0x14000].map(|addr| areas.find(addr));
+        let found = found.map(|found| found.map(|(id, pos)| (id, pos >> 12)));
         assert_eq!(found, [Some((3, 8)), None, Some((3, 10)), Some((3, 11)), None]);
+    }
+
+    #[test]
+    fn a_range_ends_with_a_page_of_the_machine() {
+        assert_eq!(whole_pages(0x10000, 0x1001, 0x1000), 0x10000..0x12000);
+        assert_eq!(whole_pages(0x10000, 0x1001, 0x4000), 0x10000..0x14000);
+        assert_eq!(whole_pages(0x10000, u64::MAX, 0x1_0000), 0x10000..u64::MAX);
     }
 
     #[test]
     fn a_moved_mapping_keeps_its_pages_and_gets_a_number() {
         let mut areas = areas();
         assert!(areas.remap(&(0x11000..0x14000), &(0x40000..0x44000), 7));
-        assert_eq!(areas.find(0x41000), Some((7, 10)));
-        assert_eq!((areas.find(0x11000), areas.find(0x10000)), (None, Some((3, 8))));
+        assert_eq!(areas.find(0x41000), Some((7, 0xa000)));
+        assert_eq!((areas.find(0x11000), areas.find(0x10000)), (None, Some((3, 0x8000))));
         assert!(!areas.remap(&(0x90000..0x91000), &(0xa0000..0xa1000), 8));
     }
 }

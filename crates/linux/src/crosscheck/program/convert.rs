@@ -6,21 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use super::areas::{Area, Areas, bytes};
-use super::line::{Event, Mark, parse};
+use super::areas::{Area, Areas, whole_pages};
+use super::line::{Event, FETCH, Mark, STORE, parse};
 use output::Output;
 use units::{Unit, What};
 use words::Advice;
 
 mod output;
+mod retries;
 mod units;
 mod words;
 
-/// Bytes of a base page.
-const PAGE: u64 = 4096;
-/// log2 of the bytes one page table maps.
-const TABLE_SHIFT: u32 = 21;
-/// `MAP_*` and `PROT_WRITE`, as x86-64 numbers them.
+/// `MAP_*` and `PROT_WRITE`, as x86-64 and arm64 number them.
 const SHARED: u64 = 1;
 const LOCKED: u64 = 0x2000;
 const POPULATE: u64 = 0x8000;
@@ -32,6 +29,8 @@ const FUTURE: u64 = 2;
 
 /// What the conversion knows from elsewhere.
 pub(crate) struct Source<'a> {
+    /// Bytes of a base page.
+    pub(crate) page: u64,
     /// The reads `execve` makes of a file: position and length, in order.
     pub(crate) exec_reads: &'a dyn Fn(u64) -> Vec<(u64, u64)>,
 }
@@ -60,10 +59,12 @@ pub(crate) struct Body {
 pub(crate) fn convert(trace: &str, source: &Source<'_>) -> Result<Body, ConvertError> {
     let mut lines = Vec::new();
     for (nr, text) in trace.lines().enumerate() {
-        lines.extend(parse(text).map_err(|what| ConvertError { line: nr + 1, what })?);
+        lines.extend(
+            parse(text, source.page.ilog2()).map_err(|what| ConvertError { line: nr + 1, what })?,
+        );
     }
     let mut writer = Writer::new(source);
-    for unit in units::gather(lines) {
+    for unit in units::gather(retries::without(lines, source.page)) {
         writer.unit(unit);
     }
     let Writer { out, files, nr_removed, .. } = writer;
@@ -176,6 +177,7 @@ impl<'a> Writer<'a> {
     }
 
     fn mark(&mut self, mark: &Mark) {
+        let page = self.source.page;
         match *mark {
             Mark::Thread { tid, space } => {
                 self.spaces.insert(tid, space);
@@ -194,17 +196,20 @@ impl<'a> Writer<'a> {
             Mark::Map { space, addr, len, .. } => {
                 self.map(mark);
                 if self.locks_all.contains(&space) {
-                    self.aside_range(space, &bytes(addr, len), "mlockall");
+                    self.aside_range(space, &whole_pages(addr, len, page), "mlockall");
                 }
             }
             Mark::Unmap { .. } | Mark::Protect { .. } | Mark::Remap { .. } => self.change(mark),
             Mark::Advise { space, addr, len, advice } => {
-                let overlaps = self.areas.entry(space).or_default().overlaps(&bytes(addr, len));
+                let overlaps =
+                    self.areas.entry(space).or_default().overlaps(&whole_pages(addr, len, page));
                 match words::advice(advice).filter(|_| overlaps) {
                     Some(Advice::Known(word)) => {
                         self.out.act_in(space, &format!("V {word} {addr:x} {len}"));
                     }
-                    Some(Advice::Aside(why)) => self.aside_range(space, &bytes(addr, len), why),
+                    Some(Advice::Aside(why)) => {
+                        self.aside_range(space, &whole_pages(addr, len, page), why);
+                    }
                     None => {}
                 }
             }
@@ -215,13 +220,15 @@ impl<'a> Writer<'a> {
             }
             Mark::Io { is_write, open, pos, len } => {
                 let letter = if is_write { 'X' } else { 'B' };
-                self.out.act(&format!("{letter} {} {} {len} {open}", pos / PAGE, pos % PAGE));
+                self.out.act(&format!("{letter} {} {} {len} {open}", pos / page, pos % page));
             }
             Mark::Send { open, pos, len } => {
-                self.out.act(&format!("s {} {} {len} {open}", pos / PAGE, pos % PAGE));
+                self.out.act(&format!("s {} {} {len} {open}", pos / page, pos % page));
             }
             Mark::Aside { inode, ref why } => self.aside(inode, why),
-            Mark::Lock { space, addr, len } => self.aside_range(space, &bytes(addr, len), "mlock"),
+            Mark::Lock { space, addr, len } => {
+                self.aside_range(space, &whole_pages(addr, len, page), "mlock");
+            }
             Mark::LockAll { space, flags } => {
                 if flags & CURRENT != 0 {
                     self.aside_range(space, &(0..u64::MAX), "mlockall");
@@ -235,20 +242,24 @@ impl<'a> Writer<'a> {
 
     /// A change of mappings, told where it concerns one of a file.
     fn change(&mut self, mark: &Mark) {
+        let page = self.source.page;
         let id = self.nr_areas;
         let all = &mut self.areas;
         let told = match *mark {
             Mark::Unmap { space, addr, len } => {
-                let is_ours = all.entry(space).or_default().remove(&bytes(addr, len));
+                let is_ours = all.entry(space).or_default().remove(&whole_pages(addr, len, page));
                 is_ours.then(|| (space, format!("U {addr:x} {len}")))
             }
             Mark::Protect { space, addr, len, prot } => {
-                let is_ours = all.entry(space).or_default().overlaps(&bytes(addr, len));
+                let is_ours = all.entry(space).or_default().overlaps(&whole_pages(addr, len, page));
                 is_ours.then(|| (space, format!("Q {addr:x} {len} {}", words::prot(prot))))
             }
             Mark::Remap { space, from, len, to, to_len } => {
-                let is_ours =
-                    all.entry(space).or_default().remap(&bytes(from, len), &bytes(to, to_len), id);
+                let is_ours = all.entry(space).or_default().remap(
+                    &whole_pages(from, len, page),
+                    &whole_pages(to, to_len, page),
+                    id,
+                );
                 self.nr_areas += u32::from(is_ours);
                 is_ours.then(|| (space, format!("J {id} {from:x} {len} {to:x} {to_len}")))
             }
@@ -273,21 +284,22 @@ impl<'a> Writer<'a> {
 
     fn map(&mut self, mark: &Mark) {
         let &Mark::Map { space, addr, len, prot, flags, open, pos } = mark else { return };
-        let len = len.next_multiple_of(PAGE);
+        let page = self.source.page;
+        let len = len.next_multiple_of(page);
         let file = open.and_then(|open| Some((open, *self.opens.get(&open)?)));
         let areas = self.areas.entry(space).or_default();
-        let replaces = areas.remove(&bytes(addr, len));
+        let replaces = areas.remove(&whole_pages(addr, len, page));
         let Some((open, file)) = file else {
             if replaces {
                 self.out.act_in(space, &format!("U {addr:x} {len}"));
             }
             return;
         };
-        let (id, first) = (self.nr_areas, pos / PAGE);
+        let (id, first) = (self.nr_areas, pos / page);
         self.nr_areas += 1;
-        areas.insert(Area { id, start: addr, end: addr + len, first, file });
+        areas.insert(Area { id, start: addr, end: addr + len, pos, file });
         let map = if flags & SHARED != 0 { "shared" } else { "private" };
-        let (pages, word) = (len / PAGE, words::prot(prot));
+        let (pages, word) = (len / page, words::prot(prot));
         self.out.act_in(
             space,
             &format!(
@@ -307,26 +319,28 @@ impl<'a> Writer<'a> {
 
     /// A page fault; of those on memory of no file the first in each page table.
     fn fault(&mut self, tid: i32, address: u64, code: u64) {
+        let page = self.source.page;
         let Some(&space) = self.spaces.get(&tid) else { return };
         let Some(areas) = self.areas.get(&space) else { return };
-        let Some((id, index)) = areas.find(address) else {
-            // Only that there is a page table matters to the files around.
-            if self.tables.insert((space, address >> TABLE_SHIFT)) {
-                self.out.act_in(space, &format!("a {:x}", address / PAGE * PAGE));
+        let Some((id, pos)) = areas.find(address) else {
+            // Only that there is a page table, of entries of 8 bytes, matters to the files around.
+            let table = page / 8 * page;
+            if self.tables.insert((space, address / table)) {
+                self.out.act_in(space, &format!("a {:x}", address / page * page));
             }
             return;
         };
-        // x86-64: bit 1 a store, bit 4 an instruction fetch.
         let how = match code {
-            code if code & 2 != 0 => " w",
-            code if code & 16 != 0 => " x",
+            code if code & STORE != 0 => " w",
+            code if code & FETCH != 0 => " x",
             _ => "",
         };
-        self.out.act_in(space, &format!("T {index} {id}{how}"));
+        self.out.act_in(space, &format!("T {} {id}{how}", pos / page));
     }
 
     /// The reads and mappings of `execve`, in their place between the kernel's events.
     fn exec(&mut self, tid: i32, marks: &[Mark], events: &[Event]) {
+        let page = self.source.page;
         let is_read = |event: &Event| matches!(event, Event::Collected { .. });
         let after = events.iter().rposition(is_read).map_or(0, |last| last + 1);
         let mut opened = BTreeMap::new();
@@ -340,8 +354,8 @@ impl<'a> Writer<'a> {
                     .entry(inode)
                     .or_insert_with(|| (self.source.exec_reads)(inode).into())
                     .pop_front();
-                let (pos, len) = planned.unwrap_or_else(|| event.range());
-                self.out.act(&format!("B {} {} {len} {open}", pos / PAGE, pos % PAGE));
+                let (pos, len) = planned.unwrap_or_else(|| event.range(page));
+                self.out.act(&format!("B {} {} {len} {open}", pos / page, pos % page));
                 reading = Some(inode);
             }
             self.kernel(event);
@@ -354,10 +368,10 @@ impl<'a> Writer<'a> {
                 Mark::Exec { space, .. } => {
                     self.spaces.insert(tid, space);
                 }
-                Mark::KernelMap { space, addr, len, prot, inode, page } => {
+                Mark::KernelMap { space, addr, len, prot, inode, page: index } => {
                     let open = *opened.entry(inode).or_insert_with(|| self.kernel_open(inode));
                     let flags = if prot & 8 != 0 { SHARED } else { 0 };
-                    let (prot, open, pos) = (prot & 7, Some(open), page * PAGE);
+                    let (prot, open, pos) = (prot & 7, Some(open), index * page);
                     self.map(&Mark::Map { space, addr, len, prot, flags, open, pos });
                 }
                 _ => {}

@@ -8,6 +8,7 @@ use std::io;
 
 use super::super::error::CrosscheckError;
 use super::super::tracefs;
+use super::fault_probe::FaultProbe;
 use crate::tracefs::Instance;
 
 /// Ring buffer of the one CPU the program runs on. A fault is about 200 bytes with its answers: a
@@ -27,38 +28,50 @@ const FILE_EVENTS: [&str; 9] = [
     "readahead/page_cache_async_ra",
 ];
 /// Without these there is nothing to compare, or no order to compare it in.
-const NEEDED: [&str; 3] =
-    ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_fault", FAULTS[0]];
+const NEEDED: [&str; 2] = ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_fault"];
 /// A filter must be shorter than a page. That of very many threads is `0`, which lets all pass: the
 /// faults of other programs are passed over later.
 const FILTER_BYTES_MAX: usize = 4000;
 const FAULTS: [&str; 2] = ["exceptions/page_fault_user", "exceptions/page_fault_kernel"];
 
+/// The events of faults that a kernel has, or a probe in their place: x86-64 alone has events with
+/// addresses.
+fn faults(instance: &Instance) -> Result<(Vec<String>, Option<FaultProbe>), CrosscheckError> {
+    if FAULTS.iter().all(|event| instance.has(event)) {
+        return Ok((FAULTS.map(str::to_owned).to_vec(), None));
+    }
+    let probe = FaultProbe::new().map_err(CrosscheckError::NoFaultAddresses)?;
+    Ok((vec![probe.event()], Some(probe)))
+}
+
 /// The instance, set up.
 #[derive(Debug)]
 pub(crate) struct Events {
+    // Before the probe: an event that an instance has enabled cannot be removed.
     instance: Instance,
+    /// Events of faults.
+    faults: Vec<String>,
+    _probe: Option<FaultProbe>,
     /// Bit n: the kernel has event n.
-    pub(crate) events: u64,
+    pub(crate) known: u64,
 }
 
 impl Events {
     /// Sets up a new instance for files of a device, numbered as `stat` does.
     pub(crate) fn new(device: u64, cpu: usize) -> Result<Self, CrosscheckError> {
         let s_dev = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
-        let mut instance = Self { instance: tracefs::instance()?, events: 0 };
+        let instance = tracefs::instance()?;
+        let (faults, probe) = faults(&instance)?;
+        let mut instance = Self { instance, faults, _probe: probe, known: 0 };
         instance.set("tracing_on", "0")?;
         instance.set("options/overwrite", "0")?;
         instance.set(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), &BUFFER_KB.to_string())?;
         for (nr, event) in FILE_EVENTS.iter().enumerate() {
             if instance.enable(event, s_dev) {
-                instance.events |= 1 << nr;
+                instance.known |= 1 << nr;
             } else if NEEDED.contains(event) {
                 return Err(CrosscheckError::NoEvent(event));
             }
-        }
-        if let Some(event) = FAULTS.iter().find(|event| !instance.instance.has(event)) {
-            return Err(CrosscheckError::NoEvent(event));
         }
         Ok(instance)
     }
@@ -88,7 +101,7 @@ impl Events {
         let filter: Vec<String> = tids.iter().map(|tid| format!("common_pid=={tid}")).collect();
         let filter = Some(filter.join("||")).filter(|filter| filter.len() < FILTER_BYTES_MAX);
         let filter = filter.unwrap_or_else(|| "0".to_owned());
-        for event in FAULTS {
+        for event in &self.faults {
             let path = self.instance.path().join("events").join(event);
             fs::write(path.join("filter"), &filter)?;
             fs::write(path.join("enable"), "1")?;

@@ -1,5 +1,13 @@
 //! One line of a trace.
 
+/// Bits of the code of a fault, as x86-64 has them: a store, an instruction fetch.
+pub(crate) const STORE: u64 = 2;
+pub(crate) const FETCH: u64 = 16;
+/// And one of arm64: the fault was tried under the lock of its mapping, and may come again.
+pub(crate) const LOCKED: u64 = 1 << 32;
+/// Name of the probe that stands in for `page_fault_user` where the kernel has no such event.
+pub(crate) const HANDLE_MM_FAULT: &str = "handle_mm_fault";
+
 /// What a thread did or the kernel answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
@@ -13,7 +21,7 @@ pub(crate) struct Line {
 pub(crate) enum Event {
     /// Written by the recorder.
     Mark(Mark),
-    /// `exceptions:page_fault_*`.
+    /// `exceptions:page_fault_*`, or a call of `handle_mm_fault`; [`STORE`], [`FETCH`], [`LOCKED`].
     Fault { address: u64, code: u64 },
     /// `mm_filemap_add_to_page_cache`.
     Inserted { inode: u64, index: u64, order: u8 },
@@ -75,16 +83,19 @@ impl Event {
     }
 
     /// Bytes of a collected run: position and length; of anything else, the first page.
-    pub(crate) fn range(&self) -> (u64, u64) {
+    pub(crate) fn range(&self, page: u64) -> (u64, u64) {
         match *self {
-            Self::Collected { first, last, .. } => (first << 12, last.saturating_sub(first) << 12),
-            _ => (0, 4096),
+            Self::Collected { first, last, .. } => {
+                (first * page, last.saturating_sub(first) * page)
+            }
+            _ => (0, page),
         }
     }
 }
 
-/// Parses a line; `None` for comments and events of no interest.
-pub(crate) fn parse(text: &str) -> Result<Option<Line>, String> {
+/// Parses a line of a machine with pages of `1 << shift` bytes; `None` for comments and events of no
+/// interest.
+pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<Line>, String> {
     if text.starts_with('#') || text.trim().is_empty() {
         return Ok(None);
     }
@@ -100,7 +111,7 @@ pub(crate) fn parse(text: &str) -> Result<Option<Line>, String> {
             Some(mark) => Event::Mark(self::mark(mark).ok_or_else(|| format!("mark {mark:?}"))?),
             None => return Ok(None),
         },
-        _ => match kernel_event(name, fields) {
+        _ => match kernel_event(name, fields, shift) {
             Some(Ok(event)) => event,
             Some(Err(())) => return Err(format!("event {name}: {fields:?}")),
             None => return Ok(None),
@@ -118,9 +129,15 @@ fn split(text: &str) -> Option<(i32, &str, &str)> {
     Some((tid, name, fields.trim()))
 }
 
-fn kernel_event(name: &str, fields: &str) -> Option<Result<Event, ()>> {
+fn kernel_event(name: &str, fields: &str, shift: u32) -> Option<Result<Event, ()>> {
+    let cached = |fields: &str| cached(fields, shift);
+    let range = |fields: &str| range(fields, shift);
     let parsed = match name {
         "page_fault_user" | "page_fault_kernel" => fault(fields),
+        HANDLE_MM_FAULT => match handled(fields) {
+            Some((_, false)) => return None,
+            fault => fault.map(|(event, _)| event),
+        },
         "mm_filemap_add_to_page_cache" => {
             cached(fields).map(|(inode, index, order)| Event::Inserted { inode, index, order })
         }
@@ -181,16 +198,33 @@ fn fault(fields: &str) -> Option<Event> {
     Some(Event::Fault { address, code: hex(value(fields, "error_code")?)? })
 }
 
-fn cached(fields: &str) -> Option<(u64, u64, u8)> {
+/// A call of `handle_mm_fault`, and whether it is for a fault: not if it was made for other reasons
+/// (populating, `ptrace`) or again because the first one waited for a page. Flags as in `enum
+/// fault_flag`.
+fn handled(fields: &str) -> Option<(Event, bool)> {
+    const WRITE: u64 = 1;
+    const TRIED: u64 = 1 << 5;
+    const INSTRUCTION: u64 = 1 << 8;
+    const INTERRUPTIBLE: u64 = 1 << 9;
+    const VMA_LOCK: u64 = 1 << 12;
+    let address = hex(value(fields, "address")?)?;
+    let flags = hex(value(fields, "flags")?)?;
+    let has = |flag: u64, code: u64| if flags & flag == 0 { 0 } else { code };
+    let code = has(WRITE, STORE) | has(INSTRUCTION, FETCH) | has(VMA_LOCK, LOCKED);
+    let is_fault = flags & INTERRUPTIBLE != 0 && flags & TRIED == 0;
+    Some((Event::Fault { address, code }, is_fault))
+}
+
+fn cached(fields: &str, shift: u32) -> Option<(u64, u64, u8)> {
     let pos: u64 = value(fields, "ofs")?.parse().ok()?;
-    Some((inode(fields)?, pos >> 12, value(fields, "order")?.parse().ok()?))
+    Some((inode(fields)?, pos >> shift, value(fields, "order")?.parse().ok()?))
 }
 
 /// `ofs=FIRST` or `ofs=FIRST-LAST`, in bytes.
-fn range(fields: &str) -> Option<(u64, u64, u64)> {
+fn range(fields: &str, shift: u32) -> Option<(u64, u64, u64)> {
     let pos = value(fields, "ofs")?;
     let (first, last) = pos.split_once('-').unwrap_or((pos, pos));
-    let page = |text: &str| text.parse::<u64>().ok().map(|pos| pos >> 12);
+    let page = |text: &str| text.parse::<u64>().ok().map(|pos| pos >> shift);
     Some((inode(fields)?, page(first)?, page(last)?))
 }
 
@@ -282,4 +316,45 @@ fn mark_of_file(words: &[&str]) -> Option<Mark> {
         },
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fault(flags: &str) -> Result<Option<Line>, String> {
+        let text = format!(
+            "  ls-17  [000] .....  1.5: handle_mm_fault: (handle_mm_fault+0x0/0x2a0) \
+             address=0xffff81234567 flags={flags}"
+        );
+        parse(&text, 14)
+    }
+
+    #[test]
+    fn a_probe_of_the_handler_is_a_fault_with_the_codes_of_an_event() {
+        for (flags, expected) in
+            [("0x254", 0), ("0x255", STORE), ("0x354", FETCH), ("0x1254", LOCKED)]
+        {
+            let Some(Line { tid: 17, event: Event::Fault { address, code } }) =
+                fault(flags).unwrap()
+            else {
+                panic!("{flags}")
+            };
+            assert_eq!((address, code), (0xffff_8123_4567, expected), "{flags}");
+        }
+        // Tried again, and of populating.
+        assert_eq!((fault("0x274"), fault("0x14")), (Ok(None), Ok(None)));
+        assert!(fault("what").is_err());
+    }
+
+    #[test]
+    fn positions_become_pages_of_the_machine() {
+        let text = "  ls-17  [000] .....  1.5: mm_filemap_map_pages: dev 7:0 ino 1f \
+                    ofs=65536-131071";
+        let of = |shift| match parse(text, shift) {
+            Ok(Some(Line { event: Event::Around { first, last, .. }, .. })) => (first, last),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([of(12), of(14), of(16)], [(16, 31), (4, 7), (1, 1)]);
+    }
 }

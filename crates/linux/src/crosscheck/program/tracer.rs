@@ -5,6 +5,7 @@
 //!
 //! Invariant T1: no traced process outlives [`run`] (`PTRACE_O_EXITKILL`, and a wait for the end).
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
@@ -134,12 +135,10 @@ pub(crate) fn run(
     births.reported(first);
     // Its first stop is waited for at the start.
     births.stopped(first);
-    let mut tracer = Tracer { first, births, calls: Vec::new() };
+    let mut tracer = Tracer { first, living: BTreeSet::from([first]), births, calls: Vec::new() };
     let result = tracer.follow(watch);
     if result.is_err() {
-        // SAFETY: our own child; it may have ended already.
-        unsafe { libc::kill(first, libc::SIGKILL) };
-        while wait().is_ok() {}
+        tracer.end();
     }
     TRACED.store(0, Relaxed);
     result
@@ -147,6 +146,8 @@ pub(crate) fn run(
 
 struct Tracer {
     first: i32,
+    /// Threads that were seen and have not ended. This thread has other children: who keeps a setting.
+    living: BTreeSet<i32>,
     births: Births,
     /// The call each thread is in.
     calls: Vec<(i32, Call)>,
@@ -169,17 +170,18 @@ impl Tracer {
         watch.starts(self.first)?;
         go_on(self.first, 0)?;
         let mut ended = None;
-        loop {
+        while !self.living.is_empty() {
             let (tid, status) = match wait() {
                 Ok(found) => found,
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => break,
                 Err(error) => return Err(error),
             };
             if libc::WIFSTOPPED(status) {
+                self.living.insert(tid);
                 if let Some(signal) = self.stopped(tid, status, watch)? {
                     go_on(tid, signal)?;
                 }
-            } else {
+            } else if self.living.remove(&tid) {
                 self.calls.retain(|(other, _)| *other != tid);
                 self.births.ended(tid);
                 watch.ends(tid);
@@ -217,11 +219,27 @@ impl Tracer {
                     _ => return Ok(Some(0)),
                 };
                 let child = event_message(tid)?;
+                self.living.insert(child);
                 watch.births(tid, child, how)?;
                 if self.births.reported(child) {
                     go_on(child, 0)?;
                 }
                 Ok(Some(0))
+            }
+        }
+    }
+
+    /// Kills all that is traced, and waits for it.
+    fn end(&mut self) {
+        for &tid in &self.living {
+            // SAFETY: our own child, or a thread of one, that has not been waited for.
+            unsafe { libc::kill(tid, libc::SIGKILL) };
+        }
+        while !self.living.is_empty()
+            && let Ok((tid, status)) = wait()
+        {
+            if !libc::WIFSTOPPED(status) {
+                self.living.remove(&tid);
             }
         }
     }

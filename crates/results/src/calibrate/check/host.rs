@@ -11,8 +11,8 @@ use largefolio_linux::calibrate::{
 use largefolio_linux::measure::{Series, interleave};
 
 use super::model;
-use super::setup::{BACKINGS, CACHED_PAGES, Extent, Phase, WORKS};
-use crate::Error;
+use super::setup::{BACKINGS, Extent, Phase, WORKS, cached_pages};
+use crate::{Error, running};
 
 /// Takes one round's time.
 type Run<'a> = Box<dyn FnMut() -> Result<Duration, Error> + 'a>;
@@ -54,7 +54,7 @@ pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>),
     drop(runs);
     let packed = each(series.pop().unwrap_or_default(), nr_calls);
     let nr = |phase| match phase {
-        Phase::Mapped => extent.text_bytes / 4096,
+        Phase::Mapped => extent.text_bytes >> running::page().shift(),
         Phase::Random => nr_calls,
     };
     let of = keys.into_iter().zip(series);
@@ -80,7 +80,9 @@ pub(super) struct Measured {
 
 /// Works by folio size, and read faults.
 pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
-    let mut sizes: Vec<usize> = WORKS.iter().flat_map(|(_, _, sizes)| *sizes).copied().collect();
+    let shift = running::page().shift();
+    let sizes = WORKS.iter().flat_map(|(_, _, sizes)| *sizes);
+    let mut sizes: Vec<usize> = sizes.map(|nr| nr << shift).collect();
     sizes.sort_unstable();
     sizes.dedup();
     let (sizes, notes) = allowed(sizes);
@@ -92,11 +94,11 @@ pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
     };
     let plan: Vec<OfSize> = sizes.iter().map(of).collect();
     let until = Until::Counted(extent.nr_rounds);
-    let Operations { works, faults, pace } = operations(until, &plan, &CACHED_PAGES, len_bytes)?;
+    let Operations { works, faults, pace } = operations(until, &plan, &cached_pages(), len_bytes)?;
     let of = works.into_iter().map(|Times { work, folio_bytes, series, .. }| {
         (work, folio_bytes, each(series, len_bytes / 4096))
     });
-    let faults = CACHED_PAGES.into_iter().zip(faults);
+    let faults = cached_pages().into_iter().zip(faults);
     let faults = faults.map(|(nr, series)| (nr, each(series, len_bytes / AROUND_BYTES)));
     Ok(Measured { of: of.collect(), faults: faults.collect(), pace, notes })
 }

@@ -10,7 +10,7 @@ use largefolio_trace::generate::{Advice, BASE, RetStubs, SweepOrder, Workload as
 use largefolio_trace::{Event, Op, Writer};
 
 use super::setup::{CheckRequest, Phase};
-use crate::Error;
+use crate::{Error, running};
 
 /// A prediction in nanoseconds with its causes.
 pub(super) struct Predicted {
@@ -81,7 +81,7 @@ pub(super) fn anon(request: &CheckRequest, work: Work, bytes: usize) -> Result<P
             bench.fork()?;
         }
     }
-    let events = bench.mark().since(&base, 4096);
+    let events = bench.mark().since(&base, running::page().bytes());
     let estimate = Estimate::new(&events, &request.machine.costs, request.walks);
     Ok(Predicted::new(&estimate, None, &Cause::ALL))
 }
@@ -92,7 +92,7 @@ pub(super) fn faults(request: &CheckRequest, nr_cached: usize) -> Result<Predict
     let mut bench = FileBench::new(&request.kernel, len_bytes, (AROUND_BYTES / nr_cached) as u64)?;
     let base = bench.mark();
     bench.load_each(AROUND_BYTES as u64)?;
-    let events = bench.mark().since(&base, 4096);
+    let events = bench.mark().since(&base, running::page().bytes());
     let estimate = Estimate::new(&events, &request.machine.costs, request.walks);
     Ok(Predicted::new(&estimate, None, &Cause::ALL))
 }
@@ -148,7 +148,8 @@ fn workload(request: &CheckRequest, backing: Backing, nr_calls: usize) -> RetStu
     };
     let is_on_disk = backing.is_on_disk();
     RetStubs {
-        nr_pages: (request.extent.text_bytes / 4096) as u64,
+        nr_pages: (request.extent.text_bytes >> running::page().shift()) as u64,
+        stub_bytes: running::page().bytes(),
         order: SweepOrder::Sequential,
         nr_calls: nr_calls as u64,
         advice,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use largefolio_linux::bench::stubs::Backing;
-use largefolio_linux::calibrate::{Effort, Work};
+use largefolio_linux::calibrate::{AROUND_BYTES, Effort, Work};
 use largefolio_linux::measure::Series;
 use largefolio_sim::cost::{Interval, Walks};
 use largefolio_sim::kernel::Kernel;
@@ -18,12 +18,12 @@ pub(super) const KERNEL_BOUND: f64 = 0.25;
 /// Backings of stubs, the reference first.
 pub(super) const BACKINGS: [Backing; 3] =
     [Backing::CacheBase, Backing::CacheLarge, Backing::MemfdCollapsed];
-/// Folio sizes of most operations on anonymous memory, the reference first. Base pages and PMD entries
-/// have no other size, so those are calibrated as well; the others are not.
-const SIZES: &[usize] = &[4 << 10, 64 << 10, 512 << 10, 2 << 20];
+/// Folio sizes of most operations on anonymous memory, in base pages and the reference first. Base
+/// pages and PMD entries have no other size, so those are calibrated as well; the others are not.
+const SIZES: &[usize] = &[1, 16, 128, 512];
 /// Of copy-on-write, of which nothing is calibrated.
-const COW_SIZES: &[usize] = &[4 << 10, 16 << 10, 64 << 10, 2 << 20];
-/// Operations on anonymous memory, and their sizes.
+const COW_SIZES: &[usize] = &[1, 4, 16, 512];
+/// Operations on anonymous memory, and their sizes in base pages.
 pub(super) const WORKS: [(Work, &str, &[usize]); 5] = [
     (Work::Touch, "first touch", SIZES),
     (Work::ForkBeyond, "fork, less fork without the region", SIZES),
@@ -31,8 +31,11 @@ pub(super) const WORKS: [(Work, &str, &[usize]); 5] = [
     (Work::MunmapShared, "munmap, child alive", SIZES),
     (Work::Cow, "store, child alive", COW_SIZES),
 ];
-/// Cached pages of the 16 that fault-around looks at, the reference first. One and 16 are calibrated.
-pub(super) const CACHED_PAGES: [usize; 4] = [1, 2, 4, 16];
+/// Cached pages of those that fault-around looks at, the reference first. One and all are calibrated.
+pub(super) fn cached_pages() -> Vec<usize> {
+    let all = AROUND_BYTES >> running::page().shift();
+    [1, 2, 4, 16].into_iter().filter(|nr| *nr <= all).collect()
+}
 
 /// How much is compared.
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,7 @@ use largefolio_sim::machine::{Costs, Quantity, Unit, UnitBytes, UnitRate};
 use largefolio_sim::tlb::TlbConfig;
 
 use super::{STAND_IN, walks};
+use crate::running;
 
 /// `median of n = 9, 1.20 to 1.31 ns`.
 pub(super) fn spread_text(ns: &Spread) -> String {
@@ -205,7 +206,7 @@ fn l2_hit(found: &Calibration) -> Quantity {
 fn clear(found: &Calibration) -> Vec<UnitRate> {
     let mut rates: Vec<UnitRate> = found.clear.iter().map(rate).collect();
     if let (Some(first), Some(figure)) = (rates.first_mut(), &found.kernel.clear_page) {
-        *first = rate(&Rate { unit_bytes: 4096, figure: figure.clone() });
+        *first = rate(&Rate { unit_bytes: 1 << running::page().shift(), figure: figure.clone() });
     }
     rates
 }

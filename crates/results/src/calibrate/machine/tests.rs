@@ -71,7 +71,7 @@ fn found() -> Calibration {
             ..KernelCosts::default()
         },
         mapcounts: MapcountCosts { page: Some(figure(6.0)), owner_word: Some(figure(10.0)) },
-        caches: Caches { l2_bytes: 1 << 20, llc_bytes: 24 << 20 },
+        caches: Caches { l2_bytes: 1 << 20, llc_bytes: 24 << 20, is_told: true },
         lines: LineCosts {
             l2: Some(figure(4.0)),
             memory: Some(figure(110.0)),

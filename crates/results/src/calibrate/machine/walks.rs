@@ -16,6 +16,7 @@ use largefolio_sim::tlb::{
 use largefolio_trace::generate::Rng;
 
 use super::costs::{assumed, measured, range};
+use crate::running;
 
 /// Working sets, in pages, whose walks show the fixed part: level-2 entries run out, page tables are
 /// in the L2 cache.
@@ -50,9 +51,15 @@ pub(super) fn walker(found: &Calibration, is_splintered: bool) -> WalkerConfig {
         window: WalkerConfig::default().window,
         host_page: EntrySize::parse(host_page).unwrap_or(WalkerConfig::default().host_page),
         is_virtual: found.cpu.is_virtual == Some(true),
-        source: "caches from /sys/devices/system/cpu/cpu0/cache, of the last one half; the host's \
-                 pages by whether 2M folios miss where 4K folios do; instructions in flight assumed"
-            .to_owned(),
+        source: format!(
+            "{}; the host's pages by whether 2M folios miss where 4K folios do; instructions in \
+             flight assumed",
+            if found.caches.is_told {
+                "caches from /sys/devices/system/cpu/cpu0/cache, of the last one half"
+            } else {
+                "the kernel does not tell the caches, usual ones assumed"
+            }
+        ),
         assumed: true,
     }
 }
@@ -105,7 +112,8 @@ fn share(spread: &Spread, what: &str) -> Quantity {
 fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> Option<Quantity> {
     let curve = found.curve(Side::Data, pages)?;
     // What a CPU says of itself need not make a TLB; the machine file will be refused.
-    tlb.check(&[PageSize::K4]).ok()?;
+    let base = running::page();
+    tlb.check(&[base]).ok()?;
     let each = |cost: &Option<Quantity>| ns_each(cost.as_ref()?, costs);
     let (l2, llc, memory) =
         (each(&costs.walk_l2)?, each(&costs.walk_llc)?, each(&costs.walk_memory)?);
@@ -113,7 +121,7 @@ fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> O
     let float = |nr: u64| nr as f64;
     let mut values = Vec::new();
     for point in curve.extra.iter().filter(|point| SETS.contains(&point.nr)) {
-        let (nr_walks, lines) = chain(tlb, point.nr, pages);
+        let (nr_walks, lines) = chain(tlb, base, point.nr, pages);
         let lines_ns = float(lines.l2) * l2 + float(lines.llc) * llc + float(lines.memory) * memory;
         let walks_ns = point.ns.median * float(point.nr as u64) - lines_ns;
         values.push((walks_ns / float(nr_walks.max(1))).max(FIXED_MIN_NS));
@@ -125,9 +133,9 @@ fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> O
 
 /// Walks of a chain of loads over `nr` pages in random order, and the lines that they read, once the
 /// chain has been followed.
-fn chain(config: &TlbConfig, nr: usize, pages: Pages) -> (u64, Lines) {
-    let mut tlb = Tlb::new(config, PageSize::K4);
-    let pmd_order = PageSize::K4.pmd_order();
+fn chain(config: &TlbConfig, base: PageSize, nr: usize, pages: Pages) -> (u64, Lines) {
+    let mut tlb = Tlb::new(config, base);
+    let pmd_order = base.pmd_order();
     let mut order: Vec<u32> = (0..u32::try_from(nr).unwrap_or(u32::MAX)).collect();
     Rng::new(1).shuffle(&mut order);
     let mut pass = || {

@@ -14,7 +14,9 @@ use largefolio_mm::units::{Order, PageSize};
 use largefolio_mm::vma::Prot;
 use largefolio_trace::generate::Rng;
 
-use super::program::{AreaSource, NR_SLOTS, PageRange, ProcessOp, ProcessProgram, ProcessStep};
+use super::program::{
+    AreaSource, NR_PAGES_MAX, NR_SLOTS, PageRange, ProcessOp, ProcessProgram, ProcessStep,
+};
 use areas::Areas;
 
 /// What programs are about.
@@ -36,6 +38,25 @@ pub enum Topic {
 
 impl Topic {
     /// Whether blocks of the PMD size are collapsed.
+    /// Whether programs with folios up to `highest` fit into what a program can have.
+    #[must_use]
+    pub fn fits(self, page: PageSize, highest: Order) -> bool {
+        self.window_pages(page, highest) <= NR_PAGES_MAX
+    }
+
+    /// Pages of the window of its programs.
+    fn window_pages(self, page: PageSize, highest: Order) -> u64 {
+        let pmd = page.pmd_order();
+        if self == Self::Hugetlb {
+            hugetlb::WINDOW_PAGES
+        } else if highest == pmd || self.is_collapse() {
+            let halves = if self == Self::Khugepaged { 7 } else { 5 };
+            pmd.nr_pages() * halves / 2
+        } else {
+            (highest.nr_pages() * 4).max(SMALL_WINDOW_PAGES)
+        }
+    }
+
     const fn is_collapse(self) -> bool {
         matches!(self, Self::Collapse | Self::Khugepaged | Self::Disk | Self::DiskKhugepaged)
     }
@@ -118,14 +139,7 @@ impl Generator {
         let ProgramOptions { topic, page, orders, .. } = options;
         let highest = orders.iter().copied().max().unwrap_or(Order::ZERO);
         let pmd = page.pmd_order();
-        let nr_pages = if *topic == Topic::Hugetlb {
-            hugetlb::WINDOW_PAGES
-        } else if highest == pmd || topic.is_collapse() {
-            let halves = if *topic == Topic::Khugepaged { 7 } else { 5 };
-            pmd.nr_pages() * halves / 2
-        } else {
-            (highest.nr_pages() * 4).max(SMALL_WINDOW_PAGES)
-        };
+        let nr_pages = topic.window_pages(*page, highest);
         let kib = |order: Order| (page.bytes() << order.get()) >> 10;
         let huge = (*topic == Topic::Hugetlb).then(|| hugetlb::pool_of(seed, kib(highest)));
         // Pages of such programs are huge ones: what lies between orders 0 and 2 is of interest.

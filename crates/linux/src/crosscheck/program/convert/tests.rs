@@ -3,7 +3,7 @@ use super::*;
 /// What a trace of `execve`, a mapping, a fault and a read becomes.
 fn converted(trace: &str) -> Body {
     let exec_reads = |_| vec![(0, 256), (64, 728)];
-    convert(trace, &Source { exec_reads: &exec_reads }).unwrap()
+    convert(trace, &Source { page: 4096, exec_reads: &exec_reads }).unwrap()
 }
 
 fn mark(text: &str) -> String {
@@ -238,7 +238,7 @@ fn a_damaged_trace_names_its_line() {
     for line in ["nonsense", "CPU:0 [LOST 3 EVENTS]", &mark("map 1"), &event("mm_filemap_fault: x")]
     {
         let exec_reads = |_| Vec::new();
-        let source = Source { exec_reads: &exec_reads };
+        let source = Source { page: 4096, exec_reads: &exec_reads };
         let error = convert(&format!("# comment\n{line}\n"), &source).unwrap_err();
         assert_eq!(error.line, 2, "{error}");
     }

@@ -1,44 +1,62 @@
-//! A file shorter than a PMD folio: filled with the largest folios that fit into it.
+//! A file whose large folios no PMD entry maps: filled, and counted by the size of its folios.
 //!
-//! The kernel cuts the readahead of advised memory at the end of the file: 1.9 MiB of libc come in
-//! folios of 1M, 512K, 256K, 64K and the rest. No PMD entry maps them, and most libraries are loaded
-//! at any multiple of 4K, where no contpte block fits either. What they save is work: a fault maps
-//! more pages at once, and unmapping counts folios. Measured on Zen 4, Linux 6.18, n = 7: first touch
+//! With 16K and 64K pages that is every file: contpte blocks of 2M pay. What `MADV_HUGEPAGE` brings in
+//! (`docs/behaviour` B.4.5, B.4.6): with 16K pages folios of 32M up to Linux 7.1 and of 2M from 7.2 on,
+//! each cut to the filesystem's largest and to the file's end; with 64K pages nothing up to 7.1, where
+//! a PMD folio is larger than the page cache can hold, and folios of 2M from 7.2 on.
+//!
+//! With 4K pages it is a file shorter than a PMD folio. The kernel cuts the readahead of advised memory
+//! at the end of the file: 1.9 MiB of libc come in folios of 1M, 512K, 256K, 64K and the rest. No PMD
+//! entry maps them, and on x86-64 most libraries are loaded at any multiple of 4K, where no contpte
+//! block fits either. What they save is work: a fault maps more pages at once, and unmapping counts folios. Measured on Zen 4, Linux 6.18, n = 7: first touch
 //! of 768 KiB 39 us [34 .. 40] in base pages and 10 [9 .. 16] in folios of 512K and 256K, munmap 30
 //! [26 .. 34] and 6 [4 .. 15], at every address; calls from page to page take the same time.
 //!
 //! Owns the steps for such a file. How large its folios are only root may see.
 
 use std::borrow::Borrow;
+use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use rustix::fs::Advice;
 
-use super::file::{Warm, WarmError, Warmed};
-use super::refill::refused;
+use super::file::{Part, Warm, WarmError, Warmed};
+use super::refill::{FILL_BYTES, SPARE_BYTES, refused, wanted};
 use super::refusal::WarmRefusal;
 use super::users::Users;
-use crate::census::file::{Empty, cached};
+use crate::census::file::cached_part;
 use crate::census::folios::{Kind, Size};
-use crate::census::process::Geometry;
 use crate::filesystem;
+use crate::geometry::Geometry;
+use crate::proc::host;
 use crate::residency::Cached;
-use crate::system::{Live, System as _};
+use crate::system::Live;
 
 /// The work on one file.
-pub(super) struct Short<'w> {
+pub(super) struct BySize<'w> {
     warm: &'w Warm,
     geometry: Geometry,
+    /// Bytes of the file that are wanted.
+    part: Range<u64>,
     pub(super) told: Warmed,
 }
 
-impl<'w> Short<'w> {
+impl<'w> BySize<'w> {
     /// Looks at the file.
     pub(super) fn new(warm: &'w Warm) -> Result<Self, WarmError> {
-        let geometry = Geometry::of(Live.page_bytes());
+        let geometry = Geometry::running();
         let folio_bytes = geometry.contpte_bytes();
         let found = filesystem::of(&warm.file).map_err(warm.failed("find its filesystem"))?;
-        let possible_bytes = warm.file_bytes / folio_bytes * folio_bytes;
+        let part = if warm.is_short() { &Part::Whole } else { &warm.part };
+        let blocks = wanted(part, folio_bytes, warm.file_bytes / folio_bytes);
+        let possible_bytes = (blocks.end - blocks.start) * folio_bytes;
+        let end = match part {
+            Part::Whole => warm.file_bytes,
+            Part::Bytes(_) => blocks.end * folio_bytes,
+        };
+        let part = blocks.start * folio_bytes..end;
         let refusal = if possible_bytes == 0 {
             Some(WarmRefusal::TooSmall { folio_bytes })
         } else if !found.is_cache {
@@ -57,12 +75,12 @@ impl<'w> Short<'w> {
             elapsed: Duration::ZERO,
             refusal,
         };
-        let mut short = Self { warm, geometry, told };
-        if short.told.refusal.is_none() {
-            short.told.before_bytes = short.large_bytes();
-            short.told.after_bytes = short.told.before_bytes;
+        let mut work = Self { warm, geometry, part, told };
+        if work.told.refusal.is_none() {
+            work.told.before_bytes = work.large_bytes();
+            work.told.after_bytes = work.told.before_bytes;
         }
-        Ok(short)
+        Ok(work)
     }
 
     /// Says what would be in the way.
@@ -87,12 +105,8 @@ impl<'w> Short<'w> {
         if self.told.refusal.is_none() && !self.told.is_complete() {
             // Dirty pages are not evicted. A file on a read-only filesystem is clean.
             let _ = rustix::fs::fdatasync(&self.warm.file);
-            let filled = rustix::fs::fadvise(&self.warm.file, 0, None, Advice::DontNeed)
-                .map_err(std::io::Error::from)
-                .and_then(|()| Cached::new(&self.warm.file, &self.warm.path))
-                .and_then(|cached| cached.fill(0..self.warm.file_bytes));
-            self.told.refusal = match filled {
-                Ok(()) => None,
+            self.told.refusal = match self.refill() {
+                Ok(refusal) => refusal,
                 Err(error) => {
                     Some(refused(&error).ok_or(error).map_err(self.warm.failed("fill it"))?)
                 }
@@ -106,12 +120,34 @@ impl<'w> Short<'w> {
         Ok(())
     }
 
+    /// Evicts the part and reads it again.
+    fn refill(&self) -> io::Result<Option<WarmRefusal>> {
+        let Range { start, end } = self.part;
+        let need_bytes = (end - start).saturating_add(SPARE_BYTES);
+        match host::available_bytes(&Live) {
+            Some(have_bytes) if have_bytes < need_bytes => {
+                return Ok(Some(WarmRefusal::LowMemory { need_bytes, have_bytes }));
+            }
+            _ => {}
+        }
+        let len = NonZeroU64::new(end - start);
+        rustix::fs::fadvise(&self.warm.file, start, len, Advice::DontNeed)?;
+        let cached = Cached::new(&self.warm.file, &self.warm.path)?;
+        let mut at = start;
+        while at < end {
+            let next = end.min(at.saturating_add(FILL_BYTES));
+            cached.fill(at..next)?;
+            at = next;
+        }
+        Ok(None)
+    }
+
     /// Bytes of the cached folios of at least the size; `None` without the right to see it.
     fn large_bytes(&self) -> Option<u64> {
-        let found = cached(std::slice::from_ref(&self.warm.path), Empty::Keep).ok()?;
+        let found = cached_part(&self.warm.path, self.part.clone()).ok()?;
         let order = self.geometry.contpte_order;
         let is_large = |kind, size| kind == Kind::File && size >= Size::Order(order);
-        let large = found.files.first()?.tally.sum(is_large).mapped_bytes();
+        let large = found.sum(is_large).mapped_bytes();
         // The last folio may reach beyond the last whole block.
         Some(large.min(self.told.possible_bytes))
     }

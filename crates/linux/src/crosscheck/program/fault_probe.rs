@@ -1,0 +1,101 @@
+//! A probe of `handle_mm_fault`, for kernels without events of page faults that have addresses.
+//!
+//! Owns one event of tracefs, named by this process. It is defined for all instances; only ours
+//! switches it on.
+//!
+//! Invariant F1: the event ends with the value, or is removed by the next probe of any process if this
+//! one was killed.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::line::HANDLE_MM_FAULT;
+use crate::mount::Detached;
+use crate::proc::Task;
+use crate::system::Live;
+
+/// Begins the name of the group; the process id follows.
+const PREFIX: &str = "folio_";
+/// Registers of the second and third argument: the address and the flags of the fault.
+const ARGUMENTS: &str = if cfg!(target_arch = "x86_64") {
+    "address=%si:x64 flags=%dx:x32"
+} else {
+    "address=%x1:x64 flags=%x2:x32"
+};
+
+/// The event, removed when dropped.
+#[derive(Debug)]
+pub(super) struct FaultProbe {
+    /// Outlives the instance, which must be gone before the event can be.
+    tracefs: Detached,
+    event: String,
+}
+
+impl FaultProbe {
+    /// Defines it.
+    pub(super) fn new() -> io::Result<Self> {
+        let tracefs = Detached::new("tracefs", None)?;
+        let list = list(&tracefs);
+        remove_stale(&list);
+        let event = format!("{PREFIX}{}/{HANDLE_MM_FAULT}", std::process::id());
+        say(&list, &format!("p:{event} {HANDLE_MM_FAULT} {ARGUMENTS}"))?;
+        Ok(Self { tracefs, event })
+    }
+
+    /// Its name in `events`.
+    pub(super) fn event(&self) -> String {
+        self.event.clone()
+    }
+}
+
+impl Drop for FaultProbe {
+    fn drop(&mut self) {
+        // Refused only while an instance has it enabled, and ours is gone.
+        let _ = say(&list(&self.tracefs), &format!("-:{}", self.event));
+    }
+}
+
+/// Where probes are defined.
+fn list(tracefs: &Detached) -> PathBuf {
+    tracefs.path().join("kprobe_events")
+}
+
+/// Adds a line: a definition, or the removal of one.
+fn say(list: &Path, line: &str) -> io::Result<()> {
+    OpenOptions::new().append(true).open(list)?.write_all(format!("{line}\n").as_bytes())
+}
+
+/// Removes the events of processes that were killed.
+fn remove_stale(list: &Path) {
+    let text = fs::read_to_string(list).unwrap_or_default();
+    for event in text.lines().filter_map(of_ours) {
+        let pid =
+            event.strip_prefix(PREFIX).and_then(|rest| rest.split('/').next()?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Task::of(&Live, pid).exists()) {
+            let _ = say(list, &format!("-:{event}"));
+        }
+    }
+}
+
+/// The event that a line defines, if its name is one of ours.
+fn of_ours(line: &str) -> Option<&str> {
+    let (event, _) = line.strip_prefix("p:")?.split_once(' ')?;
+    let (group, name) = event.strip_prefix(PREFIX)?.split_once('/')?;
+    let is_ours = name == HANDLE_MM_FAULT && group.bytes().all(|byte| byte.is_ascii_digit());
+    is_ours.then_some(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_events_of_our_own_are_removed() {
+        let of =
+            |name: &str| of_ours(&format!("p:{name} handle_mm_fault address=%x1:x64")).is_some();
+        assert!(of("folio_17/handle_mm_fault"));
+        assert!(!of("kprobes/handle_mm_fault") && !of("folio_17/other"));
+        assert!(!of("folio_x/handle_mm_fault") && of_ours("r:folio_1/handle_mm_fault x").is_none());
+    }
+}

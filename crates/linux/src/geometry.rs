@@ -1,0 +1,124 @@
+//! The sizes of a machine: its base page, what one TLB entry can cover, and which of those pays.
+//!
+//! ```text
+//!                         x86-64   arm64 4K   arm64 16K   arm64 64K
+//!   contpte block          (64K)        64K          2M          2M     docs/behaviour C.1
+//!   PMD entry                 2M         2M         32M        512M
+//!   block                     2M         2M          2M          2M     the larger one up to 2M
+//!   text block                2M        64K          2M          2M     the smallest one entry covers
+//! ```
+//!
+//! Owns these sizes, for this machine and, in tests, for others. Why the block is the size to work
+//! towards stands in docs/design/machine-sizes.md.
+
+use crate::system::{Live, System as _};
+
+/// The largest block that is worth its memory: what a larger one takes, sparse use wastes, and a
+/// buddy allocator of some hours rarely has.
+const BLOCK_BYTES_MAX: u64 = 2 << 20;
+
+/// Base page of this machine, to count memory of this process with.
+pub(crate) fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
+/// What a PMD entry maps on this machine.
+pub(crate) fn pmd_bytes() -> usize {
+    usize::try_from(Geometry::running().pmd_bytes()).unwrap_or(usize::MAX)
+}
+
+/// Sizes of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Base page in bytes.
+    pub page_bytes: u64,
+    /// Order of what a PMD entry maps.
+    pub pmd_order: u32,
+    /// Order of a contpte block of arm64 with this base page; of other machines a yardstick.
+    pub contpte_order: u32,
+    /// Whether the machine has contpte entries.
+    pub has_contpte: bool,
+}
+
+impl Geometry {
+    /// The running machine.
+    #[must_use]
+    pub fn running() -> Self {
+        Self::of(Live.page_bytes())
+    }
+
+    /// This architecture with base pages of `page_bytes`: 4K, 16K or 64K. Others than 4K make it
+    /// arm64.
+    #[must_use]
+    pub const fn of(page_bytes: u64) -> Self {
+        let has_contpte = cfg!(target_arch = "aarch64") || page_bytes > 4 << 10;
+        Self { has_contpte, ..Self::arm64(page_bytes) }
+    }
+
+    /// arm64 with base pages of `page_bytes`.
+    #[must_use]
+    pub const fn arm64(page_bytes: u64) -> Self {
+        // A page table holds page / 8 entries. docs/behaviour C.1: 16, 128 and 32 pages.
+        let pmd_order = if page_bytes < 16 { 0 } else { page_bytes.ilog2() - 3 };
+        let contpte_order = match page_bytes {
+            16384 => 7,
+            65536 => 5,
+            _ => 4,
+        };
+        Self { page_bytes, pmd_order, contpte_order, has_contpte: true }
+    }
+
+    /// Bytes that a PMD entry maps.
+    #[must_use]
+    pub const fn pmd_bytes(&self) -> u64 {
+        self.page_bytes << self.pmd_order
+    }
+
+    /// Bytes of a contpte block.
+    #[must_use]
+    pub const fn contpte_bytes(&self) -> u64 {
+        self.page_bytes << self.contpte_order
+    }
+
+    /// The size that pays: what the page cache is filled with and memory is judged by.
+    #[must_use]
+    pub const fn block_bytes(&self) -> u64 {
+        let pmd_bytes = self.pmd_bytes();
+        if pmd_bytes <= BLOCK_BYTES_MAX { pmd_bytes } else { self.contpte_bytes() }
+    }
+
+    /// What suffices for text: the least that one entry of the TLB covers. Linkers place text for it.
+    #[must_use]
+    pub const fn text_block_bytes(&self) -> u64 {
+        if self.has_contpte { self.contpte_bytes() } else { self.pmd_bytes() }
+    }
+
+    /// Whether PMD entries map blocks: what is large shows in smaps, without root.
+    #[must_use]
+    pub const fn is_block_pmd(&self) -> bool {
+        self.block_bytes() == self.pmd_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_base_page_has_its_sizes() {
+        let sizes = |geometry: Geometry| {
+            [
+                geometry.contpte_bytes(),
+                geometry.pmd_bytes(),
+                geometry.block_bytes(),
+                geometry.text_block_bytes(),
+            ]
+        };
+        let x86 = Geometry { has_contpte: false, ..Geometry::arm64(4 << 10) };
+        assert_eq!(sizes(x86), [64 << 10, 2 << 20, 2 << 20, 2 << 20]);
+        assert_eq!(sizes(Geometry::arm64(4 << 10)), [64 << 10, 2 << 20, 2 << 20, 64 << 10]);
+        assert_eq!(sizes(Geometry::arm64(16 << 10)), [2 << 20, 32 << 20, 2 << 20, 2 << 20]);
+        assert_eq!(sizes(Geometry::arm64(64 << 10)), [2 << 20, 512 << 20, 2 << 20, 2 << 20]);
+        assert!(x86.is_block_pmd() && !Geometry::arm64(64 << 10).is_block_pmd());
+    }
+}
