@@ -1,8 +1,8 @@
 //! Instructions whose memory QEMU tells no plugin.
 //!
-//! Owns their recognition. On arm64 `DC ZVA` clears a block, and the instructions of FEAT_MOPS set and
+//! Owns their recognition. On arm64 `DC ZVA` clears a block, and the instructions of `FEAT_MOPS` set and
 //! copy memory; QEMU does both in a helper that calls nobody. The CPU of [`Arch::options`] has blocks of
-//! 512 bytes, which glibc does not use, and before QEMU 8.2 no FEAT_MOPS.
+//! 512 bytes, which glibc does not use, and before QEMU 8.2 no `FEAT_MOPS`.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,7 +33,7 @@ pub(crate) fn look(insn: *const Insn) {
     }
 }
 
-/// Whether the instruction of arm64 is `DC ZVA`, or one of CPY and SET of FEAT_MOPS.
+/// Whether the instruction of arm64 is `DC ZVA`, or one of CPY and SET of `FEAT_MOPS`.
 const fn is_unseen(word: u32) -> bool {
     word & 0xffff_ffe0 == 0xd50b_7420 || word & 0xfb20_0c00 == 0x1900_0400
 }

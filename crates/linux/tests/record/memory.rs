@@ -265,7 +265,11 @@ fn segments_of_system_v_are_shared_memory() {
     let attached: Vec<_> = trace.of(Op::Mmap).into_iter().filter(|map| map.len == len).collect();
     let [p, q] = attached[..] else { panic!("attached: {attached:?}") };
     let shared = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-    assert!(attached.iter().all(|map| map.file.is_none() && map_of(map.flags) == shared as u32));
+    assert!(
+        attached
+            .iter()
+            .all(|map| map.file.is_none() && map_of(map.flags) == shared.cast_unsigned())
+    );
     assert_eq!((prot_of(p.flags), prot_of(q.flags)), (3, 1));
     assert_eq!(trace.count(Op::Write, None, p.addr, p.addr + len), 6 + 1);
     assert_eq!(trace.count(Op::Read, None, q.addr, q.addr + len), 6 + 1);

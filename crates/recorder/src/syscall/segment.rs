@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::memory::event;
 use super::sysno::Sysno;
-use super::{Call, low, op};
+use super::{Call, op};
 use crate::wire::WireEvent;
 use crate::{grace, sys};
 
@@ -50,8 +50,12 @@ fn attach(call: &Call, address: u64) {
             break;
         }
     }
-    let flags = low((libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64);
-    call.send(&WireEvent { flags, aux: prot as u64, ..event(op::MMAP, address, len) });
+    let flags = (libc::MAP_SHARED | libc::MAP_ANONYMOUS).cast_unsigned();
+    call.send(&WireEvent {
+        flags,
+        aux: u64::from(prot.cast_unsigned()),
+        ..event(op::MMAP, address, len)
+    });
 }
 
 fn detach(call: &Call) {
