@@ -95,3 +95,52 @@ fn resolve(root: &Path, path: &Path) -> Option<PathBuf> {
     let found = rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve).ok()?;
     std::fs::read_link(fd::own(&found)).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::environment::Host;
+
+    #[test]
+    fn paths_are_those_of_the_root_and_links_stay_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("usr/bin")).unwrap();
+        std::fs::write(root.join("usr/bin/tool"), "").unwrap();
+        symlink("/usr/bin/tool", root.join("usr/bin/link")).unwrap();
+        symlink("/../../usr/bin/tool", root.join("usr/bin/out")).unwrap();
+        let below = Root::new(&Host, Some(&root)).unwrap();
+        for name in ["tool", "link", "out"] {
+            let path = Path::new("/usr/bin").join(name);
+            assert_eq!(below.host(&path), root.join("usr/bin/tool"), "{name}");
+        }
+        assert_eq!(below.inside(&root.join("usr/bin/tool")), Path::new("/usr/bin/tool"));
+        for path in ["/usr/bin/nothing-of-this-name", "relative"].map(Path::new) {
+            assert_eq!((below.host(path), &*below.inside(path)), (path.to_path_buf(), path));
+        }
+        assert_eq!(below.host(&root.join("usr/bin/link")), root.join("usr/bin/link"));
+    }
+
+    #[test]
+    fn a_root_is_a_directory_and_that_of_this_system_is_none() {
+        assert_eq!(Root::new(&Host, Some(Path::new("/"))).unwrap(), Root::default());
+        let error = Root::new(&Host, Some(Path::new("/etc/passwd"))).unwrap_err().to_string();
+        assert!(error.contains("no such directory"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_loader_is_named_with_the_remedy() {
+        let program = Path::new("/p");
+        let root = |loader: &str, arch| {
+            Root::default().with_loader(&Host, arch, program, Some(Path::new(loader)))
+        };
+        let other = Arch::ALL.into_iter().find(|arch| !arch.is_native()).unwrap();
+        let error = root("/lib/no-such-loader.so", other).unwrap_err().to_string();
+        assert!(error.contains("/lib/no-such-loader.so") && error.contains("--root"), "{error}");
+        // What this machine runs by itself needs no check.
+        let native = Arch::ALL.into_iter().find(|arch| arch.is_native()).unwrap();
+        assert!(root("/lib/no-such-loader.so", native).is_ok());
+    }
+}
