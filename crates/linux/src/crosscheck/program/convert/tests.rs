@@ -71,7 +71,7 @@ fn faults_become_touches_of_the_mapping_that_holds_the_address() {
 
 #[test]
 fn what_was_mapped_before_is_replaced() {
-    let anonymous = in_call(9, "", "map 1 401000 4096 3 32 - 0");
+    let anonymous = in_call(libc::SYS_mmap, "", "map 1 401000 4096 3 32 - 0");
     let trace = executed() + &anonymous + &fault(0x40_1000, 6) + &fault(0x40_2000, 6);
     let expected = format!("{EXECUTED}U 401000 4096\na 401000\nT 2 0 w\n");
     assert_eq!(converted(&trace).text, expected);
@@ -81,7 +81,7 @@ fn what_was_mapped_before_is_replaced() {
 fn a_fault_inside_a_read_follows_it() {
     let trace = executed()
         + &mark("open 0 21")
-        + &mark("call 7 0")
+        + &mark(&format!("call 7 {}", libc::SYS_read))
         + &mark("read 0 4097 100")
         + &fault(0x40_3000, 6)
         + &inserted(21, 1)
@@ -101,9 +101,9 @@ fn two_reads(between: &str) -> String {
         + &mark("thread 8 1")
         + &mark("open 0 21")
         + &mark("open 1 22")
-        + &mark("call 7 0")
+        + &mark(&format!("call 7 {}", libc::SYS_read))
         + &mark("read 0 0 100")
-        + &mark("call 8 0")
+        + &mark(&format!("call 8 {}", libc::SYS_read))
         + &mark("read 1 0 200")
         + between
         + &mark("return 8 200")
@@ -145,19 +145,20 @@ fn a_fault_that_found_its_page_mapped_by_another_thread_did_nothing() {
 
 #[test]
 fn an_advice_stands_before_what_it_reads() {
-    let trace =
-        executed() + &mark("open 0 20") + &in_call(221, &inserted(20, 2), "fadvise 0 3 8192 4096");
+    let trace = executed()
+        + &mark("open 0 20")
+        + &in_call(libc::SYS_fadvise64, &inserted(20, 2), "fadvise 0 3 8192 4096");
     let expected = "O 0 0\nL willneed 0 8192 4096\nA 2 0\n";
     assert_eq!(converted(&trace).text, format!("{EXECUTED}{expected}"));
 }
 
 #[test]
 fn a_populated_mapping_is_made_before_its_pages_are_read() {
-    let map = in_call(9, &inserted(20, 0), "map 1 500000 8192 1 8001 0 0");
+    let map = in_call(libc::SYS_mmap, &inserted(20, 0), "map 1 500000 8192 1 8001 0 0");
     let trace = executed() + &mark("open 0 20") + &map;
     let text = converted(&trace).text;
     assert!(text.ends_with("addr=0x500000\nV populate 500000 8192\nA 0 0\n"), "{text}");
-    let private = in_call(9, &inserted(20, 0), "map 1 500000 8192 3 8002 0 0");
+    let private = in_call(libc::SYS_mmap, &inserted(20, 0), "map 1 500000 8192 3 8002 0 0");
     let text = converted(&(executed() + &mark("open 0 20") + &private)).text;
     let told = "~ 0 MAP_POPULATE of a private mapping with stores\nA 0 0\n";
     assert!(text.ends_with(told), "{text}");
@@ -167,14 +168,16 @@ fn a_populated_mapping_is_made_before_its_pages_are_read() {
 fn what_no_rule_covers_is_named() {
     let whole = |call: &str| converted(&(executed() + &mark("open 0 20") + call)).text;
     for (call, told) in [
-        (in_call(149, &inserted(20, 2), "lock 1 400000 4096"), "~ 0 mlock\nA 2 0\n"),
-        (in_call(28, "", "advise 1 400000 4096 21"), "~ 0 MADV_PAGEOUT\n"),
-        (in_call(151, "", "lockall 1 1"), "~ 0 mlockall\n"),
+        (in_call(libc::SYS_mlock, &inserted(20, 2), "lock 1 400000 4096"), "~ 0 mlock\nA 2 0\n"),
+        (in_call(libc::SYS_madvise, "", "advise 1 400000 4096 21"), "~ 0 MADV_PAGEOUT\n"),
+        (in_call(libc::SYS_mlockall, "", "lockall 1 1"), "~ 0 mlockall\n"),
         (in_call(libc::SYS_vmsplice, &inserted(20, 2), "thread 7 1"), "~ 0 vmsplice\nA 2 0\n"),
         (in_call(999, &inserted(20, 2), "thread 7 1"), "~ 0 system call 999\nA 2 0\n"),
         (inserted(20, 2).replace("-7 ", "-99 "), "~ 0 used by another process\nA 2 0\n"),
         (
-            mark("call 7 17") + &mark("aside 20 read with O_DIRECT") + &mark("return 7 4096"),
+            mark(&format!("call 7 {}", libc::SYS_pread64))
+                + &mark("aside 20 read with O_DIRECT")
+                + &mark("return 7 4096"),
             "~ 0 read with O_DIRECT\n",
         ),
     ] {
@@ -184,7 +187,10 @@ fn what_no_rule_covers_is_named() {
 
 #[test]
 fn what_another_process_does_during_an_execve_is_its_own() {
-    let other = mark("thread 8 5") + &mark("call 8 1") + &mark("return 8 0") + &mark("call 8 3");
+    let other = mark("thread 8 5")
+        + &mark(&format!("call 8 {}", libc::SYS_write))
+        + &mark("return 8 0")
+        + &mark(&format!("call 8 {}", libc::SYS_close));
     let late = executed().replace(&mark("thread 7 1"), &(other + &mark("thread 7 1")));
     let trace = late.replace(&mark("exec 7 1"), &(mark("exec 7 1") + &fault(0x40_2000, 6)));
     let text = converted(&trace).text;
@@ -200,7 +206,8 @@ fn an_execve_that_failed_orders_nothing() {
 
 #[test]
 fn a_read_that_failed_read_nothing() {
-    let failed = mark("call 7 0") + &mark("read 0 0 100") + &mark("return 7 -14");
+    let failed =
+        mark(&format!("call 7 {}", libc::SYS_read)) + &mark("read 0 0 100") + &mark("return 7 -14");
     let trace = executed() + &mark("open 0 20") + &failed;
     assert_eq!(converted(&trace).text, format!("{EXECUTED}O 0 0\n"));
 }
@@ -227,7 +234,7 @@ fn folios_taken_away_are_counted() {
 #[test]
 fn folios_the_program_gives_back_are_not_taken_away() {
     let removed = inserted(20, 1).replace("add_to", "delete_from");
-    let advice = in_call(221, &removed, "fadvise 0 4 0 0");
+    let advice = in_call(libc::SYS_fadvise64, &removed, "fadvise 0 4 0 0");
     let body = converted(&(executed() + &mark("open 0 20") + &advice));
     let expected = format!("{EXECUTED}O 0 0\nL dontneed 0 0 0\nD 1 0\n");
     assert_eq!((body.nr_removed, body.text), (0, expected));

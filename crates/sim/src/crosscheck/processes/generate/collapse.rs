@@ -9,7 +9,7 @@ use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::generate::Rng;
 
 use super::super::program::{
-    AreaSource, FileKind, NR_PAGES_MAX, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
+    AreaSource, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
 };
 use super::Generator;
 
@@ -116,7 +116,6 @@ impl Generator {
         } else {
             self.rng.below(file.nr_pages)
         };
-        let from = from.min(NR_PAGES_MAX - range.nr);
         let sharing = if self.chance(70) { Sharing::Shared } else { Sharing::Private };
         self.emit(
             slot,

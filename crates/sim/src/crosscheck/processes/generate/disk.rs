@@ -9,7 +9,7 @@ use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::generate::Rng;
 
 use super::super::program::{
-    AreaSource, FileKind, NR_PAGES_MAX, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
+    AreaSource, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
 };
 use super::{Generator, Topic};
 
@@ -104,7 +104,6 @@ impl Generator {
         } else {
             self.rng.below(file.nr_pages)
         };
-        let from = from.min(NR_PAGES_MAX - range.nr);
         let how = self.some_mapping();
         self.emit(slot, ProcessOp::Share(range, from, how));
     }
