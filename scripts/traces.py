@@ -5,7 +5,7 @@ What is small goes to git; larger recordings of the same kind (--large) go to tr
 ignores. A program runs in an empty directory under a name that says nothing of this machine, with
 an environment of its own and fixed seeds: a recording made again differs only where the program
 asks for the time, its process id or random numbers. Programs that are not installed are skipped
-with the command that installs them.
+with the command that installs them. Those for arm64 are Debian's, in a root that mmdebstrap makes.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from recordings import sources
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = pathlib.Path("/tmp/largefolio-traces")
 # The committed recordings together; git keeps every version of them.
-COMMITTED_BYTES_MAX = 12 << 20
+COMMITTED_BYTES_MAX = 24 << 20
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "LANG": "C",
@@ -53,7 +53,7 @@ if (byTag.size < 2) throw new Error('wrong');
 """
 
 
-def c_source(nr_headers, nr_functions):
+def c_source(nr_headers, nr_functions, compiler="gcc"):
     """A preprocessed C file, most of its lines from headers."""
     headers = "".join(f"#include <{name}.h>\n" for name in C_HEADERS[:nr_headers])
     functions = "".join(C_FUNCTION.format(n=n, m=n % 5 + 2, s=n % 9) for n in range(nr_functions))
@@ -61,7 +61,7 @@ def c_source(nr_headers, nr_functions):
     main = f"int main(int argc, char **argv) {{ int v[64] = {{0}}; return printf(\"%d\", {calls}); }}\n"
     source = WORK / "unit.c"
     source.write_text(headers + functions + main)
-    subprocess.run(["gcc", "-E", "-P", source, "-o", WORK / "unit.i"], check=True)
+    subprocess.run([compiler, "-E", "-P", source, "-o", WORK / "unit.i"], check=True)
 
 
 def cc1(nr_headers, nr_functions):
@@ -71,10 +71,10 @@ def cc1(nr_headers, nr_functions):
     return [str(pathlib.Path(found.stdout.strip()).resolve()), "-quiet", "-O2", "unit.i", "-o", "/dev/null"]
 
 
-def make():
+def make(compiler="gcc"):
     """The build of one C file that needs no header: make, the driver, the compiler, assembler, linker."""
     (WORK / "unit.c").write_text("int main(void) { return 0; }\n")
-    rules = "unit: unit.o\n\tld -o unit unit.o -e main\nunit.o: unit.c\n\tgcc -c unit.c\n"
+    rules = f"unit: unit.o\n\tld -o unit unit.o -e main\nunit.o: unit.c\n\t{compiler} -c unit.c\n"
     (WORK / "Makefile").write_text(rules)
     return ["/usr/bin/make"]
 
@@ -84,6 +84,36 @@ def make_project(package, jobs=2):
     tree = sources.unpacked(package, WORK)
     subprocess.run(["./configure"], cwd=tree, env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
     return ["/usr/bin/make", "-C", tree.name, f"-j{jobs}"]
+
+
+def arm64_root():
+    """A Debian for arm64, unpacked and nothing of it run."""
+    root = WORK / "root"
+    if not root.exists():
+        packages = "gcc,libc6-dev,make,python3"
+        subprocess.run(["mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64",
+                        f"--include={packages}", "bookworm", root], check=True)
+        # As an installation leaves it: what python3 imports is compiled.
+        subprocess.run(["/usr/bin/python3", "-m", "compileall", "-q", root / "usr/lib/python3.11/encodings"],
+                       env=ENVIRONMENT, check=True)
+    return root
+
+
+def arm64_cc1():
+    root = arm64_root()
+    c_source(1, 0, compiler="aarch64-linux-gnu-gcc")
+    [found] = root.glob("usr/lib/gcc/aarch64-linux-gnu/*/cc1")
+    return ["/" + str(found.relative_to(root)), "-quiet", "-O2", "unit.i", "-o", "/dev/null"]
+
+
+def arm64_make():
+    # gcc finds its parts beside itself.
+    return make(compiler=arm64_root() / "usr/bin/gcc")
+
+
+def arm64_python(modules):
+    arm64_root()
+    return ["/usr/bin/python3.11", "-I", "-S", "-c", f"import {modules}"]
 
 
 def python(modules):
@@ -104,6 +134,9 @@ PROGRAMS = {
     "perf": ("/usr/bin/perf", "linux-perf", lambda: ["/usr/bin/perf", "version"]),
     # Five programs that share a page cache.
     "make": ("/usr/bin/make", "make", make),
+    "cc1-arm64": ("/usr/bin/mmdebstrap", "mmdebstrap", arm64_cc1),
+    "make-arm64": ("/usr/bin/mmdebstrap", "mmdebstrap", arm64_make),
+    "python3-arm64": ("/usr/bin/mmdebstrap", "mmdebstrap", lambda: arm64_python("_ssl")),
 }
 LARGE = {
     "cc1": ("/usr/bin/gcc", "gcc", lambda: cc1(len(C_HEADERS), 300)),
@@ -119,8 +152,9 @@ def record(folio, name, command, directory):
     """Records one program; returns the trace."""
     trace = directory / f"{name}.folio"
     made = WORK / trace.name
+    root = ["--root", WORK / "root"] if name.endswith("-arm64") else []
     subprocess.run(
-        [folio, "record", "--quiet", "-o", made, "--", *command],
+        [folio, "record", "--quiet", *root, "-o", made, "--", *command],
         cwd=WORK, env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True,
     )
     directory.mkdir(exist_ok=True)

@@ -7,8 +7,9 @@ pub(super) static STUDIES: DataFiles =
     DataFiles { what: "study", own: "", built_in: &BUILT_IN, bytes_max: 256 << 10 };
 
 /// Name and text of every built-in study, in the order they are shown.
-const BUILT_IN: [(&str, &str); 9] = [
+const BUILT_IN: [(&str, &str); 10] = [
     ("exec-order", include_str!("../../studies/exec-order.toml")),
+    ("exec-order-arm64", include_str!("../../studies/exec-order-arm64.toml")),
     ("fragmentation", include_str!("../../studies/fragmentation.toml")),
     ("clear", include_str!("../../studies/clear.toml")),
     ("exec-readahead", include_str!("../../studies/exec-readahead.toml")),
