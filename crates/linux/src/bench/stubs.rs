@@ -345,11 +345,8 @@ impl Stubs {
     }
 }
 
-/// The setting of the pool of hugetlb: the default size is that of a PMD entry.
+/// The setting of the pool of hugetlb.
 fn pool() -> String {
-    if pmd_bytes() == HUGETLB_BYTES {
-        return "/proc/sys/vm/nr_hugepages".to_owned();
-    }
     host::hugetlb(HUGETLB_BYTES as u64 >> 10, "nr_hugepages").display().to_string()
 }
 
