@@ -2,8 +2,8 @@
 # Gets QEMUs with plugins, which `folio record` needs, for the programs of this machine and for those
 # of arm64: the distribution's package if that has plugins, else built from the distribution's own source
 # package.
-#   qemu.sh        prints where they are; gets them if one is missing
-#   qemu.sh find   prints where they are; exit status 1 if one is missing
+#   qemu.sh        prints where the first is; gets both if one is missing
+#   qemu.sh find   prints where the first is; exit status 1 if one is missing
 # Built QEMUs lie beside folio's libraries: target/lib/largefolio in a checkout, else where this
 # script is installed. That needs 500 MB for a few minutes, and root only for packages.
 set -euo pipefail
@@ -65,9 +65,10 @@ find_one() {
 
 find_qemu() {
     local name
-    for name in "${names[@]}"; do
-        find_one "$name" || return
+    for name in "${names[@]:1}"; do
+        find_one "$name" >/dev/null || return
     done
+    find_one "${names[0]}"
 }
 
 is_root() {
