@@ -39,8 +39,7 @@ print("ready", flush=True)
 signal.pause()
 """
 # Unit tests that say nothing here: of x86-64 programs, and one that gives a shell two seconds.
-LEFT_OUT = {"linux": ["record::qemu::head::tests::this_program_has_a_loader",
-                      "verify::tests::a_server_that_ends_is_told_with_its_last_words"]}
+LEFT_OUT = {"linux": ["verify::tests::a_server_that_ends_is_told_with_its_last_words"]}
 CHECKS = {}
 
 

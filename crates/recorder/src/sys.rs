@@ -148,7 +148,7 @@ pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
         return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
     }
     for (slot, byte) in address.sun_path.iter_mut().zip(bytes) {
-        *slot = byte.cast_signed();
+        *slot = libc::c_char::from_ne_bytes([*byte]);
     }
     // SAFETY: socket takes three numbers.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) };
