@@ -64,3 +64,18 @@ fn programs_are_shown_only_where_there_are_several() {
     let text = place.done("predict a.folio --kernel 6.12,6.18 --machine altra");
     assert!(!text.contains("by program"), "{text}");
 }
+
+#[test]
+fn programs_for_arm64_keep_their_shape_with_every_base_page() {
+    let place = Place::new();
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/make-arm64.folio");
+    for (kernel, machine) in
+        [("6.18", "altra"), ("6.18+page=16K", "altra"), ("7.2+page=64K", "grace-64k")]
+    {
+        let words = format!("predict {trace} --kernel {kernel} --machine {machine} --json");
+        let json: Value = serde_json::from_str(&place.done(&words)).unwrap();
+        let row = &json["rows"][0];
+        let none = serde_json::json!({ "unmapped": 0, "protected": 0, "beyond_file": 0 });
+        assert_eq!((&row["strays"], &row["is_replaced"]), (&none, &false.into()), "{kernel}");
+    }
+}

@@ -9,8 +9,8 @@ use super::error::CrosscheckError;
 use super::mkfs;
 use super::workloads::Filesystem;
 use crate::mount::Detached;
-use crate::proc::thp;
-use crate::system::{Live, System};
+use crate::proc::{host, thp};
+use crate::system::Live;
 
 /// Fault-around of every kernel whose setting nobody changed.
 pub(super) const DEFAULT_AROUND_BYTES: u64 = 65536;
@@ -67,7 +67,7 @@ impl Facts {
             page_bytes: rustix::param::page_size() as u64,
             thp,
             fault_around_bytes: fault_around_bytes(),
-            has_generations: has_generations(&Live),
+            has_generations: host::has_generations(&Live),
             formatters,
         }
     }
@@ -98,14 +98,6 @@ pub(super) fn first_cpu() -> Result<usize, CrosscheckError> {
         .map_err(CrosscheckError::os("ask for the processors that may be used"))?;
     let is_allowed = |cpu: &usize| allowed.is_set(*cpu);
     Ok((0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0))
-}
-
-/// `/sys/kernel/mm/lru_gen/enabled` is a set of bits, of which the first is the switch.
-fn has_generations(system: &dyn System) -> bool {
-    let text = system.text(Path::new("/sys/kernel/mm/lru_gen/enabled")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    let bits = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16);
-    bits.is_ok_and(|bits| bits & 1 != 0)
 }
 
 /// Asks debugfs, mounted or not.

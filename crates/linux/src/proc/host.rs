@@ -80,6 +80,14 @@ pub(crate) fn hugetlb(kib: u64, name: &str) -> PathBuf {
     format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}").into()
 }
 
+/// Whether pages age by generations, not by two lists: the first of a set of bits is the switch.
+pub(crate) fn has_generations(system: &dyn System) -> bool {
+    let text = system.text(Path::new("/sys/kernel/mm/lru_gen/enabled")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let bits = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16);
+    bits.is_ok_and(|bits| bits & 1 != 0)
+}
+
 /// hugetlb pages of one size that are free and promised to nobody.
 pub(crate) fn nr_free_hugetlb(system: &dyn System, kib: u64) -> u64 {
     let read = |name| number(system, &hugetlb(kib, name)).unwrap_or(0);

@@ -104,8 +104,9 @@ impl Cell {
         let is_image = over.file.is_some_and(|(file, _)| self.program.files[file].is_elf);
         let link = if is_image { self.program.link } else { self.page() };
         let is_image_kept = is_image && !self.program.moves();
-        let keeps_shape =
-            link == PageSize::K4 || is_image_kept || (over.file.is_none() && pos.is_none());
+        // What ends where a reservation begins is no part of it.
+        let is_anon_kept = over.file.is_none() && (pos.is_none() || over.start == addr);
+        let keeps_shape = link == PageSize::K4 || is_image_kept || is_anon_kept;
         match segments.before(addr) {
             Some(before) if !keeps_shape && before.end >= addr => {
                 Some(place::after(&before.part(before.start, addr), addr, pos, link))
