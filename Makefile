@@ -15,8 +15,8 @@
 #   mutants                            judge the tests; `make test` checks that each has its place in the code
 #   packages for crates.io             every crate is built once more from its package
 #   Debian 13                          `make demo` and the tests of recordings in a root made for them
-#   recordings of node, npm, nginx,    servers and interpreters that building does not need; those of a shell,
-#     redis and postgres               make, gcc, git and python are recorded
+#   recordings of python, node, npm,   servers, and interpreters that fork with threads; those of a shell, make,
+#     nginx, redis and postgres        gcc and git are recorded
 #   benchmarks beside other tools      minutes under valgrind; our own run small
 
 CARGO ?= cargo
