@@ -155,29 +155,22 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         self.take_rows(&packet.header, packet.rows)?;
         let header = &packet.header;
         match header.kind {
-            Kind::Hello | Kind::Rows => Ok(()),
-            Kind::Layout => self.take_layout(header.pid, packet.body),
-            Kind::Unseen => {
-                self.book.warn(process::unseen(packet.body));
-                Ok(())
+            Kind::Layout => return self.take_layout(header.pid, packet.body),
+            Kind::Event => {
+                if let Some(event) = WireEvent::decode(packet.body) {
+                    self.take_event(header, &event)?;
+                }
             }
-            Kind::Event => match WireEvent::decode(packet.body) {
-                Some(event) => self.take_event(header, &event),
-                None => Ok(()),
-            },
-            Kind::File => {
-                self.take_file(packet.body);
-                Ok(())
-            }
+            Kind::Hello | Kind::Rows => {}
+            Kind::Unseen => self.book.warn(process::unseen(packet.body)),
+            Kind::File => self.take_file(packet.body),
             Kind::ExecveUnrecorded
             | Kind::Execve
             | Kind::ExecveFailed
             | Kind::Ending
-            | Kind::Leaving => {
-                self.take_ending(header, packet.body);
-                Ok(())
-            }
+            | Kind::Leaving => self.take_ending(header, packet.body),
         }
+        Ok(())
     }
 
     fn thread(&mut self, pid: u32, tid: u32) -> Option<&mut Thread> {
