@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
-use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
+use largefolio_trace::{Event, ExitKind, Image, Op, Run, ThreadId, TraceError};
 
 use super::packet::{Packet, decode_rows};
 use super::process::{self, Execve, Phase, RecordedProcess, Thread, sentence};
@@ -43,14 +43,15 @@ pub(crate) struct Ledger<'book, 'sink> {
     processes: BTreeMap<u32, RecordedProcess>,
     /// The first process.
     top: Option<u32>,
-    events: Vec<Event>,
+    /// Rows of the message at hand.
+    runs: Vec<Run>,
 }
 
 impl<'book, 'sink> Ledger<'book, 'sink> {
     /// A recording of `program` whose tails are in `directory`.
     pub(crate) fn new(book: &'book mut Book<'sink>, directory: PathBuf, program: PathBuf) -> Self {
         let processes = BTreeMap::new();
-        Self { book, directory, program, processes, top: None, events: Vec::new() }
+        Self { book, directory, program, processes, top: None, runs: Vec::new() }
     }
 
     /// The first process connected.
@@ -188,9 +189,9 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     }
 
     fn push_rows(&mut self, rows: &[u8], thread: ThreadId) -> Result<(), TraceError> {
-        self.events.clear();
-        decode_rows(rows, thread, &mut self.events);
-        self.book.push_references(&self.events)
+        self.runs.clear();
+        decode_rows(rows, &mut self.runs);
+        self.book.push_runs(thread, &self.runs)
     }
 
     fn take_layout(&mut self, pid: u32, body: &[u8]) -> Result<(), TraceError> {
