@@ -36,8 +36,8 @@ KERNELS = ROOT / "target" / "recordings"     # shared with the recorders
 # By base page: the newest packaged kernel whose source is packaged too, which 64K is built from.
 MACHINES = {"4K": ("7.2", "arm64"), "16K": ("7.2", "arm64_16k"), "64K": ("7.2-lab", "arm64_64k")}
 SUITE = "trixie"
-PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "e2fsprogs", "findutils",
-            "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "sed", "tar",
+PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "dpkg", "e2fsprogs",
+            "findutils", "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "sed", "tar",
             "util-linux", "xfsprogs"]
 # xfs and loop are what `folio crosscheck` asks for.
 MODULES = ["nvme", "ext4", "xfs", "btrfs", "loop"]
