@@ -35,12 +35,14 @@ WORK = ROOT / "target" / "arm64"
 KERNELS = ROOT / "target" / "recordings"     # shared with the recorders
 # By base page: the newest packaged kernel whose source is packaged too, which 64K is built from.
 MACHINES = {"4K": ("7.2", "arm64"), "16K": ("7.2", "arm64_16k"), "64K": ("7.2-lab", "arm64_64k")}
-SUITE = "trixie"
+# The suite whose qemu-user loads plugins, which `folio record` needs.
+SUITE = "bookworm"
 PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "e2fsprogs", "findutils",
-            "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "sed", "tar",
-            "util-linux", "xfsprogs"]
-# xfs and loop are what `folio crosscheck` asks for.
-MODULES = ["nvme", "ext4", "xfs", "btrfs", "loop"]
+            "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "qemu-user",
+            "sed", "tar", "util-linux", "xfsprogs"]
+EMULATORS = {"qemu-aarch64"}    # of qemu-user, which has one for each architecture
+# xfs, loop and zram are what `folio crosscheck` asks for.
+MODULES = ["nvme", "ext4", "xfs", "btrfs", "loop", "zram", "lzo", "lzo_rle"]
 ROOT_BYTES = 2 << 30
 RESULT_BYTES = 256 << 20
 SECONDS = 1700      # one guest; a machine that takes longer is stuck
@@ -75,7 +77,7 @@ class LabGuest(guest.Guest):
 def root_image():
     """The Debian root as a disk, made once."""
     image, made_of = WORK / "root.ext4", WORK / "root.list"
-    wanted = "\n".join([SUITE, str(ROOT_BYTES), *PACKAGES])
+    wanted = "\n".join([SUITE, str(ROOT_BYTES), *PACKAGES, *sorted(EMULATORS)])
     if image.exists() and made_of.exists() and made_of.read_text() == wanted:
         return image
     made_of.unlink(missing_ok=True)
@@ -86,6 +88,9 @@ def root_image():
     subprocess.run(["mmdebstrap", "--quiet", "--mode=root", "--architectures=arm64",
                     "--variant=extract", f"--include={','.join(PACKAGES)}", SUITE, folder,
                     packages.mirror()], check=True)
+    for path in (folder / "usr/bin").glob("qemu-*"):
+        if path.name not in EMULATORS:
+            path.unlink()
     # What maintainer scripts would have written.
     (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
     (folder / "etc/group").write_text("root:x:0:\n")

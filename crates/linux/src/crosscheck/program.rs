@@ -19,7 +19,7 @@ mod discover;
 mod disk;
 mod elf;
 mod events;
-mod fault_probe;
+mod kept;
 mod line;
 mod marks;
 mod stage;
@@ -40,6 +40,7 @@ pub use disk::Disk;
 use convert::{Body, Source};
 use discover::Discover;
 use events::Events;
+use kept::Kept;
 use marks::{Marks, Used};
 use stage::Stage;
 use tracer::TracedProgram;
@@ -135,8 +136,9 @@ fn record_here(plan: &ProgramPlan, facts: &Facts) -> Result<ProgramRecording, Cr
     if files.is_empty() {
         return Err(CrosscheckError::NoFiles(name_of(plan)));
     }
+    let kept = Kept::new(plan.disk.is_zram())?;
     disk::private_mounts()?;
-    let mut stage = Stage::new(plan, facts, &files)?;
+    let mut stage = Stage::new(plan, facts, &files, kept)?;
     let mut nr_tries = 0;
     loop {
         stage.remount(plan.window_kb)?;

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use super::areas::{Area, Areas, whole_pages};
-use super::line::{Event, FETCH, Mark, STORE, parse};
+use super::line::{Event, Mark, parse};
+use crate::fault_probe::{FETCH, STORE};
 use output::Output;
 use units::{Unit, What};
 use words::Advice;

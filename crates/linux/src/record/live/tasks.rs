@@ -15,15 +15,14 @@ use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
 use super::files::Inodes;
 use super::image;
 use super::seen::{Call, Mapped, Seen, Timed};
+use crate::fault_probe::{FETCH, LOCKED, STORE};
+use crate::geometry::page_bytes;
 use crate::record::book::Book;
 use crate::record::layout::PAGE_BYTES;
 
 /// `CLONE_VM` and `CLONE_VFORK`.
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
-/// Bits of a fault's code: a store, an instruction.
-const FAULT_WRITE: u64 = 1 << 1;
-const FAULT_EXEC: u64 = 1 << 4;
 /// Addresses above are the kernel's.
 const USER_END: u64 = 1 << 56;
 /// `MAP_POPULATE`, and pages of one that are told.
@@ -49,6 +48,8 @@ struct Thread {
     call: Option<(Call, [u64; 6])>,
     /// Inode and pages of its last read: a long read comes in several events.
     read: Option<(u64, u64, u64)>,
+    /// Page and code of a fault that was tried under the lock of its mapping, and may come again.
+    tried: Option<(u64, u64)>,
 }
 
 /// A followed process.
@@ -110,7 +111,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             has_stack: true,
         };
         self.processes.insert(pid, process);
-        self.threads.insert(pid, Thread { id, pid, call: None, read: None });
+        self.threads.insert(pid, Thread { id, pid, call: None, read: None, tried: None });
         id
     }
 
@@ -122,7 +123,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         }
         process.nr_threads += 1;
         let (parent, id) = (process.first, self.book.add_thread());
-        self.threads.insert(tid, Thread { id, pid, call: None, read: None });
+        self.threads.insert(tid, Thread { id, pid, call: None, read: None, tried: None });
         self.book.push_fork(parent, id, SHARES_MEMORY)
     }
 
@@ -171,7 +172,9 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
                 if !process.has_stack {
                     self.find_stack(thread.pid, address);
                 }
-                return self.book.push_references(&[fault(thread.id, address, code)]);
+                if !self.came_again(tid, address, code) {
+                    return self.book.push_references(&[fault(thread.id, address, code)]);
+                }
             }
             Seen::FileRead { inode, device, first, end } => {
                 return self.file_read(tid, (device, inode), first, end);
@@ -188,6 +191,14 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             Seen::Fault { .. } | Seen::Mapped(_) => {}
         }
         Ok(())
+    }
+
+    /// Whether a fault is the one before once more, this time under the lock of the address space.
+    fn came_again(&mut self, tid: u32, address: u64, code: u64) -> bool {
+        let Some(thread) = self.threads.get_mut(&tid) else { return false };
+        let (this, is_try) = ((address & !(PAGE_BYTES - 1), code & !LOCKED), code & LOCKED != 0);
+        let before = if is_try { thread.tried.replace(this) } else { thread.tried.take() };
+        !is_try && before == Some(this)
     }
 
     fn set_call(&mut self, tid: u32, call: Option<(Call, [u64; 6])>) {
@@ -343,7 +354,9 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             }
             return Ok(());
         };
-        let (Some(pos), Some(end)) = (first.checked_mul(PAGE_BYTES), end.checked_mul(PAGE_BYTES))
+        // The kernel counts its own pages.
+        let page_bytes = page_bytes() as u64;
+        let (Some(pos), Some(end)) = (first.checked_mul(page_bytes), end.checked_mul(page_bytes))
         else {
             return Ok(());
         };
@@ -455,8 +468,8 @@ fn low(word: u64) -> u32 {
 
 fn fault(thread: ThreadId, address: u64, code: u64) -> Event {
     let op = match code {
-        code if code & FAULT_EXEC != 0 => Op::Exec,
-        code if code & FAULT_WRITE != 0 => Op::Write,
+        code if code & FETCH != 0 => Op::Exec,
+        code if code & STORE != 0 => Op::Write,
         _ => Op::Read,
     };
     Event::references(thread, op, address & !(PAGE_BYTES - 1), 1)
