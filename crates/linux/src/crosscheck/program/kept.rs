@@ -82,7 +82,8 @@ impl Kept {
         kept.zram = device;
         if has_zram && device.is_none() {
             let add = Path::new(block::ZRAM_ADD);
-            return Err(CrosscheckError::file(add)(io::ErrorKind::PermissionDenied.into()));
+            let refused = io::Error::from(io::ErrorKind::PermissionDenied);
+            return Err(CrosscheckError::file(add)(refused));
         }
         Ok(kept)
     }

@@ -128,10 +128,7 @@ fn kernel_event(name: &str, fields: &str, shift: u32) -> Option<Result<Event, ()
     let range = |fields: &str| range(fields, shift);
     let parsed = match name {
         "page_fault_user" | "page_fault_kernel" => fault(fields),
-        HANDLE_MM_FAULT => match handled(fields) {
-            Some(None) => return None,
-            fault => fault.flatten(),
-        },
+        HANDLE_MM_FAULT => return handled(fields),
         "mm_filemap_add_to_page_cache" => {
             cached(fields).map(|(inode, index, order)| Event::Inserted { inode, index, order })
         }
@@ -192,11 +189,13 @@ fn fault(fields: &str) -> Option<Event> {
     Some(Event::Fault { address, code: hex(value(fields, "error_code")?)? })
 }
 
-/// A call of `handle_mm_fault`; `None` inside if it is for no fault.
-fn handled(fields: &str) -> Option<Option<Event>> {
-    let address = hex(value(fields, "address")?)?;
-    let code = fault_probe::code(hex(value(fields, "flags")?)?);
-    Some(code.map(|code| Event::Fault { address, code }))
+/// A call of `handle_mm_fault`: nothing if it is for no fault, an error if it cannot be read.
+fn handled(fields: &str) -> Option<Result<Event, ()>> {
+    let number = |key| value(fields, key).and_then(hex);
+    let (Some(address), Some(flags)) = (number("address"), number("flags")) else {
+        return Some(Err(()));
+    };
+    fault_probe::code(flags).map(|code| Ok(Event::Fault { address, code }))
 }
 
 fn cached(fields: &str, shift: u32) -> Option<(u64, u64, u8)> {
