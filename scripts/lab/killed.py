@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 
-from check import CHECKS, THP, check, expect, size_name, standing
+from check import CHECKS, THP, Skipped, check, expect, size_name, standing
 
 MOMENTS, MOMENTS_OF_SHORT = 6, 20
 SHORT = 2                       # seconds
@@ -27,6 +27,7 @@ def state():
     # Counters, and what counts how often khugepaged ran.
     found = {path: said for path, said in found.items()
              if "/stats/" not in path and not path.endswith(("scans", "collapsed"))}
+    found["devices"] = sorted(path.name for path in pathlib.Path("/sys/block").glob("zram*"))
     found["mounts"] = sorted(text("/proc/self/mounts").splitlines())
     found["loop devices"] = sorted(map(text, pathlib.Path("/sys/block").glob("loop*/loop/*file")))
     return found
@@ -40,6 +41,8 @@ def text(path):
 
 def named():
     """Instances of tracefs and probes that are folio's."""
+    if not (TRACING / "instances").is_dir():
+        raise Skipped(f"tracefs is not mounted at {TRACING}")
     instances = [path.name for path in (TRACING / "instances").glob("folio*")]
     probes = [line for line in text(TRACING / "kprobe_events").splitlines() if "folio" in line]
     return instances + probes
@@ -64,6 +67,9 @@ def start(run, words, **environment):
 
 def killed(run, words, afterwards=lambda: None, **environment):
     """Kills folio at moments of its run; how many it was alive at, and the seconds of a run."""
+    temporary = run.folder / "temporary"
+    temporary.mkdir(exist_ok=True)
+    environment = {"TMPDIR": str(temporary), **environment}
     before, began = state(), time.monotonic()
     run.folio(*words, wanted=(0, 1), **environment)
     took = time.monotonic() - began
@@ -83,7 +89,8 @@ def killed(run, words, afterwards=lambda: None, **environment):
     run.folio(*words, wanted=(0, 1), **environment)
     afterwards()
     comes_back(before)
-    expect(not named(), f"left after the next run: {named()}")
+    left = named() + [path.name for path in temporary.iterdir()]
+    expect(not left, f"left after the next run: {left}")
     expect(nr_alive > 1, f"folio was alive at {nr_alive} of {nr_moments} moments")
     return f"{nr_alive} kills in {took:.0f} s, {nr_left} left a name for the next run"
 

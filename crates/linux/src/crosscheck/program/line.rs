@@ -47,7 +47,7 @@ pub(crate) enum Mark {
     Call { tid: i32, nr: i64 },
     Return { tid: i32, result: i64 },
     Exec { tid: i32, space: u32 },
-    KernelMap { space: u32, addr: u64, len: u64, prot: u64, inode: u64, page: u64 },
+    KernelMap { space: u32, addr: u64, len: u64, prot: u64, inode: u64, pos: u64 },
     Open { id: u32, inode: u64 },
     Map { space: u32, addr: u64, len: u64, prot: u64, flags: u64, open: Option<u32>, pos: u64 },
     Unmap { space: u32, addr: u64, len: u64 },
@@ -228,13 +228,13 @@ fn mark(text: &str) -> Option<Mark> {
         ["call", tid, nr] => Mark::Call { tid: thread(tid)?, nr: nr.parse().ok()? },
         ["return", tid, result] => Mark::Return { tid: thread(tid)?, result: result.parse().ok()? },
         ["exec", tid, space] => Mark::Exec { tid: thread(tid)?, space: id(space)? },
-        ["kmap", space, addr, len, prot, inode, page] => Mark::KernelMap {
+        ["kmap", space, addr, len, prot, inode, pos] => Mark::KernelMap {
             space: id(space)?,
             addr: hex(addr)?,
             len: number(len)?,
             prot: number(prot)?,
             inode: number(inode)?,
-            page: number(page)?,
+            pos: number(pos)?,
         },
         ["open", open, inode] => Mark::Open { id: id(open)?, inode: number(inode)? },
         ["map", space, addr, len, prot, flags, open, pos] => Mark::Map {
