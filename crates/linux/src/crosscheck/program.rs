@@ -49,6 +49,7 @@ use super::error::CrosscheckError;
 use super::facts::{DEFAULT_AROUND_BYTES, Facts, first_cpu};
 use super::mkfs;
 use super::workloads::Filesystem;
+use crate::setting::{Setting, thp};
 use crate::signals::Signals;
 
 /// What to record.
@@ -87,6 +88,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct ProgramRecorder {
     facts: Facts,
     signals: Signals,
+    /// Khugepaged's times.
+    asleep: Option<[Setting; 2]>,
 }
 
 impl ProgramRecorder {
@@ -99,7 +102,16 @@ impl ProgramRecorder {
             return Err(CrosscheckError::NotRoot(as_root.to_owned()));
         }
         let signals = Signals::watch().map_err(CrosscheckError::os("watch signals"))?;
-        Ok(Self { facts, signals })
+        Ok(Self { facts, signals, asleep: None })
+    }
+
+    /// Keeps khugepaged from working until this is dropped.
+    ///
+    /// # Errors
+    /// A setting that cannot be changed.
+    pub fn send_khugepaged_to_sleep(&mut self) -> Result<(), CrosscheckError> {
+        self.asleep = Some(thp::send_khugepaged_to_sleep()?);
+        Ok(())
     }
 
     /// Records a program: a first run finds its files, the second is recorded.
