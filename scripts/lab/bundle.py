@@ -21,10 +21,13 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-import checks  # noqa: E402
+import verbs  # noqa: E402
 
 # Crates whose unit tests need no compiler, no network and no settings of the machine.
 TESTED = ["mm", "trace", "linux"]
+# What runs on the machine that is checked.
+CHECKS = [f"{name}.py" for name in ("checks", "check", "killed", "model", "pagemap", "recording",
+                                    "sizes", "units", "verbs")]
 TRACE = ROOT / "traces" / "demo.folio"
 
 
@@ -33,8 +36,7 @@ def cargo(words, target, capture=False):
     environment = dict(os.environ)
     if target:
         name = target.upper().replace("-", "_")
-        compiler = f"{target.partition('-')[0]}-linux-gnu-gcc"
-        environment.setdefault(f"CARGO_TARGET_{name}_LINKER", compiler)
+        environment.setdefault(f"CARGO_TARGET_{name}_LINKER", compiler_for(target))
         words = [*words, "--target", target]
     done = subprocess.run(["cargo", *words], cwd=ROOT, env=environment, check=True, text=True,
                           stdout=subprocess.PIPE if capture else None)
@@ -44,7 +46,7 @@ def cargo(words, target, capture=False):
 def programs(target):
     """Where folio and its libraries are built."""
     built = built_in() / (target or "")
-    packages = [f"--package=largefolio-{name}" for name in ("cli", "preload")]
+    packages = [f"--package=largefolio-{name}" for name in ("cli", "preload", "recorder")]
     cargo(["build", "--profile=lab", *packages], target)
     return built / "lab"
 
@@ -59,6 +61,18 @@ def packaged(target):
 
 def built_in():
     return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
+def compiled(folder, target):
+    """Builds the programs that are recorded. Static: they run wherever the bundle does."""
+    for source in sorted((HERE / "programs").glob("*.c")):
+        compiler = compiler_for(target)
+        subprocess.run([compiler, "-O1", "-static", "-pthread", "-o", folder / source.stem, source],
+                       check=True)
+
+
+def compiler_for(target):
+    return f"{target.partition('-')[0]}-linux-gnu-gcc" if target else "cc"
 
 
 def unit_tests(target):
@@ -81,11 +95,13 @@ def make(folder, target=None, judge=None):
         (folder / name).mkdir(parents=True)
     built = programs(target)
     shutil.copy(built / "folio", folder / "bin")
-    shutil.copy(built / "liblargefolio_preload.so", folder / "lib" / "largefolio")
+    for library in ("preload", "recorder"):
+        shutil.copy(built / f"liblargefolio_{library}.so", folder / "lib" / "largefolio")
+    compiled(folder / "tests", target)
     shutil.copy(TRACE, folder / "traces")
     if package := packaged(target):
         shutil.copy(package, folder / "largefolio.deb")
-    for path in (HERE / "checks.py", HERE / "start", HERE.parent / "on-arm64.sh"):
+    for path in (*map(HERE.joinpath, CHECKS), HERE / "start", HERE.parent / "on-arm64.sh"):
         shutil.copy(path, folder)
     for crate, program in unit_tests(target).items():
         shutil.copy(program, folder / "tests" / crate)
@@ -130,7 +146,7 @@ def judged_here(folder, judge):
 
 def predicted(judge):
     """What a folio of this machine predicts of the trace."""
-    return subprocess.run([judge.resolve(), *checks.PREDICT], cwd=TRACE.parent, check=True,
+    return subprocess.run([judge.resolve(), *verbs.PREDICT], cwd=TRACE.parent, check=True,
                           stdout=subprocess.PIPE).stdout
 
 

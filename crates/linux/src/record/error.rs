@@ -240,10 +240,17 @@ pub enum RecordError {
     NoSoftDirty,
     /// An event that nothing can be done without.
     #[error(
-        "this kernel has no event {0}; a live recording needs x86-64 and CONFIG_FTRACE_SYSCALLS: use a \
-         kernel with them, or record without --live"
+        "this kernel has no event {0}; a live recording needs CONFIG_FTRACE_SYSCALLS: use a kernel with \
+         it, or record without --live"
     )]
     NoEvent(String),
+    /// Neither events of page faults with addresses nor a probe in their place.
+    #[error(
+        "this kernel does not tell the addresses of page faults: it has no events of them, and no \
+         probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS. Use a kernel with it, or record \
+         without --live"
+    )]
+    NoFaults(io::Error),
     /// The operating system refused something the recording needs.
     #[error("cannot {action}: {source}")]
     Os {

@@ -15,8 +15,8 @@
 //! command), `session` (the loop).
 //!
 //! Invariants:
-//! - V1: nothing is left behind: the instance goes with this process, or with the next recording if it
-//!   was killed; the perf rings go with their descriptors.
+//! - V1: nothing is left behind: the instance and a probe go with this process, or with the next
+//!   recording if it was killed; the perf rings go with their descriptors.
 //! - V2: a process that ran before goes on as it was. It is never stopped.
 //! - V3: events that were lost are counted, and the first warning says so.
 
@@ -52,6 +52,7 @@ use super::outcome::{Ended, Outcome, Progress, RecorderKind};
 use super::program::{self, Program};
 use crate::census::whom::Whom;
 use crate::environment::Host;
+use crate::fault_probe::FaultProbe;
 use crate::proc::{Task, stat};
 use crate::signals::Signals;
 use crate::system::Live;
@@ -148,6 +149,8 @@ impl LiveRecording {
         let hot = self.hot.map(Hot::new).transpose()?;
         let meta = finish::meta_of(self.command.clone(), RecorderKind::Live);
         let mut writer = Writer::create(&self.output, meta)?;
+        // Before the instance, which is gone first: an event that it has enabled cannot be removed.
+        let probe;
         let instance = Instance::new("record").map_err(refused)?;
         let set = |name: &str, value: &str| {
             instance.set(name, value).map_err(RecordError::os("set up tracing"))
@@ -159,7 +162,13 @@ impl LiveRecording {
         set("buffer_size_kb", &BUFFER_KB.to_string())?;
         // Nobody has this number: no thread is traced before it is asked for.
         set("set_event_pid", "0")?;
-        let formats = format::Formats::enable(&instance).map_err(RecordError::NoEvent)?;
+        probe = if format::Formats::has_faults(&instance) {
+            None
+        } else {
+            Some(FaultProbe::new().map_err(RecordError::NoFaults)?)
+        };
+        let formats = format::Formats::enable(&instance, probe.as_ref());
+        let formats = formats.map_err(RecordError::NoEvent)?;
         let rings =
             Rings::open(&instance, formats).map_err(RecordError::os("open the trace buffers"))?;
         let names =

@@ -16,16 +16,16 @@ use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
 use super::files::Inodes;
 use super::image;
 use super::seen::{Call, Mapped, Seen, Timed};
+use crate::fault_probe::{FETCH, LOCKED, STORE};
+use crate::geometry::page_bytes;
 use crate::record::book::Book;
 use crate::record::layout::PAGE_BYTES;
 
 /// `CLONE_VM` and `CLONE_VFORK`.
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
-/// Bits of a fault's code: of a mapped page, a store, an instruction.
-const FAULT_PRESENT: u64 = 1;
-const FAULT_WRITE: u64 = 1 << 1;
-const FAULT_EXEC: u64 = 1 << 4;
+/// Bit of a fault's code on x86-64: the page was mapped, but not for this.
+const PRESENT: u64 = 1;
 /// Addresses above are the kernel's.
 const USER_END: u64 = 1 << 56;
 /// `MAP_POPULATE`, and pages of one that are told.
@@ -53,6 +53,8 @@ struct Thread {
     call: Option<(Call, [u64; 6])>,
     /// Inode and pages of its last read: a long read comes in several events.
     read: Option<(u64, u64, u64)>,
+    /// Page and code of a fault that was tried under the lock of its mapping, and may come again.
+    tried: Option<(u64, u64)>,
 }
 
 /// A followed process.
@@ -120,7 +122,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             executing: None,
         };
         self.processes.insert(pid, process);
-        self.threads.insert(pid, Thread { id, pid, call: None, read: None });
+        self.threads.insert(pid, Thread { id, pid, call: None, read: None, tried: None });
         id
     }
 
@@ -132,7 +134,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         }
         process.nr_threads += 1;
         let (parent, id) = (process.first, self.book.add_thread());
-        self.threads.insert(tid, Thread { id, pid, call: None, read: None });
+        self.threads.insert(tid, Thread { id, pid, call: None, read: None, tried: None });
         self.book.push_fork(parent, id, SHARES_MEMORY)
     }
 
@@ -188,11 +190,11 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
                     faults.push((address, code));
                 }
             }
-            Seen::Executes { .. } => return self.executes(thread),
+            Seen::Executes { .. } => return self.executes(tid, thread),
             Seen::Birth { child, flags } => return self.birth(thread, child, flags),
             Seen::Ends => return self.ends(tid),
             _ if is_blind => {}
-            Seen::Fault { address, code } => return self.fault(thread, address, code),
+            Seen::Fault { address, code } => return self.fault(tid, thread, (address, code)),
             Seen::FileRead { inode, device, first, end } => {
                 return self.file_read(tid, (device, inode), first, end);
             }
@@ -210,15 +212,31 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         Ok(())
     }
 
-    fn fault(&mut self, thread: Thread, address: u64, code: u64) -> Result<(), TraceError> {
+    fn fault(
+        &mut self,
+        tid: u32,
+        thread: Thread,
+        (address, code): (u64, u64),
+    ) -> Result<(), TraceError> {
         if address >= USER_END {
             return Ok(());
         }
         if self.processes.get(&thread.pid).is_some_and(|process| !process.has_stack) {
             self.find_stack(thread.pid, address);
         }
-        self.nr_protected += u64::from(code & FAULT_PRESENT != 0 && code & FAULT_WRITE != 0);
+        if self.came_again(tid, address, code) {
+            return Ok(());
+        }
+        self.nr_protected += u64::from(code & PRESENT != 0 && code & STORE != 0);
         self.book.push_references(&[fault_row(thread.id, address, code)])
+    }
+
+    /// Whether a fault is the one before once more, this time under the lock of the address space.
+    fn came_again(&mut self, tid: u32, address: u64, code: u64) -> bool {
+        let Some(thread) = self.threads.get_mut(&tid) else { return false };
+        let (this, is_try) = ((address & !(PAGE_BYTES - 1), code & !LOCKED), code & LOCKED != 0);
+        let before = if is_try { thread.tried.replace(this) } else { thread.tried.take() };
+        !is_try && before == Some(this)
     }
 
     fn set_call(&mut self, tid: u32, call: Option<(Call, [u64; 6])>) {
@@ -292,7 +310,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         self.book.push_exit(process.first, kind, status)
     }
 
-    fn executes(&mut self, thread: Thread) -> Result<(), TraceError> {
+    fn executes(&mut self, tid: u32, thread: Thread) -> Result<(), TraceError> {
         let pid = thread.pid;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.brk = 0;
@@ -321,8 +339,8 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         if self.processes.get(&pid).is_none_or(|process| process.is_blind) {
             return Ok(());
         }
-        for (address, code) in faults {
-            self.fault(thread, address, code)?;
+        for fault in faults {
+            self.fault(tid, thread, fault)?;
         }
         Ok(())
     }
@@ -383,7 +401,9 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             }
             return Ok(());
         };
-        let (Some(pos), Some(end)) = (first.checked_mul(PAGE_BYTES), end.checked_mul(PAGE_BYTES))
+        // The kernel counts its own pages.
+        let page_bytes = page_bytes() as u64;
+        let (Some(pos), Some(end)) = (first.checked_mul(page_bytes), end.checked_mul(page_bytes))
         else {
             return Ok(());
         };
@@ -495,8 +515,8 @@ fn low(word: u64) -> u32 {
 
 fn fault_row(thread: ThreadId, address: u64, code: u64) -> Event {
     let op = match code {
-        code if code & FAULT_EXEC != 0 => Op::Exec,
-        code if code & FAULT_WRITE != 0 => Op::Write,
+        code if code & FETCH != 0 => Op::Exec,
+        code if code & STORE != 0 => Op::Write,
         _ => Op::Read,
     };
     Event::references(thread, op, address & !(PAGE_BYTES - 1), 1)

@@ -47,6 +47,24 @@ fn a_fault_is_one_reference_of_its_kind() {
 }
 
 #[test]
+fn a_fault_that_comes_again_without_the_lock_of_its_mapping_is_one() {
+    let fault = |tid, address, code| (tid, Seen::Fault { address, code });
+    let rows = rows(vec![
+        fault(MAIN, 0x7000_1234, LOCKED | STORE),
+        fault(MAIN, 0x7000_1234, STORE),
+        // Again, of another kind, and of another page.
+        fault(MAIN, 0x7000_1234, STORE),
+        fault(MAIN, 0x7000_2000, LOCKED),
+        fault(MAIN, 0x7000_2000, STORE),
+        fault(MAIN, 0x7000_3000, LOCKED),
+        fault(MAIN, 0x7000_4000, 0),
+        fault(MAIN, 0x7000_3000, 0),
+    ]);
+    let pages: Vec<_> = rows.iter().map(|row| row.addr >> 12 & 0xf).collect();
+    assert_eq!(pages, [1, 1, 2, 2, 3, 4, 3]);
+}
+
+#[test]
 fn a_call_counts_when_it_succeeded() {
     let map = enter(Call::Mmap, [0, 5000, 3, 0x22, u64::MAX, 0]);
     let rows = rows(vec![
