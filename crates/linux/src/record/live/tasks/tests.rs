@@ -1,4 +1,5 @@
 use super::*;
+use crate::fault_probe::{FETCH, LOCKED, STORE};
 
 const MAIN: u32 = 100;
 
