@@ -1,5 +1,5 @@
 use super::*;
-use crate::fault_probe::{FETCH, LOCKED, STORE};
+use crate::fault_probe::{LOCKED, STORE};
 
 const MAIN: u32 = 100;
 
