@@ -204,6 +204,7 @@ impl<R: Ram> Memory<R> {
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
         let mut core = Core::new(buddy, hugetlb, ram, mapcount);
+        core.folios.set_rules(rules.reclaim);
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
         let nr_slots = config.swap_bytes >> rules.page.shift();

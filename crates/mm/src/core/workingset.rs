@@ -55,6 +55,10 @@ impl<R: Ram> Core<R> {
 
     /// A read call, or an entry that goes, used a folio: the second time makes it active.
     pub(crate) fn mark_accessed(&mut self, id: FolioId) {
+        if let Some(rule) = self.folios.generations() {
+            self.count_use(id, rule);
+            return;
+        }
         let marks = self.folios.lru_mut().marks_mut(id);
         if !std::mem::replace(&mut marks.is_referenced, true) || marks.is_active {
             return;
@@ -79,15 +83,22 @@ impl<R: Ram> Core<R> {
     /// A folio that is evicted now leaves this.
     pub(crate) fn evict_shadow(&mut self, id: FolioId) -> Shadow {
         let target = self.pressure.target;
+        if let Some(rule) = self.folios.generations() {
+            return self.generation_shadow(id, rule);
+        }
         let folio = self.folios.get(id);
         let (nr_pages, was_workingset) = (folio.nr_pages(), folio.is_workingset);
         let time = self.folios.lru().vec(target).clock;
         self.age(target, nr_pages);
-        Shadow { group: target, time, was_workingset }
+        Shadow { group: target, time, nr_refs: 0, was_workingset }
     }
 
     /// Pages that were evicted are back in the folio `id`.
     pub(crate) fn refault(&mut self, id: FolioId, shadow: Shadow) {
+        if let Some(rule) = self.folios.generations() {
+            self.refault_generation(id, shadow, rule);
+            return;
+        }
         let folio = self.folios.get(id);
         let (nr_pages, kind) = (folio.nr_pages(), folio.kind());
         let distance = self.folios.lru().vec(shadow.group).clock - shadow.time;
@@ -109,7 +120,8 @@ impl<R: Ram> Core<R> {
         }
     }
 
-    fn count_refault(&mut self, id: FolioId, is_recent: bool, is_restored: bool) {
+    /// Counts pages that came back: whether that was soon, and whether they had been active.
+    pub(super) fn count_refault(&mut self, id: FolioId, is_recent: bool, is_restored: bool) {
         let folio = self.folios.get(id);
         let (nr_pages, kind) = (folio.nr_pages(), folio.kind());
         let counters = &mut self.counters.reclaim;

@@ -134,8 +134,7 @@ impl Generations {
         for tier in tiers {
             sum.nr_refaulted += self.avg_refaulted[kind][tier] + self.refaulted[kind][tier];
             sum.nr_total += self.avg_total[kind][tier] + self.evicted[kind][tier];
-            // What was spared of the first tier, nobody spared on purpose.
-            sum.nr_total += if tier > 0 { self.protected[kind][tier] } else { 0 };
+            sum.nr_total += self.protected[kind][tier];
         }
         sum
     }

@@ -6,7 +6,11 @@
 //! evictions and what refaults said. Does not own limits ([`crate::core::groups`]) nor the order of
 //! the lists ([`super::lru`]).
 
+use std::collections::BTreeSet;
+
+use super::generations::Generations;
 use super::lru::{Age, List, ListId, LruKind, NR_LISTS};
+use crate::units::{MmId, Vpn};
 
 /// What a group did under pressure; pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +27,25 @@ pub struct GroupCounters {
     pub restored: [u64; 2],
 }
 
+/// PMD ranges of processes in which enough entries were young that the next walk looks at them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorthWalking(Option<BTreeSet<(MmId, Vpn)>>);
+
+impl WorthWalking {
+    /// A walk begins: the ranges that it looks at, `None` = all. What is noted from now on is for
+    /// the next one.
+    pub(crate) fn next_walk(&mut self) -> Option<BTreeSet<(MmId, Vpn)>> {
+        self.0.replace(BTreeSet::new())
+    }
+
+    /// A range was found to be worth it, by a walk or by a look around an entry.
+    pub(crate) fn note(&mut self, mm: MmId, first: Vpn) {
+        if let Some(ranges) = &mut self.0 {
+            ranges.insert((mm, first));
+        }
+    }
+}
+
 /// The lists of a group, and what is kept beside them.
 #[derive(Clone, Debug)]
 pub struct Lruvec {
@@ -35,6 +58,10 @@ pub struct Lruvec {
     pub(crate) clock: u64,
     /// `counters.activated` when reclaim last ended.
     pub(crate) activated_before: [u64; 2],
+    /// Which generations there are, where there are generations.
+    pub(crate) gens: Generations,
+    /// What walks of page tables look at.
+    pub(crate) worth: WorthWalking,
     /// What happened in the group.
     pub counters: GroupCounters,
 }
@@ -48,6 +75,8 @@ impl Default for Lruvec {
             costs: [0; 2],
             clock: 0,
             activated_before: [0; 2],
+            gens: Generations::default(),
+            worth: WorthWalking::default(),
             counters: GroupCounters::default(),
         }
     }

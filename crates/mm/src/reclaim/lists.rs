@@ -94,7 +94,7 @@ impl<R: Ram> Memory<R> {
         nr_freed
     }
 
-    fn count_scan(&mut self, who: Reclaimer, group: GroupId, nr_scanned: u64, nr_freed: u64) {
+    pub(super) fn count_scan(&mut self, who: Reclaimer, group: GroupId, nr_scanned: u64, nr_freed: u64) {
         let counters = &mut self.core.counters.reclaim;
         let (scan, steal) = match who {
             Reclaimer::Kswapd => (&mut counters.pgscan_kswapd, &mut counters.pgsteal_kswapd),
@@ -109,7 +109,7 @@ impl<R: Ram> Memory<R> {
         counters.pgsteal += nr_freed;
     }
 
-    fn note_activation(&mut self, id: FolioId) {
+    pub(super) fn note_activation(&mut self, id: FolioId) {
         self.core.folios.lru_mut().marks_mut(id).is_active = true;
         self.core.counters.reclaim.pgactivate += self.core.folios.get(id).nr_pages();
     }
@@ -135,7 +135,7 @@ impl<R: Ram> Memory<R> {
 
     /// Evicts a folio that is off its list. The parts of one that is split take its place at the
     /// tail and are examined one by one.
-    fn evict_isolated(&mut self, id: FolioId, list: ListId) -> Fate {
+    pub(super) fn evict_isolated(&mut self, id: FolioId, list: ListId) -> Fate {
         if self.core.folios.get(id).is_anon() && self.core.folios.get(id).is_large() {
             self.core.folios.lru_mut().link_tail(id, list);
             let fate = self.evict(id);

@@ -192,7 +192,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// What of `nr_pages` of a list protection leaves to scan.
-    fn unprotected(&self, scan: &Scan, group: GroupId, nr_pages: u64) -> u64 {
+    pub(super) fn unprotected(&self, scan: &Scan, group: GroupId, nr_pages: u64) -> u64 {
         let limits = self.core.groups.get(group).limits;
         let protected =
             if scan.takes_low { limits.min } else { limits.min.max(limits.low) };
@@ -207,6 +207,10 @@ impl<R: Ram> Memory<R> {
     fn shrink_lruvec(&mut self, scan: &mut Scan, group: GroupId) {
         self.core.work.add_cheap(1);
         if self.is_protected(scan, group) {
+            return;
+        }
+        if self.core.folios.generations().is_some() {
+            self.shrink_generations(scan, group);
             return;
         }
         let wanted = self.goals(scan, group);
