@@ -159,6 +159,9 @@ impl<R: Ram> Memory<R> {
 }
 
 /// The counting side of a zap.
+///
+/// Differs: the accessed bits of all entries of a page are one, so that of another process goes
+/// too.
 struct Zapping<'a, R> {
     core: &'a mut Core<R>,
     mm: MmId,
@@ -190,6 +193,7 @@ impl<R: Ram> Zap for Zapping<'_, R> {
             let folio = self.core.folios.get_mut(id);
             folio.is_dirty |= !folio.is_anon();
         }
+        self.pass_on_access(id, &part);
         match (part.kind, self.batching) {
             (LeafKind::Pmd, _) => self.core.remove_pmd(id, self.mm),
             (_, Batching::Folio) => self.core.remove_ptes(id, self.mm, part.pfn, part.nr),
@@ -199,5 +203,22 @@ impl<R: Ram> Zap for Zapping<'_, R> {
                 }
             }
         }
+    }
+}
+
+impl<R: Ram> Zapping<'_, R> {
+    /// What an entry knew of its use goes to the folio of a file: once for a batch.
+    fn pass_on_access(&mut self, id: FolioId, part: &Cleared) {
+        let folio = self.core.folios.get(id);
+        if folio.is_anon() {
+            return;
+        }
+        let nr_pages = if part.kind == LeafKind::Pmd { folio.nr_pages() } else { part.nr };
+        let nr_accessed = self.core.folios.take_accessed_in(part.pfn, nr_pages);
+        let nr_marks = match self.batching {
+            Batching::PageByPage if part.kind != LeafKind::Pmd => nr_accessed,
+            Batching::PageByPage | Batching::Folio => 1,
+        };
+        (0..nr_marks).for_each(|_| self.core.mark_accessed(id));
     }
 }

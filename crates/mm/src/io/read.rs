@@ -10,11 +10,12 @@ use std::ops::Range;
 
 use super::{CALL_BYTES_MAX, OutOfMemory};
 use crate::core::NewFolio;
+use crate::core::groups::ChargeEffort;
 use crate::core::observed::{EntryKind, Observed};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::readahead::issue::{self, Run};
+use crate::readahead::issue::Run;
 use crate::readahead::marker::{self, MarkerHit};
 use crate::readahead::sync::{self, Request, prev_index};
 use crate::units::ByteRange;
@@ -52,14 +53,16 @@ impl<R: Ram> Memory<R> {
         while at < end {
             let index = at >> shift;
             self.core.work.add(1);
-            let entry = self.find_for_read(open, index, last).ok_or(OutOfMemory { pos: at })?;
+            let Some(entry) = self.find_for_read(open, index, last) else {
+                return Err(self.out_of_memory(at));
+            };
             let pfn = self.core.folios.get(entry.folio).pfn_at(PageIndex(index));
             show(&self.core.ram, pfn, at..self.end_of(entry, end));
             let is_new = self.open_file(open).state.prev_pos.is_none_or(|pos| {
                 pos == 0 || !(entry.index.0..entry.end()).contains(&((pos - 1) >> shift))
             });
             if at > pos || is_new {
-                self.mark_accessed(entry.folio);
+                self.core.mark_accessed(entry.folio);
             }
             if self.core.folios.get(entry.folio).is_marked {
                 self.marker_hit(open, entry, last - entry.index.0);
@@ -69,6 +72,7 @@ impl<R: Ram> Memory<R> {
         if end > pos {
             self.open_file_mut(open).state.prev_pos = Some(end);
         }
+        self.leave_call();
         Ok(end.saturating_sub(pos))
     }
 
@@ -108,7 +112,9 @@ impl<R: Ram> Memory<R> {
                 }
                 self.consumed(open, pos, at);
             }
-            let entry = self.find_for_read(open, index, last).ok_or(OutOfMemory { pos: at })?;
+            let Some(entry) = self.find_for_read(open, index, last) else {
+                return Err(self.out_of_memory(at));
+            };
             is_batch_new = self.core.folios.get(entry.folio).is_marked;
             if is_batch_new {
                 self.marker_hit(open, entry, last - entry.index.0);
@@ -145,7 +151,7 @@ impl<R: Ram> Memory<R> {
         let order = self.core.mapping(file).orders.min;
         let first = PageIndex(order.round_down(index.0));
         self.prepare_smallest(file);
-        self.core.insert(NewFolio::new(file, first, order)).ok()?;
+        self.insert(NewFolio::new(file, first, order), ChargeEffort::Full).ok()?;
         self.core.find(file, index)
     }
 
@@ -159,7 +165,7 @@ impl<R: Ram> Memory<R> {
         if self.open_file(open).is_random || state.ra_pages == 0 {
             let nr = if state.ra_pages == 0 { 1 } else { nr_pages };
             let nr = nr.min(io_pages.max(state.ra_pages));
-            issue::forced(&mut self.core, &self.rules, file, Run { start: index, nr_pages: nr });
+            self.read_forced(file, Run { start: index, nr_pages: nr });
             return;
         }
         let prev_index = prev_index(&state, self.rules.page.shift());

@@ -6,13 +6,15 @@
 //! Invariants:
 //! - I1: ranges do not overlap and are not empty.
 
-use crate::units::PageRange;
+use crate::units::{GroupId, PageRange};
 use std::collections::BTreeMap;
 
 /// What an evicted page leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shadow {
-    /// The clock when it was evicted.
+    /// The group whose limit evicted it; the root where the machine was short.
+    pub(crate) group: GroupId,
+    /// That group's clock when it was evicted.
     pub(crate) time: u64,
     /// Whether it had been active once.
     pub(crate) was_workingset: bool,
@@ -84,7 +86,7 @@ mod tests {
     use super::*;
 
     fn at(time: u64) -> Shadow {
-        Shadow { time, was_workingset: false }
+        Shadow { group: GroupId::ROOT, time, was_workingset: false }
     }
 
     #[test]

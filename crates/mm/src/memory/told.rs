@@ -115,12 +115,12 @@ impl<R: Ram> Memory<R> {
 
     /// Takes a folio off its list of reclaim, so that nobody else does; `false` when somebody has.
     pub fn isolate(&mut self, id: FolioId) -> bool {
-        self.core.folios.lru_mut().isolate(id)
+        self.core.folios.isolate(id)
     }
 
     /// Puts an isolated folio back, at the head of the list it was on.
     pub fn putback(&mut self, id: FolioId) {
-        self.core.folios.lru_mut().putback(id);
+        self.core.folios.putback(id);
     }
 
     /// Takes over what a file has on its device. Does nothing where the filesystem does not cut

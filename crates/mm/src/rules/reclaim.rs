@@ -1,0 +1,47 @@
+//! Rules of reclaim: which lists a kernel has, and how its generations work (docs/behaviour P).
+//!
+//! Owns the values. The code that follows them is in `reclaim/` and `folio/`.
+
+use serde::{Deserialize, Serialize};
+
+/// Everything in which kernels and settings differ for reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReclaimRules {
+    /// `/sys/kernel/mm/lru_gen/enabled`: which lists folios are on.
+    pub lru: LruRule,
+    /// How generations work where they are on.
+    pub generations: GenerationRule,
+    /// Folios that fill a batch in front of the lists (`PAGEVEC_SIZE`).
+    pub folio_batch: u64,
+}
+
+/// P.2, P.3: which lists there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LruRule {
+    /// An active and an inactive list of each kind of memory.
+    Lists,
+    /// \[packages from 6.12 on\] up to four generations of each kind.
+    Generations,
+}
+
+/// P.3: how generations work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GenerationRule {
+    /// \[6.1\] what is read by descriptor starts in the oldest generation.
+    First,
+    /// \[6.8 .. 6.12\] in the second oldest, while there are four.
+    Protected,
+    /// \[6.16+\] by how often it was used; refaults count by age, not by generation.
+    Reworked,
+}
+
+impl ReclaimRules {
+    /// Two lists, as every kernel has that was recorded before.
+    #[must_use]
+    pub const fn stock() -> Self {
+        Self { lru: LruRule::Lists, generations: GenerationRule::Reworked, folio_batch: 31 }
+    }
+}
