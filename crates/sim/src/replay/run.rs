@@ -236,7 +236,9 @@ impl Cell {
             FaultError::BeyondFile(_) => strays.beyond_file += count,
             // Counted by the memory manager (`nr_sigbus`).
             FaultError::NoHugePage(_) => {}
-            FaultError::OutOfMemory(_) => return Err(error.into()),
+            FaultError::OutOfMemory(_) | FaultError::GroupOutOfMemory(_) => {
+                return Err(error.into());
+            }
         }
         Ok(())
     }
