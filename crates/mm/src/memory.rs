@@ -146,6 +146,10 @@ pub struct Memory<R = Counted> {
     pub(crate) measured_bytes: u64,
     /// What the present window has locked, in a group with a limit.
     window: Vec<FolioId>,
+    /// An area was ever advised `MADV_RANDOM` or `MADV_SEQUENTIAL`.
+    pub(crate) has_unrecent: bool,
+    /// What a read call has looked up.
+    pub(crate) batch: Vec<Entry>,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
@@ -222,6 +226,8 @@ impl<R: Ram> Memory<R> {
             fail_collapse: FailAfter::default(),
             measured_bytes: 0,
             window: Vec::new(),
+            has_unrecent: false,
+            batch: Vec::new(),
             opens,
             spaces,
             flushes,

@@ -22,7 +22,7 @@ impl<R: Ram> Core<R> {
         let is_workingset = self.folios.get(id).is_workingset;
         let marks = self.folios.lru_mut().marks_mut(id);
         if !std::mem::replace(&mut marks.is_referenced, true) {
-            if rule == GenerationRule::Reworked {
+            if rule.is_reworked() {
                 marks.nr_refs = 0;
             }
             return;
@@ -31,7 +31,7 @@ impl<R: Ram> Core<R> {
             // The mark comes before the count.
             GenerationRule::First | GenerationRule::Protected => is_workingset,
             // The count comes before the mark.
-            GenerationRule::Reworked => marks.nr_refs < NR_REFS_MAX,
+            GenerationRule::Reworked | GenerationRule::Bounded => marks.nr_refs < NR_REFS_MAX,
         };
         if is_counted {
             marks.nr_refs = (marks.nr_refs + 1).min(NR_REFS_MAX);
@@ -55,7 +55,7 @@ impl<R: Ram> Core<R> {
             nr_refs: refs.saturating_sub(1),
             was_workingset: match rule {
                 GenerationRule::First | GenerationRule::Protected => refs > 0,
-                GenerationRule::Reworked => is_workingset,
+                GenerationRule::Reworked | GenerationRule::Bounded => is_workingset,
             },
         }
     }
@@ -74,7 +74,7 @@ impl<R: Ram> Core<R> {
                 shadow.time == gens.min_seq[kind as usize],
                 shadow.nr_refs + u8::from(shadow.was_workingset),
             ),
-            GenerationRule::Reworked => {
+            GenerationRule::Reworked | GenerationRule::Bounded => {
                 (gens.max_seq - shadow.time < NR_GENERATIONS_MAX, shadow.nr_refs + 1)
             }
         };
@@ -86,17 +86,17 @@ impl<R: Ram> Core<R> {
             && match rule {
                 GenerationRule::First => is_fault || refs > NR_REFS_MAX,
                 GenerationRule::Protected => is_fault || refs >= NR_REFS_MAX,
-                GenerationRule::Reworked => shadow.was_workingset,
+                GenerationRule::Reworked | GenerationRule::Bounded => shadow.was_workingset,
             };
         // 6.1 counts those that are recent only.
         if is_recent || rule != GenerationRule::First {
-            let is_active = is_recent && is_fault && rule == GenerationRule::Reworked;
+            let is_active = is_recent && is_fault && rule.is_reworked();
             self.count_refault(id, is_active, is_restored);
         }
         let marks = self.folios.lru_mut().marks_mut(id);
         match rule {
             GenerationRule::Protected if is_restored => marks.nr_refs = NR_REFS_MAX,
-            GenerationRule::Reworked if is_recent && !is_restored => marks.nr_refs = refs - 1,
+            GenerationRule::Reworked | GenerationRule::Bounded if is_recent && !is_restored => marks.nr_refs = refs - 1,
             _ => {}
         }
         self.folios.get_mut(id).is_workingset |= is_restored;

@@ -143,7 +143,9 @@ impl<R: Ram> Core<R> {
         *activate += nr_recent;
         *restore += nr_restored;
         let group = self.folios.lru().group_of(id);
-        let counters = &mut self.folios.lru_mut().vec_mut(group).counters;
+        let vec = self.folios.lru_mut().vec_mut(group);
+        vec.note_change(nr_pages + nr_recent + nr_restored);
+        let counters = &mut vec.counters;
         counters.refaults[kind as usize] += nr_pages;
         counters.activated[kind as usize] += nr_recent;
         counters.restored[kind as usize] += nr_restored;
@@ -158,13 +160,15 @@ impl<R: Ram> Core<R> {
         }
     }
 
+    /// Pages on a list of a group as its counters say; of all groups, exactly, for the root.
+    pub(crate) fn nr_listed(&self, group: GroupId, list: ListId) -> u64 {
+        let lru = self.folios.lru();
+        if group == GroupId::ROOT { lru.nr_pages(list) } else { lru.vec(group).nr_seen(list) }
+    }
+
     /// Pages that an evicted page of `kind` competes with, in the group that was short.
     fn workingset_pages(&self, group: GroupId, kind: LruKind) -> u64 {
-        let lru = self.folios.lru();
-        let nr = |kind, age| {
-            let list = ListId::new(kind, age);
-            if group == GroupId::ROOT { lru.nr_pages(list) } else { lru.vec(group).nr_pages(list) }
-        };
+        let nr = |kind, age| self.nr_listed(group, ListId::new(kind, age));
         let mut nr_pages = nr(LruKind::File, Age::Active);
         if kind == LruKind::Anon {
             nr_pages += nr(LruKind::File, Age::Inactive);

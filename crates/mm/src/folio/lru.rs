@@ -330,6 +330,7 @@ impl Lru {
         }
         of.nr_folios += 1;
         of.nr_pages += order.nr_pages();
+        self.vecs[group.0 as usize].note_change(order.nr_pages());
         self.totals[list.at()] += order.nr_pages();
         let link = &mut self.links[id.nr()];
         (link.newer, link.older, link.place) = (newer, older, Place::On(list));
@@ -349,6 +350,7 @@ impl Lru {
         }
         of.nr_folios -= 1;
         of.nr_pages -= order.nr_pages();
+        self.vecs[group.0 as usize].note_change(order.nr_pages());
         self.totals[list.at()] -= order.nr_pages();
     }
 

@@ -31,7 +31,7 @@ mod young;
 use super::scan::{PRIORITY_FIRST, Scan};
 use crate::core::pressure::SWAPPINESS;
 use crate::core::swap::Swap;
-use crate::folio::generations::{BATCH_MIN, Generations, NR_GENERATIONS_MIN};
+use crate::folio::generations::{BATCH_MAX, BATCH_MIN, Generations, NR_GENERATIONS_MIN};
 use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
 use crate::ram::Ram;
@@ -65,7 +65,7 @@ impl Look {
     /// The generation whose number is compared when it is asked whether there are enough.
     fn evictable_min_seq(self, gens: &Generations) -> u64 {
         match self.rule {
-            GenerationRule::Reworked => self.min_seq(gens),
+            GenerationRule::Reworked | GenerationRule::Bounded => self.min_seq(gens),
             // The kind that is preferred decides.
             GenerationRule::First | GenerationRule::Protected => {
                 gens.min_seq[usize::from(!self.can_swap())]
@@ -90,14 +90,39 @@ impl<R: Ram> Memory<R> {
         // A few free slots are not worth the search.
         let has_slots = swap.map_or(0, Swap::nr_free) >= BATCH_MIN;
         let look = Look { group, swappiness: if has_slots { SWAPPINESS } else { 0 }, rule };
+        if rule == GenerationRule::Bounded {
+            self.shrink_bounded(scan, look);
+            return;
+        }
         let mut nr_scanned = 0;
         while let Quota::Pages(quota @ 1..) = self.quota(scan, look) {
-            let nr = self.evict_generation(scan, look);
+            let nr = self.evict_generation(scan, look, BATCH_MAX);
             nr_scanned += nr;
             let is_enough = scan.target == GroupId::ROOT && scan.is_done();
             if nr == 0 || nr_scanned >= quota || is_enough {
                 break;
             }
+        }
+    }
+
+    /// From 7.2 on a look scans as much as the priority says and no more, and goes on after a
+    /// generation was added.
+    fn shrink_bounded(&mut self, scan: &mut Scan, look: Look) {
+        let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(look));
+        let mut nr_left = nr_pages >> scan.priority;
+        while nr_left > 0 {
+            let gens = self.gens(look.group);
+            let (max_seq, min_seq) = (gens.max_seq, look.evictable_min_seq(gens));
+            let is_stuck = min_seq + NR_GENERATIONS_MIN > max_seq;
+            if is_stuck || scan.priority < PRIORITY_FIRST && self.needs_aging(look, min_seq) {
+                self.add_generation(look);
+            }
+            let nr = self.evict_generation(scan, look, nr_left.min(BATCH_MAX));
+            let is_enough = scan.target == GroupId::ROOT && scan.is_done();
+            if nr == 0 || is_enough {
+                break;
+            }
+            nr_left = nr_left.saturating_sub(nr);
         }
     }
 
@@ -155,7 +180,7 @@ impl<R: Ram> Memory<R> {
         if min_seq + NR_GENERATIONS_MIN != max_seq {
             return min_seq + NR_GENERATIONS_MIN > max_seq;
         }
-        if look.rule == GenerationRule::Reworked {
+        if look.rule.is_reworked() {
             return true;
         }
         // Three are left, the ideal: a third each, more or less.

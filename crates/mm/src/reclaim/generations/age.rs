@@ -59,7 +59,7 @@ impl<R: Ram> Memory<R> {
             None => self.move_on(look, id, kind),
         };
         self.core.folios.lru_mut().link_tail(id, to);
-        if look.rule == GenerationRule::Reworked && promoted.is_none() {
+        if look.rule.is_reworked() && promoted.is_none() {
             let tier = tier_of(refs, is_workingset, look.rule);
             self.gens_mut(look.group).note_protected(kind, tier, nr_pages);
         }
@@ -102,7 +102,7 @@ impl<R: Ram> Memory<R> {
                 min_seq[0] = anon.min(file);
                 min_seq[1] = min_seq[0].max(gens.min_seq[1]);
             }
-            GenerationRule::Reworked => {
+            GenerationRule::Reworked | GenerationRule::Bounded => {
                 let seq = gens.max_seq.saturating_sub(NR_GENERATIONS_MIN);
                 if anon > seq && file < seq {
                     min_seq[0] = seq;

@@ -5,7 +5,7 @@
 use super::Look;
 use crate::folio::FolioId;
 use crate::folio::generations::{
-    BATCH_MAX, BATCH_MIN, Generations, NR_GENERATIONS_MIN, NR_REFS_MAX, nr_refs, tier_of,
+    BATCH_MIN, Generations, NR_GENERATIONS_MIN, NR_REFS_MAX, nr_refs, tier_of,
 };
 use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
@@ -23,6 +23,15 @@ struct Isolated {
     nr_scanned: u64,
 }
 
+/// What may be isolated.
+#[derive(Clone, Copy)]
+struct ScanLimit {
+    /// Higher tiers are spared.
+    tier_max: usize,
+    /// Folios looked at.
+    nr_max: u64,
+}
+
 /// Whether a folio that nobody uses is examined once more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
@@ -32,8 +41,8 @@ enum Round {
 
 impl<R: Ram> Memory<R> {
     /// Evicts a batch; the pages looked at, 0 where nothing came of it.
-    pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look) -> u64 {
-        let isolated = self.isolate_oldest(look);
+    pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look, nr_max: u64) -> u64 {
+        let isolated = self.isolate_oldest(look, nr_max);
         let has_advanced = self.advance_oldest(look);
         let mut nr_scanned = isolated.nr_scanned + u64::from(has_advanced);
         let gens = self.gens(look.group);
@@ -55,7 +64,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The kind to evict from, and what is isolated of it; of the other if there is nothing.
-    fn isolate_oldest(&mut self, look: Look) -> Isolated {
+    fn isolate_oldest(&mut self, look: Look, nr_max: u64) -> Isolated {
         let gens = self.gens(look.group);
         let [min_anon, min_file] = gens.min_seq;
         let (mut kind, tier) = match look.rule {
@@ -73,7 +82,7 @@ impl<R: Ram> Memory<R> {
         for _ in look.kinds() {
             let tier_max =
                 tier.take().unwrap_or_else(|| self.gens(look.group).tier_max(kind, look.rule));
-            isolated = self.scan_oldest(look, kind, tier_max);
+            isolated = self.scan_oldest(look, kind, ScanLimit { tier_max, nr_max });
             if isolated.nr_scanned > 0 {
                 break;
             }
@@ -83,23 +92,23 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Sorts and isolates from the oldest generation of a kind until there is a batch.
-    fn scan_oldest(&mut self, look: Look, kind: LruKind, tier_max: usize) -> Isolated {
+    fn scan_oldest(&mut self, look: Look, kind: LruKind, limit: ScanLimit) -> Isolated {
         let mut isolated = Isolated { kind, folios: Vec::new(), nr_pages: 0, nr_scanned: 0 };
         let gens = self.gens(look.group);
         if gens.nr(kind) == NR_GENERATIONS_MIN {
             return isolated;
         }
         let oldest = ListId::generation(kind, Generations::list_of(gens.min_seq[kind as usize]));
-        let mut nr_left = BATCH_MAX;
+        let mut nr_left = limit.nr_max;
         while isolated.nr_pages < BATCH_MIN
             && nr_left > 0
             && let Some(id) = self.core.folios.lru().tail(look.group, oldest)
         {
-            nr_left -= 1;
             self.core.work.add(1);
             let nr = self.core.folios.get(id).nr_pages();
+            nr_left -= 1;
             isolated.nr_scanned += nr;
-            if !self.sort(look, id, kind, tier_max) {
+            if !self.sort(look, id, kind, limit.tier_max) {
                 self.isolate_for_eviction(look, id);
                 isolated.folios.push(id);
                 isolated.nr_pages += nr;
@@ -129,19 +138,19 @@ impl<R: Ram> Memory<R> {
         let is_hot = match look.rule {
             GenerationRule::First => false,
             GenerationRule::Protected => refs > NR_REFS_MAX,
-            GenerationRule::Reworked => refs > NR_REFS_MAX && is_workingset,
+            GenerationRule::Reworked | GenerationRule::Bounded => refs > NR_REFS_MAX && is_workingset,
         };
         let waits = folio.is_under_writeback
-            || folio.is_locked && look.rule != GenerationRule::Reworked;
+            || folio.is_locked && !look.rule.is_reworked();
         let is_spared = tier > tier_max || is_hot;
         if !is_spared && !waits {
             return false;
         }
         let to = self.move_on(look, id, kind);
-        let at_tail = is_spared && look.rule != GenerationRule::Reworked;
+        let at_tail = is_spared && !look.rule.is_reworked();
         let lru = self.core.folios.lru_mut();
         if at_tail { lru.link_tail(id, to) } else { lru.link_head(id, to) }
-        if is_spared && !(is_hot && look.rule == GenerationRule::Reworked) {
+        if is_spared && !(is_hot && look.rule.is_reworked()) {
             self.gens_mut(look.group).note_protected(kind, tier, nr_pages);
         }
         true
@@ -159,7 +168,7 @@ impl<R: Ram> Memory<R> {
     fn forget_uses(&mut self, id: FolioId, rule: GenerationRule) {
         let marks = self.core.folios.lru_mut().marks_mut(id);
         (marks.is_referenced, marks.nr_refs) = (false, 0);
-        if rule != GenerationRule::Reworked {
+        if !rule.is_reworked() {
             self.core.folios.get_mut(id).is_workingset = false;
         }
     }
@@ -212,7 +221,7 @@ impl<R: Ram> Memory<R> {
             && folio.maps() == 0
             && !folio.is_dirty
             && !folio.is_under_writeback;
-        is_idle && (look.rule == GenerationRule::Reworked || !marks.is_referenced && !folio.is_locked)
+        is_idle && (look.rule.is_reworked() || !marks.is_referenced && !folio.is_locked)
     }
 
     /// What eviction refused does not go back to the oldest generation.
@@ -222,7 +231,7 @@ impl<R: Ram> Memory<R> {
             let gens = self.gens(look.group);
             self.core.folios.start_of(id, gens, look.rule) == gens.min_seq[kind as usize]
         };
-        if look.rule != GenerationRule::Reworked || is_oldest() {
+        if !look.rule.is_reworked() || is_oldest() {
             self.forget_uses(id, look.rule);
             self.core.folios.lru_mut().marks_mut(id).is_active = true;
         }
@@ -236,7 +245,7 @@ impl<R: Ram> Memory<R> {
         }
         let is_mapped = folio.maps() > 0;
         let was_referenced = self.core.folios.lru().marks(id).is_referenced;
-        let is_reworked = look.rule == GenerationRule::Reworked;
+        let is_reworked = look.rule.is_reworked();
         // Somebody tried to promote it while it was isolated.
         if !is_reworked && is_mapped && was_referenced {
             return Fate::Keep;

@@ -111,7 +111,7 @@ impl<R: Ram> Memory<R> {
         let mut last = None;
         for young in found.young {
             // From 6.16 on the pages of a folio count once.
-            if look.rule == GenerationRule::Reworked && last == Some(young.id) {
+            if look.rule.is_reworked() && last == Some(young.id) {
                 continue;
             }
             last = Some(young.id);
@@ -155,7 +155,7 @@ impl<R: Ram> Memory<R> {
         let youngest = Generations::list_of(self.gens(look.group).max_seq);
         let is_isolated = self.core.folios.lru().marks(id).generation.is_none();
         let is_workingset = self.core.folios.get(id).is_workingset;
-        let is_reworked = look.rule == GenerationRule::Reworked;
+        let is_reworked = look.rule.is_reworked();
         let marks = self.core.folios.lru_mut().marks_mut(id);
         if is_reworked && !marks.is_referenced && !is_workingset {
             (marks.is_referenced, marks.nr_refs) = (true, 0);
@@ -225,7 +225,7 @@ impl<R: Ram> Memory<R> {
             self.worth(look).note(mm, Vpn(pmd.round_down(window.start.0)));
         }
         let youngest = Generations::list_of(self.gens(look.group).max_seq);
-        let is_reworked = look.rule == GenerationRule::Reworked;
+        let is_reworked = look.rule.is_reworked();
         let mut last = Some(own);
         for Young { id, .. } in found.young {
             if id == own || is_reworked && last == Some(id) {
