@@ -328,6 +328,28 @@ fn pressure(rows: &[Outcome]) -> Section {
     )
 }
 
+/// Control groups with a limit, which all rows have in common.
+pub(super) fn cgroups(rows: &[Outcome]) -> Vec<Section> {
+    let nr_groups = rows.first().map_or(0, |row| row.cgroups.len());
+    (0..nr_groups)
+        .map(|nr| {
+            let of = |value: fn(&CgroupOutcome) -> u64| {
+                each(rows, move |row| row.cgroups.get(nr).map_or(0, value))
+            };
+            Section::new(
+                &format!("Control group {}", shown(&rows[0].cgroups[nr].name)),
+                vec![
+                    Line::bytes("peak", of(|group| group.peak_bytes)),
+                    Line::bytes("at the end", of(|group| group.usage_bytes)),
+                    Line::bytes("evicted", of(|group| group.evicted_bytes)),
+                    Line::bytes("refaulted", of(|group| group.refaulted_bytes)),
+                    Line::counts("limit hits", of(|group| group.nr_limit_hits)),
+                ],
+            )
+        })
+        .collect()
+}
+
 /// In bytes: pages of different sizes do not compare.
 fn zeroed(rows: &[Outcome]) -> Section {
     Section::new(

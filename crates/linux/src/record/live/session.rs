@@ -258,6 +258,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             nr_threads: book.nr_threads(),
             nr_processes: book.nr_processes,
             elapsed: self.started.elapsed(),
+            standstill: None,
         }
     }
 }

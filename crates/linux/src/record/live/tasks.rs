@@ -7,6 +7,8 @@
 //! - T3: of a process whose memory is not known (`is_blind`) nothing is told but its end.
 //! - T4: what an execve itself touches in the new address space comes after the execve.
 
+mod faults;
+
 use std::collections::BTreeMap;
 
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, abi};
@@ -16,7 +18,6 @@ use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
 use super::files::Inodes;
 use super::image;
 use super::seen::{Call, Mapped, Seen, Timed};
-use crate::fault_probe::{FETCH, LOCKED, STORE};
 use crate::geometry::page_bytes;
 use crate::record::book::Book;
 use crate::record::layout::PAGE_BYTES;
@@ -24,10 +25,6 @@ use crate::record::layout::PAGE_BYTES;
 /// `CLONE_VM` and `CLONE_VFORK`.
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
-/// Bit of a fault's code on x86-64: the page was mapped, but not for this.
-const PRESENT: u64 = 1;
-/// Addresses above are the kernel's.
-const USER_END: u64 = 1 << 56;
 /// `MAP_POPULATE`, and pages of one that are told.
 const MAP_POPULATE: u32 = 0x8000;
 const NR_POPULATED_MAX: u64 = 1 << 20;
@@ -212,33 +209,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         Ok(())
     }
 
-    fn fault(
-        &mut self,
-        tid: u32,
-        thread: Thread,
-        (address, code): (u64, u64),
-    ) -> Result<(), TraceError> {
-        if address >= USER_END {
-            return Ok(());
-        }
-        if self.processes.get(&thread.pid).is_some_and(|process| !process.has_stack) {
-            self.find_stack(thread.pid, address);
-        }
-        if self.came_again(tid, address, code) {
-            return Ok(());
-        }
-        self.nr_protected += u64::from(code & PRESENT != 0 && code & STORE != 0);
-        self.book.push_references(&[fault_row(thread.id, address, code)])
-    }
-
-    /// Whether a fault is the one before once more, this time under the lock of the address space.
-    fn came_again(&mut self, tid: u32, address: u64, code: u64) -> bool {
-        let Some(thread) = self.threads.get_mut(&tid) else { return false };
-        let (this, is_try) = ((address & !(PAGE_BYTES - 1), code & !LOCKED), code & LOCKED != 0);
-        let before = if is_try { thread.tried.replace(this) } else { thread.tried.take() };
-        !is_try && before == Some(this)
-    }
-
     fn set_call(&mut self, tid: u32, call: Option<(Call, [u64; 6])>) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.call = call;
@@ -343,16 +313,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             self.fault(tid, thread, fault)?;
         }
         Ok(())
-    }
-
-    fn find_stack(&mut self, pid: u32, address: u64) {
-        let Some(process) = self.processes.get_mut(&pid) else { return };
-        let layout =
-            match process.image.and_then(|image| self.book.executions.images.get_mut(image)) {
-                Some(image) => &mut image.layout,
-                None => &mut self.book.layout,
-            };
-        process.has_stack = image::add_stack(layout, address);
     }
 
     /// A process becomes a program, or begins as one.
@@ -511,15 +471,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
 /// The low 32 bits: flags and the parts of a device's number have no others.
 fn low(word: u64) -> u32 {
     u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0)
-}
-
-fn fault_row(thread: ThreadId, address: u64, code: u64) -> Event {
-    let op = match code {
-        code if code & FETCH != 0 => Op::Exec,
-        code if code & STORE != 0 => Op::Write,
-        _ => Op::Read,
-    };
-    Event::references(thread, op, address & !(PAGE_BYTES - 1), 1)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fault_probe::{LOCKED, STORE};
 
 const MAIN: u32 = 100;
 

@@ -1,0 +1,36 @@
+//! A group with a limit: the model reclaims by itself, and what it counts is compared.
+
+use largefolio_mm::core::groups::GroupLimits;
+use largefolio_mm::folio::lru::{Age, ListId, LruKind};
+use largefolio_mm::memory::Memory;
+use largefolio_mm::units::{GroupId, MmId};
+
+use super::FileReplay;
+
+/// A group of that limit in pages, with the process in it; calls are charged to it too.
+pub(super) fn with_limit(memory: &mut Memory, mm: MmId, max_pages: u64) -> GroupId {
+    let group = memory.add_group(GroupLimits::max(max_pages));
+    memory.join_group(mm, group);
+    memory.enter_group(group);
+    group
+}
+
+impl FileReplay {
+    /// What the model counted in the group, in the kernel's words; nothing where there is no group.
+    pub(in super::super) fn counted(&self) -> Vec<(&'static str, u64)> {
+        let Some(group) = self.group else { return Vec::new() };
+        let vec = self.memory.group(group).vec;
+        let (page, counters) = (self.page_bytes(), &vec.counters);
+        let file = LruKind::File as usize;
+        let list = |age| vec.nr_pages(ListId::new(LruKind::File, age));
+        vec![
+            ("workingset_refault_file", counters.refaults[file]),
+            ("workingset_activate_file", counters.activated[file]),
+            ("workingset_restore_file", counters.restored[file]),
+            ("pgscan", counters.pgscan),
+            ("pgsteal", counters.pgsteal),
+            ("inactive_file", list(Age::Inactive) * page),
+            ("active_file", list(Age::Active) * page),
+        ]
+    }
+}
