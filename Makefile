@@ -9,7 +9,7 @@
 #   notebook                           its numbers are those of `folio predict --json`, which has tests
 #   commands of documents but README   minutes; verbs, options and links of all documents are checked
 #   Miri                               crates/bulk alone, interpreted
-#   arm64: mm, trace, sim, linux       their unit tests emulated, and clippy of tests; `make test` lints all
+#   arm64: mm, trace, sim              their unit tests emulated, and clippy of tests; `make test` lints all
 #                                      crates for arm64 and runs the tests of bulk emulated
 #   packages for arm64                 built, then installed and used in an emulated Debian root
 #   arm64 laboratory                   boots kernels with 4K, 16K and 64K pages; builds folio and one of the kernels
