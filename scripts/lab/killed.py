@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 
-from check import CHECKS, THP, Skipped, check, expect, size_name, standing
+from check import CHECKS, THP, Skipped, check, expect, settings, size_name, standing
 
 MOMENTS, MOMENTS_OF_SHORT = 6, 20
 SHORT = 2                       # seconds
@@ -134,15 +134,20 @@ def is_alive(pid):
     return bool(said) and ") Z " not in said
 
 
-def job(name, words):
-    """Makes a check of a verb that is killed."""
-    CHECKS[f"killed-{name}"] = lambda run: killed(run, words)
+def job(name, words, **values):
+    """Makes a check of a verb that is killed while settings have these values."""
+    def perform(run):
+        with settings(run, values) if values else contextlib.nullcontext():
+            return killed(run, words)
+    CHECKS[f"killed-{name}"] = perform
 
 
 job("crosscheck", ["crosscheck", "--only", "*seq*", "--fs", "ext4"])
 job("program", ["crosscheck", "program", "--", "/bin/true"])
-job("cow", ["crosscheck", "cow", "--programs", "5"])
-job("collapse", ["crosscheck", "collapse", "--programs", "5"])
+# The programs advise their memory.
+ADVISED = {"thp.enabled": "madvise"}
+job("cow", ["crosscheck", "cow", "--programs", "5"], **ADVISED)
+job("collapse", ["crosscheck", "collapse", "--programs", "5"], **ADVISED)
 
 
 @check
