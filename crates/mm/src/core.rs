@@ -26,6 +26,7 @@ pub mod observed;
 pub mod open_file;
 mod owner_ids;
 pub(crate) mod pressure;
+mod refault;
 mod soft;
 pub mod space;
 pub(crate) mod swap;

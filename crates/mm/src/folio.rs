@@ -19,6 +19,7 @@
 mod batch;
 pub mod deferred;
 pub(crate) mod frames;
+pub(crate) mod generations;
 pub mod lru;
 pub mod lruvec;
 mod table;

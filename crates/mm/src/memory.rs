@@ -146,6 +146,10 @@ pub struct Memory<R = Counted> {
     pub(crate) measured_bytes: u64,
     /// What the present window has locked, in a group with a limit.
     window: Vec<FolioId>,
+    /// An area was ever advised `MADV_RANDOM` or `MADV_SEQUENTIAL`.
+    pub(crate) has_unrecent: bool,
+    /// What a read call has looked up.
+    pub(crate) batch: Vec<Entry>,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
@@ -204,6 +208,7 @@ impl<R: Ram> Memory<R> {
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
         let mut core = Core::new(buddy, hugetlb, ram, mapcount);
+        core.folios.set_rules(rules.reclaim);
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
         let nr_slots = config.swap_bytes >> rules.page.shift();
@@ -221,6 +226,8 @@ impl<R: Ram> Memory<R> {
             fail_collapse: FailAfter::default(),
             measured_bytes: 0,
             window: Vec::new(),
+            has_unrecent: false,
+            batch: Vec::new(),
             opens,
             spaces,
             flushes,

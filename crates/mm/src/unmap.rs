@@ -15,7 +15,7 @@ use crate::rules::anon::Batching;
 use crate::units::PageRange;
 use crate::units::VpnRange;
 use crate::units::{MmId, Pfn, Vpn};
-use crate::vma::{Backing, Vma};
+use crate::vma::{AccessAdvice, Backing, Vma};
 
 impl<R: Ram> Memory<R> {
     /// Ends a process: everything it maps is unmapped.
@@ -49,6 +49,7 @@ impl<R: Ram> Memory<R> {
             if vma.huge().is_some() {
                 self.zap_huge(mm, vma, vma.start, vma.end);
             } else {
+                self.forget_unrecent(mm, vma);
                 self.zap(mm, vma.start, vma.end);
             }
         }
@@ -57,6 +58,18 @@ impl<R: Ram> Memory<R> {
             self.release_anon_shared(&vma);
             self.close_huge(&vma);
             self.release_area(&vma);
+        }
+    }
+
+    /// Accesses through an area with `MADV_RANDOM` or `MADV_SEQUENTIAL` say nothing of the pages.
+    fn forget_unrecent(&mut self, mm: MmId, vma: &Vma) {
+        if vma.advice.access == AccessAdvice::Normal {
+            return;
+        }
+        let (space, core) = self.space_and_core(mm);
+        for leaf in space.table.leaves(vma.start, vma.nr_pages()) {
+            let nr_pages = leaf.end_vpn().0 - leaf.first_vpn.0;
+            let _ = core.folios.take_accessed_in(leaf.pfn, nr_pages);
         }
     }
 

@@ -55,6 +55,10 @@ impl<R: Ram> Core<R> {
 
     /// A read call, or an entry that goes, used a folio: the second time makes it active.
     pub(crate) fn mark_accessed(&mut self, id: FolioId) {
+        if let Some(rule) = self.folios.generations() {
+            self.count_use(id, rule);
+            return;
+        }
         let marks = self.folios.lru_mut().marks_mut(id);
         if !std::mem::replace(&mut marks.is_referenced, true) || marks.is_active {
             return;
@@ -79,15 +83,22 @@ impl<R: Ram> Core<R> {
     /// A folio that is evicted now leaves this.
     pub(crate) fn evict_shadow(&mut self, id: FolioId) -> Shadow {
         let target = self.pressure.target;
+        if let Some(rule) = self.folios.generations() {
+            return self.generation_shadow(id, rule);
+        }
         let folio = self.folios.get(id);
         let (nr_pages, was_workingset) = (folio.nr_pages(), folio.is_workingset);
         let time = self.folios.lru().vec(target).clock;
         self.age(target, nr_pages);
-        Shadow { group: target, time, was_workingset }
+        Shadow { group: target, time, nr_refs: 0, was_workingset }
     }
 
     /// Pages that were evicted are back in the folio `id`.
     pub(crate) fn refault(&mut self, id: FolioId, shadow: Shadow) {
+        if let Some(rule) = self.folios.generations() {
+            self.refault_generation(id, shadow, rule);
+            return;
+        }
         let folio = self.folios.get(id);
         let (nr_pages, kind) = (folio.nr_pages(), folio.kind());
         let distance = self.folios.lru().vec(shadow.group).clock - shadow.time;
@@ -109,7 +120,8 @@ impl<R: Ram> Core<R> {
         }
     }
 
-    fn count_refault(&mut self, id: FolioId, is_recent: bool, is_restored: bool) {
+    /// Counts pages that came back: whether that was soon, and whether they had been active.
+    pub(super) fn count_refault(&mut self, id: FolioId, is_recent: bool, is_restored: bool) {
         let folio = self.folios.get(id);
         let (nr_pages, kind) = (folio.nr_pages(), folio.kind());
         let counters = &mut self.counters.reclaim;
@@ -131,7 +143,9 @@ impl<R: Ram> Core<R> {
         *activate += nr_recent;
         *restore += nr_restored;
         let group = self.folios.lru().group_of(id);
-        let counters = &mut self.folios.lru_mut().vec_mut(group).counters;
+        let vec = self.folios.lru_mut().vec_mut(group);
+        vec.note_change(nr_pages + nr_recent + nr_restored);
+        let counters = &mut vec.counters;
         counters.refaults[kind as usize] += nr_pages;
         counters.activated[kind as usize] += nr_recent;
         counters.restored[kind as usize] += nr_restored;
@@ -146,13 +160,15 @@ impl<R: Ram> Core<R> {
         }
     }
 
+    /// Pages on a list of a group as its counters say; of all groups, exactly, for the root.
+    pub(crate) fn nr_listed(&self, group: GroupId, list: ListId) -> u64 {
+        let lru = self.folios.lru();
+        if group == GroupId::ROOT { lru.nr_pages(list) } else { lru.vec(group).nr_seen(list) }
+    }
+
     /// Pages that an evicted page of `kind` competes with, in the group that was short.
     fn workingset_pages(&self, group: GroupId, kind: LruKind) -> u64 {
-        let lru = self.folios.lru();
-        let nr = |kind, age| {
-            let list = ListId::new(kind, age);
-            if group == GroupId::ROOT { lru.nr_pages(list) } else { lru.vec(group).nr_pages(list) }
-        };
+        let nr = |kind, age| self.nr_listed(group, ListId::new(kind, age));
         let mut nr_pages = nr(LruKind::File, Age::Active);
         if kind == LruKind::Anon {
             nr_pages += nr(LruKind::File, Age::Inactive);

@@ -18,8 +18,10 @@
 //! - I1: a folio is in the batch of new folios if its place says so, and once.
 //! - I2: a folio is in the batch of activations if its mark says so.
 
+use super::generations::{Comer, Generations};
 use super::lru::{Age, ListId, Place, Spot};
 use super::{FolioId, FolioTable};
+use crate::rules::reclaim::GenerationRule;
 use crate::units::Order;
 
 /// Folios that wait.
@@ -42,7 +44,7 @@ impl Default for Batches {
 
 impl FolioTable {
     /// How many folios fill a batch.
-    pub(crate) fn set_batch(&mut self, nr_max: u64) {
+    pub(super) fn set_batch(&mut self, nr_max: u64) {
         self.batches.nr_max = nr_max.max(1) as usize;
     }
 
@@ -51,6 +53,7 @@ impl FolioTable {
         let link = &mut self.lru.links[id.nr()];
         debug_assert_eq!(link.place, Place::Isolated);
         link.place = Place::Batched;
+        link.marks.is_active |= self.generations.is_some() && self.is_fault;
         let is_large = link.order > Order::ZERO;
         self.batches.adds.push(id);
         if is_large || self.batches.adds.len() >= self.batches.nr_max {
@@ -69,8 +72,26 @@ impl FolioTable {
     /// Puts a folio at the head of the list that its marks name.
     pub(crate) fn put_on_list(&mut self, id: FolioId) {
         let kind = self.get(id).kind();
+        if let Some(rule) = self.generations {
+            let gens = &self.lru.vec(self.lru.group_of(id)).gens;
+            let nr = Generations::list_of(self.start_of(id, gens, rule));
+            let marks = self.lru.marks_mut(id);
+            (marks.is_active, marks.generation) = (false, Some(nr));
+            self.lru.link_head(id, ListId::generation(kind, nr));
+            return;
+        }
         let age = if self.lru.marks(id).is_active { Age::Active } else { Age::Inactive };
         self.lru.link_head(id, ListId::new(kind, age));
+    }
+
+    /// The generation in which a folio starts.
+    pub(crate) fn start_of(&self, id: FolioId, gens: &Generations, rule: GenerationRule) -> u64 {
+        let folio = self.get(id);
+        let marks = self.lru.marks(id);
+        let waits_for_writeback =
+            marks.is_reclaim && (folio.is_dirty || folio.is_under_writeback);
+        let (kind, is_workingset) = (folio.kind(), folio.is_workingset);
+        gens.seq_of(Comer { kind, marks, is_workingset, waits_for_writeback }, rule)
     }
 
     /// Makes a folio active, when the batch is emptied; the pages that became active now.

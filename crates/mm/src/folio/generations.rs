@@ -134,8 +134,7 @@ impl Generations {
         for tier in tiers {
             sum.nr_refaulted += self.avg_refaulted[kind][tier] + self.refaulted[kind][tier];
             sum.nr_total += self.avg_total[kind][tier] + self.evicted[kind][tier];
-            // What was spared of the first tier, nobody spared on purpose.
-            sum.nr_total += if tier > 0 { self.protected[kind][tier] } else { 0 };
+            sum.nr_total += self.protected[kind][tier];
         }
         sum
     }
@@ -144,7 +143,7 @@ impl Generations {
     /// higher tiers have to be twice as bad as the first (6.16+: one and a half times), so that
     /// chance decides nothing.
     pub(crate) fn tier_max(&self, kind: LruKind, rule: GenerationRule) -> usize {
-        let (first, higher) = if rule == GenerationRule::Reworked { (2, 3) } else { (1, 2) };
+        let (first, higher) = if rule.is_reworked() { (2, 3) } else { (1, 2) };
         let base = self.refaults(kind, 0..1, first);
         self.last_allowed(kind, base, higher)
     }
@@ -160,7 +159,7 @@ impl Generations {
     /// highest tier of it.
     pub(crate) fn kind_to_evict(&self, swappiness: u64, rule: GenerationRule) -> (LruKind, usize) {
         let gain = [swappiness, 200 - swappiness];
-        let tiers = if rule == GenerationRule::Reworked { 0..NR_TIERS } else { 0..1 };
+        let tiers = if rule.is_reworked() { 0..NR_TIERS } else { 0..1 };
         let of = |kind: LruKind| self.refaults(kind, tiers.clone(), gain[kind as usize]);
         let is_file = of(LruKind::Anon).allows(of(LruKind::File));
         let (kind, other) = match is_file {
@@ -168,7 +167,7 @@ impl Generations {
             false => (LruKind::Anon, LruKind::File),
         };
         let tier = match rule {
-            GenerationRule::Reworked => self.tier_max(kind, rule),
+            GenerationRule::Reworked | GenerationRule::Bounded => self.tier_max(kind, rule),
             GenerationRule::First | GenerationRule::Protected => {
                 let base = self.refaults(other, 0..1, gain[other as usize]);
                 self.last_allowed(kind, base, gain[kind as usize])
@@ -202,12 +201,13 @@ impl Generations {
         // It has to be written first: a generation goes by until that is done.
         let cannot_go = comer.kind == LruKind::Anon || comer.waits_for_writeback;
         match rule {
-            GenerationRule::Reworked => {
+            GenerationRule::Reworked | GenerationRule::Bounded => {
                 // How many generations down from the youngest.
-                let down = match (is_active, comer.is_workingset) {
-                    (true, is_workingset) => 1 - u64::from(is_workingset),
-                    (false, _) if cannot_go => 1,
-                    (false, is_workingset) => 3 - u64::from(is_workingset),
+                let was_used = comer.is_workingset || comer.marks.is_referenced;
+                let down = match is_active {
+                    true => 1 - u64::from(comer.is_workingset),
+                    false if cannot_go => 1,
+                    false => 3 - u64::from(was_used),
                 };
                 max.saturating_sub(down).max(min)
             }
@@ -228,8 +228,8 @@ pub(crate) fn nr_refs(marks: Marks, is_workingset: bool, rule: GenerationRule) -
         GenerationRule::First | GenerationRule::Protected => {
             marks.nr_refs + u8::from(is_workingset)
         }
-        GenerationRule::Reworked if marks.is_referenced => marks.nr_refs + 1,
-        GenerationRule::Reworked => 0,
+        GenerationRule::Reworked | GenerationRule::Bounded if marks.is_referenced => marks.nr_refs + 1,
+        GenerationRule::Reworked | GenerationRule::Bounded => 0,
     }
 }
 
@@ -237,8 +237,8 @@ pub(crate) fn nr_refs(marks: Marks, is_workingset: bool, rule: GenerationRule) -
 pub(crate) fn tier_of(nr_refs: u8, is_workingset: bool, rule: GenerationRule) -> usize {
     match rule {
         GenerationRule::First | GenerationRule::Protected => order_base_2(u64::from(nr_refs) + 1),
-        GenerationRule::Reworked if is_workingset => NR_TIERS - 1,
-        GenerationRule::Reworked => order_base_2(nr_refs.into()),
+        GenerationRule::Reworked | GenerationRule::Bounded if is_workingset => NR_TIERS - 1,
+        GenerationRule::Reworked | GenerationRule::Bounded => order_base_2(nr_refs.into()),
     }
 }
 

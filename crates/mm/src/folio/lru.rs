@@ -277,7 +277,8 @@ impl Lru {
     /// Takes a folio that is on a list off it.
     pub(crate) fn take_off(&mut self, id: FolioId) {
         self.unlink(id);
-        self.links[id.nr()].place = Place::Isolated;
+        let link = &mut self.links[id.nr()];
+        (link.place, link.marks.generation) = (Place::Isolated, None);
     }
 
     /// Moves a folio to the head of `list` of its group.
@@ -329,6 +330,7 @@ impl Lru {
         }
         of.nr_folios += 1;
         of.nr_pages += order.nr_pages();
+        self.vecs[group.0 as usize].note_change(order.nr_pages());
         self.totals[list.at()] += order.nr_pages();
         let link = &mut self.links[id.nr()];
         (link.newer, link.older, link.place) = (newer, older, Place::On(list));
@@ -348,6 +350,7 @@ impl Lru {
         }
         of.nr_folios -= 1;
         of.nr_pages -= order.nr_pages();
+        self.vecs[group.0 as usize].note_change(order.nr_pages());
         self.totals[list.at()] -= order.nr_pages();
     }
 
@@ -382,6 +385,9 @@ impl Lru {
                 nr_linked += self.validate_list(group, list)?;
                 *total += self.vec(group).lists[at].nr_pages;
             }
+        }
+        if !self.vecs.iter().all(|vec| vec.gens.is_sound()) {
+            return Err((None, "a group has more generations than there are lists, or none"));
         }
         if totals != self.totals {
             return Err((None, "the lists of all groups count other pages than those of each"));

@@ -6,7 +6,11 @@
 //! evictions and what refaults said. Does not own limits ([`crate::core::groups`]) nor the order of
 //! the lists ([`super::lru`]).
 
+use std::collections::BTreeSet;
+
+use super::generations::Generations;
 use super::lru::{Age, List, ListId, LruKind, NR_LISTS};
+use crate::units::{MmId, Vpn};
 
 /// What a group did under pressure; pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +27,54 @@ pub struct GroupCounters {
     pub restored: [u64; 2],
 }
 
+/// The group's counters as reclaim sees them.
+///
+/// A processor collects what changes, and the group sums it up when somebody asks after enough has
+/// changed (`memcg_rstat_updated`, `mem_cgroup_flush_stats`). Between two sums reclaim goes by the
+/// old sizes of lists where it asks for a group's counters; how much of a list it scans goes by the
+/// exact size.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    nr_pages: [u64; NR_LISTS],
+    activated: [u64; 2],
+    /// Changes that the processor has collected.
+    nr_collected: u64,
+    /// Changes since the last sum.
+    nr_changed: u64,
+}
+
+/// Changes that a processor collects before the group hears of them, and that the group lets pass
+/// before a sum (`MEMCG_CHARGE_BATCH`, with one processor).
+const CHANGES_MAX: u64 = 64;
+
+impl Seen {
+    fn note(&mut self, nr: u64) {
+        self.nr_collected += nr;
+        if self.nr_collected >= CHANGES_MAX {
+            self.nr_changed += std::mem::take(&mut self.nr_collected);
+        }
+    }
+}
+
+/// PMD ranges of processes in which enough entries were young that the next walk looks at them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WorthWalking(Option<BTreeSet<(MmId, Vpn)>>);
+
+impl WorthWalking {
+    /// A walk begins: the ranges that it looks at, `None` = all. What is noted from now on is for
+    /// the next one.
+    pub(crate) fn next_walk(&mut self) -> Option<BTreeSet<(MmId, Vpn)>> {
+        self.0.replace(BTreeSet::new())
+    }
+
+    /// A range was found to be worth it, by a walk or by a look around an entry.
+    pub(crate) fn note(&mut self, mm: MmId, first: Vpn) {
+        if let Some(ranges) = &mut self.0 {
+            ranges.insert((mm, first));
+        }
+    }
+}
+
 /// The lists of a group, and what is kept beside them.
 #[derive(Clone, Debug)]
 pub struct Lruvec {
@@ -35,6 +87,11 @@ pub struct Lruvec {
     pub(crate) clock: u64,
     /// `counters.activated` when reclaim last ended.
     pub(crate) activated_before: [u64; 2],
+    seen: Seen,
+    /// Which generations there are, where there are generations.
+    pub(crate) gens: Generations,
+    /// What walks of page tables look at.
+    pub(crate) worth: WorthWalking,
     /// What happened in the group.
     pub counters: GroupCounters,
 }
@@ -48,6 +105,9 @@ impl Default for Lruvec {
             costs: [0; 2],
             clock: 0,
             activated_before: [0; 2],
+            seen: Seen::default(),
+            gens: Generations::default(),
+            worth: WorthWalking::default(),
             counters: GroupCounters::default(),
         }
     }
@@ -56,11 +116,46 @@ impl Default for Lruvec {
 impl Lruvec {
     pub(super) fn charge(&mut self, nr_pages: u64) {
         self.nr_charged += nr_pages;
+        self.seen.note(nr_pages);
         self.peak = self.peak.max(self.nr_charged);
     }
 
     pub(super) fn uncharge(&mut self, nr_pages: u64) {
         self.nr_charged -= nr_pages;
+        self.seen.note(nr_pages);
+    }
+
+    /// A counter of the group changed by `nr`.
+    #[inline]
+    pub(crate) fn note_change(&mut self, nr: u64) {
+        self.seen.note(nr);
+    }
+
+    /// Sums the counters up if enough has changed (`mem_cgroup_flush_stats`).
+    pub(crate) fn flush_if_needed(&mut self) {
+        if self.seen.nr_changed > CHANGES_MAX {
+            self.flush();
+        }
+    }
+
+    /// Sums the counters up.
+    pub(crate) fn flush(&mut self) {
+        self.seen = Seen {
+            nr_pages: self.lists.map(|list| list.nr_pages),
+            activated: self.counters.activated,
+            nr_collected: 0,
+            nr_changed: 0,
+        };
+    }
+
+    /// Pages on a list of the group when its counters were last summed up.
+    pub(crate) const fn nr_seen(&self, list: ListId) -> u64 {
+        self.seen.nr_pages[list.at()]
+    }
+
+    /// Pages that came back hot, as far as the counters were summed up.
+    pub(crate) const fn activated_seen(&self, kind: LruKind) -> u64 {
+        self.seen.activated[kind as usize]
     }
 
     /// Pages of its folios.
@@ -81,16 +176,11 @@ impl Lruvec {
         self.lists[list.at()].nr_pages
     }
 
-    /// Pages on all lists.
-    pub(crate) fn nr_lru_pages(&self) -> u64 {
-        self.lists.iter().map(|list| list.nr_pages).sum()
-    }
-
     /// Pages of `kind` were brought back, or examined for nothing (`lru_note_cost`): what costs
     /// outweighs a quarter of the lists fades.
     pub(crate) fn note_cost(&mut self, kind: LruKind, cost: u64) {
         self.costs[kind as usize] += cost;
-        if self.costs[0] + self.costs[1] > self.nr_lru_pages() / 4 {
+        if self.costs[0] + self.costs[1] > self.seen.nr_pages.iter().sum::<u64>() / 4 {
             self.costs = self.costs.map(|cost| cost / 2);
         }
     }
@@ -108,7 +198,7 @@ impl Lruvec {
     /// it where there are many GiB.
     pub(crate) fn is_inactive_low(&self, kind: LruKind, page_shift: u32) -> bool {
         let [inactive, active] =
-            [Age::Inactive, Age::Active].map(|age| self.nr_pages(ListId::new(kind, age)));
+            [Age::Inactive, Age::Active].map(|age| self.nr_seen(ListId::new(kind, age)));
         let gib = (inactive + active) << page_shift >> 30;
         let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
         inactive * ratio < active
@@ -123,6 +213,7 @@ mod tests {
     fn what_was_missed_is_scanned_less() {
         let mut vec = Lruvec::default();
         vec.lists[0].nr_pages = 4000;
+        vec.flush();
         assert_eq!(vec.weights(60), [60, 140]);
         vec.note_cost(LruKind::File, 1000);
         let [anon, file] = vec.weights(60);

@@ -8,6 +8,7 @@ use super::batch::Batches;
 use super::lru::Lru;
 use super::{Folio, FolioId};
 use crate::pgtable::FolioSpan;
+use crate::rules::reclaim::{GenerationRule, LruRule, ReclaimRules};
 use crate::units::Pfn;
 
 /// All folios, and which one holds a frame.
@@ -18,6 +19,10 @@ pub struct FolioTable {
     frames: Frames,
     pub(super) lru: Lru,
     pub(super) batches: Batches,
+    /// How generations work, where folios are on generations.
+    pub(super) generations: Option<GenerationRule>,
+    /// A fault is handled: what comes now is used through page tables.
+    pub(super) is_fault: bool,
 }
 
 impl FolioTable {
@@ -25,6 +30,28 @@ impl FolioTable {
     #[must_use]
     pub(crate) fn new() -> Self {
         Self::default()
+    }
+
+    /// Which lists folios are on, and how large the batches in front of them are; before there are
+    /// folios.
+    pub(crate) fn set_rules(&mut self, rules: ReclaimRules) {
+        self.generations = (rules.lru == LruRule::Generations).then_some(rules.generations);
+        self.set_batch(rules.folio_batch);
+    }
+
+    /// How generations work; `None` where there are two lists.
+    pub(crate) const fn generations(&self) -> Option<GenerationRule> {
+        self.generations
+    }
+
+    /// What comes from now on is, or is not, used through page tables.
+    pub(crate) fn set_fault(&mut self, is_fault: bool) {
+        self.is_fault = is_fault;
+    }
+
+    /// Whether a fault is handled.
+    pub(crate) const fn is_fault(&self) -> bool {
+        self.is_fault
     }
 
     /// Adds a folio, which is on no list before somebody puts it there

@@ -16,6 +16,8 @@ pub(crate) struct Shadow {
     pub(crate) group: GroupId,
     /// That group's clock when it was evicted.
     pub(crate) time: u64,
+    /// With generations: uses that were counted, less one; the time is the oldest generation then.
+    pub(crate) nr_refs: u8,
     /// Whether it had been active once.
     pub(crate) was_workingset: bool,
 }
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
 
     fn at(time: u64) -> Shadow {
-        Shadow { group: GroupId::ROOT, time, was_workingset: false }
+        Shadow { group: GroupId::ROOT, time, nr_refs: 0, was_workingset: false }
     }
 
     #[test]

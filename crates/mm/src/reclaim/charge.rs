@@ -176,6 +176,16 @@ impl<R: Ram> Memory<R> {
         std::mem::take(&mut self.core.groups.is_oom)
     }
 
+    /// Sums up the counters of a group, as a look at its `memory.stat` does.
+    pub fn flush_group_stats(&mut self, group: GroupId) {
+        self.core.folios.lru_mut().vec_mut(group).flush();
+    }
+
+    /// Empties the batches in front of the lists (`lru_add_drain_all`).
+    pub fn drain_batches(&mut self) {
+        self.core.drain_lru();
+    }
+
     /// Reclaims in a group as a write to `memory.reclaim` does; the pages freed.
     pub fn reclaim_group(&mut self, group: GroupId, nr_pages: u64) -> u64 {
         self.shrink(Reclaimer::Group, group, nr_pages)

@@ -15,10 +15,13 @@
 use super::evict::Fate;
 use super::scan::Reclaimer;
 use crate::folio::FolioId;
+use crate::folio::frames::Flag;
 use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
+use crate::memory::rmap_walk::Site;
 use crate::ram::Ram;
 use crate::units::GroupId;
+use crate::vma::AccessAdvice;
 
 /// What was isolated.
 struct Isolated {
@@ -49,7 +52,7 @@ impl<R: Ram> Memory<R> {
         let mut nr_rotated = 0;
         for id in isolated.folios {
             let nr = self.core.folios.get(id).nr_pages();
-            let was_accessed = self.core.folios.take_accessed(id) > 0;
+            let was_accessed = self.take_references(id) > 0;
             // Text in use is kept: missing it stops every process that runs it.
             if was_accessed && list.kind == LruKind::File && self.is_executable(id) {
                 nr_rotated += nr;
@@ -94,7 +97,7 @@ impl<R: Ram> Memory<R> {
         nr_freed
     }
 
-    fn count_scan(&mut self, who: Reclaimer, group: GroupId, nr_scanned: u64, nr_freed: u64) {
+    pub(super) fn count_scan(&mut self, who: Reclaimer, group: GroupId, nr_scanned: u64, nr_freed: u64) {
         let counters = &mut self.core.counters.reclaim;
         let (scan, steal) = match who {
             Reclaimer::Kswapd => (&mut counters.pgscan_kswapd, &mut counters.pgsteal_kswapd),
@@ -104,12 +107,14 @@ impl<R: Ram> Memory<R> {
         };
         *scan += nr_scanned;
         *steal += nr_freed;
-        let counters = &mut self.core.folios.lru_mut().vec_mut(group).counters;
+        let vec = self.core.folios.lru_mut().vec_mut(group);
+        vec.note_change(nr_scanned + nr_freed);
+        let counters = &mut vec.counters;
         counters.pgscan += nr_scanned;
         counters.pgsteal += nr_freed;
     }
 
-    fn note_activation(&mut self, id: FolioId) {
+    pub(super) fn note_activation(&mut self, id: FolioId) {
         self.core.folios.lru_mut().marks_mut(id).is_active = true;
         self.core.counters.reclaim.pgactivate += self.core.folios.get(id).nr_pages();
     }
@@ -122,7 +127,7 @@ impl<R: Ram> Memory<R> {
         if folio.is_locked {
             return Fate::Keep;
         }
-        let nr_accessed = self.core.folios.take_accessed(id);
+        let nr_accessed = self.take_references(id);
         let marks = self.core.folios.lru_mut().marks_mut(id);
         let was_referenced = std::mem::replace(&mut marks.is_referenced, nr_accessed > 0);
         if nr_accessed > 0 {
@@ -133,9 +138,33 @@ impl<R: Ram> Memory<R> {
         self.evict_isolated(id, list)
     }
 
+    /// Entries through which a folio was accessed since the last call, one for each page
+    /// (`folio_referenced`). Those of areas with `MADV_RANDOM` or `MADV_SEQUENTIAL` say nothing.
+    fn take_references(&mut self, id: FolioId) -> u64 {
+        let folio = self.core.folios.get(id);
+        let is_huge = folio.maps() > 0 && folio.maps() == folio.pmd_maps();
+        let nr_accessed = if self.has_unrecent { self.recent_references(id) } else { u64::MAX };
+        let nr_accessed = self.core.folios.take_accessed(id).min(nr_accessed);
+        if is_huge { nr_accessed.min(1) } else { nr_accessed }
+    }
+
+    fn recent_references(&self, id: FolioId) -> u64 {
+        let folios = &self.core.folios;
+        if folios.frames().count(Flag::Accessed, folios.get(id).pfn, folios.get(id).nr_pages()) == 0
+        {
+            return 0;
+        }
+        let is_recent = |site: &&Site| {
+            let vma = self.space(site.mm).vmas.find(site.vpn);
+            vma.is_some_and(|vma| vma.advice.access == AccessAdvice::Normal)
+        };
+        let of = |site: &Site| folios.frames().count(Flag::Accessed, site.pfn, site.nr);
+        self.sites_of(id).iter().filter(is_recent).map(of).sum()
+    }
+
     /// Evicts a folio that is off its list. The parts of one that is split take its place at the
     /// tail and are examined one by one.
-    fn evict_isolated(&mut self, id: FolioId, list: ListId) -> Fate {
+    pub(super) fn evict_isolated(&mut self, id: FolioId, list: ListId) -> Fate {
         if self.core.folios.get(id).is_anon() && self.core.folios.get(id).is_large() {
             self.core.folios.lru_mut().link_tail(id, list);
             let fate = self.evict(id);

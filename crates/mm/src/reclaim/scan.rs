@@ -117,7 +117,7 @@ impl<R: Ram> Memory<R> {
             }
         }
         let vec = self.core.folios.lru_mut().vec_mut(scan.target);
-        vec.activated_before = vec.counters.activated;
+        vec.activated_before = LruKind::ALL.map(|kind| vec.activated_seen(kind));
     }
 
     /// The deferred-split queue and the huge zero folio: part of reclaim, in the same measure.
@@ -129,28 +129,22 @@ impl<R: Ram> Memory<R> {
 
     /// Which lists this look scans (`prepare_scan_control`).
     fn prepare_scan(&mut self, scan: &mut Scan, is_forced: bool) {
+        self.core.folios.lru_mut().vec_mut(scan.target).flush_if_needed();
         for kind in LruKind::ALL {
             let vec = self.core.folios.lru().vec(scan.target);
             // Pages came back and were hot: what is active may not be, so it has to compete.
-            let has_activated =
-                vec.counters.activated[kind as usize] != vec.activated_before[kind as usize];
+            let has_activated = vec.activated_seen(kind) != vec.activated_before[kind as usize];
             scan.may_deactivate[kind as usize] =
                 is_forced || has_activated || self.is_inactive_low(scan.target, kind);
         }
-        let inactive = self.nr_listed(scan.target, ListId::new(LruKind::File, Age::Inactive));
+        let inactive = self.core.nr_listed(scan.target, ListId::new(LruKind::File, Age::Inactive));
         scan.is_trimming =
             inactive >> scan.priority > 0 && !scan.may_deactivate[LruKind::File as usize];
     }
 
-    /// Pages on a list of a group; of all groups for the root.
-    fn nr_listed(&self, group: GroupId, list: ListId) -> u64 {
-        let lru = self.core.folios.lru();
-        if group == GroupId::ROOT { lru.nr_pages(list) } else { lru.vec(group).nr_pages(list) }
-    }
-
     fn is_inactive_low(&self, group: GroupId, kind: LruKind) -> bool {
-        let [inactive, active] =
-            [Age::Inactive, Age::Active].map(|age| self.nr_listed(group, ListId::new(kind, age)));
+        let [inactive, active] = [Age::Inactive, Age::Active]
+            .map(|age| self.core.nr_listed(group, ListId::new(kind, age)));
         let gib = (inactive + active) << self.rules.page.shift() >> 30;
         let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
         inactive * ratio < active
@@ -192,7 +186,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// What of `nr_pages` of a list protection leaves to scan.
-    fn unprotected(&self, scan: &Scan, group: GroupId, nr_pages: u64) -> u64 {
+    pub(super) fn unprotected(&self, scan: &Scan, group: GroupId, nr_pages: u64) -> u64 {
         let limits = self.core.groups.get(group).limits;
         let protected =
             if scan.takes_low { limits.min } else { limits.min.max(limits.low) };
@@ -207,6 +201,10 @@ impl<R: Ram> Memory<R> {
     fn shrink_lruvec(&mut self, scan: &mut Scan, group: GroupId) {
         self.core.work.add_cheap(1);
         if self.is_protected(scan, group) {
+            return;
+        }
+        if self.core.folios.generations().is_some() {
+            self.shrink_generations(scan, group);
             return;
         }
         let wanted = self.goals(scan, group);

@@ -36,6 +36,17 @@ pub enum GenerationRule {
     Protected,
     /// \[6.16+\] by how often it was used; refaults count by age, not by generation.
     Reworked,
+    /// \[7.2+\] the same, and no more is isolated than the priority asks for.
+    Bounded,
+}
+
+impl GenerationRule {
+    /// Whether uses through page tables need a second sighting, and descriptors' uses come before
+    /// the mark of the working set (6.16+).
+    #[must_use]
+    pub const fn is_reworked(self) -> bool {
+        matches!(self, Self::Reworked | Self::Bounded)
+    }
 }
 
 impl ReclaimRules {

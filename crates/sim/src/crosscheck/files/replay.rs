@@ -7,6 +7,7 @@ use largefolio_mm::folio::FolioId;
 use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::readahead::RaState;
+use largefolio_mm::rules::reclaim::LruRule;
 use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{GroupId, MappingId, MmId, PageIndex, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot};
@@ -59,6 +60,10 @@ impl FileReplay {
         let page = rules.page.bytes();
         rules.readahead_bytes = setup.ra_pages * page;
         rules.io_bytes = setup.io_bytes;
+        // Recordings that do not say were made without generations.
+        let has_generations = setup.lru == "generations";
+        rules.reclaim.lru =
+            if has_generations { LruRule::Generations } else { LruRule::Lists };
         if let Some(bytes) = setup.fault_around_bytes {
             rules.fault_around_bytes = bytes.clamp(page, 1 << 30).next_power_of_two();
         }
