@@ -17,6 +17,7 @@ fn facts() -> Facts {
         page_bytes: 4096,
         thp: Thp::Madvise,
         has_generations: false,
+        has_groups: true,
         fault_around_bytes: Some(65536),
         formatters: Filesystem::LIVE.map(|one| (one, "/bin/true".into())).to_vec(),
     }
