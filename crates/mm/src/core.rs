@@ -51,8 +51,8 @@ use crate::mapping::tree::Entry;
 use crate::ram::{self, FilePages, Ram, Stretches};
 use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::units::{MappingId, Order, PageIndex, Pfn};
-use largefolio_bulk::plan::Plan;
 use groups::Groups;
+use largefolio_bulk::plan::Plan;
 use pressure::Pressure;
 
 /// Why a folio could not be inserted.

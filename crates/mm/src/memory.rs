@@ -16,7 +16,6 @@ use std::collections::BTreeMap;
 use crate::buddy::{
     Ageing, Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, RoundOfAgeing,
 };
-use crate::core::{Core, InsertRefusal, NewFolio};
 use crate::core::groups::ChargeEffort;
 use crate::core::hugetlb::{HugePool, Hugetlb, PoolError};
 use crate::core::inject::FailAfter;
@@ -25,6 +24,7 @@ use crate::core::open_file::{OpenFile, RaState};
 use crate::core::pressure::Pressure;
 use crate::core::space::{Flush, Space, Swapped};
 use crate::core::watermarks::Watermarks;
+use crate::core::{Core, InsertRefusal, NewFolio};
 use crate::counters::Counters;
 use crate::folio::frames::Flag;
 use crate::folio::{FolioId, FolioTable, Owner};

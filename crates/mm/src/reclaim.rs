@@ -40,4 +40,3 @@ mod generations;
 mod lists;
 mod migrate;
 mod scan;
-

@@ -25,8 +25,8 @@ use crate::units::{Order, PageSize};
 use anon::AnonRules;
 use clear::ClearRules;
 use collapse::CollapseRules;
-use reclaim::ReclaimRules;
 use order::OrderRules;
+use reclaim::ReclaimRules;
 use sizes::FileSizes;
 
 /// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (docs/behaviour 0.4,

@@ -15,7 +15,7 @@ use crate::rules::anon::Batching;
 use crate::units::PageRange;
 use crate::units::VpnRange;
 use crate::units::{MmId, Pfn, Vpn};
-use crate::vma::{AccessAdvice, Backing, Vma};
+use crate::vma::{Backing, Vma};
 
 impl<R: Ram> Memory<R> {
     /// Ends a process: everything it maps is unmapped.
@@ -63,7 +63,7 @@ impl<R: Ram> Memory<R> {
 
     /// Accesses through an area with `MADV_RANDOM` or `MADV_SEQUENTIAL` say nothing of the pages.
     fn forget_unrecent(&mut self, mm: MmId, vma: &Vma) {
-        if vma.advice.access == AccessAdvice::Normal {
+        if self.rules.reclaim.recency.counts(vma.advice.access) {
             return;
         }
         let (space, core) = self.space_and_core(mm);

@@ -43,8 +43,7 @@ impl<R: Ram> Core<R> {
     /// What a folio leaves that is evicted from its oldest generation.
     pub(super) fn generation_shadow(&mut self, id: FolioId, rule: GenerationRule) -> Shadow {
         let folio = self.folios.get(id);
-        let (nr_pages, kind, is_workingset) =
-            (folio.nr_pages(), folio.kind(), folio.is_workingset);
+        let (nr_pages, kind, is_workingset) = (folio.nr_pages(), folio.kind(), folio.is_workingset);
         let group = self.folios.lru().group_of(id);
         let refs = nr_refs(self.folios.lru().marks(id), is_workingset, rule);
         let gens = &mut self.folios.lru_mut().vec_mut(group).gens;
@@ -90,13 +89,19 @@ impl<R: Ram> Core<R> {
             };
         // 6.1 counts those that are recent only.
         if is_recent || rule != GenerationRule::First {
-            let is_active = is_recent && is_fault && rule.is_reworked();
+            let is_active = match rule {
+                GenerationRule::Reworked => is_recent && is_fault,
+                GenerationRule::Bounded => is_restored,
+                GenerationRule::First | GenerationRule::Protected => false,
+            };
             self.count_refault(id, is_active, is_restored);
         }
         let marks = self.folios.lru_mut().marks_mut(id);
         match rule {
             GenerationRule::Protected if is_restored => marks.nr_refs = NR_REFS_MAX,
-            GenerationRule::Reworked | GenerationRule::Bounded if is_recent && !is_restored => marks.nr_refs = refs - 1,
+            GenerationRule::Reworked | GenerationRule::Bounded if is_recent && !is_restored => {
+                marks.nr_refs = refs - 1
+            }
             _ => {}
         }
         self.folios.get_mut(id).is_workingset |= is_restored;

@@ -53,7 +53,13 @@ impl FolioTable {
         let link = &mut self.lru.links[id.nr()];
         debug_assert_eq!(link.place, Place::Isolated);
         link.place = Place::Batched;
-        link.marks.is_active |= self.generations.is_some() && self.is_fault;
+        if let Some(rule) = self.generations.filter(|_| self.is_fault) {
+            // Used through page tables: that is a first use, or keeps it from the oldest.
+            match rule {
+                GenerationRule::Bounded => link.marks.is_referenced = true,
+                _ => link.marks.is_active = true,
+            }
+        }
         let is_large = link.order > Order::ZERO;
         self.batches.adds.push(id);
         if is_large || self.batches.adds.len() >= self.batches.nr_max {
@@ -88,8 +94,7 @@ impl FolioTable {
     pub(crate) fn start_of(&self, id: FolioId, gens: &Generations, rule: GenerationRule) -> u64 {
         let folio = self.get(id);
         let marks = self.lru.marks(id);
-        let waits_for_writeback =
-            marks.is_reclaim && (folio.is_dirty || folio.is_under_writeback);
+        let waits_for_writeback = marks.is_reclaim && (folio.is_dirty || folio.is_under_writeback);
         let (kind, is_workingset) = (folio.kind(), folio.is_workingset);
         gens.seq_of(Comer { kind, marks, is_workingset, waits_for_writeback }, rule)
     }

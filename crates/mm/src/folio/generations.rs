@@ -80,9 +80,8 @@ impl Refaults {
         let left = u128::from(other.nr_refaulted)
             * u128::from(self.nr_total + BATCH_MIN)
             * u128::from(self.gain);
-        let right = u128::from(self.nr_refaulted + 1)
-            * u128::from(other.nr_total)
-            * u128::from(other.gain);
+        let right =
+            u128::from(self.nr_refaulted + 1) * u128::from(other.nr_total) * u128::from(other.gain);
         other.nr_refaulted < BATCH_MIN || left <= right
     }
 }
@@ -228,7 +227,9 @@ pub(crate) fn nr_refs(marks: Marks, is_workingset: bool, rule: GenerationRule) -
         GenerationRule::First | GenerationRule::Protected => {
             marks.nr_refs + u8::from(is_workingset)
         }
-        GenerationRule::Reworked | GenerationRule::Bounded if marks.is_referenced => marks.nr_refs + 1,
+        GenerationRule::Reworked | GenerationRule::Bounded if marks.is_referenced => {
+            marks.nr_refs + 1
+        }
         GenerationRule::Reworked | GenerationRule::Bounded => 0,
     }
 }

@@ -3,8 +3,8 @@
 //! Owns the ids of folios, the frame map ([`super::frames`]) and the lists of reclaim
 //! ([`super::lru`]): all three change together as a folio comes, moves or goes.
 
-use super::frames::{Flag, Frames, NO_FOLIO};
 use super::batch::Batches;
+use super::frames::{Flag, Frames, NO_FOLIO};
 use super::lru::Lru;
 use super::{Folio, FolioId};
 use crate::pgtable::FolioSpan;

@@ -42,9 +42,8 @@ impl<R: Ram> Memory<R> {
     /// When `change` touches what page tables and folios are built on: the base page, contpte, how
     /// mappings are counted, which lists there are.
     pub fn change_rules(&mut self, change: impl FnOnce(&mut Rules)) {
-        let built_on = |rules: &Rules| {
-            (rules.page, rules.contpte, rules.anon.mapcount_rules(), rules.reclaim)
-        };
+        let built_on =
+            |rules: &Rules| (rules.page, rules.contpte, rules.anon.mapcount_rules(), rules.reclaim);
         let before = built_on(&self.rules);
         change(&mut self.rules);
         assert_eq!(built_on(&self.rules), before, "the machine is built on these rules");

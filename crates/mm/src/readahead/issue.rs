@@ -153,8 +153,12 @@ struct Reader<'a, C, R> {
 impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
     /// Fills the state's window from `start` with folios as large as allowed (A.5).
     fn window(&mut self, state: &mut RaState, start: u64, hint: OrderHint, allowed: Orders) {
-                self.cache.core_mut().counters.nr_windows += 1;
-        self.cache.core_mut().observe(Observed::Window { mapping: self.file, start, state: *state });
+        self.cache.core_mut().counters.nr_windows += 1;
+        self.cache.core_mut().observe(Observed::Window {
+            mapping: self.file,
+            start,
+            state: *state,
+        });
         let mapping = self.cache.core().mapping(self.file);
         let orders = mapping.orders;
         let Some(last) = mapping.last_index(self.cache.rules().page) else { return };
@@ -167,12 +171,14 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
             self.rest(whole);
             return;
         }
-        let order = preferred_order(self.cache.rules(), orders.max, state, hint, allowed).max(orders.min);
+        let order =
+            preferred_order(self.cache.rules(), orders.max, state, hint, allowed).max(orders.min);
         state.order = order;
         let limit = last.0.min((start + state.size).saturating_sub(1));
         let reaches_end = start + state.size > last.0;
         // Behind the end of the file there is nothing to read next.
-        let has_marker = !(reaches_end && self.cache.rules().readahead.eof_marker == EofMarker::Omitted);
+        let has_marker =
+            !(reaches_end && self.cache.rules().readahead.eof_marker == EofMarker::Omitted);
         let mark = has_marker.then(|| state.mark_of(start));
         let first = mapping.align_down(start);
         let filled = self.fill(Fill { first, limit, order, mark, allowed });
@@ -240,7 +246,10 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
             if self.cache.core().find(file, at).is_some() {
                 // A cached page ends the request: what follows is read by another.
                 self.cache.core_mut().submit();
-            } else if self.cache.insert(NewFolio { file, index: at, order: min, is_marked }).is_err()
+            } else if self
+                .cache
+                .insert(NewFolio { file, index: at, order: min, is_marked })
+                .is_err()
             {
                 break;
             }

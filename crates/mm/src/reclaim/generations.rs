@@ -117,7 +117,7 @@ impl<R: Ram> Memory<R> {
             if is_stuck || scan.priority < PRIORITY_FIRST && self.needs_aging(look, min_seq) {
                 self.add_generation(look);
             }
-            let nr = self.evict_generation(scan, look, nr_left.min(BATCH_MAX));
+            let nr = self.evict_generation(scan, look, nr_left.min(BATCH_MIN));
             let is_enough = scan.target == GroupId::ROOT && scan.is_done();
             if nr == 0 || is_enough {
                 break;

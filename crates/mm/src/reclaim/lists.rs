@@ -21,7 +21,6 @@ use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::ram::Ram;
 use crate::units::GroupId;
-use crate::vma::AccessAdvice;
 
 /// What was isolated.
 struct Isolated {
@@ -97,7 +96,13 @@ impl<R: Ram> Memory<R> {
         nr_freed
     }
 
-    pub(super) fn count_scan(&mut self, who: Reclaimer, group: GroupId, nr_scanned: u64, nr_freed: u64) {
+    pub(super) fn count_scan(
+        &mut self,
+        who: Reclaimer,
+        group: GroupId,
+        nr_scanned: u64,
+        nr_freed: u64,
+    ) {
         let counters = &mut self.core.counters.reclaim;
         let (scan, steal) = match who {
             Reclaimer::Kswapd => (&mut counters.pgscan_kswapd, &mut counters.pgsteal_kswapd),
@@ -156,7 +161,7 @@ impl<R: Ram> Memory<R> {
         }
         let is_recent = |site: &&Site| {
             let vma = self.space(site.mm).vmas.find(site.vpn);
-            vma.is_some_and(|vma| vma.advice.access == AccessAdvice::Normal)
+            vma.is_some_and(|vma| self.rules.reclaim.recency.counts(vma.advice.access))
         };
         let of = |site: &Site| folios.frames().count(Flag::Accessed, site.pfn, site.nr);
         self.sites_of(id).iter().filter(is_recent).map(of).sum()

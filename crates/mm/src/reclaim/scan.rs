@@ -13,6 +13,7 @@ use crate::core::swap::Swap;
 use crate::folio::lru::{Age, ListId, LruKind};
 use crate::memory::Memory;
 use crate::ram::Ram;
+use crate::rules::reclaim::GroupStats;
 use crate::units::GroupId;
 
 /// A first look takes 1 / 2^12 of a list; each further look twice as much (`DEF_PRIORITY`).
@@ -129,7 +130,9 @@ impl<R: Ram> Memory<R> {
 
     /// Which lists this look scans (`prepare_scan_control`).
     fn prepare_scan(&mut self, scan: &mut Scan, is_forced: bool) {
-        self.core.folios.lru_mut().vec_mut(scan.target).flush_if_needed();
+        if self.rules.reclaim.group_stats == GroupStats::AtThreshold {
+            self.core.folios.lru_mut().vec_mut(scan.target).flush_if_needed();
+        }
         for kind in LruKind::ALL {
             let vec = self.core.folios.lru().vec(scan.target);
             // Pages came back and were hot: what is active may not be, so it has to compete.
@@ -188,8 +191,7 @@ impl<R: Ram> Memory<R> {
     /// What of `nr_pages` of a list protection leaves to scan.
     pub(super) fn unprotected(&self, scan: &Scan, group: GroupId, nr_pages: u64) -> u64 {
         let limits = self.core.groups.get(group).limits;
-        let protected =
-            if scan.takes_low { limits.min } else { limits.min.max(limits.low) };
+        let protected = if scan.takes_low { limits.min } else { limits.min.max(limits.low) };
         if scan.target == group || protected == 0 {
             return nr_pages;
         }

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::vma::AccessAdvice;
+
 /// Everything in which kernels and settings differ for reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -14,6 +16,10 @@ pub struct ReclaimRules {
     pub generations: GenerationRule,
     /// Folios that fill a batch in front of the lists (`PAGEVEC_SIZE`).
     pub folio_batch: u64,
+    /// Which areas' entries say nothing of use.
+    pub recency: Recency,
+    /// When reclaim sums up the counters of a group.
+    pub group_stats: GroupStats,
 }
 
 /// P.2, P.3: which lists there are.
@@ -49,10 +55,48 @@ impl GenerationRule {
     }
 }
 
+/// P.2.3: advice that takes an area's entries out of the count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recency {
+    /// \[6.1\] `MADV_SEQUENTIAL`.
+    Sequential,
+    /// \[6.3+\] `MADV_RANDOM` too.
+    RandomToo,
+}
+
+impl Recency {
+    /// Whether entries of an area with this advice count.
+    #[must_use]
+    pub fn counts(self, advice: AccessAdvice) -> bool {
+        match advice {
+            AccessAdvice::Normal => true,
+            AccessAdvice::Random => self == Self::Sequential,
+            AccessAdvice::Sequential => false,
+        }
+    }
+}
+
+/// P.2.5: counters of a group that reclaim goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupStats {
+    /// \[6.1\] summed up at each look, if enough has changed.
+    AtThreshold,
+    /// \[7.2\] as they are: somebody sums them up from time to time.
+    Periodic,
+}
+
 impl ReclaimRules {
     /// Two lists, as every kernel has that was recorded before.
     #[must_use]
     pub const fn stock() -> Self {
-        Self { lru: LruRule::Lists, generations: GenerationRule::Reworked, folio_batch: 31 }
+        Self {
+            lru: LruRule::Lists,
+            generations: GenerationRule::Reworked,
+            folio_batch: 31,
+            recency: Recency::RandomToo,
+            group_stats: GroupStats::Periodic,
+        }
     }
 }

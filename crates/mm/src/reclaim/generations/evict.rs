@@ -42,12 +42,19 @@ enum Round {
 impl<R: Ram> Memory<R> {
     /// Evicts a batch; the pages looked at, 0 where nothing came of it.
     pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look, nr_max: u64) -> u64 {
+        let is_bounded = look.rule == GenerationRule::Bounded;
+        if is_bounded {
+            // From 7.2 on empty generations are retired first, and that is no progress.
+            self.advance_oldest(look);
+        }
         let isolated = self.isolate_oldest(look, nr_max);
-        let has_advanced = self.advance_oldest(look);
-        let mut nr_scanned = isolated.nr_scanned + u64::from(has_advanced);
-        let gens = self.gens(look.group);
-        if look.evictable_min_seq(gens) + NR_GENERATIONS_MIN > gens.max_seq {
-            nr_scanned = 0;
+        let mut nr_scanned = isolated.nr_scanned;
+        if !is_bounded {
+            nr_scanned += u64::from(self.advance_oldest(look));
+            let gens = self.gens(look.group);
+            if look.evictable_min_seq(gens) + NR_GENERATIONS_MIN > gens.max_seq {
+                nr_scanned = 0;
+            }
         }
         let Isolated { kind, folios, nr_pages, .. } = isolated;
         if folios.is_empty() {
@@ -95,7 +102,8 @@ impl<R: Ram> Memory<R> {
     fn scan_oldest(&mut self, look: Look, kind: LruKind, limit: ScanLimit) -> Isolated {
         let mut isolated = Isolated { kind, folios: Vec::new(), nr_pages: 0, nr_scanned: 0 };
         let gens = self.gens(look.group);
-        if gens.nr(kind) == NR_GENERATIONS_MIN {
+        // From 7.2 on the caller sees to it that there are enough.
+        if gens.nr(kind) == NR_GENERATIONS_MIN && look.rule != GenerationRule::Bounded {
             return isolated;
         }
         let oldest = ListId::generation(kind, Generations::list_of(gens.min_seq[kind as usize]));
@@ -114,7 +122,8 @@ impl<R: Ram> Memory<R> {
                 isolated.nr_pages += nr;
             }
         }
-        if isolated.folios.is_empty() && nr_left > 0 {
+        let is_bounded = look.rule == GenerationRule::Bounded;
+        if isolated.folios.is_empty() && nr_left > 0 && !is_bounded {
             isolated.nr_scanned = 0;
         }
         isolated
@@ -138,10 +147,11 @@ impl<R: Ram> Memory<R> {
         let is_hot = match look.rule {
             GenerationRule::First => false,
             GenerationRule::Protected => refs > NR_REFS_MAX,
-            GenerationRule::Reworked | GenerationRule::Bounded => refs > NR_REFS_MAX && is_workingset,
+            GenerationRule::Reworked | GenerationRule::Bounded => {
+                refs > NR_REFS_MAX && is_workingset
+            }
         };
-        let waits = folio.is_under_writeback
-            || folio.is_locked && !look.rule.is_reworked();
+        let waits = folio.is_under_writeback || folio.is_locked && !look.rule.is_reworked();
         let is_spared = tier > tier_max || is_hot;
         if !is_spared && !waits {
             return false;
@@ -149,7 +159,11 @@ impl<R: Ram> Memory<R> {
         let to = self.move_on(look, id, kind);
         let at_tail = is_spared && !look.rule.is_reworked();
         let lru = self.core.folios.lru_mut();
-        if at_tail { lru.link_tail(id, to) } else { lru.link_head(id, to) }
+        if at_tail {
+            lru.link_tail(id, to)
+        } else {
+            lru.link_head(id, to)
+        }
         if is_spared && !(is_hot && look.rule.is_reworked()) {
             self.gens_mut(look.group).note_protected(kind, tier, nr_pages);
         }
@@ -217,10 +231,8 @@ impl<R: Ram> Memory<R> {
     fn may_go_at_once(&self, look: Look, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);
         let marks = self.core.folios.lru().marks(id);
-        let is_idle = !marks.is_active
-            && folio.maps() == 0
-            && !folio.is_dirty
-            && !folio.is_under_writeback;
+        let is_idle =
+            !marks.is_active && folio.maps() == 0 && !folio.is_dirty && !folio.is_under_writeback;
         is_idle && (look.rule.is_reworked() || !marks.is_referenced && !folio.is_locked)
     }
 
@@ -231,7 +243,7 @@ impl<R: Ram> Memory<R> {
             let gens = self.gens(look.group);
             self.core.folios.start_of(id, gens, look.rule) == gens.min_seq[kind as usize]
         };
-        if !look.rule.is_reworked() || is_oldest() {
+        if look.rule != GenerationRule::Reworked || is_oldest() {
             self.forget_uses(id, look.rule);
             self.core.folios.lru_mut().marks_mut(id).is_active = true;
         }

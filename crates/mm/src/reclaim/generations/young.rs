@@ -133,6 +133,9 @@ impl<R: Ram> Memory<R> {
             found.nr_entries += if leaf.kind == LeafKind::Pmd { 1 } else { nr };
             for vpn in (0..nr).map(|by| from.plus(by)) {
                 let pfn = leaf.pfn_of(vpn);
+                if self.has_unrecent && !self.is_recent(mm, vpn) {
+                    continue;
+                }
                 if let Some(id) = self.core.folios.of_pfn(pfn)
                     && self.core.folios.frames().get(Flag::Accessed, pfn)
                     && self.core.folios.lru().group_of(id) == look.group
@@ -181,7 +184,13 @@ impl<R: Ram> Memory<R> {
         if self.core.folios.frames().count(Flag::Accessed, pfn, nr_pages) == 0 {
             return false;
         }
+        let mut is_young = false;
         for site in self.sites_of(id) {
+            // Entries of areas with `MADV_RANDOM` or `MADV_SEQUENTIAL` say nothing.
+            if !self.is_recent(site.mm, site.vpn) {
+                continue;
+            }
+            is_young |= self.core.folios.frames().count(Flag::Accessed, site.pfn, site.nr) > 0;
             if !site.is_pmd
                 && let Some(window) = self.window_of(&site)
             {
@@ -189,14 +198,22 @@ impl<R: Ram> Memory<R> {
             }
         }
         let _ = self.core.folios.take_accessed(id);
-        true
+        is_young
+    }
+
+    /// Whether what an area maps is used again where it was used (`vma_has_recency`).
+    fn is_recent(&self, mm: MmId, vpn: Vpn) -> bool {
+        !self.has_unrecent
+            || self
+                .space(mm)
+                .vmas
+                .find(vpn)
+                .is_some_and(|vma| self.rules.reclaim.recency.counts(vma.advice.access))
     }
 
     /// The 64 entries around those of a site, within its area and its table.
     fn window_of(&self, site: &Site) -> Option<VpnRange> {
-        let is_young = |by: &u64| {
-            self.core.folios.frames().get(Flag::Accessed, site.pfn.plus(*by))
-        };
+        let is_young = |by: &u64| self.core.folios.frames().get(Flag::Accessed, site.pfn.plus(*by));
         let first = (0..site.nr).find(is_young)?;
         let last = (0..site.nr).rev().find(is_young)?;
         let vma = self.space(site.mm).vmas.find(site.vpn)?;

@@ -252,7 +252,10 @@ impl FileSteps {
                 end.present.get_or_insert_default();
             }
             // Late events, the cached set (it equals the insertions), other lines of smaps.
-            ["M" | "C" | "A" | "D" | "F" | "W" | "G" | "R" | "S" | "E" | "X" | "K" | "v" | "l", ..] => {}
+            [
+                "M" | "C" | "A" | "D" | "F" | "W" | "G" | "R" | "S" | "E" | "X" | "K" | "v" | "l",
+                ..,
+            ] => {}
             _ => return Ok(false),
         }
         Ok(true)

@@ -62,8 +62,7 @@ impl FileReplay {
         rules.io_bytes = setup.io_bytes;
         // Recordings that do not say were made without generations.
         let has_generations = setup.lru == "generations";
-        rules.reclaim.lru =
-            if has_generations { LruRule::Generations } else { LruRule::Lists };
+        rules.reclaim.lru = if has_generations { LruRule::Generations } else { LruRule::Lists };
         if let Some(bytes) = setup.fault_around_bytes {
             rules.fault_around_bytes = bytes.clamp(page, 1 << 30).next_power_of_two();
         }
