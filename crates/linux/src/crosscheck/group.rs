@@ -98,7 +98,24 @@ fn remove_stale(tree: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use super::nr_of_list;
+    use std::fs;
+
+    use super::{PREFIX, nr_of_list, remove_stale};
+
+    #[test]
+    fn groups_of_processes_that_are_gone_are_removed() {
+        let tree = tempfile::tempdir().unwrap();
+        let group = |name: &str| tree.path().join(name);
+        // No process has a number as large as the largest there can be.
+        let dead = group(&format!("{PREFIX}4194304"));
+        let kept = [group(&format!("{PREFIX}{}", std::process::id())), group("folio-crosscheck-x")];
+        for path in kept.iter().chain([&dead]) {
+            fs::create_dir(path).unwrap();
+        }
+        remove_stale(tree.path());
+        assert!(!dead.exists());
+        assert!(kept.iter().all(|path| path.exists()));
+    }
 
     #[test]
     fn processors_are_counted_and_nonsense_is_one() {

@@ -3,6 +3,7 @@
 use largefolio_mm::core::groups::GroupLimits;
 use largefolio_mm::folio::lru::{Age, ListId, LruKind};
 use largefolio_mm::memory::Memory;
+use largefolio_mm::rules::reclaim::LruRule;
 use largefolio_mm::units::{GroupId, MmId};
 
 use super::FileReplay;
@@ -16,10 +17,12 @@ pub(super) fn with_limit(memory: &mut Memory, mm: MmId, max_pages: u64) -> (Grou
 }
 
 impl FileReplay {
-    /// The kernel had added up what it counts when a step began (`probe/pressure.h`).
+    /// The kernel had added up what it counts when a step began, and the probe had dropped pages of
+    /// zeroes (`probe/pressure.h`).
     pub(super) fn refresh(&mut self) {
         if let Some((group, _)) = self.group {
             self.memory.flush_group_stats(group);
+            self.memory.zap_batches();
         }
     }
 
@@ -38,15 +41,18 @@ impl FileReplay {
         let vec = self.memory.group(group).vec;
         let (page, counters) = (self.page_bytes(), &vec.counters);
         let file = LruKind::File as usize;
-        let list = |age| vec.nr_pages(ListId::new(LruKind::File, age));
-        vec![
+        let mut counted = vec![
             ("workingset_refault_file", counters.refaults[file]),
             ("workingset_activate_file", counters.activated[file]),
             ("workingset_restore_file", counters.restored[file]),
             ("pgscan", counters.pgscan),
             ("pgsteal", counters.pgsteal),
-            ("inactive_file", list(Age::Inactive) * page),
-            ("active_file", list(Age::Active) * page),
-        ]
+        ];
+        if self.memory.rules().reclaim.lru == LruRule::Lists {
+            let bytes = |age| vec.nr_pages(ListId::new(LruKind::File, age)) * page;
+            counted.push(("inactive_file", bytes(Age::Inactive)));
+            counted.push(("active_file", bytes(Age::Active)));
+        }
+        counted
     }
 }
