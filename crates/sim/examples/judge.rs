@@ -10,14 +10,30 @@ fn main() {
         let mut all = Vec::new();
         read_all::<FileSteps>(std::path::Path::new(&path), &mut |r| all.push(r)).unwrap();
         for one in all {
-            if !one.name.contains(&only) { continue; }
+            if !one.name.contains(&only) {
+                continue;
+            }
             let v = one.check(None).unwrap();
             let same = v.differences.iter().all(|d| d.aspect == Aspect::Group);
-            let row = rows.entry(format!("{} {}", one.header.variant, one.lists_under_limit().unwrap_or("-"))).or_default();
-            row.0 += 1; row.1 += usize::from(same); row.2 += usize::from(v.is_equal());
-            if !same { row.3.push(one.name.rsplit('/').next().unwrap().replace("limit-", "").replace(".txt", "")); }
-            if verbose { for d in v.differences.iter() { println!("{} [{} evictions]: {d}", one.name, v.nr_compared(Aspect::Evictions)); } }
+            let row = rows
+                .entry(format!("{} {}", one.header.variant, one.lists_under_limit().unwrap_or("-")))
+                .or_default();
+            row.0 += 1;
+            row.1 += usize::from(same);
+            row.2 += usize::from(v.is_equal());
+            if !same {
+                row.3.push(
+                    one.name.rsplit('/').next().unwrap().replace("limit-", "").replace(".txt", ""),
+                );
+            }
+            if verbose {
+                for d in v.differences.iter() {
+                    println!("{} [{} evictions]: {d}", one.name, v.nr_compared(Aspect::Evictions));
+                }
+            }
         }
     }
-    for (k, r) in rows { println!("{k}: {} of {} same sequence, {} counts too; {}", r.1, r.0, r.2, r.3.join(" ")); }
+    for (k, r) in rows {
+        println!("{k}: {} of {} same sequence, {} counts too; {}", r.1, r.0, r.2, r.3.join(" "));
+    }
 }

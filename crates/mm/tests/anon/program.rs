@@ -278,6 +278,7 @@ pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
         folio_batch: numbers.pick(&[1, 15, 31]),
         recency: numbers.pick(&[Recency::Sequential, Recency::RandomToo]),
         group_stats: numbers.pick(&[GroupStats::AtThreshold, GroupStats::Periodic]),
+        zap: numbers.pick(&[ZapRule::Drains, ZapRule::Keeps]),
     }
 }
 
