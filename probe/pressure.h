@@ -7,6 +7,7 @@
 #ifndef LARGEFOLIO_PRESSURE_H
 #define LARGEFOLIO_PRESSURE_H
 #include "sys.h"
+#include "trace.h"
 
 /* memory.stat is brought up to date every two seconds. */
 #define STAT_US 100000UL
@@ -18,8 +19,10 @@
  * zeroes are counted, and take no memory. */
 static u8 *zeroes;
 static u64 nr_zeroes;
-static int stat_fd = -1;
+static int stat_fd = -1, kernel_fd = -1;
 static char stat_text[1 << 14];
+/* Pages that the group paid for the kernel's own memory at the last look. */
+static u64 kernel_pages;
 
 /* The stack that later calls need is there before the group pays. */
 #define STACK_ROOM (64UL << 10)
@@ -51,6 +54,28 @@ static void prepare_refresh(const char *dir, u64 nr, u64 page)
     stat_fd = open_file(path_of(group_path, dir, "memory.stat"), O_RDONLY);
     must(stat_fd, "cannot open", group_path);
     sys4(SYS_pread, stat_fd, (s64)stat_text, sizeof stat_text, 0);
+    kernel_fd = open_file(path_of(group_path, dir, "memory.kmem.usage_in_bytes"), O_RDONLY);
+}
+
+/* `k N`: what the kernel itself takes of the limit - nodes of trees, page tables - has changed. It
+ * is nothing where groups do not pay for it (`cgroup.memory=nokmem`). */
+static void look_at_kernel(u64 page)
+{
+    static char value[32];
+    u64 bytes = 0;
+    if (kernel_fd >= 0) {
+        if (sys4(SYS_pread, kernel_fd, (s64)value, sizeof value, 0) > 0) { bytes = as_number(value); }
+    } else {
+        for (const char *line = stat_text, *text; *line;) {
+            if (begins(line, "kernel ", &text)) { bytes = as_number(text); }
+            while (*line && *line++ != '\n') { }
+        }
+    }
+    if (bytes / page == kernel_pages) { return; }
+    kernel_pages = bytes / page;
+    put("k ");
+    put_number(kernel_pages, 10);
+    mark();
 }
 
 static void refresh(u64 page)
@@ -58,7 +83,8 @@ static void refresh(u64 page)
     if (!nr_zeroes) { return; }
     sys3(SYS_madvise, (s64)zeroes, (s64)(nr_zeroes * page), 4);
     for (u64 i = 0; i < nr_zeroes; i++) { (void)*(volatile u8 *)(zeroes + i * page); }
-    sys4(SYS_pread, stat_fd, (s64)stat_text, sizeof stat_text, 0);
+    sys4(SYS_pread, stat_fd, (s64)stat_text, sizeof stat_text - 1, 0);
+    look_at_kernel(page);
 }
 
 static void leave_group(void)

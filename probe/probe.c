@@ -22,7 +22,7 @@ struct mapping { u64 at, first, nr; int open; const char *prot, *share, *advice;
 static u64 page = 4096;
 static struct {
     const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors, *around, *cgroup;
-    const char *group, *fadvise;
+    const char *group, *fadvise, *io;
 } arg;
 static struct {
     u64 n, seed, opens, settle_us, bytes, skew, span, hot, refresh;
@@ -472,6 +472,7 @@ static void header(u64 events, u64 lost)
     put_pair("ra_pages", as_number(arg.ra ? arg.ra : "0") * 1024 / page);
     put_pair("events", events);
     put_pair("lost", lost);
+    if (arg.io) { put(" io="); put(arg.io); }
     if (group_dir) { group_header(); }
     put("\n");
     for (u64 i = 0; i < nr_maps; i++) {
@@ -562,6 +563,7 @@ void start(s64 *stack)
         { "variant=", &arg.variant }, { "pattern=", &arg.pattern }, { "ops=", &arg.ops },
         { "ra=", &arg.ra }, { "sectors=", &arg.sectors }, { "around=", &arg.around },
         { "cgroup=", &arg.cgroup }, { "group=", &arg.group }, { "fadvise=", &arg.fadvise },
+        { "io=", &arg.io },
         { "prot=", &first.prot },
         { "map=", &first.share }, { "advice=", &first.advice }, { "also=", (const char **)&also },
     };

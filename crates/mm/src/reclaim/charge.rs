@@ -16,6 +16,7 @@ use crate::core::{InsertRefusal, NewFolio};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::ram::Ram;
+use crate::rules::reclaim::ZapRule;
 use crate::units::{GroupId, MmId};
 
 /// Rounds of reclaim before a charge fails (`MAX_RECLAIM_RETRIES`).
@@ -88,7 +89,9 @@ impl<R: Ram> Memory<R> {
     fn charge_limited(&mut self, nr_pages: u64, effort: ChargeEffort) -> bool {
         let id = self.core.groups.current();
         let (mut nr_retries, mut is_drained) = (NR_RETRIES_MAX, false);
-        while !self.try_charge(id, nr_pages) {
+        // Once that much was refused, no more is taken than is needed.
+        let mut batch = nr_pages.max(STOCK_PAGES);
+        while !self.try_charge(id, nr_pages, std::mem::replace(&mut batch, nr_pages)) {
             if effort == ChargeEffort::None {
                 return false;
             }
@@ -130,15 +133,16 @@ impl<R: Ram> Memory<R> {
         self.core.groups.get(id).limits.max.saturating_sub(self.group_usage(id))
     }
 
-    /// Takes `nr_pages` from the stock, or within the limit.
-    fn try_charge(&mut self, id: GroupId, nr_pages: u64) -> bool {
+    /// Takes `nr_pages` from the stock, or within the limit: as many as `batch` if it can.
+    fn try_charge(&mut self, id: GroupId, nr_pages: u64, batch: u64) -> bool {
         if self.core.groups.consume_stock(id, nr_pages) {
             return true;
         }
-        let batch = nr_pages.max(STOCK_PAGES);
         let margin = self.margin(id);
         let nr_charged = if batch <= margin {
-            self.core.groups.refill_stock(id, batch - nr_pages);
+            if batch > nr_pages {
+                self.core.groups.refill_stock(id, batch - nr_pages);
+            }
             batch
         } else if nr_pages <= margin {
             nr_pages
@@ -179,6 +183,13 @@ impl<R: Ram> Memory<R> {
     /// Sums up the counters of a group, as a look at its `memory.stat` does.
     pub fn flush_group_stats(&mut self, group: GroupId) {
         self.core.folios.lru_mut().vec_mut(group).flush();
+    }
+
+    /// Pages are taken out of page tables, as `MADV_DONTNEED` does.
+    pub fn zap_batches(&mut self) {
+        if self.rules.reclaim.zap == ZapRule::Drains {
+            self.core.drain_lru();
+        }
     }
 
     /// Empties the batches in front of the lists (`lru_add_drain_all`).

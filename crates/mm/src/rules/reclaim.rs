@@ -20,6 +20,8 @@ pub struct ReclaimRules {
     pub recency: Recency,
     /// When reclaim sums up the counters of a group.
     pub group_stats: GroupStats,
+    /// Whether `MADV_DONTNEED` empties the batches in front of the lists.
+    pub zap: ZapRule,
 }
 
 /// P.2, P.3: which lists there are.
@@ -87,6 +89,16 @@ pub enum GroupStats {
     Periodic,
 }
 
+/// P.2.1: what taking pages out of page tables does to the batches in front of the lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZapRule {
+    /// \[6.1\] empties them first.
+    Drains,
+    /// \[6.18\] leaves them alone.
+    Keeps,
+}
+
 impl ReclaimRules {
     /// Two lists, as every kernel has that was recorded before.
     #[must_use]
@@ -97,6 +109,7 @@ impl ReclaimRules {
             folio_batch: 31,
             recency: Recency::RandomToo,
             group_stats: GroupStats::Periodic,
+            zap: ZapRule::Keeps,
         }
     }
 }

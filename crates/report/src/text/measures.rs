@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use largefolio_sim::cost::{Cause, Interval, Walks};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::asked::Asked;
+use largefolio_sim::replay::cgroup::CgroupOutcome;
 use largefolio_sim::replay::outcome::AnonSize;
 use largefolio_sim::replay::sizes::{SizeRow, SizeTable};
 use largefolio_sim::replay::statistics::Statistics;
+use largefolio_trace::shown;
 
 use super::section::{Line, Section};
 use crate::figures::{self, size};
@@ -29,6 +31,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         writers(rows),
         collapses(rows),
         pressure(rows),
+        cgroups(rows),
         zeroed(rows),
         cached(rows),
         statistics(rows),
@@ -329,25 +332,26 @@ fn pressure(rows: &[Outcome]) -> Section {
 }
 
 /// Control groups with a limit, which all rows have in common.
-pub(super) fn cgroups(rows: &[Outcome]) -> Vec<Section> {
-    let nr_groups = rows.first().map_or(0, |row| row.cgroups.len());
-    (0..nr_groups)
-        .map(|nr| {
-            let of = |value: fn(&CgroupOutcome) -> u64| {
-                each(rows, move |row| row.cgroups.get(nr).map_or(0, value))
-            };
-            Section::new(
-                &format!("Control group {}", shown(&rows[0].cgroups[nr].name)),
-                vec![
-                    Line::bytes("peak", of(|group| group.peak_bytes)),
-                    Line::bytes("at the end", of(|group| group.usage_bytes)),
-                    Line::bytes("evicted", of(|group| group.evicted_bytes)),
-                    Line::bytes("refaulted", of(|group| group.refaulted_bytes)),
-                    Line::counts("limit hits", of(|group| group.nr_limit_hits)),
-                ],
-            )
-        })
-        .collect()
+fn cgroups(rows: &[Outcome]) -> Section {
+    Section::new("Control groups", cgroup_lines(rows))
+}
+
+/// The lines of every control group.
+pub(super) fn cgroup_lines(rows: &[Outcome]) -> Vec<Line> {
+    let names = rows.first().map_or(&[][..], |row| &row.cgroups);
+    let lines_of = |(nr, group): (usize, &CgroupOutcome)| {
+        let of = |value: fn(&CgroupOutcome) -> u64| {
+            each(rows, move |row| row.cgroups.get(nr).map_or(0, value))
+        };
+        let label = |what: &str| format!("{}: {what}", shown(&group.name));
+        [
+            Line::bytes(label("peak"), of(|group| group.peak_bytes)),
+            Line::bytes(label("evicted"), of(|group| group.evicted_bytes)),
+            Line::bytes(label("refaulted"), of(|group| group.refaulted_bytes)),
+            Line::counts(label("limit hits"), of(|group| group.nr_limit_hits)),
+        ]
+    };
+    names.iter().enumerate().flat_map(lines_of).collect()
 }
 
 /// In bytes: pages of different sizes do not compare.

@@ -131,10 +131,7 @@ impl Cell {
     pub(super) fn mark_cgroups(&mut self) {
         for (id, base) in self.cgroups.ids.iter().zip(&mut self.cgroups.base) {
             let view = self.memory.group(*id);
-            *base = GroupBase {
-                counters: view.vec.counters,
-                nr_limit_hits: view.group.events.max,
-            };
+            *base = GroupBase { counters: view.vec.counters, nr_limit_hits: view.group.events.max };
         }
     }
 

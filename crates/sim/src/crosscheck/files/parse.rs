@@ -142,6 +142,7 @@ impl FileSteps {
             ["H", space] => Action::Switch(id_of(space)?),
             ["H", from, to] => Action::Fork(id_of(from)?, id_of(to)?),
             ["Y", bytes] => Action::Reclaim(number(bytes)?),
+            ["k", nr] => Action::Charged(number(nr)?),
             ["Z", nr] => Action::Restored(number(nr)?),
             ["p", area] => Action::Point(id_of(area)?),
             ["p", _, run] => {

@@ -38,8 +38,8 @@ pub(super) struct FileReplay {
     reads_within_call: bool,
     /// Whether pages that were reclaimed come back as part of the working set.
     restores: bool,
-    /// The group with a limit that everything is charged to.
-    group: Option<GroupId>,
+    /// The group that everything is charged to, and its limit in pages.
+    group: Option<(GroupId, u64)>,
     /// Folios that were reclaimed: file, first index.
     reclaimed: BTreeSet<(u32, u64)>,
     /// What the recording says about reads in flight.
@@ -175,6 +175,7 @@ impl FileReplay {
 
     /// Does the action of `step` and says what the model did.
     pub(super) fn run(&mut self, nr: usize, step: &FileStep) -> Result<FileStep, String> {
+        self.refresh();
         let mut was_mapped = false;
         let mut removals = Vec::new();
         match &step.action {
@@ -184,6 +185,7 @@ impl FileReplay {
             | Action::Point(_)
             | Action::Reclaim(_)
             | Action::Restored(_) => {}
+            Action::Charged(nr_pages) => self.charge_kernel(*nr_pages),
             Action::Open(open, file) => {
                 let file = *self.files.get(file).ok_or_else(|| format!("no file {file}"))?;
                 let id = self.memory.open(file);

@@ -167,6 +167,8 @@ pub(super) enum Action {
     Point(u32),
     /// Had the kernel reclaim so many bytes.
     Reclaim(u64),
+    /// The kernel's own memory takes so many pages of the group's limit from here on.
+    Charged(u64),
     /// Used this file in a way that no rule covers, and how: it is not compared from here on.
     Aside(u32, String),
     /// Two threads were at work on this file at once: what one of them met may be the other's.
