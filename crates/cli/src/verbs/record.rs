@@ -254,6 +254,15 @@ fn summary(outcome: &Outcome) {
         outcome.recorder.name(),
         tasks(outcome.nr_threads, outcome.nr_processes),
     ));
+    if let Some(hot) = outcome.hot {
+        let ms = figures::ratio(1000, hot.nr_rounds) * hot.time.as_secs_f64();
+        console::say(&format!(
+            "folio: asked {} times which pages are written again, {ms:.1} ms each; {} faults of pages \
+             not mapped for writing",
+            figures::count(hot.nr_rounds),
+            figures::count(hot.nr_faults),
+        ));
+    }
 }
 
 /// The times of the plain program, and which counters its CPU has.

@@ -122,6 +122,18 @@ impl fmt::Display for Standstill {
     }
 }
 
+/// What asking for pages that are written again cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HotPages {
+    /// How often the kernel was asked.
+    pub nr_rounds: u64,
+    /// Time in the kernel for it, of all rounds.
+    pub time: Duration,
+    /// Stores that faulted because their page was not mapped for writing: those of `--hot`, and
+    /// copies on write.
+    pub nr_faults: u64,
+}
+
 /// A finished recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
@@ -147,6 +159,8 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// What recorded.
     pub recorder: RecorderKind,
+    /// What `--hot` of a live recording did.
+    pub hot: Option<HotPages>,
     /// What was not seen or left out, one sentence each with its remedy.
     pub warnings: Vec<String>,
 }
