@@ -8,6 +8,7 @@
 #include "sys.h"
 #include "trace.h"
 #include "report.h"
+#include "pressure.h"
 
 #define NR_MAPS 4
 #define NR_OPENS 4
@@ -21,8 +22,11 @@ struct mapping { u64 at, first, nr; int open; const char *prot, *share, *advice;
 static u64 page = 4096;
 static struct {
     const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors, *around, *cgroup;
+    const char *group, *fadvise, *io;
 } arg;
-static struct { u64 n, seed, opens, settle_us, bytes, skew; } num = { 100, 0, 1, 1500, 0, 0 };
+static struct {
+    u64 n, seed, opens, settle_us, bytes, skew, span, hot, refresh;
+} num = { .n = 100, .opens = 1, .settle_us = 1500, .hot = 64 };
 static struct mapping maps[NR_MAPS];
 static u64 nr_maps;
 static int fds[NR_OPENS];
@@ -38,6 +42,7 @@ static u64 faults[2];
 static void settle(void)
 {
     if (num.settle_us) { sleep_us(num.settle_us); }
+    refresh(page);
 }
 
 static void touch(u64 index, u64 map, int is_write)
@@ -243,10 +248,11 @@ static u64 page_of_step(const char *pattern, u64 k, u64 nr)
     const char *rest;
     if (equal(pattern, "seq")) { return k; }
     if (equal(pattern, "back")) { return k < nr ? nr - 1 - k : nr; }
+    if (equal(pattern, "cycle")) { return k % nr; }
     if (equal(pattern, "rand")) { return next_random() % nr; }
     if (equal(pattern, "hot")) {
         u64 draw = next_random();
-        return draw % 8 ? nr / 4 + (draw >> 8) % 64 : (draw >> 8) % nr;
+        return draw % 8 ? nr / 4 + (draw >> 8) % num.hot : (draw >> 8) % nr;
     }
     if (begins(pattern, "two", &rest)) {
         u64 stride = *rest ? as_number(rest) : 1;
@@ -257,17 +263,20 @@ static u64 page_of_step(const char *pattern, u64 k, u64 nr)
     fatal("unknown pattern", pattern, 0);
 }
 
-/* `read4096`, `readback4096`, `readrand4096`, `readtwo4096`, `readopens4096`. */
+/* `read4096`, `readback4096`, `readrand4096`, `readcycle4096`, `readhot4096`, `readtwo4096`,
+ * `readopens4096`. */
 static void read_pattern(const char *how)
 {
     const char *rest;
     int is_plain = *how >= '0' && *how <= '9';
     char kind = is_plain ? 's' : begins(how, "back", &rest) ? 'b' : begins(how, "rand", &rest) ? 'r'
+        : begins(how, "cycle", &rest) ? 'c' : begins(how, "hot", &rest) ? 'h'
         : begins(how, "two", &rest) ? 't' : begins(how, "opens", &rest) ? 'o' : 0;
     if (!kind) { fatal("unknown pattern read", how, 0); }
-    u64 len = as_number(is_plain ? how : rest), last = num.bytes / len;
+    u64 len = as_number(is_plain ? how : rest), last = (num.span < file_pages ? num.span * page : num.bytes) / len;
     for (u64 k = 0; k < num.n; k++) {
         u64 at = kind == 's' ? k : kind == 'b' ? last - 1 - k : kind == 'r' ? next_random() % last
+            : kind == 'c' ? k % last : kind == 'h' ? page_of_step("hot", k, last)
             : k / 2 + (k % 2) * (last / 2);
         if ((kind == 's' || kind == 'b') && k >= last) { break; }
         file_io('B', at * len, len, kind == 'o' ? k % 2 : 0, is_plain);
@@ -321,6 +330,7 @@ static void run_pattern(void)
 {
     const char *rest;
     random_state = (num.seed + 1) * 0x9e3779b97f4a7c15UL;
+    if (arg.fadvise) { advise_file(arg.fadvise, 0); }
     if (equal(arg.pattern, "ops")) {
         for (const char *op = arg.ops; *op;) { op = operation(op); }
     } else if (begins(arg.pattern, "read", &rest)) {
@@ -328,7 +338,7 @@ static void run_pattern(void)
     } else {
         int is_write = equal(maps[0].prot, "rw");
         for (u64 k = 0; k < num.n; k++) {
-            u64 index = page_of_step(arg.pattern, k, file_pages);
+            u64 index = page_of_step(arg.pattern, k, num.span);
             if (index < file_pages) { touch(index, k % nr_maps, is_write); }
         }
     }
@@ -375,6 +385,7 @@ static void examine_file(void)
     traced.dev = (statx.words[17] & 0xffffffff) << 20 | statx.words[17] >> 32;
     num.bytes = statx.words[5];
     file_pages = (num.bytes + page - 1) / page;
+    if (!num.span || num.span > file_pages) { num.span = file_pages; }
 }
 
 /* Resident pages of the file, through a mapping of its own that is gone again. */
@@ -461,6 +472,8 @@ static void header(u64 events, u64 lost)
     put_pair("ra_pages", as_number(arg.ra ? arg.ra : "0") * 1024 / page);
     put_pair("events", events);
     put_pair("lost", lost);
+    if (arg.io) { put(" io="); put(arg.io); }
+    if (group_dir) { group_header(); }
     put("\n");
     for (u64 i = 0; i < nr_maps; i++) {
         struct mapping *m = &maps[i];
@@ -489,6 +502,7 @@ static void footer(void)
         report_mapping(m->at, m->nr, m->first, page, pfns, 1);
         report_smaps(m->at, text, 1 << 20);
     }
+    if (group_dir) { group_footer(text, 1 << 20); }
 }
 
 static void workload(struct mapping first, char *also, int has_mapping)
@@ -509,12 +523,21 @@ static void workload(struct mapping first, char *also, int has_mapping)
     u64 events = trace_start(arg.trace, traced);
     if (has_mapping) { add_mapping(first); }
     if (also) { add_also(also); }
+    if (arg.group) {
+        deepen_stack();
+        prepare_refresh(arg.group, num.refresh, page);
+        enter_group(arg.group);
+        refresh(page);
+    }
+    /* Empties the processor's list of folios that are to go on a list. */
+    sys4(SYS_fadvise, fds[0], 0, 0, 4);
     usage_of_faults(-1);
     run_pattern();
     usage_of_faults(1);
     put("E 0");
     mark();
     u64 lost = trace_stop();
+    leave_group();
     header(events, lost);
     trace_lines(text, page);
     check_traced();
@@ -539,13 +562,16 @@ void start(s64 *stack)
         { "file=", &arg.file }, { "trace=", &arg.trace }, { "fs=", &arg.fs },
         { "variant=", &arg.variant }, { "pattern=", &arg.pattern }, { "ops=", &arg.ops },
         { "ra=", &arg.ra }, { "sectors=", &arg.sectors }, { "around=", &arg.around },
-        { "cgroup=", &arg.cgroup }, { "prot=", &first.prot },
+        { "cgroup=", &arg.cgroup }, { "group=", &arg.group }, { "fadvise=", &arg.fadvise },
+        { "io=", &arg.io },
+        { "prot=", &first.prot },
         { "map=", &first.share }, { "advice=", &first.advice }, { "also=", (const char **)&also },
     };
     struct { const char *key; u64 *value; } numbers[] = {
         { "n=", &num.n }, { "seed=", &num.seed }, { "opens=", &num.opens },
         { "settle=", &num.settle_us }, { "first=", &first.first }, { "pages=", &first.nr },
         { "skew=", &num.skew }, { "cpu=", &traced.cpu },
+        { "span=", &num.span }, { "hot=", &num.hot }, { "refresh=", &num.refresh }, { "detail=", &traced.detail },
     };
     for (s64 i = 1; i < argc; i++) {
         const char *value;

@@ -44,7 +44,7 @@ static void trace_empty(void)
 }
 
 /* The file under test; `dev` as the kernel numbers devices. */
-struct traced { u64 inode, dev, cpu; };
+struct traced { u64 inode, dev, cpu, detail; };
 
 /* Whether the event exists and now filters on the file. A kernel whose event does not show the
  * filesystem filters on the inode alone. */
@@ -68,6 +68,26 @@ static const char *const EVENTS[] = {
     "readahead/page_cache_ra_order", "readahead/page_cache_ra_unbounded",
     "readahead/page_cache_sync_ra", "readahead/page_cache_async_ra", 0,
 };
+
+/* What reclaim does with lists, for whoever looks for a rule: not filtered by file, but by process.
+ * A recording with it is compared like one without. */
+static const char *const LIST_EVENTS[] = {
+    "vmscan/mm_vmscan_lru_isolate", "vmscan/mm_vmscan_lru_shrink_inactive",
+    "vmscan/mm_vmscan_lru_shrink_active", "vmscan/mm_vmscan_memcg_reclaim_begin",
+    "vmscan/mm_vmscan_memcg_reclaim_end", "pagemap/mm_lru_insertion", "pagemap/mm_lru_activate", 0,
+};
+static void trace_lists(void)
+{
+    char name[128], filter[64];
+    append_number(append(filter, "common_pid=="), (u64)sys1(SYS_getpid, 0));
+    for (u64 i = 0; LIST_EVENTS[i]; i++) {
+        char *end = append(append(name, "events/"), LIST_EVENTS[i]);
+        append(end, "/filter");
+        trace_set(name, filter);
+        append(end, "/enable");
+        trace_set(name, "1");
+    }
+}
 
 /* Starts the instance for the insertions that this process makes into files of that inode number. */
 static void trace_first(const char *dir, u64 inode)
@@ -120,6 +140,7 @@ static u64 trace_start(const char *dir, struct traced file)
         found |= (u64)trace_event(EVENTS[i], file) << i;
     }
     if (!(found & 1)) { fatal("this kernel has no event", EVENTS[0], 2); }
+    if (file.detail) { trace_lists(); }
     trace_empty();
     marker_fd = open_file(path_of(trace_path, dir, "trace_marker"), O_WRONLY);
     must(marker_fd, "cannot open", trace_path);
@@ -231,6 +252,24 @@ static void put_line(const char *line)
     put("\n");
 }
 
+/* First page of the folio at a page frame, plus one, as far as its insertion was seen. */
+static unsigned *index_at;
+#define NR_FRAMES (1UL << 24)
+
+static void list_line(const char *line)
+{
+    put_run();
+    const char *text = within(line, "mm_vmscan_");
+    if (text) { put("v "); }
+    else { text = within(line, "mm_lru_"); put("l "); }
+    u64 frame = field(line, "pfn=", 16);
+    if (frame && frame < NR_FRAMES && index_at && index_at[frame]) {
+        put_pair("of", index_at[frame] - 1);
+        put(" ");
+    }
+    put_line(text);
+}
+
 static void event_line(const char *line, u64 page)
 {
     static const char *const ORDER[] = { "index=", " order=", " size=", "async_size=",
@@ -240,8 +279,13 @@ static void event_line(const char *line, u64 page)
                                          "ra_pages=", "mmap_miss=", "prev_pos=", 0 };
     const char *text;
     if ((text = within(line, "mark_write: "))) { put_line(text); }
+    else if (within(line, "mm_vmscan_") || within(line, "mm_lru_")) { list_line(line); }
     else if (within(line, "add_to_page_cache: ")) {
         nr_inserted++;
+        u64 frame = field(line, " pfn=", 16);
+        if (index_at && frame < NR_FRAMES) {
+            index_at[frame] = (unsigned)(field(line, " ofs=", 10) / page) + 1;
+        }
         folio_line('A', field(line, " ofs=", 10) / page, field(line, " order=", 10));
     } else if (within(line, "delete_from_page_cache: ")) {
         folio_line('D', field(line, " ofs=", 10) / page, field(line, " order=", 10));
@@ -265,6 +309,7 @@ static void trace_lines(char *text, u64 page)
 {
     s64 len = read_file(path_of(trace_path, trace_dir, "trace"), text, TEXT_ROOM);
     must(len, "cannot read", trace_path);
+    index_at = anonymous(NR_FRAMES * sizeof *index_at);
     for (char *line = text; *line;) {
         char *end = line;
         while (*end && *end != '\n') { end++; }

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -44,10 +45,22 @@ def cargo(words, target, capture=False):
 
 def programs(target):
     """Where folio and its libraries are built."""
-    built = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / (target or "")
+    built = built_in() / (target or "")
     packages = [f"--package=largefolio-{name}" for name in ("cli", "preload", "recorder")]
     cargo(["build", "--profile=lab", *packages], target)
     return built / "lab"
+
+
+def packaged(target):
+    """The Debian package for the architecture, if `make deb` made it."""
+    machine = target.partition("-")[0] if target else platform.machine()
+    arch = {"aarch64": "arm64", "x86_64": "amd64"}.get(machine, machine)
+    found = list(built_in().joinpath("debian").glob(f"largefolio_*_{arch}.deb"))
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def built_in():
+    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 
 
 def compiled(folder, target):
@@ -86,6 +99,8 @@ def make(folder, target=None, judge=None):
         shutil.copy(built / f"liblargefolio_{library}.so", folder / "lib" / "largefolio")
     compiled(folder / "tests", target)
     shutil.copy(TRACE, folder / "traces")
+    if package := packaged(target):
+        shutil.copy(package, folder / "largefolio.deb")
     for path in (*map(HERE.joinpath, CHECKS), HERE / "start", HERE.parent / "on-arm64.sh"):
         shutil.copy(path, folder)
     for crate, program in unit_tests(target).items():

@@ -37,7 +37,7 @@ KERNELS = ROOT / "target" / "recordings"     # shared with the recorders
 MACHINES = {"4K": ("7.2", "arm64"), "16K": ("7.2", "arm64_16k"), "64K": ("7.2-lab", "arm64_64k")}
 # The suite whose qemu-user loads plugins, which `folio record` needs.
 SUITE = "bookworm"
-PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "e2fsprogs", "findutils",
+PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "dpkg", "e2fsprogs", "findutils",
             "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "qemu-user",
             "sed", "tar", "util-linux", "xfsprogs"]
 EMULATORS = {"qemu-aarch64"}    # of qemu-user, which has one for each architecture

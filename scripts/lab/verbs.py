@@ -1,10 +1,13 @@
 """Verbs of folio: each does what it says, and leaves nothing."""
 
+import json
 import os
 import platform
 import re
+import shutil
 
-from check import THP, Skipped, check, chosen, copied, expect, settings, size_name
+from check import (THP, Skipped, check, chosen, copied, expect, idle, settings,
+                   size_name)
 
 PREDICT = ["predict", "demo.folio", "--kernel", "6.12,7.2,7.2+page=16K,7.2+page=64K",
            "--machine", "altra", "--runtime", "1s", "--json"]
@@ -72,3 +75,37 @@ def run(run):
         said = run.folio("run", "--summary", "--text", text, "--", copy, "--version")
         expect(said == alone, f"--text {text} changes what the program prints")
     run.folio("run", "--", "sh", "-c", "exit 7", wanted=(7,))
+
+
+@check
+def package(run):
+    """The Debian package: unpacked by dpkg into a folder of its own, used there, and removed."""
+    deb = run.bundle / "largefolio.deb"
+    if not deb.exists():
+        raise Skipped("the bundle has no package (make deb, before it is made)")
+    if not shutil.which("dpkg"):
+        raise Skipped("this system has no dpkg")
+    root = run.folder / "root"
+    state = root / "var" / "lib" / "dpkg"
+    state.mkdir(parents=True)
+    for name in ("status", "available"):
+        (state / name).touch()
+    # The libraries it depends on are those of this system, which this dpkg does not know.
+    dpkg = ["dpkg", f"--instdir={root}", f"--admindir={state}", "--force-depends",
+            "--force-script-chrootless", "--log=/dev/null"]
+    run.command(*dpkg, "--install", deb)
+    folio = root / "usr" / "bin" / "folio"
+    version = run.command(folio, "--version")
+    expect(f"target {platform.machine()}-" in version, "the package is for another architecture")
+    expect(f"preload library {root}/usr/lib/largefolio/" in version, "its libraries are not found")
+    said = run.command(folio, *PREDICT, where=root / "usr" / "share" / "largefolio" / "traces")
+    expected = run.bundle / "expected" / "predict.json"
+    expect(not expected.exists() or said == expected.read_text(),
+           "another prediction than on the other machine")
+    with idle() as pid:
+        found = json.loads(run.command(folio, "maps", pid, "--json"))
+    expect(found["processes"], "folio maps sees no process")
+    run.command(*dpkg, "--purge", "largefolio")
+    left = [path for path in (root / "usr").rglob("*") if not path.is_dir()]
+    expect(not left, f"left after dpkg --purge: {left[:3]}")
+    return f"{deb.stat().st_size >> 20} MiB, unpacked, used, removed"

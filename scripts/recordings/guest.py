@@ -78,6 +78,7 @@ class Guest:
 
     memory_mb = 1536
     result_disk = 2          # which of `disks` the results come on
+    options = ""             # for the kernel's command line
 
     def __init__(self, work, tree, variant):
         self.work = pathlib.Path(work)
@@ -109,19 +110,21 @@ class Guest:
         path.write_bytes(b"".join(parts))
         return path
 
-    def disks(self):
-        """Namespaces 1 ext4, 2 XFS, 3 results, 4 ext4 without large folios, 5 the same but slow,
-        6 btrfs."""
+    def kinds(self):
+        """Disks by namespace: name, bytes, and what makes a filesystem on it. 1 ext4, 2 XFS,
+        3 results, 4 ext4 without large folios, 5 the same but slow, 6 btrfs."""
         ext4 = ["mkfs.ext4", "-q", "-F", "-b", "4096"]
         encrypt = [*ext4, "-O", "encrypt"]
         slow = [*encrypt, "-E", "lazy_itable_init=0,lazy_journal_init=0"]
         xfs = ["mkfs.xfs", "-q", "-f", "-m", "rmapbt=0,bigtime=0", "-i", "nrext64=0"]
+        return [("ext4", DISK_BYTES, ext4), ("xfs", DISK_BYTES, xfs),
+                ("result", RESULT_BYTES, None), ("ext4-encrypt", DISK_BYTES, encrypt),
+                ("ext4-slow", SLOW_DISK_BYTES, slow),
+                ("btrfs", DISK_BYTES, ["mkfs.btrfs", "-q", "-f"])]
+
+    def disks(self):
         paths = []
-        for name, size, make in (("ext4", DISK_BYTES, ext4), ("xfs", DISK_BYTES, xfs),
-                                 ("result", RESULT_BYTES, None),
-                                 ("ext4-encrypt", DISK_BYTES, encrypt),
-                                 ("ext4-slow", SLOW_DISK_BYTES, slow),
-                                 ("btrfs", DISK_BYTES, ["mkfs.btrfs", "-q", "-f"])):
+        for name, size, make in self.kinds():
             path = self.work / f"{name}.img"
             path.unlink(missing_ok=True)
             with path.open("wb") as image:
@@ -145,7 +148,7 @@ class Guest:
                  "-m", self.memory_mb, "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
                  "-kernel", self.image, "-initrd", initramfs,
                  "-append", f"console={console} quiet panic=-1 mitigations=off nokaslr "
-                  "module.sig_enforce=1",
+                 f"module.sig_enforce=1 {self.options}",
                  "-device", "nvme,id=disks,serial=recordings"]
         for nr, path in enumerate(disks, 1):
             words += ["-drive", f"if=none,id=d{nr},format=raw,cache=unsafe,file={path}"

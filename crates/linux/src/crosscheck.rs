@@ -20,8 +20,8 @@
 //! Invariants:
 //! - C1: nothing is left behind, whatever ends the run. Image, mount and probe have no name
 //!   anywhere: the last descriptor that closes removes them, SIGKILL included. What has a name -
-//!   the tracefs instance, two settings of a loop device - is put back by guards; the instance of
-//!   a process that was killed is removed by the next run.
+//!   the tracefs instance, a memory group, two settings of a loop device - is put back by guards;
+//!   the instance and the group of a process that was killed are removed by the next run.
 //! - C2: no setting of the system is changed but those of the loop device and of btrfs on it: not
 //!   the caches, not THP, not fault-around. [`cow`] alone sets folio sizes, and puts them back; it
 //!   sends khugepaged to sleep, as [`Recorder::send_khugepaged_to_sleep`] and its like for programs do
@@ -36,6 +36,7 @@ pub mod cow;
 mod device;
 mod error;
 mod facts;
+mod group;
 mod mkfs;
 mod place;
 mod plan;
@@ -48,7 +49,7 @@ mod tracefs;
 pub use error::CrosscheckError;
 pub use facts::{Facts, Thp};
 pub use place::{Pause, Place, Recorder};
-pub use plan::{Custom, Group, Random, Selection, Skipped, WorkloadPlan};
+pub use plan::{Custom, Group, Random, Selection, Skipped, WorkloadPlan, WorkloadSet};
 pub use program::{Disk, ProgramPlan, ProgramRecorder, ProgramRecording};
 pub use settings::{Change, Settings};
 pub use workloads::{FileSpec, Filesystem, Workload};

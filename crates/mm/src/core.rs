@@ -7,7 +7,7 @@
 //!
 //! Beside it stand its parts, each with the operations that keep it right: `mapped` (what an entry
 //! that comes or goes changes in its folio, and nowhere else), `owner_ids` (processes in owner words), [`space`] and [`open_file`] (one
-//! process, one open of a file), `swap`, `workingset`, `pressure` and [`watermarks`] (what reclaim
+//! process, one open of a file), [`groups`] (limits), `swap`, `workingset`, `pressure` and [`watermarks`] (what reclaim
 //! keeps), `soft` (a smallest folio that is a preference), [`hugetlb`] (pools of huge pages),
 //! [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
 //! [`observed`], [`work`].
@@ -16,6 +16,7 @@
 //! - I1: every folio in a mapping's tree is in the folio table with that mapping and index.
 //! - I2: a page-cache folio holds one reference for each of its pages (docs/behaviour L.5).
 
+pub mod groups;
 pub mod hugetlb;
 pub mod in_flight;
 pub mod inject;
@@ -25,6 +26,7 @@ pub mod observed;
 pub mod open_file;
 mod owner_ids;
 pub(crate) mod pressure;
+mod refault;
 mod soft;
 pub mod space;
 pub(crate) mod swap;
@@ -49,6 +51,7 @@ use crate::mapping::tree::Entry;
 use crate::ram::{self, FilePages, Ram, Stretches};
 use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::units::{MappingId, Order, PageIndex, Pfn};
+use groups::Groups;
 use largefolio_bulk::plan::Plan;
 use pressure::Pressure;
 
@@ -59,6 +62,8 @@ pub enum InsertRefusal {
     Occupied,
     /// No free block of that order.
     NoMemory,
+    /// The group is at its limit.
+    Charge,
 }
 
 /// A folio to read into the page cache.
@@ -99,6 +104,8 @@ pub struct Core<R> {
     pub deferred: Deferred,
     /// What memory pressure keeps.
     pub(crate) pressure: Pressure,
+    /// Control groups.
+    pub(crate) groups: Groups,
     /// Steps taken and their limit, for a budget.
     pub(crate) work: Work,
     /// Huge pages of pools.
@@ -129,6 +136,7 @@ impl<R: Ram> Core<R> {
             stretches: Stretches::default(),
             deferred: Deferred::default(),
             pressure: Pressure::default(),
+            groups: Groups::default(),
             work: Work::default(),
             hugetlb,
             mapcount,
@@ -269,6 +277,7 @@ impl<R: Ram> Core<R> {
         folio.is_locked = is_slow;
         folio.is_swapbacked = self.mapping(file).is_shmem;
         folio.refs = order.nr_pages();
+        folio.group = self.groups.current();
         let id = self.folios.insert(folio);
         if !is_slow && !self.mapping(file).is_zero_filled && self.in_flight.add(id) {
             self.folios.get_mut(id).is_locked = true;
@@ -281,6 +290,7 @@ impl<R: Ram> Core<R> {
         self.nr_nodes += tree.nr_nodes() - nr_nodes;
         self.ram.read_in(pfn, order.nr_pages(), FilePages { file, index });
         self.back_from_swap(file, id, index);
+        self.folios.enlist(id);
         if !self.mapping(file).is_zero_filled {
             self.counters.nr_read += order.nr_pages();
         }
@@ -335,6 +345,8 @@ impl<R: Ram> Core<R> {
         let cache_refs = folio.cache_refs();
         folio.owner = Owner::Detached;
         self.put(entry.folio, cache_refs);
+        let Entry { index, order, .. } = entry;
+        self.observe(Observed::Removal { mapping: file, index, order });
     }
 
     /// Copies a page, and whether it is known to be full of zeroes: an anonymous page that was
@@ -366,7 +378,10 @@ impl<R: Ram> Core<R> {
     /// what they held before.
     pub(crate) fn alloc_anon(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
         let pfn = self.take_block(order, Order::ZERO)?;
-        let id = self.folios.insert(Folio::new(pfn, order, Owner::Anon { index }));
+        let mut folio = Folio::new(pfn, order, Owner::Anon { index });
+        folio.group = self.groups.current();
+        let id = self.folios.insert(folio);
+        self.folios.enlist(id);
         self.counters.sizes[usize::from(order.get())].nr_anon += 1;
         Some(id)
     }

@@ -74,6 +74,12 @@ pub enum FaultError {
     /// No page is free.
     #[error("out of memory at address {0:#x}: give the model more memory")]
     OutOfMemory(u64),
+    /// The group of the process is at its limit, and nothing in it can be reclaimed.
+    #[error(
+        "out of memory at address {0:#x}: the control group is at its limit and nothing in it can \
+         be reclaimed; raise the limit, or give the model swap space"
+    )]
+    GroupOutOfMemory(u64),
 }
 
 /// What a touch found or did.
@@ -204,13 +210,18 @@ impl<R: Ram> Memory<R> {
         if let Some(touched) = self.touch_huge(mm, vpn, access) {
             return touched;
         }
+        self.enter(mm);
         let mut nr_tries = 0;
         let touched = loop {
             nr_tries += 1;
             self.core.begin_fault();
             let touched = self.fault(mm, vpn, access);
             self.core.end_fault();
+            self.core.folios.set_fault(false);
             match touched {
+                Err(FaultError::OutOfMemory(addr)) if self.take_group_oom() => {
+                    return Err(FaultError::GroupOutOfMemory(addr));
+                }
                 Err(FaultError::OutOfMemory(_))
                     if nr_tries < NR_TRIES_MAX && self.reclaim_at_last() > 0 => {}
                 Err(error) => {
@@ -224,6 +235,7 @@ impl<R: Ram> Memory<R> {
             }
         };
         self.core.folios.note_access(touched.leaf.pfn_of(vpn));
+        self.leave_call();
         if access == Access::Write {
             self.core.folios.note_write(touched.leaf.pfn_of(vpn));
         }
@@ -269,6 +281,7 @@ impl<R: Ram> Memory<R> {
         self.keep_balance();
         self.core.counters.pgfault += 1;
         self.core.work.add(STEPS_OF_FAULT);
+        self.core.folios.set_fault(self.rules.reclaim.recency.counts(vma.advice.access));
         let fault = Fault { mm, vpn, access, vma, pass: Pass::First };
         let is_present = self.space(mm).table.leaf(vpn).is_some();
         let swapped = self.space(mm).swapped.get(vpn);

@@ -16,9 +16,12 @@
 //! - I2: every frame of a live folio names it in the frame map, no other frame does.
 //! - I3: what [`Mapcount`] keeps.
 
+mod batch;
 pub mod deferred;
 pub(crate) mod frames;
+pub(crate) mod generations;
 pub mod lru;
+pub mod lruvec;
 mod table;
 
 pub use table::FolioTable;
@@ -28,7 +31,7 @@ use std::num::NonZeroU64;
 use crate::counters::mapped::MappedKind;
 use crate::pgtable::FolioSpan;
 use crate::rmap::Mapcount;
-use crate::units::{MappingId, Order, PageIndex, Pfn};
+use crate::units::{GroupId, MappingId, Order, PageIndex, Pfn};
 use lru::LruKind;
 
 /// Folio in the table.
@@ -78,6 +81,8 @@ pub struct Folio {
     pub order: Order,
     /// Pages of a file, private memory, or what is left of either.
     pub owner: Owner,
+    /// The group that is charged for it.
+    pub group: GroupId,
     /// Readahead marker (A.1.2): reaching it starts the next window.
     pub is_marked: bool,
     /// Refaulted after a recent eviction (G.5.2): earns no miss-counter credit.
@@ -122,6 +127,7 @@ impl Folio {
             pfn,
             order,
             owner,
+            group: GroupId::ROOT,
             is_marked: false,
             is_workingset: false,
             is_locked: false,

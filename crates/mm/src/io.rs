@@ -19,15 +19,44 @@ use crate::units::MappingId;
 /// Most a read or write call moves (`MAX_RW_COUNT`: 2 GiB less a page).
 const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
-/// No page is free for a read or write call.
+/// Who is out of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Short {
+    /// No page is free.
+    Machine,
+    /// The control group is at its limit, and nothing in it can be reclaimed.
+    Group,
+}
+
+impl Short {
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Machine => "give the model more memory",
+            Self::Group => {
+                "the control group is at its limit and nothing in it can be reclaimed; raise the \
+                 limit, or give the model swap space"
+            }
+        }
+    }
+}
+
+/// A read or write call finds no page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("out of memory at byte {pos} of a file: give the model more memory")]
+#[error("out of memory at byte {pos} of a file: {}", .short.remedy())]
 pub struct OutOfMemory {
     /// Byte position in the file.
     pub pos: u64,
+    /// Who is short.
+    pub short: Short,
 }
 
 impl<R: Ram> Memory<R> {
+    /// Why a call ends at byte `pos`.
+    fn out_of_memory(&mut self, pos: u64) -> OutOfMemory {
+        let short = if self.take_group_oom() { Short::Group } else { Short::Machine };
+        OutOfMemory { pos, short }
+    }
+
     /// What a call reads into.
     pub(super) fn target(&self, file: MappingId) -> ReadTarget {
         ReadTarget { file, allowed: self.core.mapping(file).control.always }

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use crate::buddy::{
     Ageing, Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, RoundOfAgeing,
 };
-use crate::core::Core;
+use crate::core::groups::ChargeEffort;
 use crate::core::hugetlb::{HugePool, Hugetlb, PoolError};
 use crate::core::inject::FailAfter;
 use crate::core::khugepaged::Khugepaged;
@@ -24,7 +24,9 @@ use crate::core::open_file::{OpenFile, RaState};
 use crate::core::pressure::Pressure;
 use crate::core::space::{Flush, Space, Swapped};
 use crate::core::watermarks::Watermarks;
+use crate::core::{Core, InsertRefusal, NewFolio};
 use crate::counters::Counters;
+use crate::folio::frames::Flag;
 use crate::folio::{FolioId, FolioTable, Owner};
 use crate::mapping::disk::Disk;
 use crate::mapping::reserve::Reservations;
@@ -33,12 +35,12 @@ use crate::mapping::{HugeSwitch, Mapping};
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Counted, Ram, Stretches};
 use crate::readahead::Issue;
-use crate::readahead::issue::{self, ReadTarget};
+use crate::readahead::issue::{self, Cache, ReadTarget, Run};
 use crate::rmap::owners::IdsExhausted;
 use crate::rules::anon::Enabled;
 use crate::rules::order::MinOrder;
 use crate::rules::{Arch, ContpteRule, OrderRange, ReadaheadRules, Rules};
-use crate::units::{MappingId, MmId, Order, Pfn, Vpn};
+use crate::units::{GroupId, MappingId, MmId, Order, Pfn, Vpn};
 use crate::vma::{OpenId, VmaTree};
 
 /// The machine under the rules.
@@ -142,10 +144,40 @@ pub struct Memory<R = Counted> {
     pub(crate) fail_collapse: FailAfter,
     /// Bytes of processes ([`Memory::measure`]).
     pub(crate) measured_bytes: u64,
+    /// What the present window has locked, in a group with a limit.
+    window: Vec<FolioId>,
+    /// An area was ever advised `MADV_RANDOM` or `MADV_SEQUENTIAL`.
+    pub(crate) has_unrecent: bool,
+    /// What a read call has looked up.
+    pub(crate) batch: Vec<Entry>,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
     free: reuse::Free,
+}
+
+impl<R: Ram> Cache<R> for Memory<R> {
+    fn core(&self) -> &Core<R> {
+        &self.core
+    }
+
+    fn core_mut(&mut self) -> &mut Core<R> {
+        &mut self.core
+    }
+
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn insert(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
+        let id = self.insert(new, ChargeEffort::Once)?;
+        let folio = self.core.folios.get_mut(id);
+        if self.core.groups.is_limited() && !folio.is_locked {
+            folio.is_locked = true;
+            self.window.push(id);
+        }
+        Ok(id)
+    }
 }
 
 impl Memory<Counted> {
@@ -176,6 +208,7 @@ impl<R: Ram> Memory<R> {
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
         let mut core = Core::new(buddy, hugetlb, ram, mapcount);
+        core.folios.set_rules(rules.reclaim);
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
         let nr_slots = config.swap_bytes >> rules.page.shift();
@@ -192,6 +225,9 @@ impl<R: Ram> Memory<R> {
             khugepaged: Khugepaged::default(),
             fail_collapse: FailAfter::default(),
             measured_bytes: 0,
+            window: Vec::new(),
+            has_unrecent: false,
+            batch: Vec::new(),
             opens,
             spaces,
             flushes,
@@ -273,6 +309,7 @@ impl<R: Ram> Memory<R> {
             table,
             swapped: Swapped::default(),
             huge: BTreeMap::new(),
+            group: GroupId::ROOT,
             is_dead: false,
             has_pinned: false,
             uses_huge_zero: false,
@@ -387,15 +424,36 @@ impl<R: Ram> Memory<R> {
 
     /// Reads what an entry to readahead chose for an open file.
     pub(crate) fn read(&mut self, open: OpenId, target: ReadTarget, chosen: Issue) {
-        let state = &mut self.opens[open.0 as usize].state;
-        let room = issue::room(&self.core, &self.rules, target, state, chosen);
+        let mut state = self.open_file(open).state;
+        let room = issue::room(&self.core, &self.rules, target, &state, chosen);
         self.make_room(room.nr_pages, room.order);
-        let state = &mut self.opens[open.0 as usize].state;
-        issue::run(&mut self.core, &self.rules, target, state, chosen);
+        issue::run(self, target, &mut state, chosen);
+        self.open_file_mut(open).state = state;
+        self.end_window();
+    }
+
+    /// Reads exactly the pages of `run` in the smallest folios.
+    pub(crate) fn read_forced(&mut self, file: MappingId, run: Run) {
+        issue::forced(self, file, run);
+        self.end_window();
+    }
+
+    /// What a window reads is locked until all of it is asked for: reclaim within the group, on
+    /// account of its last folio, leaves its first alone.
+    fn end_window(&mut self) {
+        for id in self.window.drain(..) {
+            self.core.folios.get_mut(id).is_locked = false;
+        }
     }
 
     /// Sets PTEs for pages of a page-cache folio.
+    ///
+    /// On x86-64 a new entry is marked as accessed, also one that fault-around sets; arm64, which
+    /// can tell, leaves those old.
     pub(crate) fn map_file(&mut self, mm: MmId, id: FolioId, batch: Batch) {
+        if self.arch == Arch::X86_64 {
+            self.core.folios.frames_mut().set(Flag::Accessed, batch.pfn, batch.nr);
+        }
         let folio = self.core.folios.get(id);
         let span = FolioSpan::new(folio.pfn, folio.order);
         self.space_mut(mm).table.map_ptes(batch, span);

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Owns who is evicted and when. Does not own unmapping ([`crate::unmap`], the reverse map of
-//! [`crate::split`]) nor free blocks ([`crate::buddy`]). Reading order: `scan` `evict` `effort`
-//! [`compact`] `migrate`. What it keeps stands in [`crate::core`]: `pressure` `watermarks` `swap`
+//! [`crate::split`]) nor free blocks ([`crate::buddy`]). Reading order: `charge` `scan`
+//! `lists` `generations` `evict` `effort` [`compact`] `migrate`. What it keeps stands in [`crate::core`]: `pressure` `watermarks` `swap`
 //! `workingset`; the lists in [`crate::folio::lru`].
 //!
 //! A page counts as used when a page walk reached it - a TLB miss of the machine replayed - since
@@ -26,15 +26,17 @@
 //! - Room for a readahead window is made before it is read, not folio by folio.
 //! - The accessed bits of all entries of a page are one: two processes that use it count once.
 //! - Writeback takes no time: a dirty folio is written when reclaim wants it, and is clean then.
-//! - Page tables and the kernel's own memory take no pages; there is one zone and no memcg.
-//! - The kernel can be built with generational lists instead of these two; they are not modelled.
+//! - Page tables and the kernel's own memory take no pages; there is one zone.
 //!
 //! Invariants:
 //! - I1: nothing is evicted that a caller holds: reclaim runs before a fault looks anything up, or
 //!   while what it found has a reference more.
 
+mod charge;
 pub mod compact;
 mod effort;
 mod evict;
+mod generations;
+mod lists;
 mod migrate;
 mod scan;

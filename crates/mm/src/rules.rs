@@ -14,6 +14,7 @@ pub mod anon;
 pub mod clear;
 pub mod collapse;
 pub mod order;
+pub mod reclaim;
 pub mod sizes;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use anon::AnonRules;
 use clear::ClearRules;
 use collapse::CollapseRules;
 use order::OrderRules;
+use reclaim::ReclaimRules;
 use sizes::FileSizes;
 
 /// Largest order of an entry in the page-cache tree: `2 * 6 - 1` (docs/behaviour 0.4,
@@ -70,6 +72,8 @@ pub struct Rules {
     pub writers: Writers,
     /// khugepaged and `MADV_COLLAPSE`.
     pub collapse: CollapseRules,
+    /// What is given up under memory pressure.
+    pub reclaim: ReclaimRules,
     /// Huge pages set aside at boot, by size in KiB (docs/behaviour O.1.2); none by default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hugepages: BTreeMap<String, u64>,
@@ -500,6 +504,7 @@ impl Rules {
             order: OrderRules::default(),
             writers: Writers::DropCache,
             collapse: CollapseRules::stock(),
+            reclaim: ReclaimRules::stock(),
         }
     }
 

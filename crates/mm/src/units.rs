@@ -318,6 +318,15 @@ pub struct MappingId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MmId(pub u32);
 
+/// A control group of processes: position in the table of groups.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupId(pub u32);
+
+impl GroupId {
+    /// The group of everybody who is in no other: it has no limit.
+    pub const ROOT: Self = Self(0);
+}
+
 /// One page of swap space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SwapSlot(pub u64);

@@ -49,6 +49,7 @@ impl<R: Ram> Memory<R> {
             if vma.huge().is_some() {
                 self.zap_huge(mm, vma, vma.start, vma.end);
             } else {
+                self.forget_unrecent(mm, vma);
                 self.zap(mm, vma.start, vma.end);
             }
         }
@@ -57,6 +58,18 @@ impl<R: Ram> Memory<R> {
             self.release_anon_shared(&vma);
             self.close_huge(&vma);
             self.release_area(&vma);
+        }
+    }
+
+    /// Accesses through an area with `MADV_RANDOM` or `MADV_SEQUENTIAL` say nothing of the pages.
+    fn forget_unrecent(&mut self, mm: MmId, vma: &Vma) {
+        if self.rules.reclaim.recency.counts(vma.advice.access) {
+            return;
+        }
+        let (space, core) = self.space_and_core(mm);
+        for leaf in space.table.leaves(vma.start, vma.nr_pages()) {
+            let nr_pages = leaf.end_vpn().0 - leaf.first_vpn.0;
+            let _ = core.folios.take_accessed_in(leaf.pfn, nr_pages);
         }
     }
 
@@ -159,6 +172,9 @@ impl<R: Ram> Memory<R> {
 }
 
 /// The counting side of a zap.
+///
+/// Differs: the accessed bits of all entries of a page are one, so that of another process goes
+/// too.
 struct Zapping<'a, R> {
     core: &'a mut Core<R>,
     mm: MmId,
@@ -190,6 +206,7 @@ impl<R: Ram> Zap for Zapping<'_, R> {
             let folio = self.core.folios.get_mut(id);
             folio.is_dirty |= !folio.is_anon();
         }
+        self.pass_on_access(id, &part);
         match (part.kind, self.batching) {
             (LeafKind::Pmd, _) => self.core.remove_pmd(id, self.mm),
             (_, Batching::Folio) => self.core.remove_ptes(id, self.mm, part.pfn, part.nr),
@@ -199,5 +216,22 @@ impl<R: Ram> Zap for Zapping<'_, R> {
                 }
             }
         }
+    }
+}
+
+impl<R: Ram> Zapping<'_, R> {
+    /// What an entry knew of its use goes to the folio of a file: once for a batch.
+    fn pass_on_access(&mut self, id: FolioId, part: &Cleared) {
+        let folio = self.core.folios.get(id);
+        if folio.is_anon() {
+            return;
+        }
+        let nr_pages = if part.kind == LeafKind::Pmd { folio.nr_pages() } else { part.nr };
+        let nr_accessed = self.core.folios.take_accessed_in(part.pfn, nr_pages);
+        let nr_marks = match self.batching {
+            Batching::PageByPage if part.kind != LeafKind::Pmd => nr_accessed,
+            Batching::PageByPage | Batching::Folio => 1,
+        };
+        (0..nr_marks).for_each(|_| self.core.mark_accessed(id));
     }
 }

@@ -27,7 +27,7 @@ pub use live::{LiveCheck, recorder};
 pub use program::{ProgramCheck, program_recorder};
 pub use replay::ReplayRequest;
 pub use result::{CrosscheckOutcome, CrosscheckResult, CrosscheckRow};
-pub use workloads::WorkloadList;
+pub use workloads::{Listed, WorkloadList};
 
 impl Forms for CrosscheckResult {
     fn text(&self) -> String {

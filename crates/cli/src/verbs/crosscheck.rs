@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use largefolio_linux::crosscheck::WorkloadSet;
 
 use self::output::{OutputArgs, RulesArgs};
 use self::select::{RandomArgs, SelectArgs};
@@ -35,6 +36,7 @@ Examples:
   sudo folio crosscheck --kernel 6.12 --json           under the rules of another kernel
   sudo folio crosscheck --report check.html            also as a page
   sudo folio crosscheck --random 2000 --seed 7         random workloads
+  sudo folio crosscheck --limited                      too little memory: what reclaim takes
   sudo folio crosscheck record -o here -- prot=r advice=huge pattern=stride7 n=100
   sudo folio crosscheck program -- python3 -c pass     a real program with all its files
   folio crosscheck replay here recordings/packaged     no root needed
@@ -50,6 +52,10 @@ pub(crate) struct CrosscheckArgs {
     select: SelectArgs,
     #[command(flatten)]
     random: RandomArgs,
+    /// Run workloads in a memory group whose limit is smaller than what they use, each with a window
+    /// of its own: what reclaim takes is compared
+    #[arg(long, conflicts_with_all = ["random", "windows_kb"])]
+    limited: bool,
     #[command(flatten)]
     rules: RulesArgs,
     /// Keep the recordings in this directory; with --random only those that differ
@@ -87,7 +93,9 @@ impl CrosscheckArgs {
             None => {
                 let kernel = self.rules.kernel()?;
                 let output = self.output.output([])?;
-                let chosen = live::Chosen { select: self.select, random: self.random.random() };
+                let set = if self.limited { WorkloadSet::Limited } else { WorkloadSet::Usual };
+                let chosen =
+                    live::Chosen { select: self.select, random: self.random.random(), set };
                 let plan = live::LivePlan::new(&chosen, kernel, self.keep, output, command_line)?;
                 Plan::Live(Box::new(plan))
             }

@@ -75,6 +75,12 @@ pub enum CrosscheckError {
          later)"
     )]
     NoEvent(&'static str),
+    /// No memory group can have a limit.
+    #[error(
+        "this system has no memory groups to make one of: cgroup.subtree_control of /sys/fs/cgroup \
+         lacks memory; run `echo +memory | sudo tee /sys/fs/cgroup/cgroup.subtree_control`"
+    )]
+    NoMemoryGroups,
     /// No filesystem of the selection can be made here.
     #[error("no filesystem to record on: {0}")]
     NoFilesystem(String),

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::CrosscheckError;
+use super::group;
 use super::mkfs;
 use super::workloads::Filesystem;
 use crate::mount::Detached;
@@ -43,6 +44,8 @@ pub struct Facts {
     pub fault_around_bytes: Option<u64>,
     /// Whether LRU lists are kept by generations.
     pub has_generations: bool,
+    /// Whether a memory group with a limit can be made.
+    pub has_groups: bool,
     /// Formatters that were found, by filesystem.
     pub formatters: Vec<(Filesystem, PathBuf)>,
 }
@@ -68,6 +71,7 @@ impl Facts {
             thp,
             fault_around_bytes: fault_around_bytes(),
             has_generations: host::has_generations(&Live),
+            has_groups: group::is_possible(),
             formatters,
         }
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::device::{Device, max_sectors_kb};
 use super::error::CrosscheckError;
 use super::facts::{DEFAULT_AROUND_BYTES, Facts, first_cpu};
+use super::group::{MemoryGroup, nr_refresh_faults};
 use super::mkfs;
 use super::plan::OWN_FILE;
 use super::probe::{self, ProbeEnd};
@@ -146,6 +147,12 @@ impl<'a> Place<'a> {
         let path = self.mount.path().join("probe");
         let mut said = String::new();
         for _ in 0..NR_COOLINGS {
+            let group = workload.word("limit").map(MemoryGroup::with_limit).transpose()?;
+            let mut words = words.clone();
+            if let Some(group) = &group {
+                words.push(format!("group={}", group.path().display()));
+                words.push(format!("refresh={}", nr_refresh_faults()));
+            }
             match probe::run(&path, &words, &self.recorder.signals)? {
                 ProbeEnd::Recorded(text) => return Ok(text),
                 ProbeEnd::Refused(reason) => said = reason,
@@ -175,7 +182,7 @@ impl<'a> Place<'a> {
             format!("settle={settle}"),
             format!("cpu={}", self.recorder.cpu),
         ];
-        let is_ours = |key: &str| matches!(key, "file" | "settle" | "around");
+        let is_ours = |key: &str| matches!(key, "file" | "settle" | "around" | "limit");
         let rest = workload.words.iter().filter(|(key, _)| !is_ours(key));
         words.extend(rest.map(|(key, value)| format!("{key}={value}")));
         words

@@ -10,15 +10,26 @@ mod random;
 use super::error::CrosscheckError;
 use super::facts::{DEFAULT_AROUND_BYTES, Facts, Thp};
 use super::mkfs;
-use super::workloads::{Filesystem, OF_LISTS, Workload, with_window};
+use super::workloads::{Filesystem, OF_LISTS, Workload, limited, with_window};
 
 pub use custom::Custom;
 pub(super) use custom::OWN_FILE;
 pub use random::Random;
 
+/// Which built-in workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkloadSet {
+    /// The grid over windows.
+    Usual,
+    /// Those in a memory group with a limit, each with a window of its own.
+    Limited,
+}
+
 /// The request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
+    /// Of which workloads.
+    pub set: WorkloadSet,
     /// Filesystems, in order.
     pub filesystems: Vec<Filesystem>,
     /// Readahead windows in KiB, in order.
@@ -30,7 +41,8 @@ pub struct Selection {
 impl Default for Selection {
     fn default() -> Self {
         let filesystems = vec![Filesystem::Ext4, Filesystem::Xfs];
-        Self { filesystems, windows_kb: vec![128, 512, 2560, 8192], only: None }
+        let windows_kb = vec![128, 512, 2560, 8192];
+        Self { set: WorkloadSet::Usual, filesystems, windows_kb, only: None }
     }
 }
 
@@ -175,14 +187,19 @@ impl WorkloadPlan {
     }
 
     fn choose(&mut self, filesystem: Filesystem, selection: &Selection, facts: &Facts) {
+        let is_wanted = |one: &Workload| {
+            selection.only.as_ref().is_none_or(|only| pattern::fits(only, &one.name))
+        };
+        if selection.set == WorkloadSet::Limited {
+            let all = limited(filesystem, facts.page_bytes).into_iter();
+            self.keep(filesystem, all.filter(is_wanted).collect(), facts);
+            return;
+        }
         let mut workloads = Vec::new();
         // One grid serves all windows where no folio is large.
         let is_single = filesystem == Filesystem::Ext4Encrypt;
         let windows_kb = if is_single { &[128][..] } else { &selection.windows_kb };
         for &window_kb in windows_kb {
-            let is_wanted = |one: &Workload| {
-                selection.only.as_ref().is_none_or(|only| pattern::fits(only, &one.name))
-            };
             let all = with_window(filesystem, window_kb, facts.page_bytes);
             workloads.extend(all.into_iter().filter(is_wanted));
         }
@@ -236,6 +253,9 @@ fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
             Some(
                 "needs /sys/kernel/mm/lru_gen/enabled at 0: generations count accesses that lists do not",
             )
+        }
+        _ if workload.word("limit").is_some() && !facts.has_groups => {
+            Some("needs memory groups: cgroup.subtree_control of /sys/fs/cgroup lacks memory")
         }
         _ if workload.word("cgroup").is_some() => Some("needs a memory cgroup of its own"),
         Thp::Never if workload.is_huge() => {

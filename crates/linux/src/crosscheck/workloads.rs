@@ -214,6 +214,20 @@ pub fn with_window(filesystem: Filesystem, window_kb: u64, page: u64) -> Vec<Wor
         .collect()
 }
 
+/// The workloads in a memory group with a limit, each with a window of its own: on filesystems that
+/// have files of base pages and of large folios, for base pages of 4 KiB. A word `limit=` says how
+/// many bytes the group may have; whoever records makes the group and names it in `group=`.
+#[must_use]
+pub fn limited(filesystem: Filesystem, page: u64) -> Vec<Workload> {
+    let is_recorded =
+        matches!(filesystem, Filesystem::Ext4Encrypt | Filesystem::Ext4 | Filesystem::Xfs);
+    if !is_recorded || page != 4096 {
+        return Vec::new();
+    }
+    let rows = rows::limited(filesystem).into_iter();
+    rows.map(|(window_kb, row)| Workload::of(filesystem, window_kb, row)).collect()
+}
+
 /// The workloads recorded on packaged kernels.
 #[must_use]
 pub fn packaged(filesystem: Filesystem, page: u64) -> Vec<Workload> {

@@ -232,6 +232,12 @@ pub enum RecordError {
          without --live"
     )]
     NoTracefs,
+    /// No soft-dirty bits in the kernel.
+    #[error(
+        "this kernel does not know which pages were written (built without CONFIG_MEM_SOFT_DIRTY), so \
+         --hot has nobody to ask; leave --hot out"
+    )]
+    NoSoftDirty,
     /// An event that nothing can be done without.
     #[error(
         "this kernel has no event {0}; a live recording needs CONFIG_FTRACE_SYSCALLS: use a kernel with \

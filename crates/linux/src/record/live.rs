@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Reading order: `seen` (what can be told), `page`, `format`, `rings`, `named` (how it is told),
-//! `handle`, `files`, `image`, `attach`, `tasks` (what it means), `start` (a command), `session` (the loop).
+//! `handle`, `files`, `image`, `attach`, `tasks` (what it means), `hot` (pages written again), `start` (a
+//! command), `session` (the loop).
 //!
 //! Invariants:
 //! - V1: nothing is left behind: the instance and a probe go with this process, or with the next
@@ -23,6 +24,7 @@ mod attach;
 mod files;
 mod format;
 mod handle;
+mod hot;
 mod image;
 mod named;
 mod page;
@@ -39,6 +41,7 @@ use std::time::{Duration, Instant};
 
 use largefolio_trace::{ExitKind, Writer, disk};
 
+use self::hot::Hot;
 use self::named::Names;
 use self::rings::Rings;
 use self::session::{Session, Stopped};
@@ -86,6 +89,7 @@ pub struct LiveRecording {
     command: Vec<String>,
     output: PathBuf,
     bounds: Bounds,
+    hot: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -96,7 +100,8 @@ enum Whose {
 
 impl LiveRecording {
     /// Checks that `target` can be recorded into `output` (default: `<program>.folio` in the current
-    /// directory); `again` is the command line of this process, for the remedies.
+    /// directory), asking each `hot` which pages are written again; `again` is the command line of this
+    /// process, for the remedies.
     ///
     /// # Errors
     /// The first thing that is wrong, with its remedy.
@@ -104,6 +109,7 @@ impl LiveRecording {
         target: Target,
         output: Option<&Path>,
         bounds: Bounds,
+        hot: Option<Duration>,
         again: &str,
     ) -> Result<Self, RecordError> {
         let (whom, command, name) = match target {
@@ -130,7 +136,7 @@ impl LiveRecording {
         let output = output.map_or_else(|| program::default_output(&name), Path::to_path_buf);
         disk::check(&output)
             .map_err(|source| RecordError::Output { path: output.clone(), source })?;
-        Ok(Self { whom, command, output, bounds })
+        Ok(Self { whom, command, output, bounds, hot })
     }
 
     /// Records. `progress` is called about ten times a second.
@@ -140,6 +146,7 @@ impl LiveRecording {
     /// cannot be completed.
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, RecordError> {
         let started = Instant::now();
+        let hot = self.hot.map(Hot::new).transpose()?;
         let meta = finish::meta_of(self.command.clone(), RecorderKind::Live);
         let mut writer = Writer::create(&self.output, meta)?;
         // Before the instance, which is gone first: an event that it has enabled cannot be removed.
@@ -170,6 +177,7 @@ impl LiveRecording {
 
         let mut book = Book::new(&mut writer);
         let mut session = Session::new(&instance, rings, names, &mut book, self.bounds);
+        session.hot = hot;
         let (ended, stopped) = match &self.whom {
             Whose::Command(program) => {
                 let child = start::spawn(program)?;
@@ -187,13 +195,14 @@ impl LiveRecording {
                 (Ended::Code(0), stopped)
             }
         };
+        let hot = session.hot_pages();
         let warnings = session.finish()?;
         let stopped = stopped.text(&self.whom);
         let text = stopped.clone().unwrap_or_else(|| ended.to_string());
         let finish = Finish::of_book(&mut book, text, warnings);
         writer.meta_mut().faults_only = true;
         let outcome = finish.complete(writer, ended, RecorderKind::Live, started)?;
-        Ok(Outcome { stopped, ..outcome })
+        Ok(Outcome { stopped, hot, ..outcome })
     }
 }
 

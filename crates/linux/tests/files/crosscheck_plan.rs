@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-use largefolio_linux::crosscheck::workloads::{packaged, with_window};
+use largefolio_linux::crosscheck::workloads::{limited, packaged, with_window};
 use largefolio_linux::crosscheck::{
     CrosscheckError, Custom, Facts, Filesystem, Random, Selection, Thp, Workload, WorkloadPlan,
+    WorkloadSet,
 };
 
 fn facts() -> Facts {
@@ -17,6 +18,7 @@ fn facts() -> Facts {
         page_bytes: 4096,
         thp: Thp::Madvise,
         has_generations: false,
+        has_groups: true,
         fault_around_bytes: Some(65536),
         formatters: Filesystem::LIVE.map(|one| (one, "/bin/true".into())).to_vec(),
     }
@@ -139,6 +141,37 @@ fn generations_skip_what_was_seen_to_depend_on_lists() {
     };
     assert_eq!([of(4096, true), of(16384, false)], [0, 0]);
     assert!(of(16384, true) > 0);
+}
+
+#[test]
+fn what_is_recorded_with_a_limit_is_in_its_set() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/limited");
+    let of = |one| limited(one, 4096).into_iter().map(|workload| workload.name);
+    let all: Vec<String> = Filesystem::ALL.into_iter().flat_map(of).collect();
+    let set: BTreeSet<String> = all.iter().cloned().collect();
+    assert_eq!(set.len(), all.len(), "two have the same name");
+    let mut nr_archives = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let names = recorded(&path);
+        let unknown: Vec<_> = names.difference(&set).collect();
+        assert!(!names.is_empty() && unknown.is_empty(), "{}: {unknown:?}", path.display());
+        nr_archives += 1;
+    }
+    assert!(nr_archives >= 2, "{nr_archives} archives");
+}
+
+#[test]
+fn workloads_with_a_limit_need_groups() {
+    let selection = Selection { set: WorkloadSet::Limited, ..Selection::default() };
+    let plan = WorkloadPlan::new(&selection, &facts(), "").unwrap();
+    assert!(plan.nr_workloads() > 30 && plan.skipped.is_empty());
+    let workloads = plan.groups.iter().flat_map(|group| &group.workloads);
+    assert!(workloads.clone().all(|one| one.word("limit").is_some() && one.file() == "holes"));
+    let facts = Facts { has_groups: false, ..facts() };
+    let error = WorkloadPlan::new(&selection, &facts, "").unwrap_err().to_string();
+    assert!(error.contains("needs memory groups"), "{error}");
+    assert!(WorkloadPlan::new(&Selection::default(), &facts, "").is_ok());
 }
 
 #[test]

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use largefolio_linux::crosscheck::{
     CrosscheckError, Custom, Facts, Filesystem, Pause, Recorder, Selection, Workload, WorkloadPlan,
+    WorkloadSet,
 };
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
@@ -46,6 +47,14 @@ fn left_behind(pid: u32) -> Vec<String> {
         let backing = fs::read_to_string(entry.path().join("loop/backing_file"));
         found.extend(backing.ok().filter(|file| file.contains("memfd:largefolio")));
     }
+    let group = format!("folio-crosscheck-{pid}");
+    let trees = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified"];
+    found.extend(
+        trees
+            .map(|tree| format!("{tree}/{group}"))
+            .into_iter()
+            .filter(|path| std::path::Path::new(path).exists()),
+    );
     found.extend(instances().into_iter().filter(|name| *name == format!("folio-crosscheck-{pid}")));
     found
 }
@@ -114,6 +123,39 @@ fn a_recording_has_every_kind_of_line_and_leaves_nothing() {
     let now = loop_settings();
     let is_known = |setting: &(String, String)| before.iter().any(|(name, _)| *name == setting.0);
     assert_eq!(now.into_iter().filter(is_known).collect::<Vec<_>>(), before);
+}
+
+#[test]
+fn a_workload_with_a_limit_is_the_same_twice_and_its_group_is_gone() {
+    let Some((_turn, facts)) = turn("a_workload_with_a_limit_is_the_same_twice") else { return };
+    if !facts.has_groups {
+        eprintln!("SKIPPED a_workload_with_a_limit_is_the_same_twice: no memory groups");
+        return;
+    }
+    let selection = Selection {
+        set: WorkloadSet::Limited,
+        only: Some("limit-often".to_owned()),
+        ..Selection::default()
+    };
+    let plan = WorkloadPlan::new(&selection, &facts, "").unwrap();
+    let workload = &plan.groups[0].workloads[0];
+    {
+        let recorder = Recorder::new(facts.clone()).unwrap();
+        let mut place = recorder.place(workload.filesystem, 0).unwrap();
+        let texts = [(); 2].map(|()| place.record(workload, Pause::Usual).unwrap());
+        for word in
+            ["limit=2097152", "lru=", "io=within", "\n= usage ", "\n= workingset_refault_file "]
+        {
+            assert!(texts[0].contains(word), "{word}");
+        }
+        let evicted = |text: &str| {
+            let is_one = |line: &&str| line.starts_with("D ");
+            text.lines().filter(is_one).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(evicted(&texts[0]).len() > 10);
+        assert_eq!(evicted(&texts[0]), evicted(&texts[1]));
+    }
+    assert_eq!(left_behind(std::process::id()), [""; 0]);
 }
 
 #[test]

@@ -13,6 +13,7 @@
 
 use super::{CollapseTarget, Done, Who};
 use crate::core::NewFolio;
+use crate::core::groups::ChargeEffort;
 use crate::core::work::steps_of_block;
 use crate::counters::collapse::CollapseRefusal;
 use crate::folio::{Folio, Owner};
@@ -124,7 +125,8 @@ impl<R: Ram> Memory<R> {
 
     fn try_frames(&mut self, range: &FileRange) -> Result<Pfn, CollapseRefusal> {
         let effort = self.collapse_effort(range.who);
-        let is_worth_trying = self.prepare_large(range.order, effort);
+        let is_worth_trying = self.prepare_large(range.order, effort)
+            && self.charge(range.order.nr_pages(), effort.into());
         let pfn = is_worth_trying.then(|| self.core.take_block(range.order, Order::ZERO));
         pfn.flatten().ok_or(CollapseRefusal::AllocHugePageFail)
     }
@@ -139,7 +141,7 @@ impl<R: Ram> Memory<R> {
             self.replace_gathered(range, &gathered, pfn);
         } else {
             for entry in &gathered.entries {
-                self.core.folios.lru_mut().putback(entry.folio);
+                self.core.folios.putback(entry.folio);
             }
         }
         filled
@@ -192,7 +194,8 @@ impl<R: Ram> Memory<R> {
     fn find_shmem(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
         let index = PageIndex(at);
         if self.core.mapping(range.file).swapped.contains_key(&index) {
-            let back = self.core.insert(NewFolio::new(range.file, index, Order::ZERO));
+            let new = NewFolio::new(range.file, index, Order::ZERO);
+            let back = self.insert(new, ChargeEffort::Full);
             back.map_err(|_| CollapseRefusal::Fail)?;
         }
         let Some(entry) = self.core.find(range.file, index) else {
@@ -275,7 +278,7 @@ impl<R: Ram> Memory<R> {
         self.check_large(entry)?;
         self.step(CollapseRefusal::Truncated)?;
         self.step(CollapseRefusal::DelPageLru)?;
-        if !self.core.folios.lru_mut().isolate(entry.folio) {
+        if !self.core.folios.isolate(entry.folio) {
             return Err(CollapseRefusal::DelPageLru);
         }
         gathered.entries.push(entry);
@@ -351,7 +354,9 @@ impl<R: Ram> Memory<R> {
         folio.refs = range.order.nr_pages();
         folio.is_swapbacked = self.core.mapping(file).is_shmem;
         folio.is_dirty = self.core.mapping(file).is_shmem;
+        folio.group = self.core.groups.current();
         let id = self.core.folios.insert(folio);
+        self.core.folios.enlist(id);
         let mapping = self.core.mapping_mut(file);
         mapping.collapsed(range.order);
         let Ok(()) = mapping.tree.insert(index, range.order, id) else {

@@ -20,6 +20,15 @@ pub enum Observed {
         /// log2 of its pages.
         order: Order,
     },
+    /// A folio left the page cache (`mm_filemap_delete_from_page_cache`).
+    Removal {
+        /// File whose page cache it is about.
+        mapping: MappingId,
+        /// Index of the first page.
+        index: PageIndex,
+        /// log2 of its pages.
+        order: Order,
+    },
     /// A pass of the fault handler began (`mm_filemap_fault`).
     Handler {
         /// File whose page cache it is about.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::pgtable::PageTable;
-use crate::units::{MappingId, MmId, Order, Pfn, SwapSlot, Vpn};
+use crate::units::{GroupId, MappingId, MmId, Order, Pfn, SwapSlot, Vpn};
 use crate::vma::VmaTree;
 
 /// The address space of a process.
@@ -24,6 +24,8 @@ pub struct Space {
     pub swapped: Swapped,
     /// What its huge pages are mapped by: they stand beside the page table, like swapped pages.
     pub huge: BTreeMap<Vpn, HugeEntry>,
+    /// The control group it is in.
+    pub group: GroupId,
     /// Whether the process has ended.
     pub is_dead: bool,
     /// Whether a page of it was ever pinned (E.1.2).

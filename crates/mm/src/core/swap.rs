@@ -58,6 +58,10 @@ impl Swap {
         self.free.nr_free_pages() > 0
     }
 
+    pub(crate) fn nr_free(&self) -> u64 {
+        self.free.nr_free_pages()
+    }
+
     /// Slots that hold a page.
     pub(crate) fn nr_used(&self) -> u64 {
         self.free.nr_allocated_pages()

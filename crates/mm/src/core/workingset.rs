@@ -1,14 +1,16 @@
 //! What is remembered of evicted pages: whether one that comes back was evicted too early
 //! (docs/behaviour G.5.2).
 //!
-//! Answers to: `workingset_eviction`, `workingset_refault`, `workingset_test_recent`.
+//! Answers to: `workingset_eviction`, `workingset_refault`, `workingset_test_recent`,
+//! `folio_mark_accessed`.
 //!
-//! A clock counts the pages that left the inactive lists, by eviction or activation. An evicted
-//! page leaves its time behind (a shadow); when it is read again, the distance to now says how many
-//! more pages memory would have had to hold for it to stay. Where that is no more than what the
-//! active list holds, the page is as hot as those: it becomes active at once.
+//! The clock of a group counts the pages that left its inactive lists, by eviction or activation;
+//! the root's counts those of all. An evicted page leaves the time behind (a shadow); when it is
+//! read again, the distance to now says how many more pages memory would have had to hold for it to
+//! stay. Where that is no more than what the active list holds, the page is as hot as those: it
+//! becomes active at once.
 //!
-//! Owns the clock and the test. Does not own the shadows ([`crate::mapping::shadows`]) nor the
+//! Owns the clocks and the test. Does not own the shadows ([`crate::mapping::shadows`]) nor the
 //! lists ([`crate::folio::lru`]).
 
 use super::Core;
@@ -17,22 +19,10 @@ use crate::folio::FolioId;
 use crate::folio::lru::{Age, ListId, LruKind};
 use crate::mapping::shadows::{Shadow, Shadows};
 use crate::ram::Ram;
-use crate::units::MappingId;
+use crate::units::{GroupId, MappingId};
 
-/// The clock: pages that left the inactive lists.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Clock(u64);
-
-impl Clock {
-    pub(crate) fn advance(&mut self, nr_pages: u64) {
-        self.0 += nr_pages;
-    }
-
-    /// A shadow for a page that is evicted now.
-    pub(crate) fn shadow(self, was_workingset: bool) -> Shadow {
-        Shadow { time: self.0, was_workingset }
-    }
-}
+/// A page that had to be read back costs as much as a batch that was examined for nothing.
+const REFAULT_COST: u64 = 32;
 
 impl<R: Ram> Core<R> {
     /// Changes the shadows of a file.
@@ -49,29 +39,91 @@ impl<R: Ram> Core<R> {
         answer
     }
 
-    /// `MADV_FREE`: reclaim looks at the folio next, without asking for swap space.
-    pub(crate) fn give_up(&mut self, id: FolioId) {
-        let list = ListId::new(LruKind::File, Age::Inactive);
-        let _ = self.folios.lru_mut().take_referenced(id);
-        let _ = self.folios.take_accessed(id);
-        self.folios.lru_mut().move_to_head(id, list);
+    /// Pages of a group left its inactive lists (`workingset_age_nonresident`).
+    pub(crate) fn age(&mut self, group: GroupId, nr_pages: u64) {
+        let lru = self.folios.lru_mut();
+        lru.vec_mut(group).clock += nr_pages;
+        if group != GroupId::ROOT {
+            lru.vec_mut(GroupId::ROOT).clock += nr_pages;
+        }
     }
 
-    /// A folio that is evicted leaves this.
+    /// Empties the batches in front of the lists.
+    pub(crate) fn drain_lru(&mut self) {
+        self.counters.reclaim.pgactivate += self.folios.drain();
+    }
+
+    /// A read call, or an entry that goes, used a folio: the second time makes it active.
+    pub(crate) fn mark_accessed(&mut self, id: FolioId) {
+        if let Some(rule) = self.folios.generations() {
+            self.count_use(id, rule);
+            return;
+        }
+        let marks = self.folios.lru_mut().marks_mut(id);
+        if !std::mem::replace(&mut marks.is_referenced, true) || marks.is_active {
+            return;
+        }
+        marks.is_referenced = false;
+        self.counters.reclaim.pgactivate += self.folios.activate(id);
+        let group = self.folios.lru().group_of(id);
+        self.age(group, self.folios.get(id).nr_pages());
+    }
+
+    /// `MADV_FREE`: reclaim looks at the folio next, without asking for swap space.
+    pub(crate) fn give_up(&mut self, id: FolioId) {
+        self.drain_lru();
+        let _ = self.folios.take_accessed(id);
+        let marks = self.folios.lru_mut().marks_mut(id);
+        (marks.is_referenced, marks.is_active) = (false, false);
+        if self.folios.isolate(id) {
+            self.folios.putback(id);
+        }
+    }
+
+    /// A folio that is evicted now leaves this.
     pub(crate) fn evict_shadow(&mut self, id: FolioId) -> Shadow {
+        let target = self.pressure.target;
+        if let Some(rule) = self.folios.generations() {
+            return self.generation_shadow(id, rule);
+        }
         let folio = self.folios.get(id);
-        let shadow = self.pressure.clock.shadow(folio.is_workingset);
-        self.pressure.clock.advance(folio.nr_pages());
-        shadow
+        let (nr_pages, was_workingset) = (folio.nr_pages(), folio.is_workingset);
+        let time = self.folios.lru().vec(target).clock;
+        self.age(target, nr_pages);
+        Shadow { group: target, time, nr_refs: 0, was_workingset }
     }
 
     /// Pages that were evicted are back in the folio `id`.
     pub(crate) fn refault(&mut self, id: FolioId, shadow: Shadow) {
+        if let Some(rule) = self.folios.generations() {
+            self.refault_generation(id, shadow, rule);
+            return;
+        }
         let folio = self.folios.get(id);
         let (nr_pages, kind) = (folio.nr_pages(), folio.kind());
-        let distance = self.pressure.clock.0 - shadow.time;
-        let is_recent = distance <= self.workingset_pages(kind);
+        let distance = self.folios.lru().vec(shadow.group).clock - shadow.time;
+        let is_recent = distance <= self.workingset_pages(shadow.group, kind);
         let is_restored = is_recent && shadow.was_workingset;
+        self.count_refault(id, is_recent, is_restored);
+        if !is_recent {
+            return;
+        }
+        self.folios.lru_mut().marks_mut(id).is_active = true;
+        if self.folios.lru().list_of(id).is_some() {
+            self.folios.put_on_list(id);
+        }
+        let group = self.folios.lru().group_of(id);
+        self.age(group, nr_pages);
+        if is_restored {
+            self.folios.get_mut(id).is_workingset = true;
+            self.note_cost(group, kind, nr_pages * REFAULT_COST);
+        }
+    }
+
+    /// Counts pages that came back: whether that was soon, and whether they had been active.
+    pub(super) fn count_refault(&mut self, id: FolioId, is_recent: bool, is_restored: bool) {
+        let folio = self.folios.get(id);
+        let (nr_pages, kind) = (folio.nr_pages(), folio.kind());
         let counters = &mut self.counters.reclaim;
         let (refault, activate, restore) = match kind {
             LruKind::Anon => (
@@ -85,24 +137,38 @@ impl<R: Ram> Core<R> {
                 &mut counters.workingset_restore_file,
             ),
         };
+        let (nr_recent, nr_restored) =
+            (if is_recent { nr_pages } else { 0 }, if is_restored { nr_pages } else { 0 });
         *refault += nr_pages;
-        *activate += if is_recent { nr_pages } else { 0 };
-        *restore += if is_restored { nr_pages } else { 0 };
-        if !is_recent {
-            return;
-        }
-        self.folios.lru_mut().move_to_head(id, ListId::new(kind, Age::Active));
-        self.pressure.clock.advance(nr_pages);
-        if is_restored {
-            self.folios.get_mut(id).is_workingset = true;
-            self.pressure.note_cost(kind, nr_pages);
+        *activate += nr_recent;
+        *restore += nr_restored;
+        let group = self.folios.lru().group_of(id);
+        let vec = self.folios.lru_mut().vec_mut(group);
+        vec.note_change(nr_pages + nr_recent + nr_restored);
+        let counters = &mut vec.counters;
+        counters.refaults[kind as usize] += nr_pages;
+        counters.activated[kind as usize] += nr_recent;
+        counters.restored[kind as usize] += nr_restored;
+    }
+
+    /// Pages of `kind` cost something, in the group and in the machine.
+    pub(crate) fn note_cost(&mut self, group: GroupId, kind: LruKind, cost: u64) {
+        let lru = self.folios.lru_mut();
+        lru.vec_mut(group).note_cost(kind, cost);
+        if group != GroupId::ROOT {
+            lru.vec_mut(GroupId::ROOT).note_cost(kind, cost);
         }
     }
 
-    /// Pages that an evicted page of `kind` competes with.
-    fn workingset_pages(&self, kind: LruKind) -> u64 {
+    /// Pages on a list of a group as its counters say; of all groups, exactly, for the root.
+    pub(crate) fn nr_listed(&self, group: GroupId, list: ListId) -> u64 {
         let lru = self.folios.lru();
-        let nr = |kind, age| lru.nr_pages(ListId::new(kind, age));
+        if group == GroupId::ROOT { lru.nr_pages(list) } else { lru.vec(group).nr_seen(list) }
+    }
+
+    /// Pages that an evicted page of `kind` competes with, in the group that was short.
+    fn workingset_pages(&self, group: GroupId, kind: LruKind) -> u64 {
+        let nr = |kind, age| self.nr_listed(group, ListId::new(kind, age));
         let mut nr_pages = nr(LruKind::File, Age::Active);
         if kind == LruKind::Anon {
             nr_pages += nr(LruKind::File, Age::Inactive);

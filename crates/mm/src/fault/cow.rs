@@ -147,9 +147,16 @@ impl<R: Ram> Memory<R> {
     fn own_copy(&mut self, fault: &Fault, from: Option<Pfn>) -> Result<FolioId, FaultError> {
         let Some(from) = from else { return self.alloc_base_page(fault) };
         let index = PageIndex(fault.index());
-        let id = self
-            .alloc_anon(Order::ZERO, Effort::None, index)
-            .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
+        // The new page may have to be reclaimed for: the old one is held.
+        let held = self.core.folios.of_pfn(from);
+        if let Some(held) = held {
+            self.core.folios.get_mut(held).refs += 1;
+        }
+        let id = self.alloc_anon(Order::ZERO, Effort::None, index);
+        if let Some(held) = held {
+            self.core.folios.get_mut(held).refs -= 1;
+        }
+        let id = id.ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
         self.core.copy_page(from, self.core.folios.get(id).pfn);
         Ok(id)
     }

@@ -4,6 +4,7 @@
 
 use super::{Fault, FaultError, Pass, Retry};
 use crate::core::NewFolio;
+use crate::core::groups::ChargeEffort;
 use crate::core::observed::{EntryKind, Observed};
 use crate::core::open_file::OpenFile;
 use crate::mapping::tree::Entry;
@@ -52,8 +53,7 @@ impl<R: Ram> Memory<R> {
                 let order = self.core.mapping(file).orders.min;
                 let first = PageIndex(order.round_down(index.0));
                 self.prepare_smallest(file);
-                self.core
-                    .insert(NewFolio::new(file, first, order))
+                self.insert(NewFolio::new(file, first, order), ChargeEffort::Full)
                     .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
             }
             if let Some(entry) = self.core.find(file, index) {
@@ -87,8 +87,7 @@ impl<R: Ram> Memory<R> {
     fn find_or_zero(&mut self, fault: &Fault, file: MappingId) -> Result<Lookup, FaultError> {
         let index = PageIndex(fault.index());
         if self.core.find(file, index).is_none() {
-            self.core
-                .insert(NewFolio::new(file, index, Order::ZERO))
+            self.insert(NewFolio::new(file, index, Order::ZERO), ChargeEffort::Full)
                 .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
         }
         let Some(entry) = self.core.find(file, index) else {

@@ -6,6 +6,7 @@
 //! which sizes are enabled ([`crate::rules::anon`]).
 
 use super::Fault;
+use crate::core::groups::ChargeEffort;
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::ram::{Ram, Work};
@@ -84,6 +85,10 @@ impl<R: Ram> Memory<R> {
         index: PageIndex,
     ) -> Option<FolioId> {
         if order > Order::ZERO && !self.prepare_large(order, effort) {
+            return None;
+        }
+        let charge = if order == Order::ZERO { ChargeEffort::Full } else { effort.into() };
+        if !self.charge(order.nr_pages(), charge) {
             return None;
         }
         self.core.alloc_anon(order, index)

@@ -8,13 +8,14 @@ use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::ram::Ram;
+use crate::rules::anon::Effort;
 use crate::units::{Order, PageIndex, SwapSlot};
 
 impl<R: Ram> Memory<R> {
     /// The page of the fault is in swap space: it is read into a base page of the process's own.
     pub(crate) fn swap_in(&mut self, fault: &Fault, slot: SwapSlot) -> Result<Outcome, FaultError> {
         let index = PageIndex(fault.vma.index_of(fault.vpn));
-        let Some(id) = self.core.alloc_anon(Order::ZERO, index) else {
+        let Some(id) = self.alloc_anon(Order::ZERO, Effort::None, index) else {
             return Err(FaultError::OutOfMemory(fault.vpn.0 << self.rules.page.shift()));
         };
         self.read_slot(id, slot);

@@ -11,7 +11,7 @@ use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::readahead::issue::Run;
 use crate::readahead::sync::{self, Request, prev_index};
-use crate::readahead::{Issue, OrderHint, RaState, issue};
+use crate::readahead::{Issue, OrderHint, RaState};
 use crate::rules::{Exec, ExecMiss, Forced, ForcedGate};
 use crate::units::Order;
 use crate::vma::{AccessAdvice, HugeAdvice, Vma};
@@ -78,7 +78,7 @@ impl<R: Ram> Memory<R> {
         if is_random {
             // `POSIX_FADV_RANDOM` forces every read, whatever the area was told (A.1.4).
             let nr_pages = nr_pages.min(io_pages.max(state.ra_pages));
-            issue::forced(&mut self.core, &self.rules, file, Run { start: index, nr_pages });
+            self.read_forced(file, Run { start: index, nr_pages });
             return None;
         }
         let ra = self.readahead(open);

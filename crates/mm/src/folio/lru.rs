@@ -1,27 +1,27 @@
-//! The four lists that reclaim scans: anonymous and file memory, each active and inactive.
+//! The lists that reclaim scans, in each group: of two lists for anonymous memory and two for file
+//! memory, or of four generations of each.
 //!
-//! Answers to: `folio_add_lru`, `folio_isolate_lru`, `folio_putback_lru`.
+//! Answers to: `lruvec_add_folio`, `folio_isolate_lru`, `folio_putback_lru`.
 //!
 //! ```text
-//!   new ------> head [ inactive ] tail ---> reclaim: freed, or kept for another round (head)
-//!                 ^                 |
-//!    not used     |                 | used twice, or executable and used
-//!                 |                 v
-//!               tail [  active  ] head
+//!   new -> batch -> head [ inactive ] tail ---> reclaim: freed, or kept for another round (head)
+//!                     ^                 |
+//!        not used     |                 | used twice, or executable and used
+//!                     |                 v
+//!                   tail [  active  ] head
 //! ```
 //!
-//! Owns the order of folios on the lists and whether one was referenced once (G.5.1: one entry for
-//! each folio, whatever its size). Does not own who moves them (`scan`).
-//!
-//! Differs: the kernel can be built with generations in place of these lists; they are not
-//! modelled. Nothing waits in per-CPU batches: a folio is on its list at once.
+//! Owns the order of folios on the lists and the marks of each folio that only reclaim knows
+//! (G.5.1: one entry for each folio, whatever its size). Does not own who moves them
+//! ([`super::batch`], [`crate::reclaim`]) nor what else a group has ([`super::lruvec`]).
 //!
 //! Invariants:
-//! - I1: a live folio is on exactly one list, or isolated.
-//! - I2: links are mutual; a list counts its folios and their pages.
+//! - I1: a live folio is on exactly one list, in the batch of new folios, or isolated.
+//! - I2: links are mutual; a list counts its folios and their pages, and so do all groups together.
 
+use super::lruvec::Lruvec;
 use crate::folio::FolioId;
-use crate::units::Order;
+use crate::units::{GroupId, Order};
 
 /// What a list holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,11 @@ pub enum LruKind {
     Anon,
     /// Memory that a file can give again, and what `MADV_FREE` gave up.
     File,
+}
+
+impl LruKind {
+    /// Both kinds.
+    pub const ALL: [Self; 2] = [Self::Anon, Self::File];
 }
 
 /// Which of the two lists of a kind.
@@ -41,13 +46,16 @@ pub enum Age {
     Active,
 }
 
-/// One of the four lists.
+/// Lists of a group: 2 of each kind, or the generations of each kind.
+pub(crate) const NR_LISTS: usize = 8;
+
+/// One of the lists of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListId {
     /// Which memory it holds.
     pub kind: LruKind,
-    /// Which of the two.
-    pub age: Age,
+    /// Position among the lists of its kind: 0 inactive and 1 active, or the generation.
+    nr: u8,
 }
 
 impl ListId {
@@ -62,36 +70,75 @@ impl ListId {
     /// The list of `kind` and `age`.
     #[must_use]
     pub const fn new(kind: LruKind, age: Age) -> Self {
-        Self { kind, age }
+        Self { kind, nr: age as u8 }
     }
 
-    const fn nr(self) -> usize {
-        self.kind as usize * 2 + self.age as usize
+    /// The list of a generation, 0 .. 3.
+    #[must_use]
+    pub const fn generation(kind: LruKind, nr: u8) -> Self {
+        Self { kind, nr }
+    }
+
+    /// Which of the two lists of its kind it is.
+    #[must_use]
+    pub const fn age(self) -> Age {
+        if self.nr == Age::Active as u8 { Age::Active } else { Age::Inactive }
+    }
+
+    /// Which generation it holds.
+    #[must_use]
+    pub const fn generation_nr(self) -> u8 {
+        self.nr
+    }
+
+    pub(super) const fn at(self) -> usize {
+        self.kind as usize * (NR_LISTS / 2) + self.nr as usize
     }
 }
 
 /// No folio.
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// Where a folio is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     /// Not alive.
     Absent,
-    /// Taken off its list for a while.
-    Isolated(ListId),
+    /// New, or taken off its list for a while.
+    Isolated,
+    /// In the batch of new folios.
+    Batched,
     On(ListId),
 }
 
+/// What reclaim knows of a folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "page flags: independent of each other")]
+pub(crate) struct Marks {
+    /// It was used once since it was last examined.
+    pub(crate) is_referenced: bool,
+    /// It is, or goes, onto the active list or into a young generation.
+    pub(crate) is_active: bool,
+    /// Reclaim waits for its writeback (`PG_reclaim`).
+    pub(crate) is_reclaim: bool,
+    /// It waits in the batch of folios that become active.
+    pub(crate) is_activating: bool,
+    /// Uses through descriptors beyond the first, with generations.
+    pub(crate) nr_refs: u8,
+    /// The generation it belongs to, while it is on a list; the list may be that of an older one.
+    pub(crate) generation: Option<u8>,
+}
+
 #[derive(Clone, Copy, Debug)]
-struct Link {
+pub(super) struct Link {
     /// Neighbour on the side of the head.
     newer: u32,
     /// Neighbour on the side of the tail.
     older: u32,
-    place: Place,
-    order: Order,
-    is_referenced: bool,
+    pub(super) place: Place,
+    pub(super) order: Order,
+    pub(super) group: GroupId,
+    pub(super) marks: Marks,
 }
 
 const EMPTY: Link = Link {
@@ -99,75 +146,105 @@ const EMPTY: Link = Link {
     older: NONE,
     place: Place::Absent,
     order: Order::ZERO,
-    is_referenced: false,
+    group: GroupId::ROOT,
+    marks: Marks {
+        is_referenced: false,
+        is_active: false,
+        is_reclaim: false,
+        is_activating: false,
+        nr_refs: 0,
+        generation: None,
+    },
 };
 
 #[derive(Clone, Copy, Debug)]
-struct List {
+pub(super) struct List {
     head: u32,
     tail: u32,
     nr_folios: u64,
-    nr_pages: u64,
+    pub(super) nr_pages: u64,
+}
+
+impl List {
+    pub(super) const EMPTY: Self = Self { head: NONE, tail: NONE, nr_folios: 0, nr_pages: 0 };
 }
 
 /// A place between two folios, for the parts of one that is split.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spot {
-    list: ListId,
-    is_isolated: bool,
+    list: Option<ListId>,
     older: u32,
-    is_referenced: bool,
+    marks: Marks,
 }
 
-/// The four lists, linked through one table of folios.
+/// The lists of all groups, linked through one table of folios.
 #[derive(Clone, Debug)]
 pub struct Lru {
-    links: Vec<Link>,
-    lists: [List; 4],
+    pub(super) links: Vec<Link>,
+    pub(super) vecs: Vec<Lruvec>,
+    /// Pages on a list, of all groups.
+    totals: [u64; NR_LISTS],
 }
 
 impl Default for Lru {
     fn default() -> Self {
-        let list = List { head: NONE, tail: NONE, nr_folios: 0, nr_pages: 0 };
-        Self { links: Vec::new(), lists: [list; 4] }
+        Self { links: Vec::new(), vecs: vec![Lruvec::default()], totals: [0; NR_LISTS] }
     }
 }
 
 impl Lru {
-    /// Puts a new folio at the head of `list`.
-    pub(crate) fn add(&mut self, id: FolioId, order: Order, list: ListId) {
+    /// Takes a new folio, which is on no list yet.
+    pub(crate) fn add(&mut self, id: FolioId, order: Order, group: GroupId) {
         if id.nr() >= self.links.len() {
             self.links.resize(id.nr() + 1, EMPTY);
         }
-        self.links[id.nr()] = Link { order, ..EMPTY };
-        self.link(id, list, self.lists[list.nr()].head);
+        self.links[id.nr()] = Link { order, group, place: Place::Isolated, ..EMPTY };
+        self.vec_mut(group).charge(order.nr_pages());
     }
 
-    /// Forgets a folio that is no more.
-    pub(crate) fn remove(&mut self, id: FolioId) {
+    /// Forgets a folio that is no more; the caller has taken it out of the batches.
+    pub(super) fn forget(&mut self, id: FolioId) {
         self.unlink(id);
+        let Link { order, group, .. } = self.links[id.nr()];
+        self.vec_mut(group).uncharge(order.nr_pages());
         self.links[id.nr()] = EMPTY;
     }
 
-    /// Takes a folio off its list, so that nobody else does; `false` when somebody has.
-    pub(crate) fn isolate(&mut self, id: FolioId) -> bool {
-        let Place::On(list) = self.links[id.nr()].place else { return false };
-        self.unlink(id);
-        self.links[id.nr()].place = Place::Isolated(list);
-        true
+    /// Adds a group without folios.
+    pub(crate) fn add_group(&mut self) {
+        self.vecs.push(Lruvec::default());
     }
 
-    /// Puts an isolated folio back, at the head of the list it was on.
-    pub(crate) fn putback(&mut self, id: FolioId) {
-        if let Place::Isolated(list) = self.links[id.nr()].place {
-            self.link(id, list, self.lists[list.nr()].head);
-        }
+    /// The lists of a group and what is kept beside them.
+    #[must_use]
+    pub fn vec(&self, group: GroupId) -> &Lruvec {
+        &self.vecs[group.0 as usize]
     }
 
-    /// Whether the folio is on a list: not isolated.
+    pub(crate) fn vec_mut(&mut self, group: GroupId) -> &mut Lruvec {
+        &mut self.vecs[group.0 as usize]
+    }
+
+    /// The group that pays for a folio.
+    #[must_use]
+    pub fn group_of(&self, id: FolioId) -> GroupId {
+        self.links[id.nr()].group
+    }
+
+    pub(crate) fn marks(&self, id: FolioId) -> Marks {
+        self.links[id.nr()].marks
+    }
+
+    pub(crate) fn marks_mut(&mut self, id: FolioId) -> &mut Marks {
+        &mut self.links[id.nr()].marks
+    }
+
+    /// Whether the folio is on a list, or about to be: not isolated.
     #[must_use]
     pub fn is_on_lru(&self, id: FolioId) -> bool {
-        self.list_of(id).is_some()
+        self.links
+            .get(id.nr())
+            .is_some_and(|link| matches!(link.place, Place::On(_) | Place::Batched))
     }
 
     /// The list the folio is on.
@@ -175,75 +252,74 @@ impl Lru {
     pub fn list_of(&self, id: FolioId) -> Option<ListId> {
         match self.links.get(id.nr())?.place {
             Place::On(list) => Some(list),
-            Place::Absent | Place::Isolated(_) => None,
+            Place::Absent | Place::Isolated | Place::Batched => None,
         }
     }
 
-    /// The folio that reclaim scans next.
+    /// The folio of a group that reclaim scans next.
     #[must_use]
-    pub fn tail(&self, list: ListId) -> Option<FolioId> {
-        as_id(self.lists[list.nr()].tail)
+    pub fn tail(&self, group: GroupId, list: ListId) -> Option<FolioId> {
+        as_id(self.vec(group).lists[list.at()].tail)
     }
 
-    /// Pages on a list.
+    /// Pages on a list, of all groups.
     #[must_use]
     pub const fn nr_pages(&self, list: ListId) -> u64 {
-        self.lists[list.nr()].nr_pages
+        self.totals[list.at()]
     }
 
-    /// Folios on a list.
+    /// Folios on a list, of all groups.
     #[must_use]
-    pub const fn nr_folios(&self, list: ListId) -> u64 {
-        self.lists[list.nr()].nr_folios
+    pub fn nr_folios(&self, list: ListId) -> u64 {
+        self.vecs.iter().map(|vec| vec.lists[list.at()].nr_folios).sum()
     }
 
-    /// Moves a folio to the head of `list`; an isolated one stays isolated and comes back there.
-    pub(crate) fn move_to_head(&mut self, id: FolioId, list: ListId) {
+    /// Takes a folio that is on a list off it.
+    pub(crate) fn take_off(&mut self, id: FolioId) {
         self.unlink(id);
-        match self.links[id.nr()].place {
-            Place::Isolated(_) => self.links[id.nr()].place = Place::Isolated(list),
-            Place::On(_) | Place::Absent => self.link(id, list, self.lists[list.nr()].head),
-        }
+        let link = &mut self.links[id.nr()];
+        (link.place, link.marks.generation) = (Place::Isolated, None);
     }
 
-    /// Whether the folio was used once since it was last examined; forgets it.
-    pub(crate) fn take_referenced(&mut self, id: FolioId) -> bool {
-        std::mem::take(&mut self.links[id.nr()].is_referenced)
+    /// Moves a folio to the head of `list` of its group.
+    pub(crate) fn link_head(&mut self, id: FolioId, list: ListId) {
+        self.unlink(id);
+        let head = self.vec(self.links[id.nr()].group).lists[list.at()].head;
+        self.link(id, list, head);
     }
 
-    /// The folio was used; whether it had been before.
-    pub(crate) fn set_referenced(&mut self, id: FolioId) -> bool {
-        std::mem::replace(&mut self.links[id.nr()].is_referenced, true)
+    /// Moves a folio to the tail of `list` of its group: reclaim scans it next.
+    pub(crate) fn link_tail(&mut self, id: FolioId, list: ListId) {
+        self.unlink(id);
+        self.link(id, list, NONE);
     }
 
     /// The place of a folio that is about to be split.
-    pub(crate) fn spot(&self, id: FolioId) -> Option<Spot> {
-        let Link { older, place, is_referenced, .. } = self.links[id.nr()];
+    pub(super) fn spot_of(&self, id: FolioId) -> Spot {
+        let Link { older, place, marks, .. } = self.links[id.nr()];
         match place {
-            Place::On(list) => Some(Spot { list, is_isolated: false, older, is_referenced }),
-            Place::Isolated(list) => {
-                Some(Spot { list, is_isolated: true, older: NONE, is_referenced })
+            Place::On(list) => Spot { list: Some(list), older, marks },
+            Place::Isolated | Place::Batched | Place::Absent => {
+                Spot { list: None, older: NONE, marks }
             }
-            Place::Absent => None,
         }
     }
 
     /// Moves a part of a split folio to where the whole was.
-    pub(crate) fn settle(&mut self, id: FolioId, spot: Option<Spot>) {
-        let Some(spot) = spot else { return };
+    pub(crate) fn settle(&mut self, id: FolioId, spot: Spot) {
         self.unlink(id);
-        self.links[id.nr()].is_referenced = spot.is_referenced;
-        if spot.is_isolated {
-            self.link(id, spot.list, self.lists[spot.list.nr()].head);
-        } else {
-            self.link(id, spot.list, spot.older);
+        self.links[id.nr()].marks = spot.marks;
+        match spot.list {
+            Some(list) => self.link(id, list, spot.older),
+            None => self.links[id.nr()].place = Place::Isolated,
         }
     }
 
-    /// Links a folio on the head's side of `older`.
+    /// Links a folio on the head's side of `older`; at the tail where that is [`NONE`].
     fn link(&mut self, id: FolioId, list: ListId, older: u32) {
         let nr = id.nr() as u32;
-        let of = &mut self.lists[list.nr()];
+        let Link { order, group, .. } = self.links[id.nr()];
+        let of = &mut self.vecs[group.0 as usize].lists[list.at()];
         let newer = match older {
             NONE => std::mem::replace(&mut of.tail, nr),
             older => std::mem::replace(&mut self.links[older as usize].newer, nr),
@@ -252,16 +328,18 @@ impl Lru {
             NONE => of.head = nr,
             newer => self.links[newer as usize].older = nr,
         }
+        of.nr_folios += 1;
+        of.nr_pages += order.nr_pages();
+        self.vecs[group.0 as usize].note_change(order.nr_pages());
+        self.totals[list.at()] += order.nr_pages();
         let link = &mut self.links[id.nr()];
         (link.newer, link.older, link.place) = (newer, older, Place::On(list));
-        of.nr_folios += 1;
-        of.nr_pages += link.order.nr_pages();
     }
 
-    fn unlink(&mut self, id: FolioId) {
-        let Link { newer, older, place, order, .. } = self.links[id.nr()];
+    pub(super) fn unlink(&mut self, id: FolioId) {
+        let Link { newer, older, place, order, group, .. } = self.links[id.nr()];
         let Place::On(list) = place else { return };
-        let of = &mut self.lists[list.nr()];
+        let of = &mut self.vecs[group.0 as usize].lists[list.at()];
         match newer {
             NONE => of.head = older,
             newer => self.links[newer as usize].older = older,
@@ -272,14 +350,23 @@ impl Lru {
         }
         of.nr_folios -= 1;
         of.nr_pages -= order.nr_pages();
+        self.vecs[group.0 as usize].note_change(order.nr_pages());
+        self.totals[list.at()] -= order.nr_pages();
     }
 
-    /// Folios of a list, newest first.
-    fn iter(&self, list: ListId) -> impl Iterator<Item = FolioId> + '_ {
+    /// Folios of a list of a group, newest first.
+    fn iter(&self, group: GroupId, list: ListId) -> impl Iterator<Item = FolioId> + '_ {
+        let of = self.vec(group).lists[list.at()];
         let next = |&id: &FolioId| as_id(self.links[id.nr()].older);
         // A cycle would not end; one folio more than counted is enough to show it.
-        let nr_max = self.nr_folios(list) as usize + 1;
-        std::iter::successors(as_id(self.lists[list.nr()].head), next).take(nr_max)
+        std::iter::successors(as_id(of.head), next).take(of.nr_folios as usize + 1)
+    }
+
+    /// Folios of a list of a group, the one that reclaim scans next first.
+    pub fn oldest_first(&self, group: GroupId, list: ListId) -> Vec<FolioId> {
+        let mut folios: Vec<_> = self.iter(group, list).collect();
+        folios.reverse();
+        folios
     }
 
     /// Checks I2, and I1 for the live folios `alive` with their orders; what is wrong on error.
@@ -290,33 +377,56 @@ impl Lru {
         &self,
         alive: impl Iterator<Item = (FolioId, Order)>,
     ) -> Result<(), (Option<FolioId>, &'static str)> {
-        let mut nr_linked = 0;
-        for list in ListId::ALL {
-            let (mut nr_folios, mut nr_pages, mut newer) = (0, 0, NONE);
-            for id in self.iter(list) {
-                let link = self.links[id.nr()];
-                if link.place != Place::On(list) || link.newer != newer {
-                    return Err((Some(id), "it is linked into a list it does not name"));
-                }
-                newer = id.nr() as u32;
-                nr_folios += 1;
-                nr_pages += link.order.nr_pages();
+        let (mut nr_linked, mut totals) = (0, [0; NR_LISTS]);
+        for group in (0..self.vecs.len() as u32).map(GroupId) {
+            for (at, total) in totals.iter_mut().enumerate() {
+                let kind = LruKind::ALL[at / (NR_LISTS / 2)];
+                let list = ListId::generation(kind, (at % (NR_LISTS / 2)) as u8);
+                nr_linked += self.validate_list(group, list)?;
+                *total += self.vec(group).lists[at].nr_pages;
             }
-            let of = self.lists[list.nr()];
-            if (of.nr_folios, of.nr_pages, of.tail) != (nr_folios, nr_pages, newer) {
-                return Err((None, "a list counts other folios than it links"));
-            }
-            nr_linked += nr_folios;
         }
-        let mut nr_alive = 0;
+        if !self.vecs.iter().all(|vec| vec.gens.is_sound()) {
+            return Err((None, "a group has more generations than there are lists, or none"));
+        }
+        if totals != self.totals {
+            return Err((None, "the lists of all groups count other pages than those of each"));
+        }
+        let (mut nr_alive, mut charged) = (0, vec![0; self.vecs.len()]);
         for (id, order) in alive {
             match self.links.get(id.nr()).map(|link| (link.place, link.order)) {
                 Some((Place::On(_), of)) if of == order => nr_alive += 1,
-                Some((Place::Isolated(_), of)) if of == order => {}
+                Some((Place::Isolated | Place::Batched, of)) if of == order => {}
                 _ => return Err((Some(id), "it is on no list, or as a folio of another order")),
             }
+            charged[self.group_of(id).0 as usize] += order.nr_pages();
+        }
+        if !self.vecs.iter().map(Lruvec::nr_charged).eq(charged) {
+            return Err((None, "a group pays for other pages than its folios have"));
         }
         if nr_alive == nr_linked { Ok(()) } else { Err((None, "a list links a freed folio")) }
+    }
+
+    fn validate_list(
+        &self,
+        group: GroupId,
+        list: ListId,
+    ) -> Result<u64, (Option<FolioId>, &'static str)> {
+        let (mut nr_folios, mut nr_pages, mut newer) = (0, 0, NONE);
+        for id in self.iter(group, list) {
+            let link = self.links[id.nr()];
+            if link.place != Place::On(list) || link.newer != newer || link.group != group {
+                return Err((Some(id), "it is linked into a list it does not name"));
+            }
+            newer = id.nr() as u32;
+            nr_folios += 1;
+            nr_pages += link.order.nr_pages();
+        }
+        let of = self.vec(group).lists[list.at()];
+        if (of.nr_folios, of.nr_pages, of.tail) != (nr_folios, nr_pages, newer) {
+            return Err((None, "a list counts other folios than it links"));
+        }
+        Ok(nr_folios)
     }
 }
 
@@ -330,54 +440,62 @@ mod tests {
 
     const INACTIVE: ListId = ListId::new(LruKind::File, Age::Inactive);
     const ACTIVE: ListId = ListId::new(LruKind::File, Age::Active);
+    const ROOT: GroupId = GroupId::ROOT;
 
     fn id(nr: u32) -> FolioId {
         FolioId::of_nr(nr)
     }
 
+    fn add(lru: &mut Lru, nr: u32) {
+        lru.add(id(nr), Order::new(2), ROOT);
+        lru.link_head(id(nr), INACTIVE);
+    }
+
     fn lru(nr: u32) -> Lru {
         let mut lru = Lru::default();
-        (0..nr).for_each(|nr| lru.add(id(nr), Order::new(2), INACTIVE));
+        (0..nr).for_each(|nr| add(&mut lru, nr));
         lru
     }
 
     fn check(lru: &Lru, alive: &[u32], tail_first: &[u32]) {
         let alive = alive.iter().map(|&nr| (id(nr), Order::new(2)));
         assert_eq!(lru.validate(alive), Ok(()));
-        let mut order: Vec<_> = lru.iter(INACTIVE).collect();
-        order.reverse();
-        assert_eq!(order, tail_first.iter().map(|&nr| id(nr)).collect::<Vec<_>>());
+        let expected: Vec<_> = tail_first.iter().map(|&nr| id(nr)).collect();
+        assert_eq!(lru.oldest_first(ROOT, INACTIVE), expected);
     }
 
     #[test]
     fn the_oldest_comes_first_and_moving_changes_the_order_only() {
         let mut lru = lru(4);
         check(&lru, &[0, 1, 2, 3], &[0, 1, 2, 3]);
-        lru.move_to_head(id(0), INACTIVE);
+        lru.link_head(id(0), INACTIVE);
         check(&lru, &[0, 1, 2, 3], &[1, 2, 3, 0]);
-        lru.move_to_head(id(1), ACTIVE);
+        lru.link_head(id(1), ACTIVE);
         check(&lru, &[0, 1, 2, 3], &[2, 3, 0]);
-        assert_eq!((lru.nr_pages(INACTIVE), lru.nr_pages(ACTIVE)), (12, 4));
+        lru.link_tail(id(1), INACTIVE);
+        check(&lru, &[0, 1, 2, 3], &[1, 2, 3, 0]);
+        assert_eq!((lru.nr_pages(INACTIVE), lru.nr_pages(ACTIVE)), (16, 0));
     }
 
     #[test]
     fn an_isolated_folio_is_on_no_list_until_it_is_put_back() {
         let mut lru = lru(3);
-        assert!(lru.isolate(id(1)) && !lru.isolate(id(1)) && !lru.is_on_lru(id(1)));
+        lru.take_off(id(1));
+        assert!(!lru.is_on_lru(id(1)));
         check(&lru, &[0, 1, 2], &[0, 2]);
-        lru.putback(id(1));
+        lru.link_head(id(1), INACTIVE);
         check(&lru, &[0, 1, 2], &[0, 2, 1]);
-        lru.remove(id(2));
+        lru.forget(id(2));
         check(&lru, &[0, 1], &[0, 1]);
     }
 
     #[test]
     fn parts_take_the_place_of_the_whole() {
         let mut lru = lru(3);
-        let spot = lru.spot(id(1));
-        lru.remove(id(1));
+        let spot = lru.spot_of(id(1));
+        lru.forget(id(1));
         for part in [3, 4] {
-            lru.add(id(part), Order::new(2), INACTIVE);
+            lru.add(id(part), Order::new(2), ROOT);
             lru.settle(id(part), spot);
         }
         check(&lru, &[0, 2, 3, 4], &[0, 4, 3, 2]);

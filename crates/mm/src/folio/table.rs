@@ -3,10 +3,12 @@
 //! Owns the ids of folios, the frame map ([`super::frames`]) and the lists of reclaim
 //! ([`super::lru`]): all three change together as a folio comes, moves or goes.
 
+use super::batch::Batches;
 use super::frames::{Flag, Frames, NO_FOLIO};
-use super::lru::{Age, ListId, Lru};
+use super::lru::Lru;
 use super::{Folio, FolioId};
 use crate::pgtable::FolioSpan;
+use crate::rules::reclaim::{GenerationRule, LruRule, ReclaimRules};
 use crate::units::Pfn;
 
 /// All folios, and which one holds a frame.
@@ -15,7 +17,12 @@ pub struct FolioTable {
     folios: Vec<Option<Folio>>,
     free: Vec<u32>,
     frames: Frames,
-    lru: Lru,
+    pub(super) lru: Lru,
+    pub(super) batches: Batches,
+    /// How generations work, where folios are on generations.
+    pub(super) generations: Option<GenerationRule>,
+    /// A fault is handled: what comes now is used through page tables.
+    pub(super) is_fault: bool,
 }
 
 impl FolioTable {
@@ -25,13 +32,36 @@ impl FolioTable {
         Self::default()
     }
 
-    /// Adds a folio.
+    /// Which lists folios are on, and how large the batches in front of them are; before there are
+    /// folios.
+    pub(crate) fn set_rules(&mut self, rules: ReclaimRules) {
+        self.generations = (rules.lru == LruRule::Generations).then_some(rules.generations);
+        self.set_batch(rules.folio_batch);
+    }
+
+    /// How generations work; `None` where there are two lists.
+    pub(crate) const fn generations(&self) -> Option<GenerationRule> {
+        self.generations
+    }
+
+    /// What comes from now on is, or is not, used through page tables.
+    pub(crate) fn set_fault(&mut self, is_fault: bool) {
+        self.is_fault = is_fault;
+    }
+
+    /// Whether a fault is handled.
+    pub(crate) const fn is_fault(&self) -> bool {
+        self.is_fault
+    }
+
+    /// Adds a folio, which is on no list before somebody puts it there
+    /// ([`FolioTable::enlist`]).
     ///
     /// # Panics
     /// When 2^32 folios are alive: at 4 KiB each, 16 TiB of memory.
     pub(crate) fn insert(&mut self, folio: Folio) -> FolioId {
         let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
-        let (order, list) = (folio.order, ListId::new(folio.kind(), Age::Inactive));
+        let (order, group) = (folio.order, folio.group);
         let id = if let Some(id) = self.free.pop() {
             self.folios[id as usize] = Some(folio);
             id
@@ -42,7 +72,7 @@ impl FolioTable {
             id
         };
         self.frames.set_folio(pfn, nr_pages, id);
-        self.lru.add(FolioId(id), order, list);
+        self.lru.add(FolioId(id), order, group);
         FolioId(id)
     }
 
@@ -57,7 +87,8 @@ impl FolioTable {
             unreachable!("folio id used after its folio was freed")
         };
         self.free.push(id.0);
-        self.lru.remove(id);
+        self.leave_batches(id);
+        self.lru.forget(id);
         self.frames.set_folio(folio.pfn, folio.nr_pages(), NO_FOLIO);
         folio
     }
@@ -144,7 +175,7 @@ impl FolioTable {
         &self.lru
     }
 
-    /// The lists of reclaim, to take folios off for a while ([`Lru::isolate`]).
+    /// The lists of reclaim, to move folios.
     pub(crate) fn lru_mut(&mut self) -> &mut Lru {
         &mut self.lru
     }
@@ -155,14 +186,19 @@ impl FolioTable {
         self.frames.set_one(Flag::Accessed, pfn);
     }
 
-    /// Whether a page of the folio was reached since the last call (G.5.1: the OR of all).
-    pub(crate) fn take_accessed(&mut self, id: FolioId) -> bool {
+    /// Pages of the folio that were reached since the last call (G.5.1).
+    pub(crate) fn take_accessed(&mut self, id: FolioId) -> u64 {
         let (pfn, nr) = (self.get(id).pfn, self.get(id).nr_pages());
-        let was_accessed = self.frames.count(Flag::Accessed, pfn, nr) > 0;
-        if was_accessed {
+        self.take_accessed_in(pfn, nr)
+    }
+
+    /// The same for `nr` frames.
+    pub(crate) fn take_accessed_in(&mut self, pfn: Pfn, nr: u64) -> u64 {
+        let nr_accessed = self.frames.count(Flag::Accessed, pfn, nr);
+        if nr_accessed > 0 {
             self.frames.clear(Flag::Accessed, pfn, nr);
         }
-        was_accessed
+        nr_accessed
     }
 
     pub(crate) fn frames(&self) -> &Frames {
@@ -183,6 +219,7 @@ impl FolioTable {
 
     /// Checks the lists of reclaim.
     pub(crate) fn validate_lru(&self) -> Result<(), (Option<FolioId>, &'static str)> {
+        self.validate_batches()?;
         self.lru.validate(self.iter().map(|(id, folio)| (id, folio.order)))
     }
 

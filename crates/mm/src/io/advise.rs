@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::readahead::issue::{self, Run};
+use crate::readahead::issue::Run;
 use crate::units::ByteRange;
 use crate::units::MappingId;
 use crate::vma::OpenId;
@@ -54,12 +54,7 @@ impl<R: Ram> Memory<R> {
                 let nr = page.pages_in(end.min(size)).saturating_sub(first);
                 let window = self.open_file(open).state.ra_pages;
                 let nr = nr.min(self.rules.io_pages().max(window));
-                issue::forced(
-                    &mut self.core,
-                    &self.rules,
-                    file,
-                    Run { start: first, nr_pages: nr },
-                );
+                self.read_forced(file, Run { start: first, nr_pages: nr });
             }
             Fadvice::Dontneed => {
                 let pages = self.dropped_pages(file, ByteRange { pos, len_bytes });

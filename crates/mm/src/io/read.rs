@@ -10,11 +10,12 @@ use std::ops::Range;
 
 use super::{CALL_BYTES_MAX, OutOfMemory};
 use crate::core::NewFolio;
+use crate::core::groups::ChargeEffort;
 use crate::core::observed::{EntryKind, Observed};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::readahead::issue::{self, Run};
+use crate::readahead::issue::Run;
 use crate::readahead::marker::{self, MarkerHit};
 use crate::readahead::sync::{self, Request, prev_index};
 use crate::units::ByteRange;
@@ -50,26 +51,64 @@ impl<R: Ram> Memory<R> {
         let last = self.core.mapping(file).orders.min.round_up(self.rules.page.pages_in(asked));
         let mut at = pos;
         while at < end {
-            let index = at >> shift;
-            self.core.work.add(1);
-            let entry = self.find_for_read(open, index, last).ok_or(OutOfMemory { pos: at })?;
-            let pfn = self.core.folios.get(entry.folio).pfn_at(PageIndex(index));
-            show(&self.core.ram, pfn, at..self.end_of(entry, end));
-            let is_new = self.open_file(open).state.prev_pos.is_none_or(|pos| {
-                pos == 0 || !(entry.index.0..entry.end()).contains(&((pos - 1) >> shift))
-            });
-            if at > pos || is_new {
-                self.mark_accessed(entry.folio);
+            if !self.fill_batch(open, at >> shift, last) {
+                return Err(self.out_of_memory(at));
             }
-            if self.core.folios.get(entry.folio).is_marked {
-                self.marker_hit(open, entry, last - entry.index.0);
+            let batch = std::mem::take(&mut self.batch);
+            for &entry in batch.iter().take_while(|entry| entry.index.0 << shift < end) {
+                let pfn = self.core.folios.get(entry.folio).pfn_at(PageIndex(at >> shift));
+                show(&self.core.ram, pfn, at..self.end_of(entry, end));
+                let is_new = self.open_file(open).state.prev_pos.is_none_or(|pos| {
+                    pos == 0 || !(entry.index.0..entry.end()).contains(&((pos - 1) >> shift))
+                });
+                if at > pos || is_new {
+                    self.core.mark_accessed(entry.folio);
+                }
+                at = self.end_of(entry, end);
             }
-            at = self.end_of(entry, end);
+            self.batch = batch;
         }
         if end > pos {
             self.open_file_mut(open).state.prev_pos = Some(end);
         }
+        self.leave_call();
         Ok(end.saturating_sub(pos))
+    }
+
+    /// Looks up what is cached from `index` on, as far as one batch goes: up to a folio that bears
+    /// the marker, which starts the next window while the call holds all of the batch
+    /// (`filemap_get_pages`). `false` where no page can be had.
+    fn fill_batch(&mut self, open: OpenId, index: u64, last: u64) -> bool {
+        let Some(entry) = self.find_for_read(open, index, last) else { return false };
+        self.core.work.add(1);
+        let file = self.open_file(open).mapping;
+        let nr_max = self.rules.reclaim.folio_batch as usize;
+        self.batch.clear();
+        self.batch.push(entry);
+        let mut tail = entry;
+        while !self.core.folios.get(tail.folio).is_marked
+            && self.batch.len() < nr_max
+            && tail.end() < last
+            && let Some(next) = self.core.find(file, PageIndex(tail.end()))
+        {
+            self.core.work.add(1);
+            self.core.folios.get_mut(next.folio).is_uptodate = true;
+            self.batch.push(next);
+            tail = next;
+        }
+        if self.core.folios.get(tail.folio).is_marked {
+            self.hold_batch(1);
+            self.marker_hit(open, tail, last.saturating_sub(tail.index.0));
+            self.hold_batch(-1);
+        }
+        true
+    }
+
+    fn hold_batch(&mut self, by: i64) {
+        for entry in &self.batch {
+            let refs = &mut self.core.folios.get_mut(entry.folio).refs;
+            *refs = refs.saturating_add_signed(by);
+        }
     }
 
     /// `sendfile` to a file or device: reads through a pipe of the kernel's own, a pipe at a time
@@ -108,7 +147,9 @@ impl<R: Ram> Memory<R> {
                 }
                 self.consumed(open, pos, at);
             }
-            let entry = self.find_for_read(open, index, last).ok_or(OutOfMemory { pos: at })?;
+            let Some(entry) = self.find_for_read(open, index, last) else {
+                return Err(self.out_of_memory(at));
+            };
             is_batch_new = self.core.folios.get(entry.folio).is_marked;
             if is_batch_new {
                 self.marker_hit(open, entry, last - entry.index.0);
@@ -145,7 +186,7 @@ impl<R: Ram> Memory<R> {
         let order = self.core.mapping(file).orders.min;
         let first = PageIndex(order.round_down(index.0));
         self.prepare_smallest(file);
-        self.core.insert(NewFolio::new(file, first, order)).ok()?;
+        self.insert(NewFolio::new(file, first, order), ChargeEffort::Full).ok()?;
         self.core.find(file, index)
     }
 
@@ -159,7 +200,7 @@ impl<R: Ram> Memory<R> {
         if self.open_file(open).is_random || state.ra_pages == 0 {
             let nr = if state.ra_pages == 0 { 1 } else { nr_pages };
             let nr = nr.min(io_pages.max(state.ra_pages));
-            issue::forced(&mut self.core, &self.rules, file, Run { start: index, nr_pages: nr });
+            self.read_forced(file, Run { start: index, nr_pages: nr });
             return;
         }
         let prev_index = prev_index(&state, self.rules.page.shift());

@@ -9,7 +9,8 @@
 use std::ops::Range;
 
 use super::{CALL_BYTES_MAX, OutOfMemory};
-use crate::core::{InsertRefusal, NewFolio};
+use crate::core::NewFolio;
+use crate::core::groups::ChargeEffort;
 use crate::mapping::disk::OldEnd;
 use crate::mapping::reserve::{BLOCK_BYTES, Write};
 use crate::mapping::tree::Entry;
@@ -57,8 +58,9 @@ impl<R: Ram> Memory<R> {
                 part_end = self.part_of_write(file, at, end);
             }
             self.core.work.add(1);
-            let entry = self.find_for_write(file, at, part_end - at);
-            let entry = entry.ok_or(OutOfMemory { pos: at })?;
+            let Some(entry) = self.find_for_write(file, at, part_end - at) else {
+                return Err(self.out_of_memory(at));
+            };
             let next = self.end_of(entry, part_end);
             let shift = self.rules.page.shift();
             let is_whole = at == entry.index.0 << shift && next >> shift == entry.end();
@@ -78,6 +80,7 @@ impl<R: Ram> Memory<R> {
                 self.zero_behind(file, old_end);
             }
         }
+        self.leave_call();
         Ok(())
     }
 
@@ -99,7 +102,7 @@ impl<R: Ram> Memory<R> {
         let one_block = mapping.disk.zeroes_one_block;
         if self.core.find(file, index).is_none() {
             self.keep_balance();
-            if let Ok(id) = self.core.insert(NewFolio::new(file, index, order)) {
+            if let Ok(id) = self.insert(NewFolio::new(file, index, order), ChargeEffort::Full) {
                 self.core.folios.get_mut(id).is_uptodate = !one_block;
             }
         }
@@ -142,13 +145,15 @@ impl<R: Ram> Memory<R> {
         let mut order = allowed.up_to(order).max(orders.min);
         loop {
             let first = PageIndex(order.round_down(index.0));
-            match self.core.insert(NewFolio::new(file, first, order)) {
+            let is_last = order == orders.min;
+            let effort = if is_last { ChargeEffort::Full } else { ChargeEffort::Once };
+            match self.insert(NewFolio::new(file, first, order), effort) {
                 Ok(_) => {
                     let entry = self.core.find(file, index)?;
                     self.core.folios.get_mut(entry.folio).is_written_whole = true;
                     return Some(entry);
                 }
-                Err(InsertRefusal::NoMemory | InsertRefusal::Occupied) => {
+                Err(_) => {
                     let lower = allowed.up_to(order.lower()?);
                     order = Some(lower.max(orders.min)).filter(|&lower| lower < order)?;
                 }

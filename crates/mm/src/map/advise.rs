@@ -54,6 +54,7 @@ impl<R: Ram> Memory<R> {
         let huge = |huge| move |vma: &mut Vma| vma.advice.huge = huge;
         let access = |access| move |vma: &mut Vma| vma.advice.access = access;
         let range = VpnRange { start, end };
+        self.has_unrecent |= matches!(advice, Madvice::Random | Madvice::Sequential);
         match advice {
             Madvice::Hugepage => self.advise_huge(mm, range),
             Madvice::Nohugepage => self.change_areas(mm, range, huge(HugeAdvice::Nohuge)),

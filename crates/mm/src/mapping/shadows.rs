@@ -6,14 +6,18 @@
 //! Invariants:
 //! - I1: ranges do not overlap and are not empty.
 
-use crate::units::PageRange;
+use crate::units::{GroupId, PageRange};
 use std::collections::BTreeMap;
 
 /// What an evicted page leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shadow {
-    /// The clock when it was evicted.
+    /// The group whose limit evicted it; the root where the machine was short.
+    pub(crate) group: GroupId,
+    /// That group's clock when it was evicted.
     pub(crate) time: u64,
+    /// With generations: uses that were counted, less one; the time is the oldest generation then.
+    pub(crate) nr_refs: u8,
     /// Whether it had been active once.
     pub(crate) was_workingset: bool,
 }
@@ -84,7 +88,7 @@ mod tests {
     use super::*;
 
     fn at(time: u64) -> Shadow {
-        Shadow { time, was_workingset: false }
+        Shadow { group: GroupId::ROOT, time, nr_refs: 0, was_workingset: false }
     }
 
     #[test]

@@ -40,9 +40,10 @@ impl<R: Ram> Memory<R> {
     ///
     /// # Panics
     /// When `change` touches what page tables and folios are built on: the base page, contpte, how
-    /// mappings are counted.
+    /// mappings are counted, which lists there are.
     pub fn change_rules(&mut self, change: impl FnOnce(&mut Rules)) {
-        let built_on = |rules: &Rules| (rules.page, rules.contpte, rules.anon.mapcount_rules());
+        let built_on =
+            |rules: &Rules| (rules.page, rules.contpte, rules.anon.mapcount_rules(), rules.reclaim);
         let before = built_on(&self.rules);
         change(&mut self.rules);
         assert_eq!(built_on(&self.rules), before, "the machine is built on these rules");
@@ -115,12 +116,12 @@ impl<R: Ram> Memory<R> {
 
     /// Takes a folio off its list of reclaim, so that nobody else does; `false` when somebody has.
     pub fn isolate(&mut self, id: FolioId) -> bool {
-        self.core.folios.lru_mut().isolate(id)
+        self.core.folios.isolate(id)
     }
 
     /// Puts an isolated folio back, at the head of the list it was on.
     pub fn putback(&mut self, id: FolioId) {
-        self.core.folios.lru_mut().putback(id);
+        self.core.folios.putback(id);
     }
 
     /// Takes over what a file has on its device. Does nothing where the filesystem does not cut

@@ -11,9 +11,12 @@
 //!   unless the mapping's smallest order forces it.
 //! - I2: at most one marker per window, and none with `async_size == 0`.
 
+use std::marker::PhantomData;
+
 use super::RaState;
 use crate::core::observed::Observed;
-use crate::core::{Core, NewFolio};
+use crate::core::{Core, InsertRefusal, NewFolio};
+use crate::folio::FolioId;
 use crate::ram::Ram;
 use crate::rules::anon::Orders;
 use crate::rules::{EofMarker, OrderOne, Ramp, Remainder, Rules};
@@ -80,15 +83,26 @@ pub(crate) struct Room {
     pub(crate) order: Order,
 }
 
+/// Where folios are read into.
+pub(crate) trait Cache<R> {
+    /// What is cached.
+    fn core(&self) -> &Core<R>;
+    /// The same, to change.
+    fn core_mut(&mut self) -> &mut Core<R>;
+    /// What the kernel does.
+    fn rules(&self) -> &Rules;
+    /// Reads one folio.
+    fn insert(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal>;
+}
+
 /// Reads what `issue` says.
-pub fn run<R: Ram>(
-    core: &mut Core<R>,
-    rules: &Rules,
+pub(crate) fn run<R: Ram>(
+    cache: &mut impl Cache<R>,
     target: ReadTarget,
     state: &mut RaState,
     issue: Issue,
 ) {
-    let mut reader = Reader { core, rules, file: target.file };
+    let mut reader = Reader { cache, file: target.file, ram: PhantomData };
     match issue {
         Issue::Window { start, hint } => reader.window(state, start, hint, target.allowed),
         Issue::Base { start, nr_pages, lookahead } => {
@@ -118,9 +132,9 @@ pub(crate) fn room<R: Ram>(
 }
 
 /// Reads exactly the pages of `run` in the smallest folios, in chunks (A.3.2 step 2).
-pub fn forced<R: Ram>(core: &mut Core<R>, rules: &Rules, file: MappingId, run: Run) {
-    let chunk = rules.page.pages_in(FORCED_CHUNK_BYTES);
-    let mut reader = Reader { core, rules, file };
+pub(crate) fn forced<R: Ram>(cache: &mut impl Cache<R>, file: MappingId, run: Run) {
+    let chunk = cache.rules().page.pages_in(FORCED_CHUNK_BYTES);
+    let mut reader = Reader { cache, file, ram: PhantomData };
     let mut done = 0;
     while done < run.nr_pages {
         let nr_pages = chunk.min(run.nr_pages - done);
@@ -130,23 +144,26 @@ pub fn forced<R: Ram>(core: &mut Core<R>, rules: &Rules, file: MappingId, run: R
 }
 
 /// Who reads: the file, and where its folios go.
-struct Reader<'a, R> {
-    core: &'a mut Core<R>,
-    rules: &'a Rules,
+struct Reader<'a, C, R> {
+    cache: &'a mut C,
     file: MappingId,
+    ram: PhantomData<R>,
 }
 
-impl<R: Ram> Reader<'_, R> {
+impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
     /// Fills the state's window from `start` with folios as large as allowed (A.5).
     fn window(&mut self, state: &mut RaState, start: u64, hint: OrderHint, allowed: Orders) {
-        let rules = self.rules;
-        self.core.counters.nr_windows += 1;
-        self.core.observe(Observed::Window { mapping: self.file, start, state: *state });
-        let mapping = self.core.mapping(self.file);
+        self.cache.core_mut().counters.nr_windows += 1;
+        self.cache.core_mut().observe(Observed::Window {
+            mapping: self.file,
+            start,
+            state: *state,
+        });
+        let mapping = self.cache.core().mapping(self.file);
         let orders = mapping.orders;
-        let Some(last) = mapping.last_index(rules.page) else { return };
+        let Some(last) = mapping.last_index(self.cache.rules().page) else { return };
         let whole = Span { start, nr_pages: state.size, lookahead: state.async_size };
-        let min_window = rules.readahead.large_window_min_pages;
+        let min_window = self.cache.rules().readahead.large_window_min_pages;
         let is_short = min_window > 0 && state.size < min_window.max(mapping.min_pages());
         if !orders.is_large() || is_short {
             // Nothing large fits here: the ramp starts again from base pages (A.5.2).
@@ -154,19 +171,21 @@ impl<R: Ram> Reader<'_, R> {
             self.rest(whole);
             return;
         }
-        let order = preferred_order(rules, orders.max, state, hint, allowed).max(orders.min);
+        let order =
+            preferred_order(self.cache.rules(), orders.max, state, hint, allowed).max(orders.min);
         state.order = order;
         let limit = last.0.min((start + state.size).saturating_sub(1));
         let reaches_end = start + state.size > last.0;
         // Behind the end of the file there is nothing to read next.
-        let has_marker = !(reaches_end && rules.readahead.eof_marker == EofMarker::Omitted);
+        let has_marker =
+            !(reaches_end && self.cache.rules().readahead.eof_marker == EofMarker::Omitted);
         let mark = has_marker.then(|| state.mark_of(start));
         let first = mapping.align_down(start);
         let filled = self.fill(Fill { first, limit, order, mark, allowed });
-        self.core.submit();
+        self.cache.core_mut().submit();
         if let Err(index) = filled {
             // Memory is short, or something is cached: the rest comes in base pages (A.5.8).
-            let nr_pages = match rules.readahead.remainder {
+            let nr_pages = match self.cache.rules().readahead.remainder {
                 Remainder::WholeSize => state.size,
                 Remainder::Rest => state.size.saturating_sub(index - first),
             };
@@ -177,7 +196,7 @@ impl<R: Ram> Reader<'_, R> {
     /// What large folios did not read, by the base-order path. Where the rest is asked for, there
     /// must be one: a fresh state that meets a marker at page 0 has a window of no page.
     fn rest(&mut self, span: Span) {
-        if span.nr_pages > 0 || self.rules.readahead.remainder == Remainder::WholeSize {
+        if span.nr_pages > 0 || self.cache.rules().readahead.remainder == Remainder::WholeSize {
             self.base(span);
         }
     }
@@ -185,13 +204,13 @@ impl<R: Ram> Reader<'_, R> {
     /// A.5.5: naturally aligned folios over the range; the index that could not be inserted on
     /// error.
     fn fill(&mut self, range: Fill) -> Result<(), u64> {
-        let min = self.core.mapping(self.file).orders.min;
+        let min = self.cache.core().mapping(self.file).orders.min;
         let mut index = range.first;
         while index <= range.limit {
-            let order = fitting_order(self.rules, min, range, index);
+            let order = fitting_order(self.cache.rules(), min, range, index);
             let is_marked = range.mark.is_some_and(|mark| order.round_down(mark) == index);
             let folio = NewFolio { file: self.file, index: PageIndex(index), order, is_marked };
-            self.core.insert(folio).map_err(|_| index)?;
+            self.cache.insert(folio).map_err(|_| index)?;
             index += order.nr_pages();
         }
         Ok(())
@@ -200,8 +219,8 @@ impl<R: Ram> Reader<'_, R> {
     /// Base-order path (A.6): the smallest folios, cached indices are stepped over.
     fn base(&mut self, span: Span) {
         let file = self.file;
-        let mapping = self.core.mapping(file);
-        let (min, last) = (mapping.orders.min, mapping.last_index(self.rules.page));
+        let mapping = self.cache.core().mapping(file);
+        let (min, last) = (mapping.orders.min, mapping.last_index(self.cache.rules().page));
         let Some(last) = last else { return };
         if span.start > last.0 {
             return;
@@ -210,30 +229,33 @@ impl<R: Ram> Reader<'_, R> {
         // Nothing lies behind the last page (A.6.1).
         if nr_pages > last.0 - start {
             nr_pages = last.0 - start + 1;
-            if self.rules.readahead.eof_marker == EofMarker::Omitted {
+            if self.cache.rules().readahead.eof_marker == EofMarker::Omitted {
                 lookahead = 0;
             }
         }
-        self.core.observe(Observed::Base { mapping: file, start, nr_pages, lookahead });
+        self.cache.core_mut().observe(Observed::Base { mapping: file, start, nr_pages, lookahead });
         let mark = (lookahead > 0)
             .then(|| (start + nr_pages).checked_sub(lookahead).map(|mark| min.round_up(mark)))
             .flatten();
         let mut index = min.round_down(start);
         let end = start + nr_pages;
-        self.core.work.add_cheap(nr_pages);
+        self.cache.core().work.add_cheap(nr_pages);
         while index < end {
             let at = PageIndex(index);
             let is_marked = mark == Some(index);
-            if self.core.find(file, at).is_some() {
+            if self.cache.core().find(file, at).is_some() {
                 // A cached page ends the request: what follows is read by another.
-                self.core.submit();
-            } else if self.core.insert(NewFolio { file, index: at, order: min, is_marked }).is_err()
+                self.cache.core_mut().submit();
+            } else if self
+                .cache
+                .insert(NewFolio { file, index: at, order: min, is_marked })
+                .is_err()
             {
                 break;
             }
             index += min.nr_pages();
         }
-        self.core.submit();
+        self.cache.core_mut().submit();
     }
 }
 

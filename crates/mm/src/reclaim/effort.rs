@@ -17,7 +17,7 @@ use super::scan::{BATCH_PAGES, Reclaimer};
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::Effort;
-use crate::units::{MappingId, Order};
+use crate::units::{GroupId, MappingId, Order};
 
 /// Orders above are costly: nobody waits long for them (docs/behaviour 0.4).
 pub(super) const COSTLY_ORDER: Order = Order::new(3);
@@ -67,7 +67,7 @@ impl<R: Ram> Memory<R> {
             return;
         }
         self.core.counters.reclaim.kswapd_runs += 1;
-        let nr_freed = self.shrink(Reclaimer::Kswapd, high - nr_free);
+        let nr_freed = self.shrink(Reclaimer::Kswapd, GroupId::ROOT, high - nr_free);
         let reclaim = &mut self.core.pressure;
         reclaim.nr_failures = if nr_freed == 0 { reclaim.nr_failures + 1 } else { 0 };
     }
@@ -75,7 +75,7 @@ impl<R: Ram> Memory<R> {
     /// The allocation itself reclaims; the pages freed.
     fn direct_reclaim(&mut self, nr_pages: u64) -> u64 {
         self.core.counters.reclaim.allocstall += 1;
-        let nr_freed = self.shrink(Reclaimer::Direct, nr_pages.max(BATCH_PAGES));
+        let nr_freed = self.shrink(Reclaimer::Direct, GroupId::ROOT, nr_pages.max(BATCH_PAGES));
         if nr_freed > 0 {
             self.core.pressure.nr_failures = 0;
         }

@@ -1,23 +1,29 @@
-//! Looking through the lists: how far, and what becomes of what is found.
+//! How far the lists are scanned: priorities, groups, and the balance between the lists.
 //!
-//! Answers to: `shrink_lruvec`, `get_scan_count`, `shrink_inactive_list`, `shrink_active_list`,
-//! `inactive_is_low`, `folio_referenced`, `folio_mark_accessed`.
+//! Answers to: `do_try_to_free_pages`, `shrink_node`, `shrink_node_memcgs`, `shrink_lruvec`,
+//! `get_scan_count`, `prepare_scan_control`, `mem_cgroup_calculate_protection`.
 //!
-//! Owns the balance between the lists and the second chance. Does not own what eviction does
-//! (`evict`).
+//! Owns how much of each list is scanned. Does not own what becomes of a folio (`lists`).
+//!
+//! Differs: a look for the machine passes 64 groups at most and goes on behind them the next time;
+//! background reclaim in a kernel passes all. All groups share one queue of deferred splits.
 
-use super::evict::Fate;
-use crate::folio::FolioId;
+use crate::core::pressure::SWAPPINESS;
+use crate::core::swap::Swap;
 use crate::folio::lru::{Age, ListId, LruKind};
 use crate::memory::Memory;
 use crate::ram::Ram;
+use crate::rules::reclaim::GroupStats;
+use crate::units::GroupId;
 
-/// A first look takes 1 / 2^12 of a list; each further look twice as much.
-const PRIORITY_FIRST: u32 = 12;
+/// A first look takes 1 / 2^12 of a list; each further look twice as much (`DEF_PRIORITY`).
+pub(super) const PRIORITY_FIRST: u32 = 12;
 /// Pages examined in one go (`SWAP_CLUSTER_MAX`).
 pub(super) const BATCH_PAGES: u64 = 32;
 /// Looks through everything without success before there is nothing to reclaim.
 const NR_SWEEPS_MAX: u32 = 3;
+/// Groups that a look for the machine passes.
+const NR_GROUPS_MAX: u32 = 64;
 
 /// On whose account pages are examined and freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,25 +32,93 @@ pub(super) enum Reclaimer {
     Kswapd,
     /// An allocation that has to wait.
     Direct,
+    /// A charge that has to wait.
+    Group,
 }
 
+/// One request to reclaim (`struct scan_control`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scan {
+    pub(super) who: Reclaimer,
+    /// The group that is short; the root for the machine.
+    pub(super) target: GroupId,
+    /// Pages to free.
+    nr_wanted: u64,
+    pub(super) nr_freed: u64,
+    pub(super) priority: u32,
+    /// Whether active lists are scanned, by kind.
+    may_deactivate: [bool; 2],
+    /// There is enough inactive file memory: nothing else is scanned.
+    is_trimming: bool,
+    /// An active list was spared.
+    has_spared: bool,
+    /// What is protected by `low` is taken as well.
+    takes_low: bool,
+    /// It was left alone because of `low`.
+    has_left_low: bool,
+}
+
+impl Scan {
+    fn new(who: Reclaimer, target: GroupId, nr_wanted: u64) -> Self {
+        Self {
+            who,
+            target,
+            nr_wanted,
+            nr_freed: 0,
+            priority: PRIORITY_FIRST,
+            may_deactivate: [false; 2],
+            is_trimming: false,
+            has_spared: false,
+            takes_low: false,
+            has_left_low: false,
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.nr_freed >= self.nr_wanted
+    }
+}
+
+/// Pages of each list to scan, in the order in which they are.
+type Goals = [(ListId, u64); 4];
+
 impl<R: Ram> Memory<R> {
-    /// Frees at least `target` pages if it can; how many.
-    pub(super) fn shrink(&mut self, who: Reclaimer, target: u64) -> u64 {
-        let mut nr_freed = 0;
-        for _ in 0..NR_SWEEPS_MAX {
-            for priority in (0..=PRIORITY_FIRST).rev() {
-                nr_freed += self.shrink_lists(who, priority, target - nr_freed);
-                nr_freed += self.shrink_others(priority);
-                if nr_freed >= target {
-                    return nr_freed;
-                }
+    /// Frees at least `nr_wanted` pages of `target` if it can; how many.
+    pub(super) fn shrink(&mut self, who: Reclaimer, target: GroupId, nr_wanted: u64) -> u64 {
+        let mut scan = Scan::new(who, target, nr_wanted);
+        self.core.pressure.target = target;
+        let (mut nr_sweeps, mut is_forced) = (0, false);
+        loop {
+            self.shrink_by_priority(&mut scan, is_forced);
+            nr_sweeps += 1;
+            if scan.nr_freed > 0 {
+                break;
             }
-            if nr_freed > 0 {
+            // Nothing else was left: the active lists are scanned, whatever their size.
+            if scan.has_spared && !is_forced {
+                is_forced = true;
+            } else if scan.has_left_low && !scan.takes_low {
+                scan.takes_low = true;
+            } else if who == Reclaimer::Group || nr_sweeps >= NR_SWEEPS_MAX {
                 break;
             }
         }
-        nr_freed
+        self.core.pressure.target = GroupId::ROOT;
+        scan.nr_freed
+    }
+
+    fn shrink_by_priority(&mut self, scan: &mut Scan, is_forced: bool) {
+        for priority in (0..=PRIORITY_FIRST).rev() {
+            scan.priority = priority;
+            self.prepare_scan(scan, is_forced);
+            self.shrink_groups(scan);
+            scan.nr_freed += self.shrink_others(priority);
+            if scan.is_done() {
+                break;
+            }
+        }
+        let vec = self.core.folios.lru_mut().vec_mut(scan.target);
+        vec.activated_before = LruKind::ALL.map(|kind| vec.activated_seen(kind));
     }
 
     /// The deferred-split queue and the huge zero folio: part of reclaim, in the same measure.
@@ -54,168 +128,193 @@ impl<R: Ram> Memory<R> {
         nr_freed + if priority == 0 { self.shrink_huge_zero() } else { 0 }
     }
 
-    fn shrink_lists(&mut self, who: Reclaimer, priority: u32, target: u64) -> u64 {
-        let mut goals = self.goals(priority);
-        let mut nr_freed = 0;
-        while goals.iter().any(|(_, goal)| *goal > 0) && nr_freed < target {
-            for (list, goal) in &mut goals {
-                let nr = BATCH_PAGES.min(*goal);
-                *goal -= nr;
-                nr_freed += match list.age {
-                    Age::Inactive => self.shrink_inactive(who, *list, nr),
-                    Age::Active => {
-                        // Only to refill: what is in use is not examined for its own sake.
-                        if self.is_inactive_low(list.kind) {
-                            self.shrink_active(*list, nr);
-                        }
-                        0
-                    }
-                };
-            }
+    /// Which lists this look scans (`prepare_scan_control`).
+    fn prepare_scan(&mut self, scan: &mut Scan, is_forced: bool) {
+        let group_stats = self.rules.reclaim.group_stats;
+        let vec = self.core.folios.lru_mut().vec_mut(scan.target);
+        match group_stats {
+            GroupStats::AtThreshold => vec.flush_if_needed(),
+            GroupStats::Periodic => vec.flush_if_old(),
         }
-        // Inactive lists that are not scanned are still to be refilled.
-        if self.can_swap() && self.is_inactive_low(LruKind::Anon) {
-            self.shrink_active(ListId::new(LruKind::Anon, Age::Active), BATCH_PAGES);
+        for kind in LruKind::ALL {
+            let vec = self.core.folios.lru().vec(scan.target);
+            // Pages came back and were hot: what is active may not be, so it has to compete.
+            let has_activated = vec.activated_seen(kind) != vec.activated_before[kind as usize];
+            scan.may_deactivate[kind as usize] =
+                is_forced || has_activated || self.is_inactive_low(scan.target, kind);
         }
-        nr_freed
+        let inactive = self.core.nr_listed(scan.target, ListId::new(LruKind::File, Age::Inactive));
+        scan.is_trimming =
+            inactive >> scan.priority > 0 && !scan.may_deactivate[LruKind::File as usize];
     }
 
-    pub(super) fn can_swap(&self) -> bool {
-        self.core.pressure.swap.as_ref().is_some_and(crate::core::swap::Swap::has_free)
-    }
-
-    /// Pages to scan on each list. Without swap space anonymous memory is left alone; where there
-    /// is much inactive file memory, only that is examined.
-    fn goals(&mut self, priority: u32) -> [(ListId, u64); 4] {
-        let can_swap = self.can_swap();
-        let lru = self.core.folios.lru();
-        let sizes = ListId::ALL.map(|list| lru.nr_pages(list));
-        let has_cold_files =
-            sizes[2] >> priority > 0 && !self.is_inactive_low(LruKind::File) && priority > 0;
-        self.core.pressure.fade_costs(sizes.iter().sum());
-        let weights = match (can_swap, has_cold_files) {
-            // No swap space, or plenty of cold files: files only.
-            (false, _) | (true, true) => [0, 1],
-            // The last look takes what there is.
-            (true, false) if priority == 0 => [1, 1],
-            (true, false) => self.core.pressure.weights(),
-        };
-        let sum = if priority == 0 { 1 } else { weights[0] + weights[1] };
-        let goal = |at: usize| {
-            let weight = weights[ListId::ALL[at].kind as usize];
-            (ListId::ALL[at], (sizes[at] >> priority) * weight / sum)
-        };
-        [goal(0), goal(1), goal(2), goal(3)]
-    }
-
-    /// Whether the inactive list of a kind holds too little: half, and less of it where there are
-    /// many GiB.
-    fn is_inactive_low(&self, kind: LruKind) -> bool {
-        let lru = self.core.folios.lru();
-        let inactive = lru.nr_pages(ListId::new(kind, Age::Inactive));
-        let active = lru.nr_pages(ListId::new(kind, Age::Active));
+    fn is_inactive_low(&self, group: GroupId, kind: LruKind) -> bool {
+        let [inactive, active] = [Age::Inactive, Age::Active]
+            .map(|age| self.core.nr_listed(group, ListId::new(kind, age)));
         let gib = (inactive + active) << self.rules.page.shift() >> 30;
         let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
         inactive * ratio < active
     }
 
-    /// Moves what is out of use from an active list to its inactive one; what is executable and in
-    /// use stays.
-    fn shrink_active(&mut self, list: ListId, nr_pages: u64) {
-        let mut nr_scanned = 0;
-        while nr_scanned < nr_pages
-            && let Some(id) = self.core.folios.lru().tail(list)
-        {
-            let nr = self.core.folios.get(id).nr_pages();
-            self.core.work.add(1);
-            nr_scanned += nr;
-            let was_accessed = self.core.folios.take_accessed(id);
-            // Text in use is kept: missing it stops every process that runs it.
-            if was_accessed && list.kind == LruKind::File && self.is_executable(id) {
-                self.core.folios.lru_mut().move_to_head(id, list);
-                self.core.pressure.note_cost(list.kind, nr);
+    /// The group that is short, or some of all groups.
+    fn shrink_groups(&mut self, scan: &mut Scan) {
+        if scan.target != GroupId::ROOT {
+            self.shrink_lruvec(scan, scan.target);
+            return;
+        }
+        let nr_groups = self.core.groups.nr();
+        for _ in 0..nr_groups.min(NR_GROUPS_MAX) {
+            let group = GroupId(self.core.groups.cursor % nr_groups);
+            self.core.groups.cursor = (group.0 + 1) % nr_groups;
+            self.shrink_lruvec(scan, group);
+            if nr_groups > 1 && scan.is_done() {
+                break;
+            }
+        }
+    }
+
+    /// Whether reclaim for the machine may take from a group now (`memory.min`, `memory.low`).
+    fn is_protected(&mut self, scan: &mut Scan, group: GroupId) -> bool {
+        let limits = self.core.groups.get(group).limits;
+        let nr_pages = self.core.folios.lru().vec(group).nr_charged();
+        if scan.target == group || limits.min.max(limits.low) == 0 {
+            return false;
+        }
+        if nr_pages <= limits.min {
+            return true;
+        }
+        if nr_pages <= limits.low {
+            scan.has_left_low = true;
+            self.core.groups.get_mut(group).events.low += u64::from(scan.takes_low);
+            return !scan.takes_low;
+        }
+        false
+    }
+
+    /// What of `nr_pages` of a list protection leaves to scan.
+    pub(super) fn unprotected(&self, scan: &Scan, group: GroupId, nr_pages: u64) -> u64 {
+        let limits = self.core.groups.get(group).limits;
+        let protected = if scan.takes_low { limits.min } else { limits.min.max(limits.low) };
+        if scan.target == group || protected == 0 {
+            return nr_pages;
+        }
+        let nr_charged = self.core.folios.lru().vec(group).nr_charged().max(protected);
+        let nr_left = u128::from(nr_pages) * u128::from(protected) / u128::from(nr_charged + 1);
+        (nr_pages - nr_left as u64).max(BATCH_PAGES.min(nr_pages))
+    }
+
+    fn shrink_lruvec(&mut self, scan: &mut Scan, group: GroupId) {
+        self.core.work.add_cheap(1);
+        if self.is_protected(scan, group) {
+            return;
+        }
+        if self.core.folios.generations().is_some() {
+            self.shrink_generations(scan, group);
+            return;
+        }
+        let wanted = self.goals(scan, group);
+        let mut goals = wanted;
+        let mut nr_freed = 0;
+        let is_proportional = scan.who == Reclaimer::Direct && scan.priority == PRIORITY_FIRST;
+        let is_left = |goals: &Goals| goals[0].1 + goals[2].1 + goals[3].1 > 0;
+        while is_left(&goals) {
+            for (list, goal) in &mut goals {
+                let nr = BATCH_PAGES.min(*goal);
+                *goal -= nr;
+                if nr > 0 {
+                    nr_freed += self.shrink_list(scan, group, *list, nr);
+                }
+            }
+            if nr_freed < scan.nr_wanted || is_proportional {
                 continue;
             }
-            self.core.counters.reclaim.pgdeactivate += nr;
-            let folio = self.core.folios.get_mut(id);
-            folio.is_workingset = true;
-            let inactive = ListId::new(folio.kind(), Age::Inactive);
-            self.core.folios.lru_mut().move_to_head(id, inactive);
-        }
-    }
-
-    fn shrink_inactive(&mut self, who: Reclaimer, list: ListId, nr_pages: u64) -> u64 {
-        let (mut nr_scanned, mut nr_freed) = (0, 0);
-        while nr_scanned < nr_pages
-            && let Some(id) = self.core.folios.lru().tail(list)
-        {
-            let nr = self.core.folios.get(id).nr_pages();
-            self.core.work.add(1);
-            let nr_free = self.core.buddy.nr_free_pages();
-            let fate = self.look_at(id);
-            nr_freed += self.core.buddy.nr_free_pages() - nr_free;
-            match fate {
-                Fate::Freed => {}
-                Fate::Keep => self.core.folios.lru_mut().move_to_head(id, list),
-                Fate::Activate => self.activate(id, list),
-                // Its parts are at the tail now and are examined one by one.
-                Fate::Split => continue,
+            // Enough: the rest keeps the proportion between the kinds, and no more.
+            if !stop_smaller(&wanted, &mut goals) {
+                break;
             }
-            nr_scanned += nr;
         }
-        let counters = &mut self.core.counters.reclaim;
-        let (scan, steal) = match who {
-            Reclaimer::Kswapd => (&mut counters.pgscan_kswapd, &mut counters.pgsteal_kswapd),
-            Reclaimer::Direct => (&mut counters.pgscan_direct, &mut counters.pgsteal_direct),
+        scan.nr_freed += nr_freed;
+        // Inactive lists that are not scanned are still to be refilled.
+        let shift = self.rules.page.shift();
+        let vec = self.core.folios.lru().vec(group);
+        if self.can_swap() && vec.is_inactive_low(LruKind::Anon, shift) {
+            let list = ListId::new(LruKind::Anon, Age::Active);
+            self.shrink_active(group, list, BATCH_PAGES);
+        }
+    }
+
+    fn shrink_list(&mut self, scan: &mut Scan, group: GroupId, list: ListId, nr: u64) -> u64 {
+        match list.age() {
+            Age::Inactive => self.shrink_inactive(scan.who, group, list, nr),
+            Age::Active if scan.may_deactivate[list.kind as usize] => {
+                self.shrink_active(group, list, nr);
+                0
+            }
+            Age::Active => {
+                scan.has_spared = true;
+                0
+            }
+        }
+    }
+
+    pub(super) fn can_swap(&self) -> bool {
+        self.core.pressure.swap.as_ref().is_some_and(Swap::has_free)
+    }
+
+    /// Pages to scan on each list (`get_scan_count`). Without swap space anonymous memory is left
+    /// alone; where there is much inactive file memory, only that is examined.
+    fn goals(&self, scan: &Scan, group: GroupId) -> Goals {
+        let weights = match (self.can_swap(), scan.priority) {
+            (false, _) => [0, 1],
+            // The last look takes what there is.
+            (true, 0) => [1, 1],
+            (true, _) if scan.is_trimming => [0, 1],
+            (true, _) => self.core.folios.lru().vec(scan.target).weights(SWAPPINESS),
         };
-        *scan += nr_scanned;
-        *steal += nr_freed;
-        nr_freed
-    }
-
-    fn activate(&mut self, id: FolioId, from: ListId) {
-        let folio = self.core.folios.get(id);
-        let (kind, nr) = (folio.kind(), folio.nr_pages());
-        self.core.folios.lru_mut().move_to_head(id, ListId::new(kind, Age::Active));
-        self.core.pressure.clock.advance(nr);
-        self.core.counters.reclaim.pgactivate += nr;
-        self.core.pressure.note_cost(from.kind, nr);
-    }
-
-    /// Looks at an inactive folio: used twice, or used and executable, it becomes active; used
-    /// once it gets another round.
-    fn look_at(&mut self, id: FolioId) -> Fate {
-        // Used since the last look: it gets another round, or is active if that happened twice.
-        if self.core.folios.take_accessed(id) {
-            let was_referenced = self.core.folios.lru_mut().set_referenced(id);
-            let is_file = self.core.folios.get(id).kind() == LruKind::File;
-            let is_active = was_referenced || is_file && self.is_executable(id);
-            return if is_active { Fate::Activate } else { Fate::Keep };
-        }
-        let _ = self.core.folios.lru_mut().take_referenced(id);
-        self.evict(id)
-    }
-
-    /// Whether a process may execute what the folio holds.
-    fn is_executable(&self, id: FolioId) -> bool {
-        self.sites_of(id).iter().any(|site| {
-            self.space(site.mm).vmas.find(site.vpn).is_some_and(|vma| vma.prot.can_exec)
+        let is_fraction = weights[0] > 0 && scan.priority > 0;
+        let sum = if is_fraction { weights[0] + weights[1] } else { 1 };
+        ListId::ALL.map(|list| {
+            let nr_pages = self.core.folios.lru().vec(group).nr_pages(list);
+            let nr = self.unprotected(scan, group, nr_pages) >> scan.priority;
+            (list, nr * weights[list.kind as usize] / sum)
         })
     }
+}
 
-    /// A read call used a folio (`folio_mark_accessed`): the second time makes it active.
-    pub(crate) fn mark_accessed(&mut self, id: FolioId) {
-        let lru = self.core.folios.lru_mut();
-        let inactive = |list: &ListId| list.age == Age::Inactive;
-        if lru.set_referenced(id)
-            && let Some(list) = lru.list_of(id).filter(inactive)
-        {
-            let _ = lru.take_referenced(id);
-            let nr = self.core.folios.get(id).nr_pages();
-            let active = ListId::new(list.kind, Age::Active);
-            self.core.folios.lru_mut().move_to_head(id, active);
-            self.core.pressure.clock.advance(nr);
-            self.core.counters.reclaim.pgactivate += nr;
-        }
+/// Stops the kind of which less is left, and takes from the other what keeps the proportion of
+/// both; whether something is left to keep.
+fn stop_smaller(wanted: &Goals, goals: &mut Goals) -> bool {
+    let left = |goals: &Goals, kind: usize| goals[2 * kind].1 + goals[2 * kind + 1].1;
+    let (anon, file) = (left(goals, 0), left(goals, 1));
+    if anon == 0 || file == 0 {
+        return false;
+    }
+    let stopped = usize::from(file <= anon);
+    let percentage = anon.min(file) * 100 / (left(wanted, stopped) + 1);
+    for at in [2 * stopped, 2 * stopped + 1] {
+        goals[at].1 = 0;
+    }
+    let other = 1 - stopped;
+    for at in [2 * other, 2 * other + 1] {
+        let nr_scanned = wanted[at].1 - goals[at].1;
+        goals[at].1 = (wanted[at].1 * (100 - percentage) / 100).saturating_sub(nr_scanned);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_keeps_the_proportion_of_both_kinds() {
+        let goals = |nr: [u64; 4]| [0, 1, 2, 3].map(|at| (ListId::ALL[at], nr[at]));
+        let wanted = goals([100, 0, 400, 0]);
+        // A third of the anonymous pages was scanned, a twelfth of the file pages.
+        let mut left = goals([68, 0, 368, 0]);
+        assert!(stop_smaller(&wanted, &mut left));
+        // 67 of 101 were left: the file list stops at 33 of 100 as well, 32 of which are done.
+        assert_eq!(left.map(|(_, nr)| nr), [0, 0, 132 - 32, 0]);
+        assert!(!stop_smaller(&wanted, &mut left));
     }
 }

@@ -29,7 +29,7 @@ impl<R: Ram> Memory<R> {
             self.flush(site.mm, site.vpn, site.nr);
             self.space_mut(site.mm).table.unfold_range(site.vpn, site.nr);
         }
-        let spot = self.core.folios.lru().spot(id);
+        let spot = self.core.folios.spot(id);
         // What an entry knew goes to the folio, and from there to every part.
         self.core.folios.get_mut(id).is_dirty |= self.has_dirty_entry(&sites);
         let whole = self.take_whole(id);
@@ -71,6 +71,7 @@ impl<R: Ram> Memory<R> {
         let index = PageIndex(index.0 + (part.pfn.0 - whole.pfn.0));
         let mut folio = Folio::new(part.pfn, to, Owner::Anon { index });
         folio.is_dirty = whole.is_dirty;
+        folio.group = whole.group;
         folio.is_lazyfree = whole.is_lazyfree;
         folio.mapcount = part.mapcount;
         folio.refs = folio.maps();

@@ -71,7 +71,7 @@ impl<R: Ram> Memory<R> {
         let nr_file_pages = mapping.nr_file_pages(self.rules.page);
         mapping.tree.remove(index);
         mapping.forgot(entry.order);
-        let spot = self.core.folios.lru().spot(entry.folio);
+        let spot = self.core.folios.spot(entry.folio);
         let whole = self.core.folios.remove(entry.folio);
         for (by, order) in cut.parts(whole.order) {
             let index = PageIndex(index.0 + by);
@@ -88,6 +88,7 @@ impl<R: Ram> Memory<R> {
             folio.is_dirty = whole.is_dirty;
             folio.is_swapbacked = whole.is_swapbacked;
             folio.refs = order.nr_pages();
+            folio.group = whole.group;
             let id = self.core.folios.insert(folio);
             let mapping = self.core.mapping_mut(file);
             mapping.collapsed(order);

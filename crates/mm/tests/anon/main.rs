@@ -7,6 +7,7 @@
 mod clearing;
 mod faults;
 mod forks;
+mod groups;
 mod machine;
 mod naive;
 mod pressure;

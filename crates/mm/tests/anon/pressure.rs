@@ -19,9 +19,13 @@ use crate::world::{PAGE, World, addr, sizes, thp};
 const ACTIVE_FILE: ListId = ListId::new(LruKind::File, Age::Active);
 
 fn world(anon: AnonRules, nr_pages: u64, nr_slots: u64) -> World {
+    world_of(Arch::X86_64, anon, nr_pages, nr_slots)
+}
+
+fn world_of(arch: Arch, anon: AnonRules, nr_pages: u64, nr_slots: u64) -> World {
     let rules = Rules { anon, ..Rules::example() };
     let (ram_bytes, swap_bytes) = (nr_pages * PAGE, nr_slots * PAGE);
-    let config = Config { ram_bytes, swap_bytes, ..Config::new(Arch::X86_64) };
+    let config = Config { ram_bytes, swap_bytes, ..Config::new(arch) };
     let ram = Bytes::new(PageSize::K4, ram_bytes);
     let mut memory = Memory::with_ram(rules, &config, ram).unwrap();
     let mm = memory.new_space();
@@ -70,9 +74,9 @@ fn background_reclaim_ends_at_the_high_mark() {
     let (_, open) = file(&mut world, 40_000);
     for index in 0..40_000 {
         world.memory.pread(open, index * PAGE, PAGE).unwrap();
-        // Between min and the high mark of 64 MiB, and a window.
+        // Between min and the high mark of 64 MiB, and what the last look took beyond it.
         let nr_free = world.memory.core().buddy.nr_free_pages();
-        assert!(index < 15_300 || (819..1227 + 64).contains(&nr_free), "{index}: {nr_free}");
+        assert!(index < 15_300 || (819..1227 + 256).contains(&nr_free), "{index}: {nr_free}");
     }
 }
 
@@ -98,8 +102,8 @@ fn a_dirty_folio_is_written_back_as_a_whole_and_comes_back_as_it_was_g_5_2() {
 
 #[test]
 fn a_folio_in_use_gets_another_round_and_an_executable_one_becomes_active() {
-    let nr_activated = |prot: Prot, access: Access| {
-        let mut world = world(AnonRules::stock(), 2000, 0);
+    let nr_activated = |arch: Arch, prot: Prot, access: Access| {
+        let mut world = world_of(arch, AnonRules::stock(), 2000, 0);
         let (file, open) = file(&mut world, 64);
         insert(&mut world, file, 0, 4);
         insert(&mut world, file, 32, 5);
@@ -114,8 +118,10 @@ fn a_folio_in_use_gets_another_round_and_an_executable_one_becomes_active() {
         assert!(!is_cached(&world, file, 0), "what is not used any more goes");
         counts(&world).pgactivate
     };
-    assert_eq!(nr_activated(Prot::READ, Access::Read), 0);
-    assert_eq!(nr_activated(Prot::READ_EXEC, Access::Exec), 16);
+    assert_eq!(nr_activated(Arch::Arm64, Prot::READ, Access::Read), 0);
+    assert_eq!(nr_activated(Arch::Arm64, Prot::READ_EXEC, Access::Exec), 16);
+    // Fault-around marks what it maps as accessed: more than one entry says that it is in use.
+    assert_eq!(nr_activated(Arch::X86_64, Prot::READ, Access::Read), 16);
 }
 
 #[test]
@@ -129,7 +135,8 @@ fn what_comes_back_soon_was_hot_and_earns_no_credit_b_5_8() {
             world.memory.pread(open, 2990 * PAGE, 1).unwrap();
         }
     }
-    assert!(world.memory.core().folios.lru().nr_pages(ACTIVE_FILE) >= 600);
+    // The last of them may still wait in a batch.
+    assert!(world.memory.core().folios.lru().nr_pages(ACTIVE_FILE) >= 600 - 31);
     let id = world.memory.core().find(file, PageIndex(0)).unwrap().folio;
     assert!(!world.memory.core().folios.get(id).is_workingset);
     while is_cached(&world, file, 0) {
@@ -140,6 +147,8 @@ fn what_comes_back_soon_was_hot_and_earns_no_credit_b_5_8() {
     assert!(active > 100, "{active} {:?}", counts(&world));
     world.memory.pread(open, 0, 1).unwrap();
     world.check();
+    // A look empties the batch in which it waits.
+    world.memory.reclaim_pages(1);
     let folios = &world.memory.core().folios;
     let id = world.memory.core().find(file, PageIndex(0)).unwrap().folio;
     assert!(folios.get(id).is_workingset);

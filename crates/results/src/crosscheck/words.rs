@@ -17,6 +17,8 @@ pub(super) const fn words(aspect: Aspect) -> &'static str {
     match aspect {
         Aspect::Insertions => "insertions",
         Aspect::Removals => "folios dropped or cut off",
+        Aspect::Evictions => "evicted folios",
+        Aspect::Group => "counts of the group",
         Aspect::Reserved => "reservations",
         Aspect::Windows => "windows",
         Aspect::Entries => "readahead calls",

@@ -3,13 +3,24 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use largefolio_linux::crosscheck::workloads::{files, packaged};
+use largefolio_linux::crosscheck::workloads::{files, limited, packaged};
 use largefolio_linux::crosscheck::{FileSpec, Filesystem, Random, Workload};
 use largefolio_report::{ExportError, json};
 use serde_json::json;
 
 use super::live::repeat;
 use super::result::SCHEMA_VERSION;
+
+/// Which workloads a list has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// Those of packaged kernels.
+    Packaged,
+    /// Those in a memory group with a limit.
+    Limited,
+    /// Drawn ones.
+    Drawn(Random),
+}
 
 /// The filesystems, each with its workloads.
 pub struct WorkloadList {
@@ -18,14 +29,15 @@ pub struct WorkloadList {
 }
 
 impl WorkloadList {
-    /// Those of `filesystems`, all where none is named; of `random` drawn ones.
+    /// Those of `filesystems`, all where none is named.
     #[must_use]
-    pub fn new(filesystems: &[Filesystem], random: Option<Random>, page_bytes: u64) -> Self {
+    pub fn new(filesystems: &[Filesystem], listed: Listed, page_bytes: u64) -> Self {
         let or = |default: &[Filesystem]| {
             if filesystems.is_empty() { default.to_vec() } else { filesystems.to_vec() }
         };
-        let Some(random) = random else {
-            let of = |one| (one, packaged(one, page_bytes));
+        let Listed::Drawn(random) = listed else {
+            let set = if listed == Listed::Limited { limited } else { packaged };
+            let of = |one| (one, set(one, page_bytes));
             let all = or(&Filesystem::ALL).into_iter().map(of).collect();
             return Self { page_bytes, all };
         };

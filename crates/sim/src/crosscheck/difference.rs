@@ -16,6 +16,12 @@ pub enum Aspect {
     /// Files: what left the page cache because the program said so: folios after an advice, pages
     /// after the file was made shorter.
     Removals,
+    /// Files, in a group with a limit: folios that reclaim took out of the page cache: how many had
+    /// entered it before in the same step, index and order, in order.
+    Evictions,
+    /// Files, in a group with a limit: what the kernel counted in the group over all steps: pages
+    /// scanned and reclaimed, refaults with what came of them, pages on each list at the end.
+    Group,
     /// Files: space reserved for the file before a write, on a filesystem that cuts writes by it.
     Reserved,
     /// Files: windows and base-order reads: start, size, marker, kept order.

@@ -182,8 +182,8 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
 /// Lays `over` on `base`: the tables of rules are merged, values (an exec rule with its size
 /// included) are replaced.
 fn merge(base: &mut Table, over: Table) {
-    const MERGED: [&str; 7] =
-        ["readahead", "fault", "filesystems", "anon", "clear", "collapse", "sizes"];
+    const MERGED: [&str; 8] =
+        ["readahead", "fault", "filesystems", "anon", "clear", "collapse", "reclaim", "sizes"];
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(toml::Value::Table(old)), toml::Value::Table(new))

@@ -84,6 +84,7 @@ mod tests {
     use largefolio_mm::rules::anon::{Enabled, Mapcount};
     use largefolio_mm::rules::clear::{ClearOrder, Preemption};
     use largefolio_mm::rules::collapse::{FileCollapse, ShmemEnabled};
+    use largefolio_mm::rules::reclaim::LruRule;
     use largefolio_mm::rules::{Arch, ContpteRule, MinorRetry, Rules};
 
     use super::*;
@@ -104,6 +105,15 @@ mod tests {
 
     fn arch(place: &str) -> Arch {
         if place.ends_with("amd64") { Arch::X86_64 } else { Arch::Arm64 }
+    }
+
+    /// P.3: generations are on from the start where the package says so.
+    #[test]
+    fn lists_are_those_of_the_packages() {
+        for (place, package, rules) in packages() {
+            let is_on = rules.reclaim.lru == LruRule::Generations;
+            assert_eq!(package.has("LRU_GEN_ENABLED"), is_on, "{place}");
+        }
     }
 
     /// D.4.2. The default of `PREEMPT_DYNAMIC` is the model that is built in.

@@ -176,6 +176,7 @@ pub(super) fn requests(observed: &[Observed], memory: &Memory, wait: Wait) -> Ve
             | Observed::Waited { .. }
             | Observed::Window { .. }
             | Observed::Base { .. }
+            | Observed::Removal { .. }
             | Observed::Scanned { .. } => continue,
         }
         requests.extend(open.take());

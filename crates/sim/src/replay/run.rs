@@ -236,7 +236,9 @@ impl Cell {
             FaultError::BeyondFile(_) => strays.beyond_file += count,
             // Counted by the memory manager (`nr_sigbus`).
             FaultError::NoHugePage(_) => {}
-            FaultError::OutOfMemory(_) => return Err(error.into()),
+            FaultError::OutOfMemory(_) | FaultError::GroupOutOfMemory(_) => {
+                return Err(error.into());
+            }
         }
         Ok(())
     }
@@ -307,6 +309,7 @@ impl Cell {
     pub(super) fn end_warming(&mut self) -> Result<(), CellError> {
         self.end_processes();
         self.pass = Pass::Reported;
+        self.mark_cgroups();
         let base = Mark { counters: *self.memory.counters(), ram: self.memory.core().ram };
         let tenths = self.counted.tenths.again();
         self.counted = Counted { base, tenths, ..Counted::new(&self.spec) };

@@ -8,6 +8,7 @@ mod damaged;
 mod files;
 mod hugetlb;
 mod khugepaged;
+mod limited;
 
 use std::path::Path;
 
@@ -53,6 +54,22 @@ fn assert_equal(
     kernels.sort_unstable();
     kernels.dedup();
     (nr_programs, kernels.len())
+}
+
+/// A table of `docs/design/fidelity.md` is the output of the test in this file of the folder.
+/// `LARGEFOLIO_UPDATE_DOCS=1` writes it.
+fn document(file: &str, table: &str) {
+    let begin = format!("<!-- table: written by crates/sim/tests/sim/recordings/{file} -->\n");
+    let end = "\n<!-- end of table -->";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/design/fidelity.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let begin = text.find(&begin).unwrap() + begin.len();
+    let end = begin + text[begin..].find(end).unwrap();
+    if std::env::var_os("LARGEFOLIO_UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{}{table}{}", &text[..begin], &text[end..])).unwrap();
+        return;
+    }
+    assert_eq!(&text[begin..end], table, "LARGEFOLIO_UPDATE_DOCS=1 updates {}", path.display());
 }
 
 /// The comparison can fail: more than `nr_min` programs of the kernel that was recorded differ

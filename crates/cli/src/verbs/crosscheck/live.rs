@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use largefolio_linux::crosscheck::{CrosscheckError, Facts, Random, WorkloadPlan};
+use largefolio_linux::crosscheck::{
+    CrosscheckError, Facts, Random, Selection, WorkloadPlan, WorkloadSet,
+};
 use largefolio_results::Error;
 use largefolio_results::crosscheck::LiveCheck;
 use largefolio_results::running::rules;
@@ -21,6 +23,7 @@ use crate::verbs::values;
 pub(super) struct Chosen {
     pub(super) select: SelectArgs,
     pub(super) random: Option<Random>,
+    pub(super) set: WorkloadSet,
 }
 
 impl Chosen {
@@ -29,7 +32,10 @@ impl Chosen {
             Some(random) => {
                 WorkloadPlan::random(random, &self.select.selection_of_random(), facts, command)
             }
-            None => WorkloadPlan::new(&self.select.selection(), facts, command),
+            None => {
+                let selection = Selection { set: self.set, ..self.select.selection() };
+                WorkloadPlan::new(&selection, facts, command)
+            }
         }
     }
 }

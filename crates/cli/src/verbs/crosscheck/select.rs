@@ -1,7 +1,7 @@
 //! Which workloads: options that `crosscheck` and its verbs share.
 
 use clap::Args;
-use largefolio_linux::crosscheck::{Filesystem, Random, Selection};
+use largefolio_linux::crosscheck::{Filesystem, Random, Selection, WorkloadSet};
 
 use super::super::values;
 
@@ -48,7 +48,8 @@ impl SelectArgs {
     /// For workloads that are drawn: no window means any.
     pub(super) fn selection_of_random(&self) -> Selection {
         let filesystems = Filesystem::RANDOM.to_vec();
-        self.or(Selection { filesystems, windows_kb: Vec::new(), only: None })
+        let (windows_kb, only) = (Vec::new(), None);
+        self.or(Selection { set: WorkloadSet::Usual, filesystems, windows_kb, only })
     }
 
     /// What was typed, else the default.

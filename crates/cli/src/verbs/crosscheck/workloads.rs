@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use largefolio_linux::crosscheck::Filesystem;
-use largefolio_results::crosscheck::WorkloadList;
+use largefolio_results::crosscheck::{Listed, WorkloadList};
 
 use super::super::values;
 use super::select::RandomArgs;
@@ -24,6 +24,9 @@ pub(super) struct WorkloadsArgs {
     filesystems: Vec<Filesystem>,
     #[command(flatten)]
     random: RandomArgs,
+    /// List those in a memory group whose limit is smaller than what they use
+    #[arg(long, conflicts_with = "random")]
+    limited: bool,
     /// Base page
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = values::page_bytes)]
     page: u64,
@@ -41,8 +44,12 @@ pub(crate) struct WorkloadsPlan {
 impl WorkloadsArgs {
     /// What was typed, else the default.
     pub(super) fn plan(self) -> WorkloadsPlan {
-        let (filesystems, random, page_bytes) = (self.filesystems, self.random.random(), self.page);
-        let list = WorkloadList::new(&filesystems, random, page_bytes);
+        let listed = match self.random.random() {
+            Some(random) => Listed::Drawn(random),
+            None if self.limited => Listed::Limited,
+            None => Listed::Packaged,
+        };
+        let list = WorkloadList::new(&self.filesystems, listed, self.page);
         WorkloadsPlan { list, is_json: self.json }
     }
 }

@@ -4,6 +4,10 @@ use std::fmt::Display;
 
 use super::{Filesystem, files};
 
+mod limited;
+
+pub(super) use limited::limited;
+
 /// Touches of a row where windows are short; a long window answers many at once.
 const NR_SHORT: u64 = 150;
 const NR_LONG: u64 = 40;

@@ -24,6 +24,8 @@ pub struct FileSteps {
     pub(super) steps: Vec<FileStep>,
     /// Final state of each mapping; `None` = exactly the touched pages are present.
     pub(super) ends: BTreeMap<u32, AreaEnd>,
+    /// What the kernel counted in the group: `memory.stat` and its like, without what is 0.
+    pub(super) counted: BTreeMap<String, u64>,
 }
 
 /// What the first line says of the device, the file and the probe.
@@ -53,6 +55,10 @@ pub(super) struct Setup {
     pub(super) is_slowed: bool,
     /// Major faults of the steps; `None` where the recording does not say.
     pub(super) nr_major: Option<u64>,
+    /// Limit of the group that the program ran in, in bytes; `None` = it ran in none.
+    pub(super) limit_bytes: Option<u64>,
+    /// Which lists the kernel kept: `lists`, `generations`; empty = not said, which is lists.
+    pub(super) lru: String,
 }
 
 /// Final state of one mapping.
@@ -77,6 +83,12 @@ pub(super) struct FolioRun {
 }
 
 impl Recording<FileSteps> {
+    /// Which lists the kernel kept pages on, where the program ran in a group with a limit.
+    #[must_use]
+    pub fn lists_under_limit(&self) -> Option<&str> {
+        self.body.is_limited().then_some(self.body.setup.lru.as_str())
+    }
+
     /// Readahead window in KiB.
     #[must_use]
     pub fn window_kb(&self) -> u64 {
@@ -117,6 +129,12 @@ impl FileSteps {
         has_probe
             && self.steps.iter().any(&mut must_read)
             && self.steps.iter().all(|step| step.insertions.is_empty())
+    }
+
+    /// Whether the program ran in a group with a limit: what left the page cache is the kernel's
+    /// own choice, and is compared.
+    pub(super) fn is_limited(&self) -> bool {
+        self.setup.limit_bytes.is_some()
     }
 
     /// Whether the kernel shows the passes of its fault handler.

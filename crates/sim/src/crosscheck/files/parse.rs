@@ -42,6 +42,8 @@ impl RecordingBody for FileSteps {
         setup.reads_within_call = pairs.get("io") == Some("within");
         setup.is_slowed = header.filesystem.ends_with("-slow");
         setup.nr_major = pairs.number("majflt")?;
+        setup.limit_bytes = pairs.number("limit")?;
+        setup.lru = pairs.text("lru");
         // A recording of a self-built kernel describes its one mapping here.
         let has_mapping = pairs.get("map") != Some("none");
         if setup.events.is_none() && has_mapping && setup.program.is_none() {
@@ -140,6 +142,7 @@ impl FileSteps {
             ["H", space] => Action::Switch(id_of(space)?),
             ["H", from, to] => Action::Fork(id_of(from)?, id_of(to)?),
             ["Y", bytes] => Action::Reclaim(number(bytes)?),
+            ["k", nr] => Action::Charged(number(nr)?),
             ["Z", nr] => Action::Restored(number(nr)?),
             ["p", area] => Action::Point(id_of(area)?),
             ["p", _, run] => {
@@ -187,7 +190,10 @@ impl FileSteps {
             }
             ["D", index, order, ref rest @ ..] => {
                 step.removals.extend(folios(file, at(index)?, order, rest)?);
+                step.removed_at.resize(step.removals.len(), step.insertions.len());
             }
+            // What a probe with `detail=` tells of lists, for whoever looks for a rule.
+            ["v" | "l", ..] => {}
             ["e", ref extents @ ..] => {
                 let all = step.extents.get_or_insert_default();
                 for word in extents {
@@ -227,6 +233,10 @@ impl FileSteps {
 
     /// A line behind the last action; whether it is one.
     fn final_line(&mut self, area: u32, words: &[&str]) -> Parsed<bool> {
+        if let ["=", key, value] = *words {
+            self.counted.insert(key.to_owned(), number(value)?);
+            return Ok(true);
+        }
         let end = self.ends.entry(area).or_default();
         match *words {
             ["P", "=", "T"] => end.present = None,
@@ -242,7 +252,10 @@ impl FileSteps {
                 end.present.get_or_insert_default();
             }
             // Late events, the cached set (it equals the insertions), other lines of smaps.
-            ["M" | "C" | "A" | "D" | "F" | "W" | "G" | "R" | "S" | "E" | "X" | "K", ..] => {}
+            [
+                "M" | "C" | "A" | "D" | "F" | "W" | "G" | "R" | "S" | "E" | "X" | "K" | "v" | "l",
+                ..,
+            ] => {}
             _ => return Ok(false),
         }
         Ok(true)

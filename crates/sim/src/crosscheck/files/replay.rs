@@ -7,8 +7,9 @@ use largefolio_mm::folio::FolioId;
 use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::readahead::RaState;
+use largefolio_mm::rules::reclaim::LruRule;
 use largefolio_mm::units::AddrRange;
-use largefolio_mm::units::{MappingId, MmId, PageIndex, Vaddr};
+use largefolio_mm::units::{GroupId, MappingId, MmId, PageIndex, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot};
 
 use super::body::FileSteps;
@@ -19,6 +20,7 @@ use crate::crosscheck::recording::Recording;
 use crate::kernel::Kernel;
 
 mod advice;
+mod group;
 mod in_flight;
 mod observed;
 
@@ -36,6 +38,8 @@ pub(super) struct FileReplay {
     reads_within_call: bool,
     /// Whether pages that were reclaimed come back as part of the working set.
     restores: bool,
+    /// The group that everything is charged to, and its limit in pages.
+    group: Option<(GroupId, u64)>,
     /// Folios that were reclaimed: file, first index.
     reclaimed: BTreeSet<(u32, u64)>,
     /// What the recording says about reads in flight.
@@ -56,6 +60,9 @@ impl FileReplay {
         let page = rules.page.bytes();
         rules.readahead_bytes = setup.ra_pages * page;
         rules.io_bytes = setup.io_bytes;
+        // Recordings that do not say were made without generations.
+        let has_generations = setup.lru == "generations";
+        rules.reclaim.lru = if has_generations { LruRule::Generations } else { LruRule::Lists };
         if let Some(bytes) = setup.fault_around_bytes {
             rules.fault_around_bytes = bytes.clamp(page, 1 << 30).next_power_of_two();
         }
@@ -80,6 +87,7 @@ impl FileReplay {
             }
         }
         let mm = memory.new_space();
+        let group = setup.limit_bytes.map(|bytes| group::with_limit(&mut memory, mm, bytes / page));
         memory.watch();
         let mut replay = Self {
             memory,
@@ -91,6 +99,7 @@ impl FileReplay {
             takes_io_in_flight: setup.program.is_some() && workload.takes_io_in_flight(),
             reads_within_call: setup.reads_within_call,
             restores: workload.restores_working_set(),
+            group,
             reclaimed: BTreeSet::new(),
             timing,
             reads: FaultReads::default(),
@@ -166,6 +175,7 @@ impl FileReplay {
 
     /// Does the action of `step` and says what the model did.
     pub(super) fn run(&mut self, nr: usize, step: &FileStep) -> Result<FileStep, String> {
+        self.refresh();
         let mut was_mapped = false;
         let mut removals = Vec::new();
         match &step.action {
@@ -175,6 +185,7 @@ impl FileReplay {
             | Action::Point(_)
             | Action::Reclaim(_)
             | Action::Restored(_) => {}
+            Action::Charged(nr_pages) => self.charge_kernel(*nr_pages),
             Action::Open(open, file) => {
                 let file = *self.files.get(file).ok_or_else(|| format!("no file {file}"))?;
                 let id = self.memory.open(file);
@@ -231,7 +242,11 @@ impl FileReplay {
             }
         }
         let action = step.action.clone();
-        Ok(FileStep { action, removals, was_mapped, ..self.observed(nr) })
+        let mut model = FileStep { action, was_mapped, ..self.observed(nr) };
+        if self.group.is_none() {
+            model.removals = removals;
+        }
+        Ok(model)
     }
 
     fn open_of(&self, io: FileIo) -> Result<OpenId, String> {

@@ -32,6 +32,8 @@ pub(super) struct FileStep {
     pub(super) insertions: Vec<CachedFolio>,
     /// Folios that left it.
     pub(super) removals: Vec<CachedFolio>,
+    /// How many folios had entered it before each of them left.
+    pub(super) removed_at: Vec<usize>,
     /// What the file has and what is reserved for it before a write, where the filesystem cuts
     /// writes by it.
     pub(super) extents: Option<Vec<Extent>>,
@@ -61,6 +63,12 @@ impl FileStep {
             _ => Vec::new(),
         }
     }
+
+    /// Folios that left the page cache, each with how many had entered it before.
+    pub(super) fn evictions(&self) -> Vec<Eviction> {
+        let at = self.removed_at.iter().copied();
+        self.removals.iter().zip(at).map(|(&folio, at)| Eviction { at, folio }).collect()
+    }
 }
 
 /// A folio in the page cache of a file.
@@ -69,6 +77,14 @@ pub(super) struct CachedFolio {
     pub(super) file: u32,
     pub(super) index: u64,
     pub(super) order: u8,
+}
+
+/// A folio that reclaim took out of the page cache.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Eviction {
+    /// Folios that had entered the cache in the same step before.
+    pub(super) at: usize,
+    pub(super) folio: CachedFolio,
 }
 
 /// Bytes of an address space.
@@ -82,6 +98,12 @@ pub(super) struct ByteSpan {
 impl fmt::Debug for CachedFolio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (self.file, self.index, self.order).fmt(f)
+    }
+}
+
+impl fmt::Debug for Eviction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (self.at, self.folio.index, self.folio.order).fmt(f)
     }
 }
 
@@ -145,6 +167,8 @@ pub(super) enum Action {
     Point(u32),
     /// Had the kernel reclaim so many bytes.
     Reclaim(u64),
+    /// The kernel's own memory takes so many pages of the group's limit from here on.
+    Charged(u64),
     /// Used this file in a way that no rule covers, and how: it is not compared from here on.
     Aside(u32, String),
     /// Two threads were at work on this file at once: what one of them met may be the other's.

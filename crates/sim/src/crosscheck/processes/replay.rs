@@ -16,6 +16,7 @@ use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::rules::collapse::ShmemEnabled;
+use largefolio_mm::rules::reclaim::LruRule;
 use largefolio_mm::units::{AddrRange, MappingId, MmId, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
@@ -103,6 +104,8 @@ impl ProgramReplay {
         header: &RecordingHeader,
     ) -> Result<Self, MemoryError> {
         let mut rules = kernel.rules.clone();
+        // They were made without generations.
+        rules.reclaim.lru = LruRule::Lists;
         for kib in &program.sizes_kib {
             rules.anon.set_size(kib << 10, SizeMode::Madvise);
         }

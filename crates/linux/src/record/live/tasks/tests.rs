@@ -1,4 +1,5 @@
 use super::*;
+use crate::fault_probe::{LOCKED, STORE};
 
 const MAIN: u32 = 100;
 
@@ -146,4 +147,32 @@ fn what_was_read_at_the_beginning_is_not_told_twice() {
     }
     drop(tasks);
     assert_eq!(sink.len(), 1);
+}
+
+#[test]
+fn what_an_execve_touches_comes_after_it() {
+    let program = Mapped {
+        pid: 101,
+        addr: 0x40_0000,
+        len: 0x1000,
+        pos: 0,
+        device: 0,
+        inode: 1,
+        prot: 5,
+        path: "/nonexistent/program".into(),
+    };
+    let fault = |address| (101, Seen::Fault { address, code: 6 });
+    let rows = rows(vec![
+        (MAIN, Seen::Birth { child: 101, flags: CLONE_VM | CLONE_VFORK }),
+        fault(0x1000),
+        (101, Seen::Clears),
+        (101, Seen::Mapped(Box::new(program))),
+        fault(0x40_0000),
+        (101, Seen::Executes { process: 101, earlier: 101 }),
+        fault(0x40_1000),
+    ]);
+    let expected = [(0, Op::Fork), (1, Op::Write), (1, Op::Execve), (1, Op::Write), (1, Op::Write)];
+    assert_eq!(told(&rows), expected);
+    let addresses: Vec<_> = rows[3..].iter().map(|row| row.addr).collect();
+    assert_eq!(addresses, [0x40_0000, 0x40_1000]);
 }

@@ -12,6 +12,7 @@ impl FileComparison<'_> {
         for (&area, end) in &self.workload.ends {
             self.end(area, end);
         }
+        self.group();
         let is_counted = self.workload.setup.program.is_none();
         if let Some(kernel) = self.workload.setup.nr_major.filter(|_| is_counted) {
             self.major_faults(kernel);
@@ -20,6 +21,15 @@ impl FileComparison<'_> {
 
     fn at_end(&self, action: String) -> Location {
         Location::Step { step: self.workload.steps.len(), action, state_before: None }
+    }
+
+    /// What was counted in the group: what is not said is 0.
+    fn group(&mut self) {
+        let at = self.at_end("all steps".to_owned());
+        for (key, ours) in self.replay.counted() {
+            let theirs = self.workload.counted.get(key).copied().unwrap_or(0);
+            self.verdict.compare(Aspect::Group, &at, &[(key, theirs)], &[(key, ours)]);
+        }
     }
 
     fn major_faults(&mut self, kernel: u64) {

@@ -61,7 +61,10 @@ impl FileComparison<'_> {
         cut: Option<&[PageRun]>,
     ) {
         self.verdict.compare(Aspect::Insertions, at, &kernel.insertions, &model.insertions);
-        if let Some(cut) = cut {
+        if self.workload.is_limited() {
+            let (theirs, ours) = (kernel.evictions(), model.evictions());
+            self.verdict.compare(Aspect::Evictions, at, &theirs, &ours);
+        } else if let Some(cut) = cut {
             let removed = kernel.removals.iter();
             let removed = removed.map(|folio| (folio.index, folio.index + (1 << folio.order) - 1));
             let mut theirs: Vec<PageRun> = removed.collect();

@@ -24,6 +24,11 @@ impl FileReplay {
                     let (file, order) = (self.number_of(mapping), order.get());
                     step.insertions.push(CachedFolio { file, index: index.0, order });
                 }
+                Observed::Removal { mapping, index, order } => {
+                    let (file, order) = (self.number_of(mapping), order.get());
+                    step.removals.push(CachedFolio { file, index: index.0, order });
+                    step.removed_at.push(step.insertions.len());
+                }
                 Observed::Handler { mapping, index } => {
                     step.handler.push((self.number_of(mapping), index.0));
                 }

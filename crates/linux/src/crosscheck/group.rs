@@ -1,0 +1,127 @@
+//! A memory group with a limit, for one workload.
+//!
+//! Owns the group's life. The probe joins it and leaves it by itself (`probe/pressure.h`).
+//!
+//! Invariant G1: a group ends with the value, or is removed by the next run of any process if this
+//! one was killed: the probe dies with whoever started it, and nobody else is in the group.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::CrosscheckError;
+use crate::proc::Task;
+use crate::proc::cgroup::MOUNTS;
+use crate::system::Live;
+
+/// Begins the names of our groups; the process id follows.
+const PREFIX: &str = "folio-crosscheck-";
+/// Version 1 has memory groups in a tree of their own.
+const TREE_OF_V1: &str = "/sys/fs/cgroup/memory";
+/// Limit of a group, in version 2 and in version 1.
+const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
+/// Updates of counters that may wait on one processor (`MEMCG_CHARGE_BATCH`).
+const NR_WAITING: u64 = 64;
+
+/// A group, removed when dropped.
+#[derive(Debug)]
+pub(super) struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// Makes one that may have so many bytes, after removing those of processes that are gone.
+    pub(super) fn with_limit(bytes: &str) -> Result<Self, CrosscheckError> {
+        let tree = tree().ok_or(CrosscheckError::NoMemoryGroups)?;
+        remove_stale(&tree);
+        let path = tree.join(format!("{PREFIX}{}", std::process::id()));
+        fs::create_dir(&path).map_err(CrosscheckError::file(&path))?;
+        let group = Self(path);
+        let limit = LIMITS.iter().map(|name| group.0.join(name)).find(|path| path.exists());
+        let limit = limit.ok_or(CrosscheckError::NoMemoryGroups)?;
+        fs::write(&limit, bytes).map_err(CrosscheckError::file(&limit))?;
+        Ok(group)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        // Refused only while a process is in it: the probe has ended.
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Whether a group with a limit can be made.
+pub(super) fn is_possible() -> bool {
+    tree().is_some()
+}
+
+/// Faults after which the kernel adds up what a group counted: more than may wait on all
+/// processors.
+pub(super) fn nr_refresh_faults() -> u64 {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    NR_WAITING * (nr_of_list(text.trim()) + 1) + 2
+}
+
+/// How many numbers `0-3,8` has; at least 1.
+fn nr_of_list(list: &str) -> u64 {
+    let of_range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+        Some(last.checked_sub(first)? + 1)
+    };
+    list.split(',').filter_map(of_range).sum::<u64>().clamp(1, 1 << 16)
+}
+
+/// The folder in which groups have a limit: below the root, because a process may leave for it.
+fn tree() -> Option<PathBuf> {
+    let has_memory = |mount: &&&str| {
+        let given = fs::read_to_string(Path::new(mount).join("cgroup.subtree_control"));
+        given.is_ok_and(|names| names.split_whitespace().any(|name| name == "memory"))
+    };
+    let of_v2 = MOUNTS.iter().find(has_memory).map(PathBuf::from);
+    let of_v1 = Path::new(TREE_OF_V1).join(LIMITS[1]).exists().then(|| PathBuf::from(TREE_OF_V1));
+    of_v2.or(of_v1)
+}
+
+/// Removes the groups of processes that were killed.
+fn remove_stale(tree: &Path) {
+    for entry in fs::read_dir(tree).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        if pid.parse::<u32>().is_ok() && !Task::of(&Live, pid).exists() {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::{PREFIX, nr_of_list, remove_stale};
+
+    #[test]
+    fn groups_of_processes_that_are_gone_are_removed() {
+        let tree = tempfile::tempdir().unwrap();
+        let group = |name: &str| tree.path().join(name);
+        // No process has a number as large as the largest there can be.
+        let dead = group(&format!("{PREFIX}4194304"));
+        let kept = [group(&format!("{PREFIX}{}", std::process::id())), group("folio-crosscheck-x")];
+        for path in kept.iter().chain([&dead]) {
+            fs::create_dir(path).unwrap();
+        }
+        remove_stale(tree.path());
+        assert!(!dead.exists());
+        assert!(kept.iter().all(|path| path.exists()));
+    }
+
+    #[test]
+    fn processors_are_counted_and_nonsense_is_one() {
+        for (list, nr) in [("0", 1), ("0-3", 4), ("0-3,8,10-11", 7), ("", 1), ("7-3", 1)] {
+            assert_eq!(nr_of_list(list), nr, "{list}");
+        }
+        assert_eq!(nr_of_list("0-99999999"), 1 << 16);
+    }
+}

@@ -1,0 +1,109 @@
+//! Uses and refaults where there are generations (docs/behaviour P.3.2, P.3.3).
+//!
+//! Answers to: `lru_gen_inc_refs`, `lru_gen_eviction`, `lru_gen_refault`.
+//!
+//! A shadow says which generation was the oldest when a page was evicted and how often the page had
+//! been used. One that comes back while that generation is the oldest - from 6.16 on, within four
+//! generations - counts against its tier.
+//!
+//! Owns the marks that uses leave, and those that a page brings back. Does not own the comparison
+//! of tiers ([`crate::folio::generations`]).
+
+use super::Core;
+use crate::folio::FolioId;
+use crate::folio::generations::{NR_GENERATIONS_MAX, NR_REFS_MAX, nr_refs, tier_of};
+use crate::mapping::shadows::Shadow;
+use crate::ram::Ram;
+use crate::rules::reclaim::GenerationRule;
+
+impl<R: Ram> Core<R> {
+    /// A read call used a folio: first, second, up to five uses are told apart.
+    pub(super) fn count_use(&mut self, id: FolioId, rule: GenerationRule) {
+        let is_workingset = self.folios.get(id).is_workingset;
+        let marks = self.folios.lru_mut().marks_mut(id);
+        if !std::mem::replace(&mut marks.is_referenced, true) {
+            if rule.is_reworked() {
+                marks.nr_refs = 0;
+            }
+            return;
+        }
+        let is_counted = match rule {
+            // The mark comes before the count.
+            GenerationRule::First | GenerationRule::Protected => is_workingset,
+            // The count comes before the mark.
+            GenerationRule::Reworked | GenerationRule::Bounded => marks.nr_refs < NR_REFS_MAX,
+        };
+        if is_counted {
+            marks.nr_refs = (marks.nr_refs + 1).min(NR_REFS_MAX);
+        } else {
+            self.folios.get_mut(id).is_workingset = true;
+        }
+    }
+
+    /// What a folio leaves that is evicted from its oldest generation.
+    pub(super) fn generation_shadow(&mut self, id: FolioId, rule: GenerationRule) -> Shadow {
+        let folio = self.folios.get(id);
+        let (nr_pages, kind, is_workingset) = (folio.nr_pages(), folio.kind(), folio.is_workingset);
+        let group = self.folios.lru().group_of(id);
+        let refs = nr_refs(self.folios.lru().marks(id), is_workingset, rule);
+        let gens = &mut self.folios.lru_mut().vec_mut(group).gens;
+        gens.note_evicted(kind, tier_of(refs, is_workingset, rule), nr_pages);
+        Shadow {
+            group,
+            time: gens.min_seq[kind as usize],
+            nr_refs: refs.saturating_sub(1),
+            was_workingset: match rule {
+                GenerationRule::First | GenerationRule::Protected => refs > 0,
+                GenerationRule::Reworked | GenerationRule::Bounded => is_workingset,
+            },
+        }
+    }
+
+    /// Pages that were evicted are back in the folio `id`.
+    pub(super) fn refault_generation(&mut self, id: FolioId, shadow: Shadow, rule: GenerationRule) {
+        let group = self.folios.lru().group_of(id);
+        if shadow.group != group {
+            return;
+        }
+        let folio = self.folios.get(id);
+        let (nr_pages, kind) = (folio.nr_pages(), folio.kind());
+        let gens = &mut self.folios.lru_mut().vec_mut(group).gens;
+        let (is_recent, refs) = match rule {
+            GenerationRule::First | GenerationRule::Protected => (
+                shadow.time == gens.min_seq[kind as usize],
+                shadow.nr_refs + u8::from(shadow.was_workingset),
+            ),
+            GenerationRule::Reworked | GenerationRule::Bounded => {
+                (gens.max_seq - shadow.time < NR_GENERATIONS_MAX, shadow.nr_refs + 1)
+            }
+        };
+        if is_recent {
+            gens.note_refaulted(kind, tier_of(refs, shadow.was_workingset, rule), nr_pages);
+        }
+        let is_fault = self.folios.is_fault();
+        let is_restored = is_recent
+            && match rule {
+                GenerationRule::First => is_fault || refs > NR_REFS_MAX,
+                GenerationRule::Protected => is_fault || refs >= NR_REFS_MAX,
+                GenerationRule::Reworked | GenerationRule::Bounded => shadow.was_workingset,
+            };
+        // 6.1 counts those that are recent only.
+        if is_recent || rule != GenerationRule::First {
+            let is_active = match rule {
+                GenerationRule::Reworked => is_recent && is_fault,
+                GenerationRule::Bounded => is_restored,
+                GenerationRule::First | GenerationRule::Protected => false,
+            };
+            self.count_refault(id, is_active, is_restored);
+        }
+        let marks = self.folios.lru_mut().marks_mut(id);
+        match rule {
+            GenerationRule::Protected if is_restored => marks.nr_refs = NR_REFS_MAX,
+            GenerationRule::Reworked | GenerationRule::Bounded if is_recent && !is_restored => {
+                marks.nr_refs = refs - 1
+            }
+            _ => {}
+        }
+        self.folios.get_mut(id).is_workingset |= is_restored;
+    }
+}

@@ -1,0 +1,202 @@
+//! The batches through which folios reach the lists.
+//!
+//! Answers to: `folio_add_lru`, `folio_activate`, `lru_add_drain`.
+//!
+//! ```text
+//!   new folio -----> batch of new folios ------+-- full, a large folio, or reclaim begins -->
+//!   used again ----> batch of activations -----+   head of the list
+//! ```
+//!
+//! A processor collects what it adds before it takes the lock of the lists. A large folio does not
+//! wait, nor does what collects before it. Owns the two batches. Does not own the lists
+//! ([`super::lru`]).
+//!
+//! Differs: there is one pair of batches, not one for each processor; a folio that waits is freed
+//! when its last other reference goes.
+//!
+//! Invariants:
+//! - I1: a folio is in the batch of new folios if its place says so, and once.
+//! - I2: a folio is in the batch of activations if its mark says so.
+
+use super::generations::{Comer, Generations};
+use super::lru::{Age, ListId, Place, Spot};
+use super::{FolioId, FolioTable};
+use crate::rules::reclaim::GenerationRule;
+use crate::units::Order;
+
+/// Folios that wait.
+#[derive(Clone, Debug)]
+pub(super) struct Batches {
+    adds: Vec<FolioId>,
+    activations: Vec<FolioId>,
+    /// So many fill a batch (`PAGEVEC_SIZE`).
+    nr_max: usize,
+}
+
+/// Folios of a batch where no rule says otherwise.
+const NR_MAX: usize = 15;
+
+impl Default for Batches {
+    fn default() -> Self {
+        Self { adds: Vec::new(), activations: Vec::new(), nr_max: NR_MAX }
+    }
+}
+
+impl FolioTable {
+    /// How many folios fill a batch.
+    pub(super) fn set_batch(&mut self, nr_max: u64) {
+        self.batches.nr_max = nr_max.max(1) as usize;
+    }
+
+    /// A new folio, or one that was isolated, is to be scanned from now on.
+    pub(crate) fn enlist(&mut self, id: FolioId) {
+        let link = &mut self.lru.links[id.nr()];
+        debug_assert_eq!(link.place, Place::Isolated);
+        link.place = Place::Batched;
+        if let Some(rule) = self.generations.filter(|_| self.is_fault) {
+            // Used through page tables: that is a first use, or keeps it from the oldest.
+            match rule {
+                GenerationRule::Bounded => link.marks.is_referenced = true,
+                _ => link.marks.is_active = true,
+            }
+        }
+        let is_large = link.order > Order::ZERO;
+        self.batches.adds.push(id);
+        if is_large || self.batches.adds.len() >= self.batches.nr_max {
+            self.drain_adds();
+        }
+    }
+
+    fn drain_adds(&mut self) {
+        let mut adds = std::mem::take(&mut self.batches.adds);
+        for id in adds.drain(..) {
+            self.put_on_list(id);
+        }
+        self.batches.adds = adds;
+    }
+
+    /// Puts a folio at the head of the list that its marks name.
+    pub(crate) fn put_on_list(&mut self, id: FolioId) {
+        let kind = self.get(id).kind();
+        if let Some(rule) = self.generations {
+            let gens = &self.lru.vec(self.lru.group_of(id)).gens;
+            let nr = Generations::list_of(self.start_of(id, gens, rule));
+            let marks = self.lru.marks_mut(id);
+            (marks.is_active, marks.generation) = (false, Some(nr));
+            self.lru.link_head(id, ListId::generation(kind, nr));
+            return;
+        }
+        let age = if self.lru.marks(id).is_active { Age::Active } else { Age::Inactive };
+        self.lru.link_head(id, ListId::new(kind, age));
+    }
+
+    /// The generation in which a folio starts.
+    pub(crate) fn start_of(&self, id: FolioId, gens: &Generations, rule: GenerationRule) -> u64 {
+        let folio = self.get(id);
+        let marks = self.lru.marks(id);
+        let waits_for_writeback = marks.is_reclaim && (folio.is_dirty || folio.is_under_writeback);
+        let (kind, is_workingset) = (folio.kind(), folio.is_workingset);
+        gens.seq_of(Comer { kind, marks, is_workingset, waits_for_writeback }, rule)
+    }
+
+    /// Makes a folio active, when the batch is emptied; the pages that became active now.
+    pub(crate) fn activate(&mut self, id: FolioId) -> u64 {
+        let link = &mut self.lru.links[id.nr()];
+        match link.place {
+            // It has not reached a list: it goes to the active one at once.
+            Place::Batched => link.marks.is_active = true,
+            Place::On(_) if !link.marks.is_active && !link.marks.is_activating => {
+                link.marks.is_activating = true;
+                let is_large = link.order > Order::ZERO;
+                self.batches.activations.push(id);
+                if is_large || self.batches.activations.len() >= self.batches.nr_max {
+                    return self.drain_activations();
+                }
+            }
+            Place::On(_) | Place::Isolated | Place::Absent => {}
+        }
+        0
+    }
+
+    fn drain_activations(&mut self) -> u64 {
+        let mut activations = std::mem::take(&mut self.batches.activations);
+        let mut nr_pages = 0;
+        for id in activations.drain(..) {
+            let marks = self.lru.marks_mut(id);
+            marks.is_activating = false;
+            let is_listed = self.lru.list_of(id).is_some();
+            if is_listed && !self.lru.marks(id).is_active {
+                self.lru.marks_mut(id).is_active = true;
+                self.put_on_list(id);
+                nr_pages += self.get(id).nr_pages();
+            }
+        }
+        self.batches.activations = activations;
+        nr_pages
+    }
+
+    /// Empties the batches; the pages that became active.
+    pub(crate) fn drain(&mut self) -> u64 {
+        self.drain_adds();
+        self.drain_activations()
+    }
+
+    /// Takes a folio off its list, so that nobody else does; `false` when somebody has.
+    pub(crate) fn isolate(&mut self, id: FolioId) -> bool {
+        if self.lru.links[id.nr()].place == Place::Batched {
+            self.drain_adds();
+        }
+        let is_listed = self.lru.list_of(id).is_some();
+        if is_listed {
+            self.lru.take_off(id);
+        }
+        is_listed
+    }
+
+    /// Puts an isolated folio back, at the head of the list that its marks name.
+    pub(crate) fn putback(&mut self, id: FolioId) {
+        if self.lru.links[id.nr()].place == Place::Isolated {
+            self.put_on_list(id);
+        }
+    }
+
+    /// The place of a folio that is about to be split.
+    pub(crate) fn spot(&mut self, id: FolioId) -> Spot {
+        if self.lru.links[id.nr()].place == Place::Batched {
+            self.drain_adds();
+        }
+        self.leave_batches(id);
+        self.lru.spot_of(id)
+    }
+
+    /// A folio goes: nothing waits for it any more.
+    pub(super) fn leave_batches(&mut self, id: FolioId) {
+        let link = &mut self.lru.links[id.nr()];
+        if link.place == Place::Batched {
+            self.batches.adds.retain(|&other| other != id);
+        }
+        if std::mem::take(&mut link.marks.is_activating) {
+            self.batches.activations.retain(|&other| other != id);
+        }
+    }
+
+    /// Checks I1 and I2; a folio that breaks one.
+    pub(super) fn validate_batches(&self) -> Result<(), (Option<FolioId>, &'static str)> {
+        let links = &self.lru.links;
+        let (mut nr_batched, mut nr_activating) = (0, 0);
+        for link in links {
+            nr_batched += usize::from(link.place == Place::Batched);
+            nr_activating += usize::from(link.marks.is_activating);
+        }
+        let is_batched = |id: &FolioId| links[id.nr()].place == Place::Batched;
+        let is_activating = |id: &FolioId| links[id.nr()].marks.is_activating;
+        let (adds, activations) = (&self.batches.adds, &self.batches.activations);
+        if nr_batched != adds.len() || !adds.iter().all(is_batched) {
+            return Err((None, "the batch of new folios holds others than those that say so"));
+        }
+        if nr_activating != activations.len() || !activations.iter().all(is_activating) {
+            return Err((None, "the batch of activations holds others than those that say so"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! Charging a group, and what it reclaims at its limits (docs/behaviour P.1).
+//!
+//! Answers to: `try_charge_memcg`, `mem_cgroup_handle_over_high`, `reclaim_high`.
+//!
+//! Owns how hard a charge tries. Does not own limits and stock ([`crate::core::groups`]) nor who is
+//! evicted (`scan`).
+//!
+//! Invariants:
+//! - I1: a charge is asked for before its folio is allocated; whoever holds a folio meanwhile
+//!   refers to it.
+
+use super::effort::COSTLY_ORDER;
+use super::scan::{BATCH_PAGES, Reclaimer};
+use crate::core::groups::{ChargeEffort, GroupLimits, GroupView, STOCK_PAGES};
+use crate::core::{InsertRefusal, NewFolio};
+use crate::folio::FolioId;
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::reclaim::ZapRule;
+use crate::units::{GroupId, MmId};
+
+/// Rounds of reclaim before a charge fails (`MAX_RECLAIM_RETRIES`).
+const NR_RETRIES_MAX: u32 = 16;
+
+impl<R: Ram> Memory<R> {
+    /// Adds a control group, a child of the root, without processes.
+    pub fn add_group(&mut self, limits: GroupLimits) -> GroupId {
+        self.core.folios.lru_mut().add_group();
+        self.core.groups.add(limits)
+    }
+
+    /// Writes other limits. What is charged already stays.
+    pub fn set_group_limits(&mut self, group: GroupId, limits: GroupLimits) {
+        self.core.groups.set_limits(group, limits);
+    }
+
+    /// Moves a process into a group: what it brings about from now on is charged there; what was
+    /// charged before stays where it is. Its children follow it.
+    pub fn join_group(&mut self, mm: MmId, group: GroupId) {
+        self.space_mut(mm).group = group;
+    }
+
+    /// Calls without a process - reads, writes, advice - are charged to the group from now on. A
+    /// touch enters the group of its process.
+    pub fn enter_group(&mut self, group: GroupId) {
+        self.core.groups.enter(group);
+    }
+
+    /// Calls without a process are those of `mm` from now on.
+    pub fn enter(&mut self, mm: MmId) {
+        let group = self.space(mm).group;
+        self.core.groups.enter(group);
+    }
+
+    /// Pages of a group: its folios, and what a processor has in stock (`memory.current`).
+    #[must_use]
+    pub fn group_usage(&self, group: GroupId) -> u64 {
+        self.core.folios.lru().vec(group).nr_charged() + self.core.groups.stock_of(group)
+    }
+
+    /// A group, to look at.
+    #[must_use]
+    pub fn group(&self, group: GroupId) -> GroupView<'_> {
+        GroupView { group: self.core.groups.get(group), vec: self.core.folios.lru().vec(group) }
+    }
+
+    /// Charges `nr_pages` to the present group; whether it may have them.
+    #[inline]
+    pub(crate) fn charge(&mut self, nr_pages: u64, effort: ChargeEffort) -> bool {
+        !self.core.groups.is_limited() || self.charge_limited(nr_pages, effort)
+    }
+
+    /// Charges a folio and reads it into the page cache.
+    ///
+    /// # Errors
+    /// Nothing but what was reclaimed has changed on a refusal.
+    pub(crate) fn insert(
+        &mut self,
+        new: NewFolio,
+        effort: ChargeEffort,
+    ) -> Result<FolioId, InsertRefusal> {
+        if !self.charge(new.order.nr_pages(), effort) {
+            return Err(InsertRefusal::Charge);
+        }
+        self.core.insert(new)
+    }
+
+    #[cold]
+    fn charge_limited(&mut self, nr_pages: u64, effort: ChargeEffort) -> bool {
+        let id = self.core.groups.current();
+        let (mut nr_retries, mut is_drained) = (NR_RETRIES_MAX, false);
+        // Once that much was refused, no more is taken than is needed.
+        let mut batch = nr_pages.max(STOCK_PAGES);
+        while !self.try_charge(id, nr_pages, std::mem::replace(&mut batch, nr_pages)) {
+            if effort == ChargeEffort::None {
+                return false;
+            }
+            self.core.groups.get_mut(id).events.max += 1;
+            let nr_freed = self.shrink(Reclaimer::Group, id, nr_pages.max(BATCH_PAGES));
+            if self.margin(id) >= nr_pages {
+                continue;
+            }
+            // Pages that nobody uses count as well: once they are given back.
+            if !std::mem::replace(&mut is_drained, true) {
+                self.core.groups.drain_stock();
+                continue;
+            }
+            if effort == ChargeEffort::Once {
+                return false;
+            }
+            // Something was freed: more may be, for an order that is worth waiting for.
+            if nr_freed > 0 && nr_pages <= COSTLY_ORDER.nr_pages() {
+                continue;
+            }
+            if nr_retries == 0 {
+                return self.charge_failed(id, nr_pages);
+            }
+            nr_retries -= 1;
+        }
+        true
+    }
+
+    /// Only a charge of a base page that found nothing is the end of the group.
+    fn charge_failed(&mut self, id: GroupId, nr_pages: u64) -> bool {
+        if nr_pages <= COSTLY_ORDER.nr_pages() {
+            self.core.groups.is_oom = true;
+            self.core.groups.get_mut(id).events.oom += 1;
+        }
+        false
+    }
+
+    fn margin(&self, id: GroupId) -> u64 {
+        self.core.groups.get(id).limits.max.saturating_sub(self.group_usage(id))
+    }
+
+    /// Takes `nr_pages` from the stock, or within the limit: as many as `batch` if it can.
+    fn try_charge(&mut self, id: GroupId, nr_pages: u64, batch: u64) -> bool {
+        if self.core.groups.consume_stock(id, nr_pages) {
+            return true;
+        }
+        let margin = self.margin(id);
+        let nr_charged = if batch <= margin {
+            if batch > nr_pages {
+                self.core.groups.refill_stock(id, batch - nr_pages);
+            }
+            batch
+        } else if nr_pages <= margin {
+            nr_pages
+        } else {
+            return false;
+        };
+        let high = self.core.groups.get(id).limits.high;
+        if self.group_usage(id) + nr_pages > high {
+            self.core.groups.nr_over_high += nr_charged;
+        }
+        true
+    }
+
+    /// On the way out of a call: what was charged above `high` is reclaimed.
+    #[inline]
+    pub(crate) fn leave_call(&mut self) {
+        if self.core.groups.nr_over_high > 0 {
+            self.reclaim_high();
+        }
+    }
+
+    #[cold]
+    fn reclaim_high(&mut self) {
+        let id = self.core.groups.current();
+        let nr_pages = std::mem::take(&mut self.core.groups.nr_over_high);
+        let high = self.core.groups.get(id).limits.high;
+        if self.group_usage(id) > high {
+            self.core.groups.get_mut(id).events.high += 1;
+            self.shrink(Reclaimer::Group, id, nr_pages.max(BATCH_PAGES));
+        }
+    }
+
+    /// Whether the group of the last charge was out of memory; forgets it.
+    pub(crate) fn take_group_oom(&mut self) -> bool {
+        std::mem::take(&mut self.core.groups.is_oom)
+    }
+
+    /// Sums up the counters of a group, as a look at its `memory.stat` does.
+    pub fn flush_group_stats(&mut self, group: GroupId) {
+        self.core.folios.lru_mut().vec_mut(group).flush();
+    }
+
+    /// Pages are taken out of page tables, as `MADV_DONTNEED` does.
+    pub fn zap_batches(&mut self) {
+        if self.rules.reclaim.zap == ZapRule::Drains {
+            self.core.drain_lru();
+        }
+    }
+
+    /// Empties the batches in front of the lists (`lru_add_drain_all`).
+    pub fn drain_batches(&mut self) {
+        self.core.drain_lru();
+    }
+
+    /// Reclaims in a group as a write to `memory.reclaim` does; the pages freed.
+    pub fn reclaim_group(&mut self, group: GroupId, nr_pages: u64) -> u64 {
+        self.shrink(Reclaimer::Group, group, nr_pages)
+    }
+}

@@ -1,0 +1,194 @@
+//! Reclaim by generations (docs/behaviour P.3).
+//!
+//! Answers to: `lru_gen_shrink_lruvec`, `try_to_shrink_lruvec`, `get_nr_to_scan`,
+//! `should_run_aging`.
+//!
+//! ```text
+//!        page tables: what was accessed gets into the youngest (aging, look-around)
+//!                       |
+//!   [ oldest ] [ .. ] [ youngest ]
+//!     |
+//!     +-- another generation by now --> the list of that
+//!     +-- a tier that is spared ------> the second oldest
+//!     +-- else: isolated, examined ---> evicted, or back as what it is then
+//! ```
+//!
+//! Owns how much is scanned and when a generation is added. Reading order: this file, `evict`,
+//! `age`, `young`. The numbers of generations are kept in [`crate::folio::generations`].
+//!
+//! Differs:
+//! - Reclaim for the machine takes groups in turn, as with two lists; a kernel keeps generations of
+//!   groups.
+//! - The second list of PMD ranges worth a walk is exact; a kernel's is a Bloom filter, which says
+//!   yes a little too often.
+//! - Dirty pages are written when they are evicted; a kernel moves them on to the next generation
+//!   and has them written.
+
+mod age;
+mod evict;
+mod young;
+
+use super::scan::{PRIORITY_FIRST, Scan};
+use crate::core::pressure::SWAPPINESS;
+use crate::core::swap::Swap;
+use crate::folio::generations::{BATCH_MAX, BATCH_MIN, Generations, NR_GENERATIONS_MIN};
+use crate::folio::lru::{ListId, LruKind};
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::reclaim::GenerationRule;
+use crate::units::GroupId;
+
+/// One look at the generations of a group.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    group: GroupId,
+    /// Of 200; 0 without swap space.
+    swappiness: u64,
+    rule: GenerationRule,
+}
+
+impl Look {
+    const fn can_swap(self) -> bool {
+        self.swappiness > 0
+    }
+
+    /// Kinds that can be evicted.
+    fn kinds(self) -> &'static [LruKind] {
+        if self.can_swap() { &LruKind::ALL } else { &LruKind::ALL[1..] }
+    }
+
+    /// The generation that eviction goes to next, of the kinds that can be evicted.
+    fn min_seq(self, gens: &Generations) -> u64 {
+        self.kinds().iter().map(|&kind| gens.min_seq[kind as usize]).min().unwrap_or(0)
+    }
+
+    /// The generation whose number is compared when it is asked whether there are enough.
+    fn evictable_min_seq(self, gens: &Generations) -> u64 {
+        match self.rule {
+            GenerationRule::Reworked | GenerationRule::Bounded => self.min_seq(gens),
+            // The kind that is preferred decides.
+            GenerationRule::First | GenerationRule::Protected => {
+                gens.min_seq[usize::from(!self.can_swap())]
+            }
+        }
+    }
+}
+
+/// How much to scan.
+enum Quota {
+    Pages(u64),
+    /// A generation was added: that is enough for this look.
+    Stop,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Evicts from the generations of a group, as far as the priority says.
+    pub(super) fn shrink_generations(&mut self, scan: &mut Scan, group: GroupId) {
+        let Some(rule) = self.core.folios.generations() else { return };
+        self.core.drain_lru();
+        let swap = self.core.pressure.swap.as_ref();
+        // A few free slots are not worth the search.
+        let has_slots = swap.map_or(0, Swap::nr_free) >= BATCH_MIN;
+        let look = Look { group, swappiness: if has_slots { SWAPPINESS } else { 0 }, rule };
+        if rule == GenerationRule::Bounded {
+            self.shrink_bounded(scan, look);
+            return;
+        }
+        let mut nr_scanned = 0;
+        while let Quota::Pages(quota @ 1..) = self.quota(scan, look) {
+            let nr = self.evict_generation(scan, look, BATCH_MAX);
+            nr_scanned += nr;
+            let is_enough = scan.target == GroupId::ROOT && scan.is_done();
+            if nr == 0 || nr_scanned >= quota || is_enough {
+                break;
+            }
+        }
+    }
+
+    /// From 7.2 on a look scans as much as the priority says and no more, and goes on after a
+    /// generation was added.
+    fn shrink_bounded(&mut self, scan: &mut Scan, look: Look) {
+        let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(look));
+        let mut nr_left = nr_pages >> scan.priority;
+        while nr_left > 0 {
+            let gens = self.gens(look.group);
+            let (max_seq, min_seq) = (gens.max_seq, look.evictable_min_seq(gens));
+            let is_stuck = min_seq + NR_GENERATIONS_MIN > max_seq;
+            if is_stuck || scan.priority < PRIORITY_FIRST && self.needs_aging(look, min_seq) {
+                self.add_generation(look);
+            }
+            let nr = self.evict_generation(scan, look, nr_left.min(BATCH_MIN));
+            let is_enough = scan.target == GroupId::ROOT && scan.is_done();
+            if nr == 0 || is_enough {
+                break;
+            }
+            nr_left = nr_left.saturating_sub(nr);
+        }
+    }
+
+    fn gens(&self, group: GroupId) -> &Generations {
+        &self.core.folios.lru().vec(group).gens
+    }
+
+    fn gens_mut(&mut self, group: GroupId) -> &mut Generations {
+        &mut self.core.folios.lru_mut().vec_mut(group).gens
+    }
+
+    /// Pages of a generation.
+    fn generation_pages(&self, group: GroupId, kind: LruKind, seq: u64) -> u64 {
+        let list = ListId::generation(kind, Generations::list_of(seq));
+        self.core.folios.lru().vec(group).nr_pages(list)
+    }
+
+    /// How much to scan, after a generation was added where there are too few.
+    fn quota(&mut self, scan: &mut Scan, look: Look) -> Quota {
+        let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(look));
+        let quota = nr_pages >> scan.priority;
+        let (max_seq, min_seq) = {
+            let gens = self.gens(look.group);
+            (gens.max_seq, look.evictable_min_seq(gens))
+        };
+        let is_stuck = min_seq + NR_GENERATIONS_MIN > max_seq;
+        if !self.needs_aging(look, min_seq) {
+            return Quota::Pages(quota);
+        }
+        // It may do without, at the first look.
+        if scan.priority == PRIORITY_FIRST {
+            return Quota::Pages(if is_stuck { 0 } else { quota });
+        }
+        let was_added = self.add_generation(look);
+        match (look.rule, was_added) {
+            (GenerationRule::First, true) => Quota::Pages(quota),
+            (GenerationRule::First, false) if !is_stuck => Quota::Pages(quota),
+            _ => Quota::Stop,
+        }
+    }
+
+    fn evictable_pages(&self, look: Look) -> u64 {
+        let gens = self.gens(look.group);
+        let of = |&kind: &LruKind| -> u64 {
+            let seqs = gens.min_seq[kind as usize]..=gens.max_seq;
+            seqs.map(|seq| self.generation_pages(look.group, kind, seq)).sum()
+        };
+        look.kinds().iter().map(of).sum()
+    }
+
+    /// Whether there are too few generations, or they hold too unequal shares.
+    fn needs_aging(&self, look: Look, min_seq: u64) -> bool {
+        let gens = self.gens(look.group);
+        let max_seq = gens.max_seq;
+        if min_seq + NR_GENERATIONS_MIN != max_seq {
+            return min_seq + NR_GENERATIONS_MIN > max_seq;
+        }
+        if look.rule.is_reworked() {
+            return true;
+        }
+        // Three are left, the ideal: a third each, more or less.
+        let pages_of = |seq| -> u64 {
+            look.kinds().iter().map(|&kind| self.generation_pages(look.group, kind, seq)).sum()
+        };
+        let total = self.evictable_pages(look);
+        let (young, old) = (pages_of(max_seq), pages_of(max_seq - NR_GENERATIONS_MIN));
+        young * NR_GENERATIONS_MIN > total || old * (NR_GENERATIONS_MIN + 2) < total
+    }
+}

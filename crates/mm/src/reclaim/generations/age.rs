@@ -1,0 +1,116 @@
+//! Generations come and go (docs/behaviour P.3.5).
+//!
+//! Answers to: `try_to_inc_max_seq`, `inc_max_seq`, `inc_min_seq`, `try_to_inc_min_seq`.
+
+use super::Look;
+use crate::folio::generations::{
+    BATCH_MAX, Generations, NR_GENERATIONS_MAX, NR_GENERATIONS_MIN, nr_refs, tier_of,
+};
+use crate::folio::lru::{ListId, LruKind};
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::rules::reclaim::GenerationRule;
+
+impl<R: Ram> Memory<R> {
+    /// Walks the page tables of the group and adds a generation; whether one was added.
+    pub(super) fn add_generation(&mut self, look: Look) -> bool {
+        self.walk_group(look);
+        for kind in [LruKind::File, LruKind::Anon] {
+            while self.gens(look.group).nr(kind) == NR_GENERATIONS_MAX {
+                self.empty_oldest(look, kind);
+            }
+        }
+        // What is known of refaults is that of the oldest; the new one starts with nothing.
+        self.gens_mut(look.group).max_seq += 1;
+        true
+    }
+
+    /// Moves what is in the oldest generation of a kind on to the next, and retires it; memory that
+    /// cannot be swapped stays on its list, which will be that of a young generation.
+    fn empty_oldest(&mut self, look: Look, kind: LruKind) {
+        if kind == LruKind::File || look.can_swap() {
+            let seq = self.gens(look.group).min_seq[kind as usize];
+            let oldest = ListId::generation(kind, Generations::list_of(seq));
+            let mut nr_left = BATCH_MAX;
+            while nr_left > 0
+                && let Some(id) = self.core.folios.lru().tail(look.group, oldest)
+            {
+                nr_left -= 1;
+                self.core.work.add(1);
+                self.move_on_from(look, id, kind);
+            }
+            // So many that others get a turn: the caller comes back.
+            if nr_left == 0 {
+                return;
+            }
+        }
+        self.gens_mut(look.group).retire_oldest(kind);
+    }
+
+    fn move_on_from(&mut self, look: Look, id: crate::folio::FolioId, kind: LruKind) {
+        let seq = self.gens(look.group).min_seq[kind as usize];
+        let marks = self.core.folios.lru().marks(id);
+        let promoted = marks.generation.filter(|&nr| nr != Generations::list_of(seq));
+        let folio = self.core.folios.get(id);
+        let (nr_pages, is_workingset) = (folio.nr_pages(), folio.is_workingset);
+        let refs = nr_refs(marks, is_workingset, look.rule);
+        let to = match promoted {
+            Some(nr) => ListId::generation(kind, nr),
+            None => self.move_on(look, id, kind),
+        };
+        self.core.folios.lru_mut().link_tail(id, to);
+        if look.rule.is_reworked() && promoted.is_none() {
+            let tier = tier_of(refs, is_workingset, look.rule);
+            self.gens_mut(look.group).note_protected(kind, tier, nr_pages);
+        }
+    }
+
+    /// Retires oldest generations that are empty; whether one was.
+    pub(super) fn advance_oldest(&mut self, look: Look) -> bool {
+        let gens = self.gens(look.group);
+        let max_seq = gens.max_seq;
+        let mut min_seq = gens.min_seq;
+        for &kind in look.kinds() {
+            let min = &mut min_seq[kind as usize];
+            while *min + NR_GENERATIONS_MIN <= max_seq
+                && self.generation_pages(look.group, kind, *min) == 0
+            {
+                *min += 1;
+            }
+        }
+        if look.can_swap() {
+            min_seq = self.keep_together(look, min_seq);
+        }
+        let mut has_advanced = false;
+        for &kind in look.kinds() {
+            let gens = self.gens_mut(look.group);
+            if min_seq[kind as usize] > gens.min_seq[kind as usize] {
+                gens.fade(kind);
+                gens.min_seq[kind as usize] = min_seq[kind as usize];
+                has_advanced = true;
+            }
+        }
+        has_advanced
+    }
+
+    /// Neither kind runs away from the other.
+    fn keep_together(&self, look: Look, mut min_seq: [u64; 2]) -> [u64; 2] {
+        let gens = self.gens(look.group);
+        let [anon, file] = min_seq;
+        match look.rule {
+            GenerationRule::First | GenerationRule::Protected => {
+                min_seq[0] = anon.min(file);
+                min_seq[1] = min_seq[0].max(gens.min_seq[1]);
+            }
+            GenerationRule::Reworked | GenerationRule::Bounded => {
+                let seq = gens.max_seq.saturating_sub(NR_GENERATIONS_MIN);
+                if anon > seq && file < seq {
+                    min_seq[0] = seq;
+                } else if file > seq && anon < seq {
+                    min_seq[1] = seq;
+                }
+            }
+        }
+        min_seq
+    }
+}

@@ -1,0 +1,293 @@
+//! Eviction from the oldest generation (docs/behaviour P.3.4).
+//!
+//! Answers to: `evict_folios`, `isolate_folios`, `scan_folios`, `sort_folio`, `isolate_folio`.
+
+use super::Look;
+use crate::folio::FolioId;
+use crate::folio::generations::{
+    BATCH_MIN, Generations, NR_GENERATIONS_MIN, NR_REFS_MAX, nr_refs, tier_of,
+};
+use crate::folio::lru::{ListId, LruKind};
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::reclaim::evict::Fate;
+use crate::reclaim::scan::Scan;
+use crate::rules::reclaim::GenerationRule;
+
+/// What was isolated, of one kind.
+struct Isolated {
+    kind: LruKind,
+    folios: Vec<FolioId>,
+    nr_pages: u64,
+    /// Pages looked at.
+    nr_scanned: u64,
+}
+
+/// What may be isolated.
+#[derive(Clone, Copy)]
+struct ScanLimit {
+    /// Higher tiers are spared.
+    tier_max: usize,
+    /// Folios looked at.
+    nr_max: u64,
+}
+
+/// Whether a folio that nobody uses is examined once more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Round {
+    First,
+    Last,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Evicts a batch; the pages looked at, 0 where nothing came of it.
+    pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look, nr_max: u64) -> u64 {
+        let is_bounded = look.rule == GenerationRule::Bounded;
+        if is_bounded {
+            // From 7.2 on empty generations are retired first, and that is no progress.
+            self.advance_oldest(look);
+        }
+        let isolated = self.isolate_oldest(look, nr_max);
+        let mut nr_scanned = isolated.nr_scanned;
+        if !is_bounded {
+            nr_scanned += u64::from(self.advance_oldest(look));
+            let gens = self.gens(look.group);
+            if look.evictable_min_seq(gens) + NR_GENERATIONS_MIN > gens.max_seq {
+                nr_scanned = 0;
+            }
+        }
+        let Isolated { kind, folios, nr_pages, .. } = isolated;
+        if folios.is_empty() {
+            return nr_scanned;
+        }
+        let nr_free = self.core.buddy.nr_free_pages();
+        let again = self.examine_all(look, kind, folios, Round::First);
+        // What could not go for a moment may go now: written, or let go of.
+        self.examine_all(look, kind, again, Round::Last);
+        let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
+        self.count_scan(scan.who, look.group, nr_pages, nr_freed);
+        scan.nr_freed += nr_freed;
+        nr_scanned
+    }
+
+    /// The kind to evict from, and what is isolated of it; of the other if there is nothing.
+    fn isolate_oldest(&mut self, look: Look, nr_max: u64) -> Isolated {
+        let gens = self.gens(look.group);
+        let [min_anon, min_file] = gens.min_seq;
+        let (mut kind, tier) = match look.rule {
+            _ if !look.can_swap() => (LruKind::File, None),
+            GenerationRule::First | GenerationRule::Protected if min_anon < min_file => {
+                (LruKind::Anon, None)
+            }
+            rule => {
+                let (kind, tier) = gens.kind_to_evict(look.swappiness, rule);
+                (kind, Some(tier))
+            }
+        };
+        let mut tier = tier;
+        let mut isolated = Isolated { kind, folios: Vec::new(), nr_pages: 0, nr_scanned: 0 };
+        for _ in look.kinds() {
+            let tier_max =
+                tier.take().unwrap_or_else(|| self.gens(look.group).tier_max(kind, look.rule));
+            isolated = self.scan_oldest(look, kind, ScanLimit { tier_max, nr_max });
+            if isolated.nr_scanned > 0 {
+                break;
+            }
+            kind = if kind == LruKind::File { LruKind::Anon } else { LruKind::File };
+        }
+        isolated
+    }
+
+    /// Sorts and isolates from the oldest generation of a kind until there is a batch.
+    fn scan_oldest(&mut self, look: Look, kind: LruKind, limit: ScanLimit) -> Isolated {
+        let mut isolated = Isolated { kind, folios: Vec::new(), nr_pages: 0, nr_scanned: 0 };
+        let gens = self.gens(look.group);
+        // From 7.2 on the caller sees to it that there are enough.
+        if gens.nr(kind) == NR_GENERATIONS_MIN && look.rule != GenerationRule::Bounded {
+            return isolated;
+        }
+        let oldest = ListId::generation(kind, Generations::list_of(gens.min_seq[kind as usize]));
+        let mut nr_left = limit.nr_max;
+        while isolated.nr_pages < BATCH_MIN
+            && nr_left > 0
+            && let Some(id) = self.core.folios.lru().tail(look.group, oldest)
+        {
+            self.core.work.add(1);
+            let nr = self.core.folios.get(id).nr_pages();
+            nr_left -= 1;
+            isolated.nr_scanned += nr;
+            if !self.sort(look, id, kind, limit.tier_max) {
+                self.isolate_for_eviction(look, id);
+                isolated.folios.push(id);
+                isolated.nr_pages += nr;
+            }
+        }
+        let is_bounded = look.rule == GenerationRule::Bounded;
+        if isolated.folios.is_empty() && nr_left > 0 && !is_bounded {
+            isolated.nr_scanned = 0;
+        }
+        isolated
+    }
+
+    /// Moves a folio of the oldest list where it belongs; whether it did not belong there.
+    fn sort(&mut self, look: Look, id: FolioId, kind: LruKind, tier_max: usize) -> bool {
+        let min_seq = self.gens(look.group).min_seq[kind as usize];
+        let marks = self.core.folios.lru().marks(id);
+        let generation = marks.generation.unwrap_or(Generations::list_of(min_seq));
+        // It was promoted where it stood.
+        if generation != Generations::list_of(min_seq) {
+            self.core.folios.lru_mut().link_head(id, ListId::generation(kind, generation));
+            return true;
+        }
+        let folio = self.core.folios.get(id);
+        let (nr_pages, is_workingset) = (folio.nr_pages(), folio.is_workingset);
+        let refs = nr_refs(marks, is_workingset, look.rule);
+        let tier = tier_of(refs, is_workingset, look.rule);
+        // It was used as often as is counted: it is spared in any case, and refaults are not asked.
+        let is_hot = match look.rule {
+            GenerationRule::First => false,
+            GenerationRule::Protected => refs > NR_REFS_MAX,
+            GenerationRule::Reworked | GenerationRule::Bounded => {
+                refs > NR_REFS_MAX && is_workingset
+            }
+        };
+        let waits = folio.is_under_writeback || folio.is_locked && !look.rule.is_reworked();
+        let is_spared = tier > tier_max || is_hot;
+        if !is_spared && !waits {
+            return false;
+        }
+        let to = self.move_on(look, id, kind);
+        let at_tail = is_spared && !look.rule.is_reworked();
+        let lru = self.core.folios.lru_mut();
+        if at_tail {
+            lru.link_tail(id, to)
+        } else {
+            lru.link_head(id, to)
+        }
+        if is_spared && !(is_hot && look.rule.is_reworked()) {
+            self.gens_mut(look.group).note_protected(kind, tier, nr_pages);
+        }
+        true
+    }
+
+    /// A folio gets into the second oldest generation, and begins anew there; the list of that.
+    pub(super) fn move_on(&mut self, look: Look, id: FolioId, kind: LruKind) -> ListId {
+        let next = Generations::list_of(self.gens(look.group).min_seq[kind as usize] + 1);
+        self.forget_uses(id, look.rule);
+        self.core.folios.lru_mut().marks_mut(id).generation = Some(next);
+        ListId::generation(kind, next)
+    }
+
+    /// Uses that were counted count no more.
+    fn forget_uses(&mut self, id: FolioId, rule: GenerationRule) {
+        let marks = self.core.folios.lru_mut().marks_mut(id);
+        (marks.is_referenced, marks.nr_refs) = (false, 0);
+        if !rule.is_reworked() {
+            self.core.folios.get_mut(id).is_workingset = false;
+        }
+    }
+
+    fn isolate_for_eviction(&mut self, look: Look, id: FolioId) {
+        self.core.folios.lru_mut().take_off(id);
+        if !self.core.folios.lru().marks(id).is_referenced {
+            self.forget_uses(id, look.rule);
+        }
+    }
+
+    /// Examines what was isolated in its order, and puts back what stays; what is worth another
+    /// round.
+    fn examine_all(
+        &mut self,
+        look: Look,
+        kind: LruKind,
+        folios: Vec<FolioId>,
+        round: Round,
+    ) -> Vec<FolioId> {
+        let (mut kept, mut again) = (Vec::new(), Vec::new());
+        for id in folios {
+            match self.examine(look, id, kind) {
+                Fate::Freed | Fate::Split => {}
+                Fate::Keep => kept.push(id),
+                Fate::Activate => {
+                    self.note_activation(id);
+                    kept.push(id);
+                }
+            }
+        }
+        kept.retain(|&id| {
+            let is_again = round == Round::First && self.may_go_at_once(look, id);
+            if is_again {
+                again.push(id);
+            } else {
+                self.leave_oldest(look, id);
+            }
+            !is_again
+        });
+        kept.into_iter().for_each(|id| self.core.folios.putback(id));
+        again
+    }
+
+    /// Whether nothing speaks for a folio that stays: it was only busy.
+    fn may_go_at_once(&self, look: Look, id: FolioId) -> bool {
+        let folio = self.core.folios.get(id);
+        let marks = self.core.folios.lru().marks(id);
+        let is_idle =
+            !marks.is_active && folio.maps() == 0 && !folio.is_dirty && !folio.is_under_writeback;
+        is_idle && (look.rule.is_reworked() || !marks.is_referenced && !folio.is_locked)
+    }
+
+    /// What eviction refused does not go back to the oldest generation.
+    fn leave_oldest(&mut self, look: Look, id: FolioId) {
+        let kind = self.core.folios.get(id).kind();
+        let is_oldest = || {
+            let gens = self.gens(look.group);
+            self.core.folios.start_of(id, gens, look.rule) == gens.min_seq[kind as usize]
+        };
+        if look.rule != GenerationRule::Reworked || is_oldest() {
+            self.forget_uses(id, look.rule);
+            self.core.folios.lru_mut().marks_mut(id).is_active = true;
+        }
+    }
+
+    /// Looks at an isolated folio (`shrink_folio_list`).
+    fn examine(&mut self, look: Look, id: FolioId, kind: LruKind) -> Fate {
+        let folio = self.core.folios.get(id);
+        if folio.is_locked {
+            return Fate::Keep;
+        }
+        let is_mapped = folio.maps() > 0;
+        let was_referenced = self.core.folios.lru().marks(id).is_referenced;
+        let is_reworked = look.rule.is_reworked();
+        // Somebody tried to promote it while it was isolated.
+        if !is_reworked && is_mapped && was_referenced {
+            return Fate::Keep;
+        }
+        let is_young = self.look_around(look, id);
+        if !is_reworked {
+            self.core.folios.lru_mut().marks_mut(id).is_referenced = is_young;
+            if is_young {
+                return Fate::Activate;
+            }
+        } else if is_young {
+            return if self.set_refs(id) { Fate::Activate } else { Fate::Keep };
+        }
+        let list = ListId::generation(kind, Generations::list_of(self.oldest_seq(look, kind)));
+        self.evict_isolated(id, list)
+    }
+
+    fn oldest_seq(&self, look: Look, kind: LruKind) -> u64 {
+        self.gens(look.group).min_seq[kind as usize]
+    }
+
+    /// Notes a use through page tables (`lru_gen_set_refs`): whether it was not the first.
+    pub(super) fn set_refs(&mut self, id: FolioId) -> bool {
+        let is_workingset = self.core.folios.get(id).is_workingset;
+        let marks = self.core.folios.lru_mut().marks_mut(id);
+        let is_first = !marks.is_referenced && !is_workingset;
+        (marks.is_referenced, marks.nr_refs) = (is_first, 0);
+        if !is_first {
+            self.core.folios.get_mut(id).is_workingset = true;
+        }
+        !is_first
+    }
+}

@@ -1,0 +1,265 @@
+//! What page tables say of use: walks of whole tables, and looks around one entry
+//! (docs/behaviour P.3.6).
+//!
+//! Answers to: `walk_mm`, `walk_pte_range`, `lru_gen_look_around`, `folio_update_gen`,
+//! `suitable_to_scan`.
+//!
+//! A walk passes every table of every process of the group the first time; after that those ranges
+//! of a PMD in which enough entries were young (at least one in eight), found by the walk before or
+//! by a look around since.
+//!
+//! Owns who is promoted by use. Does not own what is evicted (`evict`).
+
+use std::collections::BTreeSet;
+
+use super::Look;
+use crate::folio::frames::Flag;
+use crate::folio::generations::{BATCH_MIN, Generations};
+use crate::folio::{FolioId, lruvec::WorthWalking};
+use crate::memory::Memory;
+use crate::memory::rmap_walk::Site;
+use crate::pgtable::LeafKind;
+use crate::ram::Ram;
+use crate::units::{MmId, Pfn, Vpn, VpnRange};
+
+/// Entries in a line of a cache: a range is worth a walk if one in so many is young.
+const ENTRIES_OF_LINE: u64 = 8;
+
+/// An entry found young.
+#[derive(Clone, Copy)]
+struct Young {
+    id: FolioId,
+    pfn: Pfn,
+}
+
+/// What was found in a range of entries.
+struct Found {
+    young: Vec<Young>,
+    nr_entries: u64,
+}
+
+impl Found {
+    fn is_worth_walking(&self) -> bool {
+        self.young.len() as u64 * ENTRIES_OF_LINE >= self.nr_entries
+    }
+}
+
+impl<R: Ram> Memory<R> {
+    /// Walks the tables of every process of a group: what is young gets into the youngest
+    /// generation.
+    pub(super) fn walk_group(&mut self, look: Look) {
+        let pmd = self.rules.page.pmd_order();
+        let worth = self.core.folios.lru_mut().vec_mut(look.group).worth.next_walk();
+        let mut mms: Vec<MmId> = self.spaces().map(|(mm, _)| mm).collect();
+        mms.retain(|&mm| self.space(mm).group == look.group);
+        self.core.work.add_cheap(self.nr_spaces() as u64);
+        for mm in mms {
+            // A process that maps next to nothing is not worth the walk.
+            if self.mapped_pages(mm) < BATCH_MIN {
+                continue;
+            }
+            for first in self.table_ranges(mm) {
+                let is_known = worth.as_ref().is_none_or(|known| known.contains(&(mm, first)));
+                if is_known {
+                    let range = VpnRange { start: first, end: first.plus(pmd.nr_pages()) };
+                    self.walk_table(look, mm, range);
+                }
+            }
+        }
+    }
+
+    /// First pages of the PMD ranges of a process that have entries.
+    fn table_ranges(&self, mm: MmId) -> BTreeSet<Vpn> {
+        let pmd = self.rules.page.pmd_order();
+        let space = self.space(mm);
+        let mut ranges = BTreeSet::new();
+        for vma in space.vmas.iter() {
+            let mut at = vma.start;
+            while at < vma.end
+                && let Some(set) = space.table.first_set_in(at, vma.end.0 - at.0)
+            {
+                let first = Vpn(pmd.round_down(set.0));
+                ranges.insert(first);
+                at = first.plus(pmd.nr_pages());
+            }
+        }
+        ranges
+    }
+
+    fn mapped_pages(&self, mm: MmId) -> u64 {
+        let space = self.space(mm);
+        let of = |(start, end): (Vpn, Vpn)| -> u64 {
+            let leaves = space.table.leaves(start, end.0 - start.0);
+            leaves.map(|leaf| leaf.end_vpn().0 - leaf.first_vpn.0).sum()
+        };
+        let mut nr_pages = 0;
+        for vma in space.vmas.iter() {
+            nr_pages += of((vma.start, vma.end));
+            if nr_pages >= BATCH_MIN {
+                break;
+            }
+        }
+        nr_pages
+    }
+
+    fn walk_table(&mut self, look: Look, mm: MmId, range: VpnRange) {
+        let found = self.take_young(look, mm, range);
+        if found.is_worth_walking() && !found.young.is_empty() {
+            self.worth(look).note(mm, range.start);
+        }
+        let mut last = None;
+        for young in found.young {
+            // From 6.16 on the pages of a folio count once.
+            if look.rule.is_reworked() && last == Some(young.id) {
+                continue;
+            }
+            last = Some(young.id);
+            self.update_generation(look, young.id);
+        }
+    }
+
+    fn worth(&mut self, look: Look) -> &mut WorthWalking {
+        &mut self.core.folios.lru_mut().vec_mut(look.group).worth
+    }
+
+    /// Young entries of a range that map folios of the group; they are old then.
+    fn take_young(&mut self, look: Look, mm: MmId, range: VpnRange) -> Found {
+        let VpnRange { start, end } = range;
+        let mut found = Found { young: Vec::new(), nr_entries: 0 };
+        for leaf in self.space(mm).table.leaves(start, end.0 - start.0) {
+            let from = leaf.first_vpn.max(start);
+            let nr = leaf.end_vpn().min(end).0 - from.0;
+            found.nr_entries += if leaf.kind == LeafKind::Pmd { 1 } else { nr };
+            for vpn in (0..nr).map(|by| from.plus(by)) {
+                let pfn = leaf.pfn_of(vpn);
+                if self.has_unrecent && !self.is_recent(mm, vpn) {
+                    continue;
+                }
+                if let Some(id) = self.core.folios.of_pfn(pfn)
+                    && self.core.folios.frames().get(Flag::Accessed, pfn)
+                    && self.core.folios.lru().group_of(id) == look.group
+                    && (look.can_swap() || !self.core.folios.get(id).is_anon())
+                {
+                    found.young.push(Young { id, pfn });
+                }
+            }
+        }
+        self.core.work.add_cheap(found.nr_entries);
+        for young in &found.young {
+            self.core.folios.frames_mut().clear(Flag::Accessed, young.pfn, 1);
+        }
+        found
+    }
+
+    /// A folio that was found young belongs to the youngest generation (`folio_update_gen`); where
+    /// it stands on a list, it stays till that is sorted. From 6.16 on only the second time.
+    fn update_generation(&mut self, look: Look, id: FolioId) {
+        let youngest = Generations::list_of(self.gens(look.group).max_seq);
+        let is_isolated = self.core.folios.lru().marks(id).generation.is_none();
+        let is_workingset = self.core.folios.get(id).is_workingset;
+        let is_reworked = look.rule.is_reworked();
+        let marks = self.core.folios.lru_mut().marks_mut(id);
+        if is_reworked && !marks.is_referenced && !is_workingset {
+            (marks.is_referenced, marks.nr_refs) = (true, 0);
+            return;
+        }
+        if is_isolated {
+            marks.is_referenced |= !is_reworked;
+            return;
+        }
+        marks.generation = Some(youngest);
+        (marks.is_referenced, marks.nr_refs) = (false, 0);
+        self.core.folios.get_mut(id).is_workingset = is_reworked;
+    }
+
+    /// Whether an isolated folio was accessed through page tables since the last look. If so, what
+    /// is mapped around its entries is looked at too: locality is likely.
+    pub(super) fn look_around(&mut self, look: Look, id: FolioId) -> bool {
+        let folio = self.core.folios.get(id);
+        if folio.maps() == 0 {
+            return false;
+        }
+        let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
+        if self.core.folios.frames().count(Flag::Accessed, pfn, nr_pages) == 0 {
+            return false;
+        }
+        let mut is_young = false;
+        for site in self.sites_of(id) {
+            // Entries of areas with `MADV_RANDOM` or `MADV_SEQUENTIAL` say nothing.
+            if !self.is_recent(site.mm, site.vpn) {
+                continue;
+            }
+            is_young |= self.core.folios.frames().count(Flag::Accessed, site.pfn, site.nr) > 0;
+            if !site.is_pmd
+                && let Some(window) = self.window_of(&site)
+            {
+                self.look_at_window(look, id, site.mm, window);
+            }
+        }
+        let _ = self.core.folios.take_accessed(id);
+        is_young
+    }
+
+    /// Whether what an area maps is used again where it was used (`vma_has_recency`).
+    fn is_recent(&self, mm: MmId, vpn: Vpn) -> bool {
+        !self.has_unrecent
+            || self
+                .space(mm)
+                .vmas
+                .find(vpn)
+                .is_some_and(|vma| self.rules.reclaim.recency.counts(vma.advice.access))
+    }
+
+    /// The 64 entries around those of a site, within its area and its table.
+    fn window_of(&self, site: &Site) -> Option<VpnRange> {
+        let is_young = |by: &u64| self.core.folios.frames().get(Flag::Accessed, site.pfn.plus(*by));
+        let first = (0..site.nr).find(is_young)?;
+        let last = (0..site.nr).rev().find(is_young)?;
+        let vma = self.space(site.mm).vmas.find(site.vpn)?;
+        let pmd = self.rules.page.pmd_order();
+        let around = |vpn: Vpn| {
+            let table = pmd.round_down(vpn.0);
+            let start = table.max(vma.start.0);
+            let end = (table + pmd.nr_pages()).min(vma.end.0);
+            let half = BATCH_MIN / 2;
+            match () {
+                () if end - start <= BATCH_MIN => (start, end),
+                () if vpn.0 - start < half => (start, start + BATCH_MIN),
+                () if end - vpn.0 < half => (end - BATCH_MIN, end),
+                () => (vpn.0 - half, vpn.0 + half),
+            }
+        };
+        let (start, _) = around(site.vpn.plus(first));
+        let (_, end) = around(site.vpn.plus(last));
+        Some(VpnRange { start: Vpn(start), end: Vpn(end) })
+    }
+
+    fn look_at_window(&mut self, look: Look, own: FolioId, mm: MmId, window: VpnRange) {
+        let found = self.take_young(look, mm, window);
+        if found.is_worth_walking() {
+            let pmd = self.rules.page.pmd_order();
+            self.worth(look).note(mm, Vpn(pmd.round_down(window.start.0)));
+        }
+        let youngest = Generations::list_of(self.gens(look.group).max_seq);
+        let is_reworked = look.rule.is_reworked();
+        let mut last = Some(own);
+        for Young { id, .. } in found.young {
+            if id == own || is_reworked && last == Some(id) {
+                continue;
+            }
+            last = Some(id);
+            let generation = self.core.folios.lru().marks(id).generation;
+            let is_used = !is_reworked || self.set_refs(id);
+            match generation {
+                Some(nr) if is_used && nr != youngest => {
+                    let _ = self.core.folios.activate(id);
+                }
+                // It is isolated as well: whoever examines it sees that.
+                None if !is_reworked => {
+                    self.core.folios.lru_mut().marks_mut(id).is_referenced = true;
+                }
+                Some(_) | None => {}
+            }
+        }
+    }
+}

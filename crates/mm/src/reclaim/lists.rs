@@ -1,0 +1,190 @@
+//! Scanning the two lists of a kind: batches, the second chance, what is put back.
+//!
+//! Answers to: `shrink_inactive_list`, `shrink_active_list`, `isolate_lru_folios`,
+//! `move_folios_to_lru`, `folio_check_references`.
+//!
+//! ```text
+//!   tail [ a b c d .. ]     isolate a batch: a b c d
+//!                           examine in that order: a freed, b kept, c active, d freed
+//!                           put back in that order: b at the head of inactive, c of active
+//! ```
+//!
+//! Owns what becomes of what is scanned. Does not own what eviction does (`evict`) nor how much is
+//! scanned (`scan`).
+
+use super::evict::Fate;
+use super::scan::Reclaimer;
+use crate::folio::FolioId;
+use crate::folio::frames::Flag;
+use crate::folio::lru::{ListId, LruKind};
+use crate::memory::Memory;
+use crate::memory::rmap_walk::Site;
+use crate::ram::Ram;
+use crate::units::GroupId;
+
+/// What was isolated.
+struct Isolated {
+    folios: Vec<FolioId>,
+    nr_pages: u64,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Takes folios of at least `nr_pages` off the tail of a list, the oldest first.
+    fn isolate_batch(&mut self, group: GroupId, list: ListId, nr_pages: u64) -> Isolated {
+        self.core.drain_lru();
+        let mut isolated = Isolated { folios: Vec::new(), nr_pages: 0 };
+        while isolated.nr_pages < nr_pages
+            && let Some(id) = self.core.folios.lru().tail(group, list)
+        {
+            self.core.work.add(1);
+            self.core.folios.lru_mut().take_off(id);
+            isolated.nr_pages += self.core.folios.get(id).nr_pages();
+            isolated.folios.push(id);
+        }
+        isolated
+    }
+
+    /// Moves what is out of use from an active list to its inactive one; what is executable and in
+    /// use stays.
+    pub(super) fn shrink_active(&mut self, group: GroupId, list: ListId, nr_pages: u64) {
+        let isolated = self.isolate_batch(group, list, nr_pages);
+        let mut nr_rotated = 0;
+        for id in isolated.folios {
+            let nr = self.core.folios.get(id).nr_pages();
+            let was_accessed = self.take_references(id) > 0;
+            // Text in use is kept: missing it stops every process that runs it.
+            if was_accessed && list.kind == LruKind::File && self.is_executable(id) {
+                nr_rotated += nr;
+            } else {
+                self.core.counters.reclaim.pgdeactivate += nr;
+                self.core.folios.get_mut(id).is_workingset = true;
+                self.core.folios.lru_mut().marks_mut(id).is_active = false;
+            }
+            self.core.folios.putback(id);
+        }
+        if nr_rotated > 0 {
+            self.core.note_cost(group, list.kind, nr_rotated);
+        }
+    }
+
+    pub(super) fn shrink_inactive(
+        &mut self,
+        who: Reclaimer,
+        group: GroupId,
+        list: ListId,
+        nr_pages: u64,
+    ) -> u64 {
+        let isolated = self.isolate_batch(group, list, nr_pages);
+        let nr_free = self.core.buddy.nr_free_pages();
+        let mut kept = Vec::new();
+        for id in isolated.folios {
+            match self.look_at(id, list) {
+                Fate::Freed | Fate::Split => {}
+                Fate::Keep => kept.push(id),
+                Fate::Activate => {
+                    self.note_activation(id);
+                    kept.push(id);
+                }
+            }
+        }
+        for id in kept {
+            self.core.folios.putback(id);
+        }
+        let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
+        self.core.note_cost(group, list.kind, isolated.nr_pages.saturating_sub(nr_freed));
+        self.count_scan(who, group, isolated.nr_pages, nr_freed);
+        nr_freed
+    }
+
+    pub(super) fn count_scan(
+        &mut self,
+        who: Reclaimer,
+        group: GroupId,
+        nr_scanned: u64,
+        nr_freed: u64,
+    ) {
+        let counters = &mut self.core.counters.reclaim;
+        let (scan, steal) = match who {
+            Reclaimer::Kswapd => (&mut counters.pgscan_kswapd, &mut counters.pgsteal_kswapd),
+            Reclaimer::Direct | Reclaimer::Group => {
+                (&mut counters.pgscan_direct, &mut counters.pgsteal_direct)
+            }
+        };
+        *scan += nr_scanned;
+        *steal += nr_freed;
+        let vec = self.core.folios.lru_mut().vec_mut(group);
+        vec.note_change(nr_scanned + nr_freed);
+        let counters = &mut vec.counters;
+        counters.pgscan += nr_scanned;
+        counters.pgsteal += nr_freed;
+    }
+
+    pub(super) fn note_activation(&mut self, id: FolioId) {
+        self.core.folios.lru_mut().marks_mut(id).is_active = true;
+        self.core.counters.reclaim.pgactivate += self.core.folios.get(id).nr_pages();
+    }
+
+    /// Looks at an inactive folio: used twice, or used and executable, it becomes active; used
+    /// once it gets another round (`folio_check_references`).
+    fn look_at(&mut self, id: FolioId, list: ListId) -> Fate {
+        let folio = self.core.folios.get(id);
+        // Somebody reads it, or works on it: look again later.
+        if folio.is_locked {
+            return Fate::Keep;
+        }
+        let nr_accessed = self.take_references(id);
+        let marks = self.core.folios.lru_mut().marks_mut(id);
+        let was_referenced = std::mem::replace(&mut marks.is_referenced, nr_accessed > 0);
+        if nr_accessed > 0 {
+            let is_text = list.kind == LruKind::File && self.is_executable(id);
+            let is_active = was_referenced || nr_accessed > 1 || is_text;
+            return if is_active { Fate::Activate } else { Fate::Keep };
+        }
+        self.evict_isolated(id, list)
+    }
+
+    /// Entries through which a folio was accessed since the last call, one for each page
+    /// (`folio_referenced`). Those of areas with `MADV_RANDOM` or `MADV_SEQUENTIAL` say nothing.
+    fn take_references(&mut self, id: FolioId) -> u64 {
+        let folio = self.core.folios.get(id);
+        let is_huge = folio.maps() > 0 && folio.maps() == folio.pmd_maps();
+        let nr_accessed = if self.has_unrecent { self.recent_references(id) } else { u64::MAX };
+        let nr_accessed = self.core.folios.take_accessed(id).min(nr_accessed);
+        if is_huge { nr_accessed.min(1) } else { nr_accessed }
+    }
+
+    fn recent_references(&self, id: FolioId) -> u64 {
+        let folios = &self.core.folios;
+        if folios.frames().count(Flag::Accessed, folios.get(id).pfn, folios.get(id).nr_pages()) == 0
+        {
+            return 0;
+        }
+        let is_recent = |site: &&Site| {
+            let vma = self.space(site.mm).vmas.find(site.vpn);
+            vma.is_some_and(|vma| self.rules.reclaim.recency.counts(vma.advice.access))
+        };
+        let of = |site: &Site| folios.frames().count(Flag::Accessed, site.pfn, site.nr);
+        self.sites_of(id).iter().filter(is_recent).map(of).sum()
+    }
+
+    /// Evicts a folio that is off its list. The parts of one that is split take its place at the
+    /// tail and are examined one by one.
+    pub(super) fn evict_isolated(&mut self, id: FolioId, list: ListId) -> Fate {
+        if self.core.folios.get(id).is_anon() && self.core.folios.get(id).is_large() {
+            self.core.folios.lru_mut().link_tail(id, list);
+            let fate = self.evict(id);
+            if matches!(fate, Fate::Keep | Fate::Activate) {
+                self.core.folios.lru_mut().take_off(id);
+            }
+            return fate;
+        }
+        self.evict(id)
+    }
+
+    /// Whether a process may execute what the folio holds.
+    fn is_executable(&self, id: FolioId) -> bool {
+        self.sites_of(id).iter().any(|site| {
+            self.space(site.mm).vmas.find(site.vpn).is_some_and(|vma| vma.prot.can_exec)
+        })
+    }
+}

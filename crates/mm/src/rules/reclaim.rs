@@ -1,0 +1,115 @@
+//! Rules of reclaim: which lists a kernel has, and how its generations work (docs/behaviour P).
+//!
+//! Owns the values. The code that follows them is in `reclaim/` and `folio/`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::vma::AccessAdvice;
+
+/// Everything in which kernels and settings differ for reclaim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReclaimRules {
+    /// `/sys/kernel/mm/lru_gen/enabled`: which lists folios are on.
+    pub lru: LruRule,
+    /// How generations work where they are on.
+    pub generations: GenerationRule,
+    /// Folios that fill a batch in front of the lists (`PAGEVEC_SIZE`).
+    pub folio_batch: u64,
+    /// Which areas' entries say nothing of use.
+    pub recency: Recency,
+    /// When reclaim sums up the counters of a group.
+    pub group_stats: GroupStats,
+    /// Whether `MADV_DONTNEED` empties the batches in front of the lists.
+    pub zap: ZapRule,
+}
+
+/// P.2, P.3: which lists there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LruRule {
+    /// An active and an inactive list of each kind of memory.
+    Lists,
+    /// \[packages from 6.12 on\] up to four generations of each kind.
+    Generations,
+}
+
+/// P.3: how generations work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GenerationRule {
+    /// \[6.1\] what is read by descriptor starts in the oldest generation.
+    First,
+    /// \[6.8 .. 6.12\] in the second oldest, while there are four.
+    Protected,
+    /// \[6.16+\] by how often it was used; refaults count by age, not by generation.
+    Reworked,
+    /// \[7.2+\] the same, and no more is isolated than the priority asks for.
+    Bounded,
+}
+
+impl GenerationRule {
+    /// Whether uses through page tables need a second sighting, and descriptors' uses come before
+    /// the mark of the working set (6.16+).
+    #[must_use]
+    pub const fn is_reworked(self) -> bool {
+        matches!(self, Self::Reworked | Self::Bounded)
+    }
+}
+
+/// P.2.3: advice that takes an area's entries out of the count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Recency {
+    /// \[6.1\] `MADV_SEQUENTIAL`.
+    Sequential,
+    /// \[6.3+\] `MADV_RANDOM` too.
+    RandomToo,
+}
+
+impl Recency {
+    /// Whether entries of an area with this advice count.
+    #[must_use]
+    pub fn counts(self, advice: AccessAdvice) -> bool {
+        match advice {
+            AccessAdvice::Normal => true,
+            AccessAdvice::Random => self == Self::Sequential,
+            AccessAdvice::Sequential => false,
+        }
+    }
+}
+
+/// P.2.5: counters of a group that reclaim goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupStats {
+    /// \[6.1\] summed up at each look, if enough has changed.
+    AtThreshold,
+    /// \[7.2\] as they are: somebody sums them up from time to time.
+    Periodic,
+}
+
+/// P.2.1: what taking pages out of page tables does to the batches in front of the lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZapRule {
+    /// \[6.1\] empties them first.
+    Drains,
+    /// \[6.18\] leaves them alone.
+    Keeps,
+}
+
+impl ReclaimRules {
+    /// Two lists, as every kernel has that was recorded before.
+    #[must_use]
+    pub const fn stock() -> Self {
+        Self {
+            lru: LruRule::Lists,
+            generations: GenerationRule::Reworked,
+            folio_batch: 31,
+            recency: Recency::RandomToo,
+            group_stats: GroupStats::Periodic,
+            zap: ZapRule::Keeps,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What kernels took from a memory group with a limit, and what the model takes.
+//!
+//! Not all are equal: the table of `docs/design/fidelity.md` names those that are not, and this
+//! test fails when it changes. `LARGEFOLIO_LIMITED=DIR` judges the recordings of another folder and
+//! prints the first difference of each.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use largefolio_sim::crosscheck::files::FileSteps;
+use largefolio_sim::crosscheck::{Aspect, Recording, Verdict, read_all};
+use largefolio_sim::kernel::Kernel;
+use rayon::prelude::*;
+
+use super::document;
+
+/// Two kinds of lists of five packaged kernels, and one of a running one: fewer mean that archives
+/// were not found.
+const NR_KINDS_MIN: usize = 2;
+/// Of the workloads of one kernel with one kind of lists, so many per cent have the kernel's whole
+/// sequence of evictions.
+const EQUAL_PERCENT_MIN: usize = 0;
+
+fn recordings(dir: &Path) -> Vec<Recording<FileSteps>> {
+    let mut all = Vec::new();
+    read_all(dir, &mut |recording| all.push(recording)).unwrap();
+    all
+}
+
+fn own() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/limited")
+}
+
+/// `deb_7.2_amd64, generations`.
+fn kind_of(one: &Recording<FileSteps>) -> (String, String) {
+    (one.header.variant.clone(), one.lists_under_limit().unwrap_or_default().to_owned())
+}
+
+/// What was found for one kernel with one kind of lists.
+#[derive(Default)]
+struct Row {
+    nr: usize,
+    nr_same_sequence: usize,
+    nr_same_counts: usize,
+    nr_evictions: u64,
+    different: Vec<String>,
+}
+
+impl Row {
+    fn add(&mut self, verdict: &Verdict) {
+        let is_same = verdict.differences.iter().all(|one| one.aspect == Aspect::Group);
+        self.nr += 1;
+        self.nr_same_sequence += usize::from(is_same);
+        self.nr_same_counts += usize::from(verdict.is_equal());
+        self.nr_evictions += verdict.nr_compared(Aspect::Evictions);
+        if !is_same {
+            self.different.push(short(&verdict.name));
+        }
+    }
+}
+
+/// `FOLDER/ext4_ra128_r_plain_limit-hot_s3.txt` as `ext4 r hot`.
+fn short(name: &str) -> String {
+    let file = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".txt");
+    let parts: Vec<&str> = file.split('_').collect();
+    match parts[..] {
+        [fs, _, prot, advice, pattern, _] => {
+            let advice = if advice == "plain" { "" } else { advice };
+            let words = [fs, prot, advice, pattern.trim_start_matches("limit-")];
+            words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+        }
+        _ => file.to_owned(),
+    }
+}
+
+fn table(rows: &BTreeMap<(String, String), Row>) -> String {
+    let mut text = "| recordings of | lists | workloads | same sequence | same counts too \
+                    | evicted folios | sequence differs in |\n|---|---|---|---|---|---|---|"
+        .to_owned();
+    for ((variant, lists), row) in rows {
+        let Row { nr, nr_same_sequence, nr_same_counts, nr_evictions, .. } = row;
+        let different =
+            if row.different.is_empty() { "-".to_owned() } else { row.different.join(", ") };
+        write!(
+            text,
+            "\n| {variant} | {lists} | {nr} | {nr_same_sequence} | {nr_same_counts} \
+             | {nr_evictions} | {different} |"
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[test]
+fn reclaim_takes_what_the_recorded_kernels_took() {
+    let given = std::env::var_os("LARGEFOLIO_LIMITED").map(PathBuf::from);
+    let all = recordings(given.as_deref().unwrap_or(&own()));
+    let check = |one: &Recording<FileSteps>| (kind_of(one), one.check(None).unwrap());
+    let verdicts: Vec<_> = all.par_iter().map(check).collect();
+    let mut rows: BTreeMap<_, Row> = BTreeMap::new();
+    for (kind, verdict) in verdicts {
+        if let Some(first) = verdict.differences.first() {
+            println!("{}: {first}", verdict.name);
+        }
+        rows.entry(kind).or_default().add(&verdict);
+    }
+    let table = table(&rows);
+    println!("{table}");
+    if given.is_some() {
+        return;
+    }
+    assert!(rows.len() >= NR_KINDS_MIN, "{} kinds", rows.len());
+    for (kind, row) in &rows {
+        let percent = row.nr_same_sequence * 100 / row.nr;
+        assert!(percent >= EQUAL_PERCENT_MIN, "{kind:?}: {percent}%");
+        assert!(row.nr_evictions > 10_000, "{kind:?}: {} evictions", row.nr_evictions);
+    }
+    document("limited.rs", &table);
+}
+
+/// The comparison can fail: under the rules of another kernel, or with the other kind of lists,
+/// most sequences differ.
+#[test]
+fn kernels_and_lists_are_told_apart() {
+    let all = recordings(&own());
+    let nr_different = |of: &str, lists: &str, rules: &str| {
+        let kernel = Kernel::parse(rules).unwrap();
+        let of = all.iter().filter(|one| kind_of(one) == (of.to_owned(), lists.to_owned()));
+        of.filter(|one| !one.check(Some(&kernel)).unwrap().is_equal()).count()
+    };
+    assert!(nr_different("deb_7.2_amd64", "generations", "6.1") > 10);
+}

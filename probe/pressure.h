@@ -1,0 +1,148 @@
+/* A memory group for the time of a workload, and what the kernel counted in it.
+ *
+ * The group is the caller's: it has the limit. The probe joins it when all its own memory is there
+ * and leaves it when the workload has ended, so that the group pays for what the workload makes the
+ * kernel take and for nothing else.
+ */
+#ifndef LARGEFOLIO_PRESSURE_H
+#define LARGEFOLIO_PRESSURE_H
+#include "sys.h"
+#include "trace.h"
+
+/* memory.stat is brought up to date every two seconds. */
+#define STAT_US 100000UL
+#define NR_STAT_WAITS 23
+
+/* A step begins with what the last one left: translations are flushed, so that a touch sets the
+ * accessed bit, and the counts that reclaim reads are up to date. The kernel counts in batches, and
+ * whoever reads memory.stat has it add them up only if many are waiting: faults that map the page of
+ * zeroes are counted, and take no memory. */
+static u8 *zeroes;
+static u64 nr_zeroes;
+static int stat_fd = -1, kernel_fd = -1;
+static char stat_text[1 << 14];
+/* Pages that the group paid for the kernel's own memory at the last look. */
+static u64 kernel_pages;
+
+/* The stack that later calls need is there before the group pays. */
+#define STACK_ROOM (64UL << 10)
+static void __attribute__((noinline)) deepen_stack(void)
+{
+    volatile u8 stack[STACK_ROOM];
+    for (u64 i = 0; i < sizeof stack; i += 1024) { stack[i] = 1; }
+}
+
+static const char *group_dir;
+static char group_path[4096];
+
+static void enter_group(const char *dir)
+{
+    if (!write_file(path_of(group_path, dir, "cgroup.procs"), "0")) {
+        fatal("cannot join the group", dir, 0);
+    }
+    group_dir = dir;
+}
+
+/* Everything that `refresh` needs is there before the group pays. */
+static void prepare_refresh(const char *dir, u64 nr, u64 page)
+{
+    nr_zeroes = nr;
+    if (!nr) { return; }
+    s64 at = call6(SYS_mmap, 0, (s64)(nr * page), PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    zeroes = (u8 *)must(at, "memory for", "the page of zeroes");
+    sys3(SYS_madvise, at, (s64)(nr * page), 15);
+    stat_fd = open_file(path_of(group_path, dir, "memory.stat"), O_RDONLY);
+    must(stat_fd, "cannot open", group_path);
+    sys4(SYS_pread, stat_fd, (s64)stat_text, sizeof stat_text, 0);
+    kernel_fd = open_file(path_of(group_path, dir, "memory.kmem.usage_in_bytes"), O_RDONLY);
+}
+
+/* `k N`: what the kernel itself takes of the limit - nodes of trees, page tables - has changed. It
+ * is nothing where groups do not pay for it (`cgroup.memory=nokmem`). */
+static void look_at_kernel(u64 page)
+{
+    static char value[32];
+    u64 bytes = 0;
+    if (kernel_fd >= 0) {
+        if (sys4(SYS_pread, kernel_fd, (s64)value, sizeof value, 0) > 0) { bytes = as_number(value); }
+    } else {
+        for (const char *line = stat_text, *text; *line;) {
+            if (begins(line, "kernel ", &text)) { bytes = as_number(text); }
+            while (*line && *line++ != '\n') { }
+        }
+    }
+    if (bytes / page == kernel_pages) { return; }
+    kernel_pages = bytes / page;
+    put("k ");
+    put_number(kernel_pages, 10);
+    mark();
+}
+
+static void refresh(u64 page)
+{
+    if (!nr_zeroes) { return; }
+    sys3(SYS_madvise, (s64)zeroes, (s64)(nr_zeroes * page), 4);
+    for (u64 i = 0; i < nr_zeroes; i++) { (void)*(volatile u8 *)(zeroes + i * page); }
+    sys4(SYS_pread, stat_fd, (s64)stat_text, sizeof stat_text - 1, 0);
+    look_at_kernel(page);
+}
+
+static void leave_group(void)
+{
+    if (group_dir && !write_file(path_of(group_path, group_dir, "../cgroup.procs"), "0")) {
+        fatal("cannot leave the group", group_dir, 0);
+    }
+}
+
+/* The first number of a file of the group; 0 where there is none. */
+static u64 group_number(const char *name)
+{
+    static char value[64];
+    if (read_file(path_of(group_path, group_dir, name), value, sizeof value) <= 0) { return 0; }
+    return as_number(value);
+}
+
+/* `= KEY VALUE` lines: everything that is not 0. */
+static void counted(const char *name, char *text, u64 room)
+{
+    if (read_file(path_of(group_path, group_dir, name), text, room) <= 0) { return; }
+    for (const char *line = text; *line;) {
+        const char *value = within(line, " ");
+        if (value && (*value != '0')) {
+            put("= ");
+            while (*line && *line != '\n') { put_char(*line++); }
+            put("\n");
+        }
+        while (*line && *line++ != '\n') { }
+    }
+}
+
+/* Whether pages are on lists by generations; the lists are as they were. */
+static const char *lists_in_use(void)
+{
+    static char value[32];
+    s64 n = read_file("/sys/kernel/mm/lru_gen/enabled", value, sizeof value);
+    const char *text = value;
+    return n > 0 && number(&text, 16) ? "generations" : "lists";
+}
+
+static void group_header(void)
+{
+    u64 limit = group_number("memory.max");
+    put_pair("limit", limit ? limit : group_number("memory.limit_in_bytes"));
+    put(" lru=");
+    put(lists_in_use());
+}
+
+/* What the group used and what happened in it. */
+static void group_footer(char *text, u64 room)
+{
+    u64 usage = group_number("memory.current");
+    for (int i = 0; i < NR_STAT_WAITS; i++) { sleep_us(STAT_US); }
+    put("= usage ");
+    put_number(usage ? usage : group_number("memory.usage_in_bytes"), 10);
+    put("\n");
+    counted("memory.stat", text, room);
+    counted("memory.events", text, room);
+}
+#endif

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Records what reclaim takes from a memory group with a limit (recordings/README.md, "Limits").
+
+    scripts/recordings/limited.py 6.12 7.2
+    scripts/recordings/limited.py 7.2 --lists generations --only '*_hot_*' --detail
+
+A kernel is booted once for each kind of lists: the classic ones and generations. Needs what
+record.py needs but for btrfs-progs. The set is the one of `folio crosscheck workloads --limited`.
+"""
+
+import argparse
+import fnmatch
+import json
+import pathlib
+import subprocess
+import sys
+
+import guest
+import packages
+import record
+
+ROOT = guest.ROOT
+LISTS = {"lists": 0, "generations": 7}
+GROUPS = "/groups"
+# More than the kernel lets wait on one processor (MEMCG_CHARGE_BATCH): see probe/pressure.h.
+REFRESH = 130
+
+
+class LimitedGuest(guest.Guest):
+    """A machine whose groups pay for pages of files and processes, not for the kernel's own."""
+
+    # A busy machine may not deliver the ticks that the kernel looks for when it starts.
+    options = "cgroup.memory=nokmem no_timer_check"
+
+    def kinds(self):
+        """As far as the fourth disk: no slow one, no btrfs."""
+        return super().kinds()[:4]
+
+
+def workloads(only):
+    """The set, as (filesystem, its files, workload)."""
+    command = [guest.folio(), "crosscheck", "workloads", "--limited", "--json"]
+    listed = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    return [(one["name"], one["files"], row) for one in listed["filesystems"]
+            for row in one["workloads"] if fnmatch.fnmatch(row["name"], only)]
+
+
+def commands(rows, name, kind, is_detailed):
+    """The init's list: mounts, files, and before each workload its window and its group."""
+    lines = [f"mkdir {record.INSTANCE}", "result /dev/@3",
+             f"set {guest.THP}/enabled madvise", *guest.KHUGEPAGED_ASLEEP,
+             f"set {guest.THP}/khugepaged/max_ptes_none 0",
+             f"set /sys/kernel/mm/lru_gen/enabled {LISTS[kind]}",
+             f"mkdir {GROUPS}", f"mount none cgroup2 {GROUPS}",
+             f"set {GROUPS}/cgroup.subtree_control +memory"]
+    mounted = set()
+    for nr, (filesystem, files, row) in enumerate(rows):
+        device = record.DEVICES[filesystem]
+        used = row["words"]["file"]
+        if filesystem not in mounted:
+            mounted.add(filesystem)
+            lines += [f"mount /dev/{device} {filesystem.partition('-')[0]} /{filesystem}",
+                      f"set /sys/block/{device}/queue/max_sectors_kb {record.SECTORS_KB}"]
+            lines += [f"sparse /{filesystem}/{file['name']} {file['bytes']}"
+                      for file in files if file["name"] == used]
+        words = {"fs": filesystem, "ra": row["window_kb"], "sectors": record.SECTORS_KB,
+                 "variant": name, "trace": record.INSTANCE, "around": 65536,
+                 "group": f"{GROUPS}/{nr}", "refresh": REFRESH, **row["words"],
+                 "file": f"/{filesystem}/{used}"}
+        limit = words.pop("limit")
+        if is_detailed:
+            words["detail"] = 1
+        text = " ".join(f"{key}={value}" for key, value in words.items())
+        lines += [f"mkdir {words['group']}", f"set {words['group']}/memory.max {limit}",
+                  f"set /sys/block/{device}/queue/read_ahead_kb {row['window_kb']}",
+                  f"run {row['name']} {text}"]
+    return lines
+
+
+def record_one(work, version, kind, out, args):
+    """Boots one kernel with one kind of lists; failures."""
+    name = f"deb_{version}_amd64"
+    own = work / f"limited-{version}-{kind}"
+    own.mkdir(exist_ok=True)
+    machine = LimitedGuest(own, packages.unpack(work, version, "amd64"), "amd64")
+    rows = workloads(args.only)
+    results = machine.run(work / "probe" / "amd64", commands(rows, name, kind, args.detail), 3000)
+    texts = {workload: text for workload, (status, text) in results.items() if status == 0}
+    failed = [f"{version} {kind} {workload}: {text.strip()}"
+              for workload, (status, text) in results.items() if status]
+    if args.plain:
+        folder = args.plain / f"{version}_{kind}"
+        folder.mkdir(parents=True, exist_ok=True)
+        for workload, text in texts.items():
+            (folder / f"{workload}.txt").write_text(text)
+        return failed
+    archive = out / f"{name}_{kind}.tar.xz"
+    record.extend(work, archive, f"{name}_{kind}", texts)
+    print(f"{name} {kind}: {len(texts)} recorded, {archive.stat().st_size >> 10} KiB", flush=True)
+    return failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("versions", nargs="+", help=" ".join(packages.VERSIONS))
+    parser.add_argument("--lists", choices=LISTS, action="append", help="default: both")
+    parser.add_argument("--only", default="*", metavar="PATTERN")
+    parser.add_argument("--detail", action="store_true",
+                        help="with what reclaim says of lists (lines v and l)")
+    parser.add_argument("--plain", type=pathlib.Path, metavar="DIR",
+                        help="text files there instead of an archive")
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / "limited")
+    args = parser.parse_args()
+    work = args.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    args.out.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["make", "-s", "-C", ROOT / "probe", "amd64", f"OUT={work / 'probe'}"],
+                   check=True)
+    is_complete = True
+    for version in args.versions:
+        for kind in args.lists or LISTS:
+            try:
+                failed = record_one(work, version, kind, args.out, args)
+            except (packages.Missing, RuntimeError, subprocess.SubprocessError) as error:
+                failed = [f"{version} {kind}: {error}"]
+            is_complete &= not failed
+            for line in failed:
+                print(f"  {line}", file=sys.stderr, flush=True)
+    return 0 if is_complete else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
