@@ -161,10 +161,8 @@ impl Generations {
         let tiers = if rule.is_reworked() { 0..NR_TIERS } else { 0..1 };
         let of = |kind: LruKind| self.refaults(kind, tiers.clone(), gain[kind as usize]);
         let is_file = of(LruKind::Anon).allows(of(LruKind::File));
-        let (kind, other) = match is_file {
-            true => (LruKind::File, LruKind::Anon),
-            false => (LruKind::Anon, LruKind::File),
-        };
+        let (kind, other) =
+            if is_file { (LruKind::File, LruKind::Anon) } else { (LruKind::Anon, LruKind::File) };
         let tier = match rule {
             GenerationRule::Reworked | GenerationRule::Bounded => self.tier_max(kind, rule),
             GenerationRule::First | GenerationRule::Protected => {
@@ -203,10 +201,12 @@ impl Generations {
             GenerationRule::Reworked | GenerationRule::Bounded => {
                 // How many generations down from the youngest.
                 let was_used = comer.is_workingset || comer.marks.is_referenced;
-                let down = match is_active {
-                    true => 1 - u64::from(comer.is_workingset),
-                    false if cannot_go => 1,
-                    false => 3 - u64::from(was_used),
+                let down = if is_active {
+                    1 - u64::from(comer.is_workingset)
+                } else if cannot_go {
+                    1
+                } else {
+                    3 - u64::from(was_used)
                 };
                 max.saturating_sub(down).max(min)
             }

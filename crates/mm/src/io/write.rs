@@ -39,6 +39,7 @@ impl<R: Ram> Memory<R> {
         ByteRange { pos, len_bytes }: ByteRange,
         mut put: impl FnMut(&mut R, Pfn, Range<u64>),
     ) -> Result<(), OutOfMemory> {
+        self.begin_call();
         let file = self.open_file(open).mapping;
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let (mut at, mut part_end) = (pos, pos);
@@ -80,7 +81,6 @@ impl<R: Ram> Memory<R> {
                 self.zero_behind(file, old_end);
             }
         }
-        self.leave_call();
         Ok(())
     }
 
