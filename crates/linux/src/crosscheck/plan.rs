@@ -254,9 +254,9 @@ fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
                 "needs /sys/kernel/mm/lru_gen/enabled at 0: generations count accesses that lists do not",
             )
         }
-        _ if workload.word("limit").is_some() && !facts.has_groups => Some(
-            "needs memory groups: cgroup.subtree_control of /sys/fs/cgroup lacks memory",
-        ),
+        _ if workload.word("limit").is_some() && !facts.has_groups => {
+            Some("needs memory groups: cgroup.subtree_control of /sys/fs/cgroup lacks memory")
+        }
         _ if workload.word("cgroup").is_some() => Some("needs a memory cgroup of its own"),
         Thp::Never if workload.is_huge() => {
             Some("needs /sys/kernel/mm/transparent_hugepage/enabled at madvise or always")

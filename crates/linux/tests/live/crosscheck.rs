@@ -49,9 +49,12 @@ fn left_behind(pid: u32) -> Vec<String> {
     }
     let group = format!("folio-crosscheck-{pid}");
     let trees = ["/sys/fs/cgroup", "/sys/fs/cgroup/memory", "/sys/fs/cgroup/unified"];
-    found.extend(trees.map(|tree| format!("{tree}/{group}")).into_iter().filter(|path| {
-        std::path::Path::new(path).exists()
-    }));
+    found.extend(
+        trees
+            .map(|tree| format!("{tree}/{group}"))
+            .into_iter()
+            .filter(|path| std::path::Path::new(path).exists()),
+    );
     found.extend(instances().into_iter().filter(|name| *name == format!("folio-crosscheck-{pid}")));
     found
 }
@@ -129,14 +132,20 @@ fn a_workload_with_a_limit_is_the_same_twice_and_its_group_is_gone() {
         eprintln!("SKIPPED a_workload_with_a_limit_is_the_same_twice: no memory groups");
         return;
     }
-    let selection = Selection { set: WorkloadSet::Limited, only: Some("limit-often".to_owned()), ..Selection::default() };
+    let selection = Selection {
+        set: WorkloadSet::Limited,
+        only: Some("limit-often".to_owned()),
+        ..Selection::default()
+    };
     let plan = WorkloadPlan::new(&selection, &facts, "").unwrap();
     let workload = &plan.groups[0].workloads[0];
     {
         let recorder = Recorder::new(facts.clone()).unwrap();
         let mut place = recorder.place(workload.filesystem, 0).unwrap();
         let texts = [(); 2].map(|()| place.record(workload, Pause::Usual).unwrap());
-        for word in ["limit=2097152", "lru=", "io=within", "\n= usage ", "\n= workingset_refault_file "] {
+        for word in
+            ["limit=2097152", "lru=", "io=within", "\n= usage ", "\n= workingset_refault_file "]
+        {
             assert!(texts[0].contains(word), "{word}");
         }
         let evicted = |text: &str| {

@@ -20,7 +20,6 @@ use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::pgtable::LeafKind;
 use crate::ram::Ram;
-use crate::rules::reclaim::GenerationRule;
 use crate::units::{MmId, Pfn, Vpn, VpnRange};
 
 /// Entries in a line of a cache: a range is worth a walk if one in so many is young.

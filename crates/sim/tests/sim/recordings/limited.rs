@@ -80,7 +80,8 @@ fn table(rows: &BTreeMap<(String, String), Row>) -> String {
         .to_owned();
     for ((variant, lists), row) in rows {
         let Row { nr, nr_same_sequence, nr_same_counts, nr_evictions, .. } = row;
-        let different = if row.different.is_empty() { "-".to_owned() } else { row.different.join(", ") };
+        let different =
+            if row.different.is_empty() { "-".to_owned() } else { row.different.join(", ") };
         write!(
             text,
             "\n| {variant} | {lists} | {nr} | {nr_same_sequence} | {nr_same_counts} \

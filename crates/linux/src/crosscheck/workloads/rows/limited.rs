@@ -43,7 +43,10 @@ fn by_calls() -> Vec<(u64, Row)> {
         small(listed("twice", twice)),
         small(listed("often", often)),
         (2048, limit(Row::reads("readcycle262144", 100).named("window").with("span", 3072), LARGE)),
-        (512, limit(Row::reads("readcycle262144", 300).named("big").with("span", 12_288), 8 * LARGE)),
+        (
+            512,
+            limit(Row::reads("readcycle262144", 300).named("big").with("span", 12_288), 8 * LARGE),
+        ),
     ]
 }
 
@@ -53,9 +56,8 @@ fn by_touches() -> Vec<(u64, Row)> {
     let around = |row| (128, limit(row, SMALL));
     // Without a window a fault reads its own page and nothing else.
     let alone = |row| (0, limit(row, SMALL));
-    let touches = |prot, pattern, n, span: u64| {
-        Row::touches(prot, "plain", pattern, n).with("span", span)
-    };
+    let touches =
+        |prot, pattern, n, span: u64| Row::touches(prot, "plain", pattern, n).with("span", span);
     let hot = |prot| touches(prot, "hot", 1500, 4096).with("hot", 350).seed(3);
     let scan = "t0x200,t0x200,b1024.0+65536x50,t0x200,b3072.0+65536x50,t0x200";
     let stores = "w0x100,t1000x450,t1000x450,w0x100,t2000x200";
