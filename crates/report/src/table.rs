@@ -9,7 +9,7 @@
 //! | `trace` `program` `trace_digest` | the file as named; the recorded program, or the generator; BLAKE3 of the file |
 //! | `tool_version` `results_version` | the folio that made the row; the version of what it counts |
 //! | `kernel` .. `nr_cpus` | which cell, as in the JSON |
-//! | `unusable_permille` `unusable_bytes` `aged_rounds` `filesystem` `annotations` `linked` `reference_ns` | the settings |
+//! | `unusable_permille` `unusable_bytes` `aged_rounds` `filesystem` `annotations` `linked` `cgroups` `reference_ns` | the settings |
 //! | all others | the JSON of a row ([`crate::report`]): the pointer with `_` for `/` |
 //!
 //! So `/faults/total` is `faults_total`, and the time of a cause, `/estimate/causes/fault/ns`, is

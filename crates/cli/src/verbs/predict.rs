@@ -20,7 +20,7 @@ use largefolio_sim::machine::NR_CPUS_MAX;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
 use largefolio_sim::replay::{
-    self as sim, Annotation, CacheState, FACTOR_MAX, Fragmented, LinkedChoices,
+    self as sim, Annotation, CacheState, Cgroup, FACTOR_MAX, Fragmented, LinkedChoices,
 };
 use largefolio_sim::size;
 use largefolio_trace::Reader;
@@ -65,6 +65,7 @@ Examples:
   folio predict cc1.folio --kernel 6.12 --annotate cc1=collapse:64K
   folio predict cc1.folio --kernel 7.2 --linked 4K,2M
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
+  folio predict cc1.folio --kernel 7.2,7.2+lru=lists --cgroup 24M
   folio predict cc1.folio --machine cascadelake --time --nested
   folio predict cc1.folio --kernel 6.12,7.2 --report cc1.html
   folio predict cc1.folio --kernel 6.12,7.2 --why
@@ -111,6 +112,10 @@ pub(crate) struct PredictArgs {
     /// Swap space; without it, private memory is never reclaimed
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::swap)]
     swap: u64,
+    /// Run everything, or PROGRAM (a name or path, `*` and `?` allowed) and what it starts, in a
+    /// control group whose memory.max is LIMIT; repeat it for more programs
+    #[arg(long, value_name = "[PROGRAM=]LIMIT", value_parser = str::parse::<Cgroup>)]
+    cgroup: Vec<Cgroup>,
     /// Huge pages that the kernel sets aside at boot, for mappings with `MAP_HUGETLB`: 2M=64,1G=1
     #[arg(long, value_name = "SIZE=N,..", value_delimiter = ',', value_parser = pool)]
     hugetlb_pages: Vec<Pool>,
@@ -309,6 +314,7 @@ impl PredictArgs {
             seeds: self.seed.clone(),
             memory_bytes: self.memory.clone(),
             swap_bytes: self.swap,
+            cgroups: self.cgroup.clone(),
             fragmentation: self.fragmentation,
             aged_rounds: self.aged,
             filesystem: self.filesystem.clone(),

@@ -41,8 +41,13 @@ struct Seen {
     nr_collected: u64,
     /// Changes since the last sum.
     nr_changed: u64,
+    /// Whether there was a sum.
+    was_summed: bool,
 }
 
+/// Where nobody sums up at a look, it is done every two seconds. There is no clock here: after so
+/// many changes per page of the group, which is a second or two of reading at full speed.
+const CHANGES_PER_PAGE: u64 = 16;
 /// Changes that a processor collects before the group hears of them, and that the group lets pass
 /// before a sum (`MEMCG_CHARGE_BATCH`, with one processor).
 const CHANGES_MAX: u64 = 64;
@@ -138,6 +143,14 @@ impl Lruvec {
         }
     }
 
+    /// Sums the counters up if it was long ago.
+    pub(crate) fn flush_if_old(&mut self) {
+        let limit = CHANGES_PER_PAGE * self.nr_charged.max(CHANGES_MAX);
+        if !self.seen.was_summed || self.seen.nr_changed > limit {
+            self.flush();
+        }
+    }
+
     /// Sums the counters up.
     pub(crate) fn flush(&mut self) {
         self.seen = Seen {
@@ -145,6 +158,7 @@ impl Lruvec {
             activated: self.counters.activated,
             nr_collected: 0,
             nr_changed: 0,
+            was_summed: true,
         };
     }
 

@@ -130,8 +130,11 @@ impl<R: Ram> Memory<R> {
 
     /// Which lists this look scans (`prepare_scan_control`).
     fn prepare_scan(&mut self, scan: &mut Scan, is_forced: bool) {
-        if self.rules.reclaim.group_stats == GroupStats::AtThreshold {
-            self.core.folios.lru_mut().vec_mut(scan.target).flush_if_needed();
+        let group_stats = self.rules.reclaim.group_stats;
+        let vec = self.core.folios.lru_mut().vec_mut(scan.target);
+        match group_stats {
+            GroupStats::AtThreshold => vec.flush_if_needed(),
+            GroupStats::Periodic => vec.flush_if_old(),
         }
         for kind in LruKind::ALL {
             let vec = self.core.folios.lru().vec(scan.target);

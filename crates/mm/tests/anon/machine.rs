@@ -1,5 +1,6 @@
 //! How a machine runs the steps of a random program.
 
+use largefolio_mm::core::groups::GroupLimits;
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory};
@@ -7,12 +8,35 @@ use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::Rules;
 use largefolio_mm::rules::anon::AnonRules;
+use largefolio_mm::rules::reclaim::ReclaimRules;
 use largefolio_mm::units::AddrRange;
-use largefolio_mm::units::{MappingId, MmId, Order, Vaddr};
+use largefolio_mm::units::{GroupId, MappingId, MmId, Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot};
 
 use crate::program::{BEFORE, FILES, Step, What};
 use crate::world::{BASE, PAGE};
+
+/// Groups of a machine.
+pub(crate) const NR_GROUPS: usize = 3;
+
+/// What happens to a control group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Regroup {
+    pub(crate) group: usize,
+    pub(crate) what: GroupChange,
+}
+
+/// How it changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GroupChange {
+    Limits(GroupLimits),
+    /// A process joins it.
+    Join(usize),
+    /// Calls on files are charged to it.
+    Enter,
+    /// `memory.reclaim`.
+    Reclaim(u64),
+}
 
 /// A machine that runs steps.
 pub(crate) struct Machine<R> {
@@ -21,6 +45,7 @@ pub(crate) struct Machine<R> {
     pub(crate) files: Vec<MappingId>,
     pub(crate) opens: Vec<OpenId>,
     pub(crate) pins: Vec<Option<Pin>>,
+    groups: Vec<GroupId>,
     writers: [Option<OpenId>; FILES.len()],
 }
 
@@ -33,14 +58,34 @@ pub(crate) fn prot(can_write: bool) -> Prot {
 }
 
 impl<R: Ram> Machine<R> {
-    pub(crate) fn new(anon: &AnonRules, config: &Config, ram: R) -> Self {
-        let rules = Rules { anon: anon.clone(), ..Rules::example() };
+    pub(crate) fn new(anon: &AnonRules, config: &Config, reclaim: ReclaimRules, ram: R) -> Self {
+        let rules = Rules { anon: anon.clone(), reclaim, ..Rules::example() };
         let mut memory = Memory::with_ram(rules, config, ram).unwrap();
         let files: Vec<_> = FILES.map(|(fs, size)| memory.add_file(size, fs)).into();
         let opens = files.iter().map(|&file| memory.open(file)).collect();
         let mms = vec![Some(memory.new_space())];
         let writers = [None; FILES.len()];
-        Self { memory, mms, files, opens, pins: Vec::new(), writers }
+        Self { memory, mms, files, opens, pins: Vec::new(), groups: Vec::new(), writers }
+    }
+
+    /// Somebody changes limits, or moves a process; calls on files are those of a group.
+    pub(crate) fn regroup(&mut self, change: Regroup) {
+        while self.groups.len() < NR_GROUPS {
+            self.groups.push(self.memory.add_group(GroupLimits::default()));
+        }
+        let group = self.groups[change.group];
+        match change.what {
+            GroupChange::Limits(limits) => self.memory.set_group_limits(group, limits),
+            GroupChange::Join(of) => {
+                if let Some(mm) = self.mms.get(of).copied().flatten() {
+                    self.memory.join_group(mm, group);
+                }
+            }
+            GroupChange::Enter => self.memory.enter_group(group),
+            GroupChange::Reclaim(nr_pages) => {
+                self.memory.reclaim_group(group, nr_pages);
+            }
+        }
     }
 
     fn mm(&self, of: usize) -> MmId {

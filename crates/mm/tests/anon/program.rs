@@ -1,5 +1,6 @@
 //! Steps of a random program, and how a machine runs them.
 
+use largefolio_mm::core::groups::GroupLimits;
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::Madvice;
 use largefolio_mm::memory::Config;
@@ -15,7 +16,9 @@ use largefolio_mm::rules::collapse::{
     CollapseRules, CollapseSizes, DirtyFlush, DirtyRange, EmptyBlock, FileCollapse, Lazyfree,
     ReadOnlyRange, SharedPtes, ShmemEnabled, ShortRequest, SwapPtes,
 };
+use largefolio_mm::rules::reclaim::{GenerationRule, GroupStats, LruRule, Recency, ReclaimRules};
 
+use crate::machine::{GroupChange, NR_GROUPS, Regroup};
 use crate::world::PAGE;
 
 /// Pages before [`BASE`] that programs use: so that a PMD border lies inside.
@@ -264,4 +267,36 @@ pub(crate) fn random_config(numbers: &mut Numbers) -> (AnonRules, Config) {
     let nr_slots = numbers.pick(&[0, 100, 1000, 8000]);
     let (ram_bytes, swap_bytes) = (nr_pages * PAGE, nr_slots * PAGE);
     (anon, Config { ram_bytes, swap_bytes, ..Config::new(arch) })
+}
+
+/// Which lists there are, and how kernels differ in them.
+pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
+    use GenerationRule::{Bounded, First, Protected, Reworked};
+    ReclaimRules {
+        lru: numbers.pick(&[LruRule::Lists, LruRule::Generations]),
+        generations: numbers.pick(&[First, Protected, Reworked, Bounded]),
+        folio_batch: numbers.pick(&[1, 15, 31]),
+        recency: numbers.pick(&[Recency::Sequential, Recency::RandomToo]),
+        group_stats: numbers.pick(&[GroupStats::AtThreshold, GroupStats::Periodic]),
+        zap: numbers.pick(&[ZapRule::Drains, ZapRule::Keeps]),
+    }
+}
+
+/// What somebody does to a control group.
+pub(crate) fn random_regroup(numbers: &mut Numbers, nr_processes: usize) -> Regroup {
+    let group = numbers.below(NR_GROUPS as u64) as usize;
+    let none = GroupLimits::NONE;
+    let what = match numbers.below(8) {
+        0 => GroupChange::Limits(GroupLimits::default()),
+        1 | 2 => GroupChange::Limits(GroupLimits {
+            max: numbers.pick(&[100, 300, 700, none]),
+            high: numbers.pick(&[50, 200, none, none]),
+            low: numbers.pick(&[0, 0, 100, 400]),
+            min: numbers.pick(&[0, 0, 50]),
+        }),
+        3 | 4 => GroupChange::Join(numbers.below(nr_processes as u64) as usize),
+        5 | 6 => GroupChange::Enter,
+        _ => GroupChange::Reclaim(numbers.pick(&[1, 40, 200])),
+    };
+    Regroup { group, what }
 }

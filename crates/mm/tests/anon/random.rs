@@ -19,7 +19,10 @@ use largefolio_mm::units::{PageIndex, PageSize};
 
 use crate::machine::{Machine, addr};
 use crate::naive::{File, Naive, Page, Source};
-use crate::program::{FILES, NR_PAGES, Numbers, Step, What, random_collapse, random_config};
+use crate::program::{
+    FILES, NR_PAGES, Numbers, Step, What, random_collapse, random_config, random_reclaim,
+    random_regroup,
+};
 use crate::world::{PAGE, clear_rules};
 
 /// Steps of all programs, unless `LARGEFOLIO_STEPS` says otherwise.
@@ -28,6 +31,8 @@ const NR_STEPS_ALL: u64 = 60_000;
 const NR_STEPS: u64 = 250;
 /// Processes alive at a time.
 const NR_PROCESSES: usize = 4;
+/// Steps between two changes of control groups.
+const REGROUP: u64 = 7;
 /// Steps between two comparisons of every byte.
 const FULL_CHECK: u64 = 50;
 
@@ -94,8 +99,10 @@ impl Trio {
         let mut numbers = Numbers(seed.wrapping_mul(0x1234_5678_9abc_def1));
         let (anon, config) = random_config(&mut numbers);
         let (collapse, writers) = random_collapse(&mut numbers);
-        let mut machine = Machine::new(&anon, &config, Bytes::new(PageSize::K4, config.ram_bytes));
-        let mut twin = Machine::new(&anon, &config, Counted::default());
+        let reclaim = random_reclaim(&mut numbers);
+        let bytes = Bytes::new(PageSize::K4, config.ram_bytes);
+        let mut machine = Machine::new(&anon, &config, reclaim, bytes);
+        let mut twin = Machine::new(&anon, &config, reclaim, Counted::default());
         let clear = clear_rules().nth(seed as usize % 8).unwrap();
         let told = |rules: &mut Rules| {
             (rules.clear, rules.collapse, rules.writers) = (clear, collapse, writers);
@@ -111,6 +118,11 @@ impl Trio {
     #[expect(clippy::print_stderr, reason = "a failure says where it was")]
     fn run(mut self) -> Counters {
         for number in 0..NR_STEPS {
+            if number % REGROUP == 0 {
+                let change = random_regroup(&mut self.numbers, self.machine.mms.len());
+                self.machine.regroup(change);
+                self.twin.regroup(change);
+            }
             let Some(step) = self.choose() else { continue };
             let told = catch_unwind(AssertUnwindSafe(|| self.step(step, number)));
             if let Err(panic) = told {
@@ -393,7 +405,7 @@ impl Trio {
                 let is_beyond = self.naive.content(page).is_none();
                 match loaded {
                     Ok(_) => self.compare_page(of, at),
-                    Err(FaultError::OutOfMemory(_)) => {}
+                    Err(FaultError::OutOfMemory(_) | FaultError::GroupOutOfMemory(_)) => {}
                     Err(error) => assert!(is_beyond, "page {at} of process {of}: {error}"),
                 }
             }

@@ -163,7 +163,7 @@ fn identity() -> [Column; 14] {
     ]
 }
 
-fn settings() -> [Column; 7] {
+fn settings() -> [Column; 8] {
     [
         Column::new(
             "unusable_permille",
@@ -174,6 +174,12 @@ fn settings() -> [Column; 7] {
         Column::new("filesystem", Values::MaybeText(|row| row.settings.filesystem.as_deref())),
         Column::new("annotations", Values::Words(|row| row.settings.annotations.clone())),
         Column::new("linked", Values::Words(|row| row.outcome.linked.clone())),
+        Column::new(
+            "cgroups",
+            Values::Words(|row| {
+                row.outcome.cgroups.iter().map(|group| group.name.clone()).collect()
+            }),
+        ),
         Column::new("reference_ns", Values::Count(|row| row.settings.reference_ns)),
     ]
 }

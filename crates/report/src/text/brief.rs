@@ -3,6 +3,7 @@
 use largefolio_sim::cost::Interval;
 use largefolio_sim::replay::Outcome;
 
+use super::measures::cgroup_lines;
 use super::section::{Line, Section};
 use crate::figures::{points, size};
 use crate::sums::{LARGE_BYTES, large_bytes, memory_bytes};
@@ -47,5 +48,6 @@ pub(super) fn section(rows: &[Outcome]) -> Section {
         bytes("read from files", |row| row.reads.bytes),
         bytes("memory", memory_bytes),
     ]);
+    lines.extend(cgroup_lines(rows));
     Section::new("", lines)
 }

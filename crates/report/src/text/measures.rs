@@ -5,9 +5,11 @@ use std::collections::BTreeSet;
 use largefolio_sim::cost::{Cause, Interval, Walks};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::asked::Asked;
+use largefolio_sim::replay::cgroup::CgroupOutcome;
 use largefolio_sim::replay::outcome::AnonSize;
 use largefolio_sim::replay::sizes::{SizeRow, SizeTable};
 use largefolio_sim::replay::statistics::Statistics;
+use largefolio_trace::shown;
 
 use super::section::{Line, Section};
 use crate::figures::{self, size};
@@ -29,6 +31,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         writers(rows),
         collapses(rows),
         pressure(rows),
+        cgroups(rows),
         zeroed(rows),
         cached(rows),
         statistics(rows),
@@ -326,6 +329,29 @@ fn pressure(rows: &[Outcome]) -> Section {
             count("of them failed", &["compact_fail"]),
         ],
     )
+}
+
+/// Control groups with a limit, which all rows have in common.
+fn cgroups(rows: &[Outcome]) -> Section {
+    Section::new("Control groups", cgroup_lines(rows))
+}
+
+/// The lines of every control group.
+pub(super) fn cgroup_lines(rows: &[Outcome]) -> Vec<Line> {
+    let names = rows.first().map_or(&[][..], |row| &row.cgroups);
+    let lines_of = |(nr, group): (usize, &CgroupOutcome)| {
+        let of = |value: fn(&CgroupOutcome) -> u64| {
+            each(rows, move |row| row.cgroups.get(nr).map_or(0, value))
+        };
+        let label = |what: &str| format!("{}: {what}", shown(&group.name));
+        [
+            Line::bytes(label("peak"), of(|group| group.peak_bytes)),
+            Line::bytes(label("evicted"), of(|group| group.evicted_bytes)),
+            Line::bytes(label("refaulted"), of(|group| group.refaulted_bytes)),
+            Line::counts(label("limit hits"), of(|group| group.nr_limit_hits)),
+        ]
+    };
+    names.iter().enumerate().flat_map(lines_of).collect()
 }
 
 /// In bytes: pages of different sizes do not compare.

@@ -69,6 +69,14 @@ fn setting(report: &PredictResult) -> String {
     if settings.swap_bytes > 0 {
         text = format!("{text}, {} of swap space", figures::bytes(settings.swap_bytes));
     }
+    let groups = report.rows.first().map_or(&[][..], |row| &row.cgroups);
+    for group in groups {
+        let limit = figures::bytes(group.limit_bytes);
+        text = match group.name.rsplit_once('=') {
+            Some((program, _)) => format!("{text}, {program} in a control group of {limit}"),
+            None => format!("{text}, in a control group of {limit}"),
+        };
+    }
     if settings.unusable_permille > 0 {
         let (whole, tenth) = (settings.unusable_permille / 10, settings.unusable_permille % 10);
         let size = match settings.unusable_bytes {

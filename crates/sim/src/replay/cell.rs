@@ -20,6 +20,7 @@ use largefolio_trace::Meta;
 use super::annotate::{Annotation, Wish};
 use super::asked::Tenths;
 use super::budget::Meter;
+use super::cgroup::Cgroups;
 use super::clock::Clock;
 use super::error::CellError;
 use super::file_calls::NR_OPENS_MIN;
@@ -61,6 +62,8 @@ pub struct Cell {
     pub(super) nr_pages_at_start: u64,
     /// Opens at which it is time to forget some.
     pub(super) nr_opens_max: usize,
+    /// Control groups with limits.
+    pub(super) cgroups: Cgroups,
     /// How long the program ran on this very machine.
     pub(super) measured: Option<BaseTime>,
     /// Whether the trace has links between loads.
@@ -132,6 +135,7 @@ impl Cell {
         cell.measured = BaseTime::measured(&meta.runs).filter(|_| is_recorded_here);
         cell.link(meta, images);
         cell.add_files(meta);
+        cell.add_cgroups();
         cell.allow(0);
         cell.start(meta)?;
         Ok(cell)
@@ -161,6 +165,7 @@ impl Cell {
             pictures: None,
             meter: Meter::default(),
             unusable: BTreeMap::new(),
+            cgroups: Cgroups::default(),
             measured: None,
             has_links: meta.links,
             meta: Arc::clone(meta),

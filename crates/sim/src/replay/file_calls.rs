@@ -89,6 +89,7 @@ impl Cell {
             }
             return Ok(());
         };
+        self.memory.enter(self.program.space(process).mm);
         let mapping = self.program.files[file].mapping;
         let descriptor = matches!(event.op, Op::Pread | Op::Pwrite).then_some(event.aux);
         let open = match self.program.processes[process].open_of(file, descriptor) {

@@ -38,6 +38,7 @@ impl Cell {
             cache: self.spec.cache.name().to_owned(),
             memory_bytes: self.spec.ram_bytes,
             swap_bytes: self.spec.swap_bytes,
+            cgroups: self.cgroup_outcomes(),
             linked: self.spec.linked.iter().map(ToString::to_string).collect(),
             cached_bytes: self.cached_bytes(),
             faults: self.faults(),

@@ -32,6 +32,7 @@ impl Cell {
         let path = meta.program_of(&meta.layout);
         let program = self.counted.programs.number_of(path);
         let space = self.new_space(nr, program);
+        self.start_in_cgroup(self.program.spaces[space].mm, path);
         let process = self.program.start(Process::new(nr, space, program));
         self.counted.programs.started();
         self.change_lives(program, 1);
@@ -108,12 +109,15 @@ impl Cell {
         let meta = std::sync::Arc::clone(&self.meta);
         let Some(image) = meta.image_of(event.aux) else { return Ok(()) };
         self.end_threads(process);
+        let group = self.memory.space(self.program.space(process).mm).group;
         self.release_space(process);
         for open in self.program.processes[process].close_on_exec() {
             self.memory.close(open);
         }
-        let program = self.counted.programs.number_of(meta.program_of(&image.layout));
+        let path = meta.program_of(&image.layout);
+        let program = self.counted.programs.number_of(path);
         let space = self.new_space(self.program.processes[process].nr, program);
+        self.execute_in_cgroup(self.program.spaces[space].mm, path, group);
         let executing = &mut self.program.processes[process];
         let before = std::mem::replace(&mut executing.program, program);
         let counts = std::mem::replace(&mut executing.has_executed, true);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::asked::AskedSizes;
+use super::cgroup::CgroupOutcome;
 use super::detail::Detail;
 use super::programs::ManyProcesses;
 use super::sizes::FolioSizes;
@@ -179,6 +180,9 @@ pub struct Outcome {
     pub memory_bytes: u64,
     /// Swap space in bytes.
     pub swap_bytes: u64,
+    /// Control groups with a limit, and what became of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<CgroupOutcome>,
     /// Pages that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`; empty: as
     /// recorded.
     pub linked: Vec<String>,

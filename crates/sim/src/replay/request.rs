@@ -11,6 +11,7 @@ use largefolio_trace::shown;
 
 use super::annotate::Annotation;
 use super::budget::{Budget, FACTOR_MAX};
+use super::cgroup::{Cgroup, NR_CGROUPS_MAX};
 use super::clock::NS_PER_REFERENCE;
 use super::fragmented::Fragmented;
 use super::images::candidates;
@@ -60,6 +61,8 @@ pub struct Request {
     pub memory_bytes: Vec<u64>,
     /// Swap space in bytes; 0 = private memory is never reclaimed.
     pub swap_bytes: u64,
+    /// Limits of control groups, the last that fits a program first.
+    pub cgroups: Vec<Cgroup>,
     /// How fragmented memory is at the start.
     pub fragmentation: Fragmented,
     /// Rounds in which other programs wore memory down before; 0 = none.
@@ -105,6 +108,8 @@ pub enum RequestError {
         if nrs[4] > 1 { format!(" x {} ways to link", nrs[4]) } else { String::new() }
     )]
     TooManyCells { nrs: [usize; 5], nr_cells: usize, limit: usize },
+    #[error("--cgroup: {0} groups; use at most {NR_CGROUPS_MAX}")]
+    Cgroups(usize),
     #[error("no {0} is given; name at least one")]
     Nothing(&'static str),
     #[error(
@@ -156,6 +161,7 @@ impl Request {
             seeds: Vec::new(),
             memory_bytes: Vec::new(),
             swap_bytes: 0,
+            cgroups: Vec::new(),
             fragmentation: Fragmented { bytes: 0, permille: 0 },
             aged_rounds: 0,
             filesystem: None,
@@ -335,6 +341,7 @@ impl Request {
         CellSpec {
             cache: self.cache,
             swap_bytes: self.swap_bytes,
+            cgroups: self.cgroups.clone(),
             fragmentation: self.fragmentation,
             aged_rounds: self.aged_rounds,
             filesystem: self.filesystem.clone(),
@@ -369,6 +376,9 @@ impl Request {
         }
         if self.fragmentation.permille > PERMILLE_MAX {
             return Err(RequestError::Fragmentation(self.fragmentation.permille));
+        }
+        if self.cgroups.len() > NR_CGROUPS_MAX {
+            return Err(RequestError::Cgroups(self.cgroups.len()));
         }
         if self.aged_rounds > AGED_ROUNDS_MAX {
             return Err(RequestError::Aged(self.aged_rounds));

@@ -309,6 +309,7 @@ impl Cell {
     pub(super) fn end_warming(&mut self) -> Result<(), CellError> {
         self.end_processes();
         self.pass = Pass::Reported;
+        self.mark_cgroups();
         let base = Mark { counters: *self.memory.counters(), ram: self.memory.core().ram };
         let tenths = self.counted.tenths.again();
         self.counted = Counted { base, tenths, ..Counted::new(&self.spec) };

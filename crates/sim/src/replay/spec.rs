@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::annotate::Annotation;
 use super::budget::Budget;
+use super::cgroup::Cgroup;
 use super::clock::NS_PER_REFERENCE;
 use super::fragmented::Fragmented;
 use super::linked::Linked;
@@ -50,6 +51,8 @@ pub struct CellSpec {
     pub ram_bytes: u64,
     /// Swap space in bytes; 0: anonymous memory is not reclaimed.
     pub swap_bytes: u64,
+    /// Limits of control groups, the last that fits a program first.
+    pub cgroups: Vec<Cgroup>,
     /// How fragmented memory is at the start.
     pub fragmentation: Fragmented,
     /// Rounds in which other programs wore memory down before; 0 = none.
@@ -87,6 +90,7 @@ impl CellSpec {
             seed,
             ram_bytes,
             swap_bytes: 0,
+            cgroups: Vec::new(),
             fragmentation: Fragmented::default(),
             aged_rounds: 0,
             filesystem: None,

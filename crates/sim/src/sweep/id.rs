@@ -119,6 +119,7 @@ mod tests {
         let mut cell = cell();
         cell.annotations = vec!["libc*=64K".parse().unwrap()];
         cell.linked = vec!["2M".parse().unwrap(), "libc*=64K".parse().unwrap()];
+        cell.cgroups = vec!["64M".parse().unwrap(), "cc1=32M".parse().unwrap()];
         cell.filesystem = Some("xfs".to_owned());
         let recipe = Recipe::of(&cell).unwrap();
         let text = serde_json::to_string(&recipe).unwrap();
@@ -127,6 +128,7 @@ mod tests {
         assert_eq!(again.kernel, cell.kernel);
         assert_eq!(again.machine, cell.machine);
         assert_eq!(again.linked, cell.linked);
+        assert_eq!(again.cgroups, cell.cgroups);
         assert_eq!(id(&again), id(&cell));
         assert_eq!(CellId::try_from(id(&cell).to_string()), Ok(id(&cell)));
         assert!(CellId::try_from("../../etc/passwd".to_owned()).is_err());
@@ -149,6 +151,8 @@ mod tests {
             CellSpec { seed: 2, ..cell() },
             CellSpec { ram_bytes: 1 << 30, ..cell() },
             CellSpec { swap_bytes: 1 << 30, ..cell() },
+            CellSpec { cgroups: vec!["64M".parse().unwrap()], ..cell() },
+            CellSpec { cgroups: vec!["a=64M".parse().unwrap()], ..cell() },
             CellSpec { nr_cpus: Some(2), ..cell() },
             CellSpec { fragmentation: Fragmented { bytes: 0, permille: 1 }, ..cell() },
             CellSpec { fragmentation: Fragmented { bytes: 1 << 16, permille: 1 }, ..cell() },

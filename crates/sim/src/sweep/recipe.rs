@@ -9,7 +9,9 @@ use crate::cost::Walks;
 use crate::kernel::{Kernel, KernelError};
 use crate::machine::{Machine, MachineError};
 use crate::replay::request::AGED_ROUNDS_MAX;
-use crate::replay::{AnnotationError, Budget, CacheState, CellSpec, Fragmented, LinkedError};
+use crate::replay::{
+    AnnotationError, Budget, CacheState, CellSpec, CgroupError, Fragmented, LinkedError,
+};
 
 /// Why a recipe cannot be written or followed.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,8 @@ pub enum RecipeError {
     Annotation(#[from] AnnotationError),
     #[error(transparent)]
     Linked(#[from] LinkedError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
 }
 
 /// A kernel or a machine as a text.
@@ -47,6 +51,9 @@ pub struct Setting {
     pub memory_bytes: u64,
     /// Swap space in bytes.
     pub swap_bytes: u64,
+    /// Limits of control groups, as `LIMIT` or `PROGRAM=LIMIT`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<String>,
     /// Free memory in blocks that are too small at the start, in thousandths.
     pub unusable_permille: u32,
     /// Bytes of the folios that this holds for; 0 = a PMD folio.
@@ -135,6 +142,7 @@ impl Setting {
             seed: cell.seed,
             memory_bytes: cell.ram_bytes,
             swap_bytes: cell.swap_bytes,
+            cgroups: cell.cgroups.iter().map(ToString::to_string).collect(),
             unusable_permille: cell.fragmentation.permille,
             unusable_bytes: cell.fragmentation.bytes,
             aged_rounds: cell.aged_rounds.into(),
@@ -171,6 +179,7 @@ impl Recipe {
         let (bytes, permille) = (self.setting.unusable_bytes, self.setting.unusable_permille);
         let annotations = self.setting.annotations.iter().map(|text| text.parse());
         let linked = self.setting.linked.iter().map(|text| text.parse());
+        let cgroups = self.setting.cgroups.iter().map(|text| text.parse());
         Ok(CellSpec {
             cache,
             seed,
@@ -182,6 +191,7 @@ impl Recipe {
             filesystem: self.setting.filesystem.clone(),
             annotations: annotations.collect::<Result<_, _>>()?,
             linked: linked.collect::<Result<_, _>>()?,
+            cgroups: cgroups.collect::<Result<_, _>>()?,
             ns_per_reference: self.setting.reference_ns,
             nr_cpus: self.setting.nr_cpus,
             budget: self.budget,

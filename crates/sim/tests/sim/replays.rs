@@ -5,6 +5,7 @@
 mod advice;
 mod budget;
 mod cells;
+mod cgroup;
 mod detail;
 mod hostile;
 mod hugetlb;

@@ -1,0 +1,196 @@
+//! Control groups with a limit: `64M` for everything, `cc1=64M` for one program
+//! (docs/behaviour P.1).
+//!
+//! A process is in the group of the program that it executed last, else in that of its parent, else
+//! in the one for everything. What it brought into memory before stays charged where it was.
+//!
+//! Owns the text form, who is in which group, and what is told of a group. Does not own what a
+//! limit does (`mm/src/reclaim/charge.rs`).
+
+use std::fmt;
+use std::str::FromStr;
+
+use largefolio_mm::core::groups::GroupLimits;
+use largefolio_mm::folio::lruvec::GroupCounters;
+use largefolio_mm::units::{GroupId, MmId};
+use serde::Serialize;
+
+use super::cell::Cell;
+use super::pattern::Pattern;
+use crate::size;
+
+/// Groups of one cell.
+pub const NR_CGROUPS_MAX: usize = 1 << 10;
+
+/// A limit, and the programs that it is for.
+///
+/// ```
+/// use largefolio_sim::replay::Cgroup;
+/// let limit: Cgroup = "cc1=64M".parse()?;
+/// assert_eq!((limit.bytes(), limit.to_string()), (64 << 20, "cc1=64M".to_owned()));
+/// assert!("cc1=".parse::<Cgroup>().is_err());
+/// # Ok::<(), largefolio_sim::replay::CgroupError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// Programs that are in it; none = all that are in no other.
+    pattern: Option<Pattern>,
+    /// `memory.max`.
+    bytes: u64,
+}
+
+/// Why there is no such group.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' is not LIMIT or PROGRAM=LIMIT; expected bytes, such as 64M, or a program with its limit, \
+     such as cc1=64M"
+)]
+pub struct CgroupError(String);
+
+impl FromStr for Cgroup {
+    type Err = CgroupError;
+
+    fn from_str(text: &str) -> Result<Self, CgroupError> {
+        let error = || CgroupError(text.to_owned());
+        let (pattern, limit) = match text.rsplit_once('=') {
+            Some((pattern, limit)) => (Some(Pattern::new(pattern).ok_or_else(error)?), limit),
+            None => (None, text),
+        };
+        let bytes = size::memory(limit).map_err(|_| error())?;
+        Ok(Self { pattern, bytes })
+    }
+}
+
+impl fmt::Display for Cgroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(pattern) = &self.pattern {
+            write!(f, "{pattern}=")?;
+        }
+        let (bytes, units) = (self.bytes, [(30, 'G'), (20, 'M'), (10, 'K')]);
+        let is_whole = |(shift, _): &(u32, char)| bytes.trailing_zeros() >= *shift;
+        match units.into_iter().find(is_whole) {
+            Some((shift, unit)) => write!(f, "{}{unit}", bytes >> shift),
+            None => write!(f, "{bytes}"),
+        }
+    }
+}
+
+impl Cgroup {
+    /// The limit.
+    #[must_use]
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// What became of a group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CgroupOutcome {
+    /// The group as it was asked for.
+    pub name: String,
+    /// `memory.max`.
+    pub limit_bytes: u64,
+    /// Memory charged at the end.
+    pub usage_bytes: u64,
+    /// Most memory charged at one time.
+    pub peak_bytes: u64,
+    /// Memory that reclaim freed in the group.
+    pub evicted_bytes: u64,
+    /// Memory that came back after it was evicted.
+    pub refaulted_bytes: u64,
+    /// Charges that had to reclaim first.
+    pub nr_limit_hits: u64,
+}
+
+/// The groups of a cell.
+#[derive(Debug, Default)]
+pub(super) struct Cgroups {
+    ids: Vec<GroupId>,
+    /// What happened before the run that is reported.
+    base: Vec<GroupBase>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct GroupBase {
+    counters: GroupCounters,
+    nr_limit_hits: u64,
+}
+
+impl Cell {
+    /// Makes the groups that were asked for.
+    pub(super) fn add_cgroups(&mut self) {
+        let shift = self.page().shift();
+        for group in &self.spec.cgroups {
+            let limits = GroupLimits::max(group.bytes >> shift);
+            self.cgroups.ids.push(self.memory.add_group(limits));
+            self.cgroups.base.push(GroupBase::default());
+        }
+    }
+
+    /// The run that is reported begins: what the groups counted so far is not part of it.
+    pub(super) fn mark_cgroups(&mut self) {
+        for (id, base) in self.cgroups.ids.iter().zip(&mut self.cgroups.base) {
+            let view = self.memory.group(*id);
+            *base = GroupBase { counters: view.vec.counters, nr_limit_hits: view.group.events.max };
+        }
+    }
+
+    /// The first process begins: it is in the group of its program, or in the one for everything.
+    pub(super) fn start_in_cgroup(&mut self, mm: MmId, path: Option<&str>) {
+        let for_all = self.spec.cgroups.iter().rposition(|group| group.pattern.is_none());
+        let group = self.cgroup_of(path).or_else(|| Some(self.cgroups.ids[for_all?]));
+        if let Some(group) = group {
+            self.memory.join_group(mm, group);
+        }
+    }
+
+    /// A process that was in group `before` executes a program: it gets into the group of that if
+    /// there is one.
+    pub(super) fn execute_in_cgroup(&mut self, mm: MmId, path: Option<&str>, before: GroupId) {
+        let group = self.cgroup_of(path).unwrap_or(before);
+        self.memory.join_group(mm, group);
+    }
+
+    /// The group of a program, of which the path is known or not.
+    fn cgroup_of(&self, path: Option<&str>) -> Option<GroupId> {
+        let path = path?;
+        let fits = |group: &Cgroup| group.pattern.as_ref().is_some_and(|one| one.fits(path));
+        Some(self.cgroups.ids[self.spec.cgroups.iter().rposition(fits)?])
+    }
+
+    /// What became of the groups.
+    pub(super) fn cgroup_outcomes(&self) -> Vec<CgroupOutcome> {
+        let shift = self.page().shift();
+        let groups = self.spec.cgroups.iter().zip(&self.cgroups.ids).zip(&self.cgroups.base);
+        let outcome = |((asked, &id), base): ((&Cgroup, &GroupId), &GroupBase)| {
+            let view = self.memory.group(id);
+            let (now, before) = (view.vec.counters, base.counters);
+            let refaults = |counters: GroupCounters| counters.refaults.iter().sum::<u64>();
+            CgroupOutcome {
+                name: asked.to_string(),
+                limit_bytes: asked.bytes,
+                usage_bytes: view.vec.nr_charged() << shift,
+                peak_bytes: view.vec.peak() << shift,
+                evicted_bytes: (now.pgsteal - before.pgsteal) << shift,
+                refaulted_bytes: (refaults(now) - refaults(before)) << shift,
+                nr_limit_hits: view.group.events.max - base.nr_limit_hits,
+            }
+        };
+        groups.map(outcome).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_read_and_written_the_same() {
+        for text in ["64M", "cc1=1536K", "/usr/lib/gcc/*=2G", "a=b=4097"] {
+            assert_eq!(text.parse::<Cgroup>().unwrap().to_string(), text);
+        }
+        for text in ["", "cc1", "=64M", "cc1=", "cc1=0", "cc1=64X", "99999T"] {
+            assert!(text.parse::<Cgroup>().is_err(), "{text}");
+        }
+    }
+}
