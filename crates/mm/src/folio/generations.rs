@@ -200,7 +200,8 @@ impl Generations {
         match rule {
             GenerationRule::Reworked | GenerationRule::Bounded => {
                 // How many generations down from the youngest.
-                let was_used = comer.is_workingset || comer.marks.is_referenced;
+                let was_used = comer.is_workingset
+                    || rule == GenerationRule::Bounded && comer.marks.is_referenced;
                 let down = if is_active {
                     1 - u64::from(comer.is_workingset)
                 } else if cannot_go {
