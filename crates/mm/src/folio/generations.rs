@@ -109,8 +109,9 @@ impl Generations {
         for tier in 0..NR_TIERS {
             let refaulted = self.avg_refaulted[kind][tier] + self.refaulted[kind][tier];
             let gone = self.evicted[kind][tier] + self.protected[kind][tier];
+            let total = self.avg_total[kind][tier] + gone;
             self.avg_refaulted[kind][tier] = refaulted / 2;
-            self.avg_total[kind][tier] = (self.avg_total[kind][tier] + gone) / 2;
+            self.avg_total[kind][tier] = total / 2;
         }
         (self.refaulted[kind], self.evicted[kind], self.protected[kind]) = Default::default();
     }
@@ -213,11 +214,10 @@ impl Generations {
             }
             GenerationRule::First | GenerationRule::Protected if is_active => max,
             GenerationRule::First if cannot_go => min + 1,
-            GenerationRule::First => min,
             GenerationRule::Protected if cannot_go => max - 1,
             // There are four: the oldest is left to what is there already.
             GenerationRule::Protected if min + NR_GENERATIONS_MIN < max => min + 1,
-            GenerationRule::Protected => min,
+            GenerationRule::First | GenerationRule::Protected => min,
         }
     }
 }
