@@ -100,7 +100,7 @@ impl<R: Ram> Core<R> {
         match rule {
             GenerationRule::Protected if is_restored => marks.nr_refs = NR_REFS_MAX,
             GenerationRule::Reworked | GenerationRule::Bounded if is_recent && !is_restored => {
-                marks.nr_refs = refs - 1
+                marks.nr_refs = refs - 1;
             }
             _ => {}
         }

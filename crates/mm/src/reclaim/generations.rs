@@ -90,7 +90,7 @@ impl<R: Ram> Memory<R> {
         // A few free slots are not worth the search.
         let has_slots = swap.map_or(0, Swap::nr_free) >= BATCH_MIN;
         let look = Look { group, swappiness: if has_slots { SWAPPINESS } else { 0 }, rule };
-        if rule == GenerationRule::Bounded {
+        if rule.is_reworked() {
             self.shrink_bounded(scan, look);
             return;
         }

@@ -42,7 +42,7 @@ enum Round {
 impl<R: Ram> Memory<R> {
     /// Evicts a batch; the pages looked at, 0 where nothing came of it.
     pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look, nr_max: u64) -> u64 {
-        let is_bounded = look.rule == GenerationRule::Bounded;
+        let is_bounded = look.rule.is_reworked();
         if is_bounded {
             // From 7.2 on empty generations are retired first, and that is no progress.
             self.advance_oldest(look);
@@ -103,7 +103,7 @@ impl<R: Ram> Memory<R> {
         let mut isolated = Isolated { kind, folios: Vec::new(), nr_pages: 0, nr_scanned: 0 };
         let gens = self.gens(look.group);
         // From 7.2 on the caller sees to it that there are enough.
-        if gens.nr(kind) == NR_GENERATIONS_MIN && look.rule != GenerationRule::Bounded {
+        if gens.nr(kind) == NR_GENERATIONS_MIN && !look.rule.is_reworked() {
             return isolated;
         }
         let oldest = ListId::generation(kind, Generations::list_of(gens.min_seq[kind as usize]));
@@ -122,7 +122,7 @@ impl<R: Ram> Memory<R> {
                 isolated.nr_pages += nr;
             }
         }
-        let is_bounded = look.rule == GenerationRule::Bounded;
+        let is_bounded = look.rule.is_reworked();
         if isolated.folios.is_empty() && nr_left > 0 && !is_bounded {
             isolated.nr_scanned = 0;
         }
@@ -160,9 +160,9 @@ impl<R: Ram> Memory<R> {
         let at_tail = is_spared && !look.rule.is_reworked();
         let lru = self.core.folios.lru_mut();
         if at_tail {
-            lru.link_tail(id, to)
+            lru.link_tail(id, to);
         } else {
-            lru.link_head(id, to)
+            lru.link_head(id, to);
         }
         if is_spared && !(is_hot && look.rule.is_reworked()) {
             self.gens_mut(look.group).note_protected(kind, tier, nr_pages);
@@ -223,7 +223,9 @@ impl<R: Ram> Memory<R> {
             }
             !is_again
         });
-        kept.into_iter().for_each(|id| self.core.folios.putback(id));
+        for id in kept {
+            self.core.folios.putback(id);
+        }
         again
     }
 
