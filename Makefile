@@ -8,7 +8,10 @@
 #   wheel in a fresh environment       downloads and builds; `make test` tests the same module as cargo built it
 #   notebook                           its numbers are those of `folio predict --json`, which has tests
 #   commands of documents but README   minutes; verbs, options and links of all documents are checked
-#   arm64, Miri                        crates/bulk alone, emulated and interpreted
+#   Miri                               crates/bulk alone, interpreted
+#   arm64: mm, trace, sim              their unit tests emulated, and clippy of tests; `make test` lints all
+#                                      crates for arm64 and runs the tests of bulk emulated
+#   packages for arm64                 built, then installed and used in an emulated Debian root
 #   arm64 laboratory                   boots kernels with 4K, 16K and 64K pages; builds folio and one of the kernels
 #   dashboard of `folio maps`          runs Prometheus and node_exporter, which are packages of their own
 #   remedies of `folio maps`           starts some thirty programs, and changes settings of the machine
@@ -27,11 +30,10 @@ BUILD ?= $(TARGET_DIR)/release
 INSTALL = BUILD='$(BUILD)' PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh
 PROGRAMS := $(addprefix --package largefolio-,cli recorder preload)
 TOOLS := target/tools
-# What `make deb` and `make book` install if it is missing.
-CARGO_DEB := 3.8.0
+# What `make book` installs if it is missing.
 MDBOOK := 0.5.4
 
-.PHONY: demo test lints environment test-all arm64 miri lab bench build install uninstall deb book recordings traces setup qemu clean
+.PHONY: demo test lints environment test-all arm64 miri lab bench build install uninstall deb wheels book recordings traces setup qemu clean
 
 ## Builds, records a real program of this machine, predicts it and prints the table.
 demo: build
@@ -42,6 +44,7 @@ test: setup
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory lints environment
 	$(CARGO) build --workspace --all-targets --quiet
 	$(CARGO) test --workspace
+	scripts/arm64.py portable
 	scripts/python.sh built
 	python3 -m unittest discover --quiet -s scripts -t scripts
 	scripts/docs.py README.md --folio target/debug/folio --python target/python-built/bin/python
@@ -52,6 +55,7 @@ lints:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	scripts/arm64.py lint
 # Mostly a download, so it happens beside the lints.
 environment:
 	@scripts/python.sh environment
@@ -72,11 +76,12 @@ test-all: test
 	scripts/mutants.py
 	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit
 	scripts/debian.sh trixie
+	scripts/package.py check --profile lab
 	scripts/lab/lab.py --folio target/debug/folio
 
 # Each runs on one CPU, so `make test-all` runs them side by side.
 arm64:
-	scripts/arm64.py
+	scripts/arm64.py all
 miri:
 	scripts/miri.sh
 
@@ -109,11 +114,11 @@ build: setup
 install uninstall:
 	@$(INSTALL) $@
 
-## A Debian package with the same files.
+## Debian packages with the same files, for amd64 and arm64; wheels for both. ARCH=arm64: one of them.
 deb: build
-	@PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH"; command -v cargo-deb >/dev/null || \
-		$(CARGO) install --locked --root $(TOOLS) cargo-deb --version $(CARGO_DEB)
-	PATH="$(CURDIR)/$(TOOLS)/bin:$$PATH" $(INSTALL) deb
+	scripts/package.py deb $(addprefix --arch=,$(ARCH))
+wheels: setup
+	scripts/package.py wheel $(addprefix --arch=,$(ARCH))
 
 ## The documentation as a site: target/book/index.html.
 book:

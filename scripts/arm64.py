@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
-"""Tests crates/bulk for arm64 under QEMU user emulation, with every instruction it has a use for.
+"""Lints the workspace for arm64 and runs its portable tests under QEMU user emulation.
 
-Needs the Rust target, a cross linker and a QEMU of 8.2 or newer, the first with the instructions
-of FEAT_MOPS. An older QEMU of this machine is replaced by a packaged one, unpacked under target/;
-what cannot be had is skipped with a line that begins with SKIPPED.
+    arm64.py lint       clippy for arm64, all crates but their tests
+    arm64.py portable   the tests of crates/bulk
+    arm64.py all        both, with clippy of the tests, FEAT_MOPS, and the unit tests of mm, trace
+                        and sim
+
+Needs the Rust target and a cross linker, which it installs if it may, and a QEMU: for FEAT_MOPS of
+8.2 or newer. An older QEMU of this machine is replaced by a packaged one, unpacked under target/.
+What cannot be had is skipped with a line that begins with SKIPPED.
 """
 
+import argparse
 import os
 import pathlib
 import re
@@ -21,9 +27,14 @@ import packages  # noqa: E402
 
 TARGET = "aarch64-unknown-linux-gnu"
 LINKER = "aarch64-linux-gnu-gcc"
+CROSS = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]
 SYSROOT = pathlib.Path("/usr/aarch64-linux-gnu")
 WITHOUT_MOPS = "portable,stp,stnp,dc-zva"
 MOPS_SINCE = (8, 2)
+# What each crate tests: nothing that looks at this machine. The unit tests of linux do, and run on
+# arm64 kernels, in the laboratory (scripts/lab).
+FAST = {"bulk": ["--lib", "--tests"]}
+REST = {crate: ["--lib"] for crate in ("mm", "trace", "sim")}
 
 
 def skipped(what, remedy):
@@ -61,45 +72,87 @@ def emulator():
         return own
 
 
-def has_target():
-    """Whether Rust can build for arm64, after asking rustup."""
-    library = ["rustc", "--print", "target-libdir", "--target", TARGET]
+def has_target(target=TARGET):
+    """Whether Rust can build for a target, after asking rustup."""
+    library = ["rustc", "--print", "target-libdir", "--target", target]
     where = subprocess.run(library, cwd=ROOT, capture_output=True, text=True).stdout.strip()
     if where and pathlib.Path(where).exists():
         return True
     if not shutil.which("rustup"):
         return False
-    add = ["rustup", "target", "add", TARGET]
+    add = ["rustup", "target", "add", target]
     return subprocess.run(add, cwd=ROOT, capture_output=True).returncode == 0
 
 
-def main():
-    if not has_target():
-        skipped(f"no Rust library for {TARGET}", f"Run: rustup target add {TARGET}")
-        return 0
-    if not shutil.which(LINKER) or not (SYSROOT / "lib/ld-linux-aarch64.so.1").exists():
-        words = "apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
-        skipped("no linker or C library for arm64", f"Run: {words}")
-        return 0
-    package = ["-p", "largefolio-bulk", "--target", TARGET]
-    environment = dict(os.environ)
-    name = TARGET.upper().replace("-", "_")
-    environment[f"CARGO_TARGET_{name}_LINKER"] = LINKER
-    lint = ["cargo", "clippy", *package, "--all-targets", "--quiet", "--", "-D", "warnings"]
-    subprocess.run(lint, cwd=ROOT, env=environment, check=True)
-    qemu = emulator()
+def has_linker():
+    """Whether Debian's cross compiler is there, after installing it."""
+    is_there = shutil.which(LINKER) and (SYSROOT / "lib/ld-linux-aarch64.so.1").exists()
+    if is_there or os.geteuid() or not shutil.which("apt-get"):
+        return bool(is_there)
+    words = ["apt-get", "install", "-y", "-qq", *CROSS]
+    return subprocess.run(words, stdout=subprocess.DEVNULL).returncode == 0
+
+
+class Cargo:
+    """cargo for arm64."""
+
+    def __init__(self):
+        self.variable = f"CARGO_TARGET_{TARGET.upper().replace('-', '_')}"
+        self.environment = {**os.environ, f"{self.variable}_LINKER": LINKER}
+
+    def run(self, *words):
+        subprocess.run(["cargo", *words], cwd=ROOT, env=self.environment, check=True)
+
+    def lint(self, lane):
+        """Tests need libraries of their own, which take as long to check as the rest."""
+        targets = ["--all-targets"] if lane == "all" else []
+        self.run("clippy", "--workspace", *targets, "--quiet", "--target", TARGET,
+                 "--", "-D", "warnings")
+
+    def test(self, crates, qemu, primitives):
+        self.environment[f"{self.variable}_RUNNER"] = f"{qemu} -cpu max -L {SYSROOT}"
+        self.environment["LARGEFOLIO_PRIMITIVES"] = primitives
+        for crate, words in crates.items():
+            self.run("test", "--package", f"largefolio-{crate}", "--target", TARGET, *words)
+
+
+def tested(cargo, lane):
+    """Runs the tests of a lane, with the QEMU that it needs."""
+    qemu = emulator() if lane == "all" else shutil.which("qemu-aarch64") or emulator()
     if not qemu:
-        skipped("no QEMU for arm64: built, not run", "Run: apt-get install qemu-user")
-        return 0
+        skipped("no QEMU for arm64: its tests did not run", "Run: apt-get install qemu-user")
+        return
     primitives = WITHOUT_MOPS
     if version_of(qemu) >= MOPS_SINCE:
         primitives += ",mops"
-    else:
+    elif lane == "all":
         skipped("FEAT_MOPS is not tested", "It needs QEMU 8.2")
-    environment[f"CARGO_TARGET_{name}_RUNNER"] = f"{qemu} -cpu max -L {SYSROOT}"
-    environment["LARGEFOLIO_PRIMITIVES"] = primitives
-    test = ["cargo", "test", *package, "--lib", "--tests"]
-    return subprocess.run(test, cwd=ROOT, env=environment).returncode
+    cargo.test(FAST, qemu, primitives)
+    if lane == "all":
+        cargo.test(REST, qemu, primitives)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("lane", choices=["lint", "portable", "all"])
+    lane = parser.parse_args().lane
+    if not has_target():
+        skipped(f"no Rust library for {TARGET}", f"Run: rustup target add {TARGET}")
+        return 0
+    if not has_linker():
+        skipped("no linker or C library for arm64", f"Run: apt-get install {' '.join(CROSS)}")
+        return 0
+    cargo = Cargo()
+    try:
+        if lane != "portable":
+            cargo.lint(lane)
+        if lane != "lint":
+            tested(cargo, lane)
+    except subprocess.CalledProcessError as why:
+        print(f"arm64.py: `{' '.join(map(str, why.cmd))}` ended with {why.returncode}",
+              file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

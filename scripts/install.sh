@@ -4,7 +4,8 @@
 #   install.sh list        what goes where: mode, source, target
 #   install.sh install     below DESTDIR and PREFIX, with a list of it in lib/largefolio/installed
 #   install.sh uninstall   removes what that list names
-#   install.sh deb         a Debian package of the same files (needs cargo-deb)
+#   install.sh deb         a Debian package of the same files (needs cargo-deb); TARGET: Rust's name of
+#                          another architecture, PROFILE: cargo's profile in which BUILD was built
 # The list of files is that of the package: [package.metadata.deb] in crates/cli/Cargo.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -163,8 +164,10 @@ uninstall_all() {
 deb() {
     command -v cargo-deb >/dev/null || fail "cargo-deb is missing. Run: make deb"
     PREFIX=/usr
-    local package expected packed
-    package=$(cargo deb --package largefolio-cli --no-build --strip --quiet)
+    local package expected packed words=(--profile "${PROFILE:-release}")
+    [ -z "${TARGET:-}" ] || words+=(--target "$TARGET")
+    words+=(--output "${CARGO_TARGET_DIR:-target}/debian/")
+    package=$(cargo deb --package largefolio-cli --no-build --strip --quiet "${words[@]}")
     expected=$(list | cut -f3 | sort)
     # The package compresses some, and has the two files that every Debian package has.
     packed=$(dpkg-deb --fsys-tarfile "$package" | tar -t | sed -n 's|^\.||; s|^/\{0,1\}|/|; /[^/]$/p' |

@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -20,10 +21,13 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE))
 sys.dont_write_bytecode = True
 
-import checks  # noqa: E402
+import verbs  # noqa: E402
 
 # Crates whose unit tests need no compiler, no network and no settings of the machine.
 TESTED = ["mm", "trace", "linux"]
+# What runs on the machine that is checked.
+CHECKS = [f"{name}.py" for name in ("checks", "check", "killed", "model", "pagemap", "recording",
+                                    "sizes", "units", "verbs")]
 TRACE = ROOT / "traces" / "demo.folio"
 
 
@@ -32,8 +36,7 @@ def cargo(words, target, capture=False):
     environment = dict(os.environ)
     if target:
         name = target.upper().replace("-", "_")
-        compiler = f"{target.partition('-')[0]}-linux-gnu-gcc"
-        environment.setdefault(f"CARGO_TARGET_{name}_LINKER", compiler)
+        environment.setdefault(f"CARGO_TARGET_{name}_LINKER", compiler_for(target))
         words = [*words, "--target", target]
     done = subprocess.run(["cargo", *words], cwd=ROOT, env=environment, check=True, text=True,
                           stdout=subprocess.PIPE if capture else None)
@@ -42,10 +45,34 @@ def cargo(words, target, capture=False):
 
 def programs(target):
     """Where folio and its libraries are built."""
-    built = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / (target or "")
-    packages = [f"--package=largefolio-{name}" for name in ("cli", "preload")]
+    built = built_in() / (target or "")
+    packages = [f"--package=largefolio-{name}" for name in ("cli", "preload", "recorder")]
     cargo(["build", "--profile=lab", *packages], target)
     return built / "lab"
+
+
+def packaged(target):
+    """The Debian package for the architecture, if `make deb` made it."""
+    machine = target.partition("-")[0] if target else platform.machine()
+    arch = {"aarch64": "arm64", "x86_64": "amd64"}.get(machine, machine)
+    found = list(built_in().joinpath("debian").glob(f"largefolio_*_{arch}.deb"))
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
+
+
+def built_in():
+    return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
+def compiled(folder, target):
+    """Builds the programs that are recorded. Static: they run wherever the bundle does."""
+    for source in sorted((HERE / "programs").glob("*.c")):
+        compiler = compiler_for(target)
+        subprocess.run([compiler, "-O1", "-static", "-pthread", "-o", folder / source.stem, source],
+                       check=True)
+
+
+def compiler_for(target):
+    return f"{target.partition('-')[0]}-linux-gnu-gcc" if target else "cc"
 
 
 def unit_tests(target):
@@ -68,9 +95,13 @@ def make(folder, target=None, judge=None):
         (folder / name).mkdir(parents=True)
     built = programs(target)
     shutil.copy(built / "folio", folder / "bin")
-    shutil.copy(built / "liblargefolio_preload.so", folder / "lib" / "largefolio")
+    for library in ("preload", "recorder"):
+        shutil.copy(built / f"liblargefolio_{library}.so", folder / "lib" / "largefolio")
+    compiled(folder / "tests", target)
     shutil.copy(TRACE, folder / "traces")
-    for path in (HERE / "checks.py", HERE / "start", HERE.parent / "on-arm64.sh"):
+    if package := packaged(target):
+        shutil.copy(package, folder / "largefolio.deb")
+    for path in (*map(HERE.joinpath, CHECKS), HERE / "start", HERE.parent / "on-arm64.sh"):
         shutil.copy(path, folder)
     for crate, program in unit_tests(target).items():
         shutil.copy(program, folder / "tests" / crate)
@@ -115,7 +146,7 @@ def judged_here(folder, judge):
 
 def predicted(judge):
     """What a folio of this machine predicts of the trace."""
-    return subprocess.run([judge.resolve(), *checks.PREDICT], cwd=TRACE.parent, check=True,
+    return subprocess.run([judge.resolve(), *verbs.PREDICT], cwd=TRACE.parent, check=True,
                           stdout=subprocess.PIPE).stdout
 
 

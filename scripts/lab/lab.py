@@ -6,8 +6,8 @@
 
 Makes a Debian arm64 root, builds folio and its unit tests for arm64, boots a packaged kernel for 4K
 and one for 16K and a kernel built here for 64K under QEMU, and brings results to target/arm64/PAGE.
-Needs root, mmdebstrap, qemu-system-arm, a cross compiler, and what builds a kernel; what cannot be
-had is skipped with a line that begins with SKIPPED. docs/design/arm64.md describes it.
+Needs root; installs mmdebstrap, qemu-system-arm, a cross compiler, and what builds a kernel. What
+cannot be had is skipped with a line that begins with SKIPPED. docs/guide/arm64.md describes it.
 """
 
 import argparse
@@ -35,18 +35,21 @@ WORK = ROOT / "target" / "arm64"
 KERNELS = ROOT / "target" / "recordings"     # shared with the recorders
 # By base page: the newest packaged kernel whose source is packaged too, which 64K is built from.
 MACHINES = {"4K": ("7.2", "arm64"), "16K": ("7.2", "arm64_16k"), "64K": ("7.2-lab", "arm64_64k")}
-SUITE = "trixie"
-PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "e2fsprogs", "findutils",
-            "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "sed", "tar",
-            "util-linux", "xfsprogs"]
-# xfs and loop are what `folio crosscheck` asks for.
-MODULES = ["nvme", "ext4", "xfs", "btrfs", "loop"]
+# The suite whose qemu-user loads plugins, which `folio record` needs.
+SUITE = "bookworm"
+PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "dpkg", "e2fsprogs", "findutils",
+            "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "qemu-user",
+            "sed", "tar", "util-linux", "xfsprogs"]
+EMULATORS = {"qemu-aarch64"}    # of qemu-user, which has one for each architecture
+# xfs, loop and zram are what `folio crosscheck` asks for.
+MODULES = ["nvme", "ext4", "xfs", "btrfs", "loop", "zram"]
 ROOT_BYTES = 2 << 30
 RESULT_BYTES = 256 << 20
 SECONDS = 1700      # one guest; a machine that takes longer is stuck
 TOOLS = {"mmdebstrap": "mmdebstrap", "qemu-system-aarch64": "qemu-system-arm",
          "mke2fs": "e2fsprogs", arm64.LINKER: "gcc-aarch64-linux-gnu", "flex": "flex",
          "bison": "bison", "bc": "bc"}
+FILES = {arm64.SYSROOT / "lib" / "libc.a": "libc6-dev-arm64-cross"}
 
 
 class LabGuest(guest.Guest):
@@ -75,7 +78,7 @@ class LabGuest(guest.Guest):
 def root_image():
     """The Debian root as a disk, made once."""
     image, made_of = WORK / "root.ext4", WORK / "root.list"
-    wanted = "\n".join([SUITE, str(ROOT_BYTES), *PACKAGES])
+    wanted = "\n".join([SUITE, str(ROOT_BYTES), *PACKAGES, *sorted(EMULATORS)])
     if image.exists() and made_of.exists() and made_of.read_text() == wanted:
         return image
     made_of.unlink(missing_ok=True)
@@ -86,6 +89,9 @@ def root_image():
     subprocess.run(["mmdebstrap", "--quiet", "--mode=root", "--architectures=arm64",
                     "--variant=extract", f"--include={','.join(PACKAGES)}", SUITE, folder,
                     packages.mirror()], check=True)
+    for path in (folder / "usr/bin").glob("qemu-*"):
+        if path.name not in EMULATORS:
+            path.unlink()
     # What maintainer scripts would have written.
     (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
     (folder / "etc/group").write_text("root:x:0:\n")
@@ -148,12 +154,30 @@ def has_kernel(page):
 
 
 def lacking():
-    """What this machine would need, as a sentence, or None."""
+    """What this machine would need, as a sentence, or None; packages are installed."""
     if os.geteuid() != 0:
         return "a Debian root is made by root. Run: sudo make lab"
-    if missing := [package for tool, package in TOOLS.items() if not shutil.which(tool)]:
+    if missing := installed():
         return f"Run: apt-get install {' '.join(missing)}"
     return None if arm64.has_target() else f"Run: rustup target add {arm64.TARGET}"
+
+
+def missing_packages():
+    tools = [package for tool, package in TOOLS.items() if not shutil.which(tool)]
+    return tools + [package for path, package in FILES.items() if not path.exists()]
+
+
+def installed():
+    """Installs the packages that are missing; those that still are."""
+    missing = missing_packages()
+    if not missing or not shutil.which("apt-get"):
+        return missing
+    print(f"lab: installing {' '.join(missing)}", flush=True)
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for words in (["update"], ["install", "-y", "--no-install-recommends", *missing]):
+        subprocess.run(["apt-get", "-qq", *words], env=environment, check=False,
+                       stdout=subprocess.DEVNULL)
+    return missing_packages()
 
 
 def main():
@@ -171,12 +195,14 @@ def main():
     WORK.mkdir(parents=True, exist_ok=True)
     probe = ["make", "-s", "-C", ROOT / "probe", f"OUT={KERNELS / 'probe'}", "arm64"]
     subprocess.run(probe, check=True)
-    pages = [page for page in pages if has_kernel(page)]
-    checks = bundle.make(WORK / "bundle", arm64.TARGET, args.folio)
-    root, disk_of_checks = root_image(), bundle_image(checks)
     words = [f"--only={args.only}"] if args.only else []
-    # A machine has one CPU.
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        # The kernel, the bundle and the root are made side by side.
+        kernels = pool.submit(lambda: [page for page in pages if has_kernel(page)])
+        image = pool.submit(root_image)
+        disk_of_checks = bundle_image(bundle.make(WORK / "bundle", arm64.TARGET, args.folio))
+        root, pages = image.result(), kernels.result()
+        # All machines at once: they are alike in length, and fewer processors make all slower alike.
         agreed = list(pool.map(lambda page: checked(page, root, disk_of_checks, words), pages))
     return 0 if all(agreed) else 1
 

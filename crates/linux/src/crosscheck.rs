@@ -24,8 +24,8 @@
 //!   the instance and the group of a process that was killed are removed by the next run.
 //! - C2: no setting of the system is changed but those of the loop device and of btrfs on it: not
 //!   the caches, not THP, not fault-around. [`cow`] alone sets folio sizes, and puts them back; it
-//!   sends khugepaged to sleep, as [`Recorder::send_khugepaged_to_sleep`] does where files concern
-//!   khugepaged.
+//!   sends khugepaged to sleep, as [`Recorder::send_khugepaged_to_sleep`] and its like for programs do
+//!   where files concern khugepaged.
 //! - C3: a recording with a lost event, or of a file that was cached, is an error and not a
 //!   recording.
 

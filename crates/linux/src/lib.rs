@@ -35,6 +35,7 @@ pub mod verify;
 pub mod warm;
 pub mod watch;
 
+mod fault_probe;
 mod filesystem;
 mod helpers;
 mod library;

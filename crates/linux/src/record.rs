@@ -44,6 +44,6 @@ mod sink;
 mod valgrind;
 
 pub use error::RecordError;
-pub use outcome::{Ended, Outcome, Progress, RecorderKind};
+pub use outcome::{Awaited, Ended, HotPages, Outcome, Progress, RecorderKind, Standstill};
 pub use plan::{Recording, Request};
 pub use tools::With;

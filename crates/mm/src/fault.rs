@@ -211,6 +211,7 @@ impl<R: Ram> Memory<R> {
             return touched;
         }
         self.enter(mm);
+        self.begin_call();
         let mut nr_tries = 0;
         let touched = loop {
             nr_tries += 1;
@@ -235,7 +236,6 @@ impl<R: Ram> Memory<R> {
             }
         };
         self.core.folios.note_access(touched.leaf.pfn_of(vpn));
-        self.leave_call();
         if access == Access::Write {
             self.core.folios.note_write(touched.leaf.pfn_of(vpn));
         }

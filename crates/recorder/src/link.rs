@@ -8,6 +8,8 @@
 //!   program may close any number and get it back as a file of its own.
 //! - L2: the descriptor is closed by us only when no thread is sending.
 //! - L3: when the parent is gone ([`is_stopped`]) nothing is sent and the program continues.
+//! - L5: what ends here ends for the parent, whoever else has the descriptor: [`stop`] and
+//!   [`step_aside`] shut the connection down. The child of a fork only closes it.
 //! - L4: every wait here ends: for a sender, for another thread's connect, or for the parent,
 //!   whose death ends a send with EPIPE.
 
@@ -54,9 +56,16 @@ pub(crate) fn is_stopped() -> bool {
     STOPPED.load(Relaxed)
 }
 
-/// Gives up recording this process.
+/// Gives up recording this process; the parent is not kept waiting for more.
 pub(crate) fn stop() {
     STOPPED.store(true, Relaxed);
+    shut_down(FD.load(Acquire));
+}
+
+fn shut_down(fd: RawFd) {
+    if is_ours(fd) {
+        sys::shut_down(fd);
+    }
 }
 
 /// Sends one message; a failure that cannot be mended stops the recording (L3).
@@ -149,6 +158,7 @@ pub(crate) fn step_aside(tid: u32, first: u64, last: u64) -> bool {
     }
     send(&header(Kind::Leaving, tid, 0), &[], [&[], &[]]);
     CONNECTING.lock(|| ());
+    shut_down(fd);
     close_ours();
     true
 }

@@ -111,6 +111,12 @@ pub(crate) fn execute(path: &CString, arguments: &[CString], variables: &[CStrin
     unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
 }
 
+/// Ends what is sent on the socket `fd`, for every process that has it.
+pub(crate) fn shut_down(fd: RawFd) {
+    // SAFETY: a descriptor that is none, or no socket, is refused.
+    unsafe { libc::shutdown(fd, libc::SHUT_WR) };
+}
+
 /// The soft limit on descriptors.
 pub(crate) fn descriptor_limit() -> u64 {
     soft_limit(libc::RLIMIT_NOFILE).unwrap_or(64)

@@ -24,7 +24,7 @@ use crate::Forms;
 pub use cow::{CowCheck, CowResult, GROUP, Record, groups};
 pub use keep::keep_text;
 pub use live::{LiveCheck, recorder};
-pub use program::ProgramCheck;
+pub use program::{ProgramCheck, program_recorder};
 pub use replay::ReplayRequest;
 pub use result::{CrosscheckOutcome, CrosscheckResult, CrosscheckRow};
 pub use workloads::{Listed, WorkloadList};

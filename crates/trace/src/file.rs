@@ -28,6 +28,7 @@ mod error;
 mod footer;
 mod pages;
 mod reader;
+mod rows;
 mod source;
 mod thrift;
 mod unpack;

@@ -34,6 +34,7 @@ pub mod generate;
 pub mod import;
 pub mod info;
 pub mod meta;
+mod run;
 pub mod runs;
 pub mod shown;
 pub mod validate;
@@ -44,4 +45,5 @@ pub use info::Info;
 pub use meta::{
     Execution, FileInfo, HardwareCounters, Image, LayoutEntry, LayoutKind, Meta, PlainRun,
 };
+pub use run::Run;
 pub use shown::shown;

@@ -102,6 +102,14 @@ pub(crate) struct RecordPlan {
     is_quiet: bool,
 }
 
+/// What is said while a recording runs.
+enum Heard {
+    /// A line that the next one replaces.
+    State(String),
+    /// A warning.
+    Standstill(String),
+}
+
 enum How {
     Emulated { recording: record::Recording, nr_runs: u16 },
     Live(LiveRecording),
@@ -144,11 +152,16 @@ impl RecordArgs {
 
 impl How {
     /// Records; `hears` gets a line about the state.
-    fn run(&mut self, hears: &mut dyn FnMut(String)) -> Result<Outcome, RecordError> {
+    fn run(&mut self, hears: &mut dyn FnMut(Heard)) -> Result<Outcome, RecordError> {
+        let mut is_still = false;
         let mut progress = |progress: Progress| {
             if progress.elapsed >= QUIET_START {
-                hears(state(&progress));
+                hears(Heard::State(state(&progress)));
             }
+            if let Some(standstill) = progress.standstill.filter(|_| !is_still) {
+                hears(Heard::Standstill(standstill.to_string()));
+            }
+            is_still = progress.standstill.is_some();
         };
         match self {
             Self::Live(recording) => recording.run(&mut progress),
@@ -157,11 +170,11 @@ impl How {
     }
 
     /// Times the plain program, if that was asked for.
-    fn time(&mut self, hears: &mut dyn FnMut(String)) -> Result<(), RecordError> {
+    fn time(&mut self, hears: &mut dyn FnMut(Heard)) -> Result<(), RecordError> {
         let Self::Emulated { recording, nr_runs } = self else { return Ok(()) };
         let nr_runs = *nr_runs;
         recording.time(nr_runs.into(), &mut |nr| {
-            hears(format!("timing the plain program: run {nr} of {nr_runs}"));
+            hears(Heard::State(format!("timing the plain program: run {nr} of {nr_runs}")));
         })
     }
 }
@@ -171,10 +184,11 @@ impl RecordPlan {
     pub(crate) fn run(mut self, _console: &mut Console) -> Result<Exit> {
         let line = console::status();
         let has_line = !self.is_quiet && std::io::stderr().is_terminal();
-        let mut hears = |text: String| {
-            if has_line {
-                line.set_message(text);
-            }
+        let mut hears = |heard: Heard| match heard {
+            Heard::State(text) if has_line => line.set_message(text),
+            Heard::State(_) => {}
+            // Whoever waits wants to know now; the summary has it again.
+            Heard::Standstill(text) => line.suspend(|| console::warn(&text)),
         };
         let result = self.how.time(&mut hears).and_then(|()| self.how.run(&mut hears));
         line.finish_and_clear();
@@ -240,6 +254,15 @@ fn summary(outcome: &Outcome) {
         outcome.recorder.name(),
         tasks(outcome.nr_threads, outcome.nr_processes),
     ));
+    if let Some(hot) = outcome.hot {
+        let ms = figures::ratio(1000, hot.nr_rounds) * hot.time.as_secs_f64();
+        console::say(&format!(
+            "folio: asked {} times which pages are written again, {ms:.1} ms each; {} faults of pages \
+             not mapped for writing",
+            figures::count(hot.nr_rounds),
+            figures::count(hot.nr_faults),
+        ));
+    }
 }
 
 /// The times of the plain program, and which counters its CPU has.

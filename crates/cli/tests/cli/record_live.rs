@@ -91,6 +91,7 @@ fn what_cannot_be_recorded_live_is_an_error() {
         ("record --live", "<CMD>"),
         ("record -p 1", "--live"),
         ("record --for 5s -- true", "--live"),
+        ("record --hot 5s -- true", "--live"),
         ("record --live --runs 3 -- true", "leave --runs out"),
         ("record --live --with qemu -- true", "--live uses none"),
         ("record --live -p 4194305", "no process 4194305 is running"),
@@ -225,6 +226,39 @@ fn a_recording_ends_at_its_bounds_and_a_command_at_its_own_end() {
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
 }
 
+/// A program that writes the same pages for a while. Needs a kernel with soft-dirty bits.
+#[test]
+fn pages_that_are_written_again_are_told() {
+    let place = Place::new();
+    if !can_record(&place, "pages_that_are_written_again_are_told") {
+        return;
+    }
+    let script = "import mmap, time
+m = mmap.mmap(-1, 64 * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+until = time.monotonic() + 4
+while time.monotonic() < until:
+    for page in range(64): m[page * 4096] = 1
+";
+    fs::write(place.path("again.py"), script).unwrap();
+    let hot = place.run(&format!("record --live --hot 1s -o hot.folio -- {PYTHON} again.py"));
+    let said = text(&hot.stderr);
+    if said.contains("CONFIG_MEM_SOFT_DIRTY") {
+        eprintln!("SKIPPED pages_that_are_written_again_are_told: {said}");
+        assert_eq!(hot.status.code(), Some(2));
+        return;
+    }
+    assert_eq!(hot.status.code(), Some(0), "{said}");
+    assert!(said.contains("which pages are written again"), "{said}");
+    place.done(&format!("record --live -o cold.folio -- {PYTHON} again.py"));
+    let writes = |trace: &str| {
+        let rows = place.done(&format!("trace cat {trace}"));
+        rows.lines().filter(|row| row.contains(" write ")).count()
+    };
+    // Each of some three rounds finds the 64 pages.
+    let (hot, cold) = (writes("hot.folio"), writes("cold.folio"));
+    assert!(hot > cold + 64, "{hot} {cold}");
+}
+
 #[test]
 fn a_killed_recorder_leaves_nothing_after_the_next_recording() {
     let place = Place::new();
@@ -261,5 +295,6 @@ fn children_are_followed_with_their_programs() {
         assert!(rows.lines().any(is_its), "no {program}: {rows}");
     }
     assert!(place.done("trace info s.folio").contains("threads   4 in 4 processes"));
-    place.done("predict --kernel 6.18 --machine altra s.folio");
+    // The kernel itself touches the new memory before the program does.
+    assert_eq!(number(&predicted(&place, "s.folio"), "/rows/0/strays/unmapped"), 0);
 }

@@ -69,8 +69,11 @@ pub struct Remedy {
     pub start: String,
     /// When it must be started.
     pub restart: Restart,
-    /// Bytes more in folios of the target, as far as the memory is touched again as it is now.
+    /// Bytes more in folios of `folio_bytes`, as far as the memory is touched again as it is now.
     pub gain_bytes: u64,
+    /// Folios that it makes: of the target, or of a PMD entry where it can make no others; 0 where
+    /// nothing works.
+    pub folio_bytes: u64,
     /// Memory that it may take besides: blocks that are only partly touched become whole.
     pub extra_bytes: u64,
     /// What takes it back.
@@ -88,6 +91,7 @@ impl Remedy {
             start: String::new(),
             restart: Restart::None,
             gain_bytes: 0,
+            folio_bytes: 0,
             extra_bytes: 0,
             undo: String::new(),
             cost: why.into(),
@@ -108,6 +112,11 @@ impl Remedy {
     /// With what it brings and takes.
     pub(crate) fn gaining(self, gain_bytes: u64, extra_bytes: u64) -> Self {
         Self { gain_bytes, extra_bytes, ..self }
+    }
+
+    /// With the folios that it makes.
+    pub(crate) fn in_folios_of(self, folio_bytes: u64) -> Self {
+        Self { folio_bytes, ..self }
     }
 
     /// With a cost.

@@ -1,5 +1,6 @@
 //! The census of machines that are directories.
 
+mod granules;
 mod random;
 mod remedies;
 

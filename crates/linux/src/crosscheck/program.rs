@@ -19,7 +19,7 @@ mod discover;
 mod disk;
 mod elf;
 mod events;
-mod fault_probe;
+mod kept;
 mod line;
 mod marks;
 mod stage;
@@ -40,6 +40,7 @@ pub use disk::Disk;
 use convert::{Body, Source};
 use discover::Discover;
 use events::Events;
+use kept::Kept;
 use marks::{Marks, Used};
 use stage::Stage;
 use tracer::TracedProgram;
@@ -48,6 +49,7 @@ use super::error::CrosscheckError;
 use super::facts::{DEFAULT_AROUND_BYTES, Facts, first_cpu};
 use super::mkfs;
 use super::workloads::Filesystem;
+use crate::setting::{Setting, thp};
 use crate::signals::Signals;
 
 /// What to record.
@@ -86,6 +88,8 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct ProgramRecorder {
     facts: Facts,
     signals: Signals,
+    /// Khugepaged's times.
+    asleep: Option<[Setting; 2]>,
 }
 
 impl ProgramRecorder {
@@ -98,7 +102,16 @@ impl ProgramRecorder {
             return Err(CrosscheckError::NotRoot(as_root.to_owned()));
         }
         let signals = Signals::watch().map_err(CrosscheckError::os("watch signals"))?;
-        Ok(Self { facts, signals })
+        Ok(Self { facts, signals, asleep: None })
+    }
+
+    /// Keeps khugepaged from working until this is dropped.
+    ///
+    /// # Errors
+    /// A setting that cannot be changed.
+    pub fn send_khugepaged_to_sleep(&mut self) -> Result<(), CrosscheckError> {
+        self.asleep = Some(thp::send_khugepaged_to_sleep()?);
+        Ok(())
     }
 
     /// Records a program: a first run finds its files, the second is recorded.
@@ -135,8 +148,9 @@ fn record_here(plan: &ProgramPlan, facts: &Facts) -> Result<ProgramRecording, Cr
     if files.is_empty() {
         return Err(CrosscheckError::NoFiles(name_of(plan)));
     }
+    let kept = Kept::new(plan.disk.is_zram())?;
     disk::private_mounts()?;
-    let mut stage = Stage::new(plan, facts, &files)?;
+    let mut stage = Stage::new(plan, facts, &files, kept)?;
     let mut nr_tries = 0;
     loop {
         stage.remount(plan.window_kb)?;

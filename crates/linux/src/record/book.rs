@@ -9,7 +9,9 @@
 use std::collections::BTreeMap;
 
 use largefolio_trace::event::{huge_size_of, mmap_flags};
-use largefolio_trace::{Event, ExitKind, Image, LayoutEntry, LayoutKind, Op, ThreadId, TraceError};
+use largefolio_trace::{
+    Event, ExitKind, Image, LayoutEntry, LayoutKind, Op, Run, ThreadId, TraceError,
+};
 
 use super::executions::Executions;
 use super::files::Files;
@@ -82,6 +84,12 @@ impl<'sink> Book<'sink> {
     pub(crate) fn push_references(&mut self, rows: &[Event]) -> Result<(), TraceError> {
         self.nr_references += rows.iter().map(|row| row.len).sum::<u64>();
         self.sink.push_rows(rows)
+    }
+
+    /// Passes runs of references of `thread` on.
+    pub(crate) fn push_runs(&mut self, thread: ThreadId, runs: &[Run]) -> Result<(), TraceError> {
+        self.nr_references += runs.iter().map(|run| run.count()).sum::<u64>();
+        self.sink.push_runs(thread, runs)
     }
 
     /// Passes an event on.

@@ -232,12 +232,25 @@ pub enum RecordError {
          without --live"
     )]
     NoTracefs,
+    /// No soft-dirty bits in the kernel.
+    #[error(
+        "this kernel does not know which pages were written (built without CONFIG_MEM_SOFT_DIRTY), so \
+         --hot has nobody to ask; leave --hot out"
+    )]
+    NoSoftDirty,
     /// An event that nothing can be done without.
     #[error(
-        "this kernel has no event {0}; a live recording needs x86-64 and CONFIG_FTRACE_SYSCALLS: use a \
-         kernel with them, or record without --live"
+        "this kernel has no event {0}; a live recording needs CONFIG_FTRACE_SYSCALLS: use a kernel with \
+         it, or record without --live"
     )]
     NoEvent(String),
+    /// Neither events of page faults with addresses nor a probe in their place.
+    #[error(
+        "this kernel does not tell the addresses of page faults: it has no events of them, and no \
+         probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS. Use a kernel with it, or record \
+         without --live"
+    )]
+    NoFaults(io::Error),
     /// The operating system refused something the recording needs.
     #[error("cannot {action}: {source}")]
     Os {

@@ -106,6 +106,7 @@ impl Finish {
             nr_executions: self.executions.nr,
             elapsed: started.elapsed(),
             recorder,
+            hot: None,
             warnings: self.warnings,
         })
     }

@@ -11,11 +11,12 @@
 //! ```
 //!
 //! Reading order: `seen` (what can be told), `page`, `format`, `rings`, `named` (how it is told),
-//! `handle`, `files`, `image`, `attach`, `tasks` (what it means), `start` (a command), `session` (the loop).
+//! `handle`, `files`, `image`, `attach`, `tasks` (what it means), `hot` (pages written again), `start` (a
+//! command), `session` (the loop).
 //!
 //! Invariants:
-//! - V1: nothing is left behind: the instance goes with this process, or with the next recording if it
-//!   was killed; the perf rings go with their descriptors.
+//! - V1: nothing is left behind: the instance and a probe go with this process, or with the next
+//!   recording if it was killed; the perf rings go with their descriptors.
 //! - V2: a process that ran before goes on as it was. It is never stopped.
 //! - V3: events that were lost are counted, and the first warning says so.
 
@@ -23,6 +24,7 @@ mod attach;
 mod files;
 mod format;
 mod handle;
+mod hot;
 mod image;
 mod named;
 mod page;
@@ -39,6 +41,7 @@ use std::time::{Duration, Instant};
 
 use largefolio_trace::{ExitKind, Writer, disk};
 
+use self::hot::Hot;
 use self::named::Names;
 use self::rings::Rings;
 use self::session::{Session, Stopped};
@@ -49,6 +52,7 @@ use super::outcome::{Ended, Outcome, Progress, RecorderKind};
 use super::program::{self, Program};
 use crate::census::whom::Whom;
 use crate::environment::Host;
+use crate::fault_probe::FaultProbe;
 use crate::proc::{Task, stat};
 use crate::signals::Signals;
 use crate::system::Live;
@@ -85,6 +89,7 @@ pub struct LiveRecording {
     command: Vec<String>,
     output: PathBuf,
     bounds: Bounds,
+    hot: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -95,7 +100,8 @@ enum Whose {
 
 impl LiveRecording {
     /// Checks that `target` can be recorded into `output` (default: `<program>.folio` in the current
-    /// directory); `again` is the command line of this process, for the remedies.
+    /// directory), asking each `hot` which pages are written again; `again` is the command line of this
+    /// process, for the remedies.
     ///
     /// # Errors
     /// The first thing that is wrong, with its remedy.
@@ -103,6 +109,7 @@ impl LiveRecording {
         target: Target,
         output: Option<&Path>,
         bounds: Bounds,
+        hot: Option<Duration>,
         again: &str,
     ) -> Result<Self, RecordError> {
         let (whom, command, name) = match target {
@@ -129,7 +136,7 @@ impl LiveRecording {
         let output = output.map_or_else(|| program::default_output(&name), Path::to_path_buf);
         disk::check(&output)
             .map_err(|source| RecordError::Output { path: output.clone(), source })?;
-        Ok(Self { whom, command, output, bounds })
+        Ok(Self { whom, command, output, bounds, hot })
     }
 
     /// Records. `progress` is called about ten times a second.
@@ -139,8 +146,11 @@ impl LiveRecording {
     /// cannot be completed.
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, RecordError> {
         let started = Instant::now();
+        let hot = self.hot.map(Hot::new).transpose()?;
         let meta = finish::meta_of(self.command.clone(), RecorderKind::Live);
         let mut writer = Writer::create(&self.output, meta)?;
+        // Before the instance, which is gone first: an event that it has enabled cannot be removed.
+        let probe;
         let instance = Instance::new("record").map_err(refused)?;
         let set = |name: &str, value: &str| {
             instance.set(name, value).map_err(RecordError::os("set up tracing"))
@@ -152,7 +162,13 @@ impl LiveRecording {
         set("buffer_size_kb", &BUFFER_KB.to_string())?;
         // Nobody has this number: no thread is traced before it is asked for.
         set("set_event_pid", "0")?;
-        let formats = format::Formats::enable(&instance).map_err(RecordError::NoEvent)?;
+        probe = if format::Formats::has_faults(&instance) {
+            None
+        } else {
+            Some(FaultProbe::new().map_err(RecordError::NoFaults)?)
+        };
+        let formats = format::Formats::enable(&instance, probe.as_ref());
+        let formats = formats.map_err(RecordError::NoEvent)?;
         let rings =
             Rings::open(&instance, formats).map_err(RecordError::os("open the trace buffers"))?;
         let names =
@@ -161,6 +177,7 @@ impl LiveRecording {
 
         let mut book = Book::new(&mut writer);
         let mut session = Session::new(&instance, rings, names, &mut book, self.bounds);
+        session.hot = hot;
         let (ended, stopped) = match &self.whom {
             Whose::Command(program) => {
                 let child = start::spawn(program)?;
@@ -178,13 +195,14 @@ impl LiveRecording {
                 (Ended::Code(0), stopped)
             }
         };
+        let hot = session.hot_pages();
         let warnings = session.finish()?;
         let stopped = stopped.text(&self.whom);
         let text = stopped.clone().unwrap_or_else(|| ended.to_string());
         let finish = Finish::of_book(&mut book, text, warnings);
         writer.meta_mut().faults_only = true;
         let outcome = finish.complete(writer, ended, RecorderKind::Live, started)?;
-        Ok(Outcome { stopped, ..outcome })
+        Ok(Outcome { stopped, hot, ..outcome })
     }
 }
 

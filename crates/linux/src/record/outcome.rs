@@ -75,6 +75,63 @@ pub struct Progress {
     pub nr_processes: u32,
     /// Time since the program started.
     pub elapsed: Duration,
+    /// Why nothing comes though a process has something to say.
+    pub standstill: Option<Standstill>,
+}
+
+/// A process that has something to say and is not read, while nothing else comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standstill {
+    /// The process.
+    pub pid: u32,
+    /// What has to come first.
+    pub awaited: Awaited,
+    /// How long nothing came.
+    pub silent: Duration,
+}
+
+/// What has to come before the messages of a process are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// The word of this process that it forked.
+    Announcement(u32),
+    /// The next program or the end of this process, which has the other's memory (vfork).
+    Borrower(u32),
+    /// The end of what it sent before.
+    EarlierConnection,
+}
+
+impl fmt::Display for Standstill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, awaited, silent } = self;
+        write!(
+            f,
+            "The recording stood still for {} s: process {pid} is read only when ",
+            silent.as_secs()
+        )?;
+        match awaited {
+            Awaited::Announcement(parent) => {
+                write!(f, "its parent {parent} has said that it forked.")
+            }
+            Awaited::Borrower(child) => write!(
+                f,
+                "its child {child}, which has its memory (vfork), executes a program or ends."
+            ),
+            Awaited::EarlierConnection => f.write_str("what it sent before was read."),
+        }
+    }
+}
+
+/// What asking for pages that are written again cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HotPages {
+    /// How often the kernel was asked.
+    pub nr_rounds: u64,
+    /// Time in the kernel for it, of all rounds.
+    pub time: Duration,
+    /// Stores that faulted because their page was not mapped for writing: those of `--hot`, and
+    /// copies on write.
+    pub nr_faults: u64,
 }
 
 /// A finished recording.
@@ -102,6 +159,8 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// What recorded.
     pub recorder: RecorderKind,
+    /// What `--hot` of a live recording did.
+    pub hot: Option<HotPages>,
     /// What was not seen or left out, one sentence each with its remedy.
     pub warnings: Vec<String>,
 }

@@ -1,6 +1,6 @@
 //! Where events go.
 
-use largefolio_trace::{Event, TraceError, Writer};
+use largefolio_trace::{Event, Run, ThreadId, TraceError, Writer};
 
 /// Takes the events of a recording in order: the trace writer, or a vector in a test.
 pub(crate) trait EventSink {
@@ -9,6 +9,12 @@ pub(crate) trait EventSink {
     /// # Errors
     /// Whatever the destination meets; the recording ends then.
     fn push_rows(&mut self, events: &[Event]) -> Result<(), TraceError>;
+
+    /// Takes runs of references of `thread`.
+    ///
+    /// # Errors
+    /// As [`EventSink::push_rows`].
+    fn push_runs(&mut self, thread: ThreadId, runs: &[Run]) -> Result<(), TraceError>;
 
     /// Bytes written so far.
     fn bytes_written(&self) -> u64;
@@ -19,6 +25,10 @@ impl EventSink for Writer {
         Self::push_rows(self, events)
     }
 
+    fn push_runs(&mut self, thread: ThreadId, runs: &[Run]) -> Result<(), TraceError> {
+        Self::push_runs(self, thread, runs)
+    }
+
     fn bytes_written(&self) -> u64 {
         Self::bytes_written(self)
     }
@@ -27,6 +37,11 @@ impl EventSink for Writer {
 impl EventSink for Vec<Event> {
     fn push_rows(&mut self, events: &[Event]) -> Result<(), TraceError> {
         self.extend_from_slice(events);
+        Ok(())
+    }
+
+    fn push_runs(&mut self, thread: ThreadId, runs: &[Run]) -> Result<(), TraceError> {
+        self.extend(runs.iter().map(|run| run.event(thread)));
         Ok(())
     }
 

@@ -329,3 +329,49 @@ fn a_first_thread_that_leaves_early_does_not_end_the_process() {
         trace.of(Op::Exit).iter().map(|event| (event.thread, event.pos, event.flags)).collect();
     assert_eq!(exits, [(0, 0, ExitKind::Thread as u32), (1, 4, ExitKind::Process as u32)]);
 }
+
+/// A thread that lends its memory keeps its process from being read for a second, so that the fork of
+/// another thread is told late: the child closes all descriptors and executes a program before.
+#[test]
+fn a_child_that_closes_its_descriptors_before_it_is_announced_is_recorded() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r#"
+        static void *work(void *path) {
+            usleep(200000);
+            pid_t child = fork();
+            if (child == 0) {
+                syscall(SYS_close_range, 3, ~0U, 0);
+                execl(path, path, "many rows", NULL);
+                _exit(9);
+            }
+            int status = -1;
+            waitpid(child, &status, 0);
+            return (void *)(long)WEXITSTATUS(status);
+        }
+        int main(int argc, char **argv) {
+            if (argc > 1) {
+                pages(2048);
+                for (int n = 0; n < 400; n++) fill(0, 2048, 1);
+                return 7;
+            }
+            /* Nobody waits for ever. */
+            alarm(120);
+            pthread_t thread;
+            pthread_create(&thread, NULL, work, argv[0]);
+            if (vfork() == 0) { usleep(1000000); _exit(0); }
+            void *status;
+            pthread_join(thread, &status);
+            return (int)(long)status;
+        }"#,
+        &[],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    assert_eq!(trace.outcome.ended, Ended::Code(7), "{:?}", trace.outcome.warnings);
+    assert_eq!((trace.outcome.nr_processes, trace.outcome.nr_executions), (3, 1));
+    assert!(trace.outcome.warnings.is_empty(), "{:?}", trace.outcome.warnings);
+    let writes: u64 = trace.of(Op::Write).iter().map(|event| event.len).sum();
+    assert!(writes >= 400 * 2048, "{writes}");
+}

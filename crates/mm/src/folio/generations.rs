@@ -109,8 +109,9 @@ impl Generations {
         for tier in 0..NR_TIERS {
             let refaulted = self.avg_refaulted[kind][tier] + self.refaulted[kind][tier];
             let gone = self.evicted[kind][tier] + self.protected[kind][tier];
+            let total = self.avg_total[kind][tier] + gone;
             self.avg_refaulted[kind][tier] = refaulted / 2;
-            self.avg_total[kind][tier] = (self.avg_total[kind][tier] + gone) / 2;
+            self.avg_total[kind][tier] = total / 2;
         }
         (self.refaulted[kind], self.evicted[kind], self.protected[kind]) = Default::default();
     }
@@ -161,10 +162,8 @@ impl Generations {
         let tiers = if rule.is_reworked() { 0..NR_TIERS } else { 0..1 };
         let of = |kind: LruKind| self.refaults(kind, tiers.clone(), gain[kind as usize]);
         let is_file = of(LruKind::Anon).allows(of(LruKind::File));
-        let (kind, other) = match is_file {
-            true => (LruKind::File, LruKind::Anon),
-            false => (LruKind::Anon, LruKind::File),
-        };
+        let (kind, other) =
+            if is_file { (LruKind::File, LruKind::Anon) } else { (LruKind::Anon, LruKind::File) };
         let tier = match rule {
             GenerationRule::Reworked | GenerationRule::FirstUse => self.tier_max(kind, rule),
             GenerationRule::First | GenerationRule::Protected => {
@@ -204,20 +203,21 @@ impl Generations {
                 // How many generations down from the youngest.
                 let was_used = comer.is_workingset
                     || rule == GenerationRule::FirstUse && comer.marks.is_referenced;
-                let down = match is_active {
-                    true => 1 - u64::from(comer.is_workingset),
-                    false if cannot_go => 1,
-                    false => 3 - u64::from(was_used),
+                let down = if is_active {
+                    1 - u64::from(comer.is_workingset)
+                } else if cannot_go {
+                    1
+                } else {
+                    3 - u64::from(was_used)
                 };
                 max.saturating_sub(down).max(min)
             }
             GenerationRule::First | GenerationRule::Protected if is_active => max,
             GenerationRule::First if cannot_go => min + 1,
-            GenerationRule::First => min,
             GenerationRule::Protected if cannot_go => max - 1,
             // There are four: the oldest is left to what is there already.
             GenerationRule::Protected if min + NR_GENERATIONS_MIN < max => min + 1,
-            GenerationRule::Protected => min,
+            GenerationRule::First | GenerationRule::Protected => min,
         }
     }
 }

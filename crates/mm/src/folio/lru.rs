@@ -363,6 +363,7 @@ impl Lru {
     }
 
     /// Folios of a list of a group, the one that reclaim scans next first.
+    #[must_use]
     pub fn oldest_first(&self, group: GroupId, list: ListId) -> Vec<FolioId> {
         let mut folios: Vec<_> = self.iter(group, list).collect();
         folios.reverse();

@@ -42,6 +42,7 @@ impl<R: Ram> Memory<R> {
         ByteRange { pos, len_bytes }: ByteRange,
         mut show: impl FnMut(&R, Pfn, Range<u64>),
     ) -> Result<u64, OutOfMemory> {
+        self.begin_call();
         let file = self.open_file(open).mapping;
         let size = self.core.mapping(file).size_bytes;
         // The request is what the call asks for, also past the end of the file.
@@ -71,7 +72,6 @@ impl<R: Ram> Memory<R> {
         if end > pos {
             self.open_file_mut(open).state.prev_pos = Some(end);
         }
-        self.leave_call();
         Ok(end.saturating_sub(pos))
     }
 

@@ -39,6 +39,7 @@ impl<R: Ram> Memory<R> {
         ByteRange { pos, len_bytes }: ByteRange,
         mut put: impl FnMut(&mut R, Pfn, Range<u64>),
     ) -> Result<(), OutOfMemory> {
+        self.begin_call();
         let file = self.open_file(open).mapping;
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let (mut at, mut part_end) = (pos, pos);
@@ -80,7 +81,6 @@ impl<R: Ram> Memory<R> {
                 self.zero_behind(file, old_end);
             }
         }
-        self.leave_call();
         Ok(())
     }
 
@@ -147,17 +147,13 @@ impl<R: Ram> Memory<R> {
             let first = PageIndex(order.round_down(index.0));
             let is_last = order == orders.min;
             let effort = if is_last { ChargeEffort::Full } else { ChargeEffort::Once };
-            match self.insert(NewFolio::new(file, first, order), effort) {
-                Ok(_) => {
-                    let entry = self.core.find(file, index)?;
-                    self.core.folios.get_mut(entry.folio).is_written_whole = true;
-                    return Some(entry);
-                }
-                Err(_) => {
-                    let lower = allowed.up_to(order.lower()?);
-                    order = Some(lower.max(orders.min)).filter(|&lower| lower < order)?;
-                }
+            if self.insert(NewFolio::new(file, first, order), effort).is_ok() {
+                let entry = self.core.find(file, index)?;
+                self.core.folios.get_mut(entry.folio).is_written_whole = true;
+                return Some(entry);
             }
+            let lower = allowed.up_to(order.lower()?);
+            order = Some(lower.max(orders.min)).filter(|&lower| lower < order)?;
         }
     }
 }

@@ -156,9 +156,10 @@ impl<R: Ram> Memory<R> {
         true
     }
 
-    /// On the way out of a call: what was charged above `high` is reclaimed.
+    /// What the last call charged above `high` is reclaimed. A kernel does so on the way out of that
+    /// call; here nothing of it is needed any more.
     #[inline]
-    pub(crate) fn leave_call(&mut self) {
+    pub(crate) fn begin_call(&mut self) {
         if self.core.groups.nr_over_high > 0 {
             self.reclaim_high();
         }

@@ -38,6 +38,10 @@ pub(super) enum Reclaimer {
 
 /// One request to reclaim (`struct scan_control`).
 #[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts about a request: independent of each other"
+)]
 pub(super) struct Scan {
     pub(super) who: Reclaimer,
     /// The group that is short; the root for the machine.
@@ -133,6 +137,8 @@ impl<R: Ram> Memory<R> {
         let group_stats = self.rules.reclaim.group_stats;
         let vec = self.core.folios.lru_mut().vec_mut(scan.target);
         match group_stats {
+            // What the machine's reclaim goes by is exact.
+            _ if scan.target == GroupId::ROOT => vec.flush(),
             GroupStats::AtThreshold => vec.flush_if_needed(),
             GroupStats::Periodic => vec.flush_if_old(),
         }

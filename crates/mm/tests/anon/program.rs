@@ -16,7 +16,9 @@ use largefolio_mm::rules::collapse::{
     CollapseRules, CollapseSizes, DirtyFlush, DirtyRange, EmptyBlock, FileCollapse, Lazyfree,
     ReadOnlyRange, SharedPtes, ShmemEnabled, ShortRequest, SwapPtes,
 };
-use largefolio_mm::rules::reclaim::{GenerationRule, GroupStats, LruRule, Recency, ReclaimRules};
+use largefolio_mm::rules::reclaim::{
+    GenerationRule, GroupStats, LruRule, Recency, ReclaimRules, ZapRule,
+};
 
 use crate::machine::{GroupChange, NR_GROUPS, Regroup};
 use crate::world::PAGE;

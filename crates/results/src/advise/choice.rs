@@ -74,8 +74,14 @@ impl Program {
     pub(super) fn of(meta: &Meta, nr_texts: usize) -> Self {
         let files = || meta.files.iter().map(|file| Path::new(&file.path));
         let traits = Traits::recorded(files().next().unwrap_or(Path::new("")), files());
-        // An address in the middle of nowhere: which rows are for whole blocks alone does not matter.
-        let wanted = Wanted { memory: Memory::Anon, start: 1, is_disabled: false };
+        // The heap stands for all that malloc maps; its address, which no arena has, does not matter.
+        let wanted = Wanted {
+            memory: Memory::Anon,
+            range: 1..2,
+            is_heap: true,
+            pmd_bytes: 2 << 20,
+            is_disabled: false,
+        };
         let heap_refusal = match Runtime::of(&traits, &wanted) {
             Some(row) if row.is_glibc_alone() => None,
             Some(row) => Some(format!(

@@ -104,12 +104,17 @@ impl LiveCheck<'_> {
 /// As [`Recorder::new`]: without root, or without what recording needs.
 pub fn recorder(facts: &Facts, kernel: Option<&Kernel>) -> Result<Recorder, CrosscheckError> {
     let mut recorder = Recorder::new(facts.clone())?;
-    let takes_files =
-        kernel.is_some_and(|kernel| kernel.rules.collapse.file == FileCollapse::LargeFolios);
-    if takes_files && matches!(facts.thp, Thp::Always | Thp::Madvise) {
+    if khugepaged_takes_files(facts, kernel) {
         recorder.send_khugepaged_to_sleep()?;
     }
     Ok(recorder)
+}
+
+/// Whether khugepaged works on files of filesystems with large folios here.
+pub(super) fn khugepaged_takes_files(facts: &Facts, kernel: Option<&Kernel>) -> bool {
+    let takes_files =
+        kernel.is_some_and(|kernel| kernel.rules.collapse.file == FileCollapse::LargeFolios);
+    takes_files && matches!(facts.thp, Thp::Always | Thp::Madvise)
 }
 
 /// A workload that alone could not be recorded is a row; anything else ends the run.

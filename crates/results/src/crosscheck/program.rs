@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
-use largefolio_linux::crosscheck::{Facts, ProgramPlan, ProgramRecording, Settings};
-use largefolio_sim::crosscheck::Recording;
+use largefolio_linux::crosscheck::{
+    CrosscheckError, Facts, ProgramPlan, ProgramRecorder, ProgramRecording, Settings,
+};
 use largefolio_sim::crosscheck::files::FileSteps;
+use largefolio_sim::crosscheck::{Recording, rules_of_release};
 use largefolio_sim::kernel::Kernel;
 
 use super::keep::keep_text;
+use super::live::khugepaged_takes_files;
 use super::result::{CrosscheckOutcome, CrosscheckResult, CrosscheckRow};
 use crate::{Error, Remark};
 
@@ -15,12 +18,27 @@ use crate::{Error, Remark};
 pub struct ProgramCheck<'a> {
     /// This machine.
     pub facts: &'a Facts,
-    /// Its settings before the first recording.
+    /// Its settings before the first recording, while khugepaged sleeps.
     pub settings: &'a Settings,
     /// Rules; by default those of the kernel that was recorded.
     pub kernel: Option<&'a Kernel>,
     /// Directory that recordings are kept in.
     pub keep: Option<&'a PathBuf>,
+}
+
+/// A recorder; where khugepaged works on files, it sleeps meanwhile: it would take a program's text out of
+/// the page tables to look at it, and the program would fault on it again. `as_root` is the command line
+/// that would work.
+///
+/// # Errors
+/// As [`ProgramRecorder::new`]: without root, or without what recording needs.
+pub fn program_recorder(facts: &Facts, as_root: &str) -> Result<ProgramRecorder, CrosscheckError> {
+    let mut recorder = ProgramRecorder::new(facts.clone(), as_root)?;
+    let running = rules_of_release(&facts.release, facts.page_bytes).ok();
+    if khugepaged_takes_files(facts, running.as_ref()) {
+        recorder.send_khugepaged_to_sleep()?;
+    }
+    Ok(recorder)
 }
 
 impl ProgramCheck<'_> {

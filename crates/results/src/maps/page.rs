@@ -403,7 +403,7 @@ fn remedies(summary: &Summary<'_>) -> Markup {
         }
         for remedy in &subject.remedies {
             table.raw("<div>").element("code class=\"remedy\"", &remedy.to_string());
-            for term in terms(remedy, &size(subject.target_bytes)) {
+            for term in terms(remedy) {
                 table.raw("<br>").element("small", &term);
             }
             table.raw("</div>");
@@ -437,8 +437,8 @@ fn sources(summary: &Summary<'_>) -> Markup {
         ("contpte", &contpte),
         (
             "could be",
-            "The largest folio size that fits into the mapping: that of a PMD entry, else that of \
-             a contpte block.",
+            "The folio size that pays on this machine, if a whole one fits into the mapping; else that \
+             of a contpte block.",
         ),
     ])
 }

@@ -235,7 +235,7 @@ fn why(text: &mut String, census: &Census, subject: &Subject) {
     }
     for remedy in subject.remedies.iter().take(REMEDIES_MAX) {
         let _ = writeln!(text, "{:>16}{}", "-> ", printable(&remedy.to_string()));
-        for term in terms(remedy, &target) {
+        for term in terms(remedy) {
             let _ = writeln!(text, "{:>16}{}", "", printable(&term));
         }
     }
@@ -246,11 +246,12 @@ fn why(text: &mut String, census: &Census, subject: &Subject) {
 }
 
 /// What a remedy brings, what it costs, and how it is undone.
-pub(super) fn terms(remedy: &Remedy, target: &str) -> Vec<String> {
+pub(super) fn terms(remedy: &Remedy) -> Vec<String> {
     if !remedy.is_some() {
         return Vec::new();
     }
-    let mut gain = format!("gains {} in {target} folios", figures::bytes(remedy.gain_bytes));
+    let (gain, size) = (figures::bytes(remedy.gain_bytes), size_name(remedy.folio_bytes));
+    let mut gain = format!("gains {gain} in {size} folios");
     if remedy.extra_bytes > 0 {
         let _ = write!(gain, "; may take {} more memory", figures::bytes(remedy.extra_bytes));
     }

@@ -277,6 +277,44 @@ fn every_assumption_gives_its_reason_and_every_cost_a_source() {
 }
 
 #[test]
+fn every_arm64_machine_has_all_that_a_total_needs() {
+    // A refinement may be absent: a coarser cost then includes it.
+    let refined = ["cpi", "walk_pmd", "fault_around", "folio_alloc", "map_batch", "fork_batch"]
+        .into_iter()
+        .chain(["fork_large", "fork_pmd", "unmap_large", "unmap_pmd", "folio_free", "page_free"])
+        .chain(["page_mapcount", "owner_word", "storage_interval"]);
+    let refined: Vec<&str> = refined.collect();
+    for &(name, _) in MACHINES.built_in {
+        let machine = Machine::named(name).unwrap();
+        if machine.arch != Arch::Arm64 {
+            continue;
+        }
+        for (cost, _, known) in machine.costs.quantities() {
+            assert!(known.is_some() || refined.contains(&cost), "{name}: {cost}");
+        }
+        assert!(machine.costs.rates().iter().all(|(_, rates)| !rates.is_empty()), "{name}");
+    }
+}
+
+#[test]
+fn a_derived_cost_is_assumed_and_lies_within_its_range() {
+    let mut machines = Vec::new();
+    for &(name, _) in MACHINES.built_in {
+        let machine = Machine::named(name).unwrap();
+        let is_derived = |cost: &&Quantity| cost.source.starts_with("derived");
+        let derived: Vec<&Quantity> =
+            machine.costs.known().map(|(_, cost)| cost).filter(is_derived).collect();
+        for cost in &derived {
+            let [low, high] = cost.range.unwrap();
+            assert!(cost.assumed && low < cost.value && cost.value < high, "{name}: {cost:?}");
+        }
+        machines.extend((!derived.is_empty()).then_some(name));
+    }
+    let expected = ["ampereone", "grace-4k", "grace-64k", "grace-hpa", "graviton3", "graviton4"];
+    assert_eq!(machines, expected);
+}
+
+#[test]
 fn every_machine_is_written_as_it_is_read() {
     for &(name, _) in MACHINES.built_in {
         let machine = Machine::named(name).unwrap();

@@ -1,11 +1,9 @@
 //! Values of a column become numbers of a dictionary: the counterpart of [`super::unpack`].
 //!
-//! Owns which number a value has. A recording waits for this, eight times a row, so the two common
-//! cases cost a comparison and a look into a table: the value of the row before, and a small value.
+//! Owns which number a value has. A recording waits for this, four times a row, so the common cases
+//! cost a look into a table: a small value, and a large one whose slot nobody else has.
 //!
-//! Invariants:
-//! - D1: numbers are dense, in the order in which their values first came.
-//! - D2: a dictionary that is full stays as it was before the page that did not fit.
+//! Invariant D1: numbers are dense, in the order in which their values first came.
 
 /// Values below this have a table of their own: op, flags, thread, file and most counts.
 const NR_SMALL: usize = 4096;
@@ -25,20 +23,19 @@ pub(super) struct Dictionary {
     /// Numbers by the hash of their value.
     slots: Vec<u32>,
     nr_slots_used: usize,
-    nr_max: usize,
 }
 
 impl Default for Dictionary {
     fn default() -> Self {
         let small = vec![NO_NUMBER; NR_SMALL].into_boxed_slice();
         let slots = vec![NO_NUMBER; NR_SLOTS_MIN];
-        Self { values: Vec::new(), small, slots, nr_slots_used: 0, nr_max: 0 }
+        Self { values: Vec::new(), small, slots, nr_slots_used: 0 }
     }
 }
 
 impl Dictionary {
-    /// Forgets all values, for a chunk of at most `nr_max` different ones.
-    pub(super) fn begin(&mut self, nr_max: usize) {
+    /// Forgets all values.
+    pub(super) fn clear(&mut self) {
         for &value in &self.values {
             if let Some(number) = self.small.get_mut(index(value)) {
                 *number = NO_NUMBER;
@@ -47,7 +44,7 @@ impl Dictionary {
         self.values.clear();
         self.slots.clear();
         self.slots.resize(NR_SLOTS_MIN, NO_NUMBER);
-        (self.nr_slots_used, self.nr_max) = (0, nr_max);
+        self.nr_slots_used = 0;
     }
 
     /// The values in the order of their numbers.
@@ -55,43 +52,34 @@ impl Dictionary {
         &self.values
     }
 
-    /// Appends the numbers of `values` to `numbers`; false, with some of them appended, if the
-    /// dictionary is full.
+    /// Appends the numbers of `values` to `numbers`.
+    #[inline]
     pub(super) fn number(
         &mut self,
-        values: impl Iterator<Item = u64>,
+        values: impl ExactSizeIterator<Item = u64>,
         numbers: &mut Vec<u32>,
-    ) -> bool {
-        let nr_before = self.values.len();
-        let mut last = None;
-        for value in values {
-            let number = match last {
-                Some((before, number)) if before == value => number,
-                _ => self.number_of(value),
-            };
-            numbers.push(number);
-            last = Some((value, number));
-        }
-        if self.values.len() <= self.nr_max {
-            return true;
-        }
-        self.forget_from(nr_before);
-        false
+    ) {
+        numbers.extend(values.map(|value| self.number_of(value)));
     }
 
+    /// The number of `value`, which is added if it has none.
     #[inline]
-    fn number_of(&mut self, value: u64) -> u32 {
+    pub(super) fn number_of(&mut self, value: u64) -> u32 {
         match self.small.get(index(value)) {
             Some(&number) if number != NO_NUMBER => number,
-            Some(_) => {
-                let number = self.add(value);
-                self.small[index(value)] = number;
-                number
-            }
+            Some(_) => self.add_small(value),
             None => self.number_of_large(value),
         }
     }
 
+    #[cold]
+    fn add_small(&mut self, value: u64) -> u32 {
+        let number = self.add(value);
+        self.small[index(value)] = number;
+        number
+    }
+
+    #[inline]
     fn number_of_large(&mut self, value: u64) -> u32 {
         let mask = self.slots.len() - 1;
         let mut slot = hash(value, mask);
@@ -105,6 +93,11 @@ impl Dictionary {
             }
             slot = (slot + 1) & mask;
         }
+        self.add_large(value, slot)
+    }
+
+    #[cold]
+    fn add_large(&mut self, value: u64, slot: usize) -> u32 {
         let number = self.add(value);
         self.slots[slot] = number;
         self.nr_slots_used += 1;
@@ -125,13 +118,8 @@ impl Dictionary {
         let nr_slots = 2 * self.slots.len();
         self.slots.clear();
         self.slots.resize(nr_slots, NO_NUMBER);
-        self.place(0);
-    }
-
-    /// Puts the large values from number `first` on into slots.
-    fn place(&mut self, first: usize) {
-        let mask = self.slots.len() - 1;
-        for (number, &value) in (0_u32..).zip(&self.values).skip(first) {
+        let mask = nr_slots - 1;
+        for (number, &value) in (0_u32..).zip(&self.values) {
             if index(value) < NR_SMALL {
                 continue;
             }
@@ -141,18 +129,6 @@ impl Dictionary {
             }
             self.slots[slot] = number;
         }
-    }
-
-    /// Takes the values from number `first` on out again (D2).
-    fn forget_from(&mut self, first: usize) {
-        for value in self.values.drain(first..) {
-            if let Some(number) = self.small.get_mut(index(value)) {
-                *number = NO_NUMBER;
-            }
-        }
-        self.slots.fill(NO_NUMBER);
-        self.nr_slots_used = self.values.iter().filter(|&&value| index(value) >= NR_SMALL).count();
-        self.place(0);
     }
 }
 
@@ -176,24 +152,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_are_those_of_a_map(pages in pages(), nr_max in 0_usize..9000) {
+        fn numbers_are_those_of_a_map(pages in pages()) {
             let mut dictionary = Dictionary::default();
             for _ in 0..2 {
-                dictionary.begin(nr_max);
+                dictionary.clear();
                 let mut known = BTreeMap::new();
                 for page in &pages {
-                    let mut next = known.clone();
                     let expected: Vec<u32> = page.iter().map(|&value| {
-                        let number = u32::try_from(next.len()).unwrap();
-                        *next.entry(value).or_insert(number)
+                        let number = u32::try_from(known.len()).unwrap();
+                        *known.entry(value).or_insert(number)
                     }).collect();
                     let mut numbers = Vec::new();
-                    let fits = dictionary.number(page.iter().copied(), &mut numbers);
-                    prop_assert_eq!(fits, next.len() <= nr_max);
-                    if fits {
-                        prop_assert_eq!(numbers, expected);
-                        known = next;
-                    }
+                    dictionary.number(page.iter().copied(), &mut numbers);
+                    prop_assert_eq!(numbers, expected);
                     let mut values: Vec<_> = known.iter().map(|(&value, &nr)| (nr, value)).collect();
                     values.sort_unstable();
                     let values: Vec<u64> = values.into_iter().map(|(_, value)| value).collect();

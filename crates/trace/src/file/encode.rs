@@ -1,26 +1,38 @@
 //! Columns of a row group become Parquet pages: the counterpart of [`super::columns`].
 //!
-//! A chunk is a page with the dictionary, plain, and pages of [`BATCH_ROWS`] numbers in it; from the
-//! first page on that makes the dictionary larger than [`DICTIONARY_BYTES_MAX`], plain values. The
-//! library writes the same, and hashes each value to do so: half of the CPU time of a recording went
-//! there. CPU time of recording cc1 -O0 with these encoders to that with the library's, QEMU's part of it
-//! included: 0.73 [0.61 .. 0.78], n = 5 pairs on a busy machine; the file is 2% larger.
+//! A chunk is a page with the dictionary, plain, and pages of numbers in it, one for each
+//! [`BATCH_ROWS`](super::schema::BATCH_ROWS) rows; from the first page on that makes the dictionary larger
+//! than [`DICTIONARY_BYTES_MAX`], plain values. Which number a value has was decided when its row came
+//! ([`super::rows`]), so that little is left to do: numbering, packing, compression and file together take
+//! 17 ns of CPU time a row (21 million rows of a recorded build of zlib, one core of a Zen 4 server,
+//! n = 2).
 //!
-//! Measured on 13.7 million rows of `cc1 -O1` recorded with lackey (12.1 references a row) and on
-//! 10 million of [`ZipfMix`](crate::generate::ZipfMix) (10.5), one core of a Xeon server, all pages
-//! decoded by the library. Dictionary numbers are now unpacked here (`unpack`), in 0.42 times the
-//! time for a trace of `cc1 -O2`, so that the first and last rows are too slow beside the others:
+//! Numbers have whole bytes ([`width_of`]). Those of 11 bits that a row of cc1 needs are 1.36 bytes before
+//! and 0.58 after compression; of 16 bits they are 2, of which 0.28 remain, because a loop of the program
+//! gives the same bytes each time. 6.3 million rows of the same recording, level 3, in bytes a row:
+//!
+//! | column | fewest bits | as chosen |
+//! |---|---|---|
+//! | addr | 0.583 | 0.282 |
+//! | len | 0.374 | 0.211 |
+//! | op | 0.082 | 0.082 |
+//! | flags | 0.128 | 0.128 |
+//!
+//! Level 1 of zstd takes 17.2 ns a row for all of it and 0.783 bytes, level 2 18.6 and 0.766, level 3
+//! 20.5 and 0.766 (21 million rows).
+//!
+//! Why dictionaries: 13.7 million rows of `cc1 -O1` recorded with lackey (12.1 references a row) and
+//! 10 million of [`ZipfMix`](crate::generate::ZipfMix) (10.5), numbers in the fewest bits, one core of a
+//! Xeon server, all pages decoded by the library, which `unpack` does in 0.42 times the time:
 //!
 //! | encoding | cc1: bytes a row | million rows read/s | mix: bytes a row | million rows read/s |
 //! |---|---|---|---|---|
-//! | dictionaries, zstd 3 (chosen) | 0.73 | 146 | 2.72 | 121 |
+//! | dictionaries, zstd 3 | 0.73 | 146 | 2.72 | 121 |
 //! | `addr`, `len` delta binary packed | 1.71 | 97 | 4.15 | 99 |
 //! | `addr`, `len` plain | 1.05 | 69 | 3.20 | 68 |
-//! | dictionaries, zstd 9 | 0.69 | 99 | 2.71 | 114 |
 //!
-//! That is 0.06 and 0.26 bytes per reference. A program returns to few pages, so 12-bit numbers of
-//! a dictionary beat differences of addresses that jump between text, stack and heap. Only a group
-//! that touches more than 131,072 pages (512 MiB) overflows the dictionary of 1 MiB and stores the
+//! A program returns to few pages, so numbers of a dictionary beat differences of addresses that jump
+//! between text, stack and heap. Only a group that touches more than 131,072 pages (512 MiB) overflows the dictionary of 1 MiB and stores the
 //! rest of its addresses plain: 4.4 bytes a row at worst. A larger dictionary was no better there.
 //!
 //! Owns the encoding. Does not own the properties ([`super::schema`]) or the file.
@@ -35,14 +47,13 @@ use parquet::file::writer::{SerializedPageWriter, SerializedRowGroupWriter, Trac
 use parquet::schema::types::ColumnDescPtr;
 use zstd::bulk::Compressor;
 
-use super::batch::Batch;
 use super::checksum::Sink;
-use super::dictionary::Dictionary;
-use super::schema::{BATCH_ROWS, Column};
+use super::rows::{Numbers, Rows, RowsPage};
+use super::schema::Column;
 use crate::event::Op;
 
 /// Level of zstd; the module has the measurement.
-const ZSTD_LEVEL: i32 = 3;
+const ZSTD_LEVEL: i32 = 1;
 
 /// Bytes of a dictionary, which stay in the second-level cache of whoever reads.
 const DICTIONARY_BYTES_MAX: usize = 1 << 20;
@@ -57,9 +68,9 @@ const GROUP: usize = 8;
 pub(super) struct Encoder {
     columns: Vec<ColumnDescPtr>,
     compressor: Compressor<'static>,
-    dictionary: Dictionary,
-    numbers: Vec<u32>,
     page: Vec<u8>,
+    /// Numbers of short runs that wait to be packed.
+    short: Vec<u32>,
 }
 
 /// A chunk in the making.
@@ -74,9 +85,8 @@ impl Encoder {
         Ok(Self {
             columns,
             compressor: Compressor::new(ZSTD_LEVEL)?,
-            dictionary: Dictionary::default(),
-            numbers: Vec::new(),
             page: Vec::new(),
+            short: Vec::new(),
         })
     }
 
@@ -84,80 +94,38 @@ impl Encoder {
     pub(super) fn encode(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, Sink>,
-        rows: &Batch,
+        rows: &Rows,
     ) -> Result<(), ParquetError> {
-        self.column(group, Column::Thread, rows.threads())?;
-        self.column(group, Column::Op, rows.ops())?;
-        self.column(group, Column::Addr, rows.addrs())?;
-        self.column(group, Column::Len, rows.lens())?;
-        self.column(group, Column::Pos, rows.positions())?;
-        self.column(group, Column::Aux, rows.auxes())?;
-        self.column(group, Column::Flags, rows.flags())?;
-        self.column(group, Column::File, rows.files())
+        Column::ALL.into_iter().try_for_each(|column| self.column(group, column, rows))
     }
 
-    fn column<T: Copy + PartialEq + Into<u64>>(
+    fn column(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, Sink>,
         column: Column,
-        values: &[T],
+        rows: &Rows,
     ) -> Result<(), ParquetError> {
-        let data = self.data_pages(column, values)?;
+        // From the first page on that makes the dictionary too large there are plain values.
+        let nr_max = DICTIONARY_BYTES_MAX / column.value_bytes();
+        let fits = |page: &RowsPage<'_>| page.nr_values <= nr_max;
+        let nr_values = rows.pages(column).take_while(fits).last().map_or(0, |page| page.nr_values);
         let mut chunk = Chunk { pages: TrackedWrite::new(Vec::new()), nr_uncompressed: 0 };
-        let dictionary = self.dictionary_page(column)?;
+        let dictionary = self.dictionary_page(column, &rows.values(column)[..nr_values])?;
         chunk.write(dictionary)?;
         let data_offset = chunk.pages.bytes_written();
-        for page in data {
-            chunk.write(page)?;
+        for page in rows.pages(column) {
+            self.page.clear();
+            let encoding = if fits(&page) {
+                pack(page.numbers, width_of(nr_values), &mut self.short, &mut self.page);
+                Encoding::RLE_DICTIONARY
+            } else {
+                plain(values_of(&page, rows.values(column)), column, &mut self.page);
+                Encoding::PLAIN
+            };
+            chunk.write(self.data_page(page.nr_rows, encoding)?)?;
         }
         let described = self.columns[column as usize].clone();
-        append(group, described, chunk, (values.len(), data_offset))
-    }
-
-    /// The data pages of a column; its dictionary is complete then.
-    fn data_pages<T: Copy + PartialEq + Into<u64>>(
-        &mut self,
-        column: Column,
-        values: &[T],
-    ) -> Result<Vec<CompressedPage>, ParquetError> {
-        self.dictionary.begin(DICTIONARY_BYTES_MAX / column.value_bytes());
-        self.numbers.clear();
-        let mut nr_numbered = 0;
-        for rows in values.chunks(BATCH_ROWS) {
-            if !self.number(rows) {
-                break;
-            }
-            nr_numbered += rows.len();
-        }
-        let numbers = std::mem::take(&mut self.numbers);
-        let width = width_of(self.dictionary.values().len());
-        let mut pages = Vec::new();
-        for rows in numbers[..nr_numbered].chunks(BATCH_ROWS) {
-            self.page.clear();
-            pack(rows, width, &mut self.page);
-            pages.push(self.data_page(rows.len(), Encoding::RLE_DICTIONARY)?);
-        }
-        self.numbers = numbers;
-        for rows in values[nr_numbered..].chunks(BATCH_ROWS) {
-            self.page.clear();
-            plain(rows.iter().map(|&value| value.into()), column, &mut self.page);
-            pages.push(self.data_page(rows.len(), Encoding::PLAIN)?);
-        }
-        Ok(pages)
-    }
-
-    /// Appends the numbers of `rows`; false if the dictionary has no room.
-    fn number<T: Copy + PartialEq + Into<u64>>(&mut self, rows: &[T]) -> bool {
-        let Some((&first, rest)) = rows.split_first() else { return true };
-        let (dictionary, numbers) = (&mut self.dictionary, &mut self.numbers);
-        // Most columns of most pages hold one value.
-        if rest.iter().all(|value| *value == first) {
-            let fits = dictionary.number(std::iter::once(first.into()), numbers);
-            let number = numbers.last().copied().unwrap_or(0);
-            numbers.extend(std::iter::repeat_n(number, rest.len()));
-            return fits;
-        }
-        dictionary.number(rows.iter().map(|&value| value.into()), numbers)
+        append(group, described, chunk, (rows.len(), data_offset))
     }
 
     fn data_page(&mut self, nr: usize, encoding: Encoding) -> Result<CompressedPage, ParquetError> {
@@ -173,9 +141,12 @@ impl Encoder {
         Ok(CompressedPage::new(page, self.page.len()))
     }
 
-    fn dictionary_page(&mut self, column: Column) -> Result<CompressedPage, ParquetError> {
+    fn dictionary_page(
+        &mut self,
+        column: Column,
+        values: &[u64],
+    ) -> Result<CompressedPage, ParquetError> {
         self.page.clear();
-        let values = self.dictionary.values();
         let num_values = u32::try_from(values.len())?;
         plain(values.iter().copied(), column, &mut self.page);
         let buf = self.compressed()?;
@@ -241,55 +212,116 @@ fn plain(values: impl Iterator<Item = u64>, column: Column, page: &mut Vec<u8>) 
     }
 }
 
-/// Bits that the largest number of a dictionary of `nr` values needs.
-fn width_of(nr: usize) -> u32 {
-    usize::BITS - nr.saturating_sub(1).leading_zeros()
+/// The values of the rows of `page`.
+fn values_of<'a>(page: &RowsPage<'a>, values: &'a [u64]) -> Box<dyn Iterator<Item = u64> + 'a> {
+    match page.numbers {
+        Numbers::Rows(numbers) => Box::new(numbers.iter().map(|&number| values[number as usize])),
+        Numbers::Runs(runs) => {
+            Box::new(runs.iter().flat_map(|&(number, nr)| {
+                std::iter::repeat_n(values[number as usize], nr as usize)
+            }))
+        }
+    }
 }
 
-/// Appends numbers of `width` bits as runs of one number and as packed groups ([`super::unpack`]).
-fn pack(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
+/// Bits of a number of a dictionary of `nr` values: whole bytes up to two, in which zstd finds the rows
+/// of a loop again and which are written without shifts, or an even part of one.
+fn width_of(nr: usize) -> u32 {
+    let width = usize::BITS - nr.saturating_sub(1).leading_zeros();
+    match width {
+        // zstd's time goes by bytes: several numbers to one.
+        0..=4 => width.next_power_of_two() * u32::from(width > 0),
+        5..=16 => width.next_multiple_of(u8::BITS),
+        _ => width,
+    }
+}
+
+/// Appends the numbers of a page, of `width` bits each ([`super::unpack`]).
+fn pack(numbers: Numbers<'_>, width: u32, short: &mut Vec<u32>, page: &mut Vec<u8>) {
     // A dictionary has fewer than 2^32 values.
     page.push(u8::try_from(width).unwrap_or(u8::MAX));
-    let (mut packed, mut at) = (0, 0);
-    while at < numbers.len() {
-        let number = numbers[at];
-        let nr_same = numbers[at..].iter().take_while(|other| **other == number).count();
-        let is_last = at + nr_same == numbers.len();
-        if nr_same < RUN_MIN && !(packed == at && is_last) {
-            at = (at + GROUP).min(numbers.len());
-            continue;
-        }
-        put_groups(&numbers[packed..at], width, page);
-        // What follows a run begins with a whole group.
-        let nr_run = if is_last { nr_same } else { nr_same / GROUP * GROUP };
-        put_varint((nr_run as u64) << 1, page);
-        let nr_bytes = width.div_ceil(8) as usize;
-        page.extend_from_slice(&number.to_le_bytes()[..nr_bytes]);
-        at += nr_run;
-        packed = at;
+    match numbers {
+        Numbers::Rows(numbers) => pack_rows(numbers, width, page),
+        Numbers::Runs(runs) => pack_runs(runs, width, short, page),
     }
-    put_groups(&numbers[packed..], width, page);
 }
 
+fn pack_rows(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
+    match numbers.first() {
+        // Most pages without links have none throughout.
+        Some(&first) if numbers.iter().all(|number| *number == first) => {
+            put_run(first, numbers.len(), width, page);
+        }
+        _ => put_groups(numbers, width, page),
+    }
+}
+
+/// The same of runs: long ones as what they are, others packed in groups.
+fn pack_runs(runs: &[(u32, u32)], width: u32, short: &mut Vec<u32>, page: &mut Vec<u8>) {
+    short.clear();
+    let is_only = runs.len() == 1;
+    for &(number, nr) in runs {
+        let nr = nr as usize;
+        if nr < RUN_MIN && !is_only {
+            short.extend(std::iter::repeat_n(number, nr));
+            continue;
+        }
+        // What follows a group begins after a whole one.
+        let nr_filled = short.len().next_multiple_of(GROUP) - short.len();
+        short.extend(std::iter::repeat_n(number, nr_filled));
+        put_groups(short, width, page);
+        short.clear();
+        put_run(number, nr - nr_filled, width, page);
+    }
+    put_groups(short, width, page);
+}
+
+fn put_run(number: u32, nr: usize, width: u32, page: &mut Vec<u8>) {
+    put_varint((nr as u64) << 1, page);
+    let nr_bytes = width.div_ceil(u8::BITS) as usize;
+    page.extend_from_slice(&number.to_le_bytes()[..nr_bytes]);
+}
+
+/// Appends packed groups; the last one is filled with zeros.
 fn put_groups(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
     if numbers.is_empty() {
         return;
     }
     let nr_groups = numbers.len().div_ceil(GROUP);
     put_varint((nr_groups as u64) << 1 | 1, page);
+    let start = page.len();
+    page.resize(start + nr_groups * width as usize, 0);
+    let target = &mut page[start..];
+    // Numbers of a width fit it.
+    match width {
+        0 => {}
+        8 => target.iter_mut().zip(numbers).for_each(|(byte, &number)| *byte = number as u8),
+        16 => {
+            let cells = target.as_chunks_mut().0.iter_mut();
+            cells.zip(numbers).for_each(|(cell, &nr)| *cell = (nr as u16).to_le_bytes());
+        }
+        _ => put_bits(numbers, width, target),
+    }
+}
+
+/// Writes numbers of `width` bits one after the other.
+fn put_bits(numbers: &[u32], width: u32, target: &mut [u8]) {
     let (mut word, mut nr_bits) = (0_u64, 0);
-    let padding = nr_groups * GROUP - numbers.len();
-    for &number in numbers.iter().chain(std::iter::repeat_n(&0, padding)) {
+    let mut cells = target.chunks_mut(size_of::<u32>());
+    for &number in numbers {
         word |= u64::from(number) << nr_bits;
         nr_bits += width;
-        if nr_bits >= u32::BITS {
-            page.extend_from_slice(&word.to_le_bytes()[..4]);
+        if nr_bits >= u32::BITS
+            && let Some(cell) = cells.next()
+        {
+            cell.copy_from_slice(&word.to_le_bytes()[..cell.len()]);
             word >>= u32::BITS;
             nr_bits -= u32::BITS;
         }
     }
-    // Eight numbers fill whole bytes.
-    page.extend_from_slice(&word.to_le_bytes()[..nr_bits.div_ceil(8) as usize]);
+    if let Some(cell) = cells.next() {
+        cell.copy_from_slice(&word.to_le_bytes()[..cell.len()]);
+    }
 }
 
 fn put_varint(mut value: u64, page: &mut Vec<u8>) {
@@ -304,31 +336,33 @@ fn put_varint(mut value: u64, page: &mut Vec<u8>) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::unpack::Numbers;
     use super::super::values::Values;
     use super::*;
 
     proptest! {
         #[test]
-        fn packed_numbers_come_back(runs in runs(), width in 17_u32..=32) {
-            let numbers: Vec<u32> = runs.iter().flat_map(|&(number, nr)| vec![number; nr]).collect();
-            let nr_values = numbers.iter().max().map_or(1, |&max| max as usize + 1);
-            for width in [width_of(nr_values), width] {
-                let mut page = Vec::new();
-                pack(&numbers, width, &mut page);
-                let dictionary: Vec<u32> = (0..u32::try_from(nr_values).unwrap_or(0)).collect();
-                let mut read = Numbers::default();
-                prop_assert!(read.begin(&page).is_some());
-                let mut values = Values::default();
-                prop_assert!(read.take(numbers.len(), &dictionary, &mut values).is_some());
-                prop_assert_eq!(values.as_slice(), &numbers[..]);
+        fn packed_numbers_come_back(runs in runs(), wider in 17_u32..=32) {
+            let rows: Vec<u32> =
+                runs.iter().flat_map(|&(number, nr)| vec![number; nr as usize]).collect();
+            let nr_values = rows.iter().max().map_or(1, |&max| max as usize + 1);
+            let dictionary: Vec<u32> = (0..u32::try_from(nr_values).unwrap_or(0)).collect();
+            for width in [width_of(nr_values), wider] {
+                for numbers in [Numbers::Rows(&rows), Numbers::Runs(&runs)] {
+                    let mut page = Vec::new();
+                    pack(numbers, width, &mut vec![1, 2], &mut page);
+                    let mut read = super::super::unpack::Numbers::default();
+                    prop_assert!(read.begin(&page).is_some());
+                    let mut values = Values::default();
+                    prop_assert!(read.take(rows.len(), &dictionary, &mut values).is_some());
+                    prop_assert_eq!(values.as_slice(), &rows[..]);
+                }
             }
         }
     }
 
-    fn runs() -> impl Strategy<Value = Vec<(u32, usize)>> {
-        let nr = prop_oneof![1..4_usize, 60..70_usize, 200..210_usize];
-        let number = prop_oneof![0..3_u32, 0..70_000_u32];
+    fn runs() -> impl Strategy<Value = Vec<(u32, u32)>> {
+        let nr = prop_oneof![1..4_u32, 60..70_u32, 200..210_u32];
+        let number = prop_oneof![0..3_u32, 0..300_u32, 0..70_000_u32];
         prop::collection::vec((number, nr), 1..60)
     }
 }

@@ -33,7 +33,7 @@ pub const CHECKSUM_KEY: &str = "largefolio.checksum";
 /// Rows of a batch, and of a page, so that a batch never waits for two pages of a column.
 pub const BATCH_ROWS: usize = 1 << 16;
 
-/// Rows the writer puts into a row group: 512 Ki rows are 24 MB while they wait to be encoded.
+/// Rows the writer puts into a row group: 512 Ki rows are 8 MB and their dictionaries while they wait.
 pub(super) const GROUP_ROWS: usize = 1 << 19;
 
 /// Rows a reader accepts in a row group (8 times what the writer uses).

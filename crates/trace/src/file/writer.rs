@@ -5,7 +5,7 @@
 //!   has its name ([`Whole`]).
 //! - I2: every row and the footer pass [`crate::validate`]; a file id or an execution may come
 //!   before its row of the footer's table, which must be there at the end.
-//! - I3: memory is one row group of rows (24 MB), however long the trace.
+//! - I3: memory is one row group of rows ([`super::rows`]), however long the trace.
 
 use std::fmt;
 use std::io;
@@ -16,17 +16,18 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::writer::SerializedFileWriter;
 
-use super::batch::Batch;
 use super::checksum::{Checksum, Sink, meta_crc};
 use super::encode::Encoder;
 use super::error::TraceError;
+use super::rows::Rows;
 use super::schema::{
     CHECKSUM_KEY, GROUP_ROWS, META_BYTES_MAX, META_KEY, NR_GROUPS_MAX, stored_schema,
     write_properties,
 };
 use crate::disk::Whole;
-use crate::event::{Event, Op};
+use crate::event::{Event, Op, ThreadId};
 use crate::meta::Meta;
+use crate::run::Run;
 use crate::validate::{NR_FILES_MAX, REFERENCE_PAGE_BYTES, RowFault};
 
 /// Bytes per row in the file, for the progress of rows not yet encoded.
@@ -53,7 +54,7 @@ pub struct Writer {
     parquet: Option<SerializedFileWriter<Sink>>,
     encoder: Encoder,
     /// Rows of the current row group.
-    rows: Batch,
+    rows: Rows,
     nr_rows: u64,
     nr_references: u64,
     nr_groups: usize,
@@ -79,7 +80,7 @@ impl Writer {
             encoder: Encoder::new(parquet.schema_descr().columns().to_vec())
                 .map_err(|e| TraceError::from_write(path, e))?,
             parquet: Some(parquet),
-            rows: Batch::default(),
+            rows: Rows::default(),
             nr_rows: 0,
             nr_references: 0,
             nr_groups: 0,
@@ -100,10 +101,7 @@ impl Writer {
             self.note_file(file)?;
         }
         if event.op.is_reference() {
-            self.nr_references = self
-                .nr_references
-                .checked_add(event.len)
-                .ok_or_else(|| self.too_large("more than 2^64 references".to_owned()))?;
+            self.count(event.len)?;
             if event.flags != 0 && self.link_first.is_none() {
                 self.link_first = Some((event.flags, self.nr_rows));
             }
@@ -122,6 +120,49 @@ impl Writer {
     /// As [`Writer::push`]; the rows before the failing one are appended.
     pub fn push_rows(&mut self, events: &[Event]) -> Result<(), TraceError> {
         events.iter().try_for_each(|&event| self.push(event))
+    }
+
+    /// Appends rows of references of `thread` in order: what a recorder does all the time.
+    ///
+    /// ```
+    /// # use largefolio_trace::{Meta, Op, Run, Writer};
+    /// # let dir = tempfile::tempdir()?;
+    /// let mut writer = Writer::create(&dir.path().join("two.folio"), Meta::default())?;
+    /// let runs = [Run::new(Op::Exec, 0x40_0000, 12, 0), Run::new(Op::Read, 0x60_1000, 3, 0)];
+    /// writer.push_runs(1, &runs.map(|run| run.expect("a legal row")))?;
+    /// assert_eq!((writer.nr_rows(), writer.nr_references()), (2, 15));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`TraceError::Io`] or [`TraceError::TooLarge`] when a full row group is written.
+    pub fn push_runs(&mut self, thread: ThreadId, runs: &[Run]) -> Result<(), TraceError> {
+        let mut rest = runs;
+        while !rest.is_empty() {
+            let room = GROUP_ROWS - self.rows.len();
+            let (now, later) = rest.split_at(rest.len().min(room));
+            self.count(now.iter().map(|run| run.count()).sum())?;
+            if self.link_first.is_none()
+                && let Some(nr) = now.iter().position(|run| run.link() > 0)
+            {
+                self.link_first = Some((now[nr].link(), self.nr_rows + nr as u64));
+            }
+            self.rows.push_runs(thread, now);
+            self.nr_rows += now.len() as u64;
+            if self.rows.len() >= GROUP_ROWS {
+                self.flush()?;
+            }
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Counts references.
+    fn count(&mut self, nr: u64) -> Result<(), TraceError> {
+        let sum = self.nr_references.checked_add(nr);
+        self.nr_references =
+            sum.ok_or_else(|| self.too_large("more than 2^64 references".to_owned()))?;
+        Ok(())
     }
 
     /// What the footer will say; it is written by [`Writer::finish`].
@@ -158,7 +199,7 @@ impl Writer {
     /// the rows, [`TraceError::TooLarge`], [`TraceError::Io`]. Nothing is then written.
     pub fn finish(mut self) -> Result<Summary, TraceError> {
         self.complete_meta()?;
-        if !self.rows.is_empty() {
+        if self.rows.len() > 0 {
             self.flush()?;
         }
         let Some(mut parquet) = self.parquet.take() else { unreachable!("taken only here") };

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::common::{any_event, meta, read, write};
 use largefolio_trace::meta::LayoutEntry;
 use largefolio_trace::validate::{MetaFault, RowFault};
-use largefolio_trace::{Batch, Event, LayoutKind, Meta, Op, Reader, TraceError, Writer};
+use largefolio_trace::{Batch, Event, LayoutKind, Meta, Op, Reader, Run, TraceError, Writer};
 use proptest::prelude::*;
 
 proptest! {
@@ -41,6 +41,36 @@ fn a_trace_of_several_groups_and_batches_comes_back() {
         assert_eq!(meta.nr_references, events.iter().map(|event| event.len).sum::<u64>());
         assert_eq!((meta.schema_version, meta.page_bytes), (1, 4096));
         assert!(!meta.tool_version.is_empty());
+    });
+}
+
+fn run_of(row: &Event) -> Run {
+    Run::new(row.op, row.addr, row.len, row.flags).unwrap()
+}
+
+/// In groups and pages that begin amid what is pushed together, with calls between.
+#[test]
+fn runs_are_the_rows_that_they_would_be_as_events() {
+    let runs = |nr: u64| (0..nr).map(|i| run_of(&run(i))).collect::<Vec<_>>();
+    let call = Event { file: Some(1), pos: 3, ..Event::new(2, Op::Open) };
+    let (mut as_runs, mut as_events) = (Vec::new(), Vec::new());
+    in_dir(|path| {
+        let mut writer = Writer::create(path, meta()).unwrap();
+        for (thread, nr) in [(0, 8192), (1, 65_536), (2, 1), (0, 700_001), (3, 0), (1, 40_000)] {
+            writer.push_runs(thread, &runs(nr)).unwrap();
+            writer.push(call).unwrap();
+            as_events.extend(runs(nr).iter().map(|run| run.event(thread)));
+            as_events.push(call);
+        }
+        let summary = writer.finish().unwrap();
+        assert_eq!(summary.nr_rows, as_events.len() as u64);
+        assert_eq!(summary.nr_references, Reader::open(path).unwrap().meta().nr_references);
+        as_runs = read(path).unwrap();
+    });
+    assert!(as_runs == as_events);
+    in_dir(|path| {
+        write(path, &as_events);
+        assert!(read(path).unwrap() == as_events);
     });
 }
 

@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use largefolio_linux::crosscheck::{
-    Disk, Facts, Filesystem, ProgramPlan, ProgramRecorder, Settings,
-};
-use largefolio_results::crosscheck::ProgramCheck;
+use largefolio_linux::crosscheck::{Disk, Facts, Filesystem, ProgramPlan, Settings};
+use largefolio_results::crosscheck::{ProgramCheck, program_recorder};
 use largefolio_sim::kernel::Kernel;
 
 use super::live::{interrupted, make};
@@ -83,7 +81,6 @@ impl From<DiskArg> for Disk {
 pub(crate) struct ProgramRun {
     plans: Vec<ProgramPlan>,
     facts: Facts,
-    settings: Settings,
     kernel: Option<Kernel>,
     keep: Option<PathBuf>,
     output: Output,
@@ -104,20 +101,20 @@ impl ProgramArgs {
             };
             self.windows_kb.iter().map(plan)
         });
-        let (plans, facts, settings) = (plans.collect(), Facts::of_host(), Settings::now());
+        let (plans, facts) = (plans.collect(), Facts::of_host());
         let keep = self.keep;
-        Ok(ProgramRun { plans, facts, settings, kernel, keep, output, command_line })
+        Ok(ProgramRun { plans, facts, kernel, keep, output, command_line })
     }
 }
 
 impl ProgramRun {
     /// Records, replays, reports.
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
-        let recorder =
-            ProgramRecorder::new(self.facts.clone(), &values::as_root(&self.command_line))?;
+        let recorder = program_recorder(&self.facts, &values::as_root(&self.command_line))?;
+        let settings = Settings::now();
         let check = ProgramCheck {
             facts: &self.facts,
-            settings: &self.settings,
+            settings: &settings,
             kernel: self.kernel.as_ref(),
             keep: self.keep.as_ref(),
         };

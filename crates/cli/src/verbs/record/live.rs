@@ -36,6 +36,10 @@ pub(super) struct LiveArgs {
     /// Stop recording when the trace has this size, such as 1G; the program goes on
     #[arg(long, value_name = "SIZE", value_parser = values::size, requires = "live")]
     max_size: Option<u64>,
+    /// Ask the kernel at this interval, such as 5s, which pages are written again; without it only the
+    /// first store to a page is seen. Each store to such a page is a fault more of the program
+    #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "live")]
+    hot: Option<Duration>,
 }
 
 impl LiveArgs {
@@ -59,6 +63,7 @@ impl LiveArgs {
             None => Target::Running(Whom::Processes(self.pids)),
         };
         let bounds = Bounds { time: self.time, bytes: self.max_size };
-        Ok(LiveRecording::new(target, output, bounds, &values::as_root(command_line))?)
+        let again = values::as_root(command_line);
+        Ok(LiveRecording::new(target, output, bounds, self.hot, &again)?)
     }
 }

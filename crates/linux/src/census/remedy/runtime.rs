@@ -3,6 +3,7 @@
 //! Owns the table (`runtimes.toml`) and the choice of its row; the first that fits counts. What an
 //! option does is what was read in its source and tried: `scripts/remedies.py` tries it again.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -34,12 +35,12 @@ pub struct Runtime {
     /// Whether the program has THP disabled for itself.
     #[serde(default)]
     pub disabled: bool,
-    /// Only mappings that begin at a multiple of this; 0 for all.
+    /// Only mappings that begin at a multiple of this and are no longer; 0 for all.
     #[serde(default)]
-    pub aligned_bytes: u64,
-    /// None that begin at a multiple of this; 0 for all.
+    pub arena_bytes: u64,
+    /// Only memory of malloc of glibc that its tunable advises ([`Wanted::is_advised_by_malloc`]).
     #[serde(default)]
-    pub unaligned_bytes: u64,
+    pub malloc: bool,
     /// The memory is mapped in pieces below a block, so that no setting gives it larger folios when
     /// it is touched first.
     #[serde(default)]
@@ -102,10 +103,29 @@ pub struct Traits {
 pub struct Wanted {
     /// Its memory.
     pub memory: Memory,
-    /// Its first address.
-    pub start: u64,
+    /// Its addresses.
+    pub range: Range<u64>,
+    /// Whether it is the heap, which only `brk` moves.
+    pub is_heap: bool,
+    /// What a PMD entry maps.
+    pub pmd_bytes: u64,
     /// Whether the process has THP disabled.
     pub is_disabled: bool,
+}
+
+impl Wanted {
+    /// Whether it is malloc's, as far as its address tells, and so long that the tunable advises it.
+    ///
+    /// - A mapping of whole PMD entries begins at a multiple of one (from Linux 6.7 on); one that malloc
+    ///   makes for a large request has a page more, and does not.
+    /// - glibc advises no request below a PMD entry. With 4K pages that is what no setting reaches; with
+    ///   16K and 64K pages (32M, 512M) it is most memory of most programs.
+    /// - The heap then grows in steps of a PMD entry, and is advised as a whole.
+    fn is_advised_by_malloc(&self) -> bool {
+        let bytes = self.range.end.saturating_sub(self.range.start);
+        let is_own = self.range.start.is_multiple_of(self.pmd_bytes);
+        self.is_heap || (!is_own && bytes >= self.pmd_bytes)
+    }
 }
 
 impl Traits {
@@ -149,13 +169,13 @@ impl Runtime {
             && (self.constants.is_empty() || has(&self.constants, &traits.constants))
             && self.memory == wanted.memory
             && self.disabled == wanted.is_disabled
-            && self.is_at(wanted.start)
+            && (self.arena_bytes == 0 || self.is_arena(&wanted.range))
+            && (!self.malloc || wanted.is_advised_by_malloc())
     }
 
-    fn is_at(&self, start: u64) -> bool {
-        let is_multiple = |bytes: u64| start.is_multiple_of(bytes);
-        (self.aligned_bytes == 0 || is_multiple(self.aligned_bytes))
-            && (self.unaligned_bytes == 0 || !is_multiple(self.unaligned_bytes))
+    fn is_arena(&self, range: &Range<u64>) -> bool {
+        let bytes = range.end.saturating_sub(range.start);
+        range.start.is_multiple_of(self.arena_bytes) && bytes <= self.arena_bytes
     }
 
     /// Whether there is an option at all.
@@ -193,7 +213,13 @@ mod tests {
     const START: u64 = 0x7f00_0000_1000;
 
     fn anon(start: u64) -> Wanted {
-        Wanted { memory: Memory::Anon, start, is_disabled: false }
+        of_length(start, 4 << 20, 2 << 20)
+    }
+
+    /// Private memory on a machine with PMD entries of `pmd_bytes`.
+    fn of_length(start: u64, bytes: u64, pmd_bytes: u64) -> Wanted {
+        let range = start..start + bytes;
+        Wanted { memory: Memory::Anon, range, is_heap: false, pmd_bytes, is_disabled: false }
     }
 
     #[test]
@@ -256,6 +282,20 @@ mod tests {
         assert_eq!(of(0x7f00_0000_1000), "glibc");
         assert_eq!(of(0x7f00_0000_0000), "glibc, memory of threads");
         assert_eq!(of(0x7f00_0020_0000), "", "a mapping of whole blocks is the program's own");
+        let longer = of_length(0x7f00_0000_0000, 65 << 20, 2 << 20);
+        assert_eq!(found(&traits, &longer), "", "no arena is longer than 64 MiB");
+    }
+
+    #[test]
+    fn malloc_advises_no_mapping_below_a_pmd_entry() {
+        let traits = Traits { objects: vec!["libc.so.6".to_owned()], ..Traits::default() };
+        let of = |bytes, pmd_bytes| found(&traits, &of_length(0x7f00_0001_0000, bytes, pmd_bytes));
+        for pmd_bytes in [2 << 20, 32 << 20, 512 << 20] {
+            assert_eq!(of(pmd_bytes - 1, pmd_bytes), "", "{pmd_bytes}");
+            assert_eq!(of(pmd_bytes, pmd_bytes), "glibc", "{pmd_bytes}");
+        }
+        let heap = Wanted { is_heap: true, ..of_length(0xaaaa_0001_0000, 1 << 20, 512 << 20) };
+        assert_eq!(found(&traits, &heap), "glibc", "the heap grows in steps of 512 MiB then");
     }
 
     #[test]

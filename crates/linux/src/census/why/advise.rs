@@ -63,14 +63,15 @@ impl Judge<'_> {
         let with_gain = |remedy: Remedy| match remedy.action {
             Action::Nothing => remedy,
             // The page cache holds whole folios in any case.
-            Action::Warm | Action::Run => remedy.gaining(bytes, 0),
-            // MADV_COLLAPSE makes PMD folios only.
+            Action::Warm => remedy.gaining(bytes, 0).in_folios_of(case.target_bytes),
+            // MADV_COLLAPSE makes PMD folios only; text is moved with it too.
+            Action::Run => remedy.gaining(bytes, 0).in_folios_of(pmd_bytes),
             Action::Collapse if case.target_bytes != pmd_bytes => {
                 let pmd = case.mapping.touched.unwrap_or_default().pmd;
                 let extra = pmd.bytes.saturating_sub(pmd.present_bytes);
-                remedy.gaining(pmd.bytes.min(bytes), extra)
+                remedy.gaining(pmd.bytes.min(bytes), extra).in_folios_of(pmd_bytes)
             }
-            _ => remedy.gaining(bytes, extra),
+            _ => remedy.gaining(bytes, extra).in_folios_of(case.target_bytes),
         };
         remedies.into_iter().map(with_gain).collect()
     }
@@ -288,8 +289,15 @@ impl Judge<'_> {
     fn runtime(&mut self, case: &Case<'_>, memory: Memory) -> Option<&'static Runtime> {
         let system = self.question.system;
         let is_disabled = Task::of(system, case.process.pid).is_thp_disabled();
-        let start = case.mapping.vma.range.start;
-        Runtime::of(self.traits(case), &Wanted { memory, start, is_disabled })
+        let vma = &case.mapping.vma;
+        let wanted = Wanted {
+            memory,
+            range: vma.range.clone(),
+            is_heap: vma.path.as_os_str() == "[heap]",
+            pmd_bytes: self.census.geometry.pmd_bytes(),
+            is_disabled,
+        };
+        Runtime::of(self.traits(case), &wanted)
     }
 
     /// What tells the run time of a process: the file at the lowest address is the program's.

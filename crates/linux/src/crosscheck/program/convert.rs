@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use super::areas::{Area, Areas, whole_pages};
-use super::line::{Event, FETCH, Mark, STORE, parse};
+use super::line::{Event, Mark, parse};
+use crate::fault_probe::{FETCH, STORE};
 use output::Output;
 use units::{Unit, What};
 use words::Advice;
@@ -368,10 +369,10 @@ impl<'a> Writer<'a> {
                 Mark::Exec { space, .. } => {
                     self.spaces.insert(tid, space);
                 }
-                Mark::KernelMap { space, addr, len, prot, inode, page: index } => {
+                Mark::KernelMap { space, addr, len, prot, inode, pos } => {
                     let open = *opened.entry(inode).or_insert_with(|| self.kernel_open(inode));
                     let flags = if prot & 8 != 0 { SHARED } else { 0 };
-                    let (prot, open, pos) = (prot & 7, Some(open), index * page);
+                    let (prot, open) = (prot & 7, Some(open));
                     self.map(&Mark::Map { space, addr, len, prot, flags, open, pos });
                 }
                 _ => {}

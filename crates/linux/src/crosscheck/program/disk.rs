@@ -4,7 +4,8 @@
 //! what a program does follows from its touches alone. A loop device reads in another thread, as
 //! a real disk does.
 //!
-//! Invariant D1: what was made is removed when the value is dropped: mount, device, image.
+//! Invariant D1: a mount or a loop device is gone when its value is dropped; a zram device goes with
+//! [`Kept`].
 
 use std::ffi::CString;
 use std::fs;
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use super::super::device::Device;
 use super::super::error::CrosscheckError;
 use super::super::workloads::Filesystem;
+use super::kept::Kept;
 use crate::proc::block;
 
 /// What lies below the filesystem.
@@ -29,7 +31,14 @@ pub enum Disk {
     Best,
 }
 
-/// A block device that ends with its value.
+impl Disk {
+    /// Whether it is zram, which this kernel has or must have.
+    pub(super) fn is_zram(self) -> bool {
+        self == Self::Within || (self == Self::Best && Path::new(block::ZRAM_ADD).exists())
+    }
+}
+
+/// A block device.
 #[derive(Debug)]
 pub(crate) enum BlockDevice {
     /// `/dev/zramN`.
@@ -39,16 +48,10 @@ pub(crate) enum BlockDevice {
 }
 
 impl BlockDevice {
-    /// A new device of `bytes`.
-    pub(crate) fn new(disk: Disk, bytes: u64) -> Result<Self, CrosscheckError> {
-        let has_zram = Path::new(block::ZRAM_ADD).exists();
-        if disk == Disk::Later || (disk == Disk::Best && !has_zram) {
-            return Device::new(bytes).map(Self::Loop);
-        }
-        let add = Path::new(block::ZRAM_ADD);
-        let number = fs::read_to_string(add).map_err(CrosscheckError::file(add))?;
-        let number = number.trim().parse().map_err(io::Error::other);
-        let block = Self::Zram(number.map_err(CrosscheckError::file(add))?);
+    /// A device of `bytes`: the kept one, else a new loop device.
+    pub(crate) fn new(kept: &Kept, bytes: u64) -> Result<Self, CrosscheckError> {
+        let Some(number) = kept.zram else { return Device::new(bytes).map(Self::Loop) };
+        let block = Self::Zram(number);
         block.set("disksize", bytes)?;
         Ok(block)
     }
@@ -89,16 +92,6 @@ impl BlockDevice {
         let path = self.sysfs("queue/max_sectors_kb");
         let text = fs::read_to_string(&path).map_err(CrosscheckError::file(&path))?;
         text.trim().parse().map_err(io::Error::other).map_err(CrosscheckError::file(path))
-    }
-}
-
-impl Drop for BlockDevice {
-    fn drop(&mut self) {
-        if let Self::Zram(number) = *self {
-            // A device that is still busy stays; there is nobody left to tell.
-            let _ = self.set("reset", 1);
-            let _ = fs::write(block::ZRAM_REMOVE, number.to_string());
-        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::io;
 
 use super::super::error::CrosscheckError;
 use super::super::tracefs;
-use super::fault_probe::FaultProbe;
+use crate::fault_probe::FaultProbe;
 use crate::tracefs::Instance;
 
 /// Ring buffer of the one CPU the program runs on. A fault is about 200 bytes with its answers: a

@@ -1,12 +1,6 @@
 //! One line of a trace.
 
-/// Bits of the code of a fault, as x86-64 has them: a store, an instruction fetch.
-pub(crate) const STORE: u64 = 2;
-pub(crate) const FETCH: u64 = 16;
-/// And one of arm64: the fault was tried under the lock of its mapping, and may come again.
-pub(crate) const LOCKED: u64 = 1 << 32;
-/// Name of the probe that stands in for `page_fault_user` where the kernel has no such event.
-pub(crate) const HANDLE_MM_FAULT: &str = "handle_mm_fault";
+use crate::fault_probe::{self, HANDLE_MM_FAULT};
 
 /// What a thread did or the kernel answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +15,7 @@ pub(crate) struct Line {
 pub(crate) enum Event {
     /// Written by the recorder.
     Mark(Mark),
-    /// `exceptions:page_fault_*`, or a call of `handle_mm_fault`; [`STORE`], [`FETCH`], [`LOCKED`].
+    /// `exceptions:page_fault_*`, or a call of `handle_mm_fault`; its code is of [`fault_probe`].
     Fault { address: u64, code: u64 },
     /// `mm_filemap_add_to_page_cache`.
     Inserted { inode: u64, index: u64, order: u8 },
@@ -53,7 +47,7 @@ pub(crate) enum Mark {
     Call { tid: i32, nr: i64 },
     Return { tid: i32, result: i64 },
     Exec { tid: i32, space: u32 },
-    KernelMap { space: u32, addr: u64, len: u64, prot: u64, inode: u64, page: u64 },
+    KernelMap { space: u32, addr: u64, len: u64, prot: u64, inode: u64, pos: u64 },
     Open { id: u32, inode: u64 },
     Map { space: u32, addr: u64, len: u64, prot: u64, flags: u64, open: Option<u32>, pos: u64 },
     Unmap { space: u32, addr: u64, len: u64 },
@@ -134,10 +128,7 @@ fn kernel_event(name: &str, fields: &str, shift: u32) -> Option<Result<Event, ()
     let range = |fields: &str| range(fields, shift);
     let parsed = match name {
         "page_fault_user" | "page_fault_kernel" => fault(fields),
-        HANDLE_MM_FAULT => match handled(fields) {
-            Some((_, false)) => return None,
-            fault => fault.map(|(event, _)| event),
-        },
+        HANDLE_MM_FAULT => return handled(fields),
         "mm_filemap_add_to_page_cache" => {
             cached(fields).map(|(inode, index, order)| Event::Inserted { inode, index, order })
         }
@@ -198,21 +189,13 @@ fn fault(fields: &str) -> Option<Event> {
     Some(Event::Fault { address, code: hex(value(fields, "error_code")?)? })
 }
 
-/// A call of `handle_mm_fault`, and whether it is for a fault: not if it was made for other reasons
-/// (populating, `ptrace`) or again because the first one waited for a page. Flags as in `enum
-/// fault_flag`.
-fn handled(fields: &str) -> Option<(Event, bool)> {
-    const WRITE: u64 = 1;
-    const TRIED: u64 = 1 << 5;
-    const INSTRUCTION: u64 = 1 << 8;
-    const INTERRUPTIBLE: u64 = 1 << 9;
-    const VMA_LOCK: u64 = 1 << 12;
-    let address = hex(value(fields, "address")?)?;
-    let flags = hex(value(fields, "flags")?)?;
-    let has = |flag: u64, code: u64| if flags & flag == 0 { 0 } else { code };
-    let code = has(WRITE, STORE) | has(INSTRUCTION, FETCH) | has(VMA_LOCK, LOCKED);
-    let is_fault = flags & INTERRUPTIBLE != 0 && flags & TRIED == 0;
-    Some((Event::Fault { address, code }, is_fault))
+/// A call of `handle_mm_fault`: nothing if it is for no fault, an error if it cannot be read.
+fn handled(fields: &str) -> Option<Result<Event, ()>> {
+    let number = |key| value(fields, key).and_then(hex);
+    let (Some(address), Some(flags)) = (number("address"), number("flags")) else {
+        return Some(Err(()));
+    };
+    fault_probe::code(flags).map(|code| Ok(Event::Fault { address, code }))
 }
 
 fn cached(fields: &str, shift: u32) -> Option<(u64, u64, u8)> {
@@ -245,13 +228,13 @@ fn mark(text: &str) -> Option<Mark> {
         ["call", tid, nr] => Mark::Call { tid: thread(tid)?, nr: nr.parse().ok()? },
         ["return", tid, result] => Mark::Return { tid: thread(tid)?, result: result.parse().ok()? },
         ["exec", tid, space] => Mark::Exec { tid: thread(tid)?, space: id(space)? },
-        ["kmap", space, addr, len, prot, inode, page] => Mark::KernelMap {
+        ["kmap", space, addr, len, prot, inode, pos] => Mark::KernelMap {
             space: id(space)?,
             addr: hex(addr)?,
             len: number(len)?,
             prot: number(prot)?,
             inode: number(inode)?,
-            page: number(page)?,
+            pos: number(pos)?,
         },
         ["open", open, inode] => Mark::Open { id: id(open)?, inode: number(inode)? },
         ["map", space, addr, len, prot, flags, open, pos] => Mark::Map {
@@ -321,6 +304,7 @@ fn mark_of_file(words: &[&str]) -> Option<Mark> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault_probe::{FETCH, LOCKED, STORE};
 
     fn fault(flags: &str) -> Result<Option<Line>, String> {
         let text = format!(

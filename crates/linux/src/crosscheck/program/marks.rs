@@ -9,7 +9,7 @@
 //! | `thread TID SPACE` | a thread exists; its address space |
 //! | `fork SPACE NEW` | address space NEW is a copy of SPACE |
 //! | `exec TID SPACE` | the new program is mapped |
-//! | `kmap SPACE ADDR LEN PROT INODE PAGE` | before `exec`: a mapping the kernel made |
+//! | `kmap SPACE ADDR LEN PROT INODE POS` | before `exec`: a mapping the kernel made |
 //! | `open ID INODE` | an open file |
 //! | `map SPACE ADDR LEN PROT FLAGS ID POS` | `mmap`; ID `-`: not of the filesystem |
 //! | `unmap`, `protect`, `remap`, `advise`, `lock`, `lockall` | as the calls |
@@ -172,8 +172,8 @@ impl<'a> Marks<'a> {
             let bytes = std::fs::metadata(&path).map_or(0, |found| found.len());
             self.files.entry(vma.inode).or_insert(Used { bytes, path });
             let prot = vma.prot() | if vma.is_shared() { KMAP_SHARED } else { 0 };
-            let (start, len, page) = (vma.range.start, vma.len_bytes(), vma.pos >> 12);
-            self.mark(&format!("kmap {space} {start:x} {len} {prot} {} {page}", vma.inode))?;
+            let (start, len, pos) = (vma.range.start, vma.len_bytes(), vma.pos);
+            self.mark(&format!("kmap {space} {start:x} {len} {prot} {} {pos}", vma.inode))?;
         }
         Ok(())
     }

@@ -6,19 +6,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 use super::super::error::CrosscheckError;
 use super::super::facts::Facts;
 use super::super::mkfs;
 use super::super::workloads::Filesystem;
 use super::ProgramPlan;
 use super::disk::{BlockDevice, Mount};
+use super::kept::Kept;
 
 /// Room beside the files; XFS takes nothing below 300 MiB.
 const ROOM_BYTES: u64 = 512 << 20;
 
-/// Device, filesystem and copies.
+/// Filesystem and copies.
 #[derive(Debug)]
 pub(super) struct Stage {
     // In the order in which they must end.
@@ -30,7 +29,7 @@ pub(super) struct Stage {
     filesystem: Filesystem,
     /// Copy and original.
     copies: Vec<(PathBuf, PathBuf)>,
-    _directory: TempDir,
+    _kept: Kept,
 }
 
 impl Stage {
@@ -39,20 +38,16 @@ impl Stage {
         plan: &ProgramPlan,
         facts: &Facts,
         files: &[PathBuf],
+        kept: Kept,
     ) -> Result<Self, CrosscheckError> {
         let filesystem = plan.filesystem;
         let tool = facts.formatter(filesystem);
         let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(mkfs::missing(filesystem)))?;
-        let directory = tempfile::Builder::new()
-            .prefix("largefolio-")
-            .tempdir()
-            .map_err(CrosscheckError::os("make a directory"))?;
         let sizes = files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len());
         let bytes = (sizes.sum::<u64>() * 2 + ROOM_BYTES).next_multiple_of(1 << 20);
-        let block = BlockDevice::new(plan.disk, bytes)?;
+        let block = BlockDevice::new(&kept, bytes)?;
         mkfs::make(filesystem, &block.path(), tool)?;
-        let at = directory.path().join("files");
-        fs::create_dir(&at).map_err(CrosscheckError::file(&at))?;
+        let at = kept.files.clone();
         let mount = Some(Mount::device(&block, filesystem, &at)?);
         let mut copies = Vec::new();
         for (nr, file) in files.iter().enumerate() {
@@ -61,7 +56,7 @@ impl Stage {
             copies.push((copy, file.clone()));
         }
         let (binds, files) = (Vec::new(), at);
-        Ok(Self { binds, mount, block, files, filesystem, copies, _directory: directory })
+        Ok(Self { binds, mount, block, files, filesystem, copies, _kept: kept })
     }
 
     /// Mounts the filesystem again, which empties its page cache, and the copies over the files.

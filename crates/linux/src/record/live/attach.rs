@@ -19,10 +19,10 @@ use super::files::Inodes;
 use super::image;
 use super::seen::Mapped;
 use super::tasks::Tasks;
+use crate::geometry::page_bytes;
 use crate::proc::Task;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::{self, Smap};
-use crate::record::layout::PAGE_BYTES;
 use crate::system::{Entries, Live};
 
 /// Entries of pagemap read at once.
@@ -214,7 +214,8 @@ fn touch_one(
     pagemap: &dyn Entries,
     vma: &Vma,
 ) -> Result<bool, TraceError> {
-    let pages = vma.range.start / PAGE_BYTES..vma.range.end / PAGE_BYTES;
+    let page_bytes = page_bytes() as u64;
+    let pages = vma.range.start / page_bytes..vma.range.end / page_bytes;
     let mut ranges = Vec::new();
     if vma.len_bytes() > UNSCANNED_BYTES_MAX {
         let mut present = Vec::new();
@@ -235,7 +236,7 @@ fn touch_one(
             let there = (page..).zip(&entries[..nr_read]);
             rows.extend(there.filter_map(|(page, entry)| {
                 let op = op_of(*entry, vma)?;
-                Some(Event::references(first, op, page.checked_mul(PAGE_BYTES)?, 1))
+                Some(Event::references(first, op, page.checked_mul(page_bytes)?, 1))
             }));
             tasks.book.push_references(&rows)?;
             page += nr_read as u64;

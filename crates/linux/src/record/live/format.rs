@@ -6,12 +6,15 @@
 use std::collections::BTreeMap;
 
 use super::seen::{Call, Seen};
+use crate::fault_probe::{self, FaultProbe};
 use crate::tracefs::Instance;
 
 /// What an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Fault,
+    /// A call of the probed function, which may be for no fault.
+    Handled,
     FileRead,
     Birth,
     Executes,
@@ -27,14 +30,17 @@ struct Recorded {
     kind: Kind,
 }
 
-/// Without these there is no recording.
-const NEEDED: [Recorded; 5] = [
+/// Faults of programs, and faults while the kernel works for one: x86-64 alone has these events.
+const FAULTS: [Recorded; 2] = [
     Recorded {
         name: "exceptions/page_fault_user",
         fields: &["address", "error_code"],
         kind: Kind::Fault,
     },
     Recorded { name: OF_KERNEL, fields: &["address", "error_code"], kind: Kind::Fault },
+];
+/// Without these there is no recording.
+const NEEDED: [Recorded; 3] = [
     Recorded { name: "task/task_newtask", fields: &["pid", "clone_flags"], kind: Kind::Birth },
     Recorded {
         name: "sched/sched_process_exec",
@@ -81,13 +87,17 @@ pub(super) struct Formats {
 }
 
 impl Formats {
-    /// Switches the events on in an instance that does not trace yet; the name of one that the kernel
-    /// lacks or refuses.
-    pub(super) fn enable(instance: &Instance) -> Result<Self, String> {
+    /// Switches the events on in an instance that does not trace yet, the one of `probe` in the place
+    /// of those of faults; the name of one that the kernel lacks or refuses.
+    pub(super) fn enable(instance: &Instance, probe: Option<&FaultProbe>) -> Result<Self, String> {
         let mut formats = Self::default();
-        for event in &NEEDED {
-            formats.add(instance, event.name, event.fields, event.kind)?;
+        match probe {
+            Some(probe) => {
+                formats.add(instance, &probe.event(), &["address", "flags"], Kind::Handled)?;
+            }
+            None => formats.add_all(instance, &FAULTS)?,
         }
+        formats.add_all(instance, &NEEDED)?;
         for (call, name, arguments) in CALLS {
             let enter = format!("syscalls/sys_enter_{name}");
             formats.add(instance, &enter, arguments, Kind::Enter(call))?;
@@ -95,6 +105,15 @@ impl Formats {
         }
         formats.has_reads = formats.add(instance, READS.name, READS.fields, READS.kind).is_ok();
         Ok(formats)
+    }
+
+    /// Whether the kernel has events of faults with addresses.
+    pub(super) fn has_faults(instance: &Instance) -> bool {
+        FAULTS.iter().all(|event| instance.has(event.name))
+    }
+
+    fn add_all(&mut self, instance: &Instance, events: &[Recorded]) -> Result<(), String> {
+        events.iter().try_for_each(|event| self.add(instance, event.name, event.fields, event.kind))
     }
 
     fn add(
@@ -130,6 +149,7 @@ impl Formats {
         let tid = |word: u64| u32::try_from(word).unwrap_or(0);
         let seen = match *kind {
             Kind::Fault => Seen::Fault { address: words[0], code: words[1] },
+            Kind::Handled => Seen::Fault { address: words[0], code: fault_probe::code(words[1])? },
             // The kernel names the first and the last page.
             Kind::FileRead => Seen::FileRead {
                 inode: words[0],
@@ -198,6 +218,23 @@ mod tests {
         assert_eq!(formats.decode(&data), Some((7, fault)));
         data[0] = 191;
         assert_eq!(formats.decode(&data), None, "another event");
+    }
+
+    #[test]
+    fn a_call_that_handles_a_fault_is_one_and_others_are_none() {
+        let text = FORMAT.replace("error_code", "flags").replace("offset:24", "offset:16");
+        let (number, fields, thread) = parse(&text, &["address", "flags"]).unwrap();
+        let events = BTreeMap::from([(number, (Kind::Handled, fields))]);
+        let formats = Formats { events, thread: Some(thread), has_reads: false };
+        let decoded = |flags: u64| {
+            let mut data = vec![190, 0, 0, 0, 7, 0, 0, 0];
+            data.extend([0xffff_8123_4567, flags].iter().flat_map(|word: &u64| word.to_le_bytes()));
+            formats.decode(&data)
+        };
+        let fault = |code| Some((7, Seen::Fault { address: 0xffff_8123_4567, code }));
+        assert_eq!(decoded(0x255), fault(fault_probe::STORE));
+        assert_eq!(decoded(0x1354), fault(fault_probe::FETCH | fault_probe::LOCKED));
+        assert_eq!((decoded(0x274), decoded(0x14)), (None, None), "tried again, and populating");
     }
 
     #[test]

@@ -22,8 +22,10 @@ use crate::system::Live;
 const STACK_BYTES: u64 = 8 << 20;
 /// Bytes above the page of a first fault: arguments and environment.
 const STACK_ABOVE_BYTES: u64 = 128 << 10;
-/// Stacks lie above: the kernel takes at most 16 GiB below the end of a process's addresses.
-const STACKS_FROM: u64 = 0x7ff0_0000_0000;
+/// Ends of a process's addresses: x86-64 and arm64 with 47 bits, arm64 with 48. Stacks lie below, at
+/// most so far: the kernel takes up to 16 GiB for chance.
+const ADDRESSES_END: [u64; 2] = [1 << 47, 1 << 48];
+const STACKS_BYTES: u64 = 64 << 30;
 /// Memory that the kernel gives a program besides its files.
 const SPECIAL: [&str; 4] = ["[stack]", "[vdso]", "[vvar]", "[vvar_vclock]"];
 
@@ -58,7 +60,8 @@ pub(super) fn add_stack(layout: &mut Vec<LayoutEntry>, address: u64) -> bool {
     }
     let end = layout.last().map_or(0, |entry| entry.addr + entry.len);
     let page = address & !(PAGE_BYTES - 1);
-    if address < STACKS_FROM || page < end + STACK_BYTES {
+    let is_stack = |end: &u64| (end - STACKS_BYTES..*end).contains(&address);
+    if !ADDRESSES_END.iter().any(is_stack) || page < end + STACK_BYTES {
         return false;
     }
     let (addr, len) = (page + STACK_ABOVE_BYTES - STACK_BYTES, STACK_BYTES);

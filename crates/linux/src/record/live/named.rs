@@ -19,10 +19,10 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::seen::{Mapped, Seen, Timed};
+use crate::geometry::page_bytes;
 
 /// Bytes of the data of one ring, a power of two: some thousand mappings.
 const RING_BYTES: usize = 512 << 10;
-const PAGE_BYTES: usize = 4096;
 /// Where the head page has `data_head`; `data_tail` follows.
 const HEAD_OFFSET: usize = 1024;
 
@@ -140,7 +140,7 @@ impl Ring {
         let base = unsafe {
             libc::mmap(
                 ptr::null_mut(),
-                PAGE_BYTES + RING_BYTES,
+                page_bytes() + RING_BYTES,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 event.as_raw_fd(),
@@ -174,7 +174,7 @@ impl Ring {
         let nr_first = nr_bytes.min(RING_BYTES - first);
         for (from, nr) in [(first, nr_first), (0, nr_bytes - nr_first)] {
             // SAFETY: `from + nr` bytes lie in the data, which begins after the head page.
-            let data = unsafe { self.base.as_ptr().add(PAGE_BYTES + from) };
+            let data = unsafe { self.base.as_ptr().add(page_bytes() + from) };
             // SAFETY: mapped and readable; the kernel does not write there before the tail moves.
             bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(data, nr) });
         }
@@ -185,7 +185,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: our own mapping of this length, which nothing else refers to.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), PAGE_BYTES + RING_BYTES) };
+        unsafe { libc::munmap(self.base.as_ptr().cast(), page_bytes() + RING_BYTES) };
     }
 }
 

@@ -13,6 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::attach::Found;
+use super::hot::Hot;
 use super::named::Names;
 use super::rings::Rings;
 use super::seen::{Seen, Timed};
@@ -22,7 +23,7 @@ use super::{Bounds, exit_of};
 use crate::record::book::Book;
 use crate::record::error::RecordError;
 use crate::record::finish::ended_of;
-use crate::record::outcome::{Ended, Progress};
+use crate::record::outcome::{Ended, HotPages, Progress};
 use crate::signals::Signals;
 use crate::tracefs::Instance;
 
@@ -49,6 +50,8 @@ pub(super) struct Session<'run, 'book, 'sink> {
     instance: &'run Instance,
     tasks: Tasks<'book, 'sink>,
     bounds: Bounds,
+    /// Asks for pages that are written again.
+    pub(super) hot: Option<Hot>,
     started: Instant,
     held: Vec<Timed>,
 }
@@ -62,7 +65,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         bounds: Bounds,
     ) -> Self {
         let (tasks, started) = (Tasks::new(book), Instant::now());
-        Self { rings, names, instance, tasks, bounds, started, held: Vec::new() }
+        Self { rings, names, instance, tasks, bounds, hot: None, started, held: Vec::new() }
     }
 
     /// Tells what running processes have.
@@ -149,6 +152,9 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         loop {
             pause(pidfd.as_ref(), if self.tasks.has_begun() { TICK } else { FIRST_TICK })?;
             self.drain()?;
+            if let Some(hot) = self.hot.as_mut().filter(|_| self.tasks.has_begun()) {
+                hot.ask(self.tasks.pids());
+            }
             progress(self.progress());
             let is_over = match child.as_deref_mut() {
                 Some(child) => {
@@ -211,6 +217,11 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         let _ = self.instance.set("tracing_on", "0");
     }
 
+    /// What asking for pages that are written again did.
+    pub(super) fn hot_pages(&self) -> Option<HotPages> {
+        self.hot.as_ref().map(|hot| hot.cost(self.tasks.nr_protected))
+    }
+
     /// Ends it; its warnings, of which the first is about events that were lost, if any were.
     pub(super) fn finish(mut self) -> Result<Vec<String>, RecordError> {
         self.stop();
@@ -247,6 +258,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             nr_threads: book.nr_threads(),
             nr_processes: book.nr_processes,
             elapsed: self.started.elapsed(),
+            standstill: None,
         }
     }
 }

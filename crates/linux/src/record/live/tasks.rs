@@ -5,6 +5,9 @@
 //! - T2: what happened to a process before `since_ns` is in what was read of it at the beginning, and
 //!   is not told twice.
 //! - T3: of a process whose memory is not known (`is_blind`) nothing is told but its end.
+//! - T4: what an execve itself touches in the new address space comes after the execve.
+
+mod faults;
 
 use std::collections::BTreeMap;
 
@@ -15,17 +18,13 @@ use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
 use super::files::Inodes;
 use super::image;
 use super::seen::{Call, Mapped, Seen, Timed};
+use crate::geometry::page_bytes;
 use crate::record::book::Book;
 use crate::record::layout::PAGE_BYTES;
 
 /// `CLONE_VM` and `CLONE_VFORK`.
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
-/// Bits of a fault's code: a store, an instruction.
-const FAULT_WRITE: u64 = 1 << 1;
-const FAULT_EXEC: u64 = 1 << 4;
-/// Addresses above are the kernel's.
-const USER_END: u64 = 1 << 56;
 /// `MAP_POPULATE`, and pages of one that are told.
 const MAP_POPULATE: u32 = 0x8000;
 const NR_POPULATED_MAX: u64 = 1 << 20;
@@ -34,6 +33,8 @@ const ERROR_MIN: i64 = -4095;
 /// Mappings of a process that are remembered: those of the calls that have not ended yet, and an
 /// execve's.
 const NR_MAPPED_MAX: usize = 1024;
+/// Faults of one execve that are kept: it copies arguments and clears the ends of segments.
+const NR_FAULTS_MAX: usize = 16 * 1024;
 
 const NO_NAME: &str = "The name of a mapped file could not be learned, so its memory counts as \
                        anonymous.";
@@ -49,6 +50,8 @@ struct Thread {
     call: Option<(Call, [u64; 6])>,
     /// Inode and pages of its last read: a long read comes in several events.
     read: Option<(u64, u64, u64)>,
+    /// Page and code of a fault that was tried under the lock of its mapping, and may come again.
+    tried: Option<(u64, u64)>,
 }
 
 /// A followed process.
@@ -66,6 +69,8 @@ pub(super) struct Process {
     pub(super) is_blind: bool,
     /// Whether its stack is in its image.
     has_stack: bool,
+    /// Faults in the memory of the program that an execve is about to begin (T4).
+    executing: Option<Vec<(u64, u64)>>,
 }
 
 /// All that is followed.
@@ -76,6 +81,8 @@ pub(super) struct Tasks<'book, 'sink> {
     processes: BTreeMap<u32, Process>,
     /// The command that is recorded from its start on.
     command: Option<u32>,
+    /// Stores to pages that were mapped, but not for writing.
+    pub(super) nr_protected: u64,
 }
 
 impl<'book, 'sink> Tasks<'book, 'sink> {
@@ -86,6 +93,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             threads: BTreeMap::new(),
             processes: BTreeMap::new(),
             command: None,
+            nr_protected: 0,
         }
     }
 
@@ -108,9 +116,10 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             since_ns: 0,
             is_blind: true,
             has_stack: true,
+            executing: None,
         };
         self.processes.insert(pid, process);
-        self.threads.insert(pid, Thread { id, pid, call: None, read: None });
+        self.threads.insert(pid, Thread { id, pid, call: None, read: None, tried: None });
         id
     }
 
@@ -122,12 +131,17 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         }
         process.nr_threads += 1;
         let (parent, id) = (process.first, self.book.add_thread());
-        self.threads.insert(tid, Thread { id, pid, call: None, read: None });
+        self.threads.insert(tid, Thread { id, pid, call: None, read: None, tried: None });
         self.book.push_fork(parent, id, SHARES_MEMORY)
     }
 
     pub(super) fn process_mut(&mut self, pid: u32) -> Option<&mut Process> {
         self.processes.get_mut(&pid)
+    }
+
+    /// Numbers of the processes that have not ended.
+    pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.processes.keys().copied()
     }
 
     /// Processes that have not ended.
@@ -162,17 +176,22 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         }
         let is_blind = process.is_blind;
         match seen {
-            Seen::Clears => process.mapped.clear(),
-            Seen::Executes { .. } => return self.executes(thread.pid, thread.id),
+            Seen::Clears => {
+                process.mapped.clear();
+                process.executing = Some(Vec::new());
+            }
+            Seen::Fault { address, code } if process.executing.is_some() => {
+                if let Some(faults) = &mut process.executing
+                    && faults.len() < NR_FAULTS_MAX
+                {
+                    faults.push((address, code));
+                }
+            }
+            Seen::Executes { .. } => return self.executes(tid, thread),
             Seen::Birth { child, flags } => return self.birth(thread, child, flags),
             Seen::Ends => return self.ends(tid),
             _ if is_blind => {}
-            Seen::Fault { address, code } if address < USER_END => {
-                if !process.has_stack {
-                    self.find_stack(thread.pid, address);
-                }
-                return self.book.push_references(&[fault(thread.id, address, code)]);
-            }
+            Seen::Fault { address, code } => return self.fault(tid, thread, (address, code)),
             Seen::FileRead { inode, device, first, end } => {
                 return self.file_read(tid, (device, inode), first, end);
             }
@@ -185,7 +204,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
                     return self.called(thread, call, arguments, result.cast_unsigned());
                 }
             }
-            Seen::Fault { .. } | Seen::Mapped(_) => {}
+            Seen::Mapped(_) => {}
         }
         Ok(())
     }
@@ -261,9 +280,11 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         self.book.push_exit(process.first, kind, status)
     }
 
-    fn executes(&mut self, pid: u32, thread: ThreadId) -> Result<(), TraceError> {
+    fn executes(&mut self, tid: u32, thread: Thread) -> Result<(), TraceError> {
+        let pid = thread.pid;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.brk = 0;
+        let faults = process.executing.take().unwrap_or_default();
         let mapped = std::mem::take(&mut process.mapped);
         let is_first = self.command == Some(pid) && process.is_blind;
         let found = image::of_execve(pid, &mapped, self.book, &mut self.inodes);
@@ -282,19 +303,16 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         process.has_stack = false;
         if is_first {
             self.book.layout = image.layout;
+        } else {
+            self.execve(pid, thread.id, command, image)?;
+        }
+        if self.processes.get(&pid).is_none_or(|process| process.is_blind) {
             return Ok(());
         }
-        self.execve(pid, thread, command, image)
-    }
-
-    fn find_stack(&mut self, pid: u32, address: u64) {
-        let Some(process) = self.processes.get_mut(&pid) else { return };
-        let layout =
-            match process.image.and_then(|image| self.book.executions.images.get_mut(image)) {
-                Some(image) => &mut image.layout,
-                None => &mut self.book.layout,
-            };
-        process.has_stack = image::add_stack(layout, address);
+        for fault in faults {
+            self.fault(tid, thread, fault)?;
+        }
+        Ok(())
     }
 
     /// A process becomes a program, or begins as one.
@@ -343,7 +361,9 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             }
             return Ok(());
         };
-        let (Some(pos), Some(end)) = (first.checked_mul(PAGE_BYTES), end.checked_mul(PAGE_BYTES))
+        // The kernel counts its own pages.
+        let page_bytes = page_bytes() as u64;
+        let (Some(pos), Some(end)) = (first.checked_mul(page_bytes), end.checked_mul(page_bytes))
         else {
             return Ok(());
         };
@@ -451,15 +471,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
 /// The low 32 bits: flags and the parts of a device's number have no others.
 fn low(word: u64) -> u32 {
     u32::try_from(word & u64::from(u32::MAX)).unwrap_or(0)
-}
-
-fn fault(thread: ThreadId, address: u64, code: u64) -> Event {
-    let op = match code {
-        code if code & FAULT_EXEC != 0 => Op::Exec,
-        code if code & FAULT_WRITE != 0 => Op::Write,
-        _ => Op::Read,
-    };
-    Event::references(thread, op, address & !(PAGE_BYTES - 1), 1)
 }
 
 #[cfg(test)]

@@ -14,10 +14,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
-use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
+use largefolio_trace::{Event, ExitKind, Image, Op, Run, ThreadId, TraceError};
 
 use super::packet::{Packet, decode_rows};
-use super::process::{self, Execve, Phase, RecordedProcess, Thread, sentence};
+use super::process::{self, Execve, Phase, RecordedProcess, Thread, Voice, sentence};
 use super::tails;
 use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, WireEvent};
 use crate::proc::maps;
@@ -28,8 +28,9 @@ use crate::record::outcome::Ended;
 /// Packets parked for a thread that nobody announces; it is adopted then.
 const PARKED_MAX: usize = 256;
 
-/// How long a borrower that never spoke keeps its lender from being read.
-const BORROWED_MAX: Duration = Duration::from_secs(2);
+/// How long a process that is silent keeps others from being read: a borrower of memory its lender,
+/// a parent the child that it has not announced.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another one changed the \
                              address space, so references around that moment may be out of order; \
@@ -43,14 +44,15 @@ pub(crate) struct Ledger<'book, 'sink> {
     processes: BTreeMap<u32, RecordedProcess>,
     /// The first process.
     top: Option<u32>,
-    events: Vec<Event>,
+    /// Rows of the message at hand.
+    runs: Vec<Run>,
 }
 
 impl<'book, 'sink> Ledger<'book, 'sink> {
     /// A recording of `program` whose tails are in `directory`.
     pub(crate) fn new(book: &'book mut Book<'sink>, directory: PathBuf, program: PathBuf) -> Self {
         let processes = BTreeMap::new();
-        Self { book, directory, program, processes, top: None, events: Vec::new() }
+        Self { book, directory, program, processes, top: None, runs: Vec::new() }
     }
 
     /// The first process connected.
@@ -71,7 +73,12 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
 
     /// Whether messages of `pid` may be read: its fork is in the trace.
     pub(crate) fn is_announced(&self, pid: u32) -> bool {
-        self.processes.get(&pid).is_some_and(|process| process.phase != Phase::Over)
+        self.voice(pid) != Voice::Over
+    }
+
+    /// Whether `pid` says something.
+    pub(crate) fn voice(&self, pid: u32) -> Voice {
+        self.processes.get(&pid).map_or(Voice::Over, |process| process.phase.voice())
     }
 
     /// Notes that `pid`, which is announced, connected.
@@ -79,11 +86,6 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         if let Some(process) = self.processes.get_mut(&pid) {
             (process.phase, process.generation) = (Phase::Connected, generation);
         }
-    }
-
-    /// Whether everything that `pid` sent before its execve was taken.
-    pub(crate) fn is_executing(&self, pid: u32) -> bool {
-        self.processes.get(&pid).is_some_and(|process| process.phase == Phase::Executing)
     }
 
     /// Whether a process is between two programs.
@@ -100,30 +102,37 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
 
     /// Whether `pid` waits for a borrower of its memory (L5).
     pub(crate) fn is_lending(&self, pid: u32) -> bool {
-        let borrower = self.processes.get(&pid).and_then(|process| process.borrower);
-        borrower.is_some_and(|(child, since)| {
-            match self.processes.get(&child).map(|process| process.phase) {
-                None | Some(Phase::Over) => false,
-                Some(Phase::Announced) => since.elapsed() < BORROWED_MAX,
-                Some(_) => true,
-            }
-        })
+        self.borrower_of(pid).is_some()
+    }
+
+    /// The process that has the memory of `pid` and speaks, or was silent for a moment only.
+    pub(crate) fn borrower_of(&self, pid: u32) -> Option<u32> {
+        let child = self.processes.get(&pid)?.borrower?;
+        let is_heard = match self.voice(child) {
+            Voice::Speaks => true,
+            Voice::Silent => self.processes.get(&child)?.silent_since.elapsed() < SILENCE_MAX,
+            Voice::Over => false,
+        };
+        is_heard.then_some(child)
     }
 
     /// `child` has memory of its own, or none any more.
     fn gives_back(&mut self, child: u32) {
         for process in self.processes.values_mut() {
-            if process.borrower.is_some_and(|(borrower, _)| borrower == child) {
+            if process.borrower == Some(child) {
                 process.borrower = None;
             }
         }
     }
 
-    /// A child whose parent cannot announce it any more.
+    /// A child whose parent cannot announce it any more, or is silent.
     pub(crate) fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), TraceError> {
-        let parent = self.processes.get(&parent).map_or(0, |process| process.first);
+        let first = self.processes.get(&parent).map_or(0, |process| process.first);
         let child = self.add_process(pid);
-        self.book.push_fork(parent, child, 0)
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.adopted_from = Some(parent);
+        }
+        self.book.push_fork(first, child, 0)
     }
 
     pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
@@ -135,7 +144,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let Some(process) =
             self.processes.get_mut(&header.pid).filter(|found| found.phase != Phase::Over)
         else {
-            self.book.warn("Messages from a process that had already ended were left out.");
+            self.warn_late();
             return Ok(());
         };
         if process.threads.contains_key(&header.tid)
@@ -149,6 +158,11 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             self.add_thread(header.pid, header.tid, parent)?;
         }
         Ok(())
+    }
+
+    /// Notes that a process spoke whose exit is in the trace.
+    pub(crate) fn warn_late(&mut self) {
+        self.book.warn("Messages from a process that had already ended were left out.");
     }
 
     fn apply(&mut self, packet: &Packet<'_>) -> Result<(), TraceError> {
@@ -188,9 +202,9 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     }
 
     fn push_rows(&mut self, rows: &[u8], thread: ThreadId) -> Result<(), TraceError> {
-        self.events.clear();
-        decode_rows(rows, thread, &mut self.events);
-        self.book.push_references(&self.events)
+        self.runs.clear();
+        decode_rows(rows, &mut self.runs);
+        self.book.push_runs(thread, &self.runs)
     }
 
     fn take_layout(&mut self, pid: u32, body: &[u8]) -> Result<(), TraceError> {
@@ -295,15 +309,24 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         if wire.flags & wire::NEW_PROCESS == 0 {
             return self.add_thread(header.pid, number, parent);
         }
+        if self.is_late(number, header.pid) {
+            return Ok(());
+        }
         let child = self.add_process(number);
         let flags = wire.flags & wire::BORROWS_MEMORY;
         if flags != 0
             && let Some(process) = self.processes.get_mut(&header.pid)
         {
-            process.borrower = Some((number, Instant::now()));
+            process.borrower = Some(number);
         }
         debug_assert_eq!(wire::BORROWS_MEMORY, BORROWS_MEMORY, "as in the trace");
         self.book.push_fork(parent, child, flags)
+    }
+
+    /// Whether `child`, which `parent` announces, was adopted because that took too long.
+    fn is_late(&mut self, child: u32, parent: u32) -> bool {
+        let child = self.processes.get_mut(&child).filter(|child| child.phase != Phase::Over);
+        child.is_some_and(|child| child.adopted_from.take_if(|from| *from == parent).is_some())
     }
 
     /// Announces thread `tid` of `pid` and applies what it sent before.
@@ -366,7 +389,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             Kind::ExecveUnrecorded => process.execve = Some(Execve::unrecorded(body)),
             Kind::ExecveFailed => process.execve = None,
             Kind::Ending => process.status = wire::u64_at(body, 0),
-            _ => process.phase = Phase::Away,
+            _ => (process.phase, process.silent_since) = (Phase::Away, Instant::now()),
         }
     }
 
@@ -492,4 +515,4 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,12 +1,12 @@
 //! Messages of the plugin, checked.
 //!
-//! Owns the step from bytes to a [`Packet`] and from its rows to events. What does not decode is
+//! Owns the step from bytes to a [`Packet`] and from its rows to runs. What does not decode is
 //! refused here (I1): a recorded program could in principle write to the socket, and nothing it
 //! writes may do more than spoil its own trace.
 
-use largefolio_trace::{Event, Op, ThreadId};
+use largefolio_trace::{Op, Run};
 
-use super::wire::{HEADER_BYTES, Header, ROW_BYTES, Row};
+use super::wire::{HEADER_BYTES, Header, LINK_MAX, ROW_BYTES, Row};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet<'a> {
@@ -28,31 +28,28 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The events that `rows` are, of `thread`, appended to `events`.
+/// The runs that `rows` are, appended to `runs`.
 ///
 /// A link stays where it is one of rows: to a row of the message, with none left out in between.
-pub(crate) fn decode_rows(rows: &[u8], thread: ThreadId, events: &mut Vec<Event>) {
+pub(crate) fn decode_rows(rows: &[u8], runs: &mut Vec<Run>) {
     let mut nr_linkable = 0;
-    events.extend(rows.chunks_exact(ROW_BYTES).filter_map(|row| {
-        let event = row.try_into().ok().map(u64::from_le_bytes).and_then(|word| {
-            let row = Row::decode(word).filter(|row| row.count > 0)?;
-            Some(event_of(row, thread, nr_linkable))
-        });
-        nr_linkable = if event.is_some() { nr_linkable + 1 } else { 0 };
-        event
+    runs.extend(rows.as_chunks::<ROW_BYTES>().0.iter().filter_map(|row| {
+        let run = Row::decode(u64::from_le_bytes(*row)).and_then(|row| run_of(row, nr_linkable));
+        nr_linkable = if run.is_some() { (nr_linkable + 1).min(LINK_MAX) } else { 0 };
+        run
     }));
 }
 
-/// The event of `row`, which has `nr_linkable` rows before it.
-fn event_of(row: Row, thread: ThreadId, nr_linkable: u32) -> Event {
+/// The run that `row` is, which has `nr_linkable` rows before it.
+#[inline]
+fn run_of(row: Row, nr_linkable: u64) -> Option<Run> {
     let op = match row.op {
         0 => Op::Exec,
         1 => Op::Read,
         _ => Op::Write,
     };
-    let is_link = op != Op::Exec && row.link <= nr_linkable;
-    let flags = if is_link { row.link } else { 0 };
-    Event { flags, ..Event::references(thread, op, row.addr, row.count) }
+    let is_link = op != Op::Exec && u64::from(row.link) <= nr_linkable;
+    Run::new(op, row.addr, row.count, if is_link { row.link } else { 0 })
 }
 
 #[cfg(test)]
@@ -62,10 +59,9 @@ mod tests {
 
     fn links(rows: &[Row]) -> Vec<u32> {
         let bytes: Vec<u8> = rows.iter().flat_map(|row| row.encode().to_le_bytes()).collect();
-        let mut events = Vec::new();
-        decode_rows(&bytes, 3, &mut events);
-        assert!(events.iter().all(|event| event.validate().is_ok()));
-        events.iter().map(|event| event.flags).collect()
+        let mut runs = Vec::new();
+        decode_rows(&bytes, &mut runs);
+        runs.iter().map(|run| run.link()).collect()
     }
 
     #[test]

@@ -46,6 +46,28 @@ pub(crate) enum Phase {
     Over,
 }
 
+/// Whether a process says something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Voice {
+    /// It is connected, or about to be as another program.
+    Speaks,
+    /// It has no connection: not yet, or not now.
+    Silent,
+    /// It ended, or never was.
+    Over,
+}
+
+impl Phase {
+    /// Whether a process in this phase says something.
+    pub(crate) fn voice(self) -> Voice {
+        match self {
+            Self::Announced | Self::Away => Voice::Silent,
+            Self::Connected | Self::Executing => Voice::Speaks,
+            Self::Over => Voice::Over,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct RecordedProcess {
     /// Id of its first thread.
@@ -64,10 +86,14 @@ pub(crate) struct RecordedProcess {
     pub(crate) brk: u64,
     /// Program and command that it has executed, until its mappings are known.
     pub(crate) executed: Option<(PathBuf, Vec<String>)>,
-    /// Process that it lends its memory to (vfork), and since when.
-    pub(crate) borrower: Option<(u32, Instant)>,
+    /// Process that it lends its memory to (vfork).
+    pub(crate) borrower: Option<u32>,
     /// Where it is in its life.
     pub(crate) phase: Phase,
+    /// When it was announced, or left: how long it is silent in these phases.
+    pub(crate) silent_since: Instant,
+    /// Its parent, if that did not announce it in time, and is not heard if it still does.
+    pub(crate) adopted_from: Option<u32>,
     /// Packets of threads that no fork event announced yet.
     pub(crate) parked: Vec<Vec<u8>>,
 }
@@ -86,6 +112,8 @@ impl RecordedProcess {
             executed: None,
             borrower: None,
             phase: Phase::Announced,
+            silent_since: Instant::now(),
+            adopted_from: None,
             parked: Vec::new(),
         }
     }

@@ -2,15 +2,18 @@
 //!
 //! Owns the descriptors. Invariants:
 //! - S1: connections are read in the order they were accepted, and a later connection of a process
-//!   only when an earlier one has nothing to read.
+//!   only when the earlier ones were read to their end. What it says first is read at once, and
+//!   acted on only then.
 //! - S2: a connection whose process no fork event announced is not read; its sender waits. Neither
-//!   is one of a new program before the last message of the program before, nor one of a process
-//!   that lends its memory (vfork).
+//!   is one of a process that lends its memory (vfork).
 //! - S4: a connection is the kernel's word for the process that it speaks for, and a process of another
 //!   user is read only if a recorded one announced it.
 //! - S3: after the program ended the loop ends when all connections closed. What a process sent
 //!   before its end is read whole, however long that takes; to processes that live on the loop
 //!   listens until nothing came for [`LINGER`], at the latest until [`LINGER_MAX`] is over.
+//! - S5: who waits for a process that fell silent (it ended, or cannot reach the socket any more) waits at
+//!   most [`SILENCE_MAX`]; if nothing comes for [`STANDSTILL`] while there is something to read, progress
+//!   and trace say who waits for whom.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,11 +27,12 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal};
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, SILENCE_MAX};
 use super::packet::Packet;
+use super::process::Voice;
 use super::wire::{Hello, Kind, MESSAGE_MAX, Reason};
 use crate::record::error::RecordError;
-use crate::record::outcome::Progress;
+use crate::record::outcome::{Awaited, Progress, Standstill};
 use crate::signals::Signals;
 
 /// Time between calls of progress, and longest time a signal waits to be forwarded.
@@ -39,6 +43,9 @@ const LINGER: Duration = Duration::from_millis(300);
 
 /// How long, at most.
 const LINGER_MAX: Duration = Duration::from_secs(2);
+
+/// Time without a message after which a connection that waits is worth a word.
+const STANDSTILL: Duration = Duration::from_secs(10);
 
 /// Messages read from one connection before the others have their turn.
 const TURN_MAX: usize = 64;
@@ -51,8 +58,9 @@ struct Connection {
     /// Process, once it said so.
     pid: Option<u32>,
     /// What it said first, until that can be acted on: the child of a fork that nobody announced
-    /// yet, a new program whose process has not been read to its end.
+    /// yet, a process whose earlier connection has not been read to its end.
     waits: Option<Hello>,
+    accepted: Instant,
     is_closed: bool,
 }
 
@@ -67,6 +75,7 @@ pub(crate) struct Session<'ledger, 'book, 'sink> {
     ended: Option<Instant>,
     nr_packets: u64,
     has_hello: bool,
+    standstill: Option<Standstill>,
 }
 
 impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
@@ -83,6 +92,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             ended: None,
             nr_packets: 0,
             has_hello: false,
+            standstill: None,
         }
     }
 
@@ -120,6 +130,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             }
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
+                self.look_for_standstill();
                 progress(self.progress());
             }
             if status.is_none() {
@@ -143,7 +154,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
         self.connections.retain(|connection| has_hung_up(connection.fd.as_fd()));
         // The child of a process that lives on waits in vain to be announced.
-        !self.connections.iter().any(|connection| self.may_read(connection))
+        !(0..self.connections.len()).any(|index| self.may_read(index))
     }
 
     fn progress(&self) -> Progress {
@@ -154,15 +165,43 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             nr_threads: book.nr_threads(),
             nr_processes: book.nr_processes,
             elapsed: self.started.elapsed(),
+            standstill: self.standstill,
         }
+    }
+
+    /// Notes who waits for whom if nothing has come for long, and tells the trace.
+    fn look_for_standstill(&mut self) {
+        if self.last_message.elapsed() < STANDSTILL {
+            self.standstill = None;
+        } else if self.standstill.is_none() {
+            self.standstill = (0..self.connections.len()).find_map(|index| self.awaited(index));
+            if let Some(standstill) = self.standstill {
+                self.ledger.book.warn(standstill.to_string());
+            }
+        }
+    }
+
+    /// Why connection `index`, which has something to read, is not read.
+    fn awaited(&self, index: usize) -> Option<Standstill> {
+        let connection = &self.connections[index];
+        let pid = connection.pid.filter(|_| !self.may_read(index))?;
+        if !has_input(connection.fd.as_fd()) {
+            return None;
+        }
+        let awaited = match connection.waits {
+            Some(Hello { reason: Reason::Fork, parent, .. }) => Awaited::Announcement(parent),
+            Some(_) => Awaited::EarlierConnection,
+            None => Awaited::Borrower(self.ledger.borrower_of(pid)?),
+        };
+        Some(Standstill { pid, awaited, silent: STANDSTILL })
     }
 
     /// Waits for something to do, at most a tick.
     fn wait(&self, pidfd: Option<&OwnedFd>, is_ending: bool) -> Result<(), RecordError> {
         let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
         fds.extend(pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)));
-        let readable = self.connections.iter().filter(|connection| self.may_read(connection));
-        fds.extend(readable.map(|connection| PollFd::new(&connection.fd, PollFlags::IN)));
+        let readable = (0..self.connections.len()).filter(|index| self.may_read(*index));
+        fds.extend(readable.map(|index| PollFd::new(&self.connections[index].fd, PollFlags::IN)));
         let tick = if is_ending { TICK / 10 } else { TICK };
         let timeout = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
         match rustix::event::poll(&mut fds, Some(&timeout)) {
@@ -171,22 +210,35 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    fn may_read(&self, connection: &Connection) -> bool {
+    fn may_read(&self, index: usize) -> bool {
+        let connection = &self.connections[index];
         let Some(pid) = connection.pid else { return true };
         match connection.waits {
             Some(Hello { reason: Reason::Fork, parent, .. }) => {
-                !self.can_announce(parent) || self.ledger.is_announced(pid)
+                self.ledger.is_announced(pid) || !self.may_announce(parent, connection.accepted)
             }
-            Some(_) => self.ledger.is_executing(pid),
+            Some(_) => !self.is_preceded(index, pid),
             None => !self.ledger.is_lending(pid),
         }
     }
 
-    /// Whether the process that could announce a child is there, or waits to be announced itself.
-    fn can_announce(&self, parent: u32) -> bool {
+    /// Whether `parent` can still announce a child that connected at `since`: it speaks, or waits to be
+    /// announced itself.
+    fn may_announce(&self, parent: u32, since: Instant) -> bool {
         let waits =
             |connection: &Connection| connection.pid == Some(parent) && connection.waits.is_some();
-        self.ledger.is_announced(parent) || self.connections.iter().any(waits)
+        match self.ledger.voice(parent) {
+            Voice::Speaks => true,
+            Voice::Silent if since.elapsed() < SILENCE_MAX => true,
+            Voice::Silent | Voice::Over => self.connections.iter().any(waits),
+        }
+    }
+
+    /// Whether an earlier connection of `pid` is not read to its end. A process opens one after the other,
+    /// and they are accepted in that order.
+    fn is_preceded(&self, index: usize, pid: u32) -> bool {
+        let is_earlier = |earlier: &Connection| earlier.pid == Some(pid) && !earlier.is_closed;
+        self.connections[..index].iter().any(is_earlier)
     }
 
     fn accept(&mut self) -> Result<(), RecordError> {
@@ -196,6 +248,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
                     fd,
                     pid: None,
                     waits: None,
+                    accepted: Instant::now(),
                     is_closed: false,
                 }),
                 // At the limit of descriptors, the others wait to be accepted.
@@ -210,9 +263,9 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
     fn read_all(&mut self) -> Result<(), TraceError> {
         let mut busy: Vec<u32> = Vec::new();
         for index in 0..self.connections.len() {
-            let connection = &self.connections[index];
-            let is_behind = connection.pid.is_some_and(|pid| busy.contains(&pid));
-            if is_behind || !self.may_read(connection) {
+            let pid = self.connections[index].pid;
+            let is_behind = pid.is_some_and(|pid| busy.contains(&pid));
+            if is_behind || !self.may_read(index) {
                 continue;
             }
             self.settle(index)?;
@@ -237,18 +290,29 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         let (Some(hello), Some(pid)) = (connection.waits.take(), connection.pid) else {
             return Ok(());
         };
-        if hello.reason == Reason::Execve {
-            self.ledger.executed(pid, hello.generation);
-            return Ok(());
-        }
-        // The parent may have ended before it could announce the child. Nobody vouches for one of
-        // another user then.
-        if !self.ledger.is_announced(pid) {
-            if !is_ours(self.connections[index].fd.as_fd()) {
+        match hello.reason {
+            Reason::Start => self.ledger.start(pid),
+            Reason::Again => {}
+            // A process whose exit is in the trace has no program any more.
+            Reason::Execve if self.ledger.voice(pid) == Voice::Over => {
+                self.ledger.warn_late();
                 self.connections[index].is_closed = true;
                 return Ok(());
             }
-            self.ledger.adopt(pid, hello.parent)?;
+            Reason::Execve => {
+                self.ledger.executed(pid, hello.generation);
+                return Ok(());
+            }
+            // The parent may have ended before it could announce the child. Nobody vouches for one of
+            // another user then.
+            Reason::Fork if !self.ledger.is_announced(pid) => {
+                if !is_ours(self.connections[index].fd.as_fd()) {
+                    self.connections[index].is_closed = true;
+                    return Ok(());
+                }
+                self.ledger.adopt(pid, hello.parent)?;
+            }
+            Reason::Fork => {}
         }
         self.ledger.connected(pid, hello.generation);
         Ok(())
@@ -301,16 +365,8 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             return Ok(false);
         };
         self.has_hello = true;
-        self.connections[index].pid = Some(pid);
-        match hello.reason {
-            Reason::Start => self.ledger.start(pid),
-            Reason::Fork | Reason::Execve => self.connections[index].waits = Some(hello),
-            Reason::Again => {}
-        }
-        if self.connections[index].waits.is_none() {
-            self.ledger.connected(pid, hello.generation);
-        }
-        let may_read = self.may_read(&self.connections[index]);
+        (self.connections[index].pid, self.connections[index].waits) = (Some(pid), Some(hello));
+        let may_read = self.may_read(index);
         if may_read {
             self.settle(index)?;
         }
@@ -336,6 +392,13 @@ fn has_hung_up(fd: BorrowedFd<'_>) -> bool {
     rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::HUP)
 }
 
+/// Whether there is something to read.
+fn has_input(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::IN)
+}
+
 /// A listening socket at `path`.
 pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
     let fd = packet_socket()?;
@@ -354,3 +417,6 @@ fn packet_socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,6 +82,7 @@ impl<'book, 'sink> Stream<'book, 'sink> {
             nr_threads: self.book.nr_threads(),
             nr_processes: 1,
             elapsed,
+            standstill: None,
         }
     }
 

@@ -160,9 +160,9 @@ impl<R: Ram> Memory<R> {
         let at_tail = is_spared && !look.rule.is_reworked();
         let lru = self.core.folios.lru_mut();
         if at_tail {
-            lru.link_tail(id, to)
+            lru.link_tail(id, to);
         } else {
-            lru.link_head(id, to)
+            lru.link_head(id, to);
         }
         if is_spared && !(is_hot && look.rule.is_reworked()) {
             self.gens_mut(look.group).note_protected(kind, tier, nr_pages);
@@ -223,7 +223,9 @@ impl<R: Ram> Memory<R> {
             }
             !is_again
         });
-        kept.into_iter().for_each(|id| self.core.folios.putback(id));
+        for id in kept {
+            self.core.folios.putback(id);
+        }
         again
     }
 

@@ -222,11 +222,14 @@ impl<R: Ram> Memory<R> {
             let start = table.max(vma.start.0);
             let end = (table + pmd.nr_pages()).min(vma.end.0);
             let half = BATCH_MIN / 2;
-            match () {
-                () if end - start <= BATCH_MIN => (start, end),
-                () if vpn.0 - start < half => (start, start + BATCH_MIN),
-                () if end - vpn.0 < half => (end - BATCH_MIN, end),
-                () => (vpn.0 - half, vpn.0 + half),
+            if end - start <= BATCH_MIN {
+                (start, end)
+            } else if vpn.0 - start < half {
+                (start, start + BATCH_MIN)
+            } else if end - vpn.0 < half {
+                (end - BATCH_MIN, end)
+            } else {
+                (vpn.0 - half, vpn.0 + half)
             }
         };
         let (start, _) = around(site.vpn.plus(first));

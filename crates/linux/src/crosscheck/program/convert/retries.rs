@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use super::super::line::{Event, LOCKED, Line};
+use super::super::line::{Event, Line};
+use crate::fault_probe::LOCKED;
 
 /// The lines without the calls that did nothing, on a machine with pages of `page` bytes.
 pub(super) fn without(lines: Vec<Line>, page: u64) -> Vec<Line> {

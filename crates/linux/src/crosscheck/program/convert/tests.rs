@@ -60,6 +60,23 @@ fn reads_and_mappings_of_execve_stand_in_their_place() {
 }
 
 #[test]
+fn a_mapping_of_execve_begins_at_its_position_whatever_the_base_page() {
+    let segment = mark("kmap 1 410000 32768 3 20 49152");
+    let trace = executed().replace(&mark("exec 7 1"), &(segment + &mark("exec 7 1")));
+    let trace = trace + &fault(0x41_4000, 6);
+    let expected = |first: u64, pages: u64, index: u64| {
+        format!(
+            "N 1 open=32769 first={first} pages={pages} prot=rw map=private advice=plain \
+             addr=0x410000\nT {index} 1 w\n"
+        )
+    };
+    for (page, expected) in [(4096, expected(12, 8, 16)), (16384, expected(3, 2, 4))] {
+        let text = convert(&trace, &Source { page, exec_reads: &|_| Vec::new() }).unwrap().text;
+        assert!(text.ends_with(&expected), "{page}\n{text}");
+    }
+}
+
+#[test]
 fn faults_become_touches_of_the_mapping_that_holds_the_address() {
     let trace = executed()
         + &fault(0x40_2123, 0x14)

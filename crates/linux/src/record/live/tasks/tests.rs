@@ -1,4 +1,5 @@
 use super::*;
+use crate::fault_probe::{LOCKED, STORE};
 
 const MAIN: u32 = 100;
 
@@ -44,6 +45,24 @@ fn a_fault_is_one_reference_of_its_kind() {
     let expected =
         [(Op::Read, 0x7000_1000, 1), (Op::Write, 0x7000_2000, 1), (Op::Exec, 0x7000_3000, 1)];
     assert_eq!(seen, expected);
+}
+
+#[test]
+fn a_fault_that_comes_again_without_the_lock_of_its_mapping_is_one() {
+    let fault = |tid, address, code| (tid, Seen::Fault { address, code });
+    let rows = rows(vec![
+        fault(MAIN, 0x7000_1234, LOCKED | STORE),
+        fault(MAIN, 0x7000_1234, STORE),
+        // Again, of another kind, and of another page.
+        fault(MAIN, 0x7000_1234, STORE),
+        fault(MAIN, 0x7000_2000, LOCKED),
+        fault(MAIN, 0x7000_2000, STORE),
+        fault(MAIN, 0x7000_3000, LOCKED),
+        fault(MAIN, 0x7000_4000, 0),
+        fault(MAIN, 0x7000_3000, 0),
+    ]);
+    let pages: Vec<_> = rows.iter().map(|row| row.addr >> 12 & 0xf).collect();
+    assert_eq!(pages, [1, 1, 2, 2, 3, 4, 3]);
 }
 
 #[test]
@@ -128,4 +147,32 @@ fn what_was_read_at_the_beginning_is_not_told_twice() {
     }
     drop(tasks);
     assert_eq!(sink.len(), 1);
+}
+
+#[test]
+fn what_an_execve_touches_comes_after_it() {
+    let program = Mapped {
+        pid: 101,
+        addr: 0x40_0000,
+        len: 0x1000,
+        pos: 0,
+        device: 0,
+        inode: 1,
+        prot: 5,
+        path: "/nonexistent/program".into(),
+    };
+    let fault = |address| (101, Seen::Fault { address, code: 6 });
+    let rows = rows(vec![
+        (MAIN, Seen::Birth { child: 101, flags: CLONE_VM | CLONE_VFORK }),
+        fault(0x1000),
+        (101, Seen::Clears),
+        (101, Seen::Mapped(Box::new(program))),
+        fault(0x40_0000),
+        (101, Seen::Executes { process: 101, earlier: 101 }),
+        fault(0x40_1000),
+    ]);
+    let expected = [(0, Op::Fork), (1, Op::Write), (1, Op::Execve), (1, Op::Write), (1, Op::Write)];
+    assert_eq!(told(&rows), expected);
+    let addresses: Vec<_> = rows[3..].iter().map(|row| row.addr).collect();
+    assert_eq!(addresses, [0x40_0000, 0x40_1000]);
 }

@@ -3,7 +3,12 @@ use largefolio_trace::event::SHARES_MEMORY;
 use super::*;
 use crate::record::qemu::wire::{HEADER_BYTES, NEW_PROCESS, Row};
 
-fn message(kind: Kind, (pid, tid): (u32, u32), rows: &[u64], body: &[u8]) -> Vec<u8> {
+pub(in crate::record::qemu) fn message(
+    kind: Kind,
+    (pid, tid): (u32, u32),
+    rows: &[u64],
+    body: &[u8],
+) -> Vec<u8> {
     let nr_rows = u32::try_from(rows.len()).expect("few");
     let nr_body = u32::try_from(body.len()).expect("few");
     let mut bytes = Header { kind, pid, tid, nr_rows, nr_body, seq: 0 }.encode().to_vec();
@@ -12,11 +17,11 @@ fn message(kind: Kind, (pid, tid): (u32, u32), rows: &[u64], body: &[u8]) -> Vec
     bytes
 }
 
-fn row(addr: u64, op: u32, count: u64) -> u64 {
+pub(in crate::record::qemu) fn row(addr: u64, op: u32, count: u64) -> u64 {
     Row { op, addr, count, link: 0 }.encode()
 }
 
-fn event(op: Op, event: WireEvent) -> [u8; wire::EVENT_BYTES] {
+pub(in crate::record::qemu) fn event(op: Op, event: WireEvent) -> [u8; wire::EVENT_BYTES] {
     WireEvent { op: op as u32, ..event }.encode()
 }
 
@@ -131,4 +136,45 @@ fn hostile_messages_spoil_only_the_trace() {
         let (events, _) = events_of(&messages);
         assert!(events.iter().all(|event| event.validate().is_ok()));
     }
+}
+
+/// It was killed, or cannot reach the socket any more.
+#[test]
+fn a_borrower_that_left_and_stays_silent_does_not_keep_its_lender() {
+    let fork = WireEvent { aux: 12, flags: NEW_PROCESS | BORROWS_MEMORY, ..WireEvent::default() };
+    let mut sink = Vec::new();
+    let mut book = Book::new(&mut sink);
+    let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
+    ledger.start(10);
+    ledger.receive(&message(Kind::Event, (10, 10), &[], &event(Op::Fork, fork))).expect("a vector");
+    ledger.connected(12, 0);
+    assert_eq!(ledger.borrower_of(10), Some(12));
+    ledger.receive(&message(Kind::Leaving, (12, 12), &[], &[])).expect("a vector");
+    ledger.closed(12).expect("a vector");
+    assert!(ledger.is_lending(10), "it has left for a moment");
+    ledger.processes.get_mut(&12).expect("a process").silent_since -= SILENCE_MAX;
+    assert!(!ledger.is_lending(10));
+}
+
+#[test]
+fn a_child_that_was_adopted_is_not_announced_again() {
+    let announced = |pid, parent| {
+        let fork = WireEvent { aux: pid, flags: NEW_PROCESS, ..WireEvent::default() };
+        message(Kind::Event, (parent, parent), &[], &event(Op::Fork, fork))
+    };
+    let mut sink = Vec::new();
+    let mut book = Book::new(&mut sink);
+    let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
+    ledger.start(10);
+    ledger.adopt(12, 10).expect("a vector");
+    ledger.connected(12, 0);
+    ledger.receive(&announced(12, 10)).expect("a vector");
+    assert_eq!(ledger.book.nr_processes, 2);
+    ledger.receive(&message(Kind::Ending, (12, 12), &[], &[0; 8])).expect("a vector");
+    ledger.closed(12).expect("a vector");
+    ledger.receive(&announced(12, 10)).expect("a vector");
+    assert_eq!(ledger.book.nr_processes, 3, "the number is another's now");
+    ledger.end_all(Ended::Code(0)).expect("a vector");
+    let nr = |op| sink.iter().filter(|event: &&Event| event.op == op).count();
+    assert_eq!((nr(Op::Fork), nr(Op::Exit)), (2, 3));
 }

@@ -1,7 +1,7 @@
 //! A probe of `handle_mm_fault`, for kernels without events of page faults that have addresses.
 //!
-//! Owns one event of tracefs, named by this process. It is defined for all instances; only ours
-//! switches it on.
+//! Owns one event of tracefs, named by this process, and the meaning of its flags. It is defined for all
+//! instances; only ours switches it on.
 //!
 //! Invariant F1: the event ends with the value, or is removed by the next probe of any process if this
 //! one was killed.
@@ -10,10 +10,17 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::line::HANDLE_MM_FAULT;
 use crate::mount::Detached;
 use crate::proc::Task;
 use crate::system::Live;
+
+/// The function: the name of the event.
+pub(crate) const HANDLE_MM_FAULT: &str = "handle_mm_fault";
+/// Bits of the code of a fault, as events of x86-64 have them: a store, an instruction fetch.
+pub(crate) const STORE: u64 = 2;
+pub(crate) const FETCH: u64 = 16;
+/// And one of the probe: the fault was tried under the lock of its mapping, and may come again.
+pub(crate) const LOCKED: u64 = 1 << 32;
 
 /// Begins the name of the group; the process id follows.
 const PREFIX: &str = "folio_";
@@ -26,7 +33,7 @@ const ARGUMENTS: &str = if cfg!(target_arch = "x86_64") {
 
 /// The event, removed when dropped.
 #[derive(Debug)]
-pub(super) struct FaultProbe {
+pub(crate) struct FaultProbe {
     /// Outlives the instance, which must be gone before the event can be.
     tracefs: Detached,
     event: String,
@@ -34,7 +41,7 @@ pub(super) struct FaultProbe {
 
 impl FaultProbe {
     /// Defines it.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let tracefs = Detached::new("tracefs", None)?;
         let list = list(&tracefs);
         remove_stale(&list);
@@ -44,7 +51,7 @@ impl FaultProbe {
     }
 
     /// Its name in `events`.
-    pub(super) fn event(&self) -> String {
+    pub(crate) fn event(&self) -> String {
         self.event.clone()
     }
 }
@@ -54,6 +61,19 @@ impl Drop for FaultProbe {
         // Refused only while an instance has it enabled, and ours is gone.
         let _ = say(&list(&self.tracefs), &format!("-:{}", self.event));
     }
+}
+
+/// The code of a call with these flags (`enum fault_flag`). `None` if it was not made for a fault
+/// (populating, `ptrace`), or made again because the first one waited for a page.
+pub(crate) fn code(flags: u64) -> Option<u64> {
+    const WRITE: u64 = 1;
+    const TRIED: u64 = 1 << 5;
+    const INSTRUCTION: u64 = 1 << 8;
+    const INTERRUPTIBLE: u64 = 1 << 9;
+    const VMA_LOCK: u64 = 1 << 12;
+    let has = |flag: u64, code: u64| if flags & flag == 0 { 0 } else { code };
+    let is_fault = flags & INTERRUPTIBLE != 0 && flags & TRIED == 0;
+    is_fault.then(|| has(WRITE, STORE) | has(INSTRUCTION, FETCH) | has(VMA_LOCK, LOCKED))
 }
 
 /// Where probes are defined.

@@ -1,0 +1,93 @@
+//! Remedies with base pages of 16K and 64K: memory is judged by contpte blocks of 2M, and what makes
+//! only folios of a PMD entry (32M, 512M) says so.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use super::remedies::Answers;
+use super::{edited, finding, judged_with};
+use crate::census::remedy::{Action, Remedy};
+use crate::geometry::Geometry;
+
+const K: u64 = 1 << 10;
+const M: u64 = 1 << 20;
+/// A multiple of every PMD entry, and an address that is one of none.
+const ALIGNED: u64 = 0x4000_0000;
+const UNALIGNED: u64 = 0x4001_0000;
+
+/// Private memory of glibc programs, all of it in base pages.
+struct Private {
+    page_bytes: u64,
+    start: u64,
+    bytes: u64,
+    name: &'static str,
+}
+
+impl Private {
+    fn write(&self, dir: &Path) {
+        let page = self.page_bytes;
+        fs::write(dir.join("page_bytes"), page.to_string()).unwrap();
+        let end = self.start + self.bytes;
+        let text = "00400000-00500000 r-xp 00000000 fe:00 11 /usr/lib/libc.so.6\n";
+        let line = format!("{:x}-{end:x} rw-p 00000000 00:00 0 {}\n", self.start, self.name);
+        let mut smaps = text.to_owned();
+        for (line, kb) in [("", 0), (line.as_str(), self.bytes >> 10)] {
+            let _ = write!(smaps, "{line}Rss: {kb} kB\nAnonymous: {kb} kB\nVmFlags: rd wr ac \n");
+        }
+        fs::write(dir.join("100/maps"), format!("{text}{line}")).unwrap();
+        fs::write(dir.join("100/smaps"), smaps).unwrap();
+        let (first, nr) = (self.start / page, self.bytes / page);
+        let pages = format!("scan\n{first:x} {nr:x} 8000000000008000 1\n");
+        fs::write(dir.join("100/pagemap"), pages).unwrap();
+        fs::write(dir.join("kpageflags"), format!("8000 {nr:x} 5828\nend 20000\n")).unwrap();
+    }
+
+    fn remedies(&self) -> Vec<Remedy> {
+        let (_dir, system) = edited("6.18", |dir| self.write(dir));
+        let found = judged_with(&system, 100, &Answers::default());
+        let found = finding(&found, self.start).expect("it could be larger");
+        assert_eq!(found.target_bytes, 2 * M, "{} K", self.page_bytes / K);
+        found.remedies.clone()
+    }
+}
+
+/// What `folio collapse` would bring to `bytes`, and in which folios.
+fn collapsed(page_bytes: u64, bytes: u64) -> Option<(u64, u64)> {
+    let remedies = Private { page_bytes, start: ALIGNED, bytes, name: "" }.remedies();
+    let one = remedies.iter().find(|remedy| remedy.action == Action::Collapse)?;
+    Some((one.gain_bytes, one.folio_bytes))
+}
+
+#[test]
+fn collapse_says_the_folios_that_it_makes() {
+    for (page_kb, pmd_mb) in [(4, 2), (16, 32), (64, 512)] {
+        let (page, pmd) = (page_kb * K, pmd_mb * M);
+        assert_eq!(Geometry::arm64(page).pmd_bytes(), pmd);
+        assert_eq!(collapsed(page, pmd), Some((pmd, pmd)), "{page_kb}K");
+        let short = (page > 4 * K).then(|| collapsed(page, pmd - page)).flatten();
+        assert_eq!(short, None, "no whole block of {pmd_mb}M");
+    }
+}
+
+/// The command for the next start, and the folios that it brings.
+fn at_the_next_start(private: &Private) -> (String, u64) {
+    let remedies = private.remedies();
+    let last = remedies.last().unwrap();
+    (last.to_string(), last.folio_bytes)
+}
+
+#[test]
+fn the_tunable_of_malloc_is_named_for_what_it_advises() {
+    let setting = "sudo folio tune --set thp.enabled=always --yes, then start the program again";
+    let option = "start the program again as: GLIBC_TUNABLES=glibc.malloc.hugetlb=1 libc.so.6 ..";
+    for (page_kb, pmd_mb) in [(16, 32), (64, 512)] {
+        let of = |start, bytes, name| {
+            at_the_next_start(&Private { page_bytes: page_kb * K, start, bytes, name })
+        };
+        // A program's own mapping of 16 MiB begins where one of malloc could.
+        assert_eq!(of(UNALIGNED, 16 * M, ""), (setting.to_owned(), 2 * M), "{page_kb}K");
+        assert_eq!(of(UNALIGNED, pmd_mb * M, ""), (option.to_owned(), 2 * M), "{page_kb}K");
+        assert_eq!(of(UNALIGNED, 16 * M, "[heap]"), (option.to_owned(), 2 * M), "{page_kb}K");
+    }
+}

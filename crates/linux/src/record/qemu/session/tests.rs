@@ -1,0 +1,145 @@
+//! This process plays the child of a recorded one, whose words the ledger gets from the test.
+
+use largefolio_trace::{Event, Op};
+use tempfile::TempDir;
+
+use super::*;
+use crate::record::book::Book;
+use crate::record::qemu::ledger::tests::{event, message, row};
+use crate::record::qemu::wire::{NEW_PROCESS, WireEvent};
+
+const PARENT: u32 = 1;
+
+/// A session in which [`PARENT`] speaks; `play` is told where to connect.
+fn session(play: impl FnOnce(&mut Session<'_, '_, '_>, &Path)) -> (Vec<Event>, Vec<String>) {
+    let directory = TempDir::new().expect("a directory");
+    let path = directory.path().join("s");
+    let mut sink = Vec::new();
+    let mut book = Book::new(&mut sink);
+    let mut ledger = Ledger::new(&mut book, directory.path().into(), "/nonexistent".into());
+    ledger.start(PARENT);
+    ledger.connected(PARENT, 0);
+    let mut session = Session::new(&mut ledger, listen(&path).expect("a socket"));
+    play(&mut session, &path);
+    let warnings = book.take_warnings();
+    (sink, warnings)
+}
+
+/// Connects as this process and says hello.
+fn connect(path: &Path, reason: Reason, generation: u32) -> OwnedFd {
+    let fd = packet_socket().expect("a socket");
+    let address = SocketAddrUnix::new(path).expect("a short path");
+    rustix::net::connect(&fd, &address).expect("a listener");
+    let hello = Hello { reason, parent: PARENT, generation };
+    say(&fd, Kind::Hello, &[], &hello.encode());
+    fd
+}
+
+fn say(fd: &OwnedFd, kind: Kind, rows: &[u64], body: &[u8]) {
+    let pid = std::process::id();
+    let bytes = message(kind, (pid, pid), rows, body);
+    let sent = rustix::net::send(fd, &bytes, rustix::net::SendFlags::empty());
+    assert_eq!(sent, Ok(bytes.len()));
+}
+
+fn turn(session: &mut Session<'_, '_, '_>) {
+    for _ in 0..4 {
+        session.accept().expect("connections");
+        session.read_all().expect("a vector takes everything");
+    }
+}
+
+fn announce(session: &mut Session<'_, '_, '_>) {
+    let aux = std::process::id().into();
+    let fork = WireEvent { aux, flags: NEW_PROCESS, ..WireEvent::default() };
+    let bytes = message(Kind::Event, (PARENT, PARENT), &[], &event(Op::Fork, fork));
+    session.ledger.receive(&bytes).expect("a vector takes everything");
+}
+
+/// It closes all descriptors, ours among them, and executes a program before its parent's word that
+/// it forked is read.
+#[test]
+fn connections_of_a_process_are_read_one_after_the_other() {
+    let (events, warnings) = session(|session, path| {
+        let first = connect(path, Reason::Fork, 0);
+        say(&first, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
+        say(&first, Kind::Leaving, &[], &[]);
+        drop(first);
+        let second = connect(path, Reason::Again, 0);
+        say(&second, Kind::Execve, &[row(0x2000, 2, 1)], b"/program\0program\0");
+        turn(session);
+        drop(second);
+        let third = connect(path, Reason::Execve, 1);
+        say(&third, Kind::Rows, &[row(0x3000, 2, 1)], &[]);
+        turn(session);
+        assert_eq!(session.ledger.voice(std::process::id()), Voice::Over, "nobody announced it");
+        announce(session);
+        turn(session);
+        assert_eq!(session.ledger.voice(std::process::id()), Voice::Speaks);
+        assert!(session.may_read(session.connections.len() - 1));
+    });
+    let seen: Vec<_> = events.iter().map(|event| (event.op, event.addr)).collect();
+    let write = |addr| (Op::Write, addr);
+    assert_eq!(seen, [(Op::Fork, 0), write(0x1000), write(0x2000), write(0x3000)]);
+    assert!(warnings.is_empty(), "{warnings:?}");
+}
+
+/// It gave up, or its exit is in the trace.
+#[test]
+fn a_program_of_a_process_that_ended_is_not_kept_waiting() {
+    let (_, warnings) = session(|session, path| {
+        let program = connect(path, Reason::Execve, 1);
+        turn(session);
+        assert!(session.connections.is_empty());
+        let sent = rustix::net::send(&program, b"rows", rustix::net::SendFlags::NOSIGNAL);
+        assert_eq!(sent, Err(Errno::PIPE));
+    });
+    assert!(warnings[0].contains("already ended"), "{warnings:?}");
+}
+
+#[test]
+fn a_standstill_is_told_once_with_its_reason() {
+    let own = std::process::id();
+    let (_, warnings) = session(|session, path| {
+        let child = connect(path, Reason::Fork, 0);
+        turn(session);
+        session.last_message -= STANDSTILL;
+        session.look_for_standstill();
+        assert_eq!(session.progress().standstill, None, "there is nothing to read");
+        say(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
+        session.look_for_standstill();
+        session.look_for_standstill();
+        let awaited = Awaited::Announcement(PARENT);
+        let expected = Standstill { pid: own, awaited, silent: STANDSTILL };
+        assert_eq!(session.progress().standstill, Some(expected));
+        announce(session);
+        turn(session);
+        session.look_for_standstill();
+        assert_eq!(session.progress().standstill, None);
+    });
+    let text = format!(
+        "The recording stood still for 10 s: process {own} is read only when its parent {PARENT} has \
+         said that it forked."
+    );
+    assert_eq!(warnings, [text]);
+}
+
+/// A parent that cannot reach the socket any more.
+#[test]
+fn a_child_of_a_silent_parent_is_adopted() {
+    let own = std::process::id();
+    let (events, _) = session(|session, path| {
+        let leaving = message(Kind::Leaving, (PARENT, PARENT), &[], &[]);
+        session.ledger.receive(&leaving).expect("a vector takes everything");
+        let child = connect(path, Reason::Fork, 0);
+        say(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
+        turn(session);
+        assert_eq!(session.ledger.voice(own), Voice::Over, "its parent may still come back");
+        session.connections[0].accepted -= SILENCE_MAX;
+        turn(session);
+        announce(session);
+        assert_eq!(session.ledger.book.nr_processes, 2);
+    });
+    let seen: Vec<_> = events.iter().map(|event| (event.op, event.addr)).collect();
+    assert_eq!(seen, [(Op::Fork, 0), (Op::Write, 0x1000)]);
+}

@@ -1,0 +1,129 @@
+"""Packages of another architecture: with what they are built, and which programs QEMU runs."""
+
+import contextlib
+import importlib.util
+import io
+import os
+import pathlib
+import platform
+import struct
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+import arm64
+import foreign
+import package
+
+
+def unescaped(text):
+    return text.encode().decode("unicode_escape").encode("latin-1")
+
+
+def header(machine, kind, bits=2, abi=0):
+    """The first 20 bytes of an ELF file."""
+    return b"\x7fELF" + bytes([bits, 1, 1, abi]) + bytes(8) + struct.pack("<HH", kind, machine)
+
+
+class Binfmt(unittest.TestCase):
+    def matches(self, first):
+        magic, mask = unescaped(foreign.MAGIC), unescaped(foreign.MASK)
+        self.assertEqual(len(magic), len(mask))
+        return all(byte & mask[at] == magic[at] & mask[at] for at, byte in enumerate(first))
+
+    def test_programs_and_libraries_of_arm64_run_under_qemu(self):
+        self.assertTrue(self.matches(header(183, 2)))
+        self.assertTrue(self.matches(header(183, 3)), "position-independent")
+        self.assertTrue(self.matches(header(183, 3, abi=3)), "of the GNU ABI")
+
+    def test_nothing_else_does(self):
+        self.assertFalse(self.matches(header(62, 3)), "x86-64")
+        self.assertFalse(self.matches(header(183, 3, bits=1)), "32 bits")
+        self.assertFalse(self.matches(header(183, 4)), "a core file")
+        self.assertFalse(self.matches(b"#!/bin/sh\n# a script of shell"[:20]))
+
+
+class Builds(unittest.TestCase):
+    def test_this_machine_is_built_without_a_target(self):
+        for arch, machine in package.MACHINES.items():
+            with mock.patch.object(platform, "machine", return_value=machine):
+                own = package.Build(arch, "release")
+                self.assertEqual(package.own_arch(), arch)
+            self.assertIsNone(own.target)
+            self.assertEqual(own.folder(), package.built_in() / "release")
+
+    def test_the_other_one_has_a_linker_of_its_own(self):
+        with mock.patch.object(platform, "machine", return_value="x86_64"), \
+                mock.patch.dict(os.environ):
+            os.environ.pop("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", None)
+            other = package.Build("arm64", "lab")
+            environment = other.environment()
+        self.assertEqual(other.folder(), package.built_in() / "aarch64-unknown-linux-gnu" / "lab")
+        linker = environment["CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER"]
+        self.assertEqual(linker, "aarch64-linux-gnu-gcc")
+
+    def test_what_is_missing_is_said_with_its_command(self):
+        with mock.patch.object(platform, "machine", return_value="x86_64"), \
+                mock.patch.object(arm64, "has_target", return_value=False):
+            with self.assertRaisesRegex(package.Wrong, "rustup target add aarch64"):
+                package.Build("arm64", "release").prepare()
+        with mock.patch.object(platform, "machine", return_value="x86_64"), \
+                mock.patch.object(arm64, "has_target", return_value=True), \
+                mock.patch("shutil.which", return_value=None):
+            with self.assertRaisesRegex(package.Wrong, "apt-get install -y -qq gcc-aarch64"):
+                package.Build("arm64", "release").prepare()
+
+
+class Wheel(unittest.TestCase):
+    """The build backend, with a maturin that does nothing."""
+
+    def setUp(self):
+        path = package.ROOT / "python/build_backend/largefolio_build.py"
+        maturin = types.SimpleNamespace(**dict.fromkeys([
+            "get_requires_for_build_wheel", "prepare_metadata_for_build_wheel",
+            "get_requires_for_build_editable", "prepare_metadata_for_build_editable"]))
+        spec = importlib.util.spec_from_file_location("largefolio_build", path)
+        self.backend = importlib.util.module_from_spec(spec)
+        modules = {"maturin": maturin, "largefolio_build": self.backend}
+        with mock.patch.dict("sys.modules", modules):
+            spec.loader.exec_module(self.backend)
+
+    def test_a_target_reaches_cargo_and_its_own_strip_is_used(self):
+        build = self.backend.Build.of({"target": "aarch64-unknown-linux-gnu", "profile": "lab"})
+        words = build.words()
+        self.assertEqual(words[words.index("--target") + 1], "aarch64-unknown-linux-gnu")
+        self.assertEqual(words[words.index("--profile") + 1], "lab")
+        self.assertEqual(build.tool("strip"), "aarch64-linux-gnu-strip")
+
+    def test_this_machine_needs_no_target(self):
+        build = self.backend.Build.of(None)
+        self.assertNotIn("--target", build.words())
+        self.assertEqual(build.tool("strip"), "strip")
+
+
+class Left(unittest.TestCase):
+    def test_a_file_that_stays_is_seen_and_state_is_not(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "usr/bin").mkdir(parents=True)
+            (root / "var/lib").mkdir(parents=True)
+            before = package.files_of(root)
+            (root / "var/lib/status").touch()
+            self.assertEqual(package.files_of(root), before)
+            (root / "usr/bin/folio").touch()
+            self.assertEqual(package.files_of(root) - before, {root / "usr/bin/folio"})
+
+
+class Skips(unittest.TestCase):
+    def test_a_gate_that_cannot_lint_says_so(self):
+        said = io.StringIO()
+        with mock.patch.object(arm64, "has_target", return_value=False), \
+                mock.patch("sys.argv", ["arm64.py", "lint"]), contextlib.redirect_stderr(said):
+            self.assertEqual(arm64.main(), 0)
+        self.assertTrue(said.getvalue().startswith("SKIPPED: "), said.getvalue())
+        self.assertIn("rustup target add", said.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()
