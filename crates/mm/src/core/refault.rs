@@ -99,13 +99,8 @@ impl<R: Ram> Core<R> {
         let marks = self.folios.lru_mut().marks_mut(id);
         match rule {
             GenerationRule::Protected if is_restored => marks.nr_refs = NR_REFS_MAX,
-<<<<<<< HEAD
             GenerationRule::Reworked | GenerationRule::FirstUse if is_recent && !is_restored => {
-                marks.nr_refs = refs - 1
-=======
-            GenerationRule::Reworked | GenerationRule::Bounded if is_recent && !is_restored => {
                 marks.nr_refs = refs - 1;
->>>>>>> w-lru
             }
             _ => {}
         }
