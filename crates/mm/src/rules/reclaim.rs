@@ -94,7 +94,7 @@ pub enum GroupStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZapRule {
-    /// \[6.1\] empties them first.
+    /// \[6.1, 6.12\] empties them first.
     Drains,
     /// \[6.18\] leaves them alone.
     Keeps,
