@@ -177,7 +177,7 @@ WORKLOADS = [
              is_smoke=True),
     Workload("git", ["sh", "-e", "git.sh"], ["git", "sh", "wc"], {"git.sh": GIT}, is_smoke=True),
     Workload("python: subprocess, multiprocessing", ["/usr/bin/python3", "-I", "-S", "p.py"], ["python3", "sh", "ls"],
-             {"p.py": PYTHON}),
+             {"p.py": PYTHON}, is_smoke=True),
     Workload("node: exec, spawn, fork", ["node", "n.js"], ["node", "sh", "ls"], {"n.js": NODE}),
     Workload("npm run", ["npm", "run", "--silent", "--offline", "--no-update-notifier", "build"], ["node", "sh", "ls"],
              {"package.json": json.dumps({"name": "a", "scripts": {"build": "ls / && echo built"}})}),

@@ -53,8 +53,9 @@ def comes_back(before):
     end = time.monotonic() + BACK
     while (now := state()) != before and time.monotonic() < end:
         time.sleep(0.2)
-    other = [name for name in before | now if before.get(name) != now.get(name)]
-    expect(not other, f"not as before: {'; '.join(f'{name}: {now.get(name)}' for name in other[:3])}")
+    other = [f"{name}: {now.get(name)}" for name in before | now
+             if before.get(name) != now.get(name)]
+    expect(not other, f"not as before: {'; '.join(other[:3])}")
 
 
 def start(run, words, **environment):

@@ -37,7 +37,8 @@ KERNELS = ROOT / "target" / "recordings"     # shared with the recorders
 MACHINES = {"4K": ("7.2", "arm64"), "16K": ("7.2", "arm64_16k"), "64K": ("7.2-lab", "arm64_64k")}
 # The suite whose qemu-user loads plugins, which `folio record` needs.
 SUITE = "bookworm"
-PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "dpkg", "e2fsprogs", "findutils",
+PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "dpkg", "e2fsprogs",
+            "findutils",
             "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "qemu-user",
             "sed", "tar", "util-linux", "xfsprogs"]
 EMULATORS = {"qemu-aarch64"}    # of qemu-user, which has one for each architecture
@@ -202,7 +203,7 @@ def main():
         image = pool.submit(root_image)
         disk_of_checks = bundle_image(bundle.make(WORK / "bundle", arm64.TARGET, args.folio))
         root, pages = image.result(), kernels.result()
-        # All machines at once: they are alike in length, and fewer processors make all slower alike.
+        # All machines at once: they are alike in length.
         agreed = list(pool.map(lambda page: checked(page, root, disk_of_checks, words), pages))
     return 0 if all(agreed) else 1
 

@@ -27,7 +27,7 @@ def programs(run, kind):
     # The programs advise their memory.
     with settings(run, {"thp.enabled": "madvise"}):
         found = run.folio_json("crosscheck", kind, "--programs", PROGRAMS, "--keep",
-                               run.log_folder / kind, seconds=900)
+                               run.log_folder / kind, seconds=1500)
     equal = found["nr_equal"] + len(found["repeated_equal"])
     expect(equal == PROGRAMS, f"{equal} of {PROGRAMS} equal, {found['nr_not_judged']} not judged")
     return f"{equal} programs, {found['nr_steps']} steps, {found['nr_pages']} pages"

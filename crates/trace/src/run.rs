@@ -69,7 +69,7 @@ impl Run {
     #[inline]
     #[must_use]
     pub const fn op_number(self) -> u8 {
-        (self.0 >> OP_SHIFT) as u8 & 3
+        (self.0 >> OP_SHIFT).to_le_bytes()[0] & 3
     }
 
     /// References.
@@ -82,8 +82,8 @@ impl Run {
     /// Link, 0 for none.
     #[inline]
     #[must_use]
-    pub const fn link(self) -> u32 {
-        self.0 as u32 & LINK_MAX
+    pub fn link(self) -> u32 {
+        u32::from(self.0.to_le_bytes()[0]) & LINK_MAX
     }
 
     /// The row of `thread`.

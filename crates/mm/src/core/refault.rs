@@ -31,7 +31,7 @@ impl<R: Ram> Core<R> {
             // The mark comes before the count.
             GenerationRule::First | GenerationRule::Protected => is_workingset,
             // The count comes before the mark.
-            GenerationRule::Reworked | GenerationRule::Bounded => marks.nr_refs < NR_REFS_MAX,
+            GenerationRule::Reworked | GenerationRule::FirstUse => marks.nr_refs < NR_REFS_MAX,
         };
         if is_counted {
             marks.nr_refs = (marks.nr_refs + 1).min(NR_REFS_MAX);
@@ -54,7 +54,7 @@ impl<R: Ram> Core<R> {
             nr_refs: refs.saturating_sub(1),
             was_workingset: match rule {
                 GenerationRule::First | GenerationRule::Protected => refs > 0,
-                GenerationRule::Reworked | GenerationRule::Bounded => is_workingset,
+                GenerationRule::Reworked | GenerationRule::FirstUse => is_workingset,
             },
         }
     }
@@ -73,7 +73,7 @@ impl<R: Ram> Core<R> {
                 shadow.time == gens.min_seq[kind as usize],
                 shadow.nr_refs + u8::from(shadow.was_workingset),
             ),
-            GenerationRule::Reworked | GenerationRule::Bounded => {
+            GenerationRule::Reworked | GenerationRule::FirstUse => {
                 (gens.max_seq - shadow.time < NR_GENERATIONS_MAX, shadow.nr_refs + 1)
             }
         };
@@ -85,13 +85,13 @@ impl<R: Ram> Core<R> {
             && match rule {
                 GenerationRule::First => is_fault || refs > NR_REFS_MAX,
                 GenerationRule::Protected => is_fault || refs >= NR_REFS_MAX,
-                GenerationRule::Reworked | GenerationRule::Bounded => shadow.was_workingset,
+                GenerationRule::Reworked | GenerationRule::FirstUse => shadow.was_workingset,
             };
         // 6.1 counts those that are recent only.
         if is_recent || rule != GenerationRule::First {
             let is_active = match rule {
                 GenerationRule::Reworked => is_recent && is_fault,
-                GenerationRule::Bounded => is_restored,
+                GenerationRule::FirstUse => is_restored,
                 GenerationRule::First | GenerationRule::Protected => false,
             };
             self.count_refault(id, is_active, is_restored);
@@ -99,7 +99,7 @@ impl<R: Ram> Core<R> {
         let marks = self.folios.lru_mut().marks_mut(id);
         match rule {
             GenerationRule::Protected if is_restored => marks.nr_refs = NR_REFS_MAX,
-            GenerationRule::Reworked | GenerationRule::Bounded if is_recent && !is_restored => {
+            GenerationRule::Reworked | GenerationRule::FirstUse if is_recent && !is_restored => {
                 marks.nr_refs = refs - 1;
             }
             _ => {}

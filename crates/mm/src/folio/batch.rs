@@ -56,7 +56,7 @@ impl FolioTable {
         if let Some(rule) = self.generations.filter(|_| self.is_fault) {
             // Used through page tables: that is a first use, or keeps it from the oldest.
             match rule {
-                GenerationRule::Bounded => link.marks.is_referenced = true,
+                GenerationRule::FirstUse => link.marks.is_referenced = true,
                 _ => link.marks.is_active = true,
             }
         }

@@ -165,7 +165,7 @@ impl Generations {
         let (kind, other) =
             if is_file { (LruKind::File, LruKind::Anon) } else { (LruKind::Anon, LruKind::File) };
         let tier = match rule {
-            GenerationRule::Reworked | GenerationRule::Bounded => self.tier_max(kind, rule),
+            GenerationRule::Reworked | GenerationRule::FirstUse => self.tier_max(kind, rule),
             GenerationRule::First | GenerationRule::Protected => {
                 let base = self.refaults(other, 0..1, gain[other as usize]);
                 self.last_allowed(kind, base, gain[kind as usize])
@@ -199,10 +199,10 @@ impl Generations {
         // It has to be written first: a generation goes by until that is done.
         let cannot_go = comer.kind == LruKind::Anon || comer.waits_for_writeback;
         match rule {
-            GenerationRule::Reworked | GenerationRule::Bounded => {
+            GenerationRule::Reworked | GenerationRule::FirstUse => {
                 // How many generations down from the youngest.
                 let was_used = comer.is_workingset
-                    || rule == GenerationRule::Bounded && comer.marks.is_referenced;
+                    || rule == GenerationRule::FirstUse && comer.marks.is_referenced;
                 let down = if is_active {
                     1 - u64::from(comer.is_workingset)
                 } else if cannot_go {
@@ -228,10 +228,10 @@ pub(crate) fn nr_refs(marks: Marks, is_workingset: bool, rule: GenerationRule) -
         GenerationRule::First | GenerationRule::Protected => {
             marks.nr_refs + u8::from(is_workingset)
         }
-        GenerationRule::Reworked | GenerationRule::Bounded if marks.is_referenced => {
+        GenerationRule::Reworked | GenerationRule::FirstUse if marks.is_referenced => {
             marks.nr_refs + 1
         }
-        GenerationRule::Reworked | GenerationRule::Bounded => 0,
+        GenerationRule::Reworked | GenerationRule::FirstUse => 0,
     }
 }
 
@@ -239,8 +239,8 @@ pub(crate) fn nr_refs(marks: Marks, is_workingset: bool, rule: GenerationRule) -
 pub(crate) fn tier_of(nr_refs: u8, is_workingset: bool, rule: GenerationRule) -> usize {
     match rule {
         GenerationRule::First | GenerationRule::Protected => order_base_2(u64::from(nr_refs) + 1),
-        GenerationRule::Reworked | GenerationRule::Bounded if is_workingset => NR_TIERS - 1,
-        GenerationRule::Reworked | GenerationRule::Bounded => order_base_2(nr_refs.into()),
+        GenerationRule::Reworked | GenerationRule::FirstUse if is_workingset => NR_TIERS - 1,
+        GenerationRule::Reworked | GenerationRule::FirstUse => order_base_2(nr_refs.into()),
     }
 }
 

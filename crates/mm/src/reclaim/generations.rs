@@ -65,7 +65,7 @@ impl Look {
     /// The generation whose number is compared when it is asked whether there are enough.
     fn evictable_min_seq(self, gens: &Generations) -> u64 {
         match self.rule {
-            GenerationRule::Reworked | GenerationRule::Bounded => self.min_seq(gens),
+            GenerationRule::Reworked | GenerationRule::FirstUse => self.min_seq(gens),
             // The kind that is preferred decides.
             GenerationRule::First | GenerationRule::Protected => {
                 gens.min_seq[usize::from(!self.can_swap())]
@@ -105,7 +105,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// From 7.2 on a look scans as much as the priority says and no more, and goes on after a
+    /// From 6.16 on a look scans as much as the priority says and no more, and goes on after a
     /// generation was added.
     fn shrink_bounded(&mut self, scan: &mut Scan, look: Look) {
         let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(look));

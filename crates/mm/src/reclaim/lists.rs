@@ -12,6 +12,8 @@
 //! Owns what becomes of what is scanned. Does not own what eviction does (`evict`) nor how much is
 //! scanned (`scan`).
 
+use std::collections::BTreeSet;
+
 use super::evict::Fate;
 use super::scan::Reclaimer;
 use crate::folio::FolioId;
@@ -143,28 +145,30 @@ impl<R: Ram> Memory<R> {
         self.evict_isolated(id, list)
     }
 
-    /// Entries through which a folio was accessed since the last call, one for each page
-    /// (`folio_referenced`). Those of areas with `MADV_RANDOM` or `MADV_SEQUENTIAL` say nothing.
+    /// Areas through which a folio was accessed since the last call (`folio_referenced`): one counts
+    /// once, however many pages of the folio it maps. Those with `MADV_RANDOM` or `MADV_SEQUENTIAL`
+    /// say nothing.
     fn take_references(&mut self, id: FolioId) -> u64 {
-        let folio = self.core.folios.get(id);
-        let is_huge = folio.maps() > 0 && folio.maps() == folio.pmd_maps();
-        let nr_accessed = if self.has_unrecent { self.recent_references(id) } else { u64::MAX };
-        let nr_accessed = self.core.folios.take_accessed(id).min(nr_accessed);
-        if is_huge { nr_accessed.min(1) } else { nr_accessed }
+        let is_large = self.core.folios.get(id).is_large();
+        let nr_areas =
+            if is_large || self.has_unrecent { self.accessed_areas(id) } else { u64::MAX };
+        self.core.folios.take_accessed(id).min(nr_areas)
     }
 
-    fn recent_references(&self, id: FolioId) -> u64 {
+    /// Areas with recency that map a page of the folio which was accessed.
+    fn accessed_areas(&self, id: FolioId) -> u64 {
         let folios = &self.core.folios;
-        if folios.frames().count(Flag::Accessed, folios.get(id).pfn, folios.get(id).nr_pages()) == 0
-        {
+        let is_accessed = |pfn, nr| folios.frames().count(Flag::Accessed, pfn, nr) > 0;
+        if !is_accessed(folios.get(id).pfn, folios.get(id).nr_pages()) {
             return 0;
         }
-        let is_recent = |site: &&Site| {
-            let vma = self.space(site.mm).vmas.find(site.vpn);
-            vma.is_some_and(|vma| self.rules.reclaim.recency.counts(vma.advice.access))
+        let area_of = |site: &Site| {
+            let vma = self.space(site.mm).vmas.find(site.vpn)?;
+            let is_recent = self.rules.reclaim.recency.counts(vma.advice.access);
+            (is_recent && is_accessed(site.pfn, site.nr)).then_some((site.mm, vma.start))
         };
-        let of = |site: &Site| folios.frames().count(Flag::Accessed, site.pfn, site.nr);
-        self.sites_of(id).iter().filter(is_recent).map(of).sum()
+        let areas: BTreeSet<_> = self.sites_of(id).iter().filter_map(area_of).collect();
+        areas.len() as u64
     }
 
     /// Evicts a folio that is off its list. The parts of one that is split take its place at the

@@ -42,10 +42,11 @@ pub enum GenerationRule {
     First,
     /// \[6.8 .. 6.12\] in the second oldest, while there are four.
     Protected,
-    /// \[6.16+\] by how often it was used; refaults count by age, not by generation.
+    /// \[6.16+\] in the oldest; refaults count by age, not by generation, and no more is isolated
+    /// than the priority asks for.
     Reworked,
-    /// \[7.2+\] the same, and no more is isolated than the priority asks for.
-    Bounded,
+    /// \[7.2+\] the same, but a use before it reached the list counts as a first one.
+    FirstUse,
 }
 
 impl GenerationRule {
@@ -53,7 +54,7 @@ impl GenerationRule {
     /// the mark of the working set (6.16+).
     #[must_use]
     pub const fn is_reworked(self) -> bool {
-        matches!(self, Self::Reworked | Self::Bounded)
+        matches!(self, Self::Reworked | Self::FirstUse)
     }
 }
 
@@ -93,7 +94,7 @@ pub enum GroupStats {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ZapRule {
-    /// \[6.1\] empties them first.
+    /// \[6.1, 6.12\] empties them first.
     Drains,
     /// \[6.18\] leaves them alone.
     Keeps,

@@ -273,10 +273,10 @@ pub(crate) fn random_config(numbers: &mut Numbers) -> (AnonRules, Config) {
 
 /// Which lists there are, and how kernels differ in them.
 pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
-    use GenerationRule::{Bounded, First, Protected, Reworked};
+    use GenerationRule::{First, FirstUse, Protected, Reworked};
     ReclaimRules {
         lru: numbers.pick(&[LruRule::Lists, LruRule::Generations]),
-        generations: numbers.pick(&[First, Protected, Reworked, Bounded]),
+        generations: numbers.pick(&[First, Protected, Reworked, FirstUse]),
         folio_batch: numbers.pick(&[1, 15, 31]),
         recency: numbers.pick(&[Recency::Sequential, Recency::RandomToo]),
         group_stats: numbers.pick(&[GroupStats::AtThreshold, GroupStats::Periodic]),

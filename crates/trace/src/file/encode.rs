@@ -295,10 +295,16 @@ fn put_groups(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
     // Numbers of a width fit it.
     match width {
         0 => {}
-        8 => target.iter_mut().zip(numbers).for_each(|(byte, &number)| *byte = number as u8),
+        8 => target
+            .iter_mut()
+            .zip(numbers)
+            .for_each(|(byte, &number)| *byte = number.to_le_bytes()[0]),
         16 => {
             let cells = target.as_chunks_mut().0.iter_mut();
-            cells.zip(numbers).for_each(|(cell, &nr)| *cell = (nr as u16).to_le_bytes());
+            cells.zip(numbers).for_each(|(cell, number)| {
+                let [low, high, ..] = number.to_le_bytes();
+                *cell = [low, high];
+            });
         }
         _ => put_bits(numbers, width, target),
     }

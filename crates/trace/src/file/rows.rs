@@ -30,7 +30,7 @@ pub(super) struct Rows {
     aux: Steady,
     flags: Varied,
     file: Steady,
-    nr_rows: usize,
+    total: usize,
 }
 
 /// A column of which most rows have another value than the row before.
@@ -79,12 +79,12 @@ pub(super) struct RowsPage<'a> {
 impl Rows {
     /// Number of rows.
     pub(super) fn len(&self) -> usize {
-        self.nr_rows
+        self.total
     }
 
     /// Rows that a page has room for.
     fn room(&self) -> usize {
-        BATCH_ROWS - self.nr_rows % BATCH_ROWS
+        BATCH_ROWS - self.total % BATCH_ROWS
     }
 
     /// Appends a row.
@@ -119,8 +119,8 @@ impl Rows {
     }
 
     fn grown(&mut self, nr: usize) {
-        self.nr_rows += nr;
-        if self.nr_rows.is_multiple_of(BATCH_ROWS) {
+        self.total += nr;
+        if self.total.is_multiple_of(BATCH_ROWS) {
             self.varied().into_iter().for_each(Varied::end_page);
             self.steady().into_iter().for_each(Steady::end_page);
         }
@@ -130,7 +130,7 @@ impl Rows {
     pub(super) fn clear(&mut self) {
         self.varied().into_iter().for_each(Varied::clear);
         self.steady().into_iter().for_each(Steady::clear);
-        self.nr_rows = 0;
+        self.total = 0;
     }
 
     fn varied(&mut self) -> [&mut Varied; 4] {
@@ -151,10 +151,10 @@ impl Rows {
 
     /// The pages of a column.
     pub(super) fn pages(&self, column: Column) -> impl Iterator<Item = RowsPage<'_>> {
-        let starts = (0..self.nr_rows).step_by(BATCH_ROWS).enumerate();
+        let starts = (0..self.total).step_by(BATCH_ROWS).enumerate();
         let column = self.column(column);
         starts.map(move |(nr, start)| {
-            let nr_rows = BATCH_ROWS.min(self.nr_rows - start);
+            let nr_rows = BATCH_ROWS.min(self.total - start);
             let (numbers, nr_values) = match column {
                 Either::Varied(column) => column.page(nr, start..start + nr_rows),
                 Either::Steady(column) => column.page(nr),

@@ -292,7 +292,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         };
         match hello.reason {
             Reason::Start => self.ledger.start(pid),
-            Reason::Again => {}
             // A process whose exit is in the trace has no program any more.
             Reason::Execve if self.ledger.voice(pid) == Voice::Over => {
                 self.ledger.warn_late();
@@ -312,7 +311,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
                 }
                 self.ledger.adopt(pid, hello.parent)?;
             }
-            Reason::Fork => {}
+            Reason::Again | Reason::Fork => {}
         }
         self.ledger.connected(pid, hello.generation);
         Ok(())

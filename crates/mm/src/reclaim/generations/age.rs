@@ -102,7 +102,7 @@ impl<R: Ram> Memory<R> {
                 min_seq[0] = anon.min(file);
                 min_seq[1] = min_seq[0].max(gens.min_seq[1]);
             }
-            GenerationRule::Reworked | GenerationRule::Bounded => {
+            GenerationRule::Reworked | GenerationRule::FirstUse => {
                 let seq = gens.max_seq.saturating_sub(NR_GENERATIONS_MIN);
                 if anon > seq && file < seq {
                     min_seq[0] = seq;

@@ -44,7 +44,7 @@ impl<R: Ram> Memory<R> {
     pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look, nr_max: u64) -> u64 {
         let is_bounded = look.rule.is_reworked();
         if is_bounded {
-            // From 7.2 on empty generations are retired first, and that is no progress.
+            // From 6.16 on empty generations are retired first, and that is no progress.
             self.advance_oldest(look);
         }
         let isolated = self.isolate_oldest(look, nr_max);
@@ -102,7 +102,7 @@ impl<R: Ram> Memory<R> {
     fn scan_oldest(&mut self, look: Look, kind: LruKind, limit: ScanLimit) -> Isolated {
         let mut isolated = Isolated { kind, folios: Vec::new(), nr_pages: 0, nr_scanned: 0 };
         let gens = self.gens(look.group);
-        // From 7.2 on the caller sees to it that there are enough.
+        // From 6.16 on the caller sees to it that there are enough.
         if gens.nr(kind) == NR_GENERATIONS_MIN && !look.rule.is_reworked() {
             return isolated;
         }
@@ -147,7 +147,7 @@ impl<R: Ram> Memory<R> {
         let is_hot = match look.rule {
             GenerationRule::First => false,
             GenerationRule::Protected => refs > NR_REFS_MAX,
-            GenerationRule::Reworked | GenerationRule::Bounded => {
+            GenerationRule::Reworked | GenerationRule::FirstUse => {
                 refs > NR_REFS_MAX && is_workingset
             }
         };
