@@ -64,14 +64,14 @@ pub(super) fn nr_refresh_faults() -> u64 {
     NR_WAITING * (nr_of_list(text.trim()) + 1) + 2
 }
 
-/// How many numbers `0-3,8` has; at least 1.
-fn nr_of_list(list: &str) -> u64 {
+/// How many `0-3,8` are; at least 1.
+fn nr_of_list(numbers: &str) -> u64 {
     let of_range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
         Some(last.checked_sub(first)? + 1)
     };
-    list.split(',').filter_map(of_range).sum::<u64>().clamp(1, 1 << 16)
+    numbers.split(',').filter_map(of_range).sum::<u64>().clamp(1, 1 << 16)
 }
 
 /// The folder in which groups have a limit: below the root, because a process may leave for it.

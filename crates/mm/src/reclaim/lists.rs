@@ -1,7 +1,7 @@
 //! Scanning the two lists of a kind: batches, the second chance, what is put back.
 //!
 //! Answers to: `shrink_inactive_list`, `shrink_active_list`, `isolate_lru_folios`,
-//! `move_folios_to_lru`, `folio_check_references`.
+//! `move_folios_to_lru`, `folio_check_references`, `folio_referenced`.
 //!
 //! ```text
 //!   tail [ a b c d .. ]     isolate a batch: a b c d

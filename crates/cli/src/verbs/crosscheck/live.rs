@@ -28,15 +28,16 @@ pub(super) struct Chosen {
 
 impl Chosen {
     fn plan(&self, facts: &Facts, command: &str) -> Result<WorkloadPlan, CrosscheckError> {
-        match self.random {
-            Some(random) => {
-                WorkloadPlan::random(random, &self.select.selection_of_random(), facts, command)
-            }
-            None => {
-                let selection = Selection { set: self.set, ..self.select.selection() };
-                WorkloadPlan::new(&selection, facts, command)
-            }
+        if let Some(random) = self.random {
+            return WorkloadPlan::random(
+                random,
+                &self.select.selection_of_random(),
+                facts,
+                command,
+            );
         }
+        let selection = Selection { set: self.set, ..self.select.selection() };
+        WorkloadPlan::new(&selection, facts, command)
     }
 }
 

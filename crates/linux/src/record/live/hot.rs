@@ -12,6 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use crate::geometry::page_bytes;
 use crate::proc::{PROC, Task};
 use crate::record::error::RecordError;
 use crate::record::outcome::HotPages;
@@ -65,12 +66,12 @@ impl Hot {
 
 /// Whether a page that was just written counts as written.
 fn has_soft_dirty(system: &dyn System) -> bool {
-    let mut page = vec![0_u8; 2 * crate::record::layout::PAGE_BYTES as usize];
+    let mut page = vec![0_u8; 2 * page_bytes()];
     std::hint::black_box(page.as_mut_slice()).fill(1);
     let address = page.as_ptr().addr() as u64;
     let mut entry = [0];
-    let read = Task::own(system).pagemap().and_then(|pagemap| {
-        pagemap.read(address / crate::geometry::page_bytes() as u64, &mut entry)
-    });
+    let read = Task::own(system)
+        .pagemap()
+        .and_then(|pagemap| pagemap.read(address / page_bytes() as u64, &mut entry));
     read.is_ok_and(|nr| nr == 1) && entry[0] & IS_SOFT_DIRTY != 0
 }

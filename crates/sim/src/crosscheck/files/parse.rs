@@ -192,8 +192,6 @@ impl FileSteps {
                 step.removals.extend(folios(file, at(index)?, order, rest)?);
                 step.removed_at.resize(step.removals.len(), step.insertions.len());
             }
-            // What a probe with `detail=` tells of lists, for whoever looks for a rule.
-            ["v" | "l", ..] => {}
             ["e", ref extents @ ..] => {
                 let all = step.extents.get_or_insert_default();
                 for word in extents {
@@ -202,7 +200,8 @@ impl FileSteps {
             }
             ["F", index] => step.handler.push((file, at(index)?)),
             ["W", first, last] => step.around.push((file, at(first)?, at(last)?)),
-            ["G", _, _, ..] | ["R", "sync" | "async", ..] => {}
+            // `v`, `l`: what a probe with `detail=` tells of lists, for whoever looks for a rule.
+            ["G", _, _, ..] | ["R", "sync" | "async", ..] | ["v" | "l", ..] => {}
             ["S", "order", index, order, size, async_size, _] => {
                 let order = Some(order_of(order)?);
                 step.windows.push(window(file, at(index)?, order, [size, async_size])?);

@@ -208,10 +208,7 @@ impl FileReplay {
                 self.memory.set_completion(completion);
                 was_mapped = self.touch(*index, *area, *access)?;
             }
-            Action::Read(io) => {
-                let open = self.open_of(*io)?;
-                self.memory.pread(open, io.pos, io.len_bytes).map_err(|e| e.to_string())?;
-            }
+            Action::Read(io) => self.read(*io)?,
             Action::Write(io) => {
                 let open = self.open_of(*io)?;
                 self.tell_extents(open, step);
@@ -237,8 +234,7 @@ impl FileReplay {
             Action::Switch(space) => self.mm = self.space(*space),
             Action::Fork(from, to) => {
                 let parent = self.space(*from);
-                let child = self.memory.fork(parent).map_err(|e| e.to_string())?;
-                self.spaces.insert(*to, child);
+                self.spaces.insert(*to, self.memory.fork(parent).map_err(|e| e.to_string())?);
             }
         }
         let action = step.action.clone();
@@ -247,6 +243,11 @@ impl FileReplay {
             model.removals = removals;
         }
         Ok(model)
+    }
+
+    fn read(&mut self, io: FileIo) -> Result<(), String> {
+        let open = self.open_of(io)?;
+        self.memory.pread(open, io.pos, io.len_bytes).map_err(|e| e.to_string()).map(drop)
     }
 
     fn open_of(&self, io: FileIo) -> Result<OpenId, String> {
