@@ -64,8 +64,12 @@ impl<R: Ram> Memory<R> {
         limits: PteLimits,
     ) -> Result<(), CollapseRefusal> {
         let id = self.alloc_for(target)?;
+        // Nobody maps it yet: reclaim on account of what is swapped in must not find it.
+        let _ = self.core.folios.isolate(id);
         let collapsed = self.collapse_into(target, limits, id);
-        if collapsed.is_err() {
+        if collapsed.is_ok() {
+            self.core.folios.putback(id);
+        } else {
             let folio = self.core.take(id);
             self.core.buddy.free(folio.pfn, folio.order);
         }
@@ -103,15 +107,22 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Brings swapped pages back, each into a base page (H.6.2).
+    /// Brings swapped pages back, each into a base page (H.6.2), once: a group at its limit may swap
+    /// out what came back first, and then there is no collapse.
     fn swap_in_block(&mut self, target: &CollapseTarget) -> Result<(), CollapseRefusal> {
         let CollapseTarget { mm, vma, first, .. } = *target;
-        while let Some((vpn, slot)) = self.space(mm).swapped.first_in(first, target.nr_pages()) {
+        let end = first.plus(target.nr_pages());
+        let mut at = first;
+        while let Some((vpn, slot)) = self.space(mm).swapped.first_in(at, end.0 - at.0) {
             self.step(CollapseRefusal::PteNonPresent)?;
             let fault = Fault { mm, vpn, access: Access::Read, vma, pass: Pass::First };
             self.swap_in(&fault, slot).map_err(|_| CollapseRefusal::PteNonPresent)?;
+            at = vpn.plus(1);
         }
-        Ok(())
+        match self.space(mm).swapped.first_in(first, target.nr_pages()) {
+            Some(_) => Err(CollapseRefusal::PteNonPresent),
+            None => Ok(()),
+        }
     }
 
     fn isolate_and_copy(

@@ -37,6 +37,13 @@ fn group(world: &mut World, limits: GroupLimits) -> GroupId {
     group
 }
 
+/// Reads pages of a file, one after the other.
+fn read(world: &mut World, open: OpenId, pages: std::ops::Range<u64>) {
+    for index in pages {
+        world.memory.pread(open, index * PAGE, PAGE).unwrap();
+    }
+}
+
 fn is_cached(world: &World, file: MappingId, index: u64) -> bool {
     world.memory.core().find(file, PageIndex(index)).is_some()
 }
@@ -212,9 +219,9 @@ fn work_of_a_charge_does_not_grow_with_the_number_of_groups() {
         for _ in 0..nr_groups {
             group(&mut world, GroupLimits::max(256));
         }
-        (0..2000).for_each(|index| drop(world.memory.pread(open, index * PAGE, PAGE)));
+        read(&mut world, open, 0..2000);
         let before = world.memory.work().nr_steps();
-        (2000..4000).for_each(|index| drop(world.memory.pread(open, index * PAGE, PAGE)));
+        read(&mut world, open, 2000..4000);
         world.memory.work().nr_steps() - before
     };
     let (one, many) = (work_of(1), work_of(10_000));
@@ -227,9 +234,9 @@ fn what_was_charged_stays_where_it_was() {
     let mut world = world(AnonRules::stock(), 16_384, 0).mapped(64);
     let first = group(&mut world, GroupLimits::max(512));
     let mm: MmId = world.mm;
-    (0..32).for_each(|page| drop(world.write(mm, page)));
+    world.write_all(mm, 0..32);
     let second = group(&mut world, GroupLimits::max(512));
-    (32..64).for_each(|page| drop(world.write(mm, page)));
+    world.write_all(mm, 32..64);
     let charged = [first, second].map(|group| world.memory.group(group).vec.nr_charged());
     assert_eq!(charged, [32, 32]);
     world.memory.exit(mm);

@@ -215,14 +215,15 @@ impl<R: Ram> Memory<R> {
         let is_young = |by: &u64| self.core.folios.frames().get(Flag::Accessed, site.pfn.plus(*by));
         let first = (0..site.nr).find(is_young)?;
         let last = (0..site.nr).rev().find(is_young)?;
-        let vma = self.space(site.mm).vmas.find(site.vpn)?;
         let pmd = self.rules.page.pmd_order();
+        // Pages of a site lie side by side, and may lie in several areas.
         let around = |vpn: Vpn| {
+            let vma = self.space(site.mm).vmas.find(vpn)?;
             let table = pmd.round_down(vpn.0);
             let start = table.max(vma.start.0);
             let end = (table + pmd.nr_pages()).min(vma.end.0);
             let half = BATCH_MIN / 2;
-            if end - start <= BATCH_MIN {
+            Some(if end - start <= BATCH_MIN {
                 (start, end)
             } else if vpn.0 - start < half {
                 (start, start + BATCH_MIN)
@@ -230,10 +231,10 @@ impl<R: Ram> Memory<R> {
                 (end - BATCH_MIN, end)
             } else {
                 (vpn.0 - half, vpn.0 + half)
-            }
+            })
         };
-        let (start, _) = around(site.vpn.plus(first));
-        let (_, end) = around(site.vpn.plus(last));
+        let (start, _) = around(site.vpn.plus(first))?;
+        let (_, end) = around(site.vpn.plus(last))?;
         Some(VpnRange { start: Vpn(start), end: Vpn(end) })
     }
 
