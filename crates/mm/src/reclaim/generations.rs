@@ -90,13 +90,15 @@ impl<R: Ram> Memory<R> {
         // A few free slots are not worth the search.
         let has_slots = swap.map_or(0, Swap::nr_free) >= BATCH_MIN;
         let look = Look { group, swappiness: if has_slots { SWAPPINESS } else { 0 }, rule };
-        if rule.is_reworked() {
+        if rule == GenerationRule::FirstUse {
             self.shrink_bounded(scan, look);
             return;
         }
         let mut nr_scanned = 0;
         while let Quota::Pages(quota @ 1..) = self.quota(scan, look) {
-            let nr = self.evict_generation(scan, look, BATCH_MAX);
+            // To 6.13 a batch is looked at, whatever was asked for.
+            let nr_max = if rule.is_reworked() { quota.min(BATCH_MAX) } else { BATCH_MAX };
+            let nr = self.evict_generation(scan, look, nr_max);
             nr_scanned += nr;
             let is_enough = scan.target == GroupId::ROOT && scan.is_done();
             if nr == 0 || nr_scanned >= quota || is_enough {
@@ -105,7 +107,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// From 6.16 on a look scans as much as the priority says and no more, and goes on after a
+    /// From 7.2 on a look scans as much as the priority says and no more, and goes on after a
     /// generation was added.
     fn shrink_bounded(&mut self, scan: &mut Scan, look: Look) {
         let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(look));

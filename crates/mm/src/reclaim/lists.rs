@@ -62,10 +62,19 @@ impl<R: Ram> Memory<R> {
                 self.core.folios.get_mut(id).is_workingset = true;
                 self.core.folios.lru_mut().marks_mut(id).is_active = false;
             }
-            self.core.folios.putback(id);
+            self.put_back(group, id);
         }
         if nr_rotated > 0 {
             self.core.note_cost(group, list.kind, nr_rotated);
+        }
+    }
+
+    /// An isolated folio gets onto a list again; where that is the active one, the group's clock goes
+    /// on (P.2.6).
+    fn put_back(&mut self, group: GroupId, id: FolioId) {
+        self.core.folios.putback(id);
+        if self.core.folios.lru().marks(id).is_active {
+            self.core.age(group, self.core.folios.get(id).nr_pages());
         }
     }
 
@@ -90,7 +99,7 @@ impl<R: Ram> Memory<R> {
             }
         }
         for id in kept {
-            self.core.folios.putback(id);
+            self.put_back(group, id);
         }
         let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
         self.core.note_cost(group, list.kind, isolated.nr_pages.saturating_sub(nr_freed));

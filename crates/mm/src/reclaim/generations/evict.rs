@@ -42,9 +42,9 @@ enum Round {
 impl<R: Ram> Memory<R> {
     /// Evicts a batch; the pages looked at, 0 where nothing came of it.
     pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look, nr_max: u64) -> u64 {
-        let is_bounded = look.rule.is_reworked();
+        let is_bounded = look.rule == GenerationRule::FirstUse;
         if is_bounded {
-            // From 6.16 on empty generations are retired first, and that is no progress.
+            // From 7.2 on empty generations are retired first, and that is no progress.
             self.advance_oldest(look);
         }
         let isolated = self.isolate_oldest(look, nr_max);
@@ -102,8 +102,8 @@ impl<R: Ram> Memory<R> {
     fn scan_oldest(&mut self, look: Look, kind: LruKind, limit: ScanLimit) -> Isolated {
         let mut isolated = Isolated { kind, folios: Vec::new(), nr_pages: 0, nr_scanned: 0 };
         let gens = self.gens(look.group);
-        // From 6.16 on the caller sees to it that there are enough.
-        if gens.nr(kind) == NR_GENERATIONS_MIN && !look.rule.is_reworked() {
+        // From 7.2 on the caller sees to it that there are enough.
+        if gens.nr(kind) == NR_GENERATIONS_MIN && look.rule != GenerationRule::FirstUse {
             return isolated;
         }
         let oldest = ListId::generation(kind, Generations::list_of(gens.min_seq[kind as usize]));
@@ -122,7 +122,7 @@ impl<R: Ram> Memory<R> {
                 isolated.nr_pages += nr;
             }
         }
-        let is_bounded = look.rule.is_reworked();
+        let is_bounded = look.rule == GenerationRule::FirstUse;
         if isolated.folios.is_empty() && nr_left > 0 && !is_bounded {
             isolated.nr_scanned = 0;
         }

@@ -21,6 +21,7 @@ use crate::memory::rmap_walk::Site;
 use crate::pgtable::LeafKind;
 use crate::ram::Ram;
 use crate::units::{MmId, Pfn, Vpn, VpnRange};
+use crate::vma::Vma;
 
 /// Entries in a line of a cache: a range is worth a walk if one in so many is young.
 const ENTRIES_OF_LINE: u64 = 8;
@@ -125,11 +126,16 @@ impl<R: Ram> Memory<R> {
     /// Young entries of a range that map folios of the group; they are old then.
     fn take_young(&mut self, look: Look, mm: MmId, range: VpnRange) -> Found {
         let VpnRange { start, end } = range;
-        let mut found = Found { young: Vec::new(), nr_entries: 0 };
+        // Entries that map nothing count as well.
+        let areas = self.space(mm).vmas.overlapping(start, end);
+        let nr_entries = areas.iter().map(Vma::nr_pages).sum();
+        let mut found = Found { young: Vec::new(), nr_entries };
         for leaf in self.space(mm).table.leaves(start, end.0 - start.0) {
             let from = leaf.first_vpn.max(start);
             let nr = leaf.end_vpn().min(end).0 - from.0;
-            found.nr_entries += if leaf.kind == LeafKind::Pmd { 1 } else { nr };
+            if leaf.kind == LeafKind::Pmd {
+                found.nr_entries -= nr - 1;
+            }
             for vpn in (0..nr).map(|by| from.plus(by)) {
                 let pfn = leaf.pfn_of(vpn);
                 if self.has_unrecent && !self.is_recent(mm, vpn) {
