@@ -43,7 +43,7 @@ use crate::pgtable::{Leaf, PteFlags};
 use crate::ram::Ram;
 use crate::rules::MinorRetry;
 use crate::units::{MmId, Vaddr, Vpn};
-use crate::vma::{Backing, OpenId, Sharing, Vma};
+use crate::vma::{AccessAdvice, Backing, OpenId, Sharing, Vma};
 
 /// How memory is touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -281,7 +281,7 @@ impl<R: Ram> Memory<R> {
         self.keep_balance();
         self.core.counters.pgfault += 1;
         self.core.work.add(STEPS_OF_FAULT);
-        self.core.folios.set_fault(self.rules.reclaim.recency.counts(vma.advice.access));
+        self.core.folios.set_fault(vma.advice.access == AccessAdvice::Normal);
         let fault = Fault { mm, vpn, access, vma, pass: Pass::First };
         let is_present = self.space(mm).table.leaf(vpn).is_some();
         let swapped = self.space(mm).swapped.get(vpn);

@@ -145,8 +145,7 @@ impl<R: Ram> Memory<R> {
         let tier = tier_of(refs, is_workingset, look.rule);
         // It was used as often as is counted: it is spared in any case, and refaults are not asked.
         let is_hot = match look.rule {
-            GenerationRule::First => false,
-            GenerationRule::Protected => refs > NR_REFS_MAX,
+            GenerationRule::First | GenerationRule::Protected => refs > NR_REFS_MAX,
             GenerationRule::Reworked | GenerationRule::FirstUse => {
                 refs > NR_REFS_MAX && is_workingset
             }

@@ -21,7 +21,7 @@ use crate::memory::rmap_walk::Site;
 use crate::pgtable::LeafKind;
 use crate::ram::Ram;
 use crate::units::{MmId, Pfn, Vpn, VpnRange};
-use crate::vma::Vma;
+use crate::vma::{AccessAdvice, Vma};
 
 /// Entries in a line of a cache: a range is worth a walk if one in so many is young.
 const ENTRIES_OF_LINE: u64 = 8;
@@ -138,7 +138,7 @@ impl<R: Ram> Memory<R> {
             }
             for vpn in (0..nr).map(|by| from.plus(by)) {
                 let pfn = leaf.pfn_of(vpn);
-                if self.has_unrecent && !self.is_recent(mm, vpn) {
+                if self.advice_at(mm, vpn) != AccessAdvice::Normal {
                     continue;
                 }
                 if let Some(id) = self.core.folios.of_pfn(pfn)
@@ -191,12 +191,13 @@ impl<R: Ram> Memory<R> {
         }
         let mut is_young = false;
         for site in self.sites_of(id) {
-            // Entries of areas with `MADV_RANDOM` or `MADV_SEQUENTIAL` say nothing.
-            if !self.is_recent(site.mm, site.vpn) {
+            let advice = self.advice_at(site.mm, site.vpn);
+            if !self.rules.reclaim.recency.counts(advice) {
                 continue;
             }
             is_young |= self.core.folios.frames().count(Flag::Accessed, site.pfn, site.nr) > 0;
             if !site.is_pmd
+                && advice == AccessAdvice::Normal
                 && let Some(window) = self.window_of(&site)
             {
                 self.look_at_window(look, id, site.mm, window);
@@ -206,14 +207,14 @@ impl<R: Ram> Memory<R> {
         is_young
     }
 
-    /// Whether what an area maps is used again where it was used (`vma_has_recency`).
-    fn is_recent(&self, mm: MmId, vpn: Vpn) -> bool {
-        !self.has_unrecent
-            || self
-                .space(mm)
-                .vmas
-                .find(vpn)
-                .is_some_and(|vma| self.rules.reclaim.recency.counts(vma.advice.access))
+    /// What was said of the accesses to an area. Neither a walk nor a look around goes by entries of
+    /// one with `MADV_RANDOM` or `MADV_SEQUENTIAL`; in 6.1 the entry of a folio that is examined counts
+    /// all the same with the former.
+    fn advice_at(&self, mm: MmId, vpn: Vpn) -> AccessAdvice {
+        if !self.has_unrecent {
+            return AccessAdvice::Normal;
+        }
+        self.space(mm).vmas.find(vpn).map_or(AccessAdvice::Normal, |vma| vma.advice.access)
     }
 
     /// The 64 entries around those of a site, within its area and its table.

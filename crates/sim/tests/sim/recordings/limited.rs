@@ -20,7 +20,7 @@ use super::document;
 const NR_KINDS_MIN: usize = 2;
 /// Of the workloads of one kernel with one kind of lists, so many per cent have the kernel's whole
 /// sequence of evictions.
-const EQUAL_PERCENT_MIN: usize = 0;
+const EQUAL_PERCENT_MIN: usize = 50;
 
 fn recordings(dir: &Path) -> Vec<Recording<FileSteps>> {
     let mut all = Vec::new();
@@ -114,7 +114,7 @@ fn reclaim_takes_what_the_recorded_kernels_took() {
     for (kind, row) in &rows {
         let percent = row.nr_same_sequence * 100 / row.nr;
         assert!(percent >= EQUAL_PERCENT_MIN, "{kind:?}: {percent}%");
-        assert!(row.nr_evictions > 10_000, "{kind:?}: {} evictions", row.nr_evictions);
+        assert!(row.nr_evictions > 5_000, "{kind:?}: {} evictions", row.nr_evictions);
     }
     document("limited.rs", &table);
 }
