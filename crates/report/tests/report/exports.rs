@@ -85,6 +85,7 @@ fn before() -> Outcome {
         anon_sizes: BTreeMap::new(),
         asked: BTreeMap::from([(64 * K, ASKED)]),
         asked_tenths: BTreeMap::from([(10, BTreeMap::from([(64 * K, ASKED)]))]),
+        cgroups: Vec::new(),
         aged: BTreeMap::new(),
         unusable_at_start: BTreeMap::from([(64 * K, 310)]),
         pmd_refused: BTreeMap::from([("misaligned", 0), ("vma_too_small", 0)]),

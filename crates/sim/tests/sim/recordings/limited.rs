@@ -15,9 +15,9 @@ use rayon::prelude::*;
 
 use super::document;
 
-/// Two kinds of lists of five packaged kernels, and one of a running one: fewer mean that archives
+/// Two kinds of lists of five packaged kernels: fewer mean that archives
 /// were not found.
-const NR_KINDS_MIN: usize = 2;
+const NR_KINDS_MIN: usize = 10;
 /// Of the workloads of one kernel with one kind of lists, so many per cent have the kernel's whole
 /// sequence of evictions.
 const EQUAL_PERCENT_MIN: usize = 50;
