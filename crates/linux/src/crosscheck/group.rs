@@ -10,13 +10,12 @@ use std::path::{Path, PathBuf};
 
 use super::error::CrosscheckError;
 use crate::proc::Task;
-use crate::proc::cgroup::MOUNTS;
+use crate::proc::cgroup::{MEMORY_OF_V1, MOUNTS};
+use crate::proc::host;
 use crate::system::Live;
 
 /// Begins the names of our groups; the process id follows.
 const PREFIX: &str = "folio-crosscheck-";
-/// Version 1 has memory groups in a tree of their own.
-const TREE_OF_V1: &str = "/sys/fs/cgroup/memory";
 /// Limit of a group, in version 2 and in version 1.
 const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 /// Updates of counters that may wait on one processor (`MEMCG_CHARGE_BATCH`).
@@ -60,18 +59,7 @@ pub(super) fn is_possible() -> bool {
 /// Faults after which the kernel adds up what a group counted: more than may wait on all
 /// processors.
 pub(super) fn nr_refresh_faults() -> u64 {
-    let text = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    NR_WAITING * (nr_of_list(text.trim()) + 1) + 2
-}
-
-/// How many `0-3,8` are; at least 1.
-fn nr_of_list(numbers: &str) -> u64 {
-    let of_range = |range: &str| {
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
-        Some(last.checked_sub(first)? + 1)
-    };
-    numbers.split(',').filter_map(of_range).sum::<u64>().clamp(1, 1 << 16)
+    NR_WAITING * (host::nr_cpus(&Live) + 1) + 2
 }
 
 /// The folder in which groups have a limit: below the root, because a process may leave for it.
@@ -81,7 +69,8 @@ fn tree() -> Option<PathBuf> {
         given.is_ok_and(|names| names.split_whitespace().any(|name| name == "memory"))
     };
     let of_v2 = MOUNTS.iter().find(has_memory).map(PathBuf::from);
-    let of_v1 = Path::new(TREE_OF_V1).join(LIMITS[1]).exists().then(|| PathBuf::from(TREE_OF_V1));
+    let v1 = Path::new(MEMORY_OF_V1);
+    let of_v1 = v1.join(LIMITS[1]).exists().then(|| v1.to_owned());
     of_v2.or(of_v1)
 }
 
@@ -100,7 +89,7 @@ fn remove_stale(tree: &Path) {
 mod tests {
     use std::fs;
 
-    use super::{PREFIX, nr_of_list, remove_stale};
+    use super::{PREFIX, remove_stale};
 
     #[test]
     fn groups_of_processes_that_are_gone_are_removed() {
@@ -115,13 +104,5 @@ mod tests {
         remove_stale(tree.path());
         assert!(!dead.exists());
         assert!(kept.iter().all(|path| path.exists()));
-    }
-
-    #[test]
-    fn processors_are_counted_and_nonsense_is_one() {
-        for (list, nr) in [("0", 1), ("0-3", 4), ("0-3,8,10-11", 7), ("", 1), ("7-3", 1)] {
-            assert_eq!(nr_of_list(list), nr, "{list}");
-        }
-        assert_eq!(nr_of_list("0-99999999"), 1 << 16);
     }
 }

@@ -9,7 +9,9 @@ use crate::system::System;
 /// Where version 2 is mounted, alone or beside version 1.
 pub(crate) const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// Trees of version 1 that have all processes of a service or container.
-pub(crate) const TREES_OF_V1: [&str; 2] = ["/sys/fs/cgroup/systemd", "/sys/fs/cgroup/memory"];
+pub(crate) const TREES_OF_V1: [&str; 2] = ["/sys/fs/cgroup/systemd", MEMORY_OF_V1];
+/// The one with memory groups.
+pub(crate) const MEMORY_OF_V1: &str = "/sys/fs/cgroup/memory";
 
 /// Bytes that this process may still take before a limit of its group or of one above; `None`
 /// without a limit.

@@ -30,6 +30,22 @@ fn upstream(release: &str) -> &str {
     release[..end].trim_end_matches('.')
 }
 
+/// Processors that are switched on; 1 where the kernel does not say.
+pub(crate) fn nr_cpus(system: &dyn System) -> u64 {
+    let text = system.text(Path::new("/sys/devices/system/cpu/online")).unwrap_or_default();
+    nr_of_list(String::from_utf8_lossy(&text).trim())
+}
+
+/// How many `0-3,8` are; at least 1.
+fn nr_of_list(numbers: &str) -> u64 {
+    let of_range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
+        Some(last.checked_sub(first)? + 1)
+    };
+    numbers.split(',').filter_map(of_range).sum::<u64>().clamp(1, 1 << 16)
+}
+
 /// Name of the processor: the first of `keys` in `/proc/cpuinfo`; empty where it has none.
 pub(crate) fn processor(system: &dyn System, keys: &[&str]) -> String {
     name_in(&system.text(Path::new("/proc/cpuinfo")).unwrap_or_default(), keys)
@@ -225,5 +241,13 @@ mod tests {
             put("meminfo", text);
             assert_eq!(available_bytes(&system), bytes);
         }
+    }
+
+    #[test]
+    fn processors_are_counted_and_nonsense_is_one() {
+        for (list, nr) in [("0", 1), ("0-3", 4), ("0-3,8,10-11", 7), ("", 1), ("7-3", 1)] {
+            assert_eq!(nr_of_list(list), nr, "{list}");
+        }
+        assert_eq!(nr_of_list("0-99999999"), 1 << 16);
     }
 }

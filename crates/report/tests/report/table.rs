@@ -47,6 +47,7 @@ const OF_THE_RESULT: &[&str] = &[
     "filesystem",
     "annotations",
     "linked",
+    "cgroups",
     "reference_ns",
 ];
 
@@ -237,7 +238,7 @@ fn a_row_says_which_cell_it_is() {
         "machine": "cascadelake", "page_bytes": 4096, "seed": u64::MAX, "cache": "cold",
         "memory_bytes": 48 << 20, "swap_bytes": 1 << 30, "unusable_permille": 300,
         "unusable_bytes": 65536, "aged_rounds": 2,
-        "filesystem": "xfs", "annotations": ["a*=64K", "b=2M"], "linked": ["2M"], "reference_ns": 5,
+        "filesystem": "xfs", "annotations": ["a*=64K", "b=2M"], "linked": ["2M"], "cgroups": [], "reference_ns": 5,
     });
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(&row[name], value, "{name}");

@@ -22,7 +22,8 @@ use super::super::error::CrosscheckError;
 use crate::helpers::{self, Own};
 use crate::proc::block;
 
-/// `$1` makes a device and `$2` removes it, both empty without one; `$3` is where directories are made.
+/// `$1` makes a device and `$2` removes it, both empty without one; `$3` is where directories are made,
+/// `$4` where disks have theirs.
 /// Mounts and the program that was killed with folio end a little later than it.
 const KEEPER: &str = r#"
 trap '' INT TERM HUP PIPE
@@ -33,7 +34,7 @@ printf '%s\n%s' "$device" "$directory"
 exec >/dev/null 2>&1
 cat
 nr=0
-until [ -z "$device" ] || echo 1 >"/sys/block/zram$device/reset" || [ $nr -gt 300 ]; do
+until [ -z "$device" ] || echo 1 >"$4/zram$device/reset" || [ $nr -gt 300 ]; do
     nr=$((nr + 1))
     sleep 0.1
 done
@@ -62,6 +63,7 @@ impl Kept {
             .args(["-c", KEEPER, "folio-keeper"])
             .args(device)
             .arg(std::env::temp_dir())
+            .arg(block::DISKS)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
