@@ -13,7 +13,7 @@
 //!
 //! Owns the order of folios on the lists and the marks of each folio that only reclaim knows
 //! (G.5.1: one entry for each folio, whatever its size). Does not own who moves them
-//! ([`super::batch`], [`crate::reclaim`]) nor what else a group has ([`super::lruvec`]).
+//! (`super::batch`, [`crate::reclaim`]) nor what else a group has ([`super::lruvec`]).
 //!
 //! Invariants:
 //! - I1: a live folio is on exactly one list, in the batch of new folios, or isolated.

@@ -38,7 +38,7 @@ pub struct Runtime {
     /// Only mappings that begin at a multiple of this and are no longer; 0 for all.
     #[serde(default)]
     pub arena_bytes: u64,
-    /// Only memory of malloc of glibc that its tunable advises ([`Wanted::is_advised_by_malloc`]).
+    /// Only memory of malloc of glibc that its tunable advises (`Wanted::is_advised_by_malloc`).
     #[serde(default)]
     pub malloc: bool,
     /// The memory is mapped in pieces below a block, so that no setting gives it larger folios when
