@@ -76,6 +76,16 @@ impl fmt::Display for Cgroup {
 }
 
 impl Cgroup {
+    /// Whether it is for every program that is in no other group.
+    pub(super) const fn is_for_all(&self) -> bool {
+        self.pattern.is_none()
+    }
+
+    /// Whether it is for the program at `path`.
+    pub(super) fn fits(&self, path: &str) -> bool {
+        self.pattern.as_ref().is_some_and(|pattern| pattern.fits(path))
+    }
+
     /// The limit.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
@@ -137,7 +147,7 @@ impl Cell {
 
     /// The first process begins: it is in the group of its program, or in the one for everything.
     pub(super) fn start_in_cgroup(&mut self, mm: MmId, path: Option<&str>) {
-        let for_all = self.spec.cgroups.iter().rposition(|group| group.pattern.is_none());
+        let for_all = self.spec.cgroups.iter().rposition(Cgroup::is_for_all);
         let group = self.cgroup_of(path).or_else(|| Some(self.cgroups.ids[for_all?]));
         if let Some(group) = group {
             self.memory.join_group(mm, group);
@@ -154,8 +164,7 @@ impl Cell {
     /// The group of a program, of which the path is known or not.
     fn cgroup_of(&self, path: Option<&str>) -> Option<GroupId> {
         let path = path?;
-        let fits = |group: &Cgroup| group.pattern.as_ref().is_some_and(|one| one.fits(path));
-        Some(self.cgroups.ids[self.spec.cgroups.iter().rposition(fits)?])
+        Some(self.cgroups.ids[self.spec.cgroups.iter().rposition(|group| group.fits(path))?])
     }
 
     /// What became of the groups.

@@ -4,6 +4,7 @@
 //! cells: kernels outermost, seeds innermost. Does not own how names and sizes are written.
 
 use std::collections::{BTreeSet, HashSet};
+use std::iter;
 
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_trace::Meta;
@@ -141,6 +142,8 @@ pub enum RequestError {
     #[error("--annotate {}: no file in the trace matches; `folio trace info` lists the files",
         shown(.0))]
     IdleAnnotation(String),
+    #[error("--cgroup {}: no program in the trace matches; {}", shown(group), shown(hint))]
+    IdleCgroup { group: String, hint: String },
     #[error(
         "--linked {}: this trace maps no program or library of that name; {}",
         shown(linked),
@@ -266,12 +269,31 @@ impl Request {
     /// [`RequestError::IdleAnnotation`], [`RequestError::IdleLinked`].
     pub fn check_trace(&self, meta: &Meta) -> Result<(), RequestError> {
         self.check_linked(&[meta])?;
+        self.check_cgroups(meta)?;
         let is_idle =
             |annotation: &&Annotation| !meta.files.iter().any(|file| annotation.fits(&file.path));
         match self.annotations.iter().find(is_idle) {
             Some(idle) => Err(RequestError::IdleAnnotation(idle.to_string())),
             None => Ok(()),
         }
+    }
+
+    /// A group for a program is for one that runs.
+    fn check_cgroups(&self, meta: &Meta) -> Result<(), RequestError> {
+        let executed = meta.images.iter().map(|image| image.layout.as_slice());
+        let programs: BTreeSet<&str> = iter::once(meta.layout.as_slice())
+            .chain(executed)
+            .filter_map(|layout| meta.program_of(layout))
+            .collect();
+        let is_idle =
+            |group: &&Cgroup| !group.is_for_all() && !programs.iter().any(|path| group.fits(path));
+        let Some(idle) = self.cgroups.iter().find(is_idle) else { return Ok(()) };
+        let names: BTreeSet<&str> = programs.iter().map(|path| name_of(path)).collect();
+        let hint = match names.is_empty() {
+            true => "it does not say which programs ran".to_owned(),
+            false => format!("known: {}", names.into_iter().collect::<Vec<_>>().join(", ")),
+        };
+        Err(RequestError::IdleCgroup { group: idle.to_string(), hint })
     }
 
     /// Whether there are seeds that would give what the first gives.

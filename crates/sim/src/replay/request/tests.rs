@@ -57,4 +57,8 @@ fn what_no_model_has_is_refused() {
     let asked = Request { annotations, ..plain };
     let said = asked.check_trace(&Meta::default()).unwrap_err().to_string();
     assert!(said.starts_with("--annotate cc1=2M: no file in the trace matches"), "{said}");
+    let cgroups = vec!["64M".parse().unwrap(), "cc1=2M".parse().unwrap()];
+    let asked = Request { cgroups, ..request(&["7.2"], &["altra"]) };
+    let said = asked.check_trace(&Meta::default()).unwrap_err().to_string();
+    assert!(said.starts_with("--cgroup cc1=2M: no program in the trace matches"), "{said}");
 }
