@@ -81,6 +81,13 @@ pub enum CrosscheckError {
          lacks memory; run `echo +memory | sudo tee /sys/fs/cgroup/cgroup.subtree_control`"
     )]
     NoMemoryGroups,
+    /// What a group pays is not only folios.
+    #[error(
+        "this kernel charges its own memory to memory groups too, so what it evicts differs from the \
+         model by some pages; boot it with `cgroup.memory=nokmem` and control groups of version 2, or \
+         run `folio crosscheck replay` on recordings of such a kernel"
+    )]
+    KernelMemory,
     /// No filesystem of the selection can be made here.
     #[error("no filesystem to record on: {0}")]
     NoFilesystem(String),

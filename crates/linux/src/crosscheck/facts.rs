@@ -29,6 +29,17 @@ pub enum Thp {
     Absent,
 }
 
+/// What a memory group with a limit pays for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limits {
+    /// No such group can be made.
+    Absent,
+    /// Folios and the kernel's own memory.
+    OfAllMemory,
+    /// Folios alone (`cgroup.memory=nokmem`, groups of version 2).
+    OfFolios,
+}
+
 /// The running machine, as far as a plan depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -44,8 +55,8 @@ pub struct Facts {
     pub fault_around_bytes: Option<u64>,
     /// Whether LRU lists are kept by generations.
     pub has_generations: bool,
-    /// Whether a memory group with a limit can be made.
-    pub has_groups: bool,
+    /// Memory groups with a limit.
+    pub limits: Limits,
     /// Formatters that were found, by filesystem.
     pub formatters: Vec<(Filesystem, PathBuf)>,
 }
@@ -71,8 +82,20 @@ impl Facts {
             thp,
             fault_around_bytes: fault_around_bytes(),
             has_generations: host::has_generations(&Live),
-            has_groups: group::is_possible(),
+            limits: group::limits(),
             formatters,
+        }
+    }
+
+    /// Whether the model can say what a group with a limit loses on this machine.
+    ///
+    /// # Errors
+    /// Why not, with its remedy.
+    pub const fn check_limits(&self) -> Result<(), CrosscheckError> {
+        match self.limits {
+            Limits::Absent => Err(CrosscheckError::NoMemoryGroups),
+            Limits::OfAllMemory => Err(CrosscheckError::KernelMemory),
+            Limits::OfFolios => Ok(()),
         }
     }
 

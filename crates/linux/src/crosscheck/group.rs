@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::CrosscheckError;
+use super::facts::Limits;
 use crate::proc::Task;
 use crate::proc::cgroup::{MEMORY_OF_V1, MOUNTS};
 use crate::proc::host;
@@ -51,9 +52,15 @@ impl Drop for MemoryGroup {
     }
 }
 
-/// Whether a group with a limit can be made.
-pub(super) fn is_possible() -> bool {
-    tree().is_some()
+/// What groups with a limit pay for here.
+pub(super) fn limits() -> Limits {
+    match tree() {
+        None => Limits::Absent,
+        Some(tree) if host::has_no_kmem(&Live) && !tree.starts_with(MEMORY_OF_V1) => {
+            Limits::OfFolios
+        }
+        Some(_) => Limits::OfAllMemory,
+    }
 }
 
 /// Faults after which the kernel adds up what a group counted: more than may wait on all

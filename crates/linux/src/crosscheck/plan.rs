@@ -8,7 +8,7 @@ mod pattern;
 mod random;
 
 use super::error::CrosscheckError;
-use super::facts::{DEFAULT_AROUND_BYTES, Facts, Thp};
+use super::facts::{DEFAULT_AROUND_BYTES, Facts, Limits, Thp};
 use super::mkfs;
 use super::workloads::{Filesystem, OF_LISTS, Workload, limited, with_window};
 
@@ -254,7 +254,7 @@ fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
                 "needs /sys/kernel/mm/lru_gen/enabled at 0: generations count accesses that lists do not",
             )
         }
-        _ if workload.word("limit").is_some() && !facts.has_groups => {
+        _ if workload.word("limit").is_some() && facts.limits == Limits::Absent => {
             Some("needs memory groups: cgroup.subtree_control of /sys/fs/cgroup lacks memory")
         }
         _ if workload.word("cgroup").is_some() => Some("needs a memory cgroup of its own"),

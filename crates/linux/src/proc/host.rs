@@ -30,6 +30,14 @@ fn upstream(release: &str) -> &str {
     release[..end].trim_end_matches('.')
 }
 
+/// Whether the kernel was told not to charge its own memory to groups.
+pub(crate) fn has_no_kmem(system: &dyn System) -> bool {
+    let text = system.text(Path::new("/proc/cmdline")).unwrap_or_default();
+    let mut words = text.split(u8::is_ascii_whitespace);
+    let options = words.find_map(|word| word.strip_prefix(b"cgroup.memory="));
+    options.is_some_and(|options| options.split(|&byte| byte == b',').any(|one| one == b"nokmem"))
+}
+
 /// Processors that are switched on; 1 where the kernel does not say.
 pub(crate) fn nr_cpus(system: &dyn System) -> u64 {
     let text = system.text(Path::new("/sys/devices/system/cpu/online")).unwrap_or_default();
@@ -240,6 +248,21 @@ mod tests {
         ] {
             put("meminfo", text);
             assert_eq!(available_bytes(&system), bytes);
+        }
+    }
+
+    #[test]
+    fn a_kernel_may_leave_its_own_memory_out_of_groups() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = MemSystem::from_dir(dir.path());
+        assert!(!has_no_kmem(&system));
+        for (text, is_out) in [
+            ("quiet cgroup.memory=nosocket,nokmem ro\n", true),
+            ("cgroup.memory=nosocket nokmem\n", false),
+            ("xcgroup.memory=nokmem\n", false),
+        ] {
+            fs::write(dir.path().join("cmdline"), text).unwrap();
+            assert_eq!(has_no_kmem(&system), is_out, "{text}");
         }
     }
 

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use largefolio_linux::crosscheck::workloads::{limited, packaged, with_window};
 use largefolio_linux::crosscheck::{
-    CrosscheckError, Custom, Facts, Filesystem, Random, Selection, Thp, Workload, WorkloadPlan,
-    WorkloadSet,
+    CrosscheckError, Custom, Facts, Filesystem, Limits, Random, Selection, Thp, Workload,
+    WorkloadPlan, WorkloadSet,
 };
 
 fn facts() -> Facts {
@@ -18,7 +18,7 @@ fn facts() -> Facts {
         page_bytes: 4096,
         thp: Thp::Madvise,
         has_generations: false,
-        has_groups: true,
+        limits: Limits::OfFolios,
         fault_around_bytes: Some(65536),
         formatters: Filesystem::LIVE.map(|one| (one, "/bin/true".into())).to_vec(),
     }
@@ -168,7 +168,10 @@ fn workloads_with_a_limit_need_groups() {
     assert!(plan.nr_workloads() > 30 && plan.skipped.is_empty());
     let workloads = plan.groups.iter().flat_map(|group| &group.workloads);
     assert!(workloads.clone().all(|one| one.word("limit").is_some() && one.file() == "holes"));
-    let facts = Facts { has_groups: false, ..facts() };
+    assert!(facts().check_limits().is_ok());
+    let said = Facts { limits: Limits::OfAllMemory, ..facts() }.check_limits().unwrap_err();
+    assert!(said.to_string().contains("cgroup.memory=nokmem"), "{said}");
+    let facts = Facts { limits: Limits::Absent, ..facts() };
     let error = WorkloadPlan::new(&selection, &facts, "").unwrap_err().to_string();
     assert!(error.contains("needs memory groups"), "{error}");
     assert!(WorkloadPlan::new(&Selection::default(), &facts, "").is_ok());

@@ -289,9 +289,10 @@ impl Request {
             |group: &&Cgroup| !group.is_for_all() && !programs.iter().any(|path| group.fits(path));
         let Some(idle) = self.cgroups.iter().find(is_idle) else { return Ok(()) };
         let names: BTreeSet<&str> = programs.iter().map(|path| name_of(path)).collect();
-        let hint = match names.is_empty() {
-            true => "it does not say which programs ran".to_owned(),
-            false => format!("known: {}", names.into_iter().collect::<Vec<_>>().join(", ")),
+        let hint = if names.is_empty() {
+            "it does not say which programs ran".to_owned()
+        } else {
+            format!("known: {}", names.into_iter().collect::<Vec<_>>().join(", "))
         };
         Err(RequestError::IdleCgroup { group: idle.to_string(), hint })
     }

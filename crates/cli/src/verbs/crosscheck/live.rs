@@ -61,6 +61,9 @@ impl LivePlan {
         command_line: Vec<String>,
     ) -> Result<Self> {
         let facts = Facts::of_host();
+        if chosen.set == WorkloadSet::Limited {
+            facts.check_limits()?;
+        }
         let plan = chosen.plan(&facts, &values::as_root(&command_line))?;
         let kernel = kernel.map_or_else(|| rules(&facts.release, facts.page_bytes), Ok)?;
         make(keep.as_deref())?;
