@@ -34,7 +34,7 @@ use std::process::Command;
 
 use crate::environment::Host;
 use crate::library::PRELOADED;
-use crate::proc::cgroup;
+use crate::proc::cgroup::{self, Room};
 use crate::system::Live;
 
 pub use records::{Summary, TextSum};
@@ -177,7 +177,7 @@ impl Drop for Remap {
 /// Bytes one copy may take: it is charged to the group of the process that makes it, and past the
 /// limit the kernel kills. Half of the room stays free for the programs, which start in this group.
 fn budget_bytes() -> u64 {
-    cgroup::room_bytes(&Live).map_or(u64::MAX, |room| room / 2)
+    cgroup::room_bytes(&Live, Room::Free).map_or(u64::MAX, |room| room / 2)
 }
 
 /// The library that programs preload.

@@ -61,7 +61,15 @@ impl WarmRow {
 
     /// Whether a run could make more of it large.
     fn could_grow(&self) -> bool {
-        let hopeless = ["too_small", "not_cached", "no_thp", "old_kernel", "low_memory", "in_use"];
+        let hopeless = [
+            "too_small",
+            "not_cached",
+            "no_thp",
+            "old_kernel",
+            "low_memory",
+            "low_group",
+            "in_use",
+        ];
         !self.refusal.is_some_and(|refusal| hopeless.contains(&refusal))
     }
 }

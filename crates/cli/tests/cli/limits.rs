@@ -4,7 +4,7 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::run::{compile, has_remapper};
@@ -208,4 +208,48 @@ fn a_library_from_a_directory_open_to_everybody_is_not_loaded() {
     set(&lib, 0o755);
     set(&place.path("there"), 0o1777);
     assert!(said().contains("a copy"), "{}", said());
+}
+
+/// A memory group of this test, removed when its processes have ended.
+struct MemoryGroup(PathBuf);
+
+impl MemoryGroup {
+    /// One with a limit, in either version; `None` where this process may not make one.
+    fn new(bytes: u64) -> Option<Self> {
+        let name = format!("folio-test-limits-{}", std::process::id());
+        let trees =
+            [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+        trees.into_iter().find_map(|(tree, file)| {
+            let group = Self(Path::new(tree).join(&name));
+            fs::create_dir(&group.0).ok()?;
+            fs::write(group.0.join(file), bytes.to_string()).ok()?;
+            Some(group)
+        })
+    }
+}
+
+impl Drop for MemoryGroup {
+    fn drop(&mut self) {
+        fs::remove_dir(&self.0).unwrap();
+    }
+}
+
+#[test]
+fn a_cache_is_not_filled_beyond_the_limit_of_a_control_group() {
+    let place = Place::new();
+    // Below /tmp there may be memory: a file of it is not one to warm.
+    let Some(group) = MemoryGroup::new(64 << 20) else {
+        eprintln!("SKIPPED a_cache_is_not_filled_beyond_the_limit: no memory group can be made");
+        return;
+    };
+    let file = fs::File::create(place.path("large")).unwrap();
+    file.set_len(128 << 20).unwrap();
+    let joins = format!("echo $$ > {}/cgroup.procs", group.0.display());
+    let output = run(&place, &joins, "warm large --json");
+    let said = text(&output.stdout);
+    let result: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(result["rows"][0]["refusal"], "low_group", "{said}");
+    let reason = result["rows"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("the control group may take only"), "{reason}");
+    assert!(result["rows"][0]["remedy"].as_str().unwrap().contains("memory.max"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! Control groups, version 2: memory limits, the group of this process, CPU time of a group.
+//! Control groups: memory limits of versions 1 and 2, the group of this process, CPU time of a group.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,29 +13,66 @@ pub(crate) const TREES_OF_V1: [&str; 2] = ["/sys/fs/cgroup/systemd", MEMORY_OF_V
 /// The one with memory groups.
 pub(crate) const MEMORY_OF_V1: &str = "/sys/fs/cgroup/memory";
 
-/// Bytes that this process may still take before a limit of its group or of one above; `None`
-/// without a limit.
-pub(crate) fn room_bytes(system: &dyn System) -> Option<u64> {
-    let path = own_path(system)?;
-    let rooms = MOUNTS.iter().flat_map(|mount| {
-        let group = Path::new(mount).join(&path);
-        let above: Vec<_> = group.ancestors().map(Path::to_owned).collect();
-        above.into_iter().take_while(move |group| group.starts_with(mount))
-    });
-    rooms.filter_map(|group| room_of(system, &group)).min()
+/// What a limit is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// What nobody uses.
+    Free,
+    /// That, and cached files that nobody used lately: reclaim takes them first.
+    WithColdFiles,
 }
 
-/// The group of this process, below the mount.
-fn own_path(system: &dyn System) -> Option<String> {
+/// Names of the files of one version of groups.
+struct Names {
+    max: &'static str,
+    current: &'static str,
+    /// Line of `memory.stat`.
+    cold_files: &'static str,
+}
+
+const V2: Names =
+    Names { max: "memory.max", current: "memory.current", cold_files: "inactive_file" };
+const V1: Names = Names {
+    max: "memory.limit_in_bytes",
+    current: "memory.usage_in_bytes",
+    cold_files: "total_inactive_file",
+};
+/// Version 1 has no word for no limit: it shows the largest number of whole pages.
+const NO_LIMIT: u64 = 1 << 62;
+
+/// Bytes that this process may still take before a limit of its group or of one above; `None`
+/// without a limit.
+pub(crate) fn room_bytes(system: &dyn System, room: Room) -> Option<u64> {
     let own = system.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let v2 = own_path(&own).into_iter().flat_map(|path| MOUNTS.map(|mount| (mount, path, &V2)));
+    let v1 = memory_path(&own).into_iter().map(|path| (MEMORY_OF_V1, path, &V1));
+    let rooms = v2.chain(v1).flat_map(|(mount, path, names)| {
+        let group = Path::new(mount).join(path);
+        let above: Vec<_> = group.ancestors().map(Path::to_owned).collect();
+        let above = above.into_iter().take_while(move |group| group.starts_with(mount));
+        above.filter_map(move |group| room_of(system, &group, names, room))
+    });
+    rooms.min()
+}
+
+/// The group of this process, below the mount of version 2.
+fn own_path(own: &[u8]) -> Option<&str> {
     let path = own.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::/"))?;
-    Some(std::str::from_utf8(path).ok()?.to_owned())
+    str::from_utf8(path).ok()
+}
+
+/// The memory group of this process, below the tree of version 1.
+fn memory_path(own: &[u8]) -> Option<&str> {
+    let lines = own.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
+    let mut parts = lines.filter_map(|line| line.split_once(':')?.1.split_once(":/"));
+    parts.find_map(|(names, path)| names.split(',').any(|one| one == "memory").then_some(path))
 }
 
 /// Directory of the group of this process; `None` where version 2 is not mounted.
 pub(crate) fn own(system: &dyn System) -> Option<PathBuf> {
-    let path = own_path(system).filter(|path| !path.split('/').any(|part| part == ".."))?;
-    let groups = MOUNTS.iter().map(|mount| Path::new(mount).join(&path));
+    let own = system.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let path = own_path(&own).filter(|path| !path.split('/').any(|part| part == ".."))?;
+    let groups = MOUNTS.iter().map(|mount| Path::new(mount).join(path));
     groups.into_iter().find(|group| system.text(&group.join("cgroup.procs")).is_ok())
 }
 
@@ -50,10 +87,22 @@ pub(crate) fn cpu(system: &dyn System, group: &Path) -> Option<[Duration; 2]> {
     Some([Duration::from_micros(of("user_usec")?), Duration::from_micros(of("system_usec")?)])
 }
 
-/// Without a limit the file says `max`.
-fn room_of(system: &dyn System, group: &Path) -> Option<u64> {
-    let max = number(system, &group.join("memory.max"))?;
-    Some(max.saturating_sub(number(system, &group.join("memory.current"))?))
+/// Without a limit the file of version 2 says `max`.
+fn room_of(system: &dyn System, group: &Path, names: &Names, room: Room) -> Option<u64> {
+    let max = number(system, &group.join(names.max)).filter(|&max| max < NO_LIMIT)?;
+    let current = number(system, &group.join(names.current))?;
+    let cold = match room {
+        Room::Free => 0,
+        Room::WithColdFiles => stat_of(system, group, names.cold_files).unwrap_or(0),
+    };
+    Some(max.saturating_sub(current.saturating_sub(cold)))
+}
+
+/// A line of `memory.stat`.
+fn stat_of(system: &dyn System, group: &Path, name: &str) -> Option<u64> {
+    let text = system.text(&group.join("memory.stat")).ok()?;
+    let mut lines = str::from_utf8(&text).ok()?.lines().filter_map(|line| line.split_once(' '));
+    lines.find_map(|(key, value)| (key == name).then(|| value.parse().ok())?)
 }
 
 #[cfg(test)]
@@ -75,6 +124,7 @@ mod tests {
             fs::write(group.join("memory.max"), max).unwrap();
             fs::write(group.join("memory.current"), current).unwrap();
         };
+        let room_bytes = |system: &MemSystem| room_bytes(system, Room::Free);
         assert_eq!(room_bytes(&system), None);
         fs::write(dir.path().join("self/cgroup"), "1:cpu:/x\n0::/a/b\n").unwrap();
         put(&inner, "max\n", "7\n");
@@ -86,6 +136,27 @@ mod tests {
         fs::write(dir.path().join("self/cgroup"), "0::/../../..\n").unwrap();
         assert_eq!(room_bytes(&system), None);
         assert_eq!(own(&system), None);
+    }
+
+    #[test]
+    fn groups_of_version_1_have_limits_too_and_cold_files_are_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = MemSystem::from_dir(dir.path());
+        let group = dir.path().join("sys/fs/cgroup/memory/a");
+        fs::create_dir_all(&group).unwrap();
+        fs::create_dir(dir.path().join("self")).unwrap();
+        let own = "9:name=systemd:/\n4:cpu,memory:/a\n0::/\n";
+        fs::write(dir.path().join("self/cgroup"), own).unwrap();
+        let put = |name: &str, text: &str| fs::write(group.join(name), text).unwrap();
+        put("memory.usage_in_bytes", "700\n");
+        put("memory.stat", "cache 1\ntotal_inactive_file 300\n");
+        put("memory.limit_in_bytes", "9223372036854771712\n");
+        assert_eq!(room_bytes(&system, Room::Free), None);
+        put("memory.limit_in_bytes", "1000\n");
+        let rooms = [Room::Free, Room::WithColdFiles].map(|room| room_bytes(&system, room));
+        assert_eq!(rooms, [Some(300), Some(600)]);
+        put("memory.stat", "total_inactive_file -3\n");
+        assert_eq!(room_bytes(&system, Room::WithColdFiles), Some(300));
     }
 
     #[test]

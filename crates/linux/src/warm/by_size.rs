@@ -30,7 +30,6 @@ use crate::census::file::cached_part;
 use crate::census::folios::{Kind, Size};
 use crate::filesystem;
 use crate::geometry::Geometry;
-use crate::proc::host;
 use crate::residency::Cached;
 use crate::system::Live;
 
@@ -124,11 +123,8 @@ impl<'w> BySize<'w> {
     fn refill(&self) -> io::Result<Option<WarmRefusal>> {
         let Range { start, end } = self.part;
         let need_bytes = (end - start).saturating_add(SPARE_BYTES);
-        match host::available_bytes(&Live) {
-            Some(have_bytes) if have_bytes < need_bytes => {
-                return Ok(Some(WarmRefusal::LowMemory { need_bytes, have_bytes }));
-            }
-            _ => {}
+        if let Some(refusal) = WarmRefusal::of_memory(need_bytes) {
+            return Ok(Some(refusal));
         }
         let len = NonZeroU64::new(end - start);
         rustix::fs::fadvise(&self.warm.file, start, len, Advice::DontNeed)?;

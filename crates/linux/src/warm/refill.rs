@@ -13,7 +13,7 @@ use super::file::{Part, Warm, WarmError, Warmed};
 use super::refusal::WarmRefusal;
 use super::users::Users;
 use crate::filesystem;
-use crate::proc::{host, thp};
+use crate::proc::thp;
 use crate::residency::{BlockState, Cached};
 use crate::system::Live;
 
@@ -167,9 +167,7 @@ impl<'w> Refill<'w> {
     fn memory(&self) -> Option<WarmRefusal> {
         let nr = self.count(|block| matches!(block, BlockState::Absent | BlockState::Unknown));
         let need_bytes = (nr * self.cached.pmd_bytes).saturating_add(SPARE_BYTES);
-        let have_bytes = host::available_bytes(&Live)?;
-        (nr > 0 && have_bytes < need_bytes)
-            .then_some(WarmRefusal::LowMemory { need_bytes, have_bytes })
+        WarmRefusal::of_memory(need_bytes).filter(|_| nr > 0)
     }
 
     /// Evicts what is small and fills what is absent; what became of it is told.

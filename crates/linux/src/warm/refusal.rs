@@ -4,7 +4,10 @@ use std::fmt;
 
 use super::users::NR_USERS_MAX;
 use crate::geometry::Geometry;
+use crate::proc::cgroup::{self, Room};
+use crate::proc::host;
 use crate::setting::thp::size_name;
+use crate::system::Live;
 
 /// Processes that somebody would stop for this; a library has more.
 const NR_STOPPED_MAX: usize = 4;
@@ -52,6 +55,13 @@ pub enum WarmRefusal {
         /// Bytes available.
         have_bytes: u64,
     },
+    /// What is read would be charged to a control group that is near its limit.
+    LowGroup {
+        /// Bytes to read.
+        need_bytes: u64,
+        /// Bytes that the group may take, cold files counted as free.
+        have_bytes: u64,
+    },
     /// The kernel shows folio sizes to root alone, but for what PMD entries map.
     Unseen {
         /// Smallest size that counts.
@@ -64,6 +74,16 @@ pub enum WarmRefusal {
 }
 
 impl WarmRefusal {
+    /// Why `need_bytes` more cannot be cached, if the machine or the control group of this process
+    /// lacks memory for them.
+    pub(super) fn of_memory(need_bytes: u64) -> Option<Self> {
+        let low = |have: Option<u64>| have.filter(|&have_bytes| have_bytes < need_bytes);
+        let of_group = cgroup::room_bytes(&Live, Room::WithColdFiles);
+        low(host::available_bytes(&Live))
+            .map(|have_bytes| Self::LowMemory { need_bytes, have_bytes })
+            .or_else(|| low(of_group).map(|have_bytes| Self::LowGroup { need_bytes, have_bytes }))
+    }
+
     /// A word for tables.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -75,6 +95,7 @@ impl WarmRefusal {
             Self::Busy { .. } => "busy",
             Self::Fragmented { .. } => "fragmented",
             Self::LowMemory { .. } => "low_memory",
+            Self::LowGroup { .. } => "low_group",
             Self::Unseen { .. } => "unseen",
             Self::NoThp => "no_thp",
             Self::OldKernel => "old_kernel",
@@ -121,6 +142,9 @@ impl WarmRefusal {
                  /proc/sys/vm/compact_memory"
                 .to_owned(),
             Self::LowMemory { .. } => "free memory, or warm fewer files".to_owned(),
+            Self::LowGroup { .. } => {
+                "run this outside the control group, or raise its memory.max".to_owned()
+            }
             Self::Unseen { .. } => "sudo folio warm --check FILE shows it".to_owned(),
             Self::NoThp => "boot a kernel with CONFIG_TRANSPARENT_HUGEPAGE".to_owned(),
             Self::OldKernel => "boot Linux 5.14 or later".to_owned(),
@@ -168,6 +192,12 @@ impl fmt::Display for WarmRefusal {
             Self::LowMemory { need_bytes, have_bytes } => write!(
                 out,
                 "it needs {} MiB of memory, but only {} MiB are available",
+                mib(need_bytes),
+                mib(have_bytes)
+            ),
+            Self::LowGroup { need_bytes, have_bytes } => write!(
+                out,
+                "it needs {} MiB of memory, but the control group may take only {} MiB more",
                 mib(need_bytes),
                 mib(have_bytes)
             ),
