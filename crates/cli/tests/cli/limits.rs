@@ -237,7 +237,6 @@ impl Drop for MemoryGroup {
 #[test]
 fn a_cache_is_not_filled_beyond_the_limit_of_a_control_group() {
     let place = Place::new();
-    // Below /tmp there may be memory: a file of it is not one to warm.
     let Some(group) = MemoryGroup::new(64 << 20) else {
         eprintln!("SKIPPED a_cache_is_not_filled_beyond_the_limit: no memory group can be made");
         return;
@@ -252,4 +251,26 @@ fn a_cache_is_not_filled_beyond_the_limit_of_a_control_group() {
     let reason = result["rows"][0]["reason"].as_str().unwrap();
     assert!(reason.contains("the control group may take only"), "{reason}");
     assert!(result["rows"][0]["remedy"].as_str().unwrap().contains("memory.max"), "{said}");
+}
+
+#[test]
+fn the_limit_of_a_control_group_stands_beside_its_memory() {
+    let place = Place::new();
+    let Some(group) = MemoryGroup::new(64 << 20) else {
+        eprintln!("SKIPPED the_limit_of_a_control_group: no memory group can be made");
+        return;
+    };
+    let name = group.0.file_name().unwrap().to_str().unwrap();
+    let joins = format!("echo $$ > {}/cgroup.procs", group.0.display());
+    // A look at the process that looks.
+    let output = run(&place, &joins, "maps --name folio");
+    let said = text(&output.stdout);
+    let line = said.lines().find(|line| line.contains(name)).unwrap();
+    assert!(said.contains("control group") && line.contains("64 MiB"), "{said}");
+    let output = run(&place, &joins, "maps --name folio --json");
+    let result: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let limits = result["memory_limits"].as_array().unwrap();
+    let own = limits.iter().find(|limit| limit["group"] == format!("/{name}")).unwrap();
+    assert_eq!(own["max_bytes"], 64 << 20);
+    assert!(own["used_bytes"].as_u64().unwrap() > 0, "{own}");
 }

@@ -12,11 +12,12 @@
 //! Invariants:
 //! - G1: at most `GROUPS_MAX` groups are visited, whatever is nested.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::proc::cgroup::{MOUNTS, TREES_OF_V1};
+pub use crate::proc::cgroup::MemoryLimit;
+use crate::proc::cgroup::{self, MOUNTS, TREES_OF_V1};
 use crate::system::System;
 
 /// The processes of a group, one a line.
@@ -124,6 +125,16 @@ fn container_id(name: &str) -> Option<&str> {
     let name = name.strip_suffix(".scope").unwrap_or(name);
     let id = name.rsplit(['-', ':']).next()?;
     (id.len() == ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(id)
+}
+
+/// Limits of memory that any of these processes is below, each group once, by name.
+#[must_use]
+pub fn limits(system: &dyn System, pids: &[u32]) -> Vec<MemoryLimit> {
+    let own = |pid: &u32| system.text(Path::new(&format!("/proc/{pid}/cgroup"))).ok();
+    let of_processes: BTreeSet<Vec<u8>> = pids.iter().filter_map(own).collect();
+    let limits = of_processes.iter().flat_map(|own| cgroup::limits_of(system, own));
+    let by_group: BTreeMap<_, _> = limits.map(|limit| (limit.group.clone(), limit)).collect();
+    by_group.into_values().collect()
 }
 
 /// The group of a process as `/proc/PID/cgroup` writes it, such as `/system.slice/db.service`.

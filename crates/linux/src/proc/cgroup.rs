@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::number;
 use crate::system::System;
 
@@ -40,19 +42,42 @@ const V1: Names = Names {
 /// Version 1 has no word for no limit: it shows the largest number of whole pages.
 const NO_LIMIT: u64 = 1 << 62;
 
+/// A group with a limit of memory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct MemoryLimit {
+    /// As `/proc/PID/cgroup` writes it.
+    pub group: String,
+    /// `memory.max`.
+    pub max_bytes: u64,
+    /// What is charged to it and the groups below it.
+    pub used_bytes: u64,
+    /// Of that, cached files that nobody used lately.
+    pub cold_file_bytes: u64,
+}
+
+impl MemoryLimit {
+    fn room_bytes(&self, room: Room) -> u64 {
+        let cold = if room == Room::Free { 0 } else { self.cold_file_bytes };
+        self.max_bytes.saturating_sub(self.used_bytes.saturating_sub(cold))
+    }
+}
+
 /// Bytes that this process may still take before a limit of its group or of one above; `None`
 /// without a limit.
 pub(crate) fn room_bytes(system: &dyn System, room: Room) -> Option<u64> {
     let own = system.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
-    let v2 = own_path(&own).into_iter().flat_map(|path| MOUNTS.map(|mount| (mount, path, &V2)));
-    let v1 = memory_path(&own).into_iter().map(|path| (MEMORY_OF_V1, path, &V1));
-    let rooms = v2.chain(v1).flat_map(|(mount, path, names)| {
-        let group = Path::new(mount).join(path);
-        let above: Vec<_> = group.ancestors().map(Path::to_owned).collect();
-        let above = above.into_iter().take_while(move |group| group.starts_with(mount));
-        above.filter_map(move |group| room_of(system, &group, names, room))
+    limits_of(system, &own).iter().map(|limit| limit.room_bytes(room)).min()
+}
+
+/// The group of a process and those above that have a limit; `own` is its `/proc/PID/cgroup`.
+pub(crate) fn limits_of(system: &dyn System, own: &[u8]) -> Vec<MemoryLimit> {
+    let v2 = own_path(own).into_iter().flat_map(|path| MOUNTS.map(|mount| (mount, path, &V2)));
+    let v1 = memory_path(own).into_iter().map(|path| (MEMORY_OF_V1, path, &V1));
+    let limits = v2.chain(v1).flat_map(|(mount, path, names)| {
+        let groups = Path::new(path).ancestors();
+        groups.filter_map(move |group| limit_of(system, Path::new(mount), group, names))
     });
-    rooms.min()
+    limits.collect()
 }
 
 /// The group of this process, below the mount of version 2.
@@ -88,14 +113,18 @@ pub(crate) fn cpu(system: &dyn System, group: &Path) -> Option<[Duration; 2]> {
 }
 
 /// Without a limit the file of version 2 says `max`.
-fn room_of(system: &dyn System, group: &Path, names: &Names, room: Room) -> Option<u64> {
-    let max = number(system, &group.join(names.max)).filter(|&max| max < NO_LIMIT)?;
-    let current = number(system, &group.join(names.current))?;
-    let cold = match room {
-        Room::Free => 0,
-        Room::WithColdFiles => stat_of(system, group, names.cold_files).unwrap_or(0),
-    };
-    Some(max.saturating_sub(current.saturating_sub(cold)))
+fn limit_of(
+    system: &dyn System,
+    mount: &Path,
+    group: &Path,
+    names: &Names,
+) -> Option<MemoryLimit> {
+    let dir = mount.join(group);
+    let max_bytes = number(system, &dir.join(names.max)).filter(|&max| max < NO_LIMIT)?;
+    let used_bytes = number(system, &dir.join(names.current))?;
+    let cold_file_bytes = stat_of(system, &dir, names.cold_files).unwrap_or(0);
+    let group = format!("/{}", group.display());
+    Some(MemoryLimit { group, max_bytes, used_bytes, cold_file_bytes })
 }
 
 /// A line of `memory.stat`.

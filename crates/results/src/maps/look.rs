@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use largefolio_linux::census::cgroup::{self, MemoryLimit};
 use largefolio_linux::census::file::{self, CachedFiles, Empty, FileError};
 use largefolio_linux::census::remedy::verbs::LiveVerbs;
 use largefolio_linux::census::whom::Missing;
@@ -47,6 +48,8 @@ pub struct Look {
     /// What is to be said of the rules that limits come from.
     pub(super) rules_note: Option<String>,
     pub(super) census: Option<Census>,
+    /// Limits of the control groups of its processes.
+    pub(super) limits: Vec<MemoryLimit>,
     /// What was asked for by name and is not there.
     pub(super) missing: Vec<Missing>,
     pub(super) findings: Vec<Finding>,
@@ -105,6 +108,7 @@ impl MapsRequest {
         if !self.whom.is_nobody() {
             let chosen = self.whom.chosen(&Live)?;
             look.missing = chosen.missing;
+            look.limits = cgroup::limits(&Live, &chosen.pids);
             let census = census::take(&Live, &chosen.pids)?;
             let kernel = Kernel::of_release(&look.release, Live.page_bytes());
             let kernel = kernel.and_then(Result::ok);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use largefolio_linux::census::cgroup::MemoryLimit;
 use largefolio_linux::census::file::CachedFiles;
 use largefolio_linux::census::folios::{self, Kind, Size, Tally};
 use largefolio_linux::census::remedy::Remedy;
@@ -50,6 +51,7 @@ pub(super) fn of(look: &Look, show: Show) -> String {
         heading(&mut text, look, census);
         if !census.processes.is_empty() {
             totals(&mut text, census);
+            limits(&mut text, &look.limits, show);
             if census.processes.len() > 1 {
                 processes(&mut text, census, show);
             }
@@ -90,6 +92,22 @@ fn heading(text: &mut String, look: &Look, census: &Census) {
         }
     }
     text.push_str("\n\n");
+}
+
+/// The groups that are nearest to their limit.
+fn limits(text: &mut String, limits: &[MemoryLimit], show: Show) {
+    let mut nearest: Vec<&MemoryLimit> = limits.iter().collect();
+    nearest.sort_by_key(|limit| limit.max_bytes.saturating_sub(limit.used_bytes));
+    let header = ["control group", "memory", "limit", "cold files"].map(str::to_owned);
+    let rows = nearest.iter().take(show.nr_rows).map(|limit| {
+        let bytes = [limit.used_bytes, limit.max_bytes, limit.cold_file_bytes];
+        std::iter::once(printable(&limit.group)).chain(bytes.map(bytes_or_point)).collect()
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    if !rows.is_empty() {
+        text.push('\n');
+        text.push_str(&grid(&header, rows, 1));
+    }
 }
 
 fn totals(text: &mut String, census: &Census) {

@@ -1,10 +1,11 @@
 //! The result as data: JSON, and CSV with one row per process, mapping, kind and folio size.
 
+use largefolio_linux::census::cgroup::MemoryLimit;
 use largefolio_linux::census::file::CachedFile;
 use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
 use largefolio_linux::census::process::{Mapping, Process};
 use largefolio_linux::census::remedy::Remedy;
-use largefolio_linux::census::why::{Finding, Reason};
+use largefolio_linux::census::why::Reason;
 use largefolio_linux::census::{Access, Census, Skipped};
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
@@ -47,6 +48,8 @@ struct SystemView<'a> {
     pmd_bytes: u64,
     access: Access,
     skipped: &'a Skipped,
+    /// Limits of the control groups of the processes.
+    memory_limits: &'a [MemoryLimit],
     /// Pages past the end of kpageflags.
     nr_pages_beyond: u64,
     /// Each page once.
@@ -121,7 +124,7 @@ impl<'a> MapsResult<'a> {
             boot_id: look.boot_id.as_deref(),
             taken_unix_s: look.taken_unix_s,
             rules_note: look.rules_note.as_deref(),
-            system: look.census.as_ref().map(|census| system(census, &look.findings)),
+            system: look.census.as_ref().map(|census| system(census, look)),
             files: cached.into_iter().flat_map(|cached| &cached.files).map(file).collect(),
             nr_files_not_cached: cached.map_or(0, |cached| cached.nr_empty),
             failed: cached
@@ -214,11 +217,11 @@ fn text(number: Option<u64>) -> String {
     number.map_or_else(String::new, |number| number.to_string())
 }
 
-fn system<'a>(census: &'a Census, findings: &'a [Finding]) -> SystemView<'a> {
+fn system<'a>(census: &'a Census, look: &'a Look) -> SystemView<'a> {
     let page_bytes = census.geometry.page_bytes;
     let mut processes: Vec<ProcessView<'a>> =
         census.processes.iter().map(|process| of_process(process, page_bytes)).collect();
-    for finding in findings {
+    for finding in &look.findings {
         processes[finding.process].mappings[finding.mapping].target = Some(TargetView {
             target_bytes: finding.target_bytes,
             large_bytes: finding.large_bytes,
@@ -236,6 +239,7 @@ fn system<'a>(census: &'a Census, findings: &'a [Finding]) -> SystemView<'a> {
         pmd_bytes: census.geometry.pmd_bytes(),
         access: census.access,
         skipped: &census.skipped,
+        memory_limits: &look.limits,
         nr_pages_beyond: census.nr_beyond,
         totals: cells(&census.totals, page_bytes),
         processes,
