@@ -70,7 +70,8 @@ done
 echo "debian.sh: recorded with $(scripts/qemu.sh find)" >&2
 STEPS
 
-# The toolchain is shared, but cannot be written to.
+# The toolchain is shared, but cannot be written to. A session of its own: a process group from outside
+# has no number in there.
 export root toolchain
 toolchain=$(rustc --print sysroot)
 # shellcheck disable=SC2016
@@ -81,6 +82,6 @@ unshare --mount --pid --fork --kill-child --propagation private bash -c '
     mount -t proc proc "$root/proc"
     mount --rbind /dev "$root/dev"
     mount --rbind /sys "$root/sys"
-    exec chroot "$root" env -i HOME=/root LANG=C.UTF-8 TERM=dumb CARGO_INCREMENTAL=0 \
+    exec setsid --wait chroot "$root" env -i HOME=/root LANG=C.UTF-8 TERM=dumb CARGO_INCREMENTAL=0 \
         PATH=/root/toolchain/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         bash /root/steps "$@"' steps "${words[@]}"

@@ -146,6 +146,7 @@ steps, command = json.loads(sys.argv[1]), sys.argv[2:]
 pid, terminal = pty.fork()
 if pid == 0:
     os.environ["TERM"] = "xterm"
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.execv(command[0], command)
 size = lambda rows, columns: fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 size(24, 100)
