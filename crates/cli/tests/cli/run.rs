@@ -124,7 +124,8 @@ fn exit_codes_and_signals_are_the_programs() {
 #[test]
 fn streams_arguments_and_environment_are_the_programs() {
     let place = Place::new();
-    let script = "read line; echo \"$line|$0|$1|$2|$GLIBC_TUNABLES\"; cut -d' ' -f5 /proc/$$/stat >&2";
+    let script =
+        "read line; echo \"$line|$0|$1|$2|$GLIBC_TUNABLES\"; cut -d' ' -f5 /proc/$$/stat >&2";
     let mut child = place
         .command("run --summary --text off -- sh -c")
         .args([script, "zero", "a b", "--json"])

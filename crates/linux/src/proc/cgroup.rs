@@ -113,12 +113,7 @@ pub(crate) fn cpu(system: &dyn System, group: &Path) -> Option<[Duration; 2]> {
 }
 
 /// Without a limit the file of version 2 says `max`.
-fn limit_of(
-    system: &dyn System,
-    mount: &Path,
-    group: &Path,
-    names: &Names,
-) -> Option<MemoryLimit> {
+fn limit_of(system: &dyn System, mount: &Path, group: &Path, names: &Names) -> Option<MemoryLimit> {
     let dir = mount.join(group);
     let max_bytes = number(system, &dir.join(names.max)).filter(|&max| max < NO_LIMIT)?;
     let used_bytes = number(system, &dir.join(names.current))?;
