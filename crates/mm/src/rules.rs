@@ -125,6 +125,8 @@ pub struct ReadaheadRules {
     pub forward_search: FullSearch,
     /// Folios that a write call makes (A.7.1).
     pub writes: WriteFolios,
+    /// When a read call notes how far it has come (A.3.4).
+    pub position: ReadPosition,
 }
 
 /// A.3.3: one function for both entries, or two.
@@ -186,6 +188,16 @@ pub enum WriteFolios {
     Smallest,
     /// \[6.12+\] as large as the write.
     Large,
+}
+
+/// A.3.4: when a read call notes how far it has come, which decides whether a miss follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadPosition {
+    /// \[6.1\] after each folio.
+    ByFolio,
+    /// \[6.12+\] when it returns.
+    AtEnd,
 }
 
 /// A.4.6: the answer of a hole search in which every page is cached.
@@ -478,6 +490,7 @@ impl Rules {
                 full_search: FullSearch::LastPage,
                 forward_search: FullSearch::Beyond,
                 writes: WriteFolios::Large,
+                position: ReadPosition::AtEnd,
             },
             fault: FaultRules {
                 forced: Forced::Pmd,

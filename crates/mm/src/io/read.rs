@@ -18,6 +18,7 @@ use crate::ram::Ram;
 use crate::readahead::issue::Run;
 use crate::readahead::marker::{self, MarkerHit};
 use crate::readahead::sync::{self, Request, prev_index};
+use crate::rules::ReadPosition;
 use crate::units::ByteRange;
 use crate::units::{PageIndex, Pfn};
 use crate::vma::OpenId;
@@ -67,11 +68,12 @@ impl<R: Ram> Memory<R> {
                 }
                 at = self.end_of(entry, end);
             }
+            if self.rules.readahead.position == ReadPosition::ByFolio {
+                self.consumed(open, pos, at);
+            }
             self.batch = batch;
         }
-        if end > pos {
-            self.open_file_mut(open).state.prev_pos = Some(end);
-        }
+        self.consumed(open, pos, end);
         Ok(end.saturating_sub(pos))
     }
 
