@@ -22,6 +22,8 @@ pub(crate) struct Pressure {
     pub(crate) swap: Option<Swap>,
     /// The group for which reclaim runs; the root for the machine.
     pub(crate) target: GroupId,
+    /// Requests to reclaim so far.
+    pub(crate) nr_requests: u64,
     /// Ranges of shadows of all files.
     pub(crate) nr_shadows: usize,
     /// Runs of background reclaim in a row that freed nothing.

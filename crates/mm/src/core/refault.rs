@@ -92,7 +92,8 @@ impl<R: Ram> Core<R> {
             let is_active = match rule {
                 GenerationRule::Reworked => is_recent && is_fault,
                 GenerationRule::FirstUse => is_restored,
-                GenerationRule::First | GenerationRule::Protected => false,
+                GenerationRule::Protected => is_recent,
+                GenerationRule::First => false,
             };
             self.count_refault(id, is_active, is_restored);
         }
@@ -103,6 +104,9 @@ impl<R: Ram> Core<R> {
                 marks.nr_refs = refs - 1;
             }
             _ => {}
+        }
+        if rule == GenerationRule::FirstUse && is_restored {
+            self.folios.lru_mut().marks_mut(id).is_active = true;
         }
         self.folios.get_mut(id).is_workingset |= is_restored;
     }

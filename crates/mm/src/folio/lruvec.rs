@@ -61,22 +61,38 @@ impl Seen {
     }
 }
 
-/// PMD ranges of processes in which enough entries were young that the next walk looks at them.
+/// PMD ranges of processes in which enough entries were young that a walk looks at them.
+///
+/// There are two sets, as a kernel has two filters: a walk that adds a generation goes by the one of
+/// the youngest, and notes for the next. A generation that was added without a walk leaves both as
+/// they are.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct WorthWalking(Option<BTreeSet<(MmId, Vpn)>>);
+pub(crate) struct WorthWalking {
+    /// `None`: all ranges.
+    sets: [Option<BTreeSet<(MmId, Vpn)>>; 2],
+}
 
 impl WorthWalking {
-    /// A walk begins: the ranges that it looks at, `None` = all. What is noted from now on is for
-    /// the next one.
-    pub(crate) fn next_walk(&mut self) -> Option<BTreeSet<(MmId, Vpn)>> {
-        self.0.replace(BTreeSet::new())
+    /// A walk begins that adds a generation after `max_seq`.
+    pub(crate) fn begin_walk(&mut self, max_seq: u64) {
+        self.sets[Self::at(max_seq + 1)] = Some(BTreeSet::new());
     }
 
-    /// A range was found to be worth it, by a walk or by a look around an entry.
-    pub(crate) fn note(&mut self, mm: MmId, first: Vpn) {
-        if let Some(ranges) = &mut self.0 {
+    /// Whether that walk looks at a range.
+    pub(crate) fn has(&self, max_seq: u64, mm: MmId, first: Vpn) -> bool {
+        self.sets[Self::at(max_seq)].as_ref().is_none_or(|ranges| ranges.contains(&(mm, first)))
+    }
+
+    /// A range was found to be worth it, by the walk before generation `seq` or by a look around an
+    /// entry while that is the youngest.
+    pub(crate) fn note(&mut self, seq: u64, mm: MmId, first: Vpn) {
+        if let Some(ranges) = &mut self.sets[Self::at(seq)] {
             ranges.insert((mm, first));
         }
+    }
+
+    const fn at(seq: u64) -> usize {
+        (seq % 2) as usize
     }
 }
 
@@ -97,6 +113,8 @@ pub struct Lruvec {
     pub(crate) gens: Generations,
     /// What walks of page tables look at.
     pub(crate) worth: WorthWalking,
+    /// The request to reclaim for which page tables were walked last.
+    pub(crate) walked_for: u64,
     /// What happened in the group.
     pub counters: GroupCounters,
 }
@@ -113,6 +131,7 @@ impl Default for Lruvec {
             seen: Seen::default(),
             gens: Generations::default(),
             worth: WorthWalking::default(),
+            walked_for: 0,
             counters: GroupCounters::default(),
         }
     }

@@ -45,6 +45,8 @@ struct Look {
     /// Of 200; 0 without swap space.
     swappiness: u64,
     rule: GenerationRule,
+    /// Page tables were walked for it.
+    has_walked: bool,
 }
 
 impl Look {
@@ -89,13 +91,14 @@ impl<R: Ram> Memory<R> {
         let swap = self.core.pressure.swap.as_ref();
         // A few free slots are not worth the search.
         let has_slots = swap.map_or(0, Swap::nr_free) >= BATCH_MIN;
-        let look = Look { group, swappiness: if has_slots { SWAPPINESS } else { 0 }, rule };
+        let swappiness = if has_slots { SWAPPINESS } else { 0 };
+        let mut look = Look { group, swappiness, rule, has_walked: false };
         if rule == GenerationRule::FirstUse {
             self.shrink_bounded(scan, look);
             return;
         }
         let mut nr_scanned = 0;
-        while let Quota::Pages(quota @ 1..) = self.quota(scan, look) {
+        while let Quota::Pages(quota @ 1..) = self.quota(scan, &mut look) {
             // To 6.13 a batch is looked at, whatever was asked for.
             let nr_max = if rule.is_reworked() { quota.min(BATCH_MAX) } else { BATCH_MAX };
             let nr = self.evict_generation(scan, look, nr_max);
@@ -109,7 +112,7 @@ impl<R: Ram> Memory<R> {
 
     /// From 7.2 on a look scans as much as the priority says and no more, and goes on after a
     /// generation was added.
-    fn shrink_bounded(&mut self, scan: &mut Scan, look: Look) {
+    fn shrink_bounded(&mut self, scan: &mut Scan, mut look: Look) {
         let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(look));
         let mut nr_left = nr_pages >> scan.priority;
         while nr_left > 0 {
@@ -117,11 +120,10 @@ impl<R: Ram> Memory<R> {
             let (max_seq, min_seq) = (gens.max_seq, look.evictable_min_seq(gens));
             let is_stuck = min_seq + NR_GENERATIONS_MIN > max_seq;
             if is_stuck || scan.priority < PRIORITY_FIRST && self.needs_aging(look, min_seq) {
-                self.add_generation(look);
+                self.add_generation(&mut look);
             }
             let nr = self.evict_generation(scan, look, nr_left.min(BATCH_MIN));
-            let is_enough = scan.target == GroupId::ROOT && scan.is_done();
-            if nr == 0 || is_enough {
+            if nr == 0 || scan.is_done() {
                 break;
             }
             nr_left = nr_left.saturating_sub(nr);
@@ -143,15 +145,15 @@ impl<R: Ram> Memory<R> {
     }
 
     /// How much to scan, after a generation was added where there are too few.
-    fn quota(&mut self, scan: &mut Scan, look: Look) -> Quota {
-        let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(look));
+    fn quota(&mut self, scan: &mut Scan, look: &mut Look) -> Quota {
+        let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(*look));
         let quota = nr_pages >> scan.priority;
         let (max_seq, min_seq) = {
             let gens = self.gens(look.group);
             (gens.max_seq, look.evictable_min_seq(gens))
         };
         let is_stuck = min_seq + NR_GENERATIONS_MIN > max_seq;
-        if !self.needs_aging(look, min_seq) {
+        if !self.needs_aging(*look, min_seq) {
             return Quota::Pages(quota);
         }
         // It may do without, at the first look.

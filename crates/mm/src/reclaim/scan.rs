@@ -91,6 +91,7 @@ impl<R: Ram> Memory<R> {
     pub(super) fn shrink(&mut self, who: Reclaimer, target: GroupId, nr_wanted: u64) -> u64 {
         let mut scan = Scan::new(who, target, nr_wanted);
         self.core.pressure.target = target;
+        self.core.pressure.nr_requests += 1;
         let (mut nr_sweeps, mut is_forced) = (0, false);
         loop {
             self.shrink_by_priority(&mut scan, is_forced);

@@ -45,7 +45,8 @@ pub enum GenerationRule {
     /// \[6.16+\] in the oldest; refaults count by age, not by generation, and no more is isolated
     /// than the priority asks for.
     Reworked,
-    /// \[7.2+\] the same, but a use before it reached the list counts as a first one.
+    /// \[7.2+\] the same, but a use before it reached the list counts as a first one, uses through
+    /// page tables are counted, and a look ends when enough is freed.
     FirstUse,
 }
 

@@ -44,13 +44,14 @@ impl<R: Ram> Memory<R> {
     pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look, nr_max: u64) -> u64 {
         let is_bounded = look.rule == GenerationRule::FirstUse;
         if is_bounded {
-            // From 7.2 on empty generations are retired first, and that is no progress.
             self.advance_oldest(look);
         }
         let isolated = self.isolate_oldest(look, nr_max);
         let mut nr_scanned = isolated.nr_scanned;
+        // From 7.2 on it is no progress that empty generations are retired.
+        let has_advanced = self.advance_oldest(look);
         if !is_bounded {
-            nr_scanned += u64::from(self.advance_oldest(look));
+            nr_scanned += u64::from(has_advanced);
             let gens = self.gens(look.group);
             if look.evictable_min_seq(gens) + NR_GENERATIONS_MIN > gens.max_seq {
                 nr_scanned = 0;
@@ -188,6 +189,10 @@ impl<R: Ram> Memory<R> {
 
     fn isolate_for_eviction(&mut self, look: Look, id: FolioId) {
         self.core.folios.lru_mut().take_off(id);
+        // To 6.18 the bit of the marker is cleared: it also says that reclaim waits for a writeback.
+        if look.rule != GenerationRule::FirstUse {
+            self.core.folios.get_mut(id).is_marked = false;
+        }
         if !self.core.folios.lru().marks(id).is_referenced {
             self.forget_uses(id, look.rule);
         }
@@ -244,7 +249,7 @@ impl<R: Ram> Memory<R> {
             let gens = self.gens(look.group);
             self.core.folios.start_of(id, gens, look.rule) == gens.min_seq[kind as usize]
         };
-        if look.rule != GenerationRule::Reworked || is_oldest() {
+        if !look.rule.is_reworked() || is_oldest() {
             self.forget_uses(id, look.rule);
             self.core.folios.lru_mut().marks_mut(id).is_active = true;
         }
@@ -282,13 +287,20 @@ impl<R: Ram> Memory<R> {
 
     /// Notes a use through page tables (`lru_gen_set_refs`): whether it was not the first.
     pub(super) fn set_refs(&mut self, id: FolioId) -> bool {
+        let is_counted = self.core.folios.generations() == Some(GenerationRule::FirstUse);
         let is_workingset = self.core.folios.get(id).is_workingset;
         let marks = self.core.folios.lru_mut().marks_mut(id);
-        let is_first = !marks.is_referenced && !is_workingset;
-        (marks.is_referenced, marks.nr_refs) = (is_first, 0);
-        if !is_first {
+        if !marks.is_referenced && !is_workingset {
+            (marks.is_referenced, marks.nr_refs) = (true, 0);
+            return false;
+        }
+        if is_counted {
+            marks.is_referenced = true;
+            marks.nr_refs = (marks.nr_refs + 1).min(NR_REFS_MAX);
+        } else {
+            (marks.is_referenced, marks.nr_refs) = (false, 0);
             self.core.folios.get_mut(id).is_workingset = true;
         }
-        !is_first
+        true
     }
 }

@@ -1,12 +1,12 @@
 //! What page tables say of use: walks of whole tables, and looks around one entry
-//! (docs/behaviour P.3.6).
+//! (docs/behaviour P.3.6, P.3.7).
 //!
 //! Answers to: `walk_mm`, `walk_pte_range`, `lru_gen_look_around`, `folio_update_gen`,
 //! `suitable_to_scan`.
 //!
 //! A walk passes every table of every process of the group the first time; after that those ranges
 //! of a PMD in which enough entries were young (at least one in eight), found by the walk before or
-//! by a look around since.
+//! by a look around ([`WorthWalking`]).
 //!
 //! Owns who is promoted by use. Does not own what is evicted (`evict`).
 
@@ -46,22 +46,26 @@ impl Found {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Walks the tables of every process of a group: what is young gets into the youngest
-    /// generation.
+    /// Walks the tables of every process of a group that ran since the last walk: what is young gets
+    /// into the youngest generation. None ran since there was a walk for the same request.
     pub(super) fn walk_group(&mut self, look: Look) {
         let pmd = self.rules.page.pmd_order();
-        let worth = self.core.folios.lru_mut().vec_mut(look.group).worth.next_walk();
+        let request = self.core.pressure.nr_requests;
+        let vec = self.core.folios.lru_mut().vec_mut(look.group);
+        if std::mem::replace(&mut vec.walked_for, request) == request {
+            return;
+        }
+        let max_seq = vec.gens.max_seq;
         let mut mms: Vec<MmId> = self.spaces().map(|(mm, _)| mm).collect();
-        mms.retain(|&mm| self.space(mm).group == look.group);
         self.core.work.add_cheap(self.nr_spaces() as u64);
+        // A process that maps next to nothing is not worth the walk.
+        mms.retain(|&mm| self.space(mm).group == look.group && self.mapped_pages(mm) >= BATCH_MIN);
+        if !mms.is_empty() {
+            self.worth(look).begin_walk(max_seq);
+        }
         for mm in mms {
-            // A process that maps next to nothing is not worth the walk.
-            if self.mapped_pages(mm) < BATCH_MIN {
-                continue;
-            }
             for first in self.table_ranges(mm) {
-                let is_known = worth.as_ref().is_none_or(|known| known.contains(&(mm, first)));
-                if is_known {
+                if self.worth(look).has(max_seq, mm, first) {
                     let range = VpnRange { start: first, end: first.plus(pmd.nr_pages()) };
                     self.walk_table(look, mm, range);
                 }
@@ -106,7 +110,8 @@ impl<R: Ram> Memory<R> {
     fn walk_table(&mut self, look: Look, mm: MmId, range: VpnRange) {
         let found = self.take_young(look, mm, range);
         if found.is_worth_walking() && !found.young.is_empty() {
-            self.worth(look).note(mm, range.start);
+            let next = self.gens(look.group).max_seq + 1;
+            self.worth(look).note(next, mm, range.start);
         }
         let mut last = None;
         for young in found.young {
@@ -142,9 +147,8 @@ impl<R: Ram> Memory<R> {
                     continue;
                 }
                 if let Some(id) = self.core.folios.of_pfn(pfn)
+                    && self.is_looked_at(look, id)
                     && self.core.folios.frames().get(Flag::Accessed, pfn)
-                    && self.core.folios.lru().group_of(id) == look.group
-                    && (look.can_swap() || !self.core.folios.get(id).is_anon())
                 {
                     found.young.push(Young { id, pfn });
                 }
@@ -155,6 +159,15 @@ impl<R: Ram> Memory<R> {
             self.core.folios.frames_mut().clear(Flag::Accessed, young.pfn, 1);
         }
         found
+    }
+
+    /// Whether entries that map a folio are looked at: it is one of the group and can be evicted. From
+    /// 6.16 on one that is on no list keeps its bits.
+    fn is_looked_at(&self, look: Look, id: FolioId) -> bool {
+        let is_listed = || self.core.folios.lru().marks(id).generation.is_some();
+        self.core.folios.lru().group_of(id) == look.group
+            && (look.can_swap() || !self.core.folios.get(id).is_anon())
+            && (!look.rule.is_reworked() || is_listed())
     }
 
     /// A folio that was found young belongs to the youngest generation (`folio_update_gen`); where
@@ -249,28 +262,40 @@ impl<R: Ram> Memory<R> {
         let found = self.take_young(look, mm, window);
         if found.is_worth_walking() {
             let pmd = self.rules.page.pmd_order();
-            self.worth(look).note(mm, Vpn(pmd.round_down(window.start.0)));
+            let seq = self.gens(look.group).max_seq;
+            self.worth(look).note(seq, mm, Vpn(pmd.round_down(window.start.0)));
         }
+        let mut others: Vec<FolioId> = found.young.iter().map(|young| young.id).collect();
+        if look.rule.is_reworked() {
+            others.dedup();
+        }
+        others.retain(|&id| id != own);
+        for id in others {
+            // Where page tables were walked, all that is young is promoted where it stands.
+            if look.has_walked {
+                self.update_generation(look, id);
+            } else {
+                self.activate_young(look, id);
+            }
+        }
+    }
+
+    /// A folio beside one that is examined was found young: it gets into a younger generation, by
+    /// way of the batch of activations.
+    fn activate_young(&mut self, look: Look, id: FolioId) {
         let youngest = Generations::list_of(self.gens(look.group).max_seq);
+        let generation = self.core.folios.lru().marks(id).generation;
         let is_reworked = look.rule.is_reworked();
-        let mut last = Some(own);
-        for Young { id, .. } in found.young {
-            if id == own || is_reworked && last == Some(id) {
-                continue;
+        let is_used = !is_reworked || self.set_refs(id);
+        match generation {
+            Some(nr) if is_used && nr != youngest => {
+                let _ = self.core.folios.activate(id);
             }
-            last = Some(id);
-            let generation = self.core.folios.lru().marks(id).generation;
-            let is_used = !is_reworked || self.set_refs(id);
-            match generation {
-                Some(nr) if is_used && nr != youngest => {
-                    let _ = self.core.folios.activate(id);
-                }
-                // It is isolated as well: whoever examines it sees that.
-                None if !is_reworked => {
-                    self.core.folios.lru_mut().marks_mut(id).is_referenced = true;
-                }
-                Some(_) | None => {}
+            // It is isolated as well: whoever examines it sees that.
+            None if !is_reworked => {
+                self.core.folios.lru_mut().marks_mut(id).is_referenced = true;
             }
+            Some(_) | None => {}
         }
     }
 }

@@ -20,7 +20,7 @@ use super::document;
 const NR_KINDS_MIN: usize = 10;
 /// Of the workloads of one kernel with one kind of lists, so many per cent have the kernel's whole
 /// sequence of evictions.
-const EQUAL_PERCENT_MIN: usize = 50;
+const EQUAL_PERCENT_MIN: usize = 75;
 
 fn recordings(dir: &Path) -> Vec<Recording<FileSteps>> {
     let mut all = Vec::new();
