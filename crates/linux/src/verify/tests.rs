@@ -226,8 +226,11 @@ fn a_program_that_is_not_there_is_named() {
 fn a_daemon_is_named_and_ended() {
     let _turn = in_turn();
     let file = tempfile::NamedTempFile::new().unwrap();
-    let script =
-        format!("setsid sh -c 'echo $$ >{}; exec sleep 1000' & sleep 0.2", file.path().display());
+    let pid = file.path().display();
+    let is_asleep = format!("grep -qs sleep /proc/$(cat {pid})/comm");
+    let script = format!(
+        "setsid sh -c 'echo $$ >{pid}; exec sleep 1000' & until {is_asleep}; do sleep 0.02; done"
+    );
     let (rounds, _) = run_noted([&script, "true"], Until::Rounds(1));
     let rounds = rounds.unwrap();
     assert_eq!(rounds.plain[0].left.as_deref(), Some("sleep"));
