@@ -71,7 +71,7 @@ fn tables_are_retracted_and_the_next_fault_maps_the_block_h_5() {
             let map = Map::file(open, 0, 2 * N * PAGE, SHARED).at(from);
             world.memory.mmap(mm, map).unwrap();
             for page in 0..N {
-                let at = largefolio_mm::units::Vaddr(from.0 + page * PAGE);
+                let at = Vaddr(from.0 + page * PAGE);
                 world.memory.touch(mm, at, Access::Read).unwrap();
             }
             mm
@@ -82,9 +82,7 @@ fn tables_are_retracted_and_the_next_fault_maps_the_block_h_5() {
     assert!(world.is_huge(0), "the caller's entry is installed");
     assert_eq!(world.memory.folios(file).map(|f| f.order.get()).max(), Some(9));
     assert_eq!(world.memory.core().mapping(file).gate.nr_thps(), 1);
-    let tables = |world: &World, mm| {
-        world.memory.space(mm).table.pmd(addr(0).vpn(largefolio_mm::units::PageSize::K4))
-    };
+    let tables = |world: &World, mm| world.memory.space(mm).table.pmd(addr(0).vpn(PageSize::K4));
     assert_eq!(tables(&world, others[0]), Empty);
     assert_eq!(tables(&world, others[1]), Table { nr_present: 0 }, "private pages in the area");
     for (nr, mm) in others.iter().enumerate() {
@@ -439,7 +437,7 @@ fn whose_tables_go_depends_on_the_kernel_h_5() {
         world.memory.mmap(other, map).unwrap();
         world.memory.touch(other, addr(3), Access::Read).unwrap();
         world.collapse(0, N).unwrap();
-        let vpn = addr(0).vpn(largefolio_mm::units::PageSize::K4);
+        let vpn = addr(0).vpn(PageSize::K4);
         let has_table = world.memory.space(other).table.pmd(vpn) != Empty;
         assert_eq!(has_table, keeps, "{retract:?}");
     }
