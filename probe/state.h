@@ -67,14 +67,26 @@ static unsigned label_of(u64 head, u64 nr)
     return next_label++;
 }
 
-/* Reads the page flags around `pfn` and notes every page of its folio. */
+/* Reads the flags of `nr` pages from `first` on; of how many there are some. */
+static u64 read_flags(u64 *flags, u64 first, u64 nr)
+{
+    s64 n = sys4(SYS_pread, flags_fd, (s64)flags, (s64)(nr * 8), (s64)(first * 8));
+    return n < 0 ? 0 : (u64)n / 8;
+}
+
+/* Notes every page of the folio of `pfn`. Only for a large one it reads the flags around it: of the
+ * block that a PMD entry maps, which no folio here crosses. */
 static void look_up(u64 pfn)
 {
     static u64 flags[NR_PAGES_MAX];
-    u64 block = page / 8 * 2, first = pfn & ~(block - 1);
-    s64 n = sys4(SYS_pread, flags_fd, (s64)flags, (s64)(block * 8), (s64)(first * 8));
-    if (n <= (s64)((pfn - first) * 8)) { fatal("cannot read", "/proc/kpageflags", n); }
-    u64 at = pfn - first, have = (u64)n / 8, head = at, nr = 1;
+    u64 first = pfn, have = read_flags(flags, pfn, 1);
+    if (have && flags[0] & (KPF_HEAD | KPF_TAIL)) {
+        u64 block = page / 8;
+        first = pfn & ~(block - 1);
+        have = read_flags(flags, first, block);
+    }
+    if (first + have <= pfn) { fatal("cannot read", "/proc/kpageflags", (s64)have); }
+    u64 at = pfn - first, head = at, nr = 1;
     if (flags[at] & (KPF_HEAD | KPF_TAIL)) {
         while (head && !(flags[head] & KPF_HEAD)) { head--; }
         while (head + nr < have && flags[head + nr] & KPF_TAIL) { nr++; }

@@ -232,6 +232,8 @@ def look(folio, pid):
     """Promises by remedy, and large bytes by kind of memory and file, and by size."""
     done = subprocess.run([folio, "maps", str(pid), "--json"], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
+    if not found["processes"]:
+        raise Disturbed(f"process {pid} has ended")
     pmd = found["pmd_bytes"]
     large, promised = {}, {}
     for mapping in found["processes"][0]["mappings"]:
@@ -255,7 +257,7 @@ def look(folio, pid):
 
 
 class Disturbed(RuntimeError):
-    """Settings changed: an undo that did not work, or somebody else."""
+    """Settings changed, or a program ended: an undo that did not work, or somebody else."""
 
 
 def tried(machine, scene, key, folder, nr_left=2):

@@ -23,10 +23,10 @@ TRACING = pathlib.Path("/sys/kernel/tracing")
 def state():
     """What a killed folio could leave, by name."""
     files = [*THP.rglob("*"), *pathlib.Path("/sys/block").glob("*/queue/read_ahead_kb")]
+    # Without counters, and without what counts how often khugepaged ran.
+    files = [path for path in files if path.parent.name != "stats"
+             and not path.name.endswith(("scans", "collapsed"))]
     found = {str(path): text(path) for path in files if path.is_file()}
-    # Counters, and what counts how often khugepaged ran.
-    found = {path: said for path, said in found.items()
-             if "/stats/" not in path and not path.endswith(("scans", "collapsed"))}
     found["devices"] = sorted(path.name for path in pathlib.Path("/sys/block").glob("zram*"))
     found["mounts"] = sorted(text("/proc/self/mounts").splitlines())
     found["loop devices"] = sorted(map(text, pathlib.Path("/sys/block").glob("loop*/loop/*file")))

@@ -167,6 +167,7 @@ fn reasons(system: &MemSystem, pid: u32, start: u64) -> Vec<(Refusal, u64)> {
 }
 
 #[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "the fixture has text blocks of 2M")]
 fn each_mapping_has_its_reasons() {
     let system = MemSystem::from_dir(fixture("6.18"));
     assert_eq!(reasons(&system, 100, 0x40_0000), [(Refusal::CachedSmall, 64 * K)]);

@@ -226,8 +226,11 @@ fn a_program_that_is_not_there_is_named() {
 fn a_daemon_is_named_and_ended() {
     let _turn = in_turn();
     let file = tempfile::NamedTempFile::new().unwrap();
-    let script =
-        format!("setsid sh -c 'echo $$ >{}; exec sleep 1000' & sleep 0.2", file.path().display());
+    let pid = file.path().display();
+    let is_asleep = format!("grep -qs sleep /proc/$(cat {pid})/comm");
+    let script = format!(
+        "setsid sh -c 'echo $$ >{pid}; exec sleep 1000' & until {is_asleep}; do sleep 0.02; done"
+    );
     let (rounds, _) = run_noted([&script, "true"], Until::Rounds(1));
     let rounds = rounds.unwrap();
     assert_eq!(rounds.plain[0].left.as_deref(), Some("sleep"));
@@ -310,7 +313,9 @@ fn scripts_beside_the_rounds_fail_loudly() {
     assert_eq!(said, "--prepare exited with 4 in the p run of round 0");
     let asked = Measure { prepare: Some("sleep 1000 &".to_owned()), ..asked };
     let said = measured(["true", "true"], None, &asked).0.unwrap_err().to_string();
-    assert!(said.starts_with("--prepare left sleep running, which was killed"), "{said}");
+    // The shell's child may not have executed yet.
+    let left = |name| said.starts_with(&format!("--prepare left {name} running, which was killed"));
+    assert!(left("sleep") || left("sh"), "{said}");
     for (script, expected) in [
         ("printf '\\000\\377'", "expected one number"),
         ("head -c 9999999 /dev/zero", "expected one number"),

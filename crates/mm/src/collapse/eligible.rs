@@ -6,7 +6,7 @@
 //! it is another question ([`super::scan`], [`super::file`]).
 
 use super::Who;
-use crate::mapping::{HugeSwitch, Mapping};
+use crate::mapping::{HugeSwitch, Mapping, tree};
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders};
@@ -90,11 +90,14 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Whether the last aligned block of an area lies inside it, at a congruent file offset (H.1.1).
+/// Whether the last aligned block of an area lies inside it, at a congruent file offset, and a page
+/// cache could hold its folio (H.1.1): with 64K pages none does.
 fn fits_a_block(vma: &Vma, pmd: Order) -> bool {
     let is_congruent = match vma.backing {
         Backing::Anon => true,
-        Backing::File { pgoff, .. } => pmd.is_aligned(vma.start.0.wrapping_sub(pgoff)),
+        Backing::File { pgoff, .. } => {
+            pmd <= tree::MAX_ORDER && pmd.is_aligned(vma.start.0.wrapping_sub(pgoff))
+        }
         Backing::Hugetlb(_) => false,
     };
     let last = vma.end.0.checked_sub(pmd.nr_pages()).map(|last| pmd.round_down(last));

@@ -4,13 +4,13 @@ use largefolio_mm::collapse::Errno;
 use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::{Madvice, Map};
-use largefolio_mm::memory::FolioState;
+use largefolio_mm::memory::{Config, FolioState, Memory};
 use largefolio_mm::pgtable::PmdState::{Empty, Leaf, Table};
 use largefolio_mm::ram::stored_byte;
+use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::anon::NonePtes;
 use largefolio_mm::rules::collapse::{DirtyRange, FileCollapse, PmdTable, PrivateData, Retract};
-use largefolio_mm::units::MappingId;
-use largefolio_mm::units::PageIndex;
+use largefolio_mm::units::{MappingId, PageIndex, PageSize, Vaddr};
 use largefolio_mm::vma::Prot;
 
 use crate::world::{N, PAGE, World, addr, failed, mark, new_rules, old_rules};
@@ -71,7 +71,7 @@ fn tables_are_retracted_and_the_next_fault_maps_the_block_h_5() {
             let map = Map::file(open, 0, 2 * N * PAGE, SHARED).at(from);
             world.memory.mmap(mm, map).unwrap();
             for page in 0..N {
-                let at = largefolio_mm::units::Vaddr(from.0 + page * PAGE);
+                let at = Vaddr(from.0 + page * PAGE);
                 world.memory.touch(mm, at, Access::Read).unwrap();
             }
             mm
@@ -82,9 +82,7 @@ fn tables_are_retracted_and_the_next_fault_maps_the_block_h_5() {
     assert!(world.is_huge(0), "the caller's entry is installed");
     assert_eq!(world.memory.folios(file).map(|f| f.order.get()).max(), Some(9));
     assert_eq!(world.memory.core().mapping(file).gate.nr_thps(), 1);
-    let tables = |world: &World, mm| {
-        world.memory.space(mm).table.pmd(addr(0).vpn(largefolio_mm::units::PageSize::K4))
-    };
+    let tables = |world: &World, mm| world.memory.space(mm).table.pmd(addr(0).vpn(PageSize::K4));
     assert_eq!(tables(&world, others[0]), Empty);
     assert_eq!(tables(&world, others[1]), Table { nr_present: 0 }, "private pages in the area");
     for (nr, mm) in others.iter().enumerate() {
@@ -298,6 +296,32 @@ fn a_block_beyond_the_end_of_a_disk_file_fails_and_one_of_shared_memory_does_not
     }
 }
 
+/// With 64K pages a page cache holds no folio of PMD order: a file is refused, private pages of it
+/// too, and anonymous memory is not (programs on 7.2).
+#[test]
+fn only_anonymous_memory_has_room_for_512m_h_1_1() {
+    let mut rules = new_rules();
+    rules.page = PageSize::K64;
+    let (page, block) =
+        (rules.page.bytes(), rules.page.pmd_order().nr_pages() * rules.page.bytes());
+    let mut memory = Memory::new(rules, &Config::new(Arch::Arm64)).unwrap();
+    let mm = memory.new_space();
+    let file = memory.add_memory_file(block);
+    let open = memory.open(file);
+    let shared = Map::file(open, 0, block, SHARED).shared();
+    let maps = [shared, Map::file(open, 0, block, SHARED), Map::anon(block, SHARED)];
+    let collapsed = maps.map(|map| {
+        memory.mmap(mm, map.at(addr(0))).unwrap();
+        memory.touch(mm, Vaddr(addr(0).0 + page), Access::Write).unwrap();
+        let collapsed = memory.madvise_collapse(mm, addr(0), block);
+        memory.validate().unwrap();
+        memory.munmap(mm, addr(0), block).unwrap();
+        collapsed.map_err(|error| (error.errno, error.refusal))
+    });
+    let refused = Err((Errno::Einval, CollapseRefusal::VmaCheck));
+    assert_eq!(collapsed, [refused, refused, Ok(())]);
+}
+
 /// Shared anonymous memory (observed on 6.18.44): collapsed by advice with `shmem_enabled` = never.
 #[test]
 fn shared_memory_is_collapsed_with_its_holes() {
@@ -413,7 +437,7 @@ fn whose_tables_go_depends_on_the_kernel_h_5() {
         world.memory.mmap(other, map).unwrap();
         world.memory.touch(other, addr(3), Access::Read).unwrap();
         world.collapse(0, N).unwrap();
-        let vpn = addr(0).vpn(largefolio_mm::units::PageSize::K4);
+        let vpn = addr(0).vpn(PageSize::K4);
         let has_table = world.memory.space(other).table.pmd(vpn) != Empty;
         assert_eq!(has_table, keeps, "{retract:?}");
     }

@@ -3,13 +3,14 @@
 //! ```text
 //!   create   a file without a name (O_TMPFILE) in the directory of the result
 //!   write    ENOSPC, Ctrl-C, SIGKILL: the kernel drops it with its last descriptor
-//!   commit   fsync, mode, a name (.folio-XXXXXX.tmp), rename over the result, fsync of the directory
+//!   commit   fsync, mode, the result's name, fsync of the directory
+//!            if that name is taken: another one (.folio-XXXXXX.tmp), rename over the result
 //! ```
 //!
-//! `linkat` replaces nothing, so between the last two steps the file has a name that is not the
+//! `linkat` replaces nothing, so a file that replaces one has for a moment a name that is not the
 //! result's. A filesystem without `O_TMPFILE` has it under such a name from the beginning. The
 //! writer holds a lock on it. A killed process leaves it unlocked, and the next writer in that
-//! directory removes it.
+//! directory that uses such a name removes it.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
@@ -130,10 +131,7 @@ impl Whole {
         let done = State::Done(self.file().try_clone()?);
         let folder = folder(&self.path);
         match std::mem::replace(&mut self.state, done) {
-            State::Nameless(file) => {
-                let named = temporary().make_in(folder, |name| link(&file, name))?;
-                named.persist(&self.path).map_err(|error| error.error)?;
-            }
+            State::Nameless(file) => name(&file, &self.path)?,
             State::Named(file) => {
                 file.persist(&self.path).map_err(|error| error.error)?;
             }
@@ -296,6 +294,20 @@ fn stdout() -> io::Result<File> {
 /// The name that a file without one has below `/proc`.
 fn handle(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// Gives a file without a name that of a result, in the place of an earlier one.
+fn name(file: &File, path: &Path) -> io::Result<()> {
+    match link(file, path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        done => return done,
+    }
+    let folder = folder(path);
+    // One that cannot be listed can still be written to.
+    let _ = remove_stale(folder);
+    let named = temporary().make_in(folder, |name| link(file, name))?;
+    named.persist(path).map_err(|error| error.error)?;
+    Ok(())
 }
 
 fn link(file: &File, name: &Path) -> io::Result<()> {

@@ -187,6 +187,7 @@ fn of_file(answers: &Answers, edit: &dyn Fn(&Path)) -> Vec<Remedy> {
 }
 
 #[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "the fixture has text blocks of 2M")]
 fn a_file_is_warmed_only_if_warm_would() {
     let warm = |refusal| {
         let remedies = of_file(&Answers { warm: refusal, ..Answers::default() }, &|_| ());

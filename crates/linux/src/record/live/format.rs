@@ -60,11 +60,13 @@ const CALLS: [(Call, &str, &[&str]); 7] = [
     (Call::Mmap, "mmap", &["addr", "len", "prot", "flags", "fd", "off"]),
     (Call::Munmap, "munmap", &["addr", "len"]),
     (Call::Mprotect, "mprotect", &["start", "len", "prot"]),
-    (Call::Mprotect, "pkey_mprotect", &["start", "len", "prot"]),
+    (Call::Mprotect, WITH_KEYS, &["start", "len", "prot"]),
     (Call::Mremap, "mremap", &["addr", "old_len", "new_len", "flags", "new_addr"]),
     (Call::Madvise, "madvise", &["start", "len_in", "behavior"]),
     (Call::Brk, "brk", &["brk"]),
 ];
+/// A call that only kernels with protection keys have: on arm64 6.12 and later, as an option.
+const WITH_KEYS: &str = "pkey_mprotect";
 /// Faults while the kernel works for a program.
 const OF_KERNEL: &str = "exceptions/page_fault_kernel";
 /// Those on addresses of programs; faults on its own are nobody's.
@@ -100,6 +102,9 @@ impl Formats {
         formats.add_all(instance, &NEEDED)?;
         for (call, name, arguments) in CALLS {
             let enter = format!("syscalls/sys_enter_{name}");
+            if name == WITH_KEYS && !instance.has(&enter) {
+                continue;
+            }
             formats.add(instance, &enter, arguments, Kind::Enter(call))?;
             formats.add(instance, &format!("syscalls/sys_exit_{name}"), &["ret"], Kind::Exit)?;
         }

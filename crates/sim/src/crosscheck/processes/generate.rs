@@ -37,7 +37,6 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// Whether blocks of the PMD size are collapsed.
     /// Whether programs with folios up to `highest` fit into what a program can have.
     #[must_use]
     pub fn fits(self, page: PageSize, highest: Order) -> bool {
@@ -49,6 +48,9 @@ impl Topic {
         let pmd = page.pmd_order();
         if self == Self::Hugetlb {
             hugetlb::WINDOW_PAGES
+        } else if self == Self::Collapse && pmd.nr_pages() == NR_PAGES_MAX {
+            // 64K pages: one block of 512M is the whole window.
+            NR_PAGES_MAX
         } else if highest == pmd || self.is_collapse() {
             let halves = if self == Self::Khugepaged { 7 } else { 5 };
             pmd.nr_pages() * halves / 2
@@ -57,6 +59,7 @@ impl Topic {
         }
     }
 
+    /// Whether blocks of the PMD size are collapsed.
     const fn is_collapse(self) -> bool {
         matches!(self, Self::Collapse | Self::Khugepaged | Self::Disk | Self::DiskKhugepaged)
     }

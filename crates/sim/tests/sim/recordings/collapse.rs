@@ -1,8 +1,11 @@
 //! Random programs about `MADV_COLLAPSE` that real kernels ran, and programs about files on disks,
 //! replayed and compared page by page after each step (`recordings/README.md`, "Collapse").
 
+use largefolio_mm::units::PageSize;
 use largefolio_sim::crosscheck::Recording;
-use largefolio_sim::crosscheck::processes::{ProgramRow, Programs, Topic};
+use largefolio_sim::crosscheck::processes::{
+    ProcessProgram, ProgramOptions, ProgramRow, Programs, Topic, generate,
+};
 
 use super::{assert_equal, assert_read_back, assert_told_apart};
 
@@ -38,4 +41,21 @@ fn rules_of_another_kernel_are_told_apart() {
 fn programs_are_read_back_as_written() {
     assert_read_back(Topic::Collapse, &[4, 9]);
     assert_read_back(Topic::Disk, &[9]);
+}
+
+/// With 64K pages a PMD entry maps 8192 of them, which is all that a program can have.
+#[test]
+fn programs_with_64k_pages_have_one_block() {
+    let page = PageSize::K64;
+    assert!(Topic::Collapse.fits(page, page.pmd_order()));
+    let mut nr_whole = 0;
+    for seed in 0..50 {
+        let options =
+            ProgramOptions { topic: Topic::Collapse, page, orders: Vec::new(), nr_steps: 60 };
+        let program = generate(seed, &options);
+        let text = program.to_string();
+        assert_eq!(ProcessProgram::all_of("test", &text).unwrap(), [program]);
+        nr_whole += text.matches("collapse 0 8192").count();
+    }
+    assert!(nr_whole > 100, "{nr_whole} requests for the block");
 }

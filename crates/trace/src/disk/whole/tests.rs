@@ -140,3 +140,37 @@ fn what_a_killed_writer_left_goes_and_what_is_at_work_stays() {
     assert!(file.path().exists());
     assert_eq!(names(dir.path()).len(), 3, "the link, the foreign file and what is at work");
 }
+
+#[test]
+fn a_result_that_replaces_one_removes_what_a_killed_writer_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, left) = (dir.path().join("result"), dir.path().join(".folio-abcdef.tmp"));
+    write_whole(&path, b"first").unwrap();
+    fs::write(&left, "killed before it was renamed").unwrap();
+    write_whole(&path, b"second").unwrap();
+    assert_eq!((fs::read(&path).unwrap().as_slice(), left.exists()), (b"second".as_slice(), false));
+}
+
+/// SIGKILL at any moment leaves nothing beside it.
+#[test]
+fn a_new_result_has_no_other_name_before_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (end, folder) = (std::sync::atomic::AtomicBool::new(false), dir.path());
+    let order = std::sync::atomic::Ordering::Relaxed;
+    let seen = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut seen = Vec::new();
+            while !end.load(order) {
+                seen.extend(names(folder).into_iter().filter(|name| name.contains(TEMPORARY.0)));
+            }
+            seen
+        });
+        for _ in 0..100 {
+            write_whole(&folder.join("result"), b"new").unwrap();
+            fs::remove_file(folder.join("result")).unwrap();
+        }
+        end.store(true, order);
+        watcher.join().unwrap()
+    });
+    assert_eq!(seen, [""; 0]);
+}

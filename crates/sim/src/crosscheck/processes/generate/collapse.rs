@@ -1,7 +1,8 @@
 //! Programs about `MADV_COLLAPSE`.
 //!
-//! One to two blocks of PMD size are worked on over and over: pages that differ in kind, protection
-//! and owner come and go in them, and then a request for a whole block, for less, or for more.
+//! One to two blocks of PMD size (with 64K pages: one) are worked on over and over: pages that differ
+//! in kind, protection and owner come and go in them, and then a request for a whole block, for less,
+//! or for more.
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::Order;
@@ -9,15 +10,17 @@ use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::generate::Rng;
 
 use super::super::program::{
-    AreaSource, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
+    AreaSource, FileKind, NR_PAGES_MAX, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
 };
 use super::Generator;
 
-/// Two blocks and some of a third, so that requests end behind the file.
+/// Two blocks and some of a third, so that requests end behind the file. Where a program has no room
+/// for two, one block or less.
 pub(super) fn own_file(rng: &mut Rng, pmd: Order) -> OwnFile {
     let kind = if rng.below(100) < 30 { FileKind::Tmpfs } else { FileKind::Memfd };
     let part = [0, 1, pmd.nr_pages() / 2, pmd.nr_pages() - 1][rng.below(4) as usize];
-    OwnFile { kind, nr_pages: 2 * pmd.nr_pages() + part }
+    let fits = 3 * pmd.nr_pages() <= NR_PAGES_MAX;
+    OwnFile { kind, nr_pages: if fits { 2 * pmd.nr_pages() + part } else { pmd.nr_pages() - part } }
 }
 
 impl Generator {
@@ -110,7 +113,8 @@ impl Generator {
             self.emit(slot, ProcessOp::Map(range, AreaSource::Anon, advice));
             return;
         }
-        let block = self.rng.below(2) << self.pmd.get();
+        let nr_blocks = (file.nr_pages >> self.pmd.get()).max(1);
+        let block = self.rng.below(nr_blocks) << self.pmd.get();
         let from = if self.chance(75) {
             block + range.first % self.pmd.nr_pages()
         } else {
