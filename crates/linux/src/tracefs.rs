@@ -9,6 +9,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::mount::Detached;
@@ -25,8 +26,18 @@ pub(crate) enum TracefsError {
     NotPermitted,
     /// The kernel has no tracefs.
     Missing,
+    /// Processes have other numbers here than events have.
+    PidNamespace,
     /// The instance could not be made.
     Instance(io::Error),
+}
+
+/// Inode of the PID namespace of the machine (`PROC_PID_INIT_INO`).
+const PIDS_OF_MACHINE: u64 = 0xEFFF_FFFC;
+
+/// Whether processes have the numbers here that the machine knows them by.
+fn has_pids_of_machine() -> bool {
+    fs::metadata("/proc/self/ns/pid").map_or(true, |file| file.ino() == PIDS_OF_MACHINE)
 }
 
 /// An instance, removed when dropped.
@@ -40,6 +51,9 @@ pub(crate) struct Instance {
 impl Instance {
     /// Makes one, after removing those of processes that are gone.
     pub(crate) fn new(purpose: &str) -> Result<Self, TracefsError> {
+        if !has_pids_of_machine() {
+            return Err(TracefsError::PidNamespace);
+        }
         let tracefs = Detached::new("tracefs", None).map_err(|error| refused(&error))?;
         let instances = tracefs.path().join("instances");
         remove_stale(&instances);

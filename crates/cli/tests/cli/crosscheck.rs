@@ -223,6 +223,22 @@ fn without_root_the_exact_command_is_told() {
     }
 }
 
+#[test]
+fn a_container_with_processes_of_its_own_is_told() {
+    let place = Place::new();
+    let folio = place.command("crosscheck --only *mid1001_s0");
+    let mut inside = std::process::Command::new("unshare");
+    inside.args(["--pid", "--fork", "--mount-proc"]).arg(folio.get_program());
+    let output = inside.args(folio.get_args()).current_dir(place.path(".")).output().unwrap();
+    let said = text(&output.stderr);
+    if said.starts_with("unshare:") {
+        eprintln!("SKIPPED a_container_with_processes_of_its_own_is_told: {said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("PID namespace") && said.contains("--pid=host"), "{said}");
+}
+
 /// A small set on this kernel, as a user would run it. Says loudly why it skips.
 #[test]
 fn the_running_kernel_agrees() {
@@ -231,7 +247,8 @@ fn the_running_kernel_agrees() {
     let output = place.run(words);
     let said = text(&output.stderr);
     if output.status.code() == Some(2) {
-        assert!(!said.contains("internal error") && said.contains("folio: error"), "{said}");
+        let json = text(&output.stdout);
+        assert!(!said.contains("internal error") && said.contains("folio: error"), "{said}{json}");
         eprintln!("SKIPPED the_running_kernel_agrees: {said}");
         return;
     }

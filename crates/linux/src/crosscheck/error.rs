@@ -69,6 +69,13 @@ pub enum CrosscheckError {
          `folio crosscheck replay` for recordings made elsewhere"
     )]
     NoTracefs,
+    /// In a container.
+    #[error(
+        "this is a PID namespace (a container), and the kernel's events name processes by the numbers \
+         of the machine; run it outside, or in a container with the machine's processes (docker run \
+         --pid=host)"
+    )]
+    PidNamespace,
     /// An event that nothing can be done without.
     #[error(
         "this kernel has no event {0}; recording needs it (CONFIG_EVENT_TRACING, Linux 6.1 or \

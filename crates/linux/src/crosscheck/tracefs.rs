@@ -11,6 +11,7 @@ pub(super) fn instance() -> Result<Instance, CrosscheckError> {
     let instance = Instance::new("crosscheck").map_err(|error| match error {
         TracefsError::NotPermitted => CrosscheckError::NotPermitted { what: "tracefs" },
         TracefsError::Missing => CrosscheckError::NoTracefs,
+        TracefsError::PidNamespace => CrosscheckError::PidNamespace,
         TracefsError::Instance(source) => {
             CrosscheckError::Os { action: "make a tracefs instance", source }
         }

@@ -232,6 +232,13 @@ pub enum RecordError {
          without --live"
     )]
     NoTracefs,
+    /// In a container.
+    #[error(
+        "this is a PID namespace (a container), and the kernel's events name processes by the numbers \
+         of the machine; run it outside, or in a container with the machine's processes (docker run \
+         --pid=host)"
+    )]
+    PidNamespace,
     /// No soft-dirty bits in the kernel.
     #[error(
         "this kernel does not know which pages were written (built without CONFIG_MEM_SOFT_DIRTY), so \

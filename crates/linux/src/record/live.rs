@@ -253,6 +253,7 @@ fn refused(error: TracefsError) -> RecordError {
     match error {
         TracefsError::NotPermitted => RecordError::NotPermitted,
         TracefsError::Missing => RecordError::NoTracefs,
+        TracefsError::PidNamespace => RecordError::PidNamespace,
         TracefsError::Instance(source) => {
             RecordError::Os { action: "make a tracefs instance", source }
         }

@@ -38,6 +38,7 @@ fn is_refusal(error: &CrosscheckError) -> bool {
         error,
         CrosscheckError::NotPermitted { .. }
             | CrosscheckError::NoTracefs
+            | CrosscheckError::PidNamespace
             | CrosscheckError::NoEvent(_)
             | CrosscheckError::NoFilesystem(_)
             | CrosscheckError::NoLoop(_)
