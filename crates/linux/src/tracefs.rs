@@ -9,11 +9,10 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::mount::Detached;
-use crate::proc::Task;
+use crate::proc::{Task, host};
 use crate::system::Live;
 
 /// Begins the names of our instances; the purpose and the process id follow.
@@ -32,14 +31,6 @@ pub(crate) enum TracefsError {
     Instance(io::Error),
 }
 
-/// Inode of the PID namespace of the machine (`PROC_PID_INIT_INO`).
-const PIDS_OF_MACHINE: u64 = 0xEFFF_FFFC;
-
-/// Whether processes have the numbers here that the machine knows them by.
-fn has_pids_of_machine() -> bool {
-    fs::metadata("/proc/self/ns/pid").map_or(true, |file| file.ino() == PIDS_OF_MACHINE)
-}
-
 /// An instance, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Instance {
@@ -51,7 +42,7 @@ pub(crate) struct Instance {
 impl Instance {
     /// Makes one, after removing those of processes that are gone.
     pub(crate) fn new(purpose: &str) -> Result<Self, TracefsError> {
-        if !has_pids_of_machine() {
+        if !host::has_pids_of_machine() {
             return Err(TracefsError::PidNamespace);
         }
         let tracefs = Detached::new("tracefs", None).map_err(|error| refused(&error))?;

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::proc::Task;
 pub use crate::proc::cgroup::MemoryLimit;
 use crate::proc::cgroup::{self, MOUNTS, TREES_OF_V1};
 use crate::system::System;
@@ -130,7 +131,7 @@ fn container_id(name: &str) -> Option<&str> {
 /// Limits of memory that any of these processes is below, each group once, by name.
 #[must_use]
 pub fn limits(system: &dyn System, pids: &[u32]) -> Vec<MemoryLimit> {
-    let own = |pid: &u32| system.text(Path::new(&format!("/proc/{pid}/cgroup"))).ok();
+    let own = |pid: &u32| Task::of(system, *pid).cgroups().ok();
     let of_processes: BTreeSet<Vec<u8>> = pids.iter().filter_map(own).collect();
     let limits = of_processes.iter().flat_map(|own| cgroup::limits_of(system, own));
     let by_group: BTreeMap<_, _> = limits.map(|limit| (limit.group.clone(), limit)).collect();
@@ -145,7 +146,7 @@ impl Group {
     /// Of a process; the root if it has no other, or cannot be read any more.
     #[must_use]
     pub fn of(system: &dyn System, pid: u32) -> Self {
-        Self(crate::proc::Task::of(system, pid).cgroup().unwrap_or_else(|| "/".to_owned()))
+        Self(Task::of(system, pid).cgroup().unwrap_or_else(|| "/".to_owned()))
     }
 
     /// The service or scope it lies in.

@@ -1,5 +1,7 @@
 //! The machine as a whole: release, processor, memory, this boot.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::{bytes_of_kib, number, value};
@@ -14,6 +16,14 @@ pub(crate) const MOUNTS: &str = "/proc/self/mountinfo";
 pub(crate) fn boot_id(system: &dyn System) -> Option<String> {
     let id = system.text(Path::new(BOOT_ID)).ok()?;
     Some(String::from_utf8_lossy(id.trim_ascii()).into_owned()).filter(|id| !id.is_empty())
+}
+
+/// Inode of the PID namespace of the machine (`PROC_PID_INIT_INO`).
+const PIDS_OF_MACHINE: u64 = 0xEFFF_FFFC;
+
+/// Whether processes have the numbers here that the machine knows them by.
+pub(crate) fn has_pids_of_machine() -> bool {
+    fs::metadata("/proc/self/ns/pid").map_or(true, |file| file.ino() == PIDS_OF_MACHINE)
 }
 
 /// Version of the running kernel, empty when unknown. What a builder appended to it (`-amd64`,

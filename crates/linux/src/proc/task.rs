@@ -92,10 +92,15 @@ impl<'a> Task<'a> {
         words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
+    /// Its control groups, a line for each tree.
+    pub(crate) fn cgroups(&self) -> io::Result<Vec<u8>> {
+        self.text("cgroup")
+    }
+
     /// Its control group, from the root of groups on: that of version 2 if it is in one there, else that
     /// of systemd's or the memory controller's tree.
     pub(crate) fn cgroup(&self) -> Option<String> {
-        let text = self.text("cgroup").ok()?;
+        let text = self.cgroups().ok()?;
         let line = |tree: &[u8]| {
             let mut lines = text.split(|byte| *byte == b'\n');
             lines.find_map(|line| {
