@@ -214,17 +214,27 @@ fn a_library_from_a_directory_open_to_everybody_is_not_loaded() {
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    /// One with a limit, in either version; `None` where this process may not make one.
-    fn new(bytes: u64) -> Option<Self> {
-        let name = format!("folio-test-limits-{}", std::process::id());
+    /// One with a limit for a test, in either version; says loudly where this process may not make one.
+    fn new(test: &str, bytes: u64) -> Option<Self> {
+        let name = format!("folio-test-{test}-{}", std::process::id());
         let trees =
             [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
-        trees.into_iter().find_map(|(tree, file)| {
-            let group = Self(Path::new(tree).join(&name));
-            fs::create_dir(&group.0).ok()?;
+        let group = trees.into_iter().find_map(|(tree, file)| {
+            let path = Path::new(tree).join(&name);
+            fs::create_dir(&path).ok()?;
+            let group = Self(path);
             fs::write(group.0.join(file), bytes.to_string()).ok()?;
             Some(group)
-        })
+        });
+        if group.is_none() {
+            eprintln!("SKIPPED {test}: no memory group can be made");
+        }
+        group
+    }
+
+    /// Words of a shell that goes there.
+    fn joins(&self) -> String {
+        format!("echo $$ > {}/cgroup.procs", self.0.display())
     }
 }
 
@@ -237,14 +247,10 @@ impl Drop for MemoryGroup {
 #[test]
 fn a_cache_is_not_filled_beyond_the_limit_of_a_control_group() {
     let place = Place::new();
-    let Some(group) = MemoryGroup::new(64 << 20) else {
-        eprintln!("SKIPPED a_cache_is_not_filled_beyond_the_limit: no memory group can be made");
-        return;
-    };
+    let Some(group) = MemoryGroup::new("a_cache_is_not_filled", 64 << 20) else { return };
     let file = fs::File::create(place.path("large")).unwrap();
     file.set_len(128 << 20).unwrap();
-    let joins = format!("echo $$ > {}/cgroup.procs", group.0.display());
-    let output = run(&place, &joins, "warm large --json");
+    let output = run(&place, &group.joins(), "warm large --json");
     let said = text(&output.stdout);
     let result: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(result["rows"][0]["refusal"], "low_group", "{said}");
@@ -256,18 +262,14 @@ fn a_cache_is_not_filled_beyond_the_limit_of_a_control_group() {
 #[test]
 fn the_limit_of_a_control_group_stands_beside_its_memory() {
     let place = Place::new();
-    let Some(group) = MemoryGroup::new(64 << 20) else {
-        eprintln!("SKIPPED the_limit_of_a_control_group: no memory group can be made");
-        return;
-    };
+    let Some(group) = MemoryGroup::new("the_limit_of_a_group", 64 << 20) else { return };
     let name = group.0.file_name().unwrap().to_str().unwrap();
-    let joins = format!("echo $$ > {}/cgroup.procs", group.0.display());
     // A look at the process that looks.
-    let output = run(&place, &joins, "maps --name folio");
+    let output = run(&place, &group.joins(), "maps --name folio");
     let said = text(&output.stdout);
     let line = said.lines().find(|line| line.contains(name)).unwrap();
     assert!(said.contains("control group") && line.contains("64 MiB"), "{said}");
-    let output = run(&place, &joins, "maps --name folio --json");
+    let output = run(&place, &group.joins(), "maps --name folio --json");
     let result: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
     let limits = result["memory_limits"].as_array().unwrap();
     let own = limits.iter().find(|limit| limit["group"] == format!("/{name}")).unwrap();

@@ -104,12 +104,8 @@ pub(crate) fn own(system: &dyn System) -> Option<PathBuf> {
 /// CPU time of the processes of a group, those that ended too: in user mode and in the kernel.
 pub(crate) fn cpu(system: &dyn System, group: &Path) -> Option<[Duration; 2]> {
     let text = system.text(&group.join("cpu.stat")).ok()?;
-    let lines = std::str::from_utf8(&text).ok()?.lines();
-    let of = |name| {
-        let mut values = lines.clone().filter_map(|line| line.split_once(' '));
-        values.find_map(|(key, value)| (key == name).then(|| value.parse().ok())?)
-    };
-    Some([Duration::from_micros(of("user_usec")?), Duration::from_micros(of("system_usec")?)])
+    let of = |name| entry(&text, name).map(Duration::from_micros);
+    Some([of("user_usec")?, of("system_usec")?])
 }
 
 /// Without a limit the file of version 2 says `max`.
@@ -117,15 +113,15 @@ fn limit_of(system: &dyn System, mount: &Path, group: &Path, names: &Names) -> O
     let dir = mount.join(group);
     let max_bytes = number(system, &dir.join(names.max)).filter(|&max| max < NO_LIMIT)?;
     let used_bytes = number(system, &dir.join(names.current))?;
-    let cold_file_bytes = stat_of(system, &dir, names.cold_files).unwrap_or(0);
+    let stat = system.text(&dir.join("memory.stat")).unwrap_or_default();
+    let cold_file_bytes = entry(&stat, names.cold_files).unwrap_or(0);
     let group = format!("/{}", group.display());
     Some(MemoryLimit { group, max_bytes, used_bytes, cold_file_bytes })
 }
 
-/// A line of `memory.stat`.
-fn stat_of(system: &dyn System, group: &Path, name: &str) -> Option<u64> {
-    let text = system.text(&group.join("memory.stat")).ok()?;
-    let mut lines = str::from_utf8(&text).ok()?.lines().filter_map(|line| line.split_once(' '));
+/// The number behind a name in a file of such lines.
+fn entry(text: &[u8], name: &str) -> Option<u64> {
+    let mut lines = str::from_utf8(text).ok()?.lines().filter_map(|line| line.split_once(' '));
     lines.find_map(|(key, value)| (key == name).then(|| value.parse().ok())?)
 }
 
