@@ -45,8 +45,8 @@ struct Look {
     /// Of 200; 0 without swap space.
     swappiness: u64,
     rule: GenerationRule,
-    /// Page tables were walked for it.
-    has_walked: bool,
+    /// It has added a generation.
+    has_aged: bool,
 }
 
 impl Look {
@@ -92,7 +92,7 @@ impl<R: Ram> Memory<R> {
         // A few free slots are not worth the search.
         let has_slots = swap.map_or(0, Swap::nr_free) >= BATCH_MIN;
         let swappiness = if has_slots { SWAPPINESS } else { 0 };
-        let mut look = Look { group, swappiness, rule, has_walked: false };
+        let mut look = Look { group, swappiness, rule, has_aged: false };
         if rule == GenerationRule::FirstUse {
             self.shrink_bounded(scan, look);
             return;

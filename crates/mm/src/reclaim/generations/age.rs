@@ -14,7 +14,7 @@ use crate::rules::reclaim::GenerationRule;
 impl<R: Ram> Memory<R> {
     /// Walks the page tables of the group and adds a generation; whether one was added.
     pub(super) fn add_generation(&mut self, look: &mut Look) -> bool {
-        look.has_walked = true;
+        look.has_aged = true;
         let look = *look;
         self.walk_group(look);
         for kind in [LruKind::File, LruKind::Anon] {

@@ -275,7 +275,7 @@ impl<R: Ram> Memory<R> {
                 return Fate::Activate;
             }
         } else if is_young {
-            return if self.set_refs(id) { Fate::Activate } else { Fate::Keep };
+            return if self.set_refs(look, id) { Fate::Activate } else { Fate::Keep };
         }
         let list = ListId::generation(kind, Generations::list_of(self.oldest_seq(look, kind)));
         self.evict_isolated(id, list)
@@ -286,15 +286,14 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Notes a use through page tables (`lru_gen_set_refs`): whether it was not the first.
-    pub(super) fn set_refs(&mut self, id: FolioId) -> bool {
-        let is_counted = self.core.folios.generations() == Some(GenerationRule::FirstUse);
+    pub(super) fn set_refs(&mut self, look: Look, id: FolioId) -> bool {
         let is_workingset = self.core.folios.get(id).is_workingset;
         let marks = self.core.folios.lru_mut().marks_mut(id);
         if !marks.is_referenced && !is_workingset {
             (marks.is_referenced, marks.nr_refs) = (true, 0);
             return false;
         }
-        if is_counted {
+        if look.rule == GenerationRule::FirstUse {
             marks.is_referenced = true;
             marks.nr_refs = (marks.nr_refs + 1).min(NR_REFS_MAX);
         } else {

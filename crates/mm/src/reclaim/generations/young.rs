@@ -147,8 +147,8 @@ impl<R: Ram> Memory<R> {
                     continue;
                 }
                 if let Some(id) = self.core.folios.of_pfn(pfn)
-                    && self.is_looked_at(look, id)
                     && self.core.folios.frames().get(Flag::Accessed, pfn)
+                    && self.is_looked_at(look, id)
                 {
                     found.young.push(Young { id, pfn });
                 }
@@ -271,8 +271,8 @@ impl<R: Ram> Memory<R> {
         }
         others.retain(|&id| id != own);
         for id in others {
-            // Where page tables were walked, all that is young is promoted where it stands.
-            if look.has_walked {
+            // Once the look has added a generation, what is young is promoted where it stands.
+            if look.has_aged {
                 self.update_generation(look, id);
             } else {
                 self.activate_young(look, id);
@@ -286,7 +286,7 @@ impl<R: Ram> Memory<R> {
         let youngest = Generations::list_of(self.gens(look.group).max_seq);
         let generation = self.core.folios.lru().marks(id).generation;
         let is_reworked = look.rule.is_reworked();
-        let is_used = !is_reworked || self.set_refs(id);
+        let is_used = !is_reworked || self.set_refs(look, id);
         match generation {
             Some(nr) if is_used && nr != youngest => {
                 let _ = self.core.folios.activate(id);
