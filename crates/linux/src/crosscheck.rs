@@ -47,7 +47,8 @@ mod settings;
 mod tracefs;
 
 pub use error::CrosscheckError;
-pub use facts::{Facts, Limits, Thp};
+pub use facts::{Facts, Thp};
+pub use group::Limits;
 pub use place::{Pause, Place, Recorder};
 pub use plan::{Custom, Group, Random, Selection, Skipped, WorkloadPlan, WorkloadSet};
 pub use program::{Disk, ProgramPlan, ProgramRecorder, ProgramRecording};

@@ -39,7 +39,8 @@ use crate::readahead::issue::{self, Cache, ReadTarget, Run};
 use crate::rmap::owners::IdsExhausted;
 use crate::rules::anon::Enabled;
 use crate::rules::order::MinOrder;
-use crate::rules::{Arch, ContpteRule, OrderRange, ReadaheadRules, Rules};
+use crate::rules::readahead::ReadaheadRules;
+use crate::rules::{Arch, ContpteRule, OrderRange, Rules};
 use crate::units::{GroupId, MappingId, MmId, Order, Pfn, Vpn};
 use crate::vma::{OpenId, VmaTree};
 

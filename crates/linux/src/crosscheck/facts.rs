@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::CrosscheckError;
-use super::group;
+use super::group::{self, Limits};
 use super::mkfs;
 use super::workloads::Filesystem;
 use crate::mount::Detached;
@@ -27,17 +27,6 @@ pub enum Thp {
     Never,
     /// The kernel was built without.
     Absent,
-}
-
-/// What a memory group with a limit pays for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limits {
-    /// No such group can be made.
-    Absent,
-    /// Folios and the kernel's own memory.
-    OfAllMemory,
-    /// Folios alone (`cgroup.memory=nokmem`, groups of version 2).
-    OfFolios,
 }
 
 /// The running machine, as far as a plan depends on it.

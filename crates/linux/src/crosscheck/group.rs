@@ -9,7 +9,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::CrosscheckError;
-use super::facts::Limits;
 use crate::proc::Task;
 use crate::proc::cgroup::{MEMORY_OF_V1, MOUNTS};
 use crate::proc::host;
@@ -21,6 +20,17 @@ const PREFIX: &str = "folio-crosscheck-";
 const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 /// Updates of counters that may wait on one processor (`MEMCG_CHARGE_BATCH`).
 const NR_WAITING: u64 = 64;
+
+/// What a memory group with a limit pays for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limits {
+    /// No such group can be made.
+    Absent,
+    /// Folios and the kernel's own memory.
+    OfAllMemory,
+    /// Folios alone (`cgroup.memory=nokmem`, groups of version 2).
+    OfFolios,
+}
 
 /// A group, removed when dropped.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ mod pattern;
 mod random;
 
 use super::error::CrosscheckError;
-use super::facts::{DEFAULT_AROUND_BYTES, Facts, Limits, Thp};
+use super::facts::{DEFAULT_AROUND_BYTES, Facts, Thp};
+use super::group::Limits;
 use super::mkfs;
 use super::workloads::{Filesystem, OF_LISTS, Workload, limited, with_window};
 

@@ -18,7 +18,7 @@ use crate::ram::Ram;
 use crate::readahead::issue::Run;
 use crate::readahead::marker::{self, MarkerHit};
 use crate::readahead::sync::{self, Request, prev_index};
-use crate::rules::ReadPosition;
+use crate::rules::readahead::ReadPosition;
 use crate::units::ByteRange;
 use crate::units::{PageIndex, Pfn};
 use crate::vma::OpenId;

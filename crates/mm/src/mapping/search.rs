@@ -15,7 +15,7 @@
 //! ```
 
 use super::tree::{CHUNK, NodeId, Tree, TreeSlot};
-use crate::rules::FullSearch;
+use crate::rules::readahead::FullSearch;
 
 /// A place in the tree and the index the walk believes to be at.
 struct Walk<'a> {

@@ -18,8 +18,9 @@ use crate::core::observed::Observed;
 use crate::core::{Core, InsertRefusal, NewFolio};
 use crate::folio::FolioId;
 use crate::ram::Ram;
+use crate::rules::Rules;
 use crate::rules::anon::Orders;
-use crate::rules::{EofMarker, OrderOne, Ramp, Remainder, Rules};
+use crate::rules::readahead::{EofMarker, OrderOne, Ramp, Remainder};
 use crate::units::{MappingId, Order, PageIndex};
 
 /// The order a window is asked for.

@@ -7,7 +7,7 @@ use super::window::{max_pages, next_pages};
 use super::{Issue, OrderHint, RaState};
 use crate::mapping::search::next_miss;
 use crate::mapping::tree::Tree;
-use crate::rules::{Entry, Ramp, ReadaheadRules};
+use crate::rules::readahead::{Entry, Ramp, ReadaheadRules};
 use crate::units::Order;
 
 /// The hit that reached the marker.

@@ -6,7 +6,7 @@ use super::window::{initial_pages, max_pages, next_pages};
 use super::{Issue, OrderHint, RaState};
 use crate::mapping::search::prev_miss;
 use crate::mapping::tree::Tree;
-use crate::rules::{Entry, ReadaheadRules};
+use crate::rules::readahead::{Entry, ReadaheadRules};
 use crate::units::Order;
 
 /// What a request is for, and the device it reads from.

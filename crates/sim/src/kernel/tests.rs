@@ -2,7 +2,8 @@ use super::*;
 use largefolio_mm::rules::anon::{AnonRules, DropTables, Reuse, Sizes, TruncateSplit};
 use largefolio_mm::rules::clear::{Arm64Bulk, ClearOrder, ClearRules, CopyOrder, Preemption};
 use largefolio_mm::rules::collapse::{CollapseRules, FileCollapse, ReadOnlyRange};
-use largefolio_mm::rules::{Arch, Exec, Ramp};
+use largefolio_mm::rules::readahead::Ramp;
+use largefolio_mm::rules::{Arch, Exec};
 use largefolio_mm::units::{Order, PageSize};
 use largefolio_mm::vma::HugeAdvice;
 

@@ -1,0 +1,130 @@
+//! Rules of readahead and of read and write calls (docs/behaviour A).
+//!
+//! Owns the values. The code that follows them is in `readahead/`, `io/` and `mapping/`.
+
+use serde::{Deserialize, Serialize};
+
+/// Versions of section A.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadaheadRules {
+    /// Sync and async entry (`readahead/{sync,marker}.rs`).
+    pub entry: Entry,
+    /// Where a window's order comes from (`readahead/issue.rs`).
+    pub ramp: Ramp,
+    /// Order-1 file folios (A.5.5).
+    pub order1: OrderOne,
+    /// Windows shorter than this many pages are read in base pages (A.5.1), 0 = no minimum.
+    pub large_window_min_pages: u64,
+    /// Marker in a window that reaches the last page of the file (A.5.2, A.6.1).
+    pub eof_marker: EofMarker,
+    /// What is read in base pages after a failed insertion (A.5.8).
+    pub remainder: Remainder,
+    /// What a backward search that finds no hole reports (A.4.6).
+    pub full_search: FullSearch,
+    /// The same for a forward search.
+    pub forward_search: FullSearch,
+    /// Folios that a write call makes (A.7.1).
+    pub writes: WriteFolios,
+    /// When a read call notes how far it has come (A.3.4).
+    pub position: ReadPosition,
+}
+
+/// A.3.3: one function for both entries, or two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Entry {
+    /// \[6.1\] one function: `start + size` is a hit too, a self-triggering window is merged.
+    Unified,
+    /// \[6.12+\] two functions.
+    Split,
+}
+
+/// A.4.4 and A.5.3: how folio orders grow from window to window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ramp {
+    /// \[..6.16\] order of the marked folio + 2, at most log2 of the window. 6.1 does not bound the
+    /// largest order by the window, which changes nothing: no folio passes the window's end.
+    Inherited,
+    /// \[6.17+\] order kept in the readahead state, window ends on a natural boundary.
+    Remembered,
+}
+
+/// A.5.5: whether a file folio may have order 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OrderOne {
+    /// \[6.1\] an order 1 becomes 0.
+    Never,
+    /// \[6.12+\] legal.
+    Legal,
+}
+
+/// A.5.2: the marker at the end of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EofMarker {
+    /// Placed as in any window.
+    Placed,
+    /// \[7.2\] not placed when the window reaches the last page.
+    Omitted,
+}
+
+/// A.5.8: the base-order remainder of a window that could not be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remainder {
+    /// \[6.12\] the whole window's length again, from the failed index.
+    WholeSize,
+    /// \[7.0+\] what is left of the window.
+    Rest,
+}
+
+/// A.7.1: the folios a write call makes on a filesystem with large ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteFolios {
+    /// \[6.1\] the smallest.
+    Smallest,
+    /// \[6.12+\] as large as the write.
+    Large,
+}
+
+/// A.3.4: when a read call notes how far it has come, which decides whether a miss follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadPosition {
+    /// \[6.1\] after each folio.
+    ByFolio,
+    /// \[6.12+\] when it returns.
+    AtEnd,
+}
+
+/// A.4.6: the answer of a hole search in which every page is cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FullSearch {
+    /// The last page examined counts as the hole: \[6.1\], backward to 7.1.
+    LastPage,
+    /// The hole lies beyond the search: forward from 6.12, backward in \[7.2\].
+    Beyond,
+}
+
+impl ReadaheadRules {
+    /// Those of the newest kernels, but for what a kernel file says.
+    pub(super) const fn stock() -> Self {
+        Self {
+            entry: Entry::Split,
+            ramp: Ramp::Remembered,
+            order1: OrderOne::Legal,
+            large_window_min_pages: 0,
+            eof_marker: EofMarker::Placed,
+            remainder: Remainder::Rest,
+            full_search: FullSearch::LastPage,
+            forward_search: FullSearch::Beyond,
+            writes: WriteFolios::Large,
+            position: ReadPosition::AtEnd,
+        }
+    }
+}
