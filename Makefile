@@ -43,7 +43,8 @@ demo: build
 test: setup
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory lints environment
 	$(CARGO) build --workspace --all-targets --quiet
-	$(CARGO) test --workspace
+# Tests interrupt what they start; a shell's background ignores that.
+	env --default-signal $(CARGO) test --workspace
 	scripts/arm64.py portable
 	scripts/python.sh built
 	python3 -m unittest discover --quiet -s scripts -t scripts
