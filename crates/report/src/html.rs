@@ -1,7 +1,8 @@
 //! The result as one self-contained HTML file.
 //!
 //! Reading order: [`markup`] (text becomes HTML, safely), [`frame`] (the page any result can stand
-//! in), [`sizes`] (colours), the pictures any page may draw: [`bars`], [`lanes`], [`runs`]; then what
+//! in), [`sizes`] (colours), the pictures any page may draw: [`bars`], [`lanes`], [`lines`],
+//! [`runs`]; then what
 //! the page of a prediction shows: `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of
 //! every size), `over_time`, `processes`, `waterfall` and `why` (both drawn by `steps`), `refusals`, `numbers`, `sources`. Pages of other results
 //! stand where their types do.
@@ -20,6 +21,7 @@ mod folios;
 pub mod frame;
 mod glance;
 pub mod lanes;
+pub mod lines;
 pub mod markup;
 mod numbers;
 mod over_time;

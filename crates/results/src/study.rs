@@ -1,8 +1,9 @@
 //! Published tables beside what is found here.
 //!
 //! Reading order: `find` (the traces, the cells, the rows), `live` (rows that are timed), `result`
-//! (JSON and CSV), `text`, `page`.
+//! (JSON and CSV), `text`, `curve` (programs below limits), `page`.
 
+mod curve;
 mod find;
 mod live;
 mod page;

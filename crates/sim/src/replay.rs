@@ -108,6 +108,17 @@ pub enum ReplayError {
     Stopped,
 }
 
+impl ReplayError {
+    /// Whether the cell's memory, or that of a control group, was not enough for the program.
+    #[must_use]
+    pub const fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::Cell { source, .. } => source.is_out_of_memory(),
+            _ => false,
+        }
+    }
+}
+
 /// What became of each cell, in the order of the specs.
 pub type Outcomes = Vec<Result<Outcome, ReplayError>>;
 

@@ -9,11 +9,12 @@
 //!                       │      benches: measured by the caller, else quoted from a document
 //!                       └────► rows: published before, after | ours before, after
 //!                                    change, change, distance, how close?
+//!                curves: cells below limits | lines over limits, where each is worse
 //! ```
 //!
 //! Reading order: [`file`](Study) (what a study says), `load` (reading and checking), [`Metric`]
 //! (which number of a cell), [`cell`](Values) and `model` (running), [`Closeness`],
-//! [`finding`](Finding) (the comparison).
+//! [`finding`](Finding) (the comparison), [`Curve`] (a program below limits).
 //!
 //! Invariants:
 //! - I1: the published number of a row enters no run: only the comparison reads `published`.
@@ -26,6 +27,7 @@
 mod builtin;
 mod cell;
 mod closeness;
+mod curve;
 mod error;
 mod file;
 mod finding;
@@ -40,7 +42,11 @@ mod tests;
 pub use builtin::names;
 pub use cell::{Folders, Progress, Values, run};
 pub use closeness::{Closeness, Pair};
+pub use curve::{
+    Count, CountFinding, Curve, CurveFinding, Ended, LimitFinding, Line, LineFinding, Series,
+};
 pub use error::{Mistake, StudyError};
 pub use file::{Bench, BenchWork, Change, Quoted, Row, Source, Study, Subject, Table};
 pub use finding::{Finding, How, Measured, Measurements, RowFinding, TableFinding};
 pub use metric::Metric;
+pub use parts::{Generated, Input};

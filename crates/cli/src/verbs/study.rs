@@ -26,16 +26,17 @@ const INTERRUPTED: u8 = 130;
 /// close that is, and where our number comes from: counted in the model, estimated with the costs
 /// of a machine file, measured on this kernel (--live), or quoted from a document. The model uses
 /// none of the published numbers in the rows; each study lists other published work that its
-/// machine files use. A match that rests on assumed constants is called a coincidence.
+/// machine files use. A match that rests on assumed constants is called a coincidence. A study may
+/// also run a program below limits of memory, a line for each kernel.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  folio study                       all of them, within a minute
+  folio study                       all of them, within two minutes
   folio study exec-order owners
   folio study --list
   folio study clear --live          measure on this kernel what the model cannot time; needs root
   folio study --file mine.toml --json
-  folio study --report studies.html
+  folio study pressure --report pressure.html
 
 Exit status: 0 if every row moves in its known direction, 1 if one does not, 2 error.")]
 pub(crate) struct StudyArgs {

@@ -5,9 +5,12 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Place, text};
 
-/// What stands around the tables in the document.
+/// What stands around the tables in the documents.
 const BEGIN: &str = "<!-- tables: written by crates/cli/tests/cli/study.rs -->\n```text\n";
 const END: &str = "```\n<!-- end of tables -->";
+/// Studies but `pressure`, which replays hundreds of cells.
+const STUDIES: &str = "exec-order exec-order-arm64 fragmentation clear exec-readahead exec-headline \
+                       file-thp owners sizes history";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -16,6 +19,36 @@ fn root() -> PathBuf {
 fn traces() -> String {
     format!("--traces {}", root().join("traces").display())
 }
+
+const CURVE: &str = r#"name = "small"
+title = "Small"
+source = "nothing is published"
+setup = "generated"
+[workloads.mix]
+kind = "zipf"
+files = 2
+file-size = "1M"
+anon-size = "3M"
+runs = 3000
+run-max = 4
+exec-percent = 30
+write-percent = 50
+anon-percent = 80
+seed = 1
+[[curves]]
+title = "A mix"
+workload = "mix"
+machine = "altra"
+filesystem = "xfs"
+limits = ["2%", "50%", "100%", "1000%"]
+swap = "64M"
+beside = { name = "two lists", edit = "lru=lists" }
+lines = [
+    { name = "base pages", kernel = "7.2+exec-window=4K" },
+    { name = "2M", kernel = "7.2+exec-window=2M+readahead=2M+thp=always" },
+]
+counts = [{ what = "Major faults", count = "faults.major" }]
+"#;
 
 /// A study of the model with one row; `rest` is the row's.
 pub(crate) fn small(rest: &str) -> String {
@@ -33,8 +66,30 @@ pub(crate) fn small(rest: &str) -> String {
 #[test]
 fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
     let place = Place::new();
-    let shown = place.done(&format!("study {}", traces()));
-    let path = root().join("docs/design/studies.md");
+    let listed = place.done("study --list");
+    let names: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .filter(|n| *n != "pressure")
+        .collect();
+    assert_eq!(names, STUDIES.split_whitespace().collect::<Vec<_>>());
+    shows("docs/design/studies.md", &place.done(&format!("study {STUDIES} {}", traces())));
+}
+
+/// In the long lane: minutes where the compiler does not optimize.
+#[test]
+fn the_document_shows_where_large_folios_hurt() {
+    if std::env::var_os("LARGEFOLIO_LANE").is_none_or(|lane| lane != "all") {
+        eprintln!("SKIPPED the_document_shows_where_large_folios_hurt: `make test-all` runs it");
+        return;
+    }
+    let place = Place::new();
+    shows("docs/design/reclaim.md", &place.done(&format!("study pressure {}", traces())));
+}
+
+/// The tables in a document are those of `shown`.
+fn shows(document: &str, shown: &str) {
+    let path = root().join(document);
     let document = fs::read_to_string(&path).unwrap();
     let begin = document.find(BEGIN).unwrap() + BEGIN.len();
     let end = document.find(END).unwrap();
@@ -42,14 +97,44 @@ fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
         fs::write(&path, format!("{}{shown}{}", &document[..begin], &document[end..])).unwrap();
         return;
     }
-    assert!(document[begin..end] == shown, "LARGEFOLIO_UPDATE_DOCS=1 updates {}", path.display());
+    assert!(document[begin..end] == *shown, "LARGEFOLIO_UPDATE_DOCS=1 updates {}", path.display());
+}
+
+/// A program with 1 MiB of text and 3 of heap below its limits.
+#[test]
+fn a_program_below_limits_is_drawn_for_each_kernel() {
+    let place = Place::new();
+    fs::write(place.path("small.toml"), CURVE).unwrap();
+    let shown = place.done("study --file small.toml --report small.html");
+    assert!(shown.contains("100% = "), "{shown}");
+    assert!(shown.contains("worse than base pages: 2M at "), "{shown}");
+    assert!(shown.contains("limit") && shown.contains("no memory (no memory)"), "{shown}");
+    let page = fs::read_to_string(place.path("small.html")).unwrap();
+    assert!(page.contains("With two lists") && page.contains("class=\"line-chart\""));
+    let json = place.done("study --file small.toml --json");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let curve = &json["studies"][0]["curves"][0];
+    let peak = curve["peak_bytes"].as_u64().unwrap();
+    assert_eq!(curve["limits"][1]["bytes"].as_u64().unwrap(), peak / 2);
+    let lines = curve["counts"][0]["lines"].as_array().unwrap();
+    for series in lines.iter().flat_map(|line| [&line["own"], &line["beside"]]) {
+        assert_eq!(series["ended"]["2"], "out_of_memory");
+        assert!(series["values"][0].is_null());
+        let (half, whole) = (&series["values"][1], &series["values"][2]);
+        assert!(half.as_f64() >= whole.as_f64(), "{series}");
+    }
+    let csv = place.done("study --file small.toml --csv");
+    assert!(csv.contains("\"Major faults, 2M, 50%\"") && csv.contains("no memory"), "{csv}");
+    let twice = CURVE.replace("\"50%\"", "\"200%\"");
+    fs::write(place.path("small.toml"), twice).unwrap();
+    assert!(place.fails("study --file small.toml").contains("shares that rise"));
 }
 
 /// Counts are exact: any change of the model that moves one shows here.
 #[test]
 fn counted_rows_are_what_they_were() {
     let place = Place::new();
-    let json = place.done(&format!("study --json {}", traces()));
+    let json = place.done(&format!("study {STUDIES} --json {}", traces()));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], 1);
     let mut lines = Vec::new();

@@ -130,11 +130,10 @@ impl Swapped {
 
     /// Takes the entries of `nr` pages out.
     pub(crate) fn take(&mut self, vpn: Vpn, nr: u64) -> BTreeMap<Vpn, SwapSlot> {
-        if self.slots.is_empty() {
-            return BTreeMap::new();
+        let taken: BTreeMap<_, _> = self.range(vpn, vpn.plus(nr)).collect();
+        for vpn in taken.keys() {
+            self.slots.remove(vpn);
         }
-        let mut taken = self.slots.split_off(&vpn);
-        self.slots.append(&mut taken.split_off(&vpn.plus(nr)));
         taken
     }
 }

@@ -15,6 +15,7 @@ use largefolio_sim::tlb::Side;
 use largefolio_sim::tlb::curve::{Curve, NR_ENTRIES_MAX};
 
 use super::frame::{TABLE_END, figure, table_head};
+use super::lines::{colour, decade, legend, power_of_ten};
 use super::markup::{Markup, escaped};
 use crate::figures::{grouped, per_million, ratio, size};
 use crate::labels::Labels;
@@ -31,8 +32,6 @@ const BOTTOM: f64 = 192.0;
 /// Sizes below which a recorded trace does not tell all: it keeps the last eight rows of a thread
 /// open (docs/design/replay.md, "Collapsed rows").
 const NR_MERGED: usize = 8;
-/// Colours of lines; beyond, they come again with other dashes.
-const NR_COLOURS: usize = 8;
 
 const SIDES: [(Side, &str, &str); 2] =
     [(Side::Instruction, "instruction", "Instructions"), (Side::Data, "data", "Data")];
@@ -106,24 +105,6 @@ fn policy(row: &Outcome, name: &str) -> String {
         Some(rest) => format!("{}{}", row.kernel, rest.strip_prefix(&pages).unwrap_or(rest)),
         None => name.to_owned(),
     }
-}
-
-fn colour(nr: usize) -> String {
-    let dash = if nr < NR_COLOURS { "" } else { " again" };
-    format!("k{}{dash}", nr % NR_COLOURS)
-}
-
-fn legend(policies: &[&str]) -> Markup {
-    let mut legend = Markup::new();
-    legend.raw("<ul class=\"legend policies\">");
-    for (nr, policy) in policies.iter().enumerate() {
-        legend.raw("<li><svg class=\"key wide-key\" viewBox=\"0 0 28 12\" aria-hidden=\"true\">");
-        legend.raw(&format!("<path class=\"line {}\" d=\"M0 6H28\"/>", colour(nr)));
-        legend.raw(&format!("<circle class=\"dot {}\" cx=\"14\" cy=\"6\" r=\"3.5\"/>", colour(nr)));
-        legend.raw("</svg>").text(policy).raw("</li>");
-    }
-    legend.raw("</ul>\n");
-    legend
 }
 
 /// The chart of each machine, all on one scale.
@@ -329,20 +310,6 @@ impl Scale {
             BOTTOM + 33.0
         ));
         axes
-    }
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "a rate lies between 1e-13 and 1e6")]
-const fn decade(log10: f64) -> i32 {
-    log10 as i32
-}
-
-fn power_of_ten(decade: i32) -> String {
-    match decade {
-        ..0 => format!("0.{}1", "0".repeat((-decade - 1).unsigned_abs() as usize)),
-        0..3 => format!("1{}", "0".repeat(decade.unsigned_abs() as usize)),
-        3..6 => format!("1{}K", "0".repeat((decade - 3).unsigned_abs() as usize)),
-        _ => format!("1{}M", "0".repeat((decade - 6).unsigned_abs() as usize)),
     }
 }
 

@@ -4,8 +4,10 @@
 //!   shares of a whole      before o----O after         published above, ours below
 //!   other changes          published O---O ours        on the axis of the change
 //!   single numbers         published O---O ours        on the axis of their unit
+//!   programs below limits  a line for each kernel      over the limits
 //! ```
 
+mod over_limits;
 mod overview;
 
 use largefolio_report::ExportError;
@@ -22,13 +24,11 @@ use crate::page::{footer, meanings, section};
 const PERCENT_MAX: f64 = 200.0;
 
 pub(super) fn of(report: &StudyResult) -> Result<Page, ExportError> {
-    let mut sections = vec![section(
-        "overview",
-        "Overview",
-        Basis::None,
-        "Rows of each study.",
-        overview::overview(report),
-    )];
+    let mut sections = Vec::new();
+    if report.summary.iter().any(|counts| counts.nr_rows > 0) {
+        let (body, lead) = (overview::overview(report), "Rows of each study.");
+        sections.push(section("overview", "Overview", Basis::None, lead, body));
+    }
     sections.extend(report.studies.iter().enumerate().map(study));
     sections.push(section("sources", "Sources", Basis::None, "", sources(report)));
     let names: Vec<&str> = report.studies.iter().map(|finding| finding.study.as_str()).collect();
@@ -47,6 +47,9 @@ fn study((nr, finding): (usize, &Finding)) -> Section {
     for (table_nr, table) in finding.tables.iter().enumerate() {
         let (at, reference) = (format!("/studies/{nr}/tables/{table_nr}"), &finding.reference);
         body.append(&Drawing { at, table, reference }.figures());
+    }
+    for (curve_nr, curve) in finding.curves.iter().enumerate() {
+        body.append(&over_limits::drawn(curve, &format!("/studies/{nr}/curves/{curve_nr}")));
     }
     Section {
         id: format!("study-{nr}").into(),

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use largefolio_sim::study::{Change, Closeness, Finding, How, Pair, RowFinding, TableFinding};
 
+use super::curve;
+
 /// Heads of the columns beside what the rows are compared with.
 const HEADS: [&str; 6] = ["", "published", "ours", "distance", "closeness", "how"];
 /// Characters of a line of prose.
@@ -25,6 +27,9 @@ pub(super) fn shown(findings: &[Finding]) -> String {
         for table in &finding.tables {
             text.push('\n');
             add_table(&mut text, table, &finding.reference);
+        }
+        for curve in &finding.curves {
+            curve::add(&mut text, curve);
         }
     }
     text
@@ -189,7 +194,7 @@ fn grouped(value: f64) -> String {
 }
 
 /// Prose in lines of at most [`WIDTH`] characters.
-fn wrapped(text: &mut String, indent: &str, prose: &str) {
+pub(super) fn wrapped(text: &mut String, indent: &str, prose: &str) {
     let mut line = indent.to_owned();
     for word in prose.split_whitespace() {
         let is_full = line.chars().count() + word.chars().count() > WIDTH;

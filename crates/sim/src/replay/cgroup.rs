@@ -76,6 +76,12 @@ impl fmt::Display for Cgroup {
 }
 
 impl Cgroup {
+    /// A limit for every program, of at least a byte.
+    #[must_use]
+    pub const fn for_all(bytes: u64) -> Self {
+        Self { pattern: None, bytes }
+    }
+
     /// Whether it is for every program that is in no other group.
     pub(super) const fn is_for_all(&self) -> bool {
         self.pattern.is_none()

@@ -43,6 +43,17 @@ pub enum CellError {
 }
 
 impl CellError {
+    pub(super) const fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::Fault(error) => {
+                matches!(error, FaultError::OutOfMemory(_) | FaultError::GroupOutOfMemory(_))
+            }
+            Self::Fork(error) => matches!(error, ForkError::OutOfMemory),
+            Self::Io(_) => true,
+            _ => false,
+        }
+    }
+
     /// The same error, at a row of the trace if it is one of the budget.
     pub(super) fn at(self, row: u64, op: Option<Op>) -> Self {
         match self {

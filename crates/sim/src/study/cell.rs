@@ -3,13 +3,18 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::curve::Ended;
 use super::error::StudyError;
 use super::file::{Source, Study};
-use super::parts::Generated;
-use crate::replay::{CellSpec, Outcome, ReplayError, replay_until};
+use super::metric::Metric;
+use super::parts::Input;
+use crate::kernel::Kernel;
+use crate::machine::Machine;
+use crate::replay::{Cell, CellError, CellSpec, Images, Outcome, ReplayError, replay_each};
 
 /// Hears what is being done, a name and the rows decoded so far of it, and may end it.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64) -> ControlFlow<()>;
@@ -19,6 +24,8 @@ pub type Progress<'a> = &'a mut dyn FnMut(&str, u64) -> ControlFlow<()>;
 pub struct Values {
     /// By study and cell; an error is that of a trace that is not there.
     cells: BTreeMap<(String, String), Result<Value, String>>,
+    /// Cells below limits that did not get to their end.
+    ended: BTreeMap<(String, String), Ended>,
 }
 
 impl Values {
@@ -31,26 +38,27 @@ impl Values {
             None => Err("not run"),
         }
     }
-}
 
-/// Where a trace comes from.
-#[derive(Clone, Debug, PartialEq)]
-enum Input {
-    Recorded(String),
-    Generated(Generated),
+    /// Why a cell below a limit has none.
+    pub(super) fn ended(&self, study: &str, name: &str) -> Option<Ended> {
+        self.ended.get(&(study.to_owned(), name.to_owned())).copied()
+    }
 }
 
 /// Cells of one trace.
 struct Group<'a> {
-    input: Input,
-    cells: Vec<GroupCell<'a>>,
+    input: &'a Input,
+    runs: Vec<Run<'a>>,
 }
 
 /// One cell of a study.
-struct GroupCell<'a> {
+struct Run<'a> {
     study: &'a Study,
-    name: &'a str,
-    spec: &'a CellSpec,
+    input: &'a Input,
+    name: String,
+    spec: CellSpec,
+    /// It may end before the program does.
+    is_limited: bool,
 }
 
 /// Where traces are.
@@ -87,25 +95,38 @@ pub fn run(
             values.cells.insert((study.name.clone(), name.clone()), Ok(value));
         }
     }
-    for group in groups(studies) {
-        if progress("next trace", 0).is_break() {
-            return Err(StudyError::Stopped);
-        }
-        let path = match &group.input {
-            Input::Recorded(name) => folders.traces.join(format!("{name}.folio")),
-            Input::Generated(workload) => {
-                let path = folders.scratch.join("generated.folio");
-                let told = |error| StudyError::Generate { path: path.clone(), error };
-                workload.write(&path).map_err(told)?;
-                path
-            }
-        };
-        values.add(&group, &path, progress)?;
-    }
+    values.replay(groups(whole(studies)), folders, progress)?;
+    let limited = values.limited(studies);
+    values.replay(groups(limited), folders, progress)?;
     Ok(values)
 }
 
 impl Values {
+    /// Runs groups of cells one after the other.
+    fn replay(
+        &mut self,
+        groups: Vec<Group<'_>>,
+        folders: Folders<'_>,
+        progress: Progress<'_>,
+    ) -> Result<(), StudyError> {
+        for group in groups {
+            if progress("next trace", 0).is_break() {
+                return Err(StudyError::Stopped);
+            }
+            let path = match group.input {
+                Input::Recorded(name) => folders.traces.join(format!("{name}.folio")),
+                Input::Generated(workload) => {
+                    let path = folders.scratch.join("generated.folio");
+                    let told = |error| StudyError::Generate { path: path.clone(), error };
+                    workload.write(&path).map_err(told)?;
+                    path
+                }
+            };
+            self.add(&group, &path, progress)?;
+        }
+        Ok(())
+    }
+
     fn add(
         &mut self,
         group: &Group<'_>,
@@ -113,51 +134,121 @@ impl Values {
         progress: Progress<'_>,
     ) -> Result<(), StudyError> {
         if !path.exists() {
-            for GroupCell { study, name, .. } in &group.cells {
+            for Run { study, name, .. } in &group.runs {
                 let why = Err(format!("no trace {}", largefolio_trace::shown(path)));
-                self.cells.insert((study.name.clone(), (*name).to_owned()), why);
+                self.cells.insert((study.name.clone(), name.clone()), why);
             }
             return Ok(());
         }
-        let specs: Vec<CellSpec> = group.cells.iter().map(|cell| cell.spec.clone()).collect();
-        let name = match &group.input {
-            Input::Recorded(name) => name.clone(),
-            Input::Generated(_) => "generated".to_owned(),
-        };
-        let mut hears = |nr| progress(&name, nr);
-        let (meta, outcomes) = replay_until(path, &specs, &mut hears).map_err(|error| {
-            if matches!(error, ReplayError::Stopped) {
-                return StudyError::Stopped;
-            }
-            let first = &group.cells[0];
-            let (origin, cell) = (first.study.origin.clone(), first.name.to_owned());
+        let specs: Vec<CellSpec> = group.runs.iter().map(|run| run.spec.clone()).collect();
+        let mut hears = |nr| progress(group.input.name(), nr);
+        let told = |run: &Run<'_>, error| {
+            let (origin, cell) = (run.study.origin.clone(), run.name.clone());
             StudyError::Replay { origin, cell, error: Box::new(error) }
-        })?;
-        for (GroupCell { study, name, .. }, outcome) in group.cells.iter().zip(&outcomes) {
-            let shown = if meta.faults_only { Err(faults_only(path)) } else { Ok(shown(outcome)) };
-            self.cells.insert((study.name.clone(), (*name).to_owned()), shown);
+        };
+        let (meta, outcomes) =
+            replay_each(path, &specs, &mut hears).map_err(|error| match error {
+                ReplayError::Stopped => StudyError::Stopped,
+                other => told(&group.runs[0], other),
+            })?;
+        for (run, outcome) in group.runs.iter().zip(outcomes) {
+            let key = (run.study.name.clone(), run.name.clone());
+            let value = match outcome {
+                Ok(_) if meta.faults_only => Err(faults_only(path)),
+                Ok(outcome) => Ok(shown(&outcome)),
+                Err(error) => {
+                    let ended = ended(&error).filter(|_| run.is_limited);
+                    let Some(ended) = ended else { return Err(told(run, error)) };
+                    self.ended.insert(key, ended);
+                    continue;
+                }
+            };
+            self.cells.insert(key, value);
         }
         Ok(())
     }
+
+    /// Cells below limits, which are shares of what the program uses without.
+    fn limited<'a>(&self, studies: &'a [Study]) -> Vec<Run<'a>> {
+        let mut runs = Vec::new();
+        for study in studies {
+            for (nr, curve) in study.curves.iter().enumerate() {
+                let Ok(whole) = self.cell(&study.name, &curve.whole(nr).0) else { continue };
+                let Some(bytes) = peak_bytes(whole) else { continue };
+                let cells = curve.limited(nr, bytes).into_iter();
+                runs.extend(cells.map(|(name, spec)| Run {
+                    study,
+                    input: &curve.input,
+                    name,
+                    spec,
+                    is_limited: true,
+                }));
+            }
+        }
+        runs
+    }
 }
 
-fn groups(studies: &[Study]) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+/// Cells of tables, and of curves without a limit.
+fn whole(studies: &[Study]) -> Vec<Run<'_>> {
+    let mut runs = Vec::new();
     for study in studies {
         for (name, source) in &study.cells {
-            let (input, spec) = match source {
-                Source::Trace(trace, spec) => (Input::Recorded(trace.clone()), spec),
-                Source::Generated(workload, spec) => (Input::Generated(workload.clone()), spec),
-                Source::Model(_) => continue,
-            };
-            let cell = GroupCell { study, name, spec };
-            match groups.iter_mut().find(|group| group.input == input) {
-                Some(group) => group.cells.push(cell),
-                None => groups.push(Group { input, cells: vec![cell] }),
-            }
+            let Source::Replay(input, spec) = source else { continue };
+            let (name, spec) = (name.clone(), spec.as_ref().clone());
+            runs.push(Run { study, input, name, spec, is_limited: false });
+        }
+        for (nr, curve) in study.curves.iter().enumerate() {
+            let (name, spec) = curve.whole(nr);
+            runs.push(Run { study, input: &curve.input, name, spec, is_limited: false });
+        }
+    }
+    runs
+}
+
+fn groups(runs: Vec<Run<'_>>) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for run in runs {
+        match groups.iter_mut().find(|group| group.input == run.input) {
+            Some(group) => group.runs.push(run),
+            None => groups.push(Group { input: run.input, runs: vec![run] }),
         }
     }
     groups
+}
+
+/// What the limit of a cell did to its program.
+const fn ended(error: &ReplayError) -> Option<Ended> {
+    match error {
+        ReplayError::Cell { source: CellError::OverBudget(_), .. } => Some(Ended::Thrashes),
+        error if error.is_out_of_memory() => Some(Ended::OutOfMemory),
+        _ => None,
+    }
+}
+
+/// Most memory of the only group of a cell.
+pub(super) fn peak_bytes(value: &Value) -> Option<u64> {
+    value.pointer("/cgroups/0/peak_bytes")?.as_u64()
+}
+
+/// Every name that a replay gives, from one of no program at all.
+pub(super) struct Sample(Value);
+
+impl Sample {
+    pub(super) fn new() -> Self {
+        let named = || -> Option<Value> {
+            let mut spec = CellSpec::new(Kernel::parse("7.2").ok()?, Machine::named("altra").ok()?);
+            spec.ram_bytes = 64 << 20;
+            let cell = Cell::new(&spec, &Arc::default(), &Images::default()).ok()?;
+            Some(shown(&cell.finish()))
+        };
+        Self(named().unwrap_or_default())
+    }
+
+    /// Says which name of `metric` no replay gives.
+    pub(super) fn unknown(&self, metric: &Metric) -> Option<String> {
+        metric.unknown_in(&self.0)
+    }
 }
 
 /// Why a trace of page faults gives no numbers.
@@ -168,7 +259,7 @@ fn faults_only(path: &Path) -> String {
 
 /// The result as JSON, with text and data together as `folios.file`, and TLBs also where nothing was
 /// counted.
-pub(super) fn shown(outcome: &Outcome) -> Value {
+fn shown(outcome: &Outcome) -> Value {
     let mut value = serde_json::to_value(outcome).unwrap_or_default();
     if let Some(object) = value.as_object_mut() {
         object.insert("tlb".to_owned(), serde_json::to_value(outcome.tlb).unwrap_or_default());

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::curve::Curve;
 use super::metric::Metric;
 use super::model::Model;
-use super::parts::Generated;
+use super::parts::Input;
 use crate::replay::{Budget, CellSpec};
 
 /// A published table beside what this model gives.
@@ -32,15 +33,15 @@ pub struct Study {
     pub(super) benches: BTreeMap<String, Bench>,
     /// Tables in the order of the file.
     pub tables: Vec<Table>,
+    /// Programs below limits, in the order of the file.
+    pub curves: Vec<Curve>,
 }
 
 /// Where the numbers of a cell come from.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A recorded trace, `traces/NAME.folio`.
-    Trace(String, Box<CellSpec>),
-    /// A trace that is generated first.
-    Generated(Generated, Box<CellSpec>),
+    /// A trace under a kernel, on a machine.
+    Replay(Input, Box<CellSpec>),
     /// The memory manager alone.
     Model(Model),
 }
@@ -209,9 +210,12 @@ impl Study {
     /// Lets every trace cause as much work as `budget` says.
     pub fn set_budget(&mut self, budget: Budget) {
         for source in self.cells.values_mut() {
-            if let Source::Trace(_, spec) | Source::Generated(_, spec) = source {
+            if let Source::Replay(_, spec) = source {
                 spec.budget = budget;
             }
+        }
+        for spec in self.curves.iter_mut().flat_map(Curve::specs_mut) {
+            spec.budget = budget;
         }
     }
 
@@ -229,12 +233,15 @@ impl Study {
     /// Recorded traces the study replays, sorted.
     #[must_use]
     pub fn traces(&self) -> Vec<&str> {
-        let mut traces: Vec<&str> = self
-            .cells
-            .values()
-            .filter_map(|source| match source {
-                Source::Trace(name, _) => Some(name.as_str()),
-                _ => None,
+        let of_cells = self.cells.values().filter_map(|source| match source {
+            Source::Replay(input, _) => Some(input),
+            Source::Model(_) => None,
+        });
+        let inputs = of_cells.chain(self.curves.iter().map(|curve| &curve.input));
+        let mut traces: Vec<&str> = inputs
+            .filter_map(|input| match input {
+                Input::Recorded(name) => Some(name.as_str()),
+                Input::Generated(_) => None,
             })
             .collect();
         traces.sort_unstable();

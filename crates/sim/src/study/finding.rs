@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::cell::Values;
 use super::closeness::{Closeness, Pair};
+use super::curve::CurveFinding;
 use super::file::{Change, Ours, Published, Quoted, Row, Source, Study};
 use super::metric::{Metric, Number};
 use crate::replay::{CacheState, CellSpec};
@@ -47,6 +48,8 @@ pub struct Finding {
     pub rests_on: Option<String>,
     /// In the order of the study file.
     pub tables: Vec<TableFinding>,
+    /// Programs below limits.
+    pub curves: Vec<CurveFinding>,
 }
 
 /// A table's rows, compared.
@@ -173,6 +176,9 @@ impl Finding {
             reference: study.reference.clone(),
             rests_on: study.rests_on.clone(),
             tables: study.tables.iter().enumerate().map(table).collect(),
+            curves: (0..study.curves.len())
+                .map(|nr| CurveFinding::new(study, nr, values))
+                .collect(),
         }
     }
 
@@ -307,7 +313,7 @@ fn of_cells(
 }
 
 /// Bytes and nanoseconds as the unit has them.
-fn scaled(number: f64, metric: &Metric, unit: &str) -> f64 {
+pub(super) fn scaled(number: f64, metric: &Metric, unit: &str) -> f64 {
     match unit {
         "%" if metric.is_share() => number * 100.0,
         "ms" => number / 1e6,
@@ -338,9 +344,7 @@ fn described(study: &Study, before: Option<&str>, after: &str) -> String {
 
 /// Pages that the images of a cell are linked for, where they are laid out again.
 fn links(study: &Study, name: &str) -> Option<String> {
-    let (Source::Trace(_, spec) | Source::Generated(_, spec)) = study.cells.get(name)? else {
-        return None;
-    };
+    let Source::Replay(_, spec) = study.cells.get(name)? else { return None };
     let each: Vec<String> = spec.linked.iter().map(ToString::to_string).collect();
     (!each.is_empty()).then(|| each.join(" "))
 }
@@ -353,8 +357,7 @@ fn described_cell(study: &Study, name: &str) -> (String, String, Option<String>)
         (input.to_owned(), spec.kernel.name.clone(), Some(machine))
     };
     match study.cells.get(name) {
-        Some(Source::Trace(trace, spec)) => of(trace, spec),
-        Some(Source::Generated(_, spec)) => of("generated", spec),
+        Some(Source::Replay(input, spec)) => of(input.name(), spec),
         Some(Source::Model(model)) => {
             let (kernel, machine) = model.names();
             ("the model alone".to_owned(), kernel.to_owned(), machine.map(str::to_owned))

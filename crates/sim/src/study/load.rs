@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::Value;
 
 use super::builtin::STUDIES;
-use super::cell::shown;
+use super::cell::Sample;
+use super::curve::CurveFile;
 use super::error::{Mistake, StudyError};
 use super::file::{Bench, Change, Ours, Published, Quoted, Row, Source, Study, Table};
 use super::metric::Metric;
 use super::model::Model;
-use super::parts::Generated;
+use super::parts::{Generated, Input};
 use crate::datafile::{line_of, parse};
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::names::nearest;
 use crate::replay::request::AGED_ROUNDS_MAX;
-use crate::replay::{CacheState, Cell, CellSpec, Fragmented, Images, Linked};
+use crate::replay::{CacheState, CellSpec, Fragmented, Linked};
 use crate::size;
 
 /// The file as written.
@@ -38,7 +38,10 @@ struct StudyFile {
     cells: BTreeMap<String, CellFile>,
     #[serde(default)]
     benches: BTreeMap<String, Bench>,
+    #[serde(default)]
     tables: Vec<TableFile>,
+    #[serde(default)]
+    curves: Vec<CurveFile>,
 }
 
 /// What most studies compare with.
@@ -47,23 +50,24 @@ fn published() -> String {
 }
 
 /// A cell: a trace or a workload with kernel and machine, or a model.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct CellFile {
-    trace: Option<String>,
-    workload: Option<String>,
-    model: Option<Model>,
-    kernel: Option<String>,
-    machine: Option<String>,
-    filesystem: Option<String>,
+pub(super) struct CellFile {
+    pub(super) trace: Option<String>,
+    pub(super) workload: Option<String>,
+    pub(super) model: Option<Model>,
+    pub(super) kernel: Option<String>,
+    pub(super) machine: Option<String>,
+    pub(super) filesystem: Option<String>,
     #[serde(default)]
-    linked: Vec<String>,
-    cache: Option<String>,
-    seed: Option<u64>,
-    reference_ns: Option<u64>,
-    memory: Option<String>,
-    fragmentation: Option<String>,
-    aged: Option<u32>,
+    pub(super) linked: Vec<String>,
+    pub(super) cache: Option<String>,
+    pub(super) seed: Option<u64>,
+    pub(super) reference_ns: Option<u64>,
+    pub(super) memory: Option<String>,
+    pub(super) swap: Option<String>,
+    pub(super) fragmentation: Option<String>,
+    pub(super) aged: Option<u32>,
 }
 
 /// A table; what it says of `unit` and the like holds for rows that do not.
@@ -165,8 +169,12 @@ impl StudyFile {
             cells,
             benches: self.benches,
             tables: Vec::new(),
+            curves: Vec::new(),
         };
-        let sample = sample_outcome();
+        let sample = Sample::new();
+        for (nr, curve) in self.curves.into_iter().enumerate() {
+            study.curves.push(curve.curve(&format!("curves[{nr}]"), &self.workloads, &sample)?);
+        }
         for (nr, table) in self.tables.into_iter().enumerate() {
             let mut rows = Vec::new();
             for (row_nr, row) in table.rows.iter().enumerate() {
@@ -208,25 +216,11 @@ impl CellFile {
             return Ok(Source::Model(model));
         }
         let spec = Box::new(self.spec(place)?);
-        if let Some(trace) = self.trace {
-            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_/.".contains(c);
-            if trace.is_empty() || !trace.chars().all(is_plain) || trace.contains("..") {
-                let expected = "the name of a trace in traces/, such as \"cc1\"";
-                let place = format!("{place}.trace");
-                return Err(Mistake::Value { place, value: trace, expected });
-            }
-            return Ok(Source::Trace(trace, spec));
-        }
-        let name = self.workload.unwrap_or_default();
-        let Some(workload) = workloads.get(&name) else {
-            let hint = nearest(&name, workloads.keys().map(String::as_str));
-            let place = format!("{place}.workload");
-            return Err(Mistake::NoSuch { place, what: "workload", name, hint });
-        };
-        Ok(Source::Generated(workload.clone(), spec))
+        let input = input_of(place, self.trace.as_ref(), self.workload.as_ref(), workloads)?;
+        Ok(Source::Replay(input, spec))
     }
 
-    fn spec(&self, place: &str) -> Result<CellSpec, Mistake> {
+    pub(super) fn spec(&self, place: &str) -> Result<CellSpec, Mistake> {
         let missing = |key| Mistake::Missing { place: place.to_owned(), key };
         let kernel = self.kernel.as_deref().ok_or(missing("kernel"))?;
         let machine = self.machine.as_deref().ok_or(missing("machine"))?;
@@ -272,6 +266,10 @@ impl CellFile {
             let expected = "bytes, such as \"512M\"";
             spec.ram_bytes = size::memory(text).map_err(|_| wrong("memory", text, expected))?;
         }
+        if let Some(text) = &self.swap {
+            let expected = "bytes, such as \"1G\"";
+            spec.swap_bytes = size::memory(text).map_err(|_| wrong("swap", text, expected))?;
+        }
         if let Some(text) = &self.fragmentation {
             let expected = "SIZE:SHARE, such as \"64K:80%\"";
             let parsed = text.parse::<Fragmented>().ok();
@@ -284,6 +282,38 @@ impl CellFile {
             return Err(wrong("aged", &spec.aged_rounds.to_string(), expected));
         }
         Ok(())
+    }
+}
+
+/// The trace or the workload that `place` names: one of them.
+pub(super) fn input_of(
+    place: &str,
+    trace: Option<&String>,
+    workload: Option<&String>,
+    workloads: &BTreeMap<String, Generated>,
+) -> Result<Input, Mistake> {
+    match (trace, workload) {
+        (Some(trace), None) => {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_/.".contains(c);
+            if trace.is_empty() || !trace.chars().all(is_plain) || trace.contains("..") {
+                let expected = "the name of a trace in traces/, such as \"cc1\"";
+                let (place, value) = (format!("{place}.trace"), trace.clone());
+                return Err(Mistake::Value { place, value, expected });
+            }
+            Ok(Input::Recorded(trace.clone()))
+        }
+        (None, Some(name)) => {
+            let Some(workload) = workloads.get(name) else {
+                let hint = nearest(name, workloads.keys().map(String::as_str));
+                let (place, name) = (format!("{place}.workload"), name.clone());
+                return Err(Mistake::NoSuch { place, what: "workload", name, hint });
+            };
+            Ok(Input::Generated(workload.clone()))
+        }
+        _ => {
+            let has = usize::from(trace.is_some()) + usize::from(workload.is_some());
+            Err(Mistake::CellKind { place: place.to_owned(), has })
+        }
     }
 }
 
@@ -372,7 +402,7 @@ impl RowFile {
 struct Known<'a> {
     study: &'a Study,
     /// Every number that a replay gives.
-    sample: &'a Value,
+    sample: &'a Sample,
 }
 
 impl Known<'_> {
@@ -386,23 +416,11 @@ impl Known<'_> {
                 return Err(Mistake::NoSuch { place: place(), what, name, hint });
             }
             Some(Source::Model(model)) => metric.unknown_in(&model.sample()),
-            Some(_) => metric.unknown_in(self.sample),
+            Some(_) => self.sample.unknown(metric),
         };
         match unknown {
             Some(message) => Err(Mistake::Count { place: place(), message }),
             None => Ok(()),
         }
     }
-}
-
-/// Every name a replay gives, from one of no program at all.
-fn sample_outcome() -> Value {
-    let named = || -> Option<Value> {
-        let mut spec = CellSpec::new(Kernel::parse("7.2").ok()?, Machine::named("altra").ok()?);
-        spec.ram_bytes = 64 << 20;
-        Some(shown(
-            &Cell::new(&spec, &std::sync::Arc::default(), &Images::default()).ok()?.finish(),
-        ))
-    };
-    named().unwrap_or_default()
 }

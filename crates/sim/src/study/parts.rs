@@ -4,6 +4,7 @@ use std::path::Path;
 
 use largefolio_trace::generate::{
     Advice, GenerateError, Library, LinkedFor, RetStubs, Server, Snapshots, SweepOrder, Workload,
+    ZipfMix,
 };
 use serde::Deserialize;
 
@@ -24,6 +25,26 @@ pub(super) mod bytes {
                                    \"2M\""
             ))
         })
+    }
+}
+
+/// Where a trace comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// `traces/NAME.folio`.
+    Recorded(String),
+    /// Generated first.
+    Generated(Generated),
+}
+
+impl Input {
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Recorded(name) => name,
+            Self::Generated(_) => "generated",
+        }
     }
 }
 
@@ -80,6 +101,30 @@ pub enum Generated {
         /// Writes during and after a snapshot, in percent of the pages.
         write_percent: u64,
         /// Seed of the pages written.
+        seed: u64,
+    },
+    /// A program with data files that it maps, and a heap; some pages hot and most cold.
+    #[serde(rename_all = "kebab-case")]
+    Zipf {
+        /// Text and data files.
+        files: u64,
+        /// Size of each.
+        #[serde(with = "bytes")]
+        file_size: u64,
+        /// The heap.
+        #[serde(with = "bytes")]
+        anon_size: u64,
+        /// Runs of references.
+        runs: u64,
+        /// References of the longest run.
+        run_max: u64,
+        /// Percentage of the runs that execute text.
+        exec_percent: u64,
+        /// Percentage of the others that write.
+        write_percent: u64,
+        /// Percentage of the others that go to the heap.
+        anon_percent: u64,
+        /// Seed of everything random.
         seed: u64,
     },
     /// A pre-forking server.
@@ -167,6 +212,28 @@ impl Generated {
                 nr_snapshots: snapshots,
                 write_percent,
                 seed,
+            }),
+            Self::Zipf {
+                files,
+                file_size,
+                anon_size,
+                runs,
+                run_max,
+                exec_percent,
+                write_percent,
+                anon_percent,
+                seed,
+            } => Box::new(ZipfMix {
+                nr_files: files,
+                file_bytes: file_size,
+                anon_bytes: anon_size,
+                nr_runs: runs,
+                run_max,
+                exec_percent,
+                write_percent,
+                anon_percent,
+                seed,
+                ..ZipfMix::default()
             }),
             Self::Server {
                 workers,

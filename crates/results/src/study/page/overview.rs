@@ -6,7 +6,7 @@ use largefolio_report::html::markup::Markup;
 use largefolio_sim::study::{Finding, RowFinding, TableFinding};
 
 use super::super::result::{StudyCounts, StudyResult};
-use super::how_class;
+use super::{how_class, over_limits};
 
 fn sum(report: &StudyResult, of: impl Fn(&StudyCounts) -> usize) -> usize {
     report.summary.iter().map(of).sum()
@@ -16,6 +16,12 @@ pub(super) fn answer(report: &StudyResult) -> Markup {
     let compared = &COLUMNS[..COLUMNS.len() - 1];
     let nr_compared: usize = compared.iter().map(|column| sum(report, column.3)).sum();
     let mut answer = Markup::new();
+    for curve in report.studies.iter().flat_map(|study| &study.curves) {
+        over_limits::answer(&mut answer, curve);
+    }
+    if nr_compared == 0 {
+        return answer;
+    }
     answer.raw("<p class=\"answer\">");
     let close = sum(report, |summary| summary.nr_within_10_percent);
     answer.element("b", &format!("{close} of {nr_compared}"));
@@ -83,7 +89,8 @@ pub(super) fn overview(report: &StudyResult) -> Markup {
     let mut drawn = Vec::new();
     let columns: Vec<String> = COLUMNS.iter().map(|column| column.0.to_owned()).collect();
     let mut table = table_head("Study", &columns);
-    for (nr, summary) in report.summary.iter().enumerate() {
+    let with_rows = report.summary.iter().enumerate().filter(|(_, counts)| counts.nr_rows > 0);
+    for (nr, summary) in with_rows {
         let parts = COLUMNS.map(|(title, _, class, get)| Part {
             class: class.to_owned(),
             value: get(summary) as u64,
