@@ -49,6 +49,7 @@ use super::error::CrosscheckError;
 use super::facts::{DEFAULT_AROUND_BYTES, Facts, first_cpu};
 use super::mkfs;
 use super::workloads::Filesystem;
+use crate::proc::host;
 use crate::setting::{Setting, thp};
 use crate::signals::Signals;
 
@@ -121,6 +122,9 @@ impl ProgramRecorder {
     pub fn record(&self, plan: &ProgramPlan) -> Result<ProgramRecording, CrosscheckError> {
         if self.facts.formatter(plan.filesystem).is_none() {
             return Err(CrosscheckError::NoFilesystem(mkfs::missing(plan.filesystem)));
+        }
+        if !host::has_pids_of_machine() {
+            return Err(CrosscheckError::PidNamespace);
         }
         // Mounts are private to a thread, and so is the parenthood of a traced process.
         thread::scope(|scope| {

@@ -14,6 +14,7 @@ const M2: u64 = 2 << 20;
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <sys/mman.h>
+#include <unistd.h>
 int main(void) {
     long len = 8 << 20;
     int file = memfd_create("shared", 0);

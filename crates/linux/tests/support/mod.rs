@@ -56,7 +56,9 @@ pub fn compile_with(compiler: &str, folder: &Path, source: &str, flags: &[&str])
     let (text, path) = (folder.join("p.c"), folder.join("p"));
     std::fs::write(&text, source).expect("source");
     let mut gcc = Command::new(compiler);
-    gcc.args(["-w", "-O0", "-D_GNU_SOURCE", "-pthread", "-o"]).arg(&path).arg(&text).args(flags);
+    // GCC 14 refuses these; so do older ones here.
+    gcc.args(["-Werror=implicit-function-declaration", "-Werror=int-conversion"]);
+    gcc.args(["-O0", "-D_GNU_SOURCE", "-pthread", "-o"]).arg(&path).arg(&text).args(flags);
     assert!(gcc.status().expect("gcc").success(), "gcc refused the test's program");
     path
 }

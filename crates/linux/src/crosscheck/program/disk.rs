@@ -149,6 +149,9 @@ pub(crate) fn private_mounts() -> Result<(), CrosscheckError> {
         let source = io::Error::last_os_error();
         return Err(CrosscheckError::Os { action: "make a private mount namespace", source });
     }
-    mount(Path::new("none"), Path::new("/"), "", libc::MS_REC | libc::MS_PRIVATE)
-        .map_err(CrosscheckError::os("make the mounts private"))
+    mount(Path::new("none"), Path::new("/"), "", libc::MS_REC | libc::MS_PRIVATE).map_err(
+        CrosscheckError::os(
+            "make the mounts private (in a chroot, run it where `/` is a mount point)",
+        ),
+    )
 }
