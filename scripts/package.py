@@ -172,7 +172,8 @@ def expect(is_so, why):
 
 def check(args):
     """Uses both packages for arm64 in a Debian root of its own, which stays for the next time."""
-    root = foreign.made(WORK / "root", ["python3", "libgcc-s1"])
+    # The C++ library is for the pyarrow that the wheel needs.
+    root = foreign.made(WORK / "root", ["python3", "libgcc-s1", "libstdc++6"])
     package = args.deb or deb("arm64", args.profile)
     module = args.wheel or wheel("arm64", args.profile)
     own = Build(own_arch(), args.profile).folder() / "folio"
