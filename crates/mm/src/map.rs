@@ -4,9 +4,10 @@
 //!
 //! Owns what a call may ask for and what it answers. Does not own areas ([`crate::vma`]) nor what a
 //! page loses with its area ([`crate::unmap`]). Reading order: this file, `advise`, `lazyfree`,
-//! `prefer`, `remap`.
+//! `cold`, `prefer`, `remap`.
 
 mod advise;
+mod cold;
 mod lazyfree;
 mod prefer;
 mod remap;

@@ -116,7 +116,7 @@ impl Swapped {
     }
 
     /// Pages of `[start, end)` with their slots, in ascending order.
-    pub(crate) fn range(&self, start: Vpn, end: Vpn) -> impl Iterator<Item = (Vpn, SwapSlot)> {
+    pub fn range(&self, start: Vpn, end: Vpn) -> impl Iterator<Item = (Vpn, SwapSlot)> {
         self.slots.range(start..end).map(|(&vpn, &slot)| (vpn, slot))
     }
 

@@ -22,6 +22,8 @@ pub struct ReclaimRules {
     pub group_stats: GroupStats,
     /// Whether `MADV_DONTNEED` empties the batches in front of the lists.
     pub zap: ZapRule,
+    /// What `MADV_COLD` and `MADV_PAGEOUT` do with a large folio that lies in their range.
+    pub advised: AdvisedFolios,
 }
 
 /// P.2, P.3: which lists there are.
@@ -101,6 +103,16 @@ pub enum ZapRule {
     Keeps,
 }
 
+/// P.4.2: a large folio that PTEs map and `MADV_COLD` or `MADV_PAGEOUT` covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdvisedFolios {
+    /// \[6.1\] it is split, and its pages go one by one.
+    Split,
+    /// \[6.10+\] it goes as a whole.
+    Whole,
+}
+
 impl ReclaimRules {
     /// Two lists, as every kernel has that was recorded before.
     #[must_use]
@@ -112,6 +124,7 @@ impl ReclaimRules {
             recency: Recency::RandomToo,
             group_stats: GroupStats::Periodic,
             zap: ZapRule::Keeps,
+            advised: AdvisedFolios::Whole,
         }
     }
 }

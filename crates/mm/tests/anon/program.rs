@@ -17,7 +17,7 @@ use largefolio_mm::rules::collapse::{
     ReadOnlyRange, SharedPtes, ShmemEnabled, ShortRequest, SwapPtes,
 };
 use largefolio_mm::rules::reclaim::{
-    GenerationRule, GroupStats, LruRule, Recency, ReclaimRules, ZapRule,
+    AdvisedFolios, GenerationRule, GroupStats, LruRule, Recency, ReclaimRules, ZapRule,
 };
 
 use crate::machine::{GroupChange, NR_GROUPS, Regroup};
@@ -190,13 +190,15 @@ fn what(numbers: &mut Numbers, at: u64) -> What {
     }
 }
 
-const ADVICE: [Madvice; 7] = [
+const ADVICE: [Madvice; 9] = [
     Madvice::Hugepage,
     Madvice::Hugepage,
     Madvice::Nohugepage,
     Madvice::Dontneed,
     Madvice::Dontneed,
     Madvice::Free,
+    Madvice::Cold,
+    Madvice::Pageout,
     Madvice::PopulateRead,
 ];
 
@@ -281,6 +283,7 @@ pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
         recency: numbers.pick(&[Recency::Sequential, Recency::RandomToo]),
         group_stats: numbers.pick(&[GroupStats::AtThreshold, GroupStats::Periodic]),
         zap: numbers.pick(&[ZapRule::Drains, ZapRule::Keeps]),
+        advised: numbers.pick(&[AdvisedFolios::Split, AdvisedFolios::Whole]),
     }
 }
 
