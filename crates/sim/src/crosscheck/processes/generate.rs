@@ -157,9 +157,10 @@ impl Generator {
             }
         });
         let khugepaged = topic.is_scanned().then(|| khugepaged::limits(&mut rng, pmd));
+        let limit = None;
         let steps = Vec::new();
         let program =
-            ProcessProgram { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, steps };
+            ProcessProgram { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, limit, steps };
         let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;
         let mut living = [const { None }; NR_SLOTS];
         living[0] = Some(Areas::new(nr_pages));
