@@ -406,6 +406,7 @@ void start(s64 *stack)
     make_file(FILE_PAGES * page);
     make_pipes();
     catch_faults();
+    if (groups_dir) { catch_end_of_processes(); }
     keep_khugepaged_busy();
     start_swap();
     memset(out_text, 0, sizeof out_text);

@@ -19,7 +19,6 @@ enum { SYS_swapon = 224 };
 
 static const char *groups_dir, *swap_device;
 static char group_of_program[64];
-static int is_limited;
 
 static char swap_text[1 << 15];
 
@@ -106,6 +105,9 @@ static u64 value_of(const char *key)
     return 0;
 }
 
+/* Pages that others have in the swap cache. */
+static u64 cached_before;
+
 static struct swapped read_swapped(void)
 {
     static char path[128];
@@ -115,7 +117,7 @@ static struct swapped read_swapped(void)
     is.in = value_of("pswpin ");
     is.out = value_of("pswpout ");
     read_file("/proc/meminfo", swap_text, sizeof swap_text);
-    is.cached = value_of("SwapCached:") / (page >> 10);
+    is.cached = value_of("SwapCached:") / (page >> 10) - cached_before;
     read_file(path_of(path, group_of_program, "memory.swap.current"), swap_text, sizeof swap_text);
     is.used = as_number(swap_text) / page;
     return is;
@@ -163,6 +165,8 @@ static void start_limit(const char *line)
     if (!write_file(path_of(path, group_of_program, "memory.max"), name)) {
         fatal("cannot limit", group_of_program, 0);
     }
+    cached_before = 0;
+    cached_before = read_swapped().cached;
     swapped_is = read_swapped();
 }
 #endif

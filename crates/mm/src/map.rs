@@ -195,6 +195,7 @@ impl<R: Ram> Memory<R> {
             moved_by,
             is_accounted,
             is_armed,
+            ahead: None,
         };
         self.set_mmap_state(&vma);
         self.space_mut(mm).vmas.insert(vma);

@@ -40,6 +40,12 @@ pub struct PageView {
 }
 
 impl<R: Ram> Memory<R> {
+    /// Pages in the swap cache.
+    #[must_use]
+    pub fn nr_swap_cached(&self) -> u64 {
+        self.core.pressure.swap.as_ref().map_or(0, Swap::nr_cached)
+    }
+
     /// Slots of swap space in use.
     #[must_use]
     pub fn nr_swapped(&self) -> u64 {

@@ -15,4 +15,5 @@ mod pressure;
 mod program;
 mod random;
 mod splits;
+mod swap;
 mod world;

@@ -17,7 +17,8 @@ use largefolio_mm::rules::collapse::{
     ReadOnlyRange, SharedPtes, ShmemEnabled, ShortRequest, SwapPtes,
 };
 use largefolio_mm::rules::reclaim::{
-    AdvisedFolios, GenerationRule, GroupStats, LruRule, Recency, ReclaimRules, ZapRule,
+    AdvisedFolios, CostRule, FreedSlots, GenerationRule, GroupStats, LruRule, Recency,
+    ReclaimRules, SwapDevice, SwapIn, ZapRule,
 };
 
 use crate::machine::{GroupChange, NR_GROUPS, Regroup};
@@ -284,6 +285,10 @@ pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
         group_stats: numbers.pick(&[GroupStats::AtThreshold, GroupStats::Periodic]),
         zap: numbers.pick(&[ZapRule::Drains, ZapRule::Keeps]),
         advised: numbers.pick(&[AdvisedFolios::Split, AdvisedFolios::Whole]),
+        cost: numbers.pick(&[CostRule::Writes, CostRule::WritesAndRotations]),
+        swap_device: numbers.pick(&[SwapDevice::Zram, SwapDevice::Disk]),
+        freed_slots: FreedSlots::AtOnce,
+        swap_in: numbers.pick(&[SwapIn::Pages, SwapIn::Folios, SwapIn::Cached]),
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use largefolio_mm::rules::reclaim::FreedSlots;
 use rayon::prelude::*;
 
 use super::limit::SwapNumbers;
@@ -50,6 +51,8 @@ struct ProgramComparison<'a> {
     nr_huge: Option<u64>,
     /// Swap space after the last step, as the kernel told.
     swap: SwapNumbers,
+    /// Freed slots still count as used for a while.
+    hides_freed: bool,
     hides_pmds: bool,
     recorded: Recorded,
     /// What the kernel says of the areas of each process.
@@ -78,6 +81,7 @@ impl<'a> ProgramComparison<'a> {
             nr_cached: 0,
             nr_huge: None,
             swap: SwapNumbers::default(),
+            hides_freed: kernel.rules.reclaim.freed_slots == FreedSlots::Batched,
             hides_pmds: recording.body.hides_pmds,
             recorded: recording.body.recorded,
             areas: AllAreas::default(),
@@ -127,7 +131,10 @@ impl<'a> ProgramComparison<'a> {
         self.scanned(step, answer);
         self.swapped(step, answer);
         self.pair.compare(self.hides_pmds, &mut self.verdict);
-        self.pair.compare_frames(&before, &mut self.verdict);
+        // A page that went and came back may have the frame it had.
+        if self.swap.nr_in == 0 {
+            self.pair.compare_frames(&before, &mut self.verdict);
+        }
         if self.recorded.has_processes {
             self.pair.compare_mapcounts(&mut self.verdict);
             answer.apply_areas(&mut self.areas);
@@ -267,6 +274,9 @@ impl<'a> ProgramComparison<'a> {
         let kernel = answer.swap.unwrap_or(self.swap.still());
         self.swap = kernel;
         self.verdict.count(Aspect::Swap, kernel.nr_in + kernel.nr_out);
+        // Where freed slots are handed in together, their number says what other programs did, too.
+        let model =
+            if self.hides_freed { SwapNumbers { nr_used: kernel.nr_used, ..model } } else { model };
         if kernel != model {
             let at = Location::page(step.slot, 0);
             self.verdict.differ(Aspect::Swap, at, kernel.to_string(), model.to_string());

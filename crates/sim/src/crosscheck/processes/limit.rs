@@ -22,7 +22,7 @@ const LIMIT_KIB_MAX: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     /// In KiB.
-    kib: u64,
+    pub(super) kib: u64,
 }
 
 impl Limit {

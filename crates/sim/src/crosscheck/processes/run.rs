@@ -80,6 +80,14 @@ pub(super) struct PageChange {
     pub(super) state: PageState,
 }
 
+impl ProgramRun {
+    /// Steps of it that the kernel answered.
+    #[must_use]
+    pub fn nr_steps(&self) -> usize {
+        self.answers.len()
+    }
+}
+
 impl Answer {
     /// Applies the changes to what was there before the step.
     pub(super) fn apply(&self, world: &mut World) {

@@ -90,7 +90,12 @@ impl ProgramReplay {
     fn swapped_so_far(&self) -> SwapNumbers {
         let counters = &self.memory.core().counters.reclaim;
         let (nr_in, nr_out) = (counters.pswpin, counters.pswpout);
-        SwapNumbers { nr_in, nr_out, nr_cached: 0, nr_used: self.memory.nr_swapped() }
+        SwapNumbers {
+            nr_in,
+            nr_out,
+            nr_cached: self.memory.nr_swap_cached(),
+            nr_used: self.memory.nr_swapped(),
+        }
     }
 
     /// What the last step did to swap space; nothing where there is none.
