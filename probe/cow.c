@@ -1,7 +1,7 @@
 /* Runs programs of a few processes in lock step and writes, after each step, what changed.
  *
  *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL] [statistics] [machine]
- *       [trace=INSTANCE]
+ *       [trace=INSTANCE] [groups=CGROUP2] [swap=DEVICE]
  *
  * `statistics` adds what smaps, numa_maps and kpagecount say, `machine` what meminfo says, where
  * nothing else runs. The format of the programs and of the output is in recordings/README.md,
@@ -41,7 +41,7 @@ static void count_disturbances(int is_end)
             const char *value;
             if (!begins(line, DISTURBANCES[i], &value)) { continue; }
             u64 is = number(&value, 10);
-            if (is_end && is != events[i]) {
+            if (is_end && !is_limited && is != events[i]) {
                 put("~ ");
                 put(DISTURBANCES[i]);
                 put_number(is - events[i], 10);
@@ -82,6 +82,13 @@ static s64 tell(u64 slot, const struct command *c)
         fatal("no answer from a process of", "the program", 0);
     }
     return done;
+}
+
+/* The same for what must not fail. */
+static void tell_plainly(u64 slot, enum operation op)
+{
+    struct command c = { .op = op };
+    must(tell(slot, &c), "a process cannot keep to", "its group");
 }
 
 /* Gives back the oldest pin. */
@@ -158,7 +165,8 @@ static enum operation operation_of(const char *word, u64 len)
     static const char *const NAMES[] = { "map", "read", "write", "unmap", "drop", "protect",
                                          "advise", "remap", "fork", "exit", "share", "collapse", "free",
                                          "punch", "pin", "unpin", "load", "open",
-                                         "close", "put", "sync", "trim", "scan", "idle" };
+                                         "close", "put", "sync", "trim", "scan", "idle", "cold",
+                                         "pageout" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }
@@ -234,12 +242,20 @@ static void step(const char *line)
     put("\n");
     s64 done = 0;
     nr_steps++;
+    if (is_limited) {
+        tell_plainly(slot, OP_REFRESH);
+        if (c.op == OP_FORK) { tell_plainly(slot, OP_LEAVE); }
+    }
     if (c.op == OP_EXIT) { end_process(slot); }
     else if (c.op == OP_UNPIN) { done = unpin(); }
     else if (c.op == OP_SCAN && is_scanned) { scan(pids); }
     else if (c.op == OP_IDLE) { done = make_idle(slot); }
     else { done = tell(slot, &c); }
     if (c.op == OP_FORK && !FAIL(done)) { open_process(c.to, (int)done); }
+    if (is_limited && c.op == OP_FORK) {
+        tell_plainly(c.to, OP_JOIN);
+        tell_plainly(slot, OP_JOIN);
+    }
     if (FAIL(done)) {
         put("! ");
         put_number((u64)-done, 10);
@@ -247,9 +263,10 @@ static void step(const char *line)
     }
     if (huge_bytes) { read_huge_state(pids); } else { read_state(pids); }
     if (is_idle) { hide_values(); }
-    sum_all();
+    if (!is_limited) { sum_all(); }
     if (wants_statistics) { print_statistics(pids); }
     print_changes();
+    print_swapped();
     if (huge_bytes) { print_pool(); }
     if (own_on_disk) { count_cached(); }
 }
@@ -301,8 +318,10 @@ static void start_program(const char *line)
     nr_steps = 0;
     make_own_file(line);
     limit_khugepaged(within(line, "khugepaged="));
+    start_limit(line);
     count_disturbances(0);
     start_first();
+    if (is_limited) { tell_plainly(0, OP_JOIN); }
     if (wants_statistics) { start_statistics(pids); }
 }
 
@@ -327,6 +346,7 @@ static void header(void)
     if (variant) { put(" variant="); put(variant); }
     if (disk) { put(" disk="); put(disk[0] == '/' ? disk + 1 : disk); }
     if (!shows_pmds()) { put(" pmds=unknown"); }
+    if (swap_device) { put(" swap="); put(swap_device); put(" lru="); put(lists_in_use()); }
     if (wants_statistics) { put(wants_machine ? " statistics=machine" : " statistics=processes"); }
     put("\n");
 }
@@ -370,6 +390,8 @@ void start(s64 *stack)
         else if (begins(argv[i], "dir=", &value)) { tmpfs = value; }
         else if (begins(argv[i], "disk=", &value)) { disk = value; }
         else if (begins(argv[i], "variant=", &value)) { variant = value; }
+        else if (begins(argv[i], "groups=", &value)) { groups_dir = value; }
+        else if (begins(argv[i], "swap=", &value)) { swap_device = value; }
         else if (equal(argv[i], "statistics")) { wants_statistics = 1; }
         else if (equal(argv[i], "machine")) { wants_statistics = wants_machine = 1; }
         else if (begins(argv[i], "trace=", &value)) { events_dir = value; }
@@ -384,7 +406,10 @@ void start(s64 *stack)
     make_file(FILE_PAGES * page);
     make_pipes();
     catch_faults();
+    if (groups_dir) { catch_end_of_processes(); }
     keep_khugepaged_busy();
+    start_swap();
+    memset(out_text, 0, sizeof out_text);
     header();
     for (const char *line = text; *line;) {
         if (begins(line, "program", 0)) { end_program(); start_program(line); }

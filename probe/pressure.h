@@ -117,15 +117,6 @@ static void counted(const char *name, char *text, u64 room)
     }
 }
 
-/* Whether pages are on lists by generations; the lists are as they were. */
-static const char *lists_in_use(void)
-{
-    static char value[32];
-    s64 n = read_file("/sys/kernel/mm/lru_gen/enabled", value, sizeof value);
-    const char *text = value;
-    return n > 0 && number(&text, 16) ? "generations" : "lists";
-}
-
 static void group_header(void)
 {
     u64 limit = group_number("memory.max");

@@ -19,6 +19,8 @@
 #define MADV_NOHUGEPAGE 15
 #define MADV_DONTNEED 4
 #define MADV_FREE 8
+#define MADV_COLD 20
+#define MADV_PAGEOUT 21
 #define MADV_COLLAPSE 25
 #define PUNCH_HOLE_KEEP_SIZE 3
 #define O_NONBLOCK 04000
@@ -60,8 +62,8 @@ void back_from_signal(void);
 
 enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_ADVISE, OP_REMAP,
                  OP_FORK, OP_EXIT, OP_SHARE, OP_COLLAPSE, OP_FREE, OP_PUNCH, OP_PIN, OP_UNPIN,
-                 OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_TRIM, OP_SCAN, OP_IDLE, OP_NONE,
-                 OP_SUM, OP_SHOW, OP_FLUSH };
+                 OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_TRIM, OP_SCAN, OP_IDLE, OP_COLD,
+                 OP_PAGEOUT, OP_NONE, OP_SUM, OP_SHOW, OP_FLUSH, OP_JOIN, OP_LEAVE, OP_REFRESH };
 /* Pages are counted from BASE. `how` is a word of letters, `to` a page, a slot or what to store. */
 struct command { enum operation op; u64 first, nr, to; char how[8]; };
 
@@ -71,6 +73,8 @@ struct seen { u64 pfn; unsigned label, value, mapcount; unsigned short index; u8
 
 static u64 page = 4096;
 static int file_fd = -1;
+/* The processes belong to a group with a limit (limit.h). */
+static int is_limited;
 /* Room for large folios in which only the last page is touched. */
 static s64 advised_area;
 /* The program's own file: empty pages that its processes share. */
@@ -111,6 +115,17 @@ static void catch_faults(void)
     sys4(SYS_rt_sigaction, SIGBUS, (s64)&action, 0, 8);
 }
 
+/* A process that the kernel ends for want of memory never answers: whoever waits for it is woken. */
+static void on_child(int signal) { (void)signal; }
+
+static void catch_end_of_processes(void)
+{
+    struct { void *handler; u64 flags; void *restorer; u64 mask; } action = {
+        (void *)on_child, SA_FLAGS, (void *)back_from_signal, 0
+    };
+    sys4(SYS_rt_sigaction, SIGCHLD, (s64)&action, 0, 8);
+}
+
 #include "huge.h"
 
 static s64 do_map(const struct command *c)
@@ -143,7 +158,10 @@ static s64 do_share(const struct command *c)
 static s64 do_free(const struct command *c)
 {
     s64 done = sys3(SYS_madvise, (s64)(BASE + c->first * page), (s64)(c->nr * page), MADV_FREE);
-    sys3(SYS_madvise, advised_area, (s64)(page / 8 * page * 2), MADV_COLLAPSE);
+    /* In a group with a limit a step begins with empty lists, and the collapse would be paid for. */
+    if (!is_limited) {
+        sys3(SYS_madvise, advised_area, (s64)(page / 8 * page * 2), MADV_COLLAPSE);
+    }
     return done;
 }
 
@@ -241,6 +259,8 @@ static s64 do_flush(void)
     return sys2(SYS_munmap, (s64)at, (s64)bytes);
 }
 
+#include "limit.h"
+
 static s64 perform(const struct command *c)
 {
     s64 at = (s64)(BASE + c->first * page), len = (s64)(c->nr * page);
@@ -263,6 +283,8 @@ static s64 perform(const struct command *c)
     case OP_SHARE: return do_share(c);
     case OP_COLLAPSE: return sys3(SYS_madvise, at, len, MADV_COLLAPSE);
     case OP_FREE: return do_free(c);
+    case OP_COLD: return sys3(SYS_madvise, at, len, MADV_COLD);
+    case OP_PAGEOUT: return sys3(SYS_madvise, at, len, MADV_PAGEOUT);
     case OP_PUNCH:
         return sys4(SYS_fallocate, own_fd, PUNCH_HOLE_KEEP_SIZE, (s64)(c->first * page), len);
     case OP_PIN: return do_pin(c);
@@ -275,6 +297,9 @@ static s64 perform(const struct command *c)
     /* Nothing is mapped there; the lock of the `mm` is taken all the same. */
     case OP_SHOW: return sys2(SYS_munmap, (s64)(BASE - 4 * page), (s64)page);
     case OP_FLUSH: return do_flush();
+    case OP_JOIN: return do_join();
+    case OP_LEAVE: return do_leave();
+    case OP_REFRESH: return do_refresh();
     default: return 0;
     }
 }

@@ -5,6 +5,7 @@
 
 #define NR_PAGES_MAX 8192UL
 #define PM_PRESENT (1UL << 63)
+#define PM_SWAP (1UL << 62)
 #define PM_FILE (1UL << 61)
 #define PM_EXCLUSIVE (1UL << 56)
 #define PM_PFN ((1UL << 55) - 1)
@@ -15,7 +16,7 @@
 #define PAGE_IS_HUGE (1UL << 6)
 #define TABLE (1UL << 17)
 
-enum { IS_EXCLUSIVE = 1, IS_PMD = 2, IS_FILE = 4, IS_ZERO = 8 };
+enum { IS_EXCLUSIVE = 1, IS_PMD = 2, IS_FILE = 4, IS_ZERO = 8, IS_SWAP = 16 };
 
 static struct seen (*now)[NR_PAGES_MAX], (*before)[NR_PAGES_MAX];
 static u64 *raw;
@@ -105,7 +106,9 @@ static void mark_pmd(u64 slot)
     s64 n = sys3(SYS_ioctl, pagemap_fd[slot], PAGEMAP_SCAN, (s64)arg);
     for (s64 k = 0; k < n; k++) {
         u64 end = (found[k].end - BASE) / page;
-        for (u64 i = (found[k].start - BASE) / page; i < end; i++) { now[slot][i].flags |= IS_PMD; }
+        for (u64 i = (found[k].start - BASE) / page; i < end; i++) {
+            if (now[slot][i].pfn) { now[slot][i].flags |= IS_PMD; }
+        }
     }
 }
 
@@ -120,7 +123,8 @@ static void read_slot(u64 slot)
     for (u64 i = 0; i < nr_pages; i++) {
         struct seen *s = &now[slot][i];
         u64 entry = raw[i];
-        *s = (struct seen){ 0 };
+        *s = (struct seen){ .value = is_limited ? NO_VALUE : 0 };
+        if (entry & PM_SWAP) { s->flags = IS_SWAP; }
         if (!(entry & PM_PRESENT)) { continue; }
         s->pfn = entry & PM_PFN;
         s->flags = (u8)((entry & PM_EXCLUSIVE ? IS_EXCLUSIVE : 0) | (entry & PM_FILE ? IS_FILE : 0));
@@ -172,7 +176,7 @@ static int follows(const struct seen *a, const struct seen *b)
 
 static void put_page(const struct seen *s)
 {
-    if (!s->label) { put("-"); return; }
+    if (!s->label) { put(s->flags & IS_SWAP ? "s" : "-"); return; }
     if (s->flags & IS_ZERO) { put(s->order ? "Z" : "z"); }
     else {
         put_number(s->label, 10);

@@ -257,6 +257,15 @@ static s64 read_file(const char *path, char *to, u64 room)
     return (s64)len;
 }
 
+/* Whether pages are on lists by generations; the lists are as they were. */
+static const char *lists_in_use(void)
+{
+    static char value[32];
+    s64 n = read_file("/sys/kernel/mm/lru_gen/enabled", value, sizeof value);
+    const char *text = value;
+    return n > 0 && number(&text, 16) ? "generations" : "lists";
+}
+
 static void sleep_us(u64 us)
 {
     s64 time[2] = { (s64)(us / 1000000), (s64)(us % 1000000 * 1000) };

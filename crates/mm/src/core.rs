@@ -30,6 +30,8 @@ mod refault;
 mod soft;
 pub mod space;
 pub(crate) mod swap;
+mod swap_cache;
+mod swap_slots;
 pub mod watermarks;
 pub mod work;
 pub(crate) mod workingset;
@@ -377,11 +379,17 @@ impl<R: Ram> Core<R> {
     /// A new anonymous folio that no process maps yet; `None` when no block is free. Its pages hold
     /// what they held before.
     pub(crate) fn alloc_anon(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
+        let id = self.alloc_unlisted(order, index)?;
+        self.folios.enlist(id);
+        Some(id)
+    }
+
+    /// The same, on no list yet.
+    pub(crate) fn alloc_unlisted(&mut self, order: Order, index: PageIndex) -> Option<FolioId> {
         let pfn = self.take_block(order, Order::ZERO)?;
         let mut folio = Folio::new(pfn, order, Owner::Anon { index });
         folio.group = self.groups.current();
         let id = self.folios.insert(folio);
-        self.folios.enlist(id);
         self.counters.sizes[usize::from(order.get())].nr_anon += 1;
         Some(id)
     }

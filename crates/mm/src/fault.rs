@@ -36,6 +36,7 @@ mod orders;
 mod proposed;
 mod reading;
 mod swap;
+mod swap_ahead;
 mod sync;
 
 use crate::memory::Memory;

@@ -31,7 +31,7 @@ use std::num::NonZeroU64;
 use crate::counters::mapped::MappedKind;
 use crate::pgtable::FolioSpan;
 use crate::rmap::Mapcount;
-use crate::units::{GroupId, MappingId, Order, PageIndex, Pfn};
+use crate::units::{GroupId, MappingId, Order, PageIndex, Pfn, SwapSlot};
 use lru::LruKind;
 
 /// Folio in the table.
@@ -101,8 +101,10 @@ pub struct Folio {
     pub is_partially_mapped: bool,
     /// Only swap space can take its content: private and shared memory.
     pub is_swapbacked: bool,
-    /// Its content is on the way to swap space: never queued for a deferred split (G.2.1).
+    /// Its content is in swap space, or on the way: never queued for a deferred split (G.2.1).
     pub is_in_swap_cache: bool,
+    /// The slot of its first page, while it is in the swap cache.
+    pub slot: Option<SwapSlot>,
     /// Clean since `MADV_FREE`: its content may be thrown away.
     pub is_lazyfree: bool,
     /// Its content is on the way to the disk.
@@ -138,6 +140,7 @@ impl Folio {
             is_partially_mapped: false,
             is_swapbacked: matches!(owner, Owner::Anon { .. }),
             is_in_swap_cache: false,
+            slot: None,
             is_lazyfree: false,
             is_under_writeback: false,
             has_private: false,
@@ -234,11 +237,12 @@ impl Folio {
         self.refs != self.maps() + self.cache_refs()
     }
 
-    /// References of the page cache: one for each page.
+    /// References of the page cache, or of the swap cache: one for each page.
     #[must_use]
     pub const fn cache_refs(&self) -> u64 {
         match self.owner {
             Owner::File { .. } => self.order.nr_pages(),
+            Owner::Anon { .. } if self.slot.is_some() => self.order.nr_pages(),
             Owner::Anon { .. } | Owner::Detached => 0,
         }
     }

@@ -10,6 +10,7 @@
 
 use crate::core::Core;
 use crate::core::mapped::Level;
+use crate::core::space::SwapEntry;
 use crate::counters::mapcounts::MapcountUpdates;
 use crate::folio::frames::Flag;
 use crate::folio::{FolioId, FolioTable};
@@ -98,12 +99,12 @@ impl<R: Ram> Memory<R> {
         child: MmId,
         VpnRange { start, end }: VpnRange,
     ) {
-        let slots: Vec<_> = self.space(parent).swapped.range(start, end).collect();
+        let slots = self.space_mut(parent).swapped.share(start, end);
         for (vpn, slot) in slots {
             if let Some(swap) = &mut self.core.pressure.swap {
                 swap.get(slot);
             }
-            self.space_mut(child).swapped.insert(vpn, slot);
+            self.space_mut(child).swapped.insert(vpn, SwapEntry { slot, is_exclusive: false });
         }
     }
 }

@@ -113,6 +113,7 @@ impl<R: Ram> Memory<R> {
             moved_by: 0,
             is_accounted: prot.can_write && sharing == Sharing::Private,
             is_armed: false,
+            ahead: None,
         });
         Ok(start.vaddr(page))
     }

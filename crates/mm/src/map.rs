@@ -4,9 +4,10 @@
 //!
 //! Owns what a call may ask for and what it answers. Does not own areas ([`crate::vma`]) nor what a
 //! page loses with its area ([`crate::unmap`]). Reading order: this file, `advise`, `lazyfree`,
-//! `prefer`, `remap`.
+//! `cold`, `prefer`, `remap`.
 
 mod advise;
+mod cold;
 mod lazyfree;
 mod prefer;
 mod remap;
@@ -194,6 +195,7 @@ impl<R: Ram> Memory<R> {
             moved_by,
             is_accounted,
             is_armed,
+            ahead: None,
         };
         self.set_mmap_state(&vma);
         self.space_mut(mm).vmas.insert(vma);

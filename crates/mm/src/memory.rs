@@ -213,7 +213,7 @@ impl<R: Ram> Memory<R> {
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
         let nr_slots = config.swap_bytes >> rules.page.shift();
-        core.pressure = Pressure::new(rules.page, watermarks, nr_slots)?;
+        core.pressure = Pressure::new(rules.page, watermarks, nr_slots);
         let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self {
             rules,

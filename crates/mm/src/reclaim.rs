@@ -32,6 +32,7 @@
 //! - I1: nothing is evicted that a caller holds: reclaim runs before a fault looks anything up, or
 //!   while what it found has a reference more.
 
+mod advised;
 mod charge;
 pub mod compact;
 mod effort;

@@ -61,6 +61,10 @@ impl<R: Ram> Memory<R> {
         }
         let by_owner = match folio.owner {
             Owner::Detached => Some(SplitRefusal::Truncated),
+            // What is in the swap cache is split into base pages alone (G.4.1).
+            Owner::Anon { .. } if folio.slot.is_some() && to > Order::ZERO => {
+                Some(SplitRefusal::AnonOrderOne)
+            }
             Owner::Anon { .. } => (to == Order::new(1)).then_some(SplitRefusal::AnonOrderOne),
             Owner::File { mapping, .. } => {
                 let orders = self.core.mapping(mapping).orders;

@@ -114,8 +114,8 @@ impl<R: Ram> Memory<R> {
     /// Swapped pages of a range are gone.
     pub(crate) fn drop_swapped(&mut self, mm: MmId, start: Vpn, nr_pages: u64) {
         let taken = self.space_mut(mm).swapped.take(start, nr_pages);
-        for slot in taken.into_values() {
-            let _ = self.core.put_slot(slot);
+        for entry in taken.into_values() {
+            let _ = self.core.put_slot(entry.slot);
         }
     }
 
@@ -224,6 +224,10 @@ impl<R: Ram> Zapping<'_, R> {
     fn pass_on_access(&mut self, id: FolioId, part: &Cleared) {
         let folio = self.core.folios.get(id);
         if folio.is_anon() {
+            // What one process knew of use goes with its entries; a child's are old.
+            if part.flags.contains(PteFlags::YOUNG) && folio.maps() > part.nr {
+                let _ = self.core.folios.take_accessed_in(part.pfn, part.nr);
+            }
             return;
         }
         let nr_pages = if part.kind == LeafKind::Pmd { folio.nr_pages() } else { part.nr };

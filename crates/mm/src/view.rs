@@ -7,6 +7,7 @@
 
 pub mod statistics;
 
+use crate::core::swap::Swap;
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, PteFlags};
@@ -39,6 +40,18 @@ pub struct PageView {
 }
 
 impl<R: Ram> Memory<R> {
+    /// Pages in the swap cache.
+    #[must_use]
+    pub fn nr_swap_cached(&self) -> u64 {
+        self.core.pressure.swap.as_ref().map_or(0, Swap::nr_cached)
+    }
+
+    /// Slots of swap space in use.
+    #[must_use]
+    pub fn nr_swapped(&self) -> u64 {
+        self.core.pressure.swap.as_ref().map_or(0, Swap::nr_used)
+    }
+
     /// The page at `addr`; `None` when it is not present.
     #[must_use]
     pub fn page_at(&self, mm: MmId, addr: Vaddr) -> Option<PageView> {

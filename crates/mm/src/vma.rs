@@ -162,6 +162,19 @@ pub struct Vma {
     pub is_accounted: bool,
     /// `userfaultfd` is told of absent pages: they come one by one (D.2.3).
     pub is_armed: bool,
+    /// What was read ahead of it from swap space; `None` before the first time.
+    pub ahead: Option<SwapAhead>,
+}
+
+/// The last window that an area read ahead from swap space (`swap_readahead_info`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapAhead {
+    /// The page last asked for.
+    pub last: Vpn,
+    /// Pages of the window.
+    pub window: u64,
+    /// Pages read ahead that were asked for since.
+    pub nr_hits: u64,
 }
 
 impl Vma {
@@ -289,6 +302,14 @@ impl VmaTree {
         let anon = anon.unwrap_or_else(|| self.new_anon(false));
         if let Some(vma) = self.areas.get_mut(&vma.start) {
             vma.anon = Some(anon);
+        }
+    }
+
+    /// Notes what was read ahead of the area of `vpn`.
+    pub(crate) fn set_ahead(&mut self, vpn: Vpn, ahead: SwapAhead) {
+        let Some(start) = self.find(vpn).map(|vma| vma.start) else { return };
+        if let Some(vma) = self.areas.get_mut(&start) {
+            vma.ahead = Some(ahead);
         }
     }
 

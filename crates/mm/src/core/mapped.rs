@@ -189,6 +189,7 @@ impl<R: Ram> Core<R> {
         let folio = self.folios.get_mut(id);
         folio.refs -= nr;
         if folio.refs > 0 {
+            self.drop_unmapped_cache(id);
             return;
         }
         let folio = self.take(id);

@@ -7,7 +7,6 @@
 
 use super::swap::Swap;
 use super::watermarks::Watermarks;
-use crate::buddy::BuddyError;
 use crate::units::{GroupId, Order, PageSize};
 
 /// `vm.swappiness`: how much cheaper it is to bring back an anonymous page, of 200.
@@ -33,12 +32,8 @@ pub(crate) struct Pressure {
 
 impl Pressure {
     /// For a machine of `nr_pages` with `nr_slots` of swap space.
-    pub(crate) fn new(
-        page: PageSize,
-        watermarks: Watermarks,
-        nr_slots: u64,
-    ) -> Result<Self, BuddyError> {
-        Ok(Self { watermarks, swap: Swap::new(page, nr_slots)?, ..Self::default() })
+    pub(crate) fn new(page: PageSize, watermarks: Watermarks, nr_slots: u64) -> Self {
+        Self { watermarks, swap: Swap::new(page, nr_slots), ..Self::default() }
     }
 }
 

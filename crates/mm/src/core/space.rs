@@ -82,20 +82,54 @@ pub struct Flush {
 /// Pages of a process that are in swap space: their slots by page.
 #[derive(Clone, Debug, Default)]
 pub struct Swapped {
-    slots: BTreeMap<Vpn, SwapSlot>,
+    slots: BTreeMap<Vpn, SwapEntry>,
+}
+
+/// What names a slot instead of a page-table entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapEntry {
+    /// The slot.
+    pub slot: SwapSlot,
+    /// The page was the process's own, and no child has it since.
+    pub is_exclusive: bool,
 }
 
 impl Swapped {
     /// The slot that holds a page.
     #[must_use]
     pub fn get(&self, vpn: Vpn) -> Option<SwapSlot> {
+        self.entry(vpn).map(|entry| entry.slot)
+    }
+
+    /// The entry of a page.
+    pub(crate) fn entry(&self, vpn: Vpn) -> Option<SwapEntry> {
         self.slots.get(&vpn).copied()
+    }
+
+    /// Whether `nr` pages from `first` on have slots side by side, the first of them `entry`'s, and
+    /// are all one process's own or none.
+    pub(crate) fn is_run(&self, first: Vpn, nr: u64, entry: SwapEntry) -> bool {
+        let next = |by| SwapEntry { slot: entry.slot.plus(by), ..entry };
+        let entries = self.slots.range(first..first.plus(nr));
+        let expected = (0..nr).map(|by| (first.plus(by), next(by)));
+        entries.map(|(&vpn, &entry)| (vpn, entry)).eq(expected)
+    }
+
+    /// The pages of `[start, end)` are no longer the process's own; their slots.
+    pub(crate) fn share(&mut self, start: Vpn, end: Vpn) -> Vec<(Vpn, SwapSlot)> {
+        let entries = self.slots.range_mut(start..end);
+        entries
+            .map(|(&vpn, entry)| {
+                entry.is_exclusive = false;
+                (vpn, entry.slot)
+            })
+            .collect()
     }
 
     /// The first swapped page among the `nr` from `vpn`, and its slot.
     #[must_use]
     pub fn first_in(&self, vpn: Vpn, nr: u64) -> Option<(Vpn, SwapSlot)> {
-        self.slots.range(vpn..vpn.plus(nr)).next().map(|(&vpn, &slot)| (vpn, slot))
+        self.slots.range(vpn..vpn.plus(nr)).next().map(|(&vpn, entry)| (vpn, entry.slot))
     }
 
     /// Pages of the process that are in swap space.
@@ -112,25 +146,26 @@ impl Swapped {
 
     /// All pages with their slots, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (Vpn, SwapSlot)> + '_ {
-        self.slots.iter().map(|(&vpn, &slot)| (vpn, slot))
+        self.slots.iter().map(|(&vpn, entry)| (vpn, entry.slot))
     }
 
     /// Pages of `[start, end)` with their slots, in ascending order.
-    pub(crate) fn range(&self, start: Vpn, end: Vpn) -> impl Iterator<Item = (Vpn, SwapSlot)> {
-        self.slots.range(start..end).map(|(&vpn, &slot)| (vpn, slot))
+    pub fn range(&self, start: Vpn, end: Vpn) -> impl Iterator<Item = (Vpn, SwapSlot)> {
+        self.slots.range(start..end).map(|(&vpn, entry)| (vpn, entry.slot))
     }
 
     pub(crate) fn remove(&mut self, vpn: Vpn) {
         self.slots.remove(&vpn);
     }
 
-    pub(crate) fn insert(&mut self, vpn: Vpn, slot: SwapSlot) {
-        self.slots.insert(vpn, slot);
+    pub(crate) fn insert(&mut self, vpn: Vpn, entry: SwapEntry) {
+        self.slots.insert(vpn, entry);
     }
 
     /// Takes the entries of `nr` pages out.
-    pub(crate) fn take(&mut self, vpn: Vpn, nr: u64) -> BTreeMap<Vpn, SwapSlot> {
-        let taken: BTreeMap<_, _> = self.range(vpn, vpn.plus(nr)).collect();
+    pub(crate) fn take(&mut self, vpn: Vpn, nr: u64) -> BTreeMap<Vpn, SwapEntry> {
+        let range = self.slots.range(vpn..vpn.plus(nr));
+        let taken: BTreeMap<_, _> = range.map(|(&vpn, &entry)| (vpn, entry)).collect();
         for vpn in taken.keys() {
             self.slots.remove(vpn);
         }

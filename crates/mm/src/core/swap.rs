@@ -2,26 +2,25 @@
 //!
 //! Answers to: `folio_alloc_swap`.
 //!
-//! Owns which slots are used, by how many page-table entries, and what is remembered of the page
-//! in one. Free slots are kept as free memory is, in naturally aligned blocks, so that a folio finds
-//! its slots side by side or not at all (docs/behaviour G.5.1). The bytes are in [`crate::ram`].
+//! Owns by how many page-table entries each slot is used, which folio holds the same, and what is
+//! remembered of the page in it. A folio finds its slots side by side or not at all (docs/behaviour
+//! G.5.1). Does not own which slots are free (`swap_slots`); the bytes are in [`crate::ram`].
 //!
-//! Differs: a page that comes back gives its slot up at once (there is no swap cache); several
-//! processes that share a slot each read a page of their own. Pages come back one by one, without
-//! readahead.
+//! Differs: to 6.14 a processor keeps up to 64 free slots to itself, and hands in 64 freed ones
+//! together.
 //!
 //! Invariants:
-//! - I1: a slot in use has at least one user; the others are free.
+//! - I1: a slot in use has a user, or a folio in the swap cache; the others are free.
 
 use std::collections::BTreeMap;
 
 use super::Core;
-use crate::buddy::{Buddy, BuddyConfig, BuddyError, MigrateType};
+use super::swap_slots::Slots;
 use crate::folio::FolioId;
 use crate::mapping::shadows::Shadow;
 use crate::ram::Ram;
 use crate::units::PageRange;
-use crate::units::{MappingId, Order, PageIndex, PageSize, Pfn, SwapSlot};
+use crate::units::{MappingId, Order, PageIndex, PageSize, SwapSlot};
 
 /// The page in a slot.
 #[derive(Clone, Copy, Debug)]
@@ -29,55 +28,95 @@ pub(crate) struct Stored {
     nr_users: u64,
     /// A store to the page was seen.
     pub(crate) is_written: bool,
-    pub(crate) shadow: Shadow,
+    pub(crate) shadow: Option<Shadow>,
+    /// The folio in the swap cache.
+    cached: Option<FolioId>,
 }
 
 /// Swap space: free slots, and what the others hold.
 #[derive(Clone, Debug)]
 pub(crate) struct Swap {
-    free: Buddy,
+    slots: Slots,
     used: BTreeMap<SwapSlot, Stored>,
+    /// Slots whose content a folio holds too.
+    nr_cached: u64,
 }
 
 impl Swap {
     /// `nr_slots` free slots; `None` for none at all.
-    pub(crate) fn new(page: PageSize, nr_slots: u64) -> Result<Option<Self>, BuddyError> {
-        if nr_slots == 0 {
-            return Ok(None);
-        }
+    pub(crate) fn new(page: PageSize, nr_slots: u64) -> Option<Self> {
         let order = page.pmd_order().min(page.max_page_order());
-        let config = BuddyConfig {
-            max_order: order,
-            pageblock_order: order,
-            ..BuddyConfig::new(page, nr_slots)
-        };
-        Ok(Some(Self { free: Buddy::new(config)?, used: BTreeMap::new() }))
+        let slots = Slots::new(order, nr_slots);
+        (nr_slots > 0).then(|| Self { slots, used: BTreeMap::new(), nr_cached: 0 })
     }
 
     pub(crate) fn has_free(&self) -> bool {
-        self.free.nr_free_pages() > 0
+        self.nr_free() > 0
     }
 
     pub(crate) fn nr_free(&self) -> u64 {
-        self.free.nr_free_pages()
+        self.slots.nr_free()
     }
 
     /// Slots that hold a page.
     pub(crate) fn nr_used(&self) -> u64 {
-        self.free.nr_allocated_pages()
+        self.slots.nr_used()
     }
 
     /// Slots side by side for a folio, not used by anybody yet.
     pub(crate) fn alloc(&mut self, order: Order) -> Option<SwapSlot> {
-        if order > self.free.max_order() {
-            return None;
-        }
-        Some(SwapSlot(self.free.alloc(order, MigrateType::Movable)?.0))
+        self.slots.alloc(order)
     }
 
     /// Puts a page into a slot that was allocated.
-    pub(crate) fn store(&mut self, slot: SwapSlot, is_written: bool, shadow: Shadow) {
-        self.used.insert(slot, Stored { nr_users: 0, is_written, shadow });
+    pub(crate) fn store(&mut self, slot: SwapSlot, is_written: bool, shadow: Option<Shadow>) {
+        self.used.insert(slot, Stored { nr_users: 0, is_written, shadow, cached: None });
+    }
+
+    /// What is known of the page in a slot.
+    pub(crate) fn stored(&self, slot: SwapSlot) -> Option<&Stored> {
+        self.used.get(&slot)
+    }
+
+    /// Entries that name a slot.
+    pub(crate) fn nr_users(&self, slot: SwapSlot) -> u64 {
+        self.used.get(&slot).map_or(0, |stored| stored.nr_users)
+    }
+
+    /// Whether somebody uses one of `nr` slots.
+    pub(crate) fn is_used(&self, first: SwapSlot, nr: u64) -> bool {
+        self.used.range(first..first.plus(nr)).any(|(_, stored)| stored.nr_users > 0)
+    }
+
+    /// Slots whose content a folio holds too.
+    pub(crate) const fn nr_cached(&self) -> u64 {
+        self.nr_cached
+    }
+
+    pub(super) fn cached_in(&self, slot: SwapSlot) -> Option<FolioId> {
+        self.used.get(&slot)?.cached
+    }
+
+    /// Notes which folio holds what is in `nr` slots.
+    pub(super) fn set_cached(&mut self, first: SwapSlot, nr: u64, id: Option<FolioId>) {
+        for (_, stored) in self.used.range_mut(first..first.plus(nr)) {
+            self.nr_cached -= u64::from(stored.cached.is_some());
+            self.nr_cached += u64::from(id.is_some());
+            stored.cached = id;
+        }
+    }
+
+    pub(super) fn set_shadow(&mut self, first: SwapSlot, nr: u64, shadow: Shadow) {
+        for (_, stored) in self.used.range_mut(first..first.plus(nr)) {
+            stored.shadow = Some(shadow);
+        }
+    }
+
+    /// A page was written again to its slot.
+    pub(crate) fn note_written(&mut self, slot: SwapSlot, is_written: bool) {
+        if let Some(stored) = self.used.get_mut(&slot) {
+            stored.is_written = is_written;
+        }
     }
 
     pub(crate) fn get(&mut self, slot: SwapSlot) {
@@ -86,31 +125,53 @@ impl Swap {
         }
     }
 
-    /// One user less; the page, and whether it was the last.
+    /// One user less; the page, and whether the slot is free now.
     fn put(&mut self, slot: SwapSlot) -> Option<(Stored, bool)> {
         let stored = self.used.get_mut(&slot)?;
         stored.nr_users = stored.nr_users.saturating_sub(1);
         let stored = *stored;
-        if stored.nr_users == 0 {
+        let is_free = stored.nr_users == 0 && stored.cached.is_none();
+        if is_free {
             self.used.remove(&slot);
-            self.free.free(Pfn(slot.0), Order::ZERO);
+            self.slots.free(slot);
         }
-        Some((stored, stored.nr_users == 0))
+        Some((stored, is_free))
     }
 
     /// Whether each slot has the users that `count` says.
     pub(crate) fn validate(&self, count: &BTreeMap<SwapSlot, u64>) -> bool {
-        self.used.iter().map(|(&slot, stored)| (slot, stored.nr_users)).eq(count.clone())
+        let nr_users = |slot: &SwapSlot| count.get(slot).copied().unwrap_or(0);
+        let is_sound = |(slot, stored): (&SwapSlot, &Stored)| {
+            stored.nr_users == nr_users(slot) && (stored.nr_users > 0 || stored.cached.is_some())
+        };
+        self.used.iter().all(is_sound)
+            && count.keys().all(|slot| self.used.contains_key(slot))
             && self.nr_used() == self.used.len() as u64
-            && self.free.validate().is_ok()
+            && self.slots.validate()
     }
 }
 
 impl<R: Ram> Core<R> {
-    /// One user of a slot less; what is known of the page.
+    /// One user of a slot less; what is known of the page. A folio in the swap cache that nobody maps
+    /// goes with the last user of its slots; one that is mapped, if swap space is half full.
     pub(crate) fn put_slot(&mut self, slot: SwapSlot) -> Option<Stored> {
-        let (stored, is_last) = self.pressure.swap.as_mut()?.put(slot)?;
-        if is_last {
+        let stored = self.put_user(slot)?;
+        if let Some(id) = stored.cached.filter(|_| stored.nr_users == 0) {
+            if self.is_swap_full() {
+                self.folios.get_mut(id).refs += 1;
+                let _ = self.free_swap_cache(id);
+                self.put(id, 1);
+            } else {
+                self.drop_unmapped_cache(id);
+            }
+        }
+        Some(stored)
+    }
+
+    /// The same of a slot whose folio the caller holds.
+    pub(crate) fn put_user(&mut self, slot: SwapSlot) -> Option<Stored> {
+        let (stored, is_free) = self.pressure.swap.as_mut()?.put(slot)?;
+        if is_free {
             self.ram.swap_free(slot.0);
         }
         Some(stored)
@@ -121,8 +182,9 @@ impl<R: Ram> Core<R> {
     pub(crate) fn drop_unused_slots(&mut self, first: SwapSlot, nr: u64) {
         for slot in (0..nr).map(|by| first.plus(by)) {
             let Some(swap) = &mut self.pressure.swap else { return };
-            if swap.used.get(&slot).is_some_and(|stored| stored.nr_users == 0) {
-                let _ = self.put_slot(slot);
+            let is_unused = |stored: &Stored| stored.nr_users == 0 && stored.cached.is_none();
+            if swap.used.get(&slot).is_some_and(is_unused) {
+                let _ = self.put_user(slot);
             }
         }
     }
@@ -158,7 +220,7 @@ impl<R: Ram> Core<R> {
             self.work.add_cheap(nr_swapped);
             self.counters.reclaim.pswpin += slots.len() as u64;
             for slot in slots {
-                shadow = self.put_slot(slot).map(|stored| stored.shadow).or(shadow);
+                shadow = self.put_slot(slot).and_then(|stored| stored.shadow).or(shadow);
             }
         }
         if let Some(shadow) = shadow {

@@ -16,6 +16,7 @@
 use super::Core;
 use super::swap::Swap;
 use crate::folio::FolioId;
+use crate::folio::generations::Generations;
 use crate::folio::lru::{Age, ListId, LruKind};
 use crate::mapping::shadows::{Shadow, Shadows};
 use crate::ram::Ram;
@@ -78,6 +79,37 @@ impl<R: Ram> Core<R> {
         if self.folios.isolate(id) {
             self.folios.putback(id);
         }
+    }
+
+    /// `MADV_COLD`, `MADV_PAGEOUT`: what is known of a folio's use counts no more.
+    pub(crate) fn cool(&mut self, id: FolioId) {
+        let marks = self.folios.lru_mut().marks_mut(id);
+        marks.is_referenced = false;
+        let was_active = marks.is_active;
+        self.folios.get_mut(id).is_workingset |= was_active;
+    }
+
+    /// A folio on a list becomes inactive (`folio_deactivate`).
+    pub(crate) fn deactivate(&mut self, id: FolioId) {
+        let Some(list) = self.folios.lru().list_of(id) else { return };
+        let marks = self.folios.lru().marks(id);
+        let is_inactive = match self.folios.generations() {
+            None => !marks.is_active,
+            Some(rule) if rule.is_reworked() => {
+                self.folios.lru_mut().marks_mut(id).nr_refs = 0;
+                self.folios.get_mut(id).is_workingset = false;
+                let group = self.folios.lru().group_of(id);
+                let gens = &self.folios.lru().vec(group).gens;
+                marks.generation == Some(Generations::list_of(gens.min_seq[list.kind as usize]))
+            }
+            Some(_) => false,
+        };
+        if is_inactive {
+            return;
+        }
+        self.folios.lru_mut().marks_mut(id).is_active = false;
+        self.counters.reclaim.pgdeactivate += self.folios.get(id).nr_pages();
+        self.folios.put_on_list(id);
     }
 
     /// A folio that is evicted now leaves this.

@@ -60,6 +60,9 @@ impl<R: Ram> Memory<R> {
         let pfn = pte.pfn();
         let is_zero = pte.flags().contains(PteFlags::SPECIAL);
         let holder = (!is_zero).then(|| self.core.folios.of_pfn(pfn)).flatten();
+        if let Some(id) = holder {
+            self.give_slots_up(id, pfn);
+        }
         if let Some(id) = holder
             && self.may_reuse(fault, id, pfn)
         {
@@ -127,6 +130,23 @@ impl<R: Ram> Memory<R> {
                     folio.mapcount.try_exclusive(&shape, owner, folio.refs).is_ok()
                 }
             },
+        }
+    }
+
+    /// A store wants the page: if nobody else maps its folio, the swap cache gives it up where it can.
+    fn give_slots_up(&mut self, id: FolioId, pfn: Pfn) {
+        let folio = self.core.folios.get(id);
+        if folio.slot.is_none() || self.core.folios.is_exclusive(pfn) {
+            return;
+        }
+        let is_alone = if folio.is_large() {
+            let is_tracked = self.rules.anon.reuse == Reuse::Tracked;
+            is_tracked && folio.maps() > 1 && !self.maybe_mapped_shared(id)
+        } else {
+            folio.refs == 1 + folio.cache_refs()
+        };
+        if is_alone {
+            let _ = self.core.free_swap_cache(id);
         }
     }
 

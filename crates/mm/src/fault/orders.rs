@@ -84,13 +84,18 @@ impl<R: Ram> Memory<R> {
         effort: Effort,
         index: PageIndex,
     ) -> Option<FolioId> {
-        if order > Order::ZERO && !self.prepare_large(order, effort) {
-            return None;
-        }
-        let charge = if order == Order::ZERO { ChargeEffort::Full } else { effort.into() };
-        if !self.charge(order.nr_pages(), charge) {
+        if !self.may_have_anon(order, effort) {
             return None;
         }
         self.core.alloc_anon(order, index)
+    }
+
+    /// Makes room for an anonymous folio and charges it, as far as the effort allows.
+    pub(super) fn may_have_anon(&mut self, order: Order, effort: Effort) -> bool {
+        if order > Order::ZERO && !self.prepare_large(order, effort) {
+            return false;
+        }
+        let charge = if order == Order::ZERO { ChargeEffort::Full } else { effort.into() };
+        self.charge(order.nr_pages(), charge)
     }
 }

@@ -1,52 +1,221 @@
-//! The fault that brings a swapped page back.
+//! The fault that brings swapped pages back (docs/behaviour P.5).
 //!
-//! Answers to: `do_swap_page`.
+//! Answers to: `do_swap_page`, `alloc_swap_folio`, `should_try_to_free_swap`.
+//!
+//! ```text
+//!   in the swap cache ------------------------------------------> map it
+//!   one user, device reads within the call (to 6.19) --> own folio, never in the cache
+//!   device reads within the call (7.0+) ---------------> folio into the cache
+//!   else -----------------------------------------------> window into the cache (`swap_ahead`)
+//! ```
+//!
+//! Owns what is read and mapped. Does not own the cache ([`crate::core`]).
+//!
+//! Invariants:
+//! - I1: what is mapped is held, so that giving its slots up does not free it.
 
 use super::{Access, Fault, FaultError, Outcome};
 use crate::core::mapped::Level;
+use crate::core::space::SwapEntry;
 use crate::folio::FolioId;
+use crate::folio::frames::Flag;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::ram::Ram;
-use crate::rules::anon::Effort;
-use crate::units::{Order, PageIndex, SwapSlot};
+use crate::rules::anon::{Effort, Orders};
+use crate::rules::reclaim::{SwapDevice, SwapIn};
+use crate::units::{Order, PageIndex, Pfn, SwapSlot, Vpn};
+
+/// Pages that one fault maps: side by side in a folio, in swap space, and in the area.
+#[derive(Clone, Copy)]
+struct Run {
+    first: Vpn,
+    nr: u64,
+    pfn: Pfn,
+    entry: SwapEntry,
+}
 
 impl<R: Ram> Memory<R> {
-    /// The page of the fault is in swap space: it is read into a base page of the process's own.
+    /// The page of the fault is in swap space.
     pub(crate) fn swap_in(&mut self, fault: &Fault, slot: SwapSlot) -> Result<Outcome, FaultError> {
-        let index = PageIndex(fault.vma.index_of(fault.vpn));
-        let Some(id) = self.alloc_anon(Order::ZERO, Effort::None, index) else {
-            return Err(FaultError::OutOfMemory(fault.vpn.0 << self.rules.page.shift()));
+        let (id, outcome) = match self.core.cached_in(slot) {
+            Some(id) => {
+                self.note_ahead_used(fault, id);
+                (id, Outcome::Minor)
+            }
+            None => {
+                self.core.counters.pgmajfault += 1;
+                (self.read_from_swap(fault, slot)?, Outcome::Major)
+            }
         };
-        self.read_slot(id, slot);
-        self.space_mut(fault.mm).swapped.remove(fault.vpn);
-        self.core.map_new_anon(id, fault.mm, Level::Ptes);
-        let pfn = self.core.folios.get(id).pfn;
-        let mut flags = PteFlags::YOUNG;
-        if fault.vma.prot.can_write {
-            flags |= PteFlags::WRITABLE;
+        self.core.folios.get_mut(id).refs += 1;
+        let is_own = self.map_swapped(fault, id);
+        self.core.put(id, 1);
+        if fault.access == Access::Write && !is_own {
+            self.write_protect_fault(fault)?;
         }
-        if fault.access == Access::Write {
-            flags |= PteFlags::DIRTY;
-        }
-        let batch = Batch { vpn: fault.vpn, pfn, nr: 1, flags };
-        self.space_mut(fault.mm).table.map_ptes(batch, FolioSpan::single(pfn));
-        self.core.counters.reclaim.pswpin += 1;
-        self.core.counters.pgmajfault += 1;
-        Ok(Outcome::Major)
+        Ok(outcome)
     }
 
-    /// Fills a new page from a slot, and lets go of the slot.
-    fn read_slot(&mut self, id: FolioId, slot: SwapSlot) {
-        let pfn = self.core.folios.get(id).pfn;
-        self.core.ram.swap_in(slot.0, pfn);
-        let Some(stored) = self.core.put_slot(slot) else {
-            unreachable!("I16: a swapped page names a slot in use")
-        };
-        self.core.folios.forget_writes(pfn, 1);
-        if stored.is_written {
-            self.core.folios.note_write(pfn);
+    /// Reads the page of the fault, and what comes with it.
+    fn read_from_swap(&mut self, fault: &Fault, slot: SwapSlot) -> Result<FolioId, FaultError> {
+        let rules = &self.rules.reclaim;
+        let is_within = rules.swap_device == SwapDevice::Zram;
+        let is_cached = rules.swap_in == SwapIn::Cached;
+        let nr_users = self.core.pressure.swap.as_ref().map_or(0, |swap| swap.nr_users(slot));
+        if !is_within || !is_cached && nr_users > 1 {
+            return self.swap_in_ahead(fault, slot);
         }
-        self.core.refault(id, stored.shadow);
+        let orders = self.swapped_orders(fault, slot);
+        let effort = self.rules.anon.effort(fault.vma.advice.huge);
+        for order in orders.descending().chain([Order::ZERO]) {
+            let effort = if order == Order::ZERO { Effort::None } else { effort };
+            let first = Vpn(order.round_down(fault.vpn.0));
+            let index = PageIndex(fault.vma.index_of(first));
+            if let Some(id) = self.alloc_swapped(order, effort, index) {
+                let first = SwapSlot(slot.0 - (fault.vpn.0 - first.0));
+                if is_cached {
+                    self.core.add_to_swap_cache(id, first);
+                }
+                self.read_slots(id, first);
+                return Ok(id);
+            }
+        }
+        Err(fault.error(FaultError::OutOfMemory, self.rules.page.shift()))
     }
+
+    /// Orders below a PMD in which the page was swapped and can come back as one folio.
+    fn swapped_orders(&self, fault: &Fault, slot: SwapSlot) -> Orders {
+        if self.rules.reclaim.swap_in == SwapIn::Pages {
+            return Orders::NONE;
+        }
+        let swapped = &self.space(fault.mm).swapped;
+        let Some(entry) = swapped.entry(fault.vpn) else { return Orders::NONE };
+        let is_whole = |order: &Order| {
+            let first = Vpn(order.round_down(fault.vpn.0));
+            let by = fault.vpn.0 - first.0;
+            if slot.0 < by || !order.is_aligned(slot.0 - by) {
+                return false;
+            }
+            let entry = SwapEntry { slot: SwapSlot(slot.0 - by), ..entry };
+            let mut slots = (0..order.nr_pages()).map(|by| entry.slot.plus(by));
+            swapped.is_run(first, order.nr_pages(), entry)
+                && slots.all(|slot| self.core.cached_in(slot).is_none())
+        };
+        let pmd = self.rules.page.pmd_order();
+        let orders = self.suitable_orders(fault).below(pmd);
+        orders.descending().filter(is_whole).fold(Orders::NONE, Orders::with)
+    }
+
+    /// A folio for what comes from swap space, on no list yet.
+    pub(super) fn alloc_swapped(
+        &mut self,
+        order: Order,
+        effort: Effort,
+        index: PageIndex,
+    ) -> Option<FolioId> {
+        if !self.may_have_anon(order, effort) {
+            return None;
+        }
+        self.core.alloc_unlisted(order, index)
+    }
+
+    /// Fills a new folio from the slots from `first` on, and puts it on a list.
+    pub(super) fn read_slots(&mut self, id: FolioId, first: SwapSlot) {
+        let folio = self.core.folios.get(id);
+        let (pfn, nr) = (folio.pfn, folio.nr_pages());
+        self.core.folios.forget_writes(pfn, nr);
+        for by in 0..nr {
+            self.core.ram.swap_in(first.plus(by).0, pfn.plus(by));
+            let swap = self.core.pressure.swap.as_ref();
+            if swap.and_then(|swap| swap.stored(first.plus(by))).is_some_and(|one| one.is_written) {
+                self.core.folios.note_write(pfn.plus(by));
+            }
+        }
+        self.core.counters.reclaim.pswpin += nr;
+        let swap = self.core.pressure.swap.as_ref();
+        if let Some(shadow) = swap.and_then(|swap| swap.stored(first)?.shadow) {
+            self.core.refault(id, shadow);
+        }
+        self.core.folios.enlist(id);
+    }
+
+    /// Which pages the fault maps: the whole folio, where all of it is still swapped there.
+    fn swapped_run(&self, fault: &Fault, id: FolioId) -> Run {
+        let folio = self.core.folios.get(id);
+        let swapped = &self.space(fault.mm).swapped;
+        let Some(entry) = swapped.entry(fault.vpn) else {
+            unreachable!("I16: the page of the fault is swapped")
+        };
+        let by = match folio.slot {
+            Some(first) => entry.slot.0 - first.0,
+            None => fault.vpn.0 - folio.order.round_down(fault.vpn.0),
+        };
+        let single = Run { first: fault.vpn, nr: 1, pfn: folio.pfn.plus(by), entry };
+        let nr = folio.nr_pages();
+        let pmd = self.rules.page.pmd_order();
+        let start = fault.vma.start.0.max(pmd.round_down(fault.vpn.0));
+        let end = fault.vma.end.0.min(pmd.round_down(fault.vpn.0) + pmd.nr_pages());
+        let is_inside = fault.vpn.0 >= start + by && fault.vpn.0 - by + nr <= end;
+        if nr == 1 || !is_inside {
+            return single;
+        }
+        let first = Vpn(fault.vpn.0 - by);
+        let first_entry = SwapEntry { slot: SwapSlot(entry.slot.0 - by), ..entry };
+        if swapped.is_run(first, nr, first_entry) {
+            Run { first, nr, pfn: folio.pfn, entry: first_entry }
+        } else {
+            single
+        }
+    }
+
+    /// Maps a folio that the caller holds, and gives slots up; whether it is the process's own now.
+    fn map_swapped(&mut self, fault: &Fault, id: FolioId) -> bool {
+        let run = self.swapped_run(fault, id);
+        let was_cached = self.core.folios.get(id).slot.is_some();
+        for by in 0..run.nr {
+            self.space_mut(fault.mm).swapped.remove(run.first.plus(by));
+            let _ = self.core.put_user(run.entry.slot.plus(by));
+        }
+        if was_cached && self.gives_slots_up(fault, id) {
+            let _ = self.core.free_swap_cache(id);
+        }
+        let folio = self.core.folios.get(id);
+        let (refs, span, nr_pages) = (folio.refs, folio.span(), folio.nr_pages());
+        let is_own = !was_cached || run.entry.is_exclusive || refs == 1;
+        if folio.maps() == 0 && run.nr == nr_pages && is_own {
+            self.core.map_new_anon(id, fault.mm, Level::Ptes);
+        } else {
+            self.core.add_ptes(id, fault.mm, run.pfn, run.nr);
+            if is_own {
+                self.core.folios.frames_mut().set(Flag::Exclusive, run.pfn, run.nr);
+            }
+        }
+        let span = if nr_pages == 1 { FolioSpan::single(run.pfn) } else { span };
+        let flags = flags_of(fault, is_own);
+        let batch = Batch { vpn: run.first, pfn: run.pfn, nr: run.nr, flags };
+        self.space_mut(fault.mm).table.map_ptes(batch, span);
+        is_own
+    }
+
+    /// Whether slots that nobody else uses are given up now (P.5.4).
+    fn gives_slots_up(&self, fault: &Fault, id: FolioId) -> bool {
+        let rules = &self.rules.reclaim;
+        let folio = self.core.folios.get(id);
+        let is_at_once = rules.swap_device == SwapDevice::Zram && rules.swap_in == SwapIn::Cached;
+        // Nobody but the cache and this fault: a store can have it.
+        let is_alone = folio.refs == 1 + folio.cache_refs();
+        is_at_once || self.core.is_swap_full() || fault.access == Access::Write && is_alone
+    }
+}
+
+fn flags_of(fault: &Fault, is_own: bool) -> PteFlags {
+    let mut flags = PteFlags::YOUNG;
+    if is_own && fault.vma.prot.can_write {
+        flags |= PteFlags::WRITABLE;
+    }
+    if is_own && fault.access == Access::Write {
+        flags |= PteFlags::DIRTY;
+    }
+    flags
 }

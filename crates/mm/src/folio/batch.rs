@@ -96,7 +96,9 @@ impl FolioTable {
         let marks = self.lru.marks(id);
         let waits_for_writeback = marks.is_reclaim && (folio.is_dirty || folio.is_under_writeback);
         let (kind, is_workingset) = (folio.kind(), folio.is_workingset);
-        gens.seq_of(Comer { kind, marks, is_workingset, waits_for_writeback }, rule)
+        let is_in_swap_cache = folio.slot.is_some();
+        let comer = Comer { kind, marks, is_workingset, waits_for_writeback, is_in_swap_cache };
+        gens.seq_of(comer, rule)
     }
 
     /// Makes a folio active, when the batch is emptied; the pages that became active now.

@@ -189,6 +189,8 @@ pub(crate) struct Comer {
     pub(crate) is_workingset: bool,
     /// Reclaim waits for its writeback.
     pub(crate) waits_for_writeback: bool,
+    /// Swap space holds what it holds.
+    pub(crate) is_in_swap_cache: bool,
 }
 
 impl Generations {
@@ -197,7 +199,11 @@ impl Generations {
         let (max, min) = (self.max_seq, self.min_seq[comer.kind as usize]);
         let is_active = comer.marks.is_active;
         // It has to be written first: a generation goes by until that is done.
-        let cannot_go = comer.kind == LruKind::Anon || comer.waits_for_writeback;
+        // From 7.2 on anonymous memory starts as what is read does.
+        let is_unsaved = comer.kind == LruKind::Anon
+            && !comer.is_in_swap_cache
+            && rule != GenerationRule::FirstUse;
+        let cannot_go = is_unsaved || comer.waits_for_writeback;
         match rule {
             GenerationRule::Reworked | GenerationRule::FirstUse => {
                 // How many generations down from the youngest.
@@ -290,7 +296,8 @@ mod tests {
         let seq = |gens: &Generations, rule, is_active, is_workingset| {
             let marks = Marks { is_active, ..Marks::default() };
             let kind = LruKind::File;
-            let comer = Comer { kind, marks, is_workingset, waits_for_writeback: false };
+            let (waits_for_writeback, is_in_swap_cache) = (false, false);
+            let comer = Comer { kind, marks, is_workingset, waits_for_writeback, is_in_swap_cache };
             gens.seq_of(comer, rule)
         };
         let all = |gens: &Generations, is_active, is_workingset| {

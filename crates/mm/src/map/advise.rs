@@ -5,6 +5,7 @@
 //! Owns which area takes which advice. Does not own `MADV_COLLAPSE` ([`crate::collapse`]).
 
 use super::MapError;
+use super::cold::Unneeded;
 use crate::fault::{Access, FaultError};
 use crate::memory::Memory;
 use crate::ram::Ram;
@@ -32,6 +33,10 @@ pub enum Madvice {
     Dontneed,
     /// `MADV_FREE`: the content of private anonymous pages may be thrown away.
     Free,
+    /// `MADV_COLD`: reclaim looks at the pages soon.
+    Cold,
+    /// `MADV_PAGEOUT`: the pages are reclaimed now.
+    Pageout,
     /// `MADV_POPULATE_READ`: every page is touched.
     PopulateRead,
 }
@@ -63,6 +68,8 @@ impl<R: Ram> Memory<R> {
             Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
             Madvice::Dontneed => self.drop_pages(mm, start, end)?,
             Madvice::Free => self.free_range(mm, start, end)?,
+            Madvice::Cold => self.give_up_areas(mm, range, Unneeded::Cold)?,
+            Madvice::Pageout => self.give_up_areas(mm, range, Unneeded::Out)?,
             Madvice::PopulateRead => self.populate(mm, start, end)?,
         }
         Ok(())
@@ -152,6 +159,17 @@ impl<R: Ram> Memory<R> {
                 return Err(MapError::NotAnonymous(vma.start.vaddr(self.rules.page).0));
             }
             self.free_lazily(mm, vma.start, vma.end);
+        }
+        Ok(())
+    }
+
+    /// `MADV_COLD`, `MADV_PAGEOUT`, area by area; huge pages of a pool refuse it.
+    fn give_up_areas(&mut self, mm: MmId, range: VpnRange, how: Unneeded) -> Result<(), MapError> {
+        for vma in self.space(mm).vmas.overlapping(range.start, range.end) {
+            if vma.huge().is_some() {
+                return Err(MapError::HugeAdvice(vma.start.vaddr(self.rules.page).0));
+            }
+            self.give_up_range(mm, VpnRange { start: vma.start, end: vma.end }, how);
         }
         Ok(())
     }

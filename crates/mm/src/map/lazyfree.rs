@@ -53,7 +53,8 @@ impl<R: Ram> Memory<R> {
             // Only what the folio itself knows to be dirty has to be the process's own.
             (folio.is_dirty || folio.is_in_swap_cache) && folio.maps() != nr
         };
-        if !is_kept {
+        // What is in swap space has to be given up there first.
+        if !is_kept && (folio.slot.is_none() || self.core.free_swap_cache(id)) {
             self.mark_lazyfree(mm, vpn, nr, id);
         }
         vpn.plus(nr)

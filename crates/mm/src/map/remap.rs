@@ -109,8 +109,8 @@ impl<R: Ram> Memory<R> {
     /// Swapped pages of a range move with it.
     fn move_swapped(&mut self, mm: MmId, from: Vpn, to: Vpn, nr_pages: u64) {
         let swapped = &mut self.space_mut(mm).swapped;
-        for (vpn, slot) in swapped.take(from, nr_pages) {
-            swapped.insert(to.plus(vpn.0 - from.0), slot);
+        for (vpn, entry) in swapped.take(from, nr_pages) {
+            swapped.insert(to.plus(vpn.0 - from.0), entry);
         }
     }
 }

@@ -17,6 +17,7 @@ fn area(start: u64, end: u64) -> Vma {
         moved_by: 0,
         is_accounted: false,
         is_armed: false,
+        ahead: None,
     }
 }
 

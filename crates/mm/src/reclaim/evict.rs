@@ -5,9 +5,11 @@
 //! Owns what happens to the content of a folio that nobody used. A folio goes as a whole, or is
 //! split so that its parts can go.
 
+use crate::core::space::SwapEntry;
 use crate::folio::frames::Flag;
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
+use crate::memory::rmap_walk::Site;
 use crate::ram::{FilePages, Ram};
 use crate::units::{Order, PageRange, SwapSlot};
 
@@ -70,6 +72,10 @@ impl<R: Ram> Memory<R> {
     fn evict_anon(&mut self, id: FolioId) -> Fate {
         let folio = self.core.folios.get(id);
         let order = folio.order;
+        // It has its slots.
+        if let Some(first) = folio.slot {
+            return self.swap_out(id, first);
+        }
         if !self.can_swap() {
             return Fate::Activate;
         }
@@ -105,39 +111,62 @@ impl<R: Ram> Memory<R> {
         slot
     }
 
-    /// Writes an anonymous folio to the slots from `first` on; every entry that maps a page names
-    /// its slot then.
+    /// Writes an anonymous folio to the slots from `first` on, unless they hold it already; every entry
+    /// that maps a page names its slot then.
     fn swap_out(&mut self, id: FolioId, first: SwapSlot) -> Fate {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
             self.split_pmd(site.mm, site.vpn);
         }
         let sites = self.sites_of(id);
         let shadow = self.core.evict_shadow(id);
-        let folio = self.core.folios.get_mut(id);
-        let (pfn, nr) = (folio.pfn, folio.nr_pages());
-        folio.is_in_swap_cache = true;
-        folio.refs += 1;
+        let folio = self.core.folios.get(id);
+        let is_cached = folio.slot.is_some();
+        if !is_cached || folio.is_dirty || self.has_dirty_entry(&sites) {
+            self.write_to_slots(id, first);
+        }
+        if !is_cached {
+            self.core.add_to_swap_cache(id, first);
+        }
+        self.core.folios.get_mut(id).refs += 1;
+        for site in sites {
+            self.swap_site(id, &site);
+        }
+        self.core.leave_swap_cache(id, Some(shadow));
+        self.core.put(id, 1);
+        Fate::Freed
+    }
+
+    fn write_to_slots(&mut self, id: FolioId, first: SwapSlot) {
+        let folio = self.core.folios.get(id);
+        let (pfn, nr, is_cached) = (folio.pfn, folio.nr_pages(), folio.slot.is_some());
         for by in 0..nr {
             let is_written = self.core.folios.frames().get(Flag::Written, pfn.plus(by));
             self.core.ram.swap_out(pfn.plus(by), first.plus(by).0);
-            if let Some(swap) = &mut self.core.pressure.swap {
-                swap.store(first.plus(by), is_written, shadow);
-            }
-        }
-        for site in sites {
-            self.zap(site.mm, site.vpn, site.vpn.plus(site.nr));
-            for by in 0..site.nr {
-                let slot = first.plus(site.pfn.0 - pfn.0 + by);
-                self.space_mut(site.mm).swapped.insert(site.vpn.plus(by), slot);
-                if let Some(swap) = &mut self.core.pressure.swap {
-                    swap.get(slot);
-                }
+            let Some(swap) = &mut self.core.pressure.swap else { return };
+            if is_cached {
+                swap.note_written(first.plus(by), is_written);
+            } else {
+                swap.store(first.plus(by), is_written, None);
             }
         }
         self.core.counters.reclaim.pswpout += nr;
-        self.core.put(id, 1);
-        self.core.drop_unused_slots(first, nr);
-        Fate::Freed
+    }
+
+    /// The entries at a site name the slots of their pages.
+    fn swap_site(&mut self, id: FolioId, site: &Site) {
+        let folio = self.core.folios.get(id);
+        let (pfn, Some(first)) = (folio.pfn, folio.slot) else { return };
+        let is_exclusive: Vec<bool> =
+            (0..site.nr).map(|by| self.core.folios.is_exclusive(site.pfn.plus(by))).collect();
+        self.zap(site.mm, site.vpn, site.vpn.plus(site.nr));
+        for (by, is_exclusive) in (0..).zip(is_exclusive) {
+            let slot = first.plus(site.pfn.0 - pfn.0 + by);
+            let entry = SwapEntry { slot, is_exclusive };
+            self.space_mut(site.mm).swapped.insert(site.vpn.plus(by), entry);
+            if let Some(swap) = &mut self.core.pressure.swap {
+                swap.get(slot);
+            }
+        }
     }
 
     /// Shared memory: the slot is the file's.
@@ -160,7 +189,7 @@ impl<R: Ram> Memory<R> {
             let slot = first.plus(by);
             self.core.ram.write_out(pfn.plus(by), 1, FilePages { file, index: index.plus(by) });
             if let Some(swap) = &mut self.core.pressure.swap {
-                swap.store(slot, true, shadow);
+                swap.store(slot, true, Some(shadow));
                 swap.get(slot);
             }
             self.core.mapping_mut(file).swapped.insert(index.plus(by), slot);

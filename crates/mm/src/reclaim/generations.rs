@@ -116,6 +116,10 @@ impl<R: Ram> Memory<R> {
         let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(look));
         let mut nr_left = nr_pages >> scan.priority;
         while nr_left > 0 {
+            // Anonymous memory starts above the oldest: what is empty does not count.
+            if look.can_swap() {
+                self.advance_oldest(look);
+            }
             let gens = self.gens(look.group);
             let (max_seq, min_seq) = (gens.max_seq, look.evictable_min_seq(gens));
             let is_stuck = min_seq + NR_GENERATIONS_MIN > max_seq;

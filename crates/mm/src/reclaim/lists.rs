@@ -22,7 +22,12 @@ use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::ram::Ram;
+use crate::rules::reclaim::CostRule;
 use crate::units::GroupId;
+
+/// A page that is written, or has to be read back, costs as much as a batch that was examined for
+/// nothing.
+pub(crate) const IO_COST: u64 = 32;
 
 /// What was isolated.
 struct Isolated {
@@ -64,7 +69,7 @@ impl<R: Ram> Memory<R> {
             }
             self.put_back(group, id);
         }
-        if nr_rotated > 0 {
+        if nr_rotated > 0 && self.rules.reclaim.cost == CostRule::WritesAndRotations {
             self.core.note_cost(group, list.kind, nr_rotated);
         }
     }
@@ -87,6 +92,7 @@ impl<R: Ram> Memory<R> {
     ) -> u64 {
         let isolated = self.isolate_batch(group, list, nr_pages);
         let nr_free = self.core.buddy.nr_free_pages();
+        let nr_out = self.core.counters.reclaim.pswpout;
         let mut kept = Vec::new();
         for id in isolated.folios {
             match self.look_at(id, list) {
@@ -102,7 +108,14 @@ impl<R: Ram> Memory<R> {
             self.put_back(group, id);
         }
         let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
-        self.core.note_cost(group, list.kind, isolated.nr_pages.saturating_sub(nr_freed));
+        let nr_out = self.core.counters.reclaim.pswpout - nr_out;
+        let cost = match self.rules.reclaim.cost {
+            CostRule::Writes => nr_out,
+            CostRule::WritesAndRotations => {
+                nr_out * IO_COST + isolated.nr_pages.saturating_sub(nr_freed)
+            }
+        };
+        self.core.note_cost(group, list.kind, cost);
         self.count_scan(who, group, isolated.nr_pages, nr_freed);
         nr_freed
     }
@@ -164,7 +177,8 @@ impl<R: Ram> Memory<R> {
         self.core.folios.take_accessed(id).min(nr_areas)
     }
 
-    /// Areas with recency that map a page of the folio which was accessed.
+    /// Areas with recency that map a page of the folio which was accessed: those of the process that
+    /// has most, because two processes that use a page count once.
     fn accessed_areas(&self, id: FolioId) -> u64 {
         let folios = &self.core.folios;
         let is_accessed = |pfn, nr| folios.frames().count(Flag::Accessed, pfn, nr) > 0;
@@ -177,7 +191,9 @@ impl<R: Ram> Memory<R> {
             (is_recent && is_accessed(site.pfn, site.nr)).then_some((site.mm, vma.start))
         };
         let areas: BTreeSet<_> = self.sites_of(id).iter().filter_map(area_of).collect();
-        areas.len() as u64
+        let of_process = areas.iter().collect::<Vec<_>>();
+        let of_process = of_process.chunk_by(|one, other| one.0 == other.0);
+        of_process.map(|areas| areas.len() as u64).max().unwrap_or(0)
     }
 
     /// Evicts a folio that is off its list. The parts of one that is split take its place at the

@@ -22,6 +22,16 @@ pub struct ReclaimRules {
     pub group_stats: GroupStats,
     /// Whether `MADV_DONTNEED` empties the batches in front of the lists.
     pub zap: ZapRule,
+    /// What `MADV_COLD` and `MADV_PAGEOUT` do with a large folio that lies in their range.
+    pub advised: AdvisedFolios,
+    /// What a look at a list costs.
+    pub cost: CostRule,
+    /// What swap space is on.
+    pub swap_device: SwapDevice,
+    /// How pages come back from a device that reads within the call.
+    pub swap_in: SwapIn,
+    /// When a freed slot counts as free.
+    pub freed_slots: FreedSlots,
 }
 
 /// P.2, P.3: which lists there are.
@@ -101,6 +111,59 @@ pub enum ZapRule {
     Keeps,
 }
 
+/// P.4.2: a large folio that PTEs map and `MADV_COLD` or `MADV_PAGEOUT` covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AdvisedFolios {
+    /// \[6.1\] it is split, and its pages go one by one.
+    Split,
+    /// \[6.10+\] it goes as a whole.
+    Whole,
+}
+
+/// P.2.7: what makes a kind of memory dear to reclaim from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CostRule {
+    /// \[6.1\] pages written.
+    Writes,
+    /// \[6.2+\] each page written 32, and each that was examined for nothing 1.
+    WritesAndRotations,
+}
+
+/// P.5: what swap space is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SwapDevice {
+    /// A device that reads within the call (`SWP_SYNCHRONOUS_IO`): zram, a RAM disk.
+    Zram,
+    /// Any other without moving parts: what is read stays in the swap cache, and more is read with it.
+    Disk,
+}
+
+/// P.5.3: how pages come back from a device that reads within the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SwapIn {
+    /// \[6.1\] a page with one user comes back without the swap cache; others as from a disk.
+    Pages,
+    /// \[6.12+\] the same, and a large folio comes back as one.
+    Folios,
+    /// \[7.0+\] all pass the swap cache, nothing is read ahead, and slots are given up at once.
+    Cached,
+}
+
+/// P.5.6: slots that nobody uses any more. The memory manager frees them at once; comparisons with
+/// kernels that do not leave them out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FreedSlots {
+    /// \[..6.14\] a processor hands in 64 at a time.
+    Batched,
+    /// \[6.15+\] free at once.
+    AtOnce,
+}
+
 impl ReclaimRules {
     /// Two lists, as every kernel has that was recorded before.
     #[must_use]
@@ -112,6 +175,11 @@ impl ReclaimRules {
             recency: Recency::RandomToo,
             group_stats: GroupStats::Periodic,
             zap: ZapRule::Keeps,
+            advised: AdvisedFolios::Whole,
+            cost: CostRule::WritesAndRotations,
+            swap_device: SwapDevice::Zram,
+            swap_in: SwapIn::Cached,
+            freed_slots: FreedSlots::AtOnce,
         }
     }
 }

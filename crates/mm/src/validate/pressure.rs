@@ -35,10 +35,27 @@ impl<R: Ram> Memory<R> {
                 }
             }
         }
+        if !self.is_swap_cache_sound() {
+            return Err(Violation::I16 { what: "the swap cache" });
+        }
         let is_sound = match &self.core.pressure.swap {
             Some(swap) => swap.validate(&users),
             None => users.is_empty(),
         };
         if is_sound { Ok(()) } else { Err(Violation::I16 { what: "users of slots" }) }
+    }
+
+    /// Each slot of a folio in the swap cache names it, and no other slot names one.
+    fn is_swap_cache_sound(&self) -> bool {
+        let mut nr = 0;
+        for (id, folio) in self.core.folios.iter() {
+            let Some(first) = folio.slot else { continue };
+            nr += folio.nr_pages();
+            let mut slots = (0..folio.nr_pages()).map(|by| first.plus(by));
+            if !folio.is_in_swap_cache || !slots.all(|slot| self.core.cached_in(slot) == Some(id)) {
+                return false;
+            }
+        }
+        self.nr_swap_cached() == nr
     }
 }

@@ -120,6 +120,7 @@ fn vma(at: u64, nr: u64, kind: usize, by: u64) -> Vma {
         moved_by: 0,
         is_accounted: false,
         is_armed: false,
+        ahead: None,
     }
 }
 

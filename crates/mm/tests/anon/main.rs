@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "what cannot fail in a test fails it")]
 #![expect(clippy::cast_possible_truncation, reason = "test worlds are small")]
 
+mod advised;
 mod clearing;
 mod faults;
 mod forks;
@@ -14,4 +15,5 @@ mod pressure;
 mod program;
 mod random;
 mod splits;
+mod swap;
 mod world;

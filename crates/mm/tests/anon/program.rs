@@ -17,7 +17,8 @@ use largefolio_mm::rules::collapse::{
     ReadOnlyRange, SharedPtes, ShmemEnabled, ShortRequest, SwapPtes,
 };
 use largefolio_mm::rules::reclaim::{
-    GenerationRule, GroupStats, LruRule, Recency, ReclaimRules, ZapRule,
+    AdvisedFolios, CostRule, FreedSlots, GenerationRule, GroupStats, LruRule, Recency,
+    ReclaimRules, SwapDevice, SwapIn, ZapRule,
 };
 
 use crate::machine::{GroupChange, NR_GROUPS, Regroup};
@@ -190,13 +191,15 @@ fn what(numbers: &mut Numbers, at: u64) -> What {
     }
 }
 
-const ADVICE: [Madvice; 7] = [
+const ADVICE: [Madvice; 9] = [
     Madvice::Hugepage,
     Madvice::Hugepage,
     Madvice::Nohugepage,
     Madvice::Dontneed,
     Madvice::Dontneed,
     Madvice::Free,
+    Madvice::Cold,
+    Madvice::Pageout,
     Madvice::PopulateRead,
 ];
 
@@ -281,6 +284,11 @@ pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
         recency: numbers.pick(&[Recency::Sequential, Recency::RandomToo]),
         group_stats: numbers.pick(&[GroupStats::AtThreshold, GroupStats::Periodic]),
         zap: numbers.pick(&[ZapRule::Drains, ZapRule::Keeps]),
+        advised: numbers.pick(&[AdvisedFolios::Split, AdvisedFolios::Whole]),
+        cost: numbers.pick(&[CostRule::Writes, CostRule::WritesAndRotations]),
+        swap_device: numbers.pick(&[SwapDevice::Zram, SwapDevice::Disk]),
+        freed_slots: FreedSlots::AtOnce,
+        swap_in: numbers.pick(&[SwapIn::Pages, SwapIn::Folios, SwapIn::Cached]),
     }
 }
 

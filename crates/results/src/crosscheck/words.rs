@@ -40,6 +40,7 @@ pub(super) const fn words(aspect: Aspect) -> &'static str {
         Aspect::Frame => "new frames",
         Aspect::Content => "contents",
         Aspect::Cached => "pages cached",
+        Aspect::Swap => "swap space",
         Aspect::Scan => "blocks khugepaged looked at",
         Aspect::Sharing => "shared pages",
         Aspect::Mapcount => "map counts",

@@ -75,6 +75,8 @@ pub enum Aspect {
     Machine,
     /// Processes: the blocks that khugepaged looked at, in order, and what came of each.
     Scan,
+    /// Processes: pages that went to swap space and came back, and slots in use.
+    Swap,
     /// Processes: which pages are one page.
     Sharing,
     /// Processes: free, promised and surplus pages of the pool of huge pages.

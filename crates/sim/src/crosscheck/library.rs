@@ -39,7 +39,7 @@ pub enum LibraryError {
 }
 
 /// Folders of recordings of processes, passed over in a folder.
-const OTHER_KINDS: [&str; 4] = ["cow", "collapse", "hugetlb", "khugepaged"];
+const OTHER_KINDS: [&str; 5] = ["cow", "collapse", "hugetlb", "khugepaged", "swap"];
 
 /// What is done with a name and a text.
 type Each<'a> = dyn FnMut(&str, &str) -> Result<(), LibraryError> + 'a;

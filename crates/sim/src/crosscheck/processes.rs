@@ -18,6 +18,7 @@ mod compare;
 mod generate;
 mod huge;
 mod khugepaged;
+mod limit;
 mod parse;
 mod program;
 mod replay;

@@ -319,6 +319,8 @@ impl Cell {
             8 => Madvice::Free,
             14 => Madvice::Hugepage,
             15 => Madvice::Nohugepage,
+            20 => Madvice::Cold,
+            21 => Madvice::Pageout,
             22 => Madvice::PopulateRead,
             MADV_COLLAPSE => {
                 self.collapse(process, event);

@@ -9,6 +9,7 @@ mod files;
 mod hugetlb;
 mod khugepaged;
 mod limited;
+mod swap;
 
 use std::path::Path;
 

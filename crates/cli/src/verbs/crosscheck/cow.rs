@@ -49,6 +49,9 @@ pub(super) struct CowArgs {
     /// Programs about huge pages of a pool instead (hugetlb), of 2M or another size of this machine
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "2M", value_parser = values::size, conflicts_with = "sizes")]
     hugetlb: Option<u64>,
+    /// Programs in a memory group with a limit, with swap space, for a recording machine
+    #[arg(long, requires = "print", conflicts_with_all = ["hugetlb", "from"])]
+    swap: bool,
     #[command(flatten)]
     programs: ProgramsArgs,
 }
@@ -139,7 +142,11 @@ pub(crate) struct CowPlan {
 impl CowArgs {
     /// Makes or reads the programs.
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<CowPlan> {
-        let topic = if self.hugetlb.is_some() { Topic::Hugetlb } else { Topic::Cow };
+        let topic = match (self.hugetlb, self.swap) {
+            (Some(_), _) => Topic::Hugetlb,
+            (None, true) => Topic::Swap,
+            (None, false) => Topic::Cow,
+        };
         let mut programs = self.programs;
         programs.sizes.extend(self.hugetlb);
         programs.plan(topic, command_line)
@@ -250,7 +257,7 @@ impl ProgramsArgs {
             return self.huge_set(page);
         }
         let fits = |order: Order| topic.fits(page, order);
-        if topic != Topic::Cow && !fits(pmd) {
+        if !matches!(topic, Topic::Cow | Topic::Swap) && !fits(pmd) {
             bail!(
                 "with base pages of {}K a PMD entry maps {}M, more than the programs of this check \
                  have; folio crosscheck cow has smaller folios",

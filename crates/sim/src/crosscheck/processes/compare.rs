@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use largefolio_mm::rules::reclaim::FreedSlots;
 use rayon::prelude::*;
 
+use super::limit::SwapNumbers;
 use super::program::{NR_SLOTS, ProcessOp, ProcessStep};
 use super::replay::ProgramReplay;
 use super::run::{Answer, ProgramRun, Programs};
@@ -47,6 +49,10 @@ struct ProgramComparison<'a> {
     nr_cached: u64,
     /// Pages of them in PMD-sized folios, if it said so.
     nr_huge: Option<u64>,
+    /// Swap space after the last step, as the kernel told.
+    swap: SwapNumbers,
+    /// Freed slots still count as used for a while.
+    hides_freed: bool,
     hides_pmds: bool,
     recorded: Recorded,
     /// What the kernel says of the areas of each process.
@@ -69,11 +75,13 @@ impl<'a> ProgramComparison<'a> {
         let name = format!("{} program {}", recording.name, program.seed);
         Ok(Self {
             run,
-            replay: ProgramReplay::new(program, kernel, &recording.header)?,
+            replay: ProgramReplay::new(program, kernel, recording)?,
             verdict: Verdict::new(name, kernel),
             pair: Worlds { kernel: world.clone(), model: world },
             nr_cached: 0,
             nr_huge: None,
+            swap: SwapNumbers::default(),
+            hides_freed: kernel.rules.reclaim.freed_slots == FreedSlots::Batched,
             hides_pmds: recording.body.hides_pmds,
             recorded: recording.body.recorded,
             areas: AllAreas::default(),
@@ -121,8 +129,12 @@ impl<'a> ProgramComparison<'a> {
         self.cached(step, answer);
         self.pool(step);
         self.scanned(step, answer);
+        self.swapped(step, answer);
         self.pair.compare(self.hides_pmds, &mut self.verdict);
-        self.pair.compare_frames(&before, &mut self.verdict);
+        // A page that went and came back may have the frame it had.
+        if self.swap.nr_in == 0 {
+            self.pair.compare_frames(&before, &mut self.verdict);
+        }
         if self.recorded.has_processes {
             self.pair.compare_mapcounts(&mut self.verdict);
             answer.apply_areas(&mut self.areas);
@@ -253,6 +265,21 @@ impl<'a> ProgramComparison<'a> {
                 format!("{passes} passes{made}")
             };
             self.verdict.differ(Aspect::Scan, at, text(told), text(expected));
+        }
+    }
+
+    /// What went to swap space and came back in this step, and what is there.
+    fn swapped(&mut self, step: &ProcessStep, answer: &Answer) {
+        let Some(model) = self.replay.swap_numbers() else { return };
+        let kernel = answer.swap.unwrap_or(self.swap.still());
+        self.swap = kernel;
+        self.verdict.count(Aspect::Swap, kernel.nr_in + kernel.nr_out);
+        // Where freed slots are handed in together, their number says what other programs did, too.
+        let model =
+            if self.hides_freed { SwapNumbers { nr_used: kernel.nr_used, ..model } } else { model };
+        if kernel != model {
+            let at = Location::page(step.slot, 0);
+            self.verdict.differ(Aspect::Swap, at, kernel.to_string(), model.to_string());
         }
     }
 
@@ -414,6 +441,7 @@ fn is_same(before: MappedPage, after: MappedPage) -> Option<bool> {
 fn kind(state: PageState) -> &'static str {
     match state.page {
         MappedPage::Absent => "absent",
+        MappedPage::Swapped => "swapped",
         MappedPage::Zero => "zero page",
         MappedPage::HugeZero { .. } => "huge zero folio",
         MappedPage::Folio { .. } if state.is_file => "page of the file",
@@ -426,7 +454,7 @@ fn place(page: MappedPage) -> (u8, u32) {
     match page {
         MappedPage::Folio { order, index, .. } => (order, index),
         MappedPage::HugeZero { index } => (0, index),
-        MappedPage::Absent | MappedPage::Zero => (0, 0),
+        MappedPage::Absent | MappedPage::Swapped | MappedPage::Zero => (0, 0),
     }
 }
 

@@ -8,6 +8,7 @@ mod collapse;
 mod disk;
 mod hugetlb;
 mod khugepaged;
+mod swap;
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::{Order, PageSize};
@@ -34,6 +35,8 @@ pub enum Topic {
     DiskKhugepaged,
     /// Huge pages of a pool: the one order that is given.
     Hugetlb,
+    /// A memory group with a limit, and swap space.
+    Swap,
 }
 
 impl Topic {
@@ -48,6 +51,8 @@ impl Topic {
         let pmd = page.pmd_order();
         if self == Self::Hugetlb {
             hugetlb::WINDOW_PAGES
+        } else if self == Self::Swap && highest < pmd {
+            swap::WINDOW_PAGES
         } else if self == Self::Collapse && pmd.nr_pages() == NR_PAGES_MAX {
             // 64K pages: one block of 512M is the whole window.
             NR_PAGES_MAX
@@ -111,6 +116,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
     match options.topic {
         Topic::Khugepaged => generator.map_first_blocks(),
         topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.map_first_of_disk(topic),
+        Topic::Swap => generator.map_first_to_swap(),
         Topic::Cow | Topic::Collapse | Topic::Hugetlb => generator.map_first_areas(),
     }
     while generator.program.steps.len() < options.nr_steps {
@@ -118,6 +124,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
             Topic::Cow => generator.step(),
             Topic::Collapse => generator.collapse_step(),
             Topic::Hugetlb => generator.huge_step(),
+            Topic::Swap => generator.swap_step(),
             Topic::Khugepaged => generator.khugepaged_step(),
             topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.disk_step(topic),
         }
@@ -157,9 +164,11 @@ impl Generator {
             }
         });
         let khugepaged = topic.is_scanned().then(|| khugepaged::limits(&mut rng, pmd));
+        let is_limited = *topic == Topic::Swap;
+        let limit = is_limited.then(|| swap::limit(&mut rng, *page, nr_pages));
         let steps = Vec::new();
         let program =
-            ProcessProgram { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, steps };
+            ProcessProgram { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, limit, steps };
         let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;
         let mut living = [const { None }; NR_SLOTS];
         living[0] = Some(Areas::new(nr_pages));

@@ -1,5 +1,6 @@
 //! Reader of the recordings of processes (`recordings/README.md`).
 
+use super::limit::{SwapNumbers, lists_of};
 use super::program::{NR_PAGES_MAX, PageRange, ProcessProgram, ProcessStep, slot_of};
 use super::run::{Answer, MapcountChange, PageChange, ProgramRun, Programs};
 use super::statistics::{Area, MachineKib, Recorded, SlotAreas};
@@ -18,6 +19,7 @@ impl RecordingBody for Programs {
 
     fn begin(&mut self, _: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()> {
         self.hides_pmds = pairs.get("pmds") == Some("unknown");
+        self.lists = lists_of(pairs.get("lru"))?;
         self.recorded = Recorded::of(pairs.get("statistics"))?;
         Ok(())
     }
@@ -71,6 +73,7 @@ impl Answer {
                     nr_surplus: number(surplus)?,
                 });
             }
+            ["w", ref numbers @ ..] => self.swap = Some(SwapNumbers::of(numbers)?),
             ["m", label, nr] => {
                 let label = number_to(NR_LABELS_MAX - 1, label)?;
                 self.counts.push((label, number_to(u32::MAX.into(), nr)? as u32));
@@ -132,10 +135,11 @@ fn state_of(word: &str, how: &[&str], orders: &mut Vec<u8>) -> Parsed<PageState>
     Ok(state)
 }
 
-/// `-`, `z`, `Z.INDEX`, `LABEL[:ORDER][.INDEX]`.
+/// `-`, `s`, `z`, `Z.INDEX`, `LABEL[:ORDER][.INDEX]`.
 fn page_of(word: &str, orders: &mut Vec<u8>) -> Parsed<MappedPage> {
     match word {
         "-" => return Ok(MappedPage::Absent),
+        "s" => return Ok(MappedPage::Swapped),
         "z" => return Ok(MappedPage::Zero),
         _ => {}
     }

@@ -23,6 +23,7 @@ use largefolio_mm::vma::{Prot, Sharing};
 
 use super::huge::{HugeMapping, HugePages, Trim};
 use super::khugepaged::ScanLimits;
+use super::limit::Limit;
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
 /// Processes a program can have.
@@ -48,6 +49,8 @@ pub struct ProcessProgram {
     pub huge: Option<HugePages>,
     /// What khugepaged may do, if it is woken at all.
     pub(super) khugepaged: Option<ScanLimits>,
+    /// Its processes are in a group with this limit.
+    pub(super) limit: Option<Limit>,
     /// The steps, in order.
     pub(super) steps: Vec<ProcessStep>,
 }
@@ -120,6 +123,10 @@ pub(super) enum ProcessOp {
     Drop(PageRange),
     /// `MADV_FREE`.
     Free(PageRange),
+    /// `MADV_COLD`.
+    Cold(PageRange),
+    /// `MADV_PAGEOUT`.
+    Pageout(PageRange),
     /// `MADV_COLLAPSE`.
     Collapse(PageRange),
     /// `FALLOC_FL_PUNCH_HOLE` in the program's own file, whose pages these are.
@@ -274,6 +281,8 @@ impl fmt::Display for ProcessOp {
             Self::Put(pages) => write!(f, "put {pages}"),
             Self::Sync => write!(f, "sync"),
             Self::Free(pages) => write!(f, "free {pages}"),
+            Self::Cold(pages) => write!(f, "cold {pages}"),
+            Self::Pageout(pages) => write!(f, "pageout {pages}"),
             Self::Collapse(pages) => write!(f, "collapse {pages}"),
             Self::Punch(pages) => write!(f, "punch {pages}"),
             Self::Pin(page) => write!(f, "pin {page}"),
@@ -315,6 +324,9 @@ impl fmt::Display for ProcessProgram {
         }
         if let Some(huge) = self.huge {
             write!(f, " {huge}")?;
+        }
+        if let Some(limit) = self.limit {
+            write!(f, " {limit}")?;
         }
         writeln!(f)?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
@@ -374,6 +386,8 @@ impl ProcessOp {
             "unmap" => Self::Unmap(pages),
             "drop" => Self::Drop(pages),
             "free" => Self::Free(pages),
+            "cold" => Self::Cold(pages),
+            "pageout" => Self::Pageout(pages),
             "collapse" => Self::Collapse(pages),
             "punch" => Self::Punch(pages),
             "load" => Self::Load(pages),
@@ -394,7 +408,9 @@ impl ProcessProgram {
         let ["program", seed, pages, sizes, rest @ ..] = words else { return unknown(words) };
         let limits = |word: &&str| word.strip_prefix("khugepaged=").map(ScanLimits::of);
         let khugepaged = rest.iter().find_map(limits).transpose()?;
-        let own: Vec<&str> = rest.iter().copied().filter(|word| limits(word).is_none()).collect();
+        let limit = rest.iter().find_map(|word| Limit::of(word)).transpose()?;
+        let is_own = |word: &&str| limits(word).is_none() && Limit::of(word).is_none();
+        let own: Vec<&str> = rest.iter().copied().filter(is_own).collect();
         let pairs = Pairs::of(&[*pages, *sizes]);
         let nr_pages = window_of(pairs.get("pages").ok_or("a program needs pages=")?)?;
         let sizes = pairs.get("sizes").ok_or("a program needs sizes=")?;
@@ -409,7 +425,7 @@ impl ProcessProgram {
             _ => return unknown(words),
         };
         let (seed, steps) = (number(seed)?, Vec::new());
-        Ok(Self { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, steps })
+        Ok(Self { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, limit, steps })
     }
 
     /// Whether khugepaged is woken by steps of it.

@@ -17,17 +17,19 @@ use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::rules::collapse::ShmemEnabled;
 use largefolio_mm::rules::reclaim::LruRule;
-use largefolio_mm::units::{AddrRange, MappingId, MmId, Vaddr, Vpn};
+use largefolio_mm::units::{AddrRange, GroupId, MappingId, MmId, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{OpenId, Prot, Sharing};
 
 use super::huge::HugePages;
 use super::khugepaged::{Scan, add_keeper};
+use super::limit::{SWAP_BYTES, SwapNumbers};
 use super::program::{
     AreaSource, FILE_PAGES, FileKind, NR_SLOTS, OwnFile, OwnMapping, PageRange, ProcessOp,
     ProcessProgram, ProcessStep,
 };
-use crate::crosscheck::recording::RecordingHeader;
+use super::run::Programs;
+use crate::crosscheck::recording::{Recording, RecordingHeader};
 use crate::kernel::Kernel;
 
 /// First byte of the window in every process (`probe/process.h`): a multiple of every folio size.
@@ -64,6 +66,10 @@ pub(super) struct ProgramReplay {
     is_idle: bool,
     /// What khugepaged did in this step.
     scan: Option<Scan>,
+    /// The group with the program's limit.
+    group: Option<GroupId>,
+    /// Pages read from and written to swap space before the step.
+    swapped: SwapNumbers,
     /// Its pages are huge pages.
     huge: Option<HugePages>,
     /// Bytes of a page of the program.
@@ -101,11 +107,12 @@ impl ProgramReplay {
     pub(super) fn new(
         program: &ProcessProgram,
         kernel: &Kernel,
-        header: &RecordingHeader,
+        recording: &Recording<Programs>,
     ) -> Result<Self, MemoryError> {
+        let header = &recording.header;
         let mut rules = kernel.rules.clone();
-        // They were made without generations.
-        rules.reclaim.lru = LruRule::Lists;
+        // Others were made without generations.
+        rules.reclaim.lru = recording.body.lists.unwrap_or(LruRule::Lists);
         for kib in &program.sizes_kib {
             rules.anon.set_size(kib << 10, SizeMode::Madvise);
         }
@@ -129,7 +136,8 @@ impl ProgramReplay {
             nr_lost: huge.nr_lost,
         };
         let huge_pools = huge.map(pool).into_iter().collect();
-        let config = Config { ram_bytes, huge_pools, ..Config::new(header.arch) };
+        let swap_bytes = if program.limit.is_some() { SWAP_BYTES } else { 0 };
+        let config = Config { ram_bytes, huge_pools, swap_bytes, ..Config::new(header.arch) };
         let mut memory = Memory::with_ram(rules, &config, ram)?;
         let file = memory.add_memory_file(file_bytes);
         let file = memory.open(file);
@@ -144,6 +152,7 @@ impl ProgramReplay {
             add_keeper(&mut memory);
         }
         let first = memory.new_space();
+        let group = program.limit.map(|limit| limit.begin(&mut memory, first));
         let slots = [Some(first), None, None, None];
         let (pins, nr_pages) = (VecDeque::new(), program.nr_pages);
         let (nr_steps, is_idle, scan) = (0, false, None);
@@ -157,6 +166,8 @@ impl ProgramReplay {
             nr_steps,
             is_idle,
             scan,
+            group,
+            swapped: SwapNumbers::default(),
             huge,
             unit_bytes,
         })
@@ -175,6 +186,7 @@ impl ProgramReplay {
     /// Does a step; an error as the kernel's error number.
     pub(super) fn step(&mut self, step: &ProcessStep) -> Result<(), u32> {
         self.nr_steps += 1;
+        self.refresh();
         let mm = self.slots[step.slot].ok_or(EINVAL)?;
         if let Some(done) = self.huge_step(mm, step.op) {
             return done;
@@ -190,6 +202,8 @@ impl ProgramReplay {
             | ProcessOp::Close
             | ProcessOp::Put(_)
             | ProcessOp::Sync => self.call(step),
+            ProcessOp::Cold(range) => self.advise(mm, range, Madvice::Cold),
+            ProcessOp::Pageout(range) => self.advise(mm, range, Madvice::Pageout),
             ProcessOp::Collapse(range) => {
                 let (at, len) = self.bytes(range);
                 self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))

@@ -1,6 +1,9 @@
 //! Programs, and what a kernel answered to them.
 
+use largefolio_mm::rules::reclaim::LruRule;
+
 use super::khugepaged::Scan;
+use super::limit::SwapNumbers;
 use super::program::{PageRange, ProcessProgram};
 use super::statistics::{AllAreas, MachineKib, Recorded, SlotAreas};
 use super::world::{PageState, PoolState, World};
@@ -10,6 +13,8 @@ use super::world::{PageState, PoolState, World};
 pub struct Programs {
     /// The kernel does not tell what a PMD entry maps (before 6.7).
     pub(super) hides_pmds: bool,
+    /// The lists that were on, where the recording says.
+    pub(super) lists: Option<LruRule>,
     /// What it tells beside the pages.
     pub(super) recorded: Recorded,
     /// In the order they ran.
@@ -46,6 +51,8 @@ pub(super) struct Answer {
     pub(super) nr_huge: Option<u64>,
     /// Numbers of the pool of huge pages, where they changed.
     pub(super) pool: Option<PoolState>,
+    /// Swap space, where something went there or came back.
+    pub(super) swap: Option<SwapNumbers>,
     /// Mappings of labels, where their number changed.
     pub(super) counts: Vec<(u64, u32)>,
     /// Pages whose map count changed.
@@ -71,6 +78,14 @@ pub(super) struct PageChange {
     pub(super) pages: PageRange,
     /// State of the first page; the following ones are the next pages of its folio.
     pub(super) state: PageState,
+}
+
+impl ProgramRun {
+    /// Steps of it that the kernel answered.
+    #[must_use]
+    pub fn nr_steps(&self) -> usize {
+        self.answers.len()
+    }
 }
 
 impl Answer {

@@ -10,6 +10,8 @@ pub(super) enum MappedPage {
     /// Nothing.
     #[default]
     Absent,
+    /// Nothing: it is in swap space.
+    Swapped,
     /// The shared zero page.
     Zero,
     /// A page of the huge zero folio.

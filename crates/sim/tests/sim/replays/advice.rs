@@ -1,4 +1,4 @@
-//! `MADV_COLLAPSE` in a trace, by either event, and what the result says about it.
+//! Advice in a trace: `MADV_COLLAPSE` by either event, and `MADV_PAGEOUT`; what the result says about it.
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
@@ -49,4 +49,18 @@ fn what_was_refused_is_told_by_name() {
     let outcome = run("6.12", &[protect, range(Op::Collapse)]);
     assert!(outcome.collapse.refused.contains_key("page_ro"), "{:?}", outcome.collapse);
     assert_eq!(run("6.18", &[protect, range(Op::Collapse)]).collapse.collapsed, 2);
+}
+
+#[test]
+fn pages_that_a_program_does_not_need_go_to_swap_space() {
+    const MADV_PAGEOUT: u64 = 21;
+    let (_dir, path) = two_huge_pages(&[Event { aux: MADV_PAGEOUT, ..range(Op::Madvise) }]);
+    for kernel in ["6.1", "7.2"] {
+        let kernel = Kernel::parse(kernel).unwrap();
+        let spec = CellSpec::new(kernel, Machine::named("altra").unwrap());
+        let spec = CellSpec { swap_bytes: 64 << 20, ..spec };
+        let outcome = replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0);
+        assert_eq!(outcome.folios.anon.pmd_bytes, 0);
+        assert_eq!(outcome.pressure["pswpout"] * 4096, 2 * HUGE);
+    }
 }

@@ -80,6 +80,9 @@ fn madvice(advice: u64) -> String {
         8 => "free",
         14 => "hugepage",
         15 => "nohugepage",
+        20 => "cold",
+        21 => "pageout",
+        22 => "populate-read",
         25 => "collapse",
         _ => return format!("advice {advice}"),
     };

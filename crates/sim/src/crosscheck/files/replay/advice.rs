@@ -37,6 +37,7 @@ impl FileReplay {
             "hugerandom" => &[Madvice::Hugepage, Madvice::Random],
             "hugeseq" => &[Madvice::Hugepage, Madvice::Sequential],
             "dontneed" => &[Madvice::Dontneed],
+            "cold" => &[Madvice::Cold],
             "populate" => &[Madvice::PopulateRead],
             "willneed" => {
                 self.will_need(addr, len);

@@ -5,6 +5,7 @@ use largefolio_mm::rules::anon::Mapcount;
 use largefolio_mm::units::{MmId, Order, Pfn, Vaddr, Vpn, VpnRange};
 use largefolio_mm::view::statistics::{CountedBy, Smaps};
 
+use super::super::limit::SwapNumbers;
 use super::super::program::PageRange;
 use super::super::statistics::MachineKib;
 use super::super::world::{MappedPage, PageState, World};
@@ -41,6 +42,12 @@ impl ProgramReplay {
                     world.slots[slot][(vpn - first.0) as usize] = state;
                 }
             }
+            // What is in swap space is told of in programs about that alone.
+            let end = first.plus(self.nr_pages);
+            for (vpn, _) in self.memory.space(mm).swapped.range(first, end) {
+                let page = &mut world.slots[slot][(vpn.0 - first.0) as usize];
+                *page = PageState { page: MappedPage::Swapped, ..PageState::default() };
+            }
         }
         world
     }
@@ -69,6 +76,33 @@ impl ProgramReplay {
         let mapcount = view.map_or(0, |view| view.mapcount);
         let sum = Some(self.sum_of(pfn));
         PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum, mapcount }
+    }
+
+    /// The kernel had added up what it counts when a step began, no page waited in front of the lists,
+    /// and translations were flushed (`probe/limit.h`).
+    pub(super) fn refresh(&mut self) {
+        let Some(group) = self.group else { return };
+        self.memory.flush_group_stats(group);
+        self.memory.drain_batches();
+        self.swapped = self.swapped_so_far();
+    }
+
+    fn swapped_so_far(&self) -> SwapNumbers {
+        let counters = &self.memory.core().counters.reclaim;
+        let (nr_in, nr_out) = (counters.pswpin, counters.pswpout);
+        SwapNumbers {
+            nr_in,
+            nr_out,
+            nr_cached: self.memory.nr_swap_cached(),
+            nr_used: self.memory.nr_swapped(),
+        }
+    }
+
+    /// What the last step did to swap space; nothing where there is none.
+    pub(in super::super) fn swap_numbers(&self) -> Option<SwapNumbers> {
+        self.group?;
+        let (is, was) = (self.swapped_so_far(), self.swapped);
+        Some(SwapNumbers { nr_in: is.nr_in - was.nr_in, nr_out: is.nr_out - was.nr_out, ..is })
     }
 
     /// What `smaps` says of pages of a process; nothing of one that has ended.

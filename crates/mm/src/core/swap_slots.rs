@@ -1,0 +1,201 @@
+//! Which slots of swap space are free.
+//!
+//! Answers to: `cluster_alloc_swap_entry`, `alloc_swap_scan_cluster`, `free_cluster`.
+//!
+//! ```text
+//!   [ cluster of order 0 ][ cluster of order 4 ][ free ][ free ] ..
+//!     used used . used .    16 used  16 free
+//!              next ^               ^ next
+//! ```
+//!
+//! Slots come in clusters as large as a PMD block. A cluster serves folios of one order as long as
+//! something in it is in use. Each order goes on where it took slots last, up to the end of its
+//! cluster; then it takes a free cluster, then one of its own with room. Base pages take what is left
+//! in those of other orders.
+//!
+//! Owns which slots are free. Does not own what the others hold ([`super::swap`]).
+//!
+//! Invariants:
+//! - I1: a cluster counts its used slots; one without any is in the queue of free ones, or was never
+//!   used.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::units::{Order, SwapSlot};
+
+/// Slots that go together, of which some are in use.
+#[derive(Clone, Debug)]
+struct Cluster {
+    is_used: Vec<bool>,
+    nr_used: u64,
+    /// Whose folios it takes.
+    order: Order,
+}
+
+/// Free and used slots.
+#[derive(Clone, Debug)]
+pub(super) struct Slots {
+    /// Those that are not free, by number.
+    clusters: BTreeMap<u64, Cluster>,
+    order: Order,
+    /// Clusters from here on were never used.
+    first_fresh: u64,
+    /// Clusters that are free again, the longest first.
+    free: VecDeque<u64>,
+    /// By order, where it goes on.
+    next: Vec<Option<SwapSlot>>,
+    nr_slots: u64,
+    nr_used: u64,
+}
+
+/// Slots found: in which cluster, from where on.
+type Found = (u64, u64);
+
+impl Cluster {
+    /// The first `nr` free slots side by side from `from` on, aligned to their number.
+    fn find(&self, from: u64, nr: u64) -> Option<u64> {
+        let is_free = |first: &u64| {
+            let slots = *first as usize..(first + nr) as usize;
+            self.is_used.get(slots).is_some_and(|slots| slots.iter().all(|is_used| !is_used))
+        };
+        let first = from.next_multiple_of(nr);
+        (first..self.is_used.len() as u64).step_by(nr as usize).find(is_free)
+    }
+}
+
+impl Slots {
+    /// `nr_slots` free slots in clusters of `order`; the last one may be smaller.
+    pub(super) fn new(order: Order, nr_slots: u64) -> Self {
+        let next = vec![None; usize::from(order.get()) + 1];
+        let (clusters, free) = (BTreeMap::new(), VecDeque::new());
+        Self { clusters, order, first_fresh: 0, free, next, nr_slots, nr_used: 0 }
+    }
+
+    pub(super) const fn nr_free(&self) -> u64 {
+        self.nr_slots - self.nr_used
+    }
+
+    pub(super) const fn nr_used(&self) -> u64 {
+        self.nr_used
+    }
+
+    /// Slots side by side for a folio.
+    pub(super) fn alloc(&mut self, order: Order) -> Option<SwapSlot> {
+        if order > self.order {
+            return None;
+        }
+        let (number, first) = self.find(order)?;
+        let nr = order.nr_pages();
+        let len = self.len_of(number);
+        if !self.clusters.contains_key(&number) {
+            self.free.retain(|&other| other != number);
+            self.first_fresh = self.first_fresh.max(number + 1);
+        }
+        let new = || Cluster { is_used: vec![false; len as usize], nr_used: 0, order };
+        let cluster = self.clusters.entry(number).or_insert_with(new);
+        cluster.is_used[first as usize..(first + nr) as usize].fill(true);
+        cluster.nr_used += nr;
+        self.nr_used += nr;
+        let slot = SwapSlot((number << self.order.get()) + first);
+        self.next[usize::from(order.get())] = Some(slot.plus(nr));
+        Some(slot)
+    }
+
+    /// Slots of a cluster: the last one may have fewer.
+    fn len_of(&self, number: u64) -> u64 {
+        self.order.nr_pages().min(self.nr_slots - (number << self.order.get()))
+    }
+
+    fn find(&self, order: Order) -> Option<Found> {
+        let nr = order.nr_pages();
+        self.go_on(order).or_else(|| self.find_free(nr)).or_else(|| {
+            let of = |is: &dyn Fn(&Cluster) -> bool| {
+                let mut clusters = self.clusters.iter().filter(|(_, cluster)| is(cluster));
+                clusters.find_map(|(&number, cluster)| Some((number, cluster.find(0, nr)?)))
+            };
+            let is_base = order == Order::ZERO;
+            of(&|cluster| cluster.order == order).or_else(|| of(&|_| is_base))
+        })
+    }
+
+    /// Behind the slots that were taken last, in the same cluster.
+    fn go_on(&self, order: Order) -> Option<Found> {
+        let next = self.next[usize::from(order.get())]?.0;
+        let number = next >> self.order.get();
+        let from = next - (number << self.order.get());
+        if from == 0 {
+            return None;
+        }
+        let Some(cluster) = self.clusters.get(&number) else {
+            let fits = from + order.nr_pages() <= self.len_of(number);
+            return fits.then_some((number, from));
+        };
+        let is_its_own = cluster.order == order;
+        is_its_own.then(|| cluster.find(from, order.nr_pages())).flatten().map(|at| (number, at))
+    }
+
+    /// A free cluster that has so many slots.
+    fn find_free(&self, nr: u64) -> Option<Found> {
+        let is_there = self.first_fresh << self.order.get() < self.nr_slots;
+        let fresh = is_there.then_some(self.first_fresh);
+        let mut all = fresh.into_iter().chain(self.free.iter().copied());
+        all.find(|&number| nr <= self.len_of(number)).map(|number| (number, 0))
+    }
+
+    pub(super) fn free(&mut self, slot: SwapSlot) {
+        let number = slot.0 >> self.order.get();
+        let Some(cluster) = self.clusters.get_mut(&number) else { return };
+        cluster.is_used[(slot.0 - (number << self.order.get())) as usize] = false;
+        cluster.nr_used -= 1;
+        self.nr_used -= 1;
+        if cluster.nr_used == 0 {
+            self.clusters.remove(&number);
+            self.free.push_back(number);
+        }
+    }
+
+    /// Whether I1 holds.
+    pub(super) fn validate(&self) -> bool {
+        let is_counted = |cluster: &Cluster| {
+            let nr_used = cluster.is_used.iter().filter(|is_used| **is_used).count();
+            cluster.nr_used > 0 && cluster.nr_used == nr_used as u64
+        };
+        self.clusters.values().all(is_counted)
+            && self.first_fresh == (self.clusters.len() + self.free.len()) as u64
+            && self.free.iter().all(|number| !self.clusters.contains_key(number))
+            && self.nr_used == self.clusters.values().map(|cluster| cluster.nr_used).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_freed_slot_is_not_the_next_one() {
+        let mut slots = Slots::new(Order::new(9), 2048);
+        let large = slots.alloc(Order::new(4)).unwrap();
+        assert_eq!(large, SwapSlot(0));
+        slots.free(SwapSlot(3));
+        // Base pages have a cluster of their own.
+        assert_eq!(slots.alloc(Order::ZERO), Some(SwapSlot(512)));
+        assert_eq!(slots.alloc(Order::ZERO), Some(SwapSlot(513)));
+        slots.free(SwapSlot(512));
+        assert_eq!(slots.alloc(Order::ZERO), Some(SwapSlot(514)));
+        assert_eq!(slots.alloc(Order::new(4)), Some(SwapSlot(16)));
+        assert!(slots.validate());
+    }
+
+    #[test]
+    fn base_pages_take_the_last_slots_of_other_clusters() {
+        let mut slots = Slots::new(Order::new(4), 20);
+        assert_eq!(slots.alloc(Order::new(3)), Some(SwapSlot(0)));
+        let pages: Vec<_> = std::iter::from_fn(|| slots.alloc(Order::ZERO)).collect();
+        assert_eq!(pages.len(), 12);
+        assert_eq!((slots.nr_free(), slots.alloc(Order::new(1))), (0, None));
+        for slot in 0..20 {
+            slots.free(SwapSlot(slot));
+        }
+        assert!(slots.validate() && slots.nr_free() == 20);
+    }
+}

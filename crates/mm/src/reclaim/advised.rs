@@ -1,0 +1,60 @@
+//! Reclaiming what a program said it does not need (docs/behaviour P.4).
+//!
+//! Answers to: `reclaim_pages`, `reclaim_folio_list`.
+//!
+//! Owns that such folios go without a second look. Does not own which they are ([`crate::map`]).
+
+use super::evict::Fate;
+use crate::folio::FolioId;
+use crate::folio::generations::Generations;
+use crate::folio::lru::{Age, ListId};
+use crate::memory::Memory;
+use crate::ram::Ram;
+use crate::units::Pfn;
+
+impl<R: Ram> Memory<R> {
+    /// Evicts isolated folios in their order, used or not; those that stay get back onto a list.
+    pub(crate) fn reclaim_folios(&mut self, folios: Vec<FolioId>) {
+        let mut kept = Vec::new();
+        for id in folios {
+            self.reclaim_folio(id, &mut kept);
+        }
+        for id in kept {
+            self.core.folios.putback(id);
+        }
+    }
+
+    fn reclaim_folio(&mut self, id: FolioId, kept: &mut Vec<FolioId>) {
+        let folio = self.core.folios.get(id);
+        let (pfn, end) = (folio.pfn, folio.end_pfn());
+        let list = self.oldest_list(id);
+        match self.evict_isolated(id, list) {
+            Fate::Freed => {}
+            Fate::Keep => kept.push(id),
+            Fate::Activate => {
+                self.note_activation(id);
+                kept.push(id);
+            }
+            // Its parts go one by one.
+            Fate::Split => {
+                for pfn in (pfn.0..end.0).map(Pfn) {
+                    if let Some(part) = self.core.folios.of_pfn(pfn)
+                        && self.core.folios.isolate(part)
+                    {
+                        self.reclaim_folio(part, kept);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The list that reclaim takes from first.
+    fn oldest_list(&self, id: FolioId) -> ListId {
+        let (kind, lru) = (self.core.folios.get(id).kind(), self.core.folios.lru());
+        if self.core.folios.generations().is_none() {
+            return ListId::new(kind, Age::Inactive);
+        }
+        let seq = lru.vec(lru.group_of(id)).gens.min_seq[kind as usize];
+        ListId::generation(kind, Generations::list_of(seq))
+    }
+}

@@ -1,0 +1,98 @@
+//! Programs in a memory group with a limit, on a machine with swap space.
+//!
+//! Owns what such programs and their recordings say beyond the others: the limit, the lists that were
+//! on, and after each step what went to swap space and came back. Does not own what reclaim does.
+
+use std::fmt;
+
+use largefolio_mm::core::groups::GroupLimits;
+use largefolio_mm::memory::Memory;
+use largefolio_mm::ram::Bytes;
+use largefolio_mm::rules::reclaim::LruRule;
+use largefolio_mm::units::{GroupId, MmId};
+
+use crate::crosscheck::text::{Parsed, number_to, unknown};
+
+/// Bytes of the swap space of a recording machine (`scripts/recordings/swap.py`).
+pub(super) const SWAP_BYTES: u64 = 256 << 20;
+/// A limit is below what a window can hold.
+const LIMIT_KIB_MAX: u64 = 1 << 20;
+
+/// `memory.max` of the group that the processes of a program are in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    /// In KiB.
+    pub(super) kib: u64,
+}
+
+impl Limit {
+    /// The limit that `limit=KIB` announces, if the word does.
+    pub(super) fn of(word: &str) -> Option<Parsed<Self>> {
+        let kib = word.strip_prefix("limit=")?;
+        Some(number_to(LIMIT_KIB_MAX, kib).map(|kib| Self { kib }))
+    }
+
+    /// A group with this limit that the process joins.
+    pub(super) fn begin(self, memory: &mut Memory<Bytes>, mm: MmId) -> GroupId {
+        let pages = (self.kib << 10) >> memory.rules().page.shift();
+        let group = memory.add_group(GroupLimits::max(pages));
+        memory.join_group(mm, group);
+        group
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "limit={}", self.kib)
+    }
+}
+
+/// The lists that `lru=` of a header names.
+pub(super) fn lists_of(word: Option<&str>) -> Parsed<Option<LruRule>> {
+    match word {
+        None => Ok(None),
+        Some("lists") => Ok(Some(LruRule::Lists)),
+        Some("generations") => Ok(Some(LruRule::Generations)),
+        Some(other) => Err(format!("lru={other}: neither lists nor generations")),
+    }
+}
+
+/// What a step did to swap space, and what is there after it, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "counts of pages")]
+pub(super) struct SwapNumbers {
+    /// Read from it by the step.
+    pub(super) nr_in: u64,
+    /// Written to it by the step.
+    pub(super) nr_out: u64,
+    /// In the swap cache.
+    pub(super) nr_cached: u64,
+    /// Slots that the group is charged for.
+    pub(super) nr_used: u64,
+}
+
+impl SwapNumbers {
+    /// `w IN OUT CACHED USED`.
+    pub(super) fn of(words: &[&str]) -> Parsed<Self> {
+        let [nr_in, nr_out, cached, used] = words else { return unknown(words) };
+        let number = |word| number_to(u64::MAX, word);
+        Ok(Self {
+            nr_in: number(nr_in)?,
+            nr_out: number(nr_out)?,
+            nr_cached: number(cached)?,
+            nr_used: number(used)?,
+        })
+    }
+
+    /// After a step that says nothing: nothing moved.
+    pub(super) const fn still(self) -> Self {
+        Self { nr_in: 0, nr_out: 0, ..self }
+    }
+}
+
+impl fmt::Display for SwapNumbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { nr_in, nr_out, nr_cached, nr_used } = self;
+        write!(f, "{nr_in} in, {nr_out} out, {nr_cached} in the swap cache, {nr_used} slots used")
+    }
+}
