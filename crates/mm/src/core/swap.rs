@@ -195,15 +195,21 @@ impl<R: Ram> Core<R> {
             return;
         }
         let _ = self.with_shadows(file, |shadows| shadows.take(PageRange { first, end }));
-        self.work.add_cheap(self.mapping(file).swapped.len() as u64);
-        let mapping = self.mapping_mut(file);
-        let range = PageIndex(first)..PageIndex(end);
-        let slots: Vec<SwapSlot> =
-            mapping.swapped.range(range.clone()).map(|(_, &slot)| slot).collect();
-        mapping.swapped.retain(|index, _| !range.contains(index));
-        for slot in slots {
+        for slot in self.take_swapped(file, PageIndex(first), PageIndex(end)) {
             let _ = self.put_slot(slot);
         }
+    }
+
+    /// The slots of pages `[first, end)` of a file, which are not swapped any more.
+    fn take_swapped(&mut self, file: MappingId, first: PageIndex, end: PageIndex) -> Vec<SwapSlot> {
+        let swapped = &mut self.mapping_mut(file).swapped;
+        let range = swapped.range(first..end);
+        let taken: Vec<_> = range.map(|(&index, &slot)| (index, slot)).collect();
+        for (index, _) in &taken {
+            swapped.remove(index);
+        }
+        self.work.add_cheap(taken.len() as u64);
+        taken.into_iter().map(|(_, slot)| slot).collect()
     }
 
     /// Pages of a new folio of a file: what swap space and shadows held of them.
@@ -211,17 +217,10 @@ impl<R: Ram> Core<R> {
         let end = index.plus(self.folios.get(id).nr_pages());
         let mut shadow = self
             .with_shadows(file, |shadows| shadows.take(PageRange { first: index.0, end: end.0 }));
-        let mapping = self.mapping_mut(file);
-        let nr_swapped = mapping.swapped.len() as u64;
-        if nr_swapped > 0 {
-            let slots: Vec<SwapSlot> =
-                mapping.swapped.range(index..end).map(|(_, &slot)| slot).collect();
-            mapping.swapped.retain(|at, _| *at < index || *at >= end);
-            self.work.add_cheap(nr_swapped);
-            self.counters.reclaim.pswpin += slots.len() as u64;
-            for slot in slots {
-                shadow = self.put_slot(slot).and_then(|stored| stored.shadow).or(shadow);
-            }
+        let slots = self.take_swapped(file, index, end);
+        self.counters.reclaim.pswpin += slots.len() as u64;
+        for slot in slots {
+            shadow = self.put_slot(slot).and_then(|stored| stored.shadow).or(shadow);
         }
         if let Some(shadow) = shadow {
             self.refault(id, shadow);

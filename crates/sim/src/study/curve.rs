@@ -21,7 +21,7 @@ pub(super) use load::CurveFile;
 
 /// Parts of the work that a replay may take otherwise, for one below a limit: whatever the trace, and
 /// for each of its rows.
-const THRASHING: (u64, u64) = (16, 64);
+const THRASHING: (u64, u64) = (8, 64);
 
 /// Lines and limits under one title.
 #[derive(Clone, Debug)]
