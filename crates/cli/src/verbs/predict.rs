@@ -109,7 +109,8 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "16G",
         value_parser = size::memory)]
     memory: Vec<u64>,
-    /// Swap space; without it, private memory is never reclaimed
+    /// Swap space on zram (`+reclaim.swap_device=disk`: on a disk); without it, private memory is
+    /// never reclaimed
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::swap)]
     swap: u64,
     /// Run everything, or PROGRAM (a name or path, `*` and `?` allowed) and what it starts, in a
