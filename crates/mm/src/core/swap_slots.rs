@@ -44,7 +44,7 @@ pub(super) struct Slots {
     free: VecDeque<u64>,
     /// By order, where it goes on.
     next: Vec<Option<SwapSlot>>,
-    nr_slots: u64,
+    nr_all: u64,
     nr_used: u64,
 }
 
@@ -64,15 +64,15 @@ impl Cluster {
 }
 
 impl Slots {
-    /// `nr_slots` free slots in clusters of `order`; the last one may be smaller.
-    pub(super) fn new(order: Order, nr_slots: u64) -> Self {
+    /// `nr_all` free slots in clusters of `order`; the last one may be smaller.
+    pub(super) fn new(order: Order, nr_all: u64) -> Self {
         let next = vec![None; usize::from(order.get()) + 1];
         let (clusters, free) = (BTreeMap::new(), VecDeque::new());
-        Self { clusters, order, first_fresh: 0, free, next, nr_slots, nr_used: 0 }
+        Self { clusters, order, first_fresh: 0, free, next, nr_all, nr_used: 0 }
     }
 
     pub(super) const fn nr_free(&self) -> u64 {
-        self.nr_slots - self.nr_used
+        self.nr_all - self.nr_used
     }
 
     pub(super) const fn nr_used(&self) -> u64 {
@@ -103,7 +103,7 @@ impl Slots {
 
     /// Slots of a cluster: the last one may have fewer.
     fn len_of(&self, number: u64) -> u64 {
-        self.order.nr_pages().min(self.nr_slots - (number << self.order.get()))
+        self.order.nr_pages().min(self.nr_all - (number << self.order.get()))
     }
 
     fn find(&self, order: Order) -> Option<Found> {
@@ -136,7 +136,7 @@ impl Slots {
 
     /// A free cluster that has so many slots.
     fn find_free(&self, nr: u64) -> Option<Found> {
-        let is_there = self.first_fresh << self.order.get() < self.nr_slots;
+        let is_there = self.first_fresh << self.order.get() < self.nr_all;
         let fresh = is_there.then_some(self.first_fresh);
         let mut all = fresh.into_iter().chain(self.free.iter().copied());
         all.find(|&number| nr <= self.len_of(number)).map(|number| (number, 0))

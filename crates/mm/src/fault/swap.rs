@@ -38,15 +38,12 @@ struct Run {
 impl<R: Ram> Memory<R> {
     /// The page of the fault is in swap space.
     pub(crate) fn swap_in(&mut self, fault: &Fault, slot: SwapSlot) -> Result<Outcome, FaultError> {
-        let (id, outcome) = match self.core.cached_in(slot) {
-            Some(id) => {
-                self.note_ahead_used(fault, id);
-                (id, Outcome::Minor)
-            }
-            None => {
-                self.core.counters.pgmajfault += 1;
-                (self.read_from_swap(fault, slot)?, Outcome::Major)
-            }
+        let (id, outcome) = if let Some(id) = self.core.cached_in(slot) {
+            self.note_ahead_used(fault, id);
+            (id, Outcome::Minor)
+        } else {
+            self.core.counters.pgmajfault += 1;
+            (self.read_from_swap(fault, slot)?, Outcome::Major)
         };
         self.core.folios.get_mut(id).refs += 1;
         let is_own = self.map_swapped(fault, id);

@@ -37,10 +37,10 @@ impl<R: Ram> Memory<R> {
         let drops_zeroes =
             to == Order::ZERO && self.rules.anon.split_zero_pages == SplitZeroPages::Replaced;
         for part in parts {
-            let slot = whole.slot.map(|first| first.plus(part.pfn.0 - whole.pfn.0));
+            let stored = whole.slot.map(|first| first.plus(part.pfn.0 - whole.pfn.0));
             let is_mapped = part.mapcount.is_mapped();
             // In the swap cache stays what somebody can bring back.
-            let is_kept = is_mapped || slot.is_some_and(|slot| self.core.is_slot_used(slot));
+            let is_kept = is_mapped || stored.is_some_and(|slot| self.core.is_slot_used(slot));
             let is_zero = drops_zeroes && !self.core.folios.is_written(part.pfn);
             if is_zero && is_mapped {
                 self.map_zero_pages(part.pfn, &sites);
@@ -50,10 +50,10 @@ impl<R: Ram> Memory<R> {
                 let (pfn, nr) = (part.pfn, to.nr_pages());
                 self.core.folios.frames_mut().clear(Flag::Exclusive, pfn, nr);
                 self.core.buddy.free(pfn, to);
-                self.core.forget_cached(slot);
+                self.core.forget_cached(stored);
             } else {
                 let id = self.insert_part(&whole, part, to);
-                if let Some(slot) = slot {
+                if let Some(slot) = stored {
                     self.core.add_to_swap_cache(id, slot);
                 }
                 self.core.folios.lru_mut().settle(id, spot);

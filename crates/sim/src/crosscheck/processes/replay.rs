@@ -229,9 +229,7 @@ impl ProgramReplay {
                 Ok(())
             }
             ProcessOp::Idle => {
-                self.read_mapped();
-                self.memory.clear_refs(mm);
-                self.is_idle = true;
+                self.idle(mm);
                 Ok(())
             }
             ProcessOp::Exit => {
@@ -258,6 +256,13 @@ impl ProgramReplay {
             ProcessOp::Free(range) => self.advise(mm, range, Madvice::Free),
             ProcessOp::Advise(range, advice) => self.advise(mm, range, advice),
         }
+    }
+
+    /// All pages of the process look unused.
+    fn idle(&mut self, mm: MmId) {
+        self.read_mapped();
+        self.memory.clear_refs(mm);
+        self.is_idle = true;
     }
 
     fn punch(&mut self, range: PageRange) -> Result<(), u32> {
