@@ -8,6 +8,8 @@
 //!       10% 25% 50%
 //! ```
 
+use std::fmt::Write as _;
+
 use super::markup::{Markup, escaped};
 
 /// Size of a chart in its own units, about dots: text in it is read as it is.
@@ -106,7 +108,7 @@ fn drawn(nr: usize, line: &Line, scale: &Scale, nr_places: usize) -> Markup {
             continue;
         };
         let y = scale.y_of(value);
-        path.push_str(&format!("{}{x:.1} {y:.1}", if is_joined { 'L' } else { 'M' }));
+        let _ = write!(path, "{}{x:.1} {y:.1}", if is_joined { 'L' } else { 'M' });
         is_joined = true;
         dots.raw(&format!(
             "<circle class=\"dot {}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" data-tip=\"{tip}\"/>",

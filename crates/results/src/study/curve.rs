@@ -137,22 +137,22 @@ pub(super) fn add_csv(
                     let note = ended(series, limit).unwrap_or_default();
                     let what = format!("{}, {}, {}%", count.what, line.name, limit.percent);
                     let of = format!("{}, {}, memory.max {}", series.kernel, curve.of, limit.bytes);
-                    let none = String::new;
+                    let empty = String::new;
                     csv.record([
                         study.to_owned(),
                         curve.title.clone(),
                         what,
-                        none(),
-                        none(),
-                        none(),
-                        none(),
-                        none(),
+                        empty(),
+                        empty(),
+                        empty(),
+                        empty(),
+                        empty(),
                         value,
-                        none(),
+                        empty(),
                         count.unit.clone(),
-                        none(),
-                        none(),
-                        none(),
+                        empty(),
+                        empty(),
+                        empty(),
                         "false".to_owned(),
                         "counted".to_owned(),
                         of,

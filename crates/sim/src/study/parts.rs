@@ -104,29 +104,7 @@ pub enum Generated {
         seed: u64,
     },
     /// A program with data files that it maps, and a heap; some pages hot and most cold.
-    #[serde(rename_all = "kebab-case")]
-    Zipf {
-        /// Text and data files.
-        files: u64,
-        /// Size of each.
-        #[serde(with = "bytes")]
-        file_size: u64,
-        /// The heap.
-        #[serde(with = "bytes")]
-        anon_size: u64,
-        /// Runs of references.
-        runs: u64,
-        /// References of the longest run.
-        run_max: u64,
-        /// Percentage of the runs that execute text.
-        exec_percent: u64,
-        /// Percentage of the others that write.
-        write_percent: u64,
-        /// Percentage of the others that go to the heap.
-        anon_percent: u64,
-        /// Seed of everything random.
-        seed: u64,
-    },
+    Zipf(Mix),
     /// A pre-forking server.
     #[serde(rename_all = "kebab-case")]
     Server {
@@ -148,6 +126,49 @@ pub enum Generated {
         /// Seed of everything random.
         seed: u64,
     },
+}
+
+/// Text, data files and a heap, by Zipf's law.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Mix {
+    /// Text and data files.
+    files: u64,
+    /// Size of each.
+    #[serde(with = "bytes")]
+    file_size: u64,
+    /// The heap.
+    #[serde(with = "bytes")]
+    anon_size: u64,
+    /// Runs of references.
+    runs: u64,
+    /// References of the longest run.
+    run_max: u64,
+    /// Percentage of the runs that execute text.
+    exec_percent: u64,
+    /// Percentage of the others that write.
+    write_percent: u64,
+    /// Percentage of the others that go to the heap.
+    anon_percent: u64,
+    /// Seed of everything random.
+    seed: u64,
+}
+
+impl Mix {
+    fn workload(self) -> ZipfMix {
+        ZipfMix {
+            nr_files: self.files,
+            file_bytes: self.file_size,
+            anon_bytes: self.anon_size,
+            nr_runs: self.runs,
+            run_max: self.run_max,
+            exec_percent: self.exec_percent,
+            write_percent: self.write_percent,
+            anon_percent: self.anon_percent,
+            seed: self.seed,
+            ..ZipfMix::default()
+        }
+    }
 }
 
 /// Order of a sweep.
@@ -213,28 +234,7 @@ impl Generated {
                 write_percent,
                 seed,
             }),
-            Self::Zipf {
-                files,
-                file_size,
-                anon_size,
-                runs,
-                run_max,
-                exec_percent,
-                write_percent,
-                anon_percent,
-                seed,
-            } => Box::new(ZipfMix {
-                nr_files: files,
-                file_bytes: file_size,
-                anon_bytes: anon_size,
-                nr_runs: runs,
-                run_max,
-                exec_percent,
-                write_percent,
-                anon_percent,
-                seed,
-                ..ZipfMix::default()
-            }),
+            Self::Zipf(mix) => Box::new(mix.workload()),
             Self::Server {
                 workers,
                 text_size,
