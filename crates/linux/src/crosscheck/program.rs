@@ -123,9 +123,6 @@ impl ProgramRecorder {
         if self.facts.formatter(plan.filesystem).is_none() {
             return Err(CrosscheckError::NoFilesystem(mkfs::missing(plan.filesystem)));
         }
-        if !host::has_pids_of_machine() {
-            return Err(CrosscheckError::PidNamespace);
-        }
         // Mounts are private to a thread, and so is the parenthood of a traced process.
         thread::scope(|scope| {
             let recording = scope.spawn(|| record_here(plan, &self.facts));
@@ -146,6 +143,9 @@ impl ProgramRecorder {
 
 fn record_here(plan: &ProgramPlan, facts: &Facts) -> Result<ProgramRecording, CrosscheckError> {
     let program = program_of(&plan.command)?;
+    if !host::has_pids_of_machine() {
+        return Err(CrosscheckError::PidNamespace);
+    }
     let mut discover = Discover::default();
     tracer::run(&program, None, &mut discover).map_err(CrosscheckError::os("run the program"))?;
     let files = discover.files();
