@@ -1,7 +1,7 @@
 //! The result as one self-contained HTML file.
 //!
 //! Reading order: [`markup`] (text becomes HTML, safely), [`frame`] (the page any result can stand
-//! in), [`sizes`] (colours), the pictures any page may draw: [`bars`], [`lanes`], [`lines`],
+//! in), [`sizes`] (colours), the pictures any page may draw: [`bars`], [`lanes`], [`lines`] (on `decades`),
 //! [`runs`]; then what
 //! the page of a prediction shows: `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of
 //! every size), `over_time`, `processes`, `waterfall` and `why` (both drawn by `steps`), `refusals`, `numbers`, `sources`. Pages of other results
@@ -17,6 +17,7 @@
 
 pub mod bars;
 mod curve;
+mod decades;
 mod folios;
 pub mod frame;
 mod glance;

@@ -14,8 +14,9 @@ use largefolio_sim::replay::Outcome;
 use largefolio_sim::tlb::Side;
 use largefolio_sim::tlb::curve::{Curve, NR_ENTRIES_MAX};
 
+use super::decades::{Area, Decades};
 use super::frame::{TABLE_END, figure, table_head};
-use super::lines::{colour, decade, legend, power_of_ten};
+use super::lines::{colour, legend};
 use super::markup::{Markup, escaped};
 use crate::figures::{grouped, per_million, ratio, size};
 use crate::labels::Labels;
@@ -25,10 +26,7 @@ use crate::sums::references;
 const WIDTH: f64 = 400.0;
 const HEIGHT: f64 = 230.0;
 /// Where the lines are drawn.
-const LEFT: f64 = 46.0;
-const RIGHT: f64 = 392.0;
-const TOP: f64 = 18.0;
-const BOTTOM: f64 = 192.0;
+const AREA: Area = Area { left: 46.0, right: 392.0, top: 18.0, bottom: 192.0 };
 /// Sizes below which a recorded trace does not tell all: it keeps the last eight rows of a thread
 /// open (docs/design/replay.md, "Collapsed rows").
 const NR_MERGED: usize = 8;
@@ -119,7 +117,7 @@ fn charts(lines: &[Line<'_>], side: (Side, &str, &str)) -> Markup {
         machines.entry((first, machine, page)).or_default().push(line);
     }
     let has_pages = lines.iter().any(|line| line.row.page_bytes != lines[0].row.page_bytes);
-    let scale = Scale::new(lines, side.0);
+    let scale = decades(lines, side.0);
     let mut charts = Markup::new();
     charts.raw("<div class=\"charts\">");
     for ((_, machine, page), of_machine) in machines {
@@ -153,9 +151,10 @@ fn alike(lines: &[&Line<'_>], side: Side) -> String {
 fn chart(
     lines: &[&Line<'_>],
     (side, key, title): (Side, &str, &str),
-    scale: &Scale,
+    scale: &Decades,
     name: &str,
 ) -> Markup {
+    let Area { left, right, top, bottom } = AREA;
     let mut chart = Markup::new();
     let join = |get: fn(&Line<'_>) -> usize| {
         lines.iter().map(|line| get(line).to_string()).collect::<Vec<_>>().join(" ")
@@ -163,17 +162,17 @@ fn chart(
     let (rows, names) = (join(|line| line.nr), join(|line| line.colour));
     chart.raw(&format!(
         "<svg class=\"curve\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" tabindex=\"0\" \
-         data-rows=\"{rows}\" data-names=\"{names}\" data-side=\"{key}\" data-x=\"{LEFT} {RIGHT} {NR_ENTRIES_MAX}\" \
-         data-y=\"{TOP} {BOTTOM}\">"
+         data-rows=\"{rows}\" data-names=\"{names}\" data-side=\"{key}\" data-x=\"{left} {right} {NR_ENTRIES_MAX}\" \
+         data-y=\"{top} {bottom}\">"
     ));
     chart.element("title", &format!("{title} on {name}: misses over entries"));
-    chart.append(&scale.axes()).append(&own_sizes(lines, side));
+    chart.append(&axes(scale)).append(&own_sizes(lines, side));
     for line in lines {
         let points = line.curve.of(side).iter();
         let all = references(line.row);
         let mut path = String::new();
         for point in points {
-            let (x, y) = (x_of(point.entries), scale.y_of(point.misses, all));
+            let (x, y) = (x_of(point.entries), scale.y_of(rate(point.misses, all)));
             let drawn = format!("{}{x:.1} {y:.1}", if path.is_empty() { 'M' } else { 'L' });
             path.push_str(&drawn);
         }
@@ -182,14 +181,14 @@ fn chart(
     for line in lines {
         for dot in dots(line, side) {
             let all = references(line.row);
-            let (x, y) = (x_of(dot.entries), scale.y_of(dot.misses, all));
-            let rate = per_million(dot.misses, all);
+            let (x, y) = (x_of(dot.entries), scale.y_of(rate(dot.misses, all)));
+            let shown = per_million(dot.misses, all);
             let tip = format!(
                 "{}: the machine's {} with {} entries misses {} per million references ({})",
                 line.name,
                 dot.level,
                 grouped(dot.entries as u64),
-                if rate.is_empty() { "0" } else { &rate },
+                if shown.is_empty() { "0" } else { &shown },
                 grouped(dot.misses)
             );
             chart.raw(&format!(
@@ -225,7 +224,7 @@ fn own_sizes(lines: &[&Line<'_>], side: Side) -> Markup {
     let mut last = f64::NEG_INFINITY;
     for (entries, level) in sizes {
         let x = x_of(entries);
-        marks.raw(&format!("<path class=\"own\" d=\"M{x:.1} {TOP}V{BOTTOM}\"/>"));
+        marks.raw(&format!("<path class=\"own\" d=\"M{x:.1} {}V{}\"/>", AREA.top, AREA.bottom));
         // Two that are too close to be read share the first one's place.
         if x - last > 60.0 {
             marks.raw(&format!(
@@ -240,77 +239,41 @@ fn own_sizes(lines: &[&Line<'_>], side: Side) -> Markup {
 
 fn x_of(entries: usize) -> f64 {
     let octaves = ratio(entries as u64, 1).log2() / ratio(NR_ENTRIES_MAX as u64, 1).log2();
-    LEFT + octaves * (RIGHT - LEFT)
+    AREA.left + octaves * (AREA.right - AREA.left)
+}
+
+/// Misses per million references.
+fn rate(misses: u64, references: u64) -> f64 {
+    1e6 * ratio(misses, references)
 }
 
 /// Decades of misses per million, the same in every chart of a side.
-struct Scale {
-    low: i32,
-    high: i32,
+fn decades(lines: &[Line<'_>], side: Side) -> Decades {
+    let rates = lines.iter().flat_map(|line| {
+        let points = line.curve.of(side).iter().map(|point| point.misses);
+        let dots = dots(line, side).into_iter().map(|dot| dot.misses);
+        points.chain(dots).map(|misses| rate(misses, references(line.row)))
+    });
+    Decades::over(rates, AREA)
 }
 
-impl Scale {
-    fn new(lines: &[Line<'_>], side: Side) -> Self {
-        let mut scale = Self { low: i32::MAX, high: i32::MIN };
-        for line in lines {
-            let points = line.curve.of(side).iter().map(|point| point.misses);
-            for misses in points.chain(dots(line, side).iter().map(|dot| dot.misses)) {
-                let rate = 1e6 * ratio(misses, references(line.row));
-                if rate > 0.0 {
-                    scale.low = scale.low.min(decade(rate.log10().floor()));
-                    scale.high = scale.high.max(decade(rate.log10().ceil()));
-                }
-            }
-        }
-        if scale.low > scale.high {
-            return Self { low: 0, high: 1 };
-        }
-        Self { high: scale.high.max(scale.low + 1), ..scale }
+fn axes(scale: &Decades) -> Markup {
+    let Area { left, right, top, bottom } = AREA;
+    let mut axes = Markup::new();
+    axes.raw(&format!(
+        "<rect class=\"merged\" x=\"{left}\" y=\"{top}\" width=\"{:.1}\" height=\"{}\"/>",
+        x_of(NR_MERGED) - left,
+        bottom - top
+    ));
+    axes.append(&scale.axis());
+    for shift in (0..=NR_ENTRIES_MAX.ilog2()).step_by(2) {
+        axes.append(&AREA.mark(x_of(1 << shift), &grouped(1_u64 << shift)));
     }
-
-    /// Place of a rate; none lies at the bottom.
-    fn y_of(&self, misses: u64, references: u64) -> f64 {
-        let rate = 1e6 * ratio(misses, references);
-        if rate <= 0.0 {
-            return BOTTOM;
-        }
-        let part = (rate.log10() - f64::from(self.low)) / f64::from(self.high - self.low);
-        BOTTOM - part.clamp(0.0, 1.0) * (BOTTOM - TOP)
-    }
-
-    fn axes(&self) -> Markup {
-        let mut axes = Markup::new();
-        axes.raw(&format!(
-            "<rect class=\"merged\" x=\"{LEFT}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{}\"/>",
-            x_of(NR_MERGED) - LEFT,
-            BOTTOM - TOP
-        ));
-        for decade in self.low..=self.high {
-            let part = f64::from(decade - self.low) / f64::from(self.high - self.low);
-            let y = BOTTOM - part * (BOTTOM - TOP);
-            axes.raw(&format!("<path class=\"grid\" d=\"M{LEFT} {y:.1}H{RIGHT}\"/>"));
-            axes.raw(&format!(
-                "<text class=\"tick\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-                LEFT - 5.0,
-                y + 4.0,
-                power_of_ten(decade)
-            ));
-        }
-        for shift in (0..=NR_ENTRIES_MAX.ilog2()).step_by(2) {
-            let (x, entries) = (x_of(1 << shift), 1_u64 << shift);
-            axes.raw(&format!("<path class=\"grid\" d=\"M{x:.1} {BOTTOM}v4\"/>"));
-            axes.raw(&format!(
-                "<text class=\"tick\" x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                BOTTOM + 17.0,
-                grouped(entries)
-            ));
-        }
-        axes.raw(&format!(
-            "<text class=\"tick\" x=\"{RIGHT}\" y=\"{}\" text-anchor=\"end\">entries</text>",
-            BOTTOM + 33.0
-        ));
-        axes
-    }
+    axes.raw(&format!(
+        "<text class=\"tick\" x=\"{right}\" y=\"{}\" text-anchor=\"end\">entries</text>",
+        bottom + 33.0
+    ));
+    axes
 }
 
 /// Powers of two and the machines' own sizes.
