@@ -7,7 +7,7 @@
 //!
 //! Beside it stand its parts, each with the operations that keep it right: `mapped` (what an entry
 //! that comes or goes changes in its folio, and nowhere else), `owner_ids` (processes in owner words), [`space`] and [`open_file`] (one
-//! process, one open of a file), [`groups`] (limits), `swap`, `workingset`, `pressure` and [`watermarks`] (what reclaim
+//! process, one open of a file), [`groups`] (limits), `dirty` (what is to be written), `swap`, `workingset`, `pressure` and [`watermarks`] (what reclaim
 //! keeps), `soft` (a smallest folio that is a preference), [`hugetlb`] (pools of huge pages),
 //! [`in_flight`] (reads of a fault), `khugepaged`, [`inject`], and what others look at:
 //! [`observed`], [`work`].
@@ -16,6 +16,7 @@
 //! - I1: every folio in a mapping's tree is in the folio table with that mapping and index.
 //! - I2: a page-cache folio holds one reference for each of its pages (docs/behaviour L.5).
 
+pub(crate) mod dirty;
 pub mod groups;
 pub mod hugetlb;
 pub mod in_flight;
@@ -53,6 +54,7 @@ use crate::mapping::tree::Entry;
 use crate::ram::{self, FilePages, Ram, Stretches};
 use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::units::{MappingId, Order, PageIndex, Pfn};
+use dirty::Dirty;
 use groups::Groups;
 use largefolio_bulk::plan::Plan;
 use pressure::Pressure;
@@ -108,6 +110,8 @@ pub struct Core<R> {
     pub(crate) pressure: Pressure,
     /// Control groups.
     pub(crate) groups: Groups,
+    /// What is to be written.
+    pub(crate) dirty: Dirty,
     /// Steps taken and their limit, for a budget.
     pub(crate) work: Work,
     /// Huge pages of pools.
@@ -138,6 +142,7 @@ impl<R: Ram> Core<R> {
             stretches: Stretches::default(),
             deferred: Deferred::default(),
             pressure: Pressure::default(),
+            dirty: Dirty::default(),
             groups: Groups::default(),
             work: Work::default(),
             hugetlb,
@@ -315,8 +320,8 @@ impl<R: Ram> Core<R> {
 
     /// Writes a folio of a file to its storage; it is clean then.
     pub(crate) fn store(&mut self, id: FolioId, pages: FilePages) {
-        let folio = self.folios.get_mut(id);
-        folio.is_dirty = false;
+        self.set_clean(id);
+        let folio = self.folios.get(id);
         let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
         self.ram.write_out(pfn, nr_pages, pages);
         self.counters.nr_written += nr_pages;
@@ -339,6 +344,7 @@ impl<R: Ram> Core<R> {
     /// # Panics
     /// When it is mapped.
     pub(crate) fn remove(&mut self, file: MappingId, entry: Entry) {
+        self.set_clean(entry.folio);
         let mapping = self.mapping_mut(file);
         mapping.tree.remove(entry.index);
         mapping.forgot(entry.order);

@@ -279,6 +279,7 @@ impl<R: Ram> Memory<R> {
         if self.space(mm).table.stats().nr_tables > self.core.buddy.nr_pages() / TABLES_PART {
             return Err(FaultError::OutOfMemory(addr));
         }
+        self.balance_dirty();
         self.keep_balance();
         self.core.counters.pgfault += 1;
         self.core.work.add(STEPS_OF_FAULT);

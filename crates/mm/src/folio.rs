@@ -151,13 +151,6 @@ impl Folio {
         }
     }
 
-    /// A store through a shared mapping: all of it counts as dirty, and the flag of the readahead
-    /// marker, which dirty folios use for something else, is cleared (6.18.44:
-    /// `prot=rw map=shared advice=hugerandom ops=w2,b5.0+32768`).
-    pub(crate) fn store_through_mapping(&mut self) {
-        (self.is_dirty, self.nr_clean, self.is_marked) = (true, 0, false);
-    }
-
     /// The frame of the folio's page at file position `index`.
     #[must_use]
     pub fn pfn_at(&self, index: PageIndex) -> Pfn {

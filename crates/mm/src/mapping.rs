@@ -27,6 +27,7 @@ pub mod search;
 pub(crate) mod shadows;
 pub mod tree;
 
+use crate::core::dirty::Turn;
 use crate::mapping::gate::Gate;
 use crate::rules::OrderRange;
 use crate::rules::sizes::FileOrders;
@@ -35,7 +36,7 @@ use crate::units::{Order, PageIndex, PageSize, SwapSlot};
 use disk::Disk;
 use reserve::Reservations;
 use shadows::Shadows;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tree::Tree;
 
 /// What speaks for huge folios of shared memory (docs/behaviour H.6.5 d).
@@ -81,6 +82,10 @@ pub struct Mapping {
     pub(crate) shadows: Shadows,
     /// Pages of shared memory that are in swap space.
     pub swapped: BTreeMap<PageIndex, SwapSlot>,
+    /// First pages of the folios that differ from storage.
+    pub(crate) dirty: BTreeSet<PageIndex>,
+    /// Since when there are any, among all files.
+    pub(crate) dirty_turn: Option<Turn>,
 }
 
 impl Mapping {
@@ -103,6 +108,8 @@ impl Mapping {
             gate: Gate::new(),
             shadows: Shadows::default(),
             swapped: BTreeMap::new(),
+            dirty: BTreeSet::new(),
+            dirty_turn: None,
         }
     }
 

@@ -203,8 +203,9 @@ impl<R: Ram> Zap for Zapping<'_, R> {
         let Some(id) = id else { unreachable!("I3: an entry maps a folio or is special") };
         if part.flags.contains(PteFlags::DIRTY) {
             // G.1.1: what an entry knew goes to the folio of a file.
-            let folio = self.core.folios.get_mut(id);
-            folio.is_dirty |= !folio.is_anon();
+            if !self.core.folios.get(id).is_anon() {
+                self.core.set_dirty(id);
+            }
         }
         self.pass_on_access(id, &part);
         match (part.kind, self.batching) {

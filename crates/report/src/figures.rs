@@ -292,6 +292,7 @@ pub(crate) fn cause(cause: Cause, walks: Walks) -> &'static str {
         Cause::Clear => "clearing",
         Cause::Copy => "copying",
         Cause::Read => "waiting for reads",
+        Cause::Swap => "swap space",
         Cause::Tlb => "level-2 TLB hits",
         Cause::Walk if walks == Walks::Nested => "nested walks",
         Cause::Walk => "walks",

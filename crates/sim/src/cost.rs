@@ -4,7 +4,7 @@
 //! This is the only place where counts meet floating point, and no decision depends on it.
 //!
 //! ```text
-//!   estimate = sum over causes     fault  map  fork  unmap  clear  copy  read  tlb  walk
+//!   estimate = sum over causes     fault  map  fork  unmap  clear  copy  read  swap  tlb  walk
 //!   cause    = sum over its terms
 //!   term     = counted events x one cost of the machine file, rounded to whole nanoseconds
 //! ```
@@ -97,6 +97,8 @@ pub enum Cause {
     Copy,
     /// Waiting for reads of files.
     Read,
+    /// Pages written to swap space while the program waits, and read from there.
+    Swap,
     /// Level-2 TLB hits, beyond the cost of a level-1 hit.
     Tlb,
     /// Walks of the page table after a level-2 miss.
@@ -105,7 +107,7 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, in the order of the sum.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Fault,
         Self::Map,
         Self::Fork,
@@ -113,6 +115,7 @@ impl Cause {
         Self::Clear,
         Self::Copy,
         Self::Read,
+        Self::Swap,
         Self::Tlb,
         Self::Walk,
     ];
@@ -128,6 +131,7 @@ impl Cause {
             Self::Clear => "clear",
             Self::Copy => "copy",
             Self::Read => "read",
+            Self::Swap => "swap",
             Self::Tlb => "tlb",
             Self::Walk => "walk",
         }
@@ -179,12 +183,29 @@ pub struct Events {
     pub copied: BTreeMap<u64, u64>,
     /// Reads of files: requests and waits.
     pub read: ReadEvents,
+    /// Swap space: what was written and read.
+    pub swap: SwapEvents,
     /// Level-2 TLB hits, beyond the cost of a level-1 hit.
     pub l2_hits: u64,
     /// Walks, by what they wait for, and the lines that they read.
     pub walks: WalkCounters,
     /// Whether it is known which walks are chained: else any walk of data may be.
     pub has_links: bool,
+}
+
+/// Swap space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwapEvents {
+    /// Whether it is on a disk, else in memory (zram).
+    pub is_on_disk: bool,
+    /// Pages that came back.
+    pub pages_in: u64,
+    /// Reads that the program waited for.
+    pub waits: u64,
+    /// Pages written by who waits for memory: not those of background reclaim.
+    pub pages_out: u64,
+    /// Bytes of a page.
+    pub page_bytes: u64,
 }
 
 /// Reading files, in order of the program: who waited for what.

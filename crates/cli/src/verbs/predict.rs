@@ -143,7 +143,8 @@ pub(crate) struct PredictArgs {
     /// more files [default: as recorded]
     #[arg(long, value_name = "[FILE=]SIZE,..", value_parser = str::parse::<LinkedChoices>)]
     linked: Vec<LinkedChoices>,
-    /// Time of one reference on khugepaged's clock, in nanoseconds; 0 = khugepaged never runs
+    /// Time of one reference on the clock of khugepaged and kcompactd, in nanoseconds; 0 = neither
+    /// runs
     #[arg(long, value_name = "NS", default_value_t = NS_PER_REFERENCE)]
     reference_ns: u64,
     /// Run the trace's threads on N CPUs [default: as many as the machine has]

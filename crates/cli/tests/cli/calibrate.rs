@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 
-use crate::support::{Place, text};
+use crate::support::{Place, hold_settings, text};
 
 /// Costs that no machine has.
 const ABSURD: &str = r#"
@@ -28,6 +28,7 @@ assumed = true
 
 #[test]
 fn the_file_is_written_whole_and_found_as_this_machine() {
+    let _settings = hold_settings();
     let place = Place::with_trace();
     // The home directory of who runs the tests may have one.
     let mut command = place.command("predict mix.folio --machine this");
@@ -56,6 +57,7 @@ fn the_file_is_written_whole_and_found_as_this_machine() {
 
 #[test]
 fn curves_are_exported() {
+    let _settings = hold_settings();
     let place = Place::new();
     let csv = place.done("calibrate --quick --dir . --csv -o quick.toml");
     assert!(csv.starts_with("side,folios,pages,what,ns,min,max,n\n"), "{csv}");
@@ -78,6 +80,7 @@ fn a_place_that_cannot_be_written_is_told_before_anything_is_measured() {
 
 #[test]
 fn a_machine_with_absurd_costs_is_caught() {
+    let _settings = hold_settings();
     let place = Place::new();
     fs::write(place.path("absurd.toml"), ABSURD).unwrap();
     let output = place.run("calibrate --check --quick --dir . --machine absurd.toml");
@@ -90,6 +93,7 @@ fn a_machine_with_absurd_costs_is_caught() {
 #[test]
 fn without_rights_the_rest_is_measured_and_the_missing_named() {
     const NOBODY: u32 = 65_534;
+    let _settings = hold_settings();
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: only root can become somebody without rights");
         return;

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::run::compile;
-use crate::support::{Place, text};
+use crate::support::{Place, hold_settings, text};
 
 /// What stands under the name of a result before.
 const BEFORE: &str = "what was here before";
@@ -74,6 +74,7 @@ impl Writer {
 
 #[test]
 fn on_a_full_disk_the_old_file_stays_and_nothing_else() {
+    let _settings = hold_settings();
     let place = Place::with_trace();
     let writers = writers(&place);
     let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
@@ -104,6 +105,7 @@ fn on_a_full_disk_the_old_file_stays_and_nothing_else() {
 
 #[test]
 fn a_planted_link_is_replaced_and_not_followed() {
+    let _settings = hold_settings();
     let place = Place::with_trace();
     for (nr, writer) in writers(&place).into_iter().enumerate() {
         let dir = place.path(&format!("dir{nr}"));
@@ -128,6 +130,7 @@ fn names(dir: &Path) -> Vec<String> {
 
 #[test]
 fn a_new_file_has_the_mode_of_any_and_an_old_one_keeps_its_own() {
+    let _settings = hold_settings();
     let place = Place::with_trace();
     let mode = |name: &str| fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o7777;
     let predict = "predict mix.folio --machine zen4 --kernel 6.18";

@@ -6,10 +6,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::support::{Place, text};
+use crate::support::{Place, hold_settings, text};
 
 /// 8 MiB of text, all of it called; says how much of it is mapped by PMD entries.
 pub(crate) const PROGRAM: &str = r#"
@@ -198,12 +197,9 @@ fn becomes(is_so: impl Fn() -> bool) -> bool {
     })
 }
 
-/// Held by tests that change folio sizes: folio lets one run at a time do so.
-static SIZES: Mutex<()> = Mutex::new(());
-
 #[test]
 fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
-    let _sizes = SIZES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _settings = hold_settings();
     let read = || fs::read_to_string(setting()).unwrap_or_default();
     let before = read();
     if before.is_empty() || !rustix::process::geteuid().is_root() {
@@ -302,7 +298,7 @@ fn an_unknown_option_is_not_taken_for_a_program() {
 
 #[test]
 fn another_user_may_run_what_is_readable() {
-    let _sizes = SIZES.lock().unwrap_or_else(PoisonError::into_inner);
+    let _settings = hold_settings();
     if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/setpriv").exists() {
         eprintln!("SKIPPED: needs root and setpriv to become another user");
         return;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::run::{compile, has_large_folios};
-use crate::support::{Place, text};
+use crate::support::{Place, hold_settings, text};
 
 /// A setting of its own for the test that changes one: tests run side by side.
 const SLEEP: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/alloc_sleep_millisecs";
@@ -92,6 +92,7 @@ fn other_value(kib: u32) -> Option<&'static str> {
 
 #[test]
 fn a_change_that_is_none_is_refused_before_anything_runs() {
+    let _settings = hold_settings();
     let place = Place::new();
     let said = place.fails("verify --env COLUMNS=100 -- touch made");
     assert!(said.contains("the environment has this value already"), "{said}");
@@ -106,6 +107,7 @@ fn a_change_that_is_none_is_refused_before_anything_runs() {
 
 #[test]
 fn a_prediction_stands_beside_where_the_model_has_the_setting() {
+    let _settings = hold_settings();
     let place = Place::with_trace();
     let Some(other) = other_value(32).filter(|_| is_root()) else { return };
     let words = format!("verify --tune thp.32K={other} --trace mix.folio --machine zen4 --runs 3");
@@ -130,6 +132,7 @@ fn a_prediction_stands_beside_where_the_model_has_the_setting() {
 
 #[test]
 fn the_machine_that_calibrate_measured_is_known_and_the_default() {
+    let _settings = hold_settings();
     let place = Place::with_trace();
     let Some(other) = other_value(16).filter(|_| is_root()) else { return };
     let machines = place.path("config/largefolio/machines");
@@ -198,6 +201,7 @@ fn limits_decide_the_exit_status() {
 
 #[test]
 fn a_command_that_is_faster_with_the_change_is_confirmed() {
+    let _settings = hold_settings();
     if !is_root() || !std::path::Path::new(SLEEP).exists() {
         return;
     }

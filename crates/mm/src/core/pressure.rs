@@ -28,6 +28,10 @@ pub(crate) struct Pressure {
     /// Runs of background reclaim in a row that freed nothing.
     pub(crate) nr_failures: u32,
     pub(crate) deferral: Deferral,
+    /// The flusher was told: it writes everything dirty when the request that told it ends.
+    pub(crate) wants_flush: bool,
+    /// Looks of kcompactd that pass before it compacts in advance again.
+    pub(crate) nr_idle_looks: u32,
 }
 
 impl Pressure {

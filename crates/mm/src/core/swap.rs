@@ -218,7 +218,9 @@ impl<R: Ram> Core<R> {
         let mut shadow = self
             .with_shadows(file, |shadows| shadows.take(PageRange { first: index.0, end: end.0 }));
         let slots = self.take_swapped(file, index, end);
-        self.counters.reclaim.pswpin += slots.len() as u64;
+        let counters = &mut self.counters.reclaim;
+        counters.pswpin += slots.len() as u64;
+        counters.nr_swap_waits += u64::from(!slots.is_empty());
         for slot in slots {
             shadow = self.put_slot(slot).and_then(|stored| stored.shadow).or(shadow);
         }

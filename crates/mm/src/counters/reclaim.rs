@@ -19,10 +19,18 @@ pub struct ReclaimCounters {
     pub pswpin: u64,
     /// Pages written to swap space.
     pub pswpout: u64,
+    /// Of the pages written: those that background reclaim wrote.
+    pub nr_swpout_kswapd: u64,
+    /// Reads from swap space that a program waited for.
+    pub nr_swap_waits: u64,
     /// Pages given up by `MADV_FREE` that were freed.
     pub pglazyfreed: u64,
-    /// File pages written back because their memory was wanted.
-    pub nr_vmscan_write: u64,
+    /// File pages that reclaim found dirty, which it leaves to who writes back.
+    pub nr_vmscan_immediate_reclaim: u64,
+    /// Pages of files that became dirty.
+    pub nr_dirtied: u64,
+    /// Times that everything dirty was written back because reclaim found little else.
+    pub nr_flushes: u64,
     /// Folios of files evicted.
     pub nr_evicted_file: u64,
     /// Allocations that reclaimed themselves.
@@ -57,6 +65,8 @@ pub struct ReclaimCounters {
     pub compact_fail: u64,
     /// Compactions in the background.
     pub compact_daemon_wake: u64,
+    /// Compactions in advance.
+    pub nr_compact_proactive: u64,
     /// Pages the migration scanner examined.
     pub compact_migrate_scanned: u64,
     /// Pages the free scanner examined.
@@ -70,7 +80,7 @@ pub struct ReclaimCounters {
 impl ReclaimCounters {
     /// Every count with its name.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 31] {
+    pub const fn named(&self) -> [(&'static str, u64); 36] {
         [
             ("pgscan_kswapd", self.pgscan_kswapd),
             ("pgscan_direct", self.pgscan_direct),
@@ -80,8 +90,12 @@ impl ReclaimCounters {
             ("pgdeactivate", self.pgdeactivate),
             ("pswpin", self.pswpin),
             ("pswpout", self.pswpout),
+            ("nr_swpout_kswapd", self.nr_swpout_kswapd),
+            ("nr_swap_waits", self.nr_swap_waits),
             ("pglazyfreed", self.pglazyfreed),
-            ("nr_vmscan_write", self.nr_vmscan_write),
+            ("nr_vmscan_immediate_reclaim", self.nr_vmscan_immediate_reclaim),
+            ("nr_dirtied", self.nr_dirtied),
+            ("nr_flushes", self.nr_flushes),
             ("nr_evicted_file", self.nr_evicted_file),
             ("allocstall", self.allocstall),
             ("kswapd_runs", self.kswapd_runs),
@@ -99,6 +113,7 @@ impl ReclaimCounters {
             ("compact_success", self.compact_success),
             ("compact_fail", self.compact_fail),
             ("compact_daemon_wake", self.compact_daemon_wake),
+            ("nr_compact_proactive", self.nr_compact_proactive),
             ("compact_migrate_scanned", self.compact_migrate_scanned),
             ("compact_free_scanned", self.compact_free_scanned),
             ("pgmigrate_success", self.pgmigrate_success),

@@ -156,7 +156,7 @@ impl<R: Ram> Memory<R> {
         if folio.is_anon() {
             self.core.folios.frames_mut().set(Flag::Exclusive, pfn, 1);
         } else {
-            folio.store_through_mapping();
+            self.store_through_mapping(id);
         }
         self.flush(fault.mm, fault.vpn, 1);
         self.space_mut(fault.mm).table.add_flags(fault.vpn, OWN_PAGE);

@@ -28,7 +28,7 @@ impl<R: Ram> Memory<R> {
         let pfn = folio.pfn_at(PageIndex(fault.vma.index_of(first)));
         self.map_file(fault.mm, entry.folio, Batch { vpn: first, pfn, nr, flags });
         if fault.access == Access::Write {
-            self.core.folios.get_mut(entry.folio).store_through_mapping();
+            self.store_through_mapping(entry.folio);
         }
     }
 
@@ -80,7 +80,7 @@ impl<R: Ram> Memory<R> {
         }
         if fault.access == Access::Write {
             flags |= PteFlags::WRITABLE | PteFlags::DIRTY;
-            self.core.folios.get_mut(entry.folio).store_through_mapping();
+            self.store_through_mapping(entry.folio);
         }
         self.space_mut(fault.mm).table.map_pmd(first, pfn, flags);
         self.core.add_pmd(entry.folio, fault.mm);

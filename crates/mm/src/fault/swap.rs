@@ -43,6 +43,7 @@ impl<R: Ram> Memory<R> {
             (id, Outcome::Minor)
         } else {
             self.core.counters.pgmajfault += 1;
+            self.core.counters.reclaim.nr_swap_waits += 1;
             (self.read_from_swap(fault, slot)?, Outcome::Major)
         };
         self.core.folios.get_mut(id).refs += 1;

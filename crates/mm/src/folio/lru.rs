@@ -96,6 +96,12 @@ impl ListId {
     }
 }
 
+/// Pages of a kind, from those of each list.
+pub(super) fn nr_of_kind(nr_pages: &[u64; NR_LISTS], kind: LruKind) -> u64 {
+    let of_kind = nr_pages.iter().skip(kind as usize * (NR_LISTS / 2)).take(NR_LISTS / 2);
+    of_kind.sum()
+}
+
 /// No folio.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -223,6 +229,12 @@ impl Lru {
 
     pub(crate) fn vec_mut(&mut self, group: GroupId) -> &mut Lruvec {
         &mut self.vecs[group.0 as usize]
+    }
+
+    /// Pages on lists of a kind, of all groups.
+    #[must_use]
+    pub fn nr_of_kind(&self, kind: LruKind) -> u64 {
+        nr_of_kind(&self.totals, kind)
     }
 
     /// The group that pays for a folio.

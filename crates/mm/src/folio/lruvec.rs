@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::generations::Generations;
-use super::lru::{Age, List, ListId, LruKind, NR_LISTS};
+use super::lru::{Age, List, ListId, LruKind, NR_LISTS, nr_of_kind};
 use crate::units::{MmId, Vpn};
 
 /// What a group did under pressure; pages.
@@ -207,6 +207,12 @@ impl Lruvec {
     #[must_use]
     pub const fn nr_pages(&self, list: ListId) -> u64 {
         self.lists[list.at()].nr_pages
+    }
+
+    /// Pages on the lists of a kind.
+    #[must_use]
+    pub fn nr_of_kind(&self, kind: LruKind) -> u64 {
+        nr_of_kind(&self.lists.map(|list| list.nr_pages), kind)
     }
 
     /// Pages of `kind` were brought back, or examined for nothing (`lru_note_cost`): what costs

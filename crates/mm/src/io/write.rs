@@ -69,10 +69,11 @@ impl<R: Ram> Memory<R> {
             let folio = self.core.folios.get_mut(entry.folio);
             let nr_before = (at >> shift) - entry.index.0;
             folio.nr_clean = if folio.is_dirty { folio.nr_clean.min(nr_before) } else { nr_before };
-            (folio.is_dirty, folio.is_uptodate) = (true, true);
+            folio.is_uptodate = true;
             folio.is_written_whole &= is_whole;
             folio.is_marked &= !is_unmarked;
             let pfn = folio.pfn_at(PageIndex(at >> shift));
+            self.core.set_dirty(entry.folio);
             put(&mut self.core.ram, pfn, at..next);
             at = next;
             let mapping = self.core.mapping_mut(file);
@@ -81,6 +82,7 @@ impl<R: Ram> Memory<R> {
                 self.zero_behind(file, old_end);
             }
         }
+        self.balance_dirty();
         Ok(())
     }
 
@@ -108,7 +110,8 @@ impl<R: Ram> Memory<R> {
         }
         if let Some(entry) = self.core.find(file, index) {
             let folio = self.core.folios.get_mut(entry.folio);
-            (folio.is_dirty, folio.nr_clean, folio.is_written_whole) = (true, 0, false);
+            (folio.nr_clean, folio.is_written_whole) = (0, false);
+            self.core.set_dirty(entry.folio);
         }
     }
 

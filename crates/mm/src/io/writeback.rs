@@ -1,17 +1,30 @@
-//! Writing dirty folios of a file back to its storage.
+//! Writing dirty folios of files back to their storage (docs/behaviour P.6).
 //!
-//! Answers to: `filemap_write_and_wait_range`, `folio_mkclean`.
+//! Answers to: `filemap_write_and_wait_range`, `folio_mkclean`, `balance_dirty_pages`,
+//! `wakeup_flusher_threads`, `folio_end_writeback`, `folio_rotate_reclaimable`.
 //!
 //! Owns the moment at which a folio becomes clean: what it holds is stored, and every entry that
 //! could be stored through becomes read-only and clean, so that the next store is noticed. I/O
 //! completes before the next operation, as for reads.
+//!
+//! ```text
+//!   a write, a store --> more is dirty than the background limit? --> written, oldest first, down to it
+//!   reclaim finds little but dirty folios? ------------------------> everything dirty is written
+//!   a folio that reclaim had to leave is written ------------------> it is the next to be scanned
+//! ```
+//!
+//! Differs: the flusher takes no time, so nobody is ever throttled, and what is old is not written
+//! for its age.
 
+use crate::core::groups::GroupLimits;
+use crate::folio::FolioId;
+use crate::folio::generations::Generations;
+use crate::folio::lru::{Age, ListId, LruKind};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
 use crate::ram::{FilePages, Ram};
-use crate::units::MappingId;
-use crate::units::PageRange;
+use crate::units::{GroupId, MappingId, PageRange};
 
 impl<R: Ram> Memory<R> {
     /// Writes every dirty folio of a file back (`fsync`).
@@ -49,5 +62,85 @@ impl<R: Ram> Memory<R> {
         self.core.store(entry.folio, FilePages { file, index: entry.index });
         // One flag is both: the end of writing takes the marker with it (A.4.6).
         self.core.folios.get_mut(entry.folio).is_marked = false;
+        self.end_wait(entry.folio);
+    }
+
+    /// Reclaim had to leave a folio because it was dirty: it is the next to be scanned (P.6.3).
+    fn end_wait(&mut self, id: FolioId) {
+        let lru = self.core.folios.lru_mut();
+        if !std::mem::take(&mut lru.marks_mut(id).is_reclaim) || lru.list_of(id).is_none() {
+            return;
+        }
+        let group = lru.group_of(id);
+        lru.marks_mut(id).is_active = false;
+        let list = if self.core.folios.generations().is_some() {
+            let oldest = self.core.folios.lru().vec(group).gens.min_seq[LruKind::File as usize];
+            let nr = Generations::list_of(oldest);
+            self.core.folios.lru_mut().marks_mut(id).generation = Some(nr);
+            ListId::generation(LruKind::File, nr)
+        } else {
+            ListId::new(LruKind::File, Age::Inactive)
+        };
+        self.core.folios.lru_mut().link_tail(id, list);
+    }
+
+    /// A store through a shared mapping: all of the folio counts as dirty, and the flag of the
+    /// readahead marker, which dirty folios use for something else, is cleared (6.18.44:
+    /// `prot=rw map=shared advice=hugerandom ops=w2,b5.0+32768`).
+    pub(crate) fn store_through_mapping(&mut self, id: FolioId) {
+        let folio = self.core.folios.get_mut(id);
+        (folio.nr_clean, folio.is_marked) = (0, false);
+        self.core.set_dirty(id);
+    }
+
+    /// Whoever made something dirty has it written where that is too much (P.6.1).
+    #[inline]
+    pub(crate) fn balance_dirty(&mut self) {
+        if self.core.dirty.nr_pages() > 0 {
+            self.write_excess();
+        }
+    }
+
+    #[cold]
+    fn write_excess(&mut self) {
+        let limit = self.background_share(self.dirtyable());
+        while self.core.dirty.nr_pages() > limit && self.write_next(None) {}
+        let group = self.core.groups.current();
+        let limits = self.core.groups.get(group).limits;
+        if limits.max == GroupLimits::NONE {
+            return;
+        }
+        let cached = self.core.folios.lru().vec(group).nr_of_kind(LruKind::File);
+        let headroom = limits.max.saturating_sub(self.group_usage(group)).min(self.dirtyable());
+        let limit = self.background_share(cached + headroom);
+        while self.core.dirty.nr_pages_of(group) > limit && self.write_next(Some(group)) {}
+    }
+
+    /// Memory that may be dirty: what is free beyond the reserve, and what files have cached.
+    fn dirtyable(&self) -> u64 {
+        let nr_free = self.core.buddy.nr_free_pages();
+        let reserved = self.core.pressure.watermarks.high;
+        nr_free.saturating_sub(reserved) + self.core.folios.lru().nr_of_kind(LruKind::File)
+    }
+
+    /// `vm.dirty_background_ratio` of it.
+    fn background_share(&self, nr_pages: u64) -> u64 {
+        nr_pages.saturating_mul(self.rules.reclaim.dirty_background_ratio.into()) / 100
+    }
+
+    /// Writes the folio whose turn it is; whether there was one.
+    fn write_next(&mut self, group: Option<GroupId>) -> bool {
+        let Some((file, entry)) = self.core.next_dirty(group) else { return false };
+        self.core.work.add(1);
+        self.write_out(file, entry);
+        true
+    }
+
+    /// Reclaim has the flusher write everything (P.6.3); whether something was dirty.
+    pub(crate) fn flush_dirty(&mut self) -> bool {
+        let has_dirty = self.core.dirty.nr_pages() > 0;
+        self.core.counters.reclaim.nr_flushes += u64::from(has_dirty);
+        while self.write_next(None) {}
+        has_dirty
     }
 }

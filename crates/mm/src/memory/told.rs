@@ -107,8 +107,8 @@ impl<R: Ram> Memory<R> {
         let folio = self.core.folios.get_mut(id);
         match state {
             FolioState::Locked => folio.is_locked = true,
-            FolioState::Dirty => folio.is_dirty = true,
-            FolioState::Clean => folio.is_dirty = false,
+            FolioState::Dirty => self.core.set_dirty(id),
+            FolioState::Clean => self.core.set_clean(id),
             FolioState::UnderWriteback => folio.is_under_writeback = true,
             FolioState::PrivateData => folio.has_private = true,
         }

@@ -113,6 +113,10 @@ impl<R: Ram> Memory<R> {
                 continue;
             }
             if nr_retries == 0 {
+                // By now the flusher has woken by itself.
+                if self.flush_dirty() {
+                    continue;
+                }
                 return self.charge_failed(id, nr_pages);
             }
             nr_retries -= 1;

@@ -1,7 +1,7 @@
 //! Compaction: making a large free block by moving folios (docs/behaviour I.9, I.11).
 //!
 //! Answers to: `try_to_compact_pages`, `compaction_suitable`, `compact_zone`,
-//! `isolate_migratepages`, `isolate_freepages`.
+//! `isolate_migratepages`, `isolate_freepages`, `kcompactd`, `should_proactive_compact_node`.
 //!
 //! ```text
 //!   pfn 0   migration scanner -->                     <-- free scanner   end
@@ -9,8 +9,8 @@
 //!         \___________________________________________________^
 //! ```
 //!
-//! Two scanners go through the pageblocks, one up and one down, until a block of the order exists
-//! or they meet. Owns whether it is worth it, and the scanners. Does not own how a folio moves
+//! Two scanners go through the pageblocks, one up and one down, until a block of the order exists -
+//! in advance: until memory is in few enough pieces - or they meet. Owns whether it is worth it, and the scanners. Does not own how a folio moves
 //! (`migrate`).
 
 use super::effort::COSTLY_ORDER;
@@ -22,6 +22,33 @@ use crate::units::{Order, Pfn};
 
 /// `extfrag_threshold`: at or below, the index says that memory is short, not fragmented.
 const INDEX_THRESHOLD: i32 = 500;
+
+/// kcompactd looks that often at how fragmented memory is.
+pub const PROACTIVE_SLEEP_NS: u64 = 500_000_000;
+/// Looks that pass after a compaction in advance that gained nothing.
+const NR_IDLE_LOOKS: u32 = 1 << 6;
+/// Per cent between the score at which compaction in advance begins and the one at which it ends.
+const PROACTIVE_LEEWAY: u32 = 10;
+/// No score below is aimed at.
+const SCORE_MIN: u32 = 5;
+
+/// What compaction is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    /// A free block of an order.
+    Block(Order),
+    /// At most so many per cent of free memory in blocks smaller than the order.
+    Score(Order, u32),
+}
+
+impl Goal {
+    /// What is as large is not moved.
+    const fn order(self) -> Order {
+        match self {
+            Self::Block(order) | Self::Score(order, _) => order,
+        }
+    }
+}
 
 /// Why memory is not compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,22 +121,60 @@ impl<R: Ram> Memory<R> {
     /// Folios of that order or larger are not moved, nor is what reclaim does not know; pageblocks
     /// of pages that cannot move are left alone (I.11).
     pub fn compact(&mut self, order: Order) -> bool {
+        self.compact_until(Goal::Block(order))
+    }
+
+    /// kcompactd looks at how fragmented memory is, and compacts in advance (I.11).
+    pub fn compact_in_advance(&mut self) {
+        let proactiveness = self.rules.reclaim.compaction_proactiveness;
+        let order = self.rules.page.pmd_order().min(self.core.buddy.max_order());
+        let low = 100_u32.saturating_sub(proactiveness).max(SCORE_MIN);
+        let before = self.fragmentation_score(order);
+        if proactiveness == 0 || before <= (low + PROACTIVE_LEEWAY).min(100) {
+            return;
+        }
+        let pressure = &mut self.core.pressure;
+        if pressure.nr_idle_looks > 0 {
+            pressure.nr_idle_looks -= 1;
+            return;
+        }
+        self.core.counters.reclaim.nr_compact_proactive += 1;
+        self.compact_until(Goal::Score(order, low));
+        if self.fragmentation_score(order) >= before {
+            self.core.pressure.nr_idle_looks = NR_IDLE_LOOKS;
+        }
+    }
+
+    /// Per cent of free memory in blocks smaller than `order` (I.10).
+    fn fragmentation_score(&self, order: Order) -> u32 {
+        self.core.buddy.unusable_index(order) / 10
+    }
+
+    fn is_met(&self, goal: Goal) -> bool {
+        match goal {
+            Goal::Block(order) => self.core.buddy.has_block(order),
+            Goal::Score(order, score) => self.fragmentation_score(order) <= score,
+        }
+    }
+
+    fn compact_until(&mut self, goal: Goal) -> bool {
         let nr_pages = self.core.buddy.nr_pages();
         let block = self.core.buddy.pageblock_order().nr_pages();
         let (mut at, mut free) = (0, nr_pages.div_ceil(block) * block);
-        while at + block < free && !self.core.buddy.has_block(order) {
+        while at + block < free && !self.is_met(goal) {
             if self.core.buddy.pageblock_type(Pfn(at)) == MigrateType::Movable {
-                free = self.empty_pageblock(at, at + block, free, order);
+                free = self.empty_pageblock(at, at + block, free, goal);
             }
             at += block;
         }
-        self.core.buddy.has_block(order)
+        self.is_met(goal)
     }
 
     /// Moves what can be moved out of the pages `[at, end)` into free blocks below page `free`, the
     /// highest pageblock first; where the free scanner is then.
-    fn empty_pageblock(&mut self, mut at: u64, end: u64, mut free: u64, order: Order) -> u64 {
-        while at < end.min(self.core.buddy.nr_pages()) && !self.core.buddy.has_block(order) {
+    fn empty_pageblock(&mut self, mut at: u64, end: u64, mut free: u64, goal: Goal) -> u64 {
+        let order = goal.order();
+        while at < end.min(self.core.buddy.nr_pages()) && !self.is_met(goal) {
             self.core.work.add(1);
             let Some(id) = self.core.folios.of_pfn(Pfn(at)) else {
                 self.core.counters.reclaim.compact_migrate_scanned += 1;

@@ -67,7 +67,10 @@ impl<R: Ram> Memory<R> {
             return;
         }
         self.core.counters.reclaim.kswapd_runs += 1;
+        let nr_out = self.core.counters.reclaim.pswpout;
         let nr_freed = self.shrink(Reclaimer::Kswapd, GroupId::ROOT, high - nr_free);
+        let counters = &mut self.core.counters.reclaim;
+        counters.nr_swpout_kswapd += counters.pswpout - nr_out;
         let reclaim = &mut self.core.pressure;
         reclaim.nr_failures = if nr_freed == 0 { reclaim.nr_failures + 1 } else { 0 };
     }
@@ -92,6 +95,12 @@ impl<R: Ram> Memory<R> {
         let nr_freed = self.direct_reclaim(1);
         if nr_freed > 0 {
             return nr_freed;
+        }
+        if self.flush_dirty() {
+            let nr_freed = self.direct_reclaim(1);
+            if nr_freed > 0 {
+                return nr_freed;
+            }
         }
         self.reclaim()
     }

@@ -48,7 +48,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// G.5.2: the whole folio is unmapped, written back if it is dirty, and freed.
+    /// G.5.2: the whole folio is unmapped and freed. A dirty one is left to who writes back (P.6.2).
     fn evict_file(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
         let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page cache holds what it owns")
@@ -56,8 +56,9 @@ impl<R: Ram> Memory<R> {
         self.unmap_file_pages(entry);
         let folio = self.core.folios.get(id);
         if folio.is_dirty {
-            self.core.counters.reclaim.nr_vmscan_write += folio.nr_pages();
-            self.core.store(id, FilePages { file, index });
+            self.core.counters.reclaim.nr_vmscan_immediate_reclaim += folio.nr_pages();
+            self.core.folios.lru_mut().marks_mut(id).is_reclaim = true;
+            return Fate::Activate;
         }
         self.core.counters.reclaim.nr_evicted_file += 1;
         let shadow = self.core.evict_shadow(id);

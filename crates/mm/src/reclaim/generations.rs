@@ -98,6 +98,7 @@ impl<R: Ram> Memory<R> {
             return;
         }
         let mut nr_scanned = 0;
+        (scan.nr_file_taken, scan.nr_dirty) = (0, 0);
         while let Quota::Pages(quota @ 1..) = self.quota(scan, &mut look) {
             // To 6.13 a batch is looked at, whatever was asked for.
             let nr_max = if rule.is_reworked() { quota.min(BATCH_MAX) } else { BATCH_MAX };
@@ -108,6 +109,9 @@ impl<R: Ram> Memory<R> {
                 break;
             }
         }
+        // To 6.13 nobody is told (P.6.3).
+        let is_all_dirty = scan.nr_dirty > 0 && scan.nr_dirty == scan.nr_file_taken;
+        self.core.pressure.wants_flush |= rule.is_reworked() && is_all_dirty;
     }
 
     /// From 7.2 on a look scans as much as the priority says and no more, and goes on after a

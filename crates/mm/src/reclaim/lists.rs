@@ -91,6 +91,7 @@ impl<R: Ram> Memory<R> {
         nr_pages: u64,
     ) -> u64 {
         let isolated = self.isolate_batch(group, list, nr_pages);
+        let is_all_dirty = self.are_dirty(&isolated.folios);
         let nr_free = self.core.buddy.nr_free_pages();
         let nr_out = self.core.counters.reclaim.pswpout;
         let mut kept = Vec::new();
@@ -107,6 +108,7 @@ impl<R: Ram> Memory<R> {
         for id in kept {
             self.put_back(group, id);
         }
+        self.core.pressure.wants_flush |= is_all_dirty;
         let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
         let nr_out = self.core.counters.reclaim.pswpout - nr_out;
         let cost = match self.rules.reclaim.cost {
@@ -118,6 +120,15 @@ impl<R: Ram> Memory<R> {
         self.core.note_cost(group, list.kind, cost);
         self.count_scan(who, group, isolated.nr_pages, nr_freed);
         nr_freed
+    }
+
+    /// Whether there is something, and nothing but dirty folios of files (P.6.3).
+    pub(super) fn are_dirty(&self, folios: &[FolioId]) -> bool {
+        let is_dirty = |&id: &FolioId| {
+            let folio = self.core.folios.get(id);
+            folio.is_dirty && !folio.is_swapbacked && !folio.is_anon()
+        };
+        !folios.is_empty() && folios.iter().all(is_dirty)
     }
 
     pub(super) fn count_scan(

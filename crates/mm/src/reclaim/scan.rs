@@ -60,6 +60,10 @@ pub(super) struct Scan {
     takes_low: bool,
     /// It was left alone because of `low`.
     has_left_low: bool,
+    /// Pages of files that were taken from the oldest generation in this look at a group.
+    pub(super) nr_file_taken: u64,
+    /// Of those, dirty ones.
+    pub(super) nr_dirty: u64,
 }
 
 impl Scan {
@@ -75,6 +79,8 @@ impl Scan {
             has_spared: false,
             takes_low: false,
             has_left_low: false,
+            nr_file_taken: 0,
+            nr_dirty: 0,
         }
     }
 
@@ -109,6 +115,9 @@ impl<R: Ram> Memory<R> {
             }
         }
         self.core.pressure.target = GroupId::ROOT;
+        if std::mem::take(&mut self.core.pressure.wants_flush) {
+            self.flush_dirty();
+        }
         scan.nr_freed
     }
 

@@ -32,6 +32,10 @@ pub struct ReclaimRules {
     pub swap_in: SwapIn,
     /// When a freed slot counts as free.
     pub freed_slots: FreedSlots,
+    /// `vm.dirty_background_ratio`: per cent of what may be dirty above which it is written.
+    pub dirty_background_ratio: u32,
+    /// `vm.compaction_proactiveness`: how little fragmentation is compacted in advance; 0 = none is.
+    pub compaction_proactiveness: u32,
 }
 
 /// P.2, P.3: which lists there are.
@@ -180,6 +184,8 @@ impl ReclaimRules {
             swap_device: SwapDevice::Zram,
             swap_in: SwapIn::Cached,
             freed_slots: FreedSlots::AtOnce,
+            dirty_background_ratio: 10,
+            compaction_proactiveness: 20,
         }
     }
 }

@@ -67,6 +67,8 @@ impl<R: Ram> Memory<R> {
             unreachable!("the page cache holds what it owns")
         };
         self.unmap_file_pages(entry);
+        let is_dirty = self.core.folios.get(entry.folio).is_dirty;
+        self.core.set_clean(entry.folio);
         let mapping = self.core.mapping_mut(file);
         let nr_file_pages = mapping.nr_file_pages(self.rules.page);
         mapping.tree.remove(index);
@@ -85,7 +87,6 @@ impl<R: Ram> Memory<R> {
             folio.is_marked = whole.is_marked && by == 0;
             folio.is_workingset = whole.is_workingset;
             folio.is_locked = whole.is_locked;
-            folio.is_dirty = whole.is_dirty;
             folio.is_swapbacked = whole.is_swapbacked;
             folio.refs = order.nr_pages();
             folio.group = whole.group;
@@ -95,6 +96,9 @@ impl<R: Ram> Memory<R> {
             let inserted = mapping.tree.insert(index, order, id);
             self.core.folios.lru_mut().settle(id, spot);
             let Ok(()) = inserted else { unreachable!("the place of the whole folio is free") };
+            if is_dirty {
+                self.core.set_dirty(id);
+            }
         }
     }
 

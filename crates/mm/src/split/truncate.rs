@@ -155,7 +155,7 @@ impl<R: Ram> Memory<R> {
         let first_dirty = start + (folio.nr_clean << shift);
         if mapping.disk.keeps_whole == KeepsWhole::Dirty && to == end && first_dirty >= from {
             // What was dirty goes with the range: nothing keeps the folio whole.
-            self.core.folios.get_mut(entry.folio).is_dirty = false;
+            self.core.set_clean(entry.folio);
         }
         let cut = match self.rules.anon.truncate_split {
             // A folio that collapse made has no parts of sizes its filesystem does not know.

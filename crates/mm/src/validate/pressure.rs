@@ -35,6 +35,9 @@ impl<R: Ram> Memory<R> {
                 }
             }
         }
+        if !self.core.is_dirty_sound() {
+            return Err(Violation::I16 { what: "what is dirty" });
+        }
         if !self.is_swap_cache_sound() {
             return Err(Violation::I16 { what: "the swap cache" });
         }

@@ -171,7 +171,10 @@ impl<R: Ram> Machine<R> {
                 self.memory.reclaim_pages(nr);
                 true
             }
-            Step::Compact { order } => self.memory.compact(Order::new(order)),
+            Step::Compact { order } => {
+                self.memory.compact_in_advance();
+                self.memory.compact(Order::new(order))
+            }
             Step::Khugepaged { nr } => {
                 for _ in 0..nr {
                     let wake_ns = self.memory.khugepaged_wakes_ns();

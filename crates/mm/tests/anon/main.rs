@@ -6,6 +6,7 @@
 
 mod advised;
 mod clearing;
+mod dirty;
 mod faults;
 mod forks;
 mod groups;

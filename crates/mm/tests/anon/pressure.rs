@@ -94,7 +94,8 @@ fn a_dirty_folio_is_written_back_as_a_whole_and_comes_back_as_it_was_g_5_2() {
     }
     world.check();
     assert!(!is_cached(&world, file, 16) && world.page(mm, 20).is_none());
-    assert_eq!(counts(&world).nr_vmscan_write, 16);
+    assert_eq!((counts(&world).nr_dirtied, counts(&world).nr_flushes), (16, 1));
+    assert_eq!(world.memory.counters().nr_written, 16);
     let mut bytes = [0; 4];
     world.memory.load(mm, addr(20), &mut bytes).unwrap();
     assert_eq!(bytes, [9, 8, 7, stored_byte(file, 20 * PAGE + 3)]);
@@ -387,6 +388,33 @@ fn compaction_moves_folios_with_their_bytes_and_mappings_i_11() {
         assert_eq!(world.byte(mm, 16_384 + page), stored_byte(file, page * PAGE));
     }
     assert!((1..=counts.pgmigrate_success).contains(&nr_moved), "{nr_moved} {counts:?}");
+}
+
+#[test]
+fn kcompactd_compacts_in_advance_where_most_of_memory_is_in_pieces_i_11() {
+    let (mut world, _) = sprinkled(AnonRules::stock());
+    let score = |world: &World| world.memory.core().buddy.unusable_index(Order::new(9)) / 10;
+    assert_eq!(score(&world), 100);
+    world.memory.compact_in_advance();
+    world.check();
+    assert_eq!(counts(&world).nr_compact_proactive, 1);
+    // 100 less 20 is aimed at; what is left is looked at and left alone.
+    assert!((75..=80).contains(&score(&world)), "{}", score(&world));
+    world.memory.compact_in_advance();
+    assert_eq!(counts(&world).nr_compact_proactive, 1);
+}
+
+#[test]
+fn a_compaction_in_advance_that_gains_nothing_is_not_repeated_for_64_looks_i_11() {
+    let (mut world, _) = sprinkled(AnonRules::stock());
+    // No block is left that is free, and no page that could move.
+    while world.memory.core().buddy.nr_free_pages() > 100 {
+        world.memory.take_block(Order::ZERO).unwrap();
+    }
+    for nr in 0..66 {
+        world.memory.compact_in_advance();
+        assert_eq!(counts(&world).nr_compact_proactive, 1 + nr / 65, "{nr}");
+    }
 }
 
 #[test]

@@ -289,6 +289,8 @@ pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
         swap_device: numbers.pick(&[SwapDevice::Zram, SwapDevice::Disk]),
         freed_slots: FreedSlots::AtOnce,
         swap_in: numbers.pick(&[SwapIn::Pages, SwapIn::Folios, SwapIn::Cached]),
+        dirty_background_ratio: numbers.pick(&[0, 2, 10, 100]),
+        compaction_proactiveness: numbers.pick(&[0, 20, 95]),
     }
 }
 

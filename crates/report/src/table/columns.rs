@@ -356,7 +356,7 @@ fn run_time() -> Vec<Column> {
     total.into_iter().chain(source).chain(run).collect()
 }
 
-fn estimate() -> [Column; 13] {
+fn estimate() -> [Column; 14] {
     [
         Column::new("estimate_walks", Values::Text(|row| row.outcome.estimate.walks.name())),
         Column::new("estimate_total_ns", Values::Known(|row| row.outcome.estimate.total_ns)),
@@ -368,6 +368,7 @@ fn estimate() -> [Column; 13] {
         cause!("clear", Clear),
         cause!("copy", Copy),
         cause!("read", Read),
+        cause!("swap", Swap),
         cause!("tlb", Tlb),
         cause!("walk", Walk),
         Column::new(

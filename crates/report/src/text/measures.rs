@@ -315,7 +315,7 @@ fn pressure(rows: &[Outcome]) -> Section {
             bytes("reclaimed", &["pgsteal_kswapd", "pgsteal_direct"]),
             bytes("files refaulted", &["workingset_refault_file"]),
             bytes("of it hot", &["workingset_activate_file"]),
-            bytes("written back", &["nr_vmscan_write"]),
+            bytes("left because dirty", &["nr_vmscan_immediate_reclaim"]),
             bytes("swapped out", &["pswpout"]),
             bytes("swapped in", &["pswpin"]),
             bytes("given up and freed", &["pglazyfreed"]),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use largefolio_mm::counters::Counters;
 use largefolio_mm::ram::{Counted, NR_UNITS};
 
-use super::Events;
+use super::{Events, SwapEvents};
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +25,8 @@ impl Mark {
     #[must_use]
     pub fn since(&self, base: &Self, page_bytes: u64) -> Events {
         let (now, then) = (&self.counters, &base.counters);
+        let nr_written =
+            |counters: &Counters| counters.reclaim.pswpout - counters.reclaim.nr_swpout_kswapd;
         let set = now.nr_ptes_set + now.nr_pmds_set - then.nr_ptes_set - then.nr_pmds_set;
         let entries_forked = now.nr_forked - then.nr_forked;
         let allocated = |counters: &Counters| {
@@ -54,6 +56,13 @@ impl Mark {
             mapcounts_unmapped: now.mapcounts_cleared - then.mapcounts_cleared,
             cleared: by_unit(&self.ram.zeroed_by_unit, &base.ram.zeroed_by_unit, page_bytes),
             copied: by_unit(&self.ram.copied_by_unit, &base.ram.copied_by_unit, page_bytes),
+            swap: SwapEvents {
+                is_on_disk: false,
+                pages_in: now.reclaim.pswpin - then.reclaim.pswpin,
+                waits: now.reclaim.nr_swap_waits - then.reclaim.nr_swap_waits,
+                pages_out: nr_written(now) - nr_written(then),
+                page_bytes,
+            },
             ..Events::default()
         }
     }

@@ -8,7 +8,9 @@ use crate::machine::{Costs, Quantity, UnitBytes, UnitRate};
 
 use super::bounds;
 use super::price::{ns_each, ns_of};
-use super::{BaseTime, Cause, CauseTime, Constant, Estimate, Events, Interval, Term, Walks};
+use super::{
+    BaseTime, Cause, CauseTime, Constant, Estimate, Events, Interval, SwapEvents, Term, Walks,
+};
 
 /// How many events there were, and what they are called.
 #[derive(Clone, Copy)]
@@ -74,6 +76,7 @@ impl<'a> Sum<'a> {
             Cause::Clear => self.by_unit(cause, "clear", &costs.clear, &events.cleared),
             Cause::Copy => self.by_unit(cause, "copy", &costs.copy, &events.copied),
             Cause::Read => self.read(events),
+            Cause::Swap => self.swap(&events.swap),
             Cause::Walk => self.walks(events, walks),
         }
     }
@@ -167,6 +170,23 @@ impl<'a> Sum<'a> {
                 let term = Term { cost, of: of.to_owned(), events: ns.unwrap_or(0), ns, bounds };
                 self.terms.entry(cause).or_default().push(term);
             }
+        }
+    }
+
+    /// Swap space: in memory, each page is compressed and decompressed; on a disk, the program waits
+    /// for reads, and nobody for writing.
+    fn swap(&mut self, swap: &SwapEvents) {
+        let costs = self.costs;
+        let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
+            self.single(Cause::Swap, name, cost.as_ref(), counted);
+        };
+        if swap.is_on_disk {
+            let bytes = swap.pages_in.saturating_mul(swap.page_bytes);
+            one("storage_latency", &costs.storage_latency, nr(swap.waits, "reads from swap space"));
+            one("storage_rate", &costs.storage_rate, nr(bytes, "bytes from swap space"));
+        } else {
+            one("swap_in", &costs.swap_in, nr(swap.pages_in, "pages from swap space"));
+            one("swap_out", &costs.swap_out, nr(swap.pages_out, "pages written to swap space"));
         }
     }
 

@@ -70,6 +70,7 @@ fn events() -> Events {
             queue_ns: Some(11),
             late_ns: Some(22),
         },
+        swap: SwapEvents::default(),
         l2_hits: 1_001,
         walks: WalkCounters {
             chained: kind(5, [5, 3, 2], [1, 0, 0]),
@@ -88,6 +89,34 @@ fn kind(walks: u64, own: [u64; 3], host: [u64; 3]) -> KindCounters {
 
 fn updates([pages, folios, owner_words]: [u64; 3]) -> MapcountUpdates {
     MapcountUpdates { pages, folios, owner_words }
+}
+
+#[test]
+fn swap_space_costs_by_the_page_in_memory_and_by_the_read_on_a_disk() {
+    let swap = |is_on_disk| SwapEvents {
+        is_on_disk,
+        pages_in: 8,
+        waits: 2,
+        pages_out: 5,
+        page_bytes: 4096,
+    };
+    let of = |swap, costs: &Costs| {
+        let estimate = Estimate::new(&Events { swap, ..events() }, costs, Walks::Native);
+        let time = &estimate.causes[&Cause::Swap];
+        (time.ns, time.terms.len(), estimate.not_known)
+    };
+    let priced = Costs {
+        swap_in: Some(quantity(2.0, Unit::Us)),
+        swap_out: Some(quantity(3.0, Unit::Us)),
+        ..costs()
+    };
+    assert_eq!(of(swap(false), &priced).0, Some(8 * 2_000 + 5 * 3_000));
+    // Two latencies, and 32 KiB at 1 GB/s: nobody waits for what is written.
+    assert_eq!(of(swap(true), &priced).0, Some(2 * 80_000 + 8 * 4096));
+    let (ns, _, not_known) = of(swap(false), &costs());
+    assert_eq!(ns, None);
+    assert!(not_known.contains("costs.swap_in") && not_known.contains("costs.swap_out"));
+    assert_eq!(of(SwapEvents::default(), &costs()).1, 0);
 }
 
 #[test]
@@ -139,6 +168,7 @@ fn each_cause_is_the_product_worked_out_by_hand() {
         ("clear", 3_000 + 2_000),
         ("copy", 3_000),
         ("read", 4 * 80_000 + 1_000_000 + 11 + 22),
+        ("swap", 0),
         // 7 cycles at 2 GHz, rounded once.
         ("tlb", 3_504),
         (

@@ -246,6 +246,10 @@ pub struct Costs {
     /// One call that changes a large folio's owner word: lock, slots, large mapcount, unlock. The same
     /// holds for it and the costs of batches.
     pub owner_word: Option<Quantity>,
+    /// A page that comes back from swap space in memory (zram): allocated and decompressed.
+    pub swap_in: Option<Quantity>,
+    /// A page that is compressed and written there.
+    pub swap_out: Option<Quantity>,
     /// Rates of clearing memory that is not in the cache, by the size that is cleared in one go;
     /// sizes ascend.
     pub clear: Vec<UnitRate>,
@@ -347,6 +351,8 @@ quantities! {
     page_free: Time,
     page_mapcount: Time,
     owner_word: Time,
+    swap_in: Time,
+    swap_out: Time,
     storage_latency: Time,
     storage_rate: Rate,
     storage_interval: Time,

@@ -200,7 +200,7 @@ fn bad_toml_is_answered_with_file_line_and_expected_form() {
         "mine.toml:26: unknown field `walks`, expected one of `clock`, `cpi`, `reference`, `l2_hit`, \
          `walk`, `walk_pmd`, `walk_l2`, `walk_llc`, `walk_memory`, `walk_beside`, `walk_alone`, `walk_fetch`, \
          `fault`, `fault_around`, `folio_alloc`, `map_batch`, `map_entry`, `fork_entry`, `fork_batch`, `fork_large`, `fork_pmd`, \
-         `unmap_batch`, `unmap_large`, `unmap_pte`, `unmap_pmd`, `folio_free`, `page_free`, `page_mapcount`, `owner_word`, `clear`, `copy`, `elision`, `storage_latency`, `storage_rate`, `storage_interval`"
+         `unmap_batch`, `unmap_large`, `unmap_pte`, `unmap_pmd`, `folio_free`, `page_free`, `page_mapcount`, `owner_word`, `swap_in`, `swap_out`, `clear`, `copy`, `elision`, `storage_latency`, `storage_rate`, `storage_interval`"
     );
     assert_eq!(
         message("name = \"mine\"", "name = "),

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use largefolio_mm::core::space::Flush;
 use largefolio_mm::memory::{Config, Memory};
+use largefolio_mm::reclaim::compact::PROACTIVE_SLEEP_NS;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::PageSize;
 use largefolio_trace::Meta;
@@ -21,7 +22,7 @@ use super::annotate::{Annotation, Wish};
 use super::asked::Tenths;
 use super::budget::Meter;
 use super::cgroup::Cgroups;
-use super::clock::Clock;
+use super::clock::{Clock, Sleeper};
 use super::error::CellError;
 use super::file_calls::NR_OPENS_MIN;
 use super::files::TraceFile;
@@ -153,12 +154,16 @@ impl Cell {
         memory.watch();
         let nr_pages_at_start = memory.core().buddy.nr_allocated_pages();
         let is_warm = spec.cache == CacheState::Warm;
+        let mut clock = Clock::new(spec.ns_per_reference);
+        if memory.rules().reclaim.compaction_proactiveness > 0 {
+            clock.sleep(Sleeper::Kcompactd, PROACTIVE_SLEEP_NS);
+        }
         Ok(Self {
             memory,
             program: Program::new(recorded, link_page(spec.machine.arch).max(rules.page)),
             hardware: Hardware::new(spec.nr_cpus()),
             places: Places::default(),
-            clock: Clock::new(spec.ns_per_reference),
+            clock,
             flushes: Vec::new(),
             pass: if is_warm { Pass::Warming } else { Pass::Reported },
             counted: Counted::new(&spec),

@@ -1,8 +1,8 @@
-//! The virtual clock of a cell: what khugepaged wakes by.
+//! The virtual clock of a cell: what khugepaged and kcompactd wake by.
 //!
 //! A trace has no times, and a model none of its own. So references are the clock: each takes
 //! [`NS_PER_REFERENCE`] unless a cell says otherwise. System calls, faults and I/O take no time, and
-//! neither does khugepaged, which runs on a processor of its own.
+//! neither do those two, which run on processors of their own.
 //!
 //! A trace is shorter than the run it represents. What khugepaged does in hours it must do in
 //! seconds there: shorten its sleep (`khugepaged-scan-sleep`), or make references longer.
@@ -14,15 +14,25 @@ pub const NS_PER_REFERENCE: u64 = 1;
 /// Six hundred years.
 const NEVER: u64 = u64::MAX;
 
+/// Who wakes by the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sleeper {
+    Khugepaged,
+    /// It looks at fragmentation (docs/behaviour I.11).
+    Kcompactd,
+}
+
 /// References as time.
 ///
-/// khugepaged wakes at most once for a row of a trace: while a run of references lasts nothing
+/// Each sleeper wakes at most once for a row of a trace: while a run of references lasts nothing
 /// changes that it could look at again, and no row can make a replay endless.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     now_ns: u64,
-    /// When khugepaged wakes; [`NEVER`] where references take no time, and at the end of time.
-    wake_ns: u64,
+    /// When each wakes; [`NEVER`] where references take no time, and at the end of time.
+    wake_ns: [u64; 2],
+    /// The earlier of the two.
+    next_ns: u64,
     ns_per_reference: u64,
 }
 
@@ -30,24 +40,24 @@ impl Clock {
     /// Time 0, at which khugepaged starts.
     pub(super) const fn new(ns_per_reference: u64) -> Self {
         let wake_ns = if ns_per_reference == 0 { NEVER } else { 0 };
-        Self { now_ns: 0, wake_ns, ns_per_reference }
+        Self { now_ns: 0, wake_ns: [wake_ns, NEVER], next_ns: wake_ns, ns_per_reference }
     }
 
-    /// Lets `count` references pass; whether khugepaged wakes by then.
+    /// Lets `count` references pass; whether somebody wakes by then.
     #[inline]
     pub(super) const fn advance(&mut self, count: u64) -> bool {
         let passed = count.saturating_mul(self.ns_per_reference);
         self.now_ns = self.now_ns.saturating_add(passed);
-        self.now_ns >= self.wake_ns && self.wake_ns != NEVER
+        self.now_ns >= self.next_ns && self.next_ns != NEVER
     }
 
-    /// References that may pass so that khugepaged still sleeps: fewer than this many.
+    /// References that may pass so that all still sleep: fewer than this many.
     #[inline]
     pub(super) const fn limit(&self) -> u64 {
-        if self.wake_ns == NEVER {
+        if self.next_ns == NEVER {
             return u64::MAX;
         }
-        let left_ns = self.wake_ns.saturating_sub(self.now_ns);
+        let left_ns = self.next_ns.saturating_sub(self.now_ns);
         match self.ns_per_reference {
             // It never wakes then. The usual case is spared a division.
             0 | 1 => left_ns,
@@ -55,9 +65,18 @@ impl Clock {
         }
     }
 
-    /// khugepaged sleeps from now on.
-    pub(super) const fn sleep(&mut self, sleep_ns: u64) {
-        self.wake_ns = self.now_ns.saturating_add(sleep_ns);
+    /// Whether `who` wakes now.
+    pub(super) const fn is_due(&self, who: Sleeper) -> bool {
+        let wake_ns = self.wake_ns[who as usize];
+        wake_ns != NEVER && self.now_ns >= wake_ns
+    }
+
+    /// `who` sleeps from now on; without a clock for ever.
+    pub(super) fn sleep(&mut self, who: Sleeper, sleep_ns: u64) {
+        if self.ns_per_reference > 0 {
+            self.wake_ns[who as usize] = self.now_ns.saturating_add(sleep_ns);
+            self.next_ns = self.wake_ns[0].min(self.wake_ns[1]);
+        }
     }
 }
 
@@ -65,14 +84,16 @@ impl Clock {
 mod tests {
     use super::*;
 
+    const KHUGEPAGED: Sleeper = Sleeper::Khugepaged;
+
     #[test]
     fn references_wake_khugepaged() {
         let mut clock = Clock::new(3);
         assert!(clock.advance(1));
-        clock.sleep(7);
+        clock.sleep(KHUGEPAGED, 7);
         assert!(!clock.advance(2));
         assert!(clock.advance(1), "10 ns have passed");
-        clock.sleep(u64::MAX);
+        clock.sleep(KHUGEPAGED, u64::MAX);
         assert!(!clock.advance(u64::MAX), "time has ended");
     }
 
@@ -81,7 +102,7 @@ mod tests {
         for ns in [1, 3, 10] {
             for sleep_ns in [0, 1, 2, 3, 29, 30, 31] {
                 let mut clock = Clock::new(ns);
-                clock.sleep(sleep_ns);
+                clock.sleep(KHUGEPAGED, sleep_ns);
                 let limit = clock.limit();
                 assert!(limit == 0 || !Clock::advance(&mut clock.clone(), limit - 1));
                 assert!(clock.advance(limit), "{ns} {sleep_ns}");
@@ -91,8 +112,23 @@ mod tests {
     }
 
     #[test]
+    fn two_sleep_each_for_itself() {
+        let mut clock = Clock::new(1);
+        clock.sleep(KHUGEPAGED, 10);
+        clock.sleep(Sleeper::Kcompactd, 4);
+        assert_eq!(clock.limit(), 4);
+        assert!(clock.advance(4));
+        assert!(clock.is_due(Sleeper::Kcompactd) && !clock.is_due(KHUGEPAGED));
+        clock.sleep(Sleeper::Kcompactd, 100);
+        assert_eq!(clock.limit(), 6);
+        assert!(clock.advance(6));
+        assert!(clock.is_due(KHUGEPAGED) && !clock.is_due(Sleeper::Kcompactd));
+    }
+
+    #[test]
     fn references_that_take_no_time_wake_nobody() {
         let mut clock = Clock::new(0);
+        clock.sleep(Sleeper::Kcompactd, 1);
         assert!(!clock.advance(u64::MAX));
     }
 }

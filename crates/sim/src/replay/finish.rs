@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::counters::mapcounts::MapcountUpdates;
 use largefolio_mm::counters::{Counters, PmdRefusal};
+use largefolio_mm::rules::reclaim::SwapDevice;
 
 use super::cell::Cell;
 use super::outcome::{AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, Reads, Writers};
-use crate::cost::{BaseTime, Estimate, Events, Latency, Mark};
+use crate::cost::{BaseTime, Estimate, Events, Latency, Mark, SwapEvents};
 use crate::tlb;
 
 impl Cell {
@@ -155,12 +156,16 @@ impl Cell {
     /// What costs time, for the estimate.
     fn events(&self) -> Events {
         let now = Mark { counters: *self.memory.counters(), ram: self.memory.core().ram };
+        let rules = self.memory.rules();
+        let counted = now.since(&self.counted.base, rules.page.bytes());
+        let is_on_disk = rules.reclaim.swap_device == SwapDevice::Disk;
         Events {
+            swap: SwapEvents { is_on_disk, ..counted.swap },
             read: self.counted.reads.counts(),
             l2_hits: self.tlb().l2_hits(),
             walks: self.tlb().walk_kinds,
             has_links: self.has_links,
-            ..now.since(&self.counted.base, self.memory.rules().page.bytes())
+            ..counted
         }
     }
 

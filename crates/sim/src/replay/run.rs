@@ -13,12 +13,14 @@ use std::sync::Arc;
 
 use largefolio_mm::fault::{self, FaultError};
 use largefolio_mm::pgtable::Leaf;
+use largefolio_mm::reclaim::compact::PROACTIVE_SLEEP_NS;
 use largefolio_mm::units::{Vaddr, Vpn};
 use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 use largefolio_trace::{Batch, Event, Op, ThreadId};
 
 use super::budget::NR_THREADS_MAX;
 use super::cell::{Cell, Counted, Pass};
+use super::clock::Sleeper;
 use super::curve::Stacks;
 use super::error::CellError;
 use super::hardware::{Cpu, Hardware, HardwareThread, Slot};
@@ -136,7 +138,7 @@ impl Cell {
         Run { addr, count, link }: Run,
     ) -> Result<(), CellError> {
         if self.clock.advance(count) {
-            self.run_khugepaged();
+            self.wake_sleepers();
         }
         let slot = match self.hardware.slot_of(thread) {
             Some(slot) => Some(slot),
@@ -166,13 +168,20 @@ impl Cell {
         Ok(())
     }
 
-    /// Lets khugepaged wake once, and do what it has waited for.
+    /// Lets those whose time has come wake once, and do what they have waited for.
     #[cold]
     #[inline(never)]
-    fn run_khugepaged(&mut self) {
-        let wake_ns = self.memory.khugepaged_wakes_ns();
-        self.memory.run_khugepaged(wake_ns);
-        self.clock.sleep(self.memory.khugepaged_wakes_ns() - wake_ns);
+    fn wake_sleepers(&mut self) {
+        if self.clock.is_due(Sleeper::Kcompactd) {
+            self.memory.compact_in_advance();
+            self.clock.sleep(Sleeper::Kcompactd, PROACTIVE_SLEEP_NS);
+        }
+        if self.clock.is_due(Sleeper::Khugepaged) {
+            let wake_ns = self.memory.khugepaged_wakes_ns();
+            self.memory.run_khugepaged(wake_ns);
+            let sleep_ns = self.memory.khugepaged_wakes_ns() - wake_ns;
+            self.clock.sleep(Sleeper::Khugepaged, sleep_ns);
+        }
         self.drain_flushes();
         self.watch_khugepaged();
     }

@@ -21,6 +21,24 @@ struct Isolated {
     nr_pages: u64,
     /// Pages looked at.
     nr_scanned: u64,
+    /// Of those, dirty pages of files that were only moved.
+    nr_dirty: u64,
+}
+
+impl Isolated {
+    const fn new(kind: LruKind) -> Self {
+        Self { kind, folios: Vec::new(), nr_pages: 0, nr_scanned: 0, nr_dirty: 0 }
+    }
+}
+
+/// What became of a folio at the tail of the oldest generation.
+enum Sorted {
+    /// It is to be examined.
+    Belongs,
+    /// It is in a younger generation.
+    Moved,
+    /// So it is, because it has to be written first.
+    LeftDirty,
 }
 
 /// What may be isolated.
@@ -57,10 +75,13 @@ impl<R: Ram> Memory<R> {
                 nr_scanned = 0;
             }
         }
-        let Isolated { kind, folios, nr_pages, .. } = isolated;
+        let Isolated { kind, folios, nr_pages, nr_dirty, .. } = isolated;
+        scan.nr_dirty += nr_dirty;
+        scan.nr_file_taken += nr_dirty + if kind == LruKind::File { nr_pages } else { 0 };
         if folios.is_empty() {
             return nr_scanned;
         }
+        let is_all_dirty = self.are_dirty(&folios);
         let nr_free = self.core.buddy.nr_free_pages();
         let again = self.examine_all(look, kind, folios, Round::First);
         // What could not go for a moment may go now: written, or let go of.
@@ -68,6 +89,7 @@ impl<R: Ram> Memory<R> {
         let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
         self.count_scan(scan.who, look.group, nr_pages, nr_freed);
         scan.nr_freed += nr_freed;
+        self.core.pressure.wants_flush |= is_all_dirty;
         nr_scanned
     }
 
@@ -86,7 +108,7 @@ impl<R: Ram> Memory<R> {
             }
         };
         let mut tier = tier;
-        let mut isolated = Isolated { kind, folios: Vec::new(), nr_pages: 0, nr_scanned: 0 };
+        let mut isolated = Isolated::new(kind);
         for _ in look.kinds() {
             let tier_max =
                 tier.take().unwrap_or_else(|| self.gens(look.group).tier_max(kind, look.rule));
@@ -101,7 +123,7 @@ impl<R: Ram> Memory<R> {
 
     /// Sorts and isolates from the oldest generation of a kind until there is a batch.
     fn scan_oldest(&mut self, look: Look, kind: LruKind, limit: ScanLimit) -> Isolated {
-        let mut isolated = Isolated { kind, folios: Vec::new(), nr_pages: 0, nr_scanned: 0 };
+        let mut isolated = Isolated::new(kind);
         let gens = self.gens(look.group);
         // From 7.2 on the caller sees to it that there are enough.
         if gens.nr(kind) == NR_GENERATIONS_MIN && look.rule != GenerationRule::FirstUse {
@@ -117,10 +139,14 @@ impl<R: Ram> Memory<R> {
             let nr = self.core.folios.get(id).nr_pages();
             nr_left -= 1;
             isolated.nr_scanned += nr;
-            if !self.sort(look, id, kind, limit.tier_max) {
-                self.isolate_for_eviction(look, id);
-                isolated.folios.push(id);
-                isolated.nr_pages += nr;
+            match self.sort(look, id, kind, limit.tier_max) {
+                Sorted::Moved => {}
+                Sorted::LeftDirty => isolated.nr_dirty += nr,
+                Sorted::Belongs => {
+                    self.isolate_for_eviction(look, id);
+                    isolated.folios.push(id);
+                    isolated.nr_pages += nr;
+                }
             }
         }
         let is_bounded = look.rule == GenerationRule::FirstUse;
@@ -130,15 +156,15 @@ impl<R: Ram> Memory<R> {
         isolated
     }
 
-    /// Moves a folio of the oldest list where it belongs; whether it did not belong there.
-    fn sort(&mut self, look: Look, id: FolioId, kind: LruKind, tier_max: usize) -> bool {
+    /// Moves a folio of the oldest list where it belongs.
+    fn sort(&mut self, look: Look, id: FolioId, kind: LruKind, tier_max: usize) -> Sorted {
         let min_seq = self.gens(look.group).min_seq[kind as usize];
         let marks = self.core.folios.lru().marks(id);
         let generation = marks.generation.unwrap_or(Generations::list_of(min_seq));
         // It was promoted where it stood.
         if generation != Generations::list_of(min_seq) {
             self.core.folios.lru_mut().link_head(id, ListId::generation(kind, generation));
-            return true;
+            return Sorted::Moved;
         }
         let folio = self.core.folios.get(id);
         let (nr_pages, is_workingset) = (folio.nr_pages(), folio.is_workingset);
@@ -151,10 +177,13 @@ impl<R: Ram> Memory<R> {
                 refs > NR_REFS_MAX && is_workingset
             }
         };
-        let waits = folio.is_under_writeback || folio.is_locked && !look.rule.is_reworked();
+        // From 7.2 on what is dirty is isolated and becomes active (P.6.2).
+        let is_dirty = look.rule != GenerationRule::FirstUse && self.are_dirty(&[id]);
+        let waits =
+            folio.is_under_writeback || is_dirty || folio.is_locked && !look.rule.is_reworked();
         let is_spared = tier > tier_max || is_hot;
         if !is_spared && !waits {
-            return false;
+            return Sorted::Belongs;
         }
         let to = self.move_on(look, id, kind);
         let at_tail = is_spared && !look.rule.is_reworked();
@@ -167,7 +196,11 @@ impl<R: Ram> Memory<R> {
         if is_spared && !(is_hot && look.rule.is_reworked()) {
             self.gens_mut(look.group).note_protected(kind, tier, nr_pages);
         }
-        true
+        if is_spared || !is_dirty {
+            return Sorted::Moved;
+        }
+        self.core.folios.lru_mut().marks_mut(id).is_reclaim = true;
+        Sorted::LeftDirty
     }
 
     /// A folio gets into the second oldest generation, and begins anew there; the list of that.

@@ -21,7 +21,8 @@ pub(in super::super) fn limited(filesystem: Filesystem) -> Vec<(u64, Row)> {
     rows.into_iter().map(|(window_kb, row)| (window_kb, on_holes(row))).collect()
 }
 
-/// read(2): once, again and again, hot pages beside scans, as often as decides between tiers.
+/// read(2): once, again and again, hot pages beside scans, as often as decides between tiers, beside
+/// what was written.
 fn by_calls() -> Vec<(u64, Row)> {
     let small = |row| (128, limit(row, SMALL));
     let large = |row| (128, limit(row, LARGE));
@@ -33,6 +34,9 @@ fn by_calls() -> Vec<(u64, Row)> {
     let scan = [&hot, &hot, &read(512, 50), &hot, &read(2048, 50), &hot, &read(4096, 50), &hot];
     let twice = (0..50).flat_map(|k| [read(32 * k % 1024, 2), read(32 * k % 1024, 2)]);
     let often = (0..60).flat_map(|k| (0..=k % 4).map(move |_| read(16 * k % 800, 1)));
+    // A write to every other folio of 64 KiB: less than makes the flusher begin.
+    let written = (0..8).flat_map(|k| [format!("s{}.0+8192", 32 * k), read(16 * k, 1)]);
+    let written = written.chain([read(1024, 30), read(0, 16), read(2048, 30), read(0, 16)]);
     vec![
         large(Row::reads("read16384", 600).named("seq").with("span", 4096)),
         large(Row::reads("readcycle65536", 160).named("cycle").with("span", 1536)),
@@ -42,6 +46,7 @@ fn by_calls() -> Vec<(u64, Row)> {
         small(listed("scan", scan.into_iter().cloned())),
         small(listed("twice", twice)),
         small(listed("often", often)),
+        small(listed("written", written)),
         (2048, limit(Row::reads("readcycle262144", 100).named("window").with("span", 3072), LARGE)),
         (
             512,
@@ -51,7 +56,7 @@ fn by_calls() -> Vec<(u64, Row)> {
 }
 
 /// Mapped pages: with and without the right to execute, single pages and fault-around, stores to
-/// private pages, which no swap space takes.
+/// private pages, which no swap space takes, and to the file.
 fn by_touches() -> Vec<(u64, Row)> {
     let around = |row| (128, limit(row, SMALL));
     // Without a window a fault reads its own page and nothing else.
@@ -61,6 +66,9 @@ fn by_touches() -> Vec<(u64, Row)> {
     let hot = |prot| touches(prot, "hot", 1500, 4096).with("hot", 350).seed(3);
     let scan = "t0x200,t0x200,b1024.0+65536x50,t0x200,b3072.0+65536x50,t0x200";
     let stores = "w0x100,t1000x450,t1000x450,w0x100,t2000x200";
+    // Dirty pages of the file between clean ones: less than makes the flusher begin.
+    let dirty = (0..24).map(|k| format!("w{},t{}x9", 10 * k, 10 * k + 1)).collect::<Vec<_>>();
+    let dirty = dirty.join(",") + ",t1000x450,t0x240,t2000x450,w5x3,t3000x300";
     vec![
         around(touches("r", "cycle", 1500, 700)),
         around(touches("rx", "cycle", 1500, 700)),
@@ -72,6 +80,7 @@ fn by_touches() -> Vec<(u64, Row)> {
         alone(Row::actions("scan", "rx", "plain", scan)),
         (2048, limit(touches("r", "cycle", 600, 3072).named("window"), LARGE)),
         around(Row::actions("cow", "rw", "random", stores).with("map", "private")),
+        alone(Row::actions("dirty", "rw", "random", &dirty)),
     ]
 }
 
