@@ -31,7 +31,7 @@ use std::num::NonZeroU64;
 use crate::counters::mapped::MappedKind;
 use crate::pgtable::FolioSpan;
 use crate::rmap::Mapcount;
-use crate::units::{GroupId, MappingId, Order, PageIndex, Pfn, SwapSlot};
+use crate::units::{GroupId, MappingId, MmId, Order, PageIndex, Pfn, SwapSlot};
 use lru::LruKind;
 
 /// Folio in the table.
@@ -119,6 +119,8 @@ pub struct Folio {
     pub pins: u64,
     /// How often it is mapped, and by whom (F).
     pub mapcount: Mapcount,
+    /// The process that mapped it when nobody did: most folios are mapped by no other.
+    pub(crate) mapped_by: MmId,
 }
 
 impl Folio {
@@ -148,6 +150,7 @@ impl Folio {
             refs: 0,
             pins: 0,
             mapcount: Mapcount::default(),
+            mapped_by: MmId(0),
         }
     }
 
@@ -159,6 +162,13 @@ impl Folio {
                 self.pfn.plus(index.0 - first.0)
             }
             Owner::Detached => self.pfn,
+        }
+    }
+
+    /// A process is about to map it.
+    pub(crate) fn note_mapper(&mut self, mm: MmId) {
+        if self.maps() == 0 {
+            self.mapped_by = mm;
         }
     }
 

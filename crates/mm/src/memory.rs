@@ -349,6 +349,11 @@ impl<R: Ram> Memory<R> {
         &mut self.spaces[id.0 as usize]
     }
 
+    /// A process, if it has not ended.
+    pub(crate) fn live_space(&self, id: MmId) -> Option<&Space> {
+        self.spaces.get(id.0 as usize).filter(|space| !space.is_dead)
+    }
+
     /// Processes that have not ended.
     pub fn spaces(&self) -> impl Iterator<Item = (MmId, &Space)> {
         self.all_spaces().filter(|(_, space)| !space.is_dead)

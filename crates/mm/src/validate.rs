@@ -364,9 +364,10 @@ impl<R: Ram> Memory<R> {
         let nr_file_pages = self.core.mapping(file).nr_file_pages(self.rules.page);
         let index = PageIndex(part.vma.index_of(part.vpn));
         // A block of shared memory is collapsed, and mapped, as a whole, also where the file ends
-        // inside it; and a kernel without the end-of-file test maps a folio as a whole that stayed
-        // when its file became shorter (B.6.2).
+        // inside it; and a folio that stayed when its file became shorter is mapped as a whole by a
+        // kernel without the end-of-file test, and by `MADV_COLLAPSE`: the test is one of faults (B.6.2).
         let is_inside = self.core.mapping(file).is_shmem
+            || part.leaf.kind == LeafKind::Pmd
             || self.rules.fault.eof_guard != EofGuard::Refuse
             || part.vma.index_of(part.end) <= nr_file_pages;
         let entry = self.core.find(file, index);

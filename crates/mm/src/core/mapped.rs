@@ -44,6 +44,7 @@ impl<R: Ram> Core<R> {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
         let folio = self.folios.get_mut(id);
+        folio.mapped_by = mm;
         let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
         let (refs, nr_exclusive) = match level {
             Level::Ptes => (nr_pages, nr_pages),
@@ -71,6 +72,7 @@ impl<R: Ram> Core<R> {
         self.counters.nr_ptes_set += nr;
         self.counters.nr_batches_set += 1;
         let folio = self.folios.get_mut(id);
+        folio.note_mapper(mm);
         folio.refs += nr;
         let pages = pages_of(folio, pfn, nr);
         let change = counted(folio.mapcount.add_ptes(&shape, owner, pages));
@@ -85,6 +87,7 @@ impl<R: Ram> Core<R> {
         self.work.add(1);
         self.counters.nr_pmds_set += 1;
         let folio = self.folios.get_mut(id);
+        folio.note_mapper(mm);
         folio.refs += u64::from(shape.pmd_refs());
         let change = counted(folio.mapcount.add_pmd(&shape, owner));
         self.counters.mapcounts_set += change.updates;

@@ -54,7 +54,12 @@ impl<R: Ram> Memory<R> {
     fn write_out(&mut self, file: MappingId, entry: Entry) {
         let protection =
             Protection { set: PteFlags::NONE, clear: PteFlags::WRITABLE.with(PteFlags::DIRTY) };
-        for site in self.sites_of(entry.folio) {
+        let sites = self.sites_of(entry.folio);
+        if self.has_dirty_entry(&sites) {
+            // It was stored to after reclaim left it, or never unmapped (P.6.3).
+            self.core.folios.lru_mut().marks_mut(entry.folio).is_reclaim = false;
+        }
+        for site in sites {
             self.flush(site.mm, site.vpn, site.nr);
             let (space, folios) = self.space_and_folios(site.mm);
             space.table.protect_range(site.vpn, site.nr, protection, |pfn| folios.span_of(pfn));

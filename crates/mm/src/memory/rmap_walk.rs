@@ -3,7 +3,8 @@
 //! Answers to: `rmap_walk`, `rmap_walk_anon`, `rmap_walk_file`.
 //!
 //! An area knows which index each of its pages has, a folio knows its own: so the pages that can
-//! map it follow, and the page table says whether they do.
+//! map it follow, and the page table says whether they do. The process that mapped it first is asked
+//! first: where it accounts for all of its mappings, no other has to be.
 
 use super::Memory;
 use crate::folio::{FolioId, Owner};
@@ -24,6 +25,16 @@ pub(crate) struct Site {
     pub(crate) is_pmd: bool,
 }
 
+/// What is looked for in the areas of a process.
+#[derive(Clone, Copy)]
+struct Sought {
+    id: FolioId,
+    /// Index of its first page, in the file or, without one, in anonymous areas.
+    first: u64,
+    nr_pages: u64,
+    file: Option<MappingId>,
+}
+
 impl<R: Ram> Memory<R> {
     /// Every mapping of a folio, by process and address.
     pub(crate) fn sites_of(&self, id: FolioId) -> Vec<Site> {
@@ -33,20 +44,45 @@ impl<R: Ram> Memory<R> {
             Owner::File { mapping, index } => (index.0, Some(mapping)),
             Owner::Detached => return Vec::new(),
         };
-        let mut sites = Vec::new();
-        let mut nr_left = folio.maps();
+        let sought = Sought { id, first, nr_pages: folio.nr_pages(), file };
+        let (mut sites, nr_maps) = (Vec::new(), folio.maps());
+        if nr_maps == 0
+            || self.add_sites_in(folio.mapped_by, sought, nr_maps, &mut sites) == nr_maps
+        {
+            return sites;
+        }
+        // Others map it too: all of them, in order.
+        sites.clear();
+        let mut nr_left = nr_maps;
         self.count_areas(0, self.nr_spaces());
-        for (mm, space) in self.spaces() {
-            self.count_areas(space.vmas.len(), 0);
-            for vma in space.vmas.iter().filter(|vma| self.can_map(vma, file)) {
-                if nr_left == 0 {
-                    return sites;
-                }
-                let Some((from, to)) = overlap(vma, first, folio.nr_pages()) else { continue };
-                nr_left -= self.add_sites(id, mm, VpnRange { start: from, end: to }, &mut sites);
+        for (mm, _) in self.spaces() {
+            if nr_left == 0 {
+                break;
             }
+            nr_left -= self.add_sites_in(mm, sought, nr_left, &mut sites);
         }
         sites
+    }
+
+    /// Adds where a process maps the folio, until `nr_max` entries are found; how many.
+    fn add_sites_in(
+        &self,
+        mm: MmId,
+        Sought { id, first, nr_pages, file }: Sought,
+        nr_max: u64,
+        sites: &mut Vec<Site>,
+    ) -> u64 {
+        let Some(space) = self.live_space(mm) else { return 0 };
+        self.count_areas(space.vmas.len(), 0);
+        let mut nr_found = 0;
+        for vma in space.vmas.iter().filter(|vma| self.can_map(vma, file)) {
+            if nr_found == nr_max {
+                break;
+            }
+            let Some((start, end)) = overlap(vma, first, nr_pages) else { continue };
+            nr_found += self.add_sites(id, mm, VpnRange { start, end }, sites);
+        }
+        nr_found
     }
 
     /// Whether a PTE among these says that its page was stored to.

@@ -78,6 +78,7 @@ impl<R: Ram> Memory<R> {
         let index = PageIndex(index.0 + (part.pfn.0 - whole.pfn.0));
         let mut folio = Folio::new(part.pfn, to, Owner::Anon { index });
         folio.is_dirty = whole.is_dirty;
+        folio.mapped_by = whole.mapped_by;
         folio.group = whole.group;
         folio.is_lazyfree = whole.is_lazyfree;
         folio.mapcount = part.mapcount;

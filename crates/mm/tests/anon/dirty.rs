@@ -4,7 +4,7 @@ use largefolio_mm::core::groups::GroupLimits;
 use largefolio_mm::core::watermarks::Watermarks;
 use largefolio_mm::fault::Access;
 use largefolio_mm::io::Fadvice;
-use largefolio_mm::map::Map;
+use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::ram::{Bytes, stored_byte};
 use largefolio_mm::rules::reclaim::{GenerationRule, LruRule, ReclaimRules};
@@ -127,27 +127,48 @@ fn reclaim_takes_what_is_clean_and_leaves_what_is_dirty_p_6_2() {
 #[test]
 fn who_finds_nothing_but_dirty_folios_has_them_written_p_6_3() {
     let lazy = |rules| ReclaimRules { dirty_background_ratio: 1000, ..rules };
-    let nr_looks = |rules| {
+    for (rules, nr_flushes) in [
+        (ReclaimRules::stock(), 1),
+        (generations(GenerationRule::Protected), 0),
+        (generations(GenerationRule::Reworked), 1),
+        (generations(GenerationRule::FirstUse), 1),
+    ] {
         let mut world = world(lazy(rules));
         let (_, open) = file(&mut world, 4096);
         let group = world.memory.add_group(GroupLimits::max(512));
         world.memory.enter_group(group);
-        write(&mut world, open, 0..2000);
+        write(&mut world, open, 0..400);
+        world.memory.reclaim_group(group, 32);
+        assert_eq!(world.memory.counters().reclaim.nr_flushes, nr_flushes, "{rules:?}");
+        // Where nobody is told, the flusher comes when nothing else helps.
+        write(&mut world, open, 400..2000);
         world.check();
         let events = world.memory.group(group).group.events;
         let nr_flushes = world.memory.counters().reclaim.nr_flushes;
         assert!(nr_flushes > 0 && events.oom == 0, "{rules:?} {events:?}");
-        events.max
-    };
-    let told = [
-        ReclaimRules::stock(),
-        generations(GenerationRule::Reworked),
-        generations(GenerationRule::FirstUse),
-    ];
-    // Where nobody is told, the flusher comes when nothing else has helped for long.
-    let nr_untold = nr_looks(generations(GenerationRule::Protected));
-    for rules in told {
-        assert!(nr_looks(rules) + 10 < nr_untold, "{rules:?} {nr_untold}");
+    }
+}
+
+#[test]
+fn a_mapped_folio_that_was_only_moved_loses_its_mark_when_it_is_written_p_6_3() {
+    for (rule, is_next) in [(GenerationRule::Reworked, false), (GenerationRule::FirstUse, true)] {
+        let mut world = world(generations(rule));
+        let (file, open) = file(&mut world, 4096);
+        let group = world.memory.add_group(GroupLimits::max(512));
+        world.memory.join_group(world.mm, group);
+        let mm = world.mm;
+        let map = Map::file(open, 0, 4096 * PAGE, Prot::READ_WRITE).shared().at(addr(0));
+        world.memory.mmap(mm, map).unwrap();
+        world.advise(mm, 0, 4096, Madvice::Random);
+        world.memory.touch(mm, addr(0), Access::Write).unwrap();
+        // Two requests: the first leaves it and has it written.
+        for page in (1..512).chain(1000..1100) {
+            world.memory.touch(mm, addr(page), Access::Read).unwrap();
+        }
+        world.check();
+        assert!(is_dirty(&world, file, 1).is_none() && is_dirty(&world, file, 1000).is_some());
+        assert_eq!(world.memory.counters().reclaim.nr_flushes, 1, "{rule:?}");
+        assert_eq!(is_dirty(&world, file, 0).is_none(), is_next, "{rule:?}");
     }
 }
 

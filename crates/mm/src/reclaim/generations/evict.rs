@@ -89,7 +89,7 @@ impl<R: Ram> Memory<R> {
         let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
         self.count_scan(scan.who, look.group, nr_pages, nr_freed);
         scan.nr_freed += nr_freed;
-        self.core.pressure.wants_flush |= is_all_dirty;
+        self.core.pressure.wants_flush |= is_bounded && is_all_dirty;
         nr_scanned
     }
 
@@ -177,8 +177,9 @@ impl<R: Ram> Memory<R> {
                 refs > NR_REFS_MAX && is_workingset
             }
         };
-        // From 7.2 on what is dirty is isolated and becomes active (P.6.2).
-        let is_dirty = look.rule != GenerationRule::FirstUse && self.are_dirty(&[id]);
+        // Other kernels isolate what is dirty, and make it active (P.6.2).
+        let is_moved = matches!(look.rule, GenerationRule::First | GenerationRule::Reworked);
+        let is_dirty = is_moved && self.are_dirty(&[id]);
         let waits =
             folio.is_under_writeback || is_dirty || folio.is_locked && !look.rule.is_reworked();
         let is_spared = tier > tier_max || is_hot;
