@@ -6,6 +6,7 @@ pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod collapse;
 pub(crate) mod completions;
+mod confined;
 pub(crate) mod crosscheck;
 mod lasting;
 pub(crate) mod man;
