@@ -17,6 +17,7 @@ pub(crate) mod predict;
 pub(crate) mod record;
 pub(crate) mod run;
 mod running;
+pub(crate) mod schema;
 pub(crate) mod study;
 pub(crate) mod trace;
 pub(crate) mod tune;
