@@ -6,8 +6,8 @@
     fuzz.py --seconds 7200        for longer; --jobs N side by side
     fuzz.py --merge               and keep in fuzz/corpus what reaches more code
 
-Each target starts from fuzz/corpus/TARGET, and from what earlier runs found (target/fuzz/corpus). A
-find is a file in target/fuzz/finds; the same command with that file as TARGET=FILE repeats it. The
+Each target starts from fuzz/corpus/TARGET, from what was kept of earlier runs (fuzz/corpus/TARGET.tar.xz)
+and from what this checkout found (target/fuzz/corpus). A find is a file in target/fuzz/finds; the same command with that file as TARGET=FILE repeats it. The
 instrumentation is that of stable Rust; a C++ compiler is needed for libFuzzer.
 """
 
@@ -19,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEPT = ROOT / "fuzz" / "corpus"
@@ -29,6 +30,8 @@ INSTRUMENTED = [
     "-Cllvm-args=-sanitizer-coverage-level=4", "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table", "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ]
+# Longer ones are not kept: what they reach, shorter ones reach as well, or nearly.
+KEPT_BYTES_MAX = 4096
 # A parser's own bound is 512 MiB. One input must not take seconds.
 LIMITS = ["-rss_limit_mb=1024", "-malloc_limit_mb=768", "-timeout=10", "-max_len=65536"]
 
@@ -58,6 +61,9 @@ def fuzz(program, target, seconds):
     corpus, finds = WORK / "corpus" / target, WORK / "finds"
     for folder in (corpus, finds, KEPT / target):
         folder.mkdir(parents=True, exist_ok=True)
+    if (packed := KEPT / f"{target}.tar.xz").exists():
+        with tarfile.open(packed) as archive:
+            archive.extractall(corpus, filter="data")
     words = [f"-max_total_time={seconds}", f"-artifact_prefix={finds}/{target}-", "-print_final_stats=1"]
     dictionary = ROOT / "fuzz" / f"{target}.dict"
     words += [f"-dict={dictionary}"] if dictionary.exists() else []
@@ -72,14 +78,20 @@ def fuzz(program, target, seconds):
 
 
 def merge(program, target):
-    """Keeps the smallest set of inputs that reaches the same code."""
+    """Keeps a small set of inputs that reaches the same code; how many, and bytes of the archive."""
     merged = WORK / "merged" / target
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
     command(program, target, "-merge=1", merged, KEPT / target, WORK / "corpus" / target).check_returncode()
-    shutil.rmtree(KEPT / target)
-    shutil.copytree(merged, KEPT / target)
-    return sum(1 for _ in merged.iterdir())
+    kept = [path for path in sorted(merged.iterdir()) if path.stat().st_size <= KEPT_BYTES_MAX]
+    packed = KEPT / f"{target}.tar.xz"
+    with tarfile.open(packed, "w:xz", format=tarfile.USTAR_FORMAT) as archive:
+        for path in kept:
+            entry = tarfile.TarInfo(path.name)
+            entry.size = path.stat().st_size
+            with path.open("rb") as content:
+                archive.addfile(entry, content)
+    return len(kept), packed.stat().st_size
 
 
 def repeat(program, target, path):
@@ -110,7 +122,8 @@ def main():
             print(told, flush=True)
             is_good &= is_clean
     for target in names if args.merge and is_good else []:
-        print(f"{target}: {merge(program, target)} inputs kept")
+        nr_kept, nr_bytes = merge(program, target)
+        print(f"{target}: {nr_kept} inputs kept, {nr_bytes >> 10} KiB")
     return 0 if is_good else 1
 
 
