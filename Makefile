@@ -9,6 +9,7 @@
 #   notebook                           its numbers are those of `folio predict --json`, which has tests
 #   commands of documents but README   minutes; verbs, options and links of all documents are checked
 #   Miri                               crates/bulk alone, interpreted
+#   fuzzing guided by coverage         builds the parsers once more, instrumented; ten seconds for each
 #   arm64: mm, trace, sim              their unit tests emulated, and clippy of tests; `make test` lints all
 #                                      crates for arm64 and runs the tests of bulk emulated
 #   packages for arm64                 built, then installed and used in an emulated Debian root
@@ -57,6 +58,7 @@ lints:
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	scripts/arm64.py lint
+	scripts/deny.sh
 # Mostly a download, so it happens beside the lints.
 environment:
 	@scripts/python.sh environment
@@ -66,6 +68,7 @@ test-all: export LARGEFOLIO_LANE = all
 test-all: test
 	LARGEFOLIO_STEPS=600000 $(CARGO) test --workspace --test anon random
 	LARGEFOLIO_FUZZ_ROUNDS=400000 $(CARGO) test --workspace --test trace hostile
+	scripts/fuzz.py
 	scripts/python.sh wheel
 	scripts/docs.py --folio target/debug/folio --python target/python-wheel/bin/python
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory arm64 miri

@@ -95,9 +95,11 @@ def main():
         exceptions=rules, turns=machine.Turns(), is_shared=args.shared_machine,
     )
     words = prose.Words(house.folio, ROOT, rules.options)
-    page = {"ARCHITECTURE.md": (ROOT / "ARCHITECTURE.md").read_text()}  # drawings, no commands
-    complaints = prose.check({**documents, **page}, words)
-    read = {name: english.prose(text) for name, text in {**documents, **page}.items()}
+    # Drawings and advice for those who change folio: no commands to run.
+    names = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
+    pages = {name: (ROOT / name).read_text() for name in names}
+    complaints = prose.check({**documents, **pages}, words)
+    read = {name: english.prose(text) for name, text in {**documents, **pages}.items()}
     complaints += english.check({**read, **words.all_help()}, english.phrases())
     results = run_all(to_run, house)
     if not args.only:  # otherwise rules of other documents are unused

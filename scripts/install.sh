@@ -4,8 +4,9 @@
 #   install.sh list        what goes where: mode, source, target
 #   install.sh install     below DESTDIR and PREFIX, with a list of it in lib/largefolio/installed
 #   install.sh uninstall   removes what that list names
-#   install.sh deb         a Debian package of the same files (needs cargo-deb); TARGET: Rust's name of
-#                          another architecture, PROFILE: cargo's profile in which BUILD was built
+#   install.sh deb         a Debian package of the same files (needs cargo-deb), and one with what a
+#                          debugger needs, if that was built; TARGET: Rust's name of another
+#                          architecture, PROFILE: cargo's profile in which BUILD was built
 # The list of files is that of the package: [package.metadata.deb] in crates/cli/Cargo.toml.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -104,7 +105,7 @@ install_all() {
         make_directory "$(dirname "$target")"
         install -m "$mode" "$source" "$DESTDIR$target" || denied
         case $target in
-            */bin/* | *.so) ! command -v "$strip" >/dev/null || "$strip" --strip-debug "$DESTDIR$target" ;;
+            */bin/* | *.so) ! command -v "$strip" >/dev/null || "$strip" --strip-unneeded "$DESTDIR$target" ;;
         esac
         echo "f $target" >>"$notes"
     done <<<"$plan"
@@ -167,7 +168,12 @@ deb() {
     local package expected packed words=(--profile "${PROFILE:-release}")
     [ -z "${TARGET:-}" ] || words+=(--target "$TARGET")
     words+=(--output "${CARGO_TARGET_DIR:-target}/debian/")
-    package=$(cargo deb --package largefolio-cli --no-build --strip --quiet "${words[@]}")
+    if readelf --sections --wide "$BUILD/folio" | grep -q '\.debug_line'; then
+        words+=(--dbgsym --compress-debug-symbols=zlib)
+    else
+        words+=(--strip)
+    fi
+    package=$(cargo deb --package largefolio-cli --no-build --quiet "${words[@]}" | grep '\.deb$')
     expected=$(list | cut -f3 | sort)
     # The package compresses some, and has the two files that every Debian package has.
     packed=$(dpkg-deb --fsys-tarfile "$package" | tar -t | sed -n 's|^\.||; s|^/\{0,1\}|/|; /[^/]$/p' |

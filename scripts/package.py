@@ -3,6 +3,7 @@
 
     package.py deb [--arch A]..      target/debian/largefolio_VERSION_ARCH.deb
     package.py wheel [--arch A]..    target/wheels/largefolio-VERSION-cp310-abi3-linux_ARCH.whl
+    package.py sdist                 target/wheels/largefolio-VERSION.tar.gz, from which pip builds a wheel
     package.py check                 builds both for arm64, installs and uses them in a Debian root
                                      of arm64 under QEMU, and removes them
 
@@ -148,8 +149,29 @@ def wheel(arch, profile):
     environment["PATH"] = f"{pip.parent}:{environment['PATH']}"
     subprocess.run([pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", *words,
                     "--wheel-dir", folder, ROOT / "python"], env=environment, check=True)
+    # manylinux_.. if that was asked for, else linux_..
     found = max(folder.glob(f"largefolio-*_{MACHINES[arch]}.whl"),
                 key=lambda path: path.stat().st_mtime)
+    say(f"{found} ({found.stat().st_size >> 20} MiB)")
+    return found
+
+
+# Calls the build backend, as pip does.
+PACK = """import sys
+sys.path.insert(0, "build_backend")
+import largefolio_build
+largefolio_build.build_sdist(sys.argv[1])
+"""
+
+
+def sdist():
+    """Packs the source of a wheel; its path."""
+    folder = built_in() / "wheels"
+    bin_folder = environment_of_pip().parent
+    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"}
+    subprocess.run([bin_folder / "python", "-c", PACK, folder.absolute()], cwd=ROOT / "python",
+                   env=environment, check=True, stdout=subprocess.DEVNULL)
+    found = max(folder.glob("largefolio-*.tar.gz"), key=lambda path: path.stat().st_mtime)
     say(f"{found} ({found.stat().st_size >> 20} MiB)")
     return found
 
@@ -251,7 +273,7 @@ def check_wheel(root, module, expected):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["deb", "wheel", "check"])
+    parser.add_argument("what", choices=["deb", "wheel", "sdist", "check"])
     parser.add_argument("--arch", action="append", choices=list(MACHINES), help="else both")
     parser.add_argument("--profile", default="release")
     parser.add_argument("--deb", type=pathlib.Path, help="check: a package for arm64 that is built")
@@ -261,6 +283,9 @@ def main():
         parser.error(f"packages are made on {' and '.join(MACHINES)}, not {platform.machine()}")
     archs = args.arch or list(MACHINES)
     try:
+        if args.what == "sdist":
+            print(sdist())
+            return 0
         if args.what != "wheel":
             pages(args.profile)
         if args.what == "check":

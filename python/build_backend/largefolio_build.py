@@ -10,14 +10,23 @@ libraries and traces as it does in `/usr`:
 `pip install --config-settings profile=dev ./python`, or LARGEFOLIO_PROFILE=dev, builds with that
 cargo profile instead of `release`. `pip wheel --config-settings target=aarch64-unknown-linux-gnu
 ./python` builds for another architecture than this machine's; scripts/package.py does that.
+LARGEFOLIO_COMPATIBILITY=manylinux_2_36 checks that the module runs with that glibc, and says so in
+the name of the wheel.
+
+A source distribution is this directory with the rest of the repository, as far as it is compiled, in
+`workspace`. Builds from the same commit have the same bytes, if SOURCE_DATE_EPOCH is set.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import os
 import shutil
 import subprocess
+import tarfile
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +36,8 @@ from typing import Any
 import maturin
 
 _PYTHON = Path(__file__).resolve().parent.parent
-_ROOT = _PYTHON.parent
+# Where the crates are: in a source distribution below it.
+_ROOT = _PYTHON / "workspace" if (_PYTHON / "workspace").is_dir() else _PYTHON.parent
 _STAGE = _PYTHON / "largefolio" / "_folio"
 # The native module is among them so that cargo chooses the same features as for it alone: what
 # they share is compiled once.
@@ -86,16 +96,67 @@ def build_editable(
     return maturin.build_editable(wheel_directory, _arguments(build), metadata_directory)
 
 
+# What of the repository a source distribution has beside python/; tests read more than that.
+_SOURCES = (
+    "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "LICENSE-*", "README.md", "crates", "kernels",
+    "machines", "probe", "schemas", "studies", "traces", "tunings",
+    ":(exclude,glob)crates/*/tests/**", ":(exclude,glob)crates/*/fixtures/**",
+    ":(exclude,glob)**/snapshots/**",
+)
+
+
 def build_sdist(sdist_directory: str, config_settings: Mapping[str, Any] | None = None) -> str:
-    """Refuses, because kernels, machines and studies are read from the whole repository."""
-    raise RuntimeError(
-        "largefolio is built from its repository, not from an sdist; build a wheel instead: "
-        "pip wheel ./python"
-    )
+    """Packs what a wheel is built from: files that git knows, as they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        info = Path(folder) / maturin.prepare_metadata_for_build_wheel(folder, {})
+        metadata = (info / "METADATA").read_bytes()
+    version = next(line for line in metadata.decode().splitlines() if line.startswith("Version: "))
+    name = f"largefolio-{version.removeprefix('Version: ')}"
+    project = (_PYTHON / "pyproject.toml").read_text().replace('"../crates/', '"workspace/crates/')
+    members = {"PKG-INFO": metadata, "pyproject.toml": project.encode()}
+    for path in _known(_PYTHON, "largefolio", "build_backend", "README.md"):
+        members[str(path.relative_to(_PYTHON))] = path
+    for path in _known(_ROOT, *_SOURCES):
+        members[f"workspace/{path.relative_to(_ROOT)}"] = path
+    packed = Path(sdist_directory) / f"{name}.tar.gz"
+    packed.parent.mkdir(parents=True, exist_ok=True)
+    _pack(packed, name, members)
+    return packed.name
+
+
+def _known(folder: Path, *paths: str) -> list[Path]:
+    """Files below `folder` that git knows."""
+    words = ["git", "-C", str(folder), "ls-files", "-z", "--", *paths]
+    done = subprocess.run(words, stdout=subprocess.PIPE, check=True, text=True)
+    return [folder / name for name in done.stdout.split("\0") if name]
+
+
+def _pack(packed: Path, top: str, members: Mapping[str, bytes | Path]) -> None:
+    """Writes an archive that depends on names and contents alone."""
+    seconds = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+    with (
+        packed.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=seconds) as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name, content in sorted(members.items()):
+            entry = tarfile.TarInfo(f"{top}/{name}")
+            entry.mtime = seconds
+            if isinstance(content, Path) and content.is_symlink():
+                entry.type, entry.linkname, entry.mode = tarfile.SYMTYPE, os.readlink(content), 0o777
+                archive.addfile(entry)
+                continue
+            if isinstance(content, Path):
+                entry.mode = 0o755 if os.access(content, os.X_OK) else 0o644
+                content = content.read_bytes()
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
 
 
 def _arguments(build: Build) -> dict[str, Any]:
-    return {"build-args": " ".join(build.words())}
+    compatibility = os.environ.get("LARGEFOLIO_COMPATIBILITY")
+    checked = ["--compatibility", compatibility] if compatibility else []
+    return {"build-args": " ".join([*build.words(), *checked])}
 
 
 @contextmanager
@@ -139,4 +200,4 @@ def _build(build: Build) -> list[Path]:
 def _strip(path: str | Path, tool: str) -> None:
     """Removes debug information if the tool for it is installed."""
     if strip := shutil.which(tool):
-        subprocess.run([strip, "--strip-debug", path], check=True)
+        subprocess.run([strip, "--strip-unneeded", path], check=True)

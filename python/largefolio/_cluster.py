@@ -40,6 +40,10 @@ _TASKS_A_THREAD = 2
 _TASKS_OF_A_THREAD = 4
 # Times that a task is handed out with its trace; each time a worker took the trace with it.
 _SENT_MAX = 3
+# Times that a task is handed out anew after Dask gave it up because the workers that ran it were lost
+# (`distributed.scheduler.allowed-failures`, 3, and one more each time). Hosts that are taken away lose
+# workers whatever these do; a task that itself ends them must not do so for ever.
+_LOST_MAX = 4
 # Seconds after which the driver looks whether there is anybody to wait for.
 _LOOK_S = 5.0
 
@@ -150,6 +154,7 @@ class _Driver:
         # Traces on the cluster, by digest; how often a task was handed out with one.
         self._traces: dict[str, Future[Any]] = {}
         self._nr_sent: Counter[int] = Counter()
+        self._nr_lost: Counter[int] = Counter()
         self._has_warned = False
 
     def run(self) -> None:
@@ -232,7 +237,7 @@ class _Driver:
             self._traces.pop(task.digest, None)
             self._send(task)
         except KilledWorker as error:
-            self._sweep.fail(task, f"every worker that replayed it ended: {error}")
+            self._hand_out_last(task, error)
         except Exception as error:  # Whatever else a worker raises ends this task alone.
             self._sweep.fail(task, f"on a worker: {type(error).__name__}: {error}")
         else:
@@ -244,6 +249,14 @@ class _Driver:
                 self._sweep.fail(task, value)
         finally:
             future.release()
+
+    def _hand_out_last(self, task: _native.Task, error: Exception) -> None:
+        """Lets a task whose workers were lost wait behind all others, a few times."""
+        self._nr_lost[id(task)] += 1
+        if self._nr_lost[id(task)] > _LOST_MAX:
+            self._sweep.fail(task, f"every worker that replayed it ended: {error}")
+        else:
+            self._waiting.append(task)
 
     def _send(self, task: _native.Task) -> None:
         """Lets a task wait that goes with its trace."""

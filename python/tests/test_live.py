@@ -155,7 +155,7 @@ _TIMES = ("taken_unix_s",)
 
 def _same_as(folio: Folio, found: dict[str, Any], code: int = 0) -> None:
     """The command that stands in a result prints the same result."""
-    words = found.get("command_line") or found["command"]
+    words = found["command_line"]
     done = folio(*words[1:])
     assert done.returncode == code, done
     # Each look has a time of its own.

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dask
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -118,6 +119,30 @@ def test_a_killed_worker_costs_nothing_but_time(
         progress=kill_half_way,
     )
     assert not victims
+    _is_whole(swept)
+    assert _rows(swept) == _rows(here)
+
+
+def test_three_lost_workers_in_a_row_cost_nothing_but_time(
+    some: list[Path], here: lf.Swept, tmp_path: Path
+) -> None:
+    # Each loss is one too many for Dask, which gives up the tasks of that worker.
+    places = [40, 80, 120]
+    with dask.config.set({"distributed.scheduler.allowed-failures": 0}), LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster, Client(cluster) as client:
+
+        def kill_all(done: int, _asked: int) -> None:
+            if places and done >= places[0]:
+                places.pop(0)
+                for pid in client.run(os.getpid, on_error="ignore").values():
+                    os.kill(pid, signal.SIGKILL)
+
+        swept = lf.sweep(
+            some, KERNELS, MACHINES, client=client, directory=tmp_path, memory="1G",
+            progress=kill_all,
+        )
+    assert not places
     _is_whole(swept)
     assert _rows(swept) == _rows(here)
 

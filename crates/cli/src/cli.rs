@@ -21,6 +21,7 @@ use crate::verbs::maps::MapsArgs;
 use crate::verbs::predict::PredictArgs;
 use crate::verbs::record::RecordArgs;
 use crate::verbs::run::RunArgs;
+use crate::verbs::schema::SchemaArgs;
 use crate::verbs::study::StudyArgs;
 use crate::verbs::trace::TraceArgs;
 use crate::verbs::tune::TuneArgs;
@@ -72,6 +73,7 @@ enum Verb {
     Bench(BenchArgs),
     Calibrate(CalibrateArgs),
     Crosscheck(CrosscheckArgs),
+    Schema(SchemaArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -116,6 +118,7 @@ fn carried_out(verb: Verb, words: &[OsString], console: &mut Console) -> Result<
         Verb::Bench(args) => args.plan(command_line(words))?.run(console),
         Verb::Calibrate(args) => args.plan(command_line(words))?.run(console),
         Verb::Crosscheck(args) => args.plan(command_line(words))?.run(console),
+        Verb::Schema(args) => args.plan().run(console),
         Verb::Completions(args) => args.plan(Cli::command()).run(console),
         Verb::Man(args) => args.plan(Cli::command())?.run(console),
     }

@@ -8,13 +8,14 @@
 //! [`persist`] (also after a reboot); [`measure`],
 //! [`mod@bench`] (the series' micro-benchmarks), [`calibrate`] (what this machine costs), [`verify`] (a
 //! command with and without a change); [`system`] and [`census`] (folio sizes of the running system);
-//! [`signals`] (Ctrl-C), [`mod@shell`] (words to type), [`stack`] (for folio itself).
+//! [`signals`] (Ctrl-C), [`mod@shell`] (words to type), [`stack`] and [`confine`] (for folio itself).
 
 pub mod align;
 pub mod bench;
 pub mod calibrate;
 pub mod census;
 pub mod collapse;
+pub mod confine;
 pub mod crosscheck;
 pub mod elf;
 pub mod environment;

@@ -40,6 +40,8 @@ pub(crate) use task::Task;
 use crate::system::{Entries, System, ids};
 
 pub(crate) const PROC: &str = "/proc";
+/// What says on how many CPUs this process may run: it, and its group.
+pub(crate) const OF_CPUS: [&str; 2] = ["/proc/self", "/sys/fs/cgroup"];
 /// Where files are the kernel's own inventions.
 const VIRTUAL: [&str; 3] = [PROC, "/sys", "/dev"];
 

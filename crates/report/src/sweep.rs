@@ -4,11 +4,11 @@
 //!   Sweep::open(dir, request)      lock; what is done = the cells of the parts on disk
 //!     Sweep::missing() -> Task ..  what is not, in tasks of one trace each
 //!       Task::run -> TaskResult    here (local), or on any host that has the trace
-//!     Sweep::add(task, result)     one part more, or nothing: whole, or not there
+//!     Sweep::add(task, result)     one part more, or nothing: whole, or not there; many become one
 //!   Sweep::finish(ended)           the manifest
 //! ```
 //!
-//! Reading order: [`task`] (what a worker does), `part` and `data_set` (the files),
+//! Reading order: [`task`] (what a worker does), `part`, `data_set` and `merge` (the files),
 //! [`manifest`] (who asked for what), [`local`] (all tasks on this host), [`error`].
 //!
 //! Owns which of the requested cells are done. Does not own what a cell is
@@ -25,6 +25,7 @@ mod data_set;
 pub mod error;
 pub mod local;
 pub mod manifest;
+mod merge;
 mod part;
 mod plan;
 pub mod task;
@@ -188,7 +189,9 @@ impl Sweep {
     ///
     /// # Errors
     /// When the manifest cannot be written; the parts stay what they are.
-    pub fn finish(self, ended: Ended) -> Result<Manifest, SweepError> {
+    pub fn finish(mut self, ended: Ended) -> Result<Manifest, SweepError> {
+        // Those of a folio that did not merge.
+        self.data.merge().map_err(|error| self.not_written(error))?;
         let Counts { nr_asked, nr_found, nr_done, .. } = self.counts();
         let is_whole = nr_found + nr_done == nr_asked;
         self.write(if ended == Ended::Done && !is_whole { Ended::Incomplete } else { ended })

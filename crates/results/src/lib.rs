@@ -6,7 +6,7 @@
 //! a prediction needs no running kernel: it is `largefolio_report::PredictResult`.)
 //!
 //! Reading order: [`form`] (the forms every result has), [`remark`] (what is said beside a result),
-//! [`running`] (this kernel as the model knows it), then a module a verb: [`maps`], [`crosscheck`],
+//! [`running`] (this kernel as the model knows it), [`schemas`] (what each JSON has), then a module a verb: [`maps`], [`crosscheck`],
 //! [`study`], [`verify`], [`calibrate`], [`mod@bench`], [`tune`], [`warm`], [`collapse`],
 //! [`advise`].
 //!
@@ -26,6 +26,7 @@ pub mod maps;
 mod page;
 pub mod remark;
 pub mod running;
+pub mod schemas;
 pub mod study;
 pub mod tune;
 pub mod verify;

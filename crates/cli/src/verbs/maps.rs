@@ -20,6 +20,7 @@ use largefolio_trace::disk;
 
 use self::live::Output;
 use self::whom::WhomArgs;
+use super::confined;
 use super::names;
 use super::page_file::{self, PageArgs, PageFile};
 use super::running;
@@ -169,6 +170,7 @@ impl MapsArgs {
         let page = self.page.file(self.elf.iter().chain(&self.file).map(PathBuf::as_path))?;
         if !self.elf.is_empty() {
             let kernel = running::named(&self.kernel.unwrap_or_else(maps::elf_kernel))?;
+            confined::to(&self.elf, page.iter().map(PageFile::path));
             let (files, kernel) = (self.elf, Box::new(kernel));
             return Ok(MapsPlan::Elf(ElfPlan { files, kernel, form, page, command_line }));
         }

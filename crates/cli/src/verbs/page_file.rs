@@ -47,6 +47,13 @@ impl PageArgs {
     }
 }
 
+impl PageFile {
+    /// Where it will be.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
 /// Writes the page, where a file is asked for, and the result; a page that cannot be written does not
 /// keep the result back.
 pub(crate) fn deliver(

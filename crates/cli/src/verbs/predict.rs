@@ -27,6 +27,7 @@ use largefolio_trace::Reader;
 use largefolio_trace::disk;
 use largefolio_trace::shown;
 
+use super::confined;
 use super::names;
 use super::page_file::{check_writable, is_same};
 use super::running;
@@ -264,6 +265,7 @@ impl PredictArgs {
         }
         let request = self.request()?;
         if let Some(dir) = self.sweep.clone() {
+            confined::to_fill(&self.trace, &dir);
             let summary = if self.form.is_json() { Summary::Json } else { Summary::Text };
             let request = Request { command_line, traces: self.trace.clone(), cells: request };
             return Ok(PredictPlan::Sweep(Box::new(SweepPlan { dir, request, summary })));
@@ -279,6 +281,7 @@ impl PredictArgs {
         if self.why.is_some() {
             why::check(&request)?;
         }
+        confined::to(&self.trace, self.output.iter().chain(&self.report).map(PathBuf::as_path));
         let meta = Reader::open(trace)?.meta().clone();
         request.check_trace(&meta)?;
         self.check_outputs(trace)?;

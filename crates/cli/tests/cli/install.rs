@@ -204,7 +204,7 @@ fn the_files_are_those_of_the_package_and_may_be_read_by_all() {
         let is_program = ["bin/folio", "lib/largefolio/qemu.sh"].contains(&file.as_str());
         assert_eq!(mode & 0o777, if is_program { 0o755 } else { 0o644 }, "{file}");
     }
-    for shipped in ["kernels", "machines", "studies", "tunings", "traces"] {
+    for shipped in ["kernels", "machines", "schemas", "studies", "tunings", "traces"] {
         let inside =
             expected.iter().filter(|f| f.contains(&format!("largefolio/{shipped}/"))).count();
         let all = fs::read_dir(root().join(shipped)).unwrap();

@@ -276,3 +276,46 @@ fn the_limit_of_a_control_group_stands_beside_its_memory() {
     assert_eq!(own["max_bytes"], 64 << 20);
     assert!(own["used_bytes"].as_u64().unwrap() > 0, "{own}");
 }
+
+/// Threads of a process that can get no new privileges any more: those that were confined.
+fn nr_confined(pid: u32) -> usize {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return 0 };
+    let is_confined = |thread: &fs::DirEntry| {
+        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        status.contains("\nNoNewPrivs:\t1\n")
+    };
+    threads.flatten().filter(is_confined).count()
+}
+
+#[test]
+fn root_reads_what_others_made_without_its_rights() {
+    let place = Place::with_trace();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root gives up rights");
+        return;
+    }
+    fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();
+    fs::copy("/bin/true", place.path("p")).unwrap();
+    place.done("trace gen zipf --runs 300000 -o long.folio");
+    let is_waiting = |words: &str| {
+        let mut child = place.command(words).stdout(Stdio::piped()).spawn().unwrap();
+        let confined = (0..600).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            nr_confined(child.id()) > 0
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        confined
+    };
+    // Each waits for a reader, of a FIFO or of its standard output.
+    assert!(Command::new("mkfifo").arg(place.path("page.html")).status().unwrap().success());
+    for words in [
+        "predict mix.folio --kernel 6.12 --machine altra --report page.html",
+        "crosscheck replay a.txt --report page.html",
+        "maps --elf p --report page.html",
+        "trace cat long.folio",
+    ] {
+        assert!(is_waiting(words), "{words}: reads with all rights");
+    }
+    assert!(!is_waiting("trace gen zipf --runs 300000 -o page.html"), "it reads nothing");
+}

@@ -7,6 +7,7 @@
 
 mod advise;
 mod calibrate;
+mod compat;
 mod completions;
 mod crosscheck;
 mod effect;
@@ -30,6 +31,7 @@ mod record_live;
 mod report;
 mod results;
 mod run;
+mod schemas;
 mod study;
 mod support;
 mod sweep;

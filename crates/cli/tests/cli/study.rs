@@ -136,7 +136,7 @@ fn counted_rows_are_what_they_were() {
     let place = Place::new();
     let json = place.done(&format!("study {STUDIES} --json {}", traces()));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["schema"], 1);
+    assert_eq!(json["schema_version"], 2);
     let mut lines = Vec::new();
     for study in json["studies"].as_array().unwrap() {
         for table in study["tables"].as_array().unwrap() {

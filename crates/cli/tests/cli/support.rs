@@ -6,6 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tempfile::TempDir;
 
+use crate::schemas;
+
 /// A directory in which commands run.
 pub(crate) struct Place(pub(crate) TempDir);
 
@@ -33,8 +35,13 @@ impl Place {
         command
     }
 
+    /// What a command says; JSON is as its schema says.
     pub(crate) fn run(&self, words: &str) -> Output {
-        self.command(words).output().unwrap()
+        let output = self.command(words).output().unwrap();
+        if matches!(output.status.code(), Some(0 | 1)) {
+            schemas::check(words, &output.stdout);
+        }
+        output
     }
 
     /// Runs a shell that may mount a small filesystem: in a mount namespace of its own, so that it goes

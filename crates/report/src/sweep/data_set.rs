@@ -1,9 +1,10 @@
 //! The data set on disk: a directory of parts, each whole or not there.
 //!
 //! ```text
-//!   DIR/part-HASH.parquet   rows of one task; HASH = BLAKE3 of the file, 32 digits
+//!   DIR/part-HASH.parquet   rows of one task, or of many; HASH = BLAKE3 of the file, 32 digits
 //!   DIR/_manifest.json      who asked for what, and how it went
 //!   DIR/_part-HASH.parquet.broken   damaged, set aside
+//!   DIR/_part-HASH.parquet.merging  takes the place of parts that are going ([`super::merge`])
 //!   DIR/.lock               held by the one sweep that writes
 //! ```
 //!
@@ -25,6 +26,7 @@ use largefolio_trace::{disk, shown};
 use serde::{Deserialize, Serialize};
 
 use super::error::SweepError;
+use super::merge;
 use super::part::{self, Part};
 use largefolio_sim::sweep::CellId;
 
@@ -38,8 +40,8 @@ const BROKEN: &str = ".broken";
 const HIDDEN: &str = "_";
 /// Digits of a hash in a name: 128 bits.
 const NR_DIGITS: usize = 32;
-/// Largest part: a task has some rows of some kilobytes.
-const PART_BYTES_MAX: u64 = 1 << 30;
+/// Largest part: some thousand rows of some kilobytes.
+pub(super) const PART_BYTES_MAX: u64 = 1 << 30;
 
 /// A file that was found damaged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +61,8 @@ pub(super) struct DataSet {
     /// D1.
     done: BTreeSet<CellId>,
     nr_parts: usize,
+    /// Names of parts that were not merged yet.
+    small: Vec<String>,
     _lock: Locked,
 }
 
@@ -78,6 +82,7 @@ impl DataSet {
     pub(super) fn open(dir: &Path) -> Result<(Self, Vec<SetAside>), SweepError> {
         fs::create_dir_all(dir).map_err(|error| SweepError::io("create", dir, error))?;
         let lock = lock(dir)?;
+        let mut aside = merge::finish(dir, &names(dir)?)?;
         let names = names(dir)?;
         let parts = |name: &&String| name.ends_with(PARQUET) && !name.starts_with('.');
         if let Some(foreign) = names.iter().filter(parts).find(|name| hash_of(name).is_none()) {
@@ -85,9 +90,13 @@ impl DataSet {
             return Err(SweepError::Foreign { path, dir });
         }
         disk::remove_stale(dir).map_err(|error| SweepError::io("list", dir, error))?;
-        let mut data =
-            Self { dir: dir.to_owned(), done: BTreeSet::new(), nr_parts: 0, _lock: lock };
-        let mut aside = Vec::new();
+        let mut data = Self {
+            dir: dir.to_owned(),
+            done: BTreeSet::new(),
+            nr_parts: 0,
+            small: Vec::new(),
+            _lock: lock,
+        };
         for name in names.iter().filter(parts) {
             if let Err(why) = data.take_in(name)? {
                 aside.push(set_aside(dir, name, why)?);
@@ -134,9 +143,27 @@ impl DataSet {
         if let Some(cell) = part.cells().iter().find(|cell| self.done.contains(*cell)) {
             return Ok(Err(format!("it has cell {cell}, which is also in another part")));
         }
-        self.done.extend(part.cells().iter().cloned());
-        self.nr_parts += 1;
+        self.note(name, part.cells());
         Ok(Ok(()))
+    }
+
+    /// Notes a part that is in the directory.
+    fn note(&mut self, name: &str, cells: &[CellId]) {
+        self.done.extend(cells.iter().cloned());
+        self.nr_parts += 1;
+        if cells.len() <= merge::SMALL_ROWS {
+            self.small.push(name.to_owned());
+        }
+    }
+
+    /// Merges small parts as long as there are many.
+    pub(super) fn merge(&mut self) -> Result<(), AddError> {
+        while self.small.len() >= merge::NR_PARTS {
+            let names: Vec<String> = self.small.drain(..merge::NR_PARTS).collect();
+            merge::merge(&self.dir, &names)?;
+            self.nr_parts = self.nr_parts + 1 - names.len();
+        }
+        Ok(())
     }
 
     /// Adds the rows of `part` whose cells are not done (D2); their number. With an error of the
@@ -148,11 +175,11 @@ impl DataSet {
             return Ok(0);
         }
         let bytes = part.without(&|cell| !is_new(cell))?;
-        let name = format!("{PART}{}{PARQUET}", hash(&bytes));
+        let name = part_name(&hash(&bytes));
         let path = self.dir.join(&name);
         disk::write_whole(&path, &bytes).map_err(|source| AddError::Io { path, source })?;
-        self.done.extend(part.cells().iter().cloned());
-        self.nr_parts += 1;
+        self.note(&name, part.cells());
+        self.merge()?;
         Ok(nr_new)
     }
 }
@@ -198,12 +225,17 @@ fn names(dir: &Path) -> Result<Vec<String>, SweepError> {
 }
 
 /// The hash in the name of a part; nothing where it is no such name.
-fn hash_of(name: &str) -> Option<&str> {
+pub(super) fn hash_of(name: &str) -> Option<&str> {
     let hash = name.strip_prefix(PART)?.strip_suffix(PARQUET)?;
     (hash.len() == NR_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(hash)
 }
 
-fn hash(bytes: &[u8]) -> String {
+/// The name of a part.
+pub(super) fn part_name(hash: &str) -> String {
+    format!("{PART}{hash}{PARQUET}")
+}
+
+pub(super) fn hash(bytes: &[u8]) -> String {
     let mut digits = blake3::hash(bytes).to_hex().to_string();
     digits.truncate(NR_DIGITS);
     digits

@@ -70,6 +70,11 @@ impl Part {
         &self.cells
     }
 
+    /// The rows.
+    pub(super) fn into_batches(self) -> Vec<RecordBatch> {
+        self.batches
+    }
+
     /// Whether every row is of the trace with this digest.
     pub(super) fn is_of(&self, digest: &str) -> bool {
         self.batches.iter().all(|batch| texts(batch, TRACE_DIGEST).all(|known| known == digest))

@@ -99,6 +99,70 @@ fn a_result_that_comes_twice_is_kept_once() {
     assert_eq!(again.counts().nr_found, 4);
 }
 
+/// A data set of one-cell parts, one less than are merged, and the request that it is of.
+fn many_parts(place: &TempDir, dir: &Path, nr: u64) -> (Request, Sweep) {
+    let mut request = request(place, &["6.12"], &["mix.folio"]);
+    request.cells.machines.truncate(1);
+    request.cells.memory_bytes = vec![8 << 20];
+    // Only where memory is fragmented is a seed a cell of its own.
+    request.cells.fragmentation.permille = 10;
+    request.cells.seeds = (1..=nr).collect();
+    let sweep = Sweep::open(dir, &request).unwrap();
+    (request, sweep)
+}
+
+/// Digests of all cells that a directory has: none twice, none damaged.
+fn nr_whole(dir: &Path, request: &Request) -> usize {
+    let again = Sweep::open(dir, request).unwrap();
+    assert!(again.set_aside().is_empty(), "{:?}", again.set_aside());
+    again.counts().nr_found
+}
+
+#[test]
+fn many_small_parts_become_one_and_whatever_ends_that_loses_nothing() {
+    const NR: usize = 256;
+    let place = place();
+    let dir = place.path().join("set");
+    let (request, mut sweep) = many_parts(&place, &dir, NR as u64 + 3);
+    let tasks = sweep.missing(1);
+    for task in &tasks[..NR - 1] {
+        sweep.add(task, &here(task)).unwrap();
+    }
+    let before: Vec<(PathBuf, Vec<u8>)> =
+        parts(&dir).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    assert_eq!(before.len(), NR - 1);
+    for task in &tasks[NR - 1..] {
+        sweep.add(task, &here(task)).unwrap();
+    }
+    let told = sweep.finish(Ended::Done).unwrap();
+    assert_eq!((told.nr_cells, told.nr_parts), (NR + 3, 4), "one of {NR}, and three after it");
+    assert_eq!(nr_whole(&dir, &request), NR + 3);
+    let bytes_of = |path: &PathBuf| fs::read(path).unwrap();
+    let merged = parts(&dir).into_iter().max_by_key(|path| bytes_of(path).len()).unwrap();
+    let bytes = bytes_of(&merged);
+    let name = merged.file_name().unwrap().to_str().unwrap().to_owned();
+    let merging = dir.join(format!("_{name}.merging"));
+
+    // Killed before a part was removed, among them, after the last, and with half a file.
+    for (nr_left, is_damaged) in [(NR - 1, false), (100, false), (0, false), (NR - 1, true)] {
+        for path in parts(&dir) {
+            fs::remove_file(path).unwrap();
+        }
+        for (path, bytes) in &before[..nr_left] {
+            fs::write(path, bytes).unwrap();
+        }
+        fs::write(&merging, if is_damaged { &bytes[..bytes.len() / 2] } else { &bytes }).unwrap();
+        if is_damaged {
+            let again = Sweep::open(&dir, &request).unwrap();
+            assert_eq!((again.set_aside().len(), again.counts().nr_found), (1, NR - 1));
+            continue;
+        }
+        assert_eq!(nr_whole(&dir, &request), NR, "{nr_left} parts were left");
+        assert_eq!(parts(&dir), BTreeSet::from([merged.clone()]));
+        assert!(!merging.exists());
+    }
+}
+
 #[test]
 fn what_does_not_belong_to_the_task_is_refused() {
     let place = place();

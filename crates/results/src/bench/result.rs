@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{Forms, running};
 
 /// Version of the JSON's layout.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 /// One subject of one measurement.
 #[derive(Debug, Serialize)]
@@ -113,9 +113,9 @@ pub fn short(bytes: u64) -> String {
 /// A result with what is needed to understand it.
 #[derive(Debug, Serialize)]
 pub struct BenchResult {
-    schema: u32,
-    version: &'static str,
-    command: Vec<String>,
+    schema_version: u32,
+    tool_version: &'static str,
+    command_line: Vec<String>,
     kernel: String,
     /// Processes that ran or wanted to, over the last minute, when the report was made.
     load: String,
@@ -137,8 +137,16 @@ impl BenchResult {
         let kernel = running::release();
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').next().unwrap_or_default().to_owned();
-        let (version, notes) = (env!("CARGO_PKG_VERSION"), Vec::new());
-        Self { schema: SCHEMA_VERSION, version, command, kernel, load, published, notes, rows }
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line: command,
+            kernel,
+            load,
+            published,
+            notes: Vec::new(),
+            rows,
+        }
     }
 
     /// The report with `notes`.

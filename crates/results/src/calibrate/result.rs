@@ -13,14 +13,14 @@ use super::machine::{Made, Reach};
 use crate::{Forms, running};
 
 /// Version of the JSON's layout.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 /// A calibration with what is needed to understand it.
 #[derive(Serialize)]
 pub struct CalibrationResult {
-    schema: u32,
-    version: &'static str,
-    command: Vec<String>,
+    schema_version: u32,
+    tool_version: &'static str,
+    command_line: Vec<String>,
     kernel: String,
     machine: String,
     file: String,
@@ -92,9 +92,9 @@ impl CalibrationResult {
         let deep = storage.at_depth.iter().map(|(_, figure)| figure);
         let storage = storage.random.iter().chain(deep).chain(rest.into_iter().flatten());
         Self {
-            schema: SCHEMA_VERSION,
-            version: env!("CARGO_PKG_VERSION"),
-            command,
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line: command,
             kernel: running::release(),
             machine: made.machine.description.clone(),
             file: output.display().to_string(),

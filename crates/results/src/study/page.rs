@@ -38,7 +38,7 @@ pub(super) fn of(report: &StudyResult) -> Result<Page, ExportError> {
         answer: overview::answer(report),
         sections,
         json: serde_json::to_string(report)?,
-        footer: footer(&report.command),
+        footer: footer(&report.command_line),
     })
 }
 

@@ -9,14 +9,14 @@ use super::curve;
 use crate::{Remark, running};
 
 /// Version of the JSON's layout.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 /// The result, with what is needed to understand it.
 #[derive(Serialize)]
 pub struct StudyResult {
-    schema: u32,
-    version: &'static str,
-    pub(super) command: Vec<String>,
+    schema_version: u32,
+    tool_version: &'static str,
+    pub(super) command_line: Vec<String>,
     pub(super) kernel: String,
     /// Rows of each study.
     pub(super) summary: Vec<StudyCounts>,
@@ -61,9 +61,9 @@ impl StudyCounts {
 impl StudyResult {
     pub(super) fn new(command: Vec<String>, studies: Vec<Finding>) -> Self {
         Self {
-            schema: SCHEMA_VERSION,
-            version: env!("CARGO_PKG_VERSION"),
-            command,
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line: command,
             kernel: running::release(),
             summary: studies.iter().map(StudyCounts::of).collect(),
             studies,

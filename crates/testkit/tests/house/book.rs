@@ -22,6 +22,9 @@ const SOURCES: &[&str] = &[
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "schemas",
 ];
 /// Kinds of files that are text of ours.
 const TEXTS: &[&str] =

@@ -127,3 +127,37 @@ fn unsafe_code_stands_only_where_it_may() {
         assert!(text.contains("#![forbid(unsafe_code)]"), "{} allows unsafe code", head.display());
     }
 }
+
+/// How often code says `unsafe`; lint names and comments do not count.
+fn nr_unsafe(text: &str) -> usize {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let in_line = |line: &str| {
+        let code = line.split("//").next().unwrap_or_default();
+        code.split(|c| !is_word(c)).filter(|word| *word == "unsafe").count()
+    };
+    text.lines().map(in_line).sum()
+}
+
+#[test]
+fn the_list_of_unsafe_code_is_complete() {
+    let mut found = BTreeMap::new();
+    for name in UNSAFE_CRATES {
+        let folder = root().join("crates").join(name).join("src");
+        for path in sources().into_iter().filter(|path| path.starts_with(&folder)) {
+            let nr = nr_unsafe(&fs::read_to_string(&path).unwrap());
+            let path = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
+            found.extend((nr > 0).then_some((path, nr)));
+        }
+    }
+    let mut listed = BTreeMap::new();
+    let text = fs::read_to_string(root().join("docs/design/unsafe.md")).unwrap();
+    for row in text.lines().filter(|line| line.starts_with("| `crates/")) {
+        let [file, nr, why] = row.trim_matches('|').split('|').collect::<Vec<_>>()[..] else {
+            panic!("not three cells: {row}")
+        };
+        assert!(why.trim().len() > 9, "without a reason: {row}");
+        listed.insert(file.trim().trim_matches('`').to_owned(), nr.trim().parse().unwrap());
+    }
+    assert_eq!(found, listed, "left: the source, right: docs/design/unsafe.md");
+    assert_eq!(nr_unsafe("unsafe fn a() {} // unsafe\n#![deny(unsafe_code)]\nunsafe { b() }"), 2);
+}

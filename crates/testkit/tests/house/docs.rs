@@ -83,7 +83,8 @@ fn fault(page: &Path, link: &str) -> Option<String> {
 
 #[test]
 fn every_link_and_anchor_leads_somewhere() {
-    let top = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name));
+    let top = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
+    let top = top.map(|name| root().join(name));
     let mut nr_links = 0;
     for page in pages(&root().join("docs")).into_iter().chain(top) {
         for link in links(&fs::read_to_string(&page).unwrap()) {

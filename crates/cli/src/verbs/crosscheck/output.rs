@@ -51,6 +51,11 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// The file of the page, if one is asked for.
+    pub(super) fn file(&self) -> Option<&Path> {
+        self.page.as_ref().map(PageFile::path)
+    }
+
     /// Writes the result, and the page beside it.
     pub(super) fn deliver(&self, result: &CrosscheckResult, console: &mut Console) -> Result<Exit> {
         console::remark(&result.remarks());

@@ -10,6 +10,7 @@ use largefolio_results::crosscheck::ReplayRequest;
 use super::output::{Output, OutputArgs, RulesArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::confined;
 
 /// Replay recordings and compare; needs no root
 ///
@@ -46,6 +47,7 @@ impl ReplayArgs {
         request.check()?;
         request.kernel = self.rules.kernel()?;
         let output = self.output.output(request.paths.iter().map(PathBuf::as_path))?;
+        confined::to(&request.paths, output.file());
         Ok(ReplayPlan { request, output })
     }
 }

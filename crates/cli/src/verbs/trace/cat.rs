@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use crate::console::{Console, NOT_WRITTEN};
 use crate::errors::Exit;
+use crate::verbs::confined;
 use crate::verbs::values::FormArgs;
 
 /// Print the events of a trace, one per line
@@ -44,6 +45,7 @@ pub(crate) struct CatPlan {
 impl CatArgs {
     /// Opens the trace.
     pub(crate) fn plan(self) -> Result<CatPlan> {
+        confined::to(std::slice::from_ref(&self.trace), []);
         let reader = Reader::open(&self.trace)?;
         let nr_events = self.head.unwrap_or(u64::MAX);
         Ok(CatPlan { reader, nr_events, form: self.form.form() })

@@ -12,6 +12,7 @@ use largefolio_trace::{Info, Op, Reader};
 
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::confined;
 
 /// Files listed in the text; the JSON has all.
 const NR_FILES_SHOWN: usize = 40;
@@ -40,6 +41,7 @@ pub(crate) struct InfoPlan {
 impl InfoArgs {
     /// Opens the trace.
     pub(crate) fn plan(self) -> Result<InfoPlan> {
+        confined::to(std::slice::from_ref(&self.trace), []);
         let reader = Reader::open(&self.trace)?;
         Ok(InfoPlan { path: self.trace, reader, is_json: self.json })
     }

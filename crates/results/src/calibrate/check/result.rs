@@ -16,7 +16,7 @@ use super::setup::{CheckRequest, CheckRow};
 use crate::{Forms, running};
 
 /// Version of the JSON's layout.
-const SCHEMA_VERSION: u32 = 2;
+const SCHEMA_VERSION: u32 = 3;
 
 #[derive(Debug, Serialize)]
 struct Line {
@@ -46,9 +46,9 @@ struct Line {
 /// Predicted beside measured times in nanoseconds; the verdict is about ratios of folio sizes.
 #[derive(Debug, Serialize)]
 pub struct CheckResult {
-    schema: u32,
-    version: &'static str,
-    command: Vec<String>,
+    schema_version: u32,
+    tool_version: &'static str,
+    command_line: Vec<String>,
     kernel: String,
     rules: String,
     machine: String,
@@ -74,9 +74,9 @@ impl CheckResult {
             rows.iter().filter_map(|row| line(row, reference(rows, row))).collect();
         let nr = |is: &dyn Fn(&Line) -> bool| lines.iter().filter(|line| is(line)).count();
         Self {
-            schema: SCHEMA_VERSION,
-            version: env!("CARGO_PKG_VERSION"),
-            command,
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line: command,
             kernel: running::release(),
             rules: request.kernel.name.clone(),
             machine: request.machine.description.clone(),

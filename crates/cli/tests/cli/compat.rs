@@ -1,0 +1,134 @@
+//! Files that folio 0.1 wrote are read by this one: `docs/guide/versions.md` promises it.
+//!
+//! `fixtures/0.1` is never made anew. A later release adds a folder of its own.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use serde_json::Value;
+
+use crate::support::Place;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/0.1").join(name)
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// Traces of 0.1 with the version that each needs.
+const TRACES: &[(&str, u32)] =
+    &[("v1", 1), ("v2", 2), ("v3", 3), ("v4-execs", 4), ("v4-faults", 4), ("v5", 5)];
+
+#[test]
+fn traces_have_the_events_that_they_had() {
+    let place = Place::new();
+    for (name, version) in TRACES {
+        let trace = fixture(&format!("{name}.folio")).display().to_string();
+        let info: Value =
+            serde_json::from_str(&place.done(&format!("trace info {trace} --json"))).unwrap();
+        assert_eq!(
+            (&info["meta"]["schema_version"], &info["schema_version"]),
+            (&(*version).into(), &1.into())
+        );
+        let events = place.done(&format!("trace cat {trace} --csv"));
+        let expected = fs::read_to_string(fixture(&format!("{name}.csv"))).unwrap();
+        assert!(events == expected, "{name}: other events than 0.1 read");
+        place.done(&format!("predict {trace} --kernel 6.12 --machine altra"));
+    }
+    let written: BTreeSet<u32> = TRACES.iter().map(|(_, version)| *version).collect();
+    assert_eq!(written, (1..=5).collect(), "a version of the schema has no trace");
+}
+
+/// The pointers of all values that are not in lists.
+fn pointers(at: &str, value: &Value, found: &mut BTreeSet<String>) {
+    found.insert(at.to_owned());
+    let Value::Object(fields) = value else { return };
+    for (name, value) in fields {
+        pointers(&format!("{at}/{name}"), value, found);
+    }
+}
+
+#[test]
+fn results_have_the_fields_that_they_had() {
+    let place = Place::new();
+    let trace = fixture("v1.folio").display().to_string();
+    let now = place.done(&format!("predict {trace} --kernel 6.12,7.2 --machine altra --json"));
+    let (before, now): (Value, Value) =
+        (json(&fixture("predict.json")), serde_json::from_str(&now).unwrap());
+    assert_eq!(before["schema_version"], now["schema_version"], "what does it still have of 0.1?");
+    let fields = |value: &Value| {
+        let mut found = BTreeSet::new();
+        pointers("", value, &mut found);
+        pointers("/rows", &value["rows"][0], &mut found);
+        found
+    };
+    // Sizes, costs and reasons that stand for data are no fields.
+    let is_data = |at: &&String| {
+        let kinds =
+            ["by_size", "cached_bytes", "asked", "constants", "stand_ins", "causes", "pressure"];
+        kinds.iter().any(|kind| at.contains(&format!("/{kind}/")))
+    };
+    let (before, now) = (fields(&before), fields(&now));
+    let gone: Vec<&String> = before.difference(&now).filter(|at| !is_data(at)).collect();
+    assert!(gone.is_empty(), "0.1 has these, and the version of the schema is the same: {gone:?}");
+    assert!(before.len() > 100, "{}", before.len());
+}
+
+/// Columns of a Parquet file, each with its type.
+fn columns(path: &Path) -> BTreeSet<String> {
+    let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let told = |column: &parquet::schema::types::ColumnDescPtr| {
+        format!("{} {:?}", column.path().string(), column.physical_type())
+    };
+    schema.columns().iter().map(told).collect()
+}
+
+#[test]
+fn data_frames_have_the_columns_that_they_had() {
+    let place = Place::new();
+    let trace = fixture("v1.folio").display().to_string();
+    let words = "--kernel 6.12,7.2 --machine altra --parquet -o now.parquet";
+    place.done(&format!("predict {trace} {words}"));
+    let (before, now) = (columns(&fixture("predict.parquet")), columns(&place.path("now.parquet")));
+    let gone: Vec<&String> = before.difference(&now).collect();
+    assert!(gone.is_empty(), "0.1 has these columns: {gone:?}");
+    assert!(before.len() > 100, "{}", before.len());
+}
+
+#[test]
+fn a_sweep_goes_on() {
+    let place = Place::new();
+    fs::create_dir(place.path("sweep")).unwrap();
+    for entry in fs::read_dir(fixture("sweep")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::copy(&path, place.path("sweep").join(path.file_name().unwrap())).unwrap();
+    }
+    let before = json(&place.path("sweep/_manifest.json"));
+    let trace = fixture("v1.folio").display().to_string();
+    let words = format!("predict {trace} --kernel 6.12,7.2 --machine altra --sweep sweep --json");
+    let now: Value = serde_json::from_str(&place.done(&words)).unwrap();
+    let runs = now["runs"].as_array().unwrap();
+    assert_eq!(runs[0], before["runs"][0], "what was asked for first is still told");
+    // Cells whose rules are as they were are found; rows of others stay beside the new ones.
+    let nr = |value: &Value| value.as_u64().unwrap();
+    let (found, done) = (nr(&runs[1]["nr_found"]), nr(&runs[1]["nr_done"]));
+    assert_eq!((found + done, nr(&now["nr_cells"])), (2, nr(&before["nr_cells"]) + done));
+    assert_eq!(runs[1]["set_aside"], serde_json::json!([]), "no part of 0.1 is damaged");
+    assert_eq!(now["failed"], serde_json::json!([]));
+}
+
+#[test]
+fn recordings_and_looks_are_read() {
+    let place = Place::new();
+    let recording = fixture("recording.txt").display().to_string();
+    let said = place.done(&format!("crosscheck replay {recording}"));
+    assert!(said.ends_with("kernel and model agree in all 1 recordings\n"), "{said}");
+    let look = fixture("maps.json").display().to_string();
+    let said = place.done(&format!("maps --diff {look} {look}"));
+    assert!(said.contains("1 the same"), "{said}");
+}

@@ -1,0 +1,212 @@
+//! Every JSON of the command line is as its schema says, and has no field that the schema lacks.
+//!
+//! `Place::run` brings everything that any test sees here; the table of this file has a command for each
+//! schema.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::OnceLock;
+
+use jsonschema::Validator;
+use serde_json::{Deserializer, Value};
+
+use crate::help::VERBS;
+use crate::support::Place;
+
+/// Schemas of results that only root gets, on a kernel that can be traced.
+const OF_ROOT: &[&str] = &["collapse", "crosscheck-programs"];
+
+/// The schemas that `folio schema` prints, with no room for further fields.
+fn validators() -> &'static BTreeMap<String, Validator> {
+    static VALIDATORS: OnceLock<BTreeMap<String, Validator>> = OnceLock::new();
+    VALIDATORS.get_or_init(|| {
+        let validator = |name: &str| {
+            let mut schema = published(name);
+            jsonschema::meta::validate(&schema).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+            close(&mut schema);
+            (name.to_owned(), jsonschema::validator_for(&schema).unwrap())
+        };
+        names().iter().map(|name| validator(name)).collect()
+    })
+}
+
+/// Names that `folio schema` lists. (`Place::done` would come back here.)
+fn names() -> Vec<String> {
+    let list = said("schema");
+    list.lines().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
+fn published(name: &str) -> Value {
+    serde_json::from_str(&said(&format!("schema {name}"))).unwrap()
+}
+
+fn said(words: &str) -> String {
+    let output = Place::new().command(words).output().unwrap();
+    assert!(output.status.success(), "{words}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Forbids fields that the schema does not know, wherever it knows some.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(keys) => {
+            keys.values_mut().for_each(close);
+            if keys.contains_key("properties") && !keys.contains_key("additionalProperties") {
+                keys.insert("additionalProperties".to_owned(), false.into());
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(close),
+        _ => {}
+    }
+}
+
+/// The schema of what a command prints as `value`.
+fn schema_of(words: &[&str], value: &Value) -> &'static str {
+    let has = |word| words.contains(&word);
+    match words {
+        ["predict", ..] if has("--sweep") => "sweep",
+        ["predict", ..] => "predict",
+        ["study", ..] => "study",
+        ["maps", ..] if has("--diff") => "maps-diff",
+        ["maps", ..] if has("--elf") => "maps-elf",
+        ["maps", ..] => "maps",
+        ["advise", ..] if value.get("processes").is_some() => "advise-process",
+        ["advise", ..] => "advise",
+        ["warm", ..] => "warm",
+        ["collapse", ..] => "collapse",
+        ["tune", ..] => "tune",
+        ["verify", ..] => "verify",
+        ["trace", "info", ..] => "trace-info",
+        ["trace", "cat", ..] => "trace-cat",
+        ["bench", ..] => "bench",
+        ["calibrate", ..] if has("--check") => "calibrate-check",
+        ["calibrate", ..] => "calibrate",
+        ["crosscheck", "cow" | "collapse", ..] => "crosscheck-programs",
+        ["crosscheck", "workloads", ..] => "crosscheck-workloads",
+        ["crosscheck", ..] => "crosscheck",
+        _ => panic!("folio {}: which schema has this JSON?", words.join(" ")),
+    }
+}
+
+/// The words of folio itself, if it is asked for JSON on standard output.
+fn asks_for_json(words: &str) -> Option<Vec<&str>> {
+    let own: Vec<&str> = words.split_whitespace().take_while(|word| *word != "--").collect();
+    let goes_elsewhere = own.contains(&"-o") && own.first() == Some(&"predict");
+    (own.contains(&"--json") && !goes_elsewhere).then_some(own)
+}
+
+/// What is wrong with `value`.
+fn faults(name: &str, value: &Value) -> Vec<String> {
+    let validator = validators().get(name).unwrap_or_else(|| panic!("there is no schema {name}"));
+    let faults = validator.iter_errors(value);
+    faults.map(|fault| format!("{}: {fault}", fault.instance_path())).take(5).collect()
+}
+
+/// Fails if what `words` printed is JSON that its schema does not describe.
+pub(crate) fn check(words: &str, stdout: &[u8]) {
+    let Some(own) = asks_for_json(words) else { return };
+    for value in Deserializer::from_slice(stdout).into_iter::<Value>() {
+        let value = value.unwrap_or_else(|fault| panic!("{words}: no JSON: {fault}"));
+        let name = schema_of(&own, &value);
+        let faults = faults(name, &value);
+        assert!(faults.is_empty(), "{words}: mend schemas/{name}.json, or the result: {faults:#?}");
+    }
+}
+
+#[test]
+fn every_schema_has_a_result_that_is_checked() {
+    let place = Place::with_trace();
+    fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();
+    fs::write(place.path("b.txt"), crate::crosscheck::small("0").replace("x8", "x7")).unwrap();
+    let study = "published = { before = 512, after = 3 }\ncount = \"units\"";
+    fs::write(place.path("mine.toml"), crate::study::small(study)).unwrap();
+    let own = std::process::id();
+    fs::write(place.path("old.json"), place.done(&format!("maps {own} --json"))).unwrap();
+    let program = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
+    let commands = [
+        "predict mix.folio --kernel 6.12,7.2 --machine altra --why --json".to_owned(),
+        "predict mix.folio --kernel 6.12 --machine altra --sweep set --json".to_owned(),
+        "study --file mine.toml --json".to_owned(),
+        format!("maps {own} --json"),
+        format!("maps {own} --diff old.json --json"),
+        format!("maps --elf {program} --json"),
+        "advise mix.folio --json".to_owned(),
+        format!("advise {own} --json"),
+        "warm --check mix.folio --json".to_owned(),
+        "tune --json".to_owned(),
+        "verify --env X=1 --runs 4 --margin 50 --json -- true".to_owned(),
+        "trace info mix.folio --json".to_owned(),
+        "trace cat mix.folio --head 100 --json".to_owned(),
+        "bench owners --threads 1 --calls 100 --rounds 2 --json".to_owned(),
+        "calibrate --quick --dir . -o quick.toml --json".to_owned(),
+        "calibrate --check --quick --dir . --machine zen4 --json".to_owned(),
+        "crosscheck replay a.txt b.txt --json".to_owned(),
+        "crosscheck workloads --json".to_owned(),
+    ];
+    let mut seen: BTreeSet<String> = OF_ROOT.iter().map(|&name| name.to_owned()).collect();
+    for words in &commands {
+        let output = place.run(words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{words}: {said}");
+        let value = Deserializer::from_slice(&output.stdout).into_iter::<Value>().next();
+        let value = value.unwrap_or_else(|| panic!("{words}: printed nothing")).unwrap();
+        seen.insert(schema_of(&asks_for_json(words).unwrap(), &value).to_owned());
+    }
+    assert_eq!(Vec::from_iter(seen), names());
+}
+
+#[test]
+fn the_published_files_are_those_that_folio_prints() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut stems: Vec<String> =
+        files.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    stems.sort();
+    assert_eq!(stems, names());
+    for name in names() {
+        let file = fs::read_to_string(format!("{folder}/{name}.json")).unwrap();
+        assert_eq!(said(&format!("schema {name}")), file);
+        // The title is the command, and its verb has the option.
+        let title = published(&name)["title"].as_str().unwrap().to_owned();
+        assert!(title.starts_with("folio ") && title.contains(" --json"), "{title}");
+    }
+}
+
+#[test]
+fn every_verb_with_json_has_a_schema() {
+    for verb in VERBS {
+        if said(&format!("{verb} --help")).contains("--json\n") {
+            let words: Vec<&str> = verb.split_whitespace().collect();
+            let name = schema_of(&words, &Value::Null);
+            assert!(names().iter().any(|known| known == name), "{verb}: no schema {name}");
+        }
+    }
+}
+
+#[test]
+fn a_field_that_is_new_gone_or_of_another_type_is_found() {
+    let place = Place::with_trace();
+    let info = place.done("trace info mix.folio --json");
+    let info: Value = serde_json::from_str(&info).unwrap();
+    assert!(faults("trace-info", &info).is_empty());
+    let found = |expected: &str, change: &dyn Fn(&mut Value)| {
+        let mut other = info.clone();
+        change(&mut other);
+        let said = faults("trace-info", &other).join("; ");
+        assert!(said.contains(expected), "{expected}: {said}");
+    };
+    found("news", &|info| info["meta"]["news"] = 1.into());
+    found("brk", &|info| {
+        info["meta"].as_object_mut().unwrap().remove("brk");
+    });
+    found("string", &|info| info["meta"]["files"][0]["path"] = 7.into());
+    found("1 was expected", &|info| info["schema_version"] = 2.into());
+    assert!(schema_forgives_what_is_new(&info), "the published schema lets fields be added");
+}
+
+/// Whether the schema as it is published takes a further field.
+fn schema_forgives_what_is_new(info: &Value) -> bool {
+    let mut more = info.clone();
+    more["meta"]["news"] = 1.into();
+    jsonschema::validator_for(&published("trace-info")).unwrap().is_valid(&more)
+}

@@ -1,0 +1,119 @@
+//! What a confined thread may open. Landlock confines threads, so each test has one of its own.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test ends where it cannot continue, and says what it skips"
+)]
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use largefolio_linux::confine::{self, Confined, Files};
+use largefolio_trace::disk;
+use tempfile::TempDir;
+
+/// Does `work` in a thread that is confined to `files`; `None`, loudly, where the kernel cannot.
+fn confined<T: Send>(files: &Files, work: impl FnOnce() -> T + Send) -> Option<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| match confine::to(files).unwrap() {
+            Confined::Whole | Confined::Partly => Some(work()),
+            Confined::MemoryOnly => {
+                eprintln!("SKIPPED: this kernel has no Landlock, or it is switched off");
+                None
+            }
+        });
+        thread.join().unwrap()
+    })
+}
+
+fn place() -> TempDir {
+    let place = tempfile::tempdir().unwrap();
+    for folder in ["in", "out", "elsewhere"] {
+        fs::create_dir(place.path().join(folder)).unwrap();
+        fs::write(place.path().join(folder).join("file"), "text").unwrap();
+    }
+    place
+}
+
+fn is_refused<T>(result: std::io::Result<T>) -> bool {
+    result.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
+#[test]
+fn only_what_was_given_is_read() {
+    let place = place();
+    let at = |name: &str| place.path().join(name);
+    std::os::unix::fs::symlink(at("elsewhere/file"), at("in/link")).unwrap();
+    let files = Files { read: vec![at("in"), at("missing")], ..Files::default() };
+    confined(&files, || {
+        assert_eq!(fs::read_to_string(at("in/file")).unwrap(), "text");
+        assert!(is_refused(File::open(at("elsewhere/file"))), "beside it");
+        assert!(is_refused(File::open(at("in/link"))), "a link that leads out");
+        assert!(is_refused(File::open("/etc/passwd")) && is_refused(fs::read_dir("/")));
+        assert!(is_refused(fs::write(at("in/new"), "")), "to read is not to write");
+        assert!(is_refused(fs::remove_file(at("in/file"))));
+        assert!(is_refused(Command::new("/bin/true").status()), "nothing is executed");
+    });
+    // The other threads are as they were.
+    assert!(File::open("/etc/passwd").is_ok());
+}
+
+#[test]
+fn results_appear_whole_where_they_were_asked_for() {
+    let place = place();
+    let at = |name: &str| place.path().join(name);
+    let files = Files { write: vec![at("out/file"), at("out/new")], ..Files::default() };
+    confined(&files, || {
+        // One that is there is replaced, one that is not gets its name: both as `disk` does it.
+        for name in ["out/file", "out/new"] {
+            disk::write_whole(&at(name), b"result").unwrap();
+            assert_eq!(fs::read_to_string(at(name)).unwrap(), "result");
+        }
+        assert!(is_refused(disk::write_whole(&at("elsewhere/file"), b"")));
+        assert!(is_refused(std::os::unix::fs::symlink("x", at("out/link"))), "no links");
+    });
+    assert_eq!(fs::read_to_string(at("elsewhere/file")).unwrap(), "text");
+}
+
+#[test]
+fn a_data_set_that_is_not_there_yet_is_made_and_filled() {
+    let place = place();
+    let at = |name: &str| place.path().join(name);
+    let files = Files { fill: Some(at("out/a/b")), ..Files::default() };
+    confined(&files, || {
+        fs::create_dir_all(at("out/a/b")).unwrap();
+        disk::write_whole(&at("out/a/b/part"), b"rows").unwrap();
+        fs::rename(at("out/a/b/part"), at("out/a/b/_part.broken")).unwrap();
+        fs::remove_file(at("out/a/b/_part.broken")).unwrap();
+        assert!(is_refused(fs::create_dir(at("elsewhere/a"))));
+    });
+}
+
+#[test]
+fn devices_and_pipes_stay_open_for_results() {
+    let place = place();
+    let fifo = place.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let null = Path::new("/dev/null").to_owned();
+    let files = Files { write: vec![null.clone(), fifo.clone()], ..Files::default() };
+    confined(&files, || {
+        File::options().write(true).open(&null).unwrap().write_all(b"x").unwrap();
+        File::options().read(true).write(true).open(&fifo).unwrap().write_all(b"x").unwrap();
+        assert!(is_refused(File::open("/dev/zero")));
+    });
+}
+
+#[test]
+fn a_kernel_that_knows_it_refuses_to_connect() {
+    let connected = std::thread::spawn(|| {
+        let is_whole = confine::to(&Files::default()).unwrap() == Confined::Whole;
+        is_whole.then(|| TcpStream::connect("127.0.0.1:9"))
+    });
+    match connected.join().unwrap() {
+        Some(connected) => assert!(is_refused(connected)),
+        None => eprintln!("SKIPPED: this kernel's Landlock does not know networks"),
+    }
+}

@@ -1,0 +1,166 @@
+//! Every parser of a file that others made, as a target of libFuzzer.
+//!
+//! `FOLIO_FUZZ=NAME` chooses the target; one program has all of them, so that one build serves all. A
+//! target reads what libFuzzer gives it as `folio` reads such a file: through a path where the parser
+//! takes one. It must answer or refuse: a panic, an overflow, an endless loop (`-timeout`) or memory
+//! without bound (`-rss_limit_mb`) is a find.
+
+#![no_main]
+
+use std::fs;
+use std::panic;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+
+use largefolio_linux::census;
+use largefolio_linux::elf::ElfFile;
+use largefolio_linux::elf::dynamic::{Dynamic, Symbols};
+use largefolio_linux::proc::smaps;
+use largefolio_linux::system::MemSystem;
+use largefolio_linux::tune::profile::Profile;
+use largefolio_report::sweep::Manifest;
+use largefolio_results::maps::State;
+use largefolio_sim::crosscheck::files::FileSteps;
+use largefolio_sim::crosscheck::{Recording, read_all};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::study::Study;
+use largefolio_trace::import::lackey;
+use largefolio_trace::{Batch, Reader};
+use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
+
+/// What reads `data`; it may use a directory of its own.
+type Target = fn(data: &[u8], place: &Path);
+
+const TARGETS: &[(&str, Target)] = &[
+    ("trace", trace),
+    ("archive", archive),
+    ("recording", recording),
+    ("elf", elf),
+    ("kernel", kernel),
+    ("machine", machine),
+    ("study", study),
+    ("tuning", tuning),
+    ("maps", maps),
+    ("smaps", smaps),
+    ("look", look),
+    ("lackey", lackey),
+    ("manifest", manifest),
+];
+
+struct Chosen {
+    target: Target,
+    place: TempDir,
+}
+
+fn chosen() -> &'static Chosen {
+    static CHOSEN: OnceLock<Chosen> = OnceLock::new();
+    CHOSEN.get_or_init(|| {
+        let name = std::env::var("FOLIO_FUZZ").unwrap_or_default();
+        let found = TARGETS.iter().find(|(known, _)| *known == name);
+        let Some(&(_, target)) = found else {
+            let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
+            panic!("FOLIO_FUZZ={name}: choose one of {}", names.join(" "));
+        };
+        // Panics that `folio` itself catches (of the Parquet decoder, for example) are no finds: those
+        // that come as far as libFuzzer are.
+        panic::set_hook(Box::new(|panic| {
+            *LAST_PANIC.lock().expect("held for a moment") = panic.to_string()
+        }));
+        // In memory: each input that has to be a file is one.
+        let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+        Chosen { target, place }
+    })
+}
+
+/// What the last panic said.
+static LAST_PANIC: Mutex<String> = Mutex::new(String::new());
+
+fuzz_target!(|data: &[u8]| {
+    let Chosen { target, place } = chosen();
+    if let Err(panic) = panic::catch_unwind(|| target(data, place.path())) {
+        eprintln!("{}", LAST_PANIC.lock().expect("held for a moment"));
+        panic::resume_unwind(panic);
+    }
+});
+
+/// `data` as the file `name`.
+fn file(data: &[u8], place: &Path, name: &str) -> PathBuf {
+    let path = place.join(name);
+    fs::write(&path, data).expect("a file in memory");
+    path
+}
+
+/// The checksum is passed over: whoever makes a hostile file can sum it.
+fn trace(data: &[u8], place: &Path) {
+    let Ok(mut reader) = Reader::open_unverified(&file(data, place, "trace.folio")) else { return };
+    let mut batch = Batch::default();
+    while reader.next_batch(&mut batch).unwrap_or(false) {
+        for event in batch.events() {
+            std::hint::black_box(event);
+        }
+    }
+}
+
+fn archive(data: &[u8], place: &Path) {
+    let path = file(data, place, "recordings.tar.xz");
+    let _ = read_all::<FileSteps>(&path, &mut |_| {});
+}
+
+fn recording(data: &[u8], _: &Path) {
+    let _ = Recording::<FileSteps>::parse("fuzz", &String::from_utf8_lossy(data));
+}
+
+fn elf(data: &[u8], place: &Path) {
+    if let Ok(elf) = ElfFile::parse(place, data) {
+        let _ = elf.check(place);
+    }
+    let _ = Dynamic::parse(place, Symbols::Scan, data);
+}
+
+fn kernel(data: &[u8], _: &Path) {
+    let Ok(table) = String::from_utf8_lossy(data).parse() else { return };
+    // Another kernel file would be read from wherever it is.
+    let _ = Kernel::from_table("fuzz", table);
+}
+
+fn machine(data: &[u8], _: &Path) {
+    let _ = Machine::from_toml(&String::from_utf8_lossy(data), "fuzz");
+}
+
+fn study(data: &[u8], _: &Path) {
+    let _ = Study::from_toml(&String::from_utf8_lossy(data), "fuzz");
+}
+
+fn tuning(data: &[u8], _: &Path) {
+    let _ = Profile::parse("fuzz", &String::from_utf8_lossy(data));
+}
+
+/// `/proc/PID/maps` of a process that chose the names in it.
+fn maps(data: &[u8], place: &Path) {
+    let process = place.join("7");
+    let _ = fs::create_dir(&process);
+    file(data, &process, "maps");
+    let _ = census::take(&MemSystem::from_dir(place), &[7]);
+}
+
+fn smaps(data: &[u8], _: &Path) {
+    let _ = smaps::parse(data);
+}
+
+fn look(data: &[u8], place: &Path) {
+    let _ = State::read(&file(data, place, "look.json"));
+}
+
+fn lackey(data: &[u8], _: &Path) {
+    for line in String::from_utf8_lossy(data).lines() {
+        if let Ok(lackey::Line::Access(access)) = lackey::parse_line(line) {
+            access.references(0).for_each(drop);
+        }
+    }
+}
+
+fn manifest(data: &[u8], _: &Path) {
+    let _ = serde_json::from_slice::<Manifest>(data);
+}

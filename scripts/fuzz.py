@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Feeds the parsers of foreign files what libFuzzer finds by looking at which code runs.
+
+    fuzz.py                       every target of fuzz/ for ten seconds
+    fuzz.py trace elf             some of them
+    fuzz.py --seconds 7200        for longer; --jobs N side by side
+    fuzz.py --merge               and keep in fuzz/corpus what reaches more code
+
+Each target starts from fuzz/corpus/TARGET, from what was kept of earlier runs (fuzz/corpus/TARGET.tar.xz)
+and from what this checkout found (target/fuzz/corpus). A find is a file in target/fuzz/finds; the same command with that file as TARGET=FILE repeats it. The
+instrumentation is that of stable Rust; a C++ compiler is needed for libFuzzer.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+KEPT = ROOT / "fuzz" / "corpus"
+WORK = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fuzz"
+TARGET = f"{os.uname().machine}-unknown-linux-gnu"
+INSTRUMENTED = [
+    "--cfg=fuzzing", "-Cpasses=sancov-module", "-Ccodegen-units=1",
+    "-Cllvm-args=-sanitizer-coverage-level=4", "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table", "-Cllvm-args=-sanitizer-coverage-trace-compares",
+]
+# Longer ones are not kept: what they reach, shorter ones reach as well, or nearly.
+KEPT_BYTES_MAX = 4096
+# A parser's own bound is 512 MiB. One input must not take seconds.
+LIMITS = ["-rss_limit_mb=1024", "-malloc_limit_mb=768", "-timeout=10", "-max_len=65536"]
+
+
+def targets():
+    text = (ROOT / "fuzz/src/main.rs").read_text()
+    return re.findall(r'^    \("(\w+)", \w+\),$', text, re.M)
+
+
+def build():
+    """The program with all targets."""
+    # With a target named, build scripts are not instrumented.
+    words = ["cargo", "build", "--quiet", "--release", f"--target={TARGET}", f"--target-dir={WORK}"]
+    environment = {**os.environ, "RUSTFLAGS": " ".join(INSTRUMENTED), "CARGO_INCREMENTAL": "0"}
+    subprocess.run(words, cwd=ROOT / "fuzz", env=environment, check=True)
+    return WORK / TARGET / "release" / "largefolio-fuzz"
+
+
+def command(program, target, *words):
+    environment = {**os.environ, "FOLIO_FUZZ": target, "RUST_BACKTRACE": "1"}
+    return subprocess.run([program, *LIMITS, *words], env=environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace")
+
+
+def fuzz(program, target, seconds):
+    """(what to print, whether nothing was found)"""
+    corpus, finds = WORK / "corpus" / target, WORK / "finds"
+    for folder in (corpus, finds, KEPT / target):
+        folder.mkdir(parents=True, exist_ok=True)
+    if (packed := KEPT / f"{target}.tar.xz").exists():
+        with tarfile.open(packed) as archive:
+            archive.extractall(corpus, filter="data")
+    words = [f"-max_total_time={seconds}", f"-artifact_prefix={finds}/{target}-", "-print_final_stats=1"]
+    dictionary = ROOT / "fuzz" / f"{target}.dict"
+    words += [f"-dict={dictionary}"] if dictionary.exists() else []
+    done = command(program, target, *words, corpus, KEPT / target)
+    runs = re.search(r"number_of_executed_units: (\d+)", done.stdout)
+    reached = re.findall(r"cov: (\d+) ft: (\d+)", done.stdout)
+    if done.returncode or not runs:
+        return f"{target}: FOUND\n{done.stdout[-4000:]}", False
+    places, features = reached[-1] if reached else ("?", "?")
+    first = reached[0][0] if reached else "?"
+    return f"{target}: {int(runs[1]):,} inputs, {places} places reached ({first} by the corpus), nothing found", True
+
+
+def merge(program, target):
+    """Keeps a small set of inputs that reaches the same code; how many, and bytes of the archive."""
+    merged = WORK / "merged" / target
+    shutil.rmtree(merged, ignore_errors=True)
+    merged.mkdir(parents=True)
+    command(program, target, "-merge=1", merged, KEPT / target, WORK / "corpus" / target).check_returncode()
+    kept = [path for path in sorted(merged.iterdir()) if path.stat().st_size <= KEPT_BYTES_MAX]
+    packed = KEPT / f"{target}.tar.xz"
+    with tarfile.open(packed, "w:xz", format=tarfile.USTAR_FORMAT) as archive:
+        for path in kept:
+            entry = tarfile.TarInfo(path.name)
+            entry.size = path.stat().st_size
+            with path.open("rb") as content:
+                archive.addfile(entry, content)
+    return len(kept), packed.stat().st_size
+
+
+def repeat(program, target, path):
+    done = command(program, target, path)
+    print(done.stdout[-4000:])
+    return done.returncode == 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("targets", nargs="*", metavar="TARGET[=FILE]", help=f"of {' '.join(targets())}; else all")
+    parser.add_argument("--seconds", type=int, default=10, help="for each target")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--merge", action="store_true")
+    args = parser.parse_args()
+    chosen = args.targets or targets()
+    if unknown := {name.partition("=")[0] for name in chosen} - set(targets()):
+        parser.error(f"no target {', '.join(sorted(unknown))}")
+    if not shutil.which("c++"):
+        print("SKIPPED: fuzzing. Run: sudo apt-get install g++", file=sys.stderr)
+        return 0
+    program = build()
+    files = [name.partition("=") for name in chosen if "=" in name]
+    is_good = all([repeat(program, target, path) for target, _, path in files])
+    names = [name for name in chosen if "=" not in name]
+    with concurrent.futures.ThreadPoolExecutor(max_workers=args.jobs) as pool:
+        for told, is_clean in pool.map(lambda name: fuzz(program, name, args.seconds), names):
+            print(told, flush=True)
+            is_good &= is_clean
+    for target in names if args.merge and is_good else []:
+        nr_kept, nr_bytes = merge(program, target)
+        print(f"{target}: {nr_kept} inputs kept, {nr_bytes >> 10} KiB")
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

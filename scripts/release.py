@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""Builds everything of a release twice, in two directories, and compares the bytes.
+
+    release.py                          crates, sdist, wheels and Debian packages, for amd64 and arm64
+    release.py crates sdist             some of it
+    release.py deb --arch amd64 --profile lab
+
+The commit that is checked out is built, not what is changed beside it. Each build has a clone, a
+target directory and a place of its own. Into target/dist/release:
+
+    *.crate *.whl *.tar.gz *.deb *.ddeb     what both builds made, byte for byte the same
+    SHA256SUMS                              sha256sum -c reads it
+    sbom.cdx.json                           what is in it: a CycloneDX list of components
+    provenance.txt                          from what, with what, and how to build it again
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+sys.dont_write_bytecode = True
+
+import package  # noqa: E402
+
+OUTPUT = ROOT / "target" / "dist" / "release"
+PARTS = ["crates", "sdist", "wheel", "deb"]
+UNPUBLISHED = ["largefolio-python", "largefolio-testkit"]
+# Debian 12, the oldest system that the packages are for.
+GLIBC = "manylinux_2_36"
+
+
+class Different(Exception):
+    """Two builds of one commit."""
+
+
+def said(*words, **how):
+    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **how).stdout.strip()
+
+
+def git(*words):
+    return said("git", "-C", ROOT, *words)
+
+
+class Commit:
+    """What is built."""
+
+    def __init__(self):
+        self.id = git("rev-parse", "HEAD")
+        self.seconds = int(git("log", "-1", "--format=%ct"))
+        self.day = git("log", "-1", "--format=%cs")
+        metadata = json.loads(said("cargo", "metadata", "--format-version=1", "--locked", cwd=ROOT))
+        self.packages = {one["id"]: one for one in metadata["packages"]}
+        self.nodes = {one["id"]: one for one in metadata["resolve"]["nodes"]}
+        self.members = set(metadata["workspace_members"])
+        self.version = next(one["version"] for one in metadata["packages"] if one["name"] == "largefolio-cli")
+
+
+class Build:
+    """One of the two builds: a clone with a target directory of its own."""
+
+    def __init__(self, folder, commit, args):
+        self.folder, self.args = folder, args
+        self.source, self.target = folder / "source", folder / "target"
+        subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, self.source], check=True)
+        subprocess.run(["git", "-C", self.source, "checkout", "--quiet", "--detach", commit.id], check=True)
+        cargo = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
+        # Where it was built must not be in what was built.
+        paths = {self.source: "/largefolio", self.target: "/target", cargo: "/cargo"}
+        remap = " ".join(f"--remap-path-prefix={path}={name}" for path, name in paths.items())
+        self.environment = {
+            **os.environ, "SOURCE_DATE_EPOCH": str(commit.seconds), "CARGO_TARGET_DIR": str(self.target),
+            "CARGO_INCREMENTAL": "0", "RUSTFLAGS": remap, "CFLAGS": f"-ffile-prefix-map={cargo}=/cargo",
+            "LC_ALL": "C.UTF-8", "TZ": "UTC", "ZERO_AR_DATE": "1",
+        }
+
+    def run(self, *words):
+        subprocess.run(words, cwd=self.source, env=self.environment, check=True, umask=0o022)
+
+    def packaged(self, what):
+        """`scripts/package.py` of the clone."""
+        tools = self.source / "target" / "tools"
+        if package.TOOLS.exists() and not tools.exists():
+            tools.parent.mkdir(exist_ok=True)
+            tools.symlink_to(package.TOOLS)
+        archs = [f"--arch={arch}" for arch in self.args.arch]
+        self.run("scripts/package.py", what, f"--profile={self.args.profile}", *archs)
+
+    def crates(self):
+        without = [f"--exclude={name}" for name in UNPUBLISHED]
+        self.run("cargo", "package", "--quiet", "--workspace", "--locked", "--no-verify", *without)
+        return (self.target / "package").glob("*.crate")
+
+    def sdist(self):
+        self.run("scripts/package.py", "sdist")
+        return (self.target / "wheels").glob("*.tar.gz")
+
+    def wheel(self):
+        self.environment["LARGEFOLIO_COMPATIBILITY"] = GLIBC
+        self.packaged("wheel")
+        return (self.target / "wheels").glob("*.whl")
+
+    def deb(self):
+        self.packaged("deb")
+        return [*(self.target / "debian").glob("*.deb"), *(self.target / "debian").glob("*.ddeb")]
+
+    def made(self):
+        """{name: path} of everything that was asked for."""
+        found = [path for part in self.args.parts for path in getattr(self, part)()]
+        return {path.name: path for path in found}
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def compared(first, second):
+    """{name: digest}, if both builds made the same."""
+    if first.keys() != second.keys():
+        raise Different(f"only one build made {sorted(first.keys() ^ second.keys())}")
+    digests = {name: digest(path) for name, path in sorted(first.items())}
+    differ = [name for name in digests if digest(second[name]) != digests[name]]
+    if differ:
+        paths = "\n".join(f"    diffoscope {first[name]} {second[name]}" for name in differ)
+        raise Different(f"{len(differ)} of {len(digests)} differ:\n{paths}")
+    return digests
+
+
+def reached(commit):
+    """Packages that the programs are built from, on Linux; not what only tests use."""
+    names = {"largefolio-cli", "largefolio-recorder", "largefolio-preload", "largefolio-python"}
+    todo = [one for one in commit.members if commit.packages[one]["name"] in names]
+    found = set()
+    while todo:
+        one = todo.pop()
+        if one in found:
+            continue
+        found.add(one)
+        for dependency in commit.nodes[one]["deps"]:
+            kinds = dependency["dep_kinds"]
+            if any(kind["kind"] != "dev" and is_of_linux(kind["target"]) for kind in kinds):
+                todo.append(dependency["pkg"])
+    return sorted((commit.packages[one] for one in found), key=lambda one: (one["name"], one["version"]))
+
+
+def is_of_linux(target):
+    """Whether a dependency is one on Linux; in doubt it is."""
+    return target is None or not any(word in target for word in ("windows", "wasm", "macos", "apple", "cfg(target_os = \"wasi\")"))
+
+
+def checksums():
+    """{(name, version): SHA-256} of Cargo.lock."""
+    found, here = {}, {}
+    for line in [*(ROOT / "Cargo.lock").read_text().splitlines(), "[[package]]"]:
+        if line == "[[package]]":
+            found[here.get("name"), here.get("version")] = here.get("checksum")
+            here = {}
+        elif " = " in line:
+            key, _, value = line.partition(" = ")
+            here[key] = value.strip('"')
+    return found
+
+
+def sbom(commit):
+    """CycloneDX 1.5. Its serial number follows from the commit, so that it is the same each time."""
+    packages, sums = reached(commit), checksums()
+
+    def reference(one):
+        return f"pkg:cargo/{one['name']}@{one['version']}"
+
+    def component(one):
+        said_sum = sums.get((one["name"], one["version"]))
+        return {
+            "type": "library", "bom-ref": reference(one), "name": one["name"], "version": one["version"],
+            "purl": reference(one), **({"licenses": [{"expression": one["license"].replace("/", " OR ")}]} if one["license"] else {}),
+            **({"hashes": [{"alg": "SHA-256", "content": said_sum}]} if said_sum else {}),
+        }
+
+    refs = {one["id"]: reference(one) for one in packages}
+    depends = [{"ref": refs[one["id"]], "dependsOn": sorted({
+        refs[two["pkg"]] for two in commit.nodes[one["id"]]["deps"] if two["pkg"] in refs})} for one in packages]
+    whole = {"type": "application", "bom-ref": "largefolio", "name": "largefolio", "version": commit.version,
+             "licenses": [{"expression": "MIT OR Apache-2.0"}]}
+    own = sorted(refs[one["id"]] for one in packages if one["id"] in commit.members)
+    return {
+        "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
+        "serialNumber": uuid.uuid5(uuid.NAMESPACE_URL, f"largefolio/{commit.id}").urn,
+        "metadata": {"timestamp": f"{commit.day}T00:00:00Z", "component": whole},
+        "components": [component(one) for one in packages],
+        "dependencies": [{"ref": "largefolio", "dependsOn": own}, *depends],
+    }
+
+
+def provenance(commit, args, digests):
+    """From what, with what, and how to do it again."""
+    words = " ".join([*args.parts, *(f"--arch {arch}" for arch in args.arch), f"--profile {args.profile}"])
+    compilers = [f"    {line}" for line in said("rustc", "-vV", cwd=ROOT).splitlines()]
+    system = pathlib.Path("/etc/os-release").read_text()
+    system = next(line for line in system.splitlines() if line.startswith("PRETTY_NAME")).partition("=")[2]
+    return "\n".join([
+        f"largefolio {commit.version}", "",
+        f"commit   {commit.id} of {commit.day}",
+        f"system   {system.strip(chr(34))}, {said('ldd', '--version').splitlines()[0]}",
+        f"linker   {said('cc', '--version').splitlines()[0]}",
+        f"cargo    {said('cargo', '--version', cwd=ROOT)}",
+        "rustc", *compilers, "",
+        "Cargo.lock names every dependency with its checksum; sbom.cdx.json lists those that are built in.",
+        f"Built twice, in different directories; these {len(digests)} files were the same:", "",
+        *(f"    {value}  {name}" for name, value in digests.items()), "",
+        "To build them again, on the same system with the same compiler:", "",
+        f"    git checkout {commit.id}", f"    SOURCE_DATE_EPOCH={commit.seconds} scripts/release.py {words}", ""])
+
+
+def release(args):
+    commit = Commit()
+    if git("status", "--porcelain", "--untracked-files=no"):
+        print("release.py: changes that are not committed are not in it", file=sys.stderr)
+    with tempfile.TemporaryDirectory(dir=ROOT / "target", prefix="release-") as folder:
+        builds = []
+        # Names of different lengths: what depends on a path or on its length shows.
+        for name in ("a", "another"):
+            (pathlib.Path(folder) / name).mkdir()
+            builds.append(Build(pathlib.Path(folder) / name, commit, args).made())
+        digests = compared(*builds)
+        shutil.rmtree(OUTPUT, ignore_errors=True)
+        OUTPUT.mkdir(parents=True)
+        for name, path in builds[0].items():
+            shutil.copy(path, OUTPUT / name)
+    files = {"sbom.cdx.json": json.dumps(sbom(commit), indent=1) + "\n",
+             "provenance.txt": provenance(commit, args, digests)}
+    for name, text in files.items():
+        (OUTPUT / name).write_text(text)
+        digests[name] = digest(OUTPUT / name)
+    sums = "".join(f"{value}  {name}\n" for name, value in sorted(digests.items()))
+    (OUTPUT / "SHA256SUMS").write_text(sums)
+    print(sums, end="")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"some of {', '.join(PARTS)}; else all")
+    parser.add_argument("--arch", action="append", choices=list(package.MACHINES), help="else both")
+    parser.add_argument("--profile", default="release")
+    args = parser.parse_args()
+    args.parts = args.parts or PARTS
+    args.arch = args.arch or list(package.MACHINES)
+    if unknown := set(args.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    try:
+        release(args)
+    except (Different, subprocess.CalledProcessError) as why:
+        print(f"release.py: {why}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

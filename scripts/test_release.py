@@ -1,0 +1,62 @@
+"""Releases: two builds are compared byte for byte, and the list of components is what is built in."""
+
+import json
+import pathlib
+import tempfile
+import unittest
+
+import release
+
+
+class Compared(unittest.TestCase):
+    def made(self, folder, **files):
+        folder = pathlib.Path(tempfile.mkdtemp(dir=folder))
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        return {name: folder / name for name in files}
+
+    def test_the_same_bytes_have_one_digest(self):
+        with tempfile.TemporaryDirectory() as folder:
+            digests = release.compared(self.made(folder, deb="x"), self.made(folder, deb="x"))
+        self.assertEqual(list(digests), ["deb"])
+        self.assertEqual(len(digests["deb"]), 64)
+
+    def test_a_byte_or_a_file_that_differs_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first = self.made(folder, deb="x", whl="same")
+            with self.assertRaisesRegex(release.Different, "1 of 2 differ:\n    diffoscope .*deb"):
+                release.compared(first, self.made(folder, deb="y", whl="same"))
+            with self.assertRaisesRegex(release.Different, "only one build made.*whl"):
+                release.compared(first, self.made(folder, deb="x"))
+
+
+class Components(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.commit = release.Commit()
+        cls.sbom = release.sbom(cls.commit)
+
+    def test_it_has_what_is_built_in_and_not_what_tests_use(self):
+        names = {one["name"] for one in self.sbom["components"]}
+        self.assertLessEqual({"largefolio-cli", "largefolio-mm", "parquet", "zstd-sys", "landlock"}, names)
+        self.assertFalse({"insta", "proptest", "jsonschema", "largefolio-testkit"} & names)
+        self.assertFalse([name for name in names if name.startswith(("windows", "wasm"))])
+
+    def test_every_component_has_a_licence_and_a_checksum_or_is_ours(self):
+        for one in self.sbom["components"]:
+            self.assertTrue(one["licenses"][0]["expression"], one["name"])
+            self.assertEqual("hashes" in one, not one["name"].startswith("largefolio-"), one["name"])
+
+    def test_references_lead_to_components(self):
+        refs = {one["bom-ref"] for one in self.sbom["components"]} | {"largefolio"}
+        self.assertEqual(len(refs), len(self.sbom["components"]) + 1)
+        for one in self.sbom["dependencies"]:
+            self.assertLessEqual({one["ref"], *one["dependsOn"]}, refs)
+
+    def test_it_is_the_same_each_time(self):
+        again = release.sbom(release.Commit())
+        self.assertEqual(json.dumps(self.sbom), json.dumps(again))
+
+
+if __name__ == "__main__":
+    unittest.main()
