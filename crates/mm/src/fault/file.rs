@@ -135,7 +135,10 @@ impl<R: Ram> Memory<R> {
         self.core.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         let ra = self.readahead(open);
         if let Some(issue) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
-            self.read(open, self.reading(fault).target, issue);
+            let decided = self.decided_marker(fault, state, issue);
+            if let Some(issue) = decided.unwrap_or(Some(issue)) {
+                self.read(open, self.reading(fault).target, issue);
+            }
         }
         AsyncStep::Dropped
     }

@@ -81,7 +81,7 @@ impl FaultArgs {
             bail!("--region: expected a multiple of 2M from 4M to 16G");
         }
         let parse =
-            |name: &String| -> Result<Kernel> { running::named(&format!("{name}{}", page_edit())) };
+            |name: &String| -> Result<Kernel> { Ok(running::named(&format!("{name}{}", page_edit()))?.without_policy()?) };
         let kernels = self.kernel.iter().map(parse).collect::<Result<Vec<_>>>()?;
         let mut sizes = self.size.clone();
         if sizes.is_empty() {
