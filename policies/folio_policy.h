@@ -14,8 +14,8 @@
  *     folio predict prog.folio --kernel 7.2 --policy policy.o
  *
  * A file has one function for each point that it answers, in the section of that point. A function
- * reads its context and returns one number. It may be 4096 instructions long, jumps forward only
- * (clang unrolls loops: #pragma unroll), and calls nothing but the helpers below; other functions are
+ * reads its context and returns one number. It may be 4096 instructions long, has no loops (clang
+ * unrolls them: #pragma unroll), and calls nothing but the helpers below; other functions are
  * static __always_inline. It may keep maps and variables. They live as long as the modelled machine.
  *
  * A policy is a preference. What a kernel could not do is not done: the kernel falls back, and the

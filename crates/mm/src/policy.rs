@@ -44,14 +44,8 @@ pub enum Point {
 
 impl Point {
     /// All points, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
-        Self::AnonOrder,
-        Self::Window,
-        Self::Around,
-        Self::Collapse,
-        Self::Write,
-        Self::Victim,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::AnonOrder, Self::Window, Self::Around, Self::Collapse, Self::Write, Self::Victim];
 
     /// Name in results and of the section of an object file.
     #[must_use]
@@ -143,6 +137,15 @@ macro_rules! fields {
         impl Context {
             /// Names of the numbers between `comm` and `free`, in the order of [`Context::words`].
             pub const NAMES: &[&str] = &[$(stringify!($name),)*];
+
+            /// The number called `name`.
+            #[must_use]
+            pub fn number(&self, name: &str) -> Option<u64> {
+                match name {
+                    $(stringify!($name) => Some(self.$name),)*
+                    _ => None,
+                }
+            }
 
             /// All of it as words, as a program sees it in memory.
             #[must_use]

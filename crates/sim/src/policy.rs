@@ -29,6 +29,7 @@ use std::sync::Arc;
 use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError};
 use largefolio_trace::disk;
 
+use crate::kernel::Kernel;
 pub use error::{PolicyFileError, Refusal};
 use insn::Insn;
 use interpreter::State;
@@ -112,6 +113,17 @@ impl KernelPolicy {
     pub fn builtin() -> impl Iterator<Item = (&'static str, &'static str)> {
         builtin::all()
     }
+}
+
+/// Each kernel, and after it the same with each policy.
+#[must_use]
+pub fn beside(kernels: Vec<Kernel>, policies: &[KernelPolicy]) -> Vec<Kernel> {
+    let with = |kernel: Kernel| {
+        let with: Vec<Kernel> =
+            policies.iter().map(|policy| kernel.with_policy(policy.clone())).collect();
+        std::iter::once(kernel).chain(with)
+    };
+    kernels.into_iter().flat_map(with).collect()
 }
 
 /// Names of points, for errors.

@@ -16,9 +16,8 @@ use largefolio_report::why;
 use largefolio_report::{Goal, Settings};
 use largefolio_results::running::default_names;
 use largefolio_sim::cost::Walks;
-use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::NR_CPUS_MAX;
-use largefolio_sim::policy::KernelPolicy;
+use largefolio_sim::policy::{KernelPolicy, beside};
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
 use largefolio_sim::replay::{
@@ -317,7 +316,8 @@ impl PredictArgs {
         let kernel = |name: &String| running::named(&format!("{name}{pools}"));
         let names = if self.kernel.is_empty() { default_names()? } else { self.kernel.clone() };
         let kernels = names.iter().map(kernel).collect::<Result<Vec<_>>>()?;
-        let kernels = self.beside_policies(kernels)?;
+        let policies = self.policy.iter().map(|name| KernelPolicy::named(name));
+        let kernels = beside(kernels, &policies.collect::<Result<Vec<_>, _>>()?);
         let (machines, walks) = running::machines(&self.machine)?;
         Ok(sim::Request {
             seeds: self.seed.clone(),
@@ -337,20 +337,6 @@ impl PredictArgs {
             max_work: self.max_work,
             ..sim::Request::new(kernels, machines)
         })
-    }
-
-    /// Each kernel, and then with each policy.
-    fn beside_policies(&self, kernels: Vec<Kernel>) -> Result<Vec<Kernel>> {
-        let policies = self.policy.iter().map(|name| KernelPolicy::named(name));
-        let policies = policies.collect::<Result<Vec<_>, _>>()?;
-        let mut all = Vec::new();
-        for kernel in kernels {
-            let with = policies.iter().map(|policy| kernel.with_policy(policy.clone()));
-            let with: Vec<Kernel> = with.collect();
-            all.push(kernel);
-            all.extend(with);
-        }
-        Ok(all)
     }
 
     /// Before minutes of replay: whether the results will have places of their own.

@@ -140,9 +140,7 @@ impl<R: Ram> Memory<R> {
         let max = context.ra_pages.max(WINDOW_PMDS_MAX * pmd_pages);
         let Some(end) = start.checked_add(nr_pages) else { return false };
         let is_placed = if context.cause == cause::MARKER {
-            context.index < start
-                && start < context.file_pages
-                && start - context.index <= 2 * max
+            context.index < start && start < context.file_pages && start - context.index <= 2 * max
         } else {
             start <= context.index && context.index < end
         };

@@ -61,9 +61,7 @@ impl<R: Ram> Memory<R> {
         let site = self.sites_of(id).first().copied();
         let area = site.and_then(|site| Some((site, *self.space(site.mm).vmas.find(site.vpn)?)));
         let context = match area {
-            Some((site, vma)) => {
-                Context { page: site.vpn.0, ..self.context_of(site.mm, &vma) }
-            }
+            Some((site, vma)) => Context { page: site.vpn.0, ..self.context_of(site.mm, &vma) },
             None => self.context(),
         };
         self.with_folio(context, id)

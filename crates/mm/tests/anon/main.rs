@@ -16,4 +16,5 @@ mod program;
 mod random;
 mod splits;
 mod swap;
+mod whim;
 mod world;

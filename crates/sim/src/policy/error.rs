@@ -40,9 +40,7 @@ pub enum Refusal {
     Point(String),
     #[error("section {}: {} functions; use one for each point", shown(section), nr)]
     Functions { section: String, nr: usize },
-    #[error(
-        "section {}: {nr} instructions; a program has 1 to {NR_INSNS_MAX}", shown(section)
-    )]
+    #[error("section {}: {nr} instructions; a program has 1 to {NR_INSNS_MAX}", shown(section))]
     Length { section: String, nr: usize },
     #[error("{section}, instruction {at}: {what}", section = shown(section))]
     Insn { section: String, at: usize, what: String },

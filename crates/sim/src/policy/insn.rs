@@ -131,8 +131,8 @@ impl Insn {
         }
     }
 
-    /// Where a jump of the instruction at `at` goes; `None` where it does not go forward.
+    /// Where a jump of the instruction at `at` goes; `None` where that is before the first.
     pub(super) fn target(self, at: usize) -> Option<usize> {
-        (at + 1).checked_add(usize::try_from(self.off).ok()?)
+        (at + 1).checked_add_signed(self.off.into())
     }
 }

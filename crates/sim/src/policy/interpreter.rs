@@ -12,8 +12,7 @@
 //! [`super::verify`]'s.
 //!
 //! Invariants:
-//! - I1: the instruction after one has a higher number, so a run has at most as many steps as the
-//!   program is long.
+//! - I1: no instruction runs twice, so a run has at most as many steps as the program is long.
 
 use largefolio_mm::policy::Window;
 
@@ -72,7 +71,8 @@ pub(super) fn run(code: &[Insn], context: &[u8], state: &mut State) -> Result<Ra
     let stack = [0; STACK_BYTES];
     let mut run = Run { state, context, stack, registers, window: None };
     let mut at = 0;
-    while let Some(insn) = code.get(at) {
+    for _ in 0..code.len() {
+        let Some(insn) = code.get(at) else { break };
         let trap = |what| Trap { at, what };
         match insn.class() {
             class::ALU64 => run.compute(*insn, true),
@@ -82,7 +82,7 @@ pub(super) fn run(code: &[Insn], context: &[u8], state: &mut State) -> Result<Ra
             }
             class::JMP if insn.op() == jump::CALL => run.call(insn.imm).map_err(trap)?,
             class::JMP | class::JMP32 if run.jumps(*insn) => {
-                at = insn.target(at).ok_or(trap("a jump back"))?;
+                at = insn.target(at).ok_or(trap("a foreign jump"))?;
                 continue;
             }
             class::JMP | class::JMP32 => {}

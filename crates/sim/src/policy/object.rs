@@ -93,9 +93,11 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Refusal> {
     if reader.parsed.programs.is_empty() {
         return Err(Refusal::NoProgram);
     }
-    let keys = reader.parsed.maps.iter().map(|map| {
-        map.key_bytes.saturating_add(map.value_bytes).saturating_mul(map.nr_max)
-    });
+    let keys = reader
+        .parsed
+        .maps
+        .iter()
+        .map(|map| map.key_bytes.saturating_add(map.value_bytes).saturating_mul(map.nr_max));
     let variables = reader.parsed.data.iter().map(|section| section.bytes.len());
     if keys.chain(variables).fold(0, usize::saturating_add) > STATE_BYTES_MAX {
         let what = format!("maps and variables take more than {} MiB", STATE_BYTES_MAX >> 20);
@@ -150,10 +152,8 @@ impl<'a> Reader<'a, '_> {
         name: &str,
         maps: &MapNumbers,
     ) -> Result<Vec<Insn>, Refusal> {
-        let of_section = |what: &str| Refusal::Section {
-            section: name.to_owned(),
-            what: what.to_owned(),
-        };
+        let of_section =
+            |what: &str| Refusal::Section { section: name.to_owned(), what: what.to_owned() };
         let bytes = contents(section, name)?;
         let (insns, rest) = bytes.as_chunks::<INSN_BYTES>();
         if !rest.is_empty() {
@@ -244,7 +244,9 @@ impl<'a> Reader<'a, '_> {
         let section = self.file.section_by_index(index).map_err(|error| error.to_string())?;
         let of_section = section.name().unwrap_or_default();
         let is_variables = [".rodata", ".data", ".bss"].iter().any(|kind| {
-            of_section.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            of_section
+                .strip_prefix(kind)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         });
         let SectionFlags::Elf { sh_flags, .. } = section.flags() else {
             return Err(format!("{name} is in no section of ELF"));
@@ -275,10 +277,9 @@ impl<'a> Reader<'a, '_> {
 }
 
 fn contents<'a>(section: &Part<'a, '_>, name: &str) -> Result<&'a [u8], Refusal> {
-    section.data().map_err(|error| Refusal::Section {
-        section: name.to_owned(),
-        what: error.to_string(),
-    })
+    section
+        .data()
+        .map_err(|error| Refusal::Section { section: name.to_owned(), what: error.to_string() })
 }
 
 /// Joins the halves of numbers of 64 bits.

@@ -6,8 +6,8 @@
 //!                                         where paths meet: what holds on all of them
 //! ```
 //!
-//! Jumps go forward only. So all that leads to an instruction was looked at before it, one pass is
-//! enough, and a run has at most as many steps as the program is long.
+//! There are no loops. So instructions can be looked at in an order in which all that leads to one
+//! comes before it (`order`), once each, and a run has at most as many steps as the program is long.
 //!
 //! Owns what is refused and why. Values and what is known of them are `value`'s, the stack is
 //! `frame`'s.
@@ -17,6 +17,7 @@
 //!   own memory, and returns a number that depends on no address.
 
 mod frame;
+mod order;
 mod value;
 
 use largefolio_mm::policy::{Context, NR_CONTEXT_WORDS, Point};
@@ -83,7 +84,7 @@ pub(super) fn check(code: &[Insn], parsed: &Parsed, point: Point) -> Result<(), 
     let fresh = code.len();
     let mut verifier = Verifier { code, parsed, point, known: vec![None; code.len()], fresh };
     verifier.known[0] = Some(Known::at_start());
-    for at in 0..code.len() {
+    for at in order::order(code)? {
         if let Some(known) = verifier.known[at].take() {
             verifier.step(at, known).map_err(|what| Fault { at, what })?;
         }
@@ -274,7 +275,7 @@ impl Verifier<'_> {
     }
 
     fn jump(&mut self, at: usize, insn: Insn, known: Known) -> Checked<()> {
-        let to = insn.target(at).ok_or("a jump back: unroll the loop (#pragma unroll)")?;
+        let to = insn.target(at).ok_or("it jumps before the first instruction")?;
         if insn.op() == jump::JA {
             if insn.class() == class::JMP32 {
                 return Err("a long jump is not known; compile with -mcpu=v3".to_owned());
@@ -332,15 +333,12 @@ fn is_test(insn: Insn, zero: Range) -> bool {
 }
 
 fn inside(range: Range, off: i64, nr: usize, size: usize, of: &str) -> Checked<Place> {
-    let outside = || format!("bytes {} to {} from {off} on are not all in {of}", range.min, range.max);
+    let outside =
+        || format!("bytes {} to {} from {off} on are not all in {of}", range.min, range.max);
     let low = range.min.checked_add_signed(off).ok_or_else(outside)?;
     let high = range.max.checked_add_signed(off).and_then(|high| high.checked_add(nr as u64));
     let high = high.ok_or_else(outside)?;
-    if low <= high && high <= size as u64 {
-        Ok(Place::Elsewhere)
-    } else {
-        Err(outside())
-    }
+    if low <= high && high <= size as u64 { Ok(Place::Elsewhere) } else { Err(outside()) }
 }
 
 fn exit(known: &Known) -> Checked<()> {

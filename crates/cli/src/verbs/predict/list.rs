@@ -21,7 +21,11 @@ pub(super) fn run(console: &mut Console) -> Result<Exit> {
         .map(|edit| (format!("+{}=..", edit.name), format!("{} ({})", edit.help, edit.value)));
     add(&mut text, "Edits of a kernel (--kernel 7.2+page=64K)", &edits.collect::<Vec<_>>());
     let policies = KernelPolicy::builtin().map(|(name, what)| (name.to_owned(), what.to_owned()));
-    add(&mut text, "Policies (--policy), beside object files of your own", &policies.collect::<Vec<_>>());
+    add(
+        &mut text,
+        "Policies (--policy), beside object files of your own",
+        &policies.collect::<Vec<_>>(),
+    );
     let machines =
         machine::names().map(|name| Ok((name.to_owned(), Machine::named(name)?.description)));
     let mut machines = machines.collect::<Result<Vec<_>>>()?;

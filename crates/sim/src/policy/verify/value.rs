@@ -50,10 +50,11 @@ impl Value {
             {
                 Self::Entry { map, offset: offset.hull(other) }
             }
-            (
-                Self::Data { section, offset },
-                Self::Data { section: same, offset: other },
-            ) if section == same => Self::Data { section, offset: offset.hull(other) },
+            (Self::Data { section, offset }, Self::Data { section: same, offset: other })
+                if section == same =>
+            {
+                Self::Data { section, offset: offset.hull(other) }
+            }
             _ => Self::Unset,
         }
     }
@@ -67,8 +68,7 @@ impl Value {
             Self::Number(number) if number == start => Some(None),
             _ => None,
         };
-        let both_are_entries =
-            matches!((self, other), (Self::Entry { .. }, Self::Entry { .. }));
+        let both_are_entries = matches!((self, other), (Self::Entry { .. }, Self::Entry { .. }));
         match (map_of(self)?, map_of(other)?) {
             (Some(one), Some(other)) => (one == other && !both_are_entries).then_some(one),
             (one, other) => one.or(other),
@@ -96,8 +96,9 @@ impl Value {
                 Self::Data { section, offset: offset.plus(by).ok_or_else(far)? }
             }
             Self::MaybeEntry { .. } => {
-                return Err("what bpf_map_lookup_elem returned has to be compared with 0 before"
-                    .to_owned());
+                return Err(
+                    "what bpf_map_lookup_elem returned has to be compared with 0 before".to_owned()
+                );
             }
             Self::Unset | Self::Number(_) | Self::Map { .. } => {
                 return Err("it computes with an address".to_owned());
