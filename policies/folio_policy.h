@@ -74,7 +74,7 @@ static long (*folio_window)(__u64 start, __u64 nr_pages, __u64 nr_ahead, __u64 o
 #define FOLIO_REUSE 1 /* keep it */
 #define FOLIO_COPY 2  /* copy the page; split the PMD entry before */
 
-/* folio/victim: reclaim is about to evict a folio. Of one request it keeps no more than 1024. */
+/* folio/victim: reclaim is about to evict a folio. Its last look before it gives up keeps none. */
 #define FOLIO_EVICT 1
 #define FOLIO_KEEP 2  /* another round */
 #define FOLIO_SPLIT 3 /* private memory: into base pages, which are looked at one by one */

@@ -28,9 +28,8 @@ pub(crate) struct Pressure {
     /// Runs of background reclaim in a row that freed nothing.
     pub(crate) nr_failures: u32,
     pub(crate) deferral: Deferral,
-    /// Folios that a policy kept in one request, and the number of that.
-    pub(crate) nr_kept: u64,
-    pub(crate) kept_in: u64,
+    /// Reclaim looks at everything for the last time before it gives up.
+    pub(crate) is_last_look: bool,
 }
 
 impl Pressure {

@@ -91,6 +91,9 @@ impl<R: Ram> Memory<R> {
         before: RaState,
         issue: Issue,
     ) -> Option<Option<Issue>> {
+        if !self.is_asked(Point::Window) {
+            return None;
+        }
         let Issue::Window { start, hint } = issue else { return None };
         let state = self.open_file(fault.open()).state;
         let (OrderHint::Raise(order) | OrderHint::Exactly(order)) = hint;

@@ -2,8 +2,8 @@
 //!
 //! Differs: in no kernel ([`crate::policy`]).
 //!
-//! Owns how long a policy may keep folios: reclaim has to come to an end, so that of one request
-//! only so many are kept.
+//! Owns how long a policy may keep folios: reclaim has to come to an end, so that the last look
+//! takes them all the same.
 
 use super::evict::Fate;
 use crate::folio::FolioId;
@@ -12,9 +12,6 @@ use crate::policy::{Answer, Context, Point, victim};
 use crate::ram::Ram;
 use crate::units::Order;
 
-/// Folios that a policy may keep in one request to reclaim: 32 batches.
-const NR_KEPT_MAX: u64 = 1024;
-
 impl<R: Ram> Memory<R> {
     /// What becomes of a folio that reclaim is about to evict; `None` = as the kernel does.
     pub(super) fn decided_victim(&mut self, id: FolioId) -> Option<Fate> {
@@ -22,19 +19,13 @@ impl<R: Ram> Memory<R> {
             return None;
         }
         let context = Context { own: victim::EVICT, ..self.victim_context(id) };
-        let nr_requests = self.core.pressure.nr_requests;
-        let pressure = &mut self.core.pressure;
-        if pressure.kept_in != nr_requests {
-            (pressure.kept_in, pressure.nr_kept) = (nr_requests, 0);
-        }
         match self.ask(Point::Victim, &context) {
             Answer::Own => None,
             Answer::Value(victim::EVICT) => {
                 self.honoured(Point::Victim);
                 None
             }
-            Answer::Value(victim::KEEP) if self.core.pressure.nr_kept < NR_KEPT_MAX => {
-                self.core.pressure.nr_kept += 1;
+            Answer::Value(victim::KEEP) if !self.core.pressure.is_last_look => {
                 self.honoured(Point::Victim);
                 Some(Fate::Keep)
             }

@@ -60,6 +60,20 @@ impl Policy for Whim {
 #[derive(Debug)]
 struct Always(Answer);
 
+/// One answer about victims.
+#[derive(Debug)]
+struct Reclaims(u64);
+
+impl Policy for Reclaims {
+    fn asks(&self, point: Point) -> bool {
+        point == Point::Victim
+    }
+
+    fn answer(&mut self, _: Point, _: &Context) -> Result<Answer, PolicyError> {
+        Ok(Answer::Value(self.0))
+    }
+}
+
 impl Policy for Always {
     fn asks(&self, _: Point) -> bool {
         true
@@ -228,7 +242,7 @@ fn short(answer: u64) -> (World, (u64, u64, u64)) {
     };
     let ram = largefolio_mm::ram::Bytes::new(rules.page, config.ram_bytes);
     let mut memory = largefolio_mm::memory::Memory::with_ram(rules, &config, ram).unwrap();
-    memory.set_policy(Box::new(Always(Answer::Value(answer))));
+    memory.set_policy(Box::new(Reclaims(answer)));
     let mm = memory.new_space();
     let mut world = World { memory, mm };
     world.map(0, 4096);

