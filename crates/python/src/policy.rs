@@ -77,7 +77,7 @@ impl Source for Made {
     fn start(&self) -> Result<Box<dyn Policy>, String> {
         Python::attach(|py| {
             let made =
-                self.make.call0(py).and_then(|object| Running::new(py, object, &self.raised));
+                self.make.call0(py).and_then(|object| Running::new(py, &object, &self.raised));
             made.map(|running| Box::new(running) as Box<dyn Policy>).map_err(|error| {
                 let text = error.to_string();
                 self.raised.keep(error);
@@ -95,7 +95,7 @@ struct Running {
 }
 
 impl Running {
-    fn new(py: Python<'_>, object: Py<PyAny>, raised: &Raised) -> PyResult<Self> {
+    fn new(py: Python<'_>, object: &Py<PyAny>, raised: &Raised) -> PyResult<Self> {
         let mut methods = [const { None }; Point::ALL.len()];
         for (method, point) in methods.iter_mut().zip(Point::ALL) {
             *method = object.bind(py).getattr_opt(point.name())?.map(Bound::unbind);
@@ -175,6 +175,7 @@ impl PolicyContext {
         })
     }
 
+    #[expect(clippy::unused_self, reason = "Python calls it on an object")]
     fn __dir__(&self) -> Vec<&'static str> {
         ["comm", "free"].into_iter().chain(Context::NAMES.iter().copied()).collect()
     }

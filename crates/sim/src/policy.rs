@@ -14,6 +14,13 @@
 //! `builtin` (those that come with folio). Owns programs. What a policy sees and may answer is
 //! [`largefolio_mm::policy`].
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    reason = "a register is 64 bits, with a sign or without; instructions cut them to 32"
+)]
+
 mod builtin;
 mod error;
 mod insn;

@@ -20,6 +20,16 @@ use crate::units::Order;
 /// reads (B.4.6).
 const WINDOW_PMDS_MAX: u64 = 2;
 
+/// What is read of a file.
+pub(super) enum Decided {
+    /// What the kernel chose.
+    Own,
+    /// No more than the page of the fault.
+    Nothing,
+    /// This.
+    Read(Issue),
+}
+
 /// What a kernel would read, to be seen by a policy.
 #[derive(Clone, Copy)]
 pub(super) struct OwnWindow {
@@ -71,47 +81,42 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// What a cold fault reads instead of the kernel's choice; `None` = that.
+    /// What a cold fault reads instead of the kernel's choice.
     pub(super) fn decided_window(
         &mut self,
         fault: &Fault,
         choice: &Choice,
         is_gated: bool,
-    ) -> Option<Option<Issue>> {
+    ) -> Decided {
         let own = self.own_window(fault, choice);
         let cause = if is_gated { cause::GATED } else { cause::COLD };
         self.decided(fault, own, cause)
     }
 
     /// What the marker reads instead of the kernel's window, before whose choice the state was
-    /// `before`; `None` = that.
+    /// `before`.
     pub(super) fn decided_marker(
         &mut self,
         fault: &Fault,
         before: RaState,
         issue: Issue,
-    ) -> Option<Option<Issue>> {
+    ) -> Decided {
         if !self.is_asked(Point::Window) {
-            return None;
+            return Decided::Own;
         }
-        let Issue::Window { start, hint } = issue else { return None };
+        let Issue::Window { start, hint } = issue else { return Decided::Own };
         let state = self.open_file(fault.open()).state;
         let (OrderHint::Raise(order) | OrderHint::Exactly(order)) = hint;
-        let decided =
-            self.decided(fault, Some(OwnWindow { start, state, order }), cause::MARKER)?;
-        if decided.is_none() {
+        let own = OwnWindow { start, state, order };
+        let decided = self.decided(fault, Some(own), cause::MARKER);
+        if matches!(decided, Decided::Nothing) {
             // Nothing was read: the marker's step did not happen.
             self.open_file_mut(fault.open()).state = before;
         }
-        Some(decided)
+        decided
     }
 
-    fn decided(
-        &mut self,
-        fault: &Fault,
-        own: Option<OwnWindow>,
-        cause: u64,
-    ) -> Option<Option<Issue>> {
+    fn decided(&mut self, fault: &Fault, own: Option<OwnWindow>, cause: u64) -> Decided {
         let mut context = Context { cause, ..self.file_context(fault) };
         if let Some(OwnWindow { start, state, order }) = own {
             context.own_start = start;
@@ -120,17 +125,17 @@ impl<R: Ram> Memory<R> {
             context.own_order = order.get().into();
         }
         match self.ask(Point::Window, &context) {
-            Answer::Own => None,
+            Answer::Own => Decided::Own,
             Answer::Value(0) => {
                 self.honoured(Point::Window);
-                Some(None)
+                Decided::Nothing
             }
             Answer::Window(window) if self.can_read(&context, window) => {
-                Some(Some(self.follow(fault, &context, window)))
+                Decided::Read(self.follow(fault, &context, window))
             }
             Answer::Value(_) | Answer::Window(_) => {
                 self.refused(Point::Window);
-                None
+                Decided::Own
             }
         }
     }
@@ -212,7 +217,7 @@ impl<R: Ram> Memory<R> {
         }
         let own = if may_reuse { write::REUSE } else { write::COPY };
         let context = Context { own, ..self.fault_context(fault) };
-        let context = self.with_folio(context, id);
+        let context = self.with_folio(&context, id);
         match self.ask(Point::Write, &context) {
             Answer::Own => may_reuse,
             Answer::Value(write::COPY) => {

@@ -3,6 +3,7 @@
 //! Answers to: `do_sync_mmap_readahead`.
 
 use super::Fault;
+use super::decide::Decided;
 use super::proposed::around_in_folios;
 use super::reading::Reading;
 use crate::core::observed::{EntryKind, Observed};
@@ -48,11 +49,10 @@ impl<R: Ram> Memory<R> {
         let choice = self.with_exec_min(fault, choice);
         if self.is_asked(Point::Window) {
             let is_gated = self.core.counters.nr_gated > nr_gated;
-            if let Some(decided) = self.decided_window(fault, &choice, is_gated) {
-                if let Some(issue) = decided {
-                    self.read(open, reading.target, issue);
-                }
-                return;
+            match self.decided_window(fault, &choice, is_gated) {
+                Decided::Own => {}
+                Decided::Nothing => return,
+                Decided::Read(issue) => return self.read(open, reading.target, issue),
             }
         }
         let issue = match choice {

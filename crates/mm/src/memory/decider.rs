@@ -91,7 +91,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// The context with what a policy sees of a folio.
-    pub(crate) fn with_folio(&self, context: Context, id: FolioId) -> Context {
+    pub(crate) fn with_folio(&self, context: &Context, id: FolioId) -> Context {
         let folio = self.core.folios.get(id);
         let flags = [
             (folio.is_anon(), flag::ANON),
@@ -99,7 +99,7 @@ impl<R: Ram> Memory<R> {
             (folio.is_partially_mapped, flag::PARTIAL),
         ];
         let folio_flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
-        Context { order: folio.order.get().into(), folio_flags: folio_flags.sum(), ..context }
+        Context { order: folio.order.get().into(), folio_flags: folio_flags.sum(), ..*context }
     }
 
     /// The answer of the policy; [`Answer::Own`] after a failure.

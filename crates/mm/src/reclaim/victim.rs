@@ -55,6 +55,6 @@ impl<R: Ram> Memory<R> {
             Some((site, vma)) => Context { page: site.vpn.0, ..self.context_of(site.mm, &vma) },
             None => self.context(),
         };
-        self.with_folio(context, id)
+        self.with_folio(&context, id)
     }
 }

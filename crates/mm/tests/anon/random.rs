@@ -128,7 +128,7 @@ impl Trio {
         };
         machine.memory.change_rules(told);
         twin.memory.change_rules(told);
-        if seed % 3 == 0 {
+        if seed.is_multiple_of(3) {
             machine.memory.set_policy(Box::new(Whim(Numbers(seed))));
             twin.memory.set_policy(Box::new(Whim(Numbers(seed))));
         }

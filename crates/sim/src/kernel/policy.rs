@@ -36,7 +36,10 @@ pub(super) fn put(policy: &KernelPolicy, table: &mut Table) -> Result<(), Kernel
     let Some(object) = policy.0.object() else {
         return Err(PolicyFileError::NotAnObject(name).into());
     };
-    let object = object.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = |byte: &u8| {
+        [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]))
+    };
+    let object = object.iter().flat_map(digits).collect();
     let written = Value::try_from(Written { name, object });
     let bad = |error: toml::ser::Error| KernelError::BadFile {
         origin: policy.name().to_owned(),

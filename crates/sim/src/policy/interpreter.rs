@@ -146,17 +146,16 @@ impl Run<'_> {
     /// The same where it may be written.
     fn bytes_mut(&mut self, addr: u64, nr: usize) -> Option<&mut [u8]> {
         let (region, offset) = (addr >> REGION_SHIFT, addr as u32 as usize);
-        let all = match region {
-            STACK => &mut self.stack[..],
-            _ => {
-                let nr = usize::try_from(region.checked_sub(DATA_FIRST)?).ok()?;
-                match nr.checked_sub(self.state.data.len()) {
-                    None => {
-                        let section = &mut self.state.data[nr];
-                        section.is_writable.then_some(&mut section.bytes[..])?
-                    }
-                    Some(map) => self.state.maps.get_mut(map)?.values_mut(),
+        let all = if region == STACK {
+            &mut self.stack[..]
+        } else {
+            let nr = usize::try_from(region.checked_sub(DATA_FIRST)?).ok()?;
+            match nr.checked_sub(self.state.data.len()) {
+                None => {
+                    let section = &mut self.state.data[nr];
+                    section.is_writable.then_some(&mut section.bytes[..])?
                 }
+                Some(map) => self.state.maps.get_mut(map)?.values_mut(),
             }
         };
         all.get_mut(offset..)?.get_mut(..nr)

@@ -113,7 +113,7 @@ impl Verifier<'_> {
             class::LDX => self.load(insn, &mut known)?,
             class::ST | class::STX => self.store(insn, &mut known)?,
             class::LD if insn.code == LDDW => {
-                known.registers[insn.dst as usize] = self.wide(insn)?;
+                known.registers[insn.dst as usize] = wide_value(insn)?;
                 check_written(insn.dst)?;
                 return self.lead(at + 2, known);
             }
@@ -136,19 +136,6 @@ impl Verifier<'_> {
             none => *none = Some(known),
         }
         Ok(())
-    }
-
-    fn wide(&self, insn: Insn) -> Checked<Value> {
-        let number = insn.imm as u64;
-        match insn.src {
-            wide::NUMBER => Ok(Value::Number(Range::exact(number))),
-            wide::MAP => Ok(Value::Map { nr: insn.imm as usize }),
-            wide::DATA => {
-                let (section, offset) = ((number >> 32) as usize, number & u64::from(u32::MAX));
-                Ok(Value::Data { section, offset: Range::exact(offset) })
-            }
-            _ => Err("a number of 64 bits of an unknown kind".to_owned()),
-        }
     }
 
     fn load(&self, insn: Insn, known: &mut Known) -> Checked<()> {
@@ -316,6 +303,20 @@ impl Verifier<'_> {
         }
         self.lead(to, taken)?;
         self.lead(at + 1, passed)
+    }
+}
+
+/// What a number of 64 bits is.
+fn wide_value(insn: Insn) -> Checked<Value> {
+    let number = insn.imm as u64;
+    match insn.src {
+        wide::NUMBER => Ok(Value::Number(Range::exact(number))),
+        wide::MAP => Ok(Value::Map { nr: insn.imm as usize }),
+        wide::DATA => {
+            let (section, offset) = ((number >> 32) as usize, number & u64::from(u32::MAX));
+            Ok(Value::Data { section, offset: Range::exact(offset) })
+        }
+        _ => Err("a number of 64 bits of an unknown kind".to_owned()),
     }
 }
 

@@ -187,7 +187,7 @@ impl Range {
                 None => Self { min: 0, max: self.max },
             },
             alu::LSH => match shift {
-                Some(shift) if self.max.leading_zeros() as u64 >= shift => {
+                Some(shift) if u64::from(self.max.leading_zeros()) >= shift => {
                     Self { min: self.min << shift, max: self.max << shift }
                 }
                 _ => Self::ANY,
