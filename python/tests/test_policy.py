@@ -83,12 +83,11 @@ def test_every_cell_has_an_object_of_its_own(small: Path) -> None:
             return 16 if self.nr % 3 else 1
 
     shared = Counts()
-    alone = _rows(small, Counts)[1]
+    sizes = ["64M", "128M", "256M"]
+    alone = [_rows(small, Counts, memory=size)[1] for size in sizes]
     for policy in (Counts, shared):
-        rows = _rows(small, policy, memory=["64M", "128M", "256M"])
-        with_policy = [row for row in rows if "policy" in row]
-        assert len(with_policy) == 3
-        assert all(row["faults"] == alone["faults"] for row in with_policy)
+        rows = _rows(small, policy, memory=sizes)
+        assert [row for row in rows if "policy" in row] == alone
     assert shared.nr == 0
 
 

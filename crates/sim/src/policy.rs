@@ -6,9 +6,10 @@
 //!                                     start:  fresh maps for a cell --> interpreter
 //! ```
 //!
-//! Why not a library: those that run BPF use addresses of this process, which programs see, so that
-//! results could depend on where memory lies; and their helpers get plain addresses, which only unsafe
-//! code can follow. Here an address is a region and an offset.
+//! Why not a library: rbpf uses addresses of this process, which programs see, so that results could
+//! depend on where memory lies; of an access to registered memory it checks the first byte alone; and
+//! its helpers get plain addresses, which only unsafe code can follow. Here an address is a region and
+//! an offset.
 //!
 //! Reading order: `insn`, `object` (the file), `verify` (what may run), `maps`, `interpreter`,
 //! `builtin` (those that come with folio). Owns programs. What a policy sees and may answer is
