@@ -13,6 +13,8 @@ need python3 python3
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 need xz xz-utils
 need valgrind valgrind
+# Compiles policies (policies/*.c) for BPF.
+need clang clang
 # Manual pages: read by the tests.
 need man man-db
 need groff groff-base

@@ -17,6 +17,7 @@ with the package.
 from largefolio._live import Crosscheck, Maps, Study, crosscheck, maps, record, study
 from largefolio._names import edits, filesystems, kernels, machines
 from largefolio._native import __version__
+from largefolio._policy import Policy, Window
 from largefolio._predict import predict, report, why
 from largefolio._rules import Rules
 from largefolio._sweep import Swept, sweep
@@ -47,6 +48,7 @@ __all__ = [
     "MachineError",
     "Maps",
     "MapsError",
+    "Policy",
     "RecordingError",
     "ReplayError",
     "RequestError",
@@ -57,6 +59,7 @@ __all__ = [
     "Swept",
     "Trace",
     "TraceError",
+    "Window",
     "__version__",
     "crosscheck",
     "edits",

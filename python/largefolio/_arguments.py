@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from largefolio._checks import file_path, items, size, switch, text, whole
+from largefolio._policy import Policy, factory
 from largefolio._rules import Rules
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ IDLE_SEEDS = (
 class Settings(TypedDict, total=False):
     """What all cells have in common, as keyword arguments; :func:`largefolio.predict` explains them."""
 
+    policy: str | os.PathLike[str] | Policy | type[Policy] | Iterable[Any] | None
     memory: int | str | Iterable[int | str]
     swap: int | str
     fragmentation: int | str
@@ -61,6 +63,7 @@ def asked(
     memory = items(settings.get("memory", "16G"), "memory", (int, str))
     return {
         "kernels": _kernels(kernels),
+        "policies": _policies(settings.get("policy")),
         "machines": [file_path(one, "machines") for one in items(machines, "machines", _PATHS)],
         "seeds": [whole(seed, "seeds") for seed in items(seeds, "seeds", (int,))],
         "memory": [size(one, "memory") for one in memory],
@@ -90,6 +93,18 @@ def _kernels(value: Any) -> list[Any]:
     return [
         kernel._kernel if isinstance(kernel, Rules) else file_path(kernel, "kernels")
         for kernel in found
+    ]
+
+
+def _policies(value: Any) -> list[Any]:
+    """Names and object files as text, policies in Python as what makes one."""
+    if value is None:
+        return []
+    kinds = (str, os.PathLike, Policy, type)
+    found = items(value, "policy", kinds)
+    return [
+        factory(one) if isinstance(one, (Policy, type)) else file_path(one, "policy")
+        for one in found
     ]
 
 

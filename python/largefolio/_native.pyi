@@ -12,6 +12,7 @@ __all__ = [
     "Events",
     "Found",
     "Kernel",
+    "PolicyContext",
     "Prediction",
     "Sweep",
     "Task",
@@ -75,6 +76,13 @@ class Prediction:
     def has_idle_seeds(self) -> bool: ...
     @property
     def rules_notes(self) -> list[str]: ...
+
+@final
+class PolicyContext:
+    @property
+    def comm(self) -> str: ...
+    @property
+    def free(self) -> tuple[int, ...]: ...
 
 CELLS_OF_A_TASK: int
 

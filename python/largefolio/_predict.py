@@ -43,6 +43,8 @@ def predict(
         kernels: names with edits (``"7.2+page=64K"``), paths ending in ``.toml``, or :class:`Rules`.
         machines: names, paths of machine files, or ``"this"``.
         seeds: seeds of fragmentation and ageing.
+        policy: adds a cell for each kernel in which it asks this policy where it decides: the name of
+            one that comes with folio, an object file of BPF, a :class:`Policy`, or several of these.
         progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
             callable that hears the rows done and the rows there are.
         memory: physical memory in bytes, or as ``"16G"``, the default; several make a cell each.

@@ -77,7 +77,7 @@ def sweep(
         client: a ``distributed.Client``.
         directory: where the data set is, on this host.
         kernels, machines, seeds, memory, swap, fragmentation, aged, filesystem, warm, annotate, linked,
-            nested, reference_ns, cpus, max_work: as for :func:`predict`; at most a million cells a trace.
+            nested, reference_ns, cpus, max_work, policy (no Python objects): as for :func:`predict`; at most a million cells a trace.
         progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
             callable that hears the cells that are over and the cells asked for.
 

@@ -4,6 +4,7 @@ pub mod collapse;
 pub mod hugetlb;
 pub mod mapcounts;
 pub mod mapped;
+pub mod policy;
 pub mod reclaim;
 pub mod split;
 pub mod writers;
@@ -13,6 +14,7 @@ use collapse::CollapseCounters;
 use hugetlb::HugetlbCounters;
 use mapcounts::MapcountUpdates;
 use mapped::MappedCounters;
+use policy::PolicyCounters;
 use reclaim::ReclaimCounters;
 use split::SplitRefusal;
 use writers::WriterCounters;
@@ -131,6 +133,8 @@ pub struct Counters {
     pub hugetlb: HugetlbCounters,
     /// Pages that are mapped now.
     pub mapped: MappedCounters,
+    /// What a policy was asked and what came of it.
+    pub policy: PolicyCounters,
 }
 
 /// Counts of one folio size, named as in `transparent_hugepage/hugepages-<kB>kB/stats`.

@@ -29,6 +29,7 @@
 mod anon;
 mod around;
 mod cow;
+mod decide;
 mod file;
 mod finish;
 mod huge;

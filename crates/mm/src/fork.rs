@@ -59,6 +59,7 @@ impl<R: Ram> Memory<R> {
         let areas: Vec<Vma> = vmas.iter().copied().collect();
         self.core.work.add(STEPS_OF_FORK + areas.len() as u64);
         self.space_mut(child).group = self.space(parent).group;
+        self.space_mut(child).comm = self.space(parent).comm;
         self.space_mut(child).vmas = vmas;
         self.inherit_program(parent, child);
         if self.space(parent).is_scanned {

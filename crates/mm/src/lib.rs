@@ -44,6 +44,7 @@
 //! |---|---|---|
 //! | words | [`units`] | numbers with a unit, ids of files, processes and slots |
 //! | ground | [`buddy`] [`ram`] [`pgtable`] [`vma`] [`rmap`] [`placement`] | what stands alone: free memory, bytes, one page table, one process's areas, the counts of one folio |
+//! | | [`policy`] | where a policy is asked, what it sees and answers |
 //! | | [`counters`] | what happened, and why something was refused |
 //! | | [`rules`] | what one kernel version does |
 //! | kept | [`folio`] | folios, which one holds a frame, the lists of reclaim, the deferred-split queue |
@@ -79,6 +80,7 @@ pub mod buddy;
 pub mod counters;
 pub mod pgtable;
 pub mod placement;
+pub mod policy;
 pub mod ram;
 pub mod rmap;
 pub mod rules;

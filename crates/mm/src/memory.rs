@@ -5,6 +5,7 @@
 //! (mmap and its relatives), [`crate::unmap`], [`crate::fork`], [`crate::io`] (read calls).
 
 mod budget;
+mod decider;
 mod reuse;
 pub(crate) mod rmap_walk;
 mod told;
@@ -155,6 +156,8 @@ pub struct Memory<R = Counted> {
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
     free: reuse::Free,
+    /// What is asked where a kernel decides.
+    decider: Option<Box<decider::Decider>>,
 }
 
 impl<R: Ram> Cache<R> for Memory<R> {
@@ -233,6 +236,7 @@ impl<R: Ram> Memory<R> {
             spaces,
             flushes,
             free: reuse::Free::default(),
+            decider: None,
         })
     }
 
@@ -315,6 +319,7 @@ impl<R: Ram> Memory<R> {
             has_pinned: false,
             uses_huge_zero: false,
             exe: None,
+            comm: [0; 16],
             is_scanned: false,
             measured_bytes: 0,
         });

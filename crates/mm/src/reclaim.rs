@@ -41,3 +41,4 @@ mod generations;
 mod lists;
 mod migrate;
 mod scan;
+mod victim;

@@ -7,12 +7,14 @@ use largefolio_results::{Error, running};
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel;
 use largefolio_sim::machine::Machine;
+use largefolio_sim::policy::beside;
 use largefolio_sim::replay::{CacheState, FragmentedError, LinkedError, Request};
 use largefolio_sim::size;
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
 use crate::kernel::Kernel;
+use crate::policy::{self, Raised};
 
 /// A kernel by name or by value.
 #[derive(FromPyObject)]
@@ -26,6 +28,7 @@ enum Rules<'py> {
 #[pyo3(from_item_all)]
 pub(crate) struct Asked<'py> {
     kernels: Vec<Rules<'py>>,
+    policies: Vec<policy::Asked>,
     machines: Vec<String>,
     seeds: Vec<u64>,
     memory: Vec<String>,
@@ -43,9 +46,11 @@ pub(crate) struct Asked<'py> {
 }
 
 impl Asked<'_> {
-    /// What to replay.
-    pub(crate) fn request(&self) -> Result<Request, Failure> {
-        let kernels = self.kernels.iter().map(Rules::kernel).collect::<Result<_, _>>()?;
+    /// What to replay; exceptions of policies go to `raised`.
+    pub(crate) fn request(&self, py: Python<'_>, raised: &Raised) -> Result<Request, Failure> {
+        let kernels = self.kernels.iter().map(Rules::kernel).collect::<Result<Vec<_>, _>>()?;
+        let policies = self.policies.iter().map(|asked| asked.policy(py, raised));
+        let kernels = beside(kernels, &policies.collect::<Result<Vec<_>, _>>()?);
         let machines =
             self.machines.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
         let annotations = self.annotate.iter().map(|text| text.parse());

@@ -88,7 +88,7 @@ pub(crate) fn elf(
     kernel: Option<&str>,
     command_line: Vec<String>,
 ) -> Result<Found, Failure> {
-    let kernel = Kernel::parse(&kernel.map_or_else(elf_kernel, str::to_owned))?;
+    let kernel = Kernel::parse(&kernel.map_or_else(elf_kernel, str::to_owned))?.without_policy()?;
     on_all_processors(py, move |_| {
         let result = ElfResult::of(&kernel, &paths, command_line);
         let of_rules = Remark::of_rules(kernel.note.as_deref());
@@ -141,7 +141,7 @@ pub(crate) fn replay(
     kernel: Option<&str>,
     command_line: Vec<String>,
 ) -> Result<Found, Failure> {
-    let kernel = kernel.map(Kernel::parse).transpose()?;
+    let kernel = kernel.map(Kernel::parse).transpose()?.map(Kernel::without_policy).transpose()?;
     let request = ReplayRequest { paths, kernel, command_line };
     let fail = |error| Failure::Found { class: "RecordingError", error: Box::new(error) };
     request.check().map_err(fail)?;

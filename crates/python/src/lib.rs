@@ -2,7 +2,7 @@
 //! The native module of the Python package `largefolio`.
 //!
 //! Reading order: `errors` (Python's exceptions), `kernel`, `trace`, `asked` (arguments become a
-//! request), `beside` (work while the interpreter goes on), `predict`, `sweep`, `found` (`maps`,
+//! request), `policy` (callables), `beside` (work while the interpreter goes on), `predict`, `sweep`, `found` (`maps`,
 //! `study`, recordings), `names`.
 //!
 //! Owns the bridge and nothing else: every check and every number is that of the crates below, and
@@ -17,6 +17,7 @@ mod errors;
 mod found;
 mod kernel;
 mod names;
+mod policy;
 mod predict;
 mod sweep;
 mod trace;
@@ -32,6 +33,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<trace::Trace>()?;
     module.add_class::<trace::Events>()?;
     module.add_class::<predict::Prediction>()?;
+    module.add_class::<policy::PolicyContext>()?;
     module.add_class::<sweep::Sweep>()?;
     module.add_class::<sweep::Task>()?;
     module.add("CELLS_OF_A_TASK", NR_CELLS_OF_A_TASK)?;

@@ -18,6 +18,7 @@ use rayon::ThreadPoolBuilder;
 use crate::asked::Asked;
 use crate::beside::{self, Shared};
 use crate::errors::{Failure, detached};
+use crate::policy::Raised;
 
 /// The result of a replay.
 #[pyclass(frozen, module = "largefolio._native")]
@@ -88,12 +89,13 @@ pub(crate) fn predict(
 ) -> Result<Prediction, Failure> {
     let Answers { goal, explains } = answers;
     let goal = goal.as_deref().map(str::parse::<Goal>).transpose().map_err(Failure::Argument)?;
-    let request = asked.extract::<Asked<'_>>()?.request()?;
+    let raised = Raised::default();
+    let request = asked.extract::<Asked<'_>>()?.request(py, &raised)?;
     let specs = request.specs()?;
     if explains {
         why::check(&request)?;
     }
-    detached(py, || {
+    let replayed = detached(py, || {
         let meta = Reader::open(&trace)?.meta().clone();
         request.check_trace(&meta)?;
         let job = Job {
@@ -115,7 +117,8 @@ pub(crate) fn predict(
             job.search(&mut report)?;
         }
         Ok(Prediction { report, has_idle_seeds: request.has_idle_seeds() })
-    })
+    });
+    replayed.map_err(|failure| raised.instead_of(failure))
 }
 
 type Replayed = Result<(Meta, Vec<Outcome>), Failure>;

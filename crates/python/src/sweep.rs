@@ -22,6 +22,7 @@ use rayon::ThreadPoolBuilder;
 use crate::asked::Asked;
 use crate::beside;
 use crate::errors::{Failure, detached};
+use crate::policy::Raised;
 
 /// A part, and why cells without a row in it failed.
 type Handed<'py> = (Bound<'py, PyBytes>, BTreeMap<String, String>);
@@ -115,7 +116,7 @@ impl Sweep {
         asked: &Bound<'_, PyAny>,
         command_line: Vec<String>,
     ) -> Result<Self, Failure> {
-        let cells = asked.extract::<Asked<'_>>()?.request()?;
+        let cells = asked.extract::<Asked<'_>>()?.request(py, &Raised::default())?;
         let (has_idle_seeds, rules_notes) = (cells.has_idle_seeds(), cells.rules_notes());
         let request = Request { command_line, traces, cells };
         let sweep = detached(py, move || Ok(sweep::Sweep::open(&directory, &request)?))?;

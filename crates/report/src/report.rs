@@ -56,6 +56,7 @@
 //! | `is_judged` | false if no recording judges the kernel (before its edits; a file counts as what it is based on) |
 //! | `memory_bytes` `swap_bytes` | physical memory and swap space of the cell |
 //! | `cgroups[]` | control groups with a limit: `name` `limit_bytes` `usage_bytes` (at the end) `peak_bytes` `evicted_bytes` `refaulted_bytes` `nr_limit_hits`; absent without `--cgroup` |
+//! | `policy` | the policy of the kernel: `name`, `digest` (BLAKE3 of its object file; null for one in Python), `points.POINT` with `asked`, `honoured`, `refused`; absent without one |
 //! | `linked` | pages that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`; empty: as recorded |
 //! | `folios.text` `folios.data` | mapped file memory: executable mappings, and the others |
 //! | `folios.shmem` `folios.anon` | shared memory without a file; private memory |

@@ -25,6 +25,8 @@
 //! A trace of several processes or programs has `processes_*` and `memory_*`, and for each program
 //! `program_WHAT:PATH`.
 //!
+//! A kernel with a policy has `policy_POINT_asked`, `..honoured` and `..refused`.
+//!
 //! Where it was asked which rule makes the difference, the rows are those of the answer (`why`).
 
 mod why;
@@ -203,7 +205,19 @@ pub(crate) fn numbers(outcome: &Outcome) -> Vec<Number> {
         numbers.push(plain(metric, value, "references"));
     }
     add_processes(&mut numbers, outcome);
+    add_policy(&mut numbers, outcome);
     numbers
+}
+
+/// Answers of the policy by point.
+fn add_policy(numbers: &mut Vec<Number>, outcome: &Outcome) {
+    for (point, answers) in outcome.policy.iter().flat_map(|policy| &policy.points) {
+        for (what, value) in
+            [("asked", answers.asked), ("honoured", answers.honoured), ("refused", answers.refused)]
+        {
+            numbers.push(plain(format!("policy_{point}_{what}"), value, "answers"));
+        }
+    }
 }
 
 /// Folios asked for and had, and how fragmented memory was at the start.

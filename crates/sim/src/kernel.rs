@@ -15,6 +15,7 @@ mod judged;
 mod load;
 mod nearest;
 mod packaged;
+mod policy;
 mod rule;
 mod since;
 mod text;
@@ -31,6 +32,7 @@ use largefolio_mm::rules::Rules;
 use largefolio_mm::units::{Order, PageSize};
 use toml::Table;
 
+use crate::policy::KernelPolicy;
 use nearest::Nearest;
 
 /// A kernel to replay under.
@@ -49,13 +51,16 @@ pub struct Kernel {
     /// Whose rules these are, where it is not the version that was asked for, and that no recording
     /// judges them: one line for people.
     pub note: Option<String>,
+    /// What answers instead of it where it decides; none in any kernel.
+    pub policy: Option<KernelPolicy>,
 }
 
 /// Same name, same rules: whoever was asked for, the results are the same.
 impl PartialEq for Kernel {
     fn eq(&self, other: &Self) -> bool {
-        let Self { name, description, rules, is_page_given, not_judged, note: _ } = self;
+        let Self { name, description, rules, is_page_given, not_judged, note: _, policy } = self;
         (name, description, rules) == (&other.name, &other.description, &other.rules)
+            && *policy == other.policy
             && (is_page_given, not_judged) == (&other.is_page_given, &other.not_judged)
     }
 }
@@ -95,6 +100,24 @@ impl Kernel {
         // What stands before the first `+` is a kernel's name: here it is known already.
         let (_, parts) = edit::parts(&name[self.name.len()..]);
         self.clone().with_edits(&parts, &name)
+    }
+
+    /// The kernel with a policy on top, its name too.
+    #[must_use]
+    pub fn with_policy(&self, policy: KernelPolicy) -> Self {
+        let name = format!("{}+policy={}", self.name, policy.name());
+        Self { name, policy: Some(policy), ..self.clone() }
+    }
+
+    /// The kernel, if it has no policy: for who does not replay traces.
+    ///
+    /// # Errors
+    /// [`KernelError::NoPolicyHere`].
+    pub fn without_policy(self) -> Result<Self, KernelError> {
+        match self.policy {
+            None => Ok(self),
+            Some(_) => Err(KernelError::NoPolicyHere(self.name)),
+        }
     }
 
     /// The kernel that a kernel file says, which may be `based-on` others; `name` is its name.

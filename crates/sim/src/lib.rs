@@ -9,6 +9,7 @@ pub mod datafile;
 pub mod kernel;
 pub mod machine;
 pub mod names;
+pub mod policy;
 pub mod replay;
 pub mod size;
 pub mod study;

@@ -170,6 +170,7 @@ impl MapsArgs {
         let page = self.page.file(self.elf.iter().chain(&self.file).map(PathBuf::as_path))?;
         if !self.elf.is_empty() {
             let kernel = running::named(&self.kernel.unwrap_or_else(maps::elf_kernel))?;
+            let kernel = kernel.without_policy()?;
             confined::to(&self.elf, page.iter().map(PageFile::path));
             let (files, kernel) = (self.elf, Box::new(kernel));
             return Ok(MapsPlan::Elf(ElfPlan { files, kernel, form, page, command_line }));

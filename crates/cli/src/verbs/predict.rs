@@ -17,6 +17,7 @@ use largefolio_report::{Goal, Settings};
 use largefolio_results::running::default_names;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::machine::NR_CPUS_MAX;
+use largefolio_sim::policy::{KernelPolicy, beside};
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
 use largefolio_sim::replay::{
@@ -68,6 +69,7 @@ Examples:
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
   folio predict cc1.folio --kernel 7.2,7.2+lru=lists --cgroup 24M
   folio predict cc1.folio --machine cascadelake --time --nested
+  folio predict cc1.folio --kernel 6.16 --machine altra --policy exec-order
   folio predict cc1.folio --kernel 6.12,7.2 --report cc1.html
   folio predict cc1.folio --kernel 6.12,7.2 --why
   folio predict *.folio --kernel 6.12,7.2 --machine altra,zen4 --sweep results
@@ -90,6 +92,10 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', value_parser = names::KERNEL,
         hide_possible_values = true)]
     kernel: Vec<String>,
+    /// Ask a policy where each kernel decides, in a column beside the kernel itself: one that comes with
+    /// folio, or an object file of BPF (docs/guide/policy.md)
+    #[arg(long, value_name = "POLICY,..", value_delimiter = ',', conflicts_with = "list")]
+    policy: Vec<String>,
     /// Machines [default: this one, as `folio calibrate` measured it, else the nearest that is known]
     #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', value_parser = names::MACHINE,
         hide_possible_values = true)]
@@ -313,7 +319,9 @@ impl PredictArgs {
         let pools: String = self.hugetlb_pages.iter().map(ToString::to_string).collect();
         let kernel = |name: &String| running::named(&format!("{name}{pools}"));
         let names = if self.kernel.is_empty() { default_names()? } else { self.kernel.clone() };
-        let kernels = names.iter().map(kernel).collect::<Result<_>>()?;
+        let kernels = names.iter().map(kernel).collect::<Result<Vec<_>>>()?;
+        let policies = self.policy.iter().map(|name| KernelPolicy::named(name));
+        let kernels = beside(kernels, &policies.collect::<Result<Vec<_>, _>>()?);
         let (machines, walks) = running::machines(&self.machine)?;
         Ok(sim::Request {
             seeds: self.seed.clone(),

@@ -24,6 +24,7 @@ mod maps_live;
 mod names;
 mod pages;
 mod parquet;
+mod policy;
 mod predict;
 mod processes;
 mod record;

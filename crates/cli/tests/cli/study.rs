@@ -8,7 +8,8 @@ use crate::support::{Place, text};
 /// What stands around the tables in the documents.
 const BEGIN: &str = "<!-- tables: written by crates/cli/tests/cli/study.rs -->\n```text\n";
 const END: &str = "```\n<!-- end of tables -->";
-/// Studies but `pressure`, which replays hundreds of cells.
+/// Studies but `pressure`, which replays hundreds of cells, and `policies`, which has a page of its
+/// own.
 const STUDIES: &str = "exec-order exec-order-arm64 fragmentation clear exec-readahead exec-headline \
                        file-thp owners sizes history";
 
@@ -70,7 +71,7 @@ fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
     let names: Vec<&str> = listed
         .lines()
         .filter_map(|line| line.split(' ').next())
-        .filter(|n| *n != "pressure")
+        .filter(|n| !["pressure", "policies"].contains(n))
         .collect();
     assert_eq!(names, STUDIES.split_whitespace().collect::<Vec<_>>());
     shows("docs/design/studies.md", &place.done(&format!("study {STUDIES} {}", traces())));
@@ -85,6 +86,12 @@ fn the_document_shows_where_large_folios_hurt() {
     }
     let place = Place::new();
     shows("docs/design/reclaim.md", &place.done(&format!("study pressure {}", traces())));
+}
+
+#[test]
+fn the_document_shows_what_policies_do() {
+    let place = Place::new();
+    shows("docs/design/policies.md", &place.done(&format!("study policies {}", traces())));
 }
 
 /// The tables in a document are those of `shown`.

@@ -15,6 +15,8 @@ use super::{CollapseTarget, Done, Who};
 use crate::core::observed::Observed;
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
+use crate::pgtable::Leaf;
+use crate::policy::{Answer, Context, Point};
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders, SizeMode};
 use crate::rules::collapse::{ScanCost, ShmemEnabled};
@@ -206,8 +208,17 @@ impl<R: Ram> Memory<R> {
 
     /// Collapses one block of another process.
     fn collapse_behind(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
-        let Some(range) = self.file_range(target) else {
-            let orders = self.collapse_orders(&target.vma);
+        let file = self.file_range(target);
+        let orders = match file {
+            Some(_) => Orders::NONE.with(target.order),
+            None => self.collapse_orders(&target.vma),
+        };
+        let orders = self.decided_collapse(target, orders);
+        if orders.is_empty() {
+            self.khugepaged.nr_examined = 1;
+            return Err(CollapseRefusal::VmaCheck);
+        }
+        let Some(range) = file else {
             let outcome = if is_pmd_alone(orders, target.order) {
                 self.collapse_anon(target)
             } else {
@@ -233,6 +244,32 @@ impl<R: Ram> Memory<R> {
                 self.retract_one(target).map(|_| Done::Collapsed)
             }
             collapsed => collapsed,
+        }
+    }
+
+    /// Orders that a policy leaves of those that a block may be collapsed to. Without any, the block
+    /// is one of an area that may not be collapsed.
+    fn decided_collapse(&mut self, target: &CollapseTarget, orders: Orders) -> Orders {
+        if !self.is_asked(Point::Collapse) {
+            return orders;
+        }
+        let space = self.space(target.mm);
+        let end = target.first.plus(target.nr_pages());
+        let is_there = |leaf: Leaf| leaf.end_vpn().min(end).0 - leaf.first_vpn.max(target.first).0;
+        let leaves = space.table.leaves(target.first, target.nr_pages());
+        let context = Context {
+            page: target.first.0,
+            orders: orders.bits(),
+            nr_present: leaves.map(is_there).sum(),
+            ..self.context_of(target.mm, &target.vma)
+        };
+        match self.ask(Point::Collapse, &context) {
+            Answer::Own => orders,
+            Answer::Value(bits) => self.granted(Point::Collapse, bits, orders),
+            Answer::Window(_) => {
+                self.refused(Point::Collapse);
+                orders
+            }
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Pressure {
     pub(crate) wants_flush: bool,
     /// Looks of kcompactd that pass before it compacts in advance again.
     pub(crate) nr_idle_looks: u32,
+    /// Reclaim looks at everything for the last time before it gives up.
+    pub(crate) is_last_look: bool,
 }
 
 impl Pressure {

@@ -34,6 +34,8 @@ pub struct Space {
     pub uses_huge_zero: bool,
     /// The program it runs: nobody opens that for write (H.2.1).
     pub exe: Option<MappingId>,
+    /// Name of the program it runs, at most 15 bytes and a 0: what a policy sees.
+    pub comm: [u8; 16],
     /// Whether khugepaged looks at it (D.2.9).
     pub is_scanned: bool,
     /// Bytes of it when it was last measured ([`crate::core::work`]).

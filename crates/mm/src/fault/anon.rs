@@ -24,6 +24,7 @@ impl<R: Ram> Memory<R> {
     /// Maps zeroes for a read, a new folio for a write.
     pub(super) fn anon_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
         let orders = self.suitable_orders(fault);
+        let orders = self.decided_orders(fault, orders);
         let pmd = self.rules.page.pmd_order();
         // One entry for a whole empty slot is the cheapest there is (D.3).
         if orders.contains(pmd) && self.is_pmd_empty(fault) && self.huge_fault(fault) {

@@ -42,6 +42,7 @@ impl<R: Ram> Memory<R> {
     /// Maps cached folios around the fault; whether the faulting page is mapped now.
     pub(super) fn fault_around(&mut self, fault: &Fault) -> bool {
         let nr_pages = self.rules.fault_around_pages();
+        let nr_pages = self.decided_around(fault, nr_pages);
         // A window of one page is the fault itself (B.5.1).
         if nr_pages <= 1 {
             return false;

@@ -63,11 +63,12 @@ impl<R: Ram> Memory<R> {
         if let Some(id) = holder {
             self.give_slots_up(id, pfn);
         }
-        if let Some(id) = holder
-            && self.may_reuse(fault, id, pfn)
-        {
-            self.reuse(fault, id, pfn);
-            return Ok(Outcome::Minor);
+        if let Some(id) = holder {
+            let may_reuse = self.may_reuse(fault, id, pfn);
+            if self.decided_reuse(fault, id, may_reuse) {
+                self.reuse(fault, id, pfn);
+                return Ok(Outcome::Minor);
+            }
         }
         let own = self.own_copy(fault, holder.map(|_| pfn))?;
         self.flush(fault.mm, fault.vpn, 1);

@@ -2,6 +2,7 @@
 //!
 //! Answers to: `filemap_fault`, `do_async_mmap_readahead`.
 
+use super::decide::Decided;
 use super::{Fault, FaultError, Pass, Retry};
 use crate::core::NewFolio;
 use crate::core::groups::ChargeEffort;
@@ -135,7 +136,14 @@ impl<R: Ram> Memory<R> {
         self.core.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         let ra = self.readahead(open);
         if let Some(issue) = marker::choose(ra.state, ra.tree, hit, ra.rules) {
-            self.read(open, self.reading(fault).target, issue);
+            let issue = match self.decided_marker(fault, state, issue) {
+                Decided::Own => Some(issue),
+                Decided::Nothing => None,
+                Decided::Read(issue) => Some(issue),
+            };
+            if let Some(issue) = issue {
+                self.read(open, self.reading(fault).target, issue);
+            }
         }
         AsyncStep::Dropped
     }

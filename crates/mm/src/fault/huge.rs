@@ -124,7 +124,8 @@ impl<R: Ram> Memory<R> {
         };
         let is_own = self.core.folios.is_exclusive(leaf.pfn);
         // This entry holds the only reference: the whole folio is the process's own (E.3.6).
-        if is_own || self.core.folios.get(id).refs == self.core.pmd_refs(id) {
+        let may_reuse = is_own || self.core.folios.get(id).refs == self.core.pmd_refs(id);
+        if self.decided_reuse(fault, id, may_reuse) {
             self.core.folios.frames_mut().set(Flag::Exclusive, leaf.pfn, 1);
             self.core.folios.get_mut(id).is_lazyfree = false;
             self.flush(fault.mm, leaf.first_vpn, leaf.order.nr_pages());

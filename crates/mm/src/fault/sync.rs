@@ -3,11 +3,13 @@
 //! Answers to: `do_sync_mmap_readahead`.
 
 use super::Fault;
+use super::decide::Decided;
 use super::proposed::around_in_folios;
 use super::reading::Reading;
 use crate::core::observed::{EntryKind, Observed};
 use crate::core::open_file::{MissGate, OpenFile};
 use crate::memory::Memory;
+use crate::policy::Point;
 use crate::ram::Ram;
 use crate::readahead::issue::Run;
 use crate::readahead::sync::{self, Request, prev_index};
@@ -42,24 +44,35 @@ impl<R: Ram> Memory<R> {
     pub(super) fn sync_step(&mut self, fault: &Fault) {
         let open = fault.open();
         let reading = self.reading(fault);
+        let nr_gated = self.core.counters.nr_gated;
         let choice = self.choose(fault, reading);
         let choice = self.with_exec_min(fault, choice);
-        let of_kernel = self.rules.fault.start_order.order(self.rules.page);
-        let start_order = self.open_file(open).start_order.or(of_kernel);
-        let state = &mut self.open_file_mut(open).state;
+        if self.is_asked(Point::Window) {
+            let is_gated = self.core.counters.nr_gated > nr_gated;
+            match self.decided_window(fault, &choice, is_gated) {
+                Decided::Own => {}
+                Decided::Nothing => return,
+                Decided::Read(issue) => return self.read(open, reading.target, issue),
+            }
+        }
         let issue = match choice {
             Choice::Nothing => return,
             Choice::Sequential => match self.sequential(fault) {
                 Some(issue) => issue,
                 None => return,
             },
-            Choice::Forced(order) => forced_window(fault, state, order),
-            Choice::ExecBlock(order) => exec_block(fault, state, order),
-            Choice::ExecWindow(order) => exec_window(fault, state, order),
-            Choice::Around => around(fault, state, start_order),
-            Choice::AroundInFolios(order) => around_in_folios(fault, state, order),
+            other => {
+                let start_order = self.start_order(fault);
+                window_of(fault, &mut self.open_file_mut(open).state, &other, start_order)
+            }
         };
         self.read(open, reading.target, issue);
+    }
+
+    /// Order that a read-around of the file starts with.
+    pub(super) fn start_order(&self, fault: &Fault) -> Option<Order> {
+        let of_kernel = self.rules.fault.start_order.order(self.rules.page);
+        self.open_file(fault.open()).start_order.or(of_kernel)
     }
 
     /// What a buffered read of a whole window would read; `None` when that was forced and is done.
@@ -158,6 +171,23 @@ impl<R: Ram> Memory<R> {
         let order = order?;
         let allowed = reading.target.allowed.up_to(order);
         (allowed > Order::ZERO || order == Order::ZERO).then_some(allowed)
+    }
+}
+
+/// The window of a choice that is one, which goes into the state.
+pub(super) fn window_of(
+    fault: &Fault,
+    state: &mut RaState,
+    choice: &Choice,
+    start_order: Option<Order>,
+) -> Issue {
+    match *choice {
+        Choice::Forced(order) => forced_window(fault, state, order),
+        Choice::ExecBlock(order) => exec_block(fault, state, order),
+        Choice::ExecWindow(order) => exec_window(fault, state, order),
+        Choice::Around => around(fault, state, start_order),
+        Choice::AroundInFolios(order) => around_in_folios(fault, state, order),
+        Choice::Nothing | Choice::Sequential => unreachable!("chosen when it is read"),
     }
 }
 

@@ -31,12 +31,17 @@ impl<R: Ram> Memory<R> {
     pub(super) fn evict(&mut self, id: FolioId) -> Fate {
         let folio = self.core.folios.get(id);
         let is_held = folio.has_extra_refs();
+        let is_stuck = is_held || folio.is_locked || folio.is_under_writeback;
+        if !is_stuck && let Some(fate) = self.decided_victim(id) {
+            return fate;
+        }
+        let folio = self.core.folios.get(id);
         match folio.owner {
             Owner::Detached => Fate::Keep,
             // A large folio that cannot be split is skipped for long (G.5.1).
             Owner::Anon { .. } if is_held && folio.is_large() => Fate::Activate,
             // Somebody works on it: look again later.
-            _ if is_held || folio.is_locked || folio.is_under_writeback => Fate::Keep,
+            _ if is_stuck => Fate::Keep,
             Owner::Anon { .. } if folio.is_lazyfree => self.evict_lazyfree(id),
             Owner::Anon { .. } => self.evict_anon(id),
             Owner::File { mapping, index } if folio.is_swapbacked => {

@@ -124,6 +124,7 @@ impl<R: Ram> Memory<R> {
     fn shrink_by_priority(&mut self, scan: &mut Scan, is_forced: bool) {
         for priority in (0..=PRIORITY_FIRST).rev() {
             scan.priority = priority;
+            self.core.pressure.is_last_look = priority == 0;
             self.prepare_scan(scan, is_forced);
             self.shrink_groups(scan);
             scan.nr_freed += self.shrink_others(priority);
@@ -131,6 +132,7 @@ impl<R: Ram> Memory<R> {
                 break;
             }
         }
+        self.core.pressure.is_last_look = false;
         let vec = self.core.folios.lru_mut().vec_mut(scan.target);
         vec.activated_before = LruKind::ALL.map(|kind| vec.activated_seen(kind));
     }

@@ -17,4 +17,5 @@ mod program;
 mod random;
 mod splits;
 mod swap;
+mod whim;
 mod world;

@@ -10,8 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use largefolio_mm::counters::Counters;
 use largefolio_mm::counters::collapse::CollapseRefusal;
+use largefolio_mm::counters::policy::PointCounters;
 use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::map::Madvice;
+use largefolio_mm::policy::Point;
 use largefolio_mm::ram::{Bytes, Counted, Ram};
 use largefolio_mm::rmap::mapcount::MapcountRule;
 use largefolio_mm::rules::Rules;
@@ -23,6 +25,7 @@ use crate::program::{
     FILES, NR_PAGES, Numbers, Step, What, random_collapse, random_config, random_reclaim,
     random_regroup,
 };
+use crate::whim::Whim;
 use crate::world::{PAGE, clear_rules};
 
 /// Steps of all programs, unless `LARGEFOLIO_STEPS` says otherwise.
@@ -76,7 +79,21 @@ fn add(totals: &mut BTreeMap<&'static str, u64>, counts: &Counters) {
     ];
     let refused = CollapseRefusal::ALL
         .map(|refusal| (refusal.name(), counts.collapse.refused[refusal as usize]));
-    for (name, nr) in counts.reclaim.named().into_iter().chain(others).chain(refused) {
+    // khugepaged does not run here (collapse/khugepaged.rs).
+    let points = Point::ALL.into_iter().filter(|&point| point != Point::Collapse);
+    let policy = points.flat_map(|point| {
+        let [honoured, refused] = match point {
+            Point::AnonOrder => ["anon_order honoured", "anon_order refused"],
+            Point::Window => ["window honoured", "window refused"],
+            Point::Around => ["around honoured", "around refused"],
+            Point::Write => ["write honoured", "write refused"],
+            Point::Collapse | Point::Victim => ["victim honoured", "victim refused"],
+        };
+        let PointCounters { nr_honoured, nr_refused, .. } = counts.policy[point as usize];
+        [(honoured, nr_honoured), (refused, nr_refused)]
+    });
+    for (name, nr) in counts.reclaim.named().into_iter().chain(others).chain(refused).chain(policy)
+    {
         *totals.entry(name).or_default() += nr;
     }
 }
@@ -111,6 +128,10 @@ impl Trio {
         };
         machine.memory.change_rules(told);
         twin.memory.change_rules(told);
+        if seed.is_multiple_of(3) {
+            machine.memory.set_policy(Box::new(Whim(Numbers(seed))));
+            twin.memory.set_policy(Box::new(Whim(Numbers(seed))));
+        }
         let files = machine.files.iter().zip(FILES);
         let files = files.map(|(&id, (_, size))| File::stored(id, size)).collect();
         let naive = Naive { processes: vec![Some(BTreeMap::new())], files };

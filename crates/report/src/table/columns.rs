@@ -6,6 +6,7 @@
 use arrow_array::ArrayRef;
 use arrow_schema::Field;
 use largefolio_sim::cost::{BaseSource, Cause};
+use largefolio_sim::replay::outcome::PolicyAnswers;
 use largefolio_sim::replay::sizes::SizeTable;
 use largefolio_sim::replay::{Outcome, RESULTS_VERSION};
 
@@ -163,7 +164,7 @@ fn identity() -> [Column; 14] {
     ]
 }
 
-fn settings() -> [Column; 8] {
+fn settings() -> [Column; 13] {
     [
         Column::new(
             "unusable_permille",
@@ -181,7 +182,23 @@ fn settings() -> [Column; 8] {
             }),
         ),
         Column::new("reference_ns", Values::Count(|row| row.settings.reference_ns)),
+        Column::new(
+            "policy",
+            Values::MaybeText(|row| row.outcome.policy.as_ref().map(|policy| policy.name.as_str())),
+        ),
+        Column::new(
+            "policy_digest",
+            Values::MaybeText(|row| row.outcome.policy.as_ref()?.digest.as_deref()),
+        ),
+        Column::new("policy_asked", Values::Count(|row| answers(row.outcome, |of| of.asked))),
+        Column::new("policy_honoured", Values::Count(|row| answers(row.outcome, |of| of.honoured))),
+        Column::new("policy_refused", Values::Count(|row| answers(row.outcome, |of| of.refused))),
     ]
+}
+
+/// Answers of the policy at all points.
+fn answers(outcome: &Outcome, count: fn(&PolicyAnswers) -> u64) -> u64 {
+    outcome.policy.iter().flat_map(|policy| policy.points.values()).map(count).sum()
 }
 
 fn folios() -> Vec<Column> {

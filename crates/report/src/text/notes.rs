@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use largefolio_sim::cost::{BaseSource, Constant, Estimate};
 use largefolio_sim::replay::Outcome;
+use largefolio_sim::replay::outcome::PolicyAnswers;
 
 use crate::labels::{self, Labels};
 use crate::{PredictResult, figures};
@@ -134,6 +135,7 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     notes.extend(replaced(&report.rows));
     notes.extend(linked(&report.rows));
     notes.extend(report.rows.iter().filter_map(|row| strays(row, report.trace.nr_references)));
+    notes.extend(report.rows.iter().filter_map(policy));
     notes.extend(report.rows.iter().filter_map(huge_pages));
     notes.dedup();
     notes.extend(report.trace.warnings.iter().map(|warning| format!("of the trace: {warning}")));
@@ -289,6 +291,22 @@ fn linked(rows: &[Outcome]) -> Option<String> {
          the alignment that a file asked for and what nothing maps are not known."
             .to_owned()
     })
+}
+
+/// How often a policy was asked, and what came of its answers.
+fn policy(row: &Outcome) -> Option<String> {
+    let policy = row.policy.as_ref()?;
+    let point = |(name, answers): (&&str, &PolicyAnswers)| {
+        format!(
+            "{} times at {name} ({} honoured, {} refused)",
+            figures::count(answers.asked),
+            figures::count(answers.honoured),
+            figures::count(answers.refused)
+        )
+    };
+    let points: Vec<String> = policy.points.iter().map(point).collect();
+    let asked = if points.is_empty() { "never".to_owned() } else { points.join(", ") };
+    Some(format!("{} on {}: the policy was asked {asked}.", row.kernel, row.machine))
 }
 
 /// What became of mappings with `MAP_HUGETLB`.

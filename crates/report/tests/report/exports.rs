@@ -50,6 +50,7 @@ fn before() -> Outcome {
         memory_bytes: 16 << 30,
         swap_bytes: 0,
         linked: Vec::new(),
+        policy: None,
         statistics: Statistics::default(),
         folios: FolioSizes {
             text: census(&[(4, 3000, 0), (16, 900, 48), (64, 192, 0)], [8, 128, 0]),

@@ -49,6 +49,11 @@ const OF_THE_RESULT: &[&str] = &[
     "linked",
     "cgroups",
     "reference_ns",
+    "policy",
+    "policy_digest",
+    "policy_asked",
+    "policy_honoured",
+    "policy_refused",
 ];
 
 fn settings() -> Settings {

@@ -15,10 +15,13 @@ use toml::{Table, Value};
 use super::load::check;
 use super::since::Versions;
 use super::{Kernel, KernelError};
+use crate::policy::KernelPolicy;
 
 /// Maps within the tables of a kernel file: each entry is a rule. Any other table in a table is the
 /// value of one rule (`fault.exec = { block = { bytes = 65536 } }`).
 const MAPS: [&str; 2] = ["anon.size_kib", "sizes.filesystems"];
+/// The policy, among rules.
+const POLICY: &str = "policy";
 /// What a rule that one of the kernels does not have is called.
 const ABSENT: &str = "absent";
 
@@ -31,6 +34,8 @@ pub struct Change {
     path: Path,
     from: Option<Value>,
     to: Option<Value>,
+    /// The policy of the second kernel, where that is what differs.
+    policy: Option<KernelPolicy>,
     /// Where the newer of the two values comes from; `None` if no built-in kernel has one of them.
     pub origin: Option<Origin>,
 }
@@ -66,6 +71,11 @@ impl Change {
     #[must_use]
     pub fn to(&self) -> String {
         shown(self.to.as_ref())
+    }
+
+    /// Whether it is no rule but the policy.
+    fn is_policy(&self) -> bool {
+        matches!(self.path.as_slice(), [name] if name == POLICY)
     }
 
     /// What is undone comes first, the newest before the others; then what is new, the oldest
@@ -167,8 +177,9 @@ impl Kernel {
                 (Some(old), Some(new)) => Some(versions.origin(old, new, &path)),
                 _ => None,
             };
-            changes.push(Change { path, from, to, origin });
+            changes.push(Change { path, from, to, policy: None, origin });
         }
+        changes.extend(self.change_of_policy(other));
         changes.sort_by_key(Change::place);
         Ok(changes)
     }
@@ -184,14 +195,32 @@ impl Kernel {
     ) -> Result<Self, KernelError> {
         let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
         let mut table = Table::try_from(&self.rules).map_err(|error| bad(error.to_string()))?;
+        let mut policy = self.policy.clone();
         for change in changes {
+            if change.is_policy() {
+                policy.clone_from(&change.policy);
+                continue;
+            }
             put(&mut table, &change.path, change.to.as_ref());
         }
         let rules: Rules = table
             .try_into()
             .map_err(|error: toml::de::Error| bad(error.message().trim().to_owned()))?;
         check(&rules).map_err(bad)?;
-        Ok(Self { name: name.to_owned(), rules, ..self.clone() })
+        Ok(Self { name: name.to_owned(), rules, policy, ..self.clone() })
+    }
+
+    fn change_of_policy(&self, other: &Self) -> Option<Change> {
+        let name = |kernel: &Self| {
+            kernel.policy.as_ref().map(|policy| Value::String(policy.name().to_owned()))
+        };
+        (self.policy != other.policy).then(|| Change {
+            path: vec![POLICY.to_owned()],
+            from: name(self),
+            to: name(other),
+            policy: other.policy.clone(),
+            origin: None,
+        })
     }
 
     fn leaves(&self) -> Result<BTreeMap<Path, Value>, KernelError> {

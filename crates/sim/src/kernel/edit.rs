@@ -11,11 +11,15 @@ use super::load::check;
 use super::rule::{self, Refused};
 use super::{Kernel, KernelError};
 use crate::names::nearest;
+use crate::policy::KernelPolicy;
 
 /// What the names of per-size controls of files begin with, as rules and as edits.
 const SIZES: &str = "sizes.";
 /// Where the controls of filesystems stand in a kernel file.
 const SIZES_OF_FILESYSTEMS: &str = "sizes.filesystems.";
+
+/// The edit that is no rule.
+const POLICY: &str = "policy";
 
 /// Values with a `+`, cut where it stands: it begins no edit.
 const WORDS: [(&str, &str); 2] = [(":always", "exec"), ("=defer", "madvise")];
@@ -44,6 +48,10 @@ pub(super) fn parts(text: &str) -> (&str, Vec<String>) {
 /// Applies one `name=value`.
 pub(super) fn apply(kernel: &mut Kernel, edit: &str) -> Result<(), KernelError> {
     let (name, value) = edit.split_once('=').unwrap_or((edit, ""));
+    if name == POLICY {
+        kernel.policy = Some(KernelPolicy::named(value)?);
+        return Ok(());
+    }
     let bad = |expected: String| KernelError::BadValue {
         name: name.to_owned(),
         edit: edit.to_owned(),

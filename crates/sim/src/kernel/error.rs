@@ -5,6 +5,7 @@ use largefolio_mm::units::PageSize;
 use largefolio_trace::shown;
 
 use crate::datafile::DataFileError;
+use crate::policy::PolicyFileError;
 
 /// A kernel that cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,13 @@ pub enum KernelError {
         shown(name)
     )]
     SizesFilesystem { edit: String, name: String, hint: String },
+    #[error(transparent)]
+    Policy(#[from] PolicyFileError),
+    #[error(
+        "{}: only folio predict, studies and Python's predict ask a policy; leave +policy out",
+        shown(.0)
+    )]
+    NoPolicyHere(String),
     #[error("'+{}': {} takes {expected}", shown(edit), shown(name))]
     BadValue { name: String, edit: String, expected: String },
 }

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use toml::Table;
 
 use super::builtin::KERNELS;
-use super::{Kernel, KernelError, judged, packaged, since};
+use super::{Kernel, KernelError, judged, packaged, policy, since};
 use crate::datafile::parse;
 use crate::size::parse_bytes;
 
@@ -41,6 +41,7 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
     packaged::take(name, &mut table)?;
     since::take(name, &mut table)?;
     let not_judged = judged::take(name, &mut table)?;
+    let policy = policy::take(name, &mut table)?;
     let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
     let file: File = table.try_into().map_err(|e: toml::de::Error| bad(e.message().to_owned()))?;
     let rules: Rules =
@@ -48,7 +49,7 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
     check(&rules).map_err(bad)?;
     let note = not_judged.as_ref().map(|said| said.sentence(name));
     let (name, description) = (name.to_owned(), file.description);
-    Ok(Kernel { name, description, rules, is_page_given, not_judged, note })
+    Ok(Kernel { name, description, rules, is_page_given, not_judged, note, policy })
 }
 
 /// Takes the value of `key` out of the kernel file `origin`, if it is there.
@@ -79,6 +80,9 @@ pub(super) fn to_table(kernel: &Kernel) -> Result<Table, KernelError> {
     }
     if let Some(said) = &kernel.not_judged {
         judged::put(said, &mut table).map_err(unwritable)?;
+    }
+    if let Some(policy) = &kernel.policy {
+        policy::put(policy, &mut table)?;
     }
     Ok(table)
 }

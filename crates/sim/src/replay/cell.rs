@@ -152,6 +152,9 @@ impl Cell {
         config.ageing = (spec.aged_rounds > 0).then(|| spec.ageing());
         let mut memory = Memory::new(rules.clone(), &config)?;
         memory.watch();
+        if let Some(policy) = &spec.kernel.policy {
+            memory.set_policy(policy.0.start().map_err(CellError::NoPolicy)?);
+        }
         let nr_pages_at_start = memory.core().buddy.nr_allocated_pages();
         let is_warm = spec.cache == CacheState::Warm;
         let mut clock = Clock::new(spec.ns_per_reference);

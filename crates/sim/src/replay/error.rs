@@ -5,6 +5,7 @@ use largefolio_mm::fork::ForkError;
 use largefolio_mm::io::OutOfMemory;
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::MemoryError;
+use largefolio_mm::policy::PolicyError;
 use largefolio_trace::{Op, ThreadId};
 
 use super::budget::{NR_PROCESSES_MAX, NR_THREADS_MAX, OverBudget};
@@ -33,6 +34,10 @@ pub enum CellError {
          record it again"
     )]
     UnknownThread(ThreadId),
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error("the policy cannot start: {0}")]
+    NoPolicy(String),
     #[error(transparent)]
     OverBudget(Box<OverBudget>),
     #[error(

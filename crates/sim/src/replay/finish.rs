@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::counters::mapcounts::MapcountUpdates;
 use largefolio_mm::counters::{Counters, PmdRefusal};
+use largefolio_mm::policy::Point;
 use largefolio_mm::rules::reclaim::SwapDevice;
 
 use super::cell::Cell;
-use super::outcome::{AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, Reads, Writers};
+use super::outcome::{
+    AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, PolicyAnswers, PolicyOutcome, Reads,
+    Writers,
+};
 use crate::cost::{BaseTime, Estimate, Events, Latency, Mark, SwapEvents};
 use crate::tlb;
 
@@ -41,6 +45,7 @@ impl Cell {
             swap_bytes: self.spec.swap_bytes,
             cgroups: self.cgroup_outcomes(),
             linked: self.spec.linked.iter().map(ToString::to_string).collect(),
+            policy: self.policy(),
             cached_bytes: self.cached_bytes(),
             faults: self.faults(),
             reads: self.reads(),
@@ -72,6 +77,26 @@ impl Cell {
             statistics: self.counted.largest.statistics,
             detail,
         }
+    }
+
+    /// What came of the answers of the policy, if the kernel has one.
+    fn policy(&self) -> Option<PolicyOutcome> {
+        let policy = self.spec.kernel.policy.as_ref()?;
+        let (now, base) = (&self.memory.counters().policy, &self.counted.base.counters.policy);
+        let points = Point::ALL.into_iter().map(|point| {
+            let (now, base) = (now[point as usize], base[point as usize]);
+            let answers = PolicyAnswers {
+                asked: now.nr_asked - base.nr_asked,
+                honoured: now.nr_honoured - base.nr_honoured,
+                refused: now.nr_refused - base.nr_refused,
+            };
+            (point.name(), answers)
+        });
+        Some(PolicyOutcome {
+            name: policy.name().to_owned(),
+            digest: policy.0.digest().map(str::to_owned),
+            points: points.filter(|(_, answers)| answers.asked > 0).collect(),
+        })
     }
 
     /// What the TLBs counted: nothing where the trace has faults only, which are never hits.

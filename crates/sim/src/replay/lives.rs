@@ -15,6 +15,7 @@ use largefolio_trace::{Event, Meta, ThreadId};
 use super::budget::{NR_PROCESSES_MAX, NR_THREADS_MAX};
 use super::cell::Cell;
 use super::error::CellError;
+use super::pattern::name_of;
 use super::program::{Membership, Process, ProcessNr};
 use super::programs::ProgramNr;
 use super::sizes::FolioSizes;
@@ -32,6 +33,7 @@ impl Cell {
         let path = meta.program_of(&meta.layout);
         let program = self.counted.programs.number_of(path);
         let space = self.new_space(nr, program);
+        self.name_space(space, path);
         self.start_in_cgroup(self.program.spaces[space].mm, path);
         let process = self.program.start(Process::new(nr, space, program));
         self.counted.programs.started();
@@ -45,6 +47,13 @@ impl Cell {
     fn new_space(&mut self, owner: usize, program: ProgramNr) -> SpaceNr {
         let (mm, id) = (self.memory.new_space(), self.places.next());
         self.program.add_space(AddressSpace::new(mm, id, owner, program))
+    }
+
+    /// What a policy knows a program by: the name of its file.
+    fn name_space(&mut self, space: SpaceNr, path: Option<&str>) {
+        if let Some(path) = path {
+            self.memory.set_comm(self.program.spaces[space].mm, name_of(path));
+        }
     }
 
     /// The process of a thread, if it still has one: the first thread runs the first process, every
@@ -117,6 +126,7 @@ impl Cell {
         let path = meta.program_of(&image.layout);
         let program = self.counted.programs.number_of(path);
         let space = self.new_space(self.program.processes[process].nr, program);
+        self.name_space(space, path);
         self.execute_in_cgroup(self.program.spaces[space].mm, path, group);
         let executing = &mut self.program.processes[process];
         let before = std::mem::replace(&mut executing.program, program);

@@ -161,6 +161,28 @@ pub struct Hugetlb {
     pub maps_without_pool: u64,
 }
 
+/// A policy, and what came of its answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PolicyOutcome {
+    /// What it is called.
+    pub name: String,
+    /// BLAKE3 of its object file, in hex; `None` for one in Python.
+    pub digest: Option<String>,
+    /// By point; those at which it was never asked are left out.
+    pub points: BTreeMap<&'static str, PolicyAnswers>,
+}
+
+/// Answers at one point, as counts; the rest of what was asked was left to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PolicyAnswers {
+    /// Questions.
+    pub asked: u64,
+    /// Followed.
+    pub honoured: u64,
+    /// What a kernel could not do, or only in part.
+    pub refused: u64,
+}
+
 /// One row of a result: a trace under one kernel on one machine with one seed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
@@ -186,6 +208,9 @@ pub struct Outcome {
     /// Pages that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`; empty: as
     /// recorded.
     pub linked: Vec<String>,
+    /// The policy of the kernel, and what came of its answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PolicyOutcome>,
     /// Mapped memory by kind and folio size.
     pub folios: FolioSizes,
     /// What `meminfo` and `smaps` say where most is mapped.

@@ -65,7 +65,10 @@ impl Cell {
             row = end;
         }
         self.counted.nr_rows += nr_rows as u64;
-        Ok(())
+        match self.memory.take_policy_failure() {
+            Some(failure) => Err(failure.into()),
+            None => Ok(()),
+        }
     }
 
     fn replay_rows(&mut self, batch: &Batch, rows: Range<usize>) -> Result<(), CellError> {

@@ -7,7 +7,7 @@ pub(super) static STUDIES: DataFiles =
     DataFiles { what: "study", own: "", built_in: &BUILT_IN, bytes_max: 256 << 10 };
 
 /// Name and text of every built-in study, in the order they are shown.
-const BUILT_IN: [(&str, &str); 11] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("exec-order", include_str!("../../studies/exec-order.toml")),
     ("exec-order-arm64", include_str!("../../studies/exec-order-arm64.toml")),
     ("fragmentation", include_str!("../../studies/fragmentation.toml")),
@@ -18,6 +18,7 @@ const BUILT_IN: [(&str, &str); 11] = [
     ("owners", include_str!("../../studies/owners.toml")),
     ("sizes", include_str!("../../studies/sizes.toml")),
     ("pressure", include_str!("../../studies/pressure.toml")),
+    ("policies", include_str!("../../studies/policies.toml")),
     ("history", include_str!("../../studies/history.toml")),
 ];
 

@@ -209,7 +209,8 @@ impl Model {
 }
 
 fn parse(kernel: &str) -> Result<Kernel, String> {
-    let mut kernel = Kernel::parse(kernel).map_err(|error| error.to_string())?;
+    let kernel = Kernel::parse(kernel).and_then(Kernel::without_policy);
+    let mut kernel = kernel.map_err(|error| error.to_string())?;
     if !kernel.is_page_given {
         kernel.rules.page = PageSize::K4;
     }

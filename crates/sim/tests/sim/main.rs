@@ -2,5 +2,6 @@
 //! replays of traces: one binary, so that it is linked once.
 
 mod golden;
+mod policies;
 mod recordings;
 mod replays;

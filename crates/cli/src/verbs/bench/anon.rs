@@ -89,8 +89,9 @@ impl AnonArgs {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 64G");
         }
-        let parse =
-            |name: &String| -> Result<Kernel> { running::named(&format!("{name}{}", page_edit())) };
+        let parse = |name: &String| -> Result<Kernel> {
+            Ok(running::named(&format!("{name}{}", page_edit()))?.without_policy()?)
+        };
         let kernels = self.kernel.iter().map(parse).collect::<Result<Vec<_>>>()?;
         for kernel in &kernels {
             for &bytes in &self.size {

@@ -40,7 +40,13 @@ pub(super) struct RulesArgs {
 
 impl RulesArgs {
     pub(super) fn kernel(&self) -> Result<Option<Kernel>> {
-        Ok(self.kernel.as_deref().map(Kernel::parse).transpose()?)
+        Ok(self
+            .kernel
+            .as_deref()
+            .map(Kernel::parse)
+            .transpose()?
+            .map(Kernel::without_policy)
+            .transpose()?)
     }
 }
 

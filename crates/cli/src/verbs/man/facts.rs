@@ -153,8 +153,8 @@ const FILES: &[(&[&str], Fact)] = &[
         &[],
         (
             "PREFIX/share/largefolio/",
-            "Kernels, machines, studies and tunings (also built in), as examples for your own \
-             files; recorded traces.",
+            "Kernels, machines, studies, tunings and policies (also built in), as examples for \
+             your own files; folio_policy.h; recorded traces.",
         ),
     ),
     (&[], ("PREFIX/share/doc/largefolio/", "Guides and design notes.")),

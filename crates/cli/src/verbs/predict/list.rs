@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use largefolio_sim::kernel::{EDITS, Kernel};
 use largefolio_sim::machine::{self, Machine, THIS};
+use largefolio_sim::policy::KernelPolicy;
 use largefolio_sim::replay::request::filesystems;
 
 use crate::console::Console;
@@ -19,6 +20,12 @@ pub(super) fn run(console: &mut Console) -> Result<Exit> {
         .iter()
         .map(|edit| (format!("+{}=..", edit.name), format!("{} ({})", edit.help, edit.value)));
     add(&mut text, "Edits of a kernel (--kernel 7.2+page=64K)", &edits.collect::<Vec<_>>());
+    let policies = KernelPolicy::builtin().map(|(name, what)| (name.to_owned(), what.to_owned()));
+    add(
+        &mut text,
+        "Policies (--policy), beside object files of your own",
+        &policies.collect::<Vec<_>>(),
+    );
     let machines =
         machine::names().map(|name| Ok((name.to_owned(), Machine::named(name)?.description)));
     let mut machines = machines.collect::<Result<Vec<_>>>()?;

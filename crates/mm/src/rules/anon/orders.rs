@@ -12,6 +12,24 @@ impl Orders {
     /// Every order.
     pub const ALL: Self = Self((2 << Order::LIMIT) - 1);
 
+    /// The set whose orders are the bits of a number; bits above the largest order are left out.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits as u32 & Self::ALL.0)
+    }
+
+    /// The orders as the bits of a number.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0 as u64
+    }
+
+    /// The orders that both have.
+    #[must_use]
+    pub const fn both(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// Whether `order` is in the set.
     #[must_use]
     pub const fn contains(self, order: Order) -> bool {

@@ -1,0 +1,237 @@
+//! What a policy decides about a fault, as far as a kernel can honour it.
+//!
+//! Differs: in no kernel ([`crate::policy`]).
+//!
+//! Owns the four points of faults: which orders private memory tries, what is read of a file, how
+//! much is mapped around a load, what becomes of a store to a large private folio.
+
+use super::sync::{self, Choice};
+use super::{Access, Fault};
+use crate::core::open_file::RaState;
+use crate::folio::FolioId;
+use crate::memory::Memory;
+use crate::policy::{Answer, Context, Point, Window, cause, write};
+use crate::ram::Ram;
+use crate::readahead::{Issue, OrderHint};
+use crate::rules::anon::Orders;
+use crate::units::Order;
+
+/// PMD folios that a window may have at most, unless the device's is larger: what `MADV_HUGEPAGE`
+/// reads (B.4.6).
+const WINDOW_PMDS_MAX: u64 = 2;
+
+/// What is read of a file.
+pub(super) enum Decided {
+    /// What the kernel chose.
+    Own,
+    /// No more than the page of the fault.
+    Nothing,
+    /// This.
+    Read(Issue),
+}
+
+/// What a kernel would read, to be seen by a policy.
+#[derive(Clone, Copy)]
+pub(super) struct OwnWindow {
+    pub(super) start: u64,
+    /// Its state when it is issued.
+    pub(super) state: RaState,
+    pub(super) order: Order,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Orders that a fault on private memory tries, of those that the kernel would.
+    pub(super) fn decided_orders(&mut self, fault: &Fault, orders: Orders) -> Orders {
+        if orders.is_empty() || !self.is_asked(Point::AnonOrder) {
+            return orders;
+        }
+        let context = Context { orders: orders.bits(), ..self.fault_context(fault) };
+        match self.ask(Point::AnonOrder, &context) {
+            Answer::Own => orders,
+            Answer::Value(bits) => self.granted(Point::AnonOrder, bits, orders),
+            Answer::Window(_) => {
+                self.refused(Point::AnonOrder);
+                orders
+            }
+        }
+    }
+
+    /// What a policy sees of a fault.
+    fn fault_context(&self, fault: &Fault) -> Context {
+        let access = match fault.access {
+            Access::Read => 1,
+            Access::Write => 2,
+            Access::Exec => 3,
+        };
+        Context { page: fault.vpn.0, access, ..self.context_of(fault.mm, &fault.vma) }
+    }
+
+    /// The same of a fault on a file.
+    fn file_context(&self, fault: &Fault) -> Context {
+        let open = self.open_file(fault.open());
+        let mapping = self.core.mapping(open.mapping);
+        Context {
+            index: fault.index(),
+            file_pages: mapping.nr_file_pages(self.rules.page),
+            min_order: mapping.orders.min.get().into(),
+            max_order: mapping.orders.max.get().into(),
+            ra_pages: open.state.ra_pages,
+            misses: open.state.mmap_miss().into(),
+            ..self.fault_context(fault)
+        }
+    }
+
+    /// What a cold fault reads instead of the kernel's choice.
+    pub(super) fn decided_window(
+        &mut self,
+        fault: &Fault,
+        choice: &Choice,
+        is_gated: bool,
+    ) -> Decided {
+        let own = self.own_window(fault, choice);
+        let cause = if is_gated { cause::GATED } else { cause::COLD };
+        self.decided(fault, own, cause)
+    }
+
+    /// What the marker reads instead of the kernel's window, before whose choice the state was
+    /// `before`.
+    pub(super) fn decided_marker(
+        &mut self,
+        fault: &Fault,
+        before: RaState,
+        issue: Issue,
+    ) -> Decided {
+        if !self.is_asked(Point::Window) {
+            return Decided::Own;
+        }
+        let Issue::Window { start, hint } = issue else { return Decided::Own };
+        let state = self.open_file(fault.open()).state;
+        let (OrderHint::Raise(order) | OrderHint::Exactly(order)) = hint;
+        let own = OwnWindow { start, state, order };
+        let decided = self.decided(fault, Some(own), cause::MARKER);
+        if matches!(decided, Decided::Nothing) {
+            // Nothing was read: the marker's step did not happen.
+            self.open_file_mut(fault.open()).state = before;
+        }
+        decided
+    }
+
+    fn decided(&mut self, fault: &Fault, own: Option<OwnWindow>, cause: u64) -> Decided {
+        let mut context = Context { cause, ..self.file_context(fault) };
+        if let Some(OwnWindow { start, state, order }) = own {
+            context.own_start = start;
+            context.own_pages = state.size;
+            context.own_ahead = state.async_size;
+            context.own_order = order.get().into();
+        }
+        match self.ask(Point::Window, &context) {
+            Answer::Own => Decided::Own,
+            Answer::Value(0) => {
+                self.honoured(Point::Window);
+                Decided::Nothing
+            }
+            Answer::Window(window) if self.can_read(&context, window) => {
+                Decided::Read(self.follow(fault, &context, window))
+            }
+            Answer::Value(_) | Answer::Window(_) => {
+                self.refused(Point::Window);
+                Decided::Own
+            }
+        }
+    }
+
+    /// Whether readahead can read `window`: it holds the page that is absent, or lies behind the
+    /// one that reached the marker, and is no larger than what a kernel reads at most.
+    fn can_read(&self, context: &Context, window: Window) -> bool {
+        let Window { start, nr_pages, nr_ahead, .. } = window;
+        let pmd_pages = self.rules.page.pmd_order().nr_pages();
+        let max = context.ra_pages.max(WINDOW_PMDS_MAX * pmd_pages);
+        let Some(end) = start.checked_add(nr_pages) else { return false };
+        let is_placed = if context.cause == cause::MARKER {
+            context.index < start && start < context.file_pages && start - context.index <= 2 * max
+        } else {
+            start <= context.index && context.index < end
+        };
+        is_placed && (1..=max).contains(&nr_pages) && nr_ahead <= nr_pages
+    }
+
+    /// Takes `window` over into the state of the open file. An order above the file's largest is
+    /// lowered, which counts as refused.
+    fn follow(&mut self, fault: &Fault, context: &Context, window: Window) -> Issue {
+        let Window { start, nr_pages, nr_ahead, order } = window;
+        let highest = order.min(context.max_order);
+        if order > context.max_order {
+            self.refused(Point::Window);
+        } else {
+            self.honoured(Point::Window);
+        }
+        let order = Order::new(u8::try_from(highest).unwrap_or(0));
+        let state = &mut self.open_file_mut(fault.open()).state;
+        (state.start, state.size, state.async_size) = (start, nr_pages, nr_ahead);
+        state.order = order;
+        Issue::Window { start, hint: OrderHint::Exactly(order) }
+    }
+
+    /// The window that `choice` would read; `None` where it is none.
+    fn own_window(&self, fault: &Fault, choice: &Choice) -> Option<OwnWindow> {
+        let mut state = self.open_file(fault.open()).state;
+        let issue = match *choice {
+            Choice::Nothing => return None,
+            // Chosen when it is read: as much as the window of the file holds.
+            Choice::Sequential => {
+                state.size = state.ra_pages;
+                Issue::Window { start: fault.index(), hint: OrderHint::Raise(Order::ZERO) }
+            }
+            ref other => sync::window_of(fault, &mut state, other, self.start_order(fault)),
+        };
+        let Issue::Window { start, hint } = issue else { return None };
+        let (OrderHint::Raise(order) | OrderHint::Exactly(order)) = hint;
+        Some(OwnWindow { start, state, order })
+    }
+
+    /// Pages that fault-around looks at, where the kernel would look at `nr_pages`.
+    pub(super) fn decided_around(&mut self, fault: &Fault, nr_pages: u64) -> u64 {
+        if !self.is_asked(Point::Around) {
+            return nr_pages;
+        }
+        let context = Context { own: nr_pages, ..self.file_context(fault) };
+        let table_pages = self.rules.page.pmd_order().nr_pages();
+        match self.ask(Point::Around, &context) {
+            Answer::Own => nr_pages,
+            Answer::Value(nr) if nr.is_power_of_two() && nr <= table_pages => {
+                self.honoured(Point::Around);
+                nr
+            }
+            Answer::Value(_) | Answer::Window(_) => {
+                self.refused(Point::Around);
+                nr_pages
+            }
+        }
+    }
+
+    /// Whether a store keeps a large private folio, where the kernel may or may not.
+    pub(super) fn decided_reuse(&mut self, fault: &Fault, id: FolioId, may_reuse: bool) -> bool {
+        let folio = self.core.folios.get(id);
+        if !folio.is_anon() || !folio.is_large() || !self.is_asked(Point::Write) {
+            return may_reuse;
+        }
+        let own = if may_reuse { write::REUSE } else { write::COPY };
+        let context = Context { own, ..self.fault_context(fault) };
+        let context = self.with_folio(&context, id);
+        match self.ask(Point::Write, &context) {
+            Answer::Own => may_reuse,
+            Answer::Value(write::COPY) => {
+                self.honoured(Point::Write);
+                false
+            }
+            Answer::Value(write::REUSE) if may_reuse => {
+                self.honoured(Point::Write);
+                true
+            }
+            Answer::Value(_) | Answer::Window(_) => {
+                self.refused(Point::Write);
+                may_reuse
+            }
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The policy of a machine: how it is asked, and what is counted.
+//!
+//! Owns the state of the policy, the part of the context that is the same everywhere, and the
+//! counts. Each point fills in the rest and decides what of an answer can be honoured.
+//!
+//! Invariants:
+//! - I1: without a policy nothing is built and nothing is counted.
+//! - I2: after a failure nothing is asked any more: the kernel decides.
+
+use super::Memory;
+use crate::core::swap::Swap;
+use crate::folio::FolioId;
+use crate::policy::folio as flag;
+use crate::policy::{Answer, Context, NR_FREE, Point, Policy, PolicyError, area};
+use crate::ram::Ram;
+use crate::rules::anon::Orders;
+use crate::units::{MmId, Order};
+use crate::vma::{AccessAdvice, Backing, HugeAdvice, Sharing, Vma};
+
+/// A policy, and what it wants to be asked.
+#[derive(Debug)]
+pub(super) struct Decider {
+    policy: Box<dyn Policy>,
+    asks: [bool; Point::ALL.len()],
+    failure: Option<PolicyError>,
+}
+
+impl<R: Ram> Memory<R> {
+    /// Asks `policy` from now on where the kernel decides ([`crate::policy`]).
+    pub fn set_policy(&mut self, policy: Box<dyn Policy>) {
+        let asks = Point::ALL.map(|point| policy.asks(point));
+        self.decider = Some(Box::new(Decider { policy, asks, failure: None }));
+    }
+
+    /// Why the policy was not asked any more, once.
+    pub fn take_policy_failure(&mut self) -> Option<PolicyError> {
+        self.decider.as_mut()?.failure.take()
+    }
+
+    /// Names the program of a process, as far as a policy sees it.
+    pub fn set_comm(&mut self, mm: MmId, name: &str) {
+        let mut comm = [0; 16];
+        let last = comm.len() - 1;
+        for (byte, of_name) in comm[..last].iter_mut().zip(name.bytes()) {
+            *byte = of_name;
+        }
+        self.space_mut(mm).comm = comm;
+    }
+
+    /// Whether the policy has something to say there.
+    #[inline]
+    pub(crate) fn is_asked(&self, point: Point) -> bool {
+        self.decider.as_ref().is_some_and(|decider| decider.asks[point as usize])
+    }
+
+    /// What a policy sees of memory.
+    pub(crate) fn context(&self) -> Context {
+        let buddy = &self.core.buddy;
+        let mut free = [0; NR_FREE];
+        for (order, nr_blocks) in (0..=buddy.max_order().get()).zip(&mut free) {
+            *nr_blocks = buddy.nr_free_of(Order::new(order));
+        }
+        let pressure = &self.core.pressure;
+        Context {
+            page_shift: self.rules.page.shift().into(),
+            pmd_order: self.rules.page.pmd_order().get().into(),
+            nr_pages: buddy.nr_pages(),
+            nr_free: buddy.nr_free_pages(),
+            low: pressure.watermarks.low,
+            high: pressure.watermarks.high,
+            nr_reclaims: pressure.nr_requests,
+            swap_free: pressure.swap.as_ref().map_or(0, Swap::nr_free),
+            free,
+            ..Context::default()
+        }
+    }
+
+    /// The same, and what it sees of an area and its process.
+    pub(crate) fn context_of(&self, mm: MmId, vma: &Vma) -> Context {
+        let space = self.space(mm);
+        Context {
+            comm: space.comm,
+            process: mm.0.into(),
+            area_start: vma.start.0,
+            area_end: vma.end.0,
+            area_flags: area_flags(vma),
+            group_max: self.core.groups.get(space.group).limits.max,
+            group_pages: self.core.folios.lru().vec(space.group).nr_charged(),
+            ..self.context()
+        }
+    }
+
+    /// The context with what a policy sees of a folio.
+    pub(crate) fn with_folio(&self, context: &Context, id: FolioId) -> Context {
+        let folio = self.core.folios.get(id);
+        let flags = [
+            (folio.is_anon(), flag::ANON),
+            (folio.is_dirty, flag::DIRTY),
+            (folio.is_partially_mapped, flag::PARTIAL),
+        ];
+        let folio_flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
+        Context { order: folio.order.get().into(), folio_flags: folio_flags.sum(), ..*context }
+    }
+
+    /// The answer of the policy; [`Answer::Own`] after a failure.
+    pub(crate) fn ask(&mut self, point: Point, context: &Context) -> Answer {
+        let Some(decider) = &mut self.decider else { return Answer::Own };
+        self.core.counters.policy[point as usize].nr_asked += 1;
+        let context = Context { point: point as u64, ..*context };
+        match decider.policy.answer(point, &context) {
+            Ok(answer) => answer,
+            Err(failure) => {
+                decider.failure = Some(failure);
+                decider.asks = Default::default();
+                Answer::Own
+            }
+        }
+    }
+
+    /// The orders among `bits` that are possible; a base page always is.
+    pub(crate) fn granted(&mut self, point: Point, bits: u64, possible: Orders) -> Orders {
+        let is_possible = bits & !(possible.bits() | 1) == 0;
+        if is_possible {
+            self.honoured(point);
+        } else {
+            self.refused(point);
+        }
+        Orders::from_bits(bits).both(possible)
+    }
+
+    /// The kernel followed an answer.
+    pub(crate) fn honoured(&mut self, point: Point) {
+        self.core.counters.policy[point as usize].nr_honoured += 1;
+    }
+
+    /// The kernel could not follow an answer, or only in part.
+    pub(crate) fn refused(&mut self, point: Point) {
+        self.core.counters.policy[point as usize].nr_refused += 1;
+    }
+}
+
+fn area_flags(vma: &Vma) -> u64 {
+    let flags = [
+        (vma.prot.can_read, area::READ),
+        (vma.prot.can_write, area::WRITE),
+        (vma.prot.can_exec, area::EXEC),
+        (vma.sharing == Sharing::Shared, area::SHARED),
+        (matches!(vma.backing, Backing::File { .. }), area::FILE),
+        (vma.advice.huge == HugeAdvice::Huge, area::HUGEPAGE),
+        (vma.advice.huge == HugeAdvice::Nohuge, area::NOHUGEPAGE),
+        (vma.advice.access == AccessAdvice::Random, area::RANDOM),
+        (vma.advice.access == AccessAdvice::Sequential, area::SEQUENTIAL),
+    ];
+    flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum()
+}

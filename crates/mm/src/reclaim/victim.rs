@@ -1,0 +1,60 @@
+//! What a policy decides about a folio that reclaim chose.
+//!
+//! Differs: in no kernel ([`crate::policy`]).
+//!
+//! Owns how long a policy may keep folios: reclaim has to come to an end, so that the last look
+//! takes them all the same.
+
+use super::evict::Fate;
+use crate::folio::FolioId;
+use crate::memory::Memory;
+use crate::policy::{Answer, Context, Point, victim};
+use crate::ram::Ram;
+use crate::units::Order;
+
+impl<R: Ram> Memory<R> {
+    /// What becomes of a folio that reclaim is about to evict; `None` = as the kernel does.
+    pub(super) fn decided_victim(&mut self, id: FolioId) -> Option<Fate> {
+        if !self.is_asked(Point::Victim) {
+            return None;
+        }
+        let context = Context { own: victim::EVICT, ..self.victim_context(id) };
+        match self.ask(Point::Victim, &context) {
+            Answer::Own => None,
+            Answer::Value(victim::EVICT) => {
+                self.honoured(Point::Victim);
+                None
+            }
+            Answer::Value(victim::KEEP) if !self.core.pressure.is_last_look => {
+                self.honoured(Point::Victim);
+                Some(Fate::Keep)
+            }
+            Answer::Value(victim::SPLIT) if self.split_victim(id) => {
+                self.honoured(Point::Victim);
+                Some(Fate::Split)
+            }
+            Answer::Value(_) | Answer::Window(_) => {
+                self.refused(Point::Victim);
+                None
+            }
+        }
+    }
+
+    /// Private memory is split while it stands on its list; of files reclaim splits none.
+    fn split_victim(&mut self, id: FolioId) -> bool {
+        let folio = self.core.folios.get(id);
+        let may_split = folio.is_anon() && folio.is_large() && folio.slot.is_none();
+        may_split && self.split(id, Order::ZERO).is_ok()
+    }
+
+    /// What a policy sees of it: the folio, and the area of one process that maps it.
+    fn victim_context(&self, id: FolioId) -> Context {
+        let site = self.sites_of(id).first().copied();
+        let area = site.and_then(|site| Some((site, *self.space(site.mm).vmas.find(site.vpn)?)));
+        let context = match area {
+            Some((site, vma)) => Context { page: site.vpn.0, ..self.context_of(site.mm, &vma) },
+            None => self.context(),
+        };
+        self.with_folio(&context, id)
+    }
+}

@@ -1,0 +1,186 @@
+//! Policies in Python: objects with a method for each point that they answer.
+//!
+//! Invariants:
+//! - I1: each cell has an object of its own, so that cells do not depend on each other's order.
+//! - I2: an exception ends the prediction and is what the caller gets.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError, Window};
+use largefolio_sim::policy::{KernelPolicy, Source};
+use pyo3::exceptions::{PyAttributeError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyTuple};
+
+use crate::errors::Failure;
+
+/// A policy by name, or a callable that makes one.
+#[derive(FromPyObject)]
+pub(crate) enum Asked {
+    Name(String),
+    Made { name: String, make: Py<PyAny> },
+}
+
+/// The exceptions of the policies of one call; the first is kept.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Raised(Arc<Mutex<Option<PyErr>>>);
+
+impl Raised {
+    fn keep(&self, error: PyErr) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get_or_insert(error);
+    }
+
+    /// The exception, if there was one, else `failure`.
+    pub(crate) fn instead_of(&self, failure: Failure) -> Failure {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.take().map_or(failure, Failure::Python)
+    }
+}
+
+impl Asked {
+    /// The policy; its exceptions go to `raised`.
+    pub(crate) fn policy(&self, py: Python<'_>, raised: &Raised) -> Result<KernelPolicy, Failure> {
+        match self {
+            Self::Name(name) => {
+                Ok(KernelPolicy::named(name).map_err(|error| Failure::Kernel(error.into()))?)
+            }
+            Self::Made { name, make } => {
+                let (name, make) = (name.clone(), make.clone_ref(py));
+                Ok(KernelPolicy(Arc::new(Made { name, make, raised: raised.clone() })))
+            }
+        }
+    }
+}
+
+/// What makes objects.
+#[derive(Debug)]
+struct Made {
+    name: String,
+    make: Py<PyAny>,
+    raised: Raised,
+}
+
+impl Source for Made {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn digest(&self) -> Option<&str> {
+        None
+    }
+
+    fn object(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn start(&self) -> Result<Box<dyn Policy>, String> {
+        Python::attach(|py| {
+            let made =
+                self.make.call0(py).and_then(|object| Running::new(py, &object, &self.raised));
+            made.map(|running| Box::new(running) as Box<dyn Policy>).map_err(|error| {
+                let text = error.to_string();
+                self.raised.keep(error);
+                text
+            })
+        })
+    }
+}
+
+/// An object and its methods.
+#[derive(Debug)]
+struct Running {
+    methods: [Option<Py<PyAny>>; Point::ALL.len()],
+    raised: Raised,
+}
+
+impl Running {
+    fn new(py: Python<'_>, object: &Py<PyAny>, raised: &Raised) -> PyResult<Self> {
+        let mut methods = [const { None }; Point::ALL.len()];
+        for (method, point) in methods.iter_mut().zip(Point::ALL) {
+            *method = object.bind(py).getattr_opt(point.name())?.map(Bound::unbind);
+        }
+        if methods.iter().all(Option::is_none) {
+            let points = Point::ALL.map(Point::name).join(", ");
+            let text = format!("a policy has a method for each point that it answers: {points}");
+            return Err(PyTypeError::new_err(text));
+        }
+        Ok(Self { methods, raised: raised.clone() })
+    }
+
+    fn ask(&self, point: Point, context: &Context) -> PyResult<Answer> {
+        let Some(method) = &self.methods[point as usize] else { return Ok(Answer::Own) };
+        Python::attach(|py| {
+            let answer = method.bind(py).call1((PolicyContext(*context),))?;
+            answer_of(point, &answer)
+        })
+    }
+}
+
+/// `None`, a number, or a window.
+fn answer_of(point: Point, answer: &Bound<'_, PyAny>) -> PyResult<Answer> {
+    if answer.is_none() {
+        return Ok(Answer::Own);
+    }
+    if let Ok(window) = answer.cast::<PyTuple>() {
+        let (start, nr_pages, nr_ahead, order) = window.extract()?;
+        return Ok(Answer::Window(Window { start, nr_pages, nr_ahead, order }));
+    }
+    match answer.extract::<u64>() {
+        Ok(number) if !answer.is_instance_of::<PyBool>() => Ok(Answer::Value(number)),
+        _ => Err(PyTypeError::new_err(format!(
+            "{}: expected None, an int from 0 to 2**64 - 1 or a Window, not {}",
+            point.name(),
+            answer.repr()?
+        ))),
+    }
+}
+
+impl Policy for Running {
+    fn asks(&self, point: Point) -> bool {
+        self.methods[point as usize].is_some()
+    }
+
+    fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
+        self.ask(point, context).map_err(|error| {
+            let message = error.to_string();
+            self.raised.keep(error);
+            PolicyError { point, message }
+        })
+    }
+}
+
+/// What a policy sees: the numbers of `struct folio_context` by their names.
+#[pyclass(frozen, module = "largefolio._native")]
+pub(crate) struct PolicyContext(Context);
+
+#[pymethods]
+impl PolicyContext {
+    /// Name of the program.
+    #[getter]
+    fn comm(&self) -> String {
+        let name = self.0.comm.split(|&byte| byte == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(name).into_owned()
+    }
+
+    /// Free blocks of exactly each order.
+    #[getter]
+    fn free<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.free)
+    }
+
+    fn __getattr__(&self, name: &str) -> PyResult<u64> {
+        self.0.number(name).ok_or_else(|| {
+            PyAttributeError::new_err(format!("a policy sees no {name}; help(largefolio.Policy)"))
+        })
+    }
+
+    #[expect(clippy::unused_self, reason = "Python calls it on an object")]
+    fn __dir__(&self) -> Vec<&'static str> {
+        ["comm", "free"].into_iter().chain(Context::NAMES.iter().copied()).collect()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}

@@ -1,0 +1,56 @@
+//! The policy of a kernel in its text: name and object file, so that another host needs no file.
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use super::KernelError;
+use super::load::take as take_key;
+use crate::policy::{KernelPolicy, PolicyFileError};
+
+/// Key of the policy.
+const POLICY: &str = "policy";
+
+/// A policy as text.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: String,
+    /// The bytes of the object file, in hex.
+    object: String,
+}
+
+/// Takes the policy out of a kernel file.
+pub(super) fn take(origin: &str, table: &mut Table) -> Result<Option<KernelPolicy>, KernelError> {
+    let Some(written) = take_key::<Written>(origin, table, POLICY)? else { return Ok(None) };
+    let bad = || KernelError::BadFile {
+        origin: origin.to_owned(),
+        message: "policy.object: expected bytes in hex".to_owned(),
+    };
+    let bytes = bytes_of(&written.object).ok_or_else(bad)?;
+    Ok(Some(KernelPolicy::from_object(&written.name, &bytes)?))
+}
+
+/// Puts it in.
+pub(super) fn put(policy: &KernelPolicy, table: &mut Table) -> Result<(), KernelError> {
+    let name = policy.name().to_owned();
+    let Some(object) = policy.0.object() else {
+        return Err(PolicyFileError::NotAnObject(name).into());
+    };
+    let digits = |byte: &u8| {
+        [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]))
+    };
+    let object = object.iter().flat_map(digits).collect();
+    let written = Value::try_from(Written { name, object });
+    let bad = |error: toml::ser::Error| KernelError::BadFile {
+        origin: policy.name().to_owned(),
+        message: error.to_string(),
+    };
+    table.insert(POLICY.to_owned(), written.map_err(bad)?);
+    Ok(())
+}
+
+fn bytes_of(hex: &str) -> Option<Vec<u8>> {
+    let (pairs, []) = hex.as_bytes().as_chunks::<2>() else { return None };
+    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    pairs.iter().map(byte).collect()
+}

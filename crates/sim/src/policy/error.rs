@@ -1,0 +1,55 @@
+//! Why a policy is refused.
+
+use std::io;
+
+use largefolio_trace::shown;
+
+use super::object::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
+
+/// Why a policy is refused.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum PolicyFileError {
+    #[error("cannot read the policy {}: {error}", shown(path))]
+    Read { path: String, error: io::Error },
+    #[error("no policy is called '{}'; {hint}; a file of your own ends in .o", shown(name))]
+    Unknown { name: String, hint: String },
+    #[error("policy {}: {cause}", shown(name))]
+    Refused { name: String, cause: Refusal },
+    #[error(
+        "the policy {} is a Python object, which cannot be written down; give --policy an object file \
+         of BPF",
+        shown(.0)
+    )]
+    NotAnObject(String),
+}
+
+/// What is wrong with an object file.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum Refusal {
+    #[error("the file has more than {OBJECT_BYTES_MAX} bytes")]
+    TooLarge,
+    #[error("it is not an object file of BPF ({0}); compile it with clang -O2 -target bpf -c")]
+    NotBpf(String),
+    #[error("it has no section folio/POINT; known points: {points}", points = super::point_names())]
+    NoProgram,
+    #[error(
+        "there is no point {}; known points: {points}", shown(.0), points = super::point_names()
+    )]
+    Point(String),
+    #[error("section {}: {} functions; use one for each point", shown(section), nr)]
+    Functions { section: String, nr: usize },
+    #[error("section {}: {nr} instructions; a program has 1 to {NR_INSNS_MAX}", shown(section))]
+    Length { section: String, nr: usize },
+    #[error("{section}, instruction {at}: {what}", section = shown(section))]
+    Insn { section: String, at: usize, what: String },
+    #[error("section {}: {what}", shown(section))]
+    Section { section: String, what: String },
+    #[error(
+        "map {}: {what}; define maps with FOLIO_MAP of folio_policy.h (section {MAPS}, at most \
+         {NR_MAPS_MAX})",
+        shown(map)
+    )]
+    Map { map: String, what: String },
+}

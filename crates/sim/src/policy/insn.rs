@@ -1,0 +1,138 @@
+//! One instruction of BPF: its parts, and the names of its codes (RFC 9669).
+
+/// Bytes of an instruction.
+pub(super) const INSN_BYTES: usize = 8;
+/// Registers: r0 is the answer, r1 to r5 are arguments, r10 is the end of the stack.
+pub(super) const NR_REGISTERS: usize = 11;
+/// The end of the stack.
+pub(super) const R10: u8 = 10;
+/// Bytes of the stack.
+pub(super) const STACK_BYTES: usize = 512;
+
+/// Class of a code: its lowest three bits.
+pub(super) mod class {
+    pub(in super::super) const LD: u8 = 0;
+    pub(in super::super) const LDX: u8 = 1;
+    pub(in super::super) const ST: u8 = 2;
+    pub(in super::super) const STX: u8 = 3;
+    pub(in super::super) const ALU: u8 = 4;
+    pub(in super::super) const JMP: u8 = 5;
+    pub(in super::super) const JMP32: u8 = 6;
+    pub(in super::super) const ALU64: u8 = 7;
+}
+
+/// Operations of arithmetic: the highest four bits.
+pub(super) mod alu {
+    pub(in super::super) const ADD: u8 = 0x00;
+    pub(in super::super) const SUB: u8 = 0x10;
+    pub(in super::super) const MUL: u8 = 0x20;
+    pub(in super::super) const DIV: u8 = 0x30;
+    pub(in super::super) const OR: u8 = 0x40;
+    pub(in super::super) const AND: u8 = 0x50;
+    pub(in super::super) const LSH: u8 = 0x60;
+    pub(in super::super) const RSH: u8 = 0x70;
+    pub(in super::super) const NEG: u8 = 0x80;
+    pub(in super::super) const MOD: u8 = 0x90;
+    pub(in super::super) const XOR: u8 = 0xa0;
+    pub(in super::super) const MOV: u8 = 0xb0;
+    pub(in super::super) const ARSH: u8 = 0xc0;
+    pub(in super::super) const END: u8 = 0xd0;
+}
+
+/// Operations of jumps: the highest four bits.
+pub(super) mod jump {
+    pub(in super::super) const JA: u8 = 0x00;
+    pub(in super::super) const JEQ: u8 = 0x10;
+    pub(in super::super) const JGT: u8 = 0x20;
+    pub(in super::super) const JGE: u8 = 0x30;
+    pub(in super::super) const JSET: u8 = 0x40;
+    pub(in super::super) const JNE: u8 = 0x50;
+    pub(in super::super) const JSGT: u8 = 0x60;
+    pub(in super::super) const JSGE: u8 = 0x70;
+    pub(in super::super) const CALL: u8 = 0x80;
+    pub(in super::super) const EXIT: u8 = 0x90;
+    pub(in super::super) const JLT: u8 = 0xa0;
+    pub(in super::super) const JLE: u8 = 0xb0;
+    pub(in super::super) const JSLT: u8 = 0xc0;
+    pub(in super::super) const JSLE: u8 = 0xd0;
+}
+
+/// Loads a number of 64 bits: two instructions long.
+pub(super) const LDDW: u8 = 0x18;
+/// What stands in its second half.
+pub(super) const FILLER: u8 = 0;
+/// How memory is accessed: the highest three bits.
+pub(super) const MODE_MEM: u8 = 0x60;
+/// Arithmetic and jumps whose second operand is a register.
+pub(super) const IS_REGISTER: u8 = 0x08;
+
+/// What the number of an [`LDDW`] is: its source register.
+pub(super) mod wide {
+    /// A number.
+    pub(in super::super) const NUMBER: u8 = 0;
+    /// A map, by number.
+    pub(in super::super) const MAP: u8 = 1;
+    /// An address in a section of data: section in the upper half, offset in the lower.
+    pub(in super::super) const DATA: u8 = 2;
+}
+
+/// Helpers by the number that is called.
+pub(super) mod helper {
+    pub(in super::super) const MAP_LOOKUP: i64 = 1;
+    pub(in super::super) const MAP_UPDATE: i64 = 2;
+    pub(in super::super) const MAP_DELETE: i64 = 3;
+    /// Ours: sets the window that is read.
+    pub(in super::super) const WINDOW: i64 = 4096;
+}
+
+/// An instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Insn {
+    pub(super) code: u8,
+    pub(super) dst: u8,
+    pub(super) src: u8,
+    pub(super) off: i16,
+    /// Sign-extended; all 64 bits of an [`LDDW`].
+    pub(super) imm: i64,
+}
+
+impl Insn {
+    /// The instruction in `bytes`.
+    pub(super) fn decode(bytes: [u8; INSN_BYTES]) -> Self {
+        let [code, registers, off_low, off_high, imm @ ..] = bytes;
+        Self {
+            code,
+            dst: registers & 0xf,
+            src: registers >> 4,
+            off: i16::from_le_bytes([off_low, off_high]),
+            imm: i32::from_le_bytes(imm).into(),
+        }
+    }
+
+    pub(super) const fn class(self) -> u8 {
+        self.code & 7
+    }
+
+    pub(super) const fn op(self) -> u8 {
+        self.code & 0xf0
+    }
+
+    pub(super) const fn is_register(self) -> bool {
+        self.code & IS_REGISTER != 0
+    }
+
+    /// Bytes that a load or store accesses.
+    pub(super) const fn access_bytes(self) -> usize {
+        match self.code & 0x18 {
+            0x00 => 4,
+            0x08 => 2,
+            0x10 => 1,
+            _ => 8,
+        }
+    }
+
+    /// Where a jump of the instruction at `at` goes; `None` where that is before the first.
+    pub(super) fn target(self, at: usize) -> Option<usize> {
+        (at + 1).checked_add_signed(self.off.into())
+    }
+}

@@ -1,0 +1,291 @@
+//! Runs a verified program.
+//!
+//! ```text
+//!   address:  | region | offset |      1 context   2 stack   3.. sections of data   then maps
+//! ```
+//!
+//! Addresses are made of a region and an offset, never of this process's memory: the same program
+//! sees the same numbers in every run. Every access is checked again here, though the verifier has
+//! proven it.
+//!
+//! Owns the registers, the stack and the meaning of each instruction. What a program may be is
+//! [`super::verify`]'s.
+//!
+//! Invariants:
+//! - I1: no instruction runs twice, so a run has at most as many steps as the program is long.
+
+use largefolio_mm::policy::Window;
+
+use super::insn::{
+    FILLER, INSN_BYTES, Insn, LDDW, NR_REGISTERS, R10, STACK_BYTES, alu, class, helper, jump, wide,
+};
+use super::maps::Map;
+use super::object::Section;
+
+/// Regions of memory, in the upper half of an address.
+const CONTEXT: u64 = 1;
+const STACK: u64 = 2;
+const DATA_FIRST: u64 = 3;
+/// A map itself, as it is handed to helpers.
+const MAP_FIRST: u64 = 1 << 24;
+/// Bits of an offset.
+const REGION_SHIFT: u32 = 32;
+
+/// What a policy keeps: its data and its maps.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) data: Vec<Section>,
+    pub(super) maps: Vec<Map>,
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ran {
+    /// The number returned.
+    pub(super) value: u64,
+    /// The window that was set.
+    pub(super) window: Option<Window>,
+}
+
+/// Something that the verifier should not have let through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trap {
+    pub(super) at: usize,
+    pub(super) what: &'static str,
+}
+
+/// A program in the middle of a run.
+struct Run<'a> {
+    state: &'a mut State,
+    context: &'a [u8],
+    stack: [u8; STACK_BYTES],
+    registers: [u64; NR_REGISTERS],
+    window: Option<Window>,
+}
+
+/// Runs `code` once; `context` is what it reads through its first argument.
+pub(super) fn run(code: &[Insn], context: &[u8], state: &mut State) -> Result<Ran, Trap> {
+    let mut registers = [0; NR_REGISTERS];
+    registers[1] = CONTEXT << REGION_SHIFT;
+    registers[R10 as usize] = (STACK << REGION_SHIFT) + STACK_BYTES as u64;
+    let stack = [0; STACK_BYTES];
+    let mut run = Run { state, context, stack, registers, window: None };
+    let mut at = 0;
+    for _ in 0..code.len() {
+        let Some(insn) = code.get(at) else { break };
+        let trap = |what| Trap { at, what };
+        match insn.class() {
+            class::ALU64 => run.compute(*insn, true),
+            class::ALU => run.compute(*insn, false),
+            class::JMP if insn.op() == jump::EXIT => {
+                return Ok(Ran { value: run.registers[0], window: run.window });
+            }
+            class::JMP if insn.op() == jump::CALL => run.call(insn.imm).map_err(trap)?,
+            class::JMP | class::JMP32 if run.jumps(*insn) => {
+                at = insn.target(at).ok_or(trap("a foreign jump"))?;
+                continue;
+            }
+            class::JMP | class::JMP32 => {}
+            class::LDX => {
+                let addr = run.address(insn.src, insn.off);
+                let value = run.load(addr, insn.access_bytes()).ok_or(trap("a foreign load"))?;
+                run.registers[insn.dst as usize] = value;
+            }
+            class::ST | class::STX => {
+                let addr = run.address(insn.dst, insn.off);
+                let is_register = insn.class() == class::STX;
+                let value =
+                    if is_register { run.registers[insn.src as usize] } else { insn.imm as u64 };
+                let bytes = value.to_le_bytes();
+                let to = run.bytes_mut(addr, insn.access_bytes()).ok_or(trap("a foreign store"))?;
+                to.copy_from_slice(&bytes[..to.len()]);
+            }
+            _ if insn.code == LDDW => {
+                run.registers[insn.dst as usize] = wide_value(*insn);
+                at += 1;
+            }
+            _ => return Err(trap("an unknown instruction")),
+        }
+        at += 1;
+    }
+    Err(Trap { at, what: "no exit" })
+}
+
+/// What an [`LDDW`] loads.
+const fn wide_value(insn: Insn) -> u64 {
+    let number = insn.imm as u64;
+    match insn.src {
+        wide::MAP => (MAP_FIRST + number) << REGION_SHIFT,
+        wide::DATA => number + (DATA_FIRST << REGION_SHIFT),
+        _ => number,
+    }
+}
+
+impl Run<'_> {
+    fn address(&self, register: u8, off: i16) -> u64 {
+        self.registers[register as usize].wrapping_add_signed(off.into())
+    }
+
+    /// The bytes at an address.
+    fn bytes(&self, addr: u64, nr: usize) -> Option<&[u8]> {
+        let (region, offset) = (addr >> REGION_SHIFT, addr as u32 as usize);
+        let all = match region {
+            CONTEXT => self.context,
+            STACK => &self.stack,
+            _ => {
+                let nr = usize::try_from(region.checked_sub(DATA_FIRST)?).ok()?;
+                match nr.checked_sub(self.state.data.len()) {
+                    None => &self.state.data[nr].bytes,
+                    Some(map) => self.state.maps.get(map)?.values(),
+                }
+            }
+        };
+        all.get(offset..)?.get(..nr)
+    }
+
+    /// The same where it may be written.
+    fn bytes_mut(&mut self, addr: u64, nr: usize) -> Option<&mut [u8]> {
+        let (region, offset) = (addr >> REGION_SHIFT, addr as u32 as usize);
+        let all = if region == STACK {
+            &mut self.stack[..]
+        } else {
+            let nr = usize::try_from(region.checked_sub(DATA_FIRST)?).ok()?;
+            match nr.checked_sub(self.state.data.len()) {
+                None => {
+                    let section = &mut self.state.data[nr];
+                    section.is_writable.then_some(&mut section.bytes[..])?
+                }
+                Some(map) => self.state.maps.get_mut(map)?.values_mut(),
+            }
+        };
+        all.get_mut(offset..)?.get_mut(..nr)
+    }
+
+    fn load(&self, addr: u64, nr: usize) -> Option<u64> {
+        let mut word = [0; INSN_BYTES];
+        word[..nr].copy_from_slice(self.bytes(addr, nr)?);
+        Some(u64::from_le_bytes(word))
+    }
+
+    fn operand(&self, insn: Insn) -> u64 {
+        if insn.is_register() { self.registers[insn.src as usize] } else { insn.imm as u64 }
+    }
+
+    fn compute(&mut self, insn: Insn, is_wide: bool) {
+        let (a, b) = (self.registers[insn.dst as usize], self.operand(insn));
+        let value = if insn.op() == alu::END {
+            swapped(insn, a, is_wide)
+        } else if is_wide {
+            computed(insn.op(), a, b)
+        } else {
+            computed32(insn.op(), a as u32, b as u32).into()
+        };
+        self.registers[insn.dst as usize] = value;
+    }
+
+    fn jumps(&self, insn: Insn) -> bool {
+        let (mut a, mut b) = (self.registers[insn.dst as usize], self.operand(insn));
+        if insn.class() == class::JMP32 {
+            // Sign-extended, so that both kinds of comparisons are those of 32 bits.
+            (a, b) = (i64::from(a as i32) as u64, i64::from(b as i32) as u64);
+        }
+        match insn.op() {
+            jump::JA => true,
+            jump::JEQ => a == b,
+            jump::JNE => a != b,
+            jump::JGT => a > b,
+            jump::JGE => a >= b,
+            jump::JLT => a < b,
+            jump::JLE => a <= b,
+            jump::JSET => a & b != 0,
+            jump::JSGT => a as i64 > b as i64,
+            jump::JSGE => a as i64 >= b as i64,
+            jump::JSLT => (a as i64) < b as i64,
+            jump::JSLE => a as i64 <= b as i64,
+            _ => false,
+        }
+    }
+
+    fn call(&mut self, nr: i64) -> Result<(), &'static str> {
+        let [_, first, second, third, fourth, ..] = self.registers;
+        let value = match nr {
+            helper::WINDOW => {
+                let (start, nr_pages, nr_ahead, order) = (first, second, third, fourth);
+                self.window = Some(Window { start, nr_pages, nr_ahead, order });
+                0
+            }
+            _ => self.call_map(nr, [first, second, third, fourth]).ok_or("a foreign argument")?,
+        };
+        self.registers[0] = value;
+        Ok(())
+    }
+
+    fn call_map(&mut self, nr: i64, [map, key, value, flags]: [u64; 4]) -> Option<u64> {
+        let number = usize::try_from((map >> REGION_SHIFT).checked_sub(MAP_FIRST)?).ok()?;
+        let spec = self.state.maps.get(number)?.spec();
+        let (key_bytes, value_bytes) = (spec.key_bytes, spec.value_bytes);
+        let key = self.bytes(key, key_bytes)?;
+        if nr == helper::MAP_LOOKUP {
+            let region = DATA_FIRST + (self.state.data.len() + number) as u64;
+            let found = self.state.maps[number].lookup(key);
+            return Some(found.map_or(0, |offset| (region << REGION_SHIFT) + offset as u64));
+        }
+        let key = key.to_vec();
+        let status = match nr {
+            helper::MAP_DELETE => self.state.maps[number].delete(&key),
+            helper::MAP_UPDATE => {
+                let value = self.bytes(value, value_bytes)?.to_vec();
+                self.state.maps[number].update(&key, &value, flags)
+            }
+            _ => return None,
+        };
+        Some(status as u64)
+    }
+}
+
+/// An operation on 64 bits; by 0 is divided to 0, and the rest of that is the number.
+fn computed(op: u8, a: u64, b: u64) -> u64 {
+    match op {
+        alu::ADD => a.wrapping_add(b),
+        alu::SUB => a.wrapping_sub(b),
+        alu::MUL => a.wrapping_mul(b),
+        alu::DIV => a.checked_div(b).unwrap_or(0),
+        alu::OR => a | b,
+        alu::AND => a & b,
+        alu::LSH => a.wrapping_shl(b as u32),
+        alu::RSH => a.wrapping_shr(b as u32),
+        alu::NEG => a.wrapping_neg(),
+        alu::MOD => a.checked_rem(b).unwrap_or(a),
+        alu::XOR => a ^ b,
+        alu::MOV => b,
+        _ => (a as i64).wrapping_shr(b as u32) as u64,
+    }
+}
+
+/// The same on 32 bits.
+fn computed32(op: u8, a: u32, b: u32) -> u32 {
+    match op {
+        alu::DIV => a.checked_div(b).unwrap_or(0),
+        alu::MOD => a.checked_rem(b).unwrap_or(a),
+        alu::LSH => a.wrapping_shl(b),
+        alu::RSH => a.wrapping_shr(b),
+        alu::ARSH => (a as i32).wrapping_shr(b) as u32,
+        _ => computed(op, a.into(), b.into()) as u32,
+    }
+}
+
+/// The lowest `imm` bits in the byte order that is asked for, or swapped whatever it is.
+fn swapped(insn: Insn, a: u64, is_swap: bool) -> u64 {
+    let is_big = is_swap || insn.is_register();
+    match (insn.imm, is_big) {
+        (16, true) => (a as u16).swap_bytes().into(),
+        (32, true) => (a as u32).swap_bytes().into(),
+        (16, false) => (a as u16).into(),
+        (32, false) => (a as u32).into(),
+        (_, true) => a.swap_bytes(),
+        (_, false) => a,
+    }
+}
+
+/// The second half of an [`LDDW`] is never run.
+const _: () = assert!(FILLER == class::LD && LDDW & 7 == class::LD);

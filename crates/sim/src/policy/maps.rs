@@ -1,0 +1,170 @@
+//! Maps of a policy: what it keeps from one question to the next.
+//!
+//! An entry keeps its place while it exists, so that a pointer to it stays what it is. Where an entry
+//! stands follows from the order of insertions and deletions alone.
+//!
+//! Owns keys, values and places. Does not know addresses.
+
+use std::collections::HashMap;
+
+/// What a map is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MapSpec {
+    pub(super) name: String,
+    pub(super) kind: MapKind,
+    pub(super) key_bytes: usize,
+    pub(super) value_bytes: usize,
+    pub(super) nr_max: usize,
+}
+
+/// How a map finds an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MapKind {
+    /// By a number of 32 bits; every entry exists from the start, all zeroes.
+    Array,
+    /// By its key.
+    Hash,
+}
+
+/// A map with its entries.
+#[derive(Clone, Debug)]
+pub(super) struct Map {
+    spec: MapSpec,
+    /// All places, one after the other.
+    values: Vec<u8>,
+    places: HashMap<Box<[u8]>, usize>,
+    /// Places that are free again, the last one first.
+    free: Vec<usize>,
+    /// Places that were ever used.
+    nr_used: usize,
+}
+
+/// What `bpf_map_update_elem` may do.
+mod flags {
+    pub(super) const ANY: u64 = 0;
+    pub(super) const NOEXIST: u64 = 1;
+    pub(super) const EXIST: u64 = 2;
+}
+
+/// Errors of helpers, as a kernel numbers them.
+pub(super) mod errno {
+    pub(in super::super) const ENOENT: i64 = -2;
+    pub(in super::super) const E2BIG: i64 = -7;
+    pub(in super::super) const EEXIST: i64 = -17;
+    pub(in super::super) const EINVAL: i64 = -22;
+}
+
+impl Map {
+    pub(super) fn new(spec: &MapSpec) -> Self {
+        let values = vec![0; spec.value_bytes * spec.nr_max];
+        let (places, free) = (HashMap::new(), Vec::new());
+        Self { spec: spec.clone(), values, places, free, nr_used: 0 }
+    }
+
+    pub(super) const fn spec(&self) -> &MapSpec {
+        &self.spec
+    }
+
+    /// The bytes of all entries.
+    pub(super) fn values(&self) -> &[u8] {
+        &self.values
+    }
+
+    pub(super) fn values_mut(&mut self) -> &mut [u8] {
+        &mut self.values
+    }
+
+    /// Offset of the entry of `key`.
+    pub(super) fn lookup(&self, key: &[u8]) -> Option<usize> {
+        let place = match self.spec.kind {
+            MapKind::Array => {
+                let nr = u32::from_le_bytes(key.try_into().ok()?) as usize;
+                (nr < self.spec.nr_max).then_some(nr)?
+            }
+            MapKind::Hash => *self.places.get(key)?,
+        };
+        Some(place * self.spec.value_bytes)
+    }
+
+    /// Sets the entry of `key`; 0, or a number of [`errno`].
+    pub(super) fn update(&mut self, key: &[u8], value: &[u8], flag: u64) -> i64 {
+        let found = self.lookup(key);
+        let offset = match (found, flag) {
+            (Some(_), flags::NOEXIST) => return errno::EEXIST,
+            (Some(offset), flags::ANY | flags::EXIST) => offset,
+            (None, flags::EXIST) => return errno::ENOENT,
+            (None, flags::ANY | flags::NOEXIST) => match self.add(key) {
+                Some(offset) => offset,
+                None => return errno::E2BIG,
+            },
+            _ => return errno::EINVAL,
+        };
+        self.values[offset..][..value.len()].copy_from_slice(value);
+        0
+    }
+
+    /// A place for a new key; `None` where the map is full, or is an array.
+    fn add(&mut self, key: &[u8]) -> Option<usize> {
+        if self.spec.kind == MapKind::Array {
+            return None;
+        }
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None if self.nr_used < self.spec.nr_max => {
+                self.nr_used += 1;
+                self.nr_used - 1
+            }
+            None => return None,
+        };
+        self.places.insert(key.into(), place);
+        Some(place * self.spec.value_bytes)
+    }
+
+    /// Removes the entry of `key`; 0, or a number of [`errno`].
+    pub(super) fn delete(&mut self, key: &[u8]) -> i64 {
+        match (self.spec.kind, self.places.remove(key)) {
+            (MapKind::Array, _) => errno::EINVAL,
+            (MapKind::Hash, None) => errno::ENOENT,
+            (MapKind::Hash, Some(place)) => {
+                self.free.push(place);
+                0
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(kind: MapKind) -> Map {
+        let name = String::from("m");
+        Map::new(&MapSpec { name, kind, key_bytes: 4, value_bytes: 8, nr_max: 2 })
+    }
+
+    #[test]
+    fn a_hash_map_holds_so_many_entries_and_uses_places_again() {
+        let mut map = map(MapKind::Hash);
+        let (one, two, three) = ([1; 4], [2; 4], [3; 4]);
+        assert_eq!(map.update(&one, &[1; 8], 2), errno::ENOENT);
+        assert_eq!(map.update(&one, &[1; 8], 1), 0);
+        assert_eq!(map.update(&one, &[1; 8], 1), errno::EEXIST);
+        assert_eq!(map.update(&one, &[1; 8], 7), errno::EINVAL);
+        assert_eq!(map.update(&two, &[2; 8], 0), 0);
+        assert_eq!(map.update(&three, &[3; 8], 0), errno::E2BIG);
+        assert_eq!((map.lookup(&one), map.lookup(&two)), (Some(0), Some(8)));
+        assert_eq!((map.delete(&one), map.delete(&one)), (0, errno::ENOENT));
+        assert_eq!(map.update(&three, &[3; 8], 0), 0);
+        assert_eq!(map.lookup(&three), Some(0));
+        assert_eq!(map.values(), [[3; 8], [2; 8]].concat());
+    }
+
+    #[test]
+    fn entries_of_an_array_exist_from_the_start() {
+        let mut map = map(MapKind::Array);
+        assert_eq!(map.lookup(&1_u32.to_le_bytes()), Some(8));
+        assert_eq!(map.lookup(&2_u32.to_le_bytes()), None);
+        assert_eq!(map.update(&2_u32.to_le_bytes(), &[0; 8], 0), errno::E2BIG);
+        assert_eq!(map.delete(&1_u32.to_le_bytes()), errno::EINVAL);
+    }
+}

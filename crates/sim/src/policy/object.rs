@@ -1,0 +1,332 @@
+//! An object file of BPF, as clang writes it.
+//!
+//! ```text
+//!   folio/POINT   a program for each point          folio_maps     what FOLIO_MAP defines
+//!   .rel..        where it names maps and data      .rodata .data .bss   variables
+//! ```
+//!
+//! Owns what is read of the file, how large it may be, and how names become numbers. Whether a
+//! program may run is [`super::verify`]'s.
+//!
+//! Invariants:
+//! - I1: what is not understood is refused with its name; sections that no program names are left
+//!   unread.
+
+use std::collections::BTreeMap;
+
+use largefolio_mm::policy::Point;
+use object::elf::{EM_BPF, R_BPF_64_32, R_BPF_64_64};
+use object::read::elf::{ElfFile64, ElfSection64, FileHeader as _};
+use object::{
+    LittleEndian, Object as _, ObjectSection as _, ObjectSymbol as _, Relocation, RelocationFlags,
+    RelocationTarget, SectionFlags, SectionIndex, SymbolIndex, SymbolKind,
+};
+
+use super::error::Refusal;
+use super::insn::{FILLER, INSN_BYTES, Insn, LDDW, class, jump, wide};
+use super::maps::{MapKind, MapSpec};
+
+/// Bytes of an object file.
+pub(super) const OBJECT_BYTES_MAX: usize = 1 << 20;
+/// Instructions of a program: as a kernel without privileges.
+pub(super) const NR_INSNS_MAX: usize = 4096;
+/// Maps of a policy.
+pub(super) const NR_MAPS_MAX: usize = 64;
+/// Bytes of all keys and values, and of all variables.
+const STATE_BYTES_MAX: usize = 64 << 20;
+/// Sections that a file may have.
+const NR_SECTIONS_MAX: usize = 1024;
+/// Section of programs, before the name of the point.
+const PROGRAMS: &str = "folio/";
+/// Section of maps.
+pub(super) const MAPS: &str = "folio_maps";
+/// Bytes of a definition of a map: four numbers of 32 bits.
+const MAP_BYTES: usize = 16;
+/// Longest key and value.
+const ENTRY_BYTES_MAX: usize = 4096;
+
+type File<'a> = ElfFile64<'a, LittleEndian>;
+type Part<'a, 'b> = ElfSection64<'a, 'b, LittleEndian>;
+
+/// Variables of a policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Section {
+    pub(super) bytes: Vec<u8>,
+    pub(super) is_writable: bool,
+}
+
+/// What is read of an object file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parsed {
+    pub(super) programs: BTreeMap<Point, Vec<Insn>>,
+    pub(super) maps: Vec<MapSpec>,
+    pub(super) data: Vec<Section>,
+}
+
+/// Reads an object file.
+pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Refusal> {
+    if bytes.len() > OBJECT_BYTES_MAX {
+        return Err(Refusal::TooLarge);
+    }
+    let not_bpf = |what: String| Refusal::NotBpf(what);
+    let file = File::parse(bytes).map_err(|error| not_bpf(error.to_string()))?;
+    let machine = file.elf_header().e_machine(LittleEndian);
+    if machine != EM_BPF {
+        return Err(not_bpf(format!("machine {machine}")));
+    }
+    if file.sections().count() > NR_SECTIONS_MAX {
+        return Err(not_bpf(format!("more than {NR_SECTIONS_MAX} sections")));
+    }
+    let mut reader = Reader { file: &file, parsed: Parsed::default(), data: BTreeMap::new() };
+    let maps = reader.maps()?;
+    for section in file.sections() {
+        let name = section.name().unwrap_or_default().to_owned();
+        if let Some(point) = name.strip_prefix(PROGRAMS) {
+            let program = reader.program(&section, &name, &maps)?;
+            let known = Point::ALL.into_iter().find(|known| known.name() == point);
+            let known = known.ok_or_else(|| Refusal::Point(point.to_owned()))?;
+            if reader.parsed.programs.insert(known, program).is_some() {
+                return Err(Refusal::Functions { section: name, nr: 2 });
+            }
+        }
+    }
+    if reader.parsed.programs.is_empty() {
+        return Err(Refusal::NoProgram);
+    }
+    let keys = reader
+        .parsed
+        .maps
+        .iter()
+        .map(|map| map.key_bytes.saturating_add(map.value_bytes).saturating_mul(map.nr_max));
+    let variables = reader.parsed.data.iter().map(|section| section.bytes.len());
+    if keys.chain(variables).fold(0, usize::saturating_add) > STATE_BYTES_MAX {
+        let what = format!("maps and variables take more than {} MiB", STATE_BYTES_MAX >> 20);
+        return Err(Refusal::Section { section: MAPS.to_owned(), what });
+    }
+    Ok(reader.parsed)
+}
+
+/// Maps by the section and the offset of their definition.
+type MapNumbers = BTreeMap<(usize, u64), usize>;
+
+struct Reader<'a, 'b> {
+    file: &'b File<'a>,
+    parsed: Parsed,
+    /// Sections of variables that programs name, by number.
+    data: BTreeMap<usize, usize>,
+}
+
+impl<'a> Reader<'a, '_> {
+    /// The maps that are defined.
+    fn maps(&mut self) -> Result<MapNumbers, Refusal> {
+        let mut numbers = MapNumbers::new();
+        let Some(section) = self.file.section_by_name(MAPS) else { return Ok(numbers) };
+        let bytes = contents(&section, MAPS)?;
+        let is_map = |symbol: &object::read::elf::ElfSymbol64<'_, '_, LittleEndian>| {
+            symbol.section_index() == Some(section.index())
+                && symbol.kind() != SymbolKind::Section
+                && !symbol.name().unwrap_or_default().is_empty()
+        };
+        let mut symbols: Vec<_> = self.file.symbols().filter(is_map).collect();
+        symbols.sort_by_key(object::ObjectSymbol::address);
+        for symbol in symbols {
+            let name = symbol.name().unwrap_or_default().to_owned();
+            let wrong = |what: &str| Refusal::Map { map: name.clone(), what: what.to_owned() };
+            if numbers.len() == NR_MAPS_MAX {
+                return Err(wrong("there are too many"));
+            }
+            let at = usize::try_from(symbol.address()).ok();
+            let words = at.and_then(|at| bytes.get(at..)?.get(..MAP_BYTES));
+            let words = words.ok_or_else(|| wrong("it is cut off"))?;
+            let spec = map_spec(&name, words).map_err(wrong)?;
+            numbers.insert((section.index().0, symbol.address()), self.parsed.maps.len());
+            self.parsed.maps.push(spec);
+        }
+        Ok(numbers)
+    }
+
+    /// The program of a section, every name replaced.
+    fn program(
+        &mut self,
+        section: &Part<'a, '_>,
+        name: &str,
+        maps: &MapNumbers,
+    ) -> Result<Vec<Insn>, Refusal> {
+        let of_section =
+            |what: &str| Refusal::Section { section: name.to_owned(), what: what.to_owned() };
+        let bytes = contents(section, name)?;
+        let (insns, rest) = bytes.as_chunks::<INSN_BYTES>();
+        if !rest.is_empty() {
+            return Err(of_section("it ends within an instruction"));
+        }
+        if insns.is_empty() || insns.len() > NR_INSNS_MAX {
+            return Err(Refusal::Length { section: name.to_owned(), nr: insns.len() });
+        }
+        let functions = self.file.symbols().filter(|symbol| {
+            symbol.section_index() == Some(section.index()) && symbol.kind() == SymbolKind::Text
+        });
+        let nr = functions.count();
+        if nr != 1 {
+            return Err(Refusal::Functions { section: name.to_owned(), nr });
+        }
+        let mut code: Vec<Insn> = insns.iter().map(|&bytes| Insn::decode(bytes)).collect();
+        join_wide(&mut code, name)?;
+        for (nr, (offset, relocation)) in section.relocations().enumerate() {
+            if nr >= NR_INSNS_MAX {
+                return Err(of_section("it has more relocations than instructions"));
+            }
+            let at = usize::try_from(offset).ok().filter(|offset| offset % INSN_BYTES == 0);
+            let at = at.map(|offset| offset / INSN_BYTES).filter(|&at| at < code.len());
+            let at = at.ok_or_else(|| of_section("a relocation is outside of its program"))?;
+            let insn = self.relocated(code[at], &relocation, maps);
+            let wrong = |what| Refusal::Insn { section: name.to_owned(), at, what };
+            code[at] = insn.map_err(wrong)?;
+        }
+        Ok(code)
+    }
+
+    /// The instruction with the number of what it names.
+    fn relocated(
+        &mut self,
+        insn: Insn,
+        relocation: &Relocation,
+        maps: &MapNumbers,
+    ) -> Result<Insn, String> {
+        let RelocationFlags::Elf { r_type } = relocation.flags() else {
+            return Err("an unknown relocation".to_owned());
+        };
+        let RelocationTarget::Symbol(symbol) = relocation.target() else {
+            return Err("a relocation without a symbol".to_owned());
+        };
+        let name = self.name_of(symbol);
+        if r_type == R_BPF_64_32 || insn.class() == class::JMP && insn.op() == jump::CALL {
+            return Err(format!(
+                "calls the function {name}; make it static inline __attribute__((always_inline))"
+            ));
+        }
+        if r_type != R_BPF_64_64 || insn.code != LDDW {
+            return Err(format!("relocation {r_type} of {name} is not known"));
+        }
+        let symbol = self.file.symbol_by_index(symbol).map_err(|error| error.to_string())?;
+        let Some(section) = symbol.section_index() else {
+            return Err(format!("{name} is not defined in this file"));
+        };
+        let offset = symbol.address().wrapping_add(insn.imm as u64);
+        if let Some(&number) = maps.get(&(section.0, offset)) {
+            return Ok(Insn { src: wide::MAP, imm: number as i64, ..insn });
+        }
+        let number = self.data(section, &name)?;
+        let size = self.parsed.data[number].bytes.len() as u64;
+        if offset > size {
+            return Err(format!("{name}: {offset} bytes into a section of {size}"));
+        }
+        let imm = ((number as u64) << 32 | offset) as i64;
+        Ok(Insn { src: wide::DATA, imm, ..insn })
+    }
+
+    /// Name of a symbol, or of its section, for errors.
+    fn name_of(&self, symbol: SymbolIndex) -> String {
+        let Ok(symbol) = self.file.symbol_by_index(symbol) else { return "nothing".to_owned() };
+        let name = symbol.name().unwrap_or_default();
+        if !name.is_empty() {
+            return format!("'{}'", largefolio_trace::shown(name));
+        }
+        let section = symbol.section_index().and_then(|at| self.file.section_by_index(at).ok());
+        let name = section.as_ref().and_then(|section| section.name().ok()).unwrap_or_default();
+        largefolio_trace::shown(name).to_string()
+    }
+
+    /// Number of a section of variables.
+    fn data(&mut self, index: SectionIndex, name: &str) -> Result<usize, String> {
+        if let Some(&number) = self.data.get(&index.0) {
+            return Ok(number);
+        }
+        let section = self.file.section_by_index(index).map_err(|error| error.to_string())?;
+        let of_section = section.name().unwrap_or_default();
+        let is_variables = [".rodata", ".data", ".bss"].iter().any(|kind| {
+            of_section
+                .strip_prefix(kind)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        });
+        let SectionFlags::Elf { sh_flags, .. } = section.flags() else {
+            return Err(format!("{name} is in no section of ELF"));
+        };
+        if !is_variables {
+            return Err(format!(
+                "{name} is neither a map of {MAPS} nor a variable, but in section {}",
+                largefolio_trace::shown(of_section)
+            ));
+        }
+        if section.relocations().next().is_some() {
+            return Err(format!("{name} holds addresses, which variables cannot"));
+        }
+        let is_writable = sh_flags.0 & object::elf::SHF_WRITE.0 != 0;
+        let size = usize::try_from(section.size()).unwrap_or(usize::MAX);
+        let before = self.parsed.data.iter().map(|section| section.bytes.len());
+        if before.fold(size, usize::saturating_add) > STATE_BYTES_MAX {
+            return Err(format!("{name} is in a section of {size} bytes, which are too many"));
+        }
+        let data = section.data().map_err(|error| error.to_string())?;
+        // Variables that begin as zeroes take no bytes of the file.
+        let bytes = if data.is_empty() { vec![0; size] } else { data.to_vec() };
+        let number = self.parsed.data.len();
+        self.parsed.data.push(Section { bytes, is_writable });
+        self.data.insert(index.0, number);
+        Ok(number)
+    }
+}
+
+fn contents<'a>(section: &Part<'a, '_>, name: &str) -> Result<&'a [u8], Refusal> {
+    section
+        .data()
+        .map_err(|error| Refusal::Section { section: name.to_owned(), what: error.to_string() })
+}
+
+/// Joins the halves of numbers of 64 bits.
+fn join_wide(code: &mut [Insn], section: &str) -> Result<(), Refusal> {
+    let mut at = 0;
+    while at < code.len() {
+        if code[at].code == LDDW {
+            let wrong = || Refusal::Insn {
+                section: section.to_owned(),
+                at,
+                what: "half of a number of 64 bits".to_owned(),
+            };
+            let low = code[at].imm as u32;
+            let high = code.get(at + 1).filter(|next| next.code == FILLER).ok_or_else(wrong)?;
+            code[at].imm = i64::from(low) | high.imm << 32;
+            if code[at].src != wide::NUMBER {
+                return Err(wrong());
+            }
+            at += 1;
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// A definition: kind, key, value, entries.
+fn map_spec(name: &str, words: &[u8]) -> Result<MapSpec, &'static str> {
+    let (words, _) = words.as_chunks::<4>();
+    let number = |nr: usize| {
+        let word = words.get(nr).copied().unwrap_or_default();
+        usize::try_from(u32::from_le_bytes(word)).unwrap_or(usize::MAX)
+    };
+    let kind = match number(0) {
+        1 => MapKind::Hash,
+        2 => MapKind::Array,
+        _ => return Err("its kind is neither FOLIO_HASH nor FOLIO_ARRAY"),
+    };
+    let (key_bytes, value_bytes, nr_max) = (number(1), number(2), number(3));
+    let is_possible = |bytes| (1..=ENTRY_BYTES_MAX).contains(&bytes);
+    if !is_possible(key_bytes) || !is_possible(value_bytes) {
+        return Err("keys and values have 1 to 4096 bytes");
+    }
+    if kind == MapKind::Array && key_bytes != 4 {
+        return Err("the key of an array has 4 bytes");
+    }
+    if nr_max == 0 || nr_max > STATE_BYTES_MAX {
+        return Err("it has no entries, or too many");
+    }
+    Ok(MapSpec { name: name.to_owned(), kind, key_bytes, value_bytes, nr_max })
+}

@@ -1,0 +1,410 @@
+//! Which programs may run: each instruction is looked at once, with what is known of every register
+//! and every byte of the stack there.
+//!
+//! ```text
+//!   at 0: r1 = context, r10 = stack       state at N --insn--> state at N + 1, at the jump's target
+//!                                         where paths meet: what holds on all of them
+//! ```
+//!
+//! There are no loops. So instructions can be looked at in an order in which all that leads to one
+//! comes before it (`order`), once each, and a run has at most as many steps as the program is long.
+//!
+//! Owns what is refused and why. Values and what is known of them are `value`'s, the stack is
+//! `frame`'s.
+//!
+//! Invariants:
+//! - I1: a program that passes reads nothing that it did not write and was not given, writes only its
+//!   own memory, and returns a number that depends on no address.
+
+mod frame;
+mod order;
+mod value;
+
+use largefolio_mm::policy::{Context, NR_CONTEXT_WORDS, Point};
+
+use super::insn::{
+    FILLER, Insn, LDDW, MODE_MEM, NR_REGISTERS, R10, alu, class, helper, jump, wide,
+};
+use super::maps::MapSpec;
+use super::object::Parsed;
+use frame::Frame;
+use value::{Range, Value};
+
+/// Bytes of the context.
+const CONTEXT_BYTES: i64 = 8 * NR_CONTEXT_WORDS as i64;
+/// Arguments that a helper can have.
+const NR_ARGUMENTS: u8 = 5;
+
+/// Why a program is refused, and at which instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) at: usize,
+    pub(super) what: String,
+}
+
+/// What is known before an instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    registers: [Value; NR_REGISTERS],
+    frame: Frame,
+}
+
+impl Known {
+    fn at_start() -> Self {
+        let mut registers = [Value::Unset; NR_REGISTERS];
+        registers[1] = Value::Context { offset: 0 };
+        registers[R10 as usize] = Value::Stack { offset: 0 };
+        Self { registers, frame: Frame::default() }
+    }
+
+    /// What holds on both paths.
+    fn meet(&mut self, other: &Self, fresh: &mut usize) {
+        for (one, other) in self.registers.iter_mut().zip(&other.registers) {
+            *one = one.meet(*other, fresh);
+        }
+        self.frame.meet(&other.frame, fresh);
+    }
+
+    /// Every copy of the pointer that lookup `id` gave is what the test found.
+    fn settle(&mut self, id: usize, found: Value) {
+        let settle = |value: &mut Value| {
+            if matches!(*value, Value::MaybeEntry { id: other, .. } if other == id) {
+                *value = found;
+            }
+        };
+        self.registers.iter_mut().for_each(settle);
+        self.frame.values_mut().for_each(settle);
+    }
+}
+
+type Checked<T> = Result<T, String>;
+
+/// Checks a program of `parsed` for `point`.
+pub(super) fn check(code: &[Insn], parsed: &Parsed, point: Point) -> Result<(), Fault> {
+    let fresh = code.len();
+    let mut verifier = Verifier { code, parsed, point, known: vec![None; code.len()], fresh };
+    verifier.known[0] = Some(Known::at_start());
+    for at in order::order(code)? {
+        if let Some(known) = verifier.known[at].take() {
+            verifier.step(at, known).map_err(|what| Fault { at, what })?;
+        }
+    }
+    Ok(())
+}
+
+struct Verifier<'a> {
+    code: &'a [Insn],
+    parsed: &'a Parsed,
+    point: Point,
+    /// What is known before each instruction that a path leads to.
+    known: Vec<Option<Known>>,
+    /// The last number that stands for a lookup: those of instructions come first.
+    fresh: usize,
+}
+
+impl Verifier<'_> {
+    fn step(&mut self, at: usize, mut known: Known) -> Checked<()> {
+        let insn = self.code[at];
+        if usize::from(insn.dst) >= NR_REGISTERS || usize::from(insn.src) >= NR_REGISTERS {
+            return Err("there are registers r0 to r10".to_owned());
+        }
+        match insn.class() {
+            class::ALU | class::ALU64 => compute(insn, &mut known)?,
+            class::LDX => self.load(insn, &mut known)?,
+            class::ST | class::STX => self.store(insn, &mut known)?,
+            class::LD if insn.code == LDDW => {
+                known.registers[insn.dst as usize] = wide_value(insn)?;
+                check_written(insn.dst)?;
+                return self.lead(at + 2, known);
+            }
+            class::JMP if insn.op() == jump::EXIT => return exit(&known),
+            class::JMP if insn.op() == jump::CALL => self.call(at, insn, &mut known)?,
+            class::JMP | class::JMP32 => return self.jump(at, insn, known),
+            _ => return Err(format!("code {:#04x} is not known", insn.code)),
+        }
+        self.lead(at + 1, known)
+    }
+
+    /// A path goes on at `to`.
+    fn lead(&mut self, to: usize, known: Known) -> Checked<()> {
+        let inside = self.code.get(to).is_some_and(|insn| insn.code != FILLER);
+        if !inside {
+            return Err("a path leads behind the end, or into a number of 64 bits".to_owned());
+        }
+        match &mut self.known[to] {
+            Some(before) => before.meet(&known, &mut self.fresh),
+            none => *none = Some(known),
+        }
+        Ok(())
+    }
+
+    fn load(&self, insn: Insn, known: &mut Known) -> Checked<()> {
+        if insn.code & 0xe0 != MODE_MEM {
+            return Err("sign-extending loads are not known; compile with -mcpu=v3".to_owned());
+        }
+        check_written(insn.dst)?;
+        let (nr, from) = (insn.access_bytes(), known.registers[insn.src as usize]);
+        let value = match self.place(from, insn.off, nr, false)? {
+            Place::Frame(offset) => known.frame.load(offset, nr)?,
+            Place::Elsewhere => Value::Number(Range::of_bytes(nr)),
+        };
+        known.registers[insn.dst as usize] = value;
+        Ok(())
+    }
+
+    fn store(&self, insn: Insn, known: &mut Known) -> Checked<()> {
+        if insn.code & 0xe0 != MODE_MEM {
+            return Err("atomic operations are not known; nothing runs beside a policy".to_owned());
+        }
+        let value = if insn.class() == class::STX {
+            known.registers[insn.src as usize]
+        } else {
+            Value::Number(Range::exact(insn.imm as u64))
+        };
+        if value == Value::Unset {
+            return Err(format!("r{} may be unset", insn.src));
+        }
+        let (nr, to) = (insn.access_bytes(), known.registers[insn.dst as usize]);
+        match self.place(to, insn.off, nr, true)? {
+            Place::Frame(offset) => known.frame.store(offset, nr, value),
+            Place::Elsewhere if value.is_number() => Ok(()),
+            Place::Elsewhere => Err("it stores an address in a map or variable".to_owned()),
+        }
+    }
+
+    /// Whether `nr` bytes at a pointer can be accessed.
+    fn place(&self, pointer: Value, off: i16, nr: usize, writes: bool) -> Checked<Place> {
+        let (off, nr_bytes) = (i64::from(off), nr as i64);
+        match pointer {
+            Value::Context { .. } if writes => Err("the context cannot be written".to_owned()),
+            Value::Context { offset } => {
+                let at = offset + off;
+                let last = CONTEXT_BYTES - nr_bytes;
+                (0..=last).contains(&at).then_some(Place::Elsewhere).ok_or_else(|| {
+                    format!("byte {at} is not in the context of {CONTEXT_BYTES} bytes")
+                })
+            }
+            Value::Stack { offset } => Frame::at(offset + off, nr).map(Place::Frame),
+            Value::Entry { map, offset } => {
+                let size = self.map(map)?.value_bytes;
+                inside(offset, off, nr, size, "the value of its map")
+            }
+            Value::Data { section, offset } => {
+                let section = self.parsed.data.get(section).ok_or("no such variable")?;
+                if writes && !section.is_writable {
+                    return Err("a constant cannot be written".to_owned());
+                }
+                inside(offset, off, nr, section.bytes.len(), "its variables")
+            }
+            Value::MaybeEntry { .. } => {
+                Err("what bpf_map_lookup_elem returned has to be compared with 0 before".to_owned())
+            }
+            Value::Map { .. } => Err("a map is accessed by helpers only".to_owned()),
+            Value::Number(_) => Err("a number is no address".to_owned()),
+            Value::Unset => Err("the address may be unset".to_owned()),
+        }
+    }
+
+    fn map(&self, nr: usize) -> Checked<&MapSpec> {
+        self.parsed.maps.get(nr).ok_or_else(|| "no such map".to_owned())
+    }
+
+    fn call(&self, at: usize, insn: Insn, known: &mut Known) -> Checked<()> {
+        if insn.src != 0 {
+            let what = "calls of functions are not known; make them static __always_inline";
+            return Err(what.to_owned());
+        }
+        let result = match insn.imm {
+            helper::WINDOW if self.point == Point::Window => {
+                (1..=4).try_for_each(|nr| number_in(known, nr))?;
+                Value::Number(Range::ANY)
+            }
+            helper::WINDOW => {
+                return Err("folio_window() is for folio/window only".to_owned());
+            }
+            helper::MAP_LOOKUP | helper::MAP_UPDATE | helper::MAP_DELETE => {
+                let Value::Map { nr } = known.registers[1] else {
+                    return Err("the first argument is no map".to_owned());
+                };
+                let spec = self.map(nr)?;
+                self.memory(known, 2, spec.key_bytes)?;
+                if insn.imm == helper::MAP_UPDATE {
+                    self.memory(known, 3, spec.value_bytes)?;
+                    number_in(known, 4)?;
+                }
+                if insn.imm == helper::MAP_LOOKUP {
+                    Value::MaybeEntry { map: nr, id: at }
+                } else {
+                    Value::Number(Range::ANY)
+                }
+            }
+            nr => {
+                return Err(format!(
+                    "helper {nr} is not known; a policy has maps and folio_window(), and no clock \
+                     and no random numbers, so that results stay the same"
+                ));
+            }
+        };
+        for register in 1..=NR_ARGUMENTS {
+            known.registers[register as usize] = Value::Unset;
+        }
+        known.registers[0] = result;
+        Ok(())
+    }
+
+    /// Whether an argument points to `nr` bytes that can be read.
+    fn memory(&self, known: &Known, argument: u8, nr: usize) -> Checked<()> {
+        let pointer = known.registers[argument as usize];
+        match self.place(pointer, 0, nr, false).map_err(|what| format!("r{argument}: {what}"))? {
+            Place::Frame(offset) => known.frame.check_numbers(offset, nr),
+            Place::Elsewhere => Ok(()),
+        }
+    }
+
+    fn jump(&mut self, at: usize, insn: Insn, known: Known) -> Checked<()> {
+        let to = insn.target(at).ok_or("it jumps before the first instruction")?;
+        if insn.op() == jump::JA {
+            if insn.class() == class::JMP32 {
+                return Err("a long jump is not known; compile with -mcpu=v3".to_owned());
+            }
+            return self.lead(to, known);
+        }
+        if insn.op() > jump::JSLE || matches!(insn.op(), jump::CALL | jump::EXIT) {
+            return Err(format!("jump {:#04x} is not known", insn.code));
+        }
+        let left = known.registers[insn.dst as usize];
+        let right = if insn.is_register() {
+            known.registers[insn.src as usize]
+        } else {
+            Value::Number(Range::exact(insn.imm as u64))
+        };
+        let (mut taken, mut passed) = (known.clone(), known);
+        match (left, right) {
+            (Value::Number(a), Value::Number(b)) => {
+                if insn.class() == class::JMP {
+                    taken.registers[insn.dst as usize] = a.if_true(insn.op(), b);
+                    passed.registers[insn.dst as usize] = a.if_false(insn.op(), b);
+                }
+            }
+            (Value::MaybeEntry { map, id }, Value::Number(zero)) if is_test(insn, zero) => {
+                let entry = Value::Entry { map, offset: Range::exact(0) };
+                let none = Value::Number(Range::exact(0));
+                let is_equal = insn.op() == jump::JEQ;
+                taken.settle(id, if is_equal { none } else { entry });
+                passed.settle(id, if is_equal { entry } else { none });
+            }
+            // Any other pointer is not 0; what follows for it is not used.
+            (Value::Entry { .. } | Value::Data { .. }, Value::Number(zero))
+                if is_test(insn, zero) => {}
+            (Value::Unset, _) | (_, Value::Unset) => {
+                return Err("it compares what may be unset".to_owned());
+            }
+            _ => return Err("it compares an address".to_owned()),
+        }
+        self.lead(to, taken)?;
+        self.lead(at + 1, passed)
+    }
+}
+
+/// What a number of 64 bits is.
+fn wide_value(insn: Insn) -> Checked<Value> {
+    let number = insn.imm as u64;
+    match insn.src {
+        wide::NUMBER => Ok(Value::Number(Range::exact(number))),
+        wide::MAP => Ok(Value::Map { nr: insn.imm as usize }),
+        wide::DATA => {
+            let (section, offset) = ((number >> 32) as usize, number & u64::from(u32::MAX));
+            Ok(Value::Data { section, offset: Range::exact(offset) })
+        }
+        _ => Err("a number of 64 bits of an unknown kind".to_owned()),
+    }
+}
+
+/// Where an access goes.
+enum Place {
+    /// To the stack, so many bytes from its lowest.
+    Frame(usize),
+    Elsewhere,
+}
+
+/// `pointer == 0` or `pointer != 0`.
+fn is_test(insn: Insn, zero: Range) -> bool {
+    let is_equality = matches!(insn.op(), jump::JEQ | jump::JNE);
+    is_equality && insn.class() == class::JMP && zero == Range::exact(0)
+}
+
+fn inside(range: Range, off: i64, nr: usize, size: usize, of: &str) -> Checked<Place> {
+    let outside =
+        || format!("bytes {} to {} from {off} on are not all in {of}", range.min, range.max);
+    let low = range.min.checked_add_signed(off).ok_or_else(outside)?;
+    let high = range.max.checked_add_signed(off).and_then(|high| high.checked_add(nr as u64));
+    let high = high.ok_or_else(outside)?;
+    if low <= high && high <= size as u64 { Ok(Place::Elsewhere) } else { Err(outside()) }
+}
+
+fn exit(known: &Known) -> Checked<()> {
+    match known.registers[0] {
+        Value::Number(_) => Ok(()),
+        Value::Unset => Err("it returns without an answer on some path".to_owned()),
+        _ => Err("it returns an address".to_owned()),
+    }
+}
+
+fn check_written(register: u8) -> Checked<()> {
+    if register == R10 {
+        return Err("r10 cannot be written".to_owned());
+    }
+    Ok(())
+}
+
+fn number_in(known: &Known, register: u8) -> Checked<()> {
+    let value = known.registers[register as usize];
+    if value.is_number() {
+        return Ok(());
+    }
+    Err(format!("r{register} is no number"))
+}
+
+/// Arithmetic on a register.
+fn compute(insn: Insn, known: &mut Known) -> Checked<()> {
+    check_written(insn.dst)?;
+    let is_wide = insn.class() == class::ALU64;
+    let op = insn.op();
+    if op > alu::END {
+        return Err(format!("code {:#04x} is not known", insn.code));
+    }
+    if insn.off != 0 {
+        return Err("signed divisions and moves are not known; compile with -mcpu=v3".to_owned());
+    }
+    if op == alu::END && !matches!(insn.imm, 16 | 32 | 64) {
+        return Err("bytes are swapped in 16, 32 or 64 bits".to_owned());
+    }
+    let left = known.registers[insn.dst as usize];
+    let right = match (op, insn.is_register()) {
+        (alu::NEG | alu::END, _) => Value::Number(Range::exact(0)),
+        (_, true) => known.registers[insn.src as usize],
+        (_, false) => Value::Number(Range::exact(insn.imm as u64)),
+    };
+    if right == Value::Unset || op != alu::MOV && left == Value::Unset {
+        return Err("it computes with what may be unset".to_owned());
+    }
+    known.registers[insn.dst as usize] = match (op, left, right) {
+        (alu::MOV, _, value) if is_wide => value,
+        (alu::MOV, _, Value::Number(range)) => Value::Number(range.low_half()),
+        (_, Value::Number(a), Value::Number(b)) => {
+            let is_shift = matches!(op, alu::LSH | alu::RSH | alu::ARSH);
+            let b = if is_shift { b.of_shift(is_wide) } else { b };
+            let (a, b) = if is_wide { (a, b) } else { (a.low_half(), b.low_half()) };
+            let range = a.computed(op, b);
+            Value::Number(if is_wide { range } else { range.low_half() })
+        }
+        (alu::ADD, pointer, Value::Number(by)) if is_wide => pointer.moved(by)?,
+        (alu::ADD, Value::Number(by), pointer) if is_wide => pointer.moved(by)?,
+        (alu::SUB, pointer, Value::Number(by)) if is_wide => pointer.moved(by.negated()?)?,
+        _ => return Err("it computes with an address".to_owned()),
+    };
+    Ok(())
+}
+
+/// The header and the context say the same.
+const _: () = assert!(Context::NAMES.len() + 2 + 14 == NR_CONTEXT_WORDS);

@@ -1,0 +1,110 @@
+//! What is known of the stack, byte by byte; a register that was saved whole comes back as it was.
+
+use super::super::insn::STACK_BYTES;
+use super::value::{Range, Value};
+
+/// Bytes of a saved register.
+const SLOT_BYTES: usize = 8;
+const NR_SLOTS: usize = STACK_BYTES / SLOT_BYTES;
+
+/// What is known of eight bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    /// These of its bytes hold numbers, as bits.
+    Bytes(u8),
+    /// A register was saved there.
+    Saved(Value),
+}
+
+/// The stack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    slots: [Slot; NR_SLOTS],
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self { slots: [Slot::Bytes(0); NR_SLOTS] }
+    }
+}
+
+impl Slot {
+    /// Bytes that hold numbers.
+    const fn numbers(self) -> u8 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Saved(Value::Number(_)) => u8::MAX,
+            Self::Saved(_) => 0,
+        }
+    }
+}
+
+impl Frame {
+    /// Offset from the lowest byte of `nr` bytes that begin `from_end` bytes from the end.
+    pub(super) fn at(from_end: i64, nr: usize) -> Result<usize, String> {
+        let offset = from_end.checked_add(STACK_BYTES as i64);
+        let offset = offset.and_then(|offset| usize::try_from(offset).ok());
+        let fits = |offset: &usize| offset.checked_add(nr).is_some_and(|end| end <= STACK_BYTES);
+        offset.filter(fits).ok_or_else(|| {
+            format!("{nr} bytes at r10{from_end:+} are not in the stack of {STACK_BYTES} bytes")
+        })
+    }
+
+    pub(super) fn load(&self, offset: usize, nr: usize) -> Result<Value, String> {
+        if nr == SLOT_BYTES
+            && offset.is_multiple_of(SLOT_BYTES)
+            && let Slot::Saved(value) = self.slots[offset / SLOT_BYTES]
+        {
+            return Ok(value);
+        }
+        self.check_numbers(offset, nr)?;
+        Ok(Value::Number(Range::of_bytes(nr)))
+    }
+
+    /// Whether all of these bytes hold numbers.
+    pub(super) fn check_numbers(&self, offset: usize, nr: usize) -> Result<(), String> {
+        for at in offset..offset + nr {
+            if self.slots[at / SLOT_BYTES].numbers() >> (at % SLOT_BYTES) & 1 == 0 {
+                let from_end = STACK_BYTES - at;
+                return Err(format!("the byte at r10-{from_end} is unset or part of an address"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn store(&mut self, offset: usize, nr: usize, value: Value) -> Result<(), String> {
+        if nr == SLOT_BYTES && offset.is_multiple_of(SLOT_BYTES) {
+            self.slots[offset / SLOT_BYTES] = Slot::Saved(value);
+            return Ok(());
+        }
+        if !value.is_number() {
+            return Err("it saves a part of an address".to_owned());
+        }
+        for at in offset..offset + nr {
+            let slot = &mut self.slots[at / SLOT_BYTES];
+            *slot = Slot::Bytes(slot.numbers() | 1 << (at % SLOT_BYTES));
+        }
+        Ok(())
+    }
+
+    /// What holds on both paths.
+    pub(super) fn meet(&mut self, other: &Self, fresh: &mut usize) {
+        for (one, other) in self.slots.iter_mut().zip(&other.slots) {
+            *one = match (*one, *other) {
+                (Slot::Saved(one), Slot::Saved(other)) => match one.meet(other, fresh) {
+                    Value::Unset => Slot::Bytes(0),
+                    value => Slot::Saved(value),
+                },
+                (one, other) => Slot::Bytes(one.numbers() & other.numbers()),
+            };
+        }
+    }
+
+    /// Registers that were saved.
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Value> {
+        self.slots.iter_mut().filter_map(|slot| match slot {
+            Slot::Saved(value) => Some(value),
+            Slot::Bytes(_) => None,
+        })
+    }
+}

@@ -1,0 +1,372 @@
+//! Policies over whole programs, and what clang makes of their sources.
+
+#![expect(clippy::unwrap_used, reason = "what cannot fail in a test fails it")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::policy::{KernelPolicy, Source};
+use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
+use largefolio_sim::sweep::{CellId, Recipe};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn cell(kernel: &str, machine: &str) -> CellSpec {
+    CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap())
+}
+
+fn replayed(trace: &str, specs: &[CellSpec]) -> Vec<Outcome> {
+    replay(&root().join("traces").join(trace), specs, &mut |_| {}).unwrap().1
+}
+
+/// The same without what names the kernel.
+fn counted(outcome: &Outcome) -> Outcome {
+    Outcome { kernel: String::new(), policy: None, ..outcome.clone() }
+}
+
+/// The policy that `source` is, or why there is none; `None` without clang, which is told loudly.
+fn compiled(name: &str, source: &str) -> Option<Result<KernelPolicy, String>> {
+    let dir = tempfile::tempdir().unwrap();
+    let (c, o) = (dir.path().join("policy.c"), dir.path().join("policy.o"));
+    std::fs::write(&c, source).unwrap();
+    let include = format!("-I{}", root().join("policies").display());
+    let words =
+        ["-O2", "-target", "bpf", "-Wall", "-Werror", "-Wno-unused-variable", &include, "-c"];
+    let run = Command::new("clang").args(words).arg(&c).arg("-o").arg(&o).output();
+    let Ok(output) = run else {
+        eprintln!("SKIPPED: no clang to compile {name}; scripts/setup.sh installs it");
+        return None;
+    };
+    assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+    let policy = KernelPolicy::from_object(name, &std::fs::read(&o).unwrap());
+    Some(policy.map_err(|error| error.to_string()))
+}
+
+fn example(name: &str) -> String {
+    std::fs::read_to_string(root().join("policies").join(format!("{name}.c"))).unwrap()
+}
+
+/// A kernel without the order of executable memory, with the policy, counts what one with it counts:
+/// every fault, folio, read and TLB miss.
+#[test]
+fn the_exec_order_as_a_policy_is_the_exec_order() {
+    for (trace, machine) in [("demo.folio", "altra"), ("cc1-arm64.folio", "grace-64k")] {
+        for cache in [CacheState::Cold, CacheState::Warm] {
+            let of = |kernel: &str| CellSpec { cache, ..cell(kernel, machine) };
+            let kernels = ["6.16", "6.16+policy=exec-order", "6.16+fault.exec=arch-window"];
+            let [without, policy, with] = replayed(trace, &kernels.map(of)).try_into().unwrap();
+            assert_eq!(counted(&policy), counted(&with), "{trace} {machine} {cache:?}");
+            if cache == CacheState::Warm {
+                continue;
+            }
+            let answers = policy.policy.as_ref().unwrap().points["window"];
+            assert!(answers.honoured > 20 && answers.refused == 0, "{answers:?}");
+            assert_ne!(counted(&policy), counted(&without), "{trace} {machine} {cache:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_policy_gives_the_same_result_and_own_answers_change_nothing() {
+    for name in ["per-program", "pressure", "always-exec"] {
+        let kernel = format!("7.2+thp=always+anon-64K=always+anon-16K=always+policy={name}");
+        let mut spec = cell(&kernel, "altra");
+        spec.cgroups = vec!["24M".parse().unwrap()];
+        let [one, other] = replayed("demo.folio", &[spec.clone(), spec]).try_into().unwrap();
+        assert_eq!(one, other, "{name}");
+        let policy = one.policy.unwrap();
+        assert!(policy.points.values().any(|answers| answers.honoured > 0), "{name}: {policy:?}");
+        assert!(policy.points.values().all(|answers| answers.refused == 0), "{name}: {policy:?}");
+    }
+    let own = "SEC(\"folio/anon_order\") __u64 f(struct folio_context *c) { return FOLIO_OWN; }\n\
+               SEC(\"folio/window\") __u64 g(struct folio_context *c) { return FOLIO_OWN; }\n\
+               SEC(\"folio/around\") __u64 h(struct folio_context *c) { return FOLIO_OWN; }\n";
+    let own = compiled("own", &format!("#include \"folio_policy.h\"\n{own}"));
+    let Some(own) = own else { return };
+    let plain = cell("7.2+thp=always", "altra");
+    let with = CellSpec { kernel: plain.kernel.with_policy(own.unwrap()), ..plain.clone() };
+    let [plain, with] = replayed("demo.folio", &[plain, with]).try_into().unwrap();
+    assert_eq!(counted(&plain), counted(&with));
+    assert!(with.policy.unwrap().points.values().all(|answers| answers.asked > 0));
+}
+
+/// Two programs that differ in one byte are two cells.
+#[test]
+fn the_identity_of_a_cell_has_the_bytes_of_its_policy() {
+    let id = |spec: &CellSpec| CellId::new("00", &Recipe::of(spec).unwrap());
+    let object = std::fs::read(root().join("policies/exec-order.o")).unwrap();
+    let mut other = object.clone();
+    // A byte behind what is read.
+    other.push(0);
+    let plain = cell("6.16", "altra");
+    let with = |bytes: &[u8]| {
+        let policy = KernelPolicy::from_object("mine", bytes).unwrap();
+        CellSpec { kernel: plain.kernel.with_policy(policy), ..plain.clone() }
+    };
+    let ids = [id(&plain), id(&with(&object)), id(&with(&other))];
+    assert!(ids[0] != ids[1] && ids[1] != ids[2]);
+    assert_eq!(id(&with(&object)), ids[1]);
+    // Written down and read again it is the same cell, without a file.
+    let spec = with(&object);
+    let text = serde_json::to_string(&Recipe::of(&spec).unwrap()).unwrap();
+    let again = serde_json::from_str::<Recipe>(&text).unwrap().cell().unwrap();
+    assert_eq!(again.kernel, spec.kernel);
+    assert_eq!(id(&again), ids[1]);
+    let damaged = text.replace("7f454c46", "7f454c47");
+    assert!(serde_json::from_str::<Recipe>(&damaged).unwrap().cell().is_err());
+}
+
+/// What is shipped does what its source says: the same answers to many questions.
+#[test]
+fn the_shipped_objects_are_what_clang_makes_of_their_sources() {
+    for (name, _) in KernelPolicy::builtin() {
+        let Some(built) = compiled(name, &example(name)) else { return };
+        let mut built = built.unwrap().0.start().unwrap();
+        let mut shipped = KernelPolicy::named(name).unwrap().0.start().unwrap();
+        for number in 0..20_000_u64 {
+            let context = question(number);
+            for point in Point::ALL {
+                let answers =
+                    [&mut built, &mut shipped].map(|policy| policy.answer(point, &context));
+                assert_eq!(answers[0], answers[1], "{name}: {context:?}");
+            }
+        }
+    }
+}
+
+/// A question as they may come, by number.
+fn question(number: u64) -> Context {
+    let mut state = number;
+    let mut below = |end: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % end
+    };
+    let mut comm = [0; 16];
+    let name = ["cc1", "python3", "perl", "a"][below(4) as usize];
+    comm[..name.len()].copy_from_slice(name.as_bytes());
+    let area_start = below(1000);
+    let page = area_start + below(2000);
+    Context {
+        comm,
+        process: below(300),
+        area_start,
+        page,
+        area_end: page + 1 + below(3000),
+        area_flags: below(512),
+        orders: below(1024),
+        index: page + below(5000),
+        file_pages: 10_000,
+        max_order: below(12),
+        ra_pages: [0, 8, 32, 1024][below(4) as usize],
+        cause: below(3),
+        page_shift: [12, 14, 16][below(3) as usize],
+        nr_pages: 100_000,
+        nr_free: below(100_000),
+        low: 1000,
+        high: 2000,
+        group_max: [u64::MAX, 10_000][below(2) as usize],
+        group_pages: below(10_000),
+        ..Context::default()
+    }
+}
+
+/// What clang makes and nobody may run, each with what to do instead.
+#[test]
+fn sources_that_are_refused_say_what_to_do() {
+    let around = |body: &str| {
+        format!(
+            "#include \"folio_policy.h\"\n{body}\n\
+             SEC(\"license\") char own_license[] = \"GPL\";"
+        )
+    };
+    let f = "SEC(\"folio/around\") __u64 f(struct folio_context *c)";
+    let cases = [
+        (
+            around(&format!(
+                "{f} {{ __u64 n = c->page; while (n & 1) n = n / 3 + c->index; return n; }}"
+            )),
+            "it jumps back in a loop: unroll it",
+        ),
+        (
+            around(&format!(
+                "static __attribute__((noinline)) __u64 g(__u64 n) {{ return n * n; }}\n\
+                 {f} {{ return g(c->page); }}"
+            )),
+            "always_inline",
+        ),
+        (around(&format!("{f} {{ return (__u64)c; }}")), "it returns an address"),
+        (around(&format!("{f} {{ return *(__u64 *)0x1000; }}")), "a number is no address"),
+        (around(&format!("{f} {{ c->page = 1; return 1; }}")), "the context cannot be written"),
+        (
+            around(&format!(
+                "FOLIO_MAP(m, FOLIO_HASH, __u64, __u64, 4);\n\
+                 {f} {{ return *(__u64 *)bpf_map_lookup_elem(&m, &(__u64){{1}}); }}"
+            )),
+            "compared with 0 before",
+        ),
+        (
+            around(&format!("static long (*now)(void) = (void *)5;\n{f} {{ return now(); }}")),
+            "no clock and no random numbers",
+        ),
+        (
+            around(&format!("__u64 n; {f} {{ return __sync_fetch_and_add(&n, 1), n; }}")),
+            "nothing runs beside a policy",
+        ),
+        (
+            around("SEC(\"folio/arround\") __u64 f(struct folio_context *c) { return 1; }"),
+            "known points: anon_order, window, around",
+        ),
+        (around("int nothing;"), "no section folio/POINT"),
+        (
+            around(&format!(
+                "{f} {{ return 1; }} SEC(\"folio/around\") __u64 g(struct folio_context *c) {{ return 2; }}"
+            )),
+            "2 functions; use one for each point",
+        ),
+        (
+            around(&format!(
+                "struct folio_map m SEC(\"folio_maps\") = {{ 9, 8, 8, 8 }};\n\
+                 {f} {{ return bpf_map_lookup_elem(&m, &(__u64){{1}}) != 0; }}"
+            )),
+            "neither FOLIO_HASH nor FOLIO_ARRAY",
+        ),
+        (
+            around(&format!(
+                "static const char *names[] = {{ \"a\", \"b\" }};\n\
+                 {f} {{ return names[c->page & 1][c->index & 1]; }}"
+            )),
+            "holds addresses",
+        ),
+        (
+            around(&format!("static __u64 table[4]; {f} {{ return table[c->page]++; }}")),
+            "are not all in its variables",
+        ),
+        (around(&format!("extern __u64 n; {f} {{ return n; }}")), "is not defined in this file"),
+    ];
+    for (source, expected) in cases {
+        let Some(policy) = compiled("bad", &source) else { return };
+        let told = policy.expect_err(&source);
+        assert!(told.contains(expected), "expected {expected:?}: {told}\n{source}");
+    }
+}
+
+/// Maps of both kinds, variables, tables and a bounded index.
+#[test]
+fn what_sources_use_works_as_in_c() {
+    let source = "#include \"folio_policy.h\"\n\
+        FOLIO_MAP(seen, FOLIO_HASH, __u64, struct { __u64 nr; __u32 last; }, 2);\n\
+        FOLIO_MAP(table, FOLIO_ARRAY, __u32, __u64, 8);\n\
+        static const __u16 squares[8] = { 0, 1, 4, 9, 16, 25, 36, 49 };\n\
+        static __u64 asked;\n\
+        SEC(\"folio/around\") __u64 f(struct folio_context *c)\n\
+        {\n\
+            struct { __u64 nr; __u32 last; } new = { 1, 7 }, *found;\n\
+            __u64 key = c->process;\n\
+            __u32 at = c->page % 8;\n\
+            __u64 *sum = bpf_map_lookup_elem(&table, &at);\n\
+            asked++;\n\
+            found = bpf_map_lookup_elem(&seen, &key);\n\
+            if (found) { found->nr += 1; found->last = c->page; }\n\
+            else if (bpf_map_update_elem(&seen, &key, &new, 1)) return 1000 + asked;\n\
+            if (sum) *sum += squares[c->index & 7];\n\
+            return found ? found->nr * 100 + found->last + (sum ? *sum : 0) : 1;\n\
+        }\n\
+        SEC(\"folio/victim\") __u64 g(struct folio_context *c)\n\
+        {\n\
+            __u64 key = c->process;\n\
+            return folio_is(c, \"cc1\") ? asked : -bpf_map_delete_elem(&seen, &key);\n\
+        }";
+    let Some(policy) = compiled("uses", source) else { return };
+    let mut policy = policy.unwrap().0.start().unwrap();
+    let mut ask = |point, process, page, comm: &str| {
+        let mut context = Context { process, page, index: page, ..Context::default() };
+        context.comm[..comm.len()].copy_from_slice(comm.as_bytes());
+        match policy.answer(point, &context).unwrap() {
+            Answer::Value(value) => value,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ask(Point::Around, 5, 3, ""), 1);
+    assert_eq!(ask(Point::Around, 5, 3, ""), 2 * 100 + 3 + 18);
+    assert_eq!(ask(Point::Around, 6, 0, ""), 1);
+    // The map is full.
+    assert_eq!(ask(Point::Around, 7, 0, ""), 1004);
+    assert_eq!(ask(Point::Victim, 5, 0, "cc1plus"), 0);
+    assert_eq!(ask(Point::Victim, 5, 0, "c"), 2, "ENOENT");
+    assert_eq!(ask(Point::Around, 7, 0, ""), 1);
+    assert_eq!(ask(Point::Victim, 0, 0, "cc1"), 5);
+}
+
+/// One that fails after a number of questions.
+#[derive(Debug)]
+struct Fails(u64);
+
+impl Source for Fails {
+    fn name(&self) -> &'static str {
+        "fails"
+    }
+
+    fn digest(&self) -> Option<&str> {
+        None
+    }
+
+    fn object(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn start(&self) -> Result<Box<dyn Policy>, String> {
+        if self.0 == 0 { Err("not today".to_owned()) } else { Ok(Box::new(Self(self.0))) }
+    }
+}
+
+impl Policy for Fails {
+    fn asks(&self, _: Point) -> bool {
+        true
+    }
+
+    fn answer(&mut self, point: Point, _: &Context) -> Result<Answer, PolicyError> {
+        self.0 -= 1;
+        if self.0 > 0 {
+            return Ok(Answer::Own);
+        }
+        Err(PolicyError { point, message: "it gave up".to_owned() })
+    }
+}
+
+#[test]
+fn a_policy_that_fails_ends_the_replay_and_cannot_be_written_down() {
+    let plain = cell("7.2", "altra");
+    let fails = |after| {
+        let kernel = plain.kernel.with_policy(KernelPolicy(Arc::new(Fails(after))));
+        let spec = CellSpec { kernel, ..plain.clone() };
+        let told = replay(&root().join("traces/demo.folio"), &[spec.clone()], &mut |_| {});
+        (told.unwrap_err().to_string(), Recipe::of(&spec).unwrap_err().to_string())
+    };
+    let (told, unwritten) = fails(5);
+    assert!(told.contains("7.2+policy=fails on altra: the policy failed at"), "{told}");
+    assert!(told.contains("it gave up"), "{told}");
+    assert!(unwritten.contains("cannot be written down"), "{unwritten}");
+    assert!(fails(0).0.contains("cannot start: not today"));
+}
+
+#[test]
+fn only_who_replays_traces_takes_a_policy() {
+    let with = Kernel::parse("7.2+policy=pressure").unwrap();
+    let told = with.without_policy().unwrap_err().to_string();
+    assert!(told.contains("leave +policy out"), "{told}");
+    let changes = Kernel::parse("6.16")
+        .unwrap()
+        .changes_to(&Kernel::parse("6.16+policy=exec-order").unwrap());
+    let [change] = changes.unwrap().try_into().unwrap();
+    assert_eq!(
+        (change.rule(), change.from(), change.to()),
+        ("policy".to_owned(), "absent".to_owned(), "exec-order".to_owned())
+    );
+}

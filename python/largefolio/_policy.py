@@ -1,0 +1,69 @@
+"""Policies in Python: where a kernel decides, a method answers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+class Window(NamedTuple):
+    """What :meth:`Policy.window` reads: pages of the file."""
+
+    start: int
+    """First page."""
+    nr_pages: int
+    """Pages from there on."""
+    nr_ahead: int = 0
+    """Pages behind the marker, whose reach starts the next window."""
+    order: int = 0
+    """Order of the folios."""
+
+
+class Made(NamedTuple):
+    """What makes a policy for each cell, as the native module takes it."""
+
+    name: str
+    make: Callable[[], Any]
+
+
+class Policy:
+    """Answers where the modelled kernel decides. Define a method for each point that you answer:
+
+        >>> class Small(lf.Policy):
+        ...     def anon_order(self, ctx):
+        ...         return ctx.orders & 0b11111  # up to order 4
+        >>> table = lf.predict(trace, kernels="7.2+thp=always", policy=Small)
+
+    The methods are the points of ``folio_policy.h``; ``ctx`` has the fields of ``struct
+    folio_context`` by their names (``dir(ctx)``), ``ctx.comm`` as text and ``ctx.free`` as a tuple.
+
+    * ``anon_order``: orders to try, as bits (``1 << 4`` is order 4); 0: base pages
+    * ``window``: a :class:`Window`, or 0 to read no more than the page of the fault
+    * ``around``: pages to map around a load, a power of two
+    * ``collapse``: orders to collapse a block to, as bits; 0: none
+    * ``write``: 1 keeps a folio that is stored to, 2 copies the page
+    * ``victim``: 1 evicts a folio, 2 keeps it for another round, 3 splits it
+
+    ``None`` leaves the decision to the kernel. What a kernel could not do is not done; the result
+    counts it as refused. Each cell has an object of its own: of a class a new one, of an object a
+    deep copy. Answer by ``ctx`` and what you keep in ``self`` alone, so that the same call gives the same
+    result. An exception ends the prediction.
+    """
+
+    name: str
+    """What results call it; default: the name of the class."""
+
+
+def factory(policy: Policy | type) -> Made:
+    """What makes a policy for each cell.
+
+    Raises:
+        TypeError: a class that is no policy.
+    """
+    kind = policy if isinstance(policy, type) else type(policy)
+    if not issubclass(kind, Policy):
+        raise TypeError(f"policy: {kind.__name__} is no subclass of largefolio.Policy")
+    name = str(getattr(policy, "name", kind.__name__))
+    if isinstance(policy, type):
+        return Made(name, policy)
+    return Made(name, lambda: copy.deepcopy(policy))

@@ -1,0 +1,150 @@
+"""Policies in Python give what the same policy in C gives, and end as Python does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import largefolio as lf
+
+_KERNEL = "6.16+thp=always+anon-64K=always+anon-16K=always"
+_EXEC, _COLD, _NO_LIMIT = 1 << 2, 0, 2**64 - 1
+
+
+def _order_of(ctx: Any, bytes_: int) -> int:
+    return max((bytes_ >> ctx.page_shift).bit_length() - 1, 0)
+
+
+class ExecOrder(lf.Policy):
+    """policies/exec-order.c, line by line."""
+
+    name = "exec-order"
+
+    def window(self, ctx: Any) -> lf.Window | None:
+        if not ctx.area_flags & _EXEC or ctx.cause != _COLD or not ctx.ra_pages:
+            return None
+        order = _order_of(ctx, 64 << 10)
+        first = ctx.index - (ctx.page - ctx.area_start)
+        last = ctx.index + (ctx.area_end - ctx.page)
+        start = max(ctx.index >> order << order, first)
+        end = min(start + ctx.ra_pages + (1 << order) - 1 >> order << order, last)
+        return lf.Window(start, end - start, 0, order)
+
+
+class PerProgram(lf.Policy):
+    """policies/per-program.c: it keeps something."""
+
+    name = "per-program"
+
+    def __init__(self) -> None:
+        self.faults: dict[int, int] = {}
+
+    def anon_order(self, ctx: Any) -> int | None:
+        def up_to(bytes_: int) -> int:
+            orders: int = ctx.orders & ((1 << _order_of(ctx, bytes_) + 1) - 1)
+            return orders
+
+        self.faults[ctx.process] = nr = self.faults.get(ctx.process, 0) + 1
+        if ctx.comm in ("python3", "perl", "python3.11"):
+            return up_to(16 << 10)
+        return None if nr > 256 else up_to(64 << 10)
+
+
+def _rows(trace: Path, policy: Any, **settings: Any) -> list[dict[str, Any]]:
+    report = lf.report(trace, kernels=_KERNEL, policy=policy, progress=False, **settings)
+    rows: list[dict[str, Any]] = report["rows"]
+    for row in rows:
+        if "policy" in row:
+            row["policy"].pop("digest")
+    return rows
+
+
+@pytest.mark.parametrize("policy", [ExecOrder, PerProgram])
+@pytest.mark.parametrize("name", ["demo", "make"])
+def test_a_policy_in_python_does_what_it_does_in_c(
+    policy: type[lf.Policy], name: str, traces: Path
+) -> None:
+    trace = traces / f"{name}.folio"
+    plain, in_python, in_c = _rows(trace, [policy, policy.name])
+    assert in_python == in_c
+    assert sum(answers["honoured"] for answers in in_c["policy"]["points"].values()) > 0
+    assert in_c["faults"] != plain["faults"] or in_c["folios"] != plain["folios"]
+
+
+def test_every_cell_has_an_object_of_its_own(small: Path) -> None:
+    class Counts(lf.Policy):
+        def __init__(self) -> None:
+            self.nr = 0
+
+        def around(self, ctx: Any) -> int:
+            self.nr += 1
+            return 16 if self.nr % 3 else 1
+
+    shared = Counts()
+    sizes = ["64M", "128M", "256M"]
+    alone = [_rows(small, Counts, memory=size)[1] for size in sizes]
+    for policy in (Counts, shared):
+        rows = _rows(small, policy, memory=sizes)
+        assert [row for row in rows if "policy" in row] == alone
+    assert shared.nr == 0
+
+
+def test_a_policy_sees_what_the_header_names(small: Path) -> None:
+    seen: list[Any] = []
+
+    class Looks(lf.Policy):
+        def anon_order(self, ctx: Any) -> None:
+            seen.append((ctx.comm, ctx.free, ctx.group_max, dir(ctx)))
+            with pytest.raises(AttributeError, match="a policy sees no nothing"):
+                _ = ctx.nothing
+
+    _rows(small, Looks)
+    comm, free, group_max, names = seen[0]
+    assert isinstance(comm, str)
+    assert len(free) == 14
+    assert sum(free) > 0
+    assert group_max == _NO_LIMIT
+    assert {"area_flags", "orders", "nr_free"} < set(names)
+
+
+def test_an_exception_ends_the_prediction(small: Path) -> None:
+    class Fails(lf.Policy):
+        def around(self, ctx: Any) -> int:
+            raise LookupError(f"no answer for page {ctx.page}")
+
+    with pytest.raises(LookupError, match="no answer for page"):
+        lf.predict(small, kernels=_KERNEL, policy=Fails, progress=False)
+
+    class Odd(lf.Policy):
+        def around(self, ctx: Any) -> Any:
+            return "many"
+
+    with pytest.raises(TypeError, match="around: expected None, an int"):
+        lf.predict(small, kernels=_KERNEL, policy=Odd, progress=False)
+
+    class Broken(lf.Policy):
+        def __init__(self) -> None:
+            raise RuntimeError("cannot start")
+
+        def around(self, ctx: Any) -> int:
+            return 1
+
+    with pytest.raises(RuntimeError, match="cannot start"):
+        lf.predict(small, kernels=_KERNEL, policy=Broken, progress=False)
+    with pytest.raises(TypeError, match="a method for each point"):
+        lf.predict(small, kernels=_KERNEL, policy=lf.Policy, progress=False)
+    with pytest.raises(TypeError, match="int is no subclass"):
+        lf.predict(small, kernels=_KERNEL, policy=int, progress=False)
+    with pytest.raises(lf.KernelError, match="did you mean exec-order"):
+        lf.predict(small, kernels=_KERNEL, policy="exec-oder", progress=False)
+
+
+def test_a_sweep_takes_object_files_only(small: Path, tmp_path: Path) -> None:
+    with pytest.raises(lf.FolioError, match="cannot be written down"):
+        lf.sweep([small], _KERNEL, policy=ExecOrder, directory=tmp_path / "a", progress=False)
+    swept = lf.sweep(
+        [small], _KERNEL, policy="exec-order", directory=tmp_path / "b", progress=False
+    )
+    assert not swept.failed
