@@ -6,7 +6,7 @@
     release.py deb --arch amd64 --profile lab
 
 The commit that is checked out is built, not what is changed beside it. Each build has a clone, a
-target directory and a place of its own. Into target/dist/release:
+target directory and a place of its own. Into target/published:
 
     *.crate *.whl *.tar.gz *.deb *.ddeb     what both builds made, byte for byte the same
     SHA256SUMS                              sha256sum -c reads it
@@ -31,7 +31,7 @@ sys.dont_write_bytecode = True
 
 import package  # noqa: E402
 
-OUTPUT = ROOT / "target" / "dist" / "release"
+OUTPUT = ROOT / "target" / "published"
 PARTS = ["crates", "sdist", "wheel", "deb"]
 UNPUBLISHED = ["largefolio-python", "largefolio-testkit"]
 # Debian 12, the oldest system that the packages are for.

@@ -71,7 +71,7 @@ pub fn to(files: &Files) -> Result<Confined, ConfineError> {
     let rules = reads.try_fold(rules, |rules, path| allowed(rules, path, reading()))?;
     let rules = files.write.iter().try_fold(rules, |rules, path| written(rules, path))?;
     let rules = match &files.fill {
-        Some(folder) => allowed(rules, there(folder), changing())?,
+        Some(folder) => allowed(rules, there(folder), changing() | renaming())?,
         None => rules,
     };
     Ok(match rules.restrict_self()?.ruleset {
@@ -93,6 +93,11 @@ fn changing() -> BitFlags<AccessFs> {
         | AccessFs::MakeReg
         | AccessFs::MakeDir
         | AccessFs::RemoveFile
+}
+
+/// What stands in the way in a data set is set aside, whatever it is but a device.
+fn renaming() -> BitFlags<AccessFs> {
+    AccessFs::MakeFifo | AccessFs::MakeSock | AccessFs::MakeSym | AccessFs::RemoveDir
 }
 
 /// `rules` with `rights` on `path`. What is not there, or has no place in a filesystem (a pipe), needs

@@ -88,6 +88,11 @@ fn a_data_set_that_is_not_there_yet_is_made_and_filled() {
         disk::write_whole(&at("out/a/b/part"), b"rows").unwrap();
         fs::rename(at("out/a/b/part"), at("out/a/b/_part.broken")).unwrap();
         fs::remove_file(at("out/a/b/_part.broken")).unwrap();
+        // What is in the way is set aside, a directory or a link too.
+        fs::create_dir(at("out/a/b/part")).unwrap();
+        fs::rename(at("out/a/b/part"), at("out/a/b/aside")).unwrap();
+        std::os::unix::fs::symlink("x", at("out/a/b/link")).unwrap();
+        fs::rename(at("out/a/b/link"), at("out/a/b/aside-too")).unwrap();
         assert!(is_refused(fs::create_dir(at("elsewhere/a"))));
     });
 }
