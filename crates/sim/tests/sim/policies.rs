@@ -31,6 +31,7 @@ fn counted(outcome: &Outcome) -> Outcome {
 }
 
 /// The policy that `source` is, or why there is none; `None` without clang, which is told loudly.
+#[expect(clippy::print_stderr, reason = "a test that skips says so")]
 fn compiled(name: &str, source: &str) -> Option<Result<KernelPolicy, String>> {
     let dir = tempfile::tempdir().unwrap();
     let (c, o) = (dir.path().join("policy.c"), dir.path().join("policy.o"));
@@ -140,39 +141,52 @@ fn the_shipped_objects_are_what_clang_makes_of_their_sources() {
     }
 }
 
+/// Numbers from a seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        let mixed = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = mixed.wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[usize::try_from(self.below(of.len() as u64)).unwrap()]
+    }
+}
+
 /// A question as they may come, by number.
 fn question(number: u64) -> Context {
-    let mut state = number;
-    let mut below = |end: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % end
-    };
+    let mut numbers = Numbers(number);
     let mut comm = [0; 16];
-    let name = ["cc1", "python3", "perl", "a"][below(4) as usize];
+    let name = numbers.pick(&["cc1", "python3", "perl", "a"]);
     comm[..name.len()].copy_from_slice(name.as_bytes());
-    let area_start = below(1000);
-    let page = area_start + below(2000);
+    let area_start = numbers.below(1000);
+    let page = area_start + numbers.below(2000);
     Context {
         comm,
-        process: below(300),
+        process: numbers.below(300),
         area_start,
         page,
-        area_end: page + 1 + below(3000),
-        area_flags: below(512),
-        orders: below(1024),
-        index: page + below(5000),
+        area_end: page + 1 + numbers.below(3000),
+        area_flags: numbers.below(512),
+        orders: numbers.below(1024),
+        index: page + numbers.below(5000),
         file_pages: 10_000,
-        max_order: below(12),
-        ra_pages: [0, 8, 32, 1024][below(4) as usize],
-        cause: below(3),
-        page_shift: [12, 14, 16][below(3) as usize],
+        max_order: numbers.below(12),
+        ra_pages: numbers.pick(&[0, 8, 32, 1024]),
+        cause: numbers.below(3),
+        own_start: page + numbers.below(5000),
+        own_pages: numbers.pick(&[0, 1, 32, 512]),
+        own_order: numbers.below(10),
+        page_shift: numbers.pick(&[12, 14, 16]),
         nr_pages: 100_000,
-        nr_free: below(100_000),
+        nr_free: numbers.below(100_000),
         low: 1000,
         high: 2000,
-        group_max: [u64::MAX, 10_000][below(2) as usize],
-        group_pages: below(10_000),
+        group_max: numbers.pick(&[u64::MAX, 10_000]),
+        group_pages: numbers.below(10_000),
         ..Context::default()
     }
 }
