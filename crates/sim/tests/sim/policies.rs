@@ -191,48 +191,68 @@ fn question(number: u64) -> Context {
     }
 }
 
-/// What clang makes and nobody may run, each with what to do instead.
+/// Names the function of a point in the sources below.
+const F: &str = "SEC(\"folio/around\") __u64 f(struct folio_context *c)";
+
+/// A whole source.
+fn around(body: &str) -> String {
+    format!(
+        "#include \"folio_policy.h\"\n{body}\n\
+         SEC(\"license\") char own_license[] = \"GPL\";"
+    )
+}
+
+/// Each source is refused with what to do instead.
+fn refused(cases: &[(String, &str)]) {
+    for (source, expected) in cases {
+        let Some(policy) = compiled("bad", source) else { return };
+        let Err(told) = policy else { panic!("passed: {source}") };
+        assert!(told.contains(expected), "expected {expected:?}: {told}\n{source}");
+    }
+}
+
+/// What clang makes and nobody may run.
 #[test]
-fn sources_that_are_refused_say_what_to_do() {
-    let around = |body: &str| {
-        format!(
-            "#include \"folio_policy.h\"\n{body}\n\
-             SEC(\"license\") char own_license[] = \"GPL\";"
-        )
-    };
-    let f = "SEC(\"folio/around\") __u64 f(struct folio_context *c)";
-    let cases = [
+fn programs_that_are_refused_say_what_to_do() {
+    refused(&[
         (
             around(&format!(
-                "{f} {{ __u64 n = c->page; while (n & 1) n = n / 3 + c->index; return n; }}"
+                "{F} {{ __u64 n = c->page; while (n & 1) n = n / 3 + c->index; return n; }}"
             )),
             "it jumps back in a loop: unroll it",
         ),
         (
             around(&format!(
                 "static __attribute__((noinline)) __u64 g(__u64 n) {{ return n * n; }}\n\
-                 {f} {{ return g(c->page); }}"
+                 {F} {{ return g(c->page); }}"
             )),
             "always_inline",
         ),
-        (around(&format!("{f} {{ return (__u64)c; }}")), "it returns an address"),
-        (around(&format!("{f} {{ return *(__u64 *)0x1000; }}")), "a number is no address"),
-        (around(&format!("{f} {{ c->page = 1; return 1; }}")), "the context cannot be written"),
+        (around(&format!("{F} {{ return (__u64)c; }}")), "it returns an address"),
+        (around(&format!("{F} {{ return *(__u64 *)0x1000; }}")), "a number is no address"),
+        (around(&format!("{F} {{ c->page = 1; return 1; }}")), "the context cannot be written"),
         (
             around(&format!(
                 "FOLIO_MAP(m, FOLIO_HASH, __u64, __u64, 4);\n\
-                 {f} {{ return *(__u64 *)bpf_map_lookup_elem(&m, &(__u64){{1}}); }}"
+                 {F} {{ return *(__u64 *)bpf_map_lookup_elem(&m, &(__u64){{1}}); }}"
             )),
             "compared with 0 before",
         ),
         (
-            around(&format!("static long (*now)(void) = (void *)5;\n{f} {{ return now(); }}")),
+            around(&format!("static long (*now)(void) = (void *)5;\n{F} {{ return now(); }}")),
             "no clock and no random numbers",
         ),
         (
-            around(&format!("__u64 n; {f} {{ return __sync_fetch_and_add(&n, 1), n; }}")),
+            around(&format!("__u64 n; {F} {{ return __sync_fetch_and_add(&n, 1), n; }}")),
             "nothing runs beside a policy",
         ),
+    ]);
+}
+
+/// What clang makes that is no policy.
+#[test]
+fn files_that_are_refused_say_what_to_do() {
+    refused(&[
         (
             around("SEC(\"folio/arround\") __u64 f(struct folio_context *c) { return 1; }"),
             "known points: anon_order, window, around",
@@ -240,35 +260,30 @@ fn sources_that_are_refused_say_what_to_do() {
         (around("int nothing;"), "no section folio/POINT"),
         (
             around(&format!(
-                "{f} {{ return 1; }} SEC(\"folio/around\") __u64 g(struct folio_context *c) {{ return 2; }}"
+                "{F} {{ return 1; }} SEC(\"folio/around\") __u64 g(struct folio_context *c) {{ return 2; }}"
             )),
             "2 functions; use one for each point",
         ),
         (
             around(&format!(
                 "struct folio_map m SEC(\"folio_maps\") = {{ 9, 8, 8, 8 }};\n\
-                 {f} {{ return bpf_map_lookup_elem(&m, &(__u64){{1}}) != 0; }}"
+                 {F} {{ return bpf_map_lookup_elem(&m, &(__u64){{1}}) != 0; }}"
             )),
             "neither FOLIO_HASH nor FOLIO_ARRAY",
         ),
         (
             around(&format!(
                 "static const char *names[] = {{ \"a\", \"b\" }};\n\
-                 {f} {{ return names[c->page & 1][c->index & 1]; }}"
+                 {F} {{ return names[c->page & 1][c->index & 1]; }}"
             )),
             "holds addresses",
         ),
         (
-            around(&format!("static __u64 table[4]; {f} {{ return table[c->page]++; }}")),
+            around(&format!("static __u64 table[4]; {F} {{ return table[c->page]++; }}")),
             "are not all in its variables",
         ),
-        (around(&format!("extern __u64 n; {f} {{ return n; }}")), "is not defined in this file"),
-    ];
-    for (source, expected) in cases {
-        let Some(policy) = compiled("bad", &source) else { return };
-        let told = policy.expect_err(&source);
-        assert!(told.contains(expected), "expected {expected:?}: {told}\n{source}");
-    }
+        (around(&format!("extern __u64 n; {F} {{ return n; }}")), "is not defined in this file"),
+    ]);
 }
 
 /// Maps of both kinds, variables, tables and a bounded index.
@@ -360,7 +375,8 @@ fn a_policy_that_fails_ends_the_replay_and_cannot_be_written_down() {
     let fails = |after| {
         let kernel = plain.kernel.with_policy(KernelPolicy(Arc::new(Fails(after))));
         let spec = CellSpec { kernel, ..plain.clone() };
-        let told = replay(&root().join("traces/demo.folio"), &[spec.clone()], &mut |_| {});
+        let told =
+            replay(&root().join("traces/demo.folio"), std::slice::from_ref(&spec), &mut |_| {});
         (told.unwrap_err().to_string(), Recipe::of(&spec).unwrap_err().to_string())
     };
     let (told, unwritten) = fails(5);
