@@ -34,7 +34,7 @@ TOOLS := target/tools
 # What `make book` installs if it is missing.
 MDBOOK := 0.5.4
 
-.PHONY: demo test lints environment test-all arm64 miri lab bench build install uninstall deb wheels book recordings traces setup qemu clean
+.PHONY: demo test lints environment test-all arm64 miri lab bench build install uninstall deb wheels book recordings traces policies setup qemu clean
 
 ## Builds, records a real program of this machine, predicts it and prints the table.
 demo: build
@@ -108,6 +108,10 @@ recordings: build
 ## Records the programs the studies replay; LARGE=1 records more of them into traces/large/.
 traces: build
 	scripts/traces.py --folio $(FOLIO) $(if $(LARGE),--large)
+
+## Compiles policies/*.c again.
+policies:
+	for source in policies/*.c; do clang -O2 -target bpf -c $$source -o $${source%.c}.o || exit; done
 
 ## Programs, libraries, manual pages and completions, in target/release.
 build: setup

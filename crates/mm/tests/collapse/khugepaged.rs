@@ -2,6 +2,7 @@
 
 use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::map::{Madvice, Map};
+use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError};
 use largefolio_mm::rules::anon::Enabled;
 use largefolio_mm::rules::collapse::{AdvisedArea, ShmemEnabled};
 use largefolio_mm::units::Vaddr;
@@ -201,4 +202,45 @@ fn pages_that_look_unused_are_left_alone_until_one_is_used_h_6_1() {
     world.read([7]);
     world.memory.run_khugepaged(20_000 * MS);
     assert!(world.is_huge(0));
+}
+
+/// Collapses blocks of which at least so many pages are there; anything else is not possible.
+#[derive(Debug)]
+struct Dense {
+    nr_present_min: u64,
+    bits: u64,
+}
+
+impl Policy for Dense {
+    fn asks(&self, point: Point) -> bool {
+        point == Point::Collapse
+    }
+
+    fn answer(&mut self, _: Point, context: &Context) -> Result<Answer, PolicyError> {
+        let is_dense = context.nr_present >= self.nr_present_min;
+        Ok(Answer::Value(if is_dense { self.bits } else { 0 }))
+    }
+}
+
+#[test]
+fn a_policy_chooses_what_is_collapsed() {
+    let scanned = |nr_present_min, bits| {
+        let mut world = World::with_ram(old_rules(), 128 << 20).mapped(2 * N);
+        world.memory.set_policy(Box::new(Dense { nr_present_min, bits }));
+        world.write([0]);
+        world.write(N..2 * N);
+        world.tune(|rules| rules.anon.thp = Enabled::Madvise);
+        world.advise(Madvice::Hugepage, 0, 2 * N);
+        world.memory.run_khugepaged(10_000 * MS);
+        world.memory.validate().unwrap();
+        let counts = world.memory.counters().policy[Point::Collapse as usize];
+        assert!(counts.nr_asked > 0 && counts.nr_asked == counts.nr_honoured + counts.nr_refused);
+        (world.is_huge(0), world.is_huge(N), counts.nr_refused > 0)
+    };
+    assert_eq!(scanned(0, 1 << 9), (true, true, false));
+    assert_eq!(scanned(100, 1 << 9), (false, true, false));
+    assert_eq!(scanned(513, 1 << 9), (false, false, false));
+    // The kernel collapses to the PMD order alone.
+    assert_eq!(scanned(0, 1 << 4), (false, false, true));
+    assert_eq!(scanned(0, 1 << 9 | 1 << 4), (true, true, true));
 }

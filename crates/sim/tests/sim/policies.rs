@@ -31,6 +31,7 @@ fn counted(outcome: &Outcome) -> Outcome {
 }
 
 /// The policy that `source` is, or why there is none; `None` without clang, which is told loudly.
+#[expect(clippy::print_stderr, reason = "a test that skips says so")]
 fn compiled(name: &str, source: &str) -> Option<Result<KernelPolicy, String>> {
     let dir = tempfile::tempdir().unwrap();
     let (c, o) = (dir.path().join("policy.c"), dir.path().join("policy.o"));
@@ -140,85 +141,118 @@ fn the_shipped_objects_are_what_clang_makes_of_their_sources() {
     }
 }
 
+/// Numbers from a seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: u64) -> u64 {
+        let mixed = self.0.wrapping_mul(6_364_136_223_846_793_005);
+        self.0 = mixed.wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+        of[usize::try_from(self.below(of.len() as u64)).unwrap()]
+    }
+}
+
 /// A question as they may come, by number.
 fn question(number: u64) -> Context {
-    let mut state = number;
-    let mut below = |end: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % end
-    };
+    let mut numbers = Numbers(number);
     let mut comm = [0; 16];
-    let name = ["cc1", "python3", "perl", "a"][below(4) as usize];
+    let name = numbers.pick(&["cc1", "python3", "perl", "a"]);
     comm[..name.len()].copy_from_slice(name.as_bytes());
-    let area_start = below(1000);
-    let page = area_start + below(2000);
+    let area_start = numbers.below(1000);
+    let page = area_start + numbers.below(2000);
     Context {
         comm,
-        process: below(300),
+        process: numbers.below(300),
         area_start,
         page,
-        area_end: page + 1 + below(3000),
-        area_flags: below(512),
-        orders: below(1024),
-        index: page + below(5000),
+        area_end: page + 1 + numbers.below(3000),
+        area_flags: numbers.below(512),
+        orders: numbers.below(1024),
+        index: page + numbers.below(5000),
         file_pages: 10_000,
-        max_order: below(12),
-        ra_pages: [0, 8, 32, 1024][below(4) as usize],
-        cause: below(3),
-        page_shift: [12, 14, 16][below(3) as usize],
+        max_order: numbers.below(12),
+        ra_pages: numbers.pick(&[0, 8, 32, 1024]),
+        cause: numbers.below(3),
+        own_start: page + numbers.below(5000),
+        own_pages: numbers.pick(&[0, 1, 32, 512]),
+        own_order: numbers.below(10),
+        page_shift: numbers.pick(&[12, 14, 16]),
         nr_pages: 100_000,
-        nr_free: below(100_000),
+        nr_free: numbers.below(100_000),
         low: 1000,
         high: 2000,
-        group_max: [u64::MAX, 10_000][below(2) as usize],
-        group_pages: below(10_000),
+        group_max: numbers.pick(&[u64::MAX, 10_000]),
+        group_pages: numbers.below(10_000),
         ..Context::default()
     }
 }
 
-/// What clang makes and nobody may run, each with what to do instead.
+/// Names the function of a point in the sources below.
+const F: &str = "SEC(\"folio/around\") __u64 f(struct folio_context *c)";
+
+/// A whole source.
+fn around(body: &str) -> String {
+    format!(
+        "#include \"folio_policy.h\"\n{body}\n\
+         SEC(\"license\") char own_license[] = \"GPL\";"
+    )
+}
+
+/// Each source is refused with what to do instead.
+fn refused(cases: &[(String, &str)]) {
+    for (source, expected) in cases {
+        let Some(policy) = compiled("bad", source) else { return };
+        let Err(told) = policy else { panic!("passed: {source}") };
+        assert!(told.contains(expected), "expected {expected:?}: {told}\n{source}");
+    }
+}
+
+/// What clang makes and nobody may run.
 #[test]
-fn sources_that_are_refused_say_what_to_do() {
-    let around = |body: &str| {
-        format!(
-            "#include \"folio_policy.h\"\n{body}\n\
-             SEC(\"license\") char own_license[] = \"GPL\";"
-        )
-    };
-    let f = "SEC(\"folio/around\") __u64 f(struct folio_context *c)";
-    let cases = [
+fn programs_that_are_refused_say_what_to_do() {
+    refused(&[
         (
             around(&format!(
-                "{f} {{ __u64 n = c->page; while (n & 1) n = n / 3 + c->index; return n; }}"
+                "{F} {{ __u64 n = c->page; while (n & 1) n = n / 3 + c->index; return n; }}"
             )),
             "it jumps back in a loop: unroll it",
         ),
         (
             around(&format!(
                 "static __attribute__((noinline)) __u64 g(__u64 n) {{ return n * n; }}\n\
-                 {f} {{ return g(c->page); }}"
+                 {F} {{ return g(c->page); }}"
             )),
             "always_inline",
         ),
-        (around(&format!("{f} {{ return (__u64)c; }}")), "it returns an address"),
-        (around(&format!("{f} {{ return *(__u64 *)0x1000; }}")), "a number is no address"),
-        (around(&format!("{f} {{ c->page = 1; return 1; }}")), "the context cannot be written"),
+        (around(&format!("{F} {{ return (__u64)c; }}")), "it returns an address"),
+        (around(&format!("{F} {{ return *(__u64 *)0x1000; }}")), "a number is no address"),
+        (around(&format!("{F} {{ c->page = 1; return 1; }}")), "the context cannot be written"),
         (
             around(&format!(
                 "FOLIO_MAP(m, FOLIO_HASH, __u64, __u64, 4);\n\
-                 {f} {{ return *(__u64 *)bpf_map_lookup_elem(&m, &(__u64){{1}}); }}"
+                 {F} {{ return *(__u64 *)bpf_map_lookup_elem(&m, &(__u64){{1}}); }}"
             )),
             "compared with 0 before",
         ),
         (
-            around(&format!("static long (*now)(void) = (void *)5;\n{f} {{ return now(); }}")),
+            around(&format!("static long (*now)(void) = (void *)5;\n{F} {{ return now(); }}")),
             "no clock and no random numbers",
         ),
         (
-            around(&format!("__u64 n; {f} {{ return __sync_fetch_and_add(&n, 1), n; }}")),
+            around(&format!("__u64 n; {F} {{ return __sync_fetch_and_add(&n, 1), n; }}")),
             "nothing runs beside a policy",
         ),
+    ]);
+}
+
+/// What clang makes that is no policy.
+#[test]
+fn files_that_are_refused_say_what_to_do() {
+    refused(&[
         (
             around("SEC(\"folio/arround\") __u64 f(struct folio_context *c) { return 1; }"),
             "known points: anon_order, window, around",
@@ -226,35 +260,30 @@ fn sources_that_are_refused_say_what_to_do() {
         (around("int nothing;"), "no section folio/POINT"),
         (
             around(&format!(
-                "{f} {{ return 1; }} SEC(\"folio/around\") __u64 g(struct folio_context *c) {{ return 2; }}"
+                "{F} {{ return 1; }} SEC(\"folio/around\") __u64 g(struct folio_context *c) {{ return 2; }}"
             )),
             "2 functions; use one for each point",
         ),
         (
             around(&format!(
                 "struct folio_map m SEC(\"folio_maps\") = {{ 9, 8, 8, 8 }};\n\
-                 {f} {{ return bpf_map_lookup_elem(&m, &(__u64){{1}}) != 0; }}"
+                 {F} {{ return bpf_map_lookup_elem(&m, &(__u64){{1}}) != 0; }}"
             )),
             "neither FOLIO_HASH nor FOLIO_ARRAY",
         ),
         (
             around(&format!(
                 "static const char *names[] = {{ \"a\", \"b\" }};\n\
-                 {f} {{ return names[c->page & 1][c->index & 1]; }}"
+                 {F} {{ return names[c->page & 1][c->index & 1]; }}"
             )),
             "holds addresses",
         ),
         (
-            around(&format!("static __u64 table[4]; {f} {{ return table[c->page]++; }}")),
+            around(&format!("static __u64 table[4]; {F} {{ return table[c->page]++; }}")),
             "are not all in its variables",
         ),
-        (around(&format!("extern __u64 n; {f} {{ return n; }}")), "is not defined in this file"),
-    ];
-    for (source, expected) in cases {
-        let Some(policy) = compiled("bad", &source) else { return };
-        let told = policy.expect_err(&source);
-        assert!(told.contains(expected), "expected {expected:?}: {told}\n{source}");
-    }
+        (around(&format!("extern __u64 n; {F} {{ return n; }}")), "is not defined in this file"),
+    ]);
 }
 
 /// Maps of both kinds, variables, tables and a bounded index.
@@ -346,7 +375,8 @@ fn a_policy_that_fails_ends_the_replay_and_cannot_be_written_down() {
     let fails = |after| {
         let kernel = plain.kernel.with_policy(KernelPolicy(Arc::new(Fails(after))));
         let spec = CellSpec { kernel, ..plain.clone() };
-        let told = replay(&root().join("traces/demo.folio"), &[spec.clone()], &mut |_| {});
+        let told =
+            replay(&root().join("traces/demo.folio"), std::slice::from_ref(&spec), &mut |_| {});
         (told.unwrap_err().to_string(), Recipe::of(&spec).unwrap_err().to_string())
     };
     let (told, unwritten) = fails(5);
