@@ -1,6 +1,7 @@
 //! What an operation costs in the model when memory is short, by how much there is of everything.
 //!
-//! `cargo run --release --example pressure_cost`; rounds are outermost, the variants of a round take
+//! `cargo run --release -p largefolio-mm --example pressure_cost [FOLIOS [ROUNDS]]`: up to FOLIOS folios
+//! (10,000,000), ROUNDS times (5); rounds are outermost, the variants of a round take
 //! turns, medians are printed with their smallest and largest. docs/design/reclaim.md has figures.
 //!
 //! Each row fills a limit and then goes on, so that each operation evicts something: pages of a file
@@ -25,7 +26,6 @@ use largefolio_mm::vma::{OpenId, Prot};
 const PAGE: u64 = 4096;
 const TIB: u64 = 1 << 40;
 const BASE: u64 = 0x4000_0000_0000;
-const ROUNDS: usize = 5;
 /// Operations that are timed.
 const NR_OPS: u64 = 100_000;
 
@@ -148,20 +148,20 @@ fn cases(nr_folios_max: u64) -> Vec<Case> {
 }
 
 fn main() {
-    let nr_folios_max = match std::env::args().nth(1) {
-        Some(most) => most.parse().unwrap(),
-        None => 10_000_000,
+    let word = |nr: usize, default: u64| {
+        std::env::args().nth(nr).map_or(default, |word| word.parse().unwrap())
     };
-    let cases = cases(nr_folios_max);
+    let nr_rounds = usize::try_from(word(2, 5)).unwrap().max(1);
+    let cases = cases(word(1, 10_000_000));
     let mut found = vec![Vec::new(); cases.len()];
-    for round in 0..ROUNDS {
+    for round in 0..nr_rounds {
         for (times, &case) in found.iter_mut().zip(&cases) {
             times.push(run(case));
         }
-        eprintln!("round {} of {ROUNDS}", round + 1);
+        eprintln!("round {} of {nr_rounds}", round + 1);
     }
     println!(
-        "{:7} {:12} {:>8} {:>10} {:>7}  ns of an operation, n = {ROUNDS}",
+        "{:7} {:12} {:>8} {:>10} {:>7}  ns of an operation, n = {nr_rounds}",
         "", "", "memory", "folios", "groups"
     );
     for (times, case) in found.iter_mut().zip(&cases) {
@@ -175,7 +175,7 @@ fn main() {
             LruRule::Generations => "generations",
         };
         let gib = case.ram_bytes >> 30;
-        let (low, mid, high) = (times[0], times[ROUNDS / 2], times[ROUNDS - 1]);
+        let (low, mid, high) = (times[0], times[nr_rounds / 2], times[nr_rounds - 1]);
         println!(
             "{what:7} {lru:12} {gib:>4} GiB {:>10} {:>7}  {mid:.0} [{low:.0}..{high:.0}]",
             case.nr_folios, case.nr_groups,
