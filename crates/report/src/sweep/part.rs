@@ -1,12 +1,13 @@
 //! A part: rows of cells, as Parquet.
 //!
-//! Bytes come from workers and from the disk; a part that was read has the columns of this folio and
-//! an identity in every row.
+//! Bytes come from workers and from the disk; a part that was read has the columns of this folio -
+//! those that came after it was written are empty - and an identity in every row.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, RecordBatch, new_null_array};
+use arrow_schema::FieldRef;
 use bytes::Bytes;
 use largefolio_sim::sweep::CellId;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
@@ -46,10 +47,8 @@ impl Part {
             Ok(Err(error)) => return Err(damaged(error.to_string())),
             Err(_) => return Err(damaged("the Parquet library gave up".to_owned())),
         };
-        let expected = table::schema();
-        if batches.iter().any(|batch| batch.schema().fields() != expected.fields()) {
-            return Err(NoPart::OtherColumns);
-        }
+        let batches: Option<Vec<_>> = batches.iter().map(widened).collect();
+        let batches = batches.ok_or(NoPart::OtherColumns)?;
         let mut cells = Vec::new();
         for batch in &batches {
             for cell in texts(batch, table::CELL) {
@@ -106,6 +105,28 @@ fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, ParquetError> {
         batches.push(RecordBatch::new_empty(schema));
     }
     Ok(batches)
+}
+
+/// The rows with the columns of this folio: one that came later and may be empty is. `None` where
+/// another is missing, or one is not known here.
+fn widened(batch: &RecordBatch) -> Option<RecordBatch> {
+    let expected = table::schema();
+    let own = batch.schema();
+    if own.fields() == expected.fields() {
+        return Some(batch.clone());
+    }
+    let is_known = |field: &FieldRef| expected.fields().find(field.name()).is_some();
+    if !own.fields().iter().all(is_known) {
+        return None;
+    }
+    let columns = expected.fields().iter().map(|field| match own.fields().find(field.name()) {
+        Some((at, found)) if found == field => Some(batch.column(at).clone()),
+        Some(_) => None,
+        None if field.is_nullable() => Some(new_null_array(field.data_type(), batch.num_rows())),
+        None => None,
+    });
+    let columns = columns.collect::<Option<Vec<_>>>()?;
+    RecordBatch::try_new(expected, columns).ok()
 }
 
 /// The texts of a column that every batch has; null is not text.
