@@ -10,7 +10,7 @@
 //! | `tool_version` `results_version` | the folio that made the row; the version of what it counts |
 //! | `kernel` .. `nr_cpus` | which cell, as in the JSON |
 //! | `unusable_permille` `unusable_bytes` `aged_rounds` `filesystem` `annotations` `linked` `cgroups` `reference_ns` | the settings |
-//! | `policy` `policy_digest` `policy_asked` `policy_honoured` `policy_refused` | the policy of the kernel and its answers at all points; null and 0 without one |
+//! | `policy` `policy_digest` `policy_asked` `policy_honoured` `policy_refused` | the policy of the kernel and its answers at all points; null without one |
 //! | all others | the JSON of a row ([`crate::report`]): the pointer with `_` for `/` |
 //!
 //! So `/faults/total` is `faults_total`, and the time of a cause, `/estimate/causes/fault/ns`, is

@@ -190,15 +190,15 @@ fn settings() -> [Column; 13] {
             "policy_digest",
             Values::MaybeText(|row| row.outcome.policy.as_ref()?.digest.as_deref()),
         ),
-        Column::new("policy_asked", Values::Count(|row| answers(row.outcome, |of| of.asked))),
-        Column::new("policy_honoured", Values::Count(|row| answers(row.outcome, |of| of.honoured))),
-        Column::new("policy_refused", Values::Count(|row| answers(row.outcome, |of| of.refused))),
+        Column::new("policy_asked", Values::Known(|row| answers(row.outcome, |of| of.asked))),
+        Column::new("policy_honoured", Values::Known(|row| answers(row.outcome, |of| of.honoured))),
+        Column::new("policy_refused", Values::Known(|row| answers(row.outcome, |of| of.refused))),
     ]
 }
 
-/// Answers of the policy at all points.
-fn answers(outcome: &Outcome, count: fn(&PolicyAnswers) -> u64) -> u64 {
-    outcome.policy.iter().flat_map(|policy| policy.points.values()).map(count).sum()
+/// Answers of the policy at all points; `None` without one.
+fn answers(outcome: &Outcome, count: fn(&PolicyAnswers) -> u64) -> Option<u64> {
+    Some(outcome.policy.as_ref()?.points.values().map(count).sum())
 }
 
 fn folios() -> Vec<Column> {
