@@ -121,9 +121,8 @@ fn widened(batch: &RecordBatch) -> Option<RecordBatch> {
     }
     let columns = expected.fields().iter().map(|field| match own.fields().find(field.name()) {
         Some((at, found)) if found == field => Some(batch.column(at).clone()),
-        Some(_) => None,
         None if field.is_nullable() => Some(new_null_array(field.data_type(), batch.num_rows())),
-        None => None,
+        Some(_) | None => None,
     });
     let columns = columns.collect::<Option<Vec<_>>>()?;
     RecordBatch::try_new(expected, columns).ok()
