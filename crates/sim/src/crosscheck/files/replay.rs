@@ -113,6 +113,11 @@ impl FileReplay {
         self.memory.counters().pgmajfault
     }
 
+    /// Pages that became dirty so far.
+    pub(super) fn nr_dirtied(&self) -> u64 {
+        self.memory.counters().reclaim.nr_dirtied
+    }
+
     /// Follows the kernel's choice of what to reclaim, and marks what came back as part of the
     /// working set: reclaim itself is not compared.
     pub(super) fn follow_reclaim(&mut self, kernel: &FileStep) -> Result<(), String> {
