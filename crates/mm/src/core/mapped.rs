@@ -44,7 +44,7 @@ impl<R: Ram> Core<R> {
         let shape = self.shape(self.folios.get(id).order);
         let owner = self.processes.of(mm);
         let folio = self.folios.get_mut(id);
-        folio.mapped_by = mm;
+        folio.note_mapper(mm);
         let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
         let (refs, nr_exclusive) = match level {
             Level::Ptes => (nr_pages, nr_pages),

@@ -106,9 +106,9 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    #[cold]
     fn write_excess(&mut self) {
-        let limit = self.background_share(self.dirtyable());
+        let dirtyable = self.dirtyable();
+        let limit = self.background_share(dirtyable);
         while self.core.dirty.nr_pages() > limit && self.write_next(None) {}
         let group = self.core.groups.current();
         let limits = self.core.groups.get(group).limits;
@@ -116,7 +116,7 @@ impl<R: Ram> Memory<R> {
             return;
         }
         let cached = self.core.folios.lru().vec(group).nr_of_kind(LruKind::File);
-        let headroom = limits.max.saturating_sub(self.group_usage(group)).min(self.dirtyable());
+        let headroom = limits.max.saturating_sub(self.group_usage(group)).min(dirtyable);
         let limit = self.background_share(cached + headroom);
         while self.core.dirty.nr_pages_of(group) > limit && self.write_next(Some(group)) {}
     }

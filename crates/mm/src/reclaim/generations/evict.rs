@@ -81,7 +81,8 @@ impl<R: Ram> Memory<R> {
         if folios.is_empty() {
             return nr_scanned;
         }
-        let is_all_dirty = self.are_dirty(&folios);
+        // With other rules what is dirty was not isolated, or nobody is told (P.6.3).
+        let is_all_dirty = is_bounded && self.are_dirty(&folios);
         let nr_free = self.core.buddy.nr_free_pages();
         let again = self.examine_all(look, kind, folios, Round::First);
         // What could not go for a moment may go now: written, or let go of.
@@ -89,7 +90,7 @@ impl<R: Ram> Memory<R> {
         let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
         self.count_scan(scan.who, look.group, nr_pages, nr_freed);
         scan.nr_freed += nr_freed;
-        self.core.pressure.wants_flush |= is_bounded && is_all_dirty;
+        self.core.pressure.wants_flush |= is_all_dirty;
         nr_scanned
     }
 
