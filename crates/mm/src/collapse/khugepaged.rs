@@ -16,7 +16,7 @@ use crate::core::observed::Observed;
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::pgtable::Leaf;
-use crate::policy::{Answer, Context, Point};
+use crate::policy::{Context, Point};
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders, SizeMode};
 use crate::rules::collapse::{ScanCost, ShmemEnabled};
@@ -259,18 +259,10 @@ impl<R: Ram> Memory<R> {
         let leaves = space.table.leaves(target.first, target.nr_pages());
         let context = Context {
             page: target.first.0,
-            orders: orders.bits(),
             nr_present: leaves.map(is_there).sum(),
             ..self.context_of(target.mm, &target.vma)
         };
-        match self.ask(Point::Collapse, &context) {
-            Answer::Own => orders,
-            Answer::Value(bits) => self.granted(Point::Collapse, bits, orders),
-            Answer::Window(_) => {
-                self.refused(Point::Collapse);
-                orders
-            }
-        }
+        self.decided_among(Point::Collapse, &context, orders)
     }
 
     /// What the tracepoint of a scan says.

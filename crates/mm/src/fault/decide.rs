@@ -39,21 +39,23 @@ pub(super) struct OwnWindow {
     pub(super) order: Order,
 }
 
+impl OwnWindow {
+    /// What an issue reads from the state that it left; `None` where that is no window.
+    fn of(issue: &Issue, state: RaState) -> Option<Self> {
+        let Issue::Window { start, hint } = *issue else { return None };
+        let (OrderHint::Raise(order) | OrderHint::Exactly(order)) = hint;
+        Some(Self { start, state, order })
+    }
+}
+
 impl<R: Ram> Memory<R> {
     /// Orders that a fault on private memory tries, of those that the kernel would.
     pub(super) fn decided_orders(&mut self, fault: &Fault, orders: Orders) -> Orders {
         if orders.is_empty() || !self.is_asked(Point::AnonOrder) {
             return orders;
         }
-        let context = Context { orders: orders.bits(), ..self.fault_context(fault) };
-        match self.ask(Point::AnonOrder, &context) {
-            Answer::Own => orders,
-            Answer::Value(bits) => self.granted(Point::AnonOrder, bits, orders),
-            Answer::Window(_) => {
-                self.refused(Point::AnonOrder);
-                orders
-            }
-        }
+        let context = self.fault_context(fault);
+        self.decided_among(Point::AnonOrder, &context, orders)
     }
 
     /// What a policy sees of a fault.
@@ -104,10 +106,8 @@ impl<R: Ram> Memory<R> {
         if !self.is_asked(Point::Window) {
             return Decided::Own;
         }
-        let Issue::Window { start, hint } = issue else { return Decided::Own };
         let state = self.open_file(fault.open()).state;
-        let (OrderHint::Raise(order) | OrderHint::Exactly(order)) = hint;
-        let own = OwnWindow { start, state, order };
+        let Some(own) = OwnWindow::of(&issue, state) else { return Decided::Own };
         let decided = self.decided(fault, Some(own), cause::MARKER);
         if matches!(decided, Decided::Nothing) {
             // Nothing was read: the marker's step did not happen.
@@ -184,9 +184,7 @@ impl<R: Ram> Memory<R> {
             }
             ref other => sync::window_of(fault, &mut state, other, self.start_order(fault)),
         };
-        let Issue::Window { start, hint } = issue else { return None };
-        let (OrderHint::Raise(order) | OrderHint::Exactly(order)) = hint;
-        Some(OwnWindow { start, state, order })
+        OwnWindow::of(&issue, state)
     }
 
     /// Pages that fault-around looks at, where the kernel would look at `nr_pages`.

@@ -98,8 +98,7 @@ impl<R: Ram> Memory<R> {
             (folio.is_dirty, flag::DIRTY),
             (folio.is_partially_mapped, flag::PARTIAL),
         ];
-        let folio_flags = flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag);
-        Context { order: folio.order.get().into(), folio_flags: folio_flags.sum(), ..*context }
+        Context { order: folio.order.get().into(), folio_flags: bits(flags), ..*context }
     }
 
     /// The answer of the policy; [`Answer::Own`] after a failure.
@@ -117,10 +116,23 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// The orders among `bits` that are possible; a base page always is.
-    pub(crate) fn granted(&mut self, point: Point, bits: u64, possible: Orders) -> Orders {
-        let is_possible = bits & !(possible.bits() | 1) == 0;
-        if is_possible {
+    /// Orders that the policy leaves of those that are possible; a base page always is.
+    pub(crate) fn decided_among(
+        &mut self,
+        point: Point,
+        context: &Context,
+        possible: Orders,
+    ) -> Orders {
+        let context = Context { orders: possible.bits(), ..*context };
+        let bits = match self.ask(point, &context) {
+            Answer::Own => return possible,
+            Answer::Value(bits) => bits,
+            Answer::Window(_) => {
+                self.refused(point);
+                return possible;
+            }
+        };
+        if bits & !(possible.bits() | 1) == 0 {
             self.honoured(point);
         } else {
             self.refused(point);
@@ -140,7 +152,7 @@ impl<R: Ram> Memory<R> {
 }
 
 fn area_flags(vma: &Vma) -> u64 {
-    let flags = [
+    bits([
         (vma.prot.can_read, area::READ),
         (vma.prot.can_write, area::WRITE),
         (vma.prot.can_exec, area::EXEC),
@@ -150,6 +162,10 @@ fn area_flags(vma: &Vma) -> u64 {
         (vma.advice.huge == HugeAdvice::Nohuge, area::NOHUGEPAGE),
         (vma.advice.access == AccessAdvice::Random, area::RANDOM),
         (vma.advice.access == AccessAdvice::Sequential, area::SEQUENTIAL),
-    ];
-    flags.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).sum()
+    ])
+}
+
+/// The bits that are set.
+fn bits<const N: usize>(flags: [(bool, u64); N]) -> u64 {
+    flags.into_iter().map(|(is_set, bit)| if is_set { bit } else { 0 }).sum()
 }
