@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -158,15 +159,8 @@ def is_of_linux(target):
 
 def checksums():
     """{(name, version): SHA-256} of Cargo.lock."""
-    found, here = {}, {}
-    for line in [*(ROOT / "Cargo.lock").read_text().splitlines(), "[[package]]"]:
-        if line == "[[package]]":
-            found[here.get("name"), here.get("version")] = here.get("checksum")
-            here = {}
-        elif " = " in line:
-            key, _, value = line.partition(" = ")
-            here[key] = value.strip('"')
-    return found
+    packages = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
+    return {(one["name"], one["version"]): one.get("checksum") for one in packages}
 
 
 def sbom(commit):

@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::SweepError;
 use super::merge;
-use super::part::{self, Part};
+use super::part::{NoPart, Part};
 use largefolio_sim::sweep::CellId;
 
 /// What a part's name begins with.
@@ -125,20 +125,9 @@ impl DataSet {
 
     /// Takes a part in that lies in the directory; why not, where it is damaged.
     fn take_in(&mut self, name: &str) -> Result<Result<(), String>, SweepError> {
-        let path = self.dir.join(name);
-        let io = |error| SweepError::io("read", &path, error);
-        let bytes = match disk::read_whole(&path, PART_BYTES_MAX) {
-            Ok(bytes) => bytes,
-            Err(error) if disk::is_foreign(&error) => return Ok(Err(error.to_string())),
-            Err(error) => return Err(io(error)),
-        };
-        if hash_of(name) != Some(hash(&bytes).as_str()) {
-            return Ok(Err("its content does not match its name: it is damaged".to_owned()));
-        }
-        let part = match Part::read(bytes) {
+        let part = match read_part(self.dir.join(name), name)? {
             Ok(part) => part,
-            Err(part::NoPart::OtherColumns) => return Err(SweepError::OtherColumns { path }),
-            Err(part::NoPart::Damaged(why)) => return Ok(Err(why)),
+            Err(why) => return Ok(Err(why)),
         };
         if let Some(cell) = part.cells().iter().find(|cell| self.done.contains(*cell)) {
             return Ok(Err(format!("it has cell {cell}, which is also in another part")));
@@ -181,6 +170,23 @@ impl DataSet {
         self.note(&name, part.cells());
         self.merge()?;
         Ok(nr_new)
+    }
+}
+
+/// Reads the file at `path`, which was written as the part `name`; why not, where it is damaged.
+pub(super) fn read_part(path: PathBuf, name: &str) -> Result<Result<Part, String>, SweepError> {
+    let bytes = match disk::read_whole(&path, PART_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) if disk::is_foreign(&error) => return Ok(Err(error.to_string())),
+        Err(error) => return Err(SweepError::io("read", &path, error)),
+    };
+    if hash_of(name) != Some(hash(&bytes).as_str()) {
+        return Ok(Err("its content does not match its name: it is damaged".to_owned()));
+    }
+    match Part::read(bytes) {
+        Ok(part) => Ok(Ok(part)),
+        Err(NoPart::OtherColumns) => Err(SweepError::OtherColumns { path }),
+        Err(NoPart::Damaged(why)) => Ok(Err(why)),
     }
 }
 

@@ -21,9 +21,11 @@ use arrow_array::RecordBatch;
 use largefolio_sim::sweep::CellId;
 use largefolio_trace::disk;
 
-use super::data_set::{AddError, PART_BYTES_MAX, SetAside, hash, hash_of, part_name, set_aside};
+use super::data_set::{
+    AddError, PART_BYTES_MAX, SetAside, hash, hash_of, part_name, read_part, set_aside,
+};
 use super::error::SweepError;
-use super::part::{NoPart, Part};
+use super::part::Part;
 use crate::parquet::file_of_all;
 
 /// Parts that become one: 16 rows each, as many as there are cells in a task.
@@ -114,18 +116,10 @@ fn cells_of(
     name: &str,
 ) -> Result<Result<BTreeSet<CellId>, String>, SweepError> {
     let path = dir.join(file);
-    let bytes = match disk::read_whole(&path, PART_BYTES_MAX) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Ok(BTreeSet::new())),
-        Err(error) if disk::is_foreign(&error) => return Ok(Err(error.to_string())),
-        Err(error) => return Err(SweepError::io("read", &path, error)),
-    };
-    if hash_of(name) != Some(hash(&bytes).as_str()) {
-        return Ok(Err("its content does not match its name: it is damaged".to_owned()));
+    // One that another merged file has taken the place of.
+    if !path.exists() {
+        return Ok(Ok(BTreeSet::new()));
     }
-    match Part::read(bytes) {
-        Ok(part) => Ok(Ok(part.cells().iter().cloned().collect())),
-        Err(NoPart::OtherColumns) => Err(SweepError::OtherColumns { path }),
-        Err(NoPart::Damaged(why)) => Ok(Err(why)),
-    }
+    let part = read_part(path, name)?;
+    Ok(part.map(|part| part.cells().iter().cloned().collect()))
 }

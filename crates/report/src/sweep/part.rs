@@ -4,6 +4,7 @@
 //! those that came after it was written are empty - and an identity in every row.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, RecordBatch, new_null_array};
@@ -125,7 +126,8 @@ fn widened(batch: &RecordBatch) -> Option<RecordBatch> {
         Some(_) | None => None,
     });
     let columns = columns.collect::<Option<Vec<_>>>()?;
-    RecordBatch::try_new(expected, columns).ok()
+    let schema = expected.as_ref().clone().with_metadata(own.metadata().clone());
+    RecordBatch::try_new(Arc::new(schema), columns).ok()
 }
 
 /// The texts of a column that every batch has; null is not text.
