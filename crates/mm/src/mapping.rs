@@ -27,12 +27,11 @@ pub mod search;
 pub(crate) mod shadows;
 pub mod tree;
 
-use crate::core::dirty::Turn;
 use crate::mapping::gate::Gate;
 use crate::rules::OrderRange;
 use crate::rules::sizes::FileOrders;
 use crate::units::PageRange;
-use crate::units::{Order, PageIndex, PageSize, SwapSlot};
+use crate::units::{GroupId, Order, PageIndex, PageSize, SwapSlot};
 use disk::Disk;
 use reserve::Reservations;
 use shadows::Shadows;
@@ -47,6 +46,9 @@ pub enum HugeSwitch {
     /// The option `huge=` of a mounted tmpfs, never by default.
     Mount,
 }
+
+/// Place of a file among those that have dirty folios: its group, and when it got there.
+pub(crate) type Turn = (GroupId, u64);
 
 /// The page cache of one file.
 #[derive(Clone, Debug)]

@@ -23,12 +23,10 @@ use std::collections::BTreeMap;
 
 use super::Core;
 use crate::folio::{FolioId, Owner};
+use crate::mapping::Turn;
 use crate::mapping::tree::Entry;
 use crate::ram::Ram;
 use crate::units::{GroupId, MappingId, PageIndex};
-
-/// Place of a file in the queue: its group, and when it got there.
-pub(crate) type Turn = (GroupId, u64);
 
 /// Files with dirty folios.
 #[derive(Clone, Debug, Default)]

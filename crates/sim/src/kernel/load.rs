@@ -122,6 +122,14 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
             ));
         }
     }
+    for (name, percent) in [
+        ("dirty_background_ratio", rules.reclaim.dirty_background_ratio),
+        ("compaction_proactiveness", rules.reclaim.compaction_proactiveness),
+    ] {
+        if percent > 100 {
+            return Err(format!("reclaim.{name} = {percent}: expected 0 to 100"));
+        }
+    }
     let limit_bytes = 1_u64 << 40;
     for (name, value) in [("readahead_bytes", rules.readahead_bytes), ("io_bytes", rules.io_bytes)]
     {
