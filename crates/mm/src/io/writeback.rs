@@ -13,8 +13,8 @@
 //!   a folio that reclaim had to leave is written ------------------> it is the next to be scanned
 //! ```
 //!
-//! Differs: the flusher takes no time, so nobody is ever throttled, and what is old is not written
-//! for its age.
+//! Differs: the flusher takes no time, so nobody is ever throttled, and nothing is written because of
+//! its age.
 
 use crate::core::groups::GroupLimits;
 use crate::folio::FolioId;

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Two scanners go through the pageblocks, one up and one down, until a block of the order exists -
-//! in advance: until memory is in few enough pieces - or they meet. Owns whether it is worth it, and the scanners. Does not own how a folio moves
-//! (`migrate`).
+//! in advance: until memory is in few enough pieces - or they meet. Owns whether it is worth it, and
+//! the scanners. Does not own how a folio moves (`migrate`).
 
 use super::effort::COSTLY_ORDER;
 use crate::buddy::MigrateType;

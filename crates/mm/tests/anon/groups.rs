@@ -243,3 +243,24 @@ fn what_was_charged_stays_where_it_was() {
     let charged = [first, second].map(|group| world.memory.group(group).vec.nr_charged());
     assert_eq!(charged, [0, 0]);
 }
+
+/// Who waits for memory writes to swap space himself; background reclaim does so for the machine.
+#[test]
+fn what_background_reclaim_writes_to_swap_space_is_counted_apart() {
+    let counts = |is_limited: bool| {
+        let mut world = world(AnonRules::stock(), 4096, 8192).mapped(6000);
+        if is_limited {
+            group(&mut world, GroupLimits::max(512));
+        }
+        let mm = world.mm;
+        for page in (0..6000).chain(0..10) {
+            world.memory.touch(mm, addr(page), Access::Write).unwrap();
+        }
+        world.memory.counters().reclaim
+    };
+    let (limited, machine) = (counts(true), counts(false));
+    assert!(limited.pswpout > 5000 && limited.nr_swpout_kswapd == 0, "{limited:?}");
+    assert!(machine.pswpout > 1900 && machine.nr_swpout_kswapd == machine.pswpout, "{machine:?}");
+    // Ten pages came back, one at a time.
+    assert_eq!((limited.nr_swap_waits, machine.nr_swap_waits), (10, 10));
+}
