@@ -1,10 +1,12 @@
 //! Published tables beside what is found here.
 //!
 //! Reading order: `find` (the traces, the cells, the rows), `live` (rows that are timed), `result`
-//! (JSON and CSV), `text`, `curve` (programs below limits), `page`.
+//! (JSON and CSV), `text`, `curve` (programs below limits), `frontier` (kernels over many
+//! programs), `page`.
 
 mod curve;
 mod find;
+mod frontier;
 mod live;
 mod page;
 mod result;

@@ -10,11 +10,13 @@
 //!                       └────► rows: published before, after | ours before, after
 //!                                    change, change, distance, how close?
 //!                curves: cells below limits | lines over limits, where each is worse
+//!                frontiers: lines over programs | what each gains and pays, who loses
 //! ```
 //!
 //! Reading order: [`file`](Study) (what a study says), `load` (reading and checking), [`Metric`]
 //! (which number of a cell), [`cell`](Values) and `model` (running), [`Closeness`],
-//! [`finding`](Finding) (the comparison), [`Curve`] (a program below limits).
+//! [`finding`](Finding) (the comparison), [`Curve`] (a program below limits), [`Frontier`] (kernels
+//! over many programs).
 //!
 //! Invariants:
 //! - I1: the published number of a row enters no run: only the comparison reads `published`.
@@ -27,10 +29,12 @@
 mod builtin;
 mod cell;
 mod closeness;
+mod count;
 mod curve;
 mod error;
 mod file;
 mod finding;
+mod frontier;
 mod load;
 mod metric;
 mod model;
@@ -42,11 +46,13 @@ mod tests;
 pub use builtin::names;
 pub use cell::{Folders, Progress, Values, run};
 pub use closeness::{Closeness, Pair};
+pub use count::Count;
 pub use curve::{
-    Count, CountFinding, Curve, CurveFinding, Ended, LimitFinding, Line, LineFinding, Series,
+    CountFinding, Curve, CurveFinding, Ended, LimitFinding, Line, LineFinding, Series,
 };
 pub use error::{Mistake, StudyError};
 pub use file::{Bench, BenchWork, Change, Quoted, Row, Source, Study, Subject, Table};
 pub use finding::{Finding, How, Measured, Measurements, RowFinding, TableFinding};
+pub use frontier::{ChangeFinding, Frontier, FrontierCount, FrontierFinding, FrontierLine};
 pub use metric::Metric;
 pub use parts::{Generated, Input};

@@ -27,7 +27,8 @@ const INTERRUPTED: u8 = 130;
 /// of a machine file, measured on this kernel (--live), or quoted from a document. The model uses
 /// none of the published numbers in the rows; each study lists other published work that its
 /// machine files use. A match that rests on assumed constants is called a coincidence. A study may
-/// also run a program below limits of memory, a line for each kernel.
+/// also run a program below limits of memory, a line for each kernel, or many programs under several
+/// kernels: what each gains, what it costs, and who loses.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -37,7 +37,7 @@ fn bash_completes_verbs_options_and_values() {
 }
 
 #[test]
-fn bash_completes_kernels_and_machines() {
+fn bash_completes_kernels_machines_and_policies() {
     let place = Place::new();
     assert_eq!(offered(&place, &["folio", "predict", "--kernel", "5."]), ["5.14", "5.15"]);
     assert_eq!(
@@ -51,6 +51,10 @@ fn bash_completes_kernels_and_machines() {
     for verb in ["verify", "calibrate"] {
         assert_eq!(offered(&place, &["folio", verb, "--machine", "thi"]), ["this"], "{verb}");
     }
+    assert_eq!(
+        offered(&place, &["folio", "predict", "--policy", "p"]),
+        ["per-program", "pressure"]
+    );
     // A file is none of the names: the script leaves it to the shell.
     assert!(offered(&place, &["folio", "predict", "--machine", "./mine"]).is_empty());
     assert!(place.done("completions bash").contains("-o bashdefault -o default folio"));

@@ -137,6 +137,56 @@ fn a_program_below_limits_is_drawn_for_each_kernel() {
     assert!(place.fails("study --file small.toml").contains("shares that rise"));
 }
 
+/// Two generated programs under three kernels: who gains, who pays, who loses.
+#[test]
+fn kernels_over_many_programs_are_compared_and_drawn() {
+    let place = Place::new();
+    let (head, _) = CURVE.split_once("[[curves]]").unwrap();
+    let other = head[head.find("[workloads.mix]").unwrap()..].replace(".mix]", ".other]");
+    let frontier = r#"
+[[frontiers]]
+title = "Two mixes"
+workloads = ["mix", "other"]
+machine = "altra"
+filesystem = "xfs"
+lines = [
+    { name = "own", kernel = "7.2" },
+    { name = "64K", kernel = "7.2+thp=always+anon-64K=always" },
+    { name = "4K", kernel = "7.2+exec-window=4K+readahead=4K" },
+]
+counts = [
+    { what = "Faults", count = "faults.total" },
+    { what = "Read", count = "reads.bytes", unit = "KiB" },
+]
+"#;
+    let other = other.replace("seed = 1", "seed = 2");
+    fs::write(place.path("two.toml"), format!("{head}{other}{frontier}")).unwrap();
+    let shown = place.done("study --file two.toml --report two.html");
+    assert!(shown.contains("on the frontier of faults and read: 64K, 4K\n"), "{shown}");
+    assert!(shown.contains("4K loses faults in 2 of 2: "), "{shown}");
+    let json = place.done("study --file two.toml --json");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let found = &json["studies"][0]["frontiers"][0];
+    let percent = |line: usize, count: usize, program: usize| {
+        found["lines"][line]["changes"][count]["percent"][program].as_f64().unwrap()
+    };
+    for program in 0..2 {
+        assert_eq!((percent(0, 0, program), percent(0, 1, program)), (0.0, 0.0));
+        assert!(percent(1, 0, program) < -1.0 && percent(1, 1, program).abs() < 1.0);
+        assert!(percent(2, 0, program) > 1.0 && percent(2, 1, program) < -1.0);
+        let values = |line: usize| found["lines"][line]["changes"][0]["values"][program].as_f64();
+        let change = (values(2).unwrap() / values(0).unwrap() - 1.0) * 100.0;
+        assert!((change - percent(2, 0, program)).abs() < 1e-9);
+    }
+    let page = fs::read_to_string(place.path("two.html")).unwrap();
+    assert!(page.contains("Change of faults over change of read"), "no picture");
+    let csv = place.done("study --file two.toml --csv");
+    assert!(csv.contains(", Faults, 64K\""), "{csv}");
+    let alone = frontier.replace("workloads = [\"mix\", \"other\"]", "traces = []");
+    fs::write(place.path("two.toml"), format!("{head}{alone}")).unwrap();
+    assert!(place.fails("study --file two.toml").contains("1 to 64 traces and workloads"));
+}
+
 /// Counts are exact: any change of the model that moves one shows here.
 #[test]
 fn counted_rows_are_what_they_were() {

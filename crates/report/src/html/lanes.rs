@@ -92,6 +92,24 @@ impl Axis {
     fn name(&self, tick: f64) -> String {
         format!("{tick:.*}{}", self.digits, self.unit)
     }
+
+    /// The ticks by name, below what they belong to.
+    fn names(&self) -> Markup {
+        let mut names = Markup::new();
+        names.raw("<svg class=\"row ticks\">");
+        for (nr, tick) in self.ticks.iter().enumerate() {
+            let anchor = match nr {
+                0 => "start",
+                nr if nr + 1 == self.ticks.len() => "end",
+                _ => "middle",
+            };
+            let at = self.place(*tick);
+            names.raw(&format!("<text x=\"{at:.2}%\" y=\"13\" text-anchor=\"{anchor}\">"));
+            names.text(&self.name(*tick)).raw("</text>");
+        }
+        names.raw("</svg>");
+        names
+    }
 }
 
 /// Digits that tell steps apart.
@@ -217,18 +235,7 @@ pub fn lanes(axis: &Axis, guides: &[Guide], lanes: &[Lane]) -> Markup {
         picture.raw("</svg><span class=\"total\">").append(&lane.end).raw("</span></div>");
     }
     picture.raw("<div class=\"bar\" aria-hidden=\"true\"><span></span>");
-    picture.raw("<svg class=\"row ticks\">");
-    for (nr, tick) in axis.ticks.iter().enumerate() {
-        let anchor = match nr {
-            0 => "start",
-            nr if nr + 1 == axis.ticks.len() => "end",
-            _ => "middle",
-        };
-        let at = axis.place(*tick);
-        picture.raw(&format!("<text x=\"{at:.2}%\" y=\"13\" text-anchor=\"{anchor}\">"));
-        picture.text(&axis.name(*tick)).raw("</text>");
-    }
-    picture.raw("</svg><span></span></div></div>\n");
+    picture.append(&axis.names()).raw("<span></span></div></div>\n");
     picture
 }
 
@@ -311,7 +318,7 @@ pub struct Point {
     pub tip: String,
 }
 
-/// Points over two axes; guides and ticks are those of the upright one.
+/// Points over two axes; guides are those of the upright one.
 #[must_use]
 pub fn field(title: &str, (across, up): (&Axis, &Axis), guides: &[Guide], of: &[Point]) -> Markup {
     let mut picture = Markup::new();
@@ -337,6 +344,12 @@ pub fn field(title: &str, (across, up): (&Axis, &Axis), guides: &[Guide], of: &[
             "<line class=\"grid\" x1=\"0\" x2=\"100%\" y1=\"{at:.2}%\" y2=\"{at:.2}%\"/>"
         ));
     }
+    for tick in &across.ticks {
+        let at = across.place(*tick);
+        picture.raw(&format!(
+            "<line class=\"grid\" x1=\"{at:.2}%\" x2=\"{at:.2}%\" y1=\"0\" y2=\"100%\"/>"
+        ));
+    }
     for point in of {
         let place = (across.place(point.x), 100.0 - up.place(point.y));
         picture.append(&glyph(place, point.shape, (point.class, &point.tip)));
@@ -352,7 +365,11 @@ pub fn field(title: &str, (across, up): (&Axis, &Axis), guides: &[Guide], of: &[
     }
     labels.raw("</svg>");
     let mut both = Markup::new();
-    both.raw("<div class=\"fielded\">").append(&labels).append(&picture).raw("</div>\n");
+    both.raw("<div class=\"fielded\">").append(&labels).append(&picture);
+    if !across.ticks.is_empty() {
+        both.raw("<span></span>").append(&across.names());
+    }
+    both.raw("</div>\n");
     both
 }
 

@@ -6,7 +6,7 @@ use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_sim::study::{CountFinding, CurveFinding, LimitFinding, LineFinding, Series};
 
-use super::text::{number, wrapped};
+use super::text::{columns, number, wrapped};
 
 /// A curve: where each line is worse than the first, then its numbers.
 pub(super) fn add(text: &mut String, curve: &CurveFinding) {
@@ -92,16 +92,7 @@ fn add_numbers(text: &mut String, curve: &CurveFinding, count: &CountFinding) {
         }));
         lines.push(shown);
     }
-    let widths: Vec<usize> = (0..lines[0].len())
-        .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
-        .collect();
-    for line in lines {
-        let mut shown = String::from("     ");
-        for (cell, width) in line.iter().zip(&widths) {
-            let _ = write!(shown, " {cell:>width$} ");
-        }
-        let _ = writeln!(text, "{}", shown.trim_end());
-    }
+    columns(text, "     ", &lines);
 }
 
 /// A value at a limit.

@@ -5,9 +5,11 @@
 //!   other changes          published O---O ours        on the axis of the change
 //!   single numbers         published O---O ours        on the axis of their unit
 //!   programs below limits  a line for each kernel      over the limits
+//!   kernels over programs  a point for each            what it gains over what it pays
 //! ```
 
 mod over_limits;
+mod over_programs;
 mod overview;
 
 use largefolio_report::ExportError;
@@ -47,6 +49,9 @@ fn study((nr, finding): (usize, &Finding)) -> Section {
     for (table_nr, table) in finding.tables.iter().enumerate() {
         let (at, reference) = (format!("/studies/{nr}/tables/{table_nr}"), &finding.reference);
         body.append(&Drawing { at, table, reference }.figures());
+    }
+    for (found_nr, found) in finding.frontiers.iter().enumerate() {
+        body.append(&over_programs::drawn(found, &format!("/studies/{nr}/frontiers/{found_nr}")));
     }
     for (curve_nr, curve) in finding.curves.iter().enumerate() {
         body.append(&over_limits::drawn(curve, &format!("/studies/{nr}/curves/{curve_nr}")));

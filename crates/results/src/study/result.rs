@@ -5,7 +5,7 @@ use largefolio_report::cells::Cells;
 use largefolio_sim::study::{self, Closeness, Finding, How, RowFinding};
 use serde::Serialize;
 
-use super::curve;
+use super::{curve, frontier};
 use crate::{Remark, running};
 
 /// Version of the JSON's layout.
@@ -87,7 +87,7 @@ impl StudyResult {
     }
 }
 
-/// One row per row of a table, and per limit of a line.
+/// One row per row of a table, per limit of a line, and per program of a frontier.
 pub(super) fn csv(findings: &[Finding]) -> Result<String, ExportError> {
     let mut csv = Cells::text();
     csv.record([
@@ -115,6 +115,9 @@ pub(super) fn csv(findings: &[Finding]) -> Result<String, ExportError> {
             for row in &table.rows {
                 csv.record(record(&finding.study, &table.title, row))?;
             }
+        }
+        for found in &finding.frontiers {
+            frontier::add_csv(&mut csv, &finding.study, found)?;
         }
         for curve in &finding.curves {
             curve::add_csv(&mut csv, &finding.study, curve)?;

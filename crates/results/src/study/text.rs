@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use largefolio_sim::study::{Change, Closeness, Finding, How, Pair, RowFinding, TableFinding};
 
-use super::curve;
+use super::{curve, frontier};
 
 /// Heads of the columns beside what the rows are compared with.
 const HEADS: [&str; 6] = ["", "published", "ours", "distance", "closeness", "how"];
@@ -27,6 +27,9 @@ pub(super) fn shown(findings: &[Finding]) -> String {
         for table in &finding.tables {
             text.push('\n');
             add_table(&mut text, table, &finding.reference);
+        }
+        for found in &finding.frontiers {
+            frontier::add(&mut text, found);
         }
         for curve in &finding.curves {
             curve::add(&mut text, curve);
@@ -191,6 +194,20 @@ fn grouped(value: f64) -> String {
         shown.push(digit);
     }
     if value < 0.0 { format!("-{shown}") } else { shown }
+}
+
+/// Columns set right; every line has as many.
+pub(super) fn columns(text: &mut String, indent: &str, lines: &[Vec<String>]) {
+    let nr_columns = lines.first().map_or(0, Vec::len);
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+    let widths: Vec<usize> = (0..nr_columns).filter_map(width).collect();
+    for line in lines {
+        let mut shown = indent.to_owned();
+        for (cell, width) in line.iter().zip(&widths) {
+            let _ = write!(shown, " {cell:>width$} ");
+        }
+        let _ = writeln!(text, "{}", shown.trim_end());
+    }
 }
 
 /// Prose in lines of at most [`WIDTH`] characters.

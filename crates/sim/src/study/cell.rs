@@ -189,7 +189,7 @@ impl Values {
     }
 }
 
-/// Cells of tables, and of curves without a limit.
+/// Cells of tables and frontiers, and of curves without a limit.
 fn whole(studies: &[Study]) -> Vec<Run<'_>> {
     let mut runs = Vec::new();
     for study in studies {
@@ -201,6 +201,13 @@ fn whole(studies: &[Study]) -> Vec<Run<'_>> {
         for (nr, curve) in study.curves.iter().enumerate() {
             let (name, spec) = curve.whole(nr);
             runs.push(Run { study, input: &curve.input, name, spec, is_limited: false });
+        }
+        for (nr, frontier) in study.frontiers.iter().enumerate() {
+            let cells = frontier.cells(nr).map(|(name, input, spec)| {
+                let spec = spec.clone();
+                Run { study, input, name, spec, is_limited: false }
+            });
+            runs.extend(cells);
         }
     }
     runs

@@ -12,12 +12,12 @@
 mod finding;
 mod load;
 
-use super::metric::Metric;
+use super::count::Count;
 use super::parts::Input;
 use crate::replay::{Budget, CellSpec, Cgroup};
 
 pub use finding::{CountFinding, CurveFinding, Ended, LimitFinding, LineFinding, Series};
-pub(super) use load::CurveFile;
+pub(super) use load::{CurveFile, LineFile};
 
 /// Parts of the work that a replay may take otherwise, for one below a limit: whatever the trace, and
 /// for each of its rows.
@@ -49,17 +49,6 @@ pub struct Line {
     pub(super) spec: CellSpec,
     /// With the edit beside.
     pub(super) beside: Option<CellSpec>,
-}
-
-/// A number that is drawn.
-#[derive(Clone, Debug)]
-pub struct Count {
-    /// What it is of.
-    pub what: String,
-    /// Where it stands in a cell.
-    pub(super) metric: Metric,
-    /// Its unit; empty for a plain count.
-    pub unit: String,
 }
 
 /// Which of a line's two kernels.

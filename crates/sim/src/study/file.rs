@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::curve::Curve;
+use super::frontier::Frontier;
 use super::metric::Metric;
 use super::model::Model;
 use super::parts::Input;
@@ -35,6 +36,8 @@ pub struct Study {
     pub tables: Vec<Table>,
     /// Programs below limits, in the order of the file.
     pub curves: Vec<Curve>,
+    /// Kernels over many programs, in the order of the file.
+    pub frontiers: Vec<Frontier>,
 }
 
 /// Where the numbers of a cell come from.
@@ -214,7 +217,9 @@ impl Study {
                 spec.budget = budget;
             }
         }
-        for spec in self.curves.iter_mut().flat_map(Curve::specs_mut) {
+        let of_curves = self.curves.iter_mut().flat_map(Curve::specs_mut);
+        let of_frontiers = self.frontiers.iter_mut().flat_map(Frontier::specs_mut);
+        for spec in of_curves.chain(of_frontiers) {
             spec.budget = budget;
         }
     }
@@ -237,7 +242,9 @@ impl Study {
             Source::Replay(input, _) => Some(input),
             Source::Model(_) => None,
         });
-        let inputs = of_cells.chain(self.curves.iter().map(|curve| &curve.input));
+        let of_frontiers = self.frontiers.iter().flat_map(|frontier| &frontier.programs);
+        let inputs =
+            of_cells.chain(self.curves.iter().map(|curve| &curve.input)).chain(of_frontiers);
         let mut traces: Vec<&str> = inputs
             .filter_map(|input| match input {
                 Input::Recorded(name) => Some(name.as_str()),

@@ -8,6 +8,7 @@ use super::cell::Values;
 use super::closeness::{Closeness, Pair};
 use super::curve::CurveFinding;
 use super::file::{Change, Ours, Published, Quoted, Row, Source, Study};
+use super::frontier::FrontierFinding;
 use super::metric::{Metric, Number};
 use crate::replay::{CacheState, CellSpec};
 
@@ -50,6 +51,8 @@ pub struct Finding {
     pub tables: Vec<TableFinding>,
     /// Programs below limits.
     pub curves: Vec<CurveFinding>,
+    /// Kernels over many programs.
+    pub frontiers: Vec<FrontierFinding>,
 }
 
 /// A table's rows, compared.
@@ -178,6 +181,9 @@ impl Finding {
             tables: study.tables.iter().enumerate().map(table).collect(),
             curves: (0..study.curves.len())
                 .map(|nr| CurveFinding::new(study, nr, values))
+                .collect(),
+            frontiers: (0..study.frontiers.len())
+                .map(|nr| FrontierFinding::new(study, nr, values))
                 .collect(),
         }
     }
@@ -322,6 +328,20 @@ pub(super) fn scaled(number: f64, metric: &Metric, unit: &str) -> f64 {
         "MiB" => number / f64::from(1 << 20),
         _ => number,
     }
+}
+
+/// Machine, filesystem and swap space of a cell.
+pub(super) fn described_setup(spec: &CellSpec) -> String {
+    let mut parts = vec![spec.machine.name.clone()];
+    parts.extend(spec.filesystem.clone());
+    if spec.cache == CacheState::Warm {
+        parts.push("page cache warm".to_owned());
+    }
+    parts.push(match spec.swap_bytes {
+        0 => "no swap space".to_owned(),
+        bytes => format!("{} MiB of swap space", bytes >> 20),
+    });
+    parts.join(", ")
 }
 
 /// What a pair of cells was: trace, kernels, machine.

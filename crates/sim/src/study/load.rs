@@ -10,6 +10,7 @@ use super::cell::Sample;
 use super::curve::CurveFile;
 use super::error::{Mistake, StudyError};
 use super::file::{Bench, Change, Ours, Published, Quoted, Row, Source, Study, Table};
+use super::frontier::FrontierFile;
 use super::metric::Metric;
 use super::model::Model;
 use super::parts::{Generated, Input};
@@ -42,6 +43,8 @@ struct StudyFile {
     tables: Vec<TableFile>,
     #[serde(default)]
     curves: Vec<CurveFile>,
+    #[serde(default)]
+    frontiers: Vec<FrontierFile>,
 }
 
 /// What most studies compare with.
@@ -170,10 +173,15 @@ impl StudyFile {
             benches: self.benches,
             tables: Vec::new(),
             curves: Vec::new(),
+            frontiers: Vec::new(),
         };
         let sample = Sample::new();
         for (nr, curve) in self.curves.into_iter().enumerate() {
             study.curves.push(curve.curve(&format!("curves[{nr}]"), &self.workloads, &sample)?);
+        }
+        for (nr, frontier) in self.frontiers.into_iter().enumerate() {
+            let place = format!("frontiers[{nr}]");
+            study.frontiers.push(frontier.frontier(&place, &self.workloads, &sample)?);
         }
         for (nr, table) in self.tables.into_iter().enumerate() {
             let mut rows = Vec::new();

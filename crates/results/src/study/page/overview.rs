@@ -6,7 +6,7 @@ use largefolio_report::html::markup::Markup;
 use largefolio_sim::study::{Finding, RowFinding, TableFinding};
 
 use super::super::result::{StudyCounts, StudyResult};
-use super::{how_class, over_limits};
+use super::{how_class, over_limits, over_programs};
 
 fn sum(report: &StudyResult, of: impl Fn(&StudyCounts) -> usize) -> usize {
     report.summary.iter().map(of).sum()
@@ -16,6 +16,9 @@ pub(super) fn answer(report: &StudyResult) -> Markup {
     let compared = &COLUMNS[..COLUMNS.len() - 1];
     let nr_compared: usize = compared.iter().map(|column| sum(report, column.3)).sum();
     let mut answer = Markup::new();
+    for found in report.studies.iter().flat_map(|study| &study.frontiers) {
+        over_programs::answer(&mut answer, found);
+    }
     for curve in report.studies.iter().flat_map(|study| &study.curves) {
         over_limits::answer(&mut answer, curve);
     }

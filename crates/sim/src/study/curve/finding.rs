@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::super::cell::{Values, peak_bytes};
+use super::super::count::Count;
 use super::super::file::Study;
-use super::super::finding::scaled;
+use super::super::finding::{described_setup, scaled};
 use super::super::metric::Number;
-use super::{Count, Curve, Kind, cell_name, limit};
-use crate::replay::{CacheState, CellSpec};
+use super::{Kind, cell_name, limit};
 
 /// A number this much larger, as a factor, is worse.
 const WORSE: f64 = 1.05;
@@ -147,7 +147,7 @@ impl CurveFinding {
         };
         Self {
             title: curve.title.clone(),
-            of: described(curve, &spec),
+            of: format!("{}, {}", curve.input.name(), described_setup(&spec)),
             peak_bytes,
             missing,
             limits: if peak_bytes.is_some() { limits.collect() } else { Vec::new() },
@@ -180,17 +180,4 @@ fn worse_at(series: &Series, first: &Series, limits: &[u32]) -> Vec<u32> {
         (_, None) => false,
     });
     worse.map(|(&percent, _)| percent).collect()
-}
-
-fn described(curve: &Curve, spec: &CellSpec) -> String {
-    let mut parts = vec![curve.input.name().to_owned(), spec.machine.name.clone()];
-    parts.extend(spec.filesystem.clone());
-    if spec.cache == CacheState::Warm {
-        parts.push("page cache warm".to_owned());
-    }
-    parts.push(match spec.swap_bytes {
-        0 => "no swap space".to_owned(),
-        bytes => format!("{} MiB of swap space", bytes >> 20),
-    });
-    parts.join(", ")
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::cell::Sample;
+use super::super::count::CountFile;
 use super::super::error::Mistake;
 use super::super::load::{CellFile, input_of};
-use super::super::metric::Metric;
 use super::super::parts::Generated;
-use super::{Count, Curve, Line};
+use super::{Curve, Line};
 use crate::replay::CellSpec;
 
 /// Lines, limits and counts at most.
@@ -45,20 +45,12 @@ struct BesideFile {
     edit: String,
 }
 
+/// A kernel and what sets it apart.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct LineFile {
-    name: String,
-    kernel: String,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct CountFile {
-    what: String,
-    count: String,
-    #[serde(default)]
-    unit: String,
+pub(in super::super) struct LineFile {
+    pub(in super::super) name: String,
+    pub(in super::super) kernel: String,
 }
 
 impl CurveFile {
@@ -92,15 +84,7 @@ impl CurveFile {
                 .map(|beside| self.spec(&format!("{}+{}", line.kernel, beside.edit), &place));
             lines.push(Line { name: line.name.clone(), spec, beside: beside.transpose()? });
         }
-        let mut counts = Vec::new();
-        for (nr, count) in self.counts.into_iter().enumerate() {
-            let told = |message| Mistake::Count { place: format!("{place}.counts[{nr}]"), message };
-            let metric = Metric::parse(&count.count).map_err(told)?;
-            if let Some(message) = sample.unknown(&metric) {
-                return Err(told(message));
-            }
-            counts.push(Count { what: count.what, metric, unit: count.unit });
-        }
+        let counts = CountFile::counts(self.counts, place, sample)?;
         let beside = self.beside.map(|beside| beside.name);
         Ok(Curve { title: self.title, input, limits, lines, beside, counts })
     }

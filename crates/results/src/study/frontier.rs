@@ -1,0 +1,138 @@
+//! Kernels over many programs: as text, and as rows of CSV.
+
+use std::fmt::Write as _;
+
+use largefolio_report::ExportError;
+use largefolio_report::cells::Cells;
+use largefolio_sim::study::{ChangeFinding, FrontierCount, FrontierFinding, FrontierLine};
+
+use super::text::{columns, signed, wrapped};
+
+/// A frontier: which lines are on it, which programs lose, then the changes.
+pub(super) fn add(text: &mut String, found: &FrontierFinding) {
+    let _ = writeln!(text, "\n  {}", found.title);
+    wrapped(text, "    ", &basis(found));
+    for sentence in verdict(found) {
+        wrapped(text, "    ", &sentence);
+    }
+    text.push('\n');
+    let others = found.lines.get(1..).unwrap_or_default();
+    let mut lines = vec![vec!["program".to_owned()]];
+    lines[0].extend(others.iter().map(|line| line.name.clone()));
+    for (nr, program) in found.programs.iter().enumerate() {
+        let mut shown = vec![program.clone()];
+        shown.extend(others.iter().map(|line| changes(line, Some(nr))));
+        lines.push(shown);
+    }
+    let mut means = vec!["mean".to_owned()];
+    means.extend(others.iter().map(|line| changes(line, None)));
+    lines.push(means);
+    columns(text, "     ", &lines);
+}
+
+/// What the changes are of, and of what they are changes.
+pub(super) fn basis(found: &FrontierFinding) -> String {
+    let counts: Vec<String> = found.counts.iter().map(told).collect();
+    let first = found.lines.first().map_or("the first line", |line| line.name.as_str());
+    let missing: Vec<&str> = found.missing.iter().map(String::as_str).collect();
+    let missing = match missing.as_slice() {
+        [] => String::new(),
+        missing => format!("; {}: these programs are left out", missing.join(", ")),
+    };
+    format!("{}; change against {first} in per cent: {}{missing}", found.of, counts.join(" / "))
+}
+
+/// `Time (estimated; assumed: costs.walk)`.
+fn told(count: &FrontierCount) -> String {
+    let assumed: Vec<&str> = count.assumed.iter().map(String::as_str).collect();
+    let what = lower(&count.what);
+    match (count.is_estimate, assumed.as_slice()) {
+        (false, _) => format!("{what} (counted)"),
+        (true, []) => format!("{what} (estimated)"),
+        (true, assumed) => format!("{what} (estimated; assumed: {})", assumed.join(", ")),
+    }
+}
+
+/// Who is on the frontier of each count that is paid with, and who loses in which programs.
+pub(super) fn verdict(found: &FrontierFinding) -> Vec<String> {
+    let Some((gain, paid)) = found.counts.split_first() else { return Vec::new() };
+    let on_frontier = |(nr, count): (usize, &FrontierCount)| {
+        let lines = found.lines.iter().filter(|line| line.is_on_frontier[nr]);
+        let names: Vec<&str> = lines.map(|line| line.name.as_str()).collect();
+        let (gain, paid) = (lower(&gain.what), lower(&count.what));
+        format!("on the frontier of {gain} and {paid}: {}", names.join(", "))
+    };
+    let nr_programs = found.programs.len();
+    let loses = |line: &FrontierLine| {
+        let what = lower(&gain.what);
+        match line.losers.len() {
+            0 => format!("{} loses {what} in no program", line.name),
+            nr => {
+                let names = line.losers.join(", ");
+                format!("{} loses {what} in {nr} of {nr_programs}: {names}", line.name)
+            }
+        }
+    };
+    paid.iter().enumerate().map(on_frontier).chain(found.lines.iter().skip(1).map(loses)).collect()
+}
+
+/// Inside a sentence; an abbreviation stays as it is.
+fn lower(what: &str) -> String {
+    let mut letters = what.chars();
+    match letters.next() {
+        Some(first) if !letters.as_str().starts_with(char::is_uppercase) => {
+            first.to_lowercase().chain(letters).collect()
+        }
+        _ => what.to_owned(),
+    }
+}
+
+/// `-11.0 / +3.9 / +8.8`: of a program, or of the mean.
+pub(super) fn changes(line: &FrontierLine, program: Option<usize>) -> String {
+    let of_count = |change: &ChangeFinding| {
+        let percent = match program {
+            Some(nr) => change.percent.get(nr).copied().flatten(),
+            None => change.mean_percent,
+        };
+        percent.map_or_else(|| "-".to_owned(), signed)
+    };
+    line.changes.iter().map(of_count).collect::<Vec<_>>().join(" / ")
+}
+
+/// A row for each program, line and count.
+pub(super) fn add_csv(
+    csv: &mut Cells<Vec<u8>>,
+    study: &str,
+    found: &FrontierFinding,
+) -> Result<(), ExportError> {
+    let Some((first, others)) = found.lines.split_first() else { return Ok(()) };
+    let number = |number: Option<f64>| number.map(|n| n.to_string()).unwrap_or_default();
+    for line in others {
+        for (nr, count) in found.counts.iter().enumerate() {
+            for (program_nr, program) in found.programs.iter().enumerate() {
+                let empty = String::new;
+                csv.record([
+                    study.to_owned(),
+                    found.title.clone(),
+                    format!("{program}, {}, {}", count.what, line.name),
+                    empty(),
+                    empty(),
+                    empty(),
+                    empty(),
+                    number(first.changes[nr].values[program_nr]),
+                    number(line.changes[nr].values[program_nr]),
+                    number(line.changes[nr].percent[program_nr]),
+                    count.unit.clone(),
+                    "percent".to_owned(),
+                    empty(),
+                    empty(),
+                    "false".to_owned(),
+                    if count.is_estimate { "estimated" } else { "counted" }.to_owned(),
+                    format!("{program}, {} -> {}, {}", first.kernel, line.kernel, found.of),
+                    empty(),
+                ])?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! A number that is told of many cells: what it is of, where it stands in a cell, its unit.
+
+use serde::Deserialize;
+
+use super::cell::Sample;
+use super::error::Mistake;
+use super::metric::Metric;
+
+/// A number that is drawn.
+#[derive(Clone, Debug)]
+pub struct Count {
+    /// What it is of.
+    pub what: String,
+    /// Where it stands in a cell.
+    pub(super) metric: Metric,
+    /// Its unit; empty for a plain count.
+    pub unit: String,
+}
+
+/// A number as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct CountFile {
+    what: String,
+    count: String,
+    #[serde(default)]
+    unit: String,
+}
+
+impl CountFile {
+    /// The numbers of `place`, which names them in errors.
+    pub(super) fn counts(
+        files: Vec<Self>,
+        place: &str,
+        sample: &Sample,
+    ) -> Result<Vec<Count>, Mistake> {
+        let mut counts = Vec::new();
+        for (nr, file) in files.into_iter().enumerate() {
+            let told = |message| Mistake::Count { place: format!("{place}.counts[{nr}]"), message };
+            let metric = Metric::parse(&file.count).map_err(told)?;
+            if let Some(message) = sample.unknown(&metric) {
+                return Err(told(message));
+            }
+            counts.push(Count { what: file.what, metric, unit: file.unit });
+        }
+        Ok(counts)
+    }
+}
