@@ -47,11 +47,11 @@ registry=${CARGO_HOME:-$HOME/.cargo}
 for part in config.toml registry/cache registry/index; do
     [ ! -e "$registry/$part" ] || cp -r "$registry/$part" "$root/root/.cargo/$part"
 done
-git clone --quiet "file://$PWD" "$root/root/largefolio"
+git clone --quiet "file://$PWD" "$root/opt/largefolio"
 
 cat >"$root/root/steps" <<'STEPS'
 set -euo pipefail
-cd /root/largefolio
+cd /opt/largefolio
 apt-get update -qq
 for word in "$@"; do
     echo "debian.sh: $word" >&2

@@ -241,7 +241,8 @@ fn hundreds_of_processes_and_long_chains_are_recorded() {
     let forks = trace.of(Op::Fork);
     let nr_borrowing = forks.iter().filter(|fork| fork.flags == BORROWS_MEMORY).count();
     assert_eq!((forks.len(), nr_borrowing), (72, 36));
-    assert!(trace.meta.images.len() <= 4, "{} images", trace.meta.images.len());
+    // One for each layout: QEMU 10 places an interpreter now here, now there.
+    assert!(trace.meta.images.len() <= 12, "{} images", trace.meta.images.len());
     assert!(trace.outcome.warnings.is_empty(), "{:?}", trace.outcome.warnings);
 }
 

@@ -19,7 +19,8 @@ int main(void) {
     for (long page = 0; page < 37; page++) (void)p[page * 4096];
     *(volatile long *)(p + 4096 - 4) = 1; /* crosses from page 0 to page 1 */
     __atomic_fetch_add((long *)(p + 8192), 1, __ATOMIC_SEQ_CST);
-    sbrk(0); sbrk(8192);
+    sbrk(0);
+    int exit_code = sbrk(8192) == (void *)-1 ? 8 : 7;
     mprotect((void *)p, 4096, PROT_READ);
     mprotect((void *)p, 4096, PROT_READ | PROT_WRITE);
     madvise((void *)(p + 4096), 8192, MADV_DONTNEED);
@@ -27,7 +28,7 @@ int main(void) {
     q[49 * 4096] = 1;
     munmap(q, 50 * 4096);
     munmap((void *)1, 1); /* fails: no event */
-    return 7;
+    return exit_code;
 }
 ";
 
@@ -39,10 +40,10 @@ fn check_pages(flags: &[&str]) {
 
 fn check_pages_of(made: &Made) {
     let trace = record(&made.path, &[], With::Qemu);
-    assert_eq!(trace.outcome.ended, Ended::Code(7));
+    assert!(matches!(trace.outcome.ended, Ended::Code(7 | 8)), "{:?}", trace.outcome.ended);
     assert_eq!(trace.outcome.recorder, RecorderKind::Qemu);
     assert_eq!((trace.outcome.nr_threads, trace.outcome.nr_processes), (1, 1));
-    assert_eq!(trace.meta.ended, "exit 7");
+    assert!(["exit 7", "exit 8"].contains(&trace.meta.ended.as_str()), "{}", trace.meta.ended);
 
     let map = trace.mapping(37);
     assert_eq!((prot_of(map.flags), map_of(map.flags)), (3, 0x22));
@@ -77,13 +78,18 @@ fn check_pages_of(made: &Made) {
     let moved = trace.of(Op::Mremap)[0];
     assert_eq!(trace.of(Op::Munmap).last().map(|event| event.addr), Some(moved.pos));
 
+    let exit = trace.events.last().expect("events");
+    assert_eq!((exit.op, exit.flags), (Op::Exit, ExitKind::Process as u32));
     let heap = trace.of(Op::Brk);
+    if exit.pos == 8 {
+        // QEMU 10 may map something right behind a PIE of arm64: a heap that cannot grow has no event.
+        assert!(heap.is_empty(), "{heap:?}");
+        return;
+    }
+    assert_eq!(exit.pos, 7);
     assert!(!heap.is_empty() && trace.meta.brk != 0);
     assert_eq!(heap[0].addr, trace.meta.brk, "the heap grows from where it starts");
     assert!(heap.windows(2).all(|pair| pair[0].pos == pair[1].addr));
-
-    let exit = trace.events.last().expect("events");
-    assert_eq!((exit.op, exit.pos, exit.flags), (Op::Exit, 7, ExitKind::Process as u32));
 }
 
 #[test]

@@ -177,7 +177,8 @@ pub(crate) fn sentence(path: &str, why: Unrecorded) -> String {
         Unrecorded::Unreadable => "the recorder may not read it; make it readable",
         Unrecorded::Deleted => "its file was deleted or has no name",
         Unrecorded::NoRecorder => {
-            "QEMU could not be started in its place, as in another root directory"
+            "QEMU could not be started in its place, as in another root directory or as a user who \
+             cannot reach it"
         }
     };
     format!("{path} and what it started ran unrecorded: {why}.")
