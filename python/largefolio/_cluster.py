@@ -7,8 +7,9 @@
 
 Only the driver writes, so workers share no directory with it. Dask runs the tasks of a lost worker
 again elsewhere; a part is in the data set whole or not at all, and a cell that is there is not taken
-in twice. A trace is read where the driver names it if the worker has the same file there; a worker
-that has not says so, and the task is handed out again with the trace.
+in twice. A trace is read where the driver names it if the worker has the same file there, or fetched
+from the address that names it; a worker that cannot says so, and the task is handed out again with
+the trace.
 
 Invariant: a task is waiting or running, or its cells have a row or have failed; never two of these.
 """
@@ -22,12 +23,14 @@ import os
 import tempfile
 import warnings
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from largefolio import _native
+from largefolio import _storage as storage
 from largefolio.errors import ClusterError, FolioError, FolioWarning, SweepError
 
 if TYPE_CHECKING:
@@ -58,7 +61,9 @@ def version() -> str:
     return _native.__version__
 
 
-def work(task_json: str, path: str, content: bytes | None) -> tuple[str, Any]:
+def work(
+    task_json: str, path: str, content: bytes | None, options: storage.Options
+) -> tuple[str, Any]:
     """Replays a task: ``("done", (part, failed))``, ``("absent", None)`` or ``("failed", text)``.
 
     ``content`` is the trace, if the driver sent it.
@@ -66,6 +71,11 @@ def work(task_json: str, path: str, content: bytes | None) -> tuple[str, Any]:
     task = _native.Task(task_json)
     if content is not None:
         path = _kept(task.digest, content)
+    elif storage.is_address(path):
+        fetched = _fetched(task.digest, path, options)
+        if fetched is None:
+            return "absent", None
+        path = fetched
     elif _digest(path) != task.digest:
         return "absent", None
     try:
@@ -98,6 +108,22 @@ def _kept(digest: str, content: bytes) -> str:
     return path
 
 
+def _fetched(digest: str, address: str, options: storage.Options) -> str | None:
+    """A trace from its storage, as a file that is removed with the worker's process."""
+    path = os.path.join(_directory().name, f"{digest}.folio")
+    if os.path.exists(path):
+        return path
+    try:
+        fetched = storage.fetch(address, options, _directory().name)
+    except SweepError:
+        return None
+    if _digest(fetched) != digest:
+        os.remove(fetched)
+        return None
+    os.replace(fetched, path)
+    return path
+
+
 @lru_cache(maxsize=1)
 def _directory() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="largefolio-")
@@ -125,11 +151,35 @@ def check(client: Client) -> None:
             )
 
 
+@dataclass(frozen=True)
+class Traces:
+    """How workers and driver come to traces that are named by an address.
+
+    Attributes:
+        copies: of this host, by address.
+        options: how addresses are reached.
+    """
+
+    copies: Mapping[str, str]
+    options: storage.Options
+
+    def of_worker(self, task: _native.Task) -> str:
+        """Where a worker looks for the trace of a task."""
+        return task.trace if task.trace in self.copies else os.path.abspath(task.path)
+
+    def here(self, task: _native.Task) -> str:
+        """Where it is on this host."""
+        return self.copies.get(task.trace) or os.fspath(task.path)
+
+
 def run(
-    sweep: _native.Sweep, client: Client, hears: Callable[[int, int], object] | None
+    sweep: _native.Sweep,
+    client: Client,
+    traces: Traces,
+    hears: Callable[[int, int], object] | None,
 ) -> None:
     """Lets the workers replay what is missing; ``hears`` gets the finished and requested cells."""
-    driver = _Driver(sweep, client, hears)
+    driver = _Driver(sweep, client, traces, hears)
     try:
         driver.run()
     except SweepError:
@@ -146,9 +196,13 @@ class _Driver:
     """Which tasks wait, and which run."""
 
     def __init__(
-        self, sweep: _native.Sweep, client: Client, hears: Callable[[int, int], object] | None
+        self,
+        sweep: _native.Sweep,
+        client: Client,
+        named: Traces,
+        hears: Callable[[int, int], object] | None,
     ) -> None:
-        self._sweep, self._client, self._hears = sweep, client, hears
+        self._sweep, self._client, self._named, self._hears = sweep, client, named, hears
         self._waiting = deque(sweep.missing(self._cells_of_a_task()))
         self._running: dict[Future[Any], _native.Task] = {}
         # Traces on the cluster, by digest; how often a task was handed out with one.
@@ -185,8 +239,8 @@ class _Driver:
         while self._waiting and len(self._running) < nr_max:
             task = self._waiting.popleft()
             trace = self._traces.get(task.digest)
-            path = os.path.abspath(task.path)
-            future = self._client.submit(work, task.json(), path, trace, pure=False)
+            path, options = self._named.of_worker(task), self._named.options
+            future = self._client.submit(work, task.json(), path, trace, options, pure=False)
             self._running[future] = task
 
     def _over(self) -> list[Future[Any]]:
@@ -266,7 +320,7 @@ class _Driver:
             return
         if task.digest not in self._traces:
             try:
-                with open(task.path, "rb") as file:
+                with open(self._named.here(task), "rb") as file:
                     content = file.read()
             except OSError as error:
                 self._sweep.fail(task, f"cannot read {task.trace}: {error.strerror}")

@@ -105,7 +105,7 @@ class Sweep:
     @staticmethod
     def open(
         directory: str | PathLike[str],
-        traces: list[str],
+        traces: list[tuple[str, str]],
         asked: dict[str, Any],
         command_line: list[str],
     ) -> Sweep: ...

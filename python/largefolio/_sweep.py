@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from largefolio import _arguments as arguments
 from largefolio import _checks as checks
 from largefolio import _cluster as cluster
 from largefolio import _native
+from largefolio import _storage as storage
 from largefolio._progress import Progress, progressing
 from largefolio.errors import FolioWarning
 
@@ -29,7 +32,7 @@ class Swept:
     """The result of a sweep. The data set may also have rows of other sweeps.
 
     Attributes:
-        directory: the data set, ``*.parquet``, and its manifest.
+        directory: the data set, ``*.parquet``, and its manifest; as given, a path or an address.
         nr_asked: cells asked for.
         nr_found: of these, done before.
         nr_done: of these, done now.
@@ -44,12 +47,17 @@ class Swept:
     nr_done: int
     failed: list[dict[str, Any]]
     manifest: dict[str, Any]
+    # How its storage is reached; may hold secrets.
+    _options: storage.Options = field(default_factory=dict, repr=False, compare=False)
 
     def table(self) -> pa.Table:
         """All rows of the data set."""
         import pyarrow.dataset as ds
 
-        return ds.dataset(self.directory, format="parquet").to_table()
+        if not storage.is_address(self.directory):
+            return ds.dataset(self.directory, format="parquet").to_table()
+        filesystem, path = storage.opened(self.directory, self._options)
+        return ds.dataset(path, filesystem=filesystem, format="parquet").to_table()
 
 
 def sweep(
@@ -61,6 +69,7 @@ def sweep(
     *,
     directory: str | os.PathLike[str] = "sweep",
     progress: Progress = None,
+    storage_options: storage.Options | None = None,
     **settings: Unpack[arguments.Settings],
 ) -> Swept:
     """Replays every trace in every cell and keeps one row for each in the data set ``directory``.
@@ -72,21 +81,27 @@ def sweep(
     trace is read where it is named if the worker has it there, and is sent along if not. A worker
     that is lost costs the tasks it had under way, nothing else.
 
+    Traces and data set may be on storage that fsspec reaches (``s3://bucket/cc1.folio``); workers then
+    fetch traces from there. What is written to a data set there arrives within a second. Storage has
+    no locks: two sweeps must not write to one address at a time.
+
     Args:
-        traces: paths, or :class:`Trace`.
+        traces: paths or addresses, or :class:`Trace`.
         client: a ``distributed.Client``.
-        directory: where the data set is, on this host.
+        directory: where the data set is: a path of this host, or an address.
         kernels, machines, seeds, memory, swap, fragmentation, aged, filesystem, warm, annotate, linked,
             nested, reference_ns, cpus, max_work, policy (no Python objects): as for :func:`predict`; at most a million cells a trace.
         progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
             callable that hears the cells that are over and the cells asked for.
+        storage_options: how addresses are reached, for fsspec: ``{"endpoint_url": "http://.."}``; sent to
+            the workers with each task.
 
     Returns:
         How it went. Cells that failed, those of a trace that cannot be read among them, are in
         :attr:`Swept.failed`, and a warning says so.
 
     Raises:
-        SweepError: another sweep has the directory, the disk is full, ..
+        SweepError: another sweep has the directory, the disk is full, an address cannot be read, ..
         ClusterError: the cluster has no scheduler any more, or workers without this package.
         KernelError, MachineError, RequestError: as :func:`predict`.
     """
@@ -95,45 +110,100 @@ def sweep(
     place = checks.file_path(directory, "directory")
     if client is not None:
         cluster.check(client)
-    opened = _native.Sweep.open(place, paths, asked, ["largefolio.sweep"])
-    if opened.has_idle_seeds:
-        warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=2)
-    for note in opened.rules_notes:
-        warnings.warn(note, FolioWarning, stacklevel=2)
-    for name, why, now in opened.set_aside():
-        text = f"{os.path.join(place, name)}: {why}; renamed to {now}, its cells are computed again"
-        warnings.warn(text, FolioWarning, stacklevel=2)
-    swept = _run(opened, client, progress, place)
+    options = dict(storage_options or {})
+    with _here(place, paths, options) as (mirror, copies):
+        where = mirror.directory if mirror else place
+        named = [(path, copies.get(path, path)) for path in paths]
+        opened = _native.Sweep.open(where, named, asked, ["largefolio.sweep"])
+        _warn(opened, place)
+        work = _Work(opened, client, mirror, copies, options)
+        counts, manifest = work.run(progress)
+    nr_asked, nr_found, nr_done, _ = counts
+    swept = Swept(place, nr_asked, nr_found, nr_done, manifest["failed"], manifest, options)
     for failure in swept.failed:
         text = f"{failure['trace']}, {failure['nr_cells']} cells failed: {failure['error']}"
         warnings.warn(text, FolioWarning, stacklevel=2)
     return swept
 
 
-def _run(opened: _native.Sweep, client: Client | None, progress: Progress, place: str) -> Swept:
-    ended = "stopped"
-    try:
-        with progressing(progress, "cells") as hears:
-            if client is None:
-                opened.run_here(hears)
-            else:
-                cluster.run(opened, client, hears)
-        ended = "done"
-    except KeyboardInterrupt:
-        ended = "interrupted"
-        raise
-    finally:
-        counts = opened.counts()
-        if ended != "done":
-            _close(opened, ended)
-    manifest: dict[str, Any] = json.loads(opened.finish(ended))
-    nr_asked, nr_found, nr_done, _ = counts
-    return Swept(place, nr_asked, nr_found, nr_done, manifest["failed"], manifest)
+@contextmanager
+def _here(
+    place: str, paths: list[str], options: storage.Options
+) -> Iterator[tuple[storage.Mirror | None, dict[str, str]]]:
+    """What is on storage, on this host: the data set, and copies of traces by their address."""
+    with tempfile.TemporaryDirectory(prefix="largefolio-") as folder:
+        addresses = {path for path in paths if storage.is_address(path)}
+        copies = {path: storage.fetch(path, options, folder) for path in sorted(addresses)}
+        mirror = storage.Mirror(place, options) if storage.is_address(place) else None
+        try:
+            yield mirror, copies
+        finally:
+            if mirror:
+                mirror.close()
 
 
-def _close(opened: _native.Sweep, ended: str) -> None:
-    """Writes to the manifest how the sweep ended; if that fails, it only warns."""
-    try:
-        opened.finish(ended)
-    except Exception as error:
-        warnings.warn(f"the manifest is not up to date: {error}", FolioWarning, stacklevel=2)
+def _warn(opened: _native.Sweep, place: str) -> None:
+    if opened.has_idle_seeds:
+        warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=3)
+    for note in opened.rules_notes:
+        warnings.warn(note, FolioWarning, stacklevel=3)
+    for name, why, now in opened.set_aside():
+        text = f"{os.path.join(place, name)}: {why}; renamed to {now}, its cells are computed again"
+        warnings.warn(text, FolioWarning, stacklevel=3)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A sweep that is open."""
+
+    opened: _native.Sweep
+    client: Client | None
+    mirror: storage.Mirror | None
+    copies: dict[str, str]
+    options: storage.Options
+
+    def run(self, progress: Progress) -> tuple[tuple[int, int, int, int], dict[str, Any]]:
+        """Replays what is missing: counts, and what the manifest says."""
+        ended = "stopped"
+        try:
+            with progressing(progress, "cells") as hears:
+                hears = self._pushing(hears)
+                if self.client is None:
+                    self.opened.run_here(hears)
+                else:
+                    traces = cluster.Traces(self.copies, self.options)
+                    cluster.run(self.opened, self.client, traces, hears)
+            ended = "done"
+        except KeyboardInterrupt:
+            ended = "interrupted"
+            raise
+        finally:
+            counts = self.opened.counts()
+            if ended != "done":
+                self._close(ended)
+        manifest: dict[str, Any] = json.loads(self.opened.finish(ended))
+        if self.mirror:
+            self.mirror.push()
+        return counts, manifest
+
+    def _pushing(self, hears: Callable[[int, int], object] | None) -> Callable[[int, int], object] | None:
+        """Who hears of the sweep, and writes to its storage what is new."""
+        mirror = self.mirror
+        if mirror is None:
+            return hears
+
+        def both(nr_over: int, nr_asked: int) -> None:
+            mirror.push_now_and_then()
+            if hears is not None:
+                hears(nr_over, nr_asked)
+
+        return both
+
+    def _close(self, ended: str) -> None:
+        """Writes to the manifest how the sweep ended; if that fails, it only warns."""
+        try:
+            self.opened.finish(ended)
+            if self.mirror:
+                self.mirror.push()
+        except Exception as error:
+            warnings.warn(f"the manifest is not up to date: {error}", FolioWarning, stacklevel=2)

@@ -22,7 +22,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import largefolio as lf
-from largefolio import _cluster, _command
+from largefolio import _cluster, _command, _storage
 
 KERNELS = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2", "7.2+readahead=1M"]
 MACHINES = ["altra", "grace-4k", "ampereone", "milan", "zen4"]
@@ -145,6 +145,70 @@ def test_three_lost_workers_in_a_row_cost_nothing_but_time(
     assert not places
     _is_whole(swept)
     assert _rows(swept) == _rows(here)
+
+
+def test_traces_and_data_set_are_on_storage(
+    some: list[Path], here: lf.Swept, client: Client, tmp_path: Path
+) -> None:
+    addresses = [f"file://{path}" for path in some]
+    # Some of it on this host, the rest by workers that fetch the traces themselves.
+    first = lf.sweep(
+        addresses[:2], KERNELS, MACHINES, directory=f"file://{tmp_path}/set", memory="1G"
+    )
+    assert (first.nr_asked, first.nr_done) == (100, 100)
+    swept = lf.sweep(
+        addresses, KERNELS, MACHINES, client=client, directory=f"file://{tmp_path}/set", memory="1G"
+    )
+    assert (swept.nr_found, swept.nr_done) == (100, 100)
+    _is_whole(swept)
+    assert {row["trace"] for row in _rows(swept)} == set(addresses)
+    of_files = [{**row, "trace": f"file://{row['trace']}"} for row in _rows(here)]
+    assert _rows(swept) == of_files
+    manifest = json.loads((tmp_path / "set" / "_manifest.json").read_text())
+    assert manifest["runs"][-1]["ended"] == "done"
+    assert lf.sweep(some, KERNELS, MACHINES, directory=tmp_path / "set", memory="1G").nr_found == 200
+
+
+def test_an_address_that_cannot_be_read_is_named(some: list[Path], tmp_path: Path) -> None:
+    absent = f"file://{tmp_path}/absent.folio"
+    with pytest.raises(lf.SweepError, match=f"cannot read {absent}"):
+        lf.sweep(absent, KERNELS, MACHINES, directory=tmp_path / "set")
+    with pytest.raises(lf.SweepError, match="nowhere://x"):
+        lf.sweep(some, KERNELS, MACHINES, directory="nowhere://x")
+
+
+def test_a_merged_part_is_never_seen_beside_those_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror = _storage.Mirror("memory://merged", {})
+    storage = mirror._filesystem
+    place = Path(mirror.directory)
+
+    def parts() -> set[str]:
+        names = (Path(name).name for name in storage.ls("/merged", detail=False))
+        return {name for name in names if name.startswith("part-")}
+
+    for name in ("part-1.parquet", "part-2.parquet", "_manifest.json"):
+        (place / name).write_text(name)
+    mirror.push()
+    assert parts() == {"part-1.parquet", "part-2.parquet"}
+    seen: list[set[str]] = []
+    for does in ("put_file", "rm_file", "mv"):
+        did = getattr(storage, does)
+
+        def watched(*words: str, did: Callable[..., None] = did) -> None:
+            did(*words)
+            seen.append(parts())
+
+        monkeypatch.setattr(storage, does, watched)
+    for name in ("part-1.parquet", "part-2.parquet"):
+        (place / name).unlink()
+    (place / "part-3.parquet").write_text("all of them")
+    mirror.push()
+    assert parts() == {"part-3.parquet"} and len(seen) > 3
+    assert all("part-3.parquet" not in some or len(some) == 1 for some in seen)
+    mirror.close()
+    again = _storage.Mirror("memory://merged", {})
+    assert set(os.listdir(again.directory)) == {"part-3.parquet", "_manifest.json"}
+    again.close()
 
 
 _DRIVER = """

@@ -112,13 +112,16 @@ impl Sweep {
     fn open(
         py: Python<'_>,
         directory: PathBuf,
-        traces: Vec<PathBuf>,
+        traces: Vec<(PathBuf, PathBuf)>,
         asked: &Bound<'_, PyAny>,
         command_line: Vec<String>,
     ) -> Result<Self, Failure> {
         let cells = asked.extract::<Asked<'_>>()?.request(py, &Raised::default())?;
         let (has_idle_seeds, rules_notes) = (cells.has_idle_seeds(), cells.rules_notes());
-        let request = Request { command_line, traces, cells };
+        let (names, places): (Vec<_>, Vec<_>) = traces.into_iter().unzip();
+        let copies = names.iter().cloned().zip(places).filter(|(name, place)| name != place);
+        let copies = copies.collect();
+        let request = Request { command_line, traces: names, copies, cells };
         let sweep = detached(py, move || Ok(sweep::Sweep::open(&directory, &request)?))?;
         Ok(Self { opened: Mutex::new(Some(sweep)), has_idle_seeds, rules_notes })
     }

@@ -57,8 +57,17 @@ pub struct Request {
     pub command_line: Vec<String>,
     /// Traces.
     pub traces: Vec<PathBuf>,
+    /// Where this host has those that are named by an address of a storage.
+    pub copies: BTreeMap<PathBuf, PathBuf>,
     /// Kernels, machines, memory sizes, seeds.
     pub cells: replay::Request,
+}
+
+impl Request {
+    /// Where a trace is on this host.
+    fn place<'a>(&'a self, trace: &'a Path) -> &'a Path {
+        self.copies.get(trace).map_or(trace, PathBuf::as_path)
+    }
 }
 
 /// How far a sweep is, in cells of its request.
@@ -80,6 +89,8 @@ pub struct Sweep {
     data: DataSet,
     manifest: Manifest,
     plan: Plan,
+    /// Those of the request.
+    copies: BTreeMap<PathBuf, PathBuf>,
     nr_found: usize,
     nr_done: usize,
     /// Cells that failed, with their trace and the reason.
@@ -103,8 +114,8 @@ impl Sweep {
         manifest.texts.extend(plan.texts());
         manifest.runs.push(Run::new(request, plan.asked(), &aside));
         let nr_found = plan.cells().filter(|cell| data.has(cell)).count();
-        let (nr_done, failed) = (0, BTreeMap::new());
-        let sweep = Self { data, manifest, plan, nr_found, nr_done, failed, aside };
+        let (nr_done, failed, copies) = (0, BTreeMap::new(), request.copies.clone());
+        let sweep = Self { data, manifest, plan, copies, nr_found, nr_done, failed, aside };
         sweep.write(Ended::Running)?;
         Ok(sweep)
     }

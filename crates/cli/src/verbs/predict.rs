@@ -5,6 +5,7 @@ mod list;
 mod replay;
 mod sweep;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -94,7 +95,8 @@ pub(crate) struct PredictArgs {
     kernel: Vec<String>,
     /// Ask a policy where each kernel decides, in a column beside the kernel itself: one that comes with
     /// folio, or an object file of BPF (docs/guide/policy.md)
-    #[arg(long, value_name = "POLICY,..", value_delimiter = ',', conflicts_with = "list")]
+    #[arg(long, value_name = "POLICY,..", value_delimiter = ',', value_parser = names::POLICY,
+        hide_possible_values = true, conflicts_with = "list")]
     policy: Vec<String>,
     /// Machines [default: this one, as `folio calibrate` measured it, else the nearest that is known]
     #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', value_parser = names::MACHINE,
@@ -273,7 +275,8 @@ impl PredictArgs {
         if let Some(dir) = self.sweep.clone() {
             confined::to_fill(&self.trace, &dir);
             let summary = if self.form.is_json() { Summary::Json } else { Summary::Text };
-            let request = Request { command_line, traces: self.trace.clone(), cells: request };
+            let (traces, copies) = (self.trace.clone(), BTreeMap::new());
+            let request = Request { command_line, traces, copies, cells: request };
             return Ok(PredictPlan::Sweep(Box::new(SweepPlan { dir, request, summary })));
         }
         let [trace] = self.trace.as_slice() else {

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -37,6 +38,8 @@ enum Handed {
 /// What the workers share.
 struct Work<'a> {
     pool: ThreadPool,
+    /// Where traces are that are not where their name says.
+    copies: BTreeMap<PathBuf, PathBuf>,
     tasks: Mutex<VecDeque<Task>>,
     /// Traces that cannot be read, by digest, with the reason.
     broken: Mutex<BTreeMap<String, String>>,
@@ -54,6 +57,7 @@ pub fn run(sweep: &mut Sweep, hears: Hears<'_>) -> Result<Ended, SweepError> {
     let nr_workers = nr_workers(&tasks);
     let work = Work {
         pool: ThreadPoolBuilder::new().build()?,
+        copies: sweep.copies.clone(),
         tasks: Mutex::new(tasks.into()),
         broken: Mutex::default(),
         has_ended: AtomicBool::new(false),
@@ -125,7 +129,9 @@ impl Work<'_> {
         let mut hears = |_| {
             if self.is_over() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let run = || self.pool.install(|| task.run(&task.path(), &mut hears));
+        let name = task.path();
+        let place = self.copies.get(&name).unwrap_or(&name);
+        let run = || self.pool.install(|| task.run(place, &mut hears));
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(result)) => Some(Handed::Result(result)),
             Ok(Err(error)) if error.is_stopped() => None,

@@ -92,16 +92,17 @@ impl Plan {
         check_names(request)?;
         let mut seen = BTreeSet::new();
         for path in &request.traces {
-            plan.add_trace(path, &mut seen);
+            plan.add_trace(path, request.place(path), &mut seen);
         }
         Ok(plan)
     }
 
-    fn add_trace(&mut self, path: &Path, seen: &mut BTreeSet<CellId>) {
+    /// The cells of the trace called `path`, which is at `place`.
+    fn add_trace(&mut self, path: &Path, place: &Path, seen: &mut BTreeSet<CellId>) {
         let name = spelled(path);
         let bytes = path.as_os_str().as_bytes();
         let bytes = path.to_str().is_none().then(|| bytes.to_vec());
-        let found = digest(path);
+        let found = digest(place);
         self.named.push(AskedTrace { path: name.clone(), digest: found.as_ref().ok().cloned() });
         match found {
             Ok(digest) => {
@@ -263,8 +264,8 @@ fn check_names(request: &Request) -> Result<(), SweepError> {
     if cells.annotations.is_empty() && cells.linked.is_empty() {
         return Ok(());
     }
-    let metas: Vec<_> =
-        traces.iter().filter_map(|path| Some(Reader::open(path).ok()?.meta().clone())).collect();
+    let metas = traces.iter().filter_map(|path| Reader::open(request.place(path)).ok());
+    let metas: Vec<_> = metas.map(|reader| reader.meta().clone()).collect();
     if metas.is_empty() {
         return Ok(());
     }

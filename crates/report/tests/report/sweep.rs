@@ -1,6 +1,6 @@
 //! A sweep whose tasks run elsewhere: what is taken in, what is refused, what is known again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,7 @@ fn request(place: &TempDir, kernels: &[&str], traces: &[&str]) -> Request {
     Request {
         command_line: vec!["a test".to_owned()],
         traces: traces.iter().map(|name| place.path().join(name)).collect(),
+        copies: BTreeMap::new(),
         cells: replay::Request { memory_bytes, ..replay::Request::new(kernels, machines) },
     }
 }
