@@ -12,7 +12,8 @@
 #   fuzzing guided by coverage         builds the parsers once more, instrumented; ten seconds for each
 #   arm64: mm, trace, sim              their unit tests emulated, and clippy of tests; `make test` lints all
 #                                      crates for arm64 and runs the tests of bulk emulated
-#   packages for arm64                 built, then installed and used in an emulated Debian root
+#   packages                           built, then installed, used and removed in fresh Debian roots
+#   sweeps on S3 and under Slurm       workers in network namespaces of their own, a server, Slurm in a Debian root
 #   arm64 laboratory                   boots kernels with 4K, 16K and 64K pages; builds folio and one of the kernels
 #   dashboard of `folio maps`          runs Prometheus and node_exporter, which are packages of their own
 #   remedies of `folio maps`           starts some thirty programs, and changes settings of the machine
@@ -80,7 +81,9 @@ test-all: test
 	scripts/mutants.py
 	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit
 	scripts/debian.sh trixie
-	scripts/package.py check --profile lab
+	scripts/fresh.py --profile lab
+	scripts/cluster.py s3 --python $(TARGET_DIR)/python-wheel/bin/python
+	scripts/cluster.py slurm --wheel $$(ls -t $(TARGET_DIR)/wheels/largefolio-*_$$(uname -m).whl | head -1)
 	scripts/lab/lab.py --folio target/debug/folio
 
 # Each runs on one CPU, so `make test-all` runs them side by side.

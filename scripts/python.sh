@@ -61,6 +61,7 @@ install_built() {
     ln "$target/debug/folio" "$folio/bin"
     ln "$target"/debug/liblargefolio_{recorder,preload}.so "$folio/lib/largefolio"
     cp traces/*.folio "$folio/share/largefolio/traces"
+    cp -r policies "$folio/share/largefolio"
     printf '#!%s\nfrom largefolio._command import main\nmain()\n' "$environment/bin/python" \
         >"$environment/bin/folio"
     chmod +x "$environment/bin/folio"

@@ -13,8 +13,9 @@ import unittest
 from unittest import mock
 
 import arm64
-import foreign
+import fresh
 import package
+import roots
 
 
 def unescaped(text):
@@ -28,7 +29,7 @@ def header(machine, kind, bits=2, abi=0):
 
 class Binfmt(unittest.TestCase):
     def matches(self, first):
-        magic, mask = unescaped(foreign.MAGIC), unescaped(foreign.MASK)
+        magic, mask = unescaped(roots.MAGIC), unescaped(roots.MASK)
         self.assertEqual(len(magic), len(mask))
         return all(byte & mask[at] == magic[at] & mask[at] for at, byte in enumerate(first))
 
@@ -108,11 +109,13 @@ class Left(unittest.TestCase):
             root = pathlib.Path(folder)
             (root / "usr/bin").mkdir(parents=True)
             (root / "var/lib").mkdir(parents=True)
-            before = package.files_of(root)
+            place = fresh.Place("trixie-amd64")
+            place.root.path = root
+            before = place.files()
             (root / "var/lib/status").touch()
-            self.assertEqual(package.files_of(root), before)
+            self.assertEqual(place.files(), before)
             (root / "usr/bin/folio").touch()
-            self.assertEqual(package.files_of(root) - before, {root / "usr/bin/folio"})
+            self.assertEqual(place.files() - before, {root / "usr/bin/folio"})
 
 
 class Skips(unittest.TestCase):

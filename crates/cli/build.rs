@@ -12,7 +12,7 @@ fn main() {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let compiler = said(&rustc, &["--version"]).unwrap_or_else(|| "rustc, unknown".to_owned());
     println!("cargo::rustc-env=FOLIO_RUSTC={compiler}");
-    let commit = git(&["rev-parse", "--short=12", "HEAD"]);
+    let commit = packed().or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
     let commit = commit.unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=FOLIO_COMMIT={commit}");
     // The date of manual pages.
@@ -24,6 +24,15 @@ fn main() {
     if let Some(log) = log.filter(|log| Path::new(log).exists()) {
         println!("cargo::rerun-if-changed={log}");
     }
+}
+
+/// The commit that a package was made from: `cargo package` and the source distribution of the wheel
+/// write it.
+fn packed() -> Option<String> {
+    let text = std::fs::read_to_string(".cargo_vcs_info.json").ok()?;
+    let (_, rest) = text.split_once("\"sha1\": \"")?;
+    let commit: String = rest.chars().take_while(char::is_ascii_hexdigit).take(12).collect();
+    (commit.len() == 12).then_some(commit)
 }
 
 /// What git says, where there are git and a repository.

@@ -18,12 +18,14 @@ use largefolio_linux::elf::dynamic::{Dynamic, Symbols};
 use largefolio_linux::proc::smaps;
 use largefolio_linux::system::MemSystem;
 use largefolio_linux::tune::profile::Profile;
+use largefolio_mm::policy::{Context, Point};
 use largefolio_report::sweep::Manifest;
 use largefolio_results::maps::State;
 use largefolio_sim::crosscheck::files::FileSteps;
 use largefolio_sim::crosscheck::{Recording, read_all};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
+use largefolio_sim::policy::KernelPolicy;
 use largefolio_sim::study::Study;
 use largefolio_trace::import::lackey;
 use largefolio_trace::{Batch, Reader};
@@ -39,6 +41,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("recording", recording),
     ("elf", elf),
     ("kernel", kernel),
+    ("policy", policy),
     ("machine", machine),
     ("study", study),
     ("tuning", tuning),
@@ -123,6 +126,19 @@ fn kernel(data: &[u8], _: &Path) {
     let Ok(table) = String::from_utf8_lossy(data).parse() else { return };
     // Another kernel file would be read from wherever it is.
     let _ = Kernel::from_table("fuzz", table);
+}
+
+/// What is accepted runs to its end, and says the same each time.
+fn policy(data: &[u8], _: &Path) {
+    let Ok(policy) = KernelPolicy::from_object("fuzz", data) else { return };
+    let (Ok(mut one), Ok(mut other)) = (policy.0.start(), policy.0.start()) else { return };
+    for page in 0..3 {
+        let context = Context { page, ra_pages: 32, nr_pages: 1 << 20, ..Context::default() };
+        for point in Point::ALL.into_iter().filter(|&point| one.asks(point)) {
+            let answer = one.answer(point, &context).expect("an accepted program does not fail");
+            assert_eq!(answer, other.answer(point, &context).expect("the second neither"));
+        }
+    }
 }
 
 fn machine(data: &[u8], _: &Path) {

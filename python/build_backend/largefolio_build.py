@@ -6,6 +6,7 @@ libraries and traces as it does in `/usr`:
     largefolio/_folio/bin/folio
     largefolio/_folio/lib/largefolio/liblargefolio_{recorder,preload}.so
     largefolio/_folio/share/largefolio/traces/*.folio
+    largefolio/_folio/share/largefolio/policies/folio_policy.h, *.c, *.o
 
 `pip install --config-settings profile=dev ./python`, or LARGEFOLIO_PROFILE=dev, builds with that
 cargo profile instead of `release`. `pip wheel --config-settings target=aarch64-unknown-linux-gnu
@@ -99,7 +100,7 @@ def build_editable(
 # What of the repository a source distribution has beside python/; tests read more than that.
 _SOURCES = (
     "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "LICENSE-*", "README.md", "crates", "kernels",
-    "machines", "probe", "schemas", "studies", "traces", "tunings",
+    "machines", "policies", "probe", "schemas", "studies", "traces", "tunings",
     ":(exclude,glob)crates/*/tests/**", ":(exclude,glob)crates/*/fixtures/**",
     ":(exclude,glob)**/snapshots/**",
 )
@@ -113,22 +114,44 @@ def build_sdist(sdist_directory: str, config_settings: Mapping[str, Any] | None 
     version = next(line for line in metadata.decode().splitlines() if line.startswith("Version: "))
     name = f"largefolio-{version.removeprefix('Version: ')}"
     project = (_PYTHON / "pyproject.toml").read_text().replace('"../crates/', '"workspace/crates/')
-    members = {"PKG-INFO": metadata, "pyproject.toml": project.encode()}
+    # As `cargo package` writes it into a crate: `folio --version` names the commit.
+    commit = json.dumps({"git": {"sha1": _git("rev-parse", "HEAD").strip()}}).encode()
+    members: dict[str, bytes | Path] = {
+        "PKG-INFO": metadata,
+        "pyproject.toml": project.encode(),
+        "workspace/crates/cli/.cargo_vcs_info.json": commit,
+    }
     for path in _known(_PYTHON, "largefolio", "build_backend", "README.md"):
         members[str(path.relative_to(_PYTHON))] = path
     for path in _known(_ROOT, *_SOURCES):
         members[f"workspace/{path.relative_to(_ROOT)}"] = path
+    _check_links(members)
     packed = Path(sdist_directory) / f"{name}.tar.gz"
     packed.parent.mkdir(parents=True, exist_ok=True)
     _pack(packed, name, members)
     return packed.name
 
 
+def _check_links(members: Mapping[str, bytes | Path]) -> None:
+    """Crates link to data of the repository: all that they link to has to be there."""
+    for name, content in members.items():
+        if not isinstance(content, Path) or not content.is_symlink():
+            continue
+        target = os.path.normpath(Path(name).parent / os.readlink(content))
+        if target not in members and not any(each.startswith(f"{target}/") for each in members):
+            raise RuntimeError(f"{name} links to {target}, which is not packed: add it to _SOURCES")
+
+
 def _known(folder: Path, *paths: str) -> list[Path]:
     """Files below `folder` that git knows."""
-    words = ["git", "-C", str(folder), "ls-files", "-z", "--", *paths]
-    done = subprocess.run(words, stdout=subprocess.PIPE, check=True, text=True)
-    return [folder / name for name in done.stdout.split("\0") if name]
+    names = _git("-C", str(folder), "ls-files", "-z", "--", *paths).split("\0")
+    return [folder / name for name in names if name]
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(
+        ["git", *words], cwd=_ROOT, stdout=subprocess.PIPE, check=True, text=True
+    ).stdout
 
 
 def _pack(packed: Path, top: str, members: Mapping[str, bytes | Path]) -> None:
@@ -173,14 +196,16 @@ def _stage(build: Build) -> None:
     built = _build(build)
     shutil.rmtree(_STAGE, ignore_errors=True)
     libraries = _STAGE / "lib" / "largefolio"
-    traces = _STAGE / "share" / "largefolio" / "traces"
-    for directory in (_STAGE / "bin", libraries, traces):
+    for directory in (_STAGE / "bin", libraries):
         directory.mkdir(parents=True)
     for path in built:
         target = _STAGE / "bin" if path.name == "folio" else libraries
         _strip(shutil.copy(path, target), build.tool("strip"))
-    for path in sorted((_ROOT / "traces").glob("*.folio")):
-        shutil.copy(path, traces)
+    for name, pattern in (("traces", "*.folio"), ("policies", "*.[cho]")):
+        shared = _STAGE / "share" / "largefolio" / name
+        shared.mkdir(parents=True)
+        for path in sorted((_ROOT / name).glob(pattern)):
+            shutil.copy(path, shared)
 
 
 def _build(build: Build) -> list[Path]:

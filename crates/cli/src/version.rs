@@ -33,7 +33,17 @@ pub(crate) fn found() -> String {
     let library = remap::find_library().map_err(|refused| refused.to_string());
     let _ = writeln!(text, "recorder plugin {}", place(plugin));
     let _ = writeln!(text, "preload library {}", place(library));
+    let _ = writeln!(text, "policy header {}", place(policy_header()));
     text
+}
+
+/// The header that a policy in C includes: of an installation, or of the repository.
+fn policy_header() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let places = ["../share/largefolio/policies", "../../policies"];
+    let paths = places.iter().filter_map(|place| Some(program.parent()?.join(place)));
+    let mut found = paths.filter_map(|path| path.join("folio_policy.h").canonicalize().ok());
+    found.next().ok_or_else(|| "no share/largefolio/policies beside folio".to_owned())
 }
 
 fn place(found: Result<PathBuf, String>) -> String {

@@ -1,4 +1,4 @@
-//! Names of kernels and machines as arguments: which ones a shell completes.
+//! Names of kernels, machines and policies as arguments: which ones a shell completes.
 //!
 //! Owns what completion offers. What a name means is decided where it is looked up: an argument may
 //! also be a file, or have edits, so that every string is taken here.
@@ -11,6 +11,7 @@ use clap::{Arg, Command};
 use largefolio_results::running;
 use largefolio_sim::kernel::{Kernel, version};
 use largefolio_sim::machine::{self, THIS};
+use largefolio_sim::policy::KernelPolicy;
 
 /// A string; completion offers the names.
 #[derive(Clone, Copy)]
@@ -20,6 +21,9 @@ pub(crate) struct Named(fn() -> Vec<&'static str>);
 pub(crate) const KERNEL: Named = Named(|| {
     Kernel::names().filter(|name| version(name).is_some()).chain([running::THIS]).collect()
 });
+
+/// A policy that comes with folio, or an object file.
+pub(crate) const POLICY: Named = Named(|| KernelPolicy::builtin().map(|(name, _)| name).collect());
 
 /// A machine or a file.
 pub(crate) const MACHINE: Named = Named(|| machine::names().chain([THIS]).collect());

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Installs the packages in fresh Debian roots, uses them as a user would, and removes them.
+
+    fresh.py                       Debian 12 and 13 for amd64, Debian 13 for arm64 under QEMU
+    fresh.py bookworm-amd64        one of them
+    fresh.py --deb FILE --wheel FILE     packages that are built; else they are built now
+
+In each root the .deb is installed, `folio` records a program of that root, predicts, shows which folios
+back it (where the kernel is this machine's), and reads its own ELF file; the wheel is installed by pip
+and asked the same. Both are removed, and nothing of them may be left. Another architecture than this
+machine's records in the laboratory (scripts/lab) instead.
+
+Prints a line that begins with SKIPPED where it cannot run.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+sys.dont_write_bytecode = True
+
+import arm64  # noqa: E402
+import package  # noqa: E402
+import roots  # noqa: E402
+
+PLACES = ["bookworm-amd64", "trixie-amd64", "trixie-arm64"]
+# The C++ library is for the pyarrow that the wheel needs. What records is recommended by the package.
+OWN = ["apt", "ca-certificates", "python3", "python3-venv", "qemu-user", "valgrind"]
+OTHER = ["libgcc-s1", "libstdc++6", "python3"]
+TRACE = "demo.folio"
+ASKED = ["--kernel", "6.12,7.2+page=64K", "--machine", "altra", "--json"]
+# Prints what the module predicts, as the command does.
+USE_OF_WHEEL = """import json, sys
+import largefolio
+from largefolio._command import folio
+report = largefolio.report(sys.argv[1], ["6.12", "7.2+page=64K"], ["altra"])
+table = largefolio.predict(sys.argv[1], ["6.12", "7.2+page=64K"], ["altra"])
+print(json.dumps([report, table.num_rows, folio()]))
+"""
+# A program that has memory for a while, and who is looked at meanwhile.
+LOOK = """set -e
+sleep 60 & looked=$!
+sleep 1
+folio maps --json $looked
+kill $looked
+"""
+
+
+class Wrong(Exception):
+    """A package that is not as it should be."""
+
+
+def say(words):
+    print(f"fresh.py: {words}", file=sys.stderr, flush=True)
+
+
+def expect(is_so, why):
+    if not is_so:
+        raise Wrong(why)
+
+
+class Place:
+    """A root in which packages are used."""
+
+    def __init__(self, name):
+        self.name = name
+        suite, _, arch = name.rpartition("-")
+        self.root = roots.Root(suite, arch)
+        self.machine = roots.MACHINES[arch]
+
+    def made(self):
+        self.root.made(OWN if self.root.is_own else OTHER)
+        if self.root.is_own:
+            # Names of hosts are found, and certificates of this network are known.
+            etc = self.root.path / "etc"
+            shutil.copy("/etc/resolv.conf", etc / "resolv.conf")
+            shutil.copy("/etc/ssl/certs/ca-certificates.crt", etc / "ssl/certs/ca-certificates.crt")
+
+    def __call__(self, *words):
+        """What a program prints there; words of the shell, if it is one string."""
+        words = ["sh", "-c", words[0]] if len(words) == 1 else words
+        done = self.root.run(words, stdout=subprocess.PIPE, text=True)
+        expect(done.returncode == 0, f"`{' '.join(words)}` ended with {done.returncode} in {self.name}")
+        return done.stdout
+
+    def put(self, path, name):
+        shutil.copy(path, self.root.path / "tmp" / name)
+
+    def files(self):
+        """Everything but what dpkg, Python and this script note."""
+        aside = ("var", "tmp", "proc", "dev", "sys", "run", "root")
+        return {path for top in self.root.path.iterdir() if top.name not in aside
+                for path in [top, *top.rglob("*")] if path.name != "__pycache__"}
+
+
+def predicted(profile):
+    """What the folio of this machine says of the demonstration's trace."""
+    own = package.Build(package.own_arch(), profile).folder() / "folio"
+    return subprocess.run([own, "predict", TRACE, *ASKED], cwd=ROOT / "traces", check=True,
+                          stdout=subprocess.PIPE, text=True).stdout
+
+
+def check_deb(place, deb, expected):
+    """Installs the package, uses its programs, removes it and finds nothing left."""
+    place.put(deb, "largefolio.deb")
+    if (place.root.path / "usr/bin/folio").exists():
+        place("dpkg", "--purge", "largefolio")
+    before = place.files()
+    place("dpkg", "--install", "/tmp/largefolio.deb")
+    version = place("folio", "--version")
+    expect(f"target {place.machine}-unknown-linux-gnu" in version, f"for another machine: {version}")
+    for name in ("recorder plugin /usr/lib", "preload library /usr/lib", "policy header /usr/share"):
+        expect(name in version, f"does not find its {name}: {version}")
+    told = place(f"cd /usr/share/largefolio/traces && folio predict {TRACE} {' '.join(ASKED)}")
+    expect(told == expected, "another prediction than this machine's")
+    elf = json.loads(place("folio", "maps", "--elf", "/usr/bin/folio", "--json"))
+    expect(elf["files"], "maps --elf says nothing of its own program")
+    expect("folio" in place("zcat -f /usr/share/man/man1/folio.1*"), "no manual page")
+    if place.root.is_own:
+        used(place)
+    place("dpkg", "--purge", "largefolio")
+    left = place.files() - before
+    expect(not left, f"left after dpkg --purge: {sorted(map(str, left))[:5]}")
+    say(f"{deb.name}: installed, used and removed in {place.name}")
+
+
+def used(place):
+    """Records a program of the root, predicts it, and looks at one that runs."""
+    place("cd /tmp && folio record -o own.folio -- ls -l /usr/bin >own.txt")
+    report = json.loads(place(f"cd /tmp && folio predict own.folio {' '.join(ASKED)}"))
+    nr_faults = [row["faults"]["total"] for row in report["rows"]]
+    expect(len(nr_faults) == 2 and min(nr_faults) > 50, f"faults of ls: {nr_faults}")
+    looked = json.loads(place(LOOK))
+    expect(looked["processes"], "maps says nothing of a program that runs")
+    place("rm -f /tmp/own.folio /tmp/own.txt")
+
+
+def check_wheel(place, wheel, expected):
+    """Has pip install the wheel, imports and uses it, and has pip remove it."""
+    place.put(ROOT / "traces" / TRACE, TRACE)
+    (place.root.path / "tmp" / "use.py").write_text(USE_OF_WHEEL)
+    site = place.root.path / "opt" / "largefolio"
+    shutil.rmtree(site, ignore_errors=True)
+    version = place("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
+    run = f"cd /tmp && PYTHONPATH=/opt/largefolio python3 use.py {TRACE}"
+    if place.root.is_own:
+        place.put(wheel, wheel.name)
+        place("python3", "-m", "venv", "/opt/largefolio")
+        place("/opt/largefolio/bin/pip", "install", "--quiet", f"/tmp/{wheel.name}")
+        run = f"cd /tmp && /opt/largefolio/bin/python use.py {TRACE}"
+    else:
+        unpacked(wheel, version, site, place.machine)
+    report, nr_rows, folio = json.loads(place(run))
+    expect(nr_rows > 0, "predict has no rows")
+    expect(report == {**expected, "command_line": []}, "another report than this machine's folio")
+    said = place(folio, "--version")
+    expect(f"target {place.machine}-unknown-linux-gnu" in said, f"for another machine: {said}")
+    if place.root.is_own:
+        place("cd /tmp && /opt/largefolio/bin/folio record -o own.folio -- ls >own.txt")
+        place("/opt/largefolio/bin/pip", "uninstall", "--quiet", "--yes", "largefolio")
+        left = [path for path in site.rglob("*") if "largefolio" in path.name or path.name == "folio"]
+        expect(not left, f"left after pip uninstall: {sorted(map(str, left))[:5]}")
+    shutil.rmtree(site)
+    say(f"{wheel.name}: installed, used and removed by Python {version} in {place.name}")
+
+
+def unpacked(wheel, version, site, machine):
+    """The wheel and the pyarrow of another architecture, by the pip of this machine."""
+    platforms = [f"linux_{machine}", *(f"manylinux_2_{nr}_{machine}" for nr in (17, 26, 27, 28, 36)),
+                 f"manylinux2014_{machine}"]
+    subprocess.run([package.environment_of_pip(), "install", "--quiet", "--disable-pip-version-check",
+                    "--only-binary=:all:", "--implementation=cp", "--no-compile",
+                    f"--python-version={version}", f"--target={site}", wheel,
+                    *(word for name in platforms for word in ("--platform", name))], check=True)
+
+
+def check(name, args, expected):
+    place = Place(name)
+    place.made()
+    is_all = not (args.deb or args.wheel)
+    if is_all or args.deb:
+        deb = args.deb or package.deb(place.root.arch, args.profile)
+        check_deb(place, deb, expected)
+    if is_all or args.wheel:
+        wheel = args.wheel or package.wheel(place.root.arch, args.profile)
+        check_wheel(place, wheel, json.loads(expected))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("places", nargs="*", metavar="SUITE-ARCH", help=f"of {', '.join(PLACES)}; else all")
+    parser.add_argument("--profile", default="release")
+    parser.add_argument("--deb", type=pathlib.Path, help="a package that is built, for one place")
+    parser.add_argument("--wheel", type=pathlib.Path, help="a wheel that is built, for one place")
+    args = parser.parse_args()
+    if unknown := set(args.places) - set(PLACES):
+        parser.error(f"no place {', '.join(sorted(unknown))}; there are {', '.join(PLACES)}")
+    if (args.deb or args.wheel) and len(args.places) != 1:
+        parser.error("--deb and --wheel: in which place?")
+    is_good = True
+    for name in args.places or PLACES:
+        try:
+            package.pages(args.profile)
+            check(name, args, predicted(args.profile))
+        except roots.Unable as why:
+            arm64.skipped(f"packages are not used in {name}", why)
+        except (Wrong, package.Wrong, subprocess.CalledProcessError) as why:
+            say(f"{name}: {why}")
+            is_good = False
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
