@@ -21,8 +21,6 @@
 //!   groups.
 //! - The second list of PMD ranges worth a walk is exact; a kernel's is a Bloom filter, which says
 //!   yes a little too often.
-//! - Dirty pages are written when they are evicted; a kernel moves them on to the next generation
-//!   and has them written.
 
 mod age;
 mod evict;
