@@ -244,7 +244,12 @@ def test_kernel_and_model_agree() -> None:
     with warnings.catch_warnings():
         # A kernel that does not show all its settings is warned of.
         warnings.simplefilter("ignore", lf.FolioWarning)
-        found = lf.crosscheck(filesystems="ext4", windows="128K", only="*seq_s0")
+        try:
+            found = lf.crosscheck(filesystems="ext4", windows="128K", only="*seq_s0")
+        except lf.CommandError as error:
+            if "PID namespace" not in str(error):
+                raise
+            pytest.skip(f"a container has no names for processes of the kernel's events: {error}")
     assert found["rows"]
     assert found.agrees
 
