@@ -3,6 +3,8 @@
 
     scripts/recordings/limited.py 6.12 7.2
     scripts/recordings/limited.py 7.2 --lists generations --only '*_hot_*' --detail
+    scripts/recordings/limited.py 7.2 --repeat 3    says in varying.toml which workloads a kernel does not
+                                                    take the same way each time
 
 A kernel is booted once for each kind of lists: the classic ones and generations. Needs what
 record.py needs but for btrfs-progs. The set is the one of `folio crosscheck workloads --limited`.
@@ -14,6 +16,8 @@ import json
 import pathlib
 import subprocess
 import sys
+import tarfile
+import tomllib
 
 import guest
 import packages
@@ -24,6 +28,12 @@ LISTS = {"lists": 0, "generations": 7}
 GROUPS = "/groups"
 # More than the kernel lets wait on one processor (MEMCG_CHARGE_BATCH): see probe/pressure.h.
 REFRESH = 130
+
+
+VARYING = """# Workloads that a kernel does not take the same way each time, with the first step at which a repetition
+# differs from the committed recording in what entered or left the page cache; `n`: repetitions.
+# Written by scripts/recordings/limited.py --repeat.
+"""
 
 
 class LimitedGuest(guest.Guest):
@@ -77,26 +87,83 @@ def commands(rows, name, kind, is_detailed):
     return lines
 
 
+def steps_of(text):
+    """What entered and left the page cache, step by step."""
+    steps = []
+    for line in text.splitlines():
+        word = line.partition(" ")[0]
+        if word in ("N", "T", "B", "L"):
+            steps.append([])
+        elif word in ("A", "D") and steps:
+            steps[-1].append(line)
+    return steps
+
+
+def first_other_step(text, other):
+    """Number of the first step at which two recordings differ; None if they do not."""
+    both = zip(steps_of(text), steps_of(other))
+    return next((nr for nr, (one, two) in enumerate(both) if one != two), None)
+
+
+def archived(path):
+    """Texts of the recordings in an archive, by workload."""
+    with tarfile.open(path) as archive:
+        return {pathlib.Path(member.name).stem: archive.extractfile(member).read().decode()
+                for member in archive if member.isfile()}
+
+
+def varying(texts, repeats):
+    """{workload: first step at which a repetition differs}, of those where one does."""
+    found = {}
+    for repeat in repeats:
+        for workload, text in repeat.items():
+            nr = first_other_step(texts[workload], text) if workload in texts else None
+            if nr is not None:
+                found[workload] = min(nr, found.get(workload, nr))
+    return found
+
+
+def note_varying(path, name, nr_repeats, found):
+    """Puts the section of one kernel with one kind of lists into the file."""
+    known = tomllib.loads(path.read_text()) if path.exists() else {}
+    known[name] = {"n": nr_repeats, **dict(sorted(found.items()))}
+    sections = (f'\n["{name}"]\n' + "".join(f'"{key}" = {nr}\n' for key, nr in section.items())
+                for name, section in sorted(known.items()))
+    path.write_text(VARYING + "".join(sections))
+
+
+def recorded(machine, work, lines):
+    """Texts by workload, and what failed."""
+    results = machine.run(work / "probe" / "amd64", lines, 3000)
+    texts = {workload: text for workload, (status, text) in results.items() if status == 0}
+    failed = [f"{workload}: {text.strip()}"
+              for workload, (status, text) in results.items() if status]
+    return texts, failed
+
+
 def record_one(work, version, kind, out, args):
     """Boots one kernel with one kind of lists; failures."""
-    name = f"deb_{version}_amd64"
+    name = f"deb_{version}_amd64_{kind}"
     own = work / f"limited-{version}-{kind}"
     own.mkdir(exist_ok=True)
     machine = LimitedGuest(own, packages.unpack(work, version, "amd64"), "amd64")
-    rows = workloads(args.only)
-    results = machine.run(work / "probe" / "amd64", commands(rows, name, kind, args.detail), 3000)
-    texts = {workload: text for workload, (status, text) in results.items() if status == 0}
-    failed = [f"{version} {kind} {workload}: {text.strip()}"
-              for workload, (status, text) in results.items() if status]
-    if args.plain:
+    lines = commands(workloads(args.only), f"deb_{version}_amd64", kind, args.detail)
+    runs = [recorded(machine, work, lines) for _ in range(max(args.repeat, 1))]
+    texts = runs[0][0]
+    failed = [f"{version} {kind} {line}" for _, failed in runs for line in failed]
+    archive = out / f"{name}.tar.xz"
+    if args.repeat:
+        found = varying(archived(archive), [texts for texts, _ in runs])
+        note_varying(out / "varying.toml", name, args.repeat, found)
+        print(f"{name}: {len(found)} vary", flush=True)
+    elif args.plain:
         folder = args.plain / f"{version}_{kind}"
         folder.mkdir(parents=True, exist_ok=True)
         for workload, text in texts.items():
             (folder / f"{workload}.txt").write_text(text)
-        return failed
-    archive = out / f"{name}_{kind}.tar.xz"
-    record.extend(work, archive, f"{name}_{kind}", texts)
-    print(f"{name} {kind}: {len(texts)} recorded, {archive.stat().st_size >> 10} KiB", flush=True)
+    else:
+        record.extend(work, archive, name, texts)
+        print(f"{name}: {len(texts)} recorded, {archive.stat().st_size >> 10} KiB", flush=True)
     return failed
 
 
@@ -107,6 +174,8 @@ def main():
     parser.add_argument("--only", default="*", metavar="PATTERN")
     parser.add_argument("--detail", action="store_true",
                         help="with what reclaim says of lists (lines v and l)")
+    parser.add_argument("--repeat", type=int, default=0, metavar="N",
+                        help="N times, beside what is committed, for varying.toml")
     parser.add_argument("--plain", type=pathlib.Path, metavar="DIR",
                         help="text files there instead of an archive")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")

@@ -219,11 +219,11 @@ impl Generations {
                 max.saturating_sub(down).max(min)
             }
             GenerationRule::First | GenerationRule::Protected if is_active => max,
-            GenerationRule::First if cannot_go => min + 1,
-            GenerationRule::Protected if cannot_go => max - 1,
+            GenerationRule::First | GenerationRule::Protected if cannot_go => max - 1,
             // There are four: the oldest is left to what is there already.
-            GenerationRule::Protected if min + NR_GENERATIONS_MIN < max => min + 1,
-            GenerationRule::First | GenerationRule::Protected => min,
+            GenerationRule::First | GenerationRule::Protected => {
+                min + u64::from(min + NR_GENERATIONS_MIN < max)
+            }
         }
     }
 }
@@ -303,8 +303,8 @@ mod tests {
         let all = |gens: &Generations, is_active, is_workingset| {
             [GenerationRule::First, OLD, NEW].map(|rule| seq(gens, rule, is_active, is_workingset))
         };
-        assert_eq!(all(&gens, false, false), [7, 8, 7]);
-        assert_eq!(all(&gens, false, true), [7, 8, 8]);
+        assert_eq!(all(&gens, false, false), [8, 8, 7]);
+        assert_eq!(all(&gens, false, true), [8, 8, 8]);
         assert_eq!(all(&gens, true, false), [10, 10, 9]);
         assert_eq!(all(&gens, true, true), [10, 10, 10]);
         gens.min_seq = [8, 8];

@@ -65,6 +65,10 @@ impl<R: Ram> Memory<R> {
             self.core.folios.lru_mut().marks_mut(id).is_reclaim = true;
             return Fate::Activate;
         }
+        // The batch that will make it active holds it: it may go when that is emptied.
+        if self.core.folios.lru().marks(id).is_activating {
+            return Fate::Keep;
+        }
         self.core.counters.reclaim.nr_evicted_file += 1;
         let shadow = self.core.evict_shadow(id);
         let range = PageRange { first: index.0, end: entry.end() };

@@ -52,11 +52,12 @@ pub enum LruRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GenerationRule {
-    /// \[6.1\] what is read by descriptor starts in the oldest generation.
+    /// \[6.1\] what is read by descriptor starts in the second oldest generation while there are
+    /// four; a look goes on after it has added one, and moves on what is dirty.
     First,
-    /// \[6.8 .. 6.12\] in the second oldest, while there are four.
+    /// \[6.8 .. 6.12\] it ends with that, and isolates what is dirty.
     Protected,
-    /// \[6.16+\] in the oldest; refaults count by age, not by generation, and no more is isolated
+    /// \[6.16+\] what is read starts in the oldest; refaults count by age, not by generation, and no more is isolated
     /// than the priority asks for.
     Reworked,
     /// \[7.2+\] the same, but a use before it reached the list counts as a first one, uses through

@@ -20,6 +20,7 @@ use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::pgtable::LeafKind;
 use crate::ram::Ram;
+use crate::rules::reclaim::GenerationRule;
 use crate::units::{MmId, Pfn, Vpn, VpnRange};
 use crate::vma::{AccessAdvice, Vma};
 
@@ -211,7 +212,7 @@ impl<R: Ram> Memory<R> {
             is_young |= self.core.folios.frames().count(Flag::Accessed, site.pfn, site.nr) > 0;
             if !site.is_pmd
                 && advice == AccessAdvice::Normal
-                && let Some(window) = self.window_of(&site)
+                && let Some(window) = self.window_of(look, &site)
             {
                 self.look_at_window(look, id, site.mm, window);
             }
@@ -230,11 +231,15 @@ impl<R: Ram> Memory<R> {
         self.space(mm).vmas.find(vpn).map_or(AccessAdvice::Normal, |vma| vma.advice.access)
     }
 
-    /// The 64 entries around those of a site, within its area and its table.
-    fn window_of(&self, site: &Site) -> Option<VpnRange> {
+    /// The 64 entries around those of a site, within its area and its table: around each that is
+    /// young, from 7.2 on around the first, young or not.
+    fn window_of(&self, look: Look, site: &Site) -> Option<VpnRange> {
         let is_young = |by: &u64| self.core.folios.frames().get(Flag::Accessed, site.pfn.plus(*by));
-        let first = (0..site.nr).find(is_young)?;
-        let last = (0..site.nr).rev().find(is_young)?;
+        let mut first = (0..site.nr).find(is_young)?;
+        let mut last = (0..site.nr).rev().find(is_young)?;
+        if look.rule == GenerationRule::FirstUse {
+            (first, last) = (0, 0);
+        }
         let pmd = self.rules.page.pmd_order();
         // Pages of a site lie side by side, and may lie in several areas.
         let around = |vpn: Vpn| {
