@@ -83,7 +83,7 @@ test-all: test
 	scripts/debian.sh trixie
 	scripts/fresh.py --profile lab
 	scripts/cluster.py s3 --python $(TARGET_DIR)/python-wheel/bin/python
-	scripts/cluster.py slurm --wheel $$(ls -t $(TARGET_DIR)/wheels/largefolio-*_$$(uname -m).whl | head -1)
+	scripts/cluster.py slurm --wheel "$$(ls -t $(TARGET_DIR)/wheels/largefolio-*_$$(uname -m).whl | head -1)"
 	scripts/lab/lab.py --folio target/debug/folio
 
 # Each runs on one CPU, so `make test-all` runs them side by side.

@@ -3,7 +3,7 @@
 
     fresh.py                       Debian 12 and 13 for amd64, Debian 13 for arm64 under QEMU
     fresh.py bookworm-amd64        one of them
-    fresh.py --deb FILE --wheel FILE     packages that are built; else they are built now
+    fresh.py bookworm-amd64 --deb FILE --wheel FILE     packages that are built; else they are built now
 
 In each root the .deb is installed, `folio` records a program of that root, predicts, shows which folios
 back it (where the kernel is this machine's), and reads its own ELF file; the wheel is installed by pip
@@ -17,6 +17,7 @@ import argparse
 import json
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -25,6 +26,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 sys.dont_write_bytecode = True
 
 import arm64  # noqa: E402
+import packages  # noqa: E402
 import package  # noqa: E402
 import roots  # noqa: E402
 
@@ -202,12 +204,14 @@ def main():
         parser.error(f"no place {', '.join(sorted(unknown))}; there are {', '.join(PLACES)}")
     if (args.deb or args.wheel) and len(args.places) != 1:
         parser.error("--deb and --wheel: in which place?")
+    # What runs in a root ends with this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     is_good = True
     for name in args.places or PLACES:
         try:
             package.pages(args.profile)
             check(name, args, predicted(args.profile))
-        except roots.Unable as why:
+        except (roots.Unable, packages.Missing) as why:
             arm64.skipped(f"packages are not used in {name}", why)
         except (Wrong, package.Wrong, subprocess.CalledProcessError) as why:
             say(f"{name}: {why}")

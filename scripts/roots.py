@@ -23,6 +23,7 @@ SUITES = ["bookworm", "trixie"]
 # By the name of the architecture in Debian.
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 FOLDER = ROOT / "target" / "roots"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # All that a program of this machine may want to see, as in a container.
 OWN = """set -e
 mount -t proc proc "$root/proc"
@@ -82,14 +83,14 @@ class Root:
         made_of.write_text(wanted)
         return self
 
-    def run(self, words, **how):
-        """Runs a program in it."""
+    def run(self, words, has_network=True, **how):
+        """Runs a program in it; without a network it has a loopback device that is down."""
         words = ["chroot", self.path, *words]
         if not self.is_own:
             return emulated(words, **how)
-        environment = {**os.environ, "HOME": "/root", "LANG": "C.UTF-8", "root": str(self.path)}
+        environment = {"HOME": "/root", "LANG": "C.UTF-8", "PATH": PATH, "root": str(self.path)}
         command = ["unshare", "--mount", "--pid", "--fork", "--kill-child",
-                   "--propagation", "private", "sh", "-c", OWN, "setup", *map(str, words)]
+                   *([] if has_network else ["--net"]), "--propagation", "private", "sh", "-c", OWN, "setup", *map(str, words)]
         return subprocess.run(command, env=environment, **how)
 
 
@@ -105,10 +106,14 @@ def emulated(words, **how):
         with subprocess.Popen(command, pass_fds=(go, ready), env=environment, **how) as child:
             os.close(ready)
             ready = None
-            if os.read(said, 1):
-                for name in ("uid_map", "gid_map"):
-                    pathlib.Path(f"/proc/{child.pid}/{name}").write_text("0 0 4294967295\n")
-                os.write(start, b"\n")
+            try:
+                if os.read(said, 1):
+                    for name in ("uid_map", "gid_map"):
+                        pathlib.Path(f"/proc/{child.pid}/{name}").write_text("0 0 4294967295\n")
+                    os.write(start, b"\n")
+            except OSError:
+                child.kill()
+                raise
             out, err = child.communicate()
     finally:
         for number in (go, start, said, ready):

@@ -4,6 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
+/// Where a package says which commit it was made from.
+const PACKED: &str = ".cargo_vcs_info.json";
+
 fn main() {
     let target = std::env::var("TARGET").unwrap_or_default();
     println!("cargo::rustc-env=FOLIO_TARGET={target}");
@@ -19,6 +22,9 @@ fn main() {
     let date = git(&["log", "-1", "--format=%cs"]).unwrap_or_default();
     println!("cargo::rustc-env=FOLIO_DATE={date}");
     println!("cargo::rerun-if-changed=build.rs");
+    if Path::new(PACKED).exists() {
+        println!("cargo::rerun-if-changed={PACKED}");
+    }
     // Changes with every commit and checkout. A path that is not there would rebuild every time.
     let log = git(&["rev-parse", "--git-path", "logs/HEAD"]);
     if let Some(log) = log.filter(|log| Path::new(log).exists()) {
@@ -29,7 +35,7 @@ fn main() {
 /// The commit that a package was made from: `cargo package` and the source distribution of the wheel
 /// write it.
 fn packed() -> Option<String> {
-    let text = std::fs::read_to_string(".cargo_vcs_info.json").ok()?;
+    let text = std::fs::read_to_string(PACKED).ok()?;
     let (_, rest) = text.split_once("\"sha1\": \"")?;
     let commit: String = rest.chars().take_while(char::is_ascii_hexdigit).take(12).collect();
     (commit.len() == 12).then_some(commit)

@@ -25,7 +25,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +161,7 @@ class Traces:
     """
 
     copies: Mapping[str, str]
-    options: storage.Options
+    options: storage.Options = field(repr=False)
 
     def of_worker(self, task: _native.Task) -> str:
         """Where a worker looks for the trace of a task."""
@@ -260,8 +260,9 @@ class _Driver:
                 pass  # Its status says so too.
 
     def _look(self) -> None:
-        """Checks that there is a worker to wait for."""
+        """Checks that there is a worker to wait for, and lets who hears look around too."""
         self.check_scheduler()
+        self._tell()
         if not self._client.nthreads() and not self._has_warned:
             self._has_warned = True
             warnings.warn("the cluster has no worker; waiting for one", FolioWarning, stacklevel=6)

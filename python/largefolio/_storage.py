@@ -15,6 +15,7 @@ under its hidden name, the others are removed, then it gets its name.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
@@ -48,10 +49,12 @@ def opened(address: str, options: Options) -> tuple[Any, str]:
         import fsspec  # type: ignore[import-untyped]
     except ImportError as error:
         raise SweepError(f"{address}: fsspec is missing; pip install fsspec") from error
+    if "@" in address.partition("://")[2].partition("/")[0]:
+        raise SweepError("an address with a login would be kept in results: use storage_options")
     try:
         filesystem, path = fsspec.core.url_to_fs(address, **options)
-    except (ImportError, ValueError) as error:
-        raise SweepError(f"{address}: {error}") from error
+    except Exception as error:  # Each storage has errors of its own.
+        raise SweepError(f"{address}: {_told(error)}") from error
     return filesystem, path
 
 
@@ -66,7 +69,8 @@ def fetch(address: str, options: Options, folder: str) -> str:
     os.close(descriptor)
     try:
         filesystem.get_file(remote, path)
-    except Exception as error:  # Each storage has errors of its own.
+    except Exception as error:
+        os.remove(path)
         raise SweepError(f"cannot read {address}: {_told(error)}") from error
     return path
 
@@ -89,6 +93,8 @@ class Mirror:
         self.directory = self._place.name
         # Files that are the same on both sides: size and time of change here.
         self._same: dict[str, tuple[int, int]] = {}
+        # Parts that have their hidden names there.
+        self._hidden: set[str] = set()
         self._pushed_at = time.monotonic()
         try:
             self._pull()
@@ -100,23 +106,23 @@ class Mirror:
         """Removes the directory of this host."""
         self._place.cleanup()
 
-    def push_now_and_then(self) -> None:
-        """Repeats on the storage what was written, at most once a second."""
-        if time.monotonic() - self._pushed_at >= _PUSH_S:
-            self.push()
+    def push_now_and_then(self, is_quiet: bool) -> None:
+        """Repeats on the storage what was written, at most once a second.
 
-    def push(self) -> None:
+        Unless the sweep is quiet meanwhile, it may be merging: a look then sees neither all of the old
+        parts nor the new one for certain, so nothing is removed.
+        """
+        if time.monotonic() - self._pushed_at >= _PUSH_S:
+            self.push(is_quiet)
+
+    def push(self, is_quiet: bool = True) -> None:
         """Repeats on the storage what was written.
 
         Raises:
             SweepError: the storage cannot be written.
         """
         try:
-            self._push()
-        except FileNotFoundError as error:
-            # Merged just now: the next look finds what took its place.
-            if not os.path.isdir(self.directory):
-                raise SweepError(f"{self.directory} is gone") from error
+            self._push(is_quiet)
         except Exception as error:
             raise SweepError(
                 f"cannot write {self._address}: {_told(error)}; the same call continues"
@@ -124,9 +130,10 @@ class Mirror:
         self._pushed_at = time.monotonic()
 
     def _pull(self) -> None:
+        self._filesystem.invalidate_cache()
         if not self._filesystem.exists(self._root):
             return
-        for entry in self._filesystem.ls(self._root, detail=True, refresh=True):
+        for entry in self._filesystem.ls(self._root, detail=True):
             name = str(entry["name"]).rstrip("/").rpartition("/")[2]
             if entry["type"] == "file" and name and not name.startswith("."):
                 path = os.path.join(self.directory, name)
@@ -134,27 +141,47 @@ class Mirror:
                 self._same[name] = _state(path)
 
     def _here(self) -> dict[str, tuple[int, int]]:
-        names = [name for name in os.listdir(self.directory) if not name.startswith(".")]
-        return {name: _state(os.path.join(self.directory, name)) for name in names}
+        """What is here; what is merged just now may be missing."""
+        found = {}
+        for name in os.listdir(self.directory):
+            with contextlib.suppress(FileNotFoundError):
+                if not name.startswith("."):
+                    found[name] = _state(os.path.join(self.directory, name))
+        return found
 
-    def _push(self) -> None:
+    def _push(self, is_quiet: bool) -> None:
         here = self._here()
         new = [name for name, state in here.items() if self._same.get(name) != state]
         gone = [name for name in self._same if name not in here]
-        merged = [name for name in new if gone and name.endswith(_PARQUET)]
         if not self._same and new:
             self._filesystem.makedirs(self._root, exist_ok=True)
+        # The manifest last: it names what is there.
         for name in sorted(new, key=lambda name: not name.endswith(_PARQUET)):
-            kept = _MERGING.format(name) if name in merged else name
-            self._filesystem.put_file(os.path.join(self.directory, name), self._at(kept))
-        hidden = {_MERGING.format(name) for name in merged}
+            is_hidden = name.endswith(_PARQUET) and bool(gone or self._hidden)
+            kept = _MERGING.format(name) if is_hidden else name
+            try:
+                self._filesystem.put_file(os.path.join(self.directory, name), self._at(kept))
+            except FileNotFoundError:
+                if os.path.exists(os.path.join(self.directory, name)):
+                    raise
+                continue  # Merged just now: the next look finds what took its place.
+            self._same[name] = here[name]
+            if is_hidden:
+                self._hidden.add(name)
+        if is_quiet:
+            self._remove(gone)
+
+    def _remove(self, gone: list[str]) -> None:
+        """Removes what is gone here, and gives what takes its place its name."""
         for name in gone:
-            if name not in hidden:
-                self._filesystem.rm_file(self._at(name))
+            kept = _MERGING.format(name) if name in self._hidden else name
+            self._hidden.discard(name)
+            if kept not in map(_MERGING.format, self._hidden):
+                self._filesystem.rm_file(self._at(kept))
             del self._same[name]
-        for name in merged:
+        for name in sorted(self._hidden):
             self._filesystem.mv(self._at(_MERGING.format(name)), self._at(name))
-        self._same.update({name: here[name] for name in new})
+        self._hidden.clear()
 
     def _at(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"

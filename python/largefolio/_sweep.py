@@ -82,8 +82,10 @@ def sweep(
     that is lost costs the tasks it had under way, nothing else.
 
     Traces and data set may be on storage that fsspec reaches (``s3://bucket/cc1.folio``); workers then
-    fetch traces from there. What is written to a data set there arrives within a second. Storage has
-    no locks: two sweeps must not write to one address at a time.
+    fetch traces from there, and this host keeps copies of both while the sweep runs. What is written
+    arrives within seconds; without ``client``, rows that come after parts were first merged get their
+    names there at the end. Storage has no locks: two sweeps must not write to one address at a time.
+    An address that cannot be read ends the sweep before it begins.
 
     Args:
         traces: paths or addresses, or :class:`Trace`.
@@ -160,7 +162,7 @@ class _Work:
     client: Client | None
     mirror: storage.Mirror | None
     copies: dict[str, str]
-    options: storage.Options
+    options: storage.Options = field(repr=False)
 
     def run(self, progress: Progress) -> tuple[tuple[int, int, int, int], dict[str, Any]]:
         """Replays what is missing: counts, and what the manifest says."""
@@ -188,12 +190,12 @@ class _Work:
 
     def _pushing(self, hears: Callable[[int, int], object] | None) -> Callable[[int, int], object] | None:
         """Who hears of the sweep, and writes to its storage what is new."""
-        mirror = self.mirror
+        mirror, is_quiet = self.mirror, self.client is not None
         if mirror is None:
             return hears
 
         def both(nr_over: int, nr_asked: int) -> None:
-            mirror.push_now_and_then()
+            mirror.push_now_and_then(is_quiet)
             if hears is not None:
                 hears(nr_over, nr_asked)
 

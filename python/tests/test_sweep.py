@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -175,6 +176,24 @@ def test_an_address_that_cannot_be_read_is_named(some: list[Path], tmp_path: Pat
         lf.sweep(absent, KERNELS, MACHINES, directory=tmp_path / "set")
     with pytest.raises(lf.SweepError, match="nowhere://x"):
         lf.sweep(some, KERNELS, MACHINES, directory="nowhere://x")
+    with pytest.raises(lf.SweepError, match="storage_options"):
+        lf.sweep(some, KERNELS, MACHINES, directory="ftp://me:secret@host/x")
+
+
+def test_what_a_storage_refuses_ends_the_sweep(
+    some: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def refuse(*_: str) -> None:
+        raise FileNotFoundError("no such bucket")
+
+    monkeypatch.setattr(MemoryFileSystem, "put_file", refuse)
+    with warnings.catch_warnings():
+        # If it was refused before the end, the manifest is said to be old as well.
+        warnings.simplefilter("ignore", lf.FolioWarning)
+        with pytest.raises(lf.SweepError, match="cannot write memory://refused: no such bucket"):
+            lf.sweep(some, KERNELS, MACHINES, directory="memory://refused", memory="1G")
 
 
 def test_a_merged_part_is_never_seen_beside_those_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,9 +224,17 @@ def test_a_merged_part_is_never_seen_beside_those_it_has(monkeypatch: pytest.Mon
     mirror.push()
     assert parts() == {"part-3.parquet"} and len(seen) > 3
     assert all("part-3.parquet" not in some or len(some) == 1 for some in seen)
+    # While the sweep may be merging nothing is removed, and what is new waits under its hidden name.
+    (place / "part-4.parquet").write_text("more")
+    (place / "part-3.parquet").unlink()
+    mirror.push(is_quiet=False)
+    assert parts() == {"part-3.parquet"}
+    assert storage.exists("/merged/_part-4.parquet.merging")
+    mirror.push()
+    assert parts() == {"part-4.parquet"} and not storage.exists("/merged/_part-4.parquet.merging")
     mirror.close()
     again = _storage.Mirror("memory://merged", {})
-    assert set(os.listdir(again.directory)) == {"part-3.parquet", "_manifest.json"}
+    assert set(os.listdir(again.directory)) == {"part-4.parquet", "_manifest.json"}
     again.close()
 
 

@@ -12,6 +12,7 @@ record.py needs but for btrfs-progs. The set is the one of `folio crosscheck wor
 
 import argparse
 import fnmatch
+import itertools
 import json
 import pathlib
 import subprocess
@@ -101,7 +102,7 @@ def steps_of(text):
 
 def first_other_step(text, other):
     """Number of the first step at which two recordings differ; None if they do not."""
-    both = zip(steps_of(text), steps_of(other))
+    both = itertools.zip_longest(steps_of(text), steps_of(other))
     return next((nr for nr, (one, two) in enumerate(both) if one != two), None)
 
 
@@ -126,8 +127,11 @@ def varying(texts, repeats):
 def note_varying(path, name, nr_repeats, found):
     """Puts the section of one kernel with one kind of lists into the file."""
     known = tomllib.loads(path.read_text()) if path.exists() else {}
-    known[name] = {"n": nr_repeats, **dict(sorted(found.items()))}
-    sections = (f'\n["{name}"]\n' + "".join(f'"{key}" = {nr}\n' for key, nr in section.items())
+    # What varied once varies.
+    before = known.get(name, {"n": 0})
+    earliest = {workload: min(nr, before.get(workload, nr)) for workload, nr in found.items()}
+    known[name] = {**before, **earliest, "n": before["n"] + nr_repeats}
+    sections = (f'\n["{name}"]\n' + "".join(f'"{key}" = {nr}\n' for key, nr in sorted(section.items()))
                 for name, section in sorted(known.items()))
     path.write_text(VARYING + "".join(sections))
 
@@ -152,6 +156,8 @@ def record_one(work, version, kind, out, args):
     texts = runs[0][0]
     failed = [f"{version} {kind} {line}" for _, failed in runs for line in failed]
     archive = out / f"{name}.tar.xz"
+    if args.repeat and failed:
+        return failed
     if args.repeat:
         found = varying(archived(archive), [texts for texts, _ in runs])
         note_varying(out / "varying.toml", name, args.repeat, found)
@@ -181,6 +187,8 @@ def main():
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / "limited")
     args = parser.parse_args()
+    if args.repeat and args.only != "*":
+        parser.error("--repeat counts repetitions of the whole set: not with --only")
     work = args.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)

@@ -182,6 +182,15 @@ counts = [
     assert!(page.contains("Change of faults over change of read"), "no picture");
     let csv = place.done("study --file two.toml --csv");
     assert!(csv.contains(", Faults, 64K\""), "{csv}");
+    // A program that is not there is in no mean, and nothing is said of who gains.
+    let absent = frontier.replace("workloads = [\"mix\", \"other\"]", "traces = [\"nothing\"]");
+    fs::write(place.path("two.toml"), format!("{head}{absent}")).unwrap();
+    let shown = place.done("study --file two.toml --traces .");
+    assert!(
+        shown.contains("in no mean:") && shown.contains("nothing: no trace ./nothing.folio"),
+        "{shown}"
+    );
+    assert!(shown.contains("no program has all numbers") && !shown.contains("loses"), "{shown}");
     let alone = frontier.replace("workloads = [\"mix\", \"other\"]", "traces = []");
     fs::write(place.path("two.toml"), format!("{head}{alone}")).unwrap();
     assert!(place.fails("study --file two.toml").contains("1 to 64 traces and workloads"));

@@ -81,7 +81,7 @@ fn check_pages_of(made: &Made) {
     let exit = trace.events.last().expect("events");
     assert_eq!((exit.op, exit.flags), (Op::Exit, ExitKind::Process as u32));
     let heap = trace.of(Op::Brk);
-    if exit.pos == 8 {
+    if exit.pos == 8 && trace.meta.arch == "arm64" {
         // QEMU 10 may map something right behind a PIE of arm64: a heap that cannot grow has no event.
         assert!(heap.is_empty(), "{heap:?}");
         return;

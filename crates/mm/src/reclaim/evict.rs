@@ -65,7 +65,8 @@ impl<R: Ram> Memory<R> {
             self.core.folios.lru_mut().marks_mut(id).is_reclaim = true;
             return Fate::Activate;
         }
-        // The batch that will make it active holds it: it may go when that is emptied.
+        // The batch that will make it active holds it: it may go when that is emptied. Differs: it
+        // holds anonymous memory too, which goes here all the same; nobody has recorded that.
         if self.core.folios.lru().marks(id).is_activating {
             return Fate::Keep;
         }

@@ -37,7 +37,7 @@ pub(super) fn basis(found: &FrontierFinding) -> String {
     let missing: Vec<&str> = found.missing.iter().map(String::as_str).collect();
     let missing = match missing.as_slice() {
         [] => String::new(),
-        missing => format!("; {}: these programs are left out", missing.join(", ")),
+        missing => format!("; in no mean: {}", missing.join(", ")),
     };
     format!("{}; change against {first} in per cent: {}{missing}", found.of, counts.join(" / "))
 }
@@ -62,6 +62,9 @@ pub(super) fn verdict(found: &FrontierFinding) -> Vec<String> {
         let (gain, paid) = (lower(&gain.what), lower(&count.what));
         format!("on the frontier of {gain} and {paid}: {}", names.join(", "))
     };
+    if found.lines.iter().all(|line| line.changes[0].mean_percent.is_none()) {
+        return vec!["no program has all numbers".to_owned()];
+    }
     let nr_programs = found.programs.len();
     let loses = |line: &FrontierLine| {
         let what = lower(&gain.what);
@@ -77,7 +80,7 @@ pub(super) fn verdict(found: &FrontierFinding) -> Vec<String> {
 }
 
 /// Inside a sentence; an abbreviation stays as it is.
-fn lower(what: &str) -> String {
+pub(super) fn lower(what: &str) -> String {
     let mut letters = what.chars();
     match letters.next() {
         Some(first) if !letters.as_str().starts_with(char::is_uppercase) => {

@@ -6,10 +6,10 @@ use largefolio_report::html::lanes::{Axis, Guide, Point, Shape, field, key};
 use largefolio_report::html::markup::Markup;
 use largefolio_sim::study::{FrontierFinding, FrontierLine};
 
-use super::super::frontier::{basis, verdict};
+use super::super::frontier::{basis, lower, verdict};
 use super::super::text::signed;
 
-/// Colours of lines; a study has at most twice as many.
+/// Colours of lines; a frontier has at most as many.
 const COLOURS: [&str; 8] =
     ["dot k0", "dot k1", "dot k2", "dot k3", "dot k4", "dot k5", "dot k6", "dot k7"];
 
@@ -27,7 +27,7 @@ pub(super) fn drawn(found: &FrontierFinding, at: &str) -> Markup {
     body.element("h3", &found.title).element("p class=\"note\"", &basis(found));
     let Some((gain, paid)) = found.counts.split_first() else { return body };
     for (nr, count) in paid.iter().enumerate() {
-        let caption = format!("{} over {}", gain.what, count.what.to_lowercase());
+        let caption = format!("{} over {}", gain.what, lower(&count.what));
         body.append(&figure(&caption, &picture(found, nr + 1), &table(found, nr + 1, at)));
     }
     body.raw("<ul class=\"notes\">");
@@ -67,14 +67,14 @@ fn picture(found: &FrontierFinding, paid: usize) -> Markup {
         .zip(COLOURS.iter().cycle())
         .map(|(name, class)| (Shape::Diamond, *class, name.as_str()))
         .collect();
-    let [gain, pays] = [0, paid].map(|nr| found.counts[nr].what.to_lowercase());
+    let [gain, pays] = [0, paid].map(|nr| lower(&found.counts[nr].what));
     let title = format!("Change of {gain} over change of {pays}");
     let unchanged = [Guide { from: 0.0, to: 0.0, class: "one" }];
     let mut picture = key(&entries);
     picture.append(&field(&title, (&across, &up), &unchanged, &points));
     let note = format!(
         "Up: change of {gain}. From left to right: change of {pays}. Less of both is better: below and \
-         to the left. Squares: mean of all programs; dots: one program each."
+         to the left. Diamonds: mean of the programs; dots: one program each."
     );
     picture.element("p class=\"note\"", &note);
     picture

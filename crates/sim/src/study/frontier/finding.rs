@@ -10,7 +10,7 @@ use super::super::finding::{described_setup, scaled};
 use super::super::metric::Number;
 use super::{Frontier, cell_name};
 
-/// A change below this many per cent, up or down, is none.
+/// A program that takes up to this many per cent more does not lose.
 const SAME_WITHIN: f64 = 0.05;
 
 /// Lines over programs.
@@ -66,7 +66,8 @@ pub struct ChangeFinding {
     pub values: Vec<Option<f64>>,
     /// Against the first line, in per cent.
     pub percent: Vec<Option<f64>>,
-    /// Of the geometric mean of the ratios, in per cent; of the programs that all lines have.
+    /// Of the geometric mean of the ratios, in per cent; over the programs of which every line has all
+    /// numbers.
     pub mean_percent: Option<f64>,
 }
 
@@ -76,19 +77,17 @@ impl FrontierFinding {
         let frontier = &study.frontiers[nr];
         let programs: Vec<String> =
             frontier.programs.iter().map(|program| program.name().to_owned()).collect();
-        let missing = frontier
-            .cells(nr)
-            .filter_map(|(name, ..)| values.cell(&study.name, &name).err().map(str::to_owned));
         let numbers = Numbers { study, frontier, nr, values };
+        let whole: Vec<usize> = (0..programs.len()).filter(|&nr| numbers.is_whole(nr)).collect();
+        let missing = (0..programs.len()).filter_map(|nr| numbers.missing(nr));
         let counts: Vec<FrontierCount> =
             (0..frontier.counts.len()).map(|count| numbers.count(count)).collect();
         let mut lines: Vec<FrontierLine> = (0..frontier.lines.len())
             .map(|line| {
                 let changes: Vec<ChangeFinding> =
-                    (0..counts.len()).map(|count| numbers.change(line, count)).collect();
-                let losers = programs.iter().zip(&changes[0].percent);
-                let losers = losers.filter(|(_, change)| change.is_some_and(|c| c > SAME_WITHIN));
-                let losers = losers.map(|(name, _)| name.clone()).collect();
+                    (0..counts.len()).map(|count| numbers.change(line, count, &whole)).collect();
+                let losers = (0..programs.len()).filter(|&program| numbers.loses(line, program));
+                let losers = losers.map(|program| programs[program].clone()).collect();
                 let (name, spec) = &frontier.lines[line];
                 let kernel = spec.kernel.name.clone();
                 FrontierLine { name: name.clone(), kernel, changes, is_on_frontier: vec![], losers }
@@ -97,7 +96,10 @@ impl FrontierFinding {
         let means: Vec<Vec<Option<f64>>> = lines.iter().map(means).collect();
         for (line, own) in lines.iter_mut().zip(&means) {
             line.is_on_frontier = (1..counts.len())
-                .map(|paid| !means.iter().any(|other| is_better(other, own, paid)))
+                .map(|paid| {
+                    let has_means = own[0].is_some() && own[paid].is_some();
+                    has_means && !means.iter().any(|other| is_better(other, own, paid))
+                })
                 .collect();
         }
         let missing = missing.collect();
@@ -114,7 +116,7 @@ fn means(line: &FrontierLine) -> Vec<Option<f64>> {
 /// better.
 fn is_better(other: &[Option<f64>], own: &[Option<f64>], paid: usize) -> bool {
     let (Some(other_gain), Some(other_paid)) = (other[0], other[paid]) else { return false };
-    let (Some(gain), Some(pays)) = (own[0], own[paid]) else { return true };
+    let (Some(gain), Some(pays)) = (own[0], own[paid]) else { return false };
     other_gain <= gain && other_paid <= pays && (other_gain < gain || other_paid < pays)
 }
 
@@ -148,34 +150,67 @@ impl Numbers<'_> {
         }
     }
 
-    fn change(&self, line: usize, count: usize) -> ChangeFinding {
-        let programs = 0..self.frontier.programs.len();
-        let ratio = |program| {
-            let before = self.value(0, program, count)?;
-            let after = self.value(line, program, count)?;
-            // Of nothing there is no share, but nothing stays nothing.
-            match (before > 0.0, after > 0.0) {
-                (true, true) => Some(after / before),
-                (false, false) => Some(1.0),
-                _ => None,
+    /// A number of a line as a share of the first line's; of nothing there is none, but nothing stays
+    /// nothing.
+    fn ratio(&self, line: usize, program: usize, count: usize) -> Option<f64> {
+        let before = self.value(0, program, count)?;
+        let after = self.value(line, program, count)?;
+        match (before > 0.0, after > 0.0) {
+            (true, _) => Some(after / before),
+            (false, false) => Some(1.0),
+            (false, true) => None,
+        }
+    }
+
+    /// Whether every line has a change of every count that a mean can take.
+    fn is_whole(&self, program: usize) -> bool {
+        let lines = 0..self.frontier.lines.len();
+        let mut pairs =
+            lines.flat_map(|line| (0..self.frontier.counts.len()).map(move |c| (line, c)));
+        pairs.all(|(line, count)| self.ratio(line, program, count).is_some_and(|ratio| ratio > 0.0))
+    }
+
+    /// Why a program is in no mean.
+    fn missing(&self, program: usize) -> Option<String> {
+        if self.is_whole(program) {
+            return None;
+        }
+        let name = self.frontier.programs[program].name();
+        for line in 0..self.frontier.lines.len() {
+            let cell = self.values.cell(&self.study.name, &cell_name(self.nr, line, program));
+            let cell = match cell {
+                Ok(cell) => cell,
+                Err(why) => return Some(format!("{name}: {why}")),
+            };
+            let mut counts = self.frontier.counts.iter();
+            let unknown = counts.find_map(|count| match count.metric.of(cell) {
+                Number::NotKnown(what) => Some(what),
+                Number::Known(_) => None,
+            });
+            if let Some(what) = unknown {
+                return Some(format!("{name}: not known: {what}"));
             }
-        };
-        let ratios: Vec<Option<f64>> = programs.clone().map(ratio).collect();
-        let of_all = |program: &usize| {
-            let mut lines = 0..self.frontier.lines.len();
-            lines.all(|line| self.value(line, *program, count).is_some())
-        };
-        let logs: Vec<f64> = programs
-            .clone()
-            .filter(of_all)
-            .filter_map(|program| ratios[program].map(f64::ln))
-            .collect();
+        }
+        Some(format!("{name}: a count is 0 for some and not for others"))
+    }
+
+    /// Whether a line needs more of what is to be gained than the first.
+    fn loses(&self, line: usize, program: usize) -> bool {
+        let values = self.value(0, program, 0).zip(self.value(line, program, 0));
+        values.is_some_and(|(before, after)| after > before * (1.0 + SAME_WITHIN / 100.0))
+    }
+
+    fn change(&self, line: usize, count: usize, whole: &[usize]) -> ChangeFinding {
+        let programs = 0..self.frontier.programs.len();
+        let ratios = programs.clone().map(|program| self.ratio(line, program, count));
+        let logs =
+            whole.iter().filter_map(|&program| self.ratio(line, program, count)).map(f64::ln);
         #[expect(clippy::cast_precision_loss, reason = "a handful of programs")]
-        let mean = (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp());
+        let mean = (!whole.is_empty()).then(|| (logs.sum::<f64>() / whole.len() as f64).exp());
         let percent = |ratio: f64| (ratio - 1.0) * 100.0;
         ChangeFinding {
+            percent: ratios.map(|ratio| ratio.map(percent)).collect(),
             values: programs.map(|program| self.value(line, program, count)).collect(),
-            percent: ratios.iter().map(|ratio| ratio.map(percent)).collect(),
             mean_percent: mean.map(percent),
         }
     }

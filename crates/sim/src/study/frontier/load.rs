@@ -14,7 +14,8 @@ use super::Frontier;
 
 /// Programs, lines and counts at most.
 const NR_PROGRAMS_MAX: usize = 64;
-const NR_LINES_MAX: usize = 16;
+/// Lines are told apart by colour.
+const NR_LINES_MAX: usize = 8;
 const NR_COUNTS_MAX: usize = 4;
 
 /// A frontier as written.
@@ -51,7 +52,7 @@ impl FrontierFile {
         ];
         for (key, nr, min, max) in bounds {
             if !(min..=max).contains(&nr) {
-                let expected = "1 to 64 traces and workloads, 2 to 16 lines and 2 to 4 counts";
+                let expected = "1 to 64 traces and workloads, 2 to 8 lines and 2 to 4 counts";
                 let place = format!("{place}.{key}");
                 return Err(Mistake::Value { place, value: nr.to_string(), expected });
             }
