@@ -35,7 +35,7 @@ BRIDGE, HEAD, WORKER = "folio0", "10.77.0.1", "10.77.0.{}"
 PORT_S3, PORT_SCHEDULER = 5000, 8786
 NR_WORKERS = 3
 SLURM = """ClusterName=folio
-SlurmctldHost=localhost
+SlurmctldHost=head({head})
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -46,16 +46,21 @@ SelectTypeParameters=CR_Core
 ReturnToService=2
 StateSaveLocation=/var/spool/slurmctld
 SlurmdSpoolDir=/var/spool/slurmd
-NodeName=localhost CPUs={nr_cpus} RealMemory=1500 State=UNKNOWN
-PartitionName=main Nodes=localhost Default=YES MaxTime=INFINITE State=UP
+NodeName=head NodeAddr={head} CPUs={nr_cpus} RealMemory=1500 State=UNKNOWN
+PartitionName=main Nodes=head Default=YES MaxTime=INFINITE State=UP
 """
+# Names are looked up only where there is an address beside that of the loopback device.
 START_SLURM = """set -e
+hostname head
 ip link set lo up
+ip link add {bridge} type bridge
+ip addr add {head}/24 dev {bridge}
+ip link set {bridge} up
 mkdir -p /run/munge /var/spool/slurmctld /var/spool/slurmd /var/log/munge /var/lib/munge
 chown munge:munge /run/munge /var/log/munge /var/lib/munge
 runuser -u munge -- munged
 slurmctld
-slurmd -N localhost
+slurmd -N head
 cd /tmp && /opt/largefolio/bin/python sweep.py
 """
 # What both sweep: enough cells that workers are lost in the middle, few enough for a minute.
@@ -119,10 +124,11 @@ def jobs():
 
 if __name__ == "__main__":
     here = lf.sweep("mix.folio", directory="here", **ASKED)
-    with SLURMCluster(cores=1, memory="600MB", walltime="00:20:00", interface="lo", python=sys.executable,
+    with SLURMCluster(cores=1, memory="600MB", walltime="00:20:00", interface="folio0", python=sys.executable,
                       scheduler_options={"dashboard_address": None}, log_directory="/tmp/jobs") as cluster:
         with Client(cluster) as client:
-            cluster.scale(jobs=2)
+            # A job that is gone is started again.
+            cluster.adapt(minimum_jobs=2, maximum_jobs=2, interval="2s")
             client.wait_for_workers(2, timeout=120)
             print(len(jobs()), "jobs of Slurm run")
 
@@ -130,9 +136,6 @@ if __name__ == "__main__":
                 if PLACES and done >= PLACES[0]:
                     PLACES.pop(0)
                     subprocess.run(["scancel", jobs()[0]], check=True)
-                    # A job that is gone is not started again by itself.
-                    cluster.scale(jobs=1)
-                    cluster.scale(jobs=2)
 
             swept = lf.sweep("mix.folio", client=client, directory="there", progress=lose, **ASKED)
         compare(swept, here, "Slurm")
@@ -269,9 +272,9 @@ def slurm(wheel):
     root.made(["ca-certificates", "iproute2", "munge", "python3", "python3-venv", "slurm-wlm"])
     for path in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):
         shutil.copy(path, root.path / path.lstrip("/"))
-    (root.path / "etc/hosts").write_text("127.0.0.1 localhost\n")
+    (root.path / "etc/hosts").write_text(f"127.0.0.1 localhost\n{HEAD} head\n")
     (root.path / "etc/slurm").mkdir(exist_ok=True)
-    (root.path / "etc/slurm/slurm.conf").write_text(SLURM.format(nr_cpus=os.cpu_count()))
+    (root.path / "etc/slurm/slurm.conf").write_text(SLURM.format(nr_cpus=os.cpu_count(), head=HEAD))
     shutil.rmtree(root.path / "opt/largefolio", ignore_errors=True)
     shutil.rmtree(root.path / "tmp", ignore_errors=True)
     (root.path / "tmp").mkdir(mode=0o1777)
@@ -283,7 +286,8 @@ def slurm(wheel):
                    "-o", "/tmp/mix.folio"]):
         if code := root.run(words, stdout=subprocess.DEVNULL).returncode:
             raise subprocess.CalledProcessError(code, words)
-    return root.run(["sh", "-c", START_SLURM], has_network=False).returncode
+    return root.run(["unshare", "--uts", "sh", "-c", START_SLURM.format(head=HEAD, bridge=BRIDGE)],
+                    has_network=False).returncode
 
 
 def main():
