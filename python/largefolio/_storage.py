@@ -177,7 +177,8 @@ class Mirror:
             kept = _MERGING.format(name) if name in self._hidden else name
             self._hidden.discard(name)
             if kept not in map(_MERGING.format, self._hidden):
-                self._filesystem.rm_file(self._at(kept))
+                with contextlib.suppress(FileNotFoundError):  # Somebody was faster.
+                    self._filesystem.rm_file(self._at(kept))
             del self._same[name]
         for name in sorted(self._hidden):
             self._filesystem.mv(self._at(_MERGING.format(name)), self._at(name))
