@@ -19,7 +19,6 @@ sys.path.insert(0, str(ROOT / "scripts" / "recordings"))
 import arm64  # noqa: E402
 import packages  # noqa: E402
 
-SUITES = ["bookworm", "trixie"]
 # By the name of the architecture in Debian.
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 FOLDER = ROOT / "target" / "roots"
@@ -90,7 +89,8 @@ class Root:
             return emulated(words, **how)
         environment = {"HOME": "/root", "LANG": "C.UTF-8", "PATH": PATH, "root": str(self.path)}
         command = ["unshare", "--mount", "--pid", "--fork", "--kill-child",
-                   *([] if has_network else ["--net"]), "--propagation", "private", "sh", "-c", OWN, "setup", *map(str, words)]
+                   *([] if has_network else ["--net"]), "--propagation", "private",
+                   "sh", "-c", OWN, "setup", *map(str, words)]
         return subprocess.run(command, env=environment, **how)
 
 

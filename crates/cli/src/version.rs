@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use largefolio_linux::environment::Host;
 use largefolio_linux::record::tools;
 use largefolio_linux::remap;
+use largefolio_results::study::beside;
 use largefolio_sim::kernel::Kernel;
 
 /// Version and the facts of the build.
@@ -40,9 +41,8 @@ pub(crate) fn found() -> String {
 /// The header that a policy in C includes: of an installation, or of the repository.
 fn policy_header() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let places = ["../share/largefolio/policies", "../../policies"];
-    let paths = places.iter().filter_map(|place| Some(program.parent()?.join(place)));
-    let mut found = paths.filter_map(|path| path.join("folio_policy.h").canonicalize().ok());
+    let folders = beside(&program, "policies").into_iter();
+    let mut found = folders.filter_map(|path| path.join("folio_policy.h").canonicalize().ok());
     found.next().ok_or_else(|| "no share/largefolio/policies beside folio".to_owned())
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn study_(
     let fail = |error| Failure::Found { class: "StudyError", error: Box::new(error) };
     let studies = StudyRequest::studies(&asked.names, &asked.files, Budget::default());
     let studies = studies.map_err(|error| fail(error.into()))?;
-    let beside = || study::beside(Path::new(&asked.folio));
+    let beside = || study::beside(Path::new(&asked.folio), "traces");
     let traces = asked.traces.unwrap_or_else(|| study::find_traces(&studies, beside()));
     let request = StudyRequest { studies, traces, command_line };
     on_all_processors(py, |shared| {

@@ -86,7 +86,8 @@ impl StudyArgs {
         let studies = StudyRequest::studies(&self.names, &self.file, Budget::times(self.max_work))?;
         let rounds = self.live.then_some(usize::try_from(self.rounds)?);
         let program = std::env::current_exe().unwrap_or_default();
-        let traces = self.traces.unwrap_or_else(|| find_traces(&studies, beside(&program)));
+        let traces =
+            self.traces.unwrap_or_else(|| find_traces(&studies, beside(&program, "traces")));
         Ok(StudyPlan {
             request: StudyRequest { studies, traces, command_line },
             rounds,

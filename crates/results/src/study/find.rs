@@ -21,13 +21,14 @@ pub struct StudyRequest {
     pub command_line: Vec<String>,
 }
 
-/// Where traces are, seen from the program: `target/release/folio`, an installed `bin/folio`.
-const BESIDE: [&str; 2] = ["../../traces", "../share/largefolio/traces"];
+/// Where directories of the repository are, seen from the program: `target/release/folio`, an installed
+/// `bin/folio`.
+const BESIDE: [&str; 2] = ["../..", "../share/largefolio"];
 
-/// Where traces may be beside the program `folio`.
+/// Where the directory `name` of the repository may be beside the program `folio`.
 #[must_use]
-pub fn beside(folio: &Path) -> Vec<PathBuf> {
-    BESIDE.iter().filter_map(|path| Some(folio.parent()?.join(path))).collect()
+pub fn beside(folio: &Path, name: &str) -> Vec<PathBuf> {
+    BESIDE.iter().filter_map(|path| Some(folio.parent()?.join(path).join(name))).collect()
 }
 
 /// `traces` here or one of `beside`, whichever holds some of the traces; here where none does.

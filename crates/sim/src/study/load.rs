@@ -73,6 +73,14 @@ pub(super) struct CellFile {
     pub(super) aged: Option<u32>,
 }
 
+/// A kernel of a curve or a frontier, and what sets it apart.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct LineFile {
+    pub(super) name: String,
+    pub(super) kernel: String,
+}
+
 /// A table; what it says of `unit` and the like holds for rows that do not.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::super::cell::Sample;
 use super::super::count::CountFile;
 use super::super::error::Mistake;
-use super::super::load::{CellFile, input_of};
+use super::super::load::{CellFile, LineFile, input_of};
 use super::super::parts::Generated;
 use super::{Curve, Line};
 use crate::replay::CellSpec;
@@ -43,14 +43,6 @@ pub(in super::super) struct CurveFile {
 struct BesideFile {
     name: String,
     edit: String,
-}
-
-/// A kernel and what sets it apart.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(in super::super) struct LineFile {
-    pub(in super::super) name: String,
-    pub(in super::super) kernel: String,
 }
 
 impl CurveFile {

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::super::cell::Values;
+use super::super::count::Count;
 use super::super::file::Study;
 use super::super::finding::{described_setup, scaled};
 use super::super::metric::Number;
-use super::{Frontier, cell_name};
+use super::cell_name;
 
 /// A program that takes up to this many per cent more does not lose.
 const SAME_WITHIN: f64 = 0.05;
@@ -77,11 +78,13 @@ impl FrontierFinding {
         let frontier = &study.frontiers[nr];
         let programs: Vec<String> =
             frontier.programs.iter().map(|program| program.name().to_owned()).collect();
-        let numbers = Numbers { study, frontier, nr, values };
+        let numbers = Numbers::new(study, nr, values);
         let whole: Vec<usize> = (0..programs.len()).filter(|&nr| numbers.is_whole(nr)).collect();
-        let missing = (0..programs.len()).filter_map(|nr| numbers.missing(nr));
+        let missing = (0..programs.len()).filter(|nr| !whole.contains(nr));
+        let missing = missing.map(|nr| format!("{}: {}", programs[nr], numbers.missing(nr)));
+        let missing = missing.collect();
         let counts: Vec<FrontierCount> =
-            (0..frontier.counts.len()).map(|count| numbers.count(count)).collect();
+            frontier.counts.iter().map(|count| told(count, study, nr, values)).collect();
         let mut lines: Vec<FrontierLine> = (0..frontier.lines.len())
             .map(|line| {
                 let changes: Vec<ChangeFinding> =
@@ -102,7 +105,6 @@ impl FrontierFinding {
                 })
                 .collect();
         }
-        let missing = missing.collect();
         let of = described_setup(&frontier.lines[0].1);
         Self { title: frontier.title.clone(), of, programs, missing, counts, lines }
     }
@@ -120,34 +122,38 @@ fn is_better(other: &[Option<f64>], own: &[Option<f64>], paid: usize) -> bool {
     other_gain <= gain && other_paid <= pays && (other_gain < gain || other_paid < pays)
 }
 
-/// The cells of a frontier.
-struct Numbers<'a> {
-    study: &'a Study,
-    frontier: &'a Frontier,
-    nr: usize,
-    values: &'a Values,
+/// A count, and what it rests on in the cells of frontier `nr`.
+fn told(count: &Count, study: &Study, nr: usize, values: &Values) -> FrontierCount {
+    let cells = study.frontiers[nr].cells(nr);
+    let cells = cells.filter_map(|(name, ..)| values.cell(&study.name, &name).ok());
+    FrontierCount {
+        what: count.what.clone(),
+        unit: count.unit.clone(),
+        is_estimate: count.metric.is_estimate(),
+        assumed: cells.flat_map(|cell| count.metric.assumed_in(cell)).collect(),
+    }
 }
 
-impl Numbers<'_> {
-    fn value(&self, line: usize, program: usize, count: usize) -> Option<f64> {
-        let cell = self.values.cell(&self.study.name, &cell_name(self.nr, line, program)).ok()?;
-        let count = &self.frontier.counts[count];
-        match count.metric.of(cell) {
-            Number::Known(number) => Some(scaled(number, &count.metric, &count.unit)),
-            Number::NotKnown(_) => None,
-        }
+/// What the cells of a frontier say: by line, program and count, or why not.
+struct Numbers(Vec<Vec<Vec<Result<f64, String>>>>);
+
+impl Numbers {
+    fn new(study: &Study, nr: usize, values: &Values) -> Self {
+        let frontier = &study.frontiers[nr];
+        let of_cell = |line, program| {
+            let cell = values.cell(&study.name, &cell_name(nr, line, program));
+            let number = |count: &Count| match count.metric.of(cell.map_err(str::to_owned)?) {
+                Number::Known(number) => Ok(scaled(number, &count.metric, &count.unit)),
+                Number::NotKnown(what) => Err(format!("not known: {what}")),
+            };
+            frontier.counts.iter().map(number).collect()
+        };
+        let of_line = |line| (0..frontier.programs.len()).map(|nr| of_cell(line, nr)).collect();
+        Self((0..frontier.lines.len()).map(of_line).collect())
     }
 
-    fn count(&self, count: usize) -> FrontierCount {
-        let of = &self.frontier.counts[count];
-        let cells = self.frontier.cells(self.nr);
-        let cells = cells.filter_map(|(name, ..)| self.values.cell(&self.study.name, &name).ok());
-        FrontierCount {
-            what: of.what.clone(),
-            unit: of.unit.clone(),
-            is_estimate: of.metric.is_estimate(),
-            assumed: cells.flat_map(|cell| of.metric.assumed_in(cell)).collect(),
-        }
+    fn value(&self, line: usize, program: usize, count: usize) -> Option<f64> {
+        self.0[line][program][count].as_ref().ok().copied()
     }
 
     /// A number of a line as a share of the first line's; of nothing there is none, but nothing stays
@@ -164,34 +170,17 @@ impl Numbers<'_> {
 
     /// Whether every line has a change of every count that a mean can take.
     fn is_whole(&self, program: usize) -> bool {
-        let lines = 0..self.frontier.lines.len();
-        let mut pairs =
-            lines.flat_map(|line| (0..self.frontier.counts.len()).map(move |c| (line, c)));
-        pairs.all(|(line, count)| self.ratio(line, program, count).is_some_and(|ratio| ratio > 0.0))
+        self.0.iter().enumerate().all(|(line, of_line)| {
+            let mut counts = 0..of_line[program].len();
+            counts.all(|count| self.ratio(line, program, count).is_some_and(|ratio| ratio > 0.0))
+        })
     }
 
     /// Why a program is in no mean.
-    fn missing(&self, program: usize) -> Option<String> {
-        if self.is_whole(program) {
-            return None;
-        }
-        let name = self.frontier.programs[program].name();
-        for line in 0..self.frontier.lines.len() {
-            let cell = self.values.cell(&self.study.name, &cell_name(self.nr, line, program));
-            let cell = match cell {
-                Ok(cell) => cell,
-                Err(why) => return Some(format!("{name}: {why}")),
-            };
-            let mut counts = self.frontier.counts.iter();
-            let unknown = counts.find_map(|count| match count.metric.of(cell) {
-                Number::NotKnown(what) => Some(what),
-                Number::Known(_) => None,
-            });
-            if let Some(what) = unknown {
-                return Some(format!("{name}: not known: {what}"));
-            }
-        }
-        Some(format!("{name}: a count is 0 for some and not for others"))
+    fn missing(&self, program: usize) -> &str {
+        let mut all = self.0.iter().flat_map(|of_line| &of_line[program]);
+        let why = all.find_map(|number| number.as_ref().err());
+        why.map_or("a count is 0 for some and not for others", String::as_str)
     }
 
     /// Whether a line needs more of what is to be gained than the first.
@@ -201,7 +190,7 @@ impl Numbers<'_> {
     }
 
     fn change(&self, line: usize, count: usize, whole: &[usize]) -> ChangeFinding {
-        let programs = 0..self.frontier.programs.len();
+        let programs = 0..self.0[line].len();
         let ratios = programs.clone().map(|program| self.ratio(line, program, count));
         let logs =
             whole.iter().filter_map(|&program| self.ratio(line, program, count)).map(f64::ln);

@@ -6,9 +6,8 @@ use serde::Deserialize;
 
 use super::super::cell::Sample;
 use super::super::count::CountFile;
-use super::super::curve::LineFile;
 use super::super::error::Mistake;
-use super::super::load::{CellFile, input_of};
+use super::super::load::{CellFile, LineFile, input_of};
 use super::super::parts::Generated;
 use super::Frontier;
 

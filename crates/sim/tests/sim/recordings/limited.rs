@@ -2,8 +2,8 @@
 //!
 //! Not all are equal: the table of `docs/design/fidelity.md` names those that are not, and this
 //! test fails when it changes. Some workloads a kernel does not take the same way each time
-//! (`varying.toml`): they are compared as far as the kernel repeats itself. `LARGEFOLIO_LIMITED=DIR` judges the recordings of another folder and
-//! prints the first difference of each.
+//! (`varying.toml`): they are compared as far as the kernel repeats itself. `LARGEFOLIO_LIMITED=DIR`
+//! judges the recordings of another folder and prints the first difference of each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,6 +22,8 @@ const NR_KINDS_MIN: usize = 10;
 /// Of the workloads of one kernel with one kind of lists, so many per cent have the kernel's
 /// sequence of evictions, whole or as far as it repeats itself.
 const EQUAL_PERCENT_MIN: usize = 80;
+/// Generations are what packages have on.
+const EQUAL_PERCENT_MIN_OF_GENERATIONS: usize = 90;
 
 fn recordings(dir: &Path) -> Vec<Recording<FileSteps>> {
     let mut all = Vec::new();
@@ -178,7 +180,9 @@ fn reclaim_takes_what_the_recorded_kernels_took() {
     for (kind, row) in &rows {
         let percent =
             (row.nr_same_sequence + row.nr_same_so_far.unwrap_or_default()) * 100 / row.nr;
-        assert!(percent >= EQUAL_PERCENT_MIN, "{kind:?}: {percent}%");
+        let is_new = kind.1 == "generations";
+        let min = if is_new { EQUAL_PERCENT_MIN_OF_GENERATIONS } else { EQUAL_PERCENT_MIN };
+        assert!(percent >= min, "{kind:?}: {percent}%");
         assert!(row.nr_evictions > 5_000, "{kind:?}: {} evictions", row.nr_evictions);
     }
     document("limited.rs", &table);
