@@ -12,7 +12,7 @@
 #   fuzzing guided by coverage         builds the parsers once more, instrumented; ten seconds for each
 #   arm64: mm, trace, sim              their unit tests emulated, and clippy of tests; `make test` lints all
 #                                      crates for arm64 and runs the tests of bulk emulated
-#   packages                           built, then installed, used and removed in fresh Debian roots
+#   packages                           built, then installed, used and removed in fresh Debian roots; once from source
 #   sweeps on S3 and under Slurm       workers in network namespaces of their own, a server, Slurm in a Debian root
 #   arm64 laboratory                   boots kernels with 4K, 16K and 64K pages; builds folio and one of the kernels
 #   dashboard of `folio maps`          runs Prometheus and node_exporter, which are packages of their own
@@ -82,6 +82,7 @@ test-all: test
 	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit
 	scripts/debian.sh trixie
 	scripts/fresh.py --profile lab
+	scripts/fresh.py bookworm-amd64 --source --profile lab
 	scripts/cluster.py s3 --python $(TARGET_DIR)/python-wheel/bin/python
 	scripts/cluster.py slurm --wheel "$$(ls -t $(TARGET_DIR)/wheels/largefolio-*_$$(uname -m).whl | head -1)"
 	scripts/lab/lab.py --folio target/debug/folio

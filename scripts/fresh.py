@@ -4,6 +4,7 @@
     fresh.py                       Debian 12 and 13 for amd64, Debian 13 for arm64 under QEMU
     fresh.py bookworm-amd64        one of them
     fresh.py bookworm-amd64 --deb FILE --wheel FILE     packages that are built; else they are built now
+    fresh.py bookworm-amd64 --source        what is compiled there: the source distribution by pip, the crates by cargo
 
 In each root the .deb is installed, `folio` records a program of that root, predicts, shows which folios
 back it (where the kernel is this machine's), and reads its own ELF file; the wheel is installed by pip
@@ -15,11 +16,13 @@ Prints a line that begins with SKIPPED where it cannot run.
 
 import argparse
 import json
+import os
 import pathlib
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -33,6 +36,7 @@ import roots  # noqa: E402
 PLACES = ["bookworm-amd64", "trixie-amd64", "trixie-arm64"]
 # The C++ library is for the pyarrow that the wheel needs. What records is recommended by the package.
 OWN = ["apt", "ca-certificates", "python3", "python3-venv", "qemu-user", "valgrind"]
+COMPILED = [*OWN, "gcc", "libc6-dev"]
 OTHER = ["libgcc-s1", "libstdc++6", "python3"]
 TRACE = "demo.folio"
 ASKED = ["--kernel", "6.12,7.2+page=64K", "--machine", "altra", "--json"]
@@ -61,6 +65,10 @@ def say(words):
     print(f"fresh.py: {words}", file=sys.stderr, flush=True)
 
 
+def said(*words):
+    return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 def expect(is_so, why):
     if not is_so:
         raise Wrong(why)
@@ -69,24 +77,38 @@ def expect(is_so, why):
 class Place:
     """A root in which packages are used."""
 
-    def __init__(self, name):
+    def __init__(self, name, is_source):
         self.name = name
         suite, _, arch = name.rpartition("-")
-        self.root = roots.Root(suite, arch)
+        self.root = roots.Root(suite, arch, "source" if is_source else "fresh")
         self.machine = roots.MACHINES[arch]
+        self.is_source = is_source
+        # The toolchain of this machine is what rustup would install there.
+        self.local = said("rustc", "--print", "sysroot") if is_source else None
 
     def made(self):
-        self.root.made(OWN if self.root.is_own else OTHER)
+        if self.is_source and not self.root.is_own:
+            raise roots.Unable("compiling under emulation takes hours")
+        self.root.made(COMPILED if self.is_source else OWN if self.root.is_own else OTHER)
         if self.root.is_own:
             # Names of hosts are found, and certificates of this network are known.
             etc = self.root.path / "etc"
             shutil.copy("/etc/resolv.conf", etc / "resolv.conf")
             shutil.copy("/etc/ssl/certs/ca-certificates.crt", etc / "ssl/certs/ca-certificates.crt")
+        if self.is_source:
+            # Crates that were downloaded are not downloaded again.
+            cargo = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
+            there = self.root.path / "root/.cargo"
+            shutil.rmtree(there, ignore_errors=True)
+            for part in ("registry/cache", "registry/index"):
+                shutil.copytree(cargo / part, there / part)
+            if (cargo / "config.toml").exists():
+                shutil.copy(cargo / "config.toml", there)
 
     def __call__(self, *words):
         """What a program prints there; words of the shell, if it is one string."""
         words = ["sh", "-c", words[0]] if len(words) == 1 else words
-        done = self.root.run(words, stdout=subprocess.PIPE, text=True)
+        done = self.root.run(words, local=self.local, stdout=subprocess.PIPE, text=True)
         expect(done.returncode == 0, f"`{' '.join(words)}` ended with {done.returncode} in {self.name}")
         return done.stdout
 
@@ -142,8 +164,8 @@ def used(place):
     place("rm -f /tmp/own.folio /tmp/own.txt")
 
 
-def check_wheel(place, wheel, expected):
-    """Has pip install the wheel, imports and uses it, and has pip remove it."""
+def check_wheel(place, wheel, expected, settings=()):
+    """Has pip install the wheel or build it, imports and uses it, and has pip remove it."""
     place.put(ROOT / "traces" / TRACE, TRACE)
     (place.root.path / "tmp" / "use.py").write_text(USE_OF_WHEEL)
     site = place.root.path / "opt" / "largefolio"
@@ -153,15 +175,17 @@ def check_wheel(place, wheel, expected):
     if place.root.is_own:
         place.put(wheel, wheel.name)
         place("python3", "-m", "venv", "/opt/largefolio")
-        place("/opt/largefolio/bin/pip", "install", "--quiet", f"/tmp/{wheel.name}")
+        place("/opt/largefolio/bin/pip", "install", "--quiet", *settings, f"/tmp/{wheel.name}")
         run = f"cd /tmp && /opt/largefolio/bin/python use.py {TRACE}"
     else:
         unpacked(wheel, version, site, place.machine)
     report, nr_rows, folio = json.loads(place(run))
     expect(nr_rows > 0, "predict has no rows")
     expect(report == {**expected, "command_line": []}, "another report than this machine's folio")
-    said = place(folio, "--version")
-    expect(f"target {place.machine}-unknown-linux-gnu" in said, f"for another machine: {said}")
+    told = place(folio, "--version")
+    expect(f"target {place.machine}-unknown-linux-gnu" in told, f"for another machine: {told}")
+    script = site.joinpath(*pathlib.Path(folio).parts[3:-2], "lib/largefolio/qemu.sh")
+    expect(os.access(script, os.X_OK), f"no {script}, which folio record names where there is no QEMU")
     if place.root.is_own:
         place("cd /tmp && /opt/largefolio/bin/folio record -o own.folio -- ls >own.txt")
         place("/opt/largefolio/bin/pip", "uninstall", "--quiet", "--yes", "largefolio")
@@ -181,9 +205,41 @@ def unpacked(wheel, version, site, machine):
                     *(word for name in platforms for word in ("--platform", name))], check=True)
 
 
+def check_crates(place, crates, is_release, expected):
+    """Has cargo install folio from the crates as a registry would give them, uses and removes it."""
+    folder = place.root.path / "tmp" / "crates"
+    shutil.rmtree(folder, ignore_errors=True)
+    patches = []
+    for crate in crates:
+        with tarfile.open(crate) as archive:
+            archive.extractall(folder, filter="data")
+        name = crate.stem.rpartition("-")[0]
+        patches += ["--config", f'patch.crates-io.{name}.path="/tmp/crates/{crate.stem}"']
+    (own,) = [crate.stem for crate in crates if crate.stem.startswith("largefolio-cli-")]
+    place.put(ROOT / "traces" / TRACE, TRACE)
+    place("cargo", "install", "--quiet", *([] if is_release else ["--debug"]), *patches,
+          f"--path=/tmp/crates/{own}", "--root=/opt/cargo", "--target-dir=/tmp/target")
+    version = place("/opt/cargo/bin/folio", "--version")
+    commit = said("git", "rev-parse", "--short=12", "HEAD")
+    expect(f"commit {commit}" in version, f"of another commit: {version}")
+    told = place(f"cd /tmp && /opt/cargo/bin/folio predict {TRACE} {' '.join(ASKED)}")
+    expect(told == expected, "another prediction than this machine's")
+    place("cargo", "uninstall", "--quiet", "--root=/opt/cargo", "largefolio-cli")
+    left = list((place.root.path / "opt/cargo/bin").glob("*"))
+    expect(not left, f"left after cargo uninstall: {left}")
+    for built in (folder, place.root.path / "tmp/target", place.root.path / "opt/cargo"):
+        shutil.rmtree(built)
+    say(f"{len(crates)} crates: folio installed, used and removed by cargo in {place.name}")
+
+
 def check(name, args, expected):
-    place = Place(name)
+    place = Place(name, args.source)
     place.made()
+    if args.source:
+        profile = ["--config-settings", f"profile={args.profile}"]
+        check_wheel(place, package.sdist(), json.loads(expected), profile)
+        check_crates(place, package.crates(), args.profile == "release", expected)
+        return
     is_all = not (args.deb or args.wheel)
     if is_all or args.deb:
         deb = args.deb or package.deb(place.root.arch, args.profile)
@@ -199,11 +255,14 @@ def main():
     parser.add_argument("--profile", default="release")
     parser.add_argument("--deb", type=pathlib.Path, help="a package that is built, for one place")
     parser.add_argument("--wheel", type=pathlib.Path, help="a wheel that is built, for one place")
+    parser.add_argument("--source", action="store_true", help="compile in one place")
     args = parser.parse_args()
     if unknown := set(args.places) - set(PLACES):
         parser.error(f"no place {', '.join(sorted(unknown))}; there are {', '.join(PLACES)}")
-    if (args.deb or args.wheel) and len(args.places) != 1:
-        parser.error("--deb and --wheel: in which place?")
+    if (args.deb or args.wheel or args.source) and len(args.places) != 1:
+        parser.error("--deb, --wheel and --source: in which place?")
+    if args.source and (args.deb or args.wheel):
+        parser.error("--source packs what is committed: no --deb or --wheel beside it")
     # What runs in a root ends with this.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     is_good = True

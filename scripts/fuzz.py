@@ -4,7 +4,7 @@
     fuzz.py                       every target of fuzz/ for ten seconds
     fuzz.py trace elf             some of them
     fuzz.py --seconds 7200        for longer; --jobs N side by side
-    fuzz.py --merge               and keep in fuzz/corpus what reaches more code
+    fuzz.py --merge               and keep in fuzz/corpus what reaches more code, in fuzz/hours.csv how long it ran
 
 Each target starts from fuzz/corpus/TARGET, from what was kept of earlier runs (fuzz/corpus/TARGET.tar.xz)
 and from what this checkout found (target/fuzz/corpus). A find is a file in target/fuzz/finds; the same command with that file as TARGET=FILE repeats it. The
@@ -13,6 +13,8 @@ instrumentation is that of stable Rust; a C++ compiler is needed for libFuzzer.
 
 import argparse
 import concurrent.futures
+import csv
+import datetime
 import os
 import pathlib
 import re
@@ -20,9 +22,13 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 KEPT = ROOT / "fuzz" / "corpus"
+# A line for each target of each run that was kept, with its seconds of processor time.
+HOURS = ROOT / "fuzz" / "hours.csv"
+COLUMNS = ["day", "commit", "target", "seconds", "inputs", "places", "found"]
 WORK = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fuzz"
 TARGET = f"{os.uname().machine}-unknown-linux-gnu"
 INSTRUMENTED = [
@@ -51,13 +57,19 @@ def build():
 
 
 def command(program, target, *words):
+    """(how it ended and what it printed, seconds of processor time)"""
     environment = {**os.environ, "FOLIO_FUZZ": target, "RUST_BACKTRACE": "1"}
-    return subprocess.run([program, *LIMITS, *words], env=environment, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, errors="replace")
+    words = [program, *LIMITS, *words]
+    with tempfile.TemporaryFile("w+", errors="replace") as out:
+        child = subprocess.Popen(words, env=environment, stdout=out, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        return subprocess.CompletedProcess(words, child.returncode, out.read()), usage.ru_utime + usage.ru_stime
 
 
 def fuzz(program, target, seconds):
-    """(what to print, whether nothing was found)"""
+    """(what to print, its line of HOURS)"""
     corpus, finds = WORK / "corpus" / target, WORK / "finds"
     for folder in (corpus, finds, KEPT / target):
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,14 +79,31 @@ def fuzz(program, target, seconds):
     words = [f"-max_total_time={seconds}", f"-artifact_prefix={finds}/{target}-", "-print_final_stats=1"]
     dictionary = ROOT / "fuzz" / f"{target}.dict"
     words += [f"-dict={dictionary}"] if dictionary.exists() else []
-    done = command(program, target, *words, corpus, KEPT / target)
+    done, seconds = command(program, target, *words, corpus, KEPT / target)
     runs = re.search(r"number_of_executed_units: (\d+)", done.stdout)
     reached = re.findall(r"cov: (\d+) ft: (\d+)", done.stdout)
-    if done.returncode or not runs:
-        return f"{target}: FOUND\n{done.stdout[-4000:]}", False
-    places, features = reached[-1] if reached else ("?", "?")
+    is_clean = done.returncode == 0 and runs is not None
+    nr_inputs = int(runs[1]) if runs else 0
+    places = reached[-1][0] if reached else "?"
     first = reached[0][0] if reached else "?"
-    return f"{target}: {int(runs[1]):,} inputs, {places} places reached ({first} by the corpus), nothing found", True
+    line = [target, round(seconds), nr_inputs, places, 0 if is_clean else 1]
+    if not is_clean:
+        return f"{target}: FOUND\n{done.stdout[-4000:]}", line
+    return f"{target}: {nr_inputs:,} inputs, {places} places reached ({first} by the corpus), nothing found", line
+
+
+def note(line):
+    """Adds a line to HOURS; what it has in all, in hours of one processor."""
+    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True,
+                            stdout=subprocess.PIPE, text=True).stdout.strip()
+    today = datetime.date.today().isoformat()
+    is_new = not HOURS.exists()
+    with HOURS.open("a", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerows([COLUMNS] if is_new else [])
+        writer.writerow([today, commit, *line])
+    with HOURS.open(newline="") as file:
+        return sum(int(row["seconds"]) for row in csv.DictReader(file)) / 3600
 
 
 def merge(program, target):
@@ -82,7 +111,8 @@ def merge(program, target):
     merged = WORK / "merged" / target
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
-    command(program, target, "-merge=1", merged, KEPT / target, WORK / "corpus" / target).check_returncode()
+    done, _ = command(program, target, "-merge=1", merged, KEPT / target, WORK / "corpus" / target)
+    done.check_returncode()
     kept = [path for path in sorted(merged.iterdir()) if path.stat().st_size <= KEPT_BYTES_MAX]
     packed = KEPT / f"{target}.tar.xz"
     with tarfile.open(packed, "w:xz", format=tarfile.USTAR_FORMAT) as archive:
@@ -95,7 +125,7 @@ def merge(program, target):
 
 
 def repeat(program, target, path):
-    done = command(program, target, path)
+    done, _ = command(program, target, path)
     print(done.stdout[-4000:])
     return done.returncode == 0
 
@@ -117,10 +147,14 @@ def main():
     files = [name.partition("=") for name in chosen if "=" in name]
     is_good = all([repeat(program, target, path) for target, _, path in files])
     names = [name for name in chosen if "=" not in name]
+    hours = None
     with concurrent.futures.ThreadPoolExecutor(max_workers=args.jobs) as pool:
-        for told, is_clean in pool.map(lambda name: fuzz(program, name, args.seconds), names):
+        for told, line in pool.map(lambda name: fuzz(program, name, args.seconds), names):
             print(told, flush=True)
-            is_good &= is_clean
+            is_good &= not line[-1]
+            hours = note(line) if args.merge else None
+    if hours is not None:
+        print(f"{HOURS.relative_to(ROOT)}: {hours:.2f} core-hours in all")
     for target in names if args.merge and is_good else []:
         nr_kept, nr_bytes = merge(program, target)
         print(f"{target}: {nr_kept} inputs kept, {nr_bytes >> 10} KiB")

@@ -4,6 +4,8 @@
     package.py deb [--arch A]..      target/debian/largefolio_VERSION_ARCH.deb
     package.py wheel [--arch A]..    target/wheels/largefolio-VERSION-cp310-abi3-linux_ARCH.whl
     package.py sdist                 target/wheels/largefolio-VERSION.tar.gz, from which pip builds a wheel
+    package.py crates                target/package/largefolio-*-VERSION.crate, from which cargo installs folio
+    package.py deb wheel             both, and what they share is compiled once
 
 The other architecture is built with Debian's cross compiler, which this installs if it may.
 --profile names another profile of cargo than release. scripts/fresh.py installs and uses them.
@@ -29,6 +31,10 @@ COMPILERS = {"amd64": "gcc-x86-64-linux-gnu", "arm64": "gcc-aarch64-linux-gnu"}
 CARGO_DEB = "3.8.0"
 TOOLS = ROOT / "target" / "tools"
 PROGRAMS = ["cli", "recorder", "preload"]
+# With it cargo chooses other features for what it shares with the programs.
+MODULE = "python"
+# No crates: the wheel has the one, tests the other.
+UNPUBLISHED = ["largefolio-python", "largefolio-testkit"]
 
 
 class Wrong(Exception):
@@ -44,10 +50,11 @@ def built_in():
 
 
 class Build:
-    """One architecture and the profile it is built with."""
+    """One architecture, the profile it is built with, and the crates that are built together."""
 
-    def __init__(self, arch, profile):
+    def __init__(self, arch, profile, has_module=False):
         self.arch, self.profile = arch, profile
+        self.names = [*PROGRAMS, *([MODULE] if has_module else [])]
         machine = MACHINES[arch]
         is_own = platform.machine() == machine
         self.target = None if is_own else f"{machine}-unknown-linux-gnu"
@@ -83,16 +90,16 @@ class Build:
 
     def programs(self):
         self.prepare()
-        self.cargo("build", *(f"--package=largefolio-{name}" for name in PROGRAMS))
+        self.cargo("build", *(f"--package=largefolio-{name}" for name in self.names))
 
 
 def own_arch():
     return next((arch for arch, machine in MACHINES.items() if machine == platform.machine()), None)
 
 
-def pages(profile):
+def pages(profile, has_module=False):
     """Manual pages and completions, which this machine's folio writes for every architecture."""
-    own = Build(own_arch(), profile)
+    own = Build(own_arch(), profile, has_module)
     if not (own.folder() / "folio").exists():
         own.programs()
     install("pages", own)
@@ -108,12 +115,12 @@ def install(verb, build):
     return done.stdout.strip()
 
 
-def deb(arch, profile):
+def deb(arch, profile, has_module=False):
     """Builds a Debian package; its path."""
     if not shutil.which("cargo-deb") and not (TOOLS / "bin" / "cargo-deb").exists():
         subprocess.run(["cargo", "install", "--locked", "--root", TOOLS, "cargo-deb", "--version",
                         CARGO_DEB], check=True)
-    build = Build(arch, profile)
+    build = Build(arch, profile, has_module)
     build.programs()
     package = ROOT / install("deb", build)
     say(f"{package} ({package.stat().st_size >> 20} MiB)")
@@ -159,6 +166,14 @@ def sdist():
     return found
 
 
+def crates():
+    """Packs every crate that is published, as committed; their paths."""
+    without = [f"--exclude={name}" for name in UNPUBLISHED]
+    words = ["cargo", "package", "--quiet", "--workspace", "--locked", "--no-verify", *without]
+    subprocess.run(words, cwd=ROOT, check=True)
+    return sorted((built_in() / "package").glob("*.crate"))
+
+
 def environment_of_pip():
     """pip of an environment with maturin."""
     folder = built_in() / "package-python"
@@ -170,23 +185,32 @@ def environment_of_pip():
     return pip
 
 
+def made(args):
+    """Makes what is asked for; the paths."""
+    if "sdist" in args.what:
+        yield sdist()
+    if "crates" in args.what:
+        yield from crates()
+    is_both = {"deb", "wheel"} <= set(args.what)
+    for arch in args.arch or list(MACHINES):
+        if "wheel" in args.what:
+            yield wheel(arch, args.profile)
+        if "deb" in args.what:
+            pages(args.profile, is_both)
+            yield deb(arch, args.profile, is_both)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["deb", "wheel", "sdist"])
+    parser.add_argument("what", nargs="+", choices=["deb", "wheel", "sdist", "crates"])
     parser.add_argument("--arch", action="append", choices=list(MACHINES), help="else both")
     parser.add_argument("--profile", default="release")
     args = parser.parse_args()
     if own_arch() is None:
         parser.error(f"packages are made on {' and '.join(MACHINES)}, not {platform.machine()}")
-    archs = args.arch or list(MACHINES)
     try:
-        if args.what == "sdist":
-            print(sdist())
-            return 0
-        if args.what == "deb":
-            pages(args.profile)
-        for arch in archs:
-            print({"deb": deb, "wheel": wheel}[args.what](arch, args.profile))
+        for path in made(args):
+            print(path)
     except (Wrong, subprocess.CalledProcessError) as why:
         say(why)
         return 1

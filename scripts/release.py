@@ -33,8 +33,8 @@ sys.dont_write_bytecode = True
 import package  # noqa: E402
 
 OUTPUT = ROOT / "target" / "published"
-PARTS = ["crates", "sdist", "wheel", "deb"]
-UNPUBLISHED = ["largefolio-python", "largefolio-testkit"]
+# Where scripts/package.py puts them.
+PARTS = {"crates": "package/*.crate", "sdist": "wheels/*.tar.gz", "wheel": "wheels/*.whl", "deb": "debian/*.*deb"}
 # Debian 12, the oldest system that the packages are for.
 GLIBC = "manylinux_2_36"
 
@@ -81,41 +81,21 @@ class Build:
             **os.environ, "SOURCE_DATE_EPOCH": str(commit.seconds), "CARGO_TARGET_DIR": str(self.target),
             "CARGO_INCREMENTAL": "0", "RUSTFLAGS": remap, "CFLAGS": f"-ffile-prefix-map={cargo}=/cargo",
             "LC_ALL": "C.UTF-8", "TZ": "UTC", "ZERO_AR_DATE": "1",
+            "LARGEFOLIO_COMPATIBILITY": GLIBC,
         }
 
     def run(self, *words):
         subprocess.run(words, cwd=self.source, env=self.environment, check=True, umask=0o022)
 
-    def packaged(self, what):
-        """`scripts/package.py` of the clone."""
+    def made(self):
+        """{name: path} of everything that was asked for."""
         tools = self.source / "target" / "tools"
         if package.TOOLS.exists() and not tools.exists():
             tools.parent.mkdir(exist_ok=True)
             tools.symlink_to(package.TOOLS)
         archs = [f"--arch={arch}" for arch in self.args.arch]
-        self.run("scripts/package.py", what, f"--profile={self.args.profile}", *archs)
-
-    def crates(self):
-        without = [f"--exclude={name}" for name in UNPUBLISHED]
-        self.run("cargo", "package", "--quiet", "--workspace", "--locked", "--no-verify", *without)
-        return (self.target / "package").glob("*.crate")
-
-    def sdist(self):
-        self.run("scripts/package.py", "sdist")
-        return (self.target / "wheels").glob("*.tar.gz")
-
-    def wheel(self):
-        self.environment["LARGEFOLIO_COMPATIBILITY"] = GLIBC
-        self.packaged("wheel")
-        return (self.target / "wheels").glob("*.whl")
-
-    def deb(self):
-        self.packaged("deb")
-        return [*(self.target / "debian").glob("*.deb"), *(self.target / "debian").glob("*.ddeb")]
-
-    def made(self):
-        """{name: path} of everything that was asked for."""
-        found = [path for part in self.args.parts for path in getattr(self, part)()]
+        self.run("scripts/package.py", *self.args.parts, f"--profile={self.args.profile}", *archs)
+        found = [path for part in self.args.parts for path in self.target.glob(PARTS[part])]
         return {path.name: path for path in found}
 
 
@@ -244,7 +224,7 @@ def main():
     parser.add_argument("--arch", action="append", choices=list(package.MACHINES), help="else both")
     parser.add_argument("--profile", default="release")
     args = parser.parse_args()
-    args.parts = args.parts or PARTS
+    args.parts = args.parts or list(PARTS)
     args.arch = args.arch or list(package.MACHINES)
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")

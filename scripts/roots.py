@@ -28,6 +28,10 @@ OWN = """set -e
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
 mount --rbind /sys "$root/sys"
+if [ -n "$local" ]; then
+    mount --bind "$local" "$root/usr/local"
+    mount -o remount,bind,ro "$root/usr/local"
+fi
 exec "$@"
 """
 # ELF, 64 bits, little endian, any ABI; an executable or shared object; EM_AARCH64.
@@ -82,12 +86,16 @@ class Root:
         made_of.write_text(wanted)
         return self
 
-    def run(self, words, has_network=True, **how):
-        """Runs a program in it; without a network it has a loopback device that is down."""
+    def run(self, words, has_network=True, local=None, **how):
+        """Runs a program in it; without a network it has a loopback device that is down.
+
+        The directory `local` of this machine is its /usr/local, which it cannot write to.
+        """
         words = ["chroot", self.path, *words]
         if not self.is_own:
             return emulated(words, **how)
-        environment = {"HOME": "/root", "LANG": "C.UTF-8", "PATH": PATH, "root": str(self.path)}
+        environment = {"HOME": "/root", "LANG": "C.UTF-8", "PATH": PATH, "root": str(self.path),
+                       "local": str(local or "")}
         command = ["unshare", "--mount", "--pid", "--fork", "--kill-child",
                    *([] if has_network else ["--net"]), "--propagation", "private",
                    "sh", "-c", OWN, "setup", *map(str, words)]

@@ -15,12 +15,13 @@ fn main() {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let compiler = said(&rustc, &["--version"]).unwrap_or_else(|| "rustc, unknown".to_owned());
     println!("cargo::rustc-env=FOLIO_RUSTC={compiler}");
-    let commit = packed().or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
-    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
-    println!("cargo::rustc-env=FOLIO_COMMIT={commit}");
-    // The date of manual pages.
-    let date = git(&["log", "-1", "--format=%cs"]).unwrap_or_default();
-    println!("cargo::rustc-env=FOLIO_DATE={date}");
+    // The date is that of manual pages. A repository around an unpacked package is somebody else's.
+    let (commit, date) = match packed() {
+        Some(commit) => (Some(commit), None),
+        None => (git(&["rev-parse", "--short=12", "HEAD"]), git(&["log", "-1", "--format=%cs"])),
+    };
+    println!("cargo::rustc-env=FOLIO_COMMIT={}", commit.as_deref().unwrap_or("unknown"));
+    println!("cargo::rustc-env=FOLIO_DATE={}", date.unwrap_or_default());
     println!("cargo::rerun-if-changed=build.rs");
     if Path::new(PACKED).exists() {
         println!("cargo::rerun-if-changed={PACKED}");

@@ -4,7 +4,7 @@ The programs go into the package, laid out like an installation, so that `folio`
 libraries and traces as it does in `/usr`:
 
     largefolio/_folio/bin/folio
-    largefolio/_folio/lib/largefolio/liblargefolio_{recorder,preload}.so
+    largefolio/_folio/lib/largefolio/liblargefolio_{recorder,preload}.so, qemu.sh
     largefolio/_folio/share/largefolio/traces/*.folio
     largefolio/_folio/share/largefolio/policies/folio_policy.h, *.c, *.o
 
@@ -44,6 +44,8 @@ _STAGE = _PYTHON / "largefolio" / "_folio"
 # they share is compiled once.
 _PACKAGES = ("largefolio-cli", "largefolio-recorder", "largefolio-preload", "largefolio-python")
 _FILES = ("folio", "liblargefolio_recorder.so", "liblargefolio_preload.so")
+# Gets a QEMU with plugins, where the distribution has none.
+_QEMU = "scripts/qemu.sh"
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def build_editable(
 # What of the repository a source distribution has beside python/; tests read more than that.
 _SOURCES = (
     "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "LICENSE-*", "README.md", "crates", "kernels",
-    "machines", "policies", "probe", "schemas", "studies", "traces", "tunings",
+    "machines", "policies", "probe", "schemas", "studies", "traces", "tunings", _QEMU,
     ":(exclude,glob)crates/*/tests/**", ":(exclude,glob)crates/*/fixtures/**",
     ":(exclude,glob)**/snapshots/**",
 )
@@ -201,6 +203,7 @@ def _stage(build: Build) -> None:
     for path in built:
         target = _STAGE / "bin" if path.name == "folio" else libraries
         _strip(shutil.copy(path, target), build.tool("strip"))
+    shutil.copy(_ROOT / _QEMU, libraries)
     for name, pattern in (("traces", "*.folio"), ("policies", "*.[cho]")):
         shared = _STAGE / "share" / "largefolio" / name
         shared.mkdir(parents=True)

@@ -182,6 +182,13 @@ counts = [
     assert!(page.contains("Change of faults over change of read"), "no picture");
     let csv = place.done("study --file two.toml --csv");
     assert!(csv.contains(", Faults, 64K\""), "{csv}");
+    // A program without memory under one line: that one loses it, and no mean has it.
+    let large = other.replace("\"3M\"", "\"8M\"");
+    let small = frontier.replace("\"xfs\"", "\"xfs\"\nmemory = \"3M\"");
+    fs::write(place.path("two.toml"), format!("{head}{large}{small}")).unwrap();
+    let shown = place.done("study --file two.toml");
+    assert!(shown.contains("no memory under 64K"), "{shown}");
+    assert!(shown.contains("64K loses faults in 2 of 2"), "{shown}");
     // A program that is not there is in no mean, and nothing is said of who gains.
     let absent = frontier.replace("workloads = [\"mix\", \"other\"]", "traces = [\"nothing\"]");
     fs::write(place.path("two.toml"), format!("{head}{absent}")).unwrap();

@@ -24,7 +24,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(&str, u64) -> ControlFlow<()>;
 pub struct Values {
     /// By study and cell; an error is that of a trace that is not there.
     cells: BTreeMap<(String, String), Result<Value, String>>,
-    /// Cells below limits that did not get to their end.
+    /// Cells that did not get to their end where that is an answer: below limits, in frontiers.
     ended: BTreeMap<(String, String), Ended>,
 }
 
@@ -35,11 +35,11 @@ impl Values {
         match self.cells.get(&key) {
             Some(Ok(value)) => Ok(value),
             Some(Err(why)) => Err(why),
-            None => Err("not run"),
+            None => Err(self.ended(study, name).map_or("not run", Ended::words)),
         }
     }
 
-    /// Why a cell below a limit has none.
+    /// Why a cell did not get to its end.
     pub(super) fn ended(&self, study: &str, name: &str) -> Option<Ended> {
         self.ended.get(&(study.to_owned(), name.to_owned())).copied()
     }
@@ -57,8 +57,8 @@ struct Run<'a> {
     input: &'a Input,
     name: String,
     spec: CellSpec,
-    /// It may end before the program does.
-    is_limited: bool,
+    /// To end before its program does is an answer; else it is an error.
+    may_end: bool,
 }
 
 /// Where traces are.
@@ -157,7 +157,7 @@ impl Values {
                 Ok(_) if meta.faults_only => Err(faults_only(path)),
                 Ok(outcome) => Ok(shown(&outcome)),
                 Err(error) => {
-                    let ended = ended(&error).filter(|_| run.is_limited);
+                    let ended = ended(&error).filter(|_| run.may_end);
                     let Some(ended) = ended else { return Err(told(run, error)) };
                     self.ended.insert(key, ended);
                     continue;
@@ -181,7 +181,7 @@ impl Values {
                     input: &curve.input,
                     name,
                     spec,
-                    is_limited: true,
+                    may_end: true,
                 }));
             }
         }
@@ -196,16 +196,16 @@ fn whole(studies: &[Study]) -> Vec<Run<'_>> {
         for (name, source) in &study.cells {
             let Source::Replay(input, spec) = source else { continue };
             let (name, spec) = (name.clone(), spec.as_ref().clone());
-            runs.push(Run { study, input, name, spec, is_limited: false });
+            runs.push(Run { study, input, name, spec, may_end: false });
         }
         for (nr, curve) in study.curves.iter().enumerate() {
             let (name, spec) = curve.whole(nr);
-            runs.push(Run { study, input: &curve.input, name, spec, is_limited: false });
+            runs.push(Run { study, input: &curve.input, name, spec, may_end: false });
         }
         for (nr, frontier) in study.frontiers.iter().enumerate() {
             let cells = frontier.cells(nr).map(|(name, input, spec)| {
                 let spec = spec.clone();
-                Run { study, input, name, spec, is_limited: false }
+                Run { study, input, name, spec, may_end: true }
             });
             runs.extend(cells);
         }
@@ -224,7 +224,7 @@ fn groups(runs: Vec<Run<'_>>) -> Vec<Group<'_>> {
     groups
 }
 
-/// What the limit of a cell did to its program.
+/// What the memory of a cell did to its program.
 const fn ended(error: &ReplayError) -> Option<Ended> {
     match error {
         ReplayError::Cell { source: CellError::OverBudget(_), .. } => Some(Ended::Thrashes),

@@ -134,26 +134,40 @@ fn told(count: &Count, study: &Study, nr: usize, values: &Values) -> FrontierCou
     }
 }
 
-/// What the cells of a frontier say: by line, program and count, or why not.
-struct Numbers(Vec<Vec<Vec<Result<f64, String>>>>);
+/// What the cells of a frontier say, by line and program.
+struct Numbers(Vec<Vec<CellNumbers>>);
+
+/// What a cell says of each count, or why not.
+struct CellNumbers {
+    counts: Vec<Result<f64, String>>,
+    /// Its program did not get to its end.
+    has_ended: bool,
+}
 
 impl Numbers {
     fn new(study: &Study, nr: usize, values: &Values) -> Self {
         let frontier = &study.frontiers[nr];
         let of_cell = |line, program| {
-            let cell = values.cell(&study.name, &cell_name(nr, line, program));
-            let number = |count: &Count| match count.metric.of(cell.map_err(str::to_owned)?) {
-                Number::Known(number) => Ok(scaled(number, &count.metric, &count.unit)),
-                Number::NotKnown(what) => Err(format!("not known: {what}")),
+            let name = cell_name(nr, line, program);
+            let has_ended = values.ended(&study.name, &name).is_some();
+            let missing = |why: &str| match has_ended {
+                true => format!("{why} under {}", frontier.lines[line].0),
+                false => why.to_owned(),
             };
-            frontier.counts.iter().map(number).collect()
+            let cell = values.cell(&study.name, &name).map_err(missing);
+            let number =
+                |count: &Count| match count.metric.of(cell.as_ref().map_err(String::clone)?) {
+                    Number::Known(number) => Ok(scaled(number, &count.metric, &count.unit)),
+                    Number::NotKnown(what) => Err(format!("not known: {what}")),
+                };
+            CellNumbers { counts: frontier.counts.iter().map(number).collect(), has_ended }
         };
         let of_line = |line| (0..frontier.programs.len()).map(|nr| of_cell(line, nr)).collect();
         Self((0..frontier.lines.len()).map(of_line).collect())
     }
 
     fn value(&self, line: usize, program: usize, count: usize) -> Option<f64> {
-        self.0[line][program][count].as_ref().ok().copied()
+        self.0[line][program].counts[count].as_ref().ok().copied()
     }
 
     /// A number of a line as a share of the first line's; of nothing there is none, but nothing stays
@@ -171,20 +185,25 @@ impl Numbers {
     /// Whether every line has a change of every count that a mean can take.
     fn is_whole(&self, program: usize) -> bool {
         self.0.iter().enumerate().all(|(line, of_line)| {
-            let mut counts = 0..of_line[program].len();
+            let mut counts = 0..of_line[program].counts.len();
             counts.all(|count| self.ratio(line, program, count).is_some_and(|ratio| ratio > 0.0))
         })
     }
 
     /// Why a program is in no mean.
     fn missing(&self, program: usize) -> &str {
-        let mut all = self.0.iter().flat_map(|of_line| &of_line[program]);
+        let mut all = self.0.iter().flat_map(|of_line| &of_line[program].counts);
         let why = all.find_map(|number| number.as_ref().err());
         why.map_or("a count is 0 for some and not for others", String::as_str)
     }
 
-    /// Whether a line needs more of what is to be gained than the first.
+    /// Whether a line needs more of what is to be gained than the first, or does not get to the end of
+    /// a program that the first does.
     fn loses(&self, line: usize, program: usize) -> bool {
+        let has_ended = |line: usize| self.0[line][program].has_ended;
+        if has_ended(line) && self.value(0, program, 0).is_some() {
+            return true;
+        }
         let values = self.value(0, program, 0).zip(self.value(line, program, 0));
         values.is_some_and(|(before, after)| after > before * (1.0 + SAME_WITHIN / 100.0))
     }
