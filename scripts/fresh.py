@@ -77,7 +77,7 @@ def expect(is_so, why):
 class Place:
     """A root in which packages are used."""
 
-    def __init__(self, name, is_source):
+    def __init__(self, name, is_source=False):
         self.name = name
         suite, _, arch = name.rpartition("-")
         self.root = roots.Root(suite, arch, "source" if is_source else "fresh")

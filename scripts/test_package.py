@@ -64,6 +64,18 @@ class Builds(unittest.TestCase):
         linker = environment["CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER"]
         self.assertEqual(linker, "aarch64-linux-gnu-gcc")
 
+    def test_packages_asked_for_together_are_compiled_together(self):
+        for what, is_both in [(["deb"], False), (["deb", "wheel"], True)]:
+            built = []
+            args = types.SimpleNamespace(what=what, arch=["arm64"], profile="lab")
+            with mock.patch.object(package, "wheel"), mock.patch.object(package, "pages"), \
+                    mock.patch.object(package.Build, "programs", lambda build: built.append(build.names)), \
+                    mock.patch.object(package, "install", return_value="Cargo.toml"), \
+                    mock.patch("shutil.which", return_value="cargo-deb"), \
+                    contextlib.redirect_stderr(io.StringIO()):
+                self.assertEqual(len(list(package.made(args))), len(what))
+            self.assertEqual(package.MODULE in built[0], is_both)
+
     def test_what_is_missing_is_said_with_its_command(self):
         with mock.patch.object(platform, "machine", return_value="x86_64"), \
                 mock.patch.object(arm64, "has_target", return_value=False):

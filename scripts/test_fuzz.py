@@ -1,0 +1,28 @@
+"""The account of how long the parsers were fuzzed."""
+
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+import fuzz
+
+
+class Hours(unittest.TestCase):
+    def test_what_ran_adds_up_and_a_find_counts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            hours = pathlib.Path(folder) / "hours.csv"
+            with mock.patch.object(fuzz, "HOURS", hours):
+                fuzz.note(["trace", 1800, 5, 70, 0])
+                self.assertEqual(fuzz.note(["elf", 5400, 6, "?", 1]), 2.0)
+            lines = hours.read_text().splitlines()
+            self.assertEqual(lines[0], ",".join(fuzz.COLUMNS))
+            self.assertTrue(lines[2].endswith(",elf,5400,6,?,1"), lines[2])
+
+    def test_every_line_that_is_kept_is_of_a_target(self):
+        kept = fuzz.HOURS.read_text().splitlines()[1:] if fuzz.HOURS.exists() else []
+        self.assertLessEqual({line.split(",")[2] for line in kept}, set(fuzz.targets()))
+
+
+if __name__ == "__main__":
+    unittest.main()
