@@ -124,8 +124,10 @@ class Place:
 
 def predicted(profile):
     """What the folio of this machine says of the demonstration's trace."""
-    own = package.Build(package.own_arch(), profile).folder() / "folio"
-    return subprocess.run([own, "predict", TRACE, *ASKED], cwd=ROOT / "traces", check=True,
+    own = package.Build(package.own_arch(), profile)
+    if not (own.folder() / "folio").exists():
+        own.programs()
+    return subprocess.run([own.folder() / "folio", "predict", TRACE, *ASKED], cwd=ROOT / "traces", check=True,
                           stdout=subprocess.PIPE, text=True).stdout
 
 
@@ -268,7 +270,8 @@ def main():
     is_good = True
     for name in args.places or PLACES:
         try:
-            package.pages(args.profile)
+            if not (args.deb or args.wheel or args.source):
+                package.pages(args.profile)
             check(name, args, predicted(args.profile))
         except (roots.Unable, packages.Missing) as why:
             arm64.skipped(f"packages are not used in {name}", why)

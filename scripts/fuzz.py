@@ -93,7 +93,7 @@ def fuzz(program, target, seconds):
 
 
 def note(line):
-    """Adds a line to HOURS; what it has in all, in hours of one processor."""
+    """Adds a line to HOURS."""
     commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True,
                             stdout=subprocess.PIPE, text=True).stdout.strip()
     today = datetime.date.today().isoformat()
@@ -102,8 +102,14 @@ def note(line):
         writer = csv.writer(file, lineterminator="\n")
         writer.writerows([COLUMNS] if is_new else [])
         writer.writerow([today, commit, *line])
+
+
+def told_hours():
+    """What HOURS has in all."""
     with HOURS.open(newline="") as file:
-        return sum(int(row["seconds"]) for row in csv.DictReader(file)) / 3600
+        rows = list(csv.DictReader(file))
+    seconds, nr_found = (sum(int(row[name]) for row in rows) for name in ("seconds", "found"))
+    return f"{seconds / 3600:.1f} hours of one processor, {nr_found} finds ({HOURS.relative_to(ROOT)})"
 
 
 def merge(program, target):
@@ -147,14 +153,14 @@ def main():
     files = [name.partition("=") for name in chosen if "=" in name]
     is_good = all([repeat(program, target, path) for target, _, path in files])
     names = [name for name in chosen if "=" not in name]
-    hours = None
     with concurrent.futures.ThreadPoolExecutor(max_workers=args.jobs) as pool:
         for told, line in pool.map(lambda name: fuzz(program, name, args.seconds), names):
             print(told, flush=True)
             is_good &= not line[-1]
-            hours = note(line) if args.merge else None
-    if hours is not None:
-        print(f"{HOURS.relative_to(ROOT)}: {hours:.2f} core-hours in all")
+            if args.merge:
+                note(line)
+    if args.merge:
+        print(f"in all: {told_hours()}")
     for target in names if args.merge and is_good else []:
         nr_kept, nr_bytes = merge(program, target)
         print(f"{target}: {nr_kept} inputs kept, {nr_bytes >> 10} KiB")

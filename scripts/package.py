@@ -100,8 +100,7 @@ def own_arch():
 def pages(profile, has_module=False):
     """Manual pages and completions, which this machine's folio writes for every architecture."""
     own = Build(own_arch(), profile, has_module)
-    if not (own.folder() / "folio").exists():
-        own.programs()
+    own.programs()
     install("pages", own)
 
 

@@ -30,6 +30,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 sys.dont_write_bytecode = True
 
+import fuzz  # noqa: E402
 import package  # noqa: E402
 
 OUTPUT = ROOT / "target" / "published"
@@ -185,6 +186,7 @@ def provenance(commit, args, digests):
         f"system   {system.strip(chr(34))}, {said('ldd', '--version').splitlines()[0]}",
         f"linker   {said('cc', '--version').splitlines()[0]}",
         f"cargo    {said('cargo', '--version', cwd=ROOT)}",
+        f"fuzzed   {fuzz.told_hours()}",
         "rustc", *compilers, "",
         "Cargo.lock names every dependency with its checksum; sbom.cdx.json lists those that are built in.",
         f"Built twice, in different directories; these {len(digests)} files were the same:", "",

@@ -12,9 +12,11 @@ class Hours(unittest.TestCase):
     def test_what_ran_adds_up_and_a_find_counts(self):
         with tempfile.TemporaryDirectory() as folder:
             hours = pathlib.Path(folder) / "hours.csv"
-            with mock.patch.object(fuzz, "HOURS", hours):
+            with mock.patch.object(fuzz, "HOURS", hours), mock.patch.object(fuzz, "ROOT", pathlib.Path(folder)), \
+                    mock.patch("subprocess.run", return_value=mock.Mock(stdout="abc\n")):
                 fuzz.note(["trace", 1800, 5, 70, 0])
-                self.assertEqual(fuzz.note(["elf", 5400, 6, "?", 1]), 2.0)
+                fuzz.note(["elf", 5400, 6, "?", 1])
+                self.assertEqual(fuzz.told_hours(), "2.0 hours of one processor, 1 finds (hours.csv)")
             lines = hours.read_text().splitlines()
             self.assertEqual(lines[0], ",".join(fuzz.COLUMNS))
             self.assertTrue(lines[2].endswith(",elf,5400,6,?,1"), lines[2])
