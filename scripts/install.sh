@@ -165,10 +165,12 @@ uninstall_all() {
 deb() {
     command -v cargo-deb >/dev/null || fail "cargo-deb is missing. Run: make deb"
     PREFIX=/usr
-    local package expected packed words=(--profile "${PROFILE:-release}")
+    local package expected packed sections words=(--profile "${PROFILE:-release}")
     [ -z "${TARGET:-}" ] || words+=(--target "$TARGET")
     words+=(--output "${CARGO_TARGET_DIR:-target}/debian/")
-    if readelf --sections --wide "$BUILD/folio" | grep -q '\.debug_line'; then
+    # Not piped into grep -q, which ends readelf before it has written all: with pipefail, a coin toss.
+    sections=$(readelf --sections --wide "$BUILD/folio")
+    if [[ $sections == *.debug_line* ]]; then
         words+=(--dbgsym --compress-debug-symbols=zlib)
     else
         words+=(--strip)

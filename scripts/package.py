@@ -30,9 +30,10 @@ COMPILERS = {"amd64": "gcc-x86-64-linux-gnu", "arm64": "gcc-aarch64-linux-gnu"}
 # What `deb` installs if it is missing.
 CARGO_DEB = "3.8.0"
 TOOLS = ROOT / "target" / "tools"
-PROGRAMS = ["cli", "recorder", "preload"]
-# With it cargo chooses other features for what it shares with the programs.
-MODULE = "python"
+FOLIO = ["--package=largefolio-cli", "--bin=folio"]
+LIBRARIES = ["--package=largefolio-recorder", "--package=largefolio-preload"]
+# Named beside folio, it has cargo choose the features with which a wheel's folio is built.
+MODULE = ["--package=largefolio-python"]
 # No crates: the wheel has the one, tests the other.
 UNPUBLISHED = ["largefolio-python", "largefolio-testkit"]
 
@@ -50,11 +51,11 @@ def built_in():
 
 
 class Build:
-    """One architecture, the profile it is built with, and the crates that are built together."""
+    """One architecture, the profile it is built with, and whether folio is the one of a wheel."""
 
     def __init__(self, arch, profile, has_module=False):
         self.arch, self.profile = arch, profile
-        self.names = [*PROGRAMS, *([MODULE] if has_module else [])]
+        self.folio = [*FOLIO, *(MODULE if has_module else [])]
         machine = MACHINES[arch]
         is_own = platform.machine() == machine
         self.target = None if is_own else f"{machine}-unknown-linux-gnu"
@@ -90,7 +91,8 @@ class Build:
 
     def programs(self):
         self.prepare()
-        self.cargo("build", *(f"--package=largefolio-{name}" for name in self.names))
+        self.cargo("build", *self.folio)
+        self.cargo("build", *LIBRARIES)
 
 
 def own_arch():

@@ -201,7 +201,9 @@ get_qemu() {
     trap interrupted INT TERM
     ! is_root || apt-get update -qq
     # A dynamically linked QEMU has plugins in all of these distributions, a static one cannot.
-    if apt-cache depends qemu-user 2>/dev/null | grep -q 'Depends: libglib'; then
+    local depends
+    depends=$(apt-cache depends qemu-user 2>/dev/null) || depends=
+    if [[ $depends == *"Depends: libglib"* ]]; then
         install_packages qemu-user
         ! find_qemu || return 0
     fi

@@ -69,12 +69,12 @@ class Builds(unittest.TestCase):
             built = []
             args = types.SimpleNamespace(what=what, arch=["arm64"], profile="lab")
             with mock.patch.object(package, "wheel"), mock.patch.object(package, "pages"), \
-                    mock.patch.object(package.Build, "programs", lambda build: built.append(build.names)), \
+                    mock.patch.object(package.Build, "programs", lambda build: built.append(build.folio)), \
                     mock.patch.object(package, "install", return_value="Cargo.toml"), \
                     mock.patch("shutil.which", return_value="cargo-deb"), \
                     contextlib.redirect_stderr(io.StringIO()):
                 self.assertEqual(len(list(package.made(args))), len(what))
-            self.assertEqual(package.MODULE in built[0], is_both)
+            self.assertEqual(package.MODULE[0] in built[0], is_both)
 
     def test_what_is_missing_is_said_with_its_command(self):
         with mock.patch.object(platform, "machine", return_value="x86_64"), \

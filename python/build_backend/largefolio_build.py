@@ -40,9 +40,12 @@ _PYTHON = Path(__file__).resolve().parent.parent
 # Where the crates are: in a source distribution below it.
 _ROOT = _PYTHON / "workspace" if (_PYTHON / "workspace").is_dir() else _PYTHON.parent
 _STAGE = _PYTHON / "largefolio" / "_folio"
-# The native module is among them so that cargo chooses the same features as for it alone: what
-# they share is compiled once.
-_PACKAGES = ("largefolio-cli", "largefolio-recorder", "largefolio-preload", "largefolio-python")
+# What cargo builds beside the module, which maturin builds. The module is named with folio so that both
+# get the same features; the libraries share nothing with them.
+_BUILT = (
+    ("--package=largefolio-cli", "--package=largefolio-python", "--bin=folio"),
+    ("--package=largefolio-recorder", "--package=largefolio-preload"),
+)
 _FILES = ("folio", "liblargefolio_recorder.so", "liblargefolio_preload.so")
 # Gets a QEMU with plugins, where the distribution has none.
 _QEMU = "scripts/qemu.sh"
@@ -213,15 +216,14 @@ def _stage(build: Build) -> None:
 
 def _build(build: Build) -> list[Path]:
     """Files that cargo made, wherever CARGO_TARGET_DIR or a configuration puts them."""
-    command = ["cargo", "build", *build.words(), "--message-format=json"]
-    for package in _PACKAGES:
-        command += ["--package", package]
-    done = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, check=True, text=True)
     paths = []
-    for line in done.stdout.splitlines():
-        message = json.loads(line)
-        if message.get("reason") == "compiler-artifact":
-            paths += [Path(name) for name in message["filenames"]]
+    for chosen in _BUILT:
+        command = ["cargo", "build", *build.words(), *chosen, "--message-format=json"]
+        done = subprocess.run(command, cwd=_ROOT, stdout=subprocess.PIPE, check=True, text=True)
+        for line in done.stdout.splitlines():
+            message = json.loads(line)
+            if message.get("reason") == "compiler-artifact":
+                paths += [Path(name) for name in message["filenames"]]
     return [path for path in paths if path.name in _FILES]
 
 
