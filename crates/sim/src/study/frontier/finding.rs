@@ -150,9 +150,9 @@ impl Numbers {
         let of_cell = |line, program| {
             let name = cell_name(nr, line, program);
             let has_ended = values.ended(&study.name, &name).is_some();
-            let missing = |why: &str| match has_ended {
-                true => format!("{why} under {}", frontier.lines[line].0),
-                false => why.to_owned(),
+            let missing = |why: &str| {
+                let under = format!(" under {}", frontier.lines[line].0);
+                format!("{why}{}", if has_ended { &under } else { "" })
             };
             let cell = values.cell(&study.name, &name).map_err(missing);
             let number =
