@@ -20,7 +20,6 @@ mod probe;
 mod program;
 mod records;
 mod store;
-#[path = "../../preload/src/wire.rs"]
 #[expect(dead_code, reason = "the library uses the rest")]
 mod wire;
 

@@ -1,6 +1,6 @@
 //! What the library and its launcher say to each other: variables, refusals, records.
 //!
-//! Both crates compile this one file (`largefolio-linux` includes it by path, because a cdylib
+//! Both crates compile this one file (`largefolio-linux` has a link to it, because a cdylib
 //! cannot be a dependency). Everything here works without allocation.
 //!
 //! A record is one line, written by one `write` to a file opened for appending:

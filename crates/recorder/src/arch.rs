@@ -1,7 +1,7 @@
 //! Architectures of programs that can be recorded.
 //!
 //! Owns what differs between them for an emulator. Both crates compile this one file
-//! (`largefolio-linux` includes it by path, because a cdylib cannot be a dependency).
+//! (`largefolio-linux` has a link to it, because a cdylib cannot be a dependency).
 
 /// Of a program, not of the machine that records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The first bytes of a program: what runs it.
 //!
 //! Owns the rules by which a kernel tells programs from scripts, as far as a recorder needs them.
-//! Both crates compile this one file (`largefolio-linux` includes it by path, because a cdylib
+//! Both crates compile this one file (`largefolio-linux` has a link to it, because a cdylib
 //! cannot be a dependency). The bytes may be anything.
 
 use super::arch::Arch;

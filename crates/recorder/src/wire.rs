@@ -1,7 +1,7 @@
 //! The protocol between the plugin and `folio record`.
 //!
 //! Owns the byte layout of messages, rows and tails. Both crates compile this one file
-//! (`largefolio-linux` includes it by path, because a cdylib cannot be a dependency). Does not own
+//! (`largefolio-linux` has a link to it, because a cdylib cannot be a dependency). Does not own
 //! the meaning of ops: their numbers are those of `largefolio_trace::event::Op`.
 //!
 //! A message is one packet of a `SOCK_SEQPACKET` socket:

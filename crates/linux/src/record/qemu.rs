@@ -3,20 +3,16 @@
 //! Owns the run: the private directory with socket and tails, the child, the completed trace.
 
 #[expect(dead_code, reason = "the recorder uses the rest")]
-#[path = "../../../recorder/src/arch.rs"]
 pub(super) mod arch;
 #[cfg_attr(not(test), expect(dead_code, reason = "the recorder uses the rest"))]
-#[path = "../../../recorder/src/head.rs"]
 pub(super) mod head;
 mod ledger;
 mod packet;
 mod process;
 mod session;
 mod tails;
-#[path = "../../../recorder/src/variables.rs"]
 mod variables;
 #[expect(dead_code, reason = "the other side of the wire uses the rest")]
-#[path = "../../../recorder/src/wire.rs"]
 pub(super) mod wire;
 
 use std::ffi::OsString;
