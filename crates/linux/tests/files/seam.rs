@@ -5,10 +5,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Those of this crate: a link is a file of another one.
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
+        if path.is_symlink() {
+            continue;
+        }
         if path.is_dir() {
             found.extend(rust_files(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
