@@ -44,12 +44,10 @@ mod parts;
 mod tests;
 
 pub use builtin::names;
-pub use cell::{Folders, Progress, Values, run};
+pub use cell::{Ended, Folders, Progress, Values, run};
 pub use closeness::{Closeness, Pair};
 pub use count::Count;
-pub use curve::{
-    CountFinding, Curve, CurveFinding, Ended, LimitFinding, Line, LineFinding, Series,
-};
+pub use curve::{CountFinding, Curve, CurveFinding, LimitFinding, Line, LineFinding, Series};
 pub use error::{Mistake, StudyError};
 pub use file::{Bench, BenchWork, Change, Quoted, Row, Source, Study, Subject, Table};
 pub use finding::{Finding, How, Measured, Measurements, RowFinding, TableFinding};

@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::Value;
 
-use super::curve::Ended;
 use super::error::StudyError;
 use super::file::{Source, Study};
 use super::metric::Metric;
@@ -42,6 +42,27 @@ impl Values {
     /// Why a cell did not get to its end.
     pub(super) fn ended(&self, study: &str, name: &str) -> Option<Ended> {
         self.ended.get(&(study.to_owned(), name.to_owned())).copied()
+    }
+}
+
+/// Why a program did not get to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// A page found no memory.
+    OutOfMemory,
+    /// It did little but read again what it had lost.
+    Thrashes,
+}
+
+impl Ended {
+    /// Two words for a table.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::OutOfMemory => "no memory",
+            Self::Thrashes => "thrashes",
+        }
     }
 }
 

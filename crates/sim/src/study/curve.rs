@@ -16,7 +16,7 @@ use super::count::Count;
 use super::parts::Input;
 use crate::replay::{Budget, CellSpec, Cgroup};
 
-pub use finding::{CountFinding, CurveFinding, Ended, LimitFinding, LineFinding, Series};
+pub use finding::{CountFinding, CurveFinding, LimitFinding, LineFinding, Series};
 pub(super) use load::CurveFile;
 
 /// Parts of the work that a replay may take otherwise, for one below a limit: whatever the trace, and

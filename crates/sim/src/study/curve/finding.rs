@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::super::cell::{Values, peak_bytes};
+use super::super::cell::{Ended, Values, peak_bytes};
 use super::super::count::Count;
 use super::super::file::Study;
 use super::super::finding::{described_setup, scaled};
@@ -62,27 +62,6 @@ pub struct LineFinding {
     pub own: Series,
     /// That kernel with the edit beside.
     pub beside: Option<Series>,
-}
-
-/// Why a program below a limit did not get to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ended {
-    /// A page found no memory.
-    OutOfMemory,
-    /// It did little but read again what it had lost.
-    Thrashes,
-}
-
-impl Ended {
-    /// Two words for a table.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::OutOfMemory => "no memory",
-            Self::Thrashes => "thrashes",
-        }
-    }
 }
 
 /// A kernel at every limit.

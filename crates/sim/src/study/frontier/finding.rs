@@ -150,11 +150,13 @@ impl Numbers {
         let of_cell = |line, program| {
             let name = cell_name(nr, line, program);
             let has_ended = values.ended(&study.name, &name).is_some();
-            let missing = |why: &str| {
-                let under = format!(" under {}", frontier.lines[line].0);
-                format!("{why}{}", if has_ended { &under } else { "" })
-            };
-            let cell = values.cell(&study.name, &name).map_err(missing);
+            let cell = values.cell(&study.name, &name).map_err(|why| {
+                if has_ended {
+                    format!("{why} under {}", frontier.lines[line].0)
+                } else {
+                    why.to_owned()
+                }
+            });
             let number =
                 |count: &Count| match count.metric.of(cell.as_ref().map_err(String::clone)?) {
                     Number::Known(number) => Ok(scaled(number, &count.metric, &count.unit)),
@@ -200,12 +202,11 @@ impl Numbers {
     /// Whether a line needs more of what is to be gained than the first, or does not get to the end of
     /// a program that the first does.
     fn loses(&self, line: usize, program: usize) -> bool {
-        let has_ended = |line: usize| self.0[line][program].has_ended;
-        if has_ended(line) && self.value(0, program, 0).is_some() {
-            return true;
+        match (self.value(0, program, 0), self.value(line, program, 0)) {
+            (Some(before), Some(after)) => after > before * (1.0 + SAME_WITHIN / 100.0),
+            (Some(_), None) => self.0[line][program].has_ended,
+            (None, _) => false,
         }
-        let values = self.value(0, program, 0).zip(self.value(line, program, 0));
-        values.is_some_and(|(before, after)| after > before * (1.0 + SAME_WITHIN / 100.0))
     }
 
     fn change(&self, line: usize, count: usize, whole: &[usize]) -> ChangeFinding {
