@@ -31,6 +31,7 @@ sys.dont_write_bytecode = True
 import arm64  # noqa: E402
 import packages  # noqa: E402
 import package  # noqa: E402
+from package import said  # noqa: E402
 import roots  # noqa: E402
 
 PLACES = ["bookworm-amd64", "trixie-amd64", "trixie-arm64"]
@@ -65,10 +66,6 @@ def say(words):
     print(f"fresh.py: {words}", file=sys.stderr, flush=True)
 
 
-def said(*words):
-    return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
 def expect(is_so, why):
     if not is_so:
         raise Wrong(why)
@@ -100,8 +97,10 @@ class Place:
             cargo = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
             there = self.root.path / "root/.cargo"
             shutil.rmtree(there, ignore_errors=True)
+            there.mkdir(parents=True)
             for part in ("registry/cache", "registry/index"):
-                shutil.copytree(cargo / part, there / part)
+                if (cargo / part).exists():
+                    shutil.copytree(cargo / part, there / part)
             if (cargo / "config.toml").exists():
                 shutil.copy(cargo / "config.toml", there)
 
@@ -186,7 +185,7 @@ def check_wheel(place, wheel, expected, settings=()):
     expect(report == {**expected, "command_line": []}, "another report than this machine's folio")
     told = place(folio, "--version")
     expect(f"target {place.machine}-unknown-linux-gnu" in told, f"for another machine: {told}")
-    script = site.joinpath(*pathlib.Path(folio).parts[3:-2], "lib/largefolio/qemu.sh")
+    script = (place.root.path / folio.lstrip("/")).parents[1] / "lib/largefolio/qemu.sh"
     expect(os.access(script, os.X_OK), f"no {script}, which folio record names where there is no QEMU")
     if place.root.is_own:
         place("cd /tmp && /opt/largefolio/bin/folio record -o own.folio -- ls >own.txt")
@@ -209,6 +208,7 @@ def unpacked(wheel, version, site, machine):
 
 def check_crates(place, crates, is_release, expected):
     """Has cargo install folio from the crates as a registry would give them, uses and removes it."""
+    commit = said("git", "rev-parse", "--short=12", "HEAD")
     folder = place.root.path / "tmp" / "crates"
     shutil.rmtree(folder, ignore_errors=True)
     patches = []
@@ -222,7 +222,6 @@ def check_crates(place, crates, is_release, expected):
     place("cargo", "install", "--quiet", *([] if is_release else ["--debug"]), *patches,
           f"--path=/tmp/crates/{own}", "--root=/opt/cargo", "--target-dir=/tmp/target")
     version = place("/opt/cargo/bin/folio", "--version")
-    commit = said("git", "rev-parse", "--short=12", "HEAD")
     expect(f"commit {commit}" in version, f"of another commit: {version}")
     told = place(f"cd /tmp && /opt/cargo/bin/folio predict {TRACE} {' '.join(ASKED)}")
     expect(told == expected, "another prediction than this machine's")
@@ -244,7 +243,7 @@ def check(name, args, expected):
         return
     is_all = not (args.deb or args.wheel)
     if is_all or args.deb:
-        deb = args.deb or package.deb(place.root.arch, args.profile)
+        deb = args.deb or package.deb(place.root.arch, args.profile, has_module=is_all)
         check_deb(place, deb, expected)
     if is_all or args.wheel:
         wheel = args.wheel or package.wheel(place.root.arch, args.profile)
@@ -271,7 +270,7 @@ def main():
     for name in args.places or PLACES:
         try:
             if not (args.deb or args.wheel or args.source):
-                package.pages(args.profile)
+                package.pages(args.profile, has_module=True)
             check(name, args, predicted(args.profile))
         except (roots.Unable, packages.Missing) as why:
             arm64.skipped(f"packages are not used in {name}", why)

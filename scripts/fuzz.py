@@ -79,14 +79,14 @@ def fuzz(program, target, seconds):
     words = [f"-max_total_time={seconds}", f"-artifact_prefix={finds}/{target}-", "-print_final_stats=1"]
     dictionary = ROOT / "fuzz" / f"{target}.dict"
     words += [f"-dict={dictionary}"] if dictionary.exists() else []
-    done, seconds = command(program, target, *words, corpus, KEPT / target)
+    done, took = command(program, target, *words, corpus, KEPT / target)
     runs = re.search(r"number_of_executed_units: (\d+)", done.stdout)
     reached = re.findall(r"cov: (\d+) ft: (\d+)", done.stdout)
     is_clean = done.returncode == 0 and runs is not None
     nr_inputs = int(runs[1]) if runs else 0
     places = reached[-1][0] if reached else "?"
     first = reached[0][0] if reached else "?"
-    line = [target, round(seconds), nr_inputs, places, 0 if is_clean else 1]
+    line = [target, round(took), nr_inputs, places, 0 if is_clean else 1]
     if not is_clean:
         return f"{target}: FOUND\n{done.stdout[-4000:]}", line
     return f"{target}: {nr_inputs:,} inputs, {places} places reached ({first} by the corpus), nothing found", line
@@ -109,7 +109,8 @@ def told_hours():
     with HOURS.open(newline="") as file:
         rows = list(csv.DictReader(file))
     seconds, nr_found = (sum(int(row[name]) for row in rows) for name in ("seconds", "found"))
-    return f"{seconds / 3600:.1f} hours of one processor, {nr_found} finds ({HOURS.relative_to(ROOT)})"
+    found = f"found {nr_found}" if nr_found else "nothing found"
+    return f"{seconds / 3600:.1f} hours of one processor, {found} ({HOURS.relative_to(ROOT)})"
 
 
 def merge(program, target):

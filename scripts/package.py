@@ -42,6 +42,11 @@ class Wrong(Exception):
     """A package that is not as it should be."""
 
 
+def said(*words):
+    """What a command prints, run in the repository."""
+    return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
 def say(words):
     print(f"package.py: {words}", file=sys.stderr, flush=True)
 
@@ -193,11 +198,12 @@ def made(args):
     if "crates" in args.what:
         yield from crates()
     is_both = {"deb", "wheel"} <= set(args.what)
+    if "deb" in args.what:
+        pages(args.profile, is_both)
     for arch in args.arch or list(MACHINES):
         if "wheel" in args.what:
             yield wheel(arch, args.profile)
         if "deb" in args.what:
-            pages(args.profile, is_both)
             yield deb(arch, args.profile, is_both)
 
 

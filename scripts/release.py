@@ -32,6 +32,7 @@ sys.dont_write_bytecode = True
 
 import fuzz  # noqa: E402
 import package  # noqa: E402
+from package import said  # noqa: E402
 
 OUTPUT = ROOT / "target" / "published"
 # Where scripts/package.py puts them.
@@ -44,12 +45,8 @@ class Different(Exception):
     """Two builds of one commit."""
 
 
-def said(*words, **how):
-    return subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True, **how).stdout.strip()
-
-
 def git(*words):
-    return said("git", "-C", ROOT, *words)
+    return said("git", *words)
 
 
 class Commit:
@@ -59,7 +56,7 @@ class Commit:
         self.id = git("rev-parse", "HEAD")
         self.seconds = int(git("log", "-1", "--format=%ct"))
         self.day = git("log", "-1", "--format=%cs")
-        metadata = json.loads(said("cargo", "metadata", "--format-version=1", "--locked", cwd=ROOT))
+        metadata = json.loads(said("cargo", "metadata", "--format-version=1", "--locked"))
         self.packages = {one["id"]: one for one in metadata["packages"]}
         self.nodes = {one["id"]: one for one in metadata["resolve"]["nodes"]}
         self.members = set(metadata["workspace_members"])
@@ -177,7 +174,7 @@ def sbom(commit):
 def provenance(commit, args, digests):
     """From what, with what, and how to do it again."""
     words = " ".join([*args.parts, *(f"--arch {arch}" for arch in args.arch), f"--profile {args.profile}"])
-    compilers = [f"    {line}" for line in said("rustc", "-vV", cwd=ROOT).splitlines()]
+    compilers = [f"    {line}" for line in said("rustc", "-vV").splitlines()]
     system = pathlib.Path("/etc/os-release").read_text()
     system = next(line for line in system.splitlines() if line.startswith("PRETTY_NAME")).partition("=")[2]
     return "\n".join([
@@ -185,7 +182,7 @@ def provenance(commit, args, digests):
         f"commit   {commit.id} of {commit.day}",
         f"system   {system.strip(chr(34))}, {said('ldd', '--version').splitlines()[0]}",
         f"linker   {said('cc', '--version').splitlines()[0]}",
-        f"cargo    {said('cargo', '--version', cwd=ROOT)}",
+        f"cargo    {said('cargo', '--version')}",
         f"fuzzed   {fuzz.told_hours()}",
         "rustc", *compilers, "",
         "Cargo.lock names every dependency with its checksum; sbom.cdx.json lists those that are built in.",

@@ -16,7 +16,7 @@ class Hours(unittest.TestCase):
                     mock.patch("subprocess.run", return_value=mock.Mock(stdout="abc\n")):
                 fuzz.note(["trace", 1800, 5, 70, 0])
                 fuzz.note(["elf", 5400, 6, "?", 1])
-                self.assertEqual(fuzz.told_hours(), "2.0 hours of one processor, 1 finds (hours.csv)")
+                self.assertEqual(fuzz.told_hours(), "2.0 hours of one processor, found 1 (hours.csv)")
             lines = hours.read_text().splitlines()
             self.assertEqual(lines[0], ",".join(fuzz.COLUMNS))
             self.assertTrue(lines[2].endswith(",elf,5400,6,?,1"), lines[2])
