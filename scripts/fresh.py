@@ -4,7 +4,7 @@
     fresh.py                       Debian 12 and 13 for amd64, Debian 13 for arm64 under QEMU
     fresh.py bookworm-amd64        one of them
     fresh.py bookworm-amd64 --deb FILE --wheel FILE     packages that are built; else they are built now
-    fresh.py bookworm-amd64 --source        what is compiled there: the source distribution by pip, the crates by cargo
+    fresh.py bookworm-amd64 --source    compiles there instead: the source distribution with pip, the crates with cargo
 
 In each root the .deb is installed, `folio` records a program of that root, predicts, shows which folios
 back it (where the kernel is this machine's), and reads its own ELF file; the wheel is installed by pip
@@ -256,7 +256,7 @@ def main():
     parser.add_argument("--profile", default="release")
     parser.add_argument("--deb", type=pathlib.Path, help="a package that is built, for one place")
     parser.add_argument("--wheel", type=pathlib.Path, help="a wheel that is built, for one place")
-    parser.add_argument("--source", action="store_true", help="compile in one place")
+    parser.add_argument("--source", action="store_true", help="compile the sdist and the crates in one place")
     args = parser.parse_args()
     if unknown := set(args.places) - set(PLACES):
         parser.error(f"no place {', '.join(sorted(unknown))}; there are {', '.join(PLACES)}")
