@@ -79,7 +79,6 @@ test-all: test
 	scripts/tasks.py --folio target/debug/folio
 	scripts/workloads.py --folio target/debug/folio
 	scripts/mutants.py
-	$(CARGO) package --workspace --exclude largefolio-python --exclude largefolio-testkit
 	scripts/debian.sh trixie
 	scripts/fresh.py --profile lab
 	scripts/fresh.py bookworm-amd64 --source --profile lab

@@ -92,10 +92,13 @@ def fuzz(program, target, seconds):
     return f"{target}: {nr_inputs:,} inputs, {places} places reached ({first} by the corpus), nothing found", line
 
 
-def note(line):
+def head():
+    return subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True,
+                          stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def note(commit, line):
     """Adds a line to HOURS."""
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True,
-                            stdout=subprocess.PIPE, text=True).stdout.strip()
     today = datetime.date.today().isoformat()
     is_new = not HOURS.exists()
     with HOURS.open("a", newline="") as file:
@@ -146,10 +149,12 @@ def main():
     args = parser.parse_args()
     chosen = args.targets or targets()
     if unknown := {name.partition("=")[0] for name in chosen} - set(targets()):
-        parser.error(f"no target {', '.join(sorted(unknown))}")
+        parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(targets())}")
     if not shutil.which("c++"):
         print("SKIPPED: fuzzing. Run: sudo apt-get install g++", file=sys.stderr)
         return 0
+    # That of the program: work may go on while it runs.
+    commit = head() if args.merge else None
     program = build()
     files = [name.partition("=") for name in chosen if "=" in name]
     is_good = all([repeat(program, target, path) for target, _, path in files])
@@ -159,7 +164,7 @@ def main():
             print(told, flush=True)
             is_good &= not line[-1]
             if args.merge:
-                note(line)
+                note(commit, line)
     if args.merge:
         print(f"in all: {told_hours()}")
     for target in names if args.merge and is_good else []:

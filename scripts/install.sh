@@ -183,7 +183,24 @@ deb() {
     if ! diff <(echo "$expected") <(echo "$packed") >&2; then
         fail "$package has other files than make install (<)"
     fi
+    [[ $sections != *.debug_line* ]] || check_symbols "$package"
     echo "$package"
+}
+
+# A debugger finds the symbols of every program of the package in the package of symbols.
+check_symbols() {
+    local name files build_id symbols
+    name=$(basename "$1" .deb)
+    symbols=$(dirname "$1")/${name/_/-dbgsym_}.ddeb
+    files=$(dpkg-deb --fsys-tarfile "$symbols" | tar -t)
+    unpacked=$(mktemp -d)
+    trap 'rm -rf "$unpacked"' EXIT
+    dpkg-deb --extract "$1" "$unpacked"
+    for program in "$unpacked"/usr/bin/folio "$unpacked"/usr/lib/largefolio/*.so; do
+        build_id=$(LC_ALL=C readelf --notes "$program" | sed -n 's/^ *Build ID: //p')
+        [[ $files == *"/.build-id/${build_id:0:2}/${build_id:2}.debug"* ]] ||
+            fail "$symbols has no symbols of $(basename "$program"), build id ${build_id:-none}"
+    done
 }
 
 case ${1:-} in

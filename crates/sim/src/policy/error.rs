@@ -12,7 +12,7 @@ use super::object::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
 pub enum PolicyFileError {
     #[error("cannot read the policy {}: {error}", shown(path))]
     Read { path: String, error: io::Error },
-    #[error("no policy is called '{}'; {hint}; a file of your own ends in .o", shown(name))]
+    #[error("no policy is called '{}' (a file of your own ends in .o); {hint}", shown(name))]
     Unknown { name: String, hint: String },
     #[error("policy {}: {cause}", shown(name))]
     Refused { name: String, cause: Refusal },

@@ -15,10 +15,7 @@ use crate::validate::{MetaFault, RowFault};
 #[non_exhaustive]
 pub enum TraceError {
     /// The operating system refused.
-    #[error(
-        "cannot {action} {}: {source}. Check the path, its permissions and the free space.",
-        shown(path)
-    )]
+    #[error("cannot {action} {}: {source}. Check {}.", shown(path), to_check(action))]
     Io {
         /// File concerned.
         path: PathBuf,
@@ -133,6 +130,14 @@ impl TraceError {
     pub(super) fn from_write(path: &Path, error: ParquetError) -> Self {
         let source = into_io(error).unwrap_or_else(io::Error::other);
         Self::io(path, "write", source)
+    }
+}
+
+/// What could be wrong with a file that exists, should exist or has no room.
+fn to_check(action: &str) -> &'static str {
+    match action {
+        "open" | "read" => "the path and its permissions",
+        _ => "the path, its permissions and the free space",
     }
 }
 
