@@ -1,6 +1,6 @@
 //! The result as Parquet: the data frame of [`crate::table`] as one file.
 //!
-//! One row group, zstd. What the whole result has in common - versions, settings, trace, command
+//! One row group, zstd where that pays. What the whole result has in common - versions, settings, trace, command
 //! line - stands in the file's key-value metadata (`largefolio.*`, the last four as JSON).
 
 use std::io::Write;
@@ -13,6 +13,10 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
 use crate::{ExportError, Exporter, PredictResult, table};
+
+/// A file with fewer rows is not compressed: each column would have a frame of its own around some
+/// bytes, and to set up zstd takes longer than all the rest.
+const COMPRESSED_ROWS_MIN: usize = 256;
 
 /// Parquet.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,8 +44,13 @@ pub(crate) fn file_of_all(batches: &[RecordBatch]) -> Result<Vec<u8>, ParquetErr
     let mut common: Vec<_> = schema.metadata().iter().collect();
     common.sort();
     let common = common.into_iter().map(|(key, value)| KeyValue::new(key.clone(), value.clone()));
+    let nr_rows: usize = batches.iter().map(RecordBatch::num_rows).sum();
+    let compression = match nr_rows {
+        ..COMPRESSED_ROWS_MIN => Compression::UNCOMPRESSED,
+        _ => Compression::ZSTD(ZstdLevel::default()),
+    };
     let properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_compression(compression)
         // A file has as many rows as cells were asked for: an index over their pages finds nothing.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true)
