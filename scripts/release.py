@@ -24,12 +24,14 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+import urllib.parse
 import uuid
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 sys.dont_write_bytecode = True
 
+import built_in  # noqa: E402
 import fuzz  # noqa: E402
 import package  # noqa: E402
 from package import said  # noqa: E402
@@ -56,11 +58,8 @@ class Commit:
         self.id = git("rev-parse", "HEAD")
         self.seconds = int(git("log", "-1", "--format=%ct"))
         self.day = git("log", "-1", "--format=%cs")
-        metadata = json.loads(said("cargo", "metadata", "--format-version=1", "--locked"))
-        self.packages = {one["id"]: one for one in metadata["packages"]}
-        self.nodes = {one["id"]: one for one in metadata["resolve"]["nodes"]}
-        self.members = set(metadata["workspace_members"])
-        self.version = next(one["version"] for one in metadata["packages"] if one["name"] == "largefolio-cli")
+        self.built_in = built_in.BuiltIn()
+        self.version = next(one["version"] for one in self.built_in.crates if one["name"] == "largefolio-cli")
 
 
 class Build:
@@ -113,60 +112,42 @@ def compared(first, second):
     return digests
 
 
-def reached(commit):
-    """Packages that the programs are built from, on Linux; not what only tests use."""
-    names = {"largefolio-cli", "largefolio-recorder", "largefolio-preload", "largefolio-python"}
-    todo = [one for one in commit.members if commit.packages[one]["name"] in names]
-    found = set()
-    while todo:
-        one = todo.pop()
-        if one in found:
-            continue
-        found.add(one)
-        for dependency in commit.nodes[one]["deps"]:
-            kinds = dependency["dep_kinds"]
-            if any(kind["kind"] != "dev" and is_of_linux(kind["target"]) for kind in kinds):
-                todo.append(dependency["pkg"])
-    return sorted((commit.packages[one] for one in found), key=lambda one: (one["name"], one["version"]))
-
-
-def is_of_linux(target):
-    """Whether a dependency is one on Linux; in doubt it is."""
-    return target is None or not any(word in target for word in ("windows", "wasm", "macos", "apple", "cfg(target_os = \"wasi\")"))
-
-
 def checksums():
     """{(name, version): SHA-256} of Cargo.lock."""
     packages = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
     return {(one["name"], one["version"]): one.get("checksum") for one in packages}
 
 
+def reference(package):
+    """The crate as a package URL."""
+    return f"pkg:cargo/{package['name']}@{urllib.parse.quote(package['version'], safe='')}"
+
+
 def sbom(commit):
     """CycloneDX 1.5. Its serial number follows from the commit, so that it is the same each time."""
-    packages, sums = reached(commit), checksums()
-
-    def reference(one):
-        return f"pkg:cargo/{one['name']}@{one['version']}"
+    of, sums = commit.built_in, checksums()
 
     def component(one):
-        said_sum = sums.get((one["name"], one["version"]))
+        checksum = sums.get(built_in.key(one))
+        licence = (one["license"] or "").replace("/", " OR ")
         return {
             "type": "library", "bom-ref": reference(one), "name": one["name"], "version": one["version"],
-            "purl": reference(one), **({"licenses": [{"expression": one["license"].replace("/", " OR ")}]} if one["license"] else {}),
-            **({"hashes": [{"alg": "SHA-256", "content": said_sum}]} if said_sum else {}),
+            # Build scripts and macros run where it is compiled, and are in no program.
+            "scope": "required" if one["id"] in of.linked else "excluded", "purl": reference(one),
+            **({"licenses": [{"expression": licence}]} if licence else {}),
+            **({"hashes": [{"alg": "SHA-256", "content": checksum}]} if checksum else {}),
         }
 
-    refs = {one["id"]: reference(one) for one in packages}
-    depends = [{"ref": refs[one["id"]], "dependsOn": sorted({
-        refs[two["pkg"]] for two in commit.nodes[one["id"]]["deps"] if two["pkg"] in refs})} for one in packages]
+    refs = {one["id"]: reference(one) for one in of.crates}
+    depends = [{"ref": refs[one], "dependsOn": sorted(refs[two] for two in of.depends[one])} for one in refs]
     whole = {"type": "application", "bom-ref": "largefolio", "name": "largefolio", "version": commit.version,
              "licenses": [{"expression": "MIT OR Apache-2.0"}]}
-    own = sorted(refs[one["id"]] for one in packages if one["id"] in commit.members)
+    own = sorted(reference(one) for one in of.crates if built_in.is_own(one))
     return {
         "bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1,
         "serialNumber": uuid.uuid5(uuid.NAMESPACE_URL, f"largefolio/{commit.id}").urn,
         "metadata": {"timestamp": f"{commit.day}T00:00:00Z", "component": whole},
-        "components": [component(one) for one in packages],
+        "components": [component(one) for one in of.crates],
         "dependencies": [{"ref": "largefolio", "dependsOn": own}, *depends],
     }
 

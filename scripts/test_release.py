@@ -40,7 +40,24 @@ class Components(unittest.TestCase):
         names = {one["name"] for one in self.sbom["components"]}
         self.assertLessEqual({"largefolio-cli", "largefolio-mm", "parquet", "zstd-sys", "landlock"}, names)
         self.assertFalse({"insta", "proptest", "jsonschema", "largefolio-testkit"} & names)
-        self.assertFalse([name for name in names if name.startswith(("windows", "wasm"))])
+
+    def test_it_has_what_cargo_builds_on_linux_and_no_more(self):
+        names = {one["name"] for one in self.sbom["components"]}
+        versions = {one["version"][:3] for one in self.sbom["components"] if one["name"] == "getrandom"}
+        self.assertEqual(versions, {"0.3", "0.4"}, "tempfile asks for 0.4 where cfg(any(unix, windows, ..))")
+        others = ("windows", "winapi", "wasm", "wasi", "js-sys", "iana-time-zone-haiku", "hermit", "redox")
+        self.assertFalse([name for name in names if name.startswith(others)])
+
+    def test_what_only_builds_is_not_said_to_be_in_a_program(self):
+        scopes = {one["name"]: one["scope"] for one in self.sbom["components"]}
+        self.assertEqual({name: scopes[name] for name in ("cc", "serde_derive", "zstd-sys", "largefolio-mm")}, {
+            "cc": "excluded", "serde_derive": "excluded", "zstd-sys": "required", "largefolio-mm": "required"})
+
+    def test_a_package_url_has_no_plus(self):
+        self.assertEqual(release.reference({"name": "zstd-sys", "version": "2.0.16+zstd.1.5.7"}),
+                         "pkg:cargo/zstd-sys@2.0.16%2Bzstd.1.5.7")
+        urls = [one["purl"] for one in self.sbom["components"]]
+        self.assertFalse([url for url in urls if "+" in url])
 
     def test_every_component_has_a_licence_and_a_checksum_or_is_ours(self):
         for one in self.sbom["components"]:
