@@ -18,6 +18,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -186,9 +187,13 @@ def environment_of_pip():
     pip = folder / "bin" / "pip"
     if not pip.exists():
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    subprocess.run([pip, "install", "--quiet", "--disable-pip-version-check", "maturin>=1.16,<2"],
-                   check=True)
+    subprocess.run([pip, "install", "--quiet", "--disable-pip-version-check", *build_requires()], check=True)
     return pip
+
+
+def build_requires():
+    """What pyproject.toml builds with: maturin, of one version."""
+    return tomllib.loads((ROOT / "python/pyproject.toml").read_text())["build-system"]["requires"]
 
 
 def made(args):

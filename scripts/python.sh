@@ -27,15 +27,20 @@ pip() {
     "$environment/bin/pip" --disable-pip-version-check --quiet "$@"
 }
 
-# What pyproject.toml asks for with the extra `test`, one requirement a line.
+# What pyproject.toml asks for with the extra `test`, or to build; one requirement a line.
 requirements() {
-    "$python" - <<'END'
+    "$python" - "${1:-test}" <<'END'
+import sys
 try:
     import tomllib
 except ImportError:  # Python 3.10
     from pip._vendor import tomli as tomllib
-project = tomllib.load(open("python/pyproject.toml", "rb"))["project"]
-print(*project["dependencies"], *project["optional-dependencies"]["test"], sep="\n")
+whole = tomllib.load(open("python/pyproject.toml", "rb"))
+project = whole["project"]
+if sys.argv[1] == "build":
+    print(*whole["build-system"]["requires"], sep="\n")
+else:
+    print(*project["dependencies"], *project["optional-dependencies"]["test"], sep="\n")
 END
 }
 
@@ -71,7 +76,7 @@ install_built() {
 install_wheel() {
     fresh_environment
     # The same maturin and interpreter each time: what was built against them is not built again.
-    pip install 'maturin>=1.16,<2'
+    requirements build | pip install --requirement /dev/stdin
     PATH=$environment/bin:$PATH pip install --no-compile --no-build-isolation \
         --config-settings profile=dev './python[notebook,test]'
 }

@@ -8,6 +8,7 @@ import pathlib
 import platform
 import struct
 import tempfile
+import tomllib
 import types
 import unittest
 from unittest import mock
@@ -109,10 +110,40 @@ class Wheel(unittest.TestCase):
         self.assertEqual(words[words.index("--profile") + 1], "lab")
         self.assertEqual(build.tool("strip"), "aarch64-linux-gnu-strip")
 
+    def test_licences_are_there_while_a_wheel_is_built_and_in_the_source_distribution(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for root, is_made in [(pathlib.Path(folder), True), (pathlib.Path(folder) / "python/workspace", False)]:
+                python = pathlib.Path(folder) / "python"
+                python.mkdir(exist_ok=True)
+                (root / "scripts").mkdir(parents=True)
+                (root / "scripts/third_party.py").write_text("import sys; open(sys.argv[1], 'w').write('theirs')")
+                target = python / "THIRD-PARTY.txt"
+                with mock.patch.multiple(self.backend, _ROOT=root, _PYTHON=python, _THIRD_PARTY=target):
+                    with self.backend._licensed():
+                        self.assertEqual(target.exists(), is_made)
+                    self.assertFalse(target.exists())
+
     def test_this_machine_needs_no_target(self):
         build = self.backend.Build.of(None)
         self.assertNotIn("--target", build.words())
         self.assertEqual(build.tool("strip"), "strip")
+
+
+class Published(unittest.TestCase):
+    def manifests(self):
+        for path in sorted(package.ROOT.glob("crates/*/Cargo.toml")):
+            whole = tomllib.loads(path.read_text())["package"]
+            if whole.get("publish", True):
+                yield path.parent, whole
+
+    def test_every_crate_and_the_wheel_have_our_licences(self):
+        for folder in [*(folder for folder, _ in self.manifests()), package.ROOT / "python"]:
+            for name in ("LICENSE-MIT", "LICENSE-APACHE"):
+                self.assertEqual((folder / name).read_bytes(), (package.ROOT / name).read_bytes(), folder)
+
+    def test_maturin_is_of_one_version(self):
+        (required,) = package.build_requires()
+        self.assertRegex(required, r"^maturin==[0-9.]+$")
 
 
 class Left(unittest.TestCase):

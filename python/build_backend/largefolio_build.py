@@ -26,6 +26,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -49,6 +50,8 @@ _BUILT = (
 _FILES = ("folio", "liblargefolio_recorder.so", "liblargefolio_preload.so")
 # Gets a QEMU with plugins, where the distribution has none.
 _QEMU = "scripts/qemu.sh"
+# Licences of what is built in. A source distribution has it; in the repository it is there while a wheel is built.
+_THIRD_PARTY = _PYTHON / "THIRD-PARTY.txt"
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,23 @@ class Build:
 
 
 get_requires_for_build_wheel = maturin.get_requires_for_build_wheel
-prepare_metadata_for_build_wheel = maturin.prepare_metadata_for_build_wheel
 get_requires_for_build_editable = maturin.get_requires_for_build_editable
-prepare_metadata_for_build_editable = maturin.prepare_metadata_for_build_editable
+
+
+def prepare_metadata_for_build_wheel(
+    metadata_directory: str, config_settings: Mapping[str, Any] | None = None
+) -> str:
+    """Writes the metadata of a wheel, with the licences."""
+    with _licensed():
+        return str(maturin.prepare_metadata_for_build_wheel(metadata_directory, config_settings))
+
+
+def prepare_metadata_for_build_editable(
+    metadata_directory: str, config_settings: Mapping[str, Any] | None = None
+) -> str:
+    """Writes the metadata of an editable installation, with the licences."""
+    with _licensed():
+        return str(maturin.prepare_metadata_for_build_editable(metadata_directory, config_settings))
 
 
 def build_wheel(
@@ -87,7 +104,7 @@ def build_wheel(
 ) -> str:
     """Builds a wheel with the programs in it."""
     build = Build.of(config_settings)
-    with _staged(build):
+    with _staged(build), _licensed():
         return maturin.build_wheel(wheel_directory, _arguments(build), metadata_directory)
 
 
@@ -99,7 +116,8 @@ def build_editable(
     """Builds for an editable installation: the programs stay in the source tree."""
     build = Build.of(config_settings)
     _stage(build)
-    return maturin.build_editable(wheel_directory, _arguments(build), metadata_directory)
+    with _licensed():
+        return maturin.build_editable(wheel_directory, _arguments(build), metadata_directory)
 
 
 # What of the repository a source distribution has beside python/; tests read more than that.
@@ -113,9 +131,10 @@ _SOURCES = (
 
 def build_sdist(sdist_directory: str, config_settings: Mapping[str, Any] | None = None) -> str:
     """Packs what a wheel is built from: files that git knows, as they are."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _licensed():
         info = Path(folder) / maturin.prepare_metadata_for_build_wheel(folder, {})
         metadata = (info / "METADATA").read_bytes()
+        licences = {path.name: path.read_bytes() for path in (info / "licenses").iterdir()}
     version = next(line for line in metadata.decode().splitlines() if line.startswith("Version: "))
     name = f"largefolio-{version.removeprefix('Version: ')}"
     project = (_PYTHON / "pyproject.toml").read_text().replace('"../crates/', '"workspace/crates/')
@@ -124,6 +143,7 @@ def build_sdist(sdist_directory: str, config_settings: Mapping[str, Any] | None 
     members: dict[str, bytes | Path] = {
         "PKG-INFO": metadata,
         "pyproject.toml": project.encode(),
+        **licences,
         "workspace/crates/cli/.cargo_vcs_info.json": commit,
     }
     for path in _known(_PYTHON, "largefolio", "build_backend", "README.md"):
@@ -194,6 +214,20 @@ def _staged(build: Build) -> Iterator[None]:
         yield
     finally:
         shutil.rmtree(_STAGE, ignore_errors=True)
+
+
+@contextmanager
+def _licensed() -> Iterator[None]:
+    """Has THIRD-PARTY.txt where pyproject.toml names it."""
+    if _ROOT.parent == _PYTHON:
+        yield
+        return
+    script = _ROOT / "scripts/third_party.py"
+    subprocess.run([sys.executable, script, _THIRD_PARTY], check=True)
+    try:
+        yield
+    finally:
+        _THIRD_PARTY.unlink(missing_ok=True)
 
 
 def _stage(build: Build) -> None:
