@@ -30,6 +30,7 @@ sys.dont_write_bytecode = True
 
 import arm64  # noqa: E402
 import packages  # noqa: E402
+import packed  # noqa: E402
 import package  # noqa: E402
 from package import said  # noqa: E402
 import roots  # noqa: E402
@@ -274,7 +275,7 @@ def main():
             check(name, args, predicted(args.profile))
         except (roots.Unable, packages.Missing) as why:
             arm64.skipped(f"packages are not used in {name}", why)
-        except (Wrong, package.Wrong, subprocess.CalledProcessError) as why:
+        except (Wrong, package.Wrong, packed.Wrong, subprocess.CalledProcessError) as why:
             say(f"{name}: {why}")
             is_good = False
     return 0 if is_good else 1

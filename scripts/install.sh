@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what `make build` made, and takes it away again.
-#   install.sh pages       manual pages and completions into DIST
+#   install.sh pages       manual pages, completions, changelog and licences of others into DIST
 #   install.sh list        what goes where: mode, source, target
 #   install.sh install     below DESTDIR and PREFIX, with a list of it in lib/largefolio/installed
 #   install.sh uninstall   removes what that list names
@@ -31,6 +31,8 @@ pages() {
     "$BUILD/folio" completions bash >"$DIST/completions/folio"
     "$BUILD/folio" completions zsh >"$DIST/completions/_folio"
     "$BUILD/folio" completions fish >"$DIST/completions/folio.fish"
+    install -m 644 CHANGELOG.md "$DIST/changelog"
+    scripts/third_party.py "$DIST/THIRD-PARTY.txt"
 }
 
 # mode, source and target of every file, separated by tabs.
@@ -166,6 +168,7 @@ deb() {
     command -v cargo-deb >/dev/null || fail "cargo-deb is missing. Run: make deb"
     PREFIX=/usr
     local package expected packed sections words=(--profile "${PROFILE:-release}")
+    words+=(--variant debian)
     [ -z "${TARGET:-}" ] || words+=(--target "$TARGET")
     words+=(--output "${CARGO_TARGET_DIR:-target}/debian/")
     # Not piped into grep -q, which ends readelf before it has written all: with pipefail, a coin toss.
@@ -176,10 +179,11 @@ deb() {
         words+=(--strip)
     fi
     package=$(cargo deb --package largefolio-cli --no-build --quiet "${words[@]}" | grep '\.deb$')
+    scripts/packed.py deb "$package"
     expected=$(list | cut -f3 | sort)
-    # The package compresses some, and has the two files that every Debian package has.
+    # The package compresses some, and has the files that only Debian packages have.
     packed=$(dpkg-deb --fsys-tarfile "$package" | tar -t | sed -n 's|^\.||; s|^/\{0,1\}|/|; /[^/]$/p' |
-        sed 's|\.gz$||' | grep -vE '/(copyright|changelog\.Debian)$' | sort)
+        sed 's|\.gz$||' | grep -vE '/(copyright|changelog\.Debian|lintian/overrides/largefolio)$' | sort)
     if ! diff <(echo "$expected") <(echo "$packed") >&2; then
         fail "$package has other files than make install (<)"
     fi

@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 sys.dont_write_bytecode = True
 
 import arm64  # noqa: E402
+import packed  # noqa: E402
 from roots import MACHINES  # noqa: E402
 
 COMPILERS = {"amd64": "gcc-x86-64-linux-gnu", "arm64": "gcc-aarch64-linux-gnu"}
@@ -130,8 +131,17 @@ def deb(arch, profile, has_module=False):
     build = Build(arch, profile, has_module)
     build.programs()
     package = ROOT / install("deb", build)
+    lint(package)
     say(f"{package} ({package.stat().st_size >> 20} MiB)")
     return package
+
+
+def lint(package):
+    """Has Debian's checker of packages look for errors; its warnings differ by version and are printed."""
+    if shutil.which("lintian"):
+        subprocess.run(["lintian", "--fail-on=error", package], check=True, stdout=sys.stderr)
+    else:
+        print("SKIPPED: lintian is not installed. Run: sudo apt-get install lintian", file=sys.stderr)
 
 
 def wheel(arch, profile):
@@ -149,6 +159,7 @@ def wheel(arch, profile):
     # manylinux_.. if that was asked for, else linux_..
     found = max(folder.glob(f"largefolio-*_{MACHINES[arch]}.whl"),
                 key=lambda path: path.stat().st_mtime)
+    packed.check_wheel(found)
     say(f"{found} ({found.stat().st_size >> 20} MiB)")
     return found
 
@@ -223,7 +234,7 @@ def main():
     try:
         for path in made(args):
             print(path)
-    except (Wrong, subprocess.CalledProcessError) as why:
+    except (Wrong, packed.Wrong, subprocess.CalledProcessError) as why:
         say(why)
         return 1
     return 0

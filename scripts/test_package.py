@@ -70,6 +70,7 @@ class Builds(unittest.TestCase):
             built = []
             args = types.SimpleNamespace(what=what, arch=["arm64"], profile="lab")
             with mock.patch.object(package, "wheel"), mock.patch.object(package, "pages"), \
+                    mock.patch.object(package, "lint"), \
                     mock.patch.object(package.Build, "programs", lambda build: built.append(build.folio)), \
                     mock.patch.object(package, "install", return_value="Cargo.toml"), \
                     mock.patch("shutil.which", return_value="cargo-deb"), \
