@@ -152,8 +152,32 @@ def sbom(commit):
     }
 
 
+def first_line(*words):
+    """The first line that a tool prints, which has its version."""
+    path = f"{package.TOOLS / 'bin'}:{os.environ['PATH']}"
+    found = shutil.which(words[0], path=path)
+    return said(found, *words[1:]).splitlines()[0] if found else f"no {words[0]}"
+
+
+def tools(args):
+    """[(what for, tool with its version)] of all that makes bytes beside rustc."""
+    yield "cargo", first_line("cargo", "--version")
+    for arch in args.arch if {"deb", "wheel"} & set(args.parts) else [package.own_arch()]:
+        prefix = package.Build(arch, args.profile).tools
+        yield f"compiler, linker for {arch}", first_line(f"{prefix}gcc" if prefix else "cc", "--version")
+        yield f"ld, strip for {arch}", first_line(f"{prefix}ld", "--version")
+    if {"wheel", "sdist"} & set(args.parts):
+        yield "wheels", ", ".join(package.build_requires()).replace("==", " ")
+        yield "build backend", first_line("python3", "--version")
+    if "deb" in args.parts:
+        yield "Debian packages", f"cargo-deb {first_line('cargo-deb', '--version').removeprefix('cargo-deb ')}"
+        yield "", first_line("dpkg-deb", "--version")
+
+
 def provenance(commit, args, digests):
     """From what, with what, and how to do it again."""
+    made_with = list(tools(args))
+    width = max(len(use) for use, _ in made_with)
     words = " ".join([*args.parts, *(f"--arch {arch}" for arch in args.arch), f"--profile {args.profile}"])
     compilers = [f"    {line}" for line in said("rustc", "-vV").splitlines()]
     system = pathlib.Path("/etc/os-release").read_text()
@@ -162,9 +186,8 @@ def provenance(commit, args, digests):
         f"largefolio {commit.version}", "",
         f"commit   {commit.id} of {commit.day}",
         f"system   {system.strip(chr(34))}, {said('ldd', '--version').splitlines()[0]}",
-        f"linker   {said('cc', '--version').splitlines()[0]}",
-        f"cargo    {said('cargo', '--version')}",
         f"fuzzed   {fuzz.told_hours()}",
+        "tools", *(f"    {use:{width}}  {tool}" for use, tool in made_with),
         "rustc", *compilers, "",
         "Cargo.lock names every dependency with its checksum; sbom.cdx.json lists those that are built in.",
         f"Built twice, in different directories; these {len(digests)} files were the same:", "",

@@ -3,7 +3,9 @@
 import json
 import pathlib
 import tempfile
+import types
 import unittest
+from unittest import mock
 
 import release
 
@@ -28,6 +30,35 @@ class Compared(unittest.TestCase):
                 release.compared(first, self.made(folder, deb="y", whl="same"))
             with self.assertRaisesRegex(release.Different, "only one build made.*whl"):
                 release.compared(first, self.made(folder, deb="x"))
+
+
+class Provenance(unittest.TestCase):
+    def tools(self, *parts, arch=("amd64", "arm64")):
+        asked = []
+
+        def first_line(*words):
+            asked.append(words[0])
+            return f"{words[0]} 1.2"
+
+        args = types.SimpleNamespace(parts=parts, arch=list(arch), profile="lab")
+        with mock.patch.object(release, "first_line", first_line), \
+                mock.patch("platform.machine", return_value="x86_64"):
+            lines = [f"{use}: {tool}" for use, tool in release.tools(args)]
+        return asked, lines
+
+    def test_all_that_makes_bytes_is_named(self):
+        asked, lines = self.tools("deb", "wheel")
+        for name in ("cargo", "cc", "ld", "aarch64-linux-gnu-gcc", "aarch64-linux-gnu-ld", "cargo-deb", "dpkg-deb"):
+            self.assertIn(name, asked)
+        self.assertRegex("\n".join(lines), r"wheels: maturin [0-9.]+\n")
+
+    def test_tools_that_had_no_part_in_it_are_not(self):
+        asked, lines = self.tools("crates")
+        self.assertFalse([name for name in asked if name.startswith(("aarch64", "cargo-deb"))])
+        self.assertNotIn("maturin", "\n".join(lines))
+
+    def test_a_tool_that_is_missing_is_said_to_be(self):
+        self.assertEqual(release.first_line("no-such-tool", "--version"), "no no-such-tool")
 
 
 class Components(unittest.TestCase):
