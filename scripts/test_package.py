@@ -6,6 +6,7 @@ import io
 import os
 import pathlib
 import platform
+import re
 import struct
 import tempfile
 import tomllib
@@ -141,6 +142,20 @@ class Published(unittest.TestCase):
         for folder in [*(folder for folder, _ in self.manifests()), package.ROOT / "python"]:
             for name in ("LICENSE-MIT", "LICENSE-APACHE"):
                 self.assertEqual((folder / name).read_bytes(), (package.ROOT / name).read_bytes(), folder)
+
+    def test_every_crate_has_a_page_of_its_own_that_a_registry_can_show(self):
+        for folder, manifest in self.manifests():
+            self.assertEqual(manifest["readme"], "README.md", folder)
+            text = (folder / "README.md").read_text()
+            self.assertTrue(text.startswith(f"# {manifest['name']}\n"), folder)
+            self.assertIn("largefolio-cli", text, "where the whole is")
+
+    def test_pages_of_registries_link_to_nothing_beside_them(self):
+        pages = [folder / "README.md" for folder, _ in self.manifests()] + [package.ROOT / "python/README.md"]
+        for page in pages:
+            links = re.findall(r"\]\((?!https://)([^)]*)\)", page.read_text())
+            self.assertEqual(links, [], page)
+            self.assertNotRegex(page.read_text(), r"docs/|\./python|\.md\b", page)
 
     def test_maturin_is_of_one_version(self):
         (required,) = package.build_requires()
