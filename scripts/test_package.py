@@ -143,6 +143,13 @@ class Published(unittest.TestCase):
             for name in ("LICENSE-MIT", "LICENSE-APACHE"):
                 self.assertEqual((folder / name).read_bytes(), (package.ROOT / name).read_bytes(), folder)
 
+    def test_what_is_packed_of_each_crate_has_them_too(self):
+        without = [f"--exclude={name}" for name in package.UNPUBLISHED]
+        listed = package.said("cargo", "package", "--list", "--workspace", "--allow-dirty", "--quiet", *without)
+        nr_crates = len(list(self.manifests()))
+        for name in ("LICENSE-MIT", "LICENSE-APACHE", "README.md", "Cargo.toml.orig"):
+            self.assertEqual(listed.splitlines().count(name), nr_crates, name)
+
     def test_every_crate_has_a_page_of_its_own_that_a_registry_can_show(self):
         for folder, manifest in self.manifests():
             self.assertEqual(manifest["readme"], "README.md", folder)
