@@ -56,9 +56,9 @@ typedef long long __s64;
 #define FOLIO_MARKER 2 /* the marker was reached: the next window is read */
 
 /*
- * Reads nr_pages pages of the file from start on, in folios of this order. The last nr_ahead of them
- * are behind the marker, whose reach starts the next window; 0 = no marker. The window holds the
- * absent page (at a marker: begins behind it), and has no more pages than the device's window or two
+ * Reads nr_pages pages of the file from start on, in folios of this order, as far as the window has
+ * room for them. The last nr_ahead pages are behind the marker, whose reach starts the next window;
+ * 0 = no marker. The window holds the absent page (at a marker: begins behind it), and has no more pages than the device's window or two
  * PMD folios.
  */
 static long (*folio_window)(__u64 start, __u64 nr_pages, __u64 nr_ahead, __u64 order) = (void *)4096;

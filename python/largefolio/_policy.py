@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import copy
+import difflib
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+_POINTS = ("anon_order", "window", "around", "collapse", "write", "victim")
+
 
 class Window(NamedTuple):
     """What :meth:`Policy.window` reads: pages of the file."""
@@ -58,12 +62,21 @@ def factory(policy: Policy | type) -> Made:
     """What makes a policy for each cell.
 
     Raises:
-        TypeError: a class that is no policy.
+        TypeError: a class that is no policy, an object that cannot be copied.
     """
     kind = policy if isinstance(policy, type) else type(policy)
     if not issubclass(kind, Policy):
         raise TypeError(f"policy: {kind.__name__} is no subclass of largefolio.Policy")
+    for method in dir(kind):
+        near = [] if method in _POINTS else difflib.get_close_matches(method, _POINTS, 1, 0.8)
+        if near and not hasattr(Policy, method):
+            raise TypeError(f"policy: {kind.__name__}.{method} is no point; did you mean {near[0]}?")
     name = str(getattr(policy, "name", kind.__name__))
     if isinstance(policy, type):
         return Made(name, policy)
+    try:
+        copy.deepcopy(policy)
+    except Exception as error:
+        text = f"policy: each cell has a copy of the object, and it cannot be copied ({error}); give its class"
+        raise TypeError(text) from error
     return Made(name, lambda: copy.deepcopy(policy))

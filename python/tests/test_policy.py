@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +70,8 @@ def test_a_policy_in_python_does_what_it_does_in_c(
     policy: type[lf.Policy], name: str, traces: Path
 ) -> None:
     trace = traces / f"{name}.folio"
-    plain, in_python, in_c = _rows(trace, [policy, policy.name])
+    plain, in_python = _rows(trace, policy)
+    _, in_c = _rows(trace, policy.name)
     assert in_python == in_c
     assert sum(answers["honoured"] for answers in in_c["policy"]["points"].values()) > 0
     assert in_c["faults"] != plain["faults"] or in_c["folios"] != plain["folios"]
@@ -124,8 +128,42 @@ def test_an_exception_ends_the_prediction(small: Path) -> None:
         def around(self, ctx: Any) -> Any:
             return "many"
 
-    with pytest.raises(TypeError, match="around: expected None, an int"):
+    with pytest.raises(TypeError, match="around: expected None or an int"):
         lf.predict(small, kernels=_KERNEL, policy=Odd, progress=False)
+
+    class Wide(lf.Policy):
+        def window(self, ctx: Any) -> lf.Window:
+            return lf.Window(-1, 1)
+
+    with pytest.raises(TypeError, match=r"window: expected None, 0 or a Window .* not Window\(start=-1"):
+        lf.predict(small, kernels=_KERNEL, policy=Wide, progress=False)
+
+    class Elsewhere(lf.Policy):
+        def around(self, ctx: Any) -> lf.Window:
+            return lf.Window(ctx.index, 1)
+
+    with pytest.raises(TypeError, match="around: expected None or an int"):
+        lf.predict(small, kernels=_KERNEL, policy=Elsewhere, progress=False)
+
+    class Misspelt(lf.Policy):
+        def anon_oder(self, ctx: Any) -> int:
+            return 0
+
+        def around(self, ctx: Any) -> int:
+            return 1
+
+    with pytest.raises(TypeError, match=r"Misspelt.anon_oder is no point; did you mean anon_order\?"):
+        lf.predict(small, kernels=_KERNEL, policy=Misspelt, progress=False)
+
+    class Locked(lf.Policy):
+        def __init__(self) -> None:
+            self.lock = threading.Lock()
+
+        def around(self, ctx: Any) -> int:
+            return 1
+
+    with pytest.raises(TypeError, match=r"it cannot be copied \(.*\); give its class"):
+        lf.predict(small, kernels=_KERNEL, policy=Locked(), progress=False)
 
     class Broken(lf.Policy):
         def __init__(self) -> None:
@@ -142,6 +180,47 @@ def test_an_exception_ends_the_prediction(small: Path) -> None:
         lf.predict(small, kernels=_KERNEL, policy=int, progress=False)
     with pytest.raises(lf.KernelError, match="did you mean exec-order"):
         lf.predict(small, kernels=_KERNEL, policy="exec-oder", progress=False)
+
+
+def test_the_largest_number_is_the_kernels_own_answer(small: Path) -> None:
+    class Own(lf.Policy):
+        def around(self, ctx: Any) -> int:
+            return _NO_LIMIT
+
+    plain, own = _rows(small, Own)
+    answers = own["policy"]["points"]["around"]
+    assert answers["asked"] > 0 == answers["honoured"] == answers["refused"]
+    assert own["faults"] == plain["faults"]
+
+
+def test_two_policies_of_one_name_are_refused(small: Path) -> None:
+    for policies in ([ExecOrder, "exec-order"], ["pressure", "pressure"]):
+        with pytest.raises(lf.KernelError, match="results could not tell them apart"):
+            lf.predict(small, kernels=_KERNEL, policy=policies, progress=False)
+
+    class Odd(lf.Policy):
+        name = "a\x1b[31m"
+
+        def around(self, ctx: Any) -> int:
+            return 1
+
+    with pytest.raises(lf.KernelError, match="cannot be the name of a policy"):
+        lf.predict(small, kernels=_KERNEL, policy=Odd, progress=False)
+
+
+def test_a_slow_policy_is_interrupted_between_two_questions(traces: Path) -> None:
+    class Slow(lf.Policy):
+        nr_asked = 0
+
+        def window(self, ctx: Any) -> None:
+            Slow.nr_asked += 1
+            if Slow.nr_asked == 2:
+                signal.raise_signal(signal.SIGINT)
+            time.sleep(0.2)
+
+    with pytest.raises(KeyboardInterrupt):
+        lf.predict(traces / "make.folio", kernels=_KERNEL, policy=Slow, progress=False)
+    assert Slow.nr_asked < 10
 
 
 def test_a_sweep_takes_object_files_only(small: Path, tmp_path: Path) -> None:

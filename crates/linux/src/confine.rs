@@ -28,9 +28,10 @@ const NEWEST: ABI = ABI::V6;
 pub struct Files {
     /// Files to read; of a directory everything below it.
     pub read: Vec<PathBuf>,
-    /// Files to write, whole: their directories may be read and changed.
+    /// Files to write, whole: files may be listed, made, written and removed in their directories, and
+    /// below them, because rights are those of a tree.
     pub write: Vec<PathBuf>,
-    /// A directory to fill, which may be missing.
+    /// A directory to read and fill.
     pub fill: Option<PathBuf>,
 }
 
@@ -71,7 +72,7 @@ pub fn to(files: &Files) -> Result<Confined, ConfineError> {
     let rules = reads.try_fold(rules, |rules, path| allowed(rules, path, reading()))?;
     let rules = files.write.iter().try_fold(rules, |rules, path| written(rules, path))?;
     let rules = match &files.fill {
-        Some(folder) => allowed(rules, there(folder), changing() | renaming())?,
+        Some(folder) => allowed(rules, folder, reading() | changing() | renaming())?,
         None => rules,
     };
     Ok(match rules.restrict_self()?.ruleset {
@@ -85,19 +86,23 @@ fn reading() -> BitFlags<AccessFs> {
     AccessFs::ReadFile | AccessFs::ReadDir
 }
 
-/// Files come, are replaced and go; links, devices and sockets are not made.
+/// Files come, are replaced and go; what is in them is not read. Links, devices and sockets are not
+/// made.
 fn changing() -> BitFlags<AccessFs> {
-    reading()
+    AccessFs::ReadDir
         | AccessFs::WriteFile
         | AccessFs::Truncate
         | AccessFs::MakeReg
-        | AccessFs::MakeDir
         | AccessFs::RemoveFile
 }
 
 /// What stands in the way in a data set is set aside, whatever it is but a device.
 fn renaming() -> BitFlags<AccessFs> {
-    AccessFs::MakeFifo | AccessFs::MakeSock | AccessFs::MakeSym | AccessFs::RemoveDir
+    AccessFs::MakeDir
+        | AccessFs::MakeFifo
+        | AccessFs::MakeSock
+        | AccessFs::MakeSym
+        | AccessFs::RemoveDir
 }
 
 /// `rules` with `rights` on `path`. What is not there, or has no place in a filesystem (a pipe), needs
@@ -126,12 +131,6 @@ fn written(rules: RulesetCreated, path: &Path) -> Result<RulesetCreated, Ruleset
             allowed(rules, folder.unwrap_or(Path::new(".")), changing())
         }
     }
-}
-
-/// `folder`, or what of the path to it is there.
-fn there(folder: &Path) -> &Path {
-    let above = folder.ancestors().find(|above| above.is_dir());
-    above.unwrap_or(Path::new("."))
 }
 
 /// No more private memory than the machine has, and no core file of what was read.

@@ -50,7 +50,8 @@ impl Asked<'_> {
     pub(crate) fn request(&self, py: Python<'_>, raised: &Raised) -> Result<Request, Failure> {
         let kernels = self.kernels.iter().map(Rules::kernel).collect::<Result<Vec<_>, _>>()?;
         let policies = self.policies.iter().map(|asked| asked.policy(py, raised));
-        let kernels = beside(kernels, &policies.collect::<Result<Vec<_>, _>>()?);
+        let kernels = beside(kernels, &policies.collect::<Result<Vec<_>, _>>()?)
+            .map_err(|error| Failure::Kernel(error.into()))?;
         let machines =
             self.machines.iter().map(|name| Machine::of_user(name)).collect::<Result<_, _>>()?;
         let annotations = self.annotate.iter().map(|text| text.parse());

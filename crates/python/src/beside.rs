@@ -8,6 +8,7 @@
 //! Only the caller's thread, which may be Python's main thread, can see Ctrl-C.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
@@ -20,14 +21,29 @@ use crate::errors::{Failure, guarded};
 /// How long Ctrl-C may go unnoticed.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// Whether work must end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub(crate) fn is_asked(&self) -> bool {
+        self.0.load(Relaxed)
+    }
+}
+
 /// What the two threads tell each other.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     nr_done: AtomicU64,
-    stop: AtomicBool,
+    stop: Stop,
 }
 
 impl Shared {
+    /// For others that have to know as well.
+    pub(crate) fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+
     /// How much is done; whether to continue.
     pub(crate) fn done(&self, nr_done: u64) -> ControlFlow<()> {
         self.nr_done.store(nr_done, Relaxed);
@@ -36,7 +52,7 @@ impl Shared {
 
     /// Whether the work must end.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.stop.load(Relaxed)
+        self.stop.is_asked()
     }
 }
 
@@ -74,7 +90,7 @@ fn watch<T>(
                     tell(py, shared.nr_done.load(Relaxed))
                 });
                 if let Err(error) = looked {
-                    shared.stop.store(true, Relaxed);
+                    shared.stop.0.store(true, Relaxed);
                     // What the work came to in the meantime does not matter any more.
                     drop(receiver.recv());
                     return Err(Failure::Python(error));

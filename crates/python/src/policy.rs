@@ -4,7 +4,7 @@
 //! - I1: each cell has an object of its own, so that cells do not depend on each other's order.
 //! - I2: an exception ends the prediction and is what the caller gets.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError, Window};
 use largefolio_sim::policy::{KernelPolicy, Source};
@@ -12,6 +12,7 @@ use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
 
+use crate::beside::Stop;
 use crate::errors::Failure;
 
 /// A policy by name, or a callable that makes one.
@@ -21,20 +22,36 @@ pub(crate) enum Asked {
     Made { name: String, make: Py<PyAny> },
 }
 
-/// The exceptions of the policies of one call; the first is kept.
+/// The exceptions of the policies of one call, of which the first is kept, and its end.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Raised(Arc<Mutex<Option<PyErr>>>);
+pub(crate) struct Raised {
+    kept: Arc<Mutex<Option<PyErr>>>,
+    stop: Arc<Mutex<Option<Stop>>>,
+}
 
 impl Raised {
+    fn kept(&self) -> MutexGuard<'_, Option<PyErr>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn keep(&self, error: PyErr) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get_or_insert(error);
+        self.kept().get_or_insert(error);
     }
 
     /// The exception, if there was one, else `failure`.
     pub(crate) fn instead_of(&self, failure: Failure) -> Failure {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.take().map_or(failure, Failure::Python)
+        self.kept().take().map_or(failure, Failure::Python)
+    }
+
+    /// No policy is asked any more once `stop` says so.
+    pub(crate) fn until(&self, stop: Stop) {
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
+    }
+
+    /// Whether another question would be in vain.
+    fn is_over(&self) -> bool {
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
+        stop.as_ref().is_some_and(Stop::is_asked) || self.kept().is_some()
     }
 }
 
@@ -122,17 +139,24 @@ fn answer_of(point: Point, answer: &Bound<'_, PyAny>) -> PyResult<Answer> {
     if answer.is_none() {
         return Ok(Answer::Own);
     }
-    if let Ok(window) = answer.cast::<PyTuple>() {
-        let (start, nr_pages, nr_ahead, order) = window.extract()?;
+    if point == Point::Window
+        && let Ok(window) = answer.cast::<PyTuple>()
+        && let Ok((start, nr_pages, nr_ahead, order)) = window.extract()
+    {
         return Ok(Answer::Window(Window { start, nr_pages, nr_ahead, order }));
     }
     match answer.extract::<u64>() {
+        // What FOLIO_OWN is in C.
+        Ok(u64::MAX) => Ok(Answer::Own),
         Ok(number) if !answer.is_instance_of::<PyBool>() => Ok(Answer::Value(number)),
-        _ => Err(PyTypeError::new_err(format!(
-            "{}: expected None, an int from 0 to 2**64 - 1 or a Window, not {}",
-            point.name(),
-            answer.repr()?
-        ))),
+        _ => {
+            let expected = match point {
+                Point::Window => "None, 0 or a Window of four ints from 0 to 2**64 - 1",
+                _ => "None or an int from 0 to 2**64 - 1",
+            };
+            let (point, answer) = (point.name(), answer.repr()?);
+            Err(PyTypeError::new_err(format!("{point}: expected {expected}, not {answer}")))
+        }
     }
 }
 
@@ -142,6 +166,9 @@ impl Policy for Running {
     }
 
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
+        if self.raised.is_over() {
+            return Err(PolicyError { point, message: "the prediction was ended".to_owned() });
+        }
         self.ask(point, context).map_err(|error| {
             let message = error.to_string();
             self.raised.keep(error);

@@ -103,6 +103,7 @@ pub(crate) fn predict(
             specs: &specs,
             nr_rows: meta.nr_rows,
             progress,
+            raised: &raised,
             nr_before: AtomicU64::new(0),
         };
         let (meta, rows) = job.run()?;
@@ -129,6 +130,7 @@ struct Job<'a> {
     specs: &'a [CellSpec],
     nr_rows: u64,
     progress: Option<Py<PyAny>>,
+    raised: &'a Raised,
     /// Rows of what has been replayed already, for the progress.
     nr_before: AtomicU64,
 }
@@ -174,7 +176,9 @@ impl Job<'_> {
     ) -> Result<T, Failure> {
         let (before, more) = (self.nr_before.load(Relaxed), AtomicU64::new(0));
         let all = &more;
+        let raised = self.raised;
         let work = move |shared: &Shared| {
+            raised.until(shared.stop());
             let pool = ThreadPoolBuilder::new().build()?;
             let mut hear = |nr_done: u64, nr_all: u64| {
                 all.store(nr_all, Relaxed);
@@ -191,6 +195,7 @@ impl Job<'_> {
     }
 
     fn replay(&self, shared: &Shared) -> Replayed {
+        self.raised.until(shared.stop());
         let pool = ThreadPoolBuilder::new().build()?;
         let mut done = RowsDone::default();
         let mut hear = |nr_read: u64| shared.done(done.hear(nr_read));

@@ -30,6 +30,7 @@ mod maps;
 mod object;
 mod verify;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -124,14 +125,29 @@ impl KernelPolicy {
 }
 
 /// Each kernel, and after it the same with each policy.
-#[must_use]
-pub fn beside(kernels: Vec<Kernel>, policies: &[KernelPolicy]) -> Vec<Kernel> {
+///
+/// # Errors
+/// Two policies of one name, and names that cannot stand in a table.
+pub fn beside(
+    kernels: Vec<Kernel>,
+    policies: &[KernelPolicy],
+) -> Result<Vec<Kernel>, PolicyFileError> {
+    let mut names = BTreeSet::new();
+    for policy in policies {
+        let name = policy.name().to_owned();
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(PolicyFileError::Name(name));
+        }
+        if !names.insert(policy.name()) {
+            return Err(PolicyFileError::Twice(name));
+        }
+    }
     let with = |kernel: Kernel| {
         let with: Vec<Kernel> =
             policies.iter().map(|policy| kernel.with_policy(policy.clone())).collect();
         std::iter::once(kernel).chain(with)
     };
-    kernels.into_iter().flat_map(with).collect()
+    Ok(kernels.into_iter().flat_map(with).collect())
 }
 
 /// Names of points, for errors.

@@ -1,33 +1,62 @@
 //! Verbs that read what others made: as root they first give up everything else.
 
 use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::{env, fs};
 
-use largefolio_linux::confine::{self, Files};
-use largefolio_trace::disk;
+use anyhow::{Context as _, Result};
+use largefolio_linux::confine::{self, Confined, Files};
+use largefolio_trace::{disk, shown};
 
 use crate::console;
 
 /// Confines this process to `read` and the results at `write`, if it is root's. It goes on if the
 /// kernel refuses, and says so.
 pub(crate) fn to<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
-    let to_file = write.into_iter().filter(|path| !disk::is_stdout(path));
-    let write = to_file.map(Path::to_owned).collect();
-    of_root(&Files { read: read.to_vec(), write, fill: None });
+    of_root(&Files { read: read.to_vec(), write: files(write), fill: None });
 }
 
-/// Confines this process to `read` and the data set in `fill`, if it is root's.
-pub(crate) fn to_fill(read: &[PathBuf], fill: &Path) {
+/// As [`to`]; temporary files may come and go as well.
+pub(crate) fn to_with_temporary<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
+    of_root(&Files { read: read.to_vec(), write: files(write), fill: Some(env::temp_dir()) });
+}
+
+/// Confines this process to `read` and the data set in `fill`, which is made before, if it is root's.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn to_fill(read: &[PathBuf], fill: &Path) -> Result<()> {
+    if is_root() {
+        fs::create_dir_all(fill).with_context(|| format!("cannot make {}", shown(fill)))?;
+    }
     of_root(&Files { read: read.to_vec(), write: Vec::new(), fill: Some(fill.to_owned()) });
+    Ok(())
+}
+
+fn files<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Vec<PathBuf> {
+    paths.into_iter().filter(|path| !disk::is_stdout(path)).map(Path::to_owned).collect()
 }
 
 fn of_root(files: &Files) {
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         return;
     }
-    if let Err(error) = confine::to(files) {
+    let why = match confine::to(files) {
+        // What a kernel does not know yet is in the documentation.
+        Ok(Confined::Whole | Confined::Partly) => return,
+        Ok(Confined::MemoryOnly) => "this kernel has no Landlock".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    // A verb that narrows its rights twice says it once.
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
         console::warn(&format!(
-            "{error}: input files are read with all rights of root; run folio as another user if you \
-             do not trust them"
+            "{why}: input files are read with all rights of root; run folio as another user if you do \
+             not trust them"
         ));
-    }
+    });
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }

@@ -271,9 +271,16 @@ impl PredictArgs {
         if self.list {
             return Ok(PredictPlan::List);
         }
+        // Kernels, machines and policies are read before it is known which files they name.
+        let everything = [PathBuf::from("/")];
+        let results = || self.output.iter().chain(&self.report).map(PathBuf::as_path);
+        match &self.sweep {
+            Some(dir) => confined::to_fill(&everything, dir)?,
+            None => confined::to(&everything, results()),
+        }
         let request = self.request()?;
         if let Some(dir) = self.sweep.clone() {
-            confined::to_fill(&self.trace, &dir);
+            confined::to_fill(&self.trace, &dir)?;
             let summary = if self.form.is_json() { Summary::Json } else { Summary::Text };
             let (traces, copies) = (self.trace.clone(), BTreeMap::new());
             let request = Request { command_line, traces, copies, cells: request };
@@ -290,7 +297,7 @@ impl PredictArgs {
         if self.why.is_some() {
             why::check(&request)?;
         }
-        confined::to(&self.trace, self.output.iter().chain(&self.report).map(PathBuf::as_path));
+        confined::to(&self.trace, results());
         let meta = Reader::open(trace)?.meta().clone();
         request.check_trace(&meta)?;
         self.check_outputs(trace)?;
@@ -324,7 +331,7 @@ impl PredictArgs {
         let names = if self.kernel.is_empty() { default_names()? } else { self.kernel.clone() };
         let kernels = names.iter().map(kernel).collect::<Result<Vec<_>>>()?;
         let policies = self.policy.iter().map(|name| KernelPolicy::named(name));
-        let kernels = beside(kernels, &policies.collect::<Result<Vec<_>, _>>()?);
+        let kernels = beside(kernels, &policies.collect::<Result<Vec<_>, _>>()?)?;
         let (machines, walks) = running::machines(&self.machine)?;
         Ok(sim::Request {
             seeds: self.seed.clone(),

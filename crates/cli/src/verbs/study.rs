@@ -12,6 +12,7 @@ use largefolio_results::{Form, Forms as _};
 use largefolio_sim::replay::{Budget, FACTOR_MAX};
 use largefolio_sim::study::Measurements;
 
+use super::confined;
 use super::page_file::{self, PageArgs, PageFile};
 use super::values::FormArgs;
 use crate::console::{self, Console};
@@ -88,11 +89,16 @@ impl StudyArgs {
         let program = std::env::current_exe().unwrap_or_default();
         let traces =
             self.traces.unwrap_or_else(|| find_traces(&studies, beside(&program, "traces")));
+        let page = self.page.file(self.file.iter().map(PathBuf::as_path))?;
+        if rounds.is_none() {
+            let traces = std::slice::from_ref(&traces);
+            confined::to_with_temporary(traces, page.iter().map(PageFile::path));
+        }
         Ok(StudyPlan {
             request: StudyRequest { studies, traces, command_line },
             rounds,
             form: self.form.form(),
-            page: self.page.file(self.file.iter().map(PathBuf::as_path))?,
+            page,
             is_list: self.list,
         })
     }

@@ -65,27 +65,35 @@ fn only_what_was_given_is_read() {
 fn results_appear_whole_where_they_were_asked_for() {
     let place = place();
     let at = |name: &str| place.path().join(name);
+    fs::write(at("out/other"), "text").unwrap();
     let files = Files { write: vec![at("out/file"), at("out/new")], ..Files::default() };
-    confined(&files, || {
+    let was_confined = confined(&files, || {
         // One that is there is replaced, one that is not gets its name: both as `disk` does it.
         for name in ["out/file", "out/new"] {
             disk::write_whole(&at(name), b"result").unwrap();
-            assert_eq!(fs::read_to_string(at(name)).unwrap(), "result");
         }
         assert!(is_refused(disk::write_whole(&at("elsewhere/file"), b"")));
+        assert!(is_refused(File::open(at("out/other"))), "to write is not to read");
         assert!(is_refused(std::os::unix::fs::symlink("x", at("out/link"))), "no links");
     });
+    for name in ["out/file", "out/new"] {
+        let written = fs::read_to_string(at(name)).unwrap();
+        assert!(was_confined.is_none() || written == "result", "{name}: {written}");
+    }
     assert_eq!(fs::read_to_string(at("elsewhere/file")).unwrap(), "text");
 }
 
 #[test]
-fn a_data_set_that_is_not_there_yet_is_made_and_filled() {
+fn a_data_set_is_read_and_filled_and_nothing_beside_it() {
     let place = place();
     let at = |name: &str| place.path().join(name);
+    fs::create_dir_all(at("out/a/b")).unwrap();
     let files = Files { fill: Some(at("out/a/b")), ..Files::default() };
     confined(&files, || {
-        fs::create_dir_all(at("out/a/b")).unwrap();
+        assert!(is_refused(File::open(at("out/file"))) && is_refused(fs::write(at("out/new"), "")));
+        assert!(is_refused(fs::write(at("out/a/new"), "")));
         disk::write_whole(&at("out/a/b/part"), b"rows").unwrap();
+        assert_eq!(fs::read_to_string(at("out/a/b/part")).unwrap(), "rows");
         fs::rename(at("out/a/b/part"), at("out/a/b/_part.broken")).unwrap();
         fs::remove_file(at("out/a/b/_part.broken")).unwrap();
         // What is in the way is set aside, a directory or a link too.

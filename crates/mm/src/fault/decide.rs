@@ -12,6 +12,7 @@ use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::policy::{Answer, Context, Point, Window, cause, write};
 use crate::ram::Ram;
+use crate::readahead::issue::largest_folio;
 use crate::readahead::{Issue, OrderHint};
 use crate::rules::anon::Orders;
 use crate::units::Order;
@@ -155,21 +156,24 @@ impl<R: Ram> Memory<R> {
         is_placed && (1..=max).contains(&nr_pages) && nr_ahead <= nr_pages
     }
 
-    /// Takes `window` over into the state of the open file. An order above the file's largest is
-    /// lowered, which counts as refused.
+    /// Takes `window` over into the state of the open file. An order that the file cannot have becomes
+    /// the next one that it can, which counts as refused. One larger than the window is lowered when
+    /// it is read, as a kernel's own.
     fn follow(&mut self, fault: &Fault, context: &Context, window: Window) -> Issue {
-        let Window { start, nr_pages, nr_ahead, order } = window;
-        let highest = order.min(context.max_order);
-        if order > context.max_order {
-            self.refused(Point::Window);
-        } else {
+        let Window { start, nr_pages, nr_ahead, order: asked } = window;
+        let target = self.reading(fault).target;
+        let orders = self.core.mapping(target.file).orders;
+        let highest = Order::new(u8::try_from(asked.min(context.max_order)).unwrap_or(0));
+        let order = largest_folio(&self.rules, orders.min, target.allowed, highest);
+        if u64::from(order.get()) == asked {
             self.honoured(Point::Window);
+        } else {
+            self.refused(Point::Window);
         }
-        let order = Order::new(u8::try_from(highest).unwrap_or(0));
         let state = &mut self.open_file_mut(fault.open()).state;
         (state.start, state.size, state.async_size) = (start, nr_pages, nr_ahead);
-        state.order = order;
-        Issue::Window { start, hint: OrderHint::Exactly(order) }
+        state.order = highest;
+        Issue::Window { start, hint: OrderHint::Exactly(highest) }
     }
 
     /// The window that `choice` would read; `None` where it is none.

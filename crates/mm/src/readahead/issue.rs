@@ -308,7 +308,12 @@ fn fitting_order(rules: &Rules, min: Order, range: Fill, index: u64) -> Order {
     while order > min && index + order.nr_pages() - 1 > range.limit {
         order = order.lower().unwrap_or(min);
     }
-    let order = range.allowed.up_to(order).max(min);
+    largest_folio(rules, min, range.allowed, order)
+}
+
+/// Largest order of a folio that has at most `order`.
+pub(crate) fn largest_folio(rules: &Rules, min: Order, allowed: Orders, order: Order) -> Order {
+    let order = allowed.up_to(order).max(min);
     // In 6.1 a folio of order 1 is never used (A.5.5).
     let skips = rules.readahead.order1 == OrderOne::Never && order == Order::new(1);
     if skips { Order::ZERO.max(min) } else { order }

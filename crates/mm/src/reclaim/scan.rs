@@ -60,6 +60,8 @@ pub(super) struct Scan {
     takes_low: bool,
     /// It was left alone because of `low`.
     has_left_low: bool,
+    /// What a policy keeps is taken as well.
+    takes_kept: bool,
     /// Pages of files that were taken from the oldest generation in this look at a group.
     pub(super) nr_file_taken: u64,
     /// Of those, dirty ones.
@@ -79,6 +81,7 @@ impl Scan {
             has_spared: false,
             takes_low: false,
             has_left_low: false,
+            takes_kept: false,
             nr_file_taken: 0,
             nr_dirty: 0,
         }
@@ -98,6 +101,7 @@ impl<R: Ram> Memory<R> {
         let mut scan = Scan::new(who, target, nr_wanted);
         self.core.pressure.target = target;
         self.core.pressure.nr_requests += 1;
+        self.core.pressure.has_kept = false;
         let (mut nr_sweeps, mut is_forced) = (0, false);
         loop {
             self.shrink_by_priority(&mut scan, is_forced);
@@ -110,6 +114,8 @@ impl<R: Ram> Memory<R> {
                 is_forced = true;
             } else if scan.has_left_low && !scan.takes_low {
                 scan.takes_low = true;
+            } else if self.core.pressure.has_kept && !scan.takes_kept {
+                scan.takes_kept = true;
             } else if who == Reclaimer::Group || nr_sweeps >= NR_SWEEPS_MAX {
                 break;
             }
@@ -124,7 +130,7 @@ impl<R: Ram> Memory<R> {
     fn shrink_by_priority(&mut self, scan: &mut Scan, is_forced: bool) {
         for priority in (0..=PRIORITY_FIRST).rev() {
             scan.priority = priority;
-            self.core.pressure.is_last_look = priority == 0;
+            self.core.pressure.is_last_look = priority == 0 || scan.takes_kept;
             self.prepare_scan(scan, is_forced);
             self.shrink_groups(scan);
             scan.nr_freed += self.shrink_others(priority);

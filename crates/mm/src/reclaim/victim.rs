@@ -26,6 +26,7 @@ impl<R: Ram> Memory<R> {
                 None
             }
             Answer::Value(victim::KEEP) if !self.core.pressure.is_last_look => {
+                self.core.pressure.has_kept = true;
                 self.honoured(Point::Victim);
                 Some(Fate::Keep)
             }

@@ -14,6 +14,13 @@ pub enum PolicyFileError {
     Read { path: String, error: io::Error },
     #[error("no policy is called '{}' (a file of your own ends in .o); {hint}", shown(name))]
     Unknown { name: String, hint: String },
+    #[error(
+        "two policies are called '{}', and results could not tell them apart; give one another name",
+        shown(.0)
+    )]
+    Twice(String),
+    #[error("'{}' cannot be the name of a policy", shown(.0))]
+    Name(String),
     #[error("policy {}: {cause}", shown(name))]
     Refused { name: String, cause: Refusal },
     #[error(

@@ -7,6 +7,10 @@
 
 use std::collections::HashMap;
 
+/// What an entry of a hash map takes beside key and value: its place, twice where the table has just
+/// grown, and the allocation of its key.
+const HASHED_BYTES: usize = 112;
+
 /// What a map is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MapSpec {
@@ -15,6 +19,19 @@ pub(super) struct MapSpec {
     pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
     pub(super) nr_max: usize,
+}
+
+impl MapSpec {
+    /// Memory that its entries can take.
+    pub(super) fn bytes_max(&self) -> usize {
+        let of_entry = match self.kind {
+            MapKind::Array => self.value_bytes,
+            MapKind::Hash => {
+                self.key_bytes.saturating_add(self.value_bytes).saturating_add(HASHED_BYTES)
+            }
+        };
+        of_entry.saturating_mul(self.nr_max)
+    }
 }
 
 /// How a map finds an entry.

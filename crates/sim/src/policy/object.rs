@@ -12,7 +12,7 @@
 //! - I1: what is not understood is refused with its name; sections that no program names are left
 //!   unread.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_mm::policy::Point;
 use object::elf::{EM_BPF, R_BPF_64_32, R_BPF_64_64};
@@ -44,6 +44,8 @@ pub(super) const MAPS: &str = "folio_maps";
 const MAP_BYTES: usize = 16;
 /// Longest key and value.
 const ENTRY_BYTES_MAX: usize = 4096;
+/// Longest name of a map.
+const NAME_BYTES_MAX: usize = 255;
 
 type File<'a> = ElfFile64<'a, LittleEndian>;
 type Part<'a, 'b> = ElfSection64<'a, 'b, LittleEndian>;
@@ -82,9 +84,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Refusal> {
     for section in file.sections() {
         let name = section.name().unwrap_or_default().to_owned();
         if let Some(point) = name.strip_prefix(PROGRAMS) {
-            let program = reader.program(&section, &name, &maps)?;
             let known = Point::ALL.into_iter().find(|known| known.name() == point);
-            let known = known.ok_or_else(|| Refusal::Point(point.to_owned()))?;
+            let known = known.ok_or_else(|| Refusal::Point(cut(point)))?;
+            let program = reader.program(&section, &name, &maps)?;
             if reader.parsed.programs.insert(known, program).is_some() {
                 return Err(Refusal::Functions { section: name, nr: 2 });
             }
@@ -93,13 +95,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Refusal> {
     if reader.parsed.programs.is_empty() {
         return Err(Refusal::NoProgram);
     }
-    let keys = reader
-        .parsed
-        .maps
-        .iter()
-        .map(|map| map.key_bytes.saturating_add(map.value_bytes).saturating_mul(map.nr_max));
+    let maps = reader.parsed.maps.iter().map(MapSpec::bytes_max);
     let variables = reader.parsed.data.iter().map(|section| section.bytes.len());
-    if keys.chain(variables).fold(0, usize::saturating_add) > STATE_BYTES_MAX {
+    if maps.chain(variables).fold(0, usize::saturating_add) > STATE_BYTES_MAX {
         let what = format!("maps and variables take more than {} MiB", STATE_BYTES_MAX >> 20);
         return Err(Refusal::Section { section: MAPS.to_owned(), what });
     }
@@ -125,20 +123,28 @@ impl<'a> Reader<'a, '_> {
         let is_map = |symbol: &object::read::elf::ElfSymbol64<'_, '_, LittleEndian>| {
             symbol.section_index() == Some(section.index())
                 && symbol.kind() != SymbolKind::Section
-                && !symbol.name().unwrap_or_default().is_empty()
+                && symbol.elf_symbol().st_name.get(LittleEndian) != 0
         };
-        let mut symbols: Vec<_> = self.file.symbols().filter(is_map).collect();
+        let mut symbols: Vec<_> =
+            self.file.symbols().filter(is_map).take(NR_MAPS_MAX + 1).collect();
         symbols.sort_by_key(object::ObjectSymbol::address);
+        let are_too_many = symbols.len() > NR_MAPS_MAX;
         for symbol in symbols {
-            let name = symbol.name().unwrap_or_default().to_owned();
-            let wrong = |what: &str| Refusal::Map { map: name.clone(), what: what.to_owned() };
-            if numbers.len() == NR_MAPS_MAX {
+            let name = symbol.name().unwrap_or_default();
+            let wrong = |what: &str| Refusal::Map { map: cut(name), what: what.to_owned() };
+            if are_too_many {
                 return Err(wrong("there are too many"));
+            }
+            if name.len() > NAME_BYTES_MAX {
+                return Err(wrong("its name is too long"));
+            }
+            if numbers.contains_key(&(section.index().0, symbol.address())) {
+                return Err(wrong("it stands where another one does"));
             }
             let at = usize::try_from(symbol.address()).ok();
             let words = at.and_then(|at| bytes.get(at..)?.get(..MAP_BYTES));
             let words = words.ok_or_else(|| wrong("it is cut off"))?;
-            let spec = map_spec(&name, words).map_err(wrong)?;
+            let spec = map_spec(name, words).map_err(wrong)?;
             numbers.insert((section.index().0, symbol.address()), self.parsed.maps.len());
             self.parsed.maps.push(spec);
         }
@@ -165,19 +171,23 @@ impl<'a> Reader<'a, '_> {
         let functions = self.file.symbols().filter(|symbol| {
             symbol.section_index() == Some(section.index()) && symbol.kind() == SymbolKind::Text
         });
-        let nr = functions.count();
-        if nr != 1 {
-            return Err(Refusal::Functions { section: name.to_owned(), nr });
+        let starts: Vec<u64> = functions.map(|symbol| symbol.address()).collect();
+        let [start] = starts[..] else {
+            return Err(Refusal::Functions { section: name.to_owned(), nr: starts.len() });
+        };
+        if start != 0 {
+            return Err(of_section("its function does not begin it"));
         }
         let mut code: Vec<Insn> = insns.iter().map(|&bytes| Insn::decode(bytes)).collect();
         join_wide(&mut code, name)?;
-        for (nr, (offset, relocation)) in section.relocations().enumerate() {
-            if nr >= NR_INSNS_MAX {
-                return Err(of_section("it has more relocations than instructions"));
-            }
+        let mut relocated = BTreeSet::new();
+        for (offset, relocation) in section.relocations() {
             let at = usize::try_from(offset).ok().filter(|offset| offset % INSN_BYTES == 0);
             let at = at.map(|offset| offset / INSN_BYTES).filter(|&at| at < code.len());
             let at = at.ok_or_else(|| of_section("a relocation is outside of its program"))?;
+            if !relocated.insert(at) {
+                return Err(of_section("two relocations are of one instruction"));
+            }
             let insn = self.relocated(code[at], &relocation, maps);
             let wrong = |what| Refusal::Insn { section: name.to_owned(), at, what };
             code[at] = insn.map_err(wrong)?;
@@ -198,26 +208,29 @@ impl<'a> Reader<'a, '_> {
         let RelocationTarget::Symbol(symbol) = relocation.target() else {
             return Err("a relocation without a symbol".to_owned());
         };
-        let name = self.name_of(symbol);
+        let name = || self.name_of(symbol);
         if r_type == R_BPF_64_32 || insn.class() == class::JMP && insn.op() == jump::CALL {
             return Err(format!(
-                "calls the function {name}; make it static inline __attribute__((always_inline))"
+                "calls the function {}; make it static inline __attribute__((always_inline))",
+                name()
             ));
         }
         if r_type != R_BPF_64_64 || insn.code != LDDW {
-            return Err(format!("relocation {r_type} of {name} is not known"));
+            return Err(format!("relocation {r_type} of {} is not known", name()));
         }
-        let symbol = self.file.symbol_by_index(symbol).map_err(|error| error.to_string())?;
-        let Some(section) = symbol.section_index() else {
-            return Err(format!("{name} is not defined in this file"));
+        let found = self.file.symbol_by_index(symbol).map_err(|error| error.to_string())?;
+        let Some(section) = found.section_index() else {
+            return Err(format!("{} is not defined in this file", name()));
         };
-        let offset = symbol.address().wrapping_add(insn.imm as u64);
+        let offset = found.address().wrapping_add(insn.imm as u64);
         if let Some(&number) = maps.get(&(section.0, offset)) {
             return Ok(Insn { src: wide::MAP, imm: number as i64, ..insn });
         }
-        let number = self.data(section, &name)?;
+        let number =
+            self.data(section).map_err(|what| format!("{}{what}", self.name_of(symbol)))?;
         let size = self.parsed.data[number].bytes.len() as u64;
         if offset > size {
+            let name = self.name_of(symbol);
             return Err(format!("{name}: {offset} bytes into a section of {size}"));
         }
         let imm = ((number as u64) << 32 | offset) as i64;
@@ -229,19 +242,19 @@ impl<'a> Reader<'a, '_> {
         let Ok(symbol) = self.file.symbol_by_index(symbol) else { return "nothing".to_owned() };
         let name = symbol.name().unwrap_or_default();
         if !name.is_empty() {
-            return format!("'{}'", largefolio_trace::shown(name));
+            return format!("'{}'", largefolio_trace::shown(&cut(name)));
         }
         let section = symbol.section_index().and_then(|at| self.file.section_by_index(at).ok());
         let name = section.as_ref().and_then(|section| section.name().ok()).unwrap_or_default();
-        largefolio_trace::shown(name).to_string()
+        largefolio_trace::shown(&cut(name)).to_string()
     }
 
-    /// Number of a section of variables.
-    fn data(&mut self, index: SectionIndex, name: &str) -> Result<usize, String> {
+    /// Number of a section of variables; else what is wrong with what stands there.
+    fn data(&mut self, index: SectionIndex) -> Result<usize, String> {
         if let Some(&number) = self.data.get(&index.0) {
             return Ok(number);
         }
-        let section = self.file.section_by_index(index).map_err(|error| error.to_string())?;
+        let section = self.file.section_by_index(index).map_err(|error| format!(": {error}"))?;
         let of_section = section.name().unwrap_or_default();
         let is_variables = [".rodata", ".data", ".bss"].iter().any(|kind| {
             of_section
@@ -249,30 +262,39 @@ impl<'a> Reader<'a, '_> {
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         });
         let SectionFlags::Elf { sh_flags, .. } = section.flags() else {
-            return Err(format!("{name} is in no section of ELF"));
+            return Err(" is in no section of ELF".to_owned());
         };
         if !is_variables {
             return Err(format!(
-                "{name} is neither a map of {MAPS} nor a variable, but in section {}",
-                largefolio_trace::shown(of_section)
+                " is neither a map of {MAPS} nor a variable, but in section {}",
+                largefolio_trace::shown(&cut(of_section))
             ));
         }
         if section.relocations().next().is_some() {
-            return Err(format!("{name} holds addresses, which variables cannot"));
+            return Err(" holds addresses, which variables cannot".to_owned());
         }
         let is_writable = sh_flags.0 & object::elf::SHF_WRITE.0 != 0;
         let size = usize::try_from(section.size()).unwrap_or(usize::MAX);
         let before = self.parsed.data.iter().map(|section| section.bytes.len());
         if before.fold(size, usize::saturating_add) > STATE_BYTES_MAX {
-            return Err(format!("{name} is in a section of {size} bytes, which are too many"));
+            return Err(format!(" is in a section of {size} bytes, which are too many"));
         }
-        let data = section.data().map_err(|error| error.to_string())?;
+        let data = section.data().map_err(|error| format!(": {error}"))?;
         // Variables that begin as zeroes take no bytes of the file.
         let bytes = if data.is_empty() { vec![0; size] } else { data.to_vec() };
         let number = self.parsed.data.len();
         self.parsed.data.push(Section { bytes, is_writable });
         self.data.insert(index.0, number);
         Ok(number)
+    }
+}
+
+/// As much of a name as an error has room for.
+fn cut(name: &str) -> String {
+    const NR_SHOWN: usize = 80;
+    match name.char_indices().nth(NR_SHOWN) {
+        Some((at, _)) => format!("{}..", &name[..at]),
+        None => name.to_owned(),
     }
 }
 
@@ -293,7 +315,9 @@ fn join_wide(code: &mut [Insn], section: &str) -> Result<(), Refusal> {
                 what: "half of a number of 64 bits".to_owned(),
             };
             let low = code[at].imm as u32;
-            let high = code.get(at + 1).filter(|next| next.code == FILLER).ok_or_else(wrong)?;
+            let is_half =
+                |next: &&Insn| (next.code, next.dst, next.src, next.off) == (FILLER, 0, 0, 0);
+            let high = code.get(at + 1).filter(is_half).ok_or_else(wrong)?;
             code[at].imm = i64::from(low) | high.imm << 32;
             if code[at].src != wide::NUMBER {
                 return Err(wrong());

@@ -34,6 +34,9 @@ use value::{Range, Value};
 const CONTEXT_BYTES: i64 = 8 * NR_CONTEXT_WORDS as i64;
 /// Arguments that a helper can have.
 const NR_ARGUMENTS: u8 = 5;
+/// Bytes of keys and values that the helpers of one run may handle: some microseconds, as all other
+/// instructions together.
+const HANDLED_BYTES_MAX: usize = 16 << 10;
 
 /// Why a program is refused, and at which instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +85,8 @@ type Checked<T> = Result<T, String>;
 /// Checks a program of `parsed` for `point`.
 pub(super) fn check(code: &[Insn], parsed: &Parsed, point: Point) -> Result<(), Fault> {
     let fresh = code.len();
-    let mut verifier = Verifier { code, parsed, point, known: vec![None; code.len()], fresh };
+    let mut verifier =
+        Verifier { code, parsed, point, known: vec![None; code.len()], fresh, handled_bytes: 0 };
     verifier.known[0] = Some(Known::at_start());
     for at in order::order(code)? {
         if let Some(known) = verifier.known[at].take() {
@@ -100,6 +104,8 @@ struct Verifier<'a> {
     known: Vec<Option<Known>>,
     /// The last number that stands for a lookup: those of instructions come first.
     fresh: usize,
+    /// Keys and values of the helpers that are called.
+    handled_bytes: usize,
 }
 
 impl Verifier<'_> {
@@ -107,6 +113,9 @@ impl Verifier<'_> {
         let insn = self.code[at];
         if usize::from(insn.dst) >= NR_REGISTERS || usize::from(insn.src) >= NR_REGISTERS {
             return Err("there are registers r0 to r10".to_owned());
+        }
+        if has_unknown_parts(insn) {
+            return Err(format!("code {:#04x} with parts that are not known", insn.code));
         }
         match insn.class() {
             class::ALU | class::ALU64 => compute(insn, &mut known)?,
@@ -178,13 +187,13 @@ impl Verifier<'_> {
         match pointer {
             Value::Context { .. } if writes => Err("the context cannot be written".to_owned()),
             Value::Context { offset } => {
-                let at = offset + off;
+                let at = offset.saturating_add(off);
                 let last = CONTEXT_BYTES - nr_bytes;
                 (0..=last).contains(&at).then_some(Place::Elsewhere).ok_or_else(|| {
                     format!("byte {at} is not in the context of {CONTEXT_BYTES} bytes")
                 })
             }
-            Value::Stack { offset } => Frame::at(offset + off, nr).map(Place::Frame),
+            Value::Stack { offset } => Frame::at(offset.saturating_add(off), nr).map(Place::Frame),
             Value::Entry { map, offset } => {
                 let size = self.map(map)?.value_bytes;
                 inside(offset, off, nr, size, "the value of its map")
@@ -209,7 +218,7 @@ impl Verifier<'_> {
         self.parsed.maps.get(nr).ok_or_else(|| "no such map".to_owned())
     }
 
-    fn call(&self, at: usize, insn: Insn, known: &mut Known) -> Checked<()> {
+    fn call(&mut self, at: usize, insn: Insn, known: &mut Known) -> Checked<()> {
         if insn.src != 0 {
             let what = "calls of functions are not known; make them static __always_inline";
             return Err(what.to_owned());
@@ -226,11 +235,13 @@ impl Verifier<'_> {
                 let Value::Map { nr } = known.registers[1] else {
                     return Err("the first argument is no map".to_owned());
                 };
-                let spec = self.map(nr)?;
-                self.memory(known, 2, spec.key_bytes)?;
+                let &MapSpec { key_bytes, value_bytes, .. } = self.map(nr)?;
+                self.memory(known, 2, key_bytes)?;
+                self.handle(key_bytes)?;
                 if insn.imm == helper::MAP_UPDATE {
-                    self.memory(known, 3, spec.value_bytes)?;
+                    self.memory(known, 3, value_bytes)?;
                     number_in(known, 4)?;
+                    self.handle(value_bytes)?;
                 }
                 if insn.imm == helper::MAP_LOOKUP {
                     Value::MaybeEntry { map: nr, id: at }
@@ -249,6 +260,16 @@ impl Verifier<'_> {
             known.registers[register as usize] = Value::Unset;
         }
         known.registers[0] = result;
+        Ok(())
+    }
+
+    /// A helper handles so many bytes.
+    fn handle(&mut self, nr: usize) -> Checked<()> {
+        self.handled_bytes += nr;
+        if self.handled_bytes > HANDLED_BYTES_MAX {
+            let kib = HANDLED_BYTES_MAX >> 10;
+            return Err(format!("the keys and values of its helpers are more than {kib} KiB"));
+        }
         Ok(())
     }
 
@@ -293,9 +314,13 @@ impl Verifier<'_> {
                 taken.settle(id, if is_equal { none } else { entry });
                 passed.settle(id, if is_equal { entry } else { none });
             }
-            // Any other pointer is not 0; what follows for it is not used.
+            // A pointer into its thing is not 0; what follows for it is not used. One that went beyond
+            // may have come round, so that the answer tells where the thing is.
             (Value::Entry { .. } | Value::Data { .. }, Value::Number(zero))
-                if is_test(insn, zero) => {}
+                if is_test(insn, zero) =>
+            {
+                self.place(left, 0, 0, false)?;
+            }
             (Value::Unset, _) | (_, Value::Unset) => {
                 return Err("it compares what may be unset".to_owned());
             }
@@ -304,6 +329,34 @@ impl Verifier<'_> {
         self.lead(to, taken)?;
         self.lead(at + 1, passed)
     }
+}
+
+/// Whether a part is set that the instruction has no use for: it means something that is not known
+/// here, such as a call of an address.
+const fn has_unknown_parts(insn: Insn) -> bool {
+    let Insn { code, dst, src, off, imm } = insn;
+    let two = if insn.is_register() { imm == 0 } else { src == 0 };
+    let is_plain = match (insn.class(), insn.op()) {
+        (class::ALU | class::ALU64, alu::END) => src == 0,
+        (class::ALU | class::ALU64, alu::NEG) => !insn.is_register() && src == 0 && imm == 0,
+        (class::ALU | class::ALU64, _) => two,
+        (class::JMP, jump::CALL) => !insn.is_register() && dst == 0 && off == 0,
+        (class::JMP, jump::EXIT) => {
+            !insn.is_register() && dst == 0 && src == 0 && off == 0 && imm == 0
+        }
+        (class::JMP | class::JMP32, jump::JA) => {
+            !insn.is_register()
+                && dst == 0
+                && src == 0
+                && (imm == 0 || insn.class() == class::JMP32)
+        }
+        (class::JMP | class::JMP32, _) => two,
+        // Atomic operations have their own error.
+        (class::LDX | class::STX, _) => imm == 0 || code & 0xe0 != MODE_MEM,
+        (class::ST, _) => src == 0,
+        _ => code != LDDW || off == 0,
+    };
+    !is_plain
 }
 
 /// What a number of 64 bits is.
@@ -391,6 +444,11 @@ fn compute(insn: Insn, known: &mut Known) -> Checked<()> {
     known.registers[insn.dst as usize] = match (op, left, right) {
         (alu::MOV, _, value) if is_wide => value,
         (alu::MOV, _, Value::Number(range)) => Value::Number(range.low_half()),
+        (alu::END, Value::Number(_), _) => Value::Number(match insn.imm {
+            16 => Range::of_bytes(2),
+            32 => Range::of_bytes(4),
+            _ => Range::ANY,
+        }),
         (_, Value::Number(a), Value::Number(b)) => {
             let is_shift = matches!(op, alu::LSH | alu::RSH | alu::ARSH);
             let b = if is_shift { b.of_shift(is_wide) } else { b };

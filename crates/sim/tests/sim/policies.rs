@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError};
+use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError, area, victim};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::policy::{KernelPolicy, Source};
@@ -384,6 +384,56 @@ fn a_policy_that_fails_ends_the_replay_and_cannot_be_written_down() {
     assert!(told.contains("it gave up"), "{told}");
     assert!(unwritten.contains("cannot be written down"), "{unwritten}");
     assert!(fails(0).0.contains("cannot start: not today"));
+}
+
+/// One that keeps program text, whatever the pressure.
+#[derive(Debug)]
+struct Keeps;
+
+impl Source for Keeps {
+    fn name(&self) -> &'static str {
+        "keeps"
+    }
+
+    fn digest(&self) -> Option<&str> {
+        None
+    }
+
+    fn object(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn start(&self) -> Result<Box<dyn Policy>, String> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl Policy for Keeps {
+    fn asks(&self, point: Point) -> bool {
+        point == Point::Victim
+    }
+
+    fn answer(&mut self, _: Point, context: &Context) -> Result<Answer, PolicyError> {
+        let is_text = context.area_flags & area::EXEC != 0;
+        Ok(if is_text { Answer::Value(victim::KEEP) } else { Answer::Own })
+    }
+}
+
+/// No policy fails an operation: before memory is out, reclaim takes what was kept.
+#[test]
+fn a_policy_that_keeps_text_does_not_run_out_of_memory() {
+    let keeps = KernelPolicy(Arc::new(Keeps));
+    let spec = |(kernel, limit): (&str, &str)| {
+        let plain = cell(kernel, "altra");
+        let kernel = plain.kernel.with_policy(keeps.clone());
+        let (cgroups, filesystem) = (vec![limit.parse().unwrap()], Some("xfs".to_owned()));
+        CellSpec { kernel, cgroups, filesystem, ..plain }
+    };
+    let below = [("6.16", "6M"), ("6.16", "10M"), ("6.18", "6M"), ("6.18", "8M"), ("7.2", "8M")];
+    for outcome in replayed("make.folio", &below.map(spec)) {
+        let answers = outcome.policy.as_ref().unwrap().points["victim"];
+        assert!(answers.honoured > 1000 && answers.refused > 0, "{}: {answers:?}", outcome.kernel);
+    }
 }
 
 #[test]

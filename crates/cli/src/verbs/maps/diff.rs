@@ -9,6 +9,7 @@ use largefolio_trace::shown;
 
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::confined;
 
 /// Two looks to be compared.
 pub(crate) struct DiffPlan {
@@ -46,7 +47,10 @@ impl DiffPlan {
                 shown(&file),
                 shown(&old)
             ),
-            Some(file) => New::File(file),
+            Some(file) => {
+                confined::to(&[old.clone(), file.clone()], []);
+                New::File(file)
+            }
             None if is_now => New::Now(now),
             None => bail!(
                 "name what to compare with: the same processes now (folio maps --all --diff {0}), or a \

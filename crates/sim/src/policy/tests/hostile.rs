@@ -33,6 +33,11 @@ fn instruction() -> impl Strategy<Value = Vec<Insn>> {
             let class = if op & 1 == 0 { class::ALU64 } else { class::ALU };
             vec![insn(class | op & 0xf8, dst, src, 0, imm)]
         });
+    let swap = (register(), prop::sample::select(vec![16_i64, 32, 64]), any::<u8>());
+    let swap = swap.prop_map(|(dst, imm, kind)| {
+        let class = if kind & 1 == 0 { class::ALU64 } else { class::ALU };
+        vec![insn(class | alu::END | kind & X, dst, 0, 0, imm)]
+    });
     let comparison = (register(), register(), any::<u8>(), 0_i16..6, -3_i64..40);
     let comparison = comparison.prop_map(|(dst, src, op, off, imm)| {
         let class = if op & 1 == 0 { class::JMP } else { class::JMP32 };
@@ -60,7 +65,52 @@ fn instruction() -> impl Strategy<Value = Vec<Insn>> {
         vec![insn(code, dst & 15, src & 15, off, imm.into())]
     });
     let constant = (register(), any::<i32>()).prop_map(|(dst, imm)| vec![mov(dst, imm.into())]);
-    prop_oneof![6 => arithmetic, 4 => comparison, 6 => access, 3 => pointer, 3 => map, 3 => constant, 1 => anything]
+    prop_oneof![6 => arithmetic, 1 => swap, 4 => comparison, 6 => access, 3 => pointer, 3 => map, 3 => constant, 1 => anything]
+}
+
+/// What is wrong with `per-program` after `patch` changed the section that `is_it` chooses.
+fn refused_with(is_it: impl Fn(&str) -> bool, patch: impl Fn(&mut [u8])) -> String {
+    use ::object::{Object as _, ObjectSection as _};
+    let mut bytes = builtin::object("per-program").unwrap().to_vec();
+    let file = ::object::File::parse(&*bytes).unwrap();
+    let section = file.sections().find(|section| section.name().is_ok_and(&is_it)).unwrap();
+    let (start, size) = section.file_range().unwrap();
+    let (start, size) = (usize::try_from(start).unwrap(), usize::try_from(size).unwrap());
+    patch(&mut bytes[start..][..size]);
+    KernelPolicy::from_object("x", &bytes).unwrap_err().to_string()
+}
+
+#[test]
+fn a_file_that_says_something_twice_or_beside_the_point_is_refused() {
+    // Every symbol begins 16 bytes further on: functions, and maps.
+    let moved = refused_with(
+        |name| name == ".symtab",
+        |table| {
+            for symbol in table.chunks_mut(24) {
+                let is_function = symbol[4] & 15 == 2;
+                symbol[8] += if is_function { 16 } else { 0 };
+            }
+        },
+    );
+    assert!(moved.contains("its function does not begin it"), "{moved}");
+    // A second map of the same place: the function's symbol is one as well.
+    let crowded = refused_with(
+        |name| name == ".symtab",
+        |table| {
+            let map = table.chunks(24).find(|symbol| symbol[4] & 15 == 1).unwrap().to_vec();
+            let function = table.chunks_mut(24).find(|symbol| symbol[4] & 15 == 2).unwrap();
+            function[4..].copy_from_slice(&map[4..]);
+        },
+    );
+    assert!(crowded.contains("it stands where another one does"), "{crowded}");
+    let twice = refused_with(
+        |name| name.starts_with(".rel"),
+        |table| {
+            let first = table[..8].to_vec();
+            table[16..24].copy_from_slice(&first);
+        },
+    );
+    assert!(twice.contains("two relocations are of one instruction"), "{twice}");
 }
 
 proptest! {
