@@ -136,8 +136,11 @@ def check(client: Client) -> None:
     """Checks that the workers have this version of the package.
 
     Raises:
+        TypeError: it is no client.
         ClusterError: one has another, or none.
     """
+    if not hasattr(client, "run") or not hasattr(client, "submit"):
+        raise TypeError(f"client: expected a distributed.Client, not {type(client).__name__}")
     try:
         found = client.run(version)
     except ImportError as error:

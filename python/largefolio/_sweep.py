@@ -36,9 +36,9 @@ class Swept:
         nr_asked: cells asked for.
         nr_found: of these, done before.
         nr_done: of these, done now.
-        failed: the others: ``"trace"``, ``"nr_cells"``, ``"error"`` and, where the trace could be
+        failed: the others of this call: ``"trace"``, ``"nr_cells"``, ``"error"`` and, where the trace could be
             read, ``"cells"``.
-        manifest: all that the manifest says.
+        manifest: all that the manifest says, of earlier sweeps too.
     """
 
     directory: str
@@ -108,20 +108,24 @@ def sweep(
         KernelError, MachineError, RequestError: as :func:`predict`.
     """
     paths = [checks.file_path(trace, "traces") for trace in checks.items(traces, "traces", _PATHS)]
+    if not paths:
+        raise ValueError("traces: name one at least")
     asked = arguments.asked(kernels, machines, seeds, **settings)
     place = checks.file_path(directory, "directory")
     if client is not None:
         cluster.check(client)
     options = dict(storage_options or {})
+    if options and not any(map(storage.is_address, [place, *paths])):
+        raise ValueError("storage_options: neither the directory nor a trace is an address")
     with _here(place, paths, options) as (mirror, copies):
         where = mirror.directory if mirror else place
         named = [(path, copies.get(path, path)) for path in paths]
         opened = _native.Sweep.open(where, named, asked, ["largefolio.sweep"])
         _warn(opened, place)
         work = _Work(opened, client, mirror, copies, options)
-        counts, manifest = work.run(progress)
+        counts, failed, manifest = work.run(progress)
     nr_asked, nr_found, nr_done, _ = counts
-    swept = Swept(place, nr_asked, nr_found, nr_done, manifest["failed"], manifest, options)
+    swept = Swept(place, nr_asked, nr_found, nr_done, failed, manifest, options)
     for failure in swept.failed:
         text = f"{failure['trace']}, {failure['nr_cells']} cells failed: {failure['error']}"
         warnings.warn(text, FolioWarning, stacklevel=2)
@@ -149,8 +153,8 @@ def _warn(opened: _native.Sweep, place: str) -> None:
         warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=3)
     for note in opened.rules_notes:
         warnings.warn(note, FolioWarning, stacklevel=3)
-    for name, why, now in opened.set_aside():
-        text = f"{os.path.join(place, name)}: {why}; renamed to {now}, its cells are computed again"
+    for name, why, now, lost in opened.set_aside():
+        text = f"{os.path.join(place, name)}: {why}; renamed to {now}, {lost}"
         warnings.warn(text, FolioWarning, stacklevel=3)
 
 
@@ -164,8 +168,10 @@ class _Work:
     copies: dict[str, str]
     options: storage.Options = field(repr=False)
 
-    def run(self, progress: Progress) -> tuple[tuple[int, int, int, int], dict[str, Any]]:
-        """Replays what is missing: counts, and what the manifest says."""
+    def run(
+        self, progress: Progress
+    ) -> tuple[tuple[int, int, int, int], list[dict[str, Any]], dict[str, Any]]:
+        """Replays what is missing: counts, what failed, and what the manifest says."""
         ended = "stopped"
         try:
             with progressing(progress, "cells") as hears:
@@ -183,10 +189,11 @@ class _Work:
             counts = self.opened.counts()
             if ended != "done":
                 self._close(ended)
+        failed: list[dict[str, Any]] = json.loads(self.opened.failures())
         manifest: dict[str, Any] = json.loads(self.opened.finish(ended))
         if self.mirror:
             self.mirror.push()
-        return counts, manifest
+        return counts, failed, manifest
 
     def _pushing(self, hears: Callable[[int, int], object] | None) -> Callable[[int, int], object] | None:
         """Who hears of the sweep, and writes to its storage what is new."""

@@ -226,6 +226,7 @@ def test_a_slow_policy_is_interrupted_between_two_questions(traces: Path) -> Non
 def test_a_sweep_takes_object_files_only(small: Path, tmp_path: Path) -> None:
     with pytest.raises(lf.FolioError, match="cannot be written down"):
         lf.sweep([small], _KERNEL, policy=ExecOrder, directory=tmp_path / "a", progress=False)
+    assert not (tmp_path / "a").exists()
     swept = lf.sweep(
         [small], _KERNEL, policy="exec-order", directory=tmp_path / "b", progress=False
     )

@@ -321,6 +321,8 @@ def test_a_broken_trace_is_told_and_the_others_go_on(
         assert swept.nr_done == 4 and swept.table().num_rows == 4
         assert str(broken) in [failure["trace"] for failure in swept.failed]
         assert len(swept.failed) == 1 + number
+        again = lf.sweep(some[0], KERNELS[:2], MACHINES[:2], directory=directory, memory="1G")
+        assert not again.failed and len(again.manifest["failed"]) == 1 + number
 
 
 def test_a_full_disk_ends_it_and_the_same_call_goes_on(some: list[Path], tmp_path: Path) -> None:
@@ -399,7 +401,10 @@ def test_a_scheduler_that_goes_away_is_told(some: list[Path], tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "words",
-    [{"traces": None}, {"traces": 3}, {"traces": ["a\0b"]}, {"directory": 7}, {"memory": -1}],
+    [
+        {"traces": None}, {"traces": 3}, {"traces": ["a\0b"]}, {"traces": []}, {"directory": 7},
+        {"memory": -1}, {"client": 1}, {"storage_options": {"key": "x"}},
+    ],
 )
 def test_hostile_arguments_are_refused(words: dict[str, Any], some: list[Path]) -> None:
     with pytest.raises((TypeError, ValueError)):

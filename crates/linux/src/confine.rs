@@ -28,7 +28,7 @@ const NEWEST: ABI = ABI::V6;
 pub struct Files {
     /// Files to read; of a directory everything below it.
     pub read: Vec<PathBuf>,
-    /// Files to write, whole: files may be listed, made, written and removed in their directories, and
+    /// Files to write, whole: files may be read, made, written and removed in their directories, and
     /// below them, because rights are those of a tree.
     pub write: Vec<PathBuf>,
     /// A directory to read and fill.
@@ -72,7 +72,7 @@ pub fn to(files: &Files) -> Result<Confined, ConfineError> {
     let rules = reads.try_fold(rules, |rules, path| allowed(rules, path, reading()))?;
     let rules = files.write.iter().try_fold(rules, |rules, path| written(rules, path))?;
     let rules = match &files.fill {
-        Some(folder) => allowed(rules, folder, reading() | changing() | renaming())?,
+        Some(folder) => allowed(rules, folder, changing() | renaming())?,
         None => rules,
     };
     Ok(match rules.restrict_self()?.ruleset {
@@ -86,14 +86,10 @@ fn reading() -> BitFlags<AccessFs> {
     AccessFs::ReadFile | AccessFs::ReadDir
 }
 
-/// Files come, are replaced and go; what is in them is not read. Links, devices and sockets are not
-/// made.
+/// Files come, are replaced and go; links, devices and sockets are not made. A file is opened to be
+/// read as well where it has a temporary name.
 fn changing() -> BitFlags<AccessFs> {
-    AccessFs::ReadDir
-        | AccessFs::WriteFile
-        | AccessFs::Truncate
-        | AccessFs::MakeReg
-        | AccessFs::RemoveFile
+    reading() | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::MakeReg | AccessFs::RemoveFile
 }
 
 /// What stands in the way in a data set is set aside, whatever it is but a device.

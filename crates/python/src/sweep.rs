@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use largefolio_report::sweep::local::{self, Hears};
-use largefolio_report::sweep::{self, Counts, Ended, Request, TaskResult};
+use largefolio_report::sweep::{self, Counts, Ended, Request, SetAside, TaskResult};
 use largefolio_sim::sweep::CellId;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -140,11 +140,19 @@ impl Sweep {
         })
     }
 
-    /// Damaged files: the old name, what is wrong, the new name.
-    fn set_aside(&self) -> Result<Vec<(String, String, String)>, Failure> {
+    /// What was asked for and has no row, as JSON.
+    fn failures(&self) -> Result<String, Failure> {
+        let failures = self.with(|sweep| Ok(sweep.failures()))?;
+        serde_json::to_string(&failures).map_err(|error| Failure::Argument(error.to_string()))
+    }
+
+    /// Damaged files: the old name, what is wrong, the new name, what that means.
+    fn set_aside(&self) -> Result<Vec<(String, String, String, &'static str)>, Failure> {
         self.with(|sweep| {
             let files = sweep.set_aside().iter();
-            Ok(files.map(|one| (one.file.clone(), one.why.clone(), one.now.clone())).collect())
+            let told =
+                |one: &SetAside| (one.file.clone(), one.why.clone(), one.now.clone(), one.lost());
+            Ok(files.map(told).collect())
         })
     }
 

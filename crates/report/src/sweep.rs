@@ -195,6 +195,16 @@ impl Sweep {
         }
     }
 
+    /// What was asked for and has no row. The manifest also has what failed in earlier sweeps.
+    #[must_use]
+    pub fn failures(&self) -> Vec<Failure> {
+        let mut failures = self.plan.broken().to_vec();
+        for (cell, trace, error) in self.failed.values() {
+            manifest::note(&mut failures, cell, trace, error);
+        }
+        failures
+    }
+
     /// Writes how it went and gives the directory free. What ended as it should is
     /// [`Ended::Incomplete`] where cells are missing.
     ///
@@ -211,10 +221,7 @@ impl Sweep {
     fn write(&self, ended: Ended) -> Result<Manifest, SweepError> {
         let mut manifest = self.manifest.clone();
         (manifest.nr_cells, manifest.nr_parts) = (self.data.nr_cells(), self.data.nr_parts());
-        manifest.failed.extend(self.plan.broken().iter().cloned());
-        for (cell, trace, error) in self.failed.values() {
-            manifest.note(cell, trace, error);
-        }
+        manifest.failed.extend(self.failures());
         let counts = self.counts();
         if let Some(run) = manifest.runs.last_mut() {
             run.set(ended, counts);

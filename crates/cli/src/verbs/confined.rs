@@ -10,6 +10,9 @@ use largefolio_trace::{disk, shown};
 
 use crate::console;
 
+/// A verb that narrows its rights twice says it once.
+static TOLD: Once = Once::new();
+
 /// Confines this process to `read` and the results at `write`, if it is root's. It goes on if the
 /// kernel refuses, and says so.
 pub(crate) fn to<'a>(read: &[PathBuf], write: impl IntoIterator<Item = &'a Path>) {
@@ -26,7 +29,8 @@ pub(crate) fn to_with_temporary<'a>(read: &[PathBuf], write: impl IntoIterator<I
 /// # Errors
 /// When it cannot be made.
 pub(crate) fn to_fill(read: &[PathBuf], fill: &Path) -> Result<()> {
-    if is_root() {
+    // A file in its place has an error of its own.
+    if is_root() && !fill.exists() {
         fs::create_dir_all(fill).with_context(|| format!("cannot make {}", shown(fill)))?;
     }
     of_root(&Files { read: read.to_vec(), write: Vec::new(), fill: Some(fill.to_owned()) });
@@ -47,8 +51,6 @@ fn of_root(files: &Files) {
         Ok(Confined::MemoryOnly) => "this kernel has no Landlock".to_owned(),
         Err(error) => error.to_string(),
     };
-    // A verb that narrows its rights twice says it once.
-    static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         console::warn(&format!(
             "{why}: input files are read with all rights of root; run folio as another user if you do \

@@ -188,6 +188,26 @@ fn a_broken_trace_fails_and_the_others_go_on() {
     assert!(told.starts_with("set: 2 cells done, 2 found, 0 failed"), "{told}");
     let left = manifest(&place)["failed"].as_array().unwrap().len();
     assert_eq!(left, 2, "what is not asked for again is still known to have failed");
+    let output = place.run("predict a.folio --kernel 6.12,7.2 --sweep set");
+    assert_eq!(text(&output.stderr), "", "what failed before and is not asked for is not told");
+}
+
+#[test]
+fn a_damaged_manifest_is_kept_and_loses_no_row() {
+    let place = small();
+    place.done(&format!("{EIGHT} --sweep set"));
+    let path = |name: &str| place.path("set").join(name);
+    for (damage, name) in
+        [("first", "_manifest.json.broken"), ("second", "_manifest.json.broken-2")]
+    {
+        fs::write(path("_manifest.json"), damage).unwrap();
+        let output = place.run(&format!("{EIGHT} --sweep set"));
+        let (told, said) = (text(&output.stdout), text(&output.stderr));
+        assert!(told.starts_with("set: 0 cells done, 8 found"), "{told}");
+        assert!(said.contains(&format!("renamed to {name}, the rows are whole")), "{said}");
+        assert_eq!(fs::read_to_string(path(name)).unwrap(), damage);
+    }
+    assert_eq!(fs::read_to_string(path("_manifest.json.broken")).unwrap(), "first");
 }
 
 #[test]
@@ -239,7 +259,7 @@ fn what_a_sweep_cannot_have_is_told() {
     let said = place.fails("predict a.folio --sweep set --annotate nowhere=64K");
     assert!(said.contains("annotation nowhere=64K: no file in any trace matches"), "{said}");
     let said = place.fails("predict a.folio --sweep a.folio");
-    assert!(said.contains("cannot create a.folio"), "{said}");
+    assert!(said.contains("a.folio is a file, and a sweep fills a directory"), "{said}");
 }
 
 /// A sweep in the background; killed where a test ends early.

@@ -80,6 +80,9 @@ impl Drop for Locked {
 impl DataSet {
     /// Opens the data set in `dir`, which is made where it is missing; sets damaged parts aside.
     pub(super) fn open(dir: &Path) -> Result<(Self, Vec<SetAside>), SweepError> {
+        if dir.is_file() {
+            return Err(SweepError::IsFile { path: dir.to_owned() });
+        }
         fs::create_dir_all(dir).map_err(|error| SweepError::io("create", dir, error))?;
         let lock = lock(dir)?;
         let mut aside = merge::finish(dir, &names(dir)?)?;
@@ -202,7 +205,11 @@ pub(super) enum AddError {
 /// Gives `name` in `dir` another name under which nobody takes it for what it was.
 pub(super) fn set_aside(dir: &Path, name: &str, why: String) -> Result<SetAside, SweepError> {
     let path = dir.join(name);
-    let now = format!("{HIDDEN}{}{BROKEN}", name.trim_start_matches(HIDDEN));
+    let first = format!("{HIDDEN}{}{BROKEN}", name.trim_start_matches(HIDDEN));
+    let others = (2..).map(|nr: u32| format!("{first}-{nr}"));
+    // What was set aside before stays; only the holder of the lock makes such names.
+    let is_free = |name: &String| fs::symlink_metadata(dir.join(name)).is_err();
+    let now = std::iter::once(first.clone()).chain(others).find(is_free).unwrap_or(first);
     fs::rename(&path, dir.join(&now)).map_err(|error| SweepError::io("rename", &path, error))?;
     Ok(SetAside { file: name.to_owned(), now, why })
 }

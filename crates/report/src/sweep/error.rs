@@ -1,6 +1,6 @@
 //! Errors of a sweep: cause and remedy.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use arrow_schema::ArrowError;
@@ -36,9 +36,10 @@ pub enum SweepError {
     },
     /// A part could not be written.
     #[error(
-        "cannot write {}: {source}. {nr_done} of {nr_asked} cells are done and kept; once there is \
-         room, the same command continues from there",
-        shown(path)
+        "cannot write {}: {source}. {nr_done} of {nr_asked} cells are done and kept; {}the same command \
+         continues from there",
+        shown(path),
+        once(source)
     )]
     NotWritten {
         /// The part.
@@ -49,6 +50,12 @@ pub enum SweepError {
         nr_done: usize,
         /// Cells of this sweep.
         nr_asked: usize,
+    },
+    /// A file in the place of the directory.
+    #[error("{} is a file, and a sweep fills a directory; name another one", shown(path))]
+    IsFile {
+        /// The file.
+        path: PathBuf,
     },
     /// A Parquet file of somebody else.
     #[error(
@@ -112,6 +119,14 @@ pub enum SweepError {
 impl SweepError {
     pub(super) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Io { action, path: path.to_owned(), source }
+    }
+}
+
+/// What has to change first, where that is known.
+fn once(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "once there is room, ",
+        _ => "",
     }
 }
 

@@ -244,31 +244,43 @@ impl Manifest {
         disk::write_whole(&path, &text).map_err(|error| SweepError::io("write", &path, error))
     }
 
-    /// Adds a cell that failed.
-    pub(super) fn note(&mut self, cell: &FailedCell, trace: &str, error: &str) {
-        let is_same = |known: &&mut Failure| {
-            known.trace == trace && known.error == error && !known.cells.is_empty()
-        };
-        match self.failed.iter_mut().find(is_same) {
-            Some(known) => {
-                known.nr_cells += 1;
-                if known.cells.len() < NR_NAMED_MAX {
-                    known.cells.push(cell.clone());
-                }
-            }
-            None => self.failed.push(Failure {
-                trace: trace.to_owned(),
-                nr_cells: 1,
-                error: error.to_owned(),
-                cells: vec![cell.clone()],
-            }),
-        }
-    }
-
     /// The last run: the one that is running, or that ended.
     #[must_use]
     pub fn last(&self) -> Option<&Run> {
         self.runs.last()
+    }
+}
+
+impl SetAside {
+    /// What that means for the sweep.
+    #[must_use]
+    pub fn lost(&self) -> &'static str {
+        if self.file == MANIFEST {
+            "the rows are whole; the history of sweeps and the texts of their kernels begin anew"
+        } else {
+            "its cells are computed again"
+        }
+    }
+}
+
+/// Adds a cell to what failed.
+pub(super) fn note(failures: &mut Vec<Failure>, cell: &FailedCell, trace: &str, error: &str) {
+    let is_same = |known: &&mut Failure| {
+        known.trace == trace && known.error == error && !known.cells.is_empty()
+    };
+    match failures.iter_mut().find(is_same) {
+        Some(known) => {
+            known.nr_cells += 1;
+            if known.cells.len() < NR_NAMED_MAX {
+                known.cells.push(cell.clone());
+            }
+        }
+        None => failures.push(Failure {
+            trace: trace.to_owned(),
+            nr_cells: 1,
+            error: error.to_owned(),
+            cells: vec![cell.clone()],
+        }),
     }
 }
 

@@ -66,7 +66,12 @@ pub(super) struct Plan {
 
 /// What can be said before any trace is examined.
 pub(super) fn check(request: &Request) -> Result<(), SweepError> {
-    Ok(request.cells.check(NR_CELLS_MAX)?)
+    request.cells.check(NR_CELLS_MAX)?;
+    // What cannot be written down is told before there is a directory.
+    for kernel in request.cells.kernels() {
+        Named::kernel(kernel).map_err(RecipeError::from)?;
+    }
+    Ok(())
 }
 
 impl Plan {

@@ -24,8 +24,8 @@ pub enum PolicyFileError {
     #[error("policy {}: {cause}", shown(name))]
     Refused { name: String, cause: Refusal },
     #[error(
-        "the policy {} is a Python object, which cannot be written down; give --policy an object file \
-         of BPF",
+        "the policy {} is a Python object, which cannot be written down; give an object file of BPF \
+         instead",
         shown(.0)
     )]
     NotAnObject(String),

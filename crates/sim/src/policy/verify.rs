@@ -337,23 +337,16 @@ const fn has_unknown_parts(insn: Insn) -> bool {
     let Insn { code, dst, src, off, imm } = insn;
     let two = if insn.is_register() { imm == 0 } else { src == 0 };
     let is_plain = match (insn.class(), insn.op()) {
-        (class::ALU | class::ALU64, alu::END) => src == 0,
+        (class::ALU | class::ALU64, alu::END) | (class::ST, _) => src == 0,
         (class::ALU | class::ALU64, alu::NEG) => !insn.is_register() && src == 0 && imm == 0,
-        (class::ALU | class::ALU64, _) => two,
         (class::JMP, jump::CALL) => !insn.is_register() && dst == 0 && off == 0,
         (class::JMP, jump::EXIT) => {
             !insn.is_register() && dst == 0 && src == 0 && off == 0 && imm == 0
         }
-        (class::JMP | class::JMP32, jump::JA) => {
-            !insn.is_register()
-                && dst == 0
-                && src == 0
-                && (imm == 0 || insn.class() == class::JMP32)
-        }
-        (class::JMP | class::JMP32, _) => two,
+        (class::JMP, jump::JA) => !insn.is_register() && dst == 0 && src == 0 && imm == 0,
+        (class::ALU | class::ALU64 | class::JMP | class::JMP32, _) => two,
         // Atomic operations have their own error.
         (class::LDX | class::STX, _) => imm == 0 || code & 0xe0 != MODE_MEM,
-        (class::ST, _) => src == 0,
         _ => code != LDDW || off == 0,
     };
     !is_plain

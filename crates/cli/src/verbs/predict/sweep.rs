@@ -45,17 +45,19 @@ impl SweepPlan {
         let mut sweep = Sweep::open(&self.dir, &self.request)?;
         for aside in sweep.set_aside() {
             console::warn(&format!(
-                "{}: {}; renamed to {}, its cells are computed again",
+                "{}: {}; renamed to {}, {}",
                 shown(&self.dir.join(&aside.file)),
                 aside.why,
-                shown(&aside.now)
+                shown(&aside.now),
+                aside.lost()
             ));
         }
         let ended = replay(&mut sweep, &stop);
+        let failures = sweep.failures();
         let manifest = sweep.finish(*ended.as_ref().unwrap_or(&Ended::Stopped));
         // The error that ended it says more than a manifest that the same full disk refuses.
         let (ended, manifest) = (ended?, manifest?);
-        tell_failures(&manifest.failed);
+        tell_failures(&failures);
         self.tell(&manifest, console)?;
         Ok(match (ended, stop.asked_by()) {
             (Ended::Interrupted, Some(signal)) => {

@@ -86,7 +86,14 @@ impl RecordingBody for FileSteps {
             }
             (None, _) => self.action(page, words)? || self.kernel_line(page, file, words)?,
         };
-        if is_known { Ok(()) } else { unknown(words) }
+        match words {
+            _ if is_known => Ok(()),
+            // The first line of a recording of a program (`processes`).
+            ["program", ..] => Err("a recording of private memory, which only the tests replay; \
+                crosscheck replay takes those of files"
+                .to_owned()),
+            _ => unknown(words),
+        }
     }
 }
 
