@@ -139,7 +139,7 @@ def check(client: Client) -> None:
         TypeError: it is no client.
         ClusterError: one has another, or none.
     """
-    if not hasattr(client, "run") or not hasattr(client, "submit"):
+    if not hasattr(client, "run"):
         raise TypeError(f"client: expected a distributed.Client, not {type(client).__name__}")
     try:
         found = client.run(version)
