@@ -18,7 +18,6 @@
 #   dashboard of `folio maps`          runs Prometheus and node_exporter, which are packages of their own
 #   remedies of `folio maps`           starts some thirty programs, and changes settings of the machine
 #   mutants                            judge the tests; `make test` checks that each has its place in the code
-#   packages for crates.io             every crate is built once more from its package
 #   Debian 13                          `make demo` and the tests of recordings in a root made for them
 #   recordings of python, node, npm,   servers, and interpreters that fork with threads; those of a shell, make,
 #     nginx, redis and postgres        gcc and git are recorded

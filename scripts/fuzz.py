@@ -39,7 +39,7 @@ INSTRUMENTED = [
 # Longer ones are not kept: what they reach, shorter ones reach as well, or nearly.
 KEPT_BYTES_MAX = 4096
 # A parser's own bound is 512 MiB. One input must not take seconds.
-LIMITS = ["-rss_limit_mb=1024", "-malloc_limit_mb=768", "-timeout=10", "-max_len=65536"]
+LIMITS = ["-rss_limit_mb=1024", "-malloc_limit_mb=768", "-timeout=10", "-max_len=131072"]
 
 
 def targets():

@@ -7,6 +7,7 @@
 
 #![no_main]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::panic;
 use std::path::{Path, PathBuf};
@@ -19,13 +20,14 @@ use largefolio_linux::proc::smaps;
 use largefolio_linux::system::MemSystem;
 use largefolio_linux::tune::profile::Profile;
 use largefolio_mm::policy::{Context, Point};
-use largefolio_report::sweep::Manifest;
+use largefolio_report::sweep::{Manifest, Request, Sweep, Task, TaskResult};
 use largefolio_results::maps::State;
 use largefolio_sim::crosscheck::files::FileSteps;
 use largefolio_sim::crosscheck::{Recording, read_all};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::policy::KernelPolicy;
+use largefolio_sim::replay;
 use largefolio_sim::study::Study;
 use largefolio_trace::import::lackey;
 use largefolio_trace::{Batch, Reader};
@@ -50,6 +52,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("look", look),
     ("lackey", lackey),
     ("manifest", manifest),
+    ("part", part),
 ];
 
 struct Chosen {
@@ -182,4 +185,29 @@ fn lackey(data: &[u8], _: &Path) {
 
 fn manifest(data: &[u8], _: &Path) {
     let _ = serde_json::from_slice::<Manifest>(data);
+}
+
+/// Rows of a sweep, as a worker hands them in.
+fn part(data: &[u8], place: &Path) {
+    static SWEPT: OnceLock<Mutex<(Sweep, Task)>> = OnceLock::new();
+    let swept = SWEPT.get_or_init(|| Mutex::new(swept(&place.join("sweep"))));
+    let mut swept = swept.lock().expect("of one thread");
+    let (sweep, task) = &mut *swept;
+    let _ = sweep.add(task, &TaskResult { part: data.to_vec(), failed: BTreeMap::new() });
+}
+
+/// A sweep of one trace, and its only task.
+fn swept(dir: &Path) -> (Sweep, Task) {
+    let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/demo.folio");
+    let kernels = vec![Kernel::parse("6.12").expect("a kernel")];
+    let machines = vec![Machine::named("altra").expect("a machine")];
+    let request = Request {
+        command_line: Vec::new(),
+        traces: vec![trace],
+        copies: BTreeMap::new(),
+        cells: replay::Request::new(kernels, machines),
+    };
+    let sweep = Sweep::open(dir, &request).expect("a sweep in memory");
+    let task = sweep.missing(1).pop().expect("nothing is done yet");
+    (sweep, task)
 }
