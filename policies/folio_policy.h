@@ -58,8 +58,8 @@ typedef long long __s64;
 /*
  * Reads nr_pages pages of the file from start on, in folios of this order, as far as the window has
  * room for them. The last nr_ahead pages are behind the marker, whose reach starts the next window;
- * 0 = no marker. The window holds the absent page (at a marker: begins behind it), and has no more pages than the device's window or two
- * PMD folios.
+ * 0 = no marker. The window holds the absent page (at a marker: begins behind it), and has no more
+ * pages than the device's window or two PMD folios.
  */
 static long (*folio_window)(__u64 start, __u64 nr_pages, __u64 nr_ahead, __u64 order) = (void *)4096;
 

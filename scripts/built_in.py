@@ -17,7 +17,8 @@ LINKED = "normal,no-proc-macro"
 
 
 def said(*words):
-    return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    """What a command prints, run in the repository."""
+    return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def tree(compiled, target, edges):

@@ -25,6 +25,11 @@ import tarfile
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "scripts"))
+sys.dont_write_bytecode = True
+
+from built_in import said  # noqa: E402
+
 KEPT = ROOT / "fuzz" / "corpus"
 # A line for each target of each run that was kept, with its seconds of processor time.
 HOURS = ROOT / "fuzz" / "hours.csv"
@@ -92,11 +97,6 @@ def fuzz(program, target, seconds):
     return f"{target}: {nr_inputs:,} inputs, {places} places reached ({first} by the corpus), nothing found", line
 
 
-def head():
-    return subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, check=True,
-                          stdout=subprocess.PIPE, text=True).stdout.strip()
-
-
 def note(commit, line):
     """Adds a line to HOURS."""
     today = datetime.date.today().isoformat()
@@ -154,7 +154,7 @@ def main():
         print("SKIPPED: fuzzing. Run: sudo apt-get install g++", file=sys.stderr)
         return 0
     # That of the program: work may go on while it runs.
-    commit = head() if args.merge else None
+    commit = said("git", "rev-parse", "--short=12", "HEAD") if args.merge else None
     program = build()
     files = [name.partition("=") for name in chosen if "=" in name]
     is_good = all([repeat(program, target, path) for target, _, path in files])

@@ -26,6 +26,7 @@ sys.dont_write_bytecode = True
 
 import arm64  # noqa: E402
 import packed  # noqa: E402
+from built_in import said  # noqa: E402
 from roots import MACHINES  # noqa: E402
 
 COMPILERS = {"amd64": "gcc-x86-64-linux-gnu", "arm64": "gcc-aarch64-linux-gnu"}
@@ -42,11 +43,6 @@ UNPUBLISHED = ["largefolio-python", "largefolio-testkit"]
 
 class Wrong(Exception):
     """A package that is not as it should be."""
-
-
-def said(*words):
-    """What a command prints, run in the repository."""
-    return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def say(words):

@@ -11,7 +11,6 @@ import html.parser
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -19,6 +18,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 sys.dont_write_bytecode = True
 
 import built_in  # noqa: E402
+from built_in import said  # noqa: E402
 
 NAMES = re.compile(r"(un)?licen[cs]e|copying|notice|copyright", re.IGNORECASE)
 # licence.rs and the like are about licences, and are none.
@@ -99,10 +99,6 @@ class Notices(html.parser.HTMLParser):
             self.file = text.strip()
         elif self.components and tag == "pre":
             self.components[-1].texts[self.file] = tidied(text)
-
-
-def said(*words):
-    return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def standard_library(folder):

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 __all__ = [
     "CELLS_OF_A_TASK",
+    "POLICY_POINTS",
     "Events",
     "Found",
     "Kernel",
@@ -85,6 +86,7 @@ class PolicyContext:
     def free(self) -> tuple[int, ...]: ...
 
 CELLS_OF_A_TASK: int
+POLICY_POINTS: list[str]
 
 @final
 class Task:

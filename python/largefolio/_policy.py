@@ -7,7 +7,7 @@ import difflib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-_POINTS = ("anon_order", "window", "around", "collapse", "write", "victim")
+from largefolio import _native
 
 
 class Window(NamedTuple):
@@ -68,8 +68,8 @@ def factory(policy: Policy | type) -> Made:
     if not issubclass(kind, Policy):
         raise TypeError(f"policy: {kind.__name__} is no subclass of largefolio.Policy")
     for method in dir(kind):
-        near = [] if method in _POINTS else difflib.get_close_matches(method, _POINTS, 1, 0.8)
-        if near and not hasattr(Policy, method):
+        near = difflib.get_close_matches(method, _native.POLICY_POINTS, 1, 0.8)
+        if near and method != near[0] and not hasattr(Policy, method):
             raise TypeError(f"policy: {kind.__name__}.{method} is no point; did you mean {near[0]}?")
     name = str(getattr(policy, "name", kind.__name__))
     if isinstance(policy, type):

@@ -22,6 +22,7 @@ mod predict;
 mod sweep;
 mod trace;
 
+use largefolio_mm::policy::Point;
 use largefolio_report::sweep::NR_CELLS_OF_A_TASK;
 use pyo3::prelude::*;
 
@@ -37,6 +38,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sweep::Sweep>()?;
     module.add_class::<sweep::Task>()?;
     module.add("CELLS_OF_A_TASK", NR_CELLS_OF_A_TASK)?;
+    module.add("POLICY_POINTS", Point::ALL.map(Point::name))?;
     module.add_function(wrap_pyfunction!(sweep::digest, module)?)?;
     module.add_function(wrap_pyfunction!(predict::predict, module)?)?;
     module.add_class::<found::Found>()?;

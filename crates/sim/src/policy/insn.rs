@@ -121,6 +121,11 @@ impl Insn {
         self.code & IS_REGISTER != 0
     }
 
+    /// Whether a load or store is a plain one: not atomic, no sign is extended.
+    pub(super) const fn is_plain_access(self) -> bool {
+        self.code & 0xe0 == MODE_MEM
+    }
+
     /// Bytes that a load or store accesses.
     pub(super) const fn access_bytes(self) -> usize {
         match self.code & 0x18 {

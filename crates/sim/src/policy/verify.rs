@@ -22,9 +22,7 @@ mod value;
 
 use largefolio_mm::policy::{Context, NR_CONTEXT_WORDS, Point};
 
-use super::insn::{
-    FILLER, Insn, LDDW, MODE_MEM, NR_REGISTERS, R10, alu, class, helper, jump, wide,
-};
+use super::insn::{FILLER, Insn, LDDW, NR_REGISTERS, R10, alu, class, helper, jump, wide};
 use super::maps::MapSpec;
 use super::object::Parsed;
 use frame::Frame;
@@ -148,7 +146,7 @@ impl Verifier<'_> {
     }
 
     fn load(&self, insn: Insn, known: &mut Known) -> Checked<()> {
-        if insn.code & 0xe0 != MODE_MEM {
+        if !insn.is_plain_access() {
             return Err("sign-extending loads are not known; compile with -mcpu=v3".to_owned());
         }
         check_written(insn.dst)?;
@@ -162,7 +160,7 @@ impl Verifier<'_> {
     }
 
     fn store(&self, insn: Insn, known: &mut Known) -> Checked<()> {
-        if insn.code & 0xe0 != MODE_MEM {
+        if !insn.is_plain_access() {
             return Err("atomic operations are not known; nothing runs beside a policy".to_owned());
         }
         let value = if insn.class() == class::STX {
@@ -346,7 +344,7 @@ const fn has_unknown_parts(insn: Insn) -> bool {
         (class::JMP, jump::JA) => !insn.is_register() && dst == 0 && src == 0 && imm == 0,
         (class::ALU | class::ALU64 | class::JMP | class::JMP32, _) => two,
         // Atomic operations have their own error.
-        (class::LDX | class::STX, _) => imm == 0 || code & 0xe0 != MODE_MEM,
+        (class::LDX | class::STX, _) => imm == 0 || !insn.is_plain_access(),
         _ => code != LDDW || off == 0,
     };
     !is_plain

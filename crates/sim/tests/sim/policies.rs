@@ -333,13 +333,13 @@ fn what_sources_use_works_as_in_c() {
     assert_eq!(ask(Point::Victim, 0, 0, "cc1"), 5);
 }
 
-/// One that fails after a number of questions.
+/// A policy in Rust: what each cell starts with, or why it cannot.
 #[derive(Debug)]
-struct Fails(u64);
+struct Native<P>(&'static str, Result<P, &'static str>);
 
-impl Source for Fails {
-    fn name(&self) -> &'static str {
-        "fails"
+impl<P: Policy + Clone + Sync + 'static> Source for Native<P> {
+    fn name(&self) -> &str {
+        self.0
     }
 
     fn digest(&self) -> Option<&str> {
@@ -351,9 +351,14 @@ impl Source for Fails {
     }
 
     fn start(&self) -> Result<Box<dyn Policy>, String> {
-        if self.0 == 0 { Err("not today".to_owned()) } else { Ok(Box::new(Self(self.0))) }
+        let policy = self.1.as_ref().map_err(|why| (*why).to_owned())?;
+        Ok(Box::new(policy.clone()))
     }
 }
+
+/// One that fails after a number of questions.
+#[derive(Clone, Debug)]
+struct Fails(u64);
 
 impl Policy for Fails {
     fn asks(&self, _: Point) -> bool {
@@ -372,41 +377,23 @@ impl Policy for Fails {
 #[test]
 fn a_policy_that_fails_ends_the_replay_and_cannot_be_written_down() {
     let plain = cell("7.2", "altra");
-    let fails = |after| {
-        let kernel = plain.kernel.with_policy(KernelPolicy(Arc::new(Fails(after))));
+    let fails = |policy| {
+        let kernel = plain.kernel.with_policy(KernelPolicy(Arc::new(Native("fails", policy))));
         let spec = CellSpec { kernel, ..plain.clone() };
         let told =
             replay(&root().join("traces/demo.folio"), std::slice::from_ref(&spec), &mut |_| {});
         (told.unwrap_err().to_string(), Recipe::of(&spec).unwrap_err().to_string())
     };
-    let (told, unwritten) = fails(5);
+    let (told, unwritten) = fails(Ok(Fails(5)));
     assert!(told.contains("7.2+policy=fails on altra: the policy failed at"), "{told}");
     assert!(told.contains("it gave up"), "{told}");
     assert!(unwritten.contains("cannot be written down"), "{unwritten}");
-    assert!(fails(0).0.contains("cannot start: not today"));
+    assert!(fails(Err("not today")).0.contains("cannot start: not today"));
 }
 
 /// One that keeps program text, whatever the pressure.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Keeps;
-
-impl Source for Keeps {
-    fn name(&self) -> &'static str {
-        "keeps"
-    }
-
-    fn digest(&self) -> Option<&str> {
-        None
-    }
-
-    fn object(&self) -> Option<&[u8]> {
-        None
-    }
-
-    fn start(&self) -> Result<Box<dyn Policy>, String> {
-        Ok(Box::new(Self))
-    }
-}
 
 impl Policy for Keeps {
     fn asks(&self, point: Point) -> bool {
@@ -422,7 +409,7 @@ impl Policy for Keeps {
 /// No policy fails an operation: before memory is out, reclaim takes what was kept.
 #[test]
 fn a_policy_that_keeps_text_does_not_run_out_of_memory() {
-    let keeps = KernelPolicy(Arc::new(Keeps));
+    let keeps = KernelPolicy(Arc::new(Native("keeps", Ok(Keeps))));
     let spec = |(kernel, limit): (&str, &str)| {
         let plain = cell(kernel, "altra");
         let kernel = plain.kernel.with_policy(keeps.clone());
