@@ -200,7 +200,9 @@ def release(args):
     commit = Commit()
     if git("status", "--porcelain", "--untracked-files=no"):
         print("release.py: changes that are not committed are not in it", file=sys.stderr)
-    with tempfile.TemporaryDirectory(dir=ROOT / "target", prefix="release-") as folder:
+    # In a fresh clone it is not there.
+    OUTPUT.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=OUTPUT.parent, prefix="release-") as folder:
         builds = []
         # Names of different lengths: what depends on a path or on its length shows.
         for name in ("a", "another"):
