@@ -1,4 +1,4 @@
-//! Every parser of a file that others made, as a target of libFuzzer.
+//! Every parser of a file that others made, and what replays a trace, as targets of libFuzzer.
 //!
 //! `FOLIO_FUZZ=NAME` chooses the target; one program has all of them, so that one build serves all. A
 //! target reads what libFuzzer gives it as `folio` reads such a file: through a path where the parser
@@ -6,6 +6,8 @@
 //! without bound (`-rss_limit_mb`) is a find.
 
 #![no_main]
+
+mod program;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +29,7 @@ use largefolio_sim::crosscheck::{Recording, read_all};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::policy::KernelPolicy;
-use largefolio_sim::replay;
+use largefolio_sim::replay::{self, ReplayError};
 use largefolio_sim::study::Study;
 use largefolio_trace::import::lackey;
 use largefolio_trace::{Batch, Reader};
@@ -53,6 +55,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("lackey", lackey),
     ("manifest", manifest),
     ("part", part),
+    ("program", program),
 ];
 
 struct Chosen {
@@ -210,4 +213,13 @@ fn swept(dir: &Path) -> (Sweep, Task) {
     let sweep = Sweep::open(dir, &request).expect("a sweep in memory");
     let task = sweep.missing(1).pop().expect("nothing is done yet");
     (sweep, task)
+}
+
+/// A legal trace of an absurd program is answered or refused, within its budget.
+fn program(data: &[u8], place: &Path) {
+    let path = place.join("program.folio");
+    let Some(spec) = program::write(data, &path) else { return };
+    if let Err(error @ ReplayError::Trace(_)) = replay::replay(&path, &[spec], &mut |_| {}) {
+        panic!("not a trace: {error}");
+    }
 }
