@@ -71,7 +71,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use largefolio_trace::{Batch, Meta, Op, Reader, TraceError};
+use largefolio_trace::{Batch, Meta, Reader, TraceError};
 use rayon::prelude::*;
 
 pub use annotate::{Annotation, AnnotationError};
@@ -91,9 +91,6 @@ pub use spec::{CacheState, CellSpec};
 /// differently, so that results of before and after are not taken for one another.
 pub const RESULTS_VERSION: u32 = 6;
 
-/// A processor needs a century for more, and every counter stays below 2^63.
-const NR_REFERENCES_MAX: u64 = 1 << 62;
-
 /// Why a trace could not be replayed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
@@ -102,8 +99,6 @@ pub enum ReplayError {
     Trace(#[from] TraceError),
     #[error("{kernel} on {machine}: {source}")]
     Cell { kernel: String, machine: String, source: CellError },
-    #[error("the trace has more than {NR_REFERENCES_MAX} references: it is damaged")]
-    TooManyReferences,
     #[error("stopped before the end of the trace")]
     Stopped,
 }
@@ -237,12 +232,7 @@ fn pass(
 ) -> Result<(), ReplayError> {
     let (mut current, mut next) = (Batch::default(), Batch::default());
     let mut is_more = reader.next_batch(&mut current)?;
-    let mut nr_references = 0_u64;
     while is_more && lanes.iter().any(Result::is_ok) {
-        nr_references = nr_references
-            .checked_add(references_in(&current))
-            .filter(|&sum| sum < NR_REFERENCES_MAX)
-            .ok_or(ReplayError::TooManyReferences)?;
         let (decoded, ()) = rayon::join(
             || reader.next_batch(&mut next),
             || {
@@ -259,13 +249,6 @@ fn pass(
         }
     }
     Ok(())
-}
-
-/// References of a batch; a sum that does not fit is as large as any.
-fn references_in(batch: &Batch) -> u64 {
-    let is_reference = |&op: &u8| op <= Op::Write as u8;
-    let runs = batch.ops().iter().zip(batch.lens()).filter(|(op, _)| is_reference(op));
-    runs.fold(0, |sum: u64, (_, len)| sum.saturating_add(*len))
 }
 
 fn of_cell(spec: &CellSpec, source: CellError) -> ReplayError {

@@ -10,6 +10,7 @@
 //! - I6: a read or write has a link of at most [`LINK_MAX`], if the footer says that links were
 //!   recorded; any other reference has none.
 //! - I7: an execve names a row of the footer's executions, and each of those an image.
+//! - I8: the references of all rows are as many as the footer says, below [`NR_REFERENCES_MAX`].
 
 use thiserror::Error;
 
@@ -19,6 +20,9 @@ use crate::meta::{LayoutEntry, Meta};
 /// Bytes of the page that references are counted by, on every architecture (the smallest base
 /// page of the machines modelled).
 pub const REFERENCE_PAGE_BYTES: u64 = 4096;
+
+/// A processor needs a century for so many references, and their sums stay below 2^63.
+pub const NR_REFERENCES_MAX: u64 = 1 << 62;
 
 /// Largest file table: a file id is stored as a signed 32-bit number, and a table of this size
 /// already takes tens of megabytes.
@@ -95,6 +99,9 @@ pub enum MetaFault {
     /// A mapping starts before its predecessor ends (I4).
     #[error("mapping {0} of the layout starts before its predecessor ends")]
     Unsorted(usize),
+    /// More references than any program makes (I8).
+    #[error("{0} references, fewer than 2^62 are allowed")]
+    TooManyReferences(u64),
     /// References are counted by another page size.
     #[error("page_bytes is {0}, version 1 counts references by {REFERENCE_PAGE_BYTES} bytes")]
     PageBytes(u64),
@@ -171,6 +178,9 @@ impl Meta {
         }
         if self.execs.len() > NR_EXECS_MAX || self.images.len() > NR_IMAGES_MAX {
             return Err(MetaFault::TooManyExecs(self.execs.len(), self.images.len()));
+        }
+        if self.nr_references >= NR_REFERENCES_MAX {
+            return Err(MetaFault::TooManyReferences(self.nr_references));
         }
         let is_known = |image: u32| (image as usize) < self.images.len();
         if let Some(row) = self.execs.iter().position(|exec| !is_known(exec.image)) {

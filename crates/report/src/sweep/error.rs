@@ -191,9 +191,7 @@ impl TaskError {
     pub const fn is_of_the_trace(&self) -> bool {
         matches!(
             self,
-            Self::Trace(_)
-                | Self::OtherTrace { .. }
-                | Self::Replay(ReplayError::Trace(_) | ReplayError::TooManyReferences)
+            Self::Trace(_) | Self::OtherTrace { .. } | Self::Replay(ReplayError::Trace(_))
         )
     }
 }

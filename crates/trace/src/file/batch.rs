@@ -174,6 +174,13 @@ impl Batch {
         Ok(())
     }
 
+    /// References in its rows; a sum that does not fit is as large as any.
+    pub(super) fn nr_references(&self) -> u64 {
+        let is_reference = |&op: &u8| op <= Op::Write as u8;
+        let runs = self.ops().iter().zip(self.lens()).filter(|(op, _)| is_reference(op));
+        runs.fold(0, |sum: u64, (_, len)| sum.saturating_add(*len))
+    }
+
     /// The common case, decided for many rows at once without a branch: legal runs without a file.
     fn are_plain_runs(&self, rows: Range<usize>, link_max: u32) -> bool {
         let ops = &self.ops()[rows.clone()];

@@ -21,6 +21,9 @@ use super::schema::BATCH_ROWS;
 use super::source::Source;
 use crate::meta::Meta;
 
+/// No row group has this number.
+const STOPPED: usize = usize::MAX;
+
 /// Reads a trace from its first row to its last.
 pub struct Reader {
     source: Arc<Source>,
@@ -29,10 +32,12 @@ pub struct Reader {
     columns: Option<Columns>,
     /// Rows left in the current row group.
     nr_left: usize,
-    /// Row group to open next; their number when there is none.
+    /// Row group to open next; [`STOPPED`] after the end or an error.
     next_group: usize,
     /// Rows handed out.
     nr_read: u64,
+    /// References in them.
+    nr_references: u64,
 }
 
 impl Reader {
@@ -56,7 +61,15 @@ impl Reader {
         let source = Arc::new(Source::open(path)?);
         let footer = guarded(|| Ok(footer::read(&source)))
             .unwrap_or_else(|error| Err(TraceError::from_read(path, error)))?;
-        Ok(Self { source, footer, columns: None, nr_left: 0, next_group: 0, nr_read: 0 })
+        Ok(Self {
+            source,
+            footer,
+            columns: None,
+            nr_left: 0,
+            next_group: 0,
+            nr_read: 0,
+            nr_references: 0,
+        })
     }
 
     /// What the footer says.
@@ -109,8 +122,9 @@ impl Reader {
     /// Opens the next row group; `false` if there is none.
     fn open_group(&mut self) -> Result<bool, TraceError> {
         let Some(group) = self.footer.parquet.row_groups().get(self.next_group) else {
+            let is_stopped = self.next_group == STOPPED;
             self.stop();
-            return Ok(false);
+            return if is_stopped { Ok(false) } else { self.check_whole() };
         };
         let columns = guarded(|| Columns::new(&self.source, group))
             .map_err(|error| TraceError::from_read(self.source.path(), error))?;
@@ -120,18 +134,40 @@ impl Reader {
         Ok(true)
     }
 
-    fn check(&self, batch: &Batch) -> Result<(), TraceError> {
+    fn check(&mut self, batch: &Batch) -> Result<(), TraceError> {
         batch.validate(&self.footer.meta).map_err(|(i, fault)| TraceError::BadRow {
             path: self.source.path().to_path_buf(),
             row: self.nr_read + i as u64,
             fault,
-        })
+        })?;
+        let sum = self.nr_references.saturating_add(batch.nr_references());
+        if sum > self.footer.meta.nr_references {
+            return Err(self.miscounted("more"));
+        }
+        self.nr_references = sum;
+        Ok(())
+    }
+
+    /// `false`: there are no more rows, and they had what the footer counts.
+    fn check_whole(&self) -> Result<bool, TraceError> {
+        if self.nr_references < self.footer.meta.nr_references {
+            return Err(self.miscounted("fewer"));
+        }
+        Ok(false)
+    }
+
+    fn miscounted(&self, than: &str) -> TraceError {
+        let told = self.footer.meta.nr_references;
+        TraceError::corrupt(
+            self.source.path(),
+            format!("its rows have {than} references than the {told} that its metadata counts"),
+        )
     }
 
     fn stop(&mut self) {
         self.columns = None;
         self.nr_left = 0;
-        self.next_group = self.footer.parquet.num_row_groups();
+        self.next_group = STOPPED;
     }
 }
 

@@ -28,7 +28,7 @@ use crate::disk::Whole;
 use crate::event::{Event, Op, ThreadId};
 use crate::meta::Meta;
 use crate::run::Run;
-use crate::validate::{NR_FILES_MAX, REFERENCE_PAGE_BYTES, RowFault};
+use crate::validate::{NR_FILES_MAX, NR_REFERENCES_MAX, REFERENCE_PAGE_BYTES, RowFault};
 
 /// Bytes per row in the file, for the progress of rows not yet encoded.
 const ROW_BYTES_GUESS: u64 = 2;
@@ -159,9 +159,8 @@ impl Writer {
 
     /// Counts references.
     fn count(&mut self, nr: u64) -> Result<(), TraceError> {
-        let sum = self.nr_references.checked_add(nr);
-        self.nr_references =
-            sum.ok_or_else(|| self.too_large("more than 2^64 references".to_owned()))?;
+        let sum = self.nr_references.checked_add(nr).filter(|&sum| sum < NR_REFERENCES_MAX);
+        self.nr_references = sum.ok_or_else(|| self.too_large("2^62 references".to_owned()))?;
         Ok(())
     }
 

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use super::common::{rows_of, write};
 use largefolio_trace::generate::Rng;
-use largefolio_trace::{Event, Op, Reader, TraceError};
+use largefolio_trace::validate::NR_REFERENCES_MAX;
+use largefolio_trace::{Event, Meta, Op, Reader, TraceError, Writer};
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::metadata::KeyValue;
@@ -56,14 +57,18 @@ fn rows() -> Vec<Event> {
     rows
 }
 
-/// The rows of the trace `path` in a file without compression.
+/// The rows of the trace `path` in a file without compression, with its metadata.
 fn plain_twin(path: &Path, properties: WriterProperties) -> Vec<u8> {
+    with_meta(path, properties, Reader::open_unverified(path).unwrap().meta())
+}
+
+fn with_meta(path: &Path, properties: WriterProperties, meta: &Meta) -> Vec<u8> {
     let schema = Arc::new(parse_message_type(SCHEMA).unwrap());
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties.into()).unwrap();
     let mut group = writer.next_row_group().unwrap();
     write_columns(&mut group, &read(path).unwrap());
     group.close().unwrap();
-    let json = serde_json::to_string(Reader::open_unverified(path).unwrap().meta()).unwrap();
+    let json = serde_json::to_string(meta).unwrap();
     writer.append_key_value_metadata(KeyValue::new("largefolio".to_owned(), json));
     writer.into_inner().unwrap()
 }
@@ -149,6 +154,37 @@ fn the_plain_twins_are_traces() {
         fs::write(&path, seed).unwrap();
         assert_eq!(read(&path).unwrap(), rows());
     }
+}
+
+#[test]
+fn the_footer_counts_the_references_of_the_rows() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.folio");
+    write(&path, &rows());
+    let meta = Reader::open_unverified(&path).unwrap().meta().clone();
+    let lie = dir.path().join("lie.folio");
+    let refused = |nr_references| {
+        let meta = Meta { nr_references, ..meta.clone() };
+        fs::write(&lie, with_meta(&path, WriterProperties::default(), &meta)).unwrap();
+        read(&lie).unwrap_err().to_string()
+    };
+    let told = meta.nr_references;
+    let more = refused(told - 1);
+    assert!(more.contains("more references than the"), "{more}");
+    let fewer = refused(told + 1);
+    assert!(fewer.contains("fewer references than the"), "{fewer}");
+    let absurd = refused(NR_REFERENCES_MAX);
+    assert!(absurd.contains("fewer than 2^62 are allowed"), "{absurd}");
+}
+
+#[test]
+fn nobody_writes_more_references_than_a_program_makes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(&dir.path().join("t.folio"), Meta::default()).unwrap();
+    let most = Event::references(0, Op::Exec, 0x1000, NR_REFERENCES_MAX - 1);
+    writer.push(most).unwrap();
+    let error = writer.push(Event::references(0, Op::Exec, 0x1000, 1)).unwrap_err();
+    assert!(error.to_string().contains("cannot take more: 2^62 references"), "{error}");
 }
 
 #[test]
