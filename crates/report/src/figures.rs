@@ -100,6 +100,13 @@ pub fn grouped(value: u64) -> String {
     text
 }
 
+/// So many of `what`: `1 file`, `2,000 files`.
+#[must_use]
+pub fn counted(value: u64, what: &str) -> String {
+    let s = if value == 1 { "" } else { "s" };
+    format!("{} {what}{s}", grouped(value))
+}
+
 /// A count in at most seven digits: `1,234,567`, `31.23 M`.
 #[must_use]
 pub fn count(value: u64) -> String {

@@ -71,11 +71,6 @@ impl FileRow {
     }
 }
 
-/// `1 file`, `2 files`.
-pub(crate) fn counted(nr: usize) -> String {
-    if nr == 1 { "1 file".to_owned() } else { format!("{nr} files") }
-}
-
 /// For people, one line for each file, and below it what it would have in it.
 pub(crate) fn text(rows: &[FileRow]) -> String {
     let mut text = String::new();

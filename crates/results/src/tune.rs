@@ -8,6 +8,7 @@ use largefolio_linux::tune::plan::{ChangeSet, Missing};
 use largefolio_linux::tune::record::{Entry, Undone};
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
+use largefolio_report::figures::counted;
 use largefolio_report::json;
 use serde::Serialize;
 
@@ -152,7 +153,7 @@ impl TuneResult {
     #[must_use]
     pub fn plans(mut self, all: &[Planned]) -> Self {
         if !all.is_empty() {
-            self.add_title(format!("{} would be written", files::counted(all.len())));
+            self.add_title(format!("{} would be written", counted(all.len() as u64, "file")));
             let hint = "nothing was changed; to do it: the same command with sudo and --yes";
             let rest = self.hint.split_once('\n').map_or("", |(_, rest)| rest);
             self.hint = [hint, rest].join("\n").trim_end().into();
@@ -168,7 +169,7 @@ impl TuneResult {
         if !all.is_empty() {
             self.add_title(match nr {
                 0 => "no file changes".to_owned(),
-                nr => format!("{} written", files::counted(nr)),
+                nr => format!("{} written", counted(nr as u64, "file")),
             });
         }
         self.files.extend(all.iter().map(FileRow::written));
@@ -179,7 +180,7 @@ impl TuneResult {
     #[must_use]
     pub fn lists(mut self, all: &[Listed]) -> Self {
         if !all.is_empty() {
-            self.add_title(format!("{} written earlier", files::counted(all.len())));
+            self.add_title(format!("{} written earlier", counted(all.len() as u64, "file")));
             if !self.hint.contains("--undo") {
                 self.hint.push_str("\nto take the files back: sudo folio tune --undo");
                 self.hint = self.hint.trim_start().into();
@@ -197,7 +198,7 @@ impl TuneResult {
                 self.title.clear();
             }
             let were = if all.len() == 1 { "was" } else { "were" };
-            self.add_title(format!("{} {were} recorded", files::counted(all.len())));
+            self.add_title(format!("{} {were} recorded", counted(all.len() as u64, "file")));
         }
         self.files.extend(all.iter().map(FileRow::taken));
         self

@@ -338,7 +338,7 @@ fn ctrl_c_keeps_what_is_done_and_says_so() {
     let output = running.end();
     let (told, said) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(130), "{told} {said}");
-    assert!(told.contains("cells are left; the same command continues from there"), "{told}");
+    assert!(told.contains("cells left; the same command continues from there"), "{told}");
     assert_eq!(ended(&place), ["interrupted"]);
     let nr_done = cells(&place).len();
     assert!((1..NR_LONG).contains(&nr_done), "{nr_done}");

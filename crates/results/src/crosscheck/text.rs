@@ -107,7 +107,8 @@ fn notes(text: &mut String, report: &CrosscheckResult) {
     for row in &report.rows {
         for (why, found) in &row.not_compared {
             let (calls, files) = (found.nr_calls, found.files.len());
-            let (calls, files) = (counted(calls, "time"), counted(files as u64, "file"));
+            let (calls, files) =
+                (figures::counted(calls, "time"), figures::counted(files as u64, "file"));
             let name = &row.name;
             line(
                 text,
@@ -128,12 +129,6 @@ fn notes(text: &mut String, report: &CrosscheckResult) {
             ),
         );
     }
-}
-
-/// `1 file`, `2 files`.
-fn counted(nr: u64, what: &str) -> String {
-    let s = if nr == 1 { "" } else { "s" };
-    format!("{} {what}{s}", figures::count(nr))
 }
 
 fn more(nr: usize) -> &'static str {

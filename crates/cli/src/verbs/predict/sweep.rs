@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use largefolio_linux::signals::Stop;
-use largefolio_report::figures::grouped;
+use largefolio_report::figures::{counted, grouped};
 use largefolio_report::json;
 use largefolio_report::sweep::local::{self, Hears};
 use largefolio_report::sweep::manifest::Run;
@@ -79,21 +79,19 @@ impl SweepPlan {
     /// One line; a second where something is missing.
     fn told(&self, manifest: &Manifest, run: &Run) -> String {
         let dir = shown(&self.dir);
-        let number = |nr: usize| grouped(nr as u64);
         let done = format!(
-            "{dir}: {} cells done, {} found, {} failed; {} rows in {} parts, \
-             read_parquet('{dir}/*.parquet')\n",
-            number(run.nr_done),
-            number(run.nr_found),
-            number(run.nr_failed),
-            number(manifest.nr_cells),
-            number(manifest.nr_parts),
+            "{dir}: {} done, {} found, {} failed; {} in {}, read_parquet('{dir}/*.parquet')\n",
+            counted(run.nr_done as u64, "cell"),
+            grouped(run.nr_found as u64),
+            grouped(run.nr_failed as u64),
+            counted(manifest.nr_cells as u64, "row"),
+            counted(manifest.nr_parts as u64, "part"),
         );
         match run.nr_asked - run.nr_found - run.nr_done - run.nr_failed {
             0 => done,
             nr_left => format!(
-                "{done}{} cells are left; the same command continues from there\n",
-                number(nr_left)
+                "{done}{} left; the same command continues from there\n",
+                counted(nr_left as u64, "cell")
             ),
         }
     }
@@ -120,7 +118,7 @@ fn tell_failures(failures: &[Failure]) {
     for failure in failures.iter().take(NR_TOLD_MAX) {
         let cells = match failure.cells.as_slice() {
             [cell] => format!("{} on {}", cell.kernel, cell.machine),
-            _ => format!("{} cells", failure.nr_cells),
+            _ => counted(failure.nr_cells as u64, "cell"),
         };
         console::warn(&format!("{}, {cells} failed: {}", shown(&failure.trace), failure.error));
     }
