@@ -4,9 +4,13 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+use largefolio_report::text::Depth;
+use largefolio_report::{
+    Exporter, Html, Json, Parquet, PredictResult, Settings, Text, Tidy, TraceInfo,
+};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::{Budget, CacheState, CellSpec, Cgroup, Fragmented};
+use largefolio_sim::replay::{self, Budget, CacheState, CellSpec, Cgroup, Fragmented, ReplayError};
 use largefolio_trace::event::LINK_MAX;
 use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_HUGETLB, MAP_PRIVATE};
 use largefolio_trace::event::mmap_flags;
@@ -135,16 +139,30 @@ impl Bytes<'_> {
         Meta { links: true, files, layout, brk, images, execs, ..Meta::default() }
     }
 
-    fn spec(&mut self) -> CellSpec {
-        static KNOWN: OnceLock<Vec<CellSpec>> = OnceLock::new();
+    /// Two kernels in one state of memory.
+    fn specs(&mut self) -> [CellSpec; 2] {
+        let spec = self.spec();
+        let (kernel, machine) = self.kernel();
+        [spec.clone(), CellSpec { kernel, machine, ..spec }]
+    }
+
+    fn kernel(&mut self) -> (Kernel, Machine) {
+        static KNOWN: OnceLock<Vec<(Kernel, Machine)>> = OnceLock::new();
         let known =
-            KNOWN.get_or_init(|| CELLS.map(|(kernel, machine)| cell(kernel, machine)).into());
-        let mut spec = known[usize::from(self.byte()) % known.len()].clone();
+            KNOWN.get_or_init(|| CELLS.map(|(kernel, machine)| parsed(kernel, machine)).into());
+        known[usize::from(self.byte()) % known.len()].clone()
+    }
+
+    fn spec(&mut self) -> CellSpec {
+        let (kernel, machine) = self.kernel();
+        let mut spec = CellSpec::new(kernel, machine);
+        spec.budget = BUDGET;
         spec.cache = self.pick(&[CacheState::Cold, CacheState::Warm]);
         // What a program does is looked at, not ageing, which looks at every page.
         spec.ram_bytes = self.pick(&[8 << 20, 16 << 20, 64 << 20]);
         spec.swap_bytes = self.pick(&[0, 1 << 20, 64 << 20]);
         spec.ns_per_reference = self.pick(&[0, 1, 1_000_000]);
+        spec.detail_runs_max = self.pick(&[0, 0, 40]);
         spec.nr_cpus = self.pick(&[None, Some(1), Some(3)]);
         spec.fragmentation = Fragmented { permille: self.pick(&[0, 500, 1000]), bytes: 2 << 20 };
         let limit = self.pick(&[None, Some("1M"), Some("4M")]);
@@ -154,18 +172,39 @@ impl Bytes<'_> {
     }
 }
 
-fn cell(kernel: &str, machine: &str) -> CellSpec {
-    let kernel = Kernel::parse(kernel).expect("a kernel");
-    let mut spec = CellSpec::new(kernel, Machine::named(machine).expect("a machine"));
-    spec.budget = BUDGET;
-    spec
+fn parsed(kernel: &str, machine: &str) -> (Kernel, Machine) {
+    (Kernel::parse(kernel).expect("a kernel"), Machine::named(machine).expect("a machine"))
+}
+
+/// A legal trace of an absurd program is answered, in any form, or refused, within its budget.
+pub fn predict(data: &[u8], path: &Path) {
+    let Some(specs) = write(data, path) else { return };
+    let (meta, rows) = match replay::replay(path, &specs, &mut |_| {}) {
+        Ok(answered) => answered,
+        Err(ReplayError::Trace(error)) => panic!("not a trace: {error}"),
+        Err(_) => return,
+    };
+    let trace = TraceInfo::new("program.folio", &meta);
+    let result = PredictResult::new(Vec::new(), trace, Settings::default(), rows);
+    let mut out = Vec::new();
+    let written = match data.last().unwrap_or(&0) % 8 {
+        0 => Json.export(&result, &mut out),
+        1 => Tidy.export(&result, &mut out),
+        2 => Html.export(&result, &mut out),
+        3 => Parquet.export(&result, &mut out),
+        4 => {
+            Text { width: 100, is_styled: false, depth: Depth::default() }.export(&result, &mut out)
+        }
+        _ => return,
+    };
+    written.expect("memory takes everything");
 }
 
 /// Writes the trace that `data` stands for to `path`; returns what to replay it under, and nothing if
 /// its layout is not legal.
-pub fn write(data: &[u8], path: &Path) -> Option<CellSpec> {
+fn write(data: &[u8], path: &Path) -> Option<[CellSpec; 2]> {
     let mut bytes = Bytes(data);
-    let spec = bytes.spec();
+    let specs = bytes.specs();
     let mut writer = Writer::create(path, bytes.meta()).ok()?;
     for _ in 0..NR_EVENTS_MAX {
         if bytes.0.is_empty() {
@@ -175,5 +214,5 @@ pub fn write(data: &[u8], path: &Path) -> Option<CellSpec> {
         let _ = writer.push(bytes.event());
     }
     writer.finish().ok()?;
-    Some(spec)
+    Some(specs)
 }
