@@ -87,9 +87,8 @@ class Build:
     def made(self):
         """{name: path} of everything that was asked for."""
         tools = self.source / "target" / "tools"
-        if package.TOOLS.exists() and not tools.exists():
-            tools.parent.mkdir(exist_ok=True)
-            tools.symlink_to(package.TOOLS)
+        tools.parent.mkdir(exist_ok=True)
+        tools.symlink_to(package.TOOLS)
         archs = [f"--arch={arch}" for arch in self.args.arch]
         self.run("scripts/package.py", *self.args.parts, f"--profile={self.args.profile}", *archs)
         found = [path for part in self.args.parts for path in self.target.glob(PARTS[part])]
@@ -200,8 +199,8 @@ def release(args):
     commit = Commit()
     if git("status", "--porcelain", "--untracked-files=no"):
         print("release.py: changes that are not committed are not in it", file=sys.stderr)
-    # In a fresh clone it is not there.
-    OUTPUT.parent.mkdir(exist_ok=True)
+    # Both builds use what is installed there, and provenance names it. In a fresh clone it is not there.
+    package.TOOLS.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=OUTPUT.parent, prefix="release-") as folder:
         builds = []
         # Names of different lengths: what depends on a path or on its length shows.
