@@ -52,7 +52,7 @@ impl<R: Ram> Memory<R> {
         let shift = self.rules.page.shift();
         let last = self.core.mapping(file).orders.min.round_up(self.rules.page.pages_in(asked));
         let mut at = pos;
-        while at < end {
+        while at < end && !self.core.work.is_spent() {
             if !self.fill_batch(open, at >> shift, last) {
                 return Err(self.out_of_memory(at));
             }
@@ -122,7 +122,7 @@ impl<R: Ram> Memory<R> {
         let size = self.core.mapping(self.open_file(open).mapping).size_bytes;
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let mut at = pos;
-        while at < end.min(size) {
+        while at < end.min(size) && !self.core.work.is_spent() {
             let asked = (PIPE_SLOTS * self.rules.page.bytes()).min(end - at);
             at = self.fill_pipe(open, at, asked)?;
         }

@@ -54,7 +54,7 @@ impl<R: Ram> Memory<R> {
                 reserved.jump(old_end);
             }
         }
-        while at < end {
+        while at < end && !self.core.work.is_spent() {
             if at == part_end {
                 part_end = self.part_of_write(file, at, end);
             }
@@ -81,8 +81,8 @@ impl<R: Ram> Memory<R> {
             if let Some(old_end) = old_end.take() {
                 self.zero_behind(file, old_end);
             }
+            self.balance_dirty();
         }
-        self.balance_dirty();
         Ok(())
     }
 

@@ -118,10 +118,12 @@ impl Group<'_> {
 
     fn markup(&self, rows: &[Outcome], names: &[String]) -> Markup {
         let nr_units = self.nr_units();
+        // A file may be as long as a number is large.
+        let len = figures::bytes(nr_units.saturating_mul(UNIT_BYTES));
         let mut group = Markup::new();
         group.raw(&format!("<figure class=\"strips\" data-units=\"{nr_units}\"><figcaption>"));
         group.text(&self.name()).raw(" ");
-        group.element("small", &figures::bytes(nr_units * UNIT_BYTES));
+        group.element("small", &len);
         group.raw("</figcaption><div class=\"bars\">");
         for (cell, row) in rows.iter().enumerate() {
             group.raw("<div class=\"bar\">").element("span class=\"name\"", &names[cell]);
@@ -129,7 +131,7 @@ impl Group<'_> {
             group.element("span class=\"total\"", &self.large_share(cell, row)).raw("</div>");
         }
         group.raw("<div class=\"bar\" aria-hidden=\"true\"><span></span><div class=\"axis\">");
-        group.raw("<span>0</span>").element("span", &figures::bytes(nr_units * UNIT_BYTES));
+        group.raw("<span>0</span>").element("span", &len);
         group.raw("</div><span></span></div></div>");
         group.raw("<details class=\"as-table\"><summary>As a table</summary><div class=\"wide\">");
         group.append(&self.table(rows, names)).raw("</div></details></figure>\n");

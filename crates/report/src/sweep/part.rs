@@ -11,7 +11,10 @@ use arrow_array::{Array, RecordBatch, new_null_array};
 use arrow_schema::FieldRef;
 use bytes::Bytes;
 use largefolio_sim::sweep::CellId;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use largefolio_trace::file::ForeignParquet;
+use parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+};
 use parquet::errors::ParquetError;
 
 use crate::parquet::file_of_all;
@@ -19,6 +22,9 @@ use crate::table;
 
 /// The column with the digest of the trace.
 const TRACE_DIGEST: &str = "trace_digest";
+
+/// Rows of a part: several times as many as merging makes.
+const NR_ROWS_MAX: i64 = 1 << 18;
 
 /// Rows that were read.
 #[derive(Debug)]
@@ -99,7 +105,14 @@ impl Part {
 }
 
 fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, ParquetError> {
-    let builder = ParquetRecordBatchReaderBuilder::try_new(bytes)?;
+    let file = ForeignParquet::new(bytes);
+    let metadata = Arc::new(file.metadata()?);
+    let nr_rows = metadata.file_metadata().num_rows();
+    if !(0..=NR_ROWS_MAX).contains(&nr_rows) {
+        return Err(ParquetError::General(format!("it declares {nr_rows} rows")));
+    }
+    let metadata = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::default())?;
+    let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
     let schema = builder.schema().clone();
     let mut batches = builder.build()?.collect::<Result<Vec<_>, _>>()?;
     if batches.is_empty() {

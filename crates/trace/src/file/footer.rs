@@ -17,6 +17,7 @@ use super::error::TraceError;
 use super::schema::{
     Column, FOOTER_BYTES_MAX, GROUP_ROWS_MAX, META_BYTES_MAX, META_KEY, NR_GROUPS_MAX,
 };
+use super::shape::FOOTER;
 use super::source::Source;
 use super::thrift::Outline;
 use crate::meta::{Meta, SCHEMA_VERSION};
@@ -25,7 +26,7 @@ use crate::validate::NR_FILES_MAX;
 const MAGIC: &[u8; 4] = b"PAR1";
 
 /// Length of the footer and the magic behind it.
-const TAIL_BYTES: u64 = 8;
+pub(super) const TAIL_BYTES: usize = 8;
 
 /// Field ids of Parquet's footer.
 const SCHEMA: usize = 2;
@@ -96,13 +97,10 @@ fn describe(start: &[u8]) -> String {
 fn footer_bytes(source: &Source) -> Result<Vec<u8>, TraceError> {
     let path = source.path();
     let cut = || TraceError::corrupt(path, "it ends before its footer");
-    let tail_at = source.bytes().checked_sub(TAIL_BYTES).ok_or_else(cut)?;
-    let tail = source.read(tail_at, 8).map_err(|e| TraceError::io(path, "read", e))?;
-    let Some((len, magic)) = tail.split_first_chunk::<4>() else { return Err(cut()) };
-    if magic != MAGIC {
-        return Err(cut());
-    }
-    let len = u64::from(u32::from_le_bytes(*len));
+    let tail_at = source.bytes().checked_sub(TAIL_BYTES as u64).ok_or_else(cut)?;
+    let mut tail = [0; TAIL_BYTES];
+    source.read_into(tail_at, &mut tail).map_err(|e| TraceError::io(path, "read", e))?;
+    let len = len_of(tail).ok_or_else(cut)?;
     if len > FOOTER_BYTES_MAX {
         let what = format!("its footer declares {len} bytes, at most {FOOTER_BYTES_MAX} are read");
         return Err(TraceError::corrupt(path, what));
@@ -112,14 +110,24 @@ fn footer_bytes(source: &Source) -> Result<Vec<u8>, TraceError> {
     source.read(at, len).map_err(|e| TraceError::io(path, "read", e))
 }
 
-/// Decodes the footer after a look at what it would allocate.
+/// Bytes of the footer before the last [`TAIL_BYTES`] of a file; `None` if it is no Parquet file.
+pub(super) fn len_of(tail: [u8; TAIL_BYTES]) -> Option<u64> {
+    let (len, magic) = tail.split_first_chunk::<4>()?;
+    (magic == MAGIC).then(|| u32::from_le_bytes(*len).into())
+}
+
+/// What is wrong with a footer, before the library decodes it and allocates what it declares.
+pub(super) fn check(bytes: &[u8]) -> Result<(), &'static str> {
+    let outline = Outline::of(bytes, &FOOTER).ok_or("its footer is not a Parquet footer")?;
+    if LIST_LIMITS.iter().any(|&(field, limit)| outline.list_len(field) > limit) {
+        return Err("its footer lists more than such a file has");
+    }
+    Ok(())
+}
+
 fn decode(source: &Source, bytes: &[u8]) -> Result<ParquetMetaData, TraceError> {
     let path = source.path();
-    let outline = Outline::of(bytes)
-        .ok_or_else(|| TraceError::corrupt(path, "its footer is not a Parquet footer"))?;
-    if LIST_LIMITS.iter().any(|&(field, limit)| outline.list_len(field) > limit) {
-        return Err(TraceError::corrupt(path, "its footer lists more than any trace has"));
-    }
+    check(bytes).map_err(|what| TraceError::corrupt(path, what))?;
     let options = ParquetMetaDataOptions::new()
         .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll)
         .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll)

@@ -16,6 +16,7 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use super::error::TraceError;
 use super::schema::{PAGE_BYTES_MAX, PAGE_HEADER_BYTES_MAX};
+use super::shape::PAGE_HEADER;
 use super::thrift::Outline;
 use crate::disk;
 
@@ -79,15 +80,7 @@ impl ChunkReader for Source {
         let left = self.len.saturating_sub(start);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(PAGE_HEADER_BYTES_MAX);
         let mut bytes = self.read(start, len)?;
-        let outline = Outline::of(&bytes)
-            .ok_or_else(|| ParquetError::General(format!("no page header at byte {start}")))?;
-        for field in [UNCOMPRESSED_SIZE, COMPRESSED_SIZE] {
-            if outline.number(field).is_none_or(|bytes| bytes > PAGE_BYTES_MAX) {
-                let what = format!("the page at byte {start} declares an impossible size");
-                return Err(ParquetError::General(what));
-            }
-        }
-        bytes.truncate(outline.len);
+        bytes.truncate(page_header(&bytes, start)?);
         Ok(Cursor::new(bytes))
     }
 
@@ -97,6 +90,19 @@ impl ChunkReader for Source {
         }
         Ok(self.read(start, length)?.into())
     }
+}
+
+/// Bytes of the page header that `bytes`, from byte `start` of a file on, begin with (I2).
+pub(super) fn page_header(bytes: &[u8], start: u64) -> Result<usize, ParquetError> {
+    let outline = Outline::of(bytes, &PAGE_HEADER)
+        .ok_or_else(|| ParquetError::General(format!("no page header at byte {start}")))?;
+    for field in [UNCOMPRESSED_SIZE, COMPRESSED_SIZE] {
+        if outline.number(field).is_none_or(|bytes| bytes > PAGE_BYTES_MAX) {
+            let what = format!("the page at byte {start} declares an impossible size");
+            return Err(ParquetError::General(what));
+        }
+    }
+    Ok(outline.len)
 }
 
 #[cfg(test)]

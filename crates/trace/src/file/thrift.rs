@@ -3,9 +3,14 @@
 //! Owns a walker that visits every byte of a page header or footer, allocates nothing, and
 //! reports the top level's numbers and list lengths. It refuses what no Parquet writer emits and
 //! what could make a second parser see other numbers: repeated or descending field ids, sets,
-//! maps, more than [`DEPTH_MAX`] levels. Invariants:
+//! maps, more than [`DEPTH_MAX`] levels, fields that are not what the format says ([`Shape`]).
+//! Invariants:
 //! - I1: the walk ends: each step consumes a byte of the input.
 //! - I2: every length inside what was walked lies inside it, too.
+//! - I3: the library reads what was walked, field by field. It skips a list of booleans that it
+//!   does not know as if it had no bytes, so there may be none.
+
+use super::shape::Shape;
 
 /// Levels of nesting; Parquet's own structures have six.
 const DEPTH_MAX: usize = 24;
@@ -22,11 +27,12 @@ pub(super) struct Outline {
 }
 
 impl Outline {
-    /// Walks the structure at the start of `bytes`; `None` if it is malformed or cut short.
-    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
+    /// Walks the structure at the start of `bytes`; `None` if it is malformed, cut short or of
+    /// another shape.
+    pub(super) fn of(bytes: &[u8], shape: &Shape) -> Option<Self> {
         let mut walk = Walk { bytes, at: 0 };
         let mut fields = [None; NR_FIELDS];
-        walk.structure(DEPTH_MAX, &mut |id, number| {
+        walk.structure(shape, DEPTH_MAX, &mut |id, number| {
             if let Some(field) = usize::try_from(id).ok().and_then(|id| fields.get_mut(id)) {
                 *field = Some(number);
             }
@@ -58,6 +64,39 @@ const BINARY: u8 = 8;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
+impl Shape {
+    /// Whether `kind` is its wire type.
+    const fn is_written_as(&self, kind: u8) -> bool {
+        match self {
+            Self::Bool => matches!(kind, BOOL_TRUE | BOOL_FALSE),
+            Self::Byte => kind == BYTE,
+            Self::Int => matches!(kind, I16..=I64),
+            Self::Double => kind == DOUBLE,
+            Self::Text => kind == BINARY,
+            Self::List(_) => kind == LIST,
+            Self::Struct(_) => kind == STRUCT,
+            Self::Skipped => true,
+        }
+    }
+
+    /// What the field with this id is.
+    fn field(&self, id: i64) -> &Self {
+        let at = usize::try_from(id).ok().and_then(|id| id.checked_sub(1));
+        match (self, at) {
+            (Self::Struct(fields), Some(at)) => fields.get(at).unwrap_or(&Self::Skipped),
+            _ => &Self::Skipped,
+        }
+    }
+
+    /// What the elements of a list are.
+    const fn element(&self) -> &Self {
+        match self {
+            Self::List(element) => element,
+            _ => &Self::Skipped,
+        }
+    }
+}
+
 struct Walk<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -65,7 +104,12 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Walks a structure; `seen` gets each field's id and its raw number or length.
-    fn structure(&mut self, depth: usize, seen: &mut dyn FnMut(i64, u64)) -> Option<()> {
+    fn structure(
+        &mut self,
+        shape: &Shape,
+        depth: usize,
+        seen: &mut dyn FnMut(i64, u64),
+    ) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         let mut last = 0;
         loop {
@@ -82,36 +126,45 @@ impl Walk<'_> {
                 return None;
             }
             last = id;
-            let number = if kind <= BOOL_FALSE { 0 } else { self.value(kind, depth)? };
+            let field = shape.field(id);
+            if !field.is_written_as(kind) {
+                return None;
+            }
+            let number = if kind <= BOOL_FALSE { 0 } else { self.value(kind, field, depth)? };
             seen(id, number);
         }
     }
 
     /// Walks a value; returns its raw number, or the length of a string or list.
-    fn value(&mut self, kind: u8, depth: usize) -> Option<u64> {
+    fn value(&mut self, kind: u8, shape: &Shape, depth: usize) -> Option<u64> {
         match kind {
-            BOOL_TRUE | BOOL_FALSE | BYTE => self.byte().map(u64::from),
+            BYTE => self.byte().map(u64::from),
             I16..=I64 => self.varint(),
             DOUBLE => self.skip(8).map(|()| 0),
             BINARY => {
                 let len = self.varint()?;
                 self.skip(len).map(|()| len)
             }
-            LIST => self.list(depth),
-            STRUCT => self.structure(depth, &mut |_, _| ()).map(|()| 0),
+            LIST => self.list(shape, depth),
+            STRUCT => self.structure(shape, depth, &mut |_, _| ()).map(|()| 0),
+            // Booleans in lists, sets, maps.
             _ => None,
         }
     }
 
-    fn list(&mut self, depth: usize) -> Option<u64> {
+    fn list(&mut self, shape: &Shape, depth: usize) -> Option<u64> {
         let depth = depth.checked_sub(1)?;
         let header = self.byte()?;
+        let (kind, element) = (header & 0xf, shape.element());
         let len = match header >> 4 {
             15 => self.varint()?,
             short => u64::from(short),
         };
+        if len > 0 && !element.is_written_as(kind) {
+            return None;
+        }
         for _ in 0..len {
-            self.value(header & 0xf, depth)?;
+            self.value(kind, element, depth)?;
         }
         Some(len)
     }
@@ -147,7 +200,13 @@ const fn zigzag(raw: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shape::FOOTER;
     use super::*;
+
+    /// Of a structure of which nothing is known.
+    fn outline(bytes: &[u8]) -> Option<Outline> {
+        Outline::of(bytes, &Shape::Skipped)
+    }
 
     /// Header of field `delta` after the last one, of `kind`.
     const fn field(delta: u8, kind: u8) -> u8 {
@@ -178,7 +237,7 @@ mod tests {
             0,
             0xff,
         ];
-        let outline = Outline::of(&bytes).unwrap();
+        let outline = outline(&bytes).unwrap();
         assert_eq!(outline.len, bytes.len() - 1);
         assert_eq!(outline.number(1), Some(128));
         assert_eq!((outline.list_len(2), outline.list_len(4), outline.list_len(9)), (2, 3, 0));
@@ -188,31 +247,57 @@ mod tests {
     #[test]
     fn repeated_fields_are_refused() {
         let long = [field(1, I64), 2, field(0, I64), 2, 4, 0]; // field 1 again, long form
-        assert_eq!(Outline::of(&long), None);
-        assert!(Outline::of(&[field(1, I64), 2, field(0, I64), 4, 4, 0]).is_some());
+        assert_eq!(outline(&long), None);
+        assert!(outline(&[field(1, I64), 2, field(0, I64), 4, 4, 0]).is_some());
     }
 
     #[test]
     fn declared_lengths_beyond_the_input_are_refused() {
-        assert_eq!(Outline::of(&[field(1, BINARY), 5, b'a', 0]), None);
-        assert_eq!(Outline::of(&[field(1, LIST), 0xf5, 0xff, 0xff, 0xff, 0x7f, 0]), None);
-        assert_eq!(Outline::of(&[field(1, I64), 0xff, 0xff]), None);
-        assert_eq!(Outline::of(&[field(1, I64), 2]), None);
-        assert_eq!(Outline::of(&[]), None);
+        assert_eq!(outline(&[field(1, BINARY), 5, b'a', 0]), None);
+        assert_eq!(outline(&[field(1, LIST), 0xf5, 0xff, 0xff, 0xff, 0x7f, 0]), None);
+        assert_eq!(outline(&[field(1, I64), 0xff, 0xff]), None);
+        assert_eq!(outline(&[field(1, I64), 2]), None);
+        assert_eq!(outline(&[]), None);
     }
 
     #[test]
     fn deep_nesting_is_refused() {
         let nested = |depth: usize| [vec![field(1, STRUCT); depth], vec![0; depth + 1]].concat();
-        assert!(Outline::of(&nested(DEPTH_MAX - 1)).is_some());
-        assert_eq!(Outline::of(&nested(DEPTH_MAX)), None);
-        assert_eq!(Outline::of(&nested(1_000_000)), None);
+        assert!(outline(&nested(DEPTH_MAX - 1)).is_some());
+        assert_eq!(outline(&nested(DEPTH_MAX)), None);
+        assert_eq!(outline(&nested(1_000_000)), None);
     }
 
     #[test]
     fn every_cut_of_a_header_is_refused() {
         let bytes = [field(1, I64), 4, field(1, STRUCT), field(1, BINARY), 2, 7, 7, 0, 0];
-        assert!(Outline::of(&bytes).is_some());
-        assert!((0..bytes.len()).all(|len| Outline::of(&bytes[..len]).is_none()));
+        assert!(outline(&bytes).is_some());
+        assert!((0..bytes.len()).all(|len| outline(&bytes[..len]).is_none()));
+    }
+
+    #[test]
+    fn fields_that_are_not_what_the_format_says_are_refused() {
+        let version = [field(1, I64), 2, 0];
+        assert!(Outline::of(&version, &FOOTER).is_some());
+        let text = [field(1, BINARY), 1, b'a', 0];
+        assert!(outline(&text).is_some());
+        assert_eq!(Outline::of(&text, &FOOTER), None);
+        // The key of a pair; a pair that is no structure.
+        let key = |kind: u8| [field(5, LIST), 0x1c, field(1, kind), 0, 0, 0];
+        assert!(Outline::of(&key(BINARY), &FOOTER).is_some());
+        assert_eq!(Outline::of(&key(I64), &FOOTER), None);
+        assert_eq!(Outline::of(&[field(5, LIST), 0x15, 2, 0], &FOOTER), None);
+        assert!(Outline::of(&[field(5, LIST), 0, 0], &FOOTER).is_some(), "none has no kind");
+    }
+
+    /// The library takes such a list for one without bytes, and would read its bytes as fields:
+    /// another list of two thousand million booleans, for example, which takes it seconds.
+    #[test]
+    fn booleans_in_lists_are_refused() {
+        for kind in [BOOL_TRUE, BOOL_FALSE] {
+            let list = [field(15, LIST), 0x20 | kind, 1, 1, 0];
+            assert_eq!(outline(&list), None);
+            assert_eq!(Outline::of(&list, &FOOTER), None);
+        }
     }
 }

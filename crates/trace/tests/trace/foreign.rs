@@ -133,6 +133,6 @@ fn footers_whose_elements_decode_to_gigabytes_are_refused() {
     let pairs = footer_of(5, &[0x18, 0, 0], 1 << 22);
     for bytes in [schema, groups, pairs] {
         let error = error_of(&bytes).to_string();
-        assert!(error.contains("lists more than any trace has"), "{error}");
+        assert!(error.contains("lists more than such a file has"), "{error}");
     }
 }

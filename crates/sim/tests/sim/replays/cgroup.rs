@@ -46,6 +46,22 @@ fn a_file_larger_than_the_limit_is_read_again() {
     }
 }
 
+/// What is dirty is written while the call goes on, also where reclaim tells nobody (P.6.1, P.6.3).
+#[test]
+fn one_call_writes_more_than_there_is_memory() {
+    let file = FileInfo { path: "/bin/p".into(), filesystem: "xfs".into(), ..FileInfo::default() };
+    let write = Event { file: Some(0), len: 128 * MIB, ..Event::new(0, Op::Pwrite) };
+    let (_dir, path) = program(vec![FileInfo { size_bytes: 0x1000, ..file }], &[write]);
+    for kernel in ["6.1", "6.1+lru=generations", "6.12", "6.18", "7.2", "7.2+lru=lists"] {
+        for cgroups in [&[][..], &["4M"]] {
+            let spec = CellSpec { ram_bytes: 64 * MIB, ..spec(kernel, cgroups) };
+            if let Err(error) = replay(&path, &[spec], &mut |_| {}) {
+                panic!("{kernel} {cgroups:?}: {error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_limit_with_room_changes_nothing() {
     let (free, outcome) = (reading("7.2", &[]), reading("7.2", &["64M"]));

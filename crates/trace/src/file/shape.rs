@@ -1,0 +1,108 @@
+//! What Parquet's own structures hold, by field id.
+//!
+//! The Parquet library reads a field that it knows as what the format says, whatever wire type the
+//! file gives it. So a file that lies about one has two readings, and what [`super::thrift`] walked
+//! is not what the library reads next. The tables are here so that such a file is refused.
+//!
+//! From the format's definition (`parquet.thrift` of parquet-format).
+
+/// What a value is.
+pub(super) enum Shape {
+    Bool,
+    Byte,
+    /// Of any width: all are written alike.
+    Int,
+    Double,
+    Text,
+    List(&'static Shape),
+    /// A structure or a union: its field with id `n` is the one at `n - 1`. A later id is of a newer
+    /// format, and is skipped by its wire type.
+    Struct(&'static [Shape]),
+    /// Not read by the library, but skipped by its wire type.
+    Skipped,
+}
+
+use Shape::{Bool, Byte, Double, Int, List, Skipped, Struct, Text};
+
+const NOTHING: Shape = Struct(&[]);
+const KEY_VALUE: Shape = Struct(&[Text, Text]);
+const STATISTICS: Shape = Struct(&[Text, Text, Int, Int, Text, Text, Bool, Bool, Int]);
+
+const TIME: Shape = Struct(&[Bool, Struct(&[NOTHING, NOTHING, NOTHING])]);
+const LOGICAL_TYPE: Shape = Struct(&[
+    NOTHING, // String.
+    NOTHING,
+    NOTHING,
+    NOTHING,
+    Struct(&[Int, Int]), // Decimal.
+    NOTHING,
+    TIME,
+    TIME, // Timestamp.
+    Skipped,
+    Struct(&[Byte, Bool]), // Integer.
+    NOTHING,
+    NOTHING,
+    NOTHING,
+    NOTHING,
+    NOTHING,              // Float16.
+    Struct(&[Byte]),      // Variant.
+    Struct(&[Text]),      // Geometry.
+    Struct(&[Text, Int]), // Geography.
+]);
+const SCHEMA_ELEMENT: Shape = Struct(&[Int, Int, Int, Text, Int, Int, Int, Int, Int, LOGICAL_TYPE]);
+
+const ENCODING_STATISTICS: Shape = Struct(&[Int, Int, Int]);
+const SIZE_STATISTICS: Shape = Struct(&[Int, List(&Int), List(&Int)]);
+const BOX: Shape = Struct(&[Double, Double, Double, Double, Double, Double, Double, Double]);
+const COLUMN: Shape = Struct(&[
+    Int, // Type.
+    List(&Int),
+    List(&Text),
+    Int,
+    Int, // Values.
+    Int,
+    Int,
+    List(&KEY_VALUE),
+    Int, // Where its pages are.
+    Int,
+    Int,
+    STATISTICS,
+    List(&ENCODING_STATISTICS),
+    Int, // Bloom filter.
+    Int,
+    SIZE_STATISTICS,
+    Struct(&[BOX, List(&Int)]),
+]);
+const COLUMN_CHUNK: Shape = Struct(&[Text, Int, COLUMN, Int, Int, Int, Int]);
+const ROW_GROUP: Shape = Struct(&[
+    List(&COLUMN_CHUNK),
+    Int,
+    Int,
+    List(&Struct(&[Int, Bool, Bool])), // Sorted by.
+    Int,
+    Int,
+    Int,
+]);
+
+/// The footer.
+pub(super) const FOOTER: Shape = Struct(&[
+    Int,
+    List(&SCHEMA_ELEMENT),
+    Int,
+    List(&ROW_GROUP),
+    List(&KEY_VALUE),
+    Text,
+    List(&Struct(&[NOTHING, NOTHING])), // How each column is ordered.
+]);
+
+/// The header of a page.
+pub(super) const PAGE_HEADER: Shape = Struct(&[
+    Int,
+    Int,
+    Int,
+    Int,
+    Struct(&[Int, Int, Int, Int, STATISTICS]), // Data.
+    NOTHING,
+    Struct(&[Int, Int, Bool]), // Dictionary.
+    Struct(&[Int, Int, Int, Int, Int, Int, Bool, STATISTICS]), // Data, version 2.
+]);
