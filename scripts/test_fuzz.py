@@ -20,6 +20,14 @@ class Hours(unittest.TestCase):
             self.assertEqual(lines[0], ",".join(fuzz.COLUMNS))
             self.assertTrue(lines[2].endswith(",abc,elf,5400,6,?,1"), lines[2])
 
+    def test_an_input_is_late_only_if_it_is_late_again(self):
+        told = "Test unit written to /finds/trace-timeout-12ab\nstat::x: 1"
+        for status, is_excused in [(0, True), (70, False)]:
+            with mock.patch.object(fuzz, "command", return_value=(mock.Mock(returncode=status), 1.0)) as command:
+                self.assertEqual(fuzz.is_late_once("program", "trace", told), is_excused)
+                command.assert_called_once_with("program", "trace", "/finds/trace-timeout-12ab")
+        self.assertFalse(fuzz.is_late_once("program", "trace", "written to /finds/trace-crash-12ab"))
+
     def test_every_line_that_is_kept_is_of_a_target(self):
         kept = fuzz.HOURS.read_text().splitlines()[1:] if fuzz.HOURS.exists() else []
         self.assertLessEqual({line.split(",")[2] for line in kept}, set(fuzz.targets()))
