@@ -67,7 +67,7 @@ fn a_sweep_computes_a_changed_policy_again() {
     assert!(place.done(words).contains(": 2 cells done, 0 found"));
     assert!(place.done(words).contains(": 0 cells done, 2 found"));
     std::fs::copy("../../policies/always-exec.o", place.path("mine.o")).unwrap();
-    assert!(place.done(words).contains(": 1 cells done, 1 found"));
+    assert!(place.done(words).contains(": 1 cell done, 1 found"));
 }
 
 #[test]

@@ -375,7 +375,7 @@ fn images_are_laid_out_in_a_column_per_page_size() {
     }
     place.done("predict library.folio --kernel 7.2 --linked 4K,2M --sweep set");
     let said = place.done("predict library.folio --kernel 7.2 --linked 2M,64K --sweep set");
-    assert!(said.contains("1 cells done, 1 found"), "{said}");
+    assert!(said.contains("1 cell done, 1 found"), "{said}");
 }
 
 #[test]

@@ -164,6 +164,18 @@ fn many_small_parts_become_one_and_whatever_ends_that_loses_nothing() {
     }
 }
 
+/// A footer whose last list is of booleans to a reader that knows them, and to the Parquet library
+/// of nothing, with another of two thousand million behind it.
+fn with_hidden_fields(result: &TaskResult) -> TaskResult {
+    let (rest, tail) = result.part.split_at(result.part.len() - 8);
+    let len = u32::from_le_bytes(tail[..4].try_into().unwrap());
+    let (end, before) = rest.split_last().unwrap();
+    let hidden = [0x29, 0x71, 0x19, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
+    let len = (len + 9).to_le_bytes();
+    let part = [before, &hidden, &[*end], &len, b"PAR1"].concat();
+    TaskResult { part, ..result.clone() }
+}
+
 #[test]
 fn what_does_not_belong_to_the_task_is_refused() {
     let place = place();
@@ -177,8 +189,14 @@ fn what_does_not_belong_to_the_task_is_refused() {
     half.part.truncate(half.part.len() / 2);
     let mut flipped = mine.clone();
     flipped.part[100] ^= 0xff;
-    let nothing = TaskResult::default();
-    for (result, why) in [(&theirs, "cells that"), (&half, "read"), (&nothing, "read")] {
+    let (nothing, hidden) = (TaskResult::default(), with_hidden_fields(&mine));
+    let all = [
+        (&theirs, "cells that"),
+        (&half, "read"),
+        (&nothing, "read"),
+        (&hidden, "not a Parquet footer"),
+    ];
+    for (result, why) in all {
         let error = sweep.add(&tasks[0], result).unwrap_err();
         assert!(matches!(error, SweepError::NotOfTheTask(_)), "{error}");
         assert!(error.to_string().contains(why), "{error}");
