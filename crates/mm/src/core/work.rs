@@ -9,7 +9,8 @@
 //!
 //! Owns the count and its limit. Does not end anything by itself: a call is bounded by the state
 //! there is, and those that are not (reading, writing, populating and collapsing a range of any
-//! length) end early once the limit is passed. The caller that set it checks [`Work::is_spent`] and gives up.
+//! length) end early once the limit is passed. The caller that set it checks [`Work::is_spent`] and
+//! gives up.
 
 use std::cell::Cell;
 

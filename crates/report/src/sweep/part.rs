@@ -16,6 +16,7 @@ use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
 use parquet::errors::ParquetError;
+use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 
 use crate::parquet::file_of_all;
 use crate::table;
@@ -25,6 +26,10 @@ const TRACE_DIGEST: &str = "trace_digest";
 
 /// Rows of a part: several times as many as merging makes.
 const NR_ROWS_MAX: i64 = 1 << 18;
+/// Bytes of a part in memory: several times those of the largest that merging makes.
+const BYTES_MAX: u64 = 1 << 28;
+/// Rows that are decoded at a time.
+const BATCH_ROWS: usize = 1024;
 
 /// Rows that were read.
 #[derive(Debug)]
@@ -105,20 +110,41 @@ impl Part {
 }
 
 fn batches(bytes: Bytes) -> Result<Vec<RecordBatch>, ParquetError> {
-    let file = ForeignParquet::new(bytes);
+    let mut file = ForeignParquet::new(bytes);
     let metadata = Arc::new(file.metadata()?);
     let nr_rows = metadata.file_metadata().num_rows();
-    if !(0..=NR_ROWS_MAX).contains(&nr_rows) {
-        return Err(ParquetError::General(format!("it declares {nr_rows} rows")));
+    let declared = declared_bytes(&metadata);
+    if !(0..=NR_ROWS_MAX).contains(&nr_rows) || declared > BYTES_MAX {
+        let what = format!("it declares {nr_rows} rows and {declared} bytes");
+        return Err(ParquetError::General(what));
     }
+    file.allow(declared);
     let metadata = ArrowReaderMetadata::try_new(metadata, ArrowReaderOptions::default())?;
     let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
     let schema = builder.schema().clone();
-    let mut batches = builder.build()?.collect::<Result<Vec<_>, _>>()?;
+    // A value of each row may be as long as all pages together.
+    let nr_rows = usize::try_from(BYTES_MAX / declared.max(1)).unwrap_or(usize::MAX);
+    let reader = builder.with_batch_size(nr_rows.clamp(1, BATCH_ROWS)).build()?;
+    let (mut batches, mut nr_bytes) = (Vec::new(), 0_u64);
+    for batch in reader {
+        let batch = batch?;
+        nr_bytes = nr_bytes.saturating_add(batch.get_array_memory_size() as u64);
+        if nr_bytes > BYTES_MAX {
+            return Err(ParquetError::General(format!("it has more than {BYTES_MAX} bytes")));
+        }
+        batches.push(batch);
+    }
     if batches.is_empty() {
         batches.push(RecordBatch::new_empty(schema));
     }
     Ok(batches)
+}
+
+/// Bytes of all pages once they are decompressed, as the footer says.
+fn declared_bytes(metadata: &ParquetMetaData) -> u64 {
+    let columns = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
+    let bytes = columns.map(|column| u64::try_from(column.uncompressed_size()).unwrap_or(u64::MAX));
+    bytes.fold(0, u64::saturating_add)
 }
 
 /// The rows with the columns of this folio: one that came later and may be empty is. `None` where

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use arrow_array::types::Int32Type;
+use arrow_array::{ArrayRef, DictionaryArray, RecordBatch};
 use largefolio_report::sweep::manifest::MANIFEST;
 use largefolio_report::sweep::{
     Counts, Ended, Manifest, Request, Sweep, SweepError, Task, TaskError, TaskResult,
@@ -13,6 +16,10 @@ use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay;
 use largefolio_trace::generate::{Workload, ZipfMix};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 
 /// A directory with a small trace `mix.folio`.
@@ -205,6 +212,32 @@ fn what_does_not_belong_to_the_task_is_refused() {
     let _ = sweep.add(&tasks[0], &flipped);
     sweep.add(&tasks[1], &theirs).unwrap();
     assert!(sweep.counts().nr_done >= 4);
+}
+
+/// A kilobyte that would be gigabytes: one long value, in each of many rows.
+#[test]
+fn a_part_that_would_fill_memory_is_refused() {
+    let place = place();
+    let dir = place.path().join("set");
+    let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    let task = sweep.missing(16).remove(0);
+    let long = "x".repeat(1 << 20);
+    let rows: DictionaryArray<Int32Type> = (0..1 << 14).map(|_| Some(long.as_str())).collect();
+    let batch = RecordBatch::try_from_iter([("cell", Arc::new(rows) as ArrayRef)]).unwrap();
+    let compressed = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_dictionary_page_size_limit(4 << 20)
+        .build();
+    // Otherwise it is read as it was here: each value once.
+    let options =
+        ArrowWriterOptions::new().with_properties(compressed).with_skip_arrow_metadata(true);
+    let mut writer =
+        ArrowWriter::try_new_with_options(Vec::new(), batch.schema(), options).unwrap();
+    writer.write(&batch).unwrap();
+    let part = writer.into_inner().unwrap();
+    assert!(part.len() < 4096, "{}", part.len());
+    let error = sweep.add(&task, &TaskResult { part, ..TaskResult::default() }).unwrap_err();
+    assert!(error.to_string().contains("it has more than"), "{error}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! [`super::footer`] do for traces. What the columns are is the caller's to check.
 
 use std::io::Cursor;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parquet::errors::ParquetError;
@@ -12,17 +13,27 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use super::footer::{self, TAIL_BYTES};
 use super::schema::{PAGE_BYTES_MAX, PAGE_HEADER_BYTES_MAX};
-use super::source::page_header;
+use super::source::PageHeader;
 
 /// A file of which the library reads nothing that was not walked before.
-#[derive(Clone, Debug)]
-pub struct ForeignParquet(Bytes);
+#[derive(Debug)]
+pub struct ForeignParquet {
+    bytes: Bytes,
+    /// Bytes that further pages may have once they are decompressed.
+    left: AtomicU64,
+}
 
 impl ForeignParquet {
-    /// The file with these bytes.
+    /// The file with these bytes, of which no page is read before [`Self::allow`].
     #[must_use]
     pub const fn new(bytes: Bytes) -> Self {
-        Self(bytes)
+        Self { bytes, left: AtomicU64::new(0) }
+    }
+
+    /// Lets its pages, which are read once each, have so many bytes once they are decompressed: what
+    /// the footer declares, for example. No value is longer than that, however often it is repeated.
+    pub fn allow(&mut self, page_bytes: u64) {
+        self.left = AtomicU64::new(page_bytes);
     }
 
     /// Its footer.
@@ -32,11 +43,11 @@ impl ForeignParquet {
     /// lists more than a file of ours has.
     pub fn metadata(&self) -> Result<ParquetMetaData, ParquetError> {
         let cut = || ParquetError::General("it ends before its footer".to_owned());
-        let tail_at = self.0.len().checked_sub(TAIL_BYTES).ok_or_else(cut)?;
-        let tail: [u8; TAIL_BYTES] = self.0[tail_at..].try_into().map_err(|_| cut())?;
+        let tail_at = self.bytes.len().checked_sub(TAIL_BYTES).ok_or_else(cut)?;
+        let tail: [u8; TAIL_BYTES] = self.bytes[tail_at..].try_into().map_err(|_| cut())?;
         let len = footer::len_of(tail).ok_or_else(cut)?;
         let at = usize::try_from(len).ok().and_then(|len| tail_at.checked_sub(len));
-        let bytes = &self.0[at.ok_or_else(cut)?..tail_at];
+        let bytes = &self.bytes[at.ok_or_else(cut)?..tail_at];
         footer::check(bytes).map_err(|what| ParquetError::General(what.to_owned()))?;
         ParquetMetaDataReader::decode_metadata(bytes)
     }
@@ -44,8 +55,8 @@ impl ForeignParquet {
     fn piece(&self, start: u64, len: usize) -> Result<Bytes, ParquetError> {
         let start = usize::try_from(start).ok();
         let range = start.and_then(|start| Some(start..start.checked_add(len)?));
-        match range.filter(|range| range.end <= self.0.len()) {
-            Some(range) => Ok(self.0.slice(range)),
+        match range.filter(|range| range.end <= self.bytes.len()) {
+            Some(range) => Ok(self.bytes.slice(range)),
             None => Err(ParquetError::EOF("it ends before a page that it names".to_owned())),
         }
     }
@@ -53,7 +64,7 @@ impl ForeignParquet {
 
 impl Length for ForeignParquet {
     fn len(&self) -> u64 {
-        self.0.len() as u64
+        self.bytes.len() as u64
     }
 }
 
@@ -64,8 +75,15 @@ impl ChunkReader for ForeignParquet {
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         let left = usize::try_from(self.len().saturating_sub(start)).unwrap_or(usize::MAX);
         let bytes = self.piece(start, left.min(PAGE_HEADER_BYTES_MAX))?;
-        let len = page_header(&bytes, start)?;
-        Ok(Cursor::new(bytes.slice(..len)))
+        let PageHeader { len, page_bytes } = PageHeader::of(&bytes, start)?;
+        let take = |left: u64| left.checked_sub(page_bytes);
+        match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Ok(Cursor::new(bytes.slice(..len))),
+            Err(_) => {
+                let what = format!("the page at byte {start} has more than the footer declares");
+                Err(ParquetError::General(what))
+            }
+        }
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {

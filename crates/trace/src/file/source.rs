@@ -80,7 +80,7 @@ impl ChunkReader for Source {
         let left = self.len.saturating_sub(start);
         let len = usize::try_from(left).unwrap_or(usize::MAX).min(PAGE_HEADER_BYTES_MAX);
         let mut bytes = self.read(start, len)?;
-        bytes.truncate(page_header(&bytes, start)?);
+        bytes.truncate(PageHeader::of(&bytes, start)?.len);
         Ok(Cursor::new(bytes))
     }
 
@@ -92,17 +92,28 @@ impl ChunkReader for Source {
     }
 }
 
-/// Bytes of the page header that `bytes`, from byte `start` of a file on, begin with (I2).
-pub(super) fn page_header(bytes: &[u8], start: u64) -> Result<usize, ParquetError> {
-    let outline = Outline::of(bytes, &PAGE_HEADER)
-        .ok_or_else(|| ParquetError::General(format!("no page header at byte {start}")))?;
-    for field in [UNCOMPRESSED_SIZE, COMPRESSED_SIZE] {
-        if outline.number(field).is_none_or(|bytes| bytes > PAGE_BYTES_MAX) {
-            let what = format!("the page at byte {start} declares an impossible size");
-            return Err(ParquetError::General(what));
+/// A page header whose sizes are possible (I2).
+pub(super) struct PageHeader {
+    /// Bytes of it.
+    pub(super) len: usize,
+    /// Bytes of the page once it is decompressed.
+    pub(super) page_bytes: u64,
+}
+
+impl PageHeader {
+    /// That which `bytes`, from byte `start` of a file on, begin with.
+    pub(super) fn of(bytes: &[u8], start: u64) -> Result<Self, ParquetError> {
+        let outline = Outline::of(bytes, &PAGE_HEADER)
+            .ok_or_else(|| ParquetError::General(format!("no page header at byte {start}")))?;
+        let size = |field| outline.number(field).filter(|&bytes| bytes <= PAGE_BYTES_MAX);
+        match (size(UNCOMPRESSED_SIZE), size(COMPRESSED_SIZE)) {
+            (Some(page_bytes), Some(_)) => Ok(Self { len: outline.len, page_bytes }),
+            _ => {
+                let what = format!("the page at byte {start} declares an impossible size");
+                Err(ParquetError::General(what))
+            }
         }
     }
-    Ok(outline.len)
 }
 
 #[cfg(test)]
