@@ -349,7 +349,7 @@ impl Cell {
             return self.munmap(process, new, old - new);
         }
         let heap = self.program.space(process).heap;
-        if heap.placed == 0 || old < heap.start || new - old > LEN_MAX {
+        if heap.placed == 0 || old < heap.start || new - heap.start > LEN_MAX {
             return Ok(());
         }
         let placed = heap.placed + (old - heap.start);
