@@ -1,7 +1,8 @@
 //! The trace file on disk: Parquet, one row per [`Event`](crate::Event), metadata in the footer.
 //!
 //! Owns the columns and their encodings ([`schema`]), the streaming [`Writer`] and [`Reader`] and
-//! what can go wrong ([`TraceError`]). Does not own what rows mean ([`crate::event`]) or which are
+//! what can go wrong ([`TraceError`]); what is looked at in any Parquet file before the library reads
+//! it ([`ForeignParquet`]). Does not own what rows mean ([`crate::event`]) or which are
 //! legal ([`crate::validate`]). Invariants:
 //! - I1: a file under its final name is complete: it is written beside it and renamed.
 //! - I2: every [`Batch`] handed out is validated.
