@@ -77,13 +77,11 @@ impl ChunkReader for ForeignParquet {
         let bytes = self.piece(start, left.min(PAGE_HEADER_BYTES_MAX))?;
         let PageHeader { len, page_bytes } = PageHeader::of(&bytes, start)?;
         let take = |left: u64| left.checked_sub(page_bytes);
-        match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-            Ok(_) => Ok(Cursor::new(bytes.slice(..len))),
-            Err(_) => {
-                let what = format!("the page at byte {start} has more than the footer declares");
-                Err(ParquetError::General(what))
-            }
-        }
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        taken.map(|_| Cursor::new(bytes.slice(..len))).map_err(|_| {
+            let what = format!("the page at byte {start} has more than the footer declares");
+            ParquetError::General(what)
+        })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {

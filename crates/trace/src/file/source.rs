@@ -106,13 +106,12 @@ impl PageHeader {
         let outline = Outline::of(bytes, &PAGE_HEADER)
             .ok_or_else(|| ParquetError::General(format!("no page header at byte {start}")))?;
         let size = |field| outline.number(field).filter(|&bytes| bytes <= PAGE_BYTES_MAX);
-        match (size(UNCOMPRESSED_SIZE), size(COMPRESSED_SIZE)) {
-            (Some(page_bytes), Some(_)) => Ok(Self { len: outline.len, page_bytes }),
-            _ => {
-                let what = format!("the page at byte {start} declares an impossible size");
-                Err(ParquetError::General(what))
-            }
-        }
+        let sizes = size(UNCOMPRESSED_SIZE).zip(size(COMPRESSED_SIZE));
+        let page = sizes.map(|(page_bytes, _)| Self { len: outline.len, page_bytes });
+        page.ok_or_else(|| {
+            let what = format!("the page at byte {start} declares an impossible size");
+            ParquetError::General(what)
+        })
     }
 }
 
