@@ -22,7 +22,7 @@ use largefolio_trace::{
 const BASES: [u64; 4] = [0x40_0000, 0x5555_0000_0000, 0x7000_0000_0000, 0x7fff_ff00_0000];
 /// Programs are followed for so long.
 const NR_EVENTS_MAX: usize = 2_000;
-/// So little that an input takes milliseconds.
+/// Small, so that an input takes milliseconds.
 const BUDGET: Budget =
     Budget { steps: 1 << 20, steps_per_row: 64, state_bytes: 128 << 20, factor: 1 };
 /// Kernels that between them have most variants of the rules, with a machine for each.
@@ -106,19 +106,12 @@ impl Bytes<'_> {
     }
 
     fn layout(&mut self) -> Vec<LayoutEntry> {
-        let kinds = [
-            LayoutKind::Program,
-            LayoutKind::Interpreter,
-            LayoutKind::Stack,
-            LayoutKind::Heap,
-            LayoutKind::Other,
-        ];
         let mut layout: Vec<LayoutEntry> = Vec::new();
         for &base in &BASES[..usize::from(self.byte()) % (BASES.len() + 1)] {
             let end = layout.last().map_or(0, |last| last.addr + last.len);
             let (addr, len) = (base.max(end), 1 + self.number() % (1 << 40));
             let (prot, pos) = (u32::from(self.byte()) % 8, self.number());
-            let (file, kind) = (self.file(), self.pick(&kinds));
+            let (file, kind) = (self.file(), self.pick(&LayoutKind::ALL));
             layout.push(LayoutEntry { addr, len, prot, file, pos, kind });
         }
         layout

@@ -1,11 +1,13 @@
 #![forbid(unsafe_code)]
-//! For tests: naive models of the real types, a browser that opens pages, and how much is tried.
+//! For tests: naive models of the real types, a browser that opens pages, files that nobody should
+//! read, and how much is tried.
 
 pub mod browser;
 pub mod buddy;
 mod lane;
 pub mod lru;
 pub mod page_tree;
+pub mod parquet;
 pub mod pgtable;
 pub mod rmap;
 pub mod skeleton;

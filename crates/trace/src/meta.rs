@@ -68,6 +68,12 @@ pub enum LayoutKind {
     Other,
 }
 
+impl LayoutKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] =
+        [Self::Program, Self::Interpreter, Self::Stack, Self::Heap, Self::Other];
+}
+
 /// A program as execve leaves it: what is mapped before its first instruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

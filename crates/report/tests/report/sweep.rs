@@ -6,8 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, DictionaryArray, RecordBatch};
+use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use largefolio_report::sweep::manifest::MANIFEST;
 use largefolio_report::sweep::{
     Counts, Ended, Manifest, Request, Sweep, SweepError, Task, TaskError, TaskResult,
@@ -15,6 +14,7 @@ use largefolio_report::sweep::{
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay;
+use largefolio_testkit::parquet::with_hidden_fields;
 use largefolio_trace::generate::{Workload, ZipfMix};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
@@ -171,18 +171,6 @@ fn many_small_parts_become_one_and_whatever_ends_that_loses_nothing() {
     }
 }
 
-/// A footer whose last list is of booleans to a reader that knows them, and to the Parquet library
-/// of nothing, with another of two thousand million behind it.
-fn with_hidden_fields(result: &TaskResult) -> TaskResult {
-    let (rest, tail) = result.part.split_at(result.part.len() - 8);
-    let len = u32::from_le_bytes(tail[..4].try_into().unwrap());
-    let (end, before) = rest.split_last().unwrap();
-    let hidden = [0x29, 0x71, 0x19, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
-    let len = (len + 9).to_le_bytes();
-    let part = [before, &hidden, &[*end], &len, b"PAR1"].concat();
-    TaskResult { part, ..result.clone() }
-}
-
 #[test]
 fn what_does_not_belong_to_the_task_is_refused() {
     let place = place();
@@ -196,7 +184,8 @@ fn what_does_not_belong_to_the_task_is_refused() {
     half.part.truncate(half.part.len() / 2);
     let mut flipped = mine.clone();
     flipped.part[100] ^= 0xff;
-    let (nothing, hidden) = (TaskResult::default(), with_hidden_fields(&mine));
+    let nothing = TaskResult::default();
+    let hidden = TaskResult { part: with_hidden_fields(&mine.part).unwrap(), ..mine.clone() };
     let all = [
         (&theirs, "cells that"),
         (&half, "read"),
@@ -214,15 +203,15 @@ fn what_does_not_belong_to_the_task_is_refused() {
     assert!(sweep.counts().nr_done >= 4);
 }
 
-/// A kilobyte that would be gigabytes: one long value, in each of many rows.
+/// A kilobyte that would be a gigabyte: one long value, in each of many rows.
 #[test]
 fn a_part_that_would_fill_memory_is_refused() {
     let place = place();
     let dir = place.path().join("set");
     let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
     let task = sweep.missing(16).remove(0);
-    let long = "x".repeat(1 << 20);
-    let rows: DictionaryArray<Int32Type> = (0..1 << 14).map(|_| Some(long.as_str())).collect();
+    let long = StringArray::from(vec!["x".repeat(1 << 20)]);
+    let rows = DictionaryArray::new(Int32Array::from(vec![0; 1 << 10]), Arc::new(long));
     let batch = RecordBatch::try_from_iter([("cell", Arc::new(rows) as ArrayRef)]).unwrap();
     let compressed = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::default()))

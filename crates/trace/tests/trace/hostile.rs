@@ -15,6 +15,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use super::common::{rows_of, write};
+use largefolio_testkit::parquet::with_hidden_fields;
 use largefolio_trace::generate::Rng;
 use largefolio_trace::validate::NR_REFERENCES_MAX;
 use largefolio_trace::{Event, Meta, Op, Reader, TraceError, Writer};
@@ -177,19 +178,12 @@ fn the_footer_counts_the_references_of_the_rows() {
     assert!(absurd.contains("fewer than 2^62 are allowed"), "{absurd}");
 }
 
-/// The Parquet library takes the first list, of a field that it does not know, for one without bytes, and
-/// the rest for a list of two thousand million booleans: seconds for each nine bytes.
 #[test]
 fn a_footer_with_two_readings_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.folio");
     for seed in seeds(dir.path()) {
-        let (rest, tail) = seed.split_at(seed.len() - 8);
-        let len = u32::from_le_bytes(tail[..4].try_into().unwrap());
-        let (end, before) = rest.split_last().unwrap();
-        let hidden = [0x29, 0x71, 0x19, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];
-        let len = (len + hidden.len() as u32).to_le_bytes();
-        fs::write(&path, [before, &hidden, &[*end], &len, b"PAR1"].concat()).unwrap();
+        fs::write(&path, with_hidden_fields(&seed).unwrap()).unwrap();
         let error = read(&path).unwrap_err().to_string();
         assert!(error.contains("its footer is not a Parquet footer"), "{error}");
     }

@@ -87,18 +87,11 @@ fn layout(rng: &mut Rng) -> Vec<LayoutEntry> {
     let mut layout = Vec::new();
     let mut addr = 0x40_0000_0000;
     for _ in 0..rng.below(8) {
-        let kinds = [
-            LayoutKind::Program,
-            LayoutKind::Interpreter,
-            LayoutKind::Stack,
-            LayoutKind::Heap,
-            LayoutKind::Other,
-        ];
         let len = pick(rng, &[1, 0x1000, 0x2345, 1 << 30, 1 << 50]);
         let file = (rng.below(2) > 0).then_some(pick(rng, &[0, 2, 3, 5]));
         let pos = pick(rng, &[0, 0x1000, 0x1234]);
         let prot = u32::try_from(rng.below(8)).unwrap();
-        layout.push(LayoutEntry { addr, len, prot, file, pos, kind: pick(rng, &kinds) });
+        layout.push(LayoutEntry { addr, len, prot, file, pos, kind: pick(rng, &LayoutKind::ALL) });
         addr += len + 0x1000;
     }
     layout
