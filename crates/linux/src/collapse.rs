@@ -145,9 +145,11 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
     let before = read()?;
     let mut outcome =
         Outcome { block_bytes: Geometry::running().pmd_bytes(), ..Outcome::default() };
+    let mountinfo = Task::of(&Live, pid).mounts().unwrap_or_default();
     for smap in &before {
         let vma = &smap.vma;
-        let Some(kind) = kind_of(vma).filter(|kind| request.kinds.contains(kind)) else { continue };
+        let kind = kind_of(vma, &mountinfo).filter(|kind| request.kinds.contains(kind));
+        let Some(kind) = kind else { continue };
         if smap.rss_bytes == 0 {
             continue;
         }

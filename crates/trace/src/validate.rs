@@ -28,6 +28,15 @@ pub const NR_REFERENCES_MAX: u64 = 1 << 62;
 /// already takes tens of megabytes.
 pub const NR_FILES_MAX: usize = 1 << 20;
 
+/// Bytes of the metadata's JSON.
+pub const META_BYTES_MAX: usize = 32 << 20;
+
+/// Thread ids of a trace that can be replayed: dense numbers, so more are a damaged trace.
+pub const NR_THREADS_MAX: usize = 1 << 20;
+
+/// Processes of such a trace that live at one time: many more than run in a large build.
+pub const NR_PROCESSES_MAX: usize = 1 << 14;
+
 /// Most runs of the plain program in a footer.
 pub const NR_RUNS_MAX: usize = 1_000;
 

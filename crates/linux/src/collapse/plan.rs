@@ -2,13 +2,10 @@
 //!
 //! Owns the choice. What the kernel then refuses block by block is not known before.
 
-use std::fs;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
-
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 use crate::setting::thp::size_name;
+use crate::system::mounts;
 
 /// What kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,8 +101,9 @@ pub fn blocks_of(
     }
 }
 
-/// The kind of an area; `None` for those of the kernel and of devices.
-pub(super) fn kind_of(vma: &Vma) -> Option<CollapseKind> {
+/// The kind of an area of a process with these mounts; `None` for those of the kernel and of devices.
+/// Nothing is opened by a name that the process chose.
+pub(super) fn kind_of(vma: &Vma, mountinfo: &[u8]) -> Option<CollapseKind> {
     let name = vma.path.to_string_lossy();
     let name = &*name;
     if ["[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]"].contains(&name)
@@ -116,21 +114,11 @@ pub(super) fn kind_of(vma: &Vma) -> Option<CollapseKind> {
     if vma.inode == 0 {
         return Some(CollapseKind::Anon);
     }
-    if vma.is_nameless_shared() || is_on_tmpfs(&vma.path) {
+    let filesystem = || mounts::filesystem(mountinfo, vma.device, &vma.path);
+    if vma.is_nameless_shared() || filesystem().as_deref() == Some("tmpfs") {
         return Some(CollapseKind::Shmem);
     }
     (name.starts_with('/') && !name.starts_with("/dev/")).then_some(CollapseKind::File)
-}
-
-fn is_on_tmpfs(path: &Path) -> bool {
-    // A deleted file has no name to ask for; its folder still tells.
-    let known = [Some(path), path.parent()].into_iter().flatten().find(|path| path.exists());
-    known
-        .and_then(|path| {
-            fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()
-        })
-        .and_then(|file| crate::filesystem::of(file).ok())
-        .is_some_and(|ground| ground.name == "tmpfs")
 }
 
 /// Addresses of the whole blocks inside an area.
@@ -182,8 +170,14 @@ mod tests {
 
     #[test]
     fn kinds_are_told_by_name() {
-        let kind = |name: &str| kind_of(&vma(0, M2, 0, name));
-        let nameless = |name: &str| kind_of(&Vma { is_deleted: true, ..vma(0, M2, 0, name) });
+        let mounts =
+            b"30 22 0:24 / /dev/shm rw - tmpfs tmpfs rw\n22 1 254:0 / / rw - ext4 /dev/vda rw\n";
+        let kind = |name: &str| kind_of(&vma(0, M2, 0, name), mounts);
+        let nameless =
+            |name: &str| kind_of(&Vma { is_deleted: true, ..vma(0, M2, 0, name) }, mounts);
+        let of_device = |device| kind_of(&Vma { device, ..vma(0, M2, 0, "/dev/shm/x") }, mounts);
+        assert_eq!(of_device((0, 24)), Some(CollapseKind::Shmem));
+        assert_eq!(of_device((254, 0)), None, "a device, whatever the name says");
         assert_eq!(kind(""), Some(CollapseKind::Anon));
         assert_eq!(kind("[heap]"), Some(CollapseKind::Anon));
         assert_eq!(kind("[vdso]"), None);

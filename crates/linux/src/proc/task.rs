@@ -92,6 +92,11 @@ impl<'a> Task<'a> {
         words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
+    /// What it sees mounted, as [`crate::system::mounts`] reads it.
+    pub(crate) fn mounts(&self) -> io::Result<Vec<u8>> {
+        self.text("mountinfo")
+    }
+
     /// Its control groups, a line for each tree.
     pub(crate) fn cgroups(&self) -> io::Result<Vec<u8>> {
         self.text("cgroup")

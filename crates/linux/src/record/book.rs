@@ -14,11 +14,14 @@ use largefolio_trace::{
 };
 
 use super::executions::Executions;
-use super::files::Files;
+use super::files::{Files, LEFT_OUT};
 use super::sink::EventSink;
 
 /// Warnings kept; beyond, only their number.
 const WARNINGS_MAX: usize = 32;
+
+/// Bytes of a warning: room for the longest path.
+const WARNING_BYTES_MAX: usize = 5 << 10;
 
 /// The state of a recording.
 pub(crate) struct Book<'sink> {
@@ -61,8 +64,9 @@ impl<'sink> Book<'sink> {
 
     /// A new thread's id.
     pub(crate) fn add_thread(&mut self) -> ThreadId {
-        self.nr_threads += 1;
-        self.nr_threads - 1
+        let id = self.nr_threads;
+        self.nr_threads = id.saturating_add(1);
+        id
     }
 
     /// Threads seen, over all processes.
@@ -147,10 +151,17 @@ impl<'sink> Book<'sink> {
 
     /// Notes what was not seen. The same sentence again is only counted.
     pub(crate) fn warn(&mut self, sentence: impl Into<String>) {
+        self.warn_times(sentence, 1);
+    }
+
+    /// The same of what happened `nr` times.
+    pub(crate) fn warn_times(&mut self, sentence: impl Into<String>, nr: u64) {
         let is_full = self.warnings.len() >= WARNINGS_MAX;
-        let sentence = sentence.into();
-        if !is_full || self.warnings.contains_key(&sentence) {
-            *self.warnings.entry(sentence).or_insert(0) += 1;
+        let mut sentence = sentence.into();
+        sentence.truncate(sentence.floor_char_boundary(WARNING_BYTES_MAX));
+        if nr > 0 && (!is_full || self.warnings.contains_key(&sentence)) {
+            let times = self.warnings.entry(sentence).or_insert(0);
+            *times = times.saturating_add(nr);
         }
     }
 
@@ -163,6 +174,7 @@ impl<'sink> Book<'sink> {
                                arguments."
             ));
         }
+        self.warn_times(LEFT_OUT, self.files.nr_left_out());
         let warnings = std::mem::take(&mut self.warnings);
         let sentence = |(text, nr): (String, u64)| {
             if nr > 1 { format!("{text} ({nr} times)") } else { text }

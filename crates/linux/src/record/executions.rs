@@ -5,11 +5,17 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use largefolio_trace::validate::{NR_EXECS_MAX, NR_IMAGES_MAX};
+use largefolio_trace::validate::{META_BYTES_MAX, NR_EXECS_MAX, NR_IMAGES_MAX};
 use largefolio_trace::{Execution, Image};
+use serde::Serialize;
 
-/// Bytes of a command that an execution keeps.
-const COMMAND_BYTES_MAX: usize = 160;
+use super::files::json_bytes;
+
+/// Bytes of a command that an execution keeps, with one between words.
+pub(super) const COMMAND_BYTES_MAX: usize = 160;
+
+/// What images, and executions with their commands, may take in the footer: a quarter of it each.
+const TABLE_BYTES_MAX: usize = META_BYTES_MAX / 4;
 
 /// Executions with a command of their own. The rows left are for images whose commands are left out.
 const NR_NAMED_MAX: usize = NR_EXECS_MAX - NR_IMAGES_MAX;
@@ -23,37 +29,65 @@ pub(crate) struct Executions {
     pub(crate) images: Vec<Image>,
     /// Rows that name them.
     pub(crate) nr: u64,
-    known_execs: HashMap<Execution, u32>,
-    known_images: HashMap<Image, u32>,
+    known_execs: Known<Execution>,
+    known_images: Known<Image>,
+}
+
+/// Rows of a table by what they are, and what they take in the footer.
+#[derive(Debug)]
+struct Known<T> {
+    rows: HashMap<T, u32>,
+    table_bytes: usize,
+}
+
+/// What a table may have at most.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    nr_rows: usize,
+    table_bytes: usize,
+}
+
+impl<T> Default for Known<T> {
+    fn default() -> Self {
+        Self { rows: HashMap::new(), table_bytes: 0 }
+    }
 }
 
 impl Executions {
     /// Row of an execution; `None` if there is no room for its image.
     pub(crate) fn add(&mut self, command: Vec<String>, image: Image) -> Option<u32> {
-        let image = row_of(&mut self.images, &mut self.known_images, image, NR_IMAGES_MAX)?;
+        let of_images = Room { nr_rows: NR_IMAGES_MAX, table_bytes: TABLE_BYTES_MAX };
+        let image = row_of(&mut self.images, &mut self.known_images, image, of_images)?;
         let (execs, known) = (&mut self.execs, &mut self.known_execs);
         let named = Execution { command: cut(command), image };
-        let row = match row_of(execs, known, named, NR_NAMED_MAX) {
-            Some(row) => row,
-            None => row_of(execs, known, Execution { command: Vec::new(), image }, NR_EXECS_MAX)?,
-        };
+        let of_named = Room { nr_rows: NR_NAMED_MAX, table_bytes: TABLE_BYTES_MAX };
+        let row = row_of(execs, known, named, of_named).or_else(|| {
+            // There are no more of them than images.
+            let of_all = Room { nr_rows: NR_EXECS_MAX, table_bytes: META_BYTES_MAX };
+            row_of(execs, known, Execution { command: Vec::new(), image }, of_all)
+        })?;
         self.nr += 1;
         Some(row)
     }
 }
 
-/// The row of `value` in `table`, a new one if there are fewer than `nr_max`.
-fn row_of<T: Clone + Eq + Hash>(
+/// The row of `value` in `table`, a new one if there is room for it.
+fn row_of<T: Clone + Eq + Hash + Serialize>(
     table: &mut Vec<T>,
-    known: &mut HashMap<T, u32>,
+    known: &mut Known<T>,
     value: T,
-    nr_max: usize,
+    room: Room,
 ) -> Option<u32> {
-    if let Some(&row) = known.get(&value) {
+    if let Some(&row) = known.rows.get(&value) {
         return Some(row);
     }
-    let row = u32::try_from(table.len()).ok().filter(|_| table.len() < nr_max)?;
-    known.insert(value.clone(), row);
+    let row = u32::try_from(table.len()).ok().filter(|_| table.len() < room.nr_rows)?;
+    let bytes = known.table_bytes.saturating_add(json_bytes(&value));
+    if bytes > room.table_bytes {
+        return None;
+    }
+    known.table_bytes = bytes;
+    known.rows.insert(value.clone(), row);
     table.push(value);
     Some(row)
 }
@@ -68,7 +102,7 @@ fn cut(command: Vec<String>) -> Vec<String> {
             words.push(format!("{}...", &word[..end]));
             break;
         }
-        nr_left -= word.len();
+        nr_left = nr_left.saturating_sub(word.len() + 1);
         words.push(word);
     }
     words
@@ -91,7 +125,7 @@ mod tests {
         assert_eq!(executions.add(command("a"), image(1)), Some(0));
         assert_eq!(executions.add(command("a"), image(2)), Some(2));
         assert_eq!(executions.add(command(&"é".repeat(200)), image(2)), Some(3));
-        assert_eq!(executions.execs[3].command[1], format!("{}...", "é".repeat(79)));
+        assert_eq!(executions.execs[3].command[1], format!("{}...", "é".repeat(78)));
         assert_eq!((executions.images.len(), executions.nr), (2, 5));
     }
 

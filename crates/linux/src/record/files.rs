@@ -11,19 +11,36 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use largefolio_trace::validate::NR_FILES_MAX;
+use largefolio_trace::validate::{META_BYTES_MAX, NR_FILES_MAX};
 use largefolio_trace::{FileId, FileInfo};
+
+use serde::Serialize;
 
 use super::elf::Elf;
 use super::qemu::wire;
 use super::root::Root;
 use crate::filesystem;
 
+/// Longest path: that of Linux.
+const PATH_BYTES_MAX: usize = 4096;
+
+/// What the rows may take in the footer. Executions and images have a half of it.
+const TABLE_BYTES_MAX: usize = META_BYTES_MAX * 3 / 8;
+
+/// Keys that are known; those of files without page cache are among them.
+const NR_KEYS_MAX: usize = 2 * NR_FILES_MAX;
+
+/// The sentence on files without a row.
+pub(crate) const LEFT_OUT: &str = "A file was left out, because the trace has no room for more, or its path \
+                                   is too long: what was read and written of it is missing.";
+
 /// Files seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     root: Root,
     table: Vec<FileInfo>,
+    table_bytes: usize,
+    nr_left_out: u64,
     ids: BTreeMap<u64, Option<FileId>>,
 }
 
@@ -48,16 +65,32 @@ impl Files {
         if let Some(known) = self.ids.get(&key) {
             return *known;
         }
-        let name = OsStr::from_bytes(path);
-        let info = describe(Path::new(name), size_bytes, &self.root);
-        let id = info.filter(|_| self.table.len() < NR_FILES_MAX).map(|info| {
-            // NR_FILES_MAX fits 32 bits.
-            let id = FileId::try_from(self.table.len()).unwrap_or(FileId::MAX);
-            self.table.push(info);
-            id
-        });
+        if self.ids.len() >= NR_KEYS_MAX || path.len() > PATH_BYTES_MAX {
+            self.nr_left_out += 1;
+            return None;
+        }
+        let info = describe(Path::new(OsStr::from_bytes(path)), size_bytes, &self.root);
+        let id = info.and_then(|info| self.add(info));
         self.ids.insert(key, id);
         id
+    }
+
+    /// A row more, if there is room for it.
+    fn add(&mut self, info: FileInfo) -> Option<FileId> {
+        let bytes = self.table_bytes.saturating_add(json_bytes(&info));
+        if self.table.len() >= NR_FILES_MAX || bytes > TABLE_BYTES_MAX {
+            self.nr_left_out += 1;
+            return None;
+        }
+        self.table_bytes = bytes;
+        self.table.push(info);
+        // NR_FILES_MAX fits 32 bits.
+        FileId::try_from(self.table.len() - 1).ok()
+    }
+
+    /// Times that a file was left out.
+    pub(crate) fn nr_left_out(&self) -> u64 {
+        self.nr_left_out
     }
 
     /// Notes the file at `path` as this process sees it.
@@ -91,6 +124,11 @@ impl Files {
     }
 }
 
+/// What a row of the footer takes.
+pub(super) fn json_bytes(row: &impl Serialize) -> usize {
+    serde_json::to_vec(row).map_or(0, |text| text.len())
+}
+
 /// The row of a file, `None` when its filesystem has no page cache.
 fn describe(path: &Path, size_bytes: u64, root: &Root) -> Option<FileInfo> {
     let text = path.to_string_lossy();
@@ -111,4 +149,21 @@ fn describe(path: &Path, size_bytes: u64, root: &Root) -> Option<FileInfo> {
     let build_id = Elf::read(path).map(|elf| elf.build_id).unwrap_or_default();
     let path = root.inside(path).to_string_lossy().into_owned();
     Some(FileInfo { path, size_bytes, build_id, filesystem })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_without_room_have_no_id_and_are_counted() {
+        let mut files = Files::default();
+        assert_eq!(files.announce(1, 1, b"/memfd:x"), Some(0));
+        assert_eq!(files.announce(2, 1, &[b'x'; PATH_BYTES_MAX + 1]), None);
+        assert_eq!(files.nr_left_out(), 1);
+        files.table_bytes = TABLE_BYTES_MAX - 1;
+        assert_eq!(files.announce(3, 1, b"/memfd:y"), None);
+        assert_eq!(files.announce(1, 1, b"/memfd:x"), Some(0), "it has its row");
+        assert_eq!((files.nr_left_out(), files.into_table().len()), (2, 1));
+    }
 }

@@ -4,6 +4,7 @@
 
 #[expect(dead_code, reason = "the recorder uses the rest")]
 pub(super) mod arch;
+mod connection;
 #[cfg_attr(not(test), expect(dead_code, reason = "the recorder uses the rest"))]
 pub(super) mod head;
 mod ledger;
@@ -27,8 +28,9 @@ use largefolio_trace::Writer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
+use self::connection::{is_refused, listen};
 use self::ledger::Ledger;
-use self::session::{Session, listen};
+use self::session::Session;
 use super::book::Book;
 use super::error::RecordError;
 use super::files::Files;
@@ -67,7 +69,7 @@ pub(super) fn run(
     book.files = Files::below(plan.program.root.clone());
     let program = plan.program.elf.clone();
     let mut ledger = Ledger::new(&mut book, directory.path().to_path_buf(), program);
-    let mut session = Session::new(&mut ledger, listener);
+    let mut session = Session::new(&mut ledger, listener, child.id());
     let result = session.run(&mut child, &signals, progress);
     let (has_started, is_misunderstood) = (session.has_started(), session.is_misunderstood());
     drop(session);
@@ -120,7 +122,7 @@ fn sweep() {
     for entry in std::fs::read_dir(MEMORY_DIRECTORY).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_named = entry.file_name().to_string_lossy().starts_with(DIRECTORY_PREFIX);
-        if is_named && session::is_refused(&path.join(wire::SOCKET_NAME)) {
+        if is_named && is_refused(&path.join(wire::SOCKET_NAME)) {
             // Another user's stays; it is not ours to remove.
             let _ = std::fs::remove_dir_all(path);
         }
@@ -134,8 +136,9 @@ fn private_directory() -> std::io::Result<TempDir> {
     builder.tempdir_in(MEMORY_DIRECTORY).or_else(|_| builder.tempdir())
 }
 
-/// A service that root starts goes on as another user, and its children connect as that one. They
-/// may pass through the directory, whose name nobody else can guess or list, and use the socket.
+/// A service that root starts goes on as another user, and its children connect as that one. Anybody
+/// can then: the directory's name is in the arguments of QEMU. Who connected is the kernel's word, and
+/// the session reads only what it recorded the start of.
 fn admit_other_users(directory: &Path) -> std::io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());

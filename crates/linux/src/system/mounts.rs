@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Name of the filesystem with the device number `device`. Files of btrfs have numbers of their
 /// subvolume, which no mount has: there the mount of `path` decides.
-pub(super) fn filesystem(mountinfo: &[u8], device: (u32, u32), path: &Path) -> Option<String> {
+pub(crate) fn filesystem(mountinfo: &[u8], device: (u32, u32), path: &Path) -> Option<String> {
     let mounts = || mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
     let name = |mount: Mount<'_>| mount.filesystem.to_owned();
     if let Some(mount) = mounts().find(|mount| mount.device == device) {

@@ -1,6 +1,7 @@
 //! Recordings of programs with threads and children, and of violent ends.
 
 use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
 
 use largefolio_linux::record::{Ended, With};
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
@@ -374,4 +375,53 @@ fn a_child_that_closes_its_descriptors_before_it_is_announced_is_recorded() {
     assert!(trace.outcome.warnings.is_empty(), "{:?}", trace.outcome.warnings);
     let writes: u64 = trace.of(Op::Write).iter().map(|event| event.len).sum();
     assert!(writes >= 400 * 2048, "{writes}");
+}
+
+/// Finds the socket of the recording of the program in its arguments, as anybody can, and says that it
+/// is the program, or a part of it.
+const STRANGER: &str = r#"
+import os, socket, struct, sys, time
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+magic, me = int.from_bytes(b"LFR4", "little"), os.getpid()
+def message(kind, rows=b"", body=b""):
+    return struct.pack("<6IQ", magic, kind, me, me, len(rows) // 8, len(body), 0) + rows + body
+def directory():
+    for process in set(filter(str.isdigit, os.listdir("/proc"))) - {str(me)}:
+        try: words = open(f"/proc/{process}/cmdline").read()
+        except OSError: continue
+        if sys.argv[1] in words and ",dir=" in words: return words.split(",dir=")[1].split(",")[0]
+deadline = time.time() + 20
+while time.time() < deadline and not (place := directory()): time.sleep(0.01)
+for reason in (0, 1, 2, 3):
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as end:
+            end.connect(place + "/s")
+            end.send(message(1, body=struct.pack("<3I", reason, 1, 0)))
+            end.send(message(3, rows=struct.pack("<Q", 0x666 << 28 | 3 << 26 | 7 << 4)))
+    except OSError: pass
+print("tried", place)
+"#;
+
+#[test]
+fn a_stranger_cannot_write_into_a_recording_of_root() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIPPED: only root can become another user: run as root");
+        return;
+    }
+    let made = program("int main(void) { pages(9); fill(0, 9, 2); sleep(2); return 0; }", &[]);
+    let path = made.path.to_str().expect("a name").to_owned();
+    let mut stranger = Command::new("python3");
+    stranger.args(["-c", STRANGER, &path]).stdout(Stdio::piped());
+    let stranger = stranger.spawn().expect("python3");
+    let trace = record(&made.path, &[], With::Qemu);
+    let output = stranger.wait_with_output().expect("it ends");
+    assert!(output.stdout.starts_with(b"tried /"), "it found the socket");
+    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(0), 1));
+    assert_eq!(trace.count(Op::Write, None, 0x66_6000, 0x66_7000), 0);
+    let base = trace.mapping(9).addr;
+    assert_eq!(trace.count(Op::Write, Some(0), base, base + 9 * 4096), 18);
+    assert!(trace.outcome.warnings.iter().any(|text| text.contains("nothing recorded")));
 }

@@ -25,11 +25,6 @@ const STATE_BYTES: u64 = 1 << 30;
 /// Most a user may ask for at a time: more than any machine has.
 pub const FACTOR_MAX: u64 = 1 << 20;
 
-/// Processes that live at one time: many more than run in a large build.
-pub(super) const NR_PROCESSES_MAX: usize = 1 << 14;
-/// Thread ids of a trace: dense numbers, so more are a damaged trace.
-pub(super) const NR_THREADS_MAX: usize = 1 << 20;
-
 /// Bytes of the TLB of a CPU that is used, with the hints of six address spaces.
 pub(super) const CPU_BYTES: u64 = 320 << 10;
 /// Bytes of the buffers of all sizes beside it, where pictures are drawn.

@@ -6,9 +6,10 @@ use largefolio_mm::io::OutOfMemory;
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::MemoryError;
 use largefolio_mm::policy::PolicyError;
+use largefolio_trace::validate::{NR_PROCESSES_MAX, NR_THREADS_MAX};
 use largefolio_trace::{Op, ThreadId};
 
-use super::budget::{NR_PROCESSES_MAX, NR_THREADS_MAX, OverBudget};
+use super::budget::OverBudget;
 use crate::machine::MachineError;
 
 /// Why a cell cannot continue.

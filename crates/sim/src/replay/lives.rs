@@ -10,9 +10,9 @@
 //! ended, or went on without it, is a stray.
 
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
+use largefolio_trace::validate::{NR_PROCESSES_MAX, NR_THREADS_MAX};
 use largefolio_trace::{Event, Meta, ThreadId};
 
-use super::budget::{NR_PROCESSES_MAX, NR_THREADS_MAX};
 use super::cell::Cell;
 use super::error::CellError;
 use super::pattern::name_of;

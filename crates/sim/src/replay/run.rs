@@ -15,10 +15,9 @@ use largefolio_mm::fault::{self, FaultError};
 use largefolio_mm::pgtable::Leaf;
 use largefolio_mm::reclaim::compact::PROACTIVE_SLEEP_NS;
 use largefolio_mm::units::{Vaddr, Vpn};
-use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
+use largefolio_trace::validate::{NR_THREADS_MAX, REFERENCE_PAGE_BYTES};
 use largefolio_trace::{Batch, Event, Op, ThreadId};
 
-use super::budget::NR_THREADS_MAX;
 use super::cell::{Cell, Counted, Pass};
 use super::clock::Sleeper;
 use super::curve::Stacks;

@@ -14,14 +14,12 @@ use parquet::file::metadata::{
 use serde::Deserialize;
 
 use super::error::TraceError;
-use super::schema::{
-    Column, FOOTER_BYTES_MAX, GROUP_ROWS_MAX, META_BYTES_MAX, META_KEY, NR_GROUPS_MAX,
-};
+use super::schema::{Column, FOOTER_BYTES_MAX, GROUP_ROWS_MAX, META_KEY, NR_GROUPS_MAX};
 use super::shape::FOOTER;
 use super::source::Source;
 use super::thrift::Outline;
 use crate::meta::{Meta, SCHEMA_VERSION};
-use crate::validate::NR_FILES_MAX;
+use crate::validate::{META_BYTES_MAX, NR_FILES_MAX};
 
 const MAGIC: &[u8; 4] = b"PAR1";
 

@@ -46,9 +46,6 @@ pub(super) const NR_GROUPS_MAX: usize = 1 << 15;
 /// Bytes of the footer: [`NR_GROUPS_MAX`] groups of about 700 bytes, and the metadata.
 pub(super) const FOOTER_BYTES_MAX: u64 = 64 << 20;
 
-/// Bytes of the metadata's JSON.
-pub(super) const META_BYTES_MAX: usize = 32 << 20;
-
 /// Decoded bytes of one page; the writer's largest is 1 MiB (a full dictionary).
 pub(super) const PAGE_BYTES_MAX: u64 = 8 << 20;
 

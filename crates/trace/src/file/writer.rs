@@ -21,14 +21,15 @@ use super::encode::Encoder;
 use super::error::TraceError;
 use super::rows::Rows;
 use super::schema::{
-    CHECKSUM_KEY, GROUP_ROWS, META_BYTES_MAX, META_KEY, NR_GROUPS_MAX, stored_schema,
-    write_properties,
+    CHECKSUM_KEY, GROUP_ROWS, META_KEY, NR_GROUPS_MAX, stored_schema, write_properties,
 };
 use crate::disk::Whole;
 use crate::event::{Event, Op, ThreadId};
 use crate::meta::Meta;
 use crate::run::Run;
-use crate::validate::{NR_FILES_MAX, NR_REFERENCES_MAX, REFERENCE_PAGE_BYTES, RowFault};
+use crate::validate::{
+    META_BYTES_MAX, NR_FILES_MAX, NR_REFERENCES_MAX, REFERENCE_PAGE_BYTES, RowFault,
+};
 
 /// Bytes per row in the file, for the progress of rows not yet encoded.
 const ROW_BYTES_GUESS: u64 = 2;

@@ -1,6 +1,6 @@
 //! From the messages of many processes to one order of events.
 //!
-//! Owns the processes and threads of the recording and the meaning of each message. Invariants:
+//! Owns the meaning of each message; `lives` has the processes and threads. Invariants:
 //! - L1: a thread's rows and events come in the order it sent them.
 //! - L2: a fork event comes before anything of the new thread or process: packets of threads not
 //!   yet announced are parked, connections of such processes are not read (by the session).
@@ -9,21 +9,20 @@
 //! - L5: a process that lends its memory (vfork) is not read until the borrower has executed a
 //!   program or ended; what it sends waits, as it would itself.
 
+mod lives;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
-use largefolio_trace::{Event, ExitKind, Image, Op, Run, ThreadId, TraceError};
+use largefolio_trace::{Event, Image, Op, Run, ThreadId, TraceError};
 
 use super::packet::{Packet, decode_rows};
-use super::process::{self, Execve, Phase, RecordedProcess, Thread, Voice, sentence};
-use super::tails;
+use super::process::{self, Phase, RecordedProcess, Thread};
 use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, WireEvent};
 use crate::proc::maps;
 use crate::record::book::Book;
 use crate::record::layout;
-use crate::record::outcome::Ended;
 
 /// Packets parked for a thread that nobody announces; it is adopted then.
 const PARKED_MAX: usize = 256;
@@ -31,10 +30,6 @@ const PARKED_MAX: usize = 256;
 /// How long a process that is silent keeps others from being read: a borrower of memory its lender,
 /// a parent the child that it has not announced.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
-
-const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another one changed the \
-                             address space, so references around that moment may be out of order; \
-                             record on a less busy machine.";
 
 /// The recording as the messages tell it.
 pub(crate) struct Ledger<'book, 'sink> {
@@ -44,6 +39,8 @@ pub(crate) struct Ledger<'book, 'sink> {
     processes: BTreeMap<u32, RecordedProcess>,
     /// The first process.
     top: Option<u32>,
+    /// Whether there is no room for what begins.
+    is_full: bool,
     /// Rows of the message at hand.
     runs: Vec<Run>,
 }
@@ -52,99 +49,20 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     /// A recording of `program` whose tails are in `directory`.
     pub(crate) fn new(book: &'book mut Book<'sink>, directory: PathBuf, program: PathBuf) -> Self {
         let processes = BTreeMap::new();
-        Self { book, directory, program, processes, top: None, runs: Vec::new() }
+        let (top, is_full, runs) = (None, false, Vec::new());
+        Self { book, directory, program, processes, top, is_full, runs }
     }
 
-    /// The first process connected.
-    pub(crate) fn start(&mut self, pid: u32) {
-        if self.top.is_none() {
-            self.top = Some(pid);
-            let first = self.add_process(pid);
-            debug_assert_eq!(first, 0, "I1 of the book");
-        }
-    }
-
-    fn add_process(&mut self, pid: u32) -> ThreadId {
-        let first = self.book.add_thread();
-        self.book.nr_processes += 1;
-        self.processes.insert(pid, RecordedProcess::new(pid, first));
-        first
-    }
-
-    /// Whether messages of `pid` may be read: its fork is in the trace.
-    pub(crate) fn is_announced(&self, pid: u32) -> bool {
-        self.voice(pid) != Voice::Over
-    }
-
-    /// Whether `pid` says something.
-    pub(crate) fn voice(&self, pid: u32) -> Voice {
-        self.processes.get(&pid).map_or(Voice::Over, |process| process.phase.voice())
-    }
-
-    /// Notes that `pid`, which is announced, connected.
-    pub(crate) fn connected(&mut self, pid: u32, generation: u32) {
-        if let Some(process) = self.processes.get_mut(&pid) {
-            (process.phase, process.generation) = (Phase::Connected, generation);
-        }
-    }
-
-    /// Whether a process is between two programs.
-    pub(crate) fn has_executing(&self) -> bool {
-        self.processes.values().any(|process| process.phase == Phase::Executing)
-    }
-
-    /// Notes that `pid` connected as a new program.
-    pub(crate) fn executed(&mut self, pid: u32, generation: u32) {
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.executed(pid, generation);
-        }
-    }
-
-    /// Whether `pid` waits for a borrower of its memory (L5).
-    pub(crate) fn is_lending(&self, pid: u32) -> bool {
-        self.borrower_of(pid).is_some()
-    }
-
-    /// The process that has the memory of `pid` and speaks, or was silent for a moment only.
-    pub(crate) fn borrower_of(&self, pid: u32) -> Option<u32> {
-        let child = self.processes.get(&pid)?.borrower?;
-        let is_heard = match self.voice(child) {
-            Voice::Speaks => true,
-            Voice::Silent => self.processes.get(&child)?.silent_since.elapsed() < SILENCE_MAX,
-            Voice::Over => false,
-        };
-        is_heard.then_some(child)
-    }
-
-    /// `child` has memory of its own, or none any more.
-    fn gives_back(&mut self, child: u32) {
-        for process in self.processes.values_mut() {
-            if process.borrower == Some(child) {
-                process.borrower = None;
-            }
-        }
-    }
-
-    /// A child whose parent cannot announce it any more, or is silent.
-    pub(crate) fn adopt(&mut self, pid: u32, parent: u32) -> Result<(), TraceError> {
-        let first = self.processes.get(&parent).map_or(0, |process| process.first);
-        let child = self.add_process(pid);
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.adopted_from = Some(parent);
-        }
-        self.book.push_fork(first, child, 0)
-    }
-
-    pub(crate) fn receive(&mut self, bytes: &[u8]) -> Result<(), TraceError> {
-        let Some(packet) = Packet::decode(bytes) else {
+    /// A message of the process `pid`.
+    pub(crate) fn receive(&mut self, pid: u32, bytes: &[u8]) -> Result<(), TraceError> {
+        let Some(packet) = Packet::decode(bytes).filter(|packet| packet.header.pid == pid) else {
             self.book.warn("A message from the recorder could not be read and was left out.");
             return Ok(());
         };
         let header = packet.header;
-        let Some(process) =
-            self.processes.get_mut(&header.pid).filter(|found| found.phase != Phase::Over)
+        let Some(process) = self.processes.get_mut(&pid).filter(|found| found.phase != Phase::Over)
         else {
-            self.warn_late();
+            self.warn_stray();
             return Ok(());
         };
         if process.threads.contains_key(&header.tid)
@@ -152,17 +70,23 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         {
             return self.apply(&packet);
         }
+        if self.is_full {
+            return Ok(());
+        }
         process.parked.push(bytes.to_vec());
         if process.parked.len() > PARKED_MAX {
-            let parent = process.first;
-            self.add_thread(header.pid, header.tid, parent)?;
+            let parent = process.last;
+            self.add_thread(pid, header.tid, parent)?;
         }
         Ok(())
     }
 
-    /// Notes that a process spoke whose exit is in the trace.
-    pub(crate) fn warn_late(&mut self) {
-        self.book.warn("Messages from a process that had already ended were left out.");
+    /// Notes that a process spoke whose exit is in the trace, or that is not in it.
+    pub(crate) fn warn_stray(&mut self) {
+        self.book.warn(
+            "Messages from a process that had already ended, or that nothing recorded had started, were \
+             left out.",
+        );
     }
 
     fn apply(&mut self, packet: &Packet<'_>) -> Result<(), TraceError> {
@@ -297,220 +221,6 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             return Ok(());
         }
         self.book.push(Event { addr: process.brk, aux: 0, ..*event })
-    }
-
-    fn take_fork(
-        &mut self,
-        header: &Header,
-        wire: &WireEvent,
-        parent: ThreadId,
-    ) -> Result<(), TraceError> {
-        let Ok(number) = u32::try_from(wire.aux) else { return Ok(()) };
-        if wire.flags & wire::NEW_PROCESS == 0 {
-            return self.add_thread(header.pid, number, parent);
-        }
-        if self.is_late(number, header.pid) {
-            return Ok(());
-        }
-        let child = self.add_process(number);
-        let flags = wire.flags & wire::BORROWS_MEMORY;
-        if flags != 0
-            && let Some(process) = self.processes.get_mut(&header.pid)
-        {
-            process.borrower = Some(number);
-        }
-        debug_assert_eq!(wire::BORROWS_MEMORY, BORROWS_MEMORY, "as in the trace");
-        self.book.push_fork(parent, child, flags)
-    }
-
-    /// Whether `child`, which `parent` announces, was adopted because that took too long.
-    fn is_late(&mut self, child: u32, parent: u32) -> bool {
-        let child = self.processes.get_mut(&child).filter(|child| child.phase != Phase::Over);
-        child.is_some_and(|child| child.adopted_from.take_if(|from| *from == parent).is_some())
-    }
-
-    /// Announces thread `tid` of `pid` and applies what it sent before.
-    fn add_thread(&mut self, pid: u32, tid: u32, parent: ThreadId) -> Result<(), TraceError> {
-        let id = self.book.add_thread();
-        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        process.threads.insert(tid, Thread { id, last_seq: None });
-        let is_its =
-            |bytes: &Vec<u8>| Packet::decode(bytes).is_some_and(|packet| packet.header.tid == tid);
-        let (its, others) = std::mem::take(&mut process.parked).into_iter().partition(is_its);
-        process.parked = others;
-        self.book.push_fork(parent, id, SHARES_MEMORY)?;
-        let its: Vec<Vec<u8>> = its;
-        for bytes in &its {
-            if let Some(packet) = Packet::decode(bytes) {
-                self.apply(&packet)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds the threads of `pid` that sent something and that nobody can announce any more: the one
-    /// that made them was ended by the execve or exit of one of them.
-    fn adopt_parked(&mut self, pid: u32) -> Result<(), TraceError> {
-        while let Some(process) = self.processes.get(&pid)
-            && process.phase != Phase::Away
-            && let Some(packet) = process.parked.first().and_then(|bytes| Packet::decode(bytes))
-        {
-            let (tid, parent) = (packet.header.tid, process.first);
-            self.add_thread(pid, tid, parent)?;
-        }
-        Ok(())
-    }
-
-    fn take_thread_exit(
-        &mut self,
-        header: &Header,
-        thread: ThreadId,
-        status: u64,
-    ) -> Result<(), TraceError> {
-        if let Some(process) = self.processes.get_mut(&header.pid) {
-            process.threads.remove(&header.tid);
-            // Whoever is left ends the process.
-            if process.last == thread
-                && let Some(left) = process.threads.values().next()
-            {
-                process.last = left.id;
-            }
-        }
-        self.book.push_exit(thread, ExitKind::Thread, status)
-    }
-
-    fn take_ending(&mut self, header: &Header, body: &[u8]) {
-        let Some(process) = self.processes.get_mut(&header.pid) else { return };
-        if let Some(thread) = process.threads.get(&header.tid) {
-            process.last = thread.id;
-        }
-        match header.kind {
-            Kind::Execve => process.execve = Some(Execve::recorded(body, process.last)),
-            Kind::ExecveUnrecorded => process.execve = Some(Execve::unrecorded(body)),
-            Kind::ExecveFailed => process.execve = None,
-            Kind::Ending => process.status = wire::u64_at(body, 0),
-            _ => (process.phase, process.silent_since) = (Phase::Away, Instant::now()),
-        }
-    }
-
-    /// The connection of `pid` closed. A first process that said nothing about its end waits for
-    /// [`Ledger::end_all`], which knows its signal.
-    pub(crate) fn closed(&mut self, pid: u32) -> Result<(), TraceError> {
-        self.adopt_parked(pid)?;
-        let Some(process) = self.processes.get(&pid) else { return Ok(()) };
-        let is_told = process.status.is_some() || process.execve.is_some();
-        if process.phase == Phase::Away || Some(pid) == self.top && !is_told {
-            return Ok(());
-        }
-        if !matches!(process.execve, Some(Execve::Recorded { .. })) {
-            return self.end(pid, None);
-        }
-        self.drain_tails(pid)?;
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.phase = Phase::Executing;
-        }
-        Ok(())
-    }
-
-    /// Ends every process that has no exit yet; `ended` is how the first one did.
-    pub(crate) fn end_all(&mut self, ended: Ended) -> Result<(), TraceError> {
-        let open: Vec<u32> = self
-            .processes
-            .iter()
-            .filter(|(_, process)| process.phase != Phase::Over)
-            .map(|(pid, _)| *pid)
-            .collect();
-        for pid in open {
-            if Some(pid) != self.top {
-                self.warn_left_behind(pid);
-            }
-            self.end(pid, (Some(pid) == self.top).then_some(ended))?;
-        }
-        Ok(())
-    }
-
-    fn warn_left_behind(&mut self, pid: u32) {
-        let phase = self.processes.get(&pid).map(|process| process.phase);
-        self.book.warn(match phase {
-            Some(Phase::Announced) => {
-                "A child process could not be recorded, because it changed its root directory or \
-                 user before it began; record it by itself."
-            }
-            Some(Phase::Away | Phase::Executing) => return,
-            _ => {
-                "A child process was still running when the program ended, so its later references \
-                 are missing; record a command that waits for it."
-            }
-        });
-    }
-
-    fn end(&mut self, pid: u32, ended: Option<Ended>) -> Result<(), TraceError> {
-        self.drain_tails(pid)?;
-        let Some(process) = self.processes.get_mut(&pid).filter(|found| found.phase != Phase::Over)
-        else {
-            return Ok(());
-        };
-        process.phase = Phase::Over;
-        let last = process.last;
-        let (kind, status) = match (&process.execve, process.status, ended) {
-            (Some(Execve::Unrecorded { path, why }), ..) => {
-                self.book.warn(sentence(path, *why));
-                (ExitKind::Execve, 0)
-            }
-            // Killed before the new program spoke.
-            (Some(Execve::Recorded { .. }), _, Some(Ended::Signal(signal))) => {
-                (ExitKind::Signal, signal.into())
-            }
-            (Some(Execve::Recorded { path, .. }), ..) => {
-                let path = path.to_string_lossy();
-                self.book.warn(sentence(&path, wire::Unrecorded::NoRecorder));
-                (ExitKind::Execve, 0)
-            }
-            (None, Some(status), _) => (ExitKind::Process, status),
-            (None, None, Some(Ended::Code(code))) => (ExitKind::Process, code.into()),
-            (None, None, Some(Ended::Signal(signal))) => (ExitKind::Signal, signal.into()),
-            (None, None, None) => (ExitKind::Signal, 0),
-        };
-        self.gives_back(pid);
-        self.book.push_exit(last, kind, status)
-    }
-
-    fn drain_tails(&mut self, pid: u32) -> Result<(), TraceError> {
-        let generation = self.processes.get(&pid).map_or(0, |process| process.generation);
-        for tail in tails::take(&self.directory, pid, generation) {
-            for _ in 0..tail.nr_grace_expired {
-                self.book.warn(GRACE_EXPIRED);
-            }
-            let thread = self.thread(pid, tail.tid).copied();
-            let is_received = thread.and_then(|thread| thread.last_seq);
-            if tail.rows().is_empty() || is_received.is_some_and(|last| tail.seq <= last) {
-                continue;
-            }
-            let id = match thread {
-                Some(thread) => thread.id,
-                None => self.adopt_thread(pid, tail.tid)?,
-            };
-            self.push_rows(tail.rows(), id)?;
-        }
-        Ok(())
-    }
-
-    fn adopt_thread(&mut self, pid: u32, tid: u32) -> Result<ThreadId, TraceError> {
-        let parent = self.processes.get(&pid).map_or(0, |process| process.first);
-        self.add_thread(pid, tid, parent)?;
-        Ok(self.thread(pid, tid).map_or(parent, |thread| thread.id))
-    }
-
-    /// How the recording ended, for the footer.
-    pub(crate) fn ended_text(&self, ended: Ended) -> String {
-        let top = self.top.and_then(|pid| self.processes.get(&pid));
-        match top.and_then(|process| process.execve.as_ref()) {
-            Some(Execve::Unrecorded { path, .. }) => format!("execve {path}"),
-            Some(Execve::Recorded { path, .. }) if matches!(ended, Ended::Code(_)) => {
-                format!("execve {}", path.display())
-            }
-            Some(Execve::Recorded { .. }) | None => ended.to_string(),
-        }
     }
 }
 

@@ -12,6 +12,10 @@ use std::time::Instant;
 use largefolio_trace::ThreadId;
 
 use super::wire::{self, Unrecorded};
+use crate::record::executions::COMMAND_BYTES_MAX;
+
+/// Words of a command that are looked at: one more than are kept.
+const COMMAND_WORDS_MAX: usize = COMMAND_BYTES_MAX + 1;
 
 /// A thread of a process.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +92,8 @@ pub(crate) struct RecordedProcess {
     pub(crate) executed: Option<(PathBuf, Vec<String>)>,
     /// Process that it lends its memory to (vfork).
     pub(crate) borrower: Option<u32>,
+    /// Process whose memory it borrows: its `borrower` is this one, as long as that lives.
+    pub(crate) lender: Option<u32>,
     /// Where it is in its life.
     pub(crate) phase: Phase,
     /// When it was announced, or left: how long it is silent in these phases.
@@ -111,6 +117,7 @@ impl RecordedProcess {
             brk: 0,
             executed: None,
             borrower: None,
+            lender: None,
             phase: Phase::Announced,
             silent_since: Instant::now(),
             adopted_from: None,
@@ -140,8 +147,10 @@ impl Execve {
         let mut words = body.split(|byte| *byte == 0);
         let path = words.next().unwrap_or_default();
         let path = PathBuf::from(OsStr::from_bytes(path));
-        let mut command: Vec<String> =
-            words.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        let mut command: Vec<String> = words
+            .take(COMMAND_WORDS_MAX)
+            .map(|word| String::from_utf8_lossy(word).into_owned())
+            .collect();
         // Each word ends with a zero, behind the last of which is nothing.
         if command.last().is_some_and(String::is_empty) {
             command.pop();

@@ -1,32 +1,33 @@
 //! The loop of a recording: sockets, the program's end, signals, progress.
 //!
-//! Owns the descriptors. Invariants:
+//! Owns which connections are read, and when. Invariants:
 //! - S1: connections are read in the order they were accepted, and a later connection of a process
 //!   only when the earlier ones were read to their end. What it says first is read at once, and
 //!   acted on only then.
 //! - S2: a connection whose process no fork event announced is not read; its sender waits. Neither
 //!   is one of a process that lends its memory (vfork).
-//! - S4: a connection is the kernel's word for the process that it speaks for, and a process of another
-//!   user is read only if a recorded one announced it.
+//! - S4: a connection speaks for the process that the kernel says is at its other end, and for no
+//!   other. That is the program that was started, or one that a recorded process announced; a process
+//!   of this user is believed who its parent was. Of the others there are never more than
+//!   [`NR_STRANGERS_MAX`].
 //! - S3: after the program ended the loop ends when all connections closed. What a process sent
-//!   before its end is read whole, however long that takes; to processes that live on the loop
-//!   listens until nothing came for [`LINGER`], at the latest until [`LINGER_MAX`] is over.
+//!   before its end is read whole, however long that takes, unless a signal comes; to processes that
+//!   live on the loop listens until nothing came for [`LINGER`], at the latest until [`LINGER_MAX`]
+//!   is over, and then accepts no more.
 //! - S5: who waits for a process that fell silent (it ended, or cannot reach the socket any more) waits at
 //!   most [`SILENCE_MAX`]; if nothing comes for [`STANDSTILL`] while there is something to read, progress
 //!   and trace say who waits for whom.
 
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
 use largefolio_trace::TraceError;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::{Pid, Signal};
 
+use super::connection::Connection;
 use super::ledger::{Ledger, SILENCE_MAX};
 use super::packet::Packet;
 use super::process::Voice;
@@ -50,23 +51,20 @@ const STANDSTILL: Duration = Duration::from_secs(10);
 /// Messages read from one connection before the others have their turn.
 const TURN_MAX: usize = 64;
 
-/// Connections that may wait to be accepted; more wait in connect.
-const BACKLOG: i32 = 1024;
+/// Connections accepted before those that are there have their turn.
+const NR_ACCEPTED_MAX: usize = 256;
 
-struct Connection {
-    fd: OwnedFd,
-    /// Process, once it said so.
-    pid: Option<u32>,
-    /// What it said first, until that can be acted on: the child of a fork that nobody announced
-    /// yet, a process whose earlier connection has not been read to its end.
-    waits: Option<Hello>,
-    accepted: Instant,
-    is_closed: bool,
-}
+/// Connections of other users' processes that no recorded process has announced.
+const NR_STRANGERS_MAX: usize = 1024;
+
+const CUT_SHORT: &str = "A signal ended the recording while what processes had sent was still being \
+                         read; the end of the trace is missing.";
 
 pub(crate) struct Session<'ledger, 'book, 'sink> {
     ledger: &'ledger mut Ledger<'book, 'sink>,
     listener: OwnedFd,
+    /// The process that was started.
+    program: u32,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
     started: Instant,
@@ -79,12 +77,17 @@ pub(crate) struct Session<'ledger, 'book, 'sink> {
 }
 
 impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
-    /// A recording that accepts on `listener`.
-    pub(crate) fn new(ledger: &'ledger mut Ledger<'book, 'sink>, listener: OwnedFd) -> Self {
+    /// A recording of the process `program` that accepts on `listener`.
+    pub(crate) fn new(
+        ledger: &'ledger mut Ledger<'book, 'sink>,
+        listener: OwnedFd,
+        program: u32,
+    ) -> Self {
         let started = Instant::now();
         Self {
             ledger,
             listener,
+            program,
             connections: Vec::new(),
             buffer: vec![0; MESSAGE_MAX],
             started,
@@ -119,7 +122,9 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         let mut status = None;
         loop {
             self.wait(pidfd.as_ref().filter(|_| status.is_none()), status.is_some())?;
-            self.accept()?;
+            if !self.is_overdue() {
+                self.accept()?;
+            }
             self.read_all()?;
             // After its end was seen, its number may be another's.
             if status.is_none()
@@ -137,7 +142,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
                 status = child.try_wait().map_err(RecordError::os("wait for the program"))?;
                 self.ended = status.map(|_| Instant::now());
             } else if let Some(status) = status
-                && self.is_finished()
+                && (self.is_finished() || self.is_cut_short(signals))
             {
                 progress(self.progress());
                 return Ok(status);
@@ -145,14 +150,27 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
+    /// Whether the program has ended so long ago that nobody is waited for.
+    fn is_overdue(&self) -> bool {
+        self.ended.is_some_and(|ended| ended.elapsed() > LINGER_MAX)
+    }
+
+    /// Whether a signal came after the program ended, and not with its end.
+    fn is_cut_short(&mut self, signals: &Signals) -> bool {
+        let is_asked = signals.take().is_some();
+        let is_cut = is_asked && self.ended.is_some_and(|ended| ended.elapsed() > LINGER);
+        if is_cut {
+            self.ledger.book.warn(CUT_SHORT);
+        }
+        is_cut
+    }
+
     /// Whether the recording is over, once the program has ended.
     fn is_finished(&mut self) -> bool {
-        let is_late = self.last_message.elapsed() > LINGER
-            || self.ended.is_some_and(|ended| ended.elapsed() > LINGER_MAX);
-        if !is_late {
+        if self.last_message.elapsed() <= LINGER && !self.is_overdue() {
             return self.connections.is_empty() && !self.ledger.has_executing();
         }
-        self.connections.retain(|connection| has_hung_up(connection.fd.as_fd()));
+        self.connections.retain(Connection::has_hung_up);
         // The child of a process that lives on waits in vain to be announced.
         !(0..self.connections.len()).any(|index| self.may_read(index))
     }
@@ -185,7 +203,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
     fn awaited(&self, index: usize) -> Option<Standstill> {
         let connection = &self.connections[index];
         let pid = connection.pid.filter(|_| !self.may_read(index))?;
-        if !has_input(connection.fd.as_fd()) {
+        if !connection.has_input() {
             return None;
         }
         let awaited = match connection.waits {
@@ -201,7 +219,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
         fds.extend(pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)));
         let readable = (0..self.connections.len()).filter(|index| self.may_read(*index));
-        fds.extend(readable.map(|index| PollFd::new(&self.connections[index].fd, PollFlags::IN)));
+        fds.extend(readable.map(|index| self.connections[index].poll_fd()));
         let tick = if is_ending { TICK / 10 } else { TICK };
         let timeout = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
         match rustix::event::poll(&mut fds, Some(&timeout)) {
@@ -215,7 +233,9 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         let Some(pid) = connection.pid else { return true };
         match connection.waits {
             Some(Hello { reason: Reason::Fork, parent, .. }) => {
-                self.ledger.is_announced(pid) || !self.may_announce(parent, connection.accepted)
+                self.ledger.is_announced(pid)
+                    || self.ledger.is_full()
+                    || !self.may_announce(parent, connection.accepted)
             }
             Some(_) => !self.is_preceded(index, pid),
             None => !self.ledger.is_lending(pid),
@@ -242,22 +262,32 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
     }
 
     fn accept(&mut self) -> Result<(), RecordError> {
-        loop {
-            match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC) {
-                Ok(fd) => self.connections.push(Connection {
-                    fd,
-                    pid: None,
-                    waits: None,
-                    accepted: Instant::now(),
-                    is_closed: false,
-                }),
+        for _ in 0..NR_ACCEPTED_MAX {
+            match Connection::accept(&self.listener) {
+                Ok(connection) => self.connections.push(connection),
                 // At the limit of descriptors, the others wait to be accepted.
-                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED | Errno::MFILE) => {
-                    return Ok(());
-                }
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED | Errno::MFILE) => break,
                 Err(error) => return Err(RecordError::os("accept a process")(error)),
             }
         }
+        self.limit_strangers(NR_STRANGERS_MAX);
+        Ok(())
+    }
+
+    /// Closes the oldest connections of other users' processes that nothing recorded has started, but
+    /// for `nr_max`: descriptors are for those that are recorded.
+    fn limit_strangers(&mut self, nr_max: usize) {
+        let ledger = &*self.ledger;
+        let is_stranger = |connection: &Connection| {
+            !connection.is_ours && !connection.pid.is_some_and(|pid| ledger.is_announced(pid))
+        };
+        let nr_strangers = self.connections.iter().filter(|known| is_stranger(known)).count();
+        let mut nr_surplus = nr_strangers.saturating_sub(nr_max);
+        self.connections.retain(|connection| {
+            let is_surplus = nr_surplus > 0 && is_stranger(connection);
+            nr_surplus -= usize::from(is_surplus);
+            !is_surplus
+        });
     }
 
     fn read_all(&mut self) -> Result<(), TraceError> {
@@ -277,51 +307,43 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         Ok(())
     }
 
-    /// Whether the process that connected is the one it says it is: other users see the name of the
-    /// socket in the arguments of QEMU.
-    fn is_of(&self, index: usize, pid: u32) -> bool {
-        let peer = rustix::net::sockopt::socket_peercred(&self.connections[index].fd);
-        peer.is_ok_and(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()) == Ok(pid))
-    }
-
     /// Acts on what a connection that may be read said first.
     fn settle(&mut self, index: usize) -> Result<(), TraceError> {
         let connection = &mut self.connections[index];
         let (Some(hello), Some(pid)) = (connection.waits.take(), connection.pid) else {
             return Ok(());
         };
-        match hello.reason {
-            Reason::Start => self.ledger.start(pid),
-            // A process whose exit is in the trace has no program any more.
-            Reason::Execve if self.ledger.voice(pid) == Voice::Over => {
-                self.ledger.warn_late();
-                self.connections[index].is_closed = true;
-                return Ok(());
-            }
-            Reason::Execve => {
-                self.ledger.executed(pid, hello.generation);
-                return Ok(());
+        let is_known = self.ledger.is_announced(pid);
+        let is_recorded = match hello.reason {
+            Reason::Start if pid == self.program => {
+                self.ledger.start(pid);
+                true
             }
             // The parent may have ended before it could announce the child. Nobody vouches for one of
             // another user then.
-            Reason::Fork if !self.ledger.is_announced(pid) => {
-                if !is_ours(self.connections[index].fd.as_fd()) {
-                    self.connections[index].is_closed = true;
-                    return Ok(());
-                }
-                self.ledger.adopt(pid, hello.parent)?;
+            Reason::Fork if !is_known => {
+                connection.is_ours && self.ledger.adopt(pid, hello.parent)?
             }
-            Reason::Again | Reason::Fork => {}
+            _ => is_known,
+        };
+        if !is_recorded {
+            self.ledger.warn_stray();
+            self.connections[index].is_closed = true;
+        } else if hello.reason == Reason::Execve {
+            self.ledger.executed(pid, hello.generation);
+        } else {
+            self.ledger.connected(pid, hello.generation);
         }
-        self.ledger.connected(pid, hello.generation);
         Ok(())
     }
 
     /// Reads a connection until it is empty (true) or its turn is over (false).
     fn read_turn(&mut self, index: usize) -> Result<bool, TraceError> {
         for _ in 0..TURN_MAX {
-            let fd = self.connections[index].fd.as_fd();
-            match receive(fd, &mut self.buffer) {
+            if self.connections[index].is_closed {
+                return Ok(true);
+            }
+            match self.connections[index].receive(&mut self.buffer) {
                 Ok(0) => {
                     self.connections[index].is_closed = true;
                     if let Some(pid) = self.connections[index].pid {
@@ -349,7 +371,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
     fn take(&mut self, index: usize, nr_bytes: usize) -> Result<bool, TraceError> {
         let bytes = self.buffer.get(..nr_bytes).unwrap_or_default();
         if let Some(pid) = self.connections[index].pid {
-            self.ledger.receive(bytes)?;
+            self.ledger.receive(pid, bytes)?;
             return Ok(!self.ledger.is_lending(pid));
         }
         let Some(packet) = Packet::decode(bytes).filter(|packet| packet.header.kind == Kind::Hello)
@@ -358,7 +380,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             return Ok(false);
         };
         let pid = packet.header.pid;
-        let hello = Hello::decode(packet.body).filter(|_| self.is_of(index, pid));
+        let hello = Hello::decode(packet.body).filter(|_| self.connections[index].is_of(pid));
         let Some(hello) = hello else {
             self.connections[index].is_closed = true;
             return Ok(false);
@@ -371,50 +393,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
         Ok(may_read)
     }
-}
-
-/// Whether who connected is a process of this user.
-fn is_ours(fd: BorrowedFd<'_>) -> bool {
-    let user = rustix::process::geteuid();
-    rustix::net::sockopt::socket_peercred(fd).is_ok_and(|peer| peer.uid == user)
-}
-
-/// One message, without waiting.
-fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<usize, Errno> {
-    rustix::net::recv(fd, buffer, RecvFlags::DONTWAIT).map(|(nr_bytes, _)| nr_bytes)
-}
-
-/// Whether the other side has closed; what it sent before may wait to be read.
-fn has_hung_up(fd: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::HUP)
-}
-
-/// Whether there is something to read.
-fn has_input(fd: BorrowedFd<'_>) -> bool {
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::IN)
-}
-
-/// A listening socket at `path`.
-pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
-    let fd = packet_socket()?;
-    rustix::net::bind(&fd, &SocketAddrUnix::new(path)?)?;
-    rustix::net::listen(&fd, BACKLOG)?;
-    Ok(fd)
-}
-
-/// Whether there is a socket at `path` that nobody listens on.
-pub(crate) fn is_refused(path: &Path) -> bool {
-    let Ok(address) = SocketAddrUnix::new(path) else { return false };
-    packet_socket().is_ok_and(|fd| rustix::net::connect(&fd, &address) == Err(Errno::CONNREFUSED))
-}
-
-fn packet_socket() -> Result<OwnedFd, Errno> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
 #[cfg(test)]

@@ -3,11 +3,13 @@
 //! Owns the reading of tail files. Invariant I1: a tail is read only after its process ended,
 //! executed a program or left, and then removed.
 
-use std::fs;
-use std::ops::Range;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use super::wire::{self, ROW_BYTES, TAIL_ROWS, TAIL_ROWS_OFFSET, WINDOW, tail_offset};
+use largefolio_trace::disk;
+
+use super::wire::{self, ROW_BYTES, TAIL_BYTES, TAIL_ROWS, TAIL_ROWS_OFFSET, WINDOW, tail_offset};
 
 /// A tail in memory.
 #[derive(Debug)]
@@ -18,29 +20,31 @@ pub(crate) struct Tail {
     pub(crate) seq: u64,
     /// Grace periods its thread gave up waiting for.
     pub(crate) nr_grace_expired: u32,
-    bytes: Vec<u8>,
-    rows: Range<usize>,
+    rows: Vec<u8>,
 }
 
 impl Tail {
     /// Bytes of the rows that were not sent.
     pub(crate) fn rows(&self) -> &[u8] {
-        self.bytes.get(self.rows.clone()).unwrap_or_default()
+        &self.rows
     }
 
+    /// A recorded program of this user can put anything there.
     fn read(path: &Path) -> Option<Self> {
-        let bytes = fs::read(path).ok()?;
+        let mut bytes = Vec::new();
+        let file: File = disk::open_own(path).ok()?;
+        file.take(TAIL_BYTES as u64).read_to_end(&mut bytes).ok()?;
         if wire::u64_at(&bytes, tail_offset::MAGIC)? != wire::TAIL_MAGIC {
             return None;
         }
         let end = wire::u32_at(&bytes, tail_offset::END)? as usize;
         let end = end.clamp(WINDOW, WINDOW + TAIL_ROWS);
+        let rows = TAIL_ROWS_OFFSET + WINDOW * ROW_BYTES..TAIL_ROWS_OFFSET + end * ROW_BYTES;
         Some(Self {
             tid: wire::u32_at(&bytes, tail_offset::TID)?,
             seq: wire::u64_at(&bytes, tail_offset::SEQ)?,
             nr_grace_expired: wire::u32_at(&bytes, tail_offset::NR_GRACE_EXPIRED)?,
-            rows: TAIL_ROWS_OFFSET + WINDOW * ROW_BYTES..TAIL_ROWS_OFFSET + end * ROW_BYTES,
-            bytes,
+            rows: bytes.get(rows).unwrap_or_default().to_vec(),
         })
     }
 }
@@ -56,11 +60,40 @@ pub(crate) fn take(directory: &Path, pid: u32, generation: u32) -> Vec<Tail> {
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix))
         .map(|entry| entry.path())
         .collect();
-    let mut tails: Vec<Tail> = paths.iter().filter_map(|path| Tail::read(path)).collect();
-    for path in paths {
+    let taken = |path: PathBuf| {
+        let tail = Tail::read(&path);
         // The directory goes away at the end in any case.
         let _ = fs::remove_file(path);
-    }
+        tail
+    };
+    let mut tails: Vec<Tail> = paths.into_iter().filter_map(taken).collect();
     tails.sort_by_key(|tail| (tail.tid, tail.seq));
     tails
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, FileType, Mode};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// What a recorded program left there: no tail, nothing that is waited for, and gone afterwards.
+    #[test]
+    fn only_tails_of_a_sane_size_are_read() {
+        let directory = TempDir::new().expect("a directory");
+        let path = |name: &str| directory.path().join(format!("{}{name}", wire::tail_prefix(7, 0)));
+        rustix::fs::mknodat(CWD, path("fifo"), FileType::Fifo, Mode::RUSR, 0).expect("a FIFO");
+        symlink("/dev/zero", path("zero")).expect("a link");
+        let mut bytes = wire::TAIL_MAGIC.to_le_bytes().to_vec();
+        bytes.resize(TAIL_BYTES + 4096, 0xff);
+        bytes[tail_offset::TID..tail_offset::TID + 4].copy_from_slice(&9_u32.to_le_bytes());
+        fs::write(path("1"), &bytes).expect("a file");
+        let tails = take(directory.path(), 7, 0);
+        let seen: Vec<_> = tails.iter().map(|tail| (tail.tid, tail.rows().len())).collect();
+        assert_eq!(seen, [(9, TAIL_ROWS * ROW_BYTES)]);
+        assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
+    }
 }

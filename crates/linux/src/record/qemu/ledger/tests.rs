@@ -1,6 +1,8 @@
-use largefolio_trace::event::SHARES_MEMORY;
+use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
+use largefolio_trace::validate::NR_PROCESSES_MAX;
 
 use super::*;
+use crate::record::outcome::Ended;
 use crate::record::qemu::wire::{HEADER_BYTES, NEW_PROCESS, Row};
 
 pub(in crate::record::qemu) fn message(
@@ -32,7 +34,7 @@ fn events_of(messages: &[Vec<u8>]) -> (Vec<Event>, Vec<String>) {
     let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
     ledger.start(10);
     for bytes in messages {
-        ledger.receive(bytes).expect("a vector takes everything");
+        ledger.receive(10, bytes).expect("a vector takes everything");
     }
     ledger.end_all(Ended::Code(0)).expect("a vector takes everything");
     let warnings = book.take_warnings();
@@ -85,7 +87,7 @@ fn a_recording_has_links_if_its_guest_base_is_one() {
         let mut book = Book::new(&mut sink);
         let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
         ledger.start(10);
-        ledger.receive(&message(Kind::Layout, (10, 10), &[], &body)).expect("a vector");
+        ledger.receive(10, &message(Kind::Layout, (10, 10), &[], &body)).expect("a vector");
         assert_eq!(book.has_links, has_links, "{base:#x}");
     }
 }
@@ -146,10 +148,12 @@ fn a_borrower_that_left_and_stays_silent_does_not_keep_its_lender() {
     let mut book = Book::new(&mut sink);
     let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
     ledger.start(10);
-    ledger.receive(&message(Kind::Event, (10, 10), &[], &event(Op::Fork, fork))).expect("a vector");
+    ledger
+        .receive(10, &message(Kind::Event, (10, 10), &[], &event(Op::Fork, fork)))
+        .expect("a vector");
     ledger.connected(12, 0);
     assert_eq!(ledger.borrower_of(10), Some(12));
-    ledger.receive(&message(Kind::Leaving, (12, 12), &[], &[])).expect("a vector");
+    ledger.receive(12, &message(Kind::Leaving, (12, 12), &[], &[])).expect("a vector");
     ledger.closed(12).expect("a vector");
     assert!(ledger.is_lending(10), "it has left for a moment");
     ledger.processes.get_mut(&12).expect("a process").silent_since -= SILENCE_MAX;
@@ -166,15 +170,72 @@ fn a_child_that_was_adopted_is_not_announced_again() {
     let mut book = Book::new(&mut sink);
     let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
     ledger.start(10);
-    ledger.adopt(12, 10).expect("a vector");
+    assert!(ledger.adopt(12, 10).expect("a vector"));
     ledger.connected(12, 0);
-    ledger.receive(&announced(12, 10)).expect("a vector");
+    ledger.receive(10, &announced(12, 10)).expect("a vector");
     assert_eq!(ledger.book.nr_processes, 2);
-    ledger.receive(&message(Kind::Ending, (12, 12), &[], &[0; 8])).expect("a vector");
+    ledger.receive(12, &message(Kind::Ending, (12, 12), &[], &[0; 8])).expect("a vector");
     ledger.closed(12).expect("a vector");
-    ledger.receive(&announced(12, 10)).expect("a vector");
+    ledger.receive(10, &announced(12, 10)).expect("a vector");
     assert_eq!(ledger.book.nr_processes, 3, "the number is another's now");
     ledger.end_all(Ended::Code(0)).expect("a vector");
     let nr = |op| sink.iter().filter(|event: &&Event| event.op == op).count();
     assert_eq!((nr(Op::Fork), nr(Op::Exit)), (2, 3));
+}
+
+fn announced(pid: u64) -> Vec<u8> {
+    let fork = WireEvent { aux: pid, flags: NEW_PROCESS, ..WireEvent::default() };
+    message(Kind::Event, (10, 10), &[], &event(Op::Fork, fork))
+}
+
+/// A server may start more children than a trace has room for.
+#[test]
+fn what_a_trace_has_no_room_for_is_left_out_and_told() {
+    let mut sink = Vec::new();
+    let mut book = Book::new(&mut sink);
+    let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
+    ledger.start(10);
+    for pid in 11..11 + NR_PROCESSES_MAX as u64 {
+        ledger.receive(10, &announced(pid)).expect("a vector");
+    }
+    assert!(ledger.is_full());
+    assert!(!ledger.adopt(9, 10).expect("a vector"), "nobody begins any more");
+    ledger
+        .receive(10, &message(Kind::Rows, (10, 10), &[row(0x1000, 2, 1)], &[]))
+        .expect("a vector");
+    ledger.end_all(Ended::Code(0)).expect("a vector");
+    let warnings = book.take_warnings();
+    assert!(warnings.iter().any(|text| text.starts_with("A trace has at most")), "{warnings:?}");
+    let nr = |op| sink.iter().filter(|event: &&Event| event.op == op).count();
+    assert_eq!((nr(Op::Fork), nr(Op::Write)), (NR_PROCESSES_MAX - 1, 1));
+}
+
+/// However many begin, as long as they end.
+#[test]
+fn a_process_that_ended_takes_no_room() {
+    let mut sink = Vec::new();
+    let mut book = Book::new(&mut sink);
+    let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
+    ledger.start(10);
+    for pid in 0..2 * NR_PROCESSES_MAX as u64 {
+        ledger.receive(10, &announced(11 + pid)).expect("a vector");
+        ledger.connected(11 + u32::try_from(pid).expect("few"), 0);
+        ledger.closed(11 + u32::try_from(pid).expect("few")).expect("a vector");
+        assert_eq!(ledger.processes.len(), 1);
+    }
+    assert!(!ledger.is_full());
+}
+
+#[test]
+fn nobody_announces_itself_or_the_first_process() {
+    let mut sink = Vec::new();
+    let mut book = Book::new(&mut sink);
+    let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
+    ledger.start(10);
+    ledger.receive(10, &announced(10)).expect("a vector");
+    ledger.receive(10, &announced(12)).expect("a vector");
+    let fork = WireEvent { aux: 10, flags: NEW_PROCESS, ..WireEvent::default() };
+    let of_child = message(Kind::Event, (12, 12), &[], &event(Op::Fork, fork));
+    ledger.receive(12, &of_child).expect("a vector");
+    assert_eq!(ledger.book.nr_processes, 2);
 }

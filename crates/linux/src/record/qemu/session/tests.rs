@@ -1,10 +1,14 @@
 //! This process plays the child of a recorded one, whose words the ledger gets from the test.
 
+use std::path::Path;
+
 use largefolio_trace::{Event, Op};
+use rustix::net::SocketAddrUnix;
 use tempfile::TempDir;
 
 use super::*;
 use crate::record::book::Book;
+use crate::record::qemu::connection::{listen, packet_socket};
 use crate::record::qemu::ledger::tests::{event, message, row};
 use crate::record::qemu::wire::{NEW_PROCESS, WireEvent};
 
@@ -19,7 +23,7 @@ fn session(play: impl FnOnce(&mut Session<'_, '_, '_>, &Path)) -> (Vec<Event>, V
     let mut ledger = Ledger::new(&mut book, directory.path().into(), "/nonexistent".into());
     ledger.start(PARENT);
     ledger.connected(PARENT, 0);
-    let mut session = Session::new(&mut ledger, listen(&path).expect("a socket"));
+    let mut session = Session::new(&mut ledger, listen(&path).expect("a socket"), PARENT);
     play(&mut session, &path);
     let warnings = book.take_warnings();
     (sink, warnings)
@@ -53,7 +57,7 @@ fn announce(session: &mut Session<'_, '_, '_>) {
     let aux = std::process::id().into();
     let fork = WireEvent { aux, flags: NEW_PROCESS, ..WireEvent::default() };
     let bytes = message(Kind::Event, (PARENT, PARENT), &[], &event(Op::Fork, fork));
-    session.ledger.receive(&bytes).expect("a vector takes everything");
+    session.ledger.receive(PARENT, &bytes).expect("a vector takes everything");
 }
 
 /// It closes all descriptors, ours among them, and executes a program before its parent's word that
@@ -130,7 +134,7 @@ fn a_child_of_a_silent_parent_is_adopted() {
     let own = std::process::id();
     let (events, _) = session(|session, path| {
         let leaving = message(Kind::Leaving, (PARENT, PARENT), &[], &[]);
-        session.ledger.receive(&leaving).expect("a vector takes everything");
+        session.ledger.receive(PARENT, &leaving).expect("a vector takes everything");
         let child = connect(path, Reason::Fork, 0);
         say(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
         turn(session);
@@ -142,4 +146,60 @@ fn a_child_of_a_silent_parent_is_adopted() {
     });
     let seen: Vec<_> = events.iter().map(|event| (event.op, event.addr)).collect();
     assert_eq!(seen, [(Op::Fork, 0), (Op::Write, 0x1000)]);
+}
+
+/// Other users see the socket in the arguments of QEMU.
+#[test]
+fn who_was_not_started_by_the_recorded_program_is_not_read() {
+    for reason in [Reason::Start, Reason::Again, Reason::Execve] {
+        let (events, warnings) = session(|session, path| {
+            let stranger = connect(path, reason, 0);
+            say(&stranger, Kind::Rows, &[row(0x6000, 2, 1)], &[]);
+            turn(session);
+            assert!(session.connections.is_empty(), "{reason:?}");
+            assert_eq!(session.ledger.voice(std::process::id()), Voice::Over);
+        });
+        assert!(events.is_empty(), "{reason:?}: {events:?}");
+        assert!(warnings[0].contains("nothing recorded had started"), "{warnings:?}");
+    }
+}
+
+#[test]
+fn a_process_speaks_for_itself_alone() {
+    let (events, warnings) = session(|session, path| {
+        announce(session);
+        let child = connect(path, Reason::Fork, 0);
+        turn(session);
+        let of_parent = message(Kind::Rows, (PARENT, PARENT), &[row(0x6000, 2, 1)], &[]);
+        rustix::net::send(&child, &of_parent, rustix::net::SendFlags::empty()).expect("a socket");
+        say(&child, Kind::Rows, &[row(0x1000, 2, 1)], &[]);
+        turn(session);
+    });
+    let seen: Vec<_> = events.iter().map(|event| (event.thread, event.op)).collect();
+    assert_eq!(seen, [(0, Op::Fork), (1, Op::Write)]);
+    assert!(warnings[0].contains("could not be read"), "{warnings:?}");
+}
+
+#[test]
+fn strangers_do_not_take_the_descriptors_of_those_that_are_recorded() {
+    let (_, _) = session(|session, path| {
+        announce(session);
+        let _child = connect(path, Reason::Fork, 0);
+        turn(session);
+        let address = SocketAddrUnix::new(path).expect("a short path");
+        let strangers: Vec<OwnedFd> = (0..3)
+            .map(|_| {
+                let fd = packet_socket().expect("a socket");
+                rustix::net::connect(&fd, &address).expect("a listener");
+                fd
+            })
+            .collect();
+        session.accept().expect("connections");
+        for connection in &mut session.connections {
+            connection.is_ours = false;
+        }
+        session.limit_strangers(2);
+        assert_eq!(session.connections.len(), 3, "the child, and the last two of {strangers:?}");
+        assert_eq!(session.connections[0].pid, Some(std::process::id()));
+    });
 }

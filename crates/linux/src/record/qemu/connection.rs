@@ -1,0 +1,101 @@
+//! Sockets of a recording, and who is at their other end.
+//!
+//! Owns what the kernel says of a process that connected. What it says itself is the session's.
+
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
+
+use super::wire::Hello;
+
+/// Connections that may wait to be accepted; more wait in connect.
+const BACKLOG: i32 = 1024;
+
+/// A process that connected.
+#[derive(Debug)]
+pub(super) struct Connection {
+    fd: OwnedFd,
+    /// Its number, by the kernel.
+    peer: Option<u32>,
+    /// Whether it is of this user.
+    pub(super) is_ours: bool,
+    /// Process, once it said so.
+    pub(super) pid: Option<u32>,
+    /// What it said first, until that can be acted on: the child of a fork that nobody announced
+    /// yet, a process whose earlier connection has not been read to its end.
+    pub(super) waits: Option<Hello>,
+    pub(super) accepted: Instant,
+    pub(super) is_closed: bool,
+}
+
+impl Connection {
+    /// The next one that waits on `listener`.
+    pub(super) fn accept(listener: &OwnedFd) -> Result<Self, Errno> {
+        let fd = rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?;
+        let peer = rustix::net::sockopt::socket_peercred(&fd).ok();
+        let is_ours = peer.is_some_and(|peer| peer.uid == rustix::process::geteuid());
+        let peer = peer.and_then(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()).ok());
+        let (pid, waits, accepted, is_closed) = (None, None, Instant::now(), false);
+        Ok(Self { fd, peer, is_ours, pid, waits, accepted, is_closed })
+    }
+
+    /// Whether the process at the other end is `pid`.
+    pub(super) fn is_of(&self, pid: u32) -> bool {
+        self.peer == Some(pid)
+    }
+
+    /// What to wait for it with.
+    pub(super) fn poll_fd(&self) -> PollFd<'_> {
+        PollFd::new(&self.fd, PollFlags::IN)
+    }
+
+    /// One message, without waiting.
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        rustix::net::recv(&self.fd, buffer, RecvFlags::DONTWAIT).map(|(nr_bytes, _)| nr_bytes)
+    }
+
+    /// Whether the other side has closed; what it sent before may wait to be read.
+    pub(super) fn has_hung_up(&self) -> bool {
+        is_now(self.fd.as_fd(), PollFlags::empty(), PollFlags::HUP)
+    }
+
+    /// Whether there is something to read.
+    pub(super) fn has_input(&self) -> bool {
+        is_now(self.fd.as_fd(), PollFlags::IN, PollFlags::IN)
+    }
+}
+
+/// Whether `fd`, asked for `asked`, answers `wanted` at once.
+fn is_now(fd: BorrowedFd<'_>, asked: PollFlags, wanted: PollFlags) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, asked)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(wanted)
+}
+
+/// A listening socket at `path`, which appears there when it listens: [`is_refused`] must not take it
+/// for one that nobody listens on.
+pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
+    let fd = packet_socket()?;
+    let unready = path.with_extension("new");
+    rustix::net::bind(&fd, &SocketAddrUnix::new(&unready)?)?;
+    rustix::net::listen(&fd, BACKLOG)?;
+    std::fs::rename(unready, path)?;
+    Ok(fd)
+}
+
+/// Whether there is a socket at `path` that nobody listens on.
+pub(super) fn is_refused(path: &Path) -> bool {
+    let Ok(address) = SocketAddrUnix::new(path) else { return false };
+    packet_socket().is_ok_and(|fd| rustix::net::connect(&fd, &address) == Err(Errno::CONNREFUSED))
+}
+
+/// A socket of the kind that recordings use.
+pub(super) fn packet_socket() -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}

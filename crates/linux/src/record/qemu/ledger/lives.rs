@@ -1,0 +1,377 @@
+//! The lives of processes and threads: announced, adopted, lending their memory, executing, ended.
+//!
+//! Owns the table of processes that live, and what a recording has no room for. A process leaves the
+//! table when its exit is in the trace.
+
+use std::time::Instant;
+
+use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
+use largefolio_trace::validate::{NR_PROCESSES_MAX, NR_THREADS_MAX};
+use largefolio_trace::{ExitKind, ThreadId, TraceError};
+
+use super::{Ledger, SILENCE_MAX};
+use crate::record::outcome::Ended;
+use crate::record::qemu::packet::Packet;
+use crate::record::qemu::process::{Execve, Phase, RecordedProcess, Thread, Voice, sentence};
+use crate::record::qemu::tails;
+use crate::record::qemu::wire::{self, Header, Kind, WireEvent};
+
+const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another one changed the \
+                             address space, so references around that moment may be out of order; \
+                             record on a less busy machine.";
+
+impl Ledger<'_, '_> {
+    /// The first process connected.
+    pub(crate) fn start(&mut self, pid: u32) {
+        if self.top.is_none() {
+            self.top = Some(pid);
+            let first = self.add_process(pid);
+            debug_assert_eq!(first, Some(0), "I1 of the book");
+        }
+    }
+
+    /// A process that lives; nothing if there is no room for it.
+    fn add_process(&mut self, pid: u32) -> Option<ThreadId> {
+        if self.processes.len() >= NR_PROCESSES_MAX || !self.has_room() {
+            self.fill();
+            return None;
+        }
+        let first = self.book.add_thread();
+        self.book.nr_processes += 1;
+        self.processes.insert(pid, RecordedProcess::new(pid, first));
+        Some(first)
+    }
+
+    fn has_room(&self) -> bool {
+        // Ids fit usize.
+        !self.is_full && (self.book.nr_threads() as usize) < NR_THREADS_MAX
+    }
+
+    /// From now on what begins is left out: a process that was left out is never announced.
+    fn fill(&mut self) {
+        if !std::mem::replace(&mut self.is_full, true) {
+            self.book.warn(format!(
+                "A trace has at most {NR_THREADS_MAX} threads, and {NR_PROCESSES_MAX} processes at a \
+                 time; what began after that is missing."
+            ));
+        }
+    }
+
+    /// Whether nothing that begins is recorded any more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Whether messages of `pid` may be read: its fork is in the trace.
+    pub(crate) fn is_announced(&self, pid: u32) -> bool {
+        self.voice(pid) != Voice::Over
+    }
+
+    /// Whether `pid` says something.
+    pub(crate) fn voice(&self, pid: u32) -> Voice {
+        self.processes.get(&pid).map_or(Voice::Over, |process| process.phase.voice())
+    }
+
+    /// Notes that `pid`, which is announced, connected.
+    pub(crate) fn connected(&mut self, pid: u32, generation: u32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            (process.phase, process.generation) = (Phase::Connected, generation);
+        }
+    }
+
+    /// Whether a process is between two programs.
+    pub(crate) fn has_executing(&self) -> bool {
+        self.processes.values().any(|process| process.phase == Phase::Executing)
+    }
+
+    /// Notes that `pid` connected as a new program.
+    pub(crate) fn executed(&mut self, pid: u32, generation: u32) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.executed(pid, generation);
+        }
+    }
+
+    /// Whether `pid` waits for a borrower of its memory (L5).
+    pub(crate) fn is_lending(&self, pid: u32) -> bool {
+        self.borrower_of(pid).is_some()
+    }
+
+    /// The process that has the memory of `pid` and speaks, or was silent for a moment only.
+    pub(crate) fn borrower_of(&self, pid: u32) -> Option<u32> {
+        let child = self.processes.get(&pid)?.borrower?;
+        let is_heard = match self.voice(child) {
+            Voice::Speaks => true,
+            Voice::Silent => self.processes.get(&child)?.silent_since.elapsed() < SILENCE_MAX,
+            Voice::Over => false,
+        };
+        is_heard.then_some(child)
+    }
+
+    /// `lender` waits while `child` has its memory (L5).
+    fn lend(&mut self, lender: u32, child: u32) {
+        if let Some(process) = self.processes.get_mut(&child) {
+            process.lender = Some(lender);
+        }
+        if let Some(process) = self.processes.get_mut(&lender) {
+            process.borrower = Some(child);
+        }
+    }
+
+    /// `child` has memory of its own, or none any more.
+    pub(super) fn gives_back(&mut self, child: u32) {
+        let lender = self.processes.get_mut(&child).and_then(|process| process.lender.take());
+        let lender = lender.and_then(|lender| self.processes.get_mut(&lender));
+        if let Some(lender) = lender.filter(|lender| lender.borrower == Some(child)) {
+            lender.borrower = None;
+        }
+    }
+
+    /// A child whose parent cannot announce it any more, or is silent. The trace has it as one of its
+    /// parent or, if that has ended, of the first process; false if there is nobody left, or no room.
+    pub(crate) fn adopt(&mut self, pid: u32, parent: u32) -> Result<bool, TraceError> {
+        let thread_of = |pid: u32| {
+            let process = self.processes.get(&pid).filter(|found| found.phase != Phase::Over);
+            process.map(|process| process.last)
+        };
+        let from = thread_of(parent).or_else(|| self.top.and_then(thread_of));
+        let Some((from, child)) = from.zip(self.add_process(pid)) else { return Ok(false) };
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.adopted_from = Some(parent);
+        }
+        self.book.push_fork(from, child, 0)?;
+        Ok(true)
+    }
+
+    pub(super) fn take_fork(
+        &mut self,
+        header: &Header,
+        wire: &WireEvent,
+        parent: ThreadId,
+    ) -> Result<(), TraceError> {
+        let Ok(number) = u32::try_from(wire.aux) else { return Ok(()) };
+        if wire.flags & wire::NEW_PROCESS == 0 {
+            return self.add_thread(header.pid, number, parent);
+        }
+        // Nobody is a child of its own, and the first process is nobody's.
+        if number == header.pid || Some(number) == self.top || self.is_late(number, header.pid) {
+            return Ok(());
+        }
+        // Whoever had the number has ended.
+        self.end(number, None)?;
+        let Some(child) = self.add_process(number) else { return Ok(()) };
+        let flags = wire.flags & wire::BORROWS_MEMORY;
+        if flags != 0 {
+            self.lend(header.pid, number);
+        }
+        debug_assert_eq!(wire::BORROWS_MEMORY, BORROWS_MEMORY, "as in the trace");
+        self.book.push_fork(parent, child, flags)
+    }
+
+    /// Whether `child`, which `parent` announces, was adopted because that took too long.
+    fn is_late(&mut self, child: u32, parent: u32) -> bool {
+        let child = self.processes.get_mut(&child).filter(|child| child.phase != Phase::Over);
+        child.is_some_and(|child| child.adopted_from.take_if(|from| *from == parent).is_some())
+    }
+
+    /// Announces thread `tid` of `pid` and applies what it sent before, which is left out if there is no
+    /// room for it.
+    pub(super) fn add_thread(
+        &mut self,
+        pid: u32,
+        tid: u32,
+        parent: ThreadId,
+    ) -> Result<(), TraceError> {
+        let has_room = self.has_room();
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        let is_its =
+            |bytes: &Vec<u8>| Packet::decode(bytes).is_some_and(|packet| packet.header.tid == tid);
+        let (its, others) = std::mem::take(&mut process.parked).into_iter().partition(is_its);
+        process.parked = others;
+        if !has_room {
+            self.fill();
+            return Ok(());
+        }
+        let id = self.book.add_thread();
+        process.threads.insert(tid, Thread { id, last_seq: None });
+        self.book.push_fork(parent, id, SHARES_MEMORY)?;
+        let its: Vec<Vec<u8>> = its;
+        for bytes in &its {
+            if let Some(packet) = Packet::decode(bytes) {
+                self.apply(&packet)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the threads of `pid` that sent something and that nobody can announce any more: the one
+    /// that made them was ended by the execve or exit of one of them.
+    fn adopt_parked(&mut self, pid: u32) -> Result<(), TraceError> {
+        while let Some(process) = self.processes.get(&pid)
+            && process.phase != Phase::Away
+            && let Some(packet) = process.parked.first().and_then(|bytes| Packet::decode(bytes))
+        {
+            let (tid, parent) = (packet.header.tid, process.last);
+            self.add_thread(pid, tid, parent)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_thread_exit(
+        &mut self,
+        header: &Header,
+        thread: ThreadId,
+        status: u64,
+    ) -> Result<(), TraceError> {
+        if let Some(process) = self.processes.get_mut(&header.pid) {
+            process.threads.remove(&header.tid);
+            // Whoever is left ends the process.
+            if process.last == thread
+                && let Some(left) = process.threads.values().next()
+            {
+                process.last = left.id;
+            }
+        }
+        self.book.push_exit(thread, ExitKind::Thread, status)
+    }
+
+    pub(super) fn take_ending(&mut self, header: &Header, body: &[u8]) {
+        let Some(process) = self.processes.get_mut(&header.pid) else { return };
+        if let Some(thread) = process.threads.get(&header.tid) {
+            process.last = thread.id;
+        }
+        match header.kind {
+            Kind::Execve => process.execve = Some(Execve::recorded(body, process.last)),
+            Kind::ExecveUnrecorded => process.execve = Some(Execve::unrecorded(body)),
+            Kind::ExecveFailed => process.execve = None,
+            Kind::Ending => process.status = wire::u64_at(body, 0),
+            _ => (process.phase, process.silent_since) = (Phase::Away, Instant::now()),
+        }
+    }
+
+    /// The connection of `pid` closed. A first process that said nothing about its end waits for
+    /// [`Ledger::end_all`], which knows its signal.
+    pub(crate) fn closed(&mut self, pid: u32) -> Result<(), TraceError> {
+        self.adopt_parked(pid)?;
+        let Some(process) = self.processes.get(&pid) else { return Ok(()) };
+        let is_told = process.status.is_some() || process.execve.is_some();
+        if process.phase == Phase::Away || Some(pid) == self.top && !is_told {
+            return Ok(());
+        }
+        if !matches!(process.execve, Some(Execve::Recorded { .. })) {
+            return self.end(pid, None);
+        }
+        self.drain_tails(pid)?;
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.phase = Phase::Executing;
+        }
+        Ok(())
+    }
+
+    /// Ends every process that has no exit yet; `ended` is how the first one did.
+    pub(crate) fn end_all(&mut self, ended: Ended) -> Result<(), TraceError> {
+        let open: Vec<u32> = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.phase != Phase::Over)
+            .map(|(pid, _)| *pid)
+            .collect();
+        for pid in open {
+            if Some(pid) != self.top {
+                self.warn_left_behind(pid);
+            }
+            self.end(pid, (Some(pid) == self.top).then_some(ended))?;
+        }
+        Ok(())
+    }
+
+    fn warn_left_behind(&mut self, pid: u32) {
+        let phase = self.processes.get(&pid).map(|process| process.phase);
+        self.book.warn(match phase {
+            Some(Phase::Announced) => {
+                "A child process could not be recorded, because it changed its root directory or \
+                 user before it began; record it by itself."
+            }
+            Some(Phase::Away | Phase::Executing) => return,
+            _ => {
+                "A child process was still running when the program ended, so its later references \
+                 are missing; record a command that waits for it."
+            }
+        });
+    }
+
+    fn end(&mut self, pid: u32, ended: Option<Ended>) -> Result<(), TraceError> {
+        self.drain_tails(pid)?;
+        let Some(process) = self.processes.get_mut(&pid).filter(|found| found.phase != Phase::Over)
+        else {
+            return Ok(());
+        };
+        process.phase = Phase::Over;
+        let last = process.last;
+        let (kind, status) = match (&process.execve, process.status, ended) {
+            (Some(Execve::Unrecorded { path, why }), ..) => {
+                self.book.warn(sentence(path, *why));
+                (ExitKind::Execve, 0)
+            }
+            // Killed before the new program spoke.
+            (Some(Execve::Recorded { .. }), _, Some(Ended::Signal(signal))) => {
+                (ExitKind::Signal, signal.into())
+            }
+            (Some(Execve::Recorded { path, .. }), ..) => {
+                let path = path.to_string_lossy();
+                self.book.warn(sentence(&path, wire::Unrecorded::NoRecorder));
+                (ExitKind::Execve, 0)
+            }
+            (None, Some(status), _) => (ExitKind::Process, status),
+            (None, None, Some(Ended::Code(code))) => (ExitKind::Process, code.into()),
+            (None, None, Some(Ended::Signal(signal))) => (ExitKind::Signal, signal.into()),
+            (None, None, None) => (ExitKind::Signal, 0),
+        };
+        self.gives_back(pid);
+        // How the first one ended is asked for at the end.
+        if Some(pid) != self.top {
+            self.processes.remove(&pid);
+        }
+        self.book.push_exit(last, kind, status)
+    }
+
+    fn drain_tails(&mut self, pid: u32) -> Result<(), TraceError> {
+        let generation = self.processes.get(&pid).map_or(0, |process| process.generation);
+        for tail in tails::take(&self.directory, pid, generation) {
+            self.book.warn_times(GRACE_EXPIRED, tail.nr_grace_expired.into());
+            let thread = self.thread(pid, tail.tid).copied();
+            let is_received = thread.and_then(|thread| thread.last_seq);
+            if tail.rows().is_empty() || is_received.is_some_and(|last| tail.seq <= last) {
+                continue;
+            }
+            let thread = match thread {
+                Some(thread) => Some(thread),
+                None => self.adopt_thread(pid, tail.tid)?,
+            };
+            if let Some(thread) = thread {
+                self.push_rows(tail.rows(), thread.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A thread that nobody announced in time; nothing if there is no room for it.
+    fn adopt_thread(&mut self, pid: u32, tid: u32) -> Result<Option<Thread>, TraceError> {
+        let Some(parent) = self.processes.get(&pid).map(|process| process.last) else {
+            return Ok(None);
+        };
+        self.add_thread(pid, tid, parent)?;
+        Ok(self.thread(pid, tid).copied())
+    }
+
+    /// How the recording ended, for the footer.
+    pub(crate) fn ended_text(&self, ended: Ended) -> String {
+        let top = self.top.and_then(|pid| self.processes.get(&pid));
+        match top.and_then(|process| process.execve.as_ref()) {
+            Some(Execve::Unrecorded { path, .. }) => format!("execve {path}"),
+            Some(Execve::Recorded { path, .. }) if matches!(ended, Ended::Code(_)) => {
+                format!("execve {}", path.display())
+            }
+            Some(Execve::Recorded { .. }) | None => ended.to_string(),
+        }
+    }
+}
