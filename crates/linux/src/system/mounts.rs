@@ -3,8 +3,8 @@
 //! Owns the answer without touching the file: a `stat` of a file on a FUSE or network filesystem waits
 //! for its server, and the census of a system must not hang because one user's server does.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 /// Name of the filesystem with the device number `device`. Files of btrfs have numbers of their
@@ -16,7 +16,7 @@ pub(crate) fn filesystem(mountinfo: &[u8], device: (u32, u32), path: &Path) -> O
         return Some(name(mount));
     }
     let path = path.as_os_str().as_bytes();
-    let below = mounts().filter(|mount| path.starts_with(mount.point));
+    let below = mounts().filter(|mount| path.starts_with(&unescaped(mount.point)));
     below.max_by_key(|mount| mount.point.len()).filter(|m| m.filesystem == "btrfs").map(name)
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn devices(mountinfo: &[u8]) -> Vec<(u32, u32)> {
 pub(crate) fn point(mountinfo: &[u8], device: (u32, u32)) -> Option<PathBuf> {
     let mut mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
     let mount = mounts.find(|mount| mount.device == device && mount.root == b"/")?;
-    Some(PathBuf::from(OsStr::from_bytes(mount.point)))
+    Some(place(mount.point))
 }
 
 /// Where the tmpfs with the device number is mounted, and its `huge=`, which is `never` unless said.
@@ -42,8 +42,32 @@ pub(crate) fn tmpfs(mountinfo: &[u8], device: (u32, u32)) -> Option<(PathBuf, St
     let mount = mounts.filter(|mount| mount.filesystem == "tmpfs").find(|m| m.device == device)?;
     let options = std::str::from_utf8(mount.options).unwrap_or_default();
     let huge = options.split(',').find_map(|option| option.strip_prefix("huge="));
-    let point = PathBuf::from(OsStr::from_bytes(mount.point));
-    Some((point, huge.unwrap_or("never").to_owned()))
+    Some((place(mount.point), huge.unwrap_or("never").to_owned()))
+}
+
+fn place(point: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(unescaped(point)))
+}
+
+/// The name that a word stands for: the kernel writes space, tab, newline and backslash as `\\` and
+/// three octal digits.
+fn unescaped(word: &[u8]) -> Vec<u8> {
+    let mut pieces = word.split(|byte| *byte == b'\\');
+    let mut name = pieces.next().unwrap_or_default().to_vec();
+    for piece in pieces {
+        let number = piece.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        match number.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                name.push(byte);
+                name.extend_from_slice(&piece[3..]);
+            }
+            None => {
+                name.push(b'\\');
+                name.extend_from_slice(piece);
+            }
+        }
+    }
+    name
 }
 
 /// Whether asking about a file of the filesystem asks nobody but this kernel.
@@ -89,6 +113,7 @@ mod tests {
         let text = b"22 1 254:0 / / rw - ext4 /dev/vda rw\n\
             30 22 0:44 / /net rw,relatime shared:5 master:1 - nfs4 server:/x rw\n\
             31 22 0:50 / /data rw - btrfs /dev/vdb rw\n\
+            32 22 0:51 / /my\\040data\\134x\\9 rw - tmpfs none rw\n\
             rubbish 1:2\n";
         let of = |device, path: &str| filesystem(text, device, Path::new(path));
         assert_eq!(of((254, 0), "/net/x").as_deref(), Some("ext4"));
@@ -96,8 +121,9 @@ mod tests {
         assert_eq!(of((0, 99), "/data/sub/x").as_deref(), Some("btrfs"));
         assert_eq!(of((0, 1), "/memfd:x"), None);
         assert_eq!(point(text, (0, 50)), Some(PathBuf::from("/data")));
-        assert_eq!(point(text, (0, 51)), None);
-        assert_eq!(devices(text), [(254, 0), (0, 44), (0, 50)]);
+        assert_eq!(point(text, (0, 51)), Some(PathBuf::from("/my data\\x\\9")));
+        assert_eq!(point(text, (0, 52)), None);
+        assert_eq!(devices(text), [(254, 0), (0, 44), (0, 50), (0, 51)]);
         assert!(is_local("xfs") && !is_local("nfs4") && !is_local("fuse.sshfs"));
     }
 }
