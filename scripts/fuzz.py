@@ -41,6 +41,8 @@ INSTRUMENTED = [
     "-Cllvm-args=-sanitizer-coverage-level=4", "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table", "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ]
+# Each input that has to be a file is one; the program ends without removing its directory.
+MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 # Longer ones are not kept: what they reach, shorter ones reach as well, or nearly.
 KEPT_BYTES_MAX = 4096
 # A parser's own bound is 512 MiB. One input must not take seconds.
@@ -63,9 +65,9 @@ def build():
 
 def command(program, target, *words):
     """(how it ended and what it printed, seconds of processor time)"""
-    environment = {**os.environ, "FOLIO_FUZZ": target, "RUST_BACKTRACE": "1"}
     words = [program, *LIMITS, *words]
-    with tempfile.TemporaryFile("w+", errors="replace") as out:
+    with tempfile.TemporaryFile("w+", errors="replace") as out, tempfile.TemporaryDirectory(dir=MEMORY) as place:
+        environment = {**os.environ, "FOLIO_FUZZ": target, "RUST_BACKTRACE": "1", "TMPDIR": place}
         child = subprocess.Popen(words, env=environment, stdout=out, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)

@@ -79,8 +79,7 @@ fn chosen() -> &'static Chosen {
         panic::set_hook(Box::new(|panic| {
             *LAST_PANIC.lock().expect("held for a moment") = panic.to_string()
         }));
-        // In memory: each input that has to be a file is one.
-        let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+        let place = tempfile::tempdir().expect("a directory");
         Chosen { target, place }
     })
 }
@@ -99,7 +98,7 @@ fuzz_target!(|data: &[u8]| {
 /// `data` as the file `name`.
 fn file(data: &[u8], place: &Path, name: &str) -> PathBuf {
     let path = place.join(name);
-    fs::write(&path, data).expect("a file in memory");
+    fs::write(&path, data).expect("a file");
     path
 }
 
@@ -231,7 +230,7 @@ fn swept(dir: &Path) -> (Sweep, Task) {
         copies: BTreeMap::new(),
         cells: replay::Request::new(kernels, machines),
     };
-    let sweep = Sweep::open(dir, &request).expect("a sweep in memory");
+    let sweep = Sweep::open(dir, &request).expect("a sweep");
     let task = sweep.missing(1).pop().expect("nothing is done yet");
     (sweep, task)
 }
