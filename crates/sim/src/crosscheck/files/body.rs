@@ -22,6 +22,9 @@ pub struct FileSteps {
     pub(super) files: BTreeMap<u32, u64>,
     /// What was done, in order.
     pub(super) steps: Vec<FileStep>,
+    /// Folios that came into the page cache and left it, in all steps: the sum of their
+    /// `insertions` and `removals`.
+    pub(super) nr_folios: u64,
     /// Final state of each mapping; `None` = exactly the touched pages are present.
     pub(super) ends: BTreeMap<u32, AreaEnd>,
     /// What the kernel counted in the group: `memory.stat` and its like, without what is 0.

@@ -11,8 +11,10 @@ use super::step::{
 use crate::crosscheck::recording::{PAGE_BYTES_MAX, RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, hex, not_a_number, number, reason, unknown};
 
-/// Folios one `A` line may stand for: those of a file of 64 GiB in base pages.
-const NR_TIMES_MAX: u64 = 1 << 24;
+/// Folios that all `A` and `D` lines of a recording may stand for, those of a file of 16 GiB in base
+/// pages: each is kept, and 16 bytes of text may stand for any number. The recordings that come with
+/// folio have at most 80,896.
+const NR_FOLIOS_MAX: u64 = 1 << 22;
 /// Largest page number: byte positions stay below 2^62.
 const INDEX_MAX: u64 = 1 << 46;
 /// Descriptors, mappings and files one recording may have.
@@ -184,6 +186,7 @@ impl FileSteps {
         if self.steps.is_empty() {
             self.start(Action::Start);
         }
+        let nr_folios = &mut self.nr_folios;
         let Some(step) = self.steps.last_mut() else { unreachable!("one was started") };
         let here = match step.action {
             Action::Touch { index, .. } => index,
@@ -193,10 +196,12 @@ impl FileSteps {
         let at = |word: &str| if word == "." { Ok(here) } else { index_of(word) };
         match *words {
             ["A", index, order, ref rest @ ..] => {
-                step.insertions.extend(folios(file, at(index)?, order, rest)?);
+                let run = cached_run(file, at(index)?, order, rest)?;
+                step.insertions.extend(run.folios(nr_folios)?);
             }
             ["D", index, order, ref rest @ ..] => {
-                step.removals.extend(folios(file, at(index)?, order, rest)?);
+                let run = cached_run(file, at(index)?, order, rest)?;
+                step.removals.extend(run.folios(nr_folios)?);
                 step.removed_at.resize(step.removals.len(), step.insertions.len());
             }
             ["e", ref extents @ ..] => {
@@ -268,19 +273,34 @@ impl FileSteps {
     }
 }
 
-/// `idx order [xN]`: each folio.
-fn folios(
-    file: u32,
-    index: u64,
-    order: &str,
-    rest: &[&str],
-) -> Parsed<impl Iterator<Item = CachedFolio>> {
+/// Folios of one size, one after the other.
+struct CachedRun {
+    first: CachedFolio,
+    times: u64,
+}
+
+impl CachedRun {
+    /// Each folio; `nr_folios` of the recording came before.
+    fn folios(self, nr_folios: &mut u64) -> Parsed<impl Iterator<Item = CachedFolio>> {
+        let Self { first: CachedFolio { file, index, order }, times } = self;
+        if times > NR_FOLIOS_MAX - *nr_folios {
+            return Err(format!(
+                "{times} folios after {nr_folios}: a recording may have {NR_FOLIOS_MAX}"
+            ));
+        }
+        *nr_folios += times;
+        Ok((0..times).map(move |nr| CachedFolio { file, index: index + (nr << order), order }))
+    }
+}
+
+/// `idx order [xN]`.
+fn cached_run(file: u32, index: u64, order: &str, rest: &[&str]) -> Parsed<CachedRun> {
     let order = order_of(order)?;
     let times = rest.first().map_or(Ok(1), |times| number(times.trim_start_matches('x')))?;
-    if times > NR_TIMES_MAX || times.checked_mul(1 << order).is_none_or(|n| n > INDEX_MAX) {
+    if times.checked_mul(1 << order).is_none_or(|n| n > INDEX_MAX) {
         return Err(format!("{times} folios of order {order}: no file is that large"));
     }
-    Ok((0..times).map(move |nr| CachedFolio { file, index: index + (nr << order), order }))
+    Ok(CachedRun { first: CachedFolio { file, index, order }, times })
 }
 
 /// Byte `offset` of page `index`.

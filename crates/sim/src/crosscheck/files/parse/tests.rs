@@ -59,6 +59,18 @@ fn damaged_lines_are_named() {
     }
 }
 
+/// A line of few bytes may stand for many folios; those of all lines are counted together.
+#[test]
+fn folios_of_all_lines_are_bounded_together() {
+    let of = |lines: &str| Recording::<FileSteps>::parse("test", &format!("{HEADER}{lines}"));
+    let error = of("A 0 0 x30\nB 0 0 1 0\nA 0 0 x3000000000\nA 0 0\n").unwrap_err();
+    assert_eq!(error.line, 4, "{error}");
+    let error = of("A 0 0 x4000\nD 0 0 x4190305\n").unwrap_err();
+    assert_eq!(error.line, 3, "{error}");
+    assert!(error.what.starts_with("4190305 folios after 4000: a recording may have 4194304"));
+    assert_eq!(of("A 0 0 x4000\nD 0 0 x4000\n").unwrap().body.nr_folios, 8000);
+}
+
 /// A kernel's answer to a read of 8 KiB of a file of 3,700 bytes: two pages are asked for.
 const SHORT_FILE: &str = "I 0 3700 /short\nO 1 0\nB 0 0 8192 1\nS sync 0 2 0 0 0 32 0 -1\n\
     S order 0 0 4 2 32\nA 0 0\nG 0 2\n";
