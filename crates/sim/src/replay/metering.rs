@@ -31,6 +31,11 @@ impl Cell {
     /// After an event or a fault of a process: whether it is too much by now.
     pub(super) fn check_budget(&mut self, process: ProcessNr) -> Result<(), CellError> {
         self.measure_process(process);
+        self.check_limits()
+    }
+
+    /// Whether it is too much by now, with processes as they were last measured.
+    pub(super) fn check_limits(&self) -> Result<(), CellError> {
         let budget = &self.spec.budget;
         let held = self.state_bytes();
         let work = self.memory.work();

@@ -140,7 +140,7 @@ impl Cell {
         Run { addr, count, link }: Run,
     ) -> Result<(), CellError> {
         if self.clock.advance(count) {
-            self.wake_sleepers();
+            self.wake_sleepers()?;
         }
         let slot = match self.hardware.slot_of(thread) {
             Some(slot) => Some(slot),
@@ -170,10 +170,11 @@ impl Cell {
         Ok(())
     }
 
-    /// Lets those whose time has come wake once, and do what they have waited for.
+    /// Lets those whose time has come wake once, and do what they have waited for. Rows whose page
+    /// the TLB knows wake them too, so what that took is held against the budget here.
     #[cold]
     #[inline(never)]
-    fn wake_sleepers(&mut self) {
+    fn wake_sleepers(&mut self) -> Result<(), CellError> {
         if self.clock.is_due(Sleeper::Kcompactd) {
             self.memory.compact_in_advance();
             self.clock.sleep(Sleeper::Kcompactd, PROACTIVE_SLEEP_NS);
@@ -186,6 +187,7 @@ impl Cell {
         }
         self.drain_flushes();
         self.watch_khugepaged();
+        self.check_limits()
     }
 
     /// A TLB miss: walk, fault where nothing is mapped, fill.

@@ -97,6 +97,23 @@ fn opens() -> Vec<Event> {
     times(1 << 20, |nr| Event { file: Some(0), pos: nr, ..Event::new(0, Op::Open) })
 }
 
+/// A page that is never lost, beside areas that khugepaged looks at each time it wakes: it wakes in
+/// every row.
+fn wakings() -> Vec<Event> {
+    let mut events = vec![private(ADDR, 4 << 20)];
+    let advised = Event { addr: ADDR, len: 4 << 20, aux: 14, ..Event::new(0, Op::Madvise) };
+    events.extend([advised, Event::references(0, Op::Write, ADDR, 1)]);
+    // Neighbours of one protection would be one area.
+    let area = |nr: u64| {
+        let prot = if nr.is_multiple_of(2) { PROT_READ } else { PROT_READ | PROT_WRITE };
+        let flags = mmap_flags(prot, MAP_PRIVATE | MAP_ANONYMOUS);
+        Event { flags, ..private(2 * ADDR + (nr << 13), 4096) }
+    };
+    events.extend(times(1_500, area));
+    events.extend(times(4_000, |_| Event::references(0, Op::Read, ADDR, 20_000_000_000)));
+    events
+}
+
 fn refused(events: &[Event], spec: &CellSpec) -> Option<(u64, Excess, String)> {
     let (_dir, path) = super::program(vec![file(u64::MAX >> 1)], events);
     let Err(error) = replay(&path, std::slice::from_ref(spec), &mut |_| {}) else { return None };
@@ -109,13 +126,14 @@ fn refused(events: &[Event], spec: &CellSpec) -> Option<(u64, Excess, String)> {
 
 #[test]
 fn a_trace_that_asks_for_too_much_ends_at_a_row_with_a_remedy() {
-    let all: [(&str, Vec<Event>, Op); 6] = [
+    let all: [(&str, Vec<Event>, Op); 7] = [
         ("preads", preads(), Op::Pread),
         ("pwrites", pwrites(), Op::Pwrite),
         ("forks", forks(), Op::Fork),
         ("sparse map", sparse_map(), Op::Write),
         ("populates", populates(), Op::Madvise),
         ("opens", opens(), Op::Open),
+        ("wakings", wakings(), Op::Read),
     ];
     for (name, events, op) in all {
         let spec = spec("6.12", BUDGET);
