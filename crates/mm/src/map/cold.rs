@@ -44,14 +44,18 @@ enum Next {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Gives up the pages of `[start, end)`, which lie in one area, PTE table by PTE table.
+    /// Gives up the pages of `range`, which lies in one area, PTE table by PTE table. What nothing is
+    /// mapped in is passed over: a range may be as large as an address space.
     pub(super) fn give_up_range(&mut self, mm: MmId, range: VpnRange, how: Unneeded) {
         self.core.drain_lru();
         let pmd = self.space(mm).table.pmd_order();
         let mut start = range.start;
-        while start < range.end {
-            let end = Vpn(pmd.round_down(start.0) + pmd.nr_pages()).min(range.end);
-            let taken = self.give_up_table(mm, VpnRange { start, end }, how);
+        while start < range.end
+            && let Some(first) = self.space(mm).table.first_set_in(start, range.end.0 - start.0)
+        {
+            self.core.work.add(1);
+            let end = Vpn(pmd.round_down(first.0) + pmd.nr_pages()).min(range.end);
+            let taken = self.give_up_table(mm, VpnRange { start: first, end }, how);
             self.reclaim_folios(taken);
             start = end;
         }

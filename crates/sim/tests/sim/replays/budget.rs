@@ -190,6 +190,17 @@ fn a_collapse_of_nothing_costs_nothing() {
     }
 }
 
+/// The same for advice: a step for each table that has pages, none for a range without any.
+#[test]
+fn advice_on_nothing_costs_nothing() {
+    for advice in [20, 21] {
+        let mut events = vec![private(ADDR, HUGE_LEN), Event::references(0, Op::Write, ADDR, 1)];
+        let advise = Event { addr: ADDR, len: HUGE_LEN, aux: advice, ..Event::new(0, Op::Madvise) };
+        events.extend(times(2_000, |_| advise));
+        assert_eq!(refused(&events, &spec("6.18", BUDGET)), None, "MADV number {advice}");
+    }
+}
+
 #[test]
 fn blocks_without_pages_are_refused_one_by_one_all_the_same() {
     let events = collapses()[..3].to_vec();
