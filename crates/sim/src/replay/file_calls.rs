@@ -100,21 +100,16 @@ impl Cell {
             Op::Pread => {
                 let pos = self.linked_pos(file, event.pos);
                 self.memory.pread(open, pos, event.len)?;
-                let nr_words = self.counted.touched.nr_words();
-                self.counted.touched.mark(
-                    file,
-                    pos,
-                    event.len,
-                    self.program.files[file].size_bytes,
-                );
-                self.count_steps(self.counted.touched.nr_words() - nr_words);
+                let size_bytes = self.program.files[file].size_bytes;
+                let nr_words = self.counted.touched.mark(file, pos, event.len, size_bytes);
+                self.count_steps(nr_words);
             }
             Op::Pwrite => {
                 self.write_through(open);
                 self.memory.pwrite(open, event.pos, event.len)?;
-                let end = event.pos.saturating_add(event.len);
-                let size = &mut self.program.files[file].size_bytes;
-                *size = (*size).max(end);
+                // The model's word: a write of nothing leaves a file as long as it was.
+                self.program.files[file].size_bytes =
+                    self.memory.core().mapping(mapping).size_bytes;
             }
             Op::Truncate => {
                 self.memory.truncate(mapping, event.len);

@@ -18,13 +18,15 @@ pub(super) struct Touched {
 }
 
 impl Touched {
-    /// Marks the pieces of bytes `[pos, pos + len)`, cut to the file's `size` in bytes.
-    pub(super) fn mark(&mut self, file: FileId, pos: u64, len: u64, size: u64) {
+    /// Marks the pieces of bytes `[pos, pos + len)`, cut to the file's `size` in bytes. Returns the
+    /// words visited: the work that took, also where all was marked before.
+    pub(super) fn mark(&mut self, file: FileId, pos: u64, len: u64, size: u64) -> usize {
         let end = pos.saturating_add(len).min(size);
         if pos >= end {
-            return;
+            return 0;
         }
         let (first, last) = (pos >> RECORDED_SHIFT, (end - 1) >> RECORDED_SHIFT);
+        let mut nr_words = 0;
         for number in first / 64..=last / 64 {
             let from = first.max(number * 64) % 64;
             let to = last.min(number * 64 + 63) % 64;
@@ -32,7 +34,9 @@ impl Touched {
             let word = self.words.entry((file, number)).or_default();
             self.nr_pieces += u64::from((bits & !*word).count_ones());
             *word |= bits;
+            nr_words += 1;
         }
+        nr_words
     }
 
     /// Words: what it takes.
@@ -50,6 +54,9 @@ impl Touched {
 mod tests {
     use super::*;
 
+    /// Bytes that a word stands for.
+    const WORD_BYTES: u64 = 64 << RECORDED_SHIFT;
+
     #[test]
     fn a_piece_counts_once_and_only_inside_the_file() {
         let mut touched = Touched::default();
@@ -58,5 +65,14 @@ mod tests {
         touched.mark(1, 8192, 100_000, 10_000);
         touched.mark(1, 20_000, 1, 10_000);
         assert_eq!(touched.bytes(), 3 * 4096);
+    }
+
+    #[test]
+    fn words_are_counted_each_time_they_are_visited() {
+        let mut touched = Touched::default();
+        assert_eq!(touched.mark(0, 4096, 4 * WORD_BYTES, 1 << 40), 5);
+        assert_eq!(touched.mark(0, 4096, 4 * WORD_BYTES, 1 << 40), 5);
+        assert_eq!(touched.mark(0, 8192, 0, 1 << 40), 0);
+        assert_eq!(touched.nr_words(), 5);
     }
 }

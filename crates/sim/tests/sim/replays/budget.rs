@@ -201,6 +201,16 @@ fn advice_on_nothing_costs_nothing() {
     }
 }
 
+/// A file is as long as what was written to it: reads of it use no more than that.
+#[test]
+fn a_write_of_nothing_leaves_a_file_as_it_was() {
+    let call = |op, pos, len| Event { file: Some(0), pos, len, ..Event::new(0, op) };
+    let events = [call(Op::Pwrite, 1 << 40, 0), call(Op::Pread, 0, CALL), call(Op::Pwrite, 0, 1)];
+    let (_dir, path) = super::program(vec![file(1 << 20)], &events);
+    let (_, outcomes) = replay(&path, &[spec("6.18", BUDGET)], &mut |_| {}).unwrap();
+    assert_eq!(outcomes[0].reads.used_bytes, 1 << 20);
+}
+
 #[test]
 fn blocks_without_pages_are_refused_one_by_one_all_the_same() {
     let events = collapses()[..3].to_vec();
