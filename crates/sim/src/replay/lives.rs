@@ -120,6 +120,8 @@ impl Cell {
         self.end_threads(process);
         let group = self.memory.space(self.program.space(process).mm).group;
         self.release_space(process);
+        // Each entry is looked at, whether it is closed or not.
+        self.count_steps(self.program.processes[process].nr_entries());
         for open in self.program.processes[process].close_on_exec() {
             self.memory.close(open);
         }

@@ -29,11 +29,16 @@ pub(super) const HUGE: u64 = 2 << 20;
 /// The trace of a program of one page, which is that of the first of `files`, and of `events`. It
 /// goes with the directory.
 pub(super) fn program(files: Vec<FileInfo>, events: &[Event]) -> (TempDir, PathBuf) {
+    program_of(Meta { files, ..Meta::default() }, events)
+}
+
+/// The same with all that `meta` says besides.
+pub(super) fn program_of(meta: Meta, events: &[Event]) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("program.folio");
     let (addr, len, kind) = (0x40_0000, 0x1000, LayoutKind::Program);
     let layout = vec![LayoutEntry { addr, len, prot: 5, file: Some(0), pos: 0, kind }];
-    let mut writer = Writer::create(&path, Meta { files, layout, ..Meta::default() }).unwrap();
+    let mut writer = Writer::create(&path, Meta { layout, ..meta }).unwrap();
     writer.push_rows(events).unwrap();
     writer.finish().unwrap();
     (dir, path)

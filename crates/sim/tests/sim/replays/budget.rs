@@ -8,7 +8,7 @@ use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{Budget, CellError, CellSpec, Excess, ReplayError, replay};
 use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use largefolio_trace::event::mmap_flags;
-use largefolio_trace::{Event, FileInfo, Op};
+use largefolio_trace::{Event, Execution, FileInfo, Image, Meta, Op};
 
 /// Half an address space.
 const HUGE_LEN: u64 = 1 << 46;
@@ -97,6 +97,13 @@ fn opens() -> Vec<Event> {
     times(1 << 20, |nr| Event { file: Some(0), pos: nr, ..Event::new(0, Op::Open) })
 }
 
+/// Opens that stay, and programs that begin and close none of them.
+fn execs() -> Vec<Event> {
+    let mut events = opens()[..4_000].to_vec();
+    events.extend(times(2_000, |_| Event::new(0, Op::Execve)));
+    events
+}
+
 /// A page that is never lost, beside areas that khugepaged looks at each time it wakes: it wakes in
 /// every row.
 fn wakings() -> Vec<Event> {
@@ -115,7 +122,10 @@ fn wakings() -> Vec<Event> {
 }
 
 fn refused(events: &[Event], spec: &CellSpec) -> Option<(u64, Excess, String)> {
-    let (_dir, path) = super::program(vec![file(u64::MAX >> 1)], events);
+    let images = vec![Image { layout: Vec::new(), brk: 0 }];
+    let execs = vec![Execution { command: Vec::new(), image: 0 }];
+    let files = vec![file(u64::MAX >> 1)];
+    let (_dir, path) = super::program_of(Meta { files, images, execs, ..Meta::default() }, events);
     let Err(error) = replay(&path, std::slice::from_ref(spec), &mut |_| {}) else { return None };
     let text = error.to_string();
     let ReplayError::Cell { source: CellError::OverBudget(over), .. } = error else {
@@ -126,13 +136,14 @@ fn refused(events: &[Event], spec: &CellSpec) -> Option<(u64, Excess, String)> {
 
 #[test]
 fn a_trace_that_asks_for_too_much_ends_at_a_row_with_a_remedy() {
-    let all: [(&str, Vec<Event>, Op); 7] = [
+    let all: [(&str, Vec<Event>, Op); 8] = [
         ("preads", preads(), Op::Pread),
         ("pwrites", pwrites(), Op::Pwrite),
         ("forks", forks(), Op::Fork),
         ("sparse map", sparse_map(), Op::Write),
         ("populates", populates(), Op::Madvise),
         ("opens", opens(), Op::Open),
+        ("execs", execs(), Op::Execve),
         ("wakings", wakings(), Op::Read),
     ];
     for (name, events, op) in all {
