@@ -12,6 +12,7 @@
 //! Owns the list of processes, where the scan stands and when it wakes. Scanning takes no time.
 
 use super::{CollapseTarget, Done, Who};
+use crate::core::khugepaged::Khugepaged;
 use crate::core::observed::Observed;
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
@@ -26,6 +27,8 @@ use crate::vma::{Backing, Vma};
 
 /// Nanoseconds of a millisecond.
 const NS_PER_MS: u64 = 1_000_000;
+/// When it wakes that sleeps to the end of time.
+const NEVER_NS: u64 = u64::MAX;
 
 /// How a look at some pages ended.
 enum Look {
@@ -35,10 +38,18 @@ enum Look {
     NoMemory,
 }
 
+impl Khugepaged {
+    /// Sleeps for a millisecond at least: time has to pass.
+    const fn sleep(&mut self, ms: u64) {
+        let ms = if ms == 0 { 1 } else { ms };
+        self.wake_ns = self.wake_ns.saturating_add(ms.saturating_mul(NS_PER_MS));
+    }
+}
+
 impl<R: Ram> Memory<R> {
     /// Runs khugepaged up to `until_ns` on its clock, which starts at 0 and never goes back.
     pub fn run_khugepaged(&mut self, until_ns: u64) {
-        while self.khugepaged.wake_ns <= until_ns {
+        while self.khugepaged.wake_ns <= until_ns && self.khugepaged.wake_ns != NEVER_NS {
             self.khugepaged.now_ns = self.khugepaged.wake_ns;
             self.wake();
             for file in std::mem::take(&mut self.khugepaged.flushed) {
@@ -126,12 +137,12 @@ impl<R: Ram> Memory<R> {
                     break;
                 }
                 khugepaged.has_slept = true;
-                khugepaged.wake_ns += rules.alloc_sleep_ms.max(1) * NS_PER_MS;
+                khugepaged.sleep(rules.alloc_sleep_ms);
                 return;
             }
         }
         let khugepaged = &mut self.khugepaged;
-        khugepaged.wake_ns += rules.scan_sleep_ms.max(1) * NS_PER_MS;
+        khugepaged.sleep(rules.scan_sleep_ms);
         (khugepaged.nr_scanned, khugepaged.nr_passes, khugepaged.has_slept) = (0, 0, false);
     }
 

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::PageSize;
 
+/// Longest sleep of khugepaged in milliseconds, 50 days: what `sysfs` takes, an unsigned int. So long
+/// a sleep in nanoseconds is a number of 52 bits.
+pub const SLEEP_MS_MAX: u64 = 1 << 32;
+
 /// Everything in which kernels and settings differ for collapse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,9 +52,9 @@ pub struct CollapseRules {
     pub max_ptes_shared: SharedPtes,
     /// `khugepaged/pages_to_scan` in PMD ranges: 8 of 512 pages are 4096.
     pub ranges_to_scan: u64,
-    /// `khugepaged/scan_sleep_millisecs`.
+    /// `khugepaged/scan_sleep_millisecs`, at most [`SLEEP_MS_MAX`].
     pub scan_sleep_ms: u64,
-    /// `khugepaged/alloc_sleep_millisecs`.
+    /// `khugepaged/alloc_sleep_millisecs`, at most [`SLEEP_MS_MAX`].
     pub alloc_sleep_ms: u64,
     /// `khugepaged/defrag`: khugepaged reclaims before an allocation fails (D.5.1).
     pub defrag: bool,

@@ -33,6 +33,19 @@ fn it_looks_at_eight_blocks_each_ten_seconds_h_6_5() {
     assert!(world.memory.counters().collapse.full_scans > 0);
 }
 
+/// A sleep that no clock can hold lasts to the end of time; it does not wrap to one of no time.
+#[test]
+fn it_may_sleep_to_the_end_of_time() {
+    for ms in [1 << 58, u64::MAX] {
+        let mut world = World::with_ram(old_rules(), 128 << 20);
+        world.tune(|rules| rules.collapse.scan_sleep_ms = ms);
+        world.memory.run_khugepaged(0);
+        assert_eq!(world.memory.khugepaged_wakes_ns(), u64::MAX);
+        world.memory.run_khugepaged(u64::MAX);
+        assert_eq!(world.memory.khugepaged_ns(), u64::MAX);
+    }
+}
+
 #[test]
 fn processes_take_turns() {
     let mut world = World::with_ram(old_rules(), 128 << 20);

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use largefolio_mm::rules::anon::SizeMode;
+use largefolio_mm::rules::collapse::SLEEP_MS_MAX;
 use largefolio_mm::rules::{Exec, Rules, StartOrder};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -128,6 +129,14 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
     ] {
         if percent > 100 {
             return Err(format!("reclaim.{name} = {percent}: expected 0 to 100"));
+        }
+    }
+    for (name, ms) in [
+        ("scan_sleep_ms", rules.collapse.scan_sleep_ms),
+        ("alloc_sleep_ms", rules.collapse.alloc_sleep_ms),
+    ] {
+        if ms > SLEEP_MS_MAX {
+            return Err(format!("collapse.{name} = {ms}: expected at most {SLEEP_MS_MAX}"));
         }
     }
     let limit_bytes = 1_u64 << 40;

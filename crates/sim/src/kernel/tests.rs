@@ -196,6 +196,13 @@ fn collapse_follows_the_history_and_its_edits() {
     assert_eq!(files, expected);
     assert_eq!(collapse("6.18+khugepaged-scan-sleep=100ms").scan_sleep_ms, 100);
     assert!(Kernel::parse("6.18+khugepaged-scan-sleep=0").is_err());
+    for name in ["scan_sleep_ms", "alloc_sleep_ms"] {
+        let of = |ms: u64| Kernel::parse(&format!("6.18+collapse.{name}={ms}"));
+        assert!(of(1 << 32).is_ok(), "{name}");
+        let said = of(1 << 58).unwrap_err().to_string();
+        let expected = format!("collapse.{name} = 288230376151711744: expected at most 4294967296");
+        assert!(said.ends_with(&expected), "{said}");
+    }
 }
 
 #[test]
