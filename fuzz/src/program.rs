@@ -18,8 +18,9 @@ use largefolio_trace::{
     Event, Execution, FileInfo, Image, LayoutEntry, LayoutKind, Meta, Op, Writer,
 };
 
-/// Where most of a program happens, so that its calls meet.
-const BASES: [u64; 4] = [0x40_0000, 0x5555_0000_0000, 0x7000_0000_0000, 0x7fff_ff00_0000];
+/// Where most of a program happens, so that its calls meet; the last is near the end of 64 bits.
+const BASES: [u64; 5] =
+    [0x40_0000, 0x5555_0000_0000, 0x7000_0000_0000, 0x7fff_ff00_0000, 0xffff_ffff_f000_0000];
 /// Programs are followed for so long.
 const NR_EVENTS_MAX: usize = 2_000;
 /// Small, so that an input takes milliseconds.
@@ -109,7 +110,8 @@ impl Bytes<'_> {
         let mut layout: Vec<LayoutEntry> = Vec::new();
         for &base in &BASES[..usize::from(self.byte()) % (BASES.len() + 1)] {
             let end = layout.last().map_or(0, |last| last.addr + last.len);
-            let (addr, len) = (base.max(end), 1 + self.number() % (1 << 40));
+            let addr = base.max(end);
+            let len = (1 + self.number() % (1 << 40)).min(u64::MAX - addr);
             let (prot, pos) = (u32::from(self.byte()) % 8, self.number());
             let (file, kind) = (self.file(), self.pick(&LayoutKind::ALL));
             layout.push(LayoutEntry { addr, len, prot, file, pos, kind });

@@ -130,7 +130,8 @@ impl Image {
             return false;
         }
         last.len = last.len.min(distance);
-        self.span = self.span.max(segment.addr + segment.len - base);
+        // Sums of distances: the address after a segment may be 2^64.
+        self.span = self.span.max(segment.addr - base + segment.len);
         self.segments.push(segment);
         true
     }
@@ -139,7 +140,7 @@ impl Image {
     fn cut(&mut self, addr: u64) {
         if let [first] = self.segments.as_mut_slice()
             && addr > first.addr
-            && addr < first.addr + first.len
+            && addr - first.addr < first.len
         {
             first.len = addr - first.addr;
         }
@@ -175,7 +176,7 @@ impl Image {
                         (below.pos + below.len).next_multiple_of(link)
                     };
                     // A page that the linker left unused stays so.
-                    let gap = segment.addr - (before.addr + before.len);
+                    let gap = segment.addr - before.addr - before.len;
                     let gap = if gap <= link { gap } else { 0 };
                     (pos, (below.addr + below.len + gap).next_multiple_of(link) + pos % link)
                 }
@@ -184,7 +185,7 @@ impl Image {
             laid.push(Laid { at, recorded, len, pos, addr });
         }
         let (last, ends) = (laid[laid.len() - 1], self.segments[self.segments.len() - 1]);
-        let recorded_end = ends.addr + ends.len - self.segments[0].addr;
+        let recorded_end = ends.addr - self.segments[0].addr + ends.len;
         let behind = self.span.saturating_sub(recorded_end);
         LinkedImage {
             link_bytes: link,
@@ -208,10 +209,11 @@ impl LinkedImage {
         self.segments.iter().find(|segment| segment.at == at).copied()
     }
 
-    /// Where a recorded position of the file is now: with the segment that it lies in or behind.
+    /// Where a recorded position of the file is now: with the segment that it lies in or behind, behind
+    /// every file if that is past the largest position.
     pub(super) fn moved(&self, pos: u64) -> u64 {
         let segment = self.segments.iter().rev().find(|segment| segment.recorded <= pos);
-        segment.map_or(pos, |segment| segment.pos + (pos - segment.recorded))
+        segment.map_or(pos, |segment| segment.pos.saturating_add(pos - segment.recorded))
     }
 }
 

@@ -44,9 +44,10 @@ impl Cell {
             };
             let before = image.and_then(|image| images[image]);
             let segment = match self.linked_entry(process, entry) {
-                Some(segment) => segment,
+                Some(segment) => Some(segment),
                 None => self.place_entry(process, Part { layout, entry, before })?,
             };
+            let Some(segment) = segment else { continue };
             self.map_segment(process, segment, entry.prot, Sharing::Private)?;
             if let Some(image) = image {
                 images[image] = Some(segment);
@@ -59,17 +60,21 @@ impl Cell {
         Ok(())
     }
 
-    /// The place of a part of a layout.
+    /// The place of a part of a layout; none past the end of the 64-bit space.
     fn place_entry(
         &mut self,
         process: ProcessNr,
         Part { layout, entry, before }: Part<'_>,
-    ) -> Result<Segment, CellError> {
+    ) -> Result<Option<Segment>, CellError> {
         let (start, len) = (entry.addr, entry.len.min(LEN_MAX));
         let file = entry.file.map(|file| (file, entry.pos));
         let placed = match (before, entry.kind) {
             (Some(before), _) => {
-                place::after(&before, start, file.map(|(_, pos)| pos), self.program.link)
+                let pos = file.map(|(_, pos)| pos);
+                let Some(placed) = place::after(&before, start, pos, self.program.link) else {
+                    return Ok(None);
+                };
+                placed
             }
             (None, LayoutKind::Program) if start >= FIXED_BELOW => {
                 PIE_BASE + (entry.pos & (self.program.link.bytes() - 1))
@@ -83,18 +88,18 @@ impl Cell {
                 self.free_place(process, None, 0, len)?
             }
         };
-        Ok(Segment { start, end: start.saturating_add(len), placed, file })
+        Ok(Some(Segment { start, end: start.saturating_add(len), placed, file }))
     }
 
     /// The heap starts behind the program, where brk was recorded or else at the first brk event.
     fn place_heap(&mut self, process: ProcessNr, brk: u64, last: Segment) {
-        let end = last.placed + (last.end - last.start);
-        let placed = (end + self.mask()) & !self.mask();
+        let Some(placed) = last.placed_end(self.mask()) else { return };
         let start = if brk == 0 { last.end } else { brk & !RECORDED_MASK };
         self.program.space_mut(process).heap = Heap { start, placed };
     }
 
-    /// Maps the pages of a placed segment and remembers it.
+    /// Maps the pages of a placed segment and remembers it. One that does not fit the address space is
+    /// refused: nothing is mapped.
     pub(super) fn map_segment(
         &mut self,
         process: ProcessNr,
@@ -105,7 +110,7 @@ impl Cell {
         let mask = self.mask();
         let first = segment.placed & !mask;
         self.program.is_replaced |= self.program.moves();
-        let end = (segment.placed + (segment.end - segment.start) + mask) & !mask;
+        let Some(end) = segment.placed_end(mask) else { return Ok(()) };
         // Anonymous memory that begins inside a mapped page (bss behind a file's last page, a heap
         // that grows) has that page already.
         let mm = self.program.space(process).mm;

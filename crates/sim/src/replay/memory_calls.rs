@@ -109,7 +109,7 @@ impl Cell {
         let keeps_shape = link == PageSize::K4 || is_image_kept || is_anon_kept;
         match segments.before(addr) {
             Some(before) if !keeps_shape && before.end >= addr => {
-                Some(place::after(&before.part(before.start, addr), addr, pos, link))
+                place::after(&before.part(before.start, addr), addr, pos, link)
             }
             _ => Some(over.place(addr)),
         }
@@ -352,7 +352,7 @@ impl Cell {
         if heap.placed == 0 || old < heap.start || new - heap.start > LEN_MAX {
             return Ok(());
         }
-        let placed = heap.placed + (old - heap.start);
+        let Some(placed) = heap.placed.checked_add(old - heap.start) else { return Ok(()) };
         let segment = Segment { start: old, end: new, placed, file: None };
         if new > old {
             self.map_segment(process, segment, PROT_READ | PROT_WRITE, Sharing::Private)?;

@@ -51,6 +51,13 @@ impl Segment {
         self.placed + (addr - self.start)
     }
 
+    /// Placed address after the last, rounded up to pages of `mask + 1` bytes; `None` = past the end of
+    /// the 64-bit space, where nothing can be mapped.
+    pub(super) fn placed_end(&self, mask: u64) -> Option<u64> {
+        let end = self.placed.checked_add(self.end - self.start)?;
+        Some(end.checked_add(mask)? & !mask)
+    }
+
     /// The part from `start` to `end`.
     pub(super) fn part(&self, start: u64, end: u64) -> Self {
         let skipped = start - self.start;
@@ -121,15 +128,14 @@ impl Segments {
 /// Where a segment of an image goes: after `before` (the segment below it, in the same image) at
 /// the recorded distance, moved up until its pages are its own and its address is congruent to
 /// `pos` mod `page`, the pages the image is linked for (I2). A segment without a file (bss)
-/// continues where the one before ended.
-pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSize) -> u64 {
+/// continues where the one before ended. `None` = past the end of the 64-bit space.
+pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSize) -> Option<u64> {
     let mask = page.bytes() - 1;
-    let end = before.placed + (before.end - before.start);
-    let wanted = end + start.saturating_sub(before.end);
-    let Some(pos) = pos else { return wanted };
-    let first_own = (end + mask) & !mask;
+    let wanted = before.placed_end(0)?.checked_add(start.saturating_sub(before.end))?;
+    let Some(pos) = pos else { return Some(wanted) };
+    let first_own = before.placed_end(mask)?;
     let wanted = wanted.max(first_own);
-    wanted + (pos.wrapping_sub(wanted) & mask)
+    wanted.checked_add(pos.wrapping_sub(wanted) & mask)
 }
 
 /// Bytes to reserve for an image of `len` recorded bytes: where it is linked for larger pages than
@@ -164,19 +170,36 @@ mod tests {
     #[test]
     fn with_4k_pages_an_image_keeps_its_shape() {
         let headers = segment(0x4000_0000, 0x4000_1000, 0x7000_0000);
-        assert_eq!(after(&headers, 0x4000_1000, Some(0x1000), PageSize::K4), 0x7000_1000);
-        assert_eq!(after(&headers, 0x4020_0000, Some(0x1000), PageSize::K4), 0x7020_0000);
+        let place = |start| after(&headers, start, Some(0x1000), PageSize::K4);
+        assert_eq!(place(0x4000_1000), Some(0x7000_1000));
+        assert_eq!(place(0x4020_0000), Some(0x7020_0000));
+    }
+
+    #[test]
+    fn a_place_past_the_end_of_the_address_space_is_none() {
+        let headers = segment(0x4000_0000, 0x4000_1000, 0x7000_0000);
+        for pos in [None, Some(0)] {
+            assert_eq!(after(&headers, u64::MAX - 0x2fff, pos, PageSize::K4), None);
+            let far = segment(0x1000, 0x2000, u64::MAX - 0x1fff);
+            assert_eq!(after(&far, 0x3000, pos, PageSize::K4), None);
+        }
+        let last = segment(0x1000, 0x2000, u64::MAX - 0x1fff);
+        assert_eq!(after(&last, 0x2000, Some(0x3000), PageSize::K64), None);
+        assert_eq!(last.placed_end(0xffff), None);
+        assert_eq!(last.placed_end(0xfff), Some(u64::MAX - 0xfff));
     }
 
     #[test]
     fn with_64k_pages_segments_move_apart_and_stay_congruent() {
         let headers = segment(0x4000_0000, 0x4000_1000, 0x7000_0000);
-        let text = after(&headers, 0x4000_1000, Some(0x1000), PageSize::K64);
+        let after =
+            |before: &Segment, start, pos| after(before, start, pos, PageSize::K64).unwrap();
+        let text = after(&headers, 0x4000_1000, Some(0x1000));
         assert_eq!(text, 0x7001_1000);
         let text = segment(0x4000_1000, 0x4000_9000, text);
-        let data = after(&text, 0x4000_9000, Some(0x8000), PageSize::K64);
+        let data = after(&text, 0x4000_9000, Some(0x8000));
         assert_eq!(data, 0x7002_8000);
         let data = segment(0x4000_9000, 0x4000_a000, data);
-        assert_eq!(after(&data, 0x4000_a000, None, PageSize::K64), 0x7002_9000);
+        assert_eq!(after(&data, 0x4000_a000, None), 0x7002_9000);
     }
 }

@@ -104,7 +104,7 @@ impl Cell {
         let placed = if let Some(over) = segments.find(start) {
             over.place(start)
         } else {
-            place::after(segments.before(start)?, start, None, self.program.link)
+            place::after(segments.before(start)?, start, None, self.program.link)?
         };
         Some(Segment { start, end: start.saturating_add(len), placed, file: None })
     }

@@ -165,3 +165,82 @@ fn kernels_and_machines_of_random_text_are_refused_with_a_word() {
         }
     }
 }
+
+/// Byte 2^64 is the first that there is not.
+const fn below_end(bytes: u64) -> u64 {
+    u64::MAX - bytes + 1
+}
+
+/// A segment of a program: a page of file 0.
+fn text(addr: u64, pos: u64) -> LayoutEntry {
+    let kind = LayoutKind::Program;
+    LayoutEntry { addr, len: 0x1000, prot: 5, file: Some(0), pos, kind }
+}
+
+/// Programs with a segment near the end of the address space, which the model places further up.
+fn layouts_near_the_end() -> Vec<Vec<LayoutEntry>> {
+    let bss = |bytes| LayoutEntry { file: None, prot: 3, ..text(below_end(bytes), 0) };
+    vec![
+        vec![text(1 << 32, 0), text(below_end(0x3000), 0x1000)],
+        vec![text(1 << 32, 0), bss(0x3000)],
+        vec![text(0x40_0000, 0), text(below_end(0x2000), 0x1000)],
+        vec![text(0x40_0000, 0), bss(0x2000)],
+    ]
+}
+
+/// Libraries whose segments end near the end of the address space, or whose file is read there.
+fn libraries_near_the_end() -> Vec<Vec<Event>> {
+    let map = |addr, len, pos, (prot, map)| {
+        let flags = mmap_flags(prot, map);
+        Event { addr, len, pos, flags, file: Some(1), ..Event::new(0, Op::Mmap) }
+    };
+    let base = 0x7000_0000_0000;
+    let pos = below_end(0x2000);
+    let read = Event { pos, len: 0x1000, file: Some(1), ..Event::new(0, Op::Pread) };
+    vec![
+        vec![
+            map(base, 0x3000, 0, (1, 2)),
+            map(base + 0x1000, 0x1000, 0x1000, (5, 0x12)),
+            map(base + 0x2000, 0x1000, 0x2000, (1, 0x12)),
+            read,
+        ],
+        vec![
+            map(below_end(0x8000), 0x3000, 0, (1, 2)),
+            map(below_end(0x1000), 0xfff, 0x1000, (5, 0x12)),
+        ],
+        vec![
+            map(below_end(0x2000), 0x1fff, 0, (5, 2)),
+            Event { addr: below_end(0x1000), len: 0xfff, ..Event::new(0, Op::Munmap) },
+        ],
+    ]
+}
+
+#[test]
+fn what_passes_the_end_of_the_address_space_is_refused() {
+    let plain = vec![text(0x40_0000, 0)];
+    let of_layouts = layouts_near_the_end().into_iter().map(|layout| (layout, Vec::new()));
+    let of_libraries = libraries_near_the_end().into_iter().map(|events| (plain.clone(), events));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("end.folio");
+    for (layout, mut events) in of_layouts.chain(of_libraries) {
+        events.push(Event::references(0, Op::Read, layout[0].addr, 1));
+        let file = |path: &str| FileInfo {
+            path: path.into(),
+            size_bytes: 1 << 20,
+            build_id: "ab".into(),
+            filesystem: "xfs".into(),
+        };
+        let files = vec![file("/p"), file("/lib.so")];
+        let mut writer = Writer::create(&path, Meta { files, layout, ..Meta::default() }).unwrap();
+        writer.push_rows(&events).unwrap();
+        writer.finish().unwrap();
+        for linked in [None, Some("2M")] {
+            let linked: Vec<_> = linked.iter().map(|text| text.parse().unwrap()).collect();
+            for spec in specs() {
+                let spec = CellSpec { linked: linked.clone(), ..spec };
+                let (_, outcomes) = replay(&path, &[spec], &mut |_| {}).unwrap();
+                assert_eq!(outcomes[0].faults.total, 1, "what fits is there: {events:?}");
+            }
+        }
+    }
+}
