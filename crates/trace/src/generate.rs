@@ -15,6 +15,7 @@ mod ret_stubs;
 mod rng;
 mod server;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use thiserror::Error;
@@ -59,7 +60,13 @@ pub enum GenerateError {
     /// The trace cannot be written.
     #[error(transparent)]
     Trace(#[from] TraceError),
+    /// Who hears of the progress ended it.
+    #[error("stopped")]
+    Stopped,
 }
+
+/// Rows between two reports of progress: milliseconds.
+const NR_ROWS_UNHEARD: u64 = 1 << 16;
 
 /// Takes the events of a workload one by one.
 pub type Sink<'a> = dyn FnMut(Event) -> Result<(), GenerateError> + 'a;
@@ -96,9 +103,29 @@ pub trait Workload {
     /// # Errors
     /// As [`Workload::generate`].
     fn write(&self, path: &Path) -> Result<Summary, GenerateError> {
+        self.write_while(path, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// The same, as long as `hears`, which is told the rows so far now and then, lets it go on. Where it
+    /// does not, no file is left.
+    ///
+    /// # Errors
+    /// As [`Workload::generate`], or [`GenerateError::Stopped`].
+    fn write_while(
+        &self,
+        path: &Path,
+        hears: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<Summary, GenerateError> {
         self.validate()?;
-        let mut writer = Writer::create(path, Meta::default())?;
-        self.generate(&mut writer)?;
+        let mut writer = Writer::create(path, self.meta())?;
+        let mut nr_rows = 0;
+        self.emit(&mut |event| {
+            if nr_rows % NR_ROWS_UNHEARD == 0 && hears(nr_rows).is_break() {
+                return Err(GenerateError::Stopped);
+            }
+            nr_rows += 1;
+            Ok(writer.push(event)?)
+        })?;
         Ok(writer.finish()?)
     }
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use largefolio_trace::generate::GenerateError;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -138,8 +139,11 @@ impl Values {
                 Input::Recorded(name) => folders.traces.join(format!("{name}.folio")),
                 Input::Generated(workload) => {
                     let path = folders.scratch.join("generated.folio");
-                    let told = |error| StudyError::Generate { path: path.clone(), error };
-                    workload.write(&path).map_err(told)?;
+                    let mut hears = |nr| progress("generated", nr);
+                    workload.write(&path, &mut hears).map_err(|error| match error {
+                        GenerateError::Stopped => StudyError::Stopped,
+                        error => StudyError::Generate { path: path.clone(), error },
+                    })?;
                     path
                 }
             };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use largefolio_trace::generate::GenerateError;
 use largefolio_trace::shown;
 
+use super::parts::NR_ROWS_MAX;
 use crate::datafile::DataFileError;
 use crate::kernel::KernelError;
 use crate::machine::MachineError;
@@ -40,6 +41,11 @@ pub enum Mistake {
     Linked { place: String, error: LinkedError },
     #[error("{place}: {error}")]
     Workload { place: String, error: GenerateError },
+    #[error(
+        "{place}: the trace would have up to {nr_rows} rows, and {NR_ROWS_MAX} are allowed; lower its \
+         counts or its sizes"
+    )]
+    TooManyRows { place: String, nr_rows: u64 },
     #[error("{place}: give exactly one of trace, workload and model, not {has}")]
     CellKind { place: String, has: usize },
     #[error("{place}: a cell with a trace or a workload needs {key}")]
@@ -64,6 +70,7 @@ impl Mistake {
             | Self::Machine { place, .. }
             | Self::Linked { place, .. }
             | Self::Workload { place, .. }
+            | Self::TooManyRows { place, .. }
             | Self::CellKind { place, .. }
             | Self::Missing { place, .. }
             | Self::Superfluous { place, .. }

@@ -13,7 +13,7 @@ use super::file::{Bench, Change, Ours, Published, Quoted, Row, Source, Study, Ta
 use super::frontier::FrontierFile;
 use super::metric::Metric;
 use super::model::Model;
-use super::parts::{Generated, Input};
+use super::parts::{Generated, Input, NR_ROWS_MAX};
 use crate::datafile::{line_of, parse};
 use crate::kernel::Kernel;
 use crate::machine::Machine;
@@ -163,6 +163,10 @@ impl StudyFile {
         for (name, workload) in &self.workloads {
             let place = || format!("workloads.{name}");
             workload.check().map_err(|error| Mistake::Workload { place: place(), error })?;
+            let nr_rows = workload.nr_rows_max();
+            if nr_rows > NR_ROWS_MAX {
+                return Err(Mistake::TooManyRows { place: place(), nr_rows });
+            }
         }
         let mut cells = BTreeMap::new();
         for (name, cell) in self.cells {

@@ -1,11 +1,13 @@
 //! Values of a study file: bytes as people write them, and workloads to generate.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use largefolio_trace::generate::{
     Advice, GenerateError, Library, LinkedFor, RetStubs, Server, Snapshots, SweepOrder, Workload,
     ZipfMix,
 };
+use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 use serde::Deserialize;
 
 /// `64K` as bytes.
@@ -27,6 +29,10 @@ pub(super) mod bytes {
         })
     }
 }
+
+/// Rows that a generated trace may have, sixty times what the largest of the built-in studies has:
+/// it takes half a minute to write, and hundreds of megabytes.
+pub(super) const NR_ROWS_MAX: u64 = 1 << 27;
 
 /// Where a trace comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,8 +267,63 @@ impl Generated {
         self.workload().validate()
     }
 
-    /// Writes the trace.
-    pub(super) fn write(&self, path: &Path) -> Result<(), GenerateError> {
-        self.workload().write(path).map(|_| ())
+    /// Rows that the trace has at most; a few more or less for the calls at its start and end.
+    pub(super) fn nr_rows_max(&self) -> u64 {
+        let pages_of = |bytes: u64| bytes / REFERENCE_PAGE_BYTES;
+        let nr_rows: u128 = match *self {
+            Self::RetStubs { pages, calls, .. } => u128::from(pages) + u128::from(calls),
+            Self::Library { calls, .. } => calls.into(),
+            Self::Fork { anon_size, snapshots, write_percent, .. } => {
+                // Its pages are filled once; each snapshot reads all and writes a share twice.
+                let nr_pages = u128::from(pages_of(anon_size));
+                let nr_written = nr_pages * u128::from(write_percent) / 100;
+                nr_pages + u128::from(snapshots) * (nr_pages + 2 * nr_written)
+            }
+            Self::Zipf(mix) => mix.runs.into(),
+            Self::Server { workers, heap_size, requests, .. } => {
+                let nr_own = u128::from(pages_of(heap_size)) + u128::from(workers);
+                nr_own + u128::from(requests) * u128::from(Server::NR_ROWS_PER_REQUEST_MAX)
+            }
+        };
+        u64::try_from(nr_rows).unwrap_or(u64::MAX)
+    }
+
+    /// Writes the trace, as long as `hears`, which is told its rows so far, lets it go on.
+    pub(super) fn write(
+        &self,
+        path: &Path,
+        hears: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), GenerateError> {
+        self.workload().write_while(path, hears).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows at the start and the end of a trace that no count of the options is of.
+    const NR_ROWS_AROUND: u64 = 16;
+
+    #[test]
+    fn a_trace_has_no_more_rows_than_its_study_is_checked_for() {
+        let kinds = [
+            "kind = 'ret-stubs'\npages = 70\nstub-size = '4K'\norder = 'random'\ncalls = 30\n\
+             advice = 'none'",
+            "kind = 'library'\ntext-size = '64K'\nprogram-size = '4K'\nmax-page-size = '4K'\n\
+             calls = 100\nrun-max = 3\nprogram-percent = 5",
+            "kind = 'fork'\nanon-size = '400K'\nsnapshots = 3\nwrite-percent = 50",
+            "kind = 'zipf'\nfiles = 2\nfile-size = '64K'\nanon-size = '64K'\nruns = 100\n\
+             run-max = 3\nexec-percent = 5\nwrite-percent = 5\nanon-percent = 5",
+            "kind = 'server'\nworkers = 2\ntext-size = '64K'\nheap-size = '64K'\n\
+             own-size = '4K'\nrequests = 9\nrequests-per-worker = 1",
+        ];
+        for text in kinds {
+            let generated: Generated = toml::from_str(&format!("{text}\nseed = 1")).unwrap();
+            let nr_rows = generated.workload().events().unwrap().len() as u64;
+            let nr_rows_max = generated.nr_rows_max();
+            let is_near = nr_rows_max <= nr_rows && nr_rows <= nr_rows_max + NR_ROWS_AROUND;
+            assert!(is_near, "{text}: {nr_rows_max} instead of {nr_rows}");
+        }
     }
 }

@@ -135,6 +135,21 @@ fn work_that_shall_stop_does() {
     assert!(matches!(stopped, Err(StudyError::Stopped)), "{stopped:?}");
 }
 
+/// An interrupt ends the writing of a trace, and what was written goes.
+#[test]
+fn a_trace_that_is_being_generated_is_given_up() {
+    let long = SMALL.replace("calls = 10", "calls = 100000");
+    let study = Study::from_toml(&long, "small.toml").unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let folders = Folders { traces: Path::new("no-such-directory"), scratch: scratch.path() };
+    let stopped = run(&[study], folders, &mut |name, nr_rows| match (name, nr_rows) {
+        ("generated", 1..) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    assert!(matches!(stopped, Err(StudyError::Stopped)), "{stopped:?}");
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn a_row_that_goes_another_way_than_it_says_is_a_surprise() {
     let surprises = |text: &str| -> Vec<String> {
@@ -170,7 +185,7 @@ fn a_measurement_takes_the_place_of_what_is_quoted() {
 }
 
 /// What is replaced by what, the line of the error, and a part of what it says.
-const MUTANTS: [(&str, &str, usize, &str); 20] = [
+const MUTANTS: [(&str, &str, usize, &str); 21] = [
     ("title = \"Small\"", "titel = \"Small\"", 2, "unknown field `titel`"),
     ("setup = \"none\"", "setup = 3", 4, "expected a string"),
     ("kind = \"ret-stubs\"", "kind = \"stubs\"", 7, "unknown variant `stubs`"),
@@ -199,6 +214,7 @@ const MUTANTS: [(&str, &str, usize, &str); 20] = [
         57,
         "there is no number 'faults.all'",
     ),
+    ("calls = 10", "calls = 1000000000000000", 6, "up to 1000000000000064 rows, and 134217728"),
     ("before = \"slow\"", "before = \"slower\"", 70, "there is no bench 'slower'"),
     ("none = \"not modelled\"", "none = \"not modelled\"\ndisagrees = \"so\"", 79, "can disagree"),
 ];

@@ -70,6 +70,11 @@ impl Default for Server {
     }
 }
 
+impl Server {
+    /// Rows of a request at most: the last of a worker brings its exit, a fork and a mapping.
+    pub const NR_ROWS_PER_REQUEST_MAX: u64 = NR_TEXT + NR_READS + NR_WRITES + NR_OWN + 3;
+}
+
 /// A worker at work.
 struct Worker {
     thread: ThreadId,
