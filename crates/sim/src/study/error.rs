@@ -46,6 +46,8 @@ pub enum Mistake {
          counts or its sizes"
     )]
     TooManyRows { place: String, nr_rows: u64 },
+    #[error("{place}: {message}")]
+    Model { place: String, message: String },
     #[error("{place}: give exactly one of trace, workload and model, not {has}")]
     CellKind { place: String, has: usize },
     #[error("{place}: a cell with a trace or a workload needs {key}")]
@@ -71,6 +73,7 @@ impl Mistake {
             | Self::Linked { place, .. }
             | Self::Workload { place, .. }
             | Self::TooManyRows { place, .. }
+            | Self::Model { place, .. }
             | Self::CellKind { place, .. }
             | Self::Missing { place, .. }
             | Self::Superfluous { place, .. }

@@ -233,6 +233,8 @@ impl CellFile {
             if let Some(machine) = machine {
                 machine_named(machine, &format!("{place}.model"))?;
             }
+            let told = |message| Mistake::Model { place: format!("{place}.model"), message };
+            model.check().map_err(told)?;
             return Ok(Source::Model(model));
         }
         let spec = Box::new(self.spec(place)?);

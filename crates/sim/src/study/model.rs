@@ -83,6 +83,10 @@ fn whole_file() -> u64 {
     u64::MAX
 }
 
+/// Calls that a file may come by, those of 1 KiB of the largest file: each takes a step or more, and
+/// no budget ends them.
+const NR_CALLS_MAX: u64 = 1 << 20;
+
 /// How a file came into the page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -171,6 +175,19 @@ impl Model {
             Self::History { kernel, .. } => (kernel, None),
             Self::Anon { kernel, machine, .. } => (kernel, Some(machine)),
         }
+    }
+
+    /// Why it would take too long.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let Self::History { size, call, .. } = self else { return Ok(()) };
+        let nr_calls = size.div_ceil((*call).max(1));
+        if nr_calls > NR_CALLS_MAX {
+            return Err(format!(
+                "{nr_calls} calls of {call} bytes for a file of {size}; expected at most \
+                 {NR_CALLS_MAX} calls"
+            ));
+        }
+        Ok(())
     }
 
     /// A cell with every name and no count.

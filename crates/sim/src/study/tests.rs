@@ -185,7 +185,7 @@ fn a_measurement_takes_the_place_of_what_is_quoted() {
 }
 
 /// What is replaced by what, the line of the error, and a part of what it says.
-const MUTANTS: [(&str, &str, usize, &str); 21] = [
+const MUTANTS: [(&str, &str, usize, &str); 22] = [
     ("title = \"Small\"", "titel = \"Small\"", 2, "unknown field `titel`"),
     ("setup = \"none\"", "setup = 3", 4, "expected a string"),
     ("kind = \"ret-stubs\"", "kind = \"stubs\"", 7, "unknown variant `stubs`"),
@@ -215,6 +215,13 @@ const MUTANTS: [(&str, &str, usize, &str); 21] = [
         "there is no number 'faults.all'",
     ),
     ("calls = 10", "calls = 1000000000000000", 6, "up to 1000000000000064 rows, and 134217728"),
+    (
+        "\"clear\", kernel = \"6.19\", size = \"2M\"",
+        "\"history\", kernel = \"6.19\", size = \"1G\", way = \"read\", \
+         filesystem = \"xfs\", call = \"1\"",
+        16,
+        "1073741824 calls of 1 bytes for a file of 1073741824; expected at most 1048576 calls",
+    ),
     ("before = \"slow\"", "before = \"slower\"", 70, "there is no bench 'slower'"),
     ("none = \"not modelled\"", "none = \"not modelled\"\ndisagrees = \"so\"", 79, "can disagree"),
 ];
