@@ -12,6 +12,7 @@ use serde::Serialize;
 use crate::event::{Op, SHARES_MEMORY, ThreadId};
 use crate::file::{Batch, Reader, TraceError};
 use crate::meta::Meta;
+use crate::validate::NR_THREADS_MAX;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -53,7 +54,7 @@ impl Info {
     /// and may end it: `None` then.
     ///
     /// # Errors
-    /// As [`Reader::next_batch`].
+    /// As [`Reader::next_batch`]; [`TraceError::Corrupt`] for more threads than [`NR_THREADS_MAX`].
     pub fn read(
         path: &Path,
         reader: &mut Reader,
@@ -64,6 +65,10 @@ impl Info {
         let mut started = Started::first(reader.meta());
         while reader.next_batch(&mut batch)? {
             count(&batch, &mut counts, &mut threads, &mut last);
+            // Before the next batch: a row may name any thread, and each takes memory.
+            if threads.len() > NR_THREADS_MAX {
+                return Err(too_many_threads(path));
+            }
             started.count(&batch, reader.meta());
             if progress(reader.nr_read()).is_break() {
                 return Ok(None);
@@ -110,6 +115,11 @@ impl Started {
             }
         }
     }
+}
+
+fn too_many_threads(path: &Path) -> TraceError {
+    let what = format!("its rows name more than {NR_THREADS_MAX} threads");
+    TraceError::Corrupt { path: path.to_owned(), what }
 }
 
 /// Counts a batch; `last` spares the set of threads most of its work.

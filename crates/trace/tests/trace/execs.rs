@@ -3,7 +3,7 @@
 use super::common::{NR_EXECS, meta, meta_with_execs, rows_of};
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
 use largefolio_trace::meta::{Execution, Image};
-use largefolio_trace::validate::{MetaFault, NR_EXECS_MAX, RowFault};
+use largefolio_trace::validate::{MetaFault, NR_EXECS_MAX, NR_THREADS_MAX, RowFault};
 use largefolio_trace::{Batch, Event, Info, Meta, Op, Reader, TraceError, Writer};
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -16,6 +16,12 @@ fn write(path: &Path, rows: &[Event], footer: Meta) -> Result<(), TraceError> {
     let mut writer = Writer::create(path, footer)?;
     writer.push_rows(rows)?;
     writer.finish().map(|_| ())
+}
+
+fn info_of(path: &Path) -> Result<Info, TraceError> {
+    let mut reader = Reader::open(path)?;
+    let info = Info::read(path, &mut reader, &mut |_| ControlFlow::Continue(()))?;
+    Ok(info.unwrap())
 }
 
 #[test]
@@ -68,9 +74,22 @@ fn processes_and_programs_are_counted() {
     let fork = |flags, child| Event { flags, aux: child, ..Event::new(0, Op::Fork) };
     let rows = [fork(0, 1), fork(SHARES_MEMORY, 2), fork(BORROWS_MEMORY, 3), execve(1)];
     write(&path, &rows, meta_with_execs()).unwrap();
-    let mut reader = Reader::open(&path).unwrap();
-    let info = Info::read(&path, &mut reader, &mut |_| ControlFlow::Continue(()));
-    let info = info.unwrap().unwrap();
+    let info = info_of(&path).unwrap();
     assert_eq!(info.nr_processes, 3);
     assert_eq!(info.programs.into_iter().collect::<Vec<_>>(), [("/f1".to_owned(), 2)]);
+}
+
+#[test]
+fn threads_are_counted_up_to_the_most_that_a_trace_may_have() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.folio");
+    let row = |thread| Event { thread, ..Event::new(0, Op::Brk) };
+    let nr_max = NR_THREADS_MAX as u32;
+    let mut rows: Vec<_> = (0..nr_max).map(|nr| row(u32::MAX - nr)).collect();
+    write(&path, &rows, meta()).unwrap();
+    assert_eq!(info_of(&path).unwrap().nr_threads, NR_THREADS_MAX);
+    rows.push(row(0));
+    write(&path, &rows, meta()).unwrap();
+    let error = info_of(&path).unwrap_err().to_string();
+    assert!(error.contains("more than 1048576 threads"), "{error}");
 }
