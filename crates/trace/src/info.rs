@@ -9,9 +9,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::event::{Op, SHARES_MEMORY, ThreadId};
+use crate::event::{FileId, Op, SHARES_MEMORY, ThreadId};
 use crate::file::{Batch, Reader, TraceError};
-use crate::meta::Meta;
+use crate::meta::{Meta, program_file_of};
 use crate::validate::NR_THREADS_MAX;
 
 /// Version of the JSON.
@@ -69,7 +69,7 @@ impl Info {
             if threads.len() > NR_THREADS_MAX {
                 return Err(too_many_threads(path));
             }
-            started.count(&batch, reader.meta());
+            started.count(&batch);
             if progress(reader.nr_read()).is_break() {
                 return Ok(None);
             }
@@ -82,7 +82,7 @@ impl Info {
             file_bytes: reader.file_bytes(),
             nr_threads: threads.len(),
             nr_processes: started.nr_processes,
-            programs: started.programs,
+            programs: started.programs(reader.meta()),
             ops: ops.map(|(op, count)| (op.name(), count)).collect(),
             meta: reader.meta().clone(),
         }))
@@ -92,28 +92,54 @@ impl Info {
 /// What was started.
 struct Started {
     nr_processes: u64,
-    programs: BTreeMap<String, u64>,
+    /// Rows of each of [`Meta::execs`]. Which program that is is said once, at the end: a layout and
+    /// a path may have megabytes.
+    of_execs: Vec<u64>,
 }
 
 impl Started {
-    /// The first process and its program.
+    /// The first process.
     fn first(meta: &Meta) -> Self {
-        let first = meta.program_of(&meta.layout).map(|path| (path.to_owned(), 1));
-        Self { nr_processes: 1, programs: first.into_iter().collect() }
+        Self { nr_processes: 1, of_execs: vec![0; meta.execs.len()] }
     }
 
-    fn count(&mut self, batch: &Batch, meta: &Meta) {
+    fn count(&mut self, batch: &Batch) {
         let is_start = |op: u8| op == Op::Fork as u8 || op == Op::Execve as u8;
         for row in (0..batch.len()).filter(|&row| is_start(batch.ops()[row])) {
             let event = batch.event(row);
             if event.op == Op::Fork {
                 self.nr_processes += u64::from(event.flags & SHARES_MEMORY == 0);
-            } else if let Some(path) =
-                meta.image_of(event.aux).and_then(|image| meta.program_of(&image.layout))
+            } else if let Some(nr) =
+                usize::try_from(event.aux).ok().and_then(|exec| self.of_execs.get_mut(exec))
             {
-                *self.programs.entry(path.to_owned()).or_default() += 1;
+                *nr += 1;
             }
         }
+    }
+
+    /// How often each program was started, by its path; with the first.
+    fn programs(&self, meta: &Meta) -> BTreeMap<String, u64> {
+        let mut of_images = vec![0; meta.images.len()];
+        for (exec, nr) in meta.execs.iter().zip(&self.of_execs) {
+            if let Some(sum) = of_images.get_mut(exec.image as usize) {
+                *sum += nr;
+            }
+        }
+        let images = meta.images.iter().map(|image| &image.layout).zip(of_images);
+        // Each file once: paths that are compared may be long, too.
+        let mut of_files: BTreeMap<FileId, u64> = BTreeMap::new();
+        for (layout, nr) in images.chain([(&meta.layout, 1)]).filter(|&(_, nr)| nr > 0) {
+            if let Some(file) = program_file_of(layout) {
+                *of_files.entry(file).or_default() += nr;
+            }
+        }
+        let mut programs: BTreeMap<String, u64> = BTreeMap::new();
+        for (file, nr) in of_files {
+            if let Some(file) = meta.files.get(file as usize) {
+                *programs.entry(file.path.clone()).or_default() += nr;
+            }
+        }
+        programs
     }
 }
 

@@ -199,8 +199,7 @@ impl Meta {
     /// Path of the program whose mappings are `layout`.
     #[must_use]
     pub fn program_of(&self, layout: &[LayoutEntry]) -> Option<&str> {
-        let is_program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
-        let file = layout.iter().filter(is_program).find_map(|entry| entry.file)?;
+        let file = program_file_of(layout)?;
         self.files.get(file as usize).map(|file| file.path.as_str())
     }
 
@@ -215,4 +214,10 @@ impl Meta {
         ];
         needed.into_iter().find(|&(is_needed, _)| is_needed).map_or(1, |(_, version)| version)
     }
+}
+
+/// File of the program whose mappings are `layout`.
+pub(crate) fn program_file_of(layout: &[LayoutEntry]) -> Option<FileId> {
+    let is_program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
+    layout.iter().filter(is_program).find_map(|entry| entry.file)
 }

@@ -80,6 +80,19 @@ fn processes_and_programs_are_counted() {
 }
 
 #[test]
+fn long_paths_of_programs_are_read_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.folio");
+    let mut footer = meta_with_execs();
+    // A copy for each row would be a terabyte.
+    footer.files[1].path = "a".repeat(4 << 20);
+    let rows = vec![execve(2); 1 << 18];
+    write(&path, &rows, footer).unwrap();
+    let programs: Vec<_> = info_of(&path).unwrap().programs.into_iter().collect();
+    assert_eq!((programs[0].0.len(), programs[0].1), (4 << 20, (1 << 18) + 1));
+}
+
+#[test]
 fn threads_are_counted_up_to_the_most_that_a_trace_may_have() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.folio");
