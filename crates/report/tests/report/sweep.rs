@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
+use largefolio_report::sweep::local::{self, Hears};
 use largefolio_report::sweep::manifest::MANIFEST;
 use largefolio_report::sweep::{
     Counts, Ended, Manifest, Request, Sweep, SweepError, Task, TaskError, TaskResult,
@@ -16,6 +17,8 @@ use largefolio_sim::machine::Machine;
 use largefolio_sim::replay;
 use largefolio_testkit::parquet::with_hidden_fields;
 use largefolio_trace::generate::{Workload, ZipfMix};
+use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
+use largefolio_trace::{Meta, Writer};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
@@ -296,6 +299,27 @@ fn a_cell_that_fails_alone_leaves_the_others() {
     let cells: Vec<_> = told.failed.iter().flat_map(|failure| &failure.cells).collect();
     assert!(cells.iter().all(|cell| cell.memory_bytes == 16 << 10), "{cells:?}");
     assert_eq!((cells.len(), told.nr_cells), (2, 2));
+}
+
+#[test]
+fn a_trace_whose_rows_are_too_large_leaves_the_others() {
+    let place = place();
+    let footer = Meta {
+        command: vec!["a".repeat(9 << 20)],
+        page_bytes: REFERENCE_PAGE_BYTES,
+        ..Meta::default()
+    };
+    Writer::create(&place.path().join("large.folio"), footer).unwrap().finish().unwrap();
+    let dir = place.path().join("set");
+    let request = request(&place, &["6.12"], &["large.folio", "mix.folio"]);
+    let mut sweep = Sweep::open(&dir, &request).unwrap();
+    let hears = Hears { progress: &mut |_| {}, is_stopped: &|| false };
+    assert_eq!(local::run(&mut sweep, hears).unwrap(), Ended::Done);
+    let expected = Counts { nr_asked: 8, nr_found: 0, nr_done: 4, nr_failed: 4 };
+    assert_eq!(sweep.counts(), expected);
+    let failures = sweep.failures();
+    assert!(failures[0].trace.ends_with("large.folio"), "{failures:?}");
+    assert!(failures[0].error.contains("was refused"), "{}", failures[0].error);
 }
 
 #[test]
