@@ -10,7 +10,7 @@ use arrow_pyarrow::ToPyArrow as _;
 use largefolio_report::why::{self, Question, Why};
 use largefolio_report::{Exporter, Goal, Json, PredictResult, Settings, Tidy, TraceInfo, table};
 use largefolio_sim::replay::{CellSpec, Outcome, RowsDone, nr_passes, replay_until};
-use largefolio_trace::{Meta, Reader, digest};
+use largefolio_trace::{Meta, OpenTrace};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rayon::ThreadPoolBuilder;
@@ -96,21 +96,14 @@ pub(crate) fn predict(
         why::check(&request)?;
     }
     let replayed = detached(py, || {
-        let meta = Reader::open(&trace)?.meta().clone();
-        request.check_trace(&meta)?;
-        let job = Job {
-            trace,
-            specs: &specs,
-            nr_rows: meta.nr_rows,
-            progress,
-            raised: &raised,
-            nr_before: AtomicU64::new(0),
-        };
+        let trace = OpenTrace::open(&trace)?;
+        request.check_trace(trace.meta())?;
+        let job =
+            Job { trace, specs: &specs, progress, raised: &raised, nr_before: AtomicU64::new(0) };
         let (meta, rows) = job.run()?;
         let why = explains.then(|| job.explain(&rows)).transpose()?;
-        let path = &job.trace;
-        let plain = TraceInfo::new(&path.to_string_lossy(), &meta);
-        let info = TraceInfo { digest: Some(digest(path)?), ..plain };
+        let plain = TraceInfo::new(&job.trace.path().to_string_lossy(), &meta);
+        let info = TraceInfo { digest: Some(job.trace.digest()?), ..plain };
         let report = PredictResult::new(Vec::new(), info, Settings::new(&request), rows);
         let mut report = PredictResult { why, ..report };
         if let Some(goal) = goal {
@@ -126,9 +119,8 @@ type Replayed = Result<(Meta, Vec<Outcome>), Failure>;
 
 /// A replay that is ready to run.
 struct Job<'a> {
-    trace: PathBuf,
+    trace: OpenTrace,
     specs: &'a [CellSpec],
-    nr_rows: u64,
     progress: Option<Py<PyAny>>,
     raised: &'a Raised,
     /// Rows of what has been replayed already, for the progress.
@@ -162,7 +154,7 @@ impl Job<'_> {
     fn question<'q>(&'q self, rows: &'q [Outcome]) -> Question<'q> {
         Question {
             trace: &self.trace,
-            nr_rows: self.nr_rows,
+            nr_rows: self.trace.meta().nr_rows,
             specs: self.specs,
             rows,
             results: &[],
@@ -204,7 +196,7 @@ impl Job<'_> {
 
     /// Rows of all passes: a warm cache takes two.
     fn nr_rows_of_passes(&self) -> u64 {
-        self.nr_rows.saturating_mul(nr_passes(self.specs))
+        self.trace.meta().nr_rows.saturating_mul(nr_passes(self.specs))
     }
 
     fn tell(&self, py: Python<'_>, nr_done: u64, nr_all: u64) -> PyResult<()> {

@@ -25,7 +25,7 @@ use largefolio_linux::environment::{Environment as _, Host};
 use largefolio_report::Goal;
 use largefolio_sim::cost::Interval;
 use largefolio_sim::replay::CacheState;
-use largefolio_trace::{Meta, Reader};
+use largefolio_trace::{Meta, OpenTrace};
 use serde::Serialize;
 
 pub use choice::{Choice, LeftOut, Scope};
@@ -148,17 +148,18 @@ impl Question {
         command_line: Vec<String>,
         progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
     ) -> Result<Advice, Error> {
-        let meta = Reader::open(&self.trace)?.meta().clone();
+        let trace = OpenTrace::open(&self.trace)?;
+        let meta = trace.meta();
         if meta.faults_only && self.goal == Goal::Time {
             return Err(Error::NoTime);
         }
         let kernel = running::named(running::THIS)?;
         let running::Host { machine, walks, remark } = running::machine()?;
-        let texts = texts(&meta);
+        let texts = texts(meta);
         let (choices, left_out) =
-            choice::of_system(&kernel, &choice::Program::of(&meta, texts.len()))?;
+            choice::of_system(&kernel, &choice::Program::of(meta, texts.len()))?;
         let search = search::Search {
-            trace: &self.trace,
+            trace: &trace,
             nr_rows: meta.nr_rows,
             kernel: &kernel,
             machine: &machine,

@@ -71,7 +71,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
-use largefolio_trace::{Batch, Meta, Reader, TraceError};
+use largefolio_trace::{Batch, Meta, OpenTrace, Reader, TraceError};
 use rayon::prelude::*;
 
 pub use annotate::{Annotation, AnnotationError};
@@ -134,33 +134,33 @@ pub fn replay(
         progress(nr_rows);
         ControlFlow::Continue(())
     };
-    replay_until(path, specs, &mut hears)
+    replay_until(&OpenTrace::open(path)?, specs, &mut hears)
 }
 
-/// As [`replay`]; ends early when `progress` says so.
+/// As [`replay`], of a trace that was opened; ends early when `progress` says so.
 ///
 /// # Errors
 /// As [`replay`], or [`ReplayError::Stopped`].
 pub fn replay_until(
-    path: &Path,
+    trace: &OpenTrace,
     specs: &[CellSpec],
     progress: Progress<'_>,
 ) -> Result<(Meta, Vec<Outcome>), ReplayError> {
-    let (meta, cells) = run(path, specs, Failed::EndsAll, progress)?;
+    let (meta, cells) = run(trace, specs, Failed::EndsAll, progress)?;
     Ok((meta, cells.into_iter().collect::<Result<_, _>>()?))
 }
 
-/// As [`replay`], each cell for itself: one that cannot continue leaves the others as they are.
+/// As [`replay_until`], each cell for itself: one that cannot continue leaves the others as they are.
 /// Ends early when `progress`, which hears the rows decoded so far, says so.
 ///
 /// # Errors
 /// A trace that cannot be read, or [`ReplayError::Stopped`].
 pub fn replay_each(
-    path: &Path,
+    trace: &OpenTrace,
     specs: &[CellSpec],
     progress: Progress<'_>,
 ) -> Result<(Meta, Outcomes), ReplayError> {
-    run(path, specs, Failed::EndsItself, progress)
+    run(trace, specs, Failed::EndsItself, progress)
 }
 
 /// What a cell that cannot continue ends.
@@ -174,15 +174,15 @@ enum Failed {
 type Lane = Result<Box<Cell>, ReplayError>;
 
 fn run(
-    path: &Path,
+    trace: &OpenTrace,
     specs: &[CellSpec],
     failed: Failed,
     progress: Progress<'_>,
 ) -> Result<(Meta, Outcomes), ReplayError> {
-    let mut reader = Reader::open(path)?;
-    let meta = Arc::new(reader.meta().clone());
+    let mut reader = trace.reader()?;
+    let meta = Arc::new(trace.meta().clone());
     let is_linked = specs.iter().any(|spec| !spec.linked.is_empty());
-    let images = if is_linked { Images::of(path)? } else { Images::default() };
+    let images = if is_linked { Images::of(trace)? } else { Images::default() };
     let new = |spec: &CellSpec| {
         Cell::new(spec, &meta, &images).map(Box::new).map_err(|source| of_cell(spec, source))
     };
@@ -194,7 +194,7 @@ fn run(
             step(lane, |cell| if cell.is_warming() { cell.end_warming() } else { Ok(()) });
         }
         check(&mut lanes, failed)?;
-        reader = Reader::open(path)?;
+        reader = trace.reader()?;
     }
     pass(reader, &mut lanes, &|_| true, failed, progress)?;
     let finish = |lane: Lane| lane.map(|cell| cell.finish());

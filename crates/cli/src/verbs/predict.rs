@@ -25,7 +25,7 @@ use largefolio_sim::replay::{
     self as sim, Annotation, CacheState, Cgroup, FACTOR_MAX, Fragmented, LinkedChoices,
 };
 use largefolio_sim::size;
-use largefolio_trace::Reader;
+use largefolio_trace::OpenTrace;
 use largefolio_trace::disk;
 use largefolio_trace::shown;
 
@@ -298,12 +298,12 @@ impl PredictArgs {
             why::check(&request)?;
         }
         confined::to(&self.trace, results());
-        let meta = Reader::open(trace)?.meta().clone();
-        request.check_trace(&meta)?;
-        self.check_outputs(trace)?;
+        // Its checksum is verified by each pass, the first at once.
+        let trace = OpenTrace::open(trace)?;
+        request.check_trace(trace.meta())?;
+        self.check_outputs(trace.path())?;
         Ok(PredictPlan::Replay(Box::new(ReplayPlan {
-            trace: trace.clone(),
-            nr_rows: meta.nr_rows,
+            trace,
             specs,
             settings: Settings::new(&request),
             form: self.form.form(self.sink())?,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use largefolio_sim::replay::{Budget, CellSpec, Outcome, ReplayError, replay_each};
 use largefolio_sim::sweep::{CellId, Named, Recipe, Setting};
-use largefolio_trace::{Meta, digest};
+use largefolio_trace::{Meta, OpenTrace};
 use serde::{Deserialize, Serialize};
 
 use super::error::TaskError;
@@ -106,12 +106,14 @@ impl Task {
         progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     ) -> Result<(RecordBatch, BTreeMap<CellId, String>), TaskError> {
         let specs = self.specs()?;
-        let found = digest(trace)?;
+        // Opened once: what is replayed is what has the digest.
+        let trace = OpenTrace::open(trace)?;
+        let found = trace.digest()?;
         if found != self.digest {
-            let planned = self.digest.clone();
-            return Err(TaskError::OtherTrace { path: trace.to_owned(), found, planned });
+            let (path, planned) = (trace.path().to_owned(), self.digest.clone());
+            return Err(TaskError::OtherTrace { path, found, planned });
         }
-        let (meta, outcomes) = replay_each(trace, &specs, progress)?;
+        let (meta, outcomes) = replay_each(&trace, &specs, progress)?;
         self.table(&meta, outcomes)
     }
 

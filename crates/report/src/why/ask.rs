@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use largefolio_sim::kernel::KernelError;
 use largefolio_sim::names::nearest;
@@ -10,7 +9,7 @@ use largefolio_sim::replay::{
     CellSpec, Outcome, ReplayError, Request, RowsDone, nr_passes, replay_until,
 };
 use largefolio_sim::why::{Attribution, Comparison, Mix, attribute};
-use largefolio_trace::shown;
+use largefolio_trace::{OpenTrace, shown};
 
 use super::{Effect, Explained, HEADLINES, Switch, Why};
 use crate::tidy::numbers;
@@ -56,7 +55,7 @@ pub fn check(request: &Request) -> Result<(), WhyError> {
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The trace.
-    pub trace: &'a Path,
+    pub trace: &'a OpenTrace,
     /// Rows of the trace.
     pub nr_rows: u64,
     /// The cells of a request that [`check`] accepts.

@@ -11,6 +11,7 @@ use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{ReplayError, Request, replay};
 use largefolio_testkit::skeleton::between;
+use largefolio_trace::OpenTrace;
 use largefolio_trace::generate::{Workload, ZipfMix};
 
 use super::support::html;
@@ -31,10 +32,11 @@ fn explained(
     let request = request(&kernels, machines);
     check(&request).unwrap();
     let specs = request.specs().unwrap();
+    let trace = &OpenTrace::open(path).unwrap();
     let (meta, rows) = replay(path, &specs, &mut |_| {}).unwrap();
     let results: Vec<String> = results.iter().map(|name| (*name).to_owned()).collect();
     let (nr_rows, results) = (meta.nr_rows, results.as_slice());
-    let question = Question { trace: path, nr_rows, specs: &specs, rows: &rows, results };
+    let question = Question { trace, nr_rows, specs: &specs, rows: &rows, results };
     let (mut last, mut end) = (0, 0);
     let mut hear = |nr_done, nr_all| {
         assert!(last <= nr_done && nr_done <= nr_all, "{last} {nr_done} {nr_all}");
@@ -135,13 +137,9 @@ fn the_verdict_finds_the_rules_that_the_whole_answer_has() {
     let why = answer(&report);
     let (_, faults) = why.shown().next().unwrap();
     let specs = request(&kernels, &machines).specs().unwrap();
-    let question = |nr_rows| Question {
-        trace: &path,
-        nr_rows,
-        specs: &specs,
-        rows: &report.rows,
-        results: &[],
-    };
+    let trace = &OpenTrace::open(&path).unwrap();
+    let question =
+        |nr_rows| Question { trace, nr_rows, specs: &specs, rows: &report.rows, results: &[] };
     let mut verdict = Verdict::new(Goal::Faults, &report.rows);
     let (mut last, mut all) = (0, 0);
     let mut hear = |nr_done, nr_all| {
@@ -232,7 +230,7 @@ fn an_unknown_result_is_refused_and_a_stop_is_obeyed() {
     let (meta, rows) = replay(&path, &specs, &mut |_| {}).unwrap();
     let asked = ["fault_total".to_owned()];
     let question = Question {
-        trace: &path,
+        trace: &OpenTrace::open(&path).unwrap(),
         nr_rows: meta.nr_rows,
         specs: &specs,
         rows: &rows,

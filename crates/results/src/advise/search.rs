@@ -10,13 +10,13 @@
 //! - S2: no candidate has two choices of one lever.
 
 use std::ops::ControlFlow;
-use std::path::Path;
 
 use largefolio_report::Goal;
 use largefolio_sim::cost::{Interval, Walks};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, RowsDone, nr_passes, replay_until};
+use largefolio_trace::OpenTrace;
 use serde::Serialize;
 
 use super::choice::Choice;
@@ -44,7 +44,7 @@ pub struct Candidate {
 
 /// What is searched.
 pub(super) struct Search<'a> {
-    pub(super) trace: &'a Path,
+    pub(super) trace: &'a OpenTrace,
     pub(super) nr_rows: u64,
     pub(super) kernel: &'a Kernel,
     pub(super) machine: &'a Machine,

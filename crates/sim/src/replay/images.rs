@@ -28,14 +28,13 @@
 //!   of SIZE bytes of its own.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use largefolio_trace::event::abi::{
     MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_EXEC, PROT_WRITE,
 };
 use largefolio_trace::event::{map_of, prot_of};
 use largefolio_trace::{
-    Batch, Event, FileId, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Reader, TraceError,
+    Batch, Event, FileId, FileInfo, LayoutEntry, LayoutKind, Meta, Op, OpenTrace, TraceError,
 };
 
 use super::place::{LEN_MAX, RECORDED_MASK};
@@ -218,13 +217,13 @@ impl LinkedImage {
 }
 
 impl Images {
-    /// Those of the trace at `path`: the program, and each file that a loader mapped to run it. Not
+    /// Those of `trace`: the program, and each file that a loader mapped to run it. Not
     /// the loader itself, which a kernel puts on any page, whatever it is linked for.
     ///
     /// # Errors
     /// A trace that cannot be read.
-    pub fn of(path: &Path) -> Result<Self, TraceError> {
-        let mut reader = Reader::open(path)?;
+    pub fn of(trace: &OpenTrace) -> Result<Self, TraceError> {
+        let mut reader = trace.reader()?;
         let mut images = Self::of_layouts(reader.meta());
         let mut batch = Batch::default();
         while reader.next_batch(&mut batch)? {

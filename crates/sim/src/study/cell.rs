@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use largefolio_trace::OpenTrace;
 use largefolio_trace::generate::GenerateError;
 use serde::Serialize;
 use serde_json::Value;
@@ -171,11 +172,13 @@ impl Values {
             let (origin, cell) = (run.study.origin.clone(), run.name.clone());
             StudyError::Replay { origin, cell, error: Box::new(error) }
         };
-        let (meta, outcomes) =
-            replay_each(path, &specs, &mut hears).map_err(|error| match error {
-                ReplayError::Stopped => StudyError::Stopped,
-                other => told(&group.runs[0], other),
-            })?;
+        let replayed = OpenTrace::open(path)
+            .map_err(ReplayError::from)
+            .and_then(|trace| replay_each(&trace, &specs, &mut hears));
+        let (meta, outcomes) = replayed.map_err(|error| match error {
+            ReplayError::Stopped => StudyError::Stopped,
+            other => told(&group.runs[0], other),
+        })?;
         for (run, outcome) in group.runs.iter().zip(outcomes) {
             let key = (run.study.name.clone(), run.name.clone());
             let value = match outcome {

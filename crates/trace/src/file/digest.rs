@@ -1,5 +1,6 @@
 //! The identity of a trace's bytes, wherever the file is.
 
+use std::io::{self, Read};
 use std::path::Path;
 
 use super::error::TraceError;
@@ -12,8 +13,13 @@ use crate::disk::open_regular;
 /// [`TraceError::Io`], [`TraceError::NotATrace`] if it is not a regular file.
 pub fn digest(path: &Path) -> Result<String, TraceError> {
     let file = open_regular(path).map_err(|error| TraceError::from_open(path, error))?;
+    digest_of(file).map_err(|error| TraceError::io(path, "read", error))
+}
+
+/// The digest of all that `bytes` gives.
+pub(super) fn digest_of(bytes: impl Read) -> io::Result<String> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(file).map_err(|error| TraceError::io(path, "read", error))?;
+    hasher.update_reader(bytes)?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 

@@ -8,17 +8,14 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 
 use parquet::errors::ParquetError;
 
 use super::batch::Batch;
-use super::checksum;
 use super::columns::Columns;
 use super::error::TraceError;
-use super::footer::{self, Footer};
+use super::opened::OpenTrace;
 use super::schema::BATCH_ROWS;
-use super::source::Source;
 use crate::meta::Meta;
 
 /// No row group has this number.
@@ -26,8 +23,7 @@ const STOPPED: usize = usize::MAX;
 
 /// Reads a trace from its first row to its last.
 pub struct Reader {
-    source: Arc<Source>,
-    footer: Footer,
+    trace: OpenTrace,
     /// Decoders of the current row group; `None` before the first, after the last or an error.
     columns: Option<Columns>,
     /// Rows left in the current row group.
@@ -47,9 +43,7 @@ impl Reader {
     /// [`TraceError::Io`], [`TraceError::NotATrace`], [`TraceError::Corrupt`],
     /// [`TraceError::NewerSchema`] or [`TraceError::BadMeta`].
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let reader = Self::open_unverified(path)?;
-        checksum::verify(&reader.source, &reader.footer)?;
-        Ok(reader)
+        OpenTrace::open(path)?.reader()
     }
 
     /// Opens a trace whatever its checksum: for tests of the decoders on damaged bytes.
@@ -58,24 +52,24 @@ impl Reader {
     /// As [`Reader::open`], without those of the checksum.
     #[doc(hidden)]
     pub fn open_unverified(path: &Path) -> Result<Self, TraceError> {
-        let source = Arc::new(Source::open(path)?);
-        let footer = guarded(|| Ok(footer::read(&source)))
-            .unwrap_or_else(|error| Err(TraceError::from_read(path, error)))?;
-        Ok(Self {
-            source,
-            footer,
-            columns: None,
-            nr_left: 0,
-            next_group: 0,
-            nr_read: 0,
-            nr_references: 0,
-        })
+        Ok(Self::of(OpenTrace::open(path)?))
+    }
+
+    /// Begins at the first row.
+    pub(super) fn of(trace: OpenTrace) -> Self {
+        Self { trace, columns: None, nr_left: 0, next_group: 0, nr_read: 0, nr_references: 0 }
+    }
+
+    /// The open file, for further readers of it.
+    #[must_use]
+    pub fn trace(&self) -> &OpenTrace {
+        &self.trace
     }
 
     /// What the footer says.
     #[must_use]
     pub fn meta(&self) -> &Meta {
-        &self.footer.meta
+        self.trace.meta()
     }
 
     /// Rows handed out so far, of [`Meta::nr_rows`].
@@ -87,7 +81,7 @@ impl Reader {
     /// Bytes of the file.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
-        self.source.bytes()
+        self.trace.source().bytes()
     }
 
     /// Replaces `batch` by the next rows (at most 65,536); `false` and no rows at the end.
@@ -112,7 +106,7 @@ impl Reader {
         let nr_rows = self.nr_left.min(BATCH_ROWS);
         let Some(columns) = self.columns.as_mut() else { unreachable!("a group is open") };
         guarded(|| columns.decode(nr_rows, batch))
-            .map_err(|error| TraceError::from_read(self.source.path(), error))?;
+            .map_err(|error| TraceError::from_read(self.trace.path(), error))?;
         self.check(batch)?;
         self.nr_left -= nr_rows;
         self.nr_read += nr_rows as u64;
@@ -121,13 +115,13 @@ impl Reader {
 
     /// Opens the next row group; `false` if there is none.
     fn open_group(&mut self) -> Result<bool, TraceError> {
-        let Some(group) = self.footer.parquet.row_groups().get(self.next_group) else {
+        let Some(group) = self.trace.footer().parquet.row_groups().get(self.next_group) else {
             let is_stopped = self.next_group == STOPPED;
             self.stop();
             return if is_stopped { Ok(false) } else { self.check_whole() };
         };
-        let columns = guarded(|| Columns::new(&self.source, group))
-            .map_err(|error| TraceError::from_read(self.source.path(), error))?;
+        let columns = guarded(|| Columns::new(self.trace.source(), group))
+            .map_err(|error| TraceError::from_read(self.trace.path(), error))?;
         self.nr_left = usize::try_from(group.num_rows()).unwrap_or(0);
         self.columns = Some(columns);
         self.next_group += 1;
@@ -135,13 +129,13 @@ impl Reader {
     }
 
     fn check(&mut self, batch: &Batch) -> Result<(), TraceError> {
-        batch.validate(&self.footer.meta).map_err(|(i, fault)| TraceError::BadRow {
-            path: self.source.path().to_path_buf(),
+        batch.validate(self.trace.meta()).map_err(|(i, fault)| TraceError::BadRow {
+            path: self.trace.path().to_path_buf(),
             row: self.nr_read + i as u64,
             fault,
         })?;
         let sum = self.nr_references.saturating_add(batch.nr_references());
-        if sum > self.footer.meta.nr_references {
+        if sum > self.trace.meta().nr_references {
             return Err(self.miscounted("more"));
         }
         self.nr_references = sum;
@@ -150,16 +144,16 @@ impl Reader {
 
     /// `false`: there are no more rows, and they had what the footer counts.
     fn check_whole(&self) -> Result<bool, TraceError> {
-        if self.nr_references < self.footer.meta.nr_references {
+        if self.nr_references < self.trace.meta().nr_references {
             return Err(self.miscounted("fewer"));
         }
         Ok(false)
     }
 
     fn miscounted(&self, than: &str) -> TraceError {
-        let told = self.footer.meta.nr_references;
+        let told = self.trace.meta().nr_references;
         TraceError::corrupt(
-            self.source.path(),
+            self.trace.path(),
             format!("its rows have {than} references than the {told} that its metadata counts"),
         )
     }
@@ -174,9 +168,9 @@ impl Reader {
 impl fmt::Debug for Reader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader")
-            .field("path", &self.source.path())
+            .field("path", &self.trace.path())
             .field("nr_read", &self.nr_read)
-            .field("nr_rows", &self.footer.meta.nr_rows)
+            .field("nr_rows", &self.trace.meta().nr_rows)
             .finish_non_exhaustive()
     }
 }
@@ -185,7 +179,9 @@ impl fmt::Debug for Reader {
 ///
 /// What the closure worked on may be half done after a panic; the reader stops then and never
 /// uses it again.
-fn guarded<T>(work: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+pub(super) fn guarded<T>(
+    work: impl FnOnce() -> Result<T, ParquetError>,
+) -> Result<T, ParquetError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let message = panic
             .downcast_ref::<String>()

@@ -6,7 +6,7 @@
 //!   [`PAGE_BYTES_MAX`]: the library reserves memory by them.
 
 use std::fs::File;
-use std::io::{self, Cursor};
+use std::io::{self, Cursor, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -63,6 +63,26 @@ impl Source {
     /// Fills `bytes` from `start` on.
     pub(super) fn read_into(&self, start: u64, bytes: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(bytes, start)
+    }
+
+    /// The file from its first byte on.
+    pub(super) const fn stream(&self) -> Stream<'_> {
+        Stream { file: &self.file, at: 0 }
+    }
+}
+
+/// Reads a file in order. The position is its own: readers share the descriptor.
+#[derive(Debug)]
+pub(super) struct Stream<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for Stream<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let nr_read = self.file.read_at(bytes, self.at)?;
+        self.at += nr_read as u64;
+        Ok(nr_read)
     }
 }
 

@@ -7,9 +7,9 @@ use anyhow::Result;
 use largefolio_report::text::Depth;
 use largefolio_report::why::{Question, Why, WhyError};
 use largefolio_report::{Exporter, Goal, Html, PredictResult, Settings, TraceInfo};
-use largefolio_sim::replay::{CellSpec, Outcome, RowsDone, nr_passes, replay};
+use largefolio_sim::replay::{CellSpec, Outcome, RowsDone, nr_passes, replay_until};
 use largefolio_trace::shown::spelled;
-use largefolio_trace::{Meta, digest};
+use largefolio_trace::{Meta, OpenTrace};
 
 use super::form::{FrameForm, Sink};
 use crate::console::{self, Console};
@@ -17,8 +17,7 @@ use crate::errors::Exit;
 
 /// A replay that can be made.
 pub(crate) struct ReplayPlan {
-    pub(super) trace: PathBuf,
-    pub(super) nr_rows: u64,
+    pub(super) trace: OpenTrace,
     pub(super) specs: Vec<CellSpec>,
     pub(super) settings: Settings,
     pub(super) form: FrameForm,
@@ -41,8 +40,8 @@ impl ReplayPlan {
         let (meta, rows) = self.replay()?;
         let why = self.why.as_deref().map(|results| self.explain(&rows, results)).transpose()?;
         let trace = TraceInfo {
-            digest: Some(digest(&self.trace)?),
-            ..TraceInfo::new(&spelled(&self.trace), &meta)
+            digest: Some(self.trace.digest()?),
+            ..TraceInfo::new(&spelled(self.trace.path()), &meta)
         };
         let report =
             PredictResult::new(self.command_line.clone(), trace, self.settings.clone(), rows);
@@ -68,10 +67,12 @@ impl ReplayPlan {
     }
 
     fn replay(&self) -> Result<(Meta, Vec<Outcome>)> {
-        let bar = console::bar(self.nr_rows.saturating_mul(nr_passes(&self.specs)), "replaying");
+        let nr_rows = self.trace.meta().nr_rows.saturating_mul(nr_passes(&self.specs));
+        let bar = console::bar(nr_rows, "replaying");
         let mut done = RowsDone::default();
-        let result = replay(&self.trace, &self.specs, &mut |nr_read| {
+        let result = replay_until(&self.trace, &self.specs, &mut |nr_read| {
             bar.set_position(done.hear(nr_read));
+            ControlFlow::Continue(())
         });
         bar.finish_and_clear();
         Ok(result?)
@@ -90,8 +91,8 @@ impl ReplayPlan {
     }
 
     fn question<'a>(&'a self, rows: &'a [Outcome], results: &'a [String]) -> Question<'a> {
-        let Self { trace, nr_rows, specs, .. } = self;
-        Question { trace, nr_rows: *nr_rows, specs, rows, results }
+        let Self { trace, specs, .. } = self;
+        Question { trace, nr_rows: trace.meta().nr_rows, specs, rows, results }
     }
 }
 

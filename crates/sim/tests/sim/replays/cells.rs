@@ -11,7 +11,7 @@ use largefolio_sim::replay::outcome::Strays;
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, ReplayError, replay, replay_until};
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::generate::{RetStubs, SweepOrder, Workload, ZipfMix};
-use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, Writer};
+use largefolio_trace::{Event, FileInfo, LayoutEntry, LayoutKind, Meta, Op, OpenTrace, Writer};
 
 fn spec(kernel: &str, machine: &str) -> CellSpec {
     CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap())
@@ -65,6 +65,28 @@ fn a_warm_cache_reads_nothing_again() {
     assert_eq!((outcomes[1].reads.bytes, outcomes[1].faults.major), (0, 0));
     let tlb = &outcomes[1].tlb;
     assert_eq!(tlb.instruction.references + tlb.data.references, nr_references);
+}
+
+#[test]
+fn another_trace_that_takes_the_place_of_the_first_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.folio");
+    let mix = |nr_files| ZipfMix { nr_runs: 2_000, nr_files, ..ZipfMix::default() };
+    mix(1).write(&path).unwrap();
+    let mut warm = spec("6.18", "altra");
+    warm.cache = CacheState::Warm;
+    let alone = run(&path, std::slice::from_ref(&warm));
+    let other = dir.path().join("other.folio");
+    mix(3).write(&other).unwrap();
+    let trace = OpenTrace::open(&path).unwrap();
+    let digest = trace.digest().unwrap();
+    let mut renames = |_| {
+        let _ = std::fs::rename(&other, &path);
+        ControlFlow::Continue(())
+    };
+    let disturbed = replay_until(&trace, &[warm.clone()], &mut renames).unwrap().1;
+    assert!(!other.exists() && run(&path, &[warm]) != alone, "it is another one");
+    assert_eq!((disturbed, trace.digest().unwrap()), (alone, digest));
 }
 
 /// B.7.2, J.3.1 on a small file: exec windows on 64K pages.
@@ -287,7 +309,8 @@ fn a_replay_ends_where_it_is_asked_to() {
     let dir = tempfile::tempdir().unwrap();
     let (path, _) = zipf(dir.path());
     let mut nr_heard = 0;
-    let error = replay_until(&path, &[spec("7.2", "altra")], &mut |_| {
+    let trace = OpenTrace::open(&path).unwrap();
+    let error = replay_until(&trace, &[spec("7.2", "altra")], &mut |_| {
         nr_heard += 1;
         if nr_heard == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });

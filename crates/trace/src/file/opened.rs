@@ -1,0 +1,78 @@
+//! A trace that was opened: its file and its footer, for as many readers as are needed.
+//!
+//! Owns what all passes over a trace have in common. A path is opened once: between two passes
+//! another trace may take its place, and rows of that one would be held against the wrong footer.
+//!
+//! Invariants:
+//! - I1: all readers, and the digest, are of the file that was opened, with the footer that it had
+//!   then.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::checksum;
+use super::digest::digest_of;
+use super::error::TraceError;
+use super::footer::{self, Footer};
+use super::reader::{Reader, guarded};
+use super::source::Source;
+use crate::meta::Meta;
+
+/// An open trace. A clone is of the same file.
+#[derive(Clone, Debug)]
+pub struct OpenTrace {
+    source: Arc<Source>,
+    footer: Arc<Footer>,
+}
+
+impl OpenTrace {
+    /// Opens a trace and checks its footer.
+    ///
+    /// # Errors
+    /// As [`Reader::open`], without those of the checksum.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let source = Arc::new(Source::open(path)?);
+        let footer = guarded(|| Ok(footer::read(&source)))
+            .unwrap_or_else(|error| Err(TraceError::from_read(path, error)))?;
+        Ok(Self { source, footer: Arc::new(footer) })
+    }
+
+    /// A reader from the first row on. Reads the file once to verify its checksum: it may have been
+    /// written to since the last reader.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`] or [`TraceError::Corrupt`].
+    pub fn reader(&self) -> Result<Reader, TraceError> {
+        checksum::verify(&self.source, &self.footer)?;
+        Ok(Reader::of(self.clone()))
+    }
+
+    /// The digest of the file ([`digest`](super::digest::digest)).
+    ///
+    /// # Errors
+    /// [`TraceError::Io`].
+    pub fn digest(&self) -> Result<String, TraceError> {
+        let path = self.path();
+        digest_of(self.source.stream()).map_err(|error| TraceError::io(path, "read", error))
+    }
+
+    /// What the footer says.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.footer.meta
+    }
+
+    /// Where it was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.source.path()
+    }
+
+    pub(super) fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    pub(super) fn footer(&self) -> &Footer {
+        &self.footer
+    }
+}
