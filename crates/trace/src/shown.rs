@@ -48,6 +48,25 @@ pub fn printable(text: &str) -> String {
     shown(text).to_string()
 }
 
+/// What is kept of the words of a library about a foreign file: a parser quotes what it found, which
+/// may have megabytes.
+const NR_CHARS_BRIEF: usize = 200;
+
+/// [`printable`] and cut: the words of a library about a file that others made.
+///
+/// ```
+/// use largefolio_trace::shown::brief;
+/// assert_eq!(brief("unknown field `a\nfolio: all is well`"), "unknown field `a?folio: all is well`");
+/// assert_eq!(brief(&"a".repeat(1 << 20)).len(), 202);
+/// ```
+#[must_use]
+pub fn brief(text: &str) -> String {
+    match text.char_indices().nth(NR_CHARS_BRIEF) {
+        Some((at, _)) => format!("{}..", shown(&text[..at])),
+        None => printable(text),
+    }
+}
+
 /// A path as text that no other path has: as it is where it is UTF-8, else with `\\xHH` for each byte
 /// that is not. For results, where names are told apart.
 ///

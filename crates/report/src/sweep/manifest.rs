@@ -25,6 +25,7 @@ use std::path::Path;
 use largefolio_sim::replay::RESULTS_VERSION;
 use largefolio_sim::sweep::{CellId, Setting, Stamp};
 use largefolio_trace::disk;
+use largefolio_trace::shown::brief;
 use serde::{Deserialize, Serialize};
 
 use super::data_set::{SetAside, set_aside};
@@ -225,7 +226,8 @@ impl Manifest {
         let manifest: Self = match serde_json::from_slice(&text) {
             Ok(manifest) => manifest,
             Err(error) => {
-                let aside = set_aside(dir, MANIFEST, format!("it cannot be read: {error}"))?;
+                let why = format!("it cannot be read: {}", brief(&error.to_string()));
+                let aside = set_aside(dir, MANIFEST, why)?;
                 return Ok((Self::new(), Some(aside)));
             }
         };

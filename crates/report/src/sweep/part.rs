@@ -12,6 +12,7 @@ use arrow_schema::FieldRef;
 use bytes::Bytes;
 use largefolio_sim::sweep::CellId;
 use largefolio_trace::file::ForeignParquet;
+use largefolio_trace::shown::brief;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
 };
@@ -51,7 +52,7 @@ pub(super) enum NoPart {
 impl Part {
     /// Reads all of a part. A panic of the library on damaged bytes is an error.
     pub(super) fn read(bytes: Vec<u8>) -> Result<Self, NoPart> {
-        let damaged = |why: String| NoPart::Damaged(format!("it cannot be read: {why}"));
+        let damaged = |why: String| NoPart::Damaged(format!("it cannot be read: {}", brief(&why)));
         let shared = Bytes::from(bytes.clone());
         let read = catch_unwind(AssertUnwindSafe(|| batches(shared)));
         let batches = match read {
@@ -65,7 +66,7 @@ impl Part {
         for batch in &batches {
             for cell in texts(batch, table::CELL) {
                 let cell = CellId::try_from(cell.to_owned());
-                cells.push(cell.map_err(|error| NoPart::Damaged(error.to_string()))?);
+                cells.push(cell.map_err(|error| NoPart::Damaged(brief(&error.to_string())))?);
             }
         }
         let mut sorted = cells.clone();

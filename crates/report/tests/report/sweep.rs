@@ -358,6 +358,16 @@ fn a_directory_that_is_no_data_set_of_ours_is_left_alone() {
 }
 
 #[test]
+fn what_a_foreign_manifest_says_stays_on_its_line() {
+    let place = place();
+    let ended = r#"{"schema_version": 1, "runs": [{"ended": "x\nfolio: fine"}]}"#;
+    fs::write(place.path().join(MANIFEST), ended).unwrap();
+    let sweep = Sweep::open(place.path(), &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    let [aside] = sweep.set_aside() else { panic!("{:?}", sweep.set_aside()) };
+    assert!(aside.why.contains("x?folio: fine"), "{}", aside.why);
+}
+
+#[test]
 fn no_cell_is_planned_twice_and_no_task_needs_more_memory_than_there_is() {
     let place = place();
     fs::copy(place.path().join("mix.folio"), place.path().join("copy.folio")).unwrap();

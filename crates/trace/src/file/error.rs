@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::disk::other_kind;
 use crate::shown;
+use crate::shown::brief;
 use crate::validate::{MetaFault, RowFault};
 
 /// Failure to write or read a trace.
@@ -122,7 +123,7 @@ impl TraceError {
     pub(super) fn from_read(path: &Path, error: ParquetError) -> Self {
         match into_io(error) {
             Ok(source) => Self::io(path, "read", source),
-            Err(error) => Self::corrupt(path, error.to_string()),
+            Err(error) => Self::corrupt(path, brief(&error.to_string())),
         }
     }
 

@@ -19,6 +19,7 @@ use super::shape::FOOTER;
 use super::source::Source;
 use super::thrift::Outline;
 use crate::meta::{Meta, SCHEMA_VERSION};
+use crate::shown::{brief, printable};
 use crate::validate::{META_BYTES_MAX, NR_FILES_MAX};
 
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -150,14 +151,20 @@ fn read_meta(source: &Source, parquet: &ParquetMetaData) -> Result<Meta, TraceEr
         return Err(bad(format!("takes {} bytes", json.len())));
     }
     let Version { schema_version: found } =
-        serde_json::from_str(json).map_err(|e| bad(format!("has no version: {e}")))?;
+        serde_json::from_str(json).map_err(|e| bad(format!("has no version: {}", told(&e))))?;
     if found > SCHEMA_VERSION {
         let path = path.to_path_buf();
         return Err(TraceError::NewerSchema { path, found, known: SCHEMA_VERSION });
     }
-    let meta: Meta = serde_json::from_str(json).map_err(|e| bad(format!("is unreadable: {e}")))?;
+    let meta: Meta =
+        serde_json::from_str(json).map_err(|e| bad(format!("is unreadable: {}", told(&e))))?;
     meta.validate().map_err(|fault| TraceError::BadMeta { path: path.to_path_buf(), fault })?;
     Ok(meta)
+}
+
+/// What a parser says of the file: it quotes from there.
+fn told(error: &serde_json::Error) -> String {
+    brief(&error.to_string())
 }
 
 fn value_of<'a>(parquet: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
@@ -169,7 +176,7 @@ fn value_of<'a>(parquet: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
 fn describe_parquet(parquet: &ParquetMetaData) -> String {
     let schema = parquet.file_metadata().schema_descr();
     let names: Vec<_> =
-        schema.columns().iter().take(8).map(|c| format!("{:.32}", c.name())).collect();
+        schema.columns().iter().take(8).map(|c| printable(&format!("{:.32}", c.name()))).collect();
     format!("a Parquet file with {} columns ({})", schema.num_columns(), names.join(", "))
 }
 

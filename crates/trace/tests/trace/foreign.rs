@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use super::common::{read, write};
 use largefolio_trace::{Event, Op, TraceError};
+use parquet::basic::{Repetition, Type as Physical};
 use parquet::data_type::Int32Type;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
+use parquet::schema::types::Type;
 
 fn error_of(bytes: &[u8]) -> TraceError {
     let dir = tempfile::tempdir().unwrap();
@@ -22,7 +23,15 @@ fn error_of(bytes: &[u8]) -> TraceError {
 
 /// A Parquet file with one column `x` and `json` under our key.
 fn foreign_parquet(json: Option<&str>) -> Vec<u8> {
-    let schema = Arc::new(parse_message_type("message m { required int32 x; }").unwrap());
+    parquet_of("x", json)
+}
+
+fn parquet_of(column: &str, json: Option<&str>) -> Vec<u8> {
+    let column = Type::primitive_type_builder(column, Physical::INT32)
+        .with_repetition(Repetition::REQUIRED)
+        .build();
+    let columns = vec![Arc::new(column.unwrap())];
+    let schema = Arc::new(Type::group_type_builder("m").with_fields(columns).build().unwrap());
     let properties = Arc::new(WriterProperties::builder().build());
     let mut writer = SerializedFileWriter::new(Vec::new(), schema, properties).unwrap();
     let mut group = writer.next_row_group().unwrap();
@@ -87,6 +96,19 @@ fn damaged_metadata_is_named() {
     }
     let json = r#"{"schema_version": 1, "page_bytes": 4097}"#;
     assert!(matches!(error_of(&foreign_parquet(Some(json))), TraceError::BadMeta { .. }));
+}
+
+#[test]
+fn what_a_foreign_file_says_of_itself_stays_on_its_line() {
+    let long = format!("{{\"schema_version\": 1, \"{}\": 1}}", "a".repeat(1 << 20));
+    let error = error_of(&foreign_parquet(Some(&long))).to_string();
+    assert!(error.contains("unknown field `aaa") && error.len() < 1000, "{} bytes", error.len());
+    let broken = r#"{"schema_version": 1, "x\nfolio: all is well": 1}"#;
+    let column = "x\nfolio: all is well";
+    for bytes in [foreign_parquet(Some(broken)), parquet_of(column, None)] {
+        let error = error_of(&bytes).to_string();
+        assert!(error.contains("x?folio"), "{error}");
+    }
 }
 
 #[test]
