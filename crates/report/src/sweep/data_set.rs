@@ -135,15 +135,15 @@ impl DataSet {
         if let Some(cell) = part.cells().iter().find(|cell| self.done.contains(*cell)) {
             return Ok(Err(format!("it has cell {cell}, which is also in another part")));
         }
-        self.note(name, part.cells());
+        self.note(name, &part);
         Ok(Ok(()))
     }
 
     /// Notes a part that is in the directory.
-    fn note(&mut self, name: &str, cells: &[CellId]) {
-        self.done.extend(cells.iter().cloned());
+    fn note(&mut self, name: &str, part: &Part) {
+        self.done.extend(part.cells().iter().cloned());
         self.nr_parts += 1;
-        if cells.len() <= merge::SMALL_ROWS {
+        if merge::is_small(part) {
             self.small.push(name.to_owned());
         }
     }
@@ -152,8 +152,9 @@ impl DataSet {
     pub(super) fn merge(&mut self) -> Result<(), AddError> {
         while self.small.len() >= merge::NR_PARTS {
             let names: Vec<String> = self.small.drain(..merge::NR_PARTS).collect();
-            merge::merge(&self.dir, &names)?;
-            self.nr_parts = self.nr_parts + 1 - names.len();
+            if merge::merge(&self.dir, &names)?.is_some() {
+                self.nr_parts = self.nr_parts + 1 - names.len();
+            }
         }
         Ok(())
     }
@@ -170,7 +171,7 @@ impl DataSet {
         let name = part_name(&hash(&bytes));
         let path = self.dir.join(&name);
         disk::write_whole(&path, &bytes).map_err(|source| AddError::Io { path, source })?;
-        self.note(&name, part.cells());
+        self.note(&name, part);
         self.merge()?;
         Ok(nr_new)
     }

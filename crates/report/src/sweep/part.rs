@@ -28,7 +28,7 @@ const TRACE_DIGEST: &str = "trace_digest";
 /// Rows of a part: several times as many as merging makes.
 const NR_ROWS_MAX: i64 = 1 << 18;
 /// Bytes of a part in memory: several times those of the largest that merging makes.
-const BYTES_MAX: u64 = 1 << 28;
+pub(super) const BYTES_MAX: u64 = 1 << 28;
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 1024;
 
@@ -38,6 +38,8 @@ pub(super) struct Part {
     bytes: Vec<u8>,
     batches: Vec<RecordBatch>,
     cells: Vec<CellId>,
+    /// Bytes of the file and of the rows in memory.
+    nr_bytes: u64,
 }
 
 /// Why bytes are not a part.
@@ -74,7 +76,9 @@ impl Part {
         if let Some([twice, ..]) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(NoPart::Damaged(format!("it has cell {twice} twice")));
         }
-        Ok(Self { bytes, batches, cells })
+        let of_rows = batches.iter().map(|batch| batch.get_array_memory_size() as u64);
+        let nr_bytes = of_rows.fold(bytes.len() as u64, u64::saturating_add);
+        Ok(Self { bytes, batches, cells, nr_bytes })
     }
 
     /// Identities of the rows, in order.
@@ -82,9 +86,19 @@ impl Part {
         &self.cells
     }
 
+    /// Bytes that it takes in memory.
+    pub(super) const fn nr_bytes(&self) -> u64 {
+        self.nr_bytes
+    }
+
     /// The rows.
     pub(super) fn into_batches(self) -> Vec<RecordBatch> {
         self.batches
+    }
+
+    /// The file.
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// Whether every row is of the trace with this digest.
