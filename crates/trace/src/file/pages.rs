@@ -3,8 +3,12 @@
 //! Owns the translation of op names and the checks that keep a declared count from becoming an
 //! allocation or a panic in a decoder. Invariants:
 //! - I1: a dictionary holds exactly as many values as it declares, and comes once, first.
-//! - I2: the data pages of a column hold together no more values than the row group has rows.
+//! - I2: the data pages of a column hold together no more values than the row group has rows, and
+//!   its dictionary has no more, either.
 //! - I3: only encodings that the decoders know for the column's type are let through.
+//! - I4: a page has a few bytes for each of its values. The first that has more, at most
+//!   [`PAGE_BYTES_MAX`](super::schema::PAGE_BYTES_MAX), ends the reading: a file of kilobytes could
+//!   have a million pages that decompress to so much.
 
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
@@ -15,17 +19,35 @@ use super::schema::Column;
 use super::source::Source;
 use crate::event::Op;
 
+/// Most bytes of a value in a page: the longest name of an op with its length takes 14.
+const VALUE_BYTES_MAX: usize = 20;
+/// What a page may have besides: a block of the delta encoding is filled up, to 512 bytes by those
+/// that write it.
+const MORE_BYTES_MAX: usize = 1024;
+
 /// Page reader between the library's and a column's decoder.
 pub(super) struct Pages {
     inner: SerializedPageReader<Source>,
-    column: Column,
-    nr_values_left: usize,
-    has_dictionary: bool,
+    checks: Checks,
 }
 
 impl Pages {
     pub(super) fn new(inner: SerializedPageReader<Source>, column: Column, nr_rows: usize) -> Self {
-        Self { inner, column, nr_values_left: nr_rows, has_dictionary: false }
+        Self { inner, checks: Checks::new(column, nr_rows) }
+    }
+}
+
+/// What was seen of a column, and how much may come.
+struct Checks {
+    column: Column,
+    nr_rows: usize,
+    nr_values_left: usize,
+    has_dictionary: bool,
+}
+
+impl Checks {
+    const fn new(column: Column, nr_rows: usize) -> Self {
+        Self { column, nr_rows, nr_values_left: nr_rows, has_dictionary: false }
     }
 
     fn check(&mut self, page: Page) -> Result<Page, ParquetError> {
@@ -53,6 +75,9 @@ impl Pages {
             return Err(self.column.bad("has a dictionary in an unknown encoding"));
         }
         let nr_values = num_values as usize;
+        if nr_values > self.nr_rows {
+            return Err(self.column.bad("has a dictionary of more values than there are rows"));
+        }
         let buf = if self.column == Column::Op { op_numbers(&buf, nr_values)?.into() } else { buf };
         if buf.len() != nr_values.saturating_mul(self.column.value_bytes()) {
             return Err(self.column.bad("has a dictionary of another size than it declares"));
@@ -66,6 +91,10 @@ impl Pages {
             Some(left) if nr_values > 0 => left,
             _ => return Err(self.column.bad("has a page of zero or too many values")),
         };
+        let nr_bytes_max = nr_values.saturating_mul(VALUE_BYTES_MAX).saturating_add(MORE_BYTES_MAX);
+        if page.buffer().len() > nr_bytes_max {
+            return Err(self.column.bad("has a page of more bytes than its values take"));
+        }
         match page.encoding() {
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if self.has_dictionary => {}
             Encoding::PLAIN if self.column == Column::Op => {
@@ -95,6 +124,9 @@ fn op_numbers(names: &[u8], nr_values: usize) -> Result<Vec<u8>, ParquetError> {
         numbers.push(op as u8);
         rest = tail;
     }
+    if !rest.is_empty() {
+        return Err(ParquetError::General("column op has bytes after its last name".to_owned()));
+    }
     Ok(numbers)
 }
 
@@ -106,17 +138,17 @@ fn split_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 impl PageReader for Pages {
     fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
         match self.inner.get_next_page()? {
-            Some(page) => self.check(page).map(Some),
+            Some(page) => self.checks.check(page).map(Some),
             None => Ok(None),
         }
     }
 
     fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
-        Err(self.column.bad("is read in order only"))
+        Err(self.checks.column.bad("is read in order only"))
     }
 
     fn skip_next_page(&mut self) -> Result<(), ParquetError> {
-        Err(self.column.bad("is read in order only"))
+        Err(self.checks.column.bad("is read in order only"))
     }
 }
 
@@ -125,5 +157,55 @@ impl Iterator for Pages {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.get_next_page().transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn data(nr_values: u32, nr_bytes: usize, encoding: Encoding) -> Page {
+        Page::DataPage {
+            buf: Bytes::from(vec![0; nr_bytes]),
+            num_values: nr_values,
+            encoding,
+            def_level_encoding: Encoding::RLE,
+            rep_level_encoding: Encoding::RLE,
+            statistics: None,
+        }
+    }
+
+    fn dictionary(nr_values: u32, bytes: Vec<u8>) -> Page {
+        let (buf, encoding) = (Bytes::from(bytes), Encoding::PLAIN);
+        Page::DictionaryPage { buf, num_values: nr_values, encoding, is_sorted: false }
+    }
+
+    fn refusal(checks: &mut Checks, page: Page) -> String {
+        checks.check(page).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_page_that_is_larger_than_its_values_is_refused() {
+        let mut checks = Checks::new(Column::Addr, 1 << 20);
+        for (nr_values, nr_bytes) in [(1, 8), (2, 512), (1000, 8000)] {
+            assert!(checks.check(data(nr_values, nr_bytes, Encoding::PLAIN)).is_ok());
+        }
+        for encoding in [Encoding::PLAIN, Encoding::DELTA_BINARY_PACKED] {
+            let error = refusal(&mut checks, data(1, 8 << 20, encoding));
+            assert!(error.contains("more bytes than its values"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_dictionary_has_as_many_values_as_there_are_rows_at_most() {
+        assert!(Checks::new(Column::Addr, 3).check(dictionary(3, vec![0; 24])).is_ok());
+        let error = refusal(&mut Checks::new(Column::Addr, 3), dictionary(4, vec![0; 32]));
+        assert!(error.contains("more values than there are rows"), "{error}");
+        let name = [&4_u32.to_le_bytes()[..], b"read"].concat();
+        assert!(Checks::new(Column::Op, 1).check(dictionary(1, name.clone())).is_ok());
+        let error = refusal(&mut Checks::new(Column::Op, 1), dictionary(1, name.repeat(2)));
+        assert!(error.contains("bytes after its last name"), "{error}");
     }
 }
