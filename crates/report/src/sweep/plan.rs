@@ -51,6 +51,8 @@ pub(super) struct Plan {
     machines: Vec<Text>,
     traces: Vec<OfTrace>,
     named: Vec<AskedTrace>,
+    /// Identities of all cells.
+    planned: BTreeSet<CellId>,
     broken: Vec<Failure>,
     /// That of the first cell.
     first: Setting,
@@ -87,6 +89,7 @@ impl Plan {
             machines: machines.map(text).collect::<Result<_, _>>()?,
             traces: Vec::new(),
             named: Vec::new(),
+            planned: BTreeSet::new(),
             broken: Vec::new(),
             first: Setting::of(&first),
             budget: first.budget,
@@ -95,15 +98,14 @@ impl Plan {
             linked: request.cells.ways_to_link().iter().map(|way| texts(way)).collect(),
         };
         check_names(request)?;
-        let mut seen = BTreeSet::new();
         for path in &request.traces {
-            plan.add_trace(path, request.place(path), &mut seen);
+            plan.add_trace(path, request.place(path));
         }
         Ok(plan)
     }
 
     /// The cells of the trace called `path`, which is at `place`.
-    fn add_trace(&mut self, path: &Path, place: &Path, seen: &mut BTreeSet<CellId>) {
+    fn add_trace(&mut self, path: &Path, place: &Path) {
         let name = spelled(path);
         let bytes = path.as_os_str().as_bytes();
         let bytes = path.to_str().is_none().then(|| bytes.to_vec());
@@ -112,7 +114,7 @@ impl Plan {
         match found {
             Ok(digest) => {
                 let mut cells = self.cells_of(&digest);
-                cells.retain(|cell| seen.insert(cell.id.clone()));
+                cells.retain(|cell| self.planned.insert(cell.id.clone()));
                 self.traces.push(OfTrace { path: name, bytes, digest, cells });
             }
             Err(error) => self.add_broken(name, &error),
@@ -177,8 +179,7 @@ impl Plan {
         if failure.cells.is_empty() {
             return self.named.iter().any(|trace| trace.path == failure.trace);
         }
-        let is_failed = |id: &CellId| failure.cells.iter().any(|cell| cell.id == *id);
-        self.cells().any(is_failed)
+        failure.cells.iter().any(|cell| self.planned.contains(&cell.id))
     }
 
     /// Kernels and machines by the BLAKE3 of their text.
