@@ -2,14 +2,16 @@
 //!
 //! Owns everything that is decided before the first row is read. Invariants:
 //! - I1: at most [`NR_GROUPS_MAX`] row groups of at most [`GROUP_ROWS_MAX`] rows.
-//! - I2: column chunks lie in the file one after the other, so no byte is decoded twice and the
-//!   time to read a file is bounded by its declared rows.
+//! - I2: column chunks lie in the file one after the other, without gaps, so no byte is decoded
+//!   twice. Neither they nor what is between the last one and the footer is larger than the rows
+//!   explain, so the time to read a file is bounded by its declared rows: a sparse file has any
+//!   length for free.
 //! - I3: the rows of the groups are as many as the metadata says.
 
 use parquet::basic::Compression;
 use parquet::file::metadata::{
-    ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
-    RowGroupMetaData,
+    ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader,
+    ParquetStatisticsPolicy, RowGroupMetaData,
 };
 use serde::Deserialize;
 
@@ -21,6 +23,13 @@ use super::thrift::Outline;
 use crate::meta::{Meta, SCHEMA_VERSION};
 use crate::shown::{brief, printable};
 use crate::validate::{META_BYTES_MAX, NR_FILES_MAX};
+
+/// Most bytes of a column chunk for each row, and besides: pages of eight rows have 20 for each.
+const CHUNK_BYTES_PER_ROW_MAX: u64 = 64;
+const CHUNK_MORE_BYTES_MAX: u64 = 4096;
+
+/// Most bytes between the last row group and the footer, where others keep an index of pages.
+const GAP_BYTES_MAX: u64 = FOOTER_BYTES_MAX;
 
 const MAGIC: &[u8; 4] = b"PAR1";
 
@@ -64,9 +73,13 @@ pub(super) fn read(source: &Source) -> Result<Footer, TraceError> {
     check_magic(source)?;
     let bytes = footer_bytes(source)?;
     let parquet = decode(source, &bytes)?;
+    let tail_bytes = (bytes.len() + TAIL_BYTES) as u64;
     drop(bytes);
     let meta = read_meta(source, &parquet)?;
     let rows_end = check_groups(source, &parquet, &meta)?;
+    if source.bytes().saturating_sub(tail_bytes).saturating_sub(rows_end) > GAP_BYTES_MAX {
+        return Err(TraceError::corrupt(source.path(), "its footer is far behind its rows"));
+    }
     Ok(Footer { meta, parquet, rows_end })
 }
 
@@ -193,9 +206,12 @@ fn check_groups(
     let mut nr_rows = 0;
     let mut end = MAGIC.len() as u64;
     for group in parquet.row_groups() {
-        nr_rows += group_rows(group).ok_or_else(|| bad("a row group has an impossible size"))?;
-        for column in 0..group.num_columns() {
-            end = chunk_end(group, column, end)
+        let of_group =
+            group_rows(group).ok_or_else(|| bad("a row group has an impossible size"))?;
+        nr_rows += of_group;
+        let bytes_max = of_group * CHUNK_BYTES_PER_ROW_MAX + CHUNK_MORE_BYTES_MAX;
+        for chunk in group.columns() {
+            end = chunk_end(chunk, end, bytes_max)
                 .filter(|&end| end <= source.bytes())
                 .ok_or_else(|| bad("a column does not lie where a trace keeps it"))?;
         }
@@ -220,11 +236,11 @@ fn group_rows(group: &RowGroupMetaData) -> Option<u64> {
     (1..=GROUP_ROWS_MAX as u64).contains(&nr_rows).then_some(nr_rows)
 }
 
-/// End of a column chunk that must start at `previous_end` or later.
-fn chunk_end(group: &RowGroupMetaData, column: usize, previous_end: u64) -> Option<u64> {
-    let chunk = group.column(column);
+/// End of a column chunk that must start at `start` and have at most `bytes_max`.
+fn chunk_end(chunk: &ColumnChunkMetaData, start: u64, bytes_max: u64) -> Option<u64> {
     let is_known = matches!(chunk.compression(), Compression::ZSTD(_) | Compression::UNCOMPRESSED);
     let first = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());
-    let start = u64::try_from(first).ok().filter(|&start| is_known && start >= previous_end)?;
-    start.checked_add(u64::try_from(chunk.compressed_size()).ok()?)
+    let is_there = is_known && u64::try_from(first) == Ok(start);
+    let nr_bytes = u64::try_from(chunk.compressed_size()).ok();
+    start.checked_add(nr_bytes.filter(|&bytes| is_there && bytes <= bytes_max)?)
 }

@@ -2,6 +2,7 @@
 //! one is.
 
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -131,6 +132,27 @@ fn a_footer_length_beyond_the_file_is_refused_without_reading_it() {
         bytes.extend(b"PAR1");
         assert!(matches!(error_of(&bytes), TraceError::Corrupt { .. }));
     }
+}
+
+#[test]
+fn a_footer_that_is_far_behind_the_rows_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.folio");
+    let rows = [Event::references(0, Op::Exec, 0x1000, 1); 3];
+    write(&path, &rows);
+    let bytes = fs::read(&path).unwrap();
+    let len = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap());
+    let footer = &bytes[bytes.len() - 8 - len as usize..];
+    // Sparse: the gap takes no space.
+    let move_to = |at: u64| {
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        file.write_all_at(footer, at).unwrap();
+    };
+    move_to(64 << 20);
+    assert_eq!(read(&path).unwrap(), rows, "others keep an index there");
+    move_to(1 << 30);
+    let error = read(&path).unwrap_err().to_string();
+    assert!(error.contains("far behind its rows"), "{error}");
 }
 
 /// A Parquet file that is only a footer, with `list` in field `id` and nothing else.

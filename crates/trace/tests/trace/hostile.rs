@@ -15,13 +15,14 @@ use std::process::Command;
 use std::sync::Arc;
 
 use super::common::{rows_of, write};
+use bytes::Bytes;
 use largefolio_testkit::parquet::with_hidden_fields;
 use largefolio_trace::generate::Rng;
 use largefolio_trace::validate::NR_REFERENCES_MAX;
 use largefolio_trace::{Event, Meta, Op, Reader, TraceError, Writer};
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
-use parquet::file::metadata::KeyValue;
+use parquet::file::metadata::{KeyValue, ParquetMetaDataReader, ParquetMetaDataWriter};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
@@ -155,6 +156,41 @@ fn the_plain_twins_are_traces() {
         fs::write(&path, seed).unwrap();
         assert_eq!(read(&path).unwrap(), rows());
     }
+}
+
+/// `bytes` with `gap` bytes before the last column.
+fn with_gap(bytes: &[u8], gap: u16) -> Vec<u8> {
+    let mut reader = ParquetMetaDataReader::new();
+    reader.try_parse(&Bytes::copy_from_slice(bytes)).unwrap();
+    let metadata = reader.finish().unwrap();
+    let group = metadata.row_group(0).clone();
+    let mut chunks = group.columns().to_vec();
+    let last = chunks.pop().unwrap();
+    let (start, len) = last.byte_range();
+    let moved = |at: i64| at + i64::from(gap);
+    let dictionary = last.dictionary_page_offset().map(moved);
+    let data = moved(last.data_page_offset());
+    let last = last.into_builder().set_dictionary_page_offset(dictionary);
+    chunks.push(last.set_data_page_offset(data).build().unwrap());
+    let group = group.into_builder().set_column_metadata(chunks).build().unwrap();
+    let metadata = metadata.into_builder().set_row_groups(vec![group]).build();
+    let (start, end) = (start as usize, (start + len) as usize);
+    let mut gapped = [&bytes[..start], &vec![0; gap.into()], &bytes[start..end]].concat();
+    ParquetMetaDataWriter::new(&mut gapped, &metadata).finish().unwrap();
+    gapped
+}
+
+#[test]
+fn a_gap_between_columns_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.folio");
+    write(&path, &rows());
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, with_gap(&bytes, 0)).unwrap();
+    assert_eq!(read(&path).unwrap(), rows());
+    fs::write(&path, with_gap(&bytes, 8)).unwrap();
+    let error = read(&path).unwrap_err().to_string();
+    assert!(error.contains("does not lie where a trace keeps it"), "{error}");
 }
 
 #[test]
