@@ -96,7 +96,8 @@ pub(crate) fn predict(
         why::check(&request)?;
     }
     let replayed = detached(py, || {
-        let trace = OpenTrace::open(&trace)?;
+        let path = trace;
+        let trace = OpenTrace::open(&path)?;
         request.check_trace(trace.meta())?;
         let job =
             Job { trace, specs: &specs, progress, raised: &raised, nr_before: AtomicU64::new(0) };

@@ -56,15 +56,12 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut name = pieces.next().unwrap_or_default().to_vec();
     for piece in pieces {
         let number = piece.get(..3).and_then(|digits| std::str::from_utf8(digits).ok());
-        match number.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                name.push(byte);
-                name.extend_from_slice(&piece[3..]);
-            }
-            None => {
-                name.push(b'\\');
-                name.extend_from_slice(piece);
-            }
+        if let Some(byte) = number.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            name.push(byte);
+            name.extend_from_slice(&piece[3..]);
+        } else {
+            name.push(b'\\');
+            name.extend_from_slice(piece);
         }
     }
     name
