@@ -106,8 +106,8 @@ pub trait Workload {
         self.write_while(path, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// The same, as long as `hears`, which is told the rows so far now and then, lets it go on. Where it
-    /// does not, no file is left.
+    /// The same, as long as `hears`, which is told the rows so far now and then, lets it go on. If
+    /// it does not, no file is left.
     ///
     /// # Errors
     /// As [`Workload::generate`], or [`GenerateError::Stopped`].

@@ -44,8 +44,8 @@ enum Next {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Gives up the pages of `range`, which lies in one area, PTE table by PTE table. What nothing is
-    /// mapped in is passed over: a range may be as large as an address space.
+    /// Gives up the pages of `range`, which lies in one area, PTE table by PTE table. Where nothing
+    /// is mapped it passes on: a range may be as large as an address space.
     pub(super) fn give_up_range(&mut self, mm: MmId, range: VpnRange, how: Unneeded) {
         self.core.drain_lru();
         let pmd = self.space(mm).table.pmd_order();

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::PageSize;
 
-/// Longest sleep of khugepaged in milliseconds, 50 days: what `sysfs` takes, an unsigned int. So long
-/// a sleep in nanoseconds is a number of 52 bits.
+/// Longest sleep of khugepaged in milliseconds, 50 days: what sysfs takes, an unsigned int. In
+/// nanoseconds it is a number of 52 bits.
 pub const SLEEP_MS_MAX: u64 = 1 << 32;
 
 /// Everything in which kernels and settings differ for collapse.

@@ -208,8 +208,8 @@ impl LinkedImage {
         self.segments.iter().find(|segment| segment.at == at).copied()
     }
 
-    /// Where a recorded position of the file is now: with the segment that it lies in or behind, behind
-    /// every file if that is past the largest position.
+    /// Where a recorded position of the file is now: with the segment that it lies in or behind. If
+    /// that is past the largest position, it is behind every file.
     pub(super) fn moved(&self, pos: u64) -> u64 {
         let segment = self.segments.iter().rev().find(|segment| segment.recorded <= pos);
         segment.map_or(pos, |segment| segment.pos.saturating_add(pos - segment.recorded))

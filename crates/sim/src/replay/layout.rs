@@ -98,8 +98,8 @@ impl Cell {
         self.program.space_mut(process).heap = Heap { start, placed };
     }
 
-    /// Maps the pages of a placed segment and remembers it. One that does not fit the address space is
-    /// refused: nothing is mapped.
+    /// Maps the pages of a placed segment and remembers it. One that does not fit the address space
+    /// is refused: nothing is mapped.
     pub(super) fn map_segment(
         &mut self,
         process: ProcessNr,

@@ -51,8 +51,8 @@ impl Segment {
         self.placed + (addr - self.start)
     }
 
-    /// Placed address after the last, rounded up to pages of `mask + 1` bytes; `None` = past the end of
-    /// the 64-bit space, where nothing can be mapped.
+    /// Placed address after the last, rounded up to pages of `mask + 1` bytes; `None` = past the
+    /// end of the 64-bit space, where nothing can be mapped.
     pub(super) fn placed_end(&self, mask: u64) -> Option<u64> {
         let end = self.placed.checked_add(self.end - self.start)?;
         Some(end.checked_add(mask)? & !mask)

@@ -42,8 +42,8 @@ pub enum Mistake {
     #[error("{place}: {error}")]
     Workload { place: String, error: GenerateError },
     #[error(
-        "{place}: the trace would have up to {nr_rows} rows, and {NR_ROWS_MAX} are allowed; lower its \
-         counts or its sizes"
+        "{place}: the trace would have up to {nr_rows} rows, and {NR_ROWS_MAX} are allowed; lower \
+         its counts or its sizes"
     )]
     TooManyRows { place: String, nr_rows: u64 },
     #[error("{place}: {message}")]

@@ -83,8 +83,8 @@ fn whole_file() -> u64 {
     u64::MAX
 }
 
-/// Calls that a file may come by, those of 1 KiB of the largest file: each takes a step or more, and
-/// no budget ends them.
+/// Calls that a file may come by, those of 1 KiB of the largest file: each takes a step or more,
+/// and no budget ends them.
 const NR_CALLS_MAX: u64 = 1 << 20;
 
 /// How a file came into the page cache.

@@ -31,7 +31,7 @@ pub(super) mod bytes {
 }
 
 /// Rows that a generated trace may have, sixty times what the largest of the built-in studies has:
-/// it takes half a minute to write, and hundreds of megabytes.
+/// 8 million rows of `zipf` took 0.4 seconds of a processor and 21 MB, so many take seven and 350.
 pub(super) const NR_ROWS_MAX: u64 = 1 << 27;
 
 /// Where a trace comes from.

@@ -11,9 +11,9 @@ use super::step::{
 use crate::crosscheck::recording::{PAGE_BYTES_MAX, RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, hex, not_a_number, number, reason, unknown};
 
-/// Folios that all `A` and `D` lines of a recording may stand for, those of a file of 16 GiB in base
-/// pages: each is kept, and 16 bytes of text may stand for any number. The recordings that come with
-/// folio have at most 80,896.
+/// Folios that all `A` and `D` lines of a recording may stand for, those of a file of 16 GiB in
+/// base pages: each is kept, and 16 bytes of text may stand for any number. The recordings that
+/// come with folio have at most 80,896.
 const NR_FOLIOS_MAX: u64 = 1 << 22;
 /// Largest page number: byte positions stay below 2^62.
 const INDEX_MAX: u64 = 1 << 46;
