@@ -6,14 +6,15 @@
 //!   acted on only then.
 //! - S2: a connection whose process no fork event announced is not read; its sender waits. Neither
 //!   is one of a process that lends its memory (vfork).
-//! - S4: a connection speaks for the process that the kernel says is at its other end, and for no
-//!   other. That is the program that was started, or one that a recorded process announced; a process
-//!   of this user is believed who its parent was. Of the others there are never more than
-//!   [`NR_STRANGERS_MAX`].
 //! - S3: after the program ended the loop ends when all connections closed. What a process sent
 //!   before its end is read whole, however long that takes, unless a signal comes; to processes that
 //!   live on the loop listens until nothing came for [`LINGER`], at the latest until [`LINGER_MAX`]
 //!   is over, and then accepts no more.
+//! - S4: a connection speaks for the process that the kernel says is at its other end, and for no
+//!   other. That is the program that was started, or one that a recorded process announced; a process
+//!   of this user is believed who its parent was. Of the others there are never more than
+//!   [`NR_STRANGERS_MAX`], and none that says nothing for [`SILENCE_MAX`]: its number may be that of
+//!   a recorded process by then.
 //! - S5: who waits for a process that fell silent (it ended, or cannot reach the socket any more) waits at
 //!   most [`SILENCE_MAX`]; if nothing comes for [`STANDSTILL`] while there is something to read, progress
 //!   and trace say who waits for whom.
@@ -274,13 +275,17 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         Ok(())
     }
 
-    /// Closes the oldest connections of other users' processes that nothing recorded has started, but
-    /// for `nr_max`: descriptors are for those that are recorded.
+    /// Closes connections of other users' processes that nothing recorded has started: silent ones, and
+    /// the oldest but for `nr_max`. Descriptors are for those that are recorded.
     fn limit_strangers(&mut self, nr_max: usize) {
         let ledger = &*self.ledger;
         let is_stranger = |connection: &Connection| {
             !connection.is_ours && !connection.pid.is_some_and(|pid| ledger.is_announced(pid))
         };
+        let is_silent = |connection: &Connection| {
+            connection.pid.is_none() && connection.accepted.elapsed() > SILENCE_MAX
+        };
+        self.connections.retain(|connection| connection.is_ours || !is_silent(connection));
         let nr_strangers = self.connections.iter().filter(|known| is_stranger(known)).count();
         let mut nr_surplus = nr_strangers.saturating_sub(nr_max);
         self.connections.retain(|connection| {

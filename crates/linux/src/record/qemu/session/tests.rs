@@ -201,5 +201,8 @@ fn strangers_do_not_take_the_descriptors_of_those_that_are_recorded() {
         session.limit_strangers(2);
         assert_eq!(session.connections.len(), 3, "the child, and the last two of {strangers:?}");
         assert_eq!(session.connections[0].pid, Some(std::process::id()));
+        session.connections[1].accepted -= 2 * SILENCE_MAX;
+        session.limit_strangers(2);
+        assert_eq!(session.connections.len(), 2, "one has said nothing for too long");
     });
 }
