@@ -109,6 +109,8 @@ pub(crate) fn of_program_lines(lines: &[Vma], program: &Path, files: &mut Files)
     let brk = builder.add_program(program);
     builder.add_others();
     let mut layout = builder.layout;
+    // Segments say what they like, and what passes the end of the address space is not mapped.
+    layout.retain(|entry| entry.addr.checked_add(entry.len).is_some());
     layout.sort_by_key(|entry| entry.addr);
     layout.dedup_by(|next, previous| next.addr < previous.addr + previous.len);
     Initial { layout, brk }
@@ -187,9 +189,10 @@ impl Builder<'_> {
     }
 
     fn is_known(&self, line: &Vma) -> bool {
-        self.layout
-            .iter()
-            .any(|entry| entry.addr < line.range.end && line.range.start < entry.addr + entry.len)
+        let is_over = |entry: &LayoutEntry| {
+            entry.addr < line.range.end && line.range.start < entry.addr.saturating_add(entry.len)
+        };
+        self.layout.iter().any(is_over)
     }
 }
 
