@@ -1,7 +1,7 @@
 //! The trace file on disk: Parquet, one row per [`Event`](crate::Event), metadata in the footer.
 //!
-//! Owns the columns and their encodings ([`schema`]), the streaming [`Writer`] and [`Reader`] and
-//! what can go wrong ([`TraceError`]); what is looked at in any Parquet file before the library reads
+//! Owns the columns and their encodings ([`schema`]), the streaming [`Writer`] and [`Reader`], the
+//! open file that several readers share ([`OpenTrace`]) and what can go wrong ([`TraceError`]); what is looked at in any Parquet file before the library reads
 //! it ([`ForeignParquet`]). Does not own what rows mean ([`crate::event`]) or which are
 //! legal ([`crate::validate`]). Invariants:
 //! - I1: a file under its final name is complete: it is written beside it and renamed.
