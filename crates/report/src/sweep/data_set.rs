@@ -20,6 +20,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use largefolio_trace::{disk, shown};
@@ -227,12 +228,16 @@ fn lock(dir: &Path) -> Result<Locked, SweepError> {
     }
 }
 
-/// Names of the files in `dir`, in order; a name that is not valid text is not one of ours.
+/// Names of the files in `dir`, in order. A name that is not valid text is not one of ours; that of
+/// a Parquet file stands for it, because it is read with the parts.
 fn names(dir: &Path) -> Result<Vec<String>, SweepError> {
     let io = |error| SweepError::io("list", dir, error);
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).map_err(io)? {
-        names.extend(entry.map_err(io)?.file_name().into_string().ok());
+        let name = entry.map_err(io)?.file_name();
+        if name.to_str().is_some() || name.as_bytes().ends_with(PARQUET.as_bytes()) {
+            names.push(name.to_string_lossy().into_owned());
+        }
     }
     names.sort();
     Ok(names)

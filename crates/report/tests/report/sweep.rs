@@ -1,8 +1,10 @@
 //! A sweep whose tasks run elsewhere: what is taken in, what is refused, what is known again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs;
 use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -348,6 +350,10 @@ fn a_directory_that_is_no_data_set_of_ours_is_left_alone() {
     let error = Sweep::open(&dir, &request).unwrap_err().to_string();
     assert!(error.contains("sales.parquet is not part of a sweep"), "{error}");
     fs::remove_file(dir.join("sales.parquet")).unwrap();
+    let odd = dir.join(OsStr::from_bytes(b"\xff.parquet"));
+    fs::write(&odd, "PAR1").unwrap();
+    assert!(matches!(Sweep::open(&dir, &request), Err(SweepError::Foreign { .. })));
+    fs::remove_file(odd).unwrap();
     fs::write(dir.join(MANIFEST), r#"{"schema_version": 2, "other": true}"#).unwrap();
     let error = Sweep::open(&dir, &request).unwrap_err().to_string();
     assert!(error.contains("use a newer folio"), "{error}");

@@ -16,7 +16,9 @@ use parquet::file::metadata::{
 use serde::Deserialize;
 
 use super::error::TraceError;
-use super::schema::{Column, FOOTER_BYTES_MAX, GROUP_ROWS_MAX, META_KEY, NR_GROUPS_MAX};
+use super::schema::{
+    CHECKSUM_KEY, Column, FOOTER_BYTES_MAX, GROUP_ROWS_MAX, META_KEY, NR_GROUPS_MAX,
+};
 use super::shape::FOOTER;
 use super::source::Source;
 use super::thrift::Outline;
@@ -159,6 +161,9 @@ fn read_meta(source: &Source, parquet: &ParquetMetaData) -> Result<Meta, TraceEr
     let json = value_of(parquet, META_KEY)
         .ok_or_else(|| TraceError::not_a_trace(path, describe_parquet(parquet)))?;
     let bad = |what: String| TraceError::corrupt(path, format!("its metadata {what}"));
+    if let Some(key) = [META_KEY, CHECKSUM_KEY].into_iter().find(|key| is_twice(parquet, key)) {
+        return Err(bad(format!("has `{key}` twice")));
+    }
     let nr_objects = json.bytes().filter(|&byte| byte == b'{').count();
     if json.len() > META_BYTES_MAX || nr_objects > 2 * NR_FILES_MAX {
         return Err(bad(format!("takes {} bytes", json.len())));
@@ -178,6 +183,12 @@ fn read_meta(source: &Source, parquet: &ParquetMetaData) -> Result<Meta, TraceEr
 /// What a parser says of the file: it quotes from there.
 fn told(error: &serde_json::Error) -> String {
     brief(&error.to_string())
+}
+
+/// Whether a key stands more than once. We would take the first, and others the last.
+fn is_twice(parquet: &ParquetMetaData, key: &str) -> bool {
+    let pairs = parquet.file_metadata().key_value_metadata();
+    pairs.is_some_and(|pairs| pairs.iter().filter(|pair| pair.key == key).count() > 1)
 }
 
 fn value_of<'a>(parquet: &'a ParquetMetaData, key: &str) -> Option<&'a str> {

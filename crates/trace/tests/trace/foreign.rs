@@ -24,10 +24,10 @@ fn error_of(bytes: &[u8]) -> TraceError {
 
 /// A Parquet file with one column `x` and `json` under our key.
 fn foreign_parquet(json: Option<&str>) -> Vec<u8> {
-    parquet_of("x", json)
+    parquet_of("x", json.as_slice())
 }
 
-fn parquet_of(column: &str, json: Option<&str>) -> Vec<u8> {
+fn parquet_of(column: &str, json: &[&str]) -> Vec<u8> {
     let column = Type::primitive_type_builder(column, Physical::INT32)
         .with_repetition(Repetition::REQUIRED)
         .build();
@@ -40,8 +40,8 @@ fn parquet_of(column: &str, json: Option<&str>) -> Vec<u8> {
     column.typed::<Int32Type>().write_batch(&[1, 2], None, None).unwrap();
     column.close().unwrap();
     group.close().unwrap();
-    if let Some(json) = json {
-        let pair = KeyValue::new("largefolio".to_owned(), json.to_owned());
+    for text in json {
+        let pair = KeyValue::new("largefolio".to_owned(), (*text).to_owned());
         writer.append_key_value_metadata(pair);
     }
     writer.into_inner().unwrap()
@@ -61,6 +61,15 @@ fn foreign_files_are_named() {
         let TraceError::NotATrace { found, .. } = error_of(bytes) else { panic!("{expected}") };
         assert_eq!(found, expected);
     }
+}
+
+/// We would read the first, others the last.
+#[test]
+fn metadata_that_stand_twice_are_refused() {
+    let TraceError::Corrupt { what, .. } = error_of(&parquet_of("x", &["{}", "{}"])) else {
+        panic!("it is damaged")
+    };
+    assert!(what.contains("`largefolio` twice"), "{what}");
 }
 
 #[test]
@@ -106,7 +115,7 @@ fn what_a_foreign_file_says_of_itself_stays_on_its_line() {
     assert!(error.contains("unknown field `aaa") && error.len() < 1000, "{} bytes", error.len());
     let broken = r#"{"schema_version": 1, "x\nfolio: all is well": 1}"#;
     let column = "x\nfolio: all is well";
-    for bytes in [foreign_parquet(Some(broken)), parquet_of(column, None)] {
+    for bytes in [foreign_parquet(Some(broken)), parquet_of(column, &[])] {
         let error = error_of(&bytes).to_string();
         assert!(error.contains("x?folio"), "{error}");
     }
