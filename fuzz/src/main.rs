@@ -20,6 +20,7 @@ use largefolio_linux::census;
 use largefolio_linux::elf::ElfFile;
 use largefolio_linux::elf::dynamic::{Dynamic, Symbols};
 use largefolio_linux::proc::smaps;
+use largefolio_linux::record::recorded_from;
 use largefolio_linux::system::MemSystem;
 use largefolio_linux::tune::profile::Profile;
 use largefolio_mm::policy::{Context, Point};
@@ -57,6 +58,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("lackey", lackey),
     ("manifest", manifest),
     ("part", part),
+    ("messages", messages),
     ("program", program),
 ];
 
@@ -233,6 +235,11 @@ fn swept(dir: &Path) -> (Sweep, Task) {
     let sweep = Sweep::open(dir, &request).expect("a sweep");
     let task = sweep.missing(1).pop().expect("nothing is done yet");
     (sweep, task)
+}
+
+/// Whatever recorded programs send, the trace is whole and can be read.
+fn messages(data: &[u8], place: &Path) {
+    recorded_from(data, &place.join("recorded.folio")).expect("a whole trace");
 }
 
 fn program(data: &[u8], place: &Path) {

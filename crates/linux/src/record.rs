@@ -46,4 +46,6 @@ mod valgrind;
 pub use error::RecordError;
 pub use outcome::{Awaited, Ended, HotPages, Outcome, Progress, RecorderKind, Standstill};
 pub use plan::{Recording, Request};
+#[cfg(fuzzing)]
+pub use qemu::recorded_from;
 pub use tools::With;

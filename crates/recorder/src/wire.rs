@@ -116,7 +116,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Hello,
         Self::Layout,
         Self::Rows,

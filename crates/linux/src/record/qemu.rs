@@ -30,6 +30,8 @@ use tempfile::TempDir;
 
 use self::connection::{is_refused, listen};
 use self::ledger::Ledger;
+#[cfg(fuzzing)]
+pub use self::ledger::fuzzed::recorded_from;
 use self::session::Session;
 use super::book::Book;
 use super::error::RecordError;

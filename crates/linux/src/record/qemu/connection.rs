@@ -14,7 +14,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketT
 use super::wire::Hello;
 
 /// Connections that may wait to be accepted; more wait in connect.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: u16 = 1024;
 
 /// A process that connected.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
     let fd = packet_socket()?;
     let unready = path.with_extension("new");
     rustix::net::bind(&fd, &SocketAddrUnix::new(&unready)?)?;
-    rustix::net::listen(&fd, BACKLOG)?;
+    rustix::net::listen(&fd, BACKLOG.into())?;
     std::fs::rename(unready, path)?;
     Ok(fd)
 }

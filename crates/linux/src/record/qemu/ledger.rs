@@ -9,6 +9,8 @@
 //! - L5: a process that lends its memory (vfork) is not read until the borrower has executed a
 //!   program or ended; what it sends waits, as it would itself.
 
+#[cfg(any(test, fuzzing))]
+pub(super) mod fuzzed;
 mod lives;
 
 use std::collections::BTreeMap;
@@ -19,7 +21,7 @@ use largefolio_trace::{Event, Image, Op, Run, ThreadId, TraceError};
 
 use super::packet::{Packet, decode_rows};
 use super::process::{self, Phase, RecordedProcess, Thread};
-use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, WireEvent};
+use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, LINK_MAX, WireEvent};
 use crate::proc::maps;
 use crate::record::book::Book;
 use crate::record::layout;
@@ -127,7 +129,9 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
 
     fn push_rows(&mut self, rows: &[u8], thread: ThreadId) -> Result<(), TraceError> {
         self.runs.clear();
-        decode_rows(rows, &mut self.runs);
+        // A trace has links or it has none: the footer says which.
+        let link_max = if self.book.has_links { LINK_MAX } else { 0 };
+        decode_rows(rows, link_max, &mut self.runs);
         self.book.push_runs(thread, &self.runs)
     }
 
@@ -175,7 +179,9 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let Some(thread) = self.thread(header.pid, header.tid).map(|thread| thread.id) else {
             return Ok(());
         };
-        let op = u8::try_from(wire.op).ok().and_then(Op::from_number);
+        // References are rows, and what a process became is ours to say: both name other rows.
+        let is_call = |op: &Op| !op.is_reference() && *op != Op::Execve;
+        let op = u8::try_from(wire.op).ok().and_then(Op::from_number).filter(is_call);
         let Some(op) = op else { return Ok(()) };
         let event = Event {
             addr: wire.addr,

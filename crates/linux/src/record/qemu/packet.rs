@@ -6,7 +6,7 @@
 
 use largefolio_trace::{Op, Run};
 
-use super::wire::{HEADER_BYTES, Header, LINK_MAX, ROW_BYTES, Row};
+use super::wire::{HEADER_BYTES, Header, ROW_BYTES, Row};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet<'a> {
@@ -30,12 +30,13 @@ impl<'a> Packet<'a> {
 
 /// The runs that `rows` are, appended to `runs`.
 ///
-/// A link stays where it is one of rows: to a row of the message, with none left out in between.
-pub(crate) fn decode_rows(rows: &[u8], runs: &mut Vec<Run>) {
+/// A link stays where it is one of rows: to a row of the message, with none left out in between, and
+/// at most `link_max` back.
+pub(crate) fn decode_rows(rows: &[u8], link_max: u64, runs: &mut Vec<Run>) {
     let mut nr_linkable = 0;
     runs.extend(rows.as_chunks::<ROW_BYTES>().0.iter().filter_map(|row| {
         let run = Row::decode(u64::from_le_bytes(*row)).and_then(|row| run_of(row, nr_linkable));
-        nr_linkable = if run.is_some() { (nr_linkable + 1).min(LINK_MAX) } else { 0 };
+        nr_linkable = if run.is_some() { (nr_linkable + 1).min(link_max) } else { 0 };
         run
     }));
 }
@@ -60,7 +61,7 @@ mod tests {
     fn links(rows: &[Row]) -> Vec<u32> {
         let bytes: Vec<u8> = rows.iter().flat_map(|row| row.encode().to_le_bytes()).collect();
         let mut runs = Vec::new();
-        decode_rows(&bytes, &mut runs);
+        decode_rows(&bytes, wire::LINK_MAX, &mut runs);
         runs.iter().map(|run| run.link()).collect()
     }
 

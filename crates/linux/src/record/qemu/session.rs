@@ -28,7 +28,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
 
-use super::connection::Connection;
+use super::connection::{BACKLOG, Connection};
 use super::ledger::{Ledger, SILENCE_MAX};
 use super::packet::Packet;
 use super::process::Voice;
@@ -52,8 +52,9 @@ const STANDSTILL: Duration = Duration::from_secs(10);
 /// Messages read from one connection before the others have their turn.
 const TURN_MAX: usize = 64;
 
-/// Connections accepted before those that are there have their turn.
-const NR_ACCEPTED_MAX: usize = 256;
+/// Connections accepted before those that are there have their turn: all that wait, however fast
+/// others come.
+const NR_ACCEPTED_MAX: usize = 2 * BACKLOG as usize;
 
 /// Connections of other users' processes that no recorded process has announced.
 const NR_STRANGERS_MAX: usize = 1024;
@@ -72,6 +73,8 @@ pub(crate) struct Session<'ledger, 'book, 'sink> {
     last_message: Instant,
     /// When the program's end was noticed.
     ended: Option<Instant>,
+    /// Whether nobody is accepted any more.
+    has_accepted_last: bool,
     nr_packets: u64,
     has_hello: bool,
     standstill: Option<Standstill>,
@@ -94,6 +97,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             started,
             last_message: started,
             ended: None,
+            has_accepted_last: false,
             nr_packets: 0,
             has_hello: false,
             standstill: None,
@@ -123,7 +127,9 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         let mut status = None;
         loop {
             self.wait(pidfd.as_ref().filter(|_| status.is_none()), status.is_some())?;
-            if !self.is_overdue() {
+            // The last time, for those that connected before the program's end.
+            let is_last = self.is_overdue();
+            if !std::mem::replace(&mut self.has_accepted_last, is_last) {
                 self.accept()?;
             }
             self.read_all()?;

@@ -206,3 +206,20 @@ fn strangers_do_not_take_the_descriptors_of_those_that_are_recorded() {
         assert_eq!(session.connections.len(), 2, "one has said nothing for too long");
     });
 }
+
+/// The loop ends when no connection is left: those that wait must be among them.
+#[test]
+fn all_that_wait_are_accepted_at_once() {
+    let (_, _) = session(|session, path| {
+        let address = SocketAddrUnix::new(path).expect("a short path");
+        let waiting: Vec<OwnedFd> = (0..300)
+            .map(|_| {
+                let fd = packet_socket().expect("a socket");
+                rustix::net::connect(&fd, &address).expect("a listener");
+                fd
+            })
+            .collect();
+        session.accept().expect("connections");
+        assert_eq!(session.connections.len(), waiting.len());
+    });
+}
