@@ -134,7 +134,8 @@ impl Ledger<'_, '_> {
             process.map(|process| process.last)
         };
         let from = thread_of(parent).or_else(|| self.top.and_then(thread_of));
-        let Some((from, child)) = from.zip(self.add_process(pid)) else { return Ok(false) };
+        let Some(from) = from else { return Ok(false) };
+        let Some(child) = self.add_process(pid) else { return Ok(false) };
         if let Some(process) = self.processes.get_mut(&pid) {
             process.adopted_from = Some(parent);
         }

@@ -27,6 +27,12 @@ pub(in crate::record::qemu) fn event(op: Op, event: WireEvent) -> [u8; wire::EVE
     WireEvent { op: op as u32, ..event }.encode()
 }
 
+/// That `parent` forked the process `pid`.
+fn announced(pid: u64, parent: u32) -> Vec<u8> {
+    let fork = WireEvent { aux: pid, flags: NEW_PROCESS, ..WireEvent::default() };
+    message(Kind::Event, (parent, parent), &[], &event(Op::Fork, fork))
+}
+
 /// What a ledger whose first process is 10 makes of `messages`.
 fn events_of(messages: &[Vec<u8>]) -> (Vec<Event>, Vec<String>) {
     let mut sink = Vec::new();
@@ -72,9 +78,7 @@ fn a_thread_waits_for_the_fork_that_announces_it() {
 
 #[test]
 fn an_announced_child_that_never_spoke_is_a_warning() {
-    let fork = WireEvent { aux: 12, flags: NEW_PROCESS, ..WireEvent::default() };
-    let (events, warnings) =
-        events_of(&[message(Kind::Event, (10, 10), &[], &event(Op::Fork, fork))]);
+    let (events, warnings) = events_of(&[announced(12, 10)]);
     assert_eq!(events.iter().filter(|event| event.op == Op::Exit).count(), 2);
     assert!(warnings[0].contains("could not be recorded"), "{warnings:?}");
 }
@@ -134,10 +138,6 @@ fn a_borrower_that_left_and_stays_silent_does_not_keep_its_lender() {
 
 #[test]
 fn a_child_that_was_adopted_is_not_announced_again() {
-    let announced = |pid, parent| {
-        let fork = WireEvent { aux: pid, flags: NEW_PROCESS, ..WireEvent::default() };
-        message(Kind::Event, (parent, parent), &[], &event(Op::Fork, fork))
-    };
     let mut sink = Vec::new();
     let mut book = Book::new(&mut sink);
     let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
@@ -155,11 +155,6 @@ fn a_child_that_was_adopted_is_not_announced_again() {
     assert_eq!((nr(Op::Fork), nr(Op::Exit)), (2, 3));
 }
 
-fn announced(pid: u64) -> Vec<u8> {
-    let fork = WireEvent { aux: pid, flags: NEW_PROCESS, ..WireEvent::default() };
-    message(Kind::Event, (10, 10), &[], &event(Op::Fork, fork))
-}
-
 /// A server may start more children than a trace has room for.
 #[test]
 fn what_a_trace_has_no_room_for_is_left_out_and_told() {
@@ -168,7 +163,7 @@ fn what_a_trace_has_no_room_for_is_left_out_and_told() {
     let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
     ledger.start(10);
     for pid in 11..11 + NR_PROCESSES_MAX as u64 {
-        ledger.receive(10, &announced(pid)).expect("a vector");
+        ledger.receive(10, &announced(pid, 10)).expect("a vector");
     }
     assert!(ledger.is_full());
     assert!(!ledger.adopt(9, 10).expect("a vector"), "nobody begins any more");
@@ -190,7 +185,7 @@ fn a_process_that_ended_takes_no_room() {
     let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
     ledger.start(10);
     for pid in 0..2 * NR_PROCESSES_MAX as u64 {
-        ledger.receive(10, &announced(11 + pid)).expect("a vector");
+        ledger.receive(10, &announced(11 + pid, 10)).expect("a vector");
         ledger.connected(11 + u32::try_from(pid).expect("few"), 0);
         ledger.closed(11 + u32::try_from(pid).expect("few")).expect("a vector");
         assert_eq!(ledger.processes.len(), 1);
@@ -199,15 +194,24 @@ fn a_process_that_ended_takes_no_room() {
 }
 
 #[test]
+fn nobody_is_adopted_when_all_have_ended() {
+    let mut sink = Vec::new();
+    let mut book = Book::new(&mut sink);
+    let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
+    ledger.start(10);
+    ledger.end_all(Ended::Code(0)).expect("a vector");
+    assert!(!ledger.adopt(12, 10).expect("a vector"));
+    assert_eq!((ledger.book.nr_processes, ledger.is_announced(12)), (1, false));
+}
+
+#[test]
 fn nobody_announces_itself_or_the_first_process() {
     let mut sink = Vec::new();
     let mut book = Book::new(&mut sink);
     let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
     ledger.start(10);
-    ledger.receive(10, &announced(10)).expect("a vector");
-    ledger.receive(10, &announced(12)).expect("a vector");
-    let fork = WireEvent { aux: 10, flags: NEW_PROCESS, ..WireEvent::default() };
-    let of_child = message(Kind::Event, (12, 12), &[], &event(Op::Fork, fork));
-    ledger.receive(12, &of_child).expect("a vector");
+    ledger.receive(10, &announced(10, 10)).expect("a vector");
+    ledger.receive(10, &announced(12, 10)).expect("a vector");
+    ledger.receive(12, &announced(10, 12)).expect("a vector");
     assert_eq!(ledger.book.nr_processes, 2);
 }
