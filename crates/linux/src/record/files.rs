@@ -13,7 +13,6 @@ use std::time::UNIX_EPOCH;
 
 use largefolio_trace::validate::{META_BYTES_MAX, NR_FILES_MAX};
 use largefolio_trace::{FileId, FileInfo};
-
 use serde::Serialize;
 
 use super::elf::Elf;

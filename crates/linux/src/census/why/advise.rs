@@ -16,9 +16,9 @@ use crate::census::remedy::runtime::{self, Memory, Runtime, Traits, Wanted};
 use crate::census::remedy::{self, Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
 use crate::collapse::{CollapseKind, blocks_of};
+use crate::proc::Task;
 use crate::proc::choice::Choice;
 use crate::proc::smaps::Smap;
-use crate::proc::{Task, host};
 use crate::run::{Obstacle, Placed};
 use crate::setting::thp::size_name;
 use crate::shell::quoted;
@@ -160,7 +160,7 @@ impl Judge<'_> {
 
     /// Of files on tmpfs the mount decides.
     fn mounted(&self, case: &Case<'_>) -> Option<Remedy> {
-        let text = self.question.system.text(std::path::Path::new(host::MOUNTS)).ok()?;
+        let text = Task::own(self.question.system).mounts().ok()?;
         let (point, huge) = mounts::tmpfs(&text, case.mapping.vma.device)?;
         if matches!(huge.as_str(), "always" | "within_size") {
             return None;

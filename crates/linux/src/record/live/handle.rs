@@ -7,10 +7,10 @@
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::proc::{fd, host};
-use crate::system::{Live, System as _, mounts};
+use crate::proc::{Task, fd};
+use crate::system::{Live, mounts};
 
 /// `FILEID_INO32_GEN`.
 const INODE_AND_GENERATION: i32 = 1;
@@ -28,7 +28,7 @@ struct Handle {
 /// The name of a file, as this process sees it; `None` where the filesystem does not tell.
 pub(super) fn path(device: u64, inode: u64) -> Option<PathBuf> {
     let number = (libc::major(device), libc::minor(device));
-    let mountinfo = Live.text(Path::new(host::MOUNTS)).ok()?;
+    let mountinfo = Task::own(&Live).mounts().ok()?;
     let root = File::open(mounts::point(&mountinfo, number)?).ok()?;
     let mut handle = Handle {
         nr_bytes: 8,

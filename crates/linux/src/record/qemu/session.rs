@@ -11,10 +11,10 @@
 //!   live on the loop listens until nothing came for [`LINGER`], at the latest until [`LINGER_MAX`]
 //!   is over, and then accepts no more.
 //! - S4: a connection speaks for the process that the kernel says is at its other end, and for no
-//!   other. That is the program that was started, or one that a recorded process announced; a process
-//!   of this user is believed who its parent was. Of the others there are never more than
-//!   [`NR_STRANGERS_MAX`], and none that says nothing for [`SILENCE_MAX`]: its number may be that of
-//!   a recorded process by then.
+//!   other. That is the program that was started, or one that a recorded process announced, or one of
+//!   this user that names its parent. Of the others there are never more than [`NR_STRANGERS_MAX`],
+//!   and none that says nothing for [`SILENCE_MAX`]: its number may be that of a recorded process by
+//!   then.
 //! - S5: who waits for a process that fell silent (it ended, or cannot reach the socket any more) waits at
 //!   most [`SILENCE_MAX`]; if nothing comes for [`STANDSTILL`] while there is something to read, progress
 //!   and trace say who waits for whom.

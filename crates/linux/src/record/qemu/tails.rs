@@ -3,7 +3,7 @@
 //! Owns the reading of tail files. Invariant I1: a tail is read only after its process ended,
 //! executed a program or left, and then removed.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ impl Tail {
     /// A recorded program of this user can put anything there.
     fn read(path: &Path) -> Option<Self> {
         let mut bytes = Vec::new();
-        let file: File = disk::open_own(path).ok()?;
+        let file = disk::open_own(path).ok()?;
         file.take(TAIL_BYTES as u64).read_to_end(&mut bytes).ok()?;
         if wire::u64_at(&bytes, tail_offset::MAGIC)? != wire::TAIL_MAGIC {
             return None;

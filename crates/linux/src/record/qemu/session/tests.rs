@@ -29,11 +29,17 @@ fn session(play: impl FnOnce(&mut Session<'_, '_, '_>, &Path)) -> (Vec<Event>, V
     (sink, warnings)
 }
 
-/// Connects as this process and says hello.
-fn connect(path: &Path, reason: Reason, generation: u32) -> OwnedFd {
+/// Connects, and says nothing.
+fn silent(path: &Path) -> OwnedFd {
     let fd = packet_socket().expect("a socket");
     let address = SocketAddrUnix::new(path).expect("a short path");
     rustix::net::connect(&fd, &address).expect("a listener");
+    fd
+}
+
+/// Connects as this process and says hello.
+fn connect(path: &Path, reason: Reason, generation: u32) -> OwnedFd {
+    let fd = silent(path);
     let hello = Hello { reason, parent: PARENT, generation };
     say(&fd, Kind::Hello, &[], &hello.encode());
     fd
@@ -186,14 +192,7 @@ fn strangers_do_not_take_the_descriptors_of_those_that_are_recorded() {
         announce(session);
         let _child = connect(path, Reason::Fork, 0);
         turn(session);
-        let address = SocketAddrUnix::new(path).expect("a short path");
-        let strangers: Vec<OwnedFd> = (0..3)
-            .map(|_| {
-                let fd = packet_socket().expect("a socket");
-                rustix::net::connect(&fd, &address).expect("a listener");
-                fd
-            })
-            .collect();
+        let strangers: Vec<OwnedFd> = (0..3).map(|_| silent(path)).collect();
         session.accept().expect("connections");
         for connection in &mut session.connections {
             connection.is_ours = false;
@@ -211,14 +210,7 @@ fn strangers_do_not_take_the_descriptors_of_those_that_are_recorded() {
 #[test]
 fn all_that_wait_are_accepted_at_once() {
     let (_, _) = session(|session, path| {
-        let address = SocketAddrUnix::new(path).expect("a short path");
-        let waiting: Vec<OwnedFd> = (0..300)
-            .map(|_| {
-                let fd = packet_socket().expect("a socket");
-                rustix::net::connect(&fd, &address).expect("a listener");
-                fd
-            })
-            .collect();
+        let waiting: Vec<OwnedFd> = (0..300).map(|_| silent(path)).collect();
         session.accept().expect("connections");
         assert_eq!(session.connections.len(), waiting.len());
     });
