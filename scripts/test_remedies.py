@@ -1,8 +1,15 @@
-"""How a remedy becomes a command, and what is counted as kept."""
+"""How a remedy becomes a command, what is counted as kept, and what is put back."""
 
+import signal
+import subprocess
+import sys
+import tempfile
+import time
 import unittest
+from pathlib import Path
 
-from remedies import M, Scene, table
+from remedies import table
+from scenes import M, Scene
 
 
 class Starts(unittest.TestCase):
@@ -29,6 +36,29 @@ class Tables(unittest.TestCase):
                "good": False, "tries": 2, "error": ""}
         last = table([row]).splitlines()[-1]
         self.assertEqual(last, "| x | `folio collapse PID` | 2M | 8 | 0 | not as said |")
+
+
+KILLED = """import os, pathlib, signal, sys
+sys.path.insert(0, sys.argv[1])
+from remedies import keeper
+folder = pathlib.Path(sys.argv[2])
+keeper(folder, {"enabled": "madvise", "shmem_enabled": "never"})
+for name in ("enabled", "shmem_enabled"):
+    (folder / name).write_text("always")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+class Settings(unittest.TestCase):
+    def test_a_killed_script_has_put_them_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = [sys.executable, "-Bc", KILLED, Path(__file__).parent, folder]
+            self.assertEqual(subprocess.run(words, check=False).returncode, -signal.SIGKILL)
+            values = [Path(folder) / name for name in ("enabled", "shmem_enabled")]
+            end = time.monotonic() + 30
+            while (found := [value.read_text() for value in values]) != ["madvise", "never"]:
+                self.assertLess(time.monotonic(), end, found)
+                time.sleep(0.01)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,225 @@
+"""Programs, each in a situation in which `folio maps` has something to recommend: what `remedies.py` starts."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+M = 1 << 20
+
+PY_MAP = """
+import mmap, os, sys, time
+kind, n, step = sys.argv[1], int(sys.argv[2]) << 20, int(sys.argv[3])
+if kind == "anon":
+    m = mmap.mmap(-1, n, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+elif kind == "shared":
+    m = mmap.mmap(-1, n)
+elif kind == "memfd":
+    fd = os.memfd_create("x"); os.ftruncate(fd, n); m = mmap.mmap(fd, n)
+elif kind == "tmpfs":
+    path = f"/dev/shm/remedies-{os.getpid()}"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT); os.unlink(path); os.ftruncate(fd, n); m = mmap.mmap(fd, n)
+elif kind == "forbidden":
+    m = mmap.mmap(-1, n, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); m.madvise(mmap.MADV_NOHUGEPAGE)
+elif kind == "file":
+    m = mmap.mmap(os.open(sys.argv[4], os.O_RDONLY), 0, mmap.MAP_SHARED, mmap.PROT_READ)
+for i in range(0, len(m), step):
+    if kind == "file": m[i]
+    else: m[i] = 1
+print("ready", flush=True); time.sleep(1000)
+"""
+PY_LISTS = "import time; a = [float(i) for i in range(4_000_000)]; print('ready', flush=True); time.sleep(1000)"
+NODE = """const a = []; for (let i = 0; i < 1500000; i++) a.push({ x: i, y: [i] });
+const b = Buffer.alloc(64 << 20, 1); console.log('ready'); setInterval(() => a.length + b.length, 100000);"""
+JAVA = """public class Fill { static java.util.List<byte[]> kept = new java.util.ArrayList<>();
+public static void main(String[] a) throws Exception { int n = Integer.parseInt(a[0]);
+for (int i = 0; i < n * 16; i++) { byte[] b = new byte[64 << 10]; b[0] = 1; kept.add(b); }
+System.out.println("ready"); System.out.flush(); Thread.sleep(1000000); } }"""
+GO = """package main
+import ("fmt"; "time")
+var kept [][]byte
+func main() { for i := 0; i < 2000; i++ { b := make([]byte, 64<<10); for j := 0; j < len(b); j += 4096 { b[j] = 1 }
+kept = append(kept, b) }; fmt.Println("ready"); time.Sleep(1000 * time.Second); fmt.Println(len(kept)) }"""
+C = """#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <pthread.h>
+#include <sys/shm.h>
+static void *small(void *n) { for (long i = 0; i < (long)n * 1024; i++) memset(malloc(1000), 1, 1000); return 0; }
+int main(int c, char **v) { long n = atol(v[2]);
+if (!strcmp(v[1], "small")) small((void *)n);
+if (!strcmp(v[1], "large")) for (int i = 0; i < 4; i++) memset(malloc(n << 18), 1, n << 18);
+if (!strcmp(v[1], "threads")) { pthread_t t[2]; for (int i = 0; i < 2; i++) pthread_create(t + i, 0, small, (void *)(n / 2));
+for (int i = 0; i < 2; i++) pthread_join(t[i], 0); }
+if (!strcmp(v[1], "sysv")) { int id = shmget(IPC_PRIVATE, n << 20, 0600); char *p = shmat(id, 0, 0); shmctl(id, IPC_RMID, 0); memset(p, 1, n << 20); }
+puts("ready"); fflush(stdout); sleep(1000); return 0; }"""
+# Text of 1.25 MiB, all of it called: of a program, or of a library that `-DLIBRARY` makes.
+SHORT = r"""#include <stdio.h>
+#include <unistd.h>
+void all(void);
+#ifndef USER
+__asm__(".text\n.balign 4096\n.type stubs, @function\nstubs:\n.fill 1310720,1,0xc3\n");
+extern char stubs[] __attribute__((visibility("hidden")));
+void all(void) { for (long at = 0; at < 1310720; at += 4096) ((void (*)(void))(stubs + at))(); }
+#endif
+#ifndef LIBRARY
+int main(void) { all(); puts("ready"); fflush(stdout); sleep(1000); return 0; }
+#endif"""
+CXX = """#include <map>
+#include <string>
+#include <cstdio>
+#include <unistd.h>
+int main() { std::map<int, std::string> m; for (int i = 0; i < 700000; i++) m[i] = std::string(40, 'x');
+puts("ready"); fflush(stdout); sleep(1000); return (int)m.size(); }"""
+
+
+class Scene:
+    """A program in a situation: how it is started, and under which settings."""
+
+    def __init__(self, name, command, settings=None, environment=None, before=None, fill=None, beside=None,
+                 ready="ready"):
+        self.name, self.command, self.ready = name, [str(word) for word in command], ready.encode()
+        # Another program with the same file.
+        self.beside = Scene(f"beside {name}", beside) if beside else None
+        self.settings, self.environment = settings or {}, environment or {}
+        # What happens before the start, and what fills a server.
+        self.before, self.fill = before, fill
+
+    def words(self, start):
+        """The command and its variables as a remedy wants them started."""
+        words, environment = list(self.command), dict(os.environ, **self.environment)
+        if start.startswith("folio run"):
+            prefix = start.split(" -- ")[0].split()
+            return prefix + ["--quiet", "--"] + words, environment
+        fields = start.split()
+        while fields and "=" in fields[0]:
+            key, value = fields.pop(0).split("=", 1)
+            environment[key] = value
+        options = [field for field in fields[1:] if field != ".."]
+        return words[:1] + options + words[1:], environment
+
+
+def scenes(folio, folder, size):
+    """What can be started here; what cannot is named."""
+    never, madvise, always = ({"enabled": word} for word in ("never", "madvise", "always"))
+    python = sys.executable
+    found, missing = [], []
+
+    def add(name, needs, *rest, **more):
+        lost = [one for one in needs if not one or not (shutil.which(str(one)) or Path(one).exists())]
+        missing.append(f"{name}: {lost[0] or needs}") if lost else found.append(Scene(name, *rest, **more))
+
+    def mapped(kind, mib=size, step=4096, *more):
+        return [python, "-c", PY_MAP, kind, mib, step, *more]
+
+    add("python, private map", [], mapped("anon"), madvise)
+    add("python, private map, thp never", [], mapped("anon"), never)
+    add("python, sparse map", [], mapped("anon", size, 3 * M), madvise)
+    add("python, sparse map, 64K", [], mapped("anon", size, 40960), madvise)
+    add("python, map that forbids", [], mapped("forbidden"), madvise)
+    add("python, shared map", [], mapped("shared"), {"shmem_enabled": "never"})
+    add("python, shared map, advise", [], mapped("shared"), {"shmem_enabled": "advise"})
+    add("python, memfd", [], mapped("memfd"), {"shmem_enabled": "never"})
+    add("python, file on tmpfs", [], mapped("tmpfs"), {})
+    add("python, objects", [], [python, "-c", PY_LISTS], madvise)
+    data = folder / "data"
+    data.write_bytes(os.urandom(size * M))
+
+    def cold():
+        with data.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            file.read()
+    file = mapped("file", size, 4096, data)
+    add("python, file on disk", [], file, before=cold)
+    add("python, file that others map", [], file, before=cold, beside=file)
+
+    if shutil.which("gcc"):
+        for name in ("fixed", "random"):
+            kind = ["-no-pie"] if name == "fixed" else ["-pie", "-fPIE"]
+            compiled(["gcc", "-O1", "-fPIC", "-x", "c", "-", *kind, "-o", folder / name], SHORT)
+        for name, pages in (("lib64k.so", 65536), ("lib4k.so", 4096)):
+            compiled(["gcc", "-O1", "-fPIC", "-shared", "-DLIBRARY", f"-Wl,-z,max-page-size={pages}", "-x", "c", "-",
+                      "-o", folder / name], SHORT)
+            compiled(["gcc", "-O1", "-DUSER", "-x", "c", "-", "-o", folder / f"uses-{name}", f"-Wl,-rpath,{folder}",
+                      f"-L{folder}", f"-l:{name}"], SHORT)
+
+    def in_pieces(file):
+        """Into the cache page by page, as a file that came in small folios."""
+        def read():
+            with file.open("rb") as opened:
+                os.fsync(opened.fileno())
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+                for at in range(0, file.stat().st_size, 4096):
+                    os.pread(opened.fileno(), 4096, at)
+        return read
+    for name, program, file in [
+            ("C, short program, fixed", "fixed", "fixed"), ("C, short program, any address", "random", "random"),
+            ("C, short library, 64K", "uses-lib64k.so", "lib64k.so"), ("C, short library, 4K", "uses-lib4k.so", "lib4k.so")]:
+        add(name, [folder / program], [folder / program], madvise, before=in_pieces(folder / file))
+    add("C, short library, 64K, others map", [folder / "uses-lib64k.so"], [folder / "uses-lib64k.so"], madvise,
+        before=in_pieces(folder / "lib64k.so"), beside=[folder / "uses-lib64k.so"])
+    watch = [folio, "maps", os.getpid(), "--watch=1000", "--json"]
+    add("folio, text at any address", [], watch, ready="schema_version")
+    c, cxx = folder / "c", folder / "cxx"
+    if shutil.which("gcc"):
+        compiled(["gcc", "-O1", "-pthread", "-x", "c", "-", "-o", c], C)
+    if shutil.which("g++"):
+        compiled(["g++", "-O1", "-x", "c++", "-", "-o", cxx], CXX)
+    add("C, small mallocs", [c], [c, "small", size], madvise)
+    add("C, small mallocs, thp never", [c], [c, "small", size], never)
+    add("C, large mallocs", [c], [c, "large", size], madvise)
+    add("C, mallocs of threads", [c], [c, "threads", size], madvise)
+    add("C, System V memory", [c], [c, "sysv", size], {"shmem_enabled": "never"})
+    add("C++, std::map", [cxx], [cxx], madvise)
+    for name in ("jemalloc", "tcmalloc_minimal", "mimalloc"):
+        library = next(iter(sorted(Path("/usr/lib").glob(f"*/lib{name}.so*"))), None)
+        add(f"C with {name}", [c, library], [c, "small", size], madvise,
+            environment={"LD_PRELOAD": str(library)})
+    if shutil.which("javac"):
+        (folder / "Fill.java").write_text(JAVA)
+        subprocess.run(["javac", folder / "Fill.java"], check=True)
+    heap = [f"-Xms{6 * size}m", f"-Xmx{6 * size}m", "-cp", folder, "Fill", 3 * size]
+    for name, option in [("G1", "-XX:+UseG1GC"), ("Parallel", "-XX:+UseParallelGC"),
+                         ("pretouched", "-XX:+AlwaysPreTouch")]:
+        add(f"java, {name}", ["java", folder / "Fill.class"], ["java", option, *heap], madvise)
+    program = folder / "gofill"
+    if shutil.which("go"):
+        (folder / "fill.go").write_text(GO)
+        subprocess.run(["go", "build", "-o", program, folder / "fill.go"], check=False)
+    add("go", [program], [program], madvise)
+    add("node", ["node"], ["node", "-e", NODE], madvise)
+    socket = folder / "redis.sock"
+    # A Redis with its own jemalloc, where there is one: Debian's uses the system's.
+    own = os.environ.get("REMEDIES_REDIS", "")
+    options = ["--port", "0", "--save", "", "--unixsocket", socket]
+    server = ["redis-server", *options, "--enable-debug-command", "yes"]
+    fill = ["redis-cli", "-e", "-s", socket, "debug", "populate", str(size * 12000), "key", "100"]
+    for name, settings in [("redis", madvise), ("redis, thp always", always)]:
+        add(name, ["redis-server", "redis-cli"], server, settings, fill=fill)
+        add(name.replace("redis", "redis, own jemalloc"), [own, "redis-cli"], [own, *options], settings, fill=fill)
+    postgres, initdb = (next(iter(sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))), None)
+                        for name in ("postgres", "initdb"))
+    if postgres and initdb:
+        base = folder / "db"
+        base.mkdir()
+        shutil.chown(base, "postgres")
+        subprocess.run(["setpriv", "--reuid=postgres", "--clear-groups", initdb, "-D", base],
+                       check=True, stdout=subprocess.DEVNULL)
+        command = ["setpriv", "--reuid=postgres", "--clear-groups", postgres, "-D", base, "-k", base,
+                   "-c", f"shared_buffers={size}MB", "-c", "listen_addresses=", "-c", "logging_collector=off",
+                   "-c", "log_destination=stderr"]
+        fill = ["psql", "-U", "postgres", "-h", base, "-v", "ON_ERROR_STOP=1", "-qc",
+                "drop table if exists t; create table t (s text); insert into t select "
+                f"repeat('x', 900) from generate_series(1, {size * 1000})", "postgres"]
+        add("postgres", ["psql"], command, {"shmem_enabled": "never"}, fill=fill)
+    else:
+        missing.append("postgres")
+    return found, missing
+
+
+def compiled(command, text):
+    subprocess.run([str(word) for word in command], input=text, text=True, check=True)
