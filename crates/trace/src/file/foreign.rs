@@ -75,7 +75,11 @@ impl ChunkReader for ForeignParquet {
     fn get_read(&self, start: u64) -> Result<Self::T, ParquetError> {
         let left = usize::try_from(self.len().saturating_sub(start)).unwrap_or(usize::MAX);
         let bytes = self.piece(start, left.min(PAGE_HEADER_BYTES_MAX))?;
-        let PageHeader { len, page_bytes } = PageHeader::of(&bytes, start)?;
+        let PageHeader { len, page_bytes, is_simple } = PageHeader::of(&bytes, start)?;
+        if !is_simple {
+            let what = format!("the page at byte {start} has an encoding that folio does not use");
+            return Err(ParquetError::General(what));
+        }
         let take = |left: u64| left.checked_sub(page_bytes);
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
         taken.map(|_| Cursor::new(bytes.slice(..len))).map_err(|_| {

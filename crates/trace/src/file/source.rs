@@ -3,7 +3,8 @@
 //! Owns the open file. Invariants:
 //! - I1: no read asks for bytes outside the file, so no buffer is larger than the file.
 //! - I2: a page header is handed over only after its declared sizes were compared with
-//!   [`PAGE_BYTES_MAX`]: the library reserves memory by them.
+//!   [`PAGE_BYTES_MAX`], and the values of a dictionary with its size: the library reserves memory
+//!   by them.
 
 use std::fs::File;
 use std::io::{self, Cursor, Read};
@@ -23,6 +24,17 @@ use crate::disk;
 /// Field ids of Parquet's page header.
 const UNCOMPRESSED_SIZE: usize = 2;
 const COMPRESSED_SIZE: usize = 3;
+const DATA: usize = 5;
+const DICTIONARY: usize = 7;
+const DATA_2: usize = 8;
+/// Of the structures in it: values are counted first, and how they are written is at these places.
+const NR_VALUES: usize = 1;
+const ENCODING_OF: [(usize, usize); 2] = [(DATA, 2), (DATA_2, 4)];
+
+/// Fewest bytes of a value in a dictionary: a number of 32 bits, or the length of a text.
+const DICTIONARY_VALUE_BYTES: u64 = 4;
+/// Parquet's numbers of the encodings `PLAIN`, `PLAIN_DICTIONARY` and `RLE_DICTIONARY`.
+const SIMPLE: [u64; 3] = [0, 2, 8];
 
 /// An open trace file.
 #[derive(Debug)]
@@ -118,6 +130,9 @@ pub(super) struct PageHeader {
     pub(super) len: usize,
     /// Bytes of the page once it is decompressed.
     pub(super) page_bytes: u64,
+    /// Whether its values are plain, or numbers of a dictionary. Pages of other encodings declare
+    /// once more how many there are, at their start.
+    pub(super) is_simple: bool,
 }
 
 impl PageHeader {
@@ -126,12 +141,23 @@ impl PageHeader {
         let outline = Outline::of(bytes, &PAGE_HEADER)
             .ok_or_else(|| ParquetError::General(format!("no page header at byte {start}")))?;
         let size = |field| outline.number(field).filter(|&bytes| bytes <= PAGE_BYTES_MAX);
-        let sizes = size(UNCOMPRESSED_SIZE).zip(size(COMPRESSED_SIZE));
-        let page = sizes.map(|(page_bytes, _)| Self { len: outline.len, page_bytes });
-        page.ok_or_else(|| {
-            let what = format!("the page at byte {start} declares an impossible size");
-            ParquetError::General(what)
-        })
+        let (page_bytes, _) =
+            size(UNCOMPRESSED_SIZE).zip(size(COMPRESSED_SIZE)).ok_or_else(|| {
+                let what = format!("the page at byte {start} declares an impossible size");
+                ParquetError::General(what)
+            })?;
+        let number = |structure, field| {
+            let outline = outline.within(structure, bytes, &PAGE_HEADER)?;
+            Some(outline.number(field).unwrap_or(u64::MAX))
+        };
+        let nr_values = number(DICTIONARY, NR_VALUES).unwrap_or(0);
+        if nr_values.saturating_mul(DICTIONARY_VALUE_BYTES) > page_bytes {
+            let what = format!("the dictionary at byte {start} declares more values than it has");
+            return Err(ParquetError::General(what));
+        }
+        let mut encodings = ENCODING_OF.iter().filter_map(|&(of, field)| number(of, field));
+        let is_simple = encodings.all(|encoding| SIMPLE.contains(&encoding));
+        Ok(Self { len: outline.len, page_bytes, is_simple })
     }
 }
 
@@ -164,6 +190,34 @@ mod tests {
         assert!(error.contains("impossible size"), "{error}");
         assert!(header(&[8], &two_gib).1.get_read(0).is_err());
         assert!(header(&[1], &[6]).1.get_read(0).is_err(), "a negative size");
+    }
+
+    /// A page of 8 bytes, described by `structure` in a field that is so far behind the sizes.
+    fn described(delta: u8, structure: &[u8]) -> Result<PageHeader, ParquetError> {
+        let bytes = [&[0x15, 4, 0x15, 16, 0x15, 16, delta << 4 | 0xc], structure, &[0, 0]].concat();
+        PageHeader::of(&bytes, 0)
+    }
+
+    #[test]
+    fn a_dictionary_declares_no_more_values_than_it_has_bytes_for() {
+        assert!(described(4, &[0x15, 4, 0x15, 0]).is_ok());
+        for nr_values in [&[6][..], &[0x80, 0x80, 0x80, 0x08], &[1], &[]] {
+            let field = if nr_values.is_empty() { &[][..] } else { &[0x15] };
+            let header = described(4, &[field, nr_values].concat());
+            let error = header.err().expect("refused").to_string();
+            assert!(error.contains("more values than it has"), "{nr_values:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn how_values_are_written_is_known_from_the_header() {
+        let is_simple = |delta, structure: &[u8]| described(delta, structure).unwrap().is_simple;
+        // PLAIN, RLE_DICTIONARY, DELTA_LENGTH_BYTE_ARRAY; -1.
+        for (encoding, expected) in [(0, true), (16, true), (12, false), (1, false)] {
+            assert_eq!(is_simple(2, &[0x15, 2, 0x15, encoding]), expected, "{encoding}");
+            assert_eq!(is_simple(5, &[0x15, 2, 0x35, encoding]), expected, "{encoding}, version 2");
+        }
+        assert!(!is_simple(2, &[0x15, 2]), "none");
     }
 
     #[test]

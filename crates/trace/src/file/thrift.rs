@@ -1,7 +1,7 @@
 //! A look at a Thrift compact structure before the Parquet library allocates for it.
 //!
 //! Owns a walker that visits every byte of a page header or footer, allocates nothing, and
-//! reports the top level's numbers and list lengths. It refuses what no Parquet writer emits and
+//! reports the top level's numbers, list lengths and where structures begin. It refuses what no Parquet writer emits and
 //! what could make a second parser see other numbers: repeated or descending field ids, sets,
 //! maps, more than [`DEPTH_MAX`] levels, fields that are not what the format says ([`Shape`]).
 //! Invariants:
@@ -43,6 +43,12 @@ impl Outline {
     /// Length of the list, or of the string, in field `id`; 0 without the field.
     pub(super) fn list_len(&self, id: usize) -> u64 {
         self.fields.get(id).copied().flatten().unwrap_or(0)
+    }
+
+    /// The structure in field `id` of that of `shape` in `bytes`, of which this is the outline.
+    pub(super) fn within(&self, id: usize, bytes: &[u8], shape: &Shape) -> Option<Self> {
+        let at = usize::try_from((*self.fields.get(id)?)?).ok()?;
+        Self::of(bytes.get(at..)?, shape.field(i64::try_from(id).ok()?))
     }
 
     /// Number in field `id`, `None` without the field or if it is negative.
@@ -103,7 +109,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Walks a structure; `seen` gets each field's id and its raw number or length.
+    /// Walks a structure; `seen` gets each field's id and what [`Self::value`] gives.
     fn structure(
         &mut self,
         shape: &Shape,
@@ -135,7 +141,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Walks a value; returns its raw number, or the length of a string or list.
+    /// Walks a value; returns its raw number, the length of a string or list, or where a structure
+    /// begins.
     fn value(&mut self, kind: u8, shape: &Shape, depth: usize) -> Option<u64> {
         match kind {
             BYTE => self.byte().map(u64::from),
@@ -146,7 +153,10 @@ impl Walk<'_> {
                 self.skip(len).map(|()| len)
             }
             LIST => self.list(shape, depth),
-            STRUCT => self.structure(shape, depth, &mut |_, _| ()).map(|()| 0),
+            STRUCT => {
+                let at = self.at as u64;
+                self.structure(shape, depth, &mut |_, _| ()).map(|()| at)
+            }
             // Booleans in lists, sets, maps.
             _ => None,
         }
