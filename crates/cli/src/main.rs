@@ -12,11 +12,17 @@ mod version;
 
 use std::process::ExitCode;
 
-use largefolio_linux::{signals, stack};
+use largefolio_linux::{setting, signals, stack};
 
 fn main() -> ExitCode {
     errors::silence_caught_panics();
     // Without the handler only the message is lost.
     let _ = signals::outlive_file_limit();
-    stack::with_enough(|| errors::exit_code(errors::guarded(cli::run)))
+    stack::with_enough(|| {
+        let code = errors::exit_code(errors::guarded(cli::run));
+        for said in setting::aftermath() {
+            console::warn(&said.to_string());
+        }
+        code
+    })
 }

@@ -39,6 +39,7 @@ pub mod watch;
 mod fault_probe;
 mod filesystem;
 mod helpers;
+mod keeper;
 mod library;
 mod mount;
 mod residency;

@@ -1,33 +1,32 @@
 //! Settings of the running system: changed temporarily, put back however the process ends.
 //!
-//! ```text
-//!   folio ---- pipe ----> keeper: reads until the pipe ends, then writes the old value
-//!     | drop, error, SIGKILL: the pipe ends in each case
-//! ```
+//! Owns one changed file below `/sys` or `/proc`. The old value is held by a [keeper](crate::keeper), so
+//! that it comes back also when this process is killed. Process and keeper hold a lock on the file
+//! (`flock`): otherwise another folio process would take our value for the system's and leave the
+//! system with it.
 //!
-//! Owns one changed file below `/sys` or `/proc`. The old value is held by a child process (the
-//! keeper) in a group of its own, so that it is restored also when this process is killed. Process
-//! and keeper hold a lock on the file (`flock`): otherwise another folio process would take our
-//! value for the system's and leave the system with it.
+//! Invariant S1: a value that did not come back, and one of somebody else that went, is in
+//! [`aftermath`].
 
 pub(crate) mod thp;
 
+use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
 use std::io;
-use std::os::unix::process::CommandExt as _;
+use std::mem;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::shown;
 
-use crate::helpers::{self, Own};
+use crate::keeper::Keeper;
 use crate::proc::choice::Choice;
 
 /// What the keeper runs: `$1` is the old value, `$2` the file.
-const KEEPER: &str = "trap '' INT TERM HUP; cat >/dev/null; printf %s \"$1\" >\"$2\"";
+const PUT_BACK: &str = "printf %s \"$1\" >\"$2\"";
 
 /// How long a change waits for another folio that has changed the setting: the longest benchmark of
 /// one size takes less.
@@ -48,7 +47,7 @@ pub enum SettingError {
         source: io::Error,
     },
     /// It cannot be written.
-    #[error("cannot set {} to {value:?}: {source}; this needs root", shown(path))]
+    #[error("cannot set {} to {value:?}: {source}{}", shown(path), remedy(source))]
     Write {
         /// File.
         path: PathBuf,
@@ -76,22 +75,78 @@ pub enum SettingError {
     },
 }
 
+/// What to do about a setting that cannot be written.
+pub(crate) fn remedy(cause: &io::Error) -> &'static str {
+    match cause.kind() {
+        io::ErrorKind::PermissionDenied => "; this needs root: run the same command with sudo",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; /sys is read-only here, as in most containers: run folio on the host"
+        }
+        _ => "",
+    }
+}
+
 /// A changed setting; dropping it restores the old value.
 #[derive(Debug)]
 pub struct Setting {
     path: PathBuf,
     old: String,
+    /// What the kernel made of the value that was set last; `None` where none was.
+    given: Option<String>,
     /// `None` when the value was right already.
     keeper: Option<Keeper>,
     lock: Locked,
 }
 
-/// The process that writes the old value when the pipe ends.
-#[derive(Debug)]
-struct Keeper {
-    child: Child,
-    pipe: Option<ChildStdin>,
-    _own: Own,
+/// What is to be said of a setting that was changed for a while.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Aftermath {
+    /// It does not have its old value.
+    NotBack {
+        /// File.
+        path: PathBuf,
+        /// The value it had.
+        old: String,
+        /// The value it has.
+        now: String,
+    },
+    /// It has its old value, and somebody had given it another one meanwhile.
+    Overwritten {
+        /// File.
+        path: PathBuf,
+        /// The value it has again.
+        old: String,
+        /// The value that somebody gave it.
+        theirs: String,
+    },
+}
+
+impl std::fmt::Display for Aftermath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotBack { path, old, now } => {
+                let path = shown(path);
+                write!(
+                    f,
+                    "{path} is {now} and could not be put back to {old}; run: echo {old} | sudo tee \
+                     {path}"
+                )
+            }
+            Self::Overwritten { path, old, theirs } => write!(
+                f,
+                "another program set {} to {theirs} while folio had changed it; it is {old} again, \
+                 as before",
+                shown(path)
+            ),
+        }
+    }
+}
+
+static AFTERMATH: Mutex<Vec<Aftermath>> = Mutex::new(Vec::new());
+
+/// What there is to say of the settings that were put back since the last call.
+pub fn aftermath() -> Vec<Aftermath> {
+    mem::take(&mut AFTERMATH.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A file whose lock is held until this is dropped. It is unlocked then, not just closed: a child
@@ -134,7 +189,7 @@ impl Setting {
     pub(crate) fn hold(path: &Path) -> Result<Self, SettingError> {
         let lock = lock(path, Busy::Wait)?;
         let old = Self::read(path)?;
-        let mut setting = Self { path: path.to_owned(), old, keeper: None, lock };
+        let mut setting = Self { path: path.to_owned(), old, given: None, keeper: None, lock };
         setting.keeper = Some(setting.start_keeper()?);
         Ok(setting)
     }
@@ -150,7 +205,7 @@ impl Setting {
     fn changed(path: &Path, value: &str, busy: Busy) -> Result<Self, SettingError> {
         let lock = lock(path, busy)?;
         let old = Self::read(path)?;
-        let mut setting = Self { path: path.to_owned(), old, keeper: None, lock };
+        let mut setting = Self { path: path.to_owned(), old, given: None, keeper: None, lock };
         setting.set(value)?;
         Ok(setting)
     }
@@ -170,7 +225,9 @@ impl Setting {
             path: self.path.clone(),
             value: value.to_owned(),
             source,
-        })
+        })?;
+        self.given = Self::read(&self.path).ok();
+        Ok(())
     }
 
     /// The value it had, and will have again.
@@ -181,18 +238,27 @@ impl Setting {
 
     fn start_keeper(&self) -> Result<Keeper, SettingError> {
         let failed = |source| SettingError::Keeper { path: self.path.clone(), source };
-        let mut keeper = Command::new("/bin/sh");
-        keeper
-            .args(["-c", KEEPER, "folio-keeper", &self.old])
-            .arg(&self.path)
-            .stdin(Stdio::piped())
-            // The keeper's copy holds the lock when this process is killed.
-            .stdout(Stdio::from(self.lock.0.try_clone().map_err(failed)?))
-            .stderr(Stdio::null())
-            .process_group(0);
-        let (mut child, own) = helpers::spawn(&mut keeper).map_err(failed)?;
-        let pipe = child.stdin.take();
-        Ok(Keeper { child, pipe, _own: own })
+        // The keeper's copy holds the lock when this process is killed.
+        let lock = self.lock.0.try_clone().map_err(failed)?;
+        let args = [OsStr::new(&self.old), self.path.as_os_str()];
+        Keeper::start(PUT_BACK, &args, lock).map_err(failed)
+    }
+
+    /// What is to be said once the keeper has done its part.
+    fn put_back(&self, before: Option<String>) -> Option<Aftermath> {
+        let (path, old) = (self.path.clone(), self.old.clone());
+        let is = |value: &str| Self::read(&self.path).ok().is_none_or(|now| now == value);
+        if !is(&old) {
+            // The keeper was killed, or could not write.
+            let _ = fs::write(&self.path, &old);
+        }
+        if !is(&old) {
+            let now = Self::read(&self.path).unwrap_or_default();
+            return Some(Aftermath::NotBack { path, old, now });
+        }
+        let given = self.given.as_ref()?;
+        let theirs = before.filter(|before| before != given && *before != old)?;
+        Some(Aftermath::Overwritten { path, old, theirs })
     }
 }
 
@@ -239,16 +305,29 @@ impl Drop for Locked {
 
 impl Drop for Setting {
     fn drop(&mut self) {
-        if let Some(mut keeper) = self.keeper.take() {
-            drop(keeper.pipe.take());
-            let _ = keeper.child.wait();
-        }
+        let Some(keeper) = self.keeper.take() else { return };
+        let before = Self::read(&self.path).ok();
+        drop(keeper);
+        let aftermath = self.put_back(before);
+        AFTERMATH.lock().unwrap_or_else(PoisonError::into_inner).extend(aftermath);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::{Command, Stdio};
+
     use super::*;
+
+    /// What is said of `path`.
+    fn said_of(path: &Path) -> Vec<String> {
+        let all = AFTERMATH.lock().unwrap();
+        all.iter()
+            .map(ToString::to_string)
+            .filter(|said| said.contains(path.to_str().unwrap()))
+            .collect()
+    }
 
     #[test]
     fn the_old_value_comes_back() {
@@ -259,6 +338,47 @@ mod tests {
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "never");
         drop(setting);
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "madvise");
+        assert_eq!(said_of(file.path()), [""; 0]);
+    }
+
+    #[test]
+    fn the_old_value_comes_back_without_the_keeper() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "128").unwrap();
+        let setting = Setting::change(file.path(), "512").unwrap();
+        setting.keeper.as_ref().unwrap().kill();
+        drop(setting);
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "128");
+        assert_eq!(said_of(file.path()), [""; 0]);
+    }
+
+    #[test]
+    fn a_value_that_cannot_come_back_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("setting");
+        fs::write(&path, "128").unwrap();
+        let setting = Setting::change(&path, "512").unwrap();
+        fs::remove_file(&path).unwrap();
+        symlink("/proc/sys/kernel/ostype", &path).unwrap();
+        drop(setting);
+        let said = said_of(&path);
+        let expected = format!(
+            "is Linux and could not be put back to 128; run: echo 128 | sudo tee {}",
+            path.display()
+        );
+        assert!(said.len() == 1 && said[0].contains(&expected), "{said:?}");
+    }
+
+    #[test]
+    fn somebody_elses_value_that_goes_is_told() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), "always [madvise] never").unwrap();
+        let setting = Setting::change(file.path(), "never").unwrap();
+        fs::write(file.path(), "always").unwrap();
+        drop(setting);
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "madvise");
+        let said = said_of(file.path());
+        assert!(said.len() == 1 && said[0].contains("to always while folio"), "{said:?}");
     }
 
     /// Run by the next test as a process of its own.
@@ -277,6 +397,8 @@ mod tests {
         let mut holder = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "setting::tests::hold", "--ignored"])
             .env("LARGEFOLIO_TEST_SETTING", file.path())
+            // The keeper needs no program.
+            .env("PATH", "/nonexistent")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -4,19 +4,26 @@
 //! in it is the caller's. It does not touch other instances or the global buffer, and goes through a
 //! mount that nobody else sees: whether tracefs is mounted anywhere does not matter.
 //!
-//! Invariant T1: an instance ends with the value, or is removed by the next one of any process if
-//! this one was killed.
+//! Invariant T1: an instance ends with the value, or with this process if that is killed. One whose
+//! [keeper](crate::keeper) was killed too is removed by the next instance of any process.
 
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::keeper::Keeper;
 use crate::mount::Detached;
 use crate::proc::{Task, host};
 use crate::system::Live;
 
 /// Begins the names of our instances; the purpose and the process id follow.
 const PREFIX: &str = "folio-";
+
+/// What the keeper runs: `$1` is an instance in the directory that it holds. It cannot be removed while
+/// a file in it is open: what a killed process started may end a little later.
+const REMOVE: &str = "cd /proc/self/fd/2 && [ -d \"$1\" ] || exit; echo 0 >\"$1\"/tracing_on; i=0; \
+    until rmdir \"$1\" || [ $i -eq 100 ]; do i=$((i+1)); sleep 0.05; done";
 
 /// Why there is no instance.
 #[derive(Debug)]
@@ -35,6 +42,7 @@ pub(crate) enum TracefsError {
 #[derive(Debug)]
 pub(crate) struct Instance {
     path: PathBuf,
+    _keeper: Keeper,
     /// Holds the mount that `path` goes through.
     _tracefs: Detached,
 }
@@ -48,9 +56,13 @@ impl Instance {
         let tracefs = Detached::new("tracefs", None).map_err(|error| refused(&error))?;
         let instances = tracefs.path().join("instances");
         remove_stale(&instances);
-        let path = instances.join(format!("{PREFIX}{purpose}-{}", std::process::id()));
+        let name = format!("{PREFIX}{purpose}-{}", std::process::id());
+        let path = instances.join(&name);
+        let held = File::open(&instances).map_err(TracefsError::Instance)?;
+        let keeper = Keeper::start(REMOVE, &[OsStr::new(&name)], held);
+        let keeper = keeper.map_err(TracefsError::Instance)?;
         fs::create_dir(&path).map_err(TracefsError::Instance)?;
-        Ok(Self { path, _tracefs: tracefs })
+        Ok(Self { path, _keeper: keeper, _tracefs: tracefs })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -101,14 +113,5 @@ fn remove_stale(instances: &Path) {
         if pid.parse::<u32>().is_ok() && !Task::of(&Live, pid).exists() {
             let _ = fs::remove_dir(entry.path());
         }
-    }
-}
-
-impl Drop for Instance {
-    fn drop(&mut self) {
-        // Nothing is traced any more, even if a reader still holds a file of it.
-        let _ = self.set("tracing_on", "0");
-        // Refused only while a file in it is open; whoever read from it has ended.
-        let _ = fs::remove_dir(&self.path);
     }
 }

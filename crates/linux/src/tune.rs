@@ -75,6 +75,14 @@ pub enum TuneError {
         /// What to do about it.
         remedy: &'static str,
     },
+    /// The system cannot be looked at.
+    #[error("{}: {source}; folio tune needs /proc and /sys, or those below --root", shown(path))]
+    Root {
+        /// What is not there.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
     /// Somebody else is changing it.
     #[error("{name}: {message}")]
     Busy {

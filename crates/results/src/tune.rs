@@ -52,29 +52,36 @@ struct Document<'a> {
     view: &'a TuneResult,
 }
 
-/// What would change.
+/// What would change and be written, and the command that does it.
 #[must_use]
-pub fn planned(plan: &ChangeSet, recorded: &[Entry]) -> TuneResult {
-    let mut hint = if plan.changes.is_empty() {
-        String::new()
-    } else {
-        "nothing was changed; to change it: sudo folio tune --yes".to_owned()
-    };
+pub fn planned(
+    plan: &ChangeSet,
+    recorded: &[Entry],
+    files: &[Planned],
+    command: &str,
+) -> TuneResult {
+    let mut hints = Vec::new();
+    if !plan.changes.is_empty() || !files.is_empty() {
+        hints.push(format!("nothing was changed; to do it: {command}"));
+    }
     if !recorded.is_empty() {
         let names: Vec<_> = recorded.iter().map(|entry| entry.name.as_str()).collect();
-        let line = format!(
+        hints.push(format!(
             "changed earlier and not put back: {}; to put it back: sudo folio tune --undo",
             names.join(", ")
-        );
-        hint = if hint.is_empty() { line } else { format!("{hint}\n{line}") };
+        ));
     }
-    TuneResult {
+    let mut result = TuneResult {
         title: title(plan),
         rows: rows(plan, "planned"),
         missing: plan.missing.clone(),
-        files: Vec::new(),
-        hint,
+        files: files.iter().map(FileRow::planned).collect(),
+        hint: hints.join("\n"),
+    };
+    if !files.is_empty() {
+        result.add_title(format!("{} would be written", counted(files.len() as u64, "file")));
     }
+    result
 }
 
 /// What was changed.
@@ -86,7 +93,9 @@ pub fn applied(plan: &ChangeSet) -> TuneResult {
 
 fn title(plan: &ChangeSet) -> String {
     match plan.changes.len() {
-        0 if plan.kept.is_empty() && plan.missing.is_empty() => String::new(),
+        0 if plan.has_none() => "none of these settings is there".to_owned(),
+        0 if plan.kept.is_empty() => String::new(),
+        0 if !plan.missing.is_empty() => "every setting that is there is already right".to_owned(),
         0 => "every setting is already right".to_owned(),
         1 => "1 setting changes".to_owned(),
         nr => format!("{nr} settings change"),
@@ -149,19 +158,6 @@ pub fn undone(all: &[Undone]) -> TuneResult {
 }
 
 impl TuneResult {
-    /// With files that would be written.
-    #[must_use]
-    pub fn plans(mut self, all: &[Planned]) -> Self {
-        if !all.is_empty() {
-            self.add_title(format!("{} would be written", counted(all.len() as u64, "file")));
-            let hint = "nothing was changed; to do it: the same command with sudo and --yes";
-            let rest = self.hint.split_once('\n').map_or("", |(_, rest)| rest);
-            self.hint = [hint, rest].join("\n").trim_end().into();
-        }
-        self.files.extend(all.iter().map(FileRow::planned));
-        self
-    }
-
     /// With files that were written.
     #[must_use]
     pub fn wrote(mut self, all: &[Planned]) -> Self {
@@ -240,17 +236,20 @@ impl TuneResult {
         text
     }
 
-    /// One row per setting, and one per file.
+    /// One row per setting, those that are not there included, and one per file.
     ///
     /// # Errors
     /// None in practice: memory takes everything.
     pub fn csv(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
-        if !self.rows.is_empty() || !self.files.is_empty() {
+        if !self.rows.is_empty() || !self.missing.is_empty() || !self.files.is_empty() {
             writer.record(["setting", "now", "then", "result", "note"])?;
         }
         for TuneRow { setting, now, then, result, note } in &self.rows {
             writer.record([setting, now, then, *result, note])?;
+        }
+        for Missing { name, reason } in &self.missing {
+            writer.record([name, "", "", "missing", reason])?;
         }
         for FileRow { file, result, note, .. } in &self.files {
             writer.record([file, "", "", *result, note])?;

@@ -23,7 +23,7 @@ pub(super) fn state_folder() -> Result<PathBuf> {
 /// left to do is said.
 pub(super) fn tell(root: &Path, files: &[Planned]) {
     let new = files.iter().filter(|file| !file.is_unchanged()).map(|file| &file.place);
-    let new: Vec<&Place> = new.filter(|place| place.is_of_systemd()).collect();
+    let mut new: Vec<&Place> = new.collect();
     let services = new.iter().filter_map(|place| match place {
         Place::DropIn(unit) => Some(String::from(unit.clone())),
         _ => None,
@@ -36,6 +36,10 @@ pub(super) fn tell(root: &Path, files: &[Planned]) {
         console::warn(
             "systemd is not running here; the files take effect when it boots this system",
         );
+        return;
+    }
+    new.retain(|place| place.is_of_systemd());
+    if new.is_empty() {
         return;
     }
     if let Err(message) = manager::reload().and_then(|()| manager::start(new.iter().copied())) {

@@ -7,6 +7,7 @@ use clap::Args;
 use largefolio_linux::persist::place::ServiceName;
 use largefolio_linux::persist::unit::{self, Variable};
 use largefolio_linux::persist::{Piece, Planned, boot};
+use largefolio_linux::shell;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::files::{self, Fate, FileEntry};
 use largefolio_linux::tune::plan::{ChangeSet, Lasting};
@@ -44,8 +45,8 @@ systemd/system/UNIT.d/50-largefolio.conf. folio reloads systemd, but restarts no
 
 Settings: thp.enabled thp.defrag thp.shmem_enabled thp.use_zero_page thp.SIZE thp.SIZE.shmem
 khugepaged.NAME readahead.DISK (KiB). Old values: $XDG_STATE_HOME/largefolio/tune.json, of the user
-who changed them. Exit status of --undo: 1 if somebody else has changed a setting or a file, and
-it was left alone.")]
+who changed them (tune-DIR.json with --root DIR). Exit status: 1 if none of the settings is there,
+and of --undo if somebody else has changed a setting or a file, and it was left alone.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct TuneArgs {
     /// Profile to plan: large, large-always, or a TOML file [default: large, without --set]
@@ -72,7 +73,8 @@ pub(crate) struct TuneArgs {
     /// With --undo: also take back settings and files that somebody else has changed since
     #[arg(long, requires = "undo")]
     force: bool,
-    /// Use DIR/sys and DIR/etc instead of /sys and /etc, for example a copy to try things on
+    /// Use DIR/sys, DIR/proc and DIR/etc instead of /sys, /proc and /etc, for example a copy to try
+    /// things on
     #[arg(long, value_name = "DIR", default_value = "/", hide_default_value = true)]
     root: PathBuf,
     #[command(flatten)]
@@ -141,7 +143,9 @@ impl TunePlan {
         let planned = files::planned(&self.root, &written, &pieces)?;
         let mut listed = files::listed(&self.root, &written);
         listed.retain(|file| planned.iter().all(|planned| planned.path != file.path));
-        let result = tune::planned(plan, &recorded).plans(&planned).lists(&listed);
+        let words: Vec<_> = self.command_line.iter().map(shell::quoted).collect();
+        let again = format!("sudo {} --yes", words.join(" "));
+        let result = tune::planned(plan, &recorded, &planned, &again).lists(&listed);
         self.deliver(&result, console)?;
         self.remark(plan, &planned);
         Ok(Exit::Done)
@@ -167,8 +171,8 @@ impl TunePlan {
 
     fn apply(&self, plan: &ChangeSet, console: &mut Console) -> Result<Exit> {
         if plan.changes.is_empty() && !self.is_lasting && self.drop_in.is_none() {
-            self.deliver(&tune::planned(plan, &[]), console)?;
-            return Ok(Exit::Done);
+            self.deliver(&tune::planned(plan, &[], &[], ""), console)?;
+            return Ok(done(plan));
         }
         let store = Store::open(&state_folder()?, &self.root)?;
         let recorded = store.entries()?;
@@ -194,7 +198,7 @@ impl TunePlan {
         if !plan.changes.is_empty() || !written.is_empty() {
             console::say("folio: all of it is recorded; to take it back: sudo folio tune --undo");
         }
-        Ok(Exit::Done)
+        Ok(done(plan))
     }
 
     /// Nothing is written for settings that nobody asked for and folio did not change.
@@ -234,6 +238,11 @@ impl TunePlan {
         };
         console.deliver(text.as_bytes(), None)
     }
+}
+
+/// How a change ended: with none of the settings there, the answer is "no".
+fn done(plan: &ChangeSet) -> Exit {
+    if plan.has_none() { Exit::No } else { Exit::Done }
 }
 
 /// A setting that changes now, but that a file will make again as it was asked for earlier.

@@ -110,8 +110,11 @@ fn a_data_set_sets_damage_aside_and_refuses_a_lock_that_is_none() {
 fn the_state_of_tune_and_its_settings_are_refused() {
     let setting = "root/sys/kernel/mm/transparent_hugepage/enabled";
     let boot = "root/proc/sys/kernel/random/boot_id";
-    for name in ["state/largefolio/tune.json", "state/largefolio/tune.lock", setting, boot] {
+    for name in ["record", "state/largefolio/tune.lock", setting, boot] {
         let place = Place::new();
+        let root = place.path("root").to_str().unwrap().replace('/', "-");
+        let record = format!("state/largefolio/tune{root}.json");
+        let name = if name == "record" { &record } else { name };
         for (file, value) in [(setting, "always madvise [never]"), (boot, "one")] {
             fs::create_dir_all(place.path(file).parent().unwrap()).unwrap();
             if file != name {

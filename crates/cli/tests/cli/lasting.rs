@@ -48,7 +48,8 @@ fn without_yes_the_files_are_shown_and_nothing_is_written() {
         r#"KERNEL=="vda", ATTR{queue/read_ahead_kb}="512""#,
         DROP_IN,
         r#"Environment="GLIBC_TUNABLES=glibc.malloc.hugetlb=1""#,
-        "nothing was changed; to do it: the same command with sudo and --yes",
+        "nothing was changed; to do it: sudo folio tune --root ",
+        "--persist",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
     }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::{disk, shown};
 
 use super::Planned;
+use crate::setting;
 use crate::tune::TuneError;
 
 /// A file of ours has some lines; a longer one is somebody else's.
@@ -153,12 +154,11 @@ pub(crate) fn remove_folders(path: &Path, nr_folders: usize) {
 
 fn remedy(cause: &io::Error) -> &'static str {
     match cause.kind() {
-        io::ErrorKind::PermissionDenied => "; this needs root: run the same command with sudo",
         io::ErrorKind::ReadOnlyFilesystem => {
             "; make the filesystem writable, or run the command where the system's image is built"
         }
         io::ErrorKind::StorageFull => "; free some space and try again",
-        _ => "",
+        _ => setting::remedy(cause),
     }
 }
 

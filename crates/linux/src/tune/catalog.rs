@@ -15,6 +15,7 @@ use largefolio_trace::disk::read_text;
 use super::TuneError;
 use crate::proc::choice::Choice;
 use crate::proc::{block, host, thp};
+use crate::setting;
 use crate::system::{self, mounts};
 
 /// Words after `thp.` that are files of that name.
@@ -109,16 +110,20 @@ impl Catalog {
     /// A value the setting does not take, or the kernel's refusal.
     pub fn write(&self, name: &str, value: &str) -> Result<(), TuneError> {
         self.read(name)?.check(name, value)?;
+        self.restore(name, value)
+    }
+
+    /// As [`Self::write`], for a value that it had: a number of any size.
+    ///
+    /// # Errors
+    /// A value the setting does not take, or the kernel's refusal.
+    pub(super) fn restore(&self, name: &str, value: &str) -> Result<(), TuneError> {
+        self.read(name)?.check_up_to(name, value, u64::MAX)?;
         let path = self.path(name)?;
         fs::write(&path, value).map_err(|source| TuneError::Write {
             name: name.to_owned(),
             value: value.to_owned(),
-            remedy: match source.kind() {
-                std::io::ErrorKind::PermissionDenied => {
-                    "; this needs root: run the same command with sudo"
-                }
-                _ => "",
-            },
+            remedy: setting::remedy(&source),
             path,
             source,
         })
@@ -160,7 +165,11 @@ impl Choice {
     /// # Errors
     /// [`TuneError::Value`] says what it takes.
     pub fn check(&self, name: &str, value: &str) -> Result<(), TuneError> {
-        let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number <= NUMBER_MAX);
+        self.check_up_to(name, value, NUMBER_MAX)
+    }
+
+    fn check_up_to(&self, name: &str, value: &str, max: u64) -> Result<(), TuneError> {
+        let number = |text: &str| text.parse::<u64>().ok().filter(|number| *number <= max);
         let is_digits = || value.bytes().all(|byte| byte.is_ascii_digit());
         let takes = if self.choices.is_empty() {
             number(value).is_some() && is_digits()
@@ -171,7 +180,7 @@ impl Choice {
             return Ok(());
         }
         let expected = match self.choices.len() {
-            0 => format!("a number up to {NUMBER_MAX}"),
+            0 => format!("a number up to {max}"),
             _ => format!("one of {}", self.choices.join(", ")),
         };
         Err(TuneError::Value { name: name.to_owned(), value: value.to_owned(), expected })

@@ -61,6 +61,12 @@ pub struct Missing {
 }
 
 impl ChangeSet {
+    /// Whether the kernel has none of the settings that were asked for.
+    #[must_use]
+    pub fn has_none(&self) -> bool {
+        self.changes.is_empty() && self.kept.is_empty() && !self.missing.is_empty()
+    }
+
     /// What `profile` would change.
     ///
     /// # Errors

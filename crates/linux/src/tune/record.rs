@@ -1,11 +1,12 @@
 //! The record of old values and of files: written before a setting or file changes, gone after all
 //! are back.
 //!
-//! `tune.json` in the state directory, which belongs to the user alone (mode 0700). It appears whole
+//! `tune.json` in the state directory (`tune-DIR.json` of a system below DIR), which belongs to the user alone (mode 0700). It appears whole
 //! (written beside, synced, renamed), and one process at a time works with it (`tune.lock`).
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
@@ -118,7 +119,10 @@ impl Store {
     /// # Errors
     /// A directory that cannot be made or is not the user's own, or one that is in use.
     pub fn open(folder: &Path, root: &Path) -> Result<Self, TuneError> {
-        let path = folder.join("tune.json");
+        let root = root
+            .canonicalize()
+            .map_err(|source| TuneError::Root { path: root.to_owned(), source })?;
+        let path = folder.join(file_of(&root));
         let error = |message: String| TuneError::Record { path: path.clone(), message };
         fs::DirBuilder::new()
             .recursive(true)
@@ -143,10 +147,11 @@ impl Store {
         // Nobody else is at work: what is there was left by one that was killed.
         remove_left(folder)
             .map_err(|cause| error(format!("cannot tidy its directory: {cause}")))?;
-        let boot_id = disk::read_text(&root.join(host::BOOT_ID.trim_start_matches('/')), BYTES_MAX)
-            .map_err(|cause| error(format!("cannot identify this boot: {cause}")))?;
+        let boot = root.join(host::BOOT_ID.trim_start_matches('/'));
+        let boot_id = disk::read_text(&boot, BYTES_MAX)
+            .map_err(|source| TuneError::Root { path: boot, source })?;
         let boot_id = boot_id.trim().to_owned();
-        Ok(Self { path, root: root.to_owned(), boot_id, _lock: lock })
+        Ok(Self { path, root, boot_id, _lock: lock })
     }
 
     /// Settings that were changed and not put back, in the order of change.
@@ -189,7 +194,7 @@ impl Store {
         for (done, change) in plan.changes.iter().enumerate() {
             if let Err(error) = catalog.write(&change.name, &change.planned) {
                 for change in plan.changes[..done].iter().rev() {
-                    catalog.write(&change.name, &change.now)?;
+                    catalog.restore(&change.name, &change.now)?;
                 }
                 self.save(&earlier)?;
                 return Err(error);
@@ -292,6 +297,19 @@ impl Store {
     }
 }
 
+/// Name of the record of the system below `root`, which no other one has.
+pub(super) fn file_of(root: &Path) -> String {
+    let bytes = root.as_os_str().as_bytes().iter();
+    let name: String = bytes
+        .map(|&byte| match byte {
+            b'/' => "-".to_owned(),
+            b'.' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(byte).to_string(),
+            other => format!("%{other:02x}"),
+        })
+        .collect();
+    format!("tune{}.json", if name == "-" { "" } else { &name })
+}
+
 /// Locks every setting of the plan, and makes sure that each is still what the plan found: what
 /// another folio changed for a while must not be recorded as the system's value.
 fn lock_all(catalog: &Catalog, plan: &ChangeSet) -> Result<Vec<Locked>, TuneError> {
@@ -308,8 +326,15 @@ fn lock_all(catalog: &Catalog, plan: &ChangeSet) -> Result<Vec<Locked>, TuneErro
     Ok(locks)
 }
 
-/// Puts one setting back.
+/// Puts one setting back. One that another folio has changed for a while is refused: what that finds
+/// to put back would be ours.
 fn put_back(catalog: &Catalog, entry: Entry, foreign: Foreign) -> Undone {
+    let path = catalog.path(&entry.name).ok().filter(|path| path.exists());
+    let locked = path.map(|path| setting::try_lock(&path)).transpose();
+    let _locked = match locked {
+        Ok(locked) => locked,
+        Err(error) => return Undone::Refused { entry, reason: error.to_string() },
+    };
     let now = match catalog.read(&entry.name) {
         Ok(current) => current.value,
         Err(error) => return Undone::Refused { entry, reason: error.to_string() },
@@ -320,7 +345,7 @@ fn put_back(catalog: &Catalog, entry: Entry, foreign: Foreign) -> Undone {
     if !entry.given.contains(&now) && foreign == Foreign::Keep {
         return Undone::ChangedSince { entry, now };
     }
-    match catalog.write(&entry.name, &entry.old) {
+    match catalog.restore(&entry.name, &entry.old) {
         Ok(()) => Undone::Restored { entry },
         Err(error) => Undone::Refused { entry, reason: error.to_string() },
     }

@@ -10,7 +10,7 @@ use super::TuneError;
 use super::catalog::Catalog;
 use super::plan::ChangeSet;
 use super::profile::Profile;
-use super::record::{Foreign, Store, Undone};
+use super::record::{Foreign, Store, Undone, file_of};
 use crate::setting::Setting;
 
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
@@ -53,6 +53,11 @@ impl System {
 
     fn store(&self) -> Store {
         Store::open(&self.root().join("state"), self.root()).unwrap()
+    }
+
+    /// Its record.
+    fn record(&self) -> String {
+        format!("state/{}", file_of(&self.root().canonicalize().unwrap()))
     }
 
     fn write(&self, file: &str, text: &str) {
@@ -254,6 +259,65 @@ fn what_another_folio_changed_for_a_while_is_not_recorded_as_the_systems_value()
 }
 
 #[test]
+fn what_another_folio_changed_for_a_while_is_not_put_back_under_its_feet() {
+    let system = System::new();
+    let plan = system.plan("2048", "8192");
+    system.store().apply(&system.catalog(), &plan, &mut never_ends()).unwrap();
+    let held =
+        Setting::change(&system.root().join("sys/block/vda/queue/read_ahead_kb"), "128").unwrap();
+    let undo = || system.store().undo(&system.catalog(), Foreign::Keep, &mut never_ends()).unwrap();
+    let all = undo();
+    let is_busy = |one: &&Undone| matches!(one, Undone::Refused { reason, .. } if reason.contains("another folio"));
+    assert_eq!(all.iter().filter(is_busy).count(), 1, "{all:?}");
+    drop(held);
+    assert!(matches!(undo()[..], [Undone::Restored { .. }]));
+    assert_eq!(system.values(), ["128", "128", "4096"]);
+}
+
+#[test]
+fn an_old_value_of_any_size_comes_back() {
+    let system = System::new();
+    system.write(&format!("{THP}/khugepaged/pages_to_scan"), "4294967295");
+    let plan = system.plan("2048", "8192");
+    system.store().apply(&system.catalog(), &plan, &mut never_ends()).unwrap();
+    system.store().undo(&system.catalog(), Foreign::Keep, &mut never_ends()).unwrap();
+    assert_eq!(system.values(), ["128", "128", "4294967295"]);
+    let asked =
+        ChangeSet::default().set(&system.catalog(), "khugepaged.pages_to_scan", "4294967294");
+    assert!(asked.is_err(), "a slip of the finger");
+}
+
+#[test]
+fn systems_below_different_roots_have_records_of_their_own() {
+    let (one, two) = (System::new(), System::new());
+    two.write("proc/sys/kernel/random/boot_id", "another-boot");
+    let folder = one.root().join("state");
+    let apply = |system: &System| {
+        let store = Store::open(&folder, system.root()).unwrap();
+        store.apply(&system.catalog(), &system.plan("2048", "8192"), &mut never_ends()).unwrap();
+    };
+    apply(&one);
+    two.write("sys/block/vda/queue/read_ahead_kb", "64");
+    apply(&two);
+    for (system, readahead) in [(&one, "128"), (&two, "64")] {
+        let store = Store::open(&folder, system.root()).unwrap();
+        assert_eq!(
+            store.undo(&system.catalog(), Foreign::Keep, &mut never_ends()).unwrap().len(),
+            3
+        );
+        assert_eq!(system.values(), [readahead, "128", "4096"]);
+    }
+}
+
+#[test]
+fn no_two_roots_have_the_same_record() {
+    let of = |root: &str| file_of(Path::new(root));
+    assert_eq!(of("/"), "tune.json");
+    assert_eq!(of("/srv/a_b.1"), "tune-srv-a_b.1.json");
+    assert_eq!(of("/srv-a b"), "tune-srv%2da%20b.json");
+}
+
+#[test]
 fn after_a_reboot_there_is_nothing_to_undo() {
     let system = System::new();
     let plan = system.plan("2048", "8192");
@@ -280,7 +344,7 @@ fn a_record_of_somebody_else_cannot_reach_other_files() {
         r#"{{"schema_version": 1, "boot_id": "first-boot", "changes": [{}]}}"#,
         entries.join(",")
     );
-    system.write("state/tune.json", &record);
+    system.write(&system.record(), &record);
     let undone =
         system.store().undo(&system.catalog(), Foreign::Overwrite, &mut never_ends()).unwrap();
     assert!(undone.iter().all(|one| matches!(one, Undone::Refused { .. })), "{undone:?}");
@@ -292,11 +356,11 @@ fn a_record_of_somebody_else_cannot_reach_other_files() {
 fn a_damaged_record_and_a_link_in_its_place_are_refused() {
     let system = System::new();
     drop(system.store());
-    let record = system.root().join("state/tune.json");
+    let record = system.root().join(system.record());
     for text in ["", "{", "[]", r#"{"schema_version": 9, "boot_id": "x", "changes": []}"#] {
         fs::write(&record, text).unwrap();
         let error = system.store().entries().unwrap_err().to_string();
-        assert!(error.contains("tune.json"), "{text}: {error}");
+        assert!(error.contains("state/tune-"), "{text}: {error}");
     }
     fs::remove_file(&record).unwrap();
     symlink(system.root().join("proc/sys/kernel/random/boot_id"), &record).unwrap();

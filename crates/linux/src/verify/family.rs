@@ -33,7 +33,7 @@ use crate::system::Live;
 
 /// What the guard runs: it leads the group, so that the group's number cannot become another's. `$1`
 /// is the control group, or empty.
-const GUARD: &str = "trap '' INT TERM HUP; cat >/dev/null; if [ -n \"$1\" ]; then \
+const GUARD: &str = "trap '' INT TERM HUP; while read -r line; do :; done; if [ -n \"$1\" ]; then \
     echo 1 >\"$1/cgroup.kill\"; i=0; \
     while [ $i -lt 100 ] && ! rmdir \"$1\" 2>/dev/null; do i=$((i+1)); sleep 0.05; done; fi; \
     kill -s KILL -- -$$";

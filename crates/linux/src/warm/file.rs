@@ -9,6 +9,7 @@ use std::time::Duration;
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::disk::other_kind;
 use largefolio_trace::shown;
+use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::refusal::WarmRefusal;
 use crate::geometry::Geometry;
@@ -120,6 +121,9 @@ impl Warm {
             if is_other { WarmError::NotAFile(path) } else { WarmError::Open { path, source } }
         };
         let file = open_regular(path).map_err(open)?;
+        // Its owner and root may read it without a new access time.
+        let quiet = OFlags::NOATIME | OFlags::NONBLOCK;
+        let _ = fcntl_setfl(&file, quiet);
         let file_bytes = file.metadata().map_err(open)?.len();
         Ok(Self { path: path.to_owned(), file, file_bytes, part })
     }

@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::os::fd::AsRawFd as _;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -53,7 +54,7 @@ fn left_behind(pid: u32) -> Vec<String> {
         trees
             .map(|tree| format!("{tree}/{group}"))
             .into_iter()
-            .filter(|path| std::path::Path::new(path).exists()),
+            .filter(|path| Path::new(path).exists()),
     );
     found.extend(instances().into_iter().filter(|name| *name == format!("folio-crosscheck-{pid}")));
     found
@@ -61,13 +62,19 @@ fn left_behind(pid: u32) -> Vec<String> {
 
 /// Names of the tracefs instances, whether tracefs is mounted or not.
 fn instances() -> Vec<String> {
+    in_instances(|path| {
+        let names = fs::read_dir(path).unwrap().flatten().map(|entry| entry.file_name());
+        names.map(|name| name.to_string_lossy().into_owned()).collect()
+    })
+}
+
+/// What `look` finds in the directory of the tracefs instances.
+fn in_instances<T>(look: impl Fn(&Path) -> T) -> T {
     let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
     fsconfig_create(&context).unwrap();
     let flags = FsMountFlags::FSMOUNT_CLOEXEC;
     let root = fsmount(&context, flags, MountAttrFlags::empty()).unwrap();
-    let path = format!("/proc/self/fd/{}/instances", root.as_raw_fd());
-    let names = fs::read_dir(path).unwrap().flatten().map(|entry| entry.file_name());
-    names.map(|name| name.to_string_lossy().into_owned()).collect()
+    look(Path::new(&format!("/proc/self/fd/{}/instances", root.as_raw_fd())))
 }
 
 /// Settings of every loop device.
@@ -258,17 +265,22 @@ fn signals_stop_the_probe_and_leave_nothing() {
 }
 
 #[test]
-fn after_sigkill_the_next_run_removes_the_instance() {
-    let Some((_turn, facts)) = turn("after_sigkill_the_next_run_removes_the_instance") else {
-        return;
-    };
+fn after_sigkill_nothing_is_left() {
+    let Some((_turn, _)) = turn("after_sigkill_nothing_is_left") else { return };
     let mut child = start();
+    assert_ne!(left_behind(child.id()), [""; 0], "it is at work");
     kill(&child, "-KILL");
     child.wait().unwrap();
-    // The probe dies with its parent, and what it held open goes with it.
-    let instance = format!("folio-crosscheck-{}", child.id());
-    assert!(instances().contains(&instance), "SIGKILL leaves the instance");
-    std::thread::sleep(Duration::from_millis(200));
-    drop(Recorder::new(facts).unwrap());
     wait_until_gone(child.id());
+}
+
+#[test]
+fn an_instance_that_lost_its_keeper_too_goes_with_the_next_run() {
+    let Some((_turn, facts)) = turn("an_instance_that_lost_its_keeper") else { return };
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let name = format!("folio-crosscheck-{}", ended.id());
+    in_instances(|path| fs::create_dir(path.join(&name)).unwrap());
+    drop(Recorder::new(facts).unwrap());
+    assert!(!instances().contains(&name));
 }

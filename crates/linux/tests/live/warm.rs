@@ -6,12 +6,13 @@
     reason = "a test ends where it cannot continue, and says what it skips"
 )]
 
-use std::fs::{self, File};
+use std::fs::{self, File, FileTimes};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::{Duration, UNIX_EPOCH};
 
 use largefolio_linux::warm::{Part, Warm, WarmRefusal, Warmed};
 
@@ -69,6 +70,10 @@ fn a_written_file_becomes_large_and_keeps_its_bytes_and_times() {
     let len = 3 * M2 + 12_288;
     // Dirty: written a moment ago, not synced.
     write(&path, len);
+    // An access time that any read would change.
+    let long_ago = UNIX_EPOCH + Duration::from_hours(24);
+    let times = FileTimes::new().set_accessed(long_ago);
+    File::options().write(true).open(&path).unwrap().set_times(times).unwrap();
     let before = fs::metadata(&path).unwrap();
     let looked = Warm::new(&path, Part::Whole).unwrap().check().unwrap();
     assert_eq!((looked.before_bytes, looked.refusal), (Some(0), None));
@@ -80,6 +85,7 @@ fn a_written_file_becomes_large_and_keeps_its_bytes_and_times() {
         (before.modified().unwrap(), before.len()),
         (after.modified().unwrap(), after.len())
     );
+    assert_eq!(after.accessed().unwrap(), long_ago);
     assert_eq!(fs::read(&path).unwrap(), content(len));
     // Again: nothing to do, and nothing is lost.
     let again = warm(&path);

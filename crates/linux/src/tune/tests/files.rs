@@ -258,7 +258,7 @@ fn a_record_of_the_version_before_and_places_of_somebody_else() {
             [{{"name": "readahead.vda", "old": "64", "given": ["128"]}}]}}"#
         )
     };
-    system.write("state/tune.json", &record(1, ""));
+    system.write(&system.record(), &record(1, ""));
     let store = system.store();
     store.undo(&system.catalog(), Foreign::Keep, &mut never_ends()).unwrap();
     assert_eq!(system.values()[0], "64");
@@ -270,15 +270,15 @@ fn a_record_of_the_version_before_and_places_of_somebody_else() {
         r#""passwd""#,
     ] {
         let files = format!(r#""files": [{{"place": {place}, "texts": [], "nr_folders": 0}}],"#);
-        system.write("state/tune.json", &record(2, &files));
+        system.write(&system.record(), &record(2, &files));
         let error = system.store().take_back(Foreign::Overwrite, &mut never_ends()).unwrap_err();
-        assert!(error.to_string().contains("tune.json"), "{place}: {error}");
+        assert!(error.to_string().contains("state/tune-"), "{place}: {error}");
     }
     // More directories than were made go only as far as they are empty.
     system.write("etc/tmpfiles.d/largefolio.conf", "x");
     system.write("etc/hosts", "");
     let files = r#""files": [{"place": "tmpfiles", "texts": ["x"], "nr_folders": 99}],"#;
-    system.write("state/tune.json", &record(2, files));
+    system.write(&system.record(), &record(2, files));
     system.take_back(Foreign::Keep);
     assert_eq!(system.etc().len(), 1, "{:?}", system.etc());
 }
