@@ -42,13 +42,15 @@ Examples:
   sudo folio advise --undo
 
 The program that --verify runs is the recorded one, with its arguments, in this directory; another
-can follow the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i. Exit status: 0 there is a
-plan (with --verify: it is confirmed), 1 nothing is certain to help, 2 error.")]
+can follow the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i.
+
+Exit status: 0 there is a plan (with --verify: it is confirmed), 1 nothing is certain to help,
+2 error.")]
 pub(crate) struct AdviseArgs {
     /// Trace from `folio record`; or a running process, by its id or its name
     #[arg(value_name = "TRACE|PID|NAME", required_unless_present_any = ["command", "undo"])]
     target: Option<PathBuf>,
-    /// What the settings are to be best for
+    /// What to optimise for
     #[arg(long, value_name = "time|memory|faults", default_value = "time",
         value_parser = str::parse::<Goal>)]
     goal: Goal,

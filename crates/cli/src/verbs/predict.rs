@@ -58,7 +58,7 @@ Examples:
   folio predict cc1.folio
   folio predict cc1.folio --kernel this,7.2 --goal memory
   folio predict cc1.folio --kernel 6.12,7.2 --machine altra --full
-  folio predict cc1.folio --kernel 6.12,6.12+exec-block=64K --machine altra
+  folio predict cc1.folio --kernel 6.12,6.12+exec-block=64K --machine altra --fs xfs
   folio predict cc1.folio --kernel 7.2,7.2+page=64K --machine altra,grace-64k --warm
   folio predict cc1.folio --fragmentation 500 --seed 1,2,3 --csv -o cells.csv
   folio predict cc1.folio --kernel 6.18 --memory 256M --aged 20 --fragmentation 64K:50%
@@ -76,13 +76,12 @@ Examples:
   folio predict *.folio --kernel 6.12,7.2 --machine altra,zen4 --sweep results
   folio predict --list
 
-A kernel is a name (6.12), `this` (the running one with its settings), a file (./mine.toml) or one of
-these with edits: 7.2+page=64K+readahead=1M. An
-edit is a short name, or any rule by its name in a kernel file: 7.2+fault.exec_miss=counted. Some
-edits make rules that no kernel has: sizes=64K:always+exec/2M:always uses 64K folios for text and
-data, 2M folios for data, and otherwise only base pages; sizes.xfs=.. does this for one filesystem.
-A machine is a name (altra), a file, or `this`, which `folio calibrate` writes. --list shows every
-kernel, machine and edit."
+A kernel is a name (6.12), `this` (the running one with its settings), a file (./mine.toml) or one
+of these with edits: 7.2+page=64K+readahead=1M. An edit is a short name, or any rule by its name in
+a kernel file: 7.2+fault.exec_miss=counted. Some edits make rules that no kernel has:
+sizes=64K:always+exec/2M:always uses 64K folios for text and data, 2M folios for data, and
+otherwise only base pages; sizes.xfs=.. does this for one filesystem. A machine is a name (altra),
+a file, or `this`, which `folio calibrate` writes. --list shows every kernel, machine and edit."
 )]
 pub(crate) struct PredictArgs {
     /// Trace from `folio record` or `folio trace gen`; several with --sweep
@@ -102,7 +101,7 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', value_parser = names::MACHINE,
         hide_possible_values = true)]
     machine: Vec<String>,
-    /// What a column should be good at: the verdict says which is best
+    /// What to rank the columns by
     #[arg(long, value_name = "time|memory|faults", default_value = "time",
         value_parser = str::parse::<Goal>,
         conflicts_with_all = ["csv", "parquet", "sweep", "list"])]

@@ -1,0 +1,57 @@
+//! Help texts below the options: the source breaks their lines, so each must fit the terminal.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::root;
+
+/// Columns of help: `max_term_width` in `cli/src/cli.rs`. A longer line is broken once more.
+const WIDTH: usize = 100;
+
+/// Source files below a directory.
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The texts of `after_help` and `after_long_help` that take several lines.
+fn texts(source: &str) -> Vec<&str> {
+    let starts = source.match_indices("_help = \"\\\n").map(|(at, start)| at + start.len());
+    let text = |start: usize| {
+        let rest = &source[start..];
+        let is_end = |(at, _): &(usize, &str)| !rest[..*at].ends_with('\\');
+        let end = rest.match_indices('"').find(is_end).map_or(rest.len(), |(at, _)| at);
+        &rest[..end]
+    };
+    starts.map(text).collect()
+}
+
+#[test]
+fn no_line_of_help_is_broken_twice() {
+    let sources = sources(&root().join("crates/cli/src/verbs"));
+    let mut nr_texts = 0;
+    for path in &sources {
+        let source = fs::read_to_string(path).unwrap();
+        for text in texts(&source) {
+            nr_texts += 1;
+            for line in text.lines() {
+                let path = path.display();
+                assert!(line.chars().count() <= WIDTH, "{path}: wider than {WIDTH}: {line}");
+            }
+        }
+    }
+    assert!(nr_texts > 20, "{nr_texts} texts: they are not recognised any more");
+}
+
+#[test]
+fn a_text_ends_with_its_literal() {
+    let source = "#[command(after_help = \"\\\nSay \\\"yes\\\"\nor no\")]\nabout = \"x\"";
+    assert_eq!(texts(source), ["Say \\\"yes\\\"\nor no"]);
+}
