@@ -17,7 +17,7 @@ use crate::errors::Exit;
 
 /// What series 001 says (docs/behaviour J.2): demand faults, AMD Milan, boost off.
 const PUBLISHED_CLEARING: [&str; 1] = [
-    "demand faults on Milan, GB/s: 2M 11.82 -> 16.48 (+39.4%); 1G 17.51 -> 40.03 (+129.9%) under \
+    "demand faults on Milan, GB/s: 2M 11.82 -> 16.48 (+39.4%); 1G 17.51 -> 40.03 (+128.6%) under \
      full or lazy preemption, 17.14 -> 17.42 (+1.6%) under none or voluntary",
 ];
 
