@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what reclaim takes from a memory group with a limit (recordings/README.md, "Limits").
+"""Records what reclaim takes from a memory cgroup with a limit (recordings/README.md, "Limits").
 
     scripts/recordings/limited.py 6.12 7.2
     scripts/recordings/limited.py 7.2 --lists generations --only '*_hot_*' --detail

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs programs in a memory group with a limit and swap space (recordings/README.md, "Swap").
+"""Runs programs in a memory cgroup with a limit and swap space (recordings/README.md, "Swap").
 
     scripts/recordings/swap.py --programs DIR 6.12 7.2
     scripts/recordings/swap.py --programs DIR 7.2 --lists generations --plain OUT

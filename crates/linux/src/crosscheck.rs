@@ -20,7 +20,7 @@
 //! Invariants:
 //! - C1: nothing is left behind, whatever ends the run. Image, mount and probe have no name
 //!   anywhere: the last descriptor that closes removes them, SIGKILL included. What has a name -
-//!   the tracefs instance, a memory group, two settings of a loop device - is put back by guards;
+//!   the tracefs instance, a memory cgroup, two settings of a loop device - is put back by guards;
 //!   the instance and the group of a process that was killed are removed by the next run.
 //! - C2: no setting of the system is changed but those of the loop device and of btrfs on it: not
 //!   the caches, not THP, not fault-around. [`cow`] alone sets folio sizes, and puts them back; it

@@ -52,8 +52,8 @@ pub(crate) struct CrosscheckArgs {
     select: SelectArgs,
     #[command(flatten)]
     random: RandomArgs,
-    /// Run workloads in a memory group whose limit is smaller than what they use, each with a window
-    /// of its own: what reclaim takes is compared
+    /// Run workloads in a memory cgroup whose limit is smaller than what they use, each with a
+    /// window of its own: what reclaim takes is compared
     #[arg(long, conflicts_with_all = ["random", "windows_kb"])]
     limited: bool,
     #[command(flatten)]

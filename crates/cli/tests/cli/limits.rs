@@ -210,7 +210,7 @@ fn a_library_from_a_directory_open_to_everybody_is_not_loaded() {
     assert!(said().contains("a copy"), "{}", said());
 }
 
-/// A memory group of this test, removed when its processes have ended.
+/// A memory cgroup of this test, removed when its processes have ended.
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
@@ -227,7 +227,7 @@ impl MemoryGroup {
             Some(group)
         });
         if group.is_none() {
-            eprintln!("SKIPPED {test}: no memory group can be made");
+            eprintln!("SKIPPED {test}: no memory cgroup can be made");
         }
         group
     }

@@ -59,7 +59,7 @@ pub enum StubsError {
     Architecture,
     /// Too few pages are reserved.
     #[error(
-        "{needed} pages of 2 MiB are needed, but {free} are in the pool, free and promised to nobody; \
+        "{needed} pages of 2 MiB are needed, but {free} are in the pool, free and not reserved; \
          to add them: echo $((`cat {pool}` + {needed})) > {pool}",
         pool = pool()
     )]

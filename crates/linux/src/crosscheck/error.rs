@@ -82,17 +82,18 @@ pub enum CrosscheckError {
          later)"
     )]
     NoEvent(&'static str),
-    /// No memory group can have a limit.
+    /// No memory cgroup can have a limit.
     #[error(
-        "this system has no memory groups to make one of: cgroup.subtree_control of /sys/fs/cgroup \
-         lacks memory; run `echo +memory | sudo tee /sys/fs/cgroup/cgroup.subtree_control`"
+        "this system has no memory cgroups to make one of: cgroup.subtree_control of \
+         /sys/fs/cgroup lacks memory; run \
+         `echo +memory | sudo tee /sys/fs/cgroup/cgroup.subtree_control`"
     )]
     NoMemoryGroups,
     /// What a group pays is not only folios.
     #[error(
-        "this kernel charges its own memory to memory groups too, so what it evicts differs from the \
-         model by some pages; boot it with `cgroup.memory=nokmem` and control groups of version 2, or \
-         run `folio crosscheck replay` on recordings of such a kernel"
+        "this kernel charges its own memory to memory cgroups too, so what it evicts differs from \
+         the model by some pages; boot it with `cgroup.memory=nokmem` and control groups of \
+         version 2, or run `folio crosscheck replay` on recordings of such a kernel"
     )]
     KernelMemory,
     /// No filesystem of the selection can be made here.

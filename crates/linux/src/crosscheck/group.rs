@@ -1,4 +1,4 @@
-//! A memory group with a limit, for one workload.
+//! A memory cgroup with a limit, for one workload.
 //!
 //! Owns the group's life. The probe joins it and leaves it by itself (`probe/pressure.h`).
 //!
@@ -21,7 +21,7 @@ const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 /// Updates of counters that may wait on one processor (`MEMCG_CHARGE_BATCH`).
 const NR_WAITING: u64 = 64;
 
-/// What a memory group with a limit pays for.
+/// What a memory cgroup with a limit pays for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limits {
     /// No such group can be made.

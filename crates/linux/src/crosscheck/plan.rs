@@ -22,7 +22,7 @@ pub use random::Random;
 pub enum WorkloadSet {
     /// The grid over windows.
     Usual,
-    /// Those in a memory group with a limit, each with a window of its own.
+    /// Those in a memory cgroup with a limit, each with a window of its own.
     Limited,
 }
 
@@ -256,7 +256,7 @@ fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
             )
         }
         _ if workload.word("limit").is_some() && facts.limits == Limits::Absent => {
-            Some("needs memory groups: cgroup.subtree_control of /sys/fs/cgroup lacks memory")
+            Some("needs memory cgroups: cgroup.subtree_control of /sys/fs/cgroup lacks memory")
         }
         _ if workload.word("cgroup").is_some() => Some("needs a memory cgroup of its own"),
         Thp::Never if workload.is_huge() => {

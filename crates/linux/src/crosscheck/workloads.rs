@@ -214,8 +214,8 @@ pub fn with_window(filesystem: Filesystem, window_kb: u64, page: u64) -> Vec<Wor
         .collect()
 }
 
-/// The workloads in a memory group with a limit, each with a window of its own: on filesystems that
-/// have files of base pages and of large folios, for base pages of 4 KiB. A word `limit=` says how
+/// The workloads in a memory cgroup with a limit, each with a window of its own: on filesystems
+/// that have files of base pages and of large folios, for base pages of 4 KiB. `limit=` says how
 /// many bytes the group may have; whoever records makes the group and names it in `group=`.
 #[must_use]
 pub fn limited(filesystem: Filesystem, page: u64) -> Vec<Workload> {

@@ -12,7 +12,7 @@ use crate::system::System;
 pub(crate) const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 /// Trees of version 1 that have all processes of a service or container.
 pub(crate) const TREES_OF_V1: [&str; 2] = ["/sys/fs/cgroup/systemd", MEMORY_OF_V1];
-/// The one with memory groups.
+/// The one with memory cgroups.
 pub(crate) const MEMORY_OF_V1: &str = "/sys/fs/cgroup/memory";
 
 /// What a limit is compared with.
@@ -86,7 +86,7 @@ fn own_path(own: &[u8]) -> Option<&str> {
     str::from_utf8(path).ok()
 }
 
-/// The memory group of this process, below the tree of version 1.
+/// The memory cgroup of this process, below the tree of version 1.
 fn memory_path(own: &[u8]) -> Option<&str> {
     let lines = own.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
     let mut parts = lines.filter_map(|line| line.split_once(':')?.1.split_once(":/"));

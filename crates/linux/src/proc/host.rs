@@ -122,7 +122,7 @@ pub(crate) fn has_generations(system: &dyn System) -> bool {
     bits.is_ok_and(|bits| bits & 1 != 0)
 }
 
-/// hugetlb pages of one size that are free and promised to nobody.
+/// hugetlb pages of one size that are free and not reserved.
 pub(crate) fn nr_free_hugetlb(system: &dyn System, kib: u64) -> u64 {
     let read = |name| number(system, &hugetlb(kib, name)).unwrap_or(0);
     // Reservations can fall below zero, which the kernel shows as a number near 2^64.

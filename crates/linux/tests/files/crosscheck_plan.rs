@@ -176,7 +176,7 @@ fn workloads_with_a_limit_need_groups() {
     assert!(said.to_string().contains("cgroup.memory=nokmem"), "{said}");
     let facts = Facts { limits: Limits::Absent, ..facts() };
     let error = WorkloadPlan::new(&selection, &facts, "").unwrap_err().to_string();
-    assert!(error.contains("needs memory groups"), "{error}");
+    assert!(error.contains("needs memory cgroups"), "{error}");
     assert!(WorkloadPlan::new(&Selection::default(), &facts, "").is_ok());
 }
 

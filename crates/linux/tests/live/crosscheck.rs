@@ -136,7 +136,7 @@ fn a_recording_has_every_kind_of_line_and_leaves_nothing() {
 fn a_workload_with_a_limit_is_the_same_twice_and_its_group_is_gone() {
     let Some((_turn, facts)) = turn("a_workload_with_a_limit_is_the_same_twice") else { return };
     if facts.limits == Limits::Absent {
-        eprintln!("SKIPPED a_workload_with_a_limit_is_the_same_twice: no memory groups");
+        eprintln!("SKIPPED a_workload_with_a_limit_is_the_same_twice: no memory cgroups");
         return;
     }
     let selection = Selection {

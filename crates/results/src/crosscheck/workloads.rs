@@ -16,7 +16,7 @@ use super::result::SCHEMA_VERSION;
 pub enum Listed {
     /// Those of packaged kernels.
     Packaged,
-    /// Those in a memory group with a limit.
+    /// Those in a memory cgroup with a limit.
     Limited,
     /// Drawn ones.
     Drawn(Random),

@@ -31,7 +31,7 @@ const FROM_BYTES_MAX: u64 = 64 << 20;
 /// mremap, exit) run in lock step on the kernel and in the model. After each step every page is
 /// compared: present, same or new frame, order of its folio, exclusive, shared with whom,
 /// PMD-mapped, how often it is mapped; and of each area what smaps says; with `--hugetlb` instead
-/// the free, promised and surplus pages of the pool. Needs root. It sets per-size THP controls and
+/// the free, reserved and surplus pages of the pool. Needs root. It sets per-size THP controls and
 /// the pool of huge pages for each group of programs and keeps khugepaged asleep; all of them are
 /// put back.
 #[derive(Args, Debug)]
@@ -49,7 +49,7 @@ pub(super) struct CowArgs {
     /// Programs about huge pages of a pool instead (hugetlb), of 2M or another size of this machine
     #[arg(long, value_name = "SIZE", num_args = 0..=1, default_missing_value = "2M", value_parser = values::size, conflicts_with = "sizes")]
     hugetlb: Option<u64>,
-    /// Programs in a memory group with a limit, with swap space, for a recording machine
+    /// Programs in a memory cgroup with a limit, with swap space, for a recording machine
     #[arg(long, requires = "print", conflicts_with_all = ["hugetlb", "from"])]
     swap: bool,
     #[command(flatten)]

@@ -24,7 +24,7 @@ pub(super) struct WorkloadsArgs {
     filesystems: Vec<Filesystem>,
     #[command(flatten)]
     random: RandomArgs,
-    /// List those in a memory group whose limit is smaller than what they use
+    /// List those in a memory cgroup whose limit is smaller than what they use
     #[arg(long, conflicts_with = "random")]
     limited: bool,
     /// Base page

@@ -35,7 +35,7 @@ pub enum Topic {
     DiskKhugepaged,
     /// Huge pages of a pool: the one order that is given.
     Hugetlb,
-    /// A memory group with a limit, and swap space.
+    /// A memory cgroup with a limit, and swap space.
     Swap,
 }
 

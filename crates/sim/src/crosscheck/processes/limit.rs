@@ -1,4 +1,4 @@
-//! Programs in a memory group with a limit, on a machine with swap space.
+//! Programs in a memory cgroup with a limit, on a machine with swap space.
 //!
 //! Owns what such programs and their recordings say beyond the others: the limit, the lists that were
 //! on, and after each step what went to swap space and came back. Does not own what reclaim does.

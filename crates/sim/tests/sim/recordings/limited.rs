@@ -1,4 +1,4 @@
-//! What kernels took from a memory group with a limit, and what the model takes.
+//! What kernels took from a memory cgroup with a limit, and what the model takes.
 //!
 //! Not all are equal: the table of `docs/design/fidelity.md` names those that are not, and this
 //! test fails when it changes. Some workloads a kernel does not take the same way each time

@@ -1,4 +1,4 @@
-//! Workloads in a memory group whose limit is smaller than what they use.
+//! Workloads in a memory cgroup whose limit is smaller than what they use.
 //!
 //! The file is a hole, so that no page is ever waited for: a folio that is being read is locked,
 //! and what reclaim passes over would depend on time.
