@@ -127,7 +127,9 @@ def sweep(
     nr_asked, nr_found, nr_done, _ = counts
     swept = Swept(place, nr_asked, nr_found, nr_done, failed, manifest, options)
     for failure in swept.failed:
-        text = f"{failure['trace']}, {failure['nr_cells']} cells failed: {failure['error']}"
+        nr_cells = failure["nr_cells"]
+        cells = "1 cell" if nr_cells == 1 else f"{nr_cells} cells"
+        text = f"{failure['trace']}, {cells} failed: {failure['error']}"
         warnings.warn(text, FolioWarning, stacklevel=2)
     return swept
 

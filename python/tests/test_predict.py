@@ -86,7 +86,7 @@ def test_why_is_that_of_the_command(folio: Folio, small: Path) -> None:
 def test_why_takes_two_kernels(small: Path) -> None:
     with pytest.raises(lf.RequestError, match="both are 7.2"):
         lf.why(small, ["7.2", "7.2"])
-    with pytest.raises(lf.RequestError, match="3 are given"):
+    with pytest.raises(lf.RequestError, match="3 were given"):
         lf.why(small, ["6.1", "6.12", "7.2"])
     assert lf.why(small, ["7.0", "7.1"]).num_rows == 0
 

@@ -99,7 +99,7 @@ pub struct Plan {
     pub candidate: usize,
     /// Commands that change the system, in order.
     pub steps: Vec<Step>,
-    /// Options of `folio run` that start the program so; none: it is started as before.
+    /// Options of `folio run` to start the program with; none: it is started as before.
     pub start: Vec<String>,
     /// The words after `folio` that measure it.
     pub verify: Vec<String>,

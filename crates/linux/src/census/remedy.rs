@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns the words. Which remedy a mapping gets is decided in [`super::why`], which asks the verbs
-//! first ([`verbs`]); what the options of run times do is data ([`runtime`]).
+//! first ([`verbs`]); what the options of runtimes do is data ([`runtime`]).
 //!
 //! Invariants:
 //! - M1: a remedy with a command was checked against the code that would execute it.

@@ -30,7 +30,7 @@ pub struct Dynamic {
     pub rpath: Option<OsString>,
     /// `DT_RUNPATH`: for it alone, after `LD_LIBRARY_PATH`.
     pub runpath: Option<OsString>,
-    /// Whether a sanitizer's run time is linked in or needed; false where it was not asked for
+    /// Whether a sanitizer's runtime is linked in or needed; false where it was not asked for
     /// ([`Symbols::Skip`]).
     pub is_sanitized: bool,
 }
@@ -44,7 +44,7 @@ pub enum Symbols {
     Skip,
 }
 
-/// Symbols by which the run time of a sanitizer is known, linked in or not.
+/// Symbols by which the runtime of a sanitizer is known, linked in or not.
 const SANITIZERS: [&[u8]; 5] =
     [b"__asan_init\0", b"__tsan_init\0", b"__msan_init\0", b"__hwasan_init\0", b"__lsan_init\0"];
 
@@ -124,7 +124,7 @@ where
     Ok(dynamic)
 }
 
-/// Whether names of symbols are those of a sanitizer's run time.
+/// Whether names of symbols are those of a sanitizer's runtime.
 fn is_sanitized(names: &[u8]) -> bool {
     let starts = |at: &usize| names[*at..].starts_with(b"__");
     let places =

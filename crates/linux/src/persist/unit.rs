@@ -4,7 +4,7 @@ use super::place::ServiceName;
 use super::{Body, Line, Piece, Place};
 use crate::tune::TuneError;
 
-/// Far more than a variable of an allocator or run time has; systemd's lines have up to 1 MiB.
+/// Far more than a variable of an allocator or runtime has; systemd's lines have up to 1 MiB.
 const VALUE_BYTES_MAX: usize = 4096;
 
 /// A variable of the environment.

@@ -187,8 +187,8 @@ pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
         if !stand_ins.is_empty() {
             let list = stand_ins.into_iter().collect::<Vec<_>>().join(", ");
             notes.push(format!(
-                "{machine}: the change of its run time assumes what is not known, as on cascadelake within a \
-                 factor of 4: {list}."
+                "{machine}: for the change of the run time, unknown costs are those of cascadelake \
+                 within a factor of 4: {list}."
             ));
         }
     }

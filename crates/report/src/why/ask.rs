@@ -27,7 +27,7 @@ const RUN: &str = "run_";
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum WhyError {
-    #[error("why compares two kernels, and {0} are given; name two, such as 6.12,7.2")]
+    #[error("why compares two kernels, and {} given; name two, such as 6.12,7.2", were(*.0))]
     Kernels(usize),
     #[error("why compares two kernels, and both are {}", shown(.0))]
     Same(String),
@@ -37,6 +37,11 @@ pub enum WhyError {
     Kernel(#[from] KernelError),
     #[error(transparent)]
     Replay(#[from] ReplayError),
+}
+
+/// `one was`, `3 were`.
+fn were(nr: usize) -> String {
+    if nr == 1 { "one was".to_owned() } else { format!("{nr} were") }
 }
 
 /// Whether `request` compares two kernels.

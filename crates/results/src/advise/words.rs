@@ -111,7 +111,7 @@ impl Advice {
             let words = words.concat();
             writeln!(
                 out,
-                "  {}. start the program so\n     {}",
+                "  {}. start the program with\n     {}",
                 plan.steps.len() + 1,
                 shell(false, &words)
             )?;

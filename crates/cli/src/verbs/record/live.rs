@@ -16,7 +16,7 @@ use crate::verbs::values;
 #[command(next_help_heading = "Live")]
 pub(super) struct LiveArgs {
     /// Record at the program's own speed what the kernel tells: page faults, system calls that change
-    /// memory, reads of files. Needs root and x86-64
+    /// memory, reads of files. Needs root
     #[arg(long)]
     live: bool,
     /// Processes that run already, with their children; lists such as 12,13 too. Ctrl-C ends the
@@ -37,7 +37,7 @@ pub(super) struct LiveArgs {
     #[arg(long, value_name = "SIZE", value_parser = values::size, requires = "live")]
     max_size: Option<u64>,
     /// Ask the kernel at this interval, such as 5s, which pages are written again; without it only the
-    /// first store to a page is seen. Each store to such a page is a fault more of the program
+    /// first store to a page is seen. Each store to such a page costs the program one extra fault
     #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "live")]
     hot: Option<Duration>,
 }

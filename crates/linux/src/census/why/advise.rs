@@ -1,7 +1,7 @@
 //! What would make the folios of a mapping larger: checked with the verb that would do it.
 //!
 //! ```text
-//!   private memory   now: collapse            next start: option of the run time, else the setting
+//!   private memory   now: collapse            next start: option of the runtime, else the setting
 //!   shared memory    now: collapse            next start: the setting, else the mount's
 //!   files            program stopped: warm    next start: run --text remap
 //! ```
@@ -300,7 +300,7 @@ impl Judge<'_> {
         Runtime::of(self.traits(case), &wanted)
     }
 
-    /// What tells the run time of a process: the file at the lowest address is the program's.
+    /// What tells the runtime of a process: the file at the lowest address is the program's.
     fn traits(&mut self, case: &Case<'_>) -> &Traits {
         let Question { system, verbs, .. } = *self.question;
         self.traits.entry(case.process.pid).or_insert_with(|| {
