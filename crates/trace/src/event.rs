@@ -284,7 +284,7 @@ pub const LINK_MAX: u32 = 15;
 /// `flags` of a fork: a thread of the same process, in the same address space.
 pub const SHARES_MEMORY: u32 = 1;
 /// `flags` of a fork: a process in its parent's address space until it executes a program or ends
-/// (`CLONE_VFORK`). Traces of before 0.2 have a fork in its place.
+/// (`CLONE_VFORK`). Traces of schema versions 1 to 3 have a fork in its place.
 pub const BORROWS_MEMORY: u32 = 2;
 
 /// `flags` of an exit: what ended.

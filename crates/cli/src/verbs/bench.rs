@@ -27,6 +27,11 @@ const PUBLISHED_CLEARING: [&str; 1] = [
 /// the median over rounds, a ratio is the median of the ratios within rounds, each with its
 /// smallest and largest value.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio bench clear --rounds 5
+  folio bench fault --size 4K,2M --kernel 6.18,7.0
+  sudo folio bench anon --size 4K,64K --region 64M")]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     what: What,

@@ -33,7 +33,7 @@ const NOT_EXECUTED: u8 = 126;
 #[command(after_help = "\
 Examples:
   folio run -- cc1 -quiet big.i -o /dev/null
-  folio run --quiet -- node server.js               no part of folio stays in memory
+  folio run --quiet -- node server.js               folio goes away, unless text is moved
   sudo folio run --heap 64K -- ./solver             also puts the heap on 64K folios
 
 The summary says how much was in 2M folios in the cache before and after, and how much text PMD
@@ -57,7 +57,7 @@ pub(crate) struct RunArgs {
     /// something was]
     #[arg(long, conflicts_with = "quiet")]
     summary: bool,
-    /// Print nothing; without --heap the program replaces folio
+    /// Print nothing; the program replaces folio, unless --heap is set or text is moved
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]

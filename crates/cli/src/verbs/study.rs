@@ -33,7 +33,7 @@ const INTERRUPTED: u8 = 130;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  folio study                       all of them, within two minutes
+  folio study                       all of them, about a minute
   folio study exec-order owners
   folio study --list
   folio study clear --live          measure on this kernel what the model cannot time; needs root

@@ -12,7 +12,15 @@ use crate::errors::Exit;
 
 /// Inspect traces, or generate synthetic ones
 #[derive(Args, Debug)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  folio trace info cc1.folio
+  folio trace cat cc1.folio --csv --head 1000 > first.csv
+  folio trace gen ret-stubs -o stubs.folio"
+)]
 pub(crate) struct TraceArgs {
     #[command(subcommand)]
     verb: TraceVerb,

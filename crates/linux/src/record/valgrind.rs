@@ -78,7 +78,7 @@ pub(super) fn run(
     let ended = finish::ended_of(status);
     let ended_text = stream.finish(ended)?;
     let fallback = (!reason.is_empty())
-        .then(|| format!("Recorded with valgrind, about twenty times slower than QEMU: {reason}."));
+        .then(|| format!("Recorded with valgrind, about 30 times slower than QEMU: {reason}."));
     let facts = Finish::of_book(&mut book, ended_text, fallback.into_iter().collect());
     facts.complete(writer, ended, RecorderKind::Valgrind, started)
 }

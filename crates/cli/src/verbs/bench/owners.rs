@@ -29,6 +29,10 @@ const NR_CALLS_MIN: u32 = 100;
 /// release store. `one addition` is a single atomic addition, for comparison: no kernel counted so
 /// little. Ratios are to page counts.
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  folio bench owners
+  folio bench owners --threads 2 --rounds 15 --json")]
 pub(crate) struct OwnersArgs {
     /// Most threads: the rows are for 1, 2, 4 .. of them [default: one a CPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]

@@ -57,7 +57,7 @@ struct CommonArgs {
     output: PathBuf,
 }
 
-/// One function per page: a sweep over all of them, then random calls (series 000)
+/// One function per page: a sweep over all of them, then random calls (series 002)
 #[derive(Args, Debug)]
 struct RetStubsArgs {
     /// Functions
