@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
@@ -53,11 +54,11 @@ def asked(
     """What decides the cells, as the native module takes it; names are looked up there.
 
     Raises:
-        TypeError, ValueError: an argument that is none, with its name.
+        TypeError, ValueError: an argument of the wrong type or value, with its name.
     """
     known = Settings.__annotations__
     if unknown := [name for name in settings if name not in known]:
-        raise TypeError(f"{unknown[0]}: no such argument; there are {', '.join(known)}")
+        raise TypeError(_no_such(unknown[0], ["kernels", "machines", "seeds", *known]))
     filesystem, reference_ns = settings.get("filesystem"), settings.get("reference_ns")
     cpus = settings.get("cpus")
     memory = items(settings.get("memory", "16G"), "memory", (int, str))
@@ -79,6 +80,13 @@ def asked(
         "cpus": None if cpus is None else whole(cpus, "cpus", _U32_MAX),
         "max_work": whole(settings.get("max_work", 1), "max_work"),
     }
+
+
+def _no_such(name: str, known: list[str]) -> str:
+    """What to say of an argument that there is not: the name it is close to, or all names."""
+    if close := difflib.get_close_matches(name, known, n=1, cutoff=0.7):
+        return f"{name}: no such argument; did you mean {close[0]}?"
+    return f"{name}: no such argument; there are {', '.join(known)}"
 
 
 def _fragmentation(value: Any) -> str:

@@ -142,7 +142,7 @@ def maps(
     if programs:
         return Maps(_result(_native.elf(programs, rules, command)))
     if rules is not None:
-        # The rules of this kernel decide; a name that is none is an error all the same.
+        # The rules of this kernel decide; a name that does not exist is an error all the same.
         _native.Kernel.parse(rules)
     asked = {
         "pids": processes,
@@ -194,7 +194,7 @@ def study(
     ``"command"`` is the command that says the same.
 
     Raises:
-        StudyError: no such study, a file that is none, a trace that cannot be replayed.
+        StudyError: no such study, a file that is not one, a trace that cannot be replayed.
         CommandError: what ``live`` cannot measure.
     """
     arguments = ["study", "--json"]
@@ -250,7 +250,7 @@ def crosscheck(
         kernel: rules to replay under; default: those of the kernel that was recorded.
 
     Raises:
-        RecordingError: recordings that are none, or cannot be replayed under these rules.
+        RecordingError: what is not a recording, or cannot be replayed under these rules.
         CommandError: what this kernel or this user cannot do, with the remedy.
     """
     replayed = [

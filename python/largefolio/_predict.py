@@ -65,7 +65,7 @@ def predict(
 
     Raises:
         TraceError, KernelError, MachineError, RequestError, ReplayError: all :class:`FolioError`.
-        TypeError, ValueError: arguments that are none.
+        TypeError, ValueError: arguments of the wrong type or value.
     """
     import pyarrow as pa
 

@@ -34,7 +34,7 @@ class MapsError(FolioError):
 
 
 class StudyError(FolioError):
-    """A study that is not known, a study file that is none, or a trace it cannot use."""
+    """A study that is not known, a file that is not a study, or a trace it cannot use."""
 
 
 class RecordingError(FolioError):

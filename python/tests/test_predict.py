@@ -259,6 +259,23 @@ def test_what_is_no_argument_is_refused(
         lf.predict(small, **arguments)
 
 
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        ("kernel", r"did you mean kernels\?"),
+        ("machine", r"did you mean machines\?"),
+        ("file_system", r"did you mean filesystem\?"),
+        ("cgroup", "there are kernels, machines, seeds, policy"),
+    ],
+)
+def test_an_unknown_argument_is_answered_with_the_nearest(
+    small: Path, given: str, answer: str
+) -> None:
+    unknown: dict[str, Any] = {given: "7.2"}
+    with pytest.raises(TypeError, match=f"{given}: no such argument; {answer}"):
+        lf.predict(small, **unknown)
+
+
 @pytest.mark.parametrize("trace", [None, 3, b"x", "\0", "a\0b", [], math.nan])
 def test_what_is_no_path_is_refused(trace: Any) -> None:
     with pytest.raises((TypeError, ValueError)):
