@@ -44,7 +44,7 @@ pub struct Facts {
     pub fault_around_bytes: Option<u64>,
     /// Whether LRU lists are kept by generations.
     pub has_generations: bool,
-    /// Memory groups with a limit.
+    /// Memory cgroups with a limit.
     pub limits: Limits,
     /// Formatters that were found, by filesystem.
     pub formatters: Vec<(Filesystem, PathBuf)>,
