@@ -113,6 +113,9 @@ impl<'a> Said<'a> {
             return format!("{middle} ({}% to {}%)", points(low), points(high));
         }
         let (near, far) = if mid < 0.0 { (high, low) } else { (low, high) };
+        if far <= -100.0 {
+            return format!("{middle} ({} or more)", percent(near));
+        }
         format!("{middle} ({} to {})", percent(near), percent(far))
     }
 
@@ -239,6 +242,11 @@ impl<'a> Said<'a> {
         let row = &self.report.rows[answer.reference];
         if self.goal == Goal::Time && row.estimate.run.source == BaseSource::NotKnown {
             return "the trace has page faults only, and no time of a run (--runtime gives one)"
+                .to_owned();
+        }
+        if self.goal == Goal::Time && row.estimate.not_known.is_empty() {
+            return "more would be saved than the whole run takes, so --runtime or a cost of the \
+                    machine does not hold for this program"
                 .to_owned();
         }
         let not_known = row.estimate.not_known.iter().map(String::as_str);

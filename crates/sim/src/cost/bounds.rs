@@ -103,11 +103,20 @@ impl Estimate {
     }
 
     /// The difference from `reference`, of the same machine, in per cent of its run; nothing where
-    /// a cost or the run is not known.
+    /// a cost or the run is not known, or more would be saved than the run takes.
     #[must_use]
     pub fn run_change_from(&self, reference: &Self) -> Option<Interval> {
         let base = reference.run_time().filter(|base| base.low > 0.0)?;
-        Some(self.change(reference)?.over(base).times(100.0).rounded_to(PARTS))
+        let change = self.change(reference)?;
+        let share = change.over(base).times(100.0);
+        // What is saved was a part of the run.
+        let saved = (-change.low).max(0.0);
+        let most = match reference.run.source {
+            super::BaseSource::Estimated => saved / (reference.run.ns.low + saved),
+            _ => 1.0,
+        };
+        let low = share.low.max(-100.0 * most);
+        (share.mid > -100.0).then(|| Interval { low, ..share }.rounded_to(PARTS))
     }
 
     /// How long the program runs, in ns. An estimated base has no memory management in it: it is

@@ -94,3 +94,18 @@ fn an_estimated_run_has_instructions_and_memory_management() {
     assert_eq!(estimate.run_time(), Some(of(300_000.0, 350_000.0, 600_000.0)));
     assert_eq!(run.source, BaseSource::Estimated);
 }
+
+#[test]
+fn no_run_becomes_shorter_than_nothing() {
+    let fault = Some(cost(100.0, Unit::Ns, Some([50.0, 400.0]), false));
+    let costs = Costs { fault, ..Costs::default() };
+    let (before, now) = (faults(1_000, &costs), faults(0, &costs));
+    let change = |run: BaseTime| now.run_change_from(&Estimate { run, ..before.clone() });
+    // 100 us, 400 us at most, are saved: of a run of 200 us, of one of 80 us.
+    assert_eq!(change(BaseTime::given(200_000.0)), Some(of(-100.0, -50.0, -25.0)));
+    assert_eq!(change(BaseTime::given(80_000.0)), None);
+    // Of instructions that take 100 us, and what memory management takes besides.
+    let ns = of(100_000.0, 100_000.0, 100_000.0);
+    let run = BaseTime { ns, source: BaseSource::Estimated, runs: 0 };
+    assert_eq!(change(run), Some(of(-80.0, -50.0, -10.0)));
+}
