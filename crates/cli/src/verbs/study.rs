@@ -111,11 +111,15 @@ impl StudyPlan {
             console.deliver(self.listed().as_bytes(), None)?;
             return Ok(Exit::Done);
         }
-        console::remark(self.request.remarks().as_slice());
+        let missing = self.request.remarks();
+        console::remark(missing.as_slice());
         let Some(result) = self.result()? else { return Ok(Exit::Program(INTERRUPTED)) };
         page_file::deliver(console, &result.written(self.form)?, self.page.as_ref(), || {
             result.page()
         })?;
+        if missing.is_some() && result.is_empty() {
+            return Ok(Exit::Error);
+        }
         let surprises = result.surprises();
         console::remark(&surprises);
         Ok(if surprises.is_empty() { Exit::Done } else { Exit::No })

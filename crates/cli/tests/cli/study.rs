@@ -261,8 +261,8 @@ fn what_is_wrong_is_an_error_with_its_line() {
 fn a_trace_that_is_missing_leaves_rows_empty_and_names_the_remedy() {
     let place = Place::new();
     let output = place.run("study sizes --traces nowhere");
-    assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stderr).contains("`make traces` records the traces"), "{output:?}");
+    assert_eq!(output.status.code(), Some(2), "no row has a number");
+    assert!(text(&output.stderr).contains("`make traces` records them"), "{output:?}");
     assert!(text(&output.stdout).contains("no trace nowhere/cc1.folio"), "{output:?}");
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use largefolio_linux::crosscheck::cow::CowRun;
 use largefolio_linux::crosscheck::{Change, CrosscheckError};
-use largefolio_report::ExportError;
+use largefolio_report::{ExportError, figures};
 use largefolio_sim::crosscheck::Recording;
 use largefolio_sim::crosscheck::processes::{ProcessProgram, ProgramRow, Programs};
 use largefolio_sim::kernel::Kernel;
@@ -239,15 +239,22 @@ impl CowResult {
 }
 
 fn text(report: &CowResult) -> String {
+    let programs = figures::counted(report.nr_programs as u64, "program");
+    let verdict = match report.different.len() {
+        0 if report.nr_not_judged > 0 => format!(
+            "kernel and model agree in {} of {programs}; the others were not compared",
+            report.nr_agree()
+        ),
+        0 => format!("kernel and model agree in all {programs}"),
+        nr => format!("kernel and model differ in {nr} of {programs}"),
+    };
     let mut lines = vec![
+        verdict,
+        String::new(),
         format!("kernel {}, rules {}", report.kernel, report.rules),
         format!(
-            "{} programs, {} steps, {} mapped pages and smaps of {} areas compared, {} new frames",
-            report.nr_programs,
-            report.nr_steps,
-            report.nr_pages,
-            report.nr_areas,
-            report.nr_new_frames
+            "{programs}, {} steps, {} mapped pages and smaps of {} areas compared, {} new frames",
+            report.nr_steps, report.nr_pages, report.nr_areas, report.nr_new_frames
         ),
     ];
     for Disturbed { change, nr_repeated, nr_not_judged } in &report.changes {
@@ -264,16 +271,6 @@ fn text(report: &CowResult) -> String {
         lines.push(format!("{nr_repeated} differed; repeated, agrees"));
     }
     lines.extend(report.different.iter().take(NR_SHOWN).map(|verdict| format!("\n{verdict}")));
-    let nr = report.different.len();
-    lines.push(match nr {
-        0 if report.nr_not_judged > 0 => format!(
-            "kernel and model agree in {} of {} programs; the others were not compared",
-            report.nr_agree(),
-            report.nr_programs
-        ),
-        0 => format!("kernel and model agree in all {} programs", report.nr_programs),
-        _ => format!("\nkernel and model differ in {nr} of {} programs", report.nr_programs),
-    });
     lines.join("\n")
 }
 

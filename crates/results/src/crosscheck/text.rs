@@ -1,5 +1,5 @@
-//! The result of a check for people: a table, what was compared, what was left out, and each
-//! difference with both sides.
+//! The result of a check for people: whether kernel and model agree, a table, what was compared, what
+//! was left out, and each difference with both sides.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,6 +18,8 @@ const NR_EACH: usize = 3;
 /// The report as text.
 pub(super) fn of(report: &CrosscheckResult) -> String {
     let mut text = String::new();
+    line(&mut text, &verdict(report));
+    line(&mut text, "");
     if !report.kernel.is_empty() {
         let rules = report.rows.iter().find(|row| !row.rules.is_empty());
         let rules = rules.map_or("-", |row| row.rules.as_str());
@@ -28,7 +30,10 @@ pub(super) fn of(report: &CrosscheckResult) -> String {
     compared(&mut text, report);
     notes(&mut text, report);
     differences(&mut text, report);
-    verdict(&mut text, report);
+    if let Some(kept) = &report.kept {
+        line(&mut text, "");
+        line(&mut text, &format!("recordings are in {kept}"));
+    }
     text
 }
 
@@ -157,16 +162,12 @@ fn differences(text: &mut String, report: &CrosscheckResult) {
     }
 }
 
-fn verdict(text: &mut String, report: &CrosscheckResult) {
-    line(text, "");
+fn verdict(report: &CrosscheckResult) -> String {
     let (equal, different) = (report.nr(Outcome::Equal), report.nr(Outcome::Different));
-    let all = equal + different;
-    if let Some(kept) = &report.kept {
-        line(text, &format!("recordings are in {kept}"));
-    }
+    let all = figures::counted((equal + different) as u64, "recording");
     match different {
-        0 if all > 0 => line(text, &format!("kernel and model agree in all {all} recordings")),
-        0 => line(text, "nothing was recorded"),
-        _ => line(text, &format!("kernel and model differ in {different} of {all} recordings")),
+        0 if equal > 0 => format!("kernel and model agree in all {all}"),
+        0 => "nothing was recorded".to_owned(),
+        _ => format!("kernel and model differ in {different} of {all}"),
     }
 }

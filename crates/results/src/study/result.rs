@@ -70,6 +70,17 @@ impl StudyResult {
         }
     }
 
+    /// Whether no row has a number of ours, and nothing else was drawn.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let is_empty = |finding: &Finding| {
+            let mut rows = finding.tables.iter().flat_map(|table| &table.rows);
+            let has_more = !finding.curves.is_empty() || !finding.frontiers.is_empty();
+            rows.all(|row| row.ours.is_none()) && !has_more
+        };
+        self.studies.iter().all(is_empty)
+    }
+
     /// Rows that do not go the way they are known to go: there are none of those unless something
     /// changed.
     #[must_use]

@@ -27,6 +27,14 @@ pub enum LibraryError {
         /// Why.
         source: io::Error,
     },
+    /// An archive that does not unpack.
+    #[error("{}: truncated or damaged ({source}); copy it again from where it came", shown(path))]
+    Archive {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A recording that is not of the format.
     #[error(transparent)]
     Parse(#[from] ParseError),
@@ -41,8 +49,8 @@ pub enum LibraryError {
 /// Folders of recordings of processes, passed over in a folder.
 const OTHER_KINDS: [&str; 5] = ["cow", "collapse", "hugetlb", "khugepaged", "swap"];
 
-/// What is done with a name and a text.
-type Each<'a> = dyn FnMut(&str, &str) -> Result<(), LibraryError> + 'a;
+/// What is done with a text: where it is, the name of the recording, and the text.
+type Each<'a> = dyn FnMut(&str, &str, &str) -> Result<(), LibraryError> + 'a;
 
 /// Calls `each` with every recording of `path`: a text file, an archive, or a folder of those and
 /// of folders of texts; by name.
@@ -53,11 +61,16 @@ pub fn read_all<B: RecordingBody>(
     path: &Path,
     each: &mut dyn FnMut(Recording<B>),
 ) -> Result<(), LibraryError> {
-    let nr = read_path(path, &mut |name, text| {
-        each(Recording::parse(name, text)?);
+    let nr = read_path(path, &mut |place, name, text| {
+        let recording = Recording::parse(name, text);
+        each(recording.map_err(|error| ParseError { name: place.to_owned(), ..error })?);
         Ok(())
     })?;
     if nr == 0 { Err(LibraryError::Empty(path.to_owned())) } else { Ok(()) }
+}
+
+fn damaged(path: &Path) -> impl FnOnce(io::Error) -> LibraryError {
+    move |source| LibraryError::Archive { path: path.to_owned(), source }
 }
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> LibraryError {
@@ -83,8 +96,8 @@ fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
         return read_archive(path, file, each);
     }
     let name = short_name(path);
-    let text = text_of(path, &name, file)?;
-    each(&name, &text)?;
+    let text = text_of(&name, file, failed(path))?;
+    each(&path.to_string_lossy(), &name, &text)?;
     Ok(1)
 }
 
@@ -92,24 +105,28 @@ fn read_archive(path: &Path, file: File, each: &mut Each<'_>) -> Result<usize, L
     let unpacked = lzma_rust2::XzReader::new(io::BufReader::new(file), true);
     let mut archive = tar::Archive::new(unpacked.take(ARCHIVE_BYTES_MAX));
     let mut nr = 0;
-    for entry in archive.entries().map_err(failed(path))? {
-        let entry = entry.map_err(failed(path))?;
-        let inner = entry.path().map_err(failed(path))?.into_owned();
+    for entry in archive.entries().map_err(damaged(path))? {
+        let entry = entry.map_err(damaged(path))?;
+        let inner = entry.path().map_err(damaged(path))?.into_owned();
         if !entry.header().entry_type().is_file() || !is_text(&inner) {
             continue;
         }
         let name = short_name(&inner);
-        let text = text_of(path, &name, entry)?;
-        each(&name, &text)?;
+        let text = text_of(&name, entry, damaged(path))?;
+        each(&format!("{}: {}", path.display(), inner.display()), &name, &text)?;
         nr += 1;
     }
     Ok(nr)
 }
 
-/// The whole text of one recording, which lies in `path`.
-fn text_of(path: &Path, name: &str, from: impl Read) -> Result<String, LibraryError> {
+/// The whole text of one recording.
+fn text_of(
+    name: &str,
+    from: impl Read,
+    failed: impl FnOnce(io::Error) -> LibraryError,
+) -> Result<String, LibraryError> {
     let mut text = String::new();
-    from.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed(path))?;
+    from.take(TEXT_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > TEXT_BYTES_MAX {
         return Err(LibraryError::TooLarge(name.to_owned()));
     }

@@ -74,7 +74,8 @@ impl<B: RecordingBody> Recording<B> {
                 let header = header.insert(RecordingHeader::of(&pairs)?);
                 return body.begin(header, &pairs);
             }
-            let header = header.as_ref().ok_or("the first line must be the header")?;
+            let header =
+                header.as_ref().ok_or("no recording: the first line must be the header")?;
             body.line(&mut at, header, words)
         })?;
         let name = name.to_owned();
