@@ -97,7 +97,7 @@ pub const RESULTS_VERSION: u32 = 7;
 pub enum ReplayError {
     #[error(transparent)]
     Trace(#[from] TraceError),
-    #[error("{kernel} on {machine}: {source}")]
+    #[error("{kernel} on {machine}: {source}{}", source.way_out())]
     Cell { kernel: String, machine: String, source: CellError },
     #[error("stopped before the end of the trace")]
     Stopped,

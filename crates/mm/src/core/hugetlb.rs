@@ -126,7 +126,9 @@ pub enum PoolError {
         ram_mib: u64,
     },
     /// A size that the architecture does not have with these base pages.
-    #[error("{size:?} KiB is no size of huge pages of this machine: it has {known} KiB")]
+    #[error(
+        "this machine has no huge pages of {size} KiB: with these base pages it has {known} KiB"
+    )]
     NoSuchSize {
         /// Size asked for.
         size: String,

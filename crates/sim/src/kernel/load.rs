@@ -11,7 +11,8 @@ use toml::Table;
 
 use super::builtin::KERNELS;
 use super::{Kernel, KernelError, judged, packaged, policy, since};
-use crate::datafile::parse;
+use crate::datafile::{DataFileError, line_of, parse};
+use crate::names::nearest;
 use crate::size::parse_bytes;
 
 /// Longest chain of `based-on`.
@@ -43,14 +44,45 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
     since::take(name, &mut table)?;
     let not_judged = judged::take(name, &mut table)?;
     let policy = policy::take(name, &mut table)?;
-    let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
-    let file: File = table.try_into().map_err(|e: toml::de::Error| bad(e.message().to_owned()))?;
-    let rules: Rules =
-        file.rules.try_into().map_err(|e: toml::de::Error| bad(e.to_string().trim().to_owned()))?;
-    check(&rules).map_err(bad)?;
+    let file: File = table.try_into().map_err(|error| mistake(name, &error))?;
+    let rules: Rules = file.rules.try_into().map_err(|error| mistake(name, &error))?;
+    check(&rules).map_err(|message| {
+        let place = message.split([' ', ':']).next().unwrap_or_default().to_owned();
+        bad(name, &place, message)
+    })?;
     let note = not_judged.as_ref().map(|said| said.sentence(name));
     let (name, description) = (name.to_owned(), file.description);
     Ok(Kernel { name, description, rules, is_page_given, not_judged, note, policy })
+}
+
+/// What the TOML library says of a table, in the words of a kernel file.
+fn mistake(origin: &str, error: &toml::de::Error) -> KernelError {
+    let text = error.to_string();
+    let (message, place) = match text.trim().split_once("\nin `") {
+        Some((message, place)) => (message, place.trim_end_matches('`')),
+        None => (text.trim(), ""),
+    };
+    let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
+    let Some((name, expected)) = unknown else {
+        let what = if place.is_empty() { String::new() } else { format!("{place}: ") };
+        return bad(origin, place, format!("{what}{}", message.replace('\n', "; ")));
+    };
+    let place = if place.is_empty() { name.to_owned() } else { format!("{place}.{name}") };
+    let hint = nearest(name, expected.split('`').skip(1).step_by(2));
+    bad(origin, &place, format!("there is no rule '{place}'; {hint}"))
+}
+
+/// The error of a kernel file, with the line of `place` if `origin` is a file.
+fn bad(origin: &str, place: &str, message: String) -> KernelError {
+    let path = Path::new(origin);
+    let is_file = path.extension().is_some_and(|extension| extension == "toml");
+    match is_file.then(|| KERNELS.read(path)) {
+        Some(Ok((text, origin))) => {
+            let line = line_of(&text, place);
+            DataFileError::Syntax { origin, line, message }.into()
+        }
+        _ => KernelError::BadFile { origin: origin.to_owned(), message },
+    }
 }
 
 /// Takes the value of `key` out of the kernel file `origin`, if it is there.

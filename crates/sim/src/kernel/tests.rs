@@ -153,6 +153,31 @@ fn mistakes_name_the_cause_and_the_remedy() {
 }
 
 #[test]
+fn a_mistake_in_a_file_has_its_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let path = path.to_str().unwrap();
+    for (rules, line, expected) in [
+        (
+            "readahead_byte = 5",
+            2,
+            "there is no rule 'readahead_byte'; did you mean readahead_bytes or readahead?",
+        ),
+        ("[fault]\nexec_mis = 5", 3, "there is no rule 'fault.exec_mis'; did you mean exec_miss?"),
+        (
+            "\nreadahead_bytes = \"x\"",
+            3,
+            "readahead_bytes: invalid type: string \"x\", expected u64",
+        ),
+        ("fault_around_bytes = 3", 2, "fault_around_bytes = 3: expected a power of two"),
+    ] {
+        std::fs::write(path, format!("based-on = \"7.2\"\n{rules}\n")).unwrap();
+        let error = Kernel::parse(path).unwrap_err().to_string();
+        assert_eq!(error, format!("{path}:{line}: {expected}"));
+    }
+}
+
+#[test]
 fn the_smallest_folio_is_at_most_the_largest_of_the_page_cache() {
     let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use largefolio_mm::fault::FaultError;
 use largefolio_mm::fork::ForkError;
-use largefolio_mm::io::OutOfMemory;
+use largefolio_mm::io::{OutOfMemory, Short};
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::MemoryError;
 use largefolio_mm::policy::PolicyError;
@@ -49,6 +49,17 @@ pub enum CellError {
 }
 
 impl CellError {
+    /// How the cell gets more memory, where its machine has too little.
+    pub(super) const fn way_out(&self) -> &'static str {
+        let is_short = match self {
+            Self::Fault(error) => matches!(error, FaultError::OutOfMemory(_)),
+            Self::Fork(error) => matches!(error, ForkError::OutOfMemory),
+            Self::Io(error) => matches!(error.short, Short::Machine),
+            _ => false,
+        };
+        if is_short { ", with `--memory` (Python: `memory=`)" } else { "" }
+    }
+
     pub(super) const fn is_out_of_memory(&self) -> bool {
         match self {
             Self::Fault(error) => {
