@@ -59,6 +59,8 @@ pub struct Collapsed {
     pub refused: BTreeMap<i32, u64>,
     /// Resident bytes of areas that were not tried, by reason.
     pub left: BTreeMap<Left, u64>,
+    /// Whether one of these areas was wanted all the same.
+    pub is_some_missed: bool,
 }
 
 impl Collapsed {
@@ -67,7 +69,12 @@ impl Collapsed {
     pub fn is_whole(&self, kind: CollapseKind) -> bool {
         // EINVAL of memory is a block without a page: there was nothing to collapse.
         let is_empty = |errno: &i32| kind != CollapseKind::File && *errno == libc::EINVAL;
-        self.refused.keys().all(is_empty) && self.left.keys().all(|left| !left.has_blocks())
+        self.refused.keys().all(is_empty) && !self.is_some_missed
+    }
+
+    fn leave(&mut self, left: Left, resident_bytes: u64, block_bytes: u64) {
+        *self.left.entry(left).or_default() += resident_bytes;
+        self.is_some_missed |= left.is_missed(resident_bytes, block_bytes);
     }
 }
 
@@ -157,7 +164,7 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
         let blocks = match blocks_of(smap, kind, request.min_bytes, outcome.block_bytes) {
             Ok(blocks) => blocks,
             Err(left) => {
-                *told.left.entry(left).or_default() += smap.rss_bytes;
+                told.leave(left, smap.rss_bytes, outcome.block_bytes);
                 continue;
             }
         };
@@ -203,5 +210,24 @@ fn not_allowed(command: &str) -> String {
             .to_owned()
     } else {
         format!("this needs root; run\n  sudo {command}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const M2: u64 = 2 << 20;
+
+    #[test]
+    fn stacks_of_threads_do_not_make_the_answer_no_and_a_forbidden_block_does() {
+        let mut told = Collapsed { nr_areas: 1, ..Collapsed::default() };
+        for _ in 0..1000 {
+            told.leave(Left::Forbidden, 8 << 10, M2);
+        }
+        assert!(told.is_whole(CollapseKind::Anon), "{told:?}");
+        assert_eq!(told.left[&Left::Forbidden], 8000 << 10);
+        told.leave(Left::Forbidden, M2, M2);
+        assert!(!told.is_whole(CollapseKind::Anon), "{told:?}");
     }
 }

@@ -110,11 +110,31 @@ impl CollapseResult {
         is_more && self.rows.iter().all(|row| row.is_whole)
     }
 
-    /// What was not done, first.
-    fn write_left(&self, text: &mut String) {
+    /// The answer as a sentence.
+    fn answer(&self) -> String {
         if self.rows.iter().all(|row| row.nr_areas == 0 && row.left.is_empty()) {
-            text.push_str("nothing to collapse: no memory of these kinds is resident\n");
+            return "nothing to collapse: no memory of these kinds is resident".to_owned();
         }
+        let sum = |bytes: fn(&KindRow) -> u64| self.rows.iter().map(bytes).sum();
+        let (before, after): (u64, u64) = (sum(|row| row.before_bytes), sum(|row| row.after_bytes));
+        let size = figures::size(self.block_bytes);
+        let (told, was) = (figures::bytes(after), figures::bytes(before));
+        let rest = if self.rows.iter().all(|row| row.is_whole) {
+            ""
+        } else if after > before {
+            "; not all was collapsed"
+        } else {
+            "; nothing was collapsed"
+        };
+        if after == before {
+            format!("{told} are in {size} folios, as before{rest}")
+        } else {
+            format!("{told} are in {size} folios now, {was} before{rest}")
+        }
+    }
+
+    /// What was not done.
+    fn write_left(&self, text: &mut String) {
         for row in &self.rows {
             for one in &row.left {
                 let (bytes, why) =
@@ -133,7 +153,8 @@ impl CollapseResult {
 
 impl Forms for CollapseResult {
     fn text(&self) -> String {
-        let mut text = String::new();
+        let mut text = self.answer();
+        text.push('\n');
         let size = figures::size(self.block_bytes);
         self.write_left(&mut text);
         let _ = writeln!(
@@ -195,4 +216,66 @@ fn reason(kind: CollapseKind, errno: i32) -> String {
         _ => "refused",
     };
     format!("{said}: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const M2: u64 = 2 << 20;
+
+    fn result(kinds: &[(CollapseKind, Collapsed)]) -> CollapseResult {
+        let request = Request { pid: 7, kinds: Vec::new(), is_named: false, min_bytes: M2 };
+        let outcome = Outcome {
+            kinds: kinds.iter().cloned().collect(),
+            resident_bytes: (0, 0),
+            elapsed: Duration::ZERO,
+            block_bytes: M2,
+        };
+        CollapseResult::new(&request, &outcome, Vec::new())
+    }
+
+    fn anon(before: u64, after: u64, left: &[(Left, u64)], is_some_missed: bool) -> CollapseResult {
+        let told = Collapsed {
+            nr_areas: 1,
+            nr_blocks: 16,
+            before_bytes: before * M2,
+            after_bytes: after * M2,
+            left: left.iter().copied().collect(),
+            is_some_missed,
+            ..Collapsed::default()
+        };
+        result(&[(CollapseKind::Anon, told)])
+    }
+
+    #[test]
+    fn the_text_begins_with_the_answer_and_a_threads_stack_is_no_refusal() {
+        let told = anon(0, 16, &[(Left::Forbidden, 8 << 10)], false);
+        let text = told.text();
+        let mut lines = text.lines();
+        assert_eq!(lines.next(), Some("32 MiB are in 2M folios now, 0 B before"));
+        let stack = "not tried: 8 KiB of anon: forbidden: MADV_NOHUGEPAGE, a thread's stack, or THP \
+                     disabled for the process";
+        assert_eq!(lines.next(), Some(stack));
+        assert!(told.is_done());
+    }
+
+    #[test]
+    fn the_answer_says_when_not_all_or_nothing_was_collapsed() {
+        let first = |told: &CollapseResult| told.text().lines().next().map(str::to_owned).unwrap();
+        let part = anon(1, 16, &[(Left::Forbidden, M2)], true);
+        assert_eq!(
+            first(&part),
+            "32 MiB are in 2M folios now, 2 MiB before; not all was collapsed"
+        );
+        assert!(!part.is_done());
+        let none = anon(0, 0, &[(Left::Forbidden, M2)], true);
+        assert_eq!(first(&none), "0 B are in 2M folios, as before; nothing was collapsed");
+        let again = anon(16, 16, &[], false);
+        assert_eq!(first(&again), "32 MiB are in 2M folios, as before");
+        assert!(!again.is_done());
+        assert!(first(&result(&[])).starts_with("nothing to collapse: "));
+    }
 }

@@ -25,11 +25,12 @@ Examples:
 
 Needs CAP_SYS_NICE and the right to trace the process, so usually root.
 
-What was not collapsed comes first in the result, with the reason.
+The result begins with the answer; then comes what was not collapsed, with the reason.
 
 Exit status: 0 more memory is in PMD folios than before, and no whole block was left; 1 no more than
-before, or some was left (files that this kernel does not collapse count only with --kind file);
-2 error.")]
+before, or some was left; 2 error. Files that this kernel does not collapse count only with --kind
+file; areas that are forbidden (MADV_NOHUGEPAGE, stacks of threads) only if they hold as much memory
+as a block.")]
 pub(crate) struct CollapseArgs {
     /// The process
     #[arg(value_name = "PID")]

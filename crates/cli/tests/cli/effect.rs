@@ -146,7 +146,7 @@ impl Drop for Holder {
 }
 
 #[test]
-fn collapse_says_first_what_it_left_and_is_not_done_then() {
+fn collapse_says_what_it_left_after_the_answer_and_is_not_done_then() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("SKIPPED: collapse of another process needs root");
         return;
@@ -159,9 +159,11 @@ fn collapse_says_first_what_it_left_and_is_not_done_then() {
     let output = place.run(&format!("collapse {} --kind anon", holder.pid));
     let told = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    let first = told.lines().next().unwrap();
-    assert!(first.starts_with("not tried: 8 MiB of anon"), "{told}");
-    assert!(first.contains("MADV_NOHUGEPAGE"), "{told}");
+    let mut lines = told.lines();
+    let answer = lines.next().unwrap();
+    assert!(answer.ends_with(" before; not all was collapsed"), "{told}");
+    let left = lines.next().unwrap();
+    assert!(left.starts_with("not tried: 8 MiB of anon: forbidden: MADV_NOHUGEPAGE"), "{told}");
     let again = place.run(&format!("collapse {} --kind anon --csv", holder.pid));
     assert!(
         text(&again.stdout).starts_with(

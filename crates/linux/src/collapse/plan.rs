@@ -35,7 +35,8 @@ impl CollapseKind {
 pub enum Left {
     /// Address and position in the file or in shared memory differ mod the block.
     Incongruent,
-    /// `MADV_NOHUGEPAGE`: the kernel would refuse each block.
+    /// `MADV_NOHUGEPAGE`, a stack of glibc's threads (`MAP_STACK` counts as that advice from Linux
+    /// 6.7 on), or THP disabled for the process: the kernel would refuse each block.
     Forbidden,
     /// Below the smallest area that was asked for.
     BelowMinimum,
@@ -64,16 +65,22 @@ impl Left {
                 "mapped at an address that no {size} entry fits: it differs from the position in \
                  the memory or file modulo {size}"
             ),
-            Self::Forbidden => "the program forbids it with MADV_NOHUGEPAGE".to_owned(),
+            Self::Forbidden => "forbidden: MADV_NOHUGEPAGE, a thread's stack, or THP disabled for \
+                                the process"
+                .to_owned(),
             Self::BelowMinimum => "in areas below --min-size".to_owned(),
             Self::Short => format!("in areas without a whole {size} block"),
         }
     }
 
-    /// Whether whole blocks were there and are left.
-    #[must_use]
-    pub const fn has_blocks(self) -> bool {
-        matches!(self, Self::Incongruent | Self::Forbidden)
+    /// Whether an area that is left keeps what was wanted from being done. The stacks of threads
+    /// hold some pages each: what would not fill one block is not missed.
+    pub(super) const fn is_missed(self, resident_bytes: u64, block_bytes: u64) -> bool {
+        match self {
+            Self::Incongruent => true,
+            Self::Forbidden => resident_bytes >= block_bytes,
+            Self::BelowMinimum | Self::Short => false,
+        }
     }
 }
 
@@ -165,7 +172,12 @@ mod tests {
         };
         assert_eq!(area(3 * M2, false), Err(Left::BelowMinimum));
         assert_eq!(area(M2, true), Err(Left::Forbidden));
-        assert!(Left::Forbidden.has_blocks() && !Left::Short.has_blocks());
+    }
+
+    #[test]
+    fn a_forbidden_area_is_missed_once_it_would_fill_a_block() {
+        assert!(!Left::Forbidden.is_missed(8 << 10, M2) && Left::Forbidden.is_missed(M2, M2));
+        assert!(Left::Incongruent.is_missed(4096, M2) && !Left::Short.is_missed(M2, M2));
     }
 
     #[test]

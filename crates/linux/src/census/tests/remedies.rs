@@ -160,7 +160,7 @@ fn what_the_program_forbids_no_verb_can_do() {
         let (refusal, remedies) = of_anon(&Answers::default(), edit);
         assert_eq!(refusal, Refusal::NoHugeAdvice);
         assert_eq!(remedies.len(), 1);
-        assert!(!remedies[0].is_some() && remedies[0].cost.contains("forbids"), "{remedies:?}");
+        assert!(!remedies[0].is_some() && remedies[0].cost.contains("forbidden"), "{remedies:?}");
     }
     let redis = |dir: &Path| {
         disabled(dir);

@@ -91,8 +91,8 @@ impl Judge<'_> {
         remedies.extend(match (setting, runtime) {
             (_, Some(row)) if smap.is_no_huge && row.has_option() => Some(option(row, traits)),
             _ if smap.is_no_huge => Some(Remedy::nothing(
-                "the program forbids it (MADV_NOHUGEPAGE or PR_SET_THP_DISABLE), and folio knows no \
-                 option of it",
+                "it is forbidden (MADV_NOHUGEPAGE, a thread's stack, or PR_SET_THP_DISABLE), and folio \
+                 knows no option against it",
             )),
             (None, _) => Some(Remedy::nothing("this kernel has no such folios for this memory")),
             // What was there before, or found no free memory, stays small: collapse.
@@ -138,7 +138,9 @@ impl Judge<'_> {
             remedies.push(remedy::collapse(case.process.pid));
         }
         if smap.is_no_huge {
-            return vec![Remedy::nothing("the program forbids it (MADV_NOHUGEPAGE)")];
+            return vec![Remedy::nothing(
+                "the program forbids it (MADV_NOHUGEPAGE or PR_SET_THP_DISABLE)",
+            )];
         }
         let cost = self.runtime(case, Memory::Shmem).map(|row| row.cost.clone());
         let cost = cost.map_or(SYSTEM_WIDE.to_owned(), |cost| format!("{SYSTEM_WIDE}; {cost}"));

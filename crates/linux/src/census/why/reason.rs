@@ -72,7 +72,9 @@ impl Refusal {
             Self::Filesystem => "the filesystem has no folios of this size",
             Self::OpenForWrite => "open for writing",
             Self::PrivateCopy => "written to: private copies of file pages",
-            Self::NoHugeAdvice => "MADV_NOHUGEPAGE or THP disabled for the process",
+            Self::NoHugeAdvice => {
+                "MADV_NOHUGEPAGE, a thread's stack, or THP disabled for the process"
+            }
             Self::SettingOff => "the setting is never",
             Self::NotAdvised => "the setting requires MADV_HUGEPAGE",
             Self::FilledSmall => "touched in small folios",
