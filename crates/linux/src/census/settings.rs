@@ -56,6 +56,17 @@ impl<'a> ThpSettings<'a> {
         self.sized(bytes, "shmem_enabled")
     }
 
+    /// Files of a tmpfs that is mounted with `huge`, which overrules the setting but for `deny` and
+    /// `force`; `None` on kernels without transparent huge pages.
+    #[must_use]
+    pub fn tmpfs(&self, huge: &str) -> Option<Allows> {
+        match thp::chosen(self.system, &thp::setting("shmem_enabled"))?.as_str() {
+            "deny" => Some(Allows::None),
+            "force" => Some(Allows::All),
+            _ => Some(allows(huge)),
+        }
+    }
+
     /// Whether shared memory has large folios denied, whatever else says.
     #[must_use]
     pub fn is_shmem_denied(&self) -> bool {
@@ -127,5 +138,26 @@ mod tests {
         assert_eq!(small.name, "thp.64K");
         assert_eq!(settings.anon(32 << 10), None);
         assert_eq!(settings.shmem(2 << 20).unwrap().allows, Allows::None);
+    }
+
+    #[test]
+    fn a_mount_of_tmpfs_decides_unless_all_shared_memory_is_denied_or_forced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(thp::THP.trim_start_matches('/')).join("shmem_enabled");
+        let system = MemSystem::from_dir(dir.path());
+        let settings = ThpSettings::of(&system);
+        assert_eq!(settings.tmpfs("always"), None, "a kernel without THP");
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        for (chosen, huge, allows) in [
+            ("never", "always", Allows::All),
+            ("always", "never", Allows::None),
+            ("never", "within_size", Allows::All),
+            ("never", "advise", Allows::Advised),
+            ("deny", "always", Allows::None),
+            ("force", "never", Allows::All),
+        ] {
+            std::fs::write(&path, format!("x [{chosen}] y\n")).unwrap();
+            assert_eq!(settings.tmpfs(huge), Some(allows), "{chosen} {huge}");
+        }
     }
 }

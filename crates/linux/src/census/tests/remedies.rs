@@ -339,6 +339,102 @@ fn the_whole_blocks_of_a_mapping_are_counted_once() {
     assert_eq!((whole.pmd.bytes, whole.pmd.present_bytes), (2048 * K, 2048 * K));
 }
 
+/// The mapping of a file, made one of a tmpfs of device 0:44, whose mounts the lines say: those that
+/// folio sees, and those that the process sees.
+fn of_tmpfs(own: &str, process: &str, edit: &dyn Fn(&Path)) -> (Vec<Refusal>, Vec<Remedy>) {
+    let (_dir, system) = edited("6.18", |dir| {
+        for file in ["maps", "smaps"] {
+            let old = "r--p 00001000 fe:00 12                                 /data/table";
+            replace(&dir.join("100").join(file), old, "rw-s 00000000 00:2c 12 /scratch/table");
+        }
+        replace(&dir.join("kpageflags"), "8000 100 828", "8000 100 4828");
+        std::fs::create_dir(dir.join("self")).unwrap();
+        std::fs::write(dir.join("self/mountinfo"), own).unwrap();
+        std::fs::write(dir.join("100/mountinfo"), process).unwrap();
+        edit(dir);
+    });
+    let found = judged(&system, 100);
+    let found = finding(&found, 0x80_0000).unwrap();
+    let refusals = found.reasons.iter().map(|reason| reason.refusal);
+    let refusals = refusals.filter(|refusal| *refusal != Refusal::NotTouched).collect();
+    (refusals, found.remedies.clone())
+}
+
+const ROOT: &str = "22 1 254:0 / / rw - ext4 /dev/vda rw\n";
+
+#[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "the mapping is one block of 2M")]
+fn a_tmpfs_is_judged_by_its_mount_and_remounted_where_it_is() {
+    let scratch = |huge: &str| format!("{ROOT}30 22 0:44 / /scratch rw - tmpfs none rw{huge}\n");
+    let remounts = |found: (Vec<Refusal>, Vec<Remedy>)| {
+        let remedies = found.1.into_iter().filter(|remedy| remedy.action == Action::Remount);
+        (found.0, remedies.map(|remedy| (remedy.command, remedy.undo)).collect::<Vec<_>>())
+    };
+    let plain = "mount -o remount,huge";
+    let ours = remounts(of_tmpfs(&scratch(""), &scratch(""), &|_| ()));
+    let both = (format!("sudo {plain}=always /scratch"), format!("sudo {plain}=never /scratch"));
+    assert_eq!(ours, (vec![Refusal::SettingOff], vec![both]));
+
+    let theirs = remounts(of_tmpfs(ROOT, &scratch(",huge=advise"), &|_| ()));
+    let both = (
+        format!("sudo nsenter -t 100 -m {plain}=always /scratch"),
+        format!("sudo nsenter -t 100 -m {plain}=advise /scratch"),
+    );
+    assert_eq!(theirs, (vec![Refusal::NotAdvised], vec![both]));
+
+    let (_, remedies) = of_tmpfs(ROOT, &scratch(""), &|_| ());
+    let remount = remedies.iter().find(|remedy| remedy.action == Action::Remount).unwrap();
+    assert!(remount.cost.ends_with("mount it with huge=always instead"), "{remount:?}");
+
+    // shmem_enabled is never in the fixture, and does not matter.
+    let allowed = remounts(of_tmpfs(ROOT, &scratch(",huge=always"), &|_| ()));
+    assert_eq!(allowed, (vec![Refusal::FilledSmall], vec![]));
+    let (_, remedies) = of_tmpfs(ROOT, &scratch(",huge=always"), &|dir| {
+        replace(
+            &dir.join("100/maps"),
+            "00800000-00a00000 rw-s 00000000",
+            "00800000-00a00000 rw-s 00001000",
+        );
+        replace(
+            &dir.join("100/smaps"),
+            "00800000-00a00000 rw-s 00000000",
+            "00800000-00a00000 rw-s 00001000",
+        );
+    });
+    assert!(remedies[0].cost.starts_with("its mount allows it already"), "{remedies:?}");
+    // And where it is always, a mount that says nothing does not follow it.
+    let always = |dir: &Path| set(dir, "shmem_enabled", "[always] never");
+    let (refusals, _) = of_tmpfs(ROOT, &scratch(""), &always);
+    assert_eq!(refusals, [Refusal::SettingOff]);
+}
+
+#[test]
+#[cfg_attr(not(target_arch = "x86_64"), ignore = "the mapping is one block of 2M")]
+fn a_tmpfs_that_nobody_sees_or_that_is_denied_is_not_remounted() {
+    let (refusals, remedies) = of_tmpfs(ROOT, ROOT, &|_| ());
+    assert_eq!(refusals, [Refusal::MountUnseen]);
+    assert!(remedies.iter().all(|remedy| remedy.action == Action::Collapse), "{remedies:?}");
+    let forbid = |dir: &Path| set(dir, "shmem_enabled", "always [deny]");
+    let (_, remedies) = of_tmpfs(ROOT, ROOT, &forbid);
+    assert!(remedies[0].cost.contains("neither folio nor the process sees it"), "{remedies:?}");
+    // Of the memory of a driver, which is in no mount that anybody sees.
+    let of_driver = |dir: &Path| {
+        for file in ["maps", "smaps"] {
+            replace(
+                &dir.join("100").join(file),
+                "00:2c 12 /scratch/table",
+                "00:01 12 /drm (deleted)",
+            );
+        }
+    };
+    let (refusals, _) = of_tmpfs(ROOT, ROOT, &of_driver);
+    assert_eq!(refusals, [Refusal::SettingOff]);
+    let mounted = format!("{ROOT}30 22 0:44 / /scratch rw - tmpfs none rw\n");
+    let (refusals, remedies) = of_tmpfs(ROOT, &mounted, &forbid);
+    assert_eq!(refusals, [Refusal::SettingOff]);
+    assert!(remedies[0].cost.contains("deny, which overrules"), "{remedies:?}");
+}
+
 #[test]
 fn a_mount_of_tmpfs_has_its_own_setting() {
     use crate::system::mounts::tmpfs;

@@ -11,6 +11,8 @@
 
 use super::judge::{Case, Judge, is_shared_memory};
 use super::reason::{Finding, Question, Refusal};
+use super::tmpfs::{Home, TmpfsMount};
+use crate::census::folios::{Cell, Kind};
 use crate::census::process::Blocks;
 use crate::census::remedy::runtime::{self, Memory, Runtime, Traits, Wanted};
 use crate::census::remedy::{self, Action, Remedy, Restart};
@@ -53,7 +55,9 @@ impl Judge<'_> {
         let vma = &case.mapping.vma;
         let remedies = if !vma.has_file() {
             self.anon(&case)
-        } else if is_shared_memory(vma, &filesystem) {
+        } else if is_shared_memory(vma, &filesystem)
+            || case.mapping.tally.of(Kind::Shmem) != Cell::default()
+        {
             self.shared(&case)
         } else {
             vec![self.of_file(&case, finding, &filesystem)]
@@ -132,7 +136,7 @@ impl Judge<'_> {
         let mut remedies = Vec::new();
         let smap = self.smap(case);
         let blocks = blocks_of(&smap, CollapseKind::Shmem, 0, case.target_bytes);
-        let setting = self.settings.shmem(case.target_bytes);
+        let (home, setting) = (self.home(case), self.settings.shmem(case.target_bytes));
         let is_denied = self.settings.is_shmem_denied();
         if self.is_collapsible(case, &smap, CollapseKind::Shmem) && !is_denied {
             remedies.push(remedy::collapse(case.process.pid));
@@ -144,15 +148,19 @@ impl Judge<'_> {
         }
         let cost = self.runtime(case, Memory::Shmem).map(|row| row.cost.clone());
         let cost = cost.map_or(SYSTEM_WIDE.to_owned(), |cost| format!("{SYSTEM_WIDE}; {cost}"));
-        remedies.extend(match setting {
-            _ if !case.mapping.vma.is_nameless_shared() => self.mounted(case),
-            None => Some(Remedy::nothing("this kernel has no such folios for shared memory")),
-            Some(InForce { allows: Allows::All, .. }) => blocks.is_err().then(|| Remedy {
+        remedies.extend(match (&home, setting) {
+            (Home::Mount(mount), _) => Some(self.mounted(mount, &smap)),
+            (Home::Unseen, _) => Some(Remedy::nothing(
+                "the mount of its tmpfs decides, and neither folio nor the process sees it: it is in \
+                 another mount namespace, or was unmounted",
+            )),
+            (_, None) => Some(Remedy::nothing("this kernel has no such folios for shared memory")),
+            (_, Some(InForce { allows: Allows::All, .. })) => blocks.is_err().then(|| Remedy {
                 action: Action::Restart,
                 restart: Restart::After,
                 ..Remedy::nothing("the settings allow it, but not for what was mapped before")
             }),
-            Some(set) => {
+            (_, Some(set)) => {
                 let value = if smap.is_huge { "advise" } else { "always" };
                 Some(self.tuned(&set, value).costing_if_some(cost))
             }
@@ -161,21 +169,26 @@ impl Judge<'_> {
     }
 
     /// Of files on tmpfs the mount decides.
-    fn mounted(&self, case: &Case<'_>) -> Option<Remedy> {
-        let text = Task::own(self.question.system).mounts().ok()?;
-        let (point, huge) = mounts::tmpfs(&text, case.mapping.vma.device)?;
-        if matches!(huge.as_str(), "always" | "within_size") {
-            return None;
+    fn mounted(&self, mount: &TmpfsMount, smap: &Smap) -> Remedy {
+        match self.settings.tmpfs(&mount.huge) {
+            None => Remedy::nothing("this kernel has no such folios for shared memory"),
+            Some(allows) if allows == Allows::All || allows == Allows::Advised && smap.is_huge => {
+                Remedy::nothing(
+                    "its mount allows it already; files that are written from now on have larger \
+                     folios",
+                )
+            }
+            Some(_) if self.settings.is_shmem_denied() => {
+                Remedy::nothing("thp.shmem_enabled is deny, which overrules every mount")
+            }
+            Some(_) => Remedy {
+                action: Action::Remount,
+                command: mount.remount("always"),
+                restart: Restart::After,
+                undo: mount.remount(&mount.huge),
+                ..Remedy::nothing(mount.cost())
+            },
         }
-        let point = quoted(&point);
-        let mount = |value: &str| format!("sudo mount -o remount,huge={value} {point}");
-        Some(Remedy {
-            action: Action::Remount,
-            command: mount("always"),
-            restart: Restart::After,
-            undo: mount(&huge),
-            ..Remedy::nothing("for all files that are written there from then on")
-        })
     }
 
     fn of_file(&mut self, case: &Case<'_>, finding: &Finding, filesystem: &str) -> Remedy {

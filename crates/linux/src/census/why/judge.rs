@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use super::advise::FilePlan;
 use super::reason::{Finding, Question, Reason, Refusal};
+use super::tmpfs::Home;
 use crate::census::folios::{Cell, Kind, Size};
 use crate::census::process::{Mapping, Process};
 use crate::census::remedy::runtime::Traits;
-use crate::census::settings::{Allows, InForce, ThpSettings};
+use crate::census::settings::{Allows, ThpSettings};
 use crate::census::{Access, Census};
 use crate::proc::Task;
 use crate::proc::maps::Vma;
@@ -26,6 +27,10 @@ pub(super) struct Judge<'a> {
     facts: BTreeMap<((u32, u32), u64), Option<FileFacts>>,
     writers: BTreeMap<((u32, u32), u64), Vec<u32>>,
     smaps: BTreeMap<u32, Vec<Smap>>,
+    /// What this process sees mounted, once it was asked.
+    pub(super) own_mounts: Option<Vec<u8>>,
+    /// What others see mounted.
+    pub(super) mounts: BTreeMap<u32, Vec<u8>>,
     pub(super) traits: BTreeMap<u32, Traits>,
     pub(super) files: BTreeMap<((u32, u32), u64, u64), FilePlan>,
 }
@@ -101,6 +106,8 @@ impl<'a> Judge<'a> {
             facts: BTreeMap::new(),
             writers: BTreeMap::new(),
             smaps: BTreeMap::new(),
+            own_mounts: None,
+            mounts: BTreeMap::new(),
             traits: BTreeMap::new(),
             files: BTreeMap::new(),
         }
@@ -184,16 +191,18 @@ impl<'a> Judge<'a> {
         if small == 0 {
             return;
         }
-        let setting = match kind {
-            Kind::Anon => self.settings.anon(case.target_bytes),
-            _ => self.settings.shmem(case.target_bytes),
+        let home = if kind == Kind::Anon { Home::Kernel } else { self.home(case) };
+        let allows = match kind {
+            Kind::Anon => self.settings.anon(case.target_bytes).map(|set| set.allows),
+            _ => self.allows(&home, case.target_bytes),
         };
         let smap = self.smap(case);
-        let refusal = match setting {
+        let refusal = match allows {
             _ if smap.is_no_huge => Refusal::NoHugeAdvice,
             None => Refusal::Filesystem,
-            Some(InForce { allows: Allows::None, .. }) => Refusal::SettingOff,
-            Some(InForce { allows: Allows::Advised, .. }) if !smap.is_huge => Refusal::NotAdvised,
+            Some(_) if matches!(home, Home::Unseen) => Refusal::MountUnseen,
+            Some(Allows::None) => Refusal::SettingOff,
+            Some(Allows::Advised) if !smap.is_huge => Refusal::NotAdvised,
             Some(_) => Refusal::FilledSmall,
         };
         reasons.push(Case::reason(refusal, small));

@@ -28,6 +28,8 @@ pub enum Refusal {
     SettingOff,
     /// The setting asks for `MADV_HUGEPAGE`, which was not given.
     NotAdvised,
+    /// The `huge=` of the mount decides, which cannot be seen.
+    MountUnseen,
     /// Memory was touched in smaller folios: before the setting or advice, or none was free.
     FilledSmall,
     /// Large folios, of which parts are mapped.
@@ -54,6 +56,7 @@ impl Refusal {
             Self::NoHugeAdvice => "no_huge_advice",
             Self::SettingOff => "setting_off",
             Self::NotAdvised => "not_advised",
+            Self::MountUnseen => "mount_unseen",
             Self::FilledSmall => "filled_small",
             Self::PartlyMapped => "partly_mapped",
             Self::MappedByPages => "mapped_by_pages",
@@ -77,6 +80,7 @@ impl Refusal {
             }
             Self::SettingOff => "the setting is never",
             Self::NotAdvised => "the setting requires MADV_HUGEPAGE",
+            Self::MountUnseen => "on a tmpfs whose mount, which decides, cannot be seen",
             Self::FilledSmall => "touched in small folios",
             Self::PartlyMapped => "only parts of the folios are mapped",
             Self::MappedByPages => "whole large folios, mapped page by page",

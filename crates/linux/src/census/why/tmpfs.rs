@@ -1,0 +1,90 @@
+//! Which setting decides about shared memory: that of the kernel, or that of a mount.
+//!
+//! ```text
+//!   memfd, shared anonymous memory, System V    the kernel's own mount    shmem_enabled
+//!   a file on tmpfs                             its mount                 huge=
+//!   both                                        shmem_enabled, where it is deny or force
+//! ```
+//!
+//! Owns the search for the mount: among ours first, so that a command works as it stands, then among
+//! those of the process, which may be in another mount namespace.
+
+use std::path::PathBuf;
+
+use super::judge::{Case, Judge};
+use crate::census::settings::Allows;
+use crate::proc::Task;
+use crate::shell::quoted;
+use crate::system::mounts;
+
+/// The kernel's own mount of tmpfs is the first thing that takes a device number for itself
+/// (`shmem_init`, before the root directory is mounted).
+const KERNELS: (u32, u32) = (0, 1);
+
+/// Where shared memory is.
+pub(super) enum Home {
+    /// In the kernel's own mount.
+    Kernel,
+    /// On a mounted tmpfs.
+    Mount(TmpfsMount),
+    /// On a tmpfs that neither this process nor the one that maps it sees mounted.
+    Unseen,
+}
+
+/// A mount of tmpfs.
+pub(super) struct TmpfsMount {
+    point: PathBuf,
+    /// Its `huge=`.
+    pub(super) huge: String,
+    /// The process that sees it, where this one does not.
+    seen_by: Option<u32>,
+}
+
+impl TmpfsMount {
+    /// What gives it another `huge=`.
+    pub(super) fn remount(&self, huge: &str) -> String {
+        let enter = self.seen_by.map_or_else(String::new, |pid| format!("nsenter -t {pid} -m "));
+        format!("sudo {enter}mount -o remount,huge={huge} {}", quoted(&self.point))
+    }
+
+    pub(super) fn cost(&self) -> String {
+        let files = "for all files that are written there from then on";
+        match self.seen_by {
+            None => files.to_owned(),
+            Some(_) => format!(
+                "{files}; if the mount ends with the program, as in a container, mount it with \
+                 huge=always instead"
+            ),
+        }
+    }
+}
+
+impl Judge<'_> {
+    pub(super) fn home(&mut self, case: &Case<'_>) -> Home {
+        let (system, pid) = (self.question.system, case.process.pid);
+        let vma = &case.mapping.vma;
+        let ours =
+            self.own_mounts.get_or_insert_with(|| Task::own(system).mounts().unwrap_or_default());
+        let found = mounts::tmpfs(ours, vma.device).map(|mount| (mount, None));
+        let found = found.or_else(|| {
+            let theirs = self
+                .mounts
+                .entry(pid)
+                .or_insert_with(|| Task::of(system, pid).mounts().unwrap_or_default());
+            Some((mounts::tmpfs(theirs, vma.device)?, Some(pid)))
+        });
+        match found {
+            Some(((point, huge), seen_by)) => Home::Mount(TmpfsMount { point, huge, seen_by }),
+            None if vma.is_nameless_shared() || vma.device == KERNELS => Home::Kernel,
+            None => Home::Unseen,
+        }
+    }
+
+    /// What the setting that decides allows; `None` on kernels without such folios.
+    pub(super) fn allows(&self, home: &Home, bytes: u64) -> Option<Allows> {
+        match home {
+            Home::Mount(mount) => self.settings.tmpfs(&mount.huge),
+            Home::Kernel | Home::Unseen => self.settings.shmem(bytes).map(|set| set.allows),
+        }
+    }
+}
