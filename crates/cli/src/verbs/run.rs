@@ -4,7 +4,9 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::remap::Voice;
-use largefolio_linux::run::{self, Ended, Launch, Request, RunError, Samples, Sampling, Watched};
+use largefolio_linux::run::{
+    self, Ended, Heap, Launch, Request, RunError, Samples, Sampling, Watched,
+};
 use largefolio_linux::warm::Warmed;
 use largefolio_report::figures::{self, printable};
 
@@ -26,9 +28,10 @@ const NOT_EXECUTED: u8 = 126;
 /// cache: memory stays shared, and perf, gdb and core dumps work as before. --text remap moves the
 /// text onto shared memory with PMD folios before the program begins; all processes of a file share
 /// one copy. --text auto does that if the page cache cannot help. --heap SIZE gives glibc's
-/// malloc folios of that size while the program runs. It needs root, applies system-wide to memory
-/// that asks for large folios, and is put back at the end. If something cannot be done, one line
-/// says so, and the program runs as it would have.
+/// malloc folios of that size while the program runs. It needs root and changes the settings of the
+/// system until the program ends: in all programs, memory that asks for large folios gets this size
+/// and no larger one, and memory that does not ask gets none that it owed to thp.enabled=always.
+/// If something cannot be done, one line says so, and the program runs as it would have.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -180,6 +183,10 @@ impl RunPlan {
     }
 
     fn tell_before(&self, plan: &Launch) {
+        let cost = plan.heap.as_ref().and_then(Heap::cost);
+        if let Some(cost) = cost.filter(|_| self.telling != Telling::Nothing) {
+            warn(&cost);
+        }
         match self.telling {
             Telling::Nothing => {}
             Telling::Default | Telling::Summary => {

@@ -3,7 +3,8 @@
 //! glibc from 2.35 on advises its memory with `MADV_HUGEPAGE` when told
 //! `glibc.malloc.hugetlb=1` and the global setting is `madvise`. Which sizes advised memory gets,
 //! the per-size settings say - for all processes: while the program runs, sizes above the one asked
-//! for are off, so that its folios have that size.
+//! for are off, so that its folios have that size. Where the global setting was `always`, memory that
+//! nobody advises loses its folios for that time ([`Heap::cost`]).
 //!
 //! Owns these settings and the variable. Other allocators are not affected.
 
@@ -35,6 +36,8 @@ pub struct Heap {
     pub(super) variable: (OsString, OsString),
     /// Folios of this size that the system had given out when it began.
     nr_before: u64,
+    /// KiB of the folios that memory without advice has lost until this is dropped, ascending.
+    lost_kib: Vec<u64>,
     _settings: Vec<Setting>,
 }
 
@@ -50,12 +53,13 @@ impl Heap {
         if !sizes.is_empty() && !sizes.contains(&(folio_bytes >> 10)) {
             return Err(Fallback::NoSize(sizes));
         }
-        let settings = settings(folio_bytes >> 10)
+        let (settings, lost_kib) = settings(folio_bytes >> 10)
             .map_err(|error: SettingError| Fallback::Setting(error.to_string()))?;
         Ok(Self {
             folio_bytes,
             variable: (TUNABLES.into(), variable),
             nr_before: thp::nr_given(&Live, folio_bytes >> 10),
+            lost_kib,
             _settings: settings,
         })
     }
@@ -65,6 +69,22 @@ impl Heap {
     pub fn given_bytes(&self) -> u64 {
         let nr = thp::nr_given(&Live, self.folio_bytes >> 10).saturating_sub(self.nr_before);
         nr.saturating_mul(self.folio_bytes)
+    }
+
+    /// What other programs lose meanwhile, as a sentence; `None` where they had nothing to lose
+    /// without advice.
+    #[must_use]
+    pub fn cost(&self) -> Option<String> {
+        let names = |kib: &u64| setting::thp::size_name(kib << 10);
+        let sizes: Vec<String> = self.lost_kib.iter().map(names).collect();
+        (!sizes.is_empty()).then(|| {
+            format!(
+                "--heap: until the program ends, memory without MADV_HUGEPAGE gets no folios of {} in \
+                 any program: thp enabled is madvise, and sizes above {} are never",
+                sizes.join(", "),
+                names(&(self.folio_bytes >> 10))
+            )
+        })
     }
 }
 
@@ -103,8 +123,9 @@ fn merged(value: Option<&OsStr>) -> Option<OsString> {
     Some(OsString::from_vec(merged))
 }
 
-/// Advised memory gets folios of `kib` and no larger ones.
-fn settings(kib: u64) -> Result<Vec<Setting>, SettingError> {
+/// Advised memory gets folios of `kib` and no larger ones. The sizes that other memory loses come
+/// second.
+fn settings(kib: u64) -> Result<(Vec<Setting>, Vec<u64>), SettingError> {
     let global = thp::setting("enabled");
     let mut settings = Vec::new();
     // glibc advises under this value alone.
@@ -113,11 +134,25 @@ fn settings(kib: u64) -> Result<Vec<Setting>, SettingError> {
     let own = Setting::read(&control)?;
     let is_on = own == "madvise" || own == "always" || (own == "inherit" && was != "never");
     settings.push(Setting::try_change(&control, if is_on { &own } else { "madvise" })?);
-    for size in setting::thp::sizes_kib()?.into_iter().filter(|&size| size > kib) {
+    let sizes = setting::thp::sizes_kib()?;
+    let read = |&size: &u64| Ok((size, Setting::read(&thp::control(size))?));
+    let lost = lost(kib, &was, &sizes.iter().map(read).collect::<Result<Vec<_>, SettingError>>()?);
+    for size in sizes.into_iter().filter(|&size| size > kib) {
         settings.push(Setting::try_change(&thp::control(size), "never")?);
     }
     settings.push(Setting::try_change(&global, "madvise")?);
-    Ok(settings)
+    Ok((settings, lost))
+}
+
+/// Sizes in KiB that memory without advice gets where `enabled` is `global` and each size as it says,
+/// and does not get under [`settings`].
+fn lost(kib: u64, global: &str, sizes: &[(u64, String)]) -> Vec<u64> {
+    let is_lost = |(size, own): &&(u64, String)| match own.as_str() {
+        "always" => *size > kib,
+        "inherit" => global == "always",
+        _ => false,
+    };
+    sizes.iter().filter(is_lost).map(|(size, _)| *size).collect()
 }
 
 #[cfg(test)]
@@ -133,5 +168,29 @@ mod tests {
         assert_eq!(merged("glibc.malloc.hugetlb=2"), None);
         assert_eq!(merged("a=b:glibc.malloc.hugetlb=0:c=d"), None);
         assert!(merged("glibc.malloc.hugetlb_x=2").is_some());
+    }
+
+    #[test]
+    fn what_memory_without_advice_loses_is_known_and_said() {
+        let sizes = |words: &[&str]| -> Vec<(u64, String)> {
+            [64, 1024, 2048].into_iter().zip(words.iter().map(|&word| word.to_owned())).collect()
+        };
+        let usual = sizes(&["never", "never", "inherit"]);
+        assert_eq!(lost(64, "always", &usual), [2048]);
+        assert_eq!(lost(2048, "always", &usual), [2048], "it inherits madvise then");
+        assert!(lost(64, "madvise", &usual).is_empty());
+        let own = sizes(&["always", "always", "always"]);
+        assert_eq!(lost(1024, "never", &own), [2048], "the others stay as they are");
+        let heap = |lost_kib: &[u64]| Heap {
+            folio_bytes: 64 << 10,
+            variable: (OsString::new(), OsString::new()),
+            nr_before: 0,
+            lost_kib: lost_kib.to_vec(),
+            _settings: Vec::new(),
+        };
+        assert_eq!(heap(&[]).cost(), None);
+        let cost = heap(&[1024, 2048]).cost().unwrap();
+        assert!(cost.contains("gets no folios of 1M, 2M in any program"), "{cost}");
+        assert!(cost.ends_with("enabled is madvise, and sizes above 64K are never"), "{cost}");
     }
 }
