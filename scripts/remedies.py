@@ -15,6 +15,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -272,7 +273,7 @@ def table(rows):
         size = f"{row['size'] // M}M" if row["size"] >= M else f"{row['size'] >> 10}K"
         remedy = " ".join("PID" if word.isdigit() else word for word in row["remedy"].split())
         remedy = remedy.replace("sudo ", "").removesuffix(" ..")
-        remedy = " ".join("FILE" if word.startswith("/var/tmp/") else word for word in remedy.split())
+        remedy = re.sub(r"/var/tmp/[^\s)]*?(?=\.X{6}|[\s)]|$)", "FILE", remedy)
         note = "" if row["good"] and row["tries"] == 1 else "second try" if row["good"] else row["error"] or "not as said"
         lines.append(f"| {row['scene']} | `{remedy}` | {size} | {row['said'] / M:.0f} | {row['gain'] / M:.0f} | {note} |")
     return "\n".join(lines)

@@ -37,6 +37,14 @@ class Tables(unittest.TestCase):
         last = table([row]).splitlines()[-1]
         self.assertEqual(last, "| x | `folio collapse PID` | 2M | 8 | 0 | not as said |")
 
+    def test_a_file_has_no_name_in_the_table(self):
+        command = ('new=$(sudo mktemp /var/tmp/a/f.XXXXXX) && sudo cp -a /var/tmp/a/f "$new" && '
+                   'sudo mv "$new" /var/tmp/a/f && folio warm /var/tmp/a/f')
+        row = {"scene": "x", "remedy": command, "size": 2 * M, "said": 8 * M, "gain": 8 * M, "good": True,
+               "tries": 1, "error": ""}
+        shown = 'new=$(mktemp FILE.XXXXXX) && cp -a FILE "$new" && mv "$new" FILE && folio warm FILE'
+        self.assertEqual(table([row]).splitlines()[-1], f"| x | `{shown}` | 2M | 8 | 8 |  |")
+
 
 KILLED = """import os, pathlib, signal, sys
 sys.path.insert(0, sys.argv[1])

@@ -16,7 +16,6 @@
 pub mod runtime;
 pub mod verbs;
 
-use std::ffi::OsString;
 use std::fmt;
 use std::path::Path;
 
@@ -176,9 +175,8 @@ pub(crate) fn collapse(pid: u32) -> Remedy {
 pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     let file = quoted(path);
     let (command, restart, cost) = if is_shared {
-        let new = quoted(&new_name(path));
         (
-            format!("sudo cp -a {file} {new} && sudo mv {new} {file} && folio warm {file}"),
+            format!("{} && folio warm {file}", replaced_by_copy(path, "sudo ")),
             Restart::After,
             "other programs map the file, so a copy takes its place: memory for both until they \
              have started again",
@@ -196,15 +194,24 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     }
 }
 
-/// `FILE.new`.
-fn new_name(path: &Path) -> OsString {
+/// Commands that put a copy in the place of a file, each after `prefix`. mktemp makes the file that
+/// the copy goes to, so that none that is there already is overwritten.
+pub(crate) fn replaced_by_copy(path: &Path, prefix: &str) -> String {
     let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    name
+    name.push(".XXXXXX");
+    let (file, name) = (quoted(path), quoted(&name));
+    format!(
+        "new=$({prefix}mktemp {name}) && {prefix}cp -a {file} \"$new\" && {prefix}mv \"$new\" {file}"
+    )
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -219,6 +226,30 @@ mod tests {
         assert_eq!(sentence, "stop the program, folio warm '/a b', start it again");
         let nothing = Remedy::nothing("it is too short");
         assert_eq!(nothing.to_string(), "nothing works: it is too short");
+    }
+
+    #[test]
+    fn a_copy_takes_the_place_of_a_file_and_of_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a b's");
+        let others = ["a b's.new", "a b's.XXXXXX", "a b's.new2"].map(|name| dir.path().join(name));
+        for path in others.iter().chain([&file]) {
+            fs::write(path, path.as_os_str().as_bytes()).unwrap();
+        }
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o751)).unwrap();
+        let before = fs::metadata(&file).unwrap();
+        let told = warm(&file, true).command;
+        let (commands, last) = told.rsplit_once(" && ").unwrap();
+        assert_eq!(last, format!("folio warm {}", quoted(&file)));
+        let commands = commands.replace("sudo ", "");
+        assert!(Command::new("sh").args(["-ec", &commands]).status().unwrap().success());
+        let after = fs::metadata(&file).unwrap();
+        assert_ne!(after.ino(), before.ino());
+        assert_eq!((after.mode(), after.mtime_nsec()), (before.mode(), before.mtime_nsec()));
+        for path in others.iter().chain([&file]) {
+            assert_eq!(fs::read(path).unwrap(), path.as_os_str().as_bytes());
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 4, "nothing is left");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Why a file, or a part of it, is not in large folios.
 
 use std::fmt;
+use std::path::Path;
 
 use super::users::NR_USERS_MAX;
+use crate::census::remedy::replaced_by_copy;
 use crate::geometry::Geometry;
 use crate::proc::cgroup::{self, Room};
 use crate::proc::host;
@@ -124,15 +126,15 @@ impl WarmRefusal {
                     .to_owned()
             }
             Self::InUse { pids, .. } => {
-                let copy = "replace the file by a copy of itself (cp -a FILE FILE.new && mv FILE.new \
-                            FILE) and warm the copy";
+                let copy = replaced_by_copy(Path::new("FILE"), "");
+                let copy = format!("replace the file by a copy of itself ({copy}) and warm the copy");
                 let who: Vec<_> = pids.iter().map(ToString::to_string).collect();
                 match who.len() {
                     0 => format!("stop the processes and repeat, or {copy}"),
                     1..=NR_STOPPED_MAX => {
                         format!("stop the processes {} and repeat, or {copy}", who.join(" "))
                     }
-                    _ => copy.to_owned(),
+                    _ => copy,
                 }
             }
             Self::Busy { .. } => {
@@ -220,7 +222,9 @@ mod tests {
     fn nobody_is_told_to_stop_sixteen_processes_and_that_there_are_more_is_said() {
         let of = |nr: u32| WarmRefusal::InUse { bytes: 1, pids: (1..=nr).collect() };
         assert!(of(2).remedy().starts_with("stop the processes 1 2 and repeat, or replace"));
-        assert!(of(5).remedy().starts_with("replace the file by a copy of itself (cp -a FILE"));
+        let copy = "replace the file by a copy of itself (new=$(mktemp FILE.XXXXXX) && cp -a FILE \
+                    \"$new\" && mv \"$new\" FILE) and warm the copy";
+        assert_eq!(of(5).remedy(), copy);
         assert!(of(5).to_string().ends_with("by 5 processes, the first 1"));
         assert!(of(16).to_string().ends_with("by 16 or more processes, the first 1"));
     }
