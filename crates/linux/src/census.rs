@@ -75,14 +75,14 @@ pub enum Access {
 }
 
 /// Processes that are not in the census.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// They ended, or never were.
     pub gone: Vec<u32>,
     /// The kernel refuses to show them to this user.
     pub refused: Vec<u32>,
     /// They have no memory of their own: kernel threads and zombies.
-    pub nr_empty: usize,
+    pub empty: Vec<u32>,
 }
 
 /// What was found.
@@ -169,7 +169,7 @@ fn open(system: &dyn System, pids: &[u32]) -> (Vec<Subject>, Skipped) {
     let (mut subjects, mut skipped) = (Vec::new(), Skipped::default());
     for (pid, subject) in opened {
         match subject {
-            Ok(subject) if subject.vmas.is_empty() => skipped.nr_empty += 1,
+            Ok(subject) if subject.vmas.is_empty() => skipped.empty.push(pid),
             Ok(subject) => subjects.push(subject),
             Err(error) => skipped.add(pid, &error),
         }

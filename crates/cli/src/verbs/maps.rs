@@ -63,7 +63,11 @@ can map, wherever it is loaded. `small`: the segment has fewer bytes; `ends`: it
 block; `offset`: address and file offset disagree; `random`: the load address is random in smaller
 steps; `no folio`: no filesystem has such folios under this kernel. Sizes: 16K for machines whose
 TLB merges pages, a contpte block of arm64, a PMD entry. `folio predict` shows what a kernel then
-really reads and maps.")]
+really reads and maps.
+
+Exit status: 0 done; 1 none of the processes that were asked for by number has memory (kernel
+threads, zombies); 2 error, also if something that was named is not there or cannot be read: the
+rest is shown all the same.")]
 pub(crate) struct MapsArgs {
     #[command(flatten)]
     whom: WhomArgs,

@@ -126,6 +126,36 @@ fn lists_of_processes_are_taken_and_a_missing_one_has_no_table() {
 }
 
 #[test]
+fn a_process_without_memory_is_told_and_alone_the_answer_is_no() {
+    let place = Place::new();
+    // Ended, and not waited for: a zombie.
+    let mut zombie = Command::new("true").spawn().unwrap();
+    let pid = zombie.id();
+    let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    while !stat().contains(") Z ") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let says = format!("process {pid} has no memory (a kernel thread or a zombie)");
+    let output = place.run(&format!("maps {pid}"));
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""));
+    assert!(text(&output.stderr).contains(&says), "{}", text(&output.stderr));
+    let json = place.run(&format!("maps {pid} --json"));
+    assert_eq!(json.status.code(), Some(1));
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(
+        (&json["skipped"]["empty"][0], &json["skipped"]["nr_empty"]),
+        (&pid.into(), &1.into())
+    );
+    let sleeper = Sleeper::start();
+    let beside = place.run(&format!("maps {pid},{}", sleeper.pid()));
+    assert_eq!(beside.status.code(), Some(0));
+    assert!(text(&beside.stderr).contains(&says), "{}", text(&beside.stderr));
+    let gone = place.run(&format!("maps {pid} 4194304"));
+    assert_eq!(gone.status.code(), Some(2), "one that is not there is an error");
+    zombie.wait().unwrap();
+}
+
+#[test]
 fn seconds_that_are_taken_for_a_process_are_told() {
     let place = Place::new();
     let output = place.run("maps --watch 4194304 4194303");

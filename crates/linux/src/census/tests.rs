@@ -92,6 +92,13 @@ fn what_cannot_be_read_is_skipped_and_counted() {
 }
 
 #[test]
+fn a_process_without_mappings_is_empty() {
+    let (_dir, system) = edited("6.18", |dir| std::fs::write(dir.join("200/maps"), "").unwrap());
+    let census = take(&system, &[100, 200]).unwrap();
+    assert_eq!((census.processes.len(), census.skipped.empty.as_slice()), (1, &[200][..]));
+}
+
+#[test]
 fn without_a_scan_the_folios_are_the_same() {
     let with = take(&MemSystem::from_dir(fixture("6.18")), &[100, 200]).unwrap();
     let (_dir, system) = edited("6.18", |dir| {

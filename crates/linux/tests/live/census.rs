@@ -427,7 +427,7 @@ fn processes_that_end_meanwhile_do_no_harm() {
         let pids: Vec<u32> = children.iter().map(Child::id).collect();
         let census = census::take(&Live, &pids).unwrap();
         let skipped = &census.skipped;
-        let nr = census.processes.len() + skipped.gone.len() + skipped.nr_empty;
+        let nr = census.processes.len() + skipped.gone.len() + skipped.empty.len();
         assert_eq!((nr, skipped.refused.len()), (8, 0));
         for child in &mut children {
             child.wait().unwrap();

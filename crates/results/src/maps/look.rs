@@ -168,6 +168,11 @@ impl MapsRequest {
                 "no process {pid} (any more); pgrep NAME finds processes"
             )));
         }
+        for pid in skipped.empty.iter().filter(|_| is_named) {
+            remarks.push(Remark::Warning(format!(
+                "process {pid} has no memory (a kernel thread or a zombie)"
+            )));
+        }
         let remedy = if rustix::process::geteuid().is_root() {
             "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE for this; a container may lack them"
                 .to_owned()

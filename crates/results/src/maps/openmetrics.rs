@@ -110,7 +110,7 @@ impl Families {
             ("counted", census.processes.len()),
             ("refused", skipped.refused.len()),
             ("gone", skipped.gone.len()),
-            ("empty", skipped.nr_empty),
+            ("empty", skipped.empty.len()),
         ] {
             self.sample(name, &[label("state", state)], nr as u64);
         }

@@ -85,7 +85,7 @@ fn heading(text: &mut String, look: &Look, census: &Census) {
     for (nr, what) in [
         (skipped.refused.len(), "not shown"),
         (skipped.gone.len(), "ended meanwhile"),
-        (skipped.nr_empty, "without their own memory"),
+        (skipped.empty.len(), "without their own memory"),
     ] {
         if nr > 0 {
             let _ = write!(text, "; {nr} {what}");

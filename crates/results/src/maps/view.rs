@@ -47,7 +47,7 @@ struct SystemView<'a> {
     contpte_bytes: u64,
     pmd_bytes: u64,
     access: Access,
-    skipped: &'a Skipped,
+    skipped: SkippedView<'a>,
     /// Limits of the control groups of the processes.
     memory_limits: &'a [MemoryLimit],
     /// Pages past the end of kpageflags.
@@ -55,6 +55,22 @@ struct SystemView<'a> {
     /// Each page once.
     totals: Vec<CellView>,
     processes: Vec<ProcessView<'a>>,
+}
+
+/// Processes that are not in the census.
+#[derive(Debug, Serialize)]
+struct SkippedView<'a> {
+    gone: &'a [u32],
+    refused: &'a [u32],
+    nr_empty: usize,
+    empty: &'a [u32],
+}
+
+impl<'a> SkippedView<'a> {
+    fn of(skipped: &'a Skipped) -> Self {
+        let Skipped { gone, refused, empty } = skipped;
+        Self { gone, refused, nr_empty: empty.len(), empty }
+    }
 }
 
 /// Memory of one kind and folio size.
@@ -238,7 +254,7 @@ fn system<'a>(census: &'a Census, look: &'a Look) -> SystemView<'a> {
         contpte_bytes: census.geometry.contpte_bytes(),
         pmd_bytes: census.geometry.pmd_bytes(),
         access: census.access,
-        skipped: &census.skipped,
+        skipped: SkippedView::of(&census.skipped),
         memory_limits: &look.limits,
         nr_pages_beyond: census.nr_beyond,
         totals: cells(&census.totals, page_bytes),

@@ -93,12 +93,17 @@ impl LivePlan {
         result.map(|()| exit)
     }
 
-    /// Says what is missing in the result; an error where it was asked for by name.
+    /// Says what is missing in the result; an error where it was asked for by name. None of the
+    /// processes has memory: the answer is no.
     fn tell(&self, look: &Look) -> Exit {
         let remarks = self.request.remarks(look);
         console::remark(&remarks);
         let is_missing = remarks.iter().any(|remark| matches!(remark, Remark::Missing(_)));
-        if is_missing { Exit::Error } else { Exit::Done }
+        match (is_missing, self.request.finds_nothing(look)) {
+            (true, _) => Exit::Error,
+            (false, true) => Exit::No,
+            (false, false) => Exit::Done,
+        }
     }
 
     fn deliver(&self, look: &Look, console: &mut Console) -> Result<()> {
