@@ -9,7 +9,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, waitpid};
 
 use crate::geometry::page_bytes;
 use crate::proc::thp::{self, THP};
@@ -279,14 +279,18 @@ pub(crate) struct Child {
 
 impl Child {
     pub(crate) fn fork(life: Life) -> Result<Self, BenchError> {
+        let parent = getpid();
         // SAFETY: the child calls only async-signal-safe functions and never returns.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             if life == Life::Waits {
                 // SAFETY: a child whose parent dies must not wait for ever.
                 unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-                // SAFETY: waits for the signal that ends it.
-                unsafe { libc::pause() };
+                // One that was killed before leaves a copy of the pipes of its keepers here.
+                if getppid() == Some(parent) {
+                    // SAFETY: waits for the signal that ends it.
+                    unsafe { libc::pause() };
+                }
             }
             // SAFETY: ends the child without running anything of the parent's.
             unsafe { libc::_exit(0) };

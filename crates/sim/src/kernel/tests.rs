@@ -163,7 +163,11 @@ fn a_mistake_in_a_file_has_its_line() {
             2,
             "there is no rule 'readahead_byte'; did you mean readahead_bytes or readahead?",
         ),
-        ("[fault]\nexec_mis = 5", 3, "there is no rule 'fault.exec_mis'; did you mean exec_miss or exec?"),
+        (
+            "[fault]\nexec_mis = 5",
+            3,
+            "there is no rule 'fault.exec_mis'; did you mean exec_miss or exec?",
+        ),
         (
             "\nreadahead_bytes = \"x\"",
             3,
