@@ -182,6 +182,8 @@ fn the_page_cache_is_shown_for_files_and_directories() {
     fs::create_dir(place.path("d")).unwrap();
     fs::write(place.path("d/one"), vec![1; 1 << 20]).unwrap();
     fs::write(place.path("d/none"), "").unwrap();
+    let output = place.run("maps --file nothing");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "an error, and no table");
     let shown = place.done("maps --file d/one");
     assert!(shown.contains("d/one") && shown.contains("1 MiB   100%"), "{shown}");
     let shown = place.done("maps --page-cache d");

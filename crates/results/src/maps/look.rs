@@ -206,8 +206,14 @@ impl MapsRequest {
     /// Whether nothing that was asked for is there.
     #[must_use]
     pub fn finds_nothing(&self, look: &Look) -> bool {
-        let is_named = !look.missing.is_empty() || self.is_over(look);
-        is_named && look.has_no_process() && self.files.is_empty() && self.page_cache.is_none()
+        let is_named = !look.missing.is_empty() || !self.files.is_empty() || self.is_over(look);
+        let has_process = look.census.as_ref().is_some_and(|census| !census.processes.is_empty());
+        // A directory without files is an answer; names that cannot be opened are none.
+        let all_failed = |cached: &CachedFiles| {
+            cached.files.is_empty() && cached.nr_empty == 0 && !cached.failed.is_empty()
+        };
+        let has_file = look.cached.as_ref().is_some_and(|cached| !all_failed(cached));
+        is_named && !has_process && !has_file && self.page_cache.is_none()
     }
 }
 
