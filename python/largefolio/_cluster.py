@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -124,8 +125,19 @@ def _fetched(digest: str, address: str, options: storage.Options) -> str | None:
     return path
 
 
-@lru_cache(maxsize=1)
+# Threads of a worker that ask at one time would each make a directory, and all but the one that is
+# kept would be removed with the traces in them.
+_one_makes_it = threading.Lock()
+
+
 def _directory() -> tempfile.TemporaryDirectory[str]:
+    """The directory of this process, for all its threads."""
+    with _one_makes_it:
+        return _made()
+
+
+@lru_cache(maxsize=1)
+def _made() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="largefolio-")
 
 

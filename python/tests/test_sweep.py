@@ -10,9 +10,14 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +309,30 @@ def test_a_worker_without_the_file_is_sent_the_trace(
     expected = {row["cell"]: row for row in _rows(here)}
     for row in _rows(swept):
         assert {**row, "trace": str(some[0])} == expected[row["cell"]]
+
+
+def test_threads_of_a_worker_keep_traces_in_one_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    makes = tempfile.TemporaryDirectory
+
+    def slow(prefix: str) -> tempfile.TemporaryDirectory[str]:
+        time.sleep(0.05)
+        return makes(prefix=prefix, dir=tmp_path)
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", slow)
+    monkeypatch.setattr(_cluster, "_made", lru_cache(maxsize=1)(_cluster._made.__wrapped__))
+    begin = threading.Barrier(4)
+
+    def keep(number: int) -> str:
+        begin.wait()
+        return _cluster._kept(f"{number}", b"trace")
+
+    with ThreadPoolExecutor(4) as pool:
+        paths = list(pool.map(keep, range(4)))
+    assert len({os.path.dirname(path) for path in paths}) == 1
+    assert all(Path(path).read_bytes() == b"trace" for path in paths)
+    _cluster._directory().cleanup()
 
 
 def test_a_broken_trace_is_told_and_the_others_go_on(
