@@ -121,10 +121,13 @@ def sweep(
         where = mirror.directory if mirror else place
         named = [(path, copies.get(path, path)) for path in paths]
         opened = _native.Sweep.open(where, named, asked, ["largefolio.sweep"])
-        _warn(opened, place)
         work = _Work(opened, client, mirror, copies, options)
-        counts, failed, manifest = work.run(progress)
-    nr_asked, nr_found, nr_done, _ = counts
+        with work.closed_on_errors():
+            _warn(opened, place)
+            work.run(progress)
+            nr_asked, nr_found, nr_done, _ = opened.counts()
+            failed = json.loads(opened.failures())
+        manifest = work.finish("done")
     swept = Swept(place, nr_asked, nr_found, nr_done, failed, manifest, options)
     for failure in swept.failed:
         nr_cells = failure["nr_cells"]
@@ -170,32 +173,34 @@ class _Work:
     copies: dict[str, str]
     options: storage.Options = field(repr=False)
 
-    def run(
-        self, progress: Progress
-    ) -> tuple[tuple[int, int, int, int], list[dict[str, Any]], dict[str, Any]]:
-        """Replays what is missing: counts, what failed, and what the manifest says."""
-        ended = "stopped"
+    @contextmanager
+    def closed_on_errors(self) -> Iterator[None]:
+        """Releases the directory whatever is raised, a warning that was made an error among it."""
         try:
-            with progressing(progress, "cells") as hears:
-                hears = self._pushing(hears)
-                if self.client is None:
-                    self.opened.run_here(hears)
-                else:
-                    traces = cluster.Traces(self.copies, self.options)
-                    cluster.run(self.opened, self.client, traces, hears)
-            ended = "done"
+            yield
         except KeyboardInterrupt:
-            ended = "interrupted"
+            self._close("interrupted")
             raise
-        finally:
-            counts = self.opened.counts()
-            if ended != "done":
-                self._close(ended)
-        failed: list[dict[str, Any]] = json.loads(self.opened.failures())
+        except BaseException:
+            self._close("stopped")
+            raise
+
+    def run(self, progress: Progress) -> None:
+        """Replays what is missing."""
+        with progressing(progress, "cells") as hears:
+            hears = self._pushing(hears)
+            if self.client is None:
+                self.opened.run_here(hears)
+            else:
+                traces = cluster.Traces(self.copies, self.options)
+                cluster.run(self.opened, self.client, traces, hears)
+
+    def finish(self, ended: str) -> dict[str, Any]:
+        """Writes how the sweep ended and releases the directory; what the manifest says."""
         manifest: dict[str, Any] = json.loads(self.opened.finish(ended))
         if self.mirror:
             self.mirror.push()
-        return counts, failed, manifest
+        return manifest
 
     def _pushing(self, hears: Callable[[int, int], object] | None) -> Callable[[int, int], object] | None:
         """Who hears of the sweep, and writes to its storage what is new."""
@@ -213,8 +218,6 @@ class _Work:
     def _close(self, ended: str) -> None:
         """Writes to the manifest how the sweep ended; if that fails, it only warns."""
         try:
-            self.opened.finish(ended)
-            if self.mirror:
-                self.mirror.push()
+            self.finish(ended)
         except Exception as error:
             warnings.warn(f"the manifest is not up to date: {error}", FolioWarning, stacklevel=2)

@@ -384,6 +384,19 @@ def test_a_second_sweep_at_once_is_refused(some: list[Path], tmp_path: Path) -> 
     assert refused
 
 
+def test_a_warning_that_is_an_error_leaves_the_directory_free(
+    some: list[Path], tmp_path: Path
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", lf.FolioWarning)
+        # As in a notebook, the traceback has all that the call had.
+        with pytest.raises(lf.FolioWarning, match="seeds have no effect") as kept:
+            lf.sweep(some[0], "7.2", seeds=[1, 2], directory=tmp_path)
+    swept = lf.sweep(some[0], "7.2", directory=tmp_path)
+    assert [run["ended"] for run in swept.manifest["runs"]] == ["stopped", "done"]
+    assert kept.tb
+
+
 def test_rules_of_ones_own_travel_to_the_workers(
     some: list[Path], client: Client, tmp_path: Path
 ) -> None:
