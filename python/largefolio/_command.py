@@ -6,11 +6,14 @@ own, never inside the interpreter.
 
 from __future__ import annotations
 
+import math
 import os
+import select
 import signal
 import stat
 import subprocess
 import sys
+import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +27,12 @@ _FOLIO = Path(__file__).resolve().parent / "_folio" / "bin" / "folio"
 _VARIABLE = "LARGEFOLIO_FOLIO"
 _ERROR = "folio: error: "
 _WARNING = "folio: warning: "
+# Exit status of folio where it fails itself.
+_FAILED = 2
+# Between two looks whether a program that says nothing has ended.
+_LOOK_MS = 100
+# What it said before it ended is in the pipe then. Somebody who goes on writing is not read for longer.
+_REST_S = 1
 # How long a child may take to end of itself, having had the same Ctrl-C.
 _HEARD_S = 2
 # What is undone on the way out takes a moment; a second Ctrl-C does not wait for it.
@@ -73,25 +82,60 @@ def run(arguments: Sequence[str], accepted: Iterable[int] = (0,)) -> str:
 def run_program(arguments: Sequence[str]) -> int:
     """Runs ``folio`` with a program that has standard input, output and error of this process.
 
-    Returns the exit status, which is the program's; warnings and errors are as in :func:`run`.
+    Returns the exit status, which is the program's; warnings are as in :func:`run`, and so is the
+    error that ``folio`` itself ends with. What the program leaves running is not waited for; its
+    standard error is closed.
     """
-    lines: list[str] = []
-    is_error = False
+    warned: list[str] = []
+    # From a line on that may begin folio's own error, which is the last that it says.
+    held: list[str] = []
     with subprocess.Popen([folio(), *arguments], stderr=PIPE) as process:
         with _ending(process):
-            assert process.stderr is not None
-            for line in process.stderr:
-                text = line.decode(errors="replace")
-                is_error = is_error or text.startswith(_ERROR)
-                if is_error or text.startswith(_WARNING):
-                    lines.append(text.rstrip("\n"))
-                elif sys.stderr is not None:
-                    sys.stderr.write(text)
+            for text in _lines_until_it_ends(process):
+                if text.startswith(_WARNING):
+                    warned.append(text.rstrip("\n"))
+                elif text.startswith(_ERROR) or held:
+                    held.append(text)
+                else:
+                    _show(text)
             process.wait()
-    said = _heard(lines)
-    if said:
-        raise CommandError(said, process.returncode)
-    return process.returncode
+    _heard(warned)
+    code = process.returncode
+    if code < 0 or (held and code == _FAILED):
+        raise CommandError(_heard("".join(held).splitlines()) or _status(code), code)
+    # The program has said it.
+    _show("".join(held))
+    return code
+
+
+def _lines_until_it_ends(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """What it writes to stderr, until it ends: others that have the pipe may keep it open for long."""
+    assert process.stderr is not None
+    pipe = process.stderr.fileno()
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    begun = bytearray()
+    until = math.inf
+    while time.monotonic() < until:
+        has_ended = process.poll() is not None
+        if has_ended:
+            until = min(until, time.monotonic() + _REST_S)
+        if poll.poll(0 if has_ended else _LOOK_MS):
+            if not (read := os.read(pipe, 1 << 16)):
+                break
+            begun += read
+            if b"\n" in read:
+                *lines, begun = begun.split(b"\n")
+                yield from (line.decode(errors="replace") + "\n" for line in lines)
+        elif has_ended:
+            break
+    if begun:
+        yield begun.decode(errors="replace")
+
+
+def _show(text: str) -> None:
+    if text and sys.stderr is not None:
+        sys.stderr.write(text)
 
 
 @contextmanager

@@ -39,7 +39,8 @@ def record(
 
     It runs under QEMU user emulation (or valgrind), ten to a hundred times slower than alone; its
     streams are those of this process. Ctrl-C ends it, and the trace is complete up to that point.
-    How the program ended stands in ``trace.info["meta"]["ended"]``; that it failed is no error.
+    How the program ended stands in ``trace.info["meta"]["ended"]``; that it failed is no error. What it
+    leaves running is not waited for; its standard error is closed.
 
     Args:
         command: program and arguments: ``["cc1", "-quiet", "big.i", "-o", "/dev/null"]``.

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pytest
 
 import largefolio as lf
+from largefolio import _command
 
 Folio = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -67,6 +68,62 @@ def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
     assert "/nowhere/program" in str(raised.value)
     assert raised.value.returncode == 2
     assert not (tmp_path / "x.folio").exists()
+
+
+@needs_qemu
+def test_what_a_program_leaves_running_is_not_waited_for(tmp_path: Path) -> None:
+    words = ["sh", "-c", f"sleep 60 > /dev/null & echo $! > {tmp_path}/pid"]
+    with pytest.warns(lf.FolioWarning, match="still running when the program ended"):
+        trace = lf.record(words, tmp_path / "sh.folio", quiet=True)
+    assert "0" in trace.info["meta"]["ended"]
+    _end_what_stayed(tmp_path)
+
+
+def _end_what_stayed(tmp_path: Path) -> None:
+    """Ends the process whose number stands there, which still has stderr."""
+    pid = int((tmp_path / "pid").read_text())
+    assert os.readlink(f"/proc/{pid}/fd/2").startswith("pipe:")
+    os.kill(pid, signal.SIGKILL)
+
+
+def _fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    """Another program in place of ``folio``."""
+    fake = tmp_path / "folio"
+    fake.write_text(f"#!/bin/sh\n{script}\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("LARGEFOLIO_FOLIO", str(fake))
+
+
+@pytest.mark.parametrize("stays", ["sleep 60", "yes"])
+def test_whoever_still_has_stderr_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stays: str
+) -> None:
+    monkeypatch.setattr(_command, "_REST_S", 0.1)
+    script = f"printf told >&2; (exec {stays}) >&2 & echo $! > {tmp_path}/pid; exit 3"
+    _fake(tmp_path, monkeypatch, script)
+    assert _command.run_program([]) == 3
+    assert capsys.readouterr().err.startswith("told")
+    # Where nobody reads it any more, `yes` ends.
+    if stays != "yes":
+        _end_what_stayed(tmp_path)
+
+
+def test_an_error_is_one_of_folio_if_its_status_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "folio: error: no disk\n  get one\n"
+    for status in (0, 1, 130):
+        _fake(tmp_path, monkeypatch, f"printf '{said}' >&2; exit {status}")
+        assert _command.run_program([]) == status
+        assert capsys.readouterr().err == said
+    _fake(tmp_path, monkeypatch, f"printf '{said}' >&2; exit 2")
+    with pytest.raises(lf.CommandError, match=r"^no disk\n  get one$") as raised:
+        _command.run_program([])
+    assert raised.value.returncode == 2
+    assert capsys.readouterr().err == ""
+    _fake(tmp_path, monkeypatch, "kill -KILL $$")
+    with pytest.raises(lf.CommandError, match="ended by signal 9"):
+        _command.run_program([])
 
 
 @pytest.mark.parametrize("command", ["ls -l", b"ls", [], None, [None], ["a\0"]])
