@@ -278,9 +278,14 @@ class _Driver:
         """Checks that there is a worker to wait for, and lets who hears look around too."""
         self.check_scheduler()
         self._tell()
-        if not self._client.nthreads() and not self._has_warned:
+        if not self._client.nthreads():
+            self._warn_of_nobody()
+
+    def _warn_of_nobody(self) -> None:
+        """Says once that there is no worker."""
+        if not self._has_warned:
             self._has_warned = True
-            warnings.warn("the cluster has no worker; waiting for one", FolioWarning, stacklevel=6)
+            warnings.warn("the cluster has no worker; waiting for one", FolioWarning, stacklevel=8)
 
     def check_scheduler(self, cause: Exception | None = None) -> None:
         """Whether there is one.
@@ -330,19 +335,36 @@ class _Driver:
 
     def _send(self, task: _native.Task) -> None:
         """Lets a task wait that goes with its trace."""
+        from distributed import TimeoutError
+
         self._nr_sent[id(task)] += 1
         if self._nr_sent[id(task)] > _SENT_MAX:
             self._sweep.fail(task, f"its worker was lost {_SENT_MAX} times, the trace with it")
             return
         if task.digest not in self._traces:
-            try:
-                with open(self._named.here(task), "rb") as file:
-                    content = file.read()
-            except OSError as error:
-                self._sweep.fail(task, f"cannot read {task.trace}: {error.strerror}")
+            content = self._content(task)
+            if content is None:
                 return
-            self._traces[task.digest] = self._client.scatter(content, hash=False, broadcast=True)
+            try:
+                self._traces[task.digest] = self._client.scatter(content, hash=False, broadcast=True)
+            except TimeoutError as error:
+                # Nobody came for as long as the client waits, which says nothing about the task.
+                self.check_scheduler(error)
+                self._nr_sent[id(task)] -= 1
+                self._warn_of_nobody()
+            except OSError as error:
+                # A worker was lost meanwhile: the next one that has the task asks again.
+                self.check_scheduler(error)
         self._waiting.appendleft(task)
+
+    def _content(self, task: _native.Task) -> bytes | None:
+        """The trace of a task; without it the task fails."""
+        try:
+            with open(self._named.here(task), "rb") as file:
+                return file.read()
+        except OSError as error:
+            self._sweep.fail(task, f"cannot read {task.trace}: {error.strerror}")
+            return None
 
     def _tell(self) -> None:
         if self._hears is not None:

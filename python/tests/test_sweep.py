@@ -311,6 +311,36 @@ def test_a_worker_without_the_file_is_sent_the_trace(
         assert {**row, "trace": str(some[0])} == expected[row["cell"]]
 
 
+def test_a_trace_waits_for_a_worker_to_be_sent_to(
+    some: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster, Client(cluster) as client, open(some[0], "rb") as file:
+        send = client.scatter
+        lost = [0, 1, 2, 3, 4]
+
+        def lose_all(*words: Any, **named: Any) -> Any:
+            if not lost:
+                return send(*words, **named)
+            lost.pop()
+            cluster.scale(0)
+            while client.nthreads():
+                time.sleep(0.01)
+            try:
+                return send(*words, **named, timeout=0.1)
+            finally:
+                cluster.scale(1)
+
+        monkeypatch.setattr(client, "scatter", lose_all)
+        path = f"/proc/self/fd/{file.fileno()}"
+        with pytest.warns(lf.FolioWarning, match="the cluster has no worker") as told:
+            swept = lf.sweep(path, KERNELS[:1], client=client, directory=tmp_path, memory="1G")
+    assert not lost
+    assert [warning.filename for warning in told] == [__file__]
+    _is_whole(swept, 1)
+
+
 def test_threads_of_a_worker_keep_traces_in_one_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
