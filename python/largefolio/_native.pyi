@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 import pyarrow as pa
 
@@ -78,8 +78,45 @@ class Prediction:
     @property
     def rules_notes(self) -> list[str]: ...
 
+# The numbers of `struct folio_context`, which `PolicyContext` looks up as they are asked for. It has no
+# base class.
+class _Numbers:
+    point: Final[int]
+    process: Final[int]
+    area_start: Final[int]
+    area_end: Final[int]
+    area_flags: Final[int]
+    page: Final[int]
+    access: Final[int]
+    orders: Final[int]
+    order: Final[int]
+    folio_flags: Final[int]
+    nr_present: Final[int]
+    index: Final[int]
+    file_pages: Final[int]
+    min_order: Final[int]
+    max_order: Final[int]
+    ra_pages: Final[int]
+    misses: Final[int]
+    cause: Final[int]
+    own_start: Final[int]
+    own_pages: Final[int]
+    own_ahead: Final[int]
+    own_order: Final[int]
+    own: Final[int]
+    page_shift: Final[int]
+    pmd_order: Final[int]
+    nr_pages: Final[int]
+    nr_free: Final[int]
+    low: Final[int]
+    high: Final[int]
+    nr_reclaims: Final[int]
+    swap_free: Final[int]
+    group_max: Final[int]
+    group_pages: Final[int]
+
 @final
-class PolicyContext:
+class PolicyContext(_Numbers):
     @property
     def comm(self) -> str: ...
     @property

@@ -25,6 +25,20 @@ def test_types_are_right(words: list[str], tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_a_policy_with_types_is_checked(tmp_path: Path) -> None:
+    (tmp_path / "small.py").write_text(
+        "import largefolio as lf\n"
+        "from largefolio._native import PolicyContext\n"
+        "class Small(lf.Policy):\n"
+        "    def anon_order(self, ctx: PolicyContext) -> int:\n"
+        "        return ctx.orders if ctx.odrers else 0\n"
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "small.py"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    (said,) = [line for line in done.stdout.splitlines() if ": error: " in line]
+    assert said.startswith('small.py:5: error: "PolicyContext" has no attribute "odrers"'), said
+
+
 def test_every_public_name_has_a_docstring() -> None:
     for name in largefolio.__all__:
         if not name.startswith("__"):

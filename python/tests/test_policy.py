@@ -114,6 +114,11 @@ def test_a_policy_sees_what_the_header_names(small: Path) -> None:
     assert sum(free) > 0
     assert group_max == _NO_LIMIT
     assert {"area_flags", "orders", "nr_free"} < set(names)
+    # Those that the types know.
+    stub = Path(lf.__file__).with_name("_native.pyi").read_text()
+    numbers = stub.partition("class _Numbers:\n")[2].partition("\n\n")[0]
+    known = [line.split(":")[0].strip() for line in numbers.splitlines()]
+    assert {"comm", "free", *known} == set(names)
 
 
 def test_an_exception_ends_the_prediction(small: Path) -> None:
