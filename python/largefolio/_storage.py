@@ -34,9 +34,12 @@ _PARQUET = ".parquet"
 
 
 def is_address(text: str) -> bool:
-    """Whether it names something on storage, not a path of this host."""
-    scheme, separator, _ = text.partition("://")
-    return bool(separator) and scheme.replace("+", "").replace("-", "").isalnum()
+    """Whether it names something on storage (``s3://..``, ``simplecache::s3://..``), not a path of
+    this host."""
+    schemes, separator, _ = text.partition("://")
+    return bool(separator) and all(
+        scheme.replace("+", "").replace("-", "").isalnum() for scheme in schemes.split("::")
+    )
 
 
 def opened(address: str, options: Options) -> tuple[Any, str]:
@@ -49,7 +52,7 @@ def opened(address: str, options: Options) -> tuple[Any, str]:
         import fsspec  # type: ignore[import-untyped]
     except ImportError as error:
         raise SweepError(f"{address}: fsspec is missing; pip install fsspec") from error
-    if "@" in address.partition("://")[2].partition("/")[0]:
+    if any("@" in place.partition("/")[0] for place in address.split("://")[1:]):
         raise SweepError("an address with a login would be kept in results: use storage_options")
     try:
         filesystem, path = fsspec.core.url_to_fs(address, **options)

@@ -175,6 +175,16 @@ def test_traces_and_data_set_are_on_storage(
     assert lf.sweep(some, KERNELS, MACHINES, directory=tmp_path / "set", memory="1G").nr_found == 200
 
 
+def test_addresses_may_be_chained(some: list[Path], tmp_path: Path) -> None:
+    address = f"simplecache::file://{some[0]}"
+    swept = lf.sweep(address, KERNELS[:2], directory=tmp_path / "set", memory="1G")
+    _is_whole(swept, 2)
+    assert {row["trace"] for row in _rows(swept)} == {address}
+    assert not any(map(_storage.is_address, ["::file://x", "a::", "../a::b", "a b://c", "://x"]))
+    with pytest.raises(lf.SweepError, match="storage_options"):
+        lf.sweep("zip://x.folio::ftp://me:secret@host/x.zip", directory=tmp_path / "set")
+
+
 def test_an_address_that_cannot_be_read_is_named(some: list[Path], tmp_path: Path) -> None:
     absent = f"file://{tmp_path}/absent.folio"
     with pytest.raises(lf.SweepError, match=f"cannot read {absent}"):
