@@ -12,6 +12,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal
 
 from largefolio import _command, _native
@@ -105,13 +106,14 @@ def maps(
         files: the page cache of files, mapped or not.
         page_cache: the page cache of all files below a directory.
         elf: programs and shared objects on disk: which sizes could map their segments at all.
-        kernel: whose rules decide, with edits.
+        kernel: of ``elf``: the kernel whose rules decide, with edits.
 
     ``"command_line"`` is the command that says the same.
 
     Raises:
         MapsError: no such process, no permission (with the command that has it).
         KernelError: no such kernel.
+        ValueError: arguments that exclude each other.
     """
     command = ["folio", "maps", "--json"]
     if switch(all, "all"):
@@ -131,7 +133,7 @@ def maps(
     rules = None if kernel is None else text(kernel, "kernel")
     if rules is not None:
         command += ["--kernel", rules]
-    processes = [whole(pid, "pids", _PID_MAX) for pid in items(pids, "pids", (int,))]
+    processes = [whole(pid, "pids", _PID_MAX) for pid in items(pids, "pids", (Integral,))]
     command += ["--", *map(str, processes)]
     is_live = all or group is not None or bool(processes)
     if all and (group is not None or processes):
@@ -143,8 +145,10 @@ def maps(
     if programs:
         return Maps(_result(_native.elf(programs, rules, command)))
     if rules is not None:
-        # The rules of this kernel decide; a name that does not exist is an error all the same.
-        _native.Kernel.parse(rules)
+        raise ValueError(
+            "kernel: for programs on disk (elf=) only; processes are shown as the running kernel has "
+            "them, and largefolio.predict replays a recording under another"
+        )
     asked = {
         "pids": processes,
         "all": all,

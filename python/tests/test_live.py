@@ -186,8 +186,10 @@ def test_maps_of_nobody_is_an_error() -> None:
         lf.maps(2**31 - 1)
     with pytest.raises(lf.KernelError):
         lf.maps(elf="/bin/sh", kernel="0.1")
-    for wrong in ({"all": True}, {"cgroup": "/sys/fs/cgroup"}, {"elf": "/bin/sh"}):
-        with pytest.raises(ValueError, match="not both|stand alone"):
+    for wrong in (
+        {"all": True}, {"cgroup": "/sys/fs/cgroup"}, {"elf": "/bin/sh"}, {"kernel": "6.1+page=64K"}
+    ):
+        with pytest.raises(ValueError, match="not both|stand alone|for programs on disk"):
             lf.maps(1, **wrong)  # type: ignore[arg-type]
     for pids in (None, "1", -1, 1 << 40):
         with pytest.raises((TypeError, ValueError)):
