@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Mapping
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from largefolio._checks import file_path, items, size, switch, text, whole
@@ -61,12 +62,12 @@ def asked(
         raise TypeError(_no_such(unknown[0], ["kernels", "machines", "seeds", *known]))
     filesystem, reference_ns = settings.get("filesystem"), settings.get("reference_ns")
     cpus = settings.get("cpus")
-    memory = items(settings.get("memory", "16G"), "memory", (int, str))
+    memory = items(settings.get("memory", "16G"), "memory", (Integral, str))
     return {
         "kernels": _kernels(kernels),
         "policies": _policies(settings.get("policy")),
         "machines": [file_path(one, "machines") for one in items(machines, "machines", _PATHS)],
-        "seeds": [whole(seed, "seeds") for seed in items(seeds, "seeds", (int,))],
+        "seeds": [whole(seed, "seeds") for seed in items(seeds, "seeds", (Integral,))],
         "memory": [size(one, "memory") for one in memory],
         "swap": size(settings.get("swap", 0), "swap"),
         "fragmentation": _fragmentation(settings.get("fragmentation", 0)),
@@ -120,7 +121,7 @@ def _annotations(value: Any) -> list[str]:
     """``{"libc.so*": "64K"}``, ``"libc.so*=64K"`` or several of these."""
     if value is None:
         return []
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return [
             f"{text(pattern, 'annotate')}={size(bytes_, 'annotate')}"
             for pattern, bytes_ in value.items()
@@ -132,15 +133,15 @@ def _linked(value: Any) -> list[str]:
     """``"2M"``, ``["4K", "2M"]`` (a cell each), ``{"libc.so*": "2M"}``, ``"libc.so*=2M"``."""
     if value is None:
         return []
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return [
             f"{text(pattern, 'linked')}={_sizes(sizes)}" for pattern, sizes in value.items()
         ]
-    found = items(value, "linked", (int, str))
+    found = items(value, "linked", (Integral, str))
     named = [one for one in found if isinstance(one, str) and "=" in one]
     plain = [one for one in found if one not in named]
     return ([_sizes(plain)] if plain else []) + named
 
 
 def _sizes(value: Any) -> str:
-    return ",".join(size(one, "linked") for one in items(value, "linked", (int, str)))
+    return ",".join(size(one, "linked") for one in items(value, "linked", (Integral, str)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from numbers import Integral
 from typing import Any
 
 from largefolio import _native
@@ -66,7 +67,7 @@ class Rules(Mapping[str, Any]):
         if not isinstance(rules, Mapping):
             raise TypeError(f"rules: expected a dictionary, not {type(rules).__name__}")
         try:
-            as_json = json.dumps(dict(rules), allow_nan=False)
+            as_json = json.dumps(dict(rules), allow_nan=False, default=_plain)
         except ValueError as error:
             raise KernelError(f"kernel file {name}: {error}") from None
         return cls._of(_native.Kernel.from_json(text(name, "name"), as_json))
@@ -153,6 +154,15 @@ class Rules(Mapping[str, Any]):
 
     def __reduce__(self) -> tuple[Any, tuple[str, str]]:
         return Rules.from_toml, (self.name, self.to_toml())
+
+
+def _plain(value: object) -> Any:
+    """What JSON has for a value that is no ``int`` and no ``dict``, such as an integer of NumPy."""
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"rules: no rule has a value of type {type(value).__name__}")
 
 
 def _put(table: dict[str, Any], key: str, value: Any) -> None:

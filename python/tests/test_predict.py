@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -89,6 +90,24 @@ def test_why_takes_two_kernels(small: Path) -> None:
     with pytest.raises(lf.RequestError, match="3 were given"):
         lf.why(small, ["6.1", "6.12", "7.2"])
     assert lf.why(small, ["7.0", "7.1"]).num_rows == 0
+
+
+def test_integers_and_mappings_of_every_kind_are_taken(small: Path) -> None:
+    import numpy
+
+    def same(taken: dict[str, Any], plain: dict[str, Any]) -> None:
+        assert lf.predict(small, "7.2", **taken).equals(lf.predict(small, "7.2", **plain))
+
+    path = lf.Trace(small).info["meta"]["files"][0]["path"]
+    same({"seeds": numpy.int64(1)}, {"seeds": 1})
+    same({"memory": numpy.int64(1 << 30)}, {"memory": 1 << 30})
+    same({"memory": numpy.array([1 << 30, 1 << 31])}, {"memory": [1 << 30, 1 << 31]})
+    same({"linked": numpy.uint32(2 << 20)}, {"linked": "2M"})
+    same({"annotate": MappingProxyType({path: numpy.int64(65536)})}, {"annotate": {path: "64K"}})
+    same({"linked": MappingProxyType({path: "2M"})}, {"linked": {path: "2M"}})
+    for wrong in (numpy.bool_(True), numpy.float64(1)):
+        with pytest.raises(TypeError, match="seeds: expected"):
+            lf.predict(small, "7.2", seeds=wrong)
 
 
 def test_the_defaults_are_three_kernels_on_an_altra(folio: Folio, small: Path) -> None:

@@ -7,6 +7,7 @@ import math
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -69,6 +70,21 @@ def test_set_names_what_was_set() -> None:
     assert sized == plain.edit("sizes=64K:exec", name=sized.name)
     assert sized.set({"sizes.machine": None}, name="7.2") == plain
     assert plain.set({"page": "16K"}, name="x") == plain.edit("page=16K", name="x")
+
+
+def test_values_are_of_every_kind_of_integer_and_mapping() -> None:
+    import numpy
+
+    plain = lf.Rules("7.2")
+    for one, other in (
+        (numpy.int64(1 << 20), 1 << 20),
+        (numpy.uint32(1 << 20), 1 << 20),
+    ):
+        assert plain.set({"readahead_bytes": one}) == plain.set({"readahead_bytes": other})
+    block = MappingProxyType({"block": MappingProxyType({"bytes": numpy.int64(65536)})})
+    assert plain.set({"fault.exec": block}, name="x") == plain.edit("exec-block=64K", name="x")
+    with pytest.raises(TypeError, match="no rule has a value of type object"):
+        plain.set({"readahead_bytes": object()})
 
 
 def test_a_file_may_be_based_on_a_preset(tmp_path: Path) -> None:
