@@ -6,6 +6,7 @@ import io
 import json
 import os
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from largefolio import _arguments as arguments
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from typing_extensions import Unpack
 
-_INTEGERS = {"page_bytes", "seed", "memory_bytes", "folio_bytes", "value"}
-"""Columns of :func:`why` that are no text."""
+_INTEGERS = {"page_bytes", "memory_bytes", "folio_bytes", "value"}
+"""Columns of :func:`why` that are no text, beside the seed and ``is_judged``."""
 
 
 def predict(
@@ -128,14 +129,41 @@ def why(
     from pyarrow import csv
 
     asked = arguments.asked(kernels, machines, seeds, **settings)
-    text = _replay(trace, progress, asked, explains=True).csv()
-    names = text.split(b"\n", 1)[0].decode().strip().split(",")
+    prediction = _replay(trace, progress, asked, explains=True)
+    text = prediction.csv()
+    columns = text.split(b"\n", 1)[0].decode().strip().split(",")
     types: dict[str, pa.DataType] = {
-        name: pa.int64() if name in _INTEGERS else pa.string() for name in names
+        name: pa.int64() if name in _INTEGERS else pa.string() for name in columns
     }
-    types["is_judged"] = pa.bool_()
+    types |= {"seed": pa.uint64(), "is_judged": pa.bool_()}
     options = csv.ConvertOptions(column_types=types, strings_can_be_null=True)
-    return csv.read_csv(io.BytesIO(text), convert_options=options)
+    return _named(csv.read_csv(io.BytesIO(text), convert_options=options), prediction)
+
+
+def _named(shares: pa.Table, prediction: _native.Prediction) -> pa.Table:
+    """Shares with the names that kernels and machines have.
+
+    Those of the CSV are for terminals and spreadsheets: it has ``'=x`` for ``=x``.
+    """
+    import pyarrow as pa
+
+    results = _pairs(json.loads(prediction.json()))
+    names: list[tuple[str, str, str]] = []
+    for part in shares["part"].to_pylist():
+        # The first share of a result is its whole difference.
+        names.append(next(results) if part == "difference" else names[-1])
+    for name, column in zip(("kernel_before", "kernel_after", "machine"), zip(*names)):
+        place = shares.column_names.index(name)
+        shares = shares.set_column(place, name, pa.array(column, pa.string()))
+    return shares
+
+
+def _pairs(report: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Both kernels and the machine, for each result that is explained."""
+    for why in report["why"]:
+        before, after = report["rows"][why["before"]], report["rows"][why["after"]]
+        for _ in why["results"]:
+            yield before["kernel"], after["kernel"], after["machine"]
 
 
 def _replay(

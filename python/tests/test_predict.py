@@ -92,6 +92,22 @@ def test_why_takes_two_kernels(small: Path) -> None:
     assert lf.why(small, ["7.0", "7.1"]).num_rows == 0
 
 
+def test_shares_have_the_names_that_kernels_have(folio: Folio, small: Path) -> None:
+    one = lf.Rules("7.1").edit(name="=A")
+    other = lf.Rules("7.2").edit("fault-around=4K", name="'-B, \"of\" two\nlines")
+    settings: dict[str, Any] = {"memory": "1G", "fragmentation": 500, "seeds": 2**64 - 1}
+    shares = lf.why(small, [one, other], ["altra", "milan"], **settings)
+    assert set(shares["kernel_before"].to_pylist()) == {one.name}
+    assert set(shares["kernel_after"].to_pylist()) == {other.name}
+    assert set(shares["machine"].to_pylist()) == {"altra", "milan"}
+    assert shares["seed"].to_pylist()[0] == 2**64 - 1
+    assert shares["seed"].type == lf.predict(small, "7.2")["seed"].type
+    # Only the names are others than those of the CSV.
+    plain = lf.why(small, ["7.1", "7.2+fault-around=4K"], ["altra", "milan"], **settings)
+    for name in set(plain.column_names) - {"kernel_before", "kernel_after"}:
+        assert shares[name].equals(plain[name]), name
+
+
 def test_integers_and_mappings_of_every_kind_are_taken(small: Path) -> None:
     import numpy
 
