@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import warnings
+import re
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _PATHS = (str, os.PathLike)
+# Names of parts (crates/report/src/sweep/data_set.rs); whatever else is in the directory is no part.
+_PART = re.compile("part-[0-9a-fA-F]{32}[.]parquet")
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Swept:
     """The result of a sweep. The data set may also have rows of other sweeps.
 
     Attributes:
-        directory: the data set, ``*.parquet``, and its manifest; as given, a path or an address.
+        directory: the data set, ``part-*.parquet``, and its manifest; as given, a path or an address.
         nr_asked: cells asked for.
         nr_found: of these, done before.
         nr_done: of these, done now.
@@ -51,13 +54,31 @@ class Swept:
     _options: storage.Options = field(default_factory=dict, repr=False, compare=False)
 
     def table(self) -> pa.Table:
-        """All rows of the data set."""
+        """All rows of the data set, those of earlier versions too: a column that these do not have is
+        null there.
+        """
+        import pyarrow as pa
         import pyarrow.dataset as ds
 
-        if not storage.is_address(self.directory):
-            return ds.dataset(self.directory, format="parquet").to_table()
-        filesystem, path = storage.opened(self.directory, self._options)
-        return ds.dataset(path, filesystem=filesystem, format="parquet").to_table()
+        filesystem, parts = self._parts()
+        if not parts:
+            return pa.table({})
+        found = ds.dataset(parts, format="parquet", filesystem=filesystem).get_fragments()
+        schemas = (part.physical_schema for part in found)
+        # The most columns first, so that their order does not depend on the names of the parts.
+        schema = pa.unify_schemas(sorted(schemas, key=len, reverse=True))
+        return ds.dataset(parts, schema, "parquet", filesystem).to_table()
+
+    def _parts(self) -> tuple[Any, list[str]]:
+        """The filesystem of the data set, and the paths of its parts."""
+        if storage.is_address(self.directory):
+            filesystem, path = storage.opened(self.directory, self._options)
+            filesystem.invalidate_cache()
+            found = [str(one["name"]) for one in filesystem.ls(path, detail=True) if one["type"] == "file"]
+        else:
+            filesystem = None
+            found = [one.path for one in os.scandir(self.directory) if one.is_file()]
+        return filesystem, sorted(path for path in found if _PART.fullmatch(path.rpartition("/")[2]))
 
 
 def sweep(

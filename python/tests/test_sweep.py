@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +26,7 @@ from typing import Any
 import dask
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from distributed import Client, LocalCluster
 
@@ -183,6 +186,39 @@ def test_addresses_may_be_chained(some: list[Path], tmp_path: Path) -> None:
     assert not any(map(_storage.is_address, ["::file://x", "a::", "../a::b", "a b://c", "://x"]))
     with pytest.raises(lf.SweepError, match="storage_options"):
         lf.sweep("zip://x.folio::ftp://me:secret@host/x.zip", directory=tmp_path / "set")
+
+
+@pytest.mark.parametrize("where", ["", "file://"])
+def test_a_data_set_of_an_earlier_version_is_one_table_with_the_new_parts(
+    tmp_path: Path, where: str
+) -> None:
+    fixtures = Path(__file__).parents[2] / "crates" / "cli" / "fixtures" / "0.1"
+    (old,) = (fixtures / "sweep").glob("part-*")
+    directory = tmp_path / "sweep"
+    shutil.copytree(fixtures / "sweep", directory)
+    with warnings.catch_warnings():
+        # A kernel that no recording judges is warned of.
+        warnings.simplefilter("ignore", lf.FolioWarning)
+        swept = lf.sweep(fixtures / "v1.folio", "6.18", directory=directory, memory="1G")
+    (new,) = (part for part in directory.glob("part-*") if part.name != old.name)
+    columns = pq.read_schema(new).names
+    added = set(columns) - set(pq.read_schema(old).names)
+    assert "policy_asked" in added
+    for number, parts in enumerate([(old, new), (new, old)]):
+        place = tmp_path / f"{number}"
+        place.mkdir()
+        for digit, part in enumerate(parts):
+            shutil.copy(part, place / f"part-{digit:032x}.parquet")
+        # Nothing of this is a part.
+        (place / "notes.txt").write_text("mine")
+        (place / "mine.parquet").write_text("no Parquet")
+        shutil.copytree(fixtures / "sweep", place / "kept")
+        table = dataclasses.replace(swept, directory=f"{where}{place}").table()
+        assert (table.num_rows, table.column_names) == (3, columns)
+        assert all(table[name].null_count >= 2 for name in added)
+        assert set(table["kernel"].to_pylist()) == {"6.12", "6.18", "7.2"}
+    (tmp_path / "empty").mkdir()
+    assert dataclasses.replace(swept, directory=f"{where}{tmp_path}/empty").table().num_rows == 0
 
 
 def test_an_address_that_cannot_be_read_is_named(some: list[Path], tmp_path: Path) -> None:
