@@ -5,8 +5,8 @@
     release.py crates sdist             some of it
     release.py deb --arch amd64 --profile lab
 
-The commit that is checked out is built, not what is changed beside it. Each build has a clone, a
-target directory and a place of its own. Into target/published:
+The commit that is checked out is built; where something is changed beside it, nothing is. Each build has
+a clone, a target directory and a place of its own. Into target/published:
 
     *.crate *.whl *.tar.gz *.deb *.ddeb     what both builds made, byte for byte the same
     SHA256SUMS                              sha256sum -c reads it
@@ -47,8 +47,24 @@ class Different(Exception):
     """Two builds of one commit."""
 
 
+class Changed(Exception):
+    """The checkout is not the commit that is built."""
+
+
 def git(*words):
     return said("git", *words)
+
+
+def check_unchanged(commit_id):
+    """Raises unless the checkout is this commit: lists of components and tools are made from its files."""
+    # Members of the workspace are `crates/*`, whether git knows them or not.
+    unknown = git("ls-files", "--others", "--exclude-standard", "crates").splitlines()
+    changed = [*git("diff", "--name-status", commit_id).splitlines(), *(f"?\t{path}" for path in unknown)]
+    if changed:
+        raise Changed(
+            f"the commit {commit_id[:12]} is built, and the checkout has changes that are not in it:\n    "
+            + "\n    ".join(changed)
+            + "\ncommit them, put them aside (git stash --include-untracked), or build in a clone of this repository")
 
 
 class Commit:
@@ -196,9 +212,8 @@ def provenance(commit, args, digests):
 
 
 def release(args):
+    check_unchanged(git("rev-parse", "HEAD"))
     commit = Commit()
-    if git("status", "--porcelain", "--untracked-files=no"):
-        print("release.py: changes that are not committed are not in it", file=sys.stderr)
     # Both builds use what is installed there, and provenance names it. In a fresh clone it is not there.
     package.TOOLS.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=OUTPUT.parent, prefix="release-") as folder:
@@ -208,6 +223,8 @@ def release(args):
             (pathlib.Path(folder) / name).mkdir()
             builds.append(Build(pathlib.Path(folder) / name, commit, args).made())
         digests = compared(*builds)
+        # The builds took long; the lists are made from what is there now.
+        check_unchanged(commit.id)
         shutil.rmtree(OUTPUT, ignore_errors=True)
         OUTPUT.mkdir(parents=True)
         for name, path in builds[0].items():
@@ -234,7 +251,7 @@ def main():
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     try:
         release(args)
-    except (Different, subprocess.CalledProcessError) as why:
+    except (Changed, Different, subprocess.CalledProcessError) as why:
         print(f"release.py: {why}", file=sys.stderr)
         return 1
     return 0

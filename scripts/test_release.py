@@ -32,6 +32,55 @@ class Compared(unittest.TestCase):
                 release.compared(first, self.made(folder, deb="x"))
 
 
+class Unchanged(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        (self.root / "crates").mkdir()
+        self.lock = self.root / "Cargo.lock"
+        self.lock.write_text("version = 4\n")
+        self.start(mock.patch.object(release.built_in, "ROOT", self.root))
+        self.start(mock.patch.object(release, "OUTPUT", self.root / "target" / "published"))
+        self.start(mock.patch.object(release.package, "TOOLS", self.root / "target" / "tools"))
+        release.git("init", "--quiet")
+        release.git("add", "Cargo.lock")
+        release.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message=first")
+        self.id = release.git("rev-parse", "HEAD")
+        self.start(mock.patch.object(release, "Commit", lambda: types.SimpleNamespace(id=self.id)))
+
+    def start(self, patch):
+        self.addCleanup(patch.stop)
+        return patch.start()
+
+    def test_what_is_not_in_the_commit_stops_it_before_anything_is_built(self):
+        built = self.start(mock.patch.object(release, "Build"))
+        (self.root / "notes.txt").write_text("nobody reads it")
+        release.check_unchanged(self.id)
+        self.lock.write_text("version = 3\n")
+        (self.root / "crates" / "mine.rs").write_text("")
+        with self.assertRaises(release.Changed) as raised:
+            release.release(types.SimpleNamespace())
+        said = str(raised.exception)
+        self.assertRegex(said, r"^the commit [0-9a-f]{12} is built, .*:\n    M\tCargo.lock\n    \?\tcrates/mine.rs\n")
+        self.assertIn("git stash --include-untracked", said)
+        release.git("add", "Cargo.lock")
+        with self.assertRaisesRegex(release.Changed, "M\tCargo.lock"):
+            release.release(types.SimpleNamespace())
+        built.assert_not_called()
+
+    def test_what_changes_while_it_is_built_is_not_published(self):
+        def made():
+            self.lock.write_text("version = 3\n")
+            return {}
+
+        build = self.start(mock.patch.object(release, "Build"))
+        build.return_value.made = made
+        with self.assertRaisesRegex(release.Changed, "M\tCargo.lock"):
+            release.release(types.SimpleNamespace())
+        self.assertFalse(release.OUTPUT.exists())
+
+
 class Provenance(unittest.TestCase):
     def tools(self, *parts, arch=("amd64", "arm64")):
         asked = []
