@@ -1,7 +1,7 @@
 //! The result as a data frame: one Arrow record batch, one row per cell.
 //!
 //! The schema is the same for every result, whatever the kernel, machine or program, so that files
-//! of many runs and sweeps read as one data set (`read_parquet('DIR/*.parquet')`).
+//! of many runs and sweeps read as one data set (`read_parquet('DIR/part-*.parquet', union_by_name = true)`).
 //!
 //! | columns | meaning |
 //! |---|---|
