@@ -36,7 +36,7 @@ typedef long long __s64;
 #define __always_inline inline __attribute__((always_inline))
 #endif
 
-/* The kernel decides. */
+/* The kernel decides; also as an int. */
 #define FOLIO_OWN (~0ULL)
 
 /*

@@ -47,6 +47,9 @@ use object::Parsed;
 
 /// What a program returns for the kernel's own choice.
 const OWN: u64 = u64::MAX;
+/// The same from a function that returns an `int`. As a number it would mean all orders, which is the
+/// kernel's own choice too, and nothing at the other points.
+const OWN_OF_INT: u64 = u32::MAX as u64;
 /// What object files end in.
 const SUFFIX: &str = ".o";
 
@@ -226,7 +229,7 @@ impl Policy for Running {
             PolicyError { point, message }
         })?;
         Ok(match (ran.value, ran.window) {
-            (OWN, _) => Answer::Own,
+            (OWN | OWN_OF_INT, _) => Answer::Own,
             (_, Some(window)) => Answer::Window(window),
             (value, None) => Answer::Value(value),
         })
