@@ -12,7 +12,8 @@
 //! Owns the points, what a policy sees and what it may answer. Does not own which answers can be
 //! honoured: that is checked where each point
 //! is (`fault/decide.rs`, `collapse/khugepaged.rs`, `reclaim/victim.rs`). A policy is a preference, as a BPF
-//! program of a kernel would be: it never makes an operation fail.
+//! program of a kernel would be: it never makes an operation fail. What it computes is work, and so is
+//! what follows from its answers ([`crate::core::work`]): who limits work may end with it.
 //!
 //! Differs: in no kernel. Proposed for anonymous memory.
 
@@ -290,4 +291,15 @@ pub trait Policy: fmt::Debug + Send {
     /// # Errors
     /// When it cannot answer, now or ever again.
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError>;
+
+    /// Steps that its last answer took, beside the one of the question ([`crate::core::work`]). They
+    /// follow from the questions alone, never from the time.
+    fn nr_steps(&self) -> u64 {
+        0
+    }
+
+    /// Bytes that it may come to hold; asked once.
+    fn state_bytes(&self) -> u64 {
+        0
+    }
 }

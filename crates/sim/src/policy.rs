@@ -42,7 +42,6 @@ use crate::kernel::Kernel;
 pub use error::{PolicyFileError, Refusal};
 use insn::Insn;
 use interpreter::State;
-use maps::Map;
 use object::Parsed;
 
 /// What a program returns for the kernel's own choice.
@@ -50,6 +49,8 @@ const OWN: u64 = u64::MAX;
 /// The same from a function that returns an `int`. As a number it would mean all orders, which is the
 /// kernel's own choice too, and nothing at the other points.
 const OWN_OF_INT: u64 = u32::MAX as u64;
+/// Instructions that cost about as much as a step of the memory manager.
+const INSNS_OF_STEP: u64 = 16;
 /// What object files end in.
 const SUFFIX: &str = ".o";
 
@@ -197,10 +198,7 @@ impl Source for Program {
     }
 
     fn start(&self) -> Result<Box<dyn Policy>, String> {
-        let parsed = Arc::clone(&self.parsed);
-        let maps = parsed.maps.iter().map(Map::new).collect();
-        let state = State { data: parsed.data.clone(), maps };
-        Ok(Box::new(Running { parsed, state }))
+        Ok(Box::new(Running::new(Arc::clone(&self.parsed))))
     }
 }
 
@@ -209,9 +207,16 @@ impl Source for Program {
 struct Running {
     parsed: Arc<Parsed>,
     state: State,
+    /// Steps of the last answer.
+    nr_steps: u64,
 }
 
 impl Running {
+    fn new(parsed: Arc<Parsed>) -> Self {
+        let state = State::new(&parsed);
+        Self { parsed, state, nr_steps: 0 }
+    }
+
     fn code(&self, point: Point) -> Option<&Vec<Insn>> {
         self.parsed.programs.get(&point)
     }
@@ -228,11 +233,20 @@ impl Policy for Running {
             let message = format!("instruction {}: {}", trap.at, trap.what);
             PolicyError { point, message }
         })?;
+        self.nr_steps = ran.nr_insns / INSNS_OF_STEP;
         Ok(match (ran.value, ran.window) {
             (OWN | OWN_OF_INT, _) => Answer::Own,
             (_, Some(window)) => Answer::Window(window),
             (value, None) => Answer::Value(value),
         })
+    }
+
+    fn nr_steps(&self) -> u64 {
+        self.nr_steps
+    }
+
+    fn state_bytes(&self) -> u64 {
+        self.parsed.state_bytes() as u64
     }
 }
 

@@ -20,11 +20,12 @@ impl<R: Ram> Memory<R> {
         &mut self.core.work
     }
 
-    /// Bytes of state: folios, trees of files, evicted pages, processes, open files. Of processes,
-    /// what [`Memory::measure`] saw last.
+    /// Bytes of state: folios, trees of files, evicted pages, processes, open files, and what a policy
+    /// may hold. Of processes, what [`Memory::measure`] saw last.
     #[must_use]
     pub fn state_bytes(&self) -> u64 {
-        self.core.state_bytes() + self.nr_things() * THING_BYTES + self.measured_bytes
+        let of_things = self.nr_things() * THING_BYTES + self.measured_bytes;
+        self.core.state_bytes() + of_things + self.policy_bytes()
     }
 
     /// Looks at the state of a process again. Only what a process does itself makes it larger,

@@ -6,6 +6,8 @@
 //! Invariants:
 //! - I1: without a policy nothing is built and nothing is counted.
 //! - I2: after a failure nothing is asked any more: the kernel decides.
+//! - I3: a question counts as work. Once there was too much, nothing is asked until more is allowed,
+//!   so that an operation under way ends as it would without a policy.
 
 use super::Memory;
 use crate::core::swap::Swap;
@@ -23,18 +25,34 @@ pub(super) struct Decider {
     policy: Box<dyn Policy>,
     asks: [bool; Point::ALL.len()],
     failure: Option<PolicyError>,
+    /// Steps of all answers.
+    nr_steps: u64,
+    state_bytes: u64,
 }
 
 impl<R: Ram> Memory<R> {
     /// Asks `policy` from now on where the kernel decides ([`crate::policy`]).
     pub fn set_policy(&mut self, policy: Box<dyn Policy>) {
         let asks = Point::ALL.map(|point| policy.asks(point));
-        self.decider = Some(Box::new(Decider { policy, asks, failure: None }));
+        let state_bytes = policy.state_bytes();
+        let decider = Decider { policy, asks, failure: None, nr_steps: 0, state_bytes };
+        self.decider = Some(Box::new(decider));
     }
 
     /// Why the policy was not asked any more, once.
     pub fn take_policy_failure(&mut self) -> Option<PolicyError> {
         self.decider.as_mut()?.failure.take()
+    }
+
+    /// Steps of [`Memory::work`] that went into the policy.
+    #[must_use]
+    pub fn policy_steps(&self) -> u64 {
+        self.decider.as_ref().map_or(0, |decider| decider.nr_steps)
+    }
+
+    /// Bytes that the policy may hold.
+    pub(super) fn policy_bytes(&self) -> u64 {
+        self.decider.as_ref().map_or(0, |decider| decider.state_bytes)
     }
 
     /// Names the program of a process, as far as a policy sees it.
@@ -101,12 +119,19 @@ impl<R: Ram> Memory<R> {
         Context { order: folio.order.get().into(), folio_flags: bits(flags), ..*context }
     }
 
-    /// The answer of the policy; [`Answer::Own`] after a failure.
+    /// The answer of the policy; [`Answer::Own`] after a failure, and after too much work.
     pub(crate) fn ask(&mut self, point: Point, context: &Context) -> Answer {
         let Some(decider) = &mut self.decider else { return Answer::Own };
+        if self.core.work.is_spent() {
+            return Answer::Own;
+        }
         self.core.counters.policy[point as usize].nr_asked += 1;
         let context = Context { point: point as u64, ..*context };
-        match decider.policy.answer(point, &context) {
+        let answer = decider.policy.answer(point, &context);
+        let nr_steps = decider.policy.nr_steps().saturating_add(1);
+        decider.nr_steps = decider.nr_steps.saturating_add(nr_steps);
+        self.core.work.add(nr_steps);
+        match answer {
             Ok(answer) => answer,
             Err(failure) => {
                 decider.failure = Some(failure);

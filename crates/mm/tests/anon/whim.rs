@@ -291,3 +291,36 @@ fn after_a_failure_the_kernel_decides() {
     assert_eq!(failure.to_string(), "the policy failed at anon_order: no");
     assert_eq!(world.memory.take_policy_failure(), None);
 }
+
+/// The question in whose answer the work ran out is the last one.
+#[test]
+fn answers_are_work_and_nobody_asks_when_it_is_spent() {
+    #[derive(Debug)]
+    struct Costs;
+    impl Policy for Costs {
+        fn asks(&self, point: Point) -> bool {
+            point == Point::AnonOrder
+        }
+
+        fn answer(&mut self, _: Point, _: &Context) -> Result<Answer, PolicyError> {
+            Ok(Answer::Value(0))
+        }
+
+        fn nr_steps(&self) -> u64 {
+            999
+        }
+    }
+    let mut world = World::new(sizes(&[64])).mapped(64);
+    world.memory.set_policy(Box::new(Costs));
+    let limit = world.memory.work().nr_steps() + 1_500;
+    world.memory.work_mut().set_limit(limit);
+    let mm = world.mm;
+    assert_eq!([0, 1].map(|page| world.write(mm, page).order.get()), [0, 0]);
+    assert!(world.memory.work().is_spent());
+    assert_eq!(world.memory.policy_steps(), 2_000);
+    assert_eq!(world.write(mm, 20).order.get(), 4);
+    assert_eq!(counts(&world, Point::AnonOrder), (2, 2, 0));
+    world.memory.work_mut().set_limit(u64::MAX);
+    assert_eq!(world.write(mm, 40).order.get(), 0);
+    assert_eq!(world.memory.policy_steps(), 3_000);
+}

@@ -55,6 +55,16 @@ type Part<'a, 'b> = ElfSection64<'a, 'b, LittleEndian>;
 pub(super) struct Section {
     pub(super) bytes: Vec<u8>,
     pub(super) is_writable: bool,
+    /// They begin as zeroes, and the file does not hold them.
+    pub(super) is_zeroed: bool,
+}
+
+impl Section {
+    /// The variables as they begin. Those that are zeroes take memory where they are written.
+    pub(super) fn fresh(&self) -> Self {
+        let bytes = if self.is_zeroed { vec![0; self.bytes.len()] } else { self.bytes.clone() };
+        Self { bytes, ..*self }
+    }
 }
 
 /// What is read of an object file.
@@ -63,6 +73,15 @@ pub(super) struct Parsed {
     pub(super) programs: BTreeMap<Point, Vec<Insn>>,
     pub(super) maps: Vec<MapSpec>,
     pub(super) data: Vec<Section>,
+}
+
+impl Parsed {
+    /// Bytes that maps and variables of a cell may take.
+    pub(super) fn state_bytes(&self) -> usize {
+        let maps = self.maps.iter().map(MapSpec::bytes_max);
+        let variables = self.data.iter().map(|section| section.bytes.len());
+        maps.chain(variables).fold(0, usize::saturating_add)
+    }
 }
 
 /// Reads an object file.
@@ -95,9 +114,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Refusal> {
     if reader.parsed.programs.is_empty() {
         return Err(Refusal::NoProgram);
     }
-    let maps = reader.parsed.maps.iter().map(MapSpec::bytes_max);
-    let variables = reader.parsed.data.iter().map(|section| section.bytes.len());
-    if maps.chain(variables).fold(0, usize::saturating_add) > STATE_BYTES_MAX {
+    if reader.parsed.state_bytes() > STATE_BYTES_MAX {
         let what = format!("maps and variables take more than {} MiB", STATE_BYTES_MAX >> 20);
         return Err(Refusal::Section { section: MAPS.to_owned(), what });
     }
@@ -281,9 +298,10 @@ impl<'a> Reader<'a, '_> {
         }
         let data = section.data().map_err(|error| format!(": {error}"))?;
         // Variables that begin as zeroes take no bytes of the file.
-        let bytes = if data.is_empty() { vec![0; size] } else { data.to_vec() };
+        let is_zeroed = data.is_empty();
+        let bytes = if is_zeroed { vec![0; size] } else { data.to_vec() };
         let number = self.parsed.data.len();
-        self.parsed.data.push(Section { bytes, is_writable });
+        self.parsed.data.push(Section { bytes, is_writable, is_zeroed });
         self.data.insert(index.0, number);
         Ok(number)
     }

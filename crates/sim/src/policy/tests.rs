@@ -52,7 +52,7 @@ const fn wide(dst: u8, src: u8, imm: i64) -> [Insn; 2] {
 
 /// A constant and a variable of 16 bytes each, a hash map and an array, with `code` at `point`.
 fn parsed(point: Point, code: Vec<Insn>) -> Parsed {
-    let section = |is_writable| Section { bytes: vec![7; 16], is_writable };
+    let section = |is_writable| Section { bytes: vec![7; 16], is_writable, is_zeroed: false };
     let map = |kind, key_bytes| MapSpec {
         name: "m".to_owned(),
         kind,
@@ -74,9 +74,7 @@ fn fault_at(point: Point, code: &[Insn]) -> Option<String> {
 }
 
 fn running(parsed: Parsed) -> Running {
-    let maps = parsed.maps.iter().map(Map::new).collect();
-    let state = State { data: parsed.data.clone(), maps };
-    Running { parsed: Arc::new(parsed), state }
+    Running::new(Arc::new(parsed))
 }
 
 /// What the header says and what a policy gets are the same.

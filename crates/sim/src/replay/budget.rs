@@ -13,7 +13,7 @@
 //! Owns the limits and what is said of a trace that exceeds them. When they are checked is
 //! `metering`'s.
 
-use largefolio_trace::Op;
+use largefolio_trace::{Op, shown};
 use serde::{Deserialize, Serialize};
 
 /// Steps of any trace: seconds. Those that come with folio need less than 2^15.
@@ -94,6 +94,8 @@ pub enum Excess {
         taken: u64,
         /// Steps the trace may take so far.
         allowed: u64,
+        /// Of those taken, steps of the policy.
+        of_policy: u64,
     },
     /// Bytes that the model may hold.
     State {
@@ -107,8 +109,12 @@ pub enum Excess {
 impl std::fmt::Display for Excess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Steps { taken, allowed } => {
-                write!(f, "the model has taken {taken} steps, and {allowed} are allowed")
+            Self::Steps { taken, allowed, of_policy } => {
+                write!(f, "the model has taken {taken} steps")?;
+                if *of_policy > 0 {
+                    write!(f, ", {of_policy} of them in the policy")?;
+                }
+                write!(f, ", and {allowed} are allowed")
             }
             Self::State { held, allowed } => {
                 let (held, allowed) = (held >> 20, allowed >> 20);
@@ -119,11 +125,10 @@ impl std::fmt::Display for Excess {
 }
 
 /// Where a budget was exceeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{}: {excess}; real programs need a fraction of that. If you trust the trace, allow more with \
-     `--max-work {}` (Python: `max_work={}`)",
-    place(*.row, *.op), .budget.next(), .budget.next()
+    "{}: {excess}; {} allow more with `--max-work {}` (Python: `max_work={}`)",
+    place(*.row, *.op), cause(.policy.as_deref()), .budget.next(), .budget.next()
 )]
 pub struct OverBudget {
     /// Row of the trace, as `folio trace cat` counts them; `None` = the layout at the start.
@@ -132,7 +137,21 @@ pub struct OverBudget {
     pub op: Option<Op>,
     /// Of what there was too much.
     pub excess: Excess,
+    /// The policy that answered, by its name.
+    pub policy: Option<String>,
     pub(super) budget: Budget,
+}
+
+/// What may have caused it, up to what can be done.
+fn cause(policy: Option<&str>) -> String {
+    match policy {
+        Some(policy) => format!(
+            "real programs need a fraction of that, and the policy {} may cause it: try without. If \
+             you trust both,",
+            shown(policy)
+        ),
+        None => "real programs need a fraction of that. If you trust the trace,".to_owned(),
+    }
 }
 
 fn place(row: Option<u64>, op: Option<Op>) -> String {

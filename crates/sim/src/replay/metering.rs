@@ -41,13 +41,15 @@ impl Cell {
         let work = self.memory.work();
         let excess = if work.is_spent() {
             let allowed = budget.steps_after(self.meter.nr_rows);
-            Excess::Steps { taken: work.nr_steps(), allowed }
+            let of_policy = self.memory.policy_steps();
+            Excess::Steps { taken: work.nr_steps(), allowed, of_policy }
         } else if held > budget.state_bytes {
             Excess::State { held, allowed: budget.state_bytes }
         } else {
             return Ok(());
         };
-        let over = OverBudget { row: None, op: None, excess, budget: *budget };
+        let policy = self.spec.kernel.policy.as_ref().map(|policy| policy.name().to_owned());
+        let over = OverBudget { row: None, op: None, excess, policy, budget: *budget };
         Err(CellError::OverBudget(Box::new(over)))
     }
 

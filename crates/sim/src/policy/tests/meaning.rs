@@ -119,3 +119,25 @@ fn a_window_is_set_by_its_helper() {
         assert_eq!(run(Point::Window, own, &Context::default()), Answer::Own);
     }
 }
+
+#[test]
+fn an_answer_counts_what_ran_in_steps() {
+    let steps = |code: Vec<Insn>| {
+        let mut policy = running(parsed(Point::Around, code));
+        policy.answer(Point::Around, &Context::default()).unwrap();
+        policy.nr_steps()
+    };
+    assert_eq!(steps(vec![mov(0, 1), EXIT]), 0);
+    assert_eq!(steps([vec![mov(0, 1); 159], vec![EXIT]].concat()), 10);
+    // What is jumped over does not run.
+    let over = vec![mov(0, 1), insn(class::JMP | jump::JA, 0, 0, 157, 0)];
+    assert_eq!(steps([over, vec![mov(0, 1); 157], vec![EXIT]].concat()), 0);
+    // Five instructions; the lookup costs 64, and its key of 8 bytes one.
+    let lookup = [
+        &[insn(0x7a, 10, 0, -8, 5)][..],
+        &wide(1, insn::wide::MAP, 0),
+        &[copy(2, 10), add(2, -8), call(helper::MAP_LOOKUP)],
+    ];
+    let lookups = [lookup.concat().repeat(16), vec![mov(0, 1), EXIT]].concat();
+    assert_eq!(steps(lookups), (16 * (5 + 64 + 1) + 2) / 16);
+}

@@ -155,7 +155,9 @@ fn a_trace_that_asks_for_too_much_ends_at_a_row_with_a_remedy() {
         assert!(text.contains("--max-work 4"), "{name}: {text}");
         match excess {
             // A fork copies all that there is.
-            Excess::Steps { taken, allowed } => assert!(taken < 2 * allowed, "{name}: {excess:?}"),
+            Excess::Steps { taken, allowed, .. } => {
+                assert!(taken < 2 * allowed, "{name}: {excess:?}")
+            }
             Excess::State { held, allowed } => assert!(held < 2 * allowed, "{name}: {excess:?}"),
         }
         assert_eq!(refused(&events, &spec), Some((row, excess, text)), "{name}: the same again");
@@ -171,7 +173,7 @@ fn one_call_takes_little_more_than_is_allowed() {
         for op in [Op::Pread, Op::Pwrite] {
             let spec = CellSpec { ram_bytes: 32 << 20, ..spec(kernel, small) };
             let (row, excess, text) = refused(&[call(op)], &spec).expect(kernel);
-            let Excess::Steps { taken, allowed } = excess else { panic!("{kernel}: {text}") };
+            let Excess::Steps { taken, allowed, .. } = excess else { panic!("{kernel}: {text}") };
             // Reclaim looks at what there is, 8,192 pages, a few times.
             assert!(row == 0 && taken < 64 * allowed, "{kernel} {op:?}: {excess:?}");
         }
