@@ -74,7 +74,8 @@ static long (*folio_window)(__u64 start, __u64 nr_pages, __u64 nr_ahead, __u64 o
 #define FOLIO_REUSE 1 /* keep it */
 #define FOLIO_COPY 2  /* copy the page; split the PMD entry before */
 
-/* folio/victim: reclaim is about to evict a folio. Its last look before it gives up keeps none. */
+/* folio/victim: reclaim is about to evict a folio. Its last look before it gives up keeps none; where it
+ * had found nothing but what was kept, as many of the next are not kept either. */
 #define FOLIO_EVICT 1
 #define FOLIO_KEEP 2  /* another round */
 #define FOLIO_SPLIT 3 /* private memory: into base pages, which are looked at one by one */

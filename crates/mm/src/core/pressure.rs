@@ -34,8 +34,8 @@ pub(crate) struct Pressure {
     pub(crate) nr_idle_looks: u32,
     /// Reclaim looks at everything for the last time before it gives up.
     pub(crate) is_last_look: bool,
-    /// A policy kept a folio that this request would have evicted.
-    pub(crate) has_kept: bool,
+    /// Folios that a policy kept and this request would have evicted.
+    pub(crate) nr_kept: u64,
 }
 
 impl Pressure {

@@ -115,6 +115,8 @@ pub struct Lruvec {
     pub(crate) worth: WorthWalking,
     /// The request to reclaim for which page tables were walked last.
     pub(crate) walked_for: u64,
+    /// Folios that a policy cannot keep any more ([`crate::policy`]).
+    pub(crate) nr_unkeepable: u64,
     /// What happened in the group.
     pub counters: GroupCounters,
 }
@@ -132,6 +134,7 @@ impl Default for Lruvec {
             gens: Generations::default(),
             worth: WorthWalking::default(),
             walked_for: 0,
+            nr_unkeepable: 0,
             counters: GroupCounters::default(),
         }
     }

@@ -101,7 +101,7 @@ impl<R: Ram> Memory<R> {
         let mut scan = Scan::new(who, target, nr_wanted);
         self.core.pressure.target = target;
         self.core.pressure.nr_requests += 1;
-        self.core.pressure.has_kept = false;
+        self.core.pressure.nr_kept = 0;
         let (mut nr_sweeps, mut is_forced) = (0, false);
         loop {
             self.shrink_by_priority(&mut scan, is_forced);
@@ -114,7 +114,7 @@ impl<R: Ram> Memory<R> {
                 is_forced = true;
             } else if scan.has_left_low && !scan.takes_low {
                 scan.takes_low = true;
-            } else if self.core.pressure.has_kept && !scan.takes_kept {
+            } else if self.core.pressure.nr_kept > 0 && !scan.takes_kept {
                 scan.takes_kept = true;
             } else if who == Reclaimer::Group || nr_sweeps >= NR_SWEEPS_MAX {
                 break;
@@ -131,6 +131,9 @@ impl<R: Ram> Memory<R> {
         for priority in (0..=PRIORITY_FIRST).rev() {
             scan.priority = priority;
             self.core.pressure.is_last_look = priority == 0 || scan.takes_kept;
+            if priority == 0 && scan.nr_freed == 0 {
+                self.end_keeping(scan.target);
+            }
             self.prepare_scan(scan, is_forced);
             self.shrink_groups(scan);
             scan.nr_freed += self.shrink_others(priority);

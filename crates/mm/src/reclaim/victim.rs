@@ -3,14 +3,19 @@
 //! Differs: in no kernel ([`crate::policy`]).
 //!
 //! Owns how long a policy may keep folios: reclaim has to come to an end, so that the last look
-//! takes them all the same.
+//! takes them all the same. A request that came to it and had done nothing but keep has given each
+//! folio the round that it was kept for: the next ones may take as many without another.
+//!
+//! Invariants:
+//! - I1: the folios that requests kept in vain are at most those that they evict, and as many as
+//!   there are.
 
 use super::evict::Fate;
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::policy::{Answer, Context, Point, victim};
 use crate::ram::Ram;
-use crate::units::Order;
+use crate::units::{GroupId, Order};
 
 impl<R: Ram> Memory<R> {
     /// What becomes of a folio that reclaim is about to evict; `None` = as the kernel does.
@@ -25,8 +30,8 @@ impl<R: Ram> Memory<R> {
                 self.honoured(Point::Victim);
                 None
             }
-            Answer::Value(victim::KEEP) if !self.core.pressure.is_last_look => {
-                self.core.pressure.has_kept = true;
+            Answer::Value(victim::KEEP) if self.may_keep() => {
+                self.core.pressure.nr_kept += 1;
                 self.honoured(Point::Victim);
                 Some(Fate::Keep)
             }
@@ -39,6 +44,24 @@ impl<R: Ram> Memory<R> {
                 None
             }
         }
+    }
+
+    /// Whether a folio may get another round.
+    fn may_keep(&mut self) -> bool {
+        if self.core.pressure.is_last_look {
+            return false;
+        }
+        let target = self.core.pressure.target;
+        let nr_unkeepable = &mut self.core.folios.lru_mut().vec_mut(target).nr_unkeepable;
+        let may_keep = *nr_unkeepable == 0;
+        *nr_unkeepable = nr_unkeepable.saturating_sub(1);
+        may_keep
+    }
+
+    /// All that a request for `target` found was kept: as many are not kept again.
+    pub(super) fn end_keeping(&mut self, target: GroupId) {
+        let nr_kept = self.core.pressure.nr_kept;
+        self.core.folios.lru_mut().vec_mut(target).nr_unkeepable += nr_kept;
     }
 
     /// Private memory is split while it stands on its list; of files reclaim splits none.

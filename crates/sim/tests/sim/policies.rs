@@ -425,6 +425,40 @@ fn a_policy_that_keeps_text_does_not_run_out_of_memory() {
     }
 }
 
+/// One that keeps everything.
+#[derive(Clone, Debug)]
+struct KeepsAll;
+
+impl Policy for KeepsAll {
+    fn asks(&self, point: Point) -> bool {
+        point == Point::Victim
+    }
+
+    fn answer(&mut self, _: Point, _: &Context) -> Result<Answer, PolicyError> {
+        Ok(Answer::Value(victim::KEEP))
+    }
+}
+
+/// A round for each folio, and then they go: no request looks at everything for each batch.
+#[test]
+fn a_policy_that_keeps_everything_gets_one_round_and_fails_nothing() {
+    let keeps = KernelPolicy(Arc::new(Native("keeps-all", Ok(KeepsAll))));
+    let spec = |(kernel, limit): (&str, &str)| {
+        let plain = cell(kernel, "altra");
+        let kernel = plain.kernel.with_policy(keeps.clone());
+        let (cgroups, filesystem) = (vec![limit.parse().unwrap()], Some("xfs".to_owned()));
+        CellSpec { kernel, cgroups, filesystem, ..plain }
+    };
+    let below = [("6.16", "6M"), ("6.16", "24M"), ("7.2", "6M")];
+    for outcome in replayed("make.folio", &below.map(spec)) {
+        let answers = outcome.policy.as_ref().unwrap().points["victim"];
+        let (kept, taken) = (answers.honoured, answers.refused);
+        // As many as are in the group, beside those that were taken.
+        let nr_pages = 24 << 20 >> 12;
+        assert!(kept > 100 && kept < 2 * taken + nr_pages, "{}: {answers:?}", outcome.kernel);
+    }
+}
+
 /// How a cell with too small a budget ends.
 fn over_budget(trace: &str, spec: &CellSpec) -> (OverBudget, String) {
     let told = replay(&root().join("traces").join(trace), std::slice::from_ref(spec), &mut |_| {});
