@@ -5,15 +5,15 @@
 //! Owns the four points of faults: which orders private memory tries, what is read of a file, how
 //! much is mapped around a load, what becomes of a store to a large private folio.
 
-use super::sync::{self, Choice};
+use super::sync::{self, Choice, Sequential};
 use super::{Access, Fault};
 use crate::core::open_file::RaState;
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::policy::{Answer, Context, Point, Window, cause, write};
 use crate::ram::Ram;
-use crate::readahead::issue::largest_folio;
-use crate::readahead::{Issue, OrderHint};
+use crate::readahead::issue::{Run, largest_folio, window_order};
+use crate::readahead::{self, Issue, OrderHint};
 use crate::rules::anon::Orders;
 use crate::units::Order;
 
@@ -33,19 +33,17 @@ pub(super) enum Decided {
 
 /// What a kernel would read, to be seen by a policy.
 #[derive(Clone, Copy)]
-pub(super) struct OwnWindow {
-    pub(super) start: u64,
-    /// Its state when it is issued.
-    pub(super) state: RaState,
-    pub(super) order: Order,
+struct OwnWindow {
+    /// Pages, marker and order.
+    window: Window,
+    /// The state of the open file when it is issued; `None` where that does not describe it.
+    state: Option<RaState>,
 }
 
 impl OwnWindow {
-    /// What an issue reads from the state that it left; `None` where that is no window.
-    fn of(issue: &Issue, state: RaState) -> Option<Self> {
-        let Issue::Window { start, hint } = *issue else { return None };
-        let (OrderHint::Raise(order) | OrderHint::Exactly(order)) = hint;
-        Some(Self { start, state, order })
+    /// Whether `window` is the same pages with the same marker.
+    fn has_pages_of(&self, window: Window) -> bool {
+        Window { order: window.order, ..self.window } == window
     }
 }
 
@@ -107,8 +105,7 @@ impl<R: Ram> Memory<R> {
         if !self.is_asked(Point::Window) {
             return Decided::Own;
         }
-        let state = self.open_file(fault.open()).state;
-        let Some(own) = OwnWindow::of(&issue, state) else { return Decided::Own };
+        let own = self.own_of(fault, &issue, self.open_file(fault.open()).state);
         let decided = self.decided(fault, Some(own), cause::MARKER);
         if matches!(decided, Decided::Nothing) {
             // Nothing was read: the marker's step did not happen.
@@ -119,11 +116,11 @@ impl<R: Ram> Memory<R> {
 
     fn decided(&mut self, fault: &Fault, own: Option<OwnWindow>, cause: u64) -> Decided {
         let mut context = Context { cause, ..self.file_context(fault) };
-        if let Some(OwnWindow { start, state, order }) = own {
-            context.own_start = start;
-            context.own_pages = state.size;
-            context.own_ahead = state.async_size;
-            context.own_order = order.get().into();
+        if let Some(OwnWindow { window, .. }) = own {
+            context.own_start = window.start;
+            context.own_pages = window.nr_pages;
+            context.own_ahead = window.nr_ahead;
+            context.own_order = window.order;
         }
         match self.ask(Point::Window, &context) {
             Answer::Own => Decided::Own,
@@ -131,8 +128,18 @@ impl<R: Ram> Memory<R> {
                 self.honoured(Point::Window);
                 Decided::Nothing
             }
-            Answer::Window(window) if self.can_read(&context, window) => {
-                Decided::Read(self.follow(fault, &context, window))
+            // Read in another way than a window is.
+            Answer::Window(window)
+                if own.is_some_and(|own| own.state.is_none() && own.window == window) =>
+            {
+                self.honoured(Point::Window);
+                Decided::Own
+            }
+            Answer::Window(window)
+                if own.is_some_and(|own| own.has_pages_of(window))
+                    || self.can_read(&context, window) =>
+            {
+                Decided::Read(self.follow(fault, &context, window, own))
             }
             Answer::Value(_) | Answer::Window(_) => {
                 self.refused(Point::Window);
@@ -156,39 +163,72 @@ impl<R: Ram> Memory<R> {
         is_placed && (1..=max).contains(&nr_pages) && nr_ahead <= nr_pages
     }
 
-    /// Takes `window` over into the state of the open file. An order that the file cannot have becomes
-    /// the next one that it can, which counts as refused. One larger than the window is lowered when
-    /// it is read, as a kernel's own.
-    fn follow(&mut self, fault: &Fault, context: &Context, window: Window) -> Issue {
+    /// Takes `window` over into the state of the open file; of the kernel's own pages it is what the
+    /// kernel would leave. An order that the file cannot have becomes the next one that it can, which
+    /// counts as refused, unless the kernel asks for it too. One larger than the window is lowered
+    /// when it is read, as a kernel's own.
+    fn follow(
+        &mut self,
+        fault: &Fault,
+        context: &Context,
+        window: Window,
+        own: Option<OwnWindow>,
+    ) -> Issue {
         let Window { start, nr_pages, nr_ahead, order: asked } = window;
+        let own = own.filter(|own| own.has_pages_of(window));
         let target = self.reading(fault).target;
         let orders = self.core.mapping(target.file).orders;
         let highest = Order::new(u8::try_from(asked.min(context.max_order)).unwrap_or(0));
         let order = largest_folio(&self.rules, orders.min, target.allowed, highest);
-        if u64::from(order.get()) == asked {
+        if u64::from(order.get()) == asked || own.is_some_and(|own| own.window == window) {
             self.honoured(Point::Window);
         } else {
             self.refused(Point::Window);
         }
         let state = &mut self.open_file_mut(fault.open()).state;
-        (state.start, state.size, state.async_size) = (start, nr_pages, nr_ahead);
+        if let Some(of_kernel) = own.and_then(|own| own.state) {
+            *state = of_kernel;
+        } else {
+            (state.start, state.size, state.async_size) = (start, nr_pages, nr_ahead);
+        }
         state.order = highest;
         Issue::Window { start, hint: OrderHint::Exactly(highest) }
     }
 
-    /// The window that `choice` would read; `None` where it is none.
+    /// What `choice` would read; `None` where that is the page alone.
     fn own_window(&self, fault: &Fault, choice: &Choice) -> Option<OwnWindow> {
         let mut state = self.open_file(fault.open()).state;
         let issue = match *choice {
             Choice::Nothing => return None,
-            // Chosen when it is read: as much as the window of the file holds.
-            Choice::Sequential => {
-                state.size = state.ra_pages;
-                Issue::Window { start: fault.index(), hint: OrderHint::Raise(Order::ZERO) }
-            }
+            Choice::Sequential => match self.sequential(fault) {
+                Sequential::Forced(Run { start, nr_pages }) => {
+                    Issue::Base { start, nr_pages, lookahead: 0 }
+                }
+                Sequential::Asked(request) => {
+                    let tree = &self.core.mapping(self.open_file(fault.open()).mapping).tree;
+                    readahead::sync::choose(&mut state, tree, request, &self.rules.readahead)
+                }
+            },
             ref other => sync::window_of(fault, &mut state, other, self.start_order(fault)),
         };
-        OwnWindow::of(&issue, state)
+        Some(self.own_of(fault, &issue, state))
+    }
+
+    /// What an issue reads from the state that it left.
+    fn own_of(&self, fault: &Fault, issue: &Issue, state: RaState) -> OwnWindow {
+        let target = self.reading(fault).target;
+        match *issue {
+            Issue::Window { start, hint } => {
+                let order = window_order(&self.core, &self.rules, target, &state, hint);
+                let (nr_pages, nr_ahead) = (state.size, state.async_size);
+                let window = Window { start, nr_pages, nr_ahead, order: order.get().into() };
+                OwnWindow { window, state: Some(state) }
+            }
+            Issue::Base { start, nr_pages, lookahead: nr_ahead } => {
+                let order = self.core.mapping(target.file).orders.min.get().into();
+                OwnWindow { window: Window { start, nr_pages, nr_ahead, order }, state: None }
+            }
+        }
     }
 
     /// Pages that fault-around looks at, where the kernel would look at `nr_pages`.

@@ -39,6 +39,14 @@ pub(super) enum Choice {
     AroundInFolios(Order),
 }
 
+/// What a sequential reader asks for.
+pub(super) enum Sequential {
+    /// These pages, in the smallest folios.
+    Forced(Run),
+    /// What readahead makes of the request.
+    Asked(Request),
+}
+
 impl<R: Ram> Memory<R> {
     /// Reads ahead for a fault whose page is absent.
     pub(super) fn sync_step(&mut self, fault: &Fault) {
@@ -57,7 +65,7 @@ impl<R: Ram> Memory<R> {
         }
         let issue = match choice {
             Choice::Nothing => return,
-            Choice::Sequential => match self.sequential(fault) {
+            Choice::Sequential => match self.chosen_sequential(fault) {
                 Some(issue) => issue,
                 None => return,
             },
@@ -75,27 +83,36 @@ impl<R: Ram> Memory<R> {
         self.open_file(fault.open()).start_order.or(of_kernel)
     }
 
-    /// What a buffered read of a whole window would read; `None` when that was forced and is done.
-    fn sequential(&mut self, fault: &Fault) -> Option<Issue> {
-        let (open, io_pages) = (fault.open(), self.rules.io_pages());
-        let OpenFile { mapping: file, state, is_random, .. } = *self.open_file(open);
-        let request = Request {
-            index: fault.index(),
-            nr_pages: state.ra_pages,
-            prev_index: prev_index(&state, self.rules.page.shift()),
-            io_pages,
-        };
-        let Request { index, nr_pages, .. } = request;
-        let kind = EntryKind::Sync;
-        self.core.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
+    /// What a buffered read of a whole window asks for.
+    pub(super) fn sequential(&self, fault: &Fault) -> Sequential {
+        let (index, io_pages) = (fault.index(), self.rules.io_pages());
+        let OpenFile { state, is_random, .. } = *self.open_file(fault.open());
+        let nr_pages = state.ra_pages;
         if is_random {
             // `POSIX_FADV_RANDOM` forces every read, whatever the area was told (A.1.4).
             let nr_pages = nr_pages.min(io_pages.max(state.ra_pages));
-            self.read_forced(file, Run { start: index, nr_pages });
-            return None;
+            return Sequential::Forced(Run { start: index, nr_pages });
         }
-        let ra = self.readahead(open);
-        Some(sync::choose(ra.state, ra.tree, request, ra.rules))
+        let prev_index = prev_index(&state, self.rules.page.shift());
+        Sequential::Asked(Request { index, nr_pages, prev_index, io_pages })
+    }
+
+    /// What it reads; `None` when that was forced and is done.
+    fn chosen_sequential(&mut self, fault: &Fault) -> Option<Issue> {
+        let (open, index) = (fault.open(), fault.index());
+        let OpenFile { mapping: file, state, .. } = *self.open_file(open);
+        let (kind, nr_pages) = (EntryKind::Sync, state.ra_pages);
+        self.core.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
+        match self.sequential(fault) {
+            Sequential::Forced(run) => {
+                self.read_forced(file, run);
+                None
+            }
+            Sequential::Asked(request) => {
+                let ra = self.readahead(open);
+                Some(sync::choose(ra.state, ra.tree, request, ra.rules))
+            }
+        }
     }
 
     /// The order of the tests in B.4.1 .. B.4.5.

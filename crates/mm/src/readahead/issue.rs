@@ -17,6 +17,7 @@ use super::RaState;
 use crate::core::observed::Observed;
 use crate::core::{Core, InsertRefusal, NewFolio};
 use crate::folio::FolioId;
+use crate::mapping::Mapping;
 use crate::ram::Ram;
 use crate::rules::Rules;
 use crate::rules::anon::Orders;
@@ -164,9 +165,7 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         let orders = mapping.orders;
         let Some(last) = mapping.last_index(self.cache.rules().page) else { return };
         let whole = Span { start, nr_pages: state.size, lookahead: state.async_size };
-        let min_window = self.cache.rules().readahead.large_window_min_pages;
-        let is_short = min_window > 0 && state.size < min_window.max(mapping.min_pages());
-        if !orders.is_large() || is_short {
+        if !takes_large(self.cache.rules(), mapping, state) {
             // Nothing large fits here: the ramp starts again from base pages (A.5.2).
             state.order = Order::ZERO;
             self.rest(whole);
@@ -258,6 +257,29 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         }
         self.cache.core_mut().submit();
     }
+}
+
+/// Whether the state's window gets large folios: one below the shortest does not (A.5.2).
+fn takes_large(rules: &Rules, mapping: &Mapping, state: &RaState) -> bool {
+    let min_window = rules.readahead.large_window_min_pages;
+    let is_short = min_window > 0 && state.size < min_window.max(mapping.min_pages());
+    mapping.orders.is_large() && !is_short
+}
+
+/// The order that [`run`] fills the state's window with, before its length and its place limit it.
+pub(crate) fn window_order<R: Ram>(
+    core: &Core<R>,
+    rules: &Rules,
+    target: ReadTarget,
+    state: &RaState,
+    hint: OrderHint,
+) -> Order {
+    let mapping = core.mapping(target.file);
+    let orders = mapping.orders;
+    if !takes_large(rules, mapping, state) {
+        return orders.min;
+    }
+    preferred_order(rules, orders.max, state, hint, target.allowed).max(orders.min)
 }
 
 /// A.5.3: the order to fill the window with. It may be one that no folio is allowed to have: the

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError, area, victim};
+use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError, Window, area, victim};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::policy::{KernelPolicy, Source};
@@ -14,6 +14,7 @@ use largefolio_sim::replay::{
     Budget, CacheState, CellError, CellSpec, Excess, Outcome, OverBudget, ReplayError, replay,
 };
 use largefolio_sim::sweep::{CellId, Recipe};
+use largefolio_trace::generate::{Advice, RetStubs, SweepOrder, Workload};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -456,6 +457,74 @@ fn a_policy_that_keeps_everything_gets_one_round_and_fails_nothing() {
         // As many as are in the group, beside those that were taken.
         let nr_pages = 24 << 20 >> 12;
         assert!(kept > 100 && kept < 2 * taken + nr_pages, "{}: {answers:?}", outcome.kernel);
+    }
+}
+
+/// One that answers what the kernel would do.
+#[derive(Clone, Debug)]
+struct Echoes;
+
+impl Policy for Echoes {
+    fn asks(&self, _: Point) -> bool {
+        true
+    }
+
+    fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
+        let Context { own_start, own_pages, own_ahead, own_order, own, orders, .. } = *context;
+        let (start, nr_pages, nr_ahead, order) = (own_start, own_pages, own_ahead, own_order);
+        Ok(match point {
+            Point::AnonOrder | Point::Collapse => Answer::Value(orders),
+            Point::Window if own_pages == 0 => Answer::Value(0),
+            Point::Window => Answer::Window(Window { start, nr_pages, nr_ahead, order }),
+            Point::Around | Point::Write | Point::Victim => Answer::Value(own),
+        })
+    }
+}
+
+/// What a policy sees of the kernel's own answers is what the kernel does: who answers it changes
+/// nothing, under any kernel, whatever the areas were advised.
+#[test]
+fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
+    let echoes = KernelPolicy(Arc::new(Native("echoes", Ok(Echoes))));
+    let dir = tempfile::tempdir().unwrap();
+    let mut traces = vec![root().join("traces/demo.folio")];
+    for (name, order, advice) in [
+        ("sequential", SweepOrder::Sequential, Advice::Sequential),
+        ("shuffled", SweepOrder::Random, Advice::Sequential),
+        ("huge", SweepOrder::Random, Advice::HugePage),
+        ("random", SweepOrder::Random, Advice::Random),
+        ("plain", SweepOrder::Sequential, Advice::None),
+    ] {
+        traces.push(dir.path().join(format!("{name}.folio")));
+        let nr_pages = 2_000;
+        let stubs = RetStubs { nr_pages, order, advice, nr_calls: 10, ..RetStubs::default() };
+        stubs.write(traces.last().unwrap()).unwrap();
+    }
+    let settings = "thp=always+anon-64K=always+anon-16K=always";
+    let names: Vec<&str> = Kernel::names().collect();
+    let mut specs = Vec::new();
+    for (name, is_tight) in names.iter().flat_map(|name| [(name, false), (name, true)]) {
+        let with_sizes = Kernel::parse(&format!("{name}+{settings}"));
+        let kernel = with_sizes.unwrap_or_else(|_| Kernel::parse(name).unwrap());
+        let mut plain = cell("7.2", "altra");
+        plain.kernel = kernel;
+        plain.filesystem = Some("xfs".to_owned());
+        if is_tight {
+            plain.cgroups = vec!["9M".parse().unwrap()];
+            plain.cache = CacheState::Warm;
+        }
+        let kernel = plain.kernel.with_policy(echoes.clone());
+        specs.extend([plain.clone(), CellSpec { kernel, ..plain }]);
+    }
+    for trace in &traces {
+        let (_, outcomes) = replay(trace, &specs, &mut |_| {}).unwrap();
+        let pairs = outcomes.as_chunks::<2>().0;
+        for ([plain, echoed], spec) in pairs.iter().zip(specs.iter().step_by(2)) {
+            let of = format!("{} {:?} {}", plain.kernel, spec.cache, trace.display());
+            assert_eq!(counted(plain), counted(echoed), "{of}");
+            let points = &echoed.policy.as_ref().unwrap().points;
+            assert!(points.values().all(|point| point.asked == point.honoured), "{of}: {points:?}");
+        }
     }
 }
 
