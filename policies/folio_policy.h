@@ -130,7 +130,7 @@ struct folio_context {
 	__u64 high;         /* and here it ends */
 	__u64 nr_reclaims;  /* requests to reclaim so far */
 	__u64 swap_free;    /* free pages of swap space */
-	__u64 group_max;    /* pages that the control group may take; ~0 = any */
+	__u64 group_max;    /* pages that the control group (of a victim: its own) may take; ~0 = any */
 	__u64 group_pages;  /* pages that it has */
 	__u64 free[14];     /* free blocks of exactly each order */
 };

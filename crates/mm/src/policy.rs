@@ -241,7 +241,8 @@ fields! {
     nr_reclaims,
     /// Free pages of swap space.
     swap_free,
-    /// Pages that the control group may take; all ones without a limit.
+    /// Pages that the control group may take, at [`Point::Victim`] the folio's; all ones without a
+    /// limit.
     group_max,
     /// Pages that it has.
     group_pages,

@@ -16,7 +16,7 @@ use crate::policy::folio as flag;
 use crate::policy::{Answer, Context, NR_FREE, Point, Policy, PolicyError, area};
 use crate::ram::Ram;
 use crate::rules::anon::Orders;
-use crate::units::{MmId, Order};
+use crate::units::{GroupId, MmId, Order};
 use crate::vma::{AccessAdvice, Backing, HugeAdvice, Sharing, Vma};
 
 /// A policy, and what it wants to be asked.
@@ -71,8 +71,8 @@ impl<R: Ram> Memory<R> {
         self.decider.as_ref().is_some_and(|decider| decider.asks[point as usize])
     }
 
-    /// What a policy sees of memory.
-    pub(crate) fn context(&self) -> Context {
+    /// What a policy sees of memory, and of the group that pays for what it decides.
+    pub(crate) fn context(&self, group: GroupId) -> Context {
         let buddy = &self.core.buddy;
         let mut free = [0; NR_FREE];
         for (order, nr_blocks) in (0..=buddy.max_order().get()).zip(&mut free) {
@@ -88,6 +88,8 @@ impl<R: Ram> Memory<R> {
             high: pressure.watermarks.high,
             nr_reclaims: pressure.nr_requests,
             swap_free: pressure.swap.as_ref().map_or(0, Swap::nr_free),
+            group_max: self.core.groups.get(group).limits.max,
+            group_pages: self.core.folios.lru().vec(group).nr_charged(),
             free,
             ..Context::default()
         }
@@ -102,9 +104,7 @@ impl<R: Ram> Memory<R> {
             area_start: vma.start.0,
             area_end: vma.end.0,
             area_flags: area_flags(vma),
-            group_max: self.core.groups.get(space.group).limits.max,
-            group_pages: self.core.folios.lru().vec(space.group).nr_charged(),
-            ..self.context()
+            ..self.context(space.group)
         }
     }
 

@@ -71,13 +71,19 @@ impl<R: Ram> Memory<R> {
         may_split && self.split(id, Order::ZERO).is_ok()
     }
 
-    /// What a policy sees of it: the folio, and the area of one process that maps it.
+    /// What a policy sees of it: the folio with its group, and the area of one process that maps it,
+    /// if one does.
     fn victim_context(&self, id: FolioId) -> Context {
         let site = self.sites_of(id).first().copied();
         let area = site.and_then(|site| Some((site, *self.space(site.mm).vmas.find(site.vpn)?)));
+        let of_group = self.context(self.core.folios.lru().group_of(id));
+        let Context { group_max, group_pages, .. } = of_group;
         let context = match area {
-            Some((site, vma)) => Context { page: site.vpn.0, ..self.context_of(site.mm, &vma) },
-            None => self.context(),
+            Some((site, vma)) => {
+                let of_area = self.context_of(site.mm, &vma);
+                Context { page: site.vpn.0, group_max, group_pages, ..of_area }
+            }
+            None => of_group,
         };
         self.with_folio(&context, id)
     }

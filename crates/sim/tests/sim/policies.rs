@@ -460,6 +460,37 @@ fn a_policy_that_keeps_everything_gets_one_round_and_fails_nothing() {
     }
 }
 
+/// One that sees what reclaim chose in groups, and keeps nothing.
+#[derive(Clone, Debug)]
+struct SeesGroup;
+
+impl Policy for SeesGroup {
+    fn asks(&self, point: Point) -> bool {
+        point == Point::Victim
+    }
+
+    fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
+        let Context { group_max, group_pages, .. } = *context;
+        if group_max == 24 << 20 >> 12 && (1..=group_max).contains(&group_pages) {
+            return Ok(Answer::Own);
+        }
+        let message =
+            format!("{group_pages} of {group_max}, in an area from {:#x}", context.area_start);
+        Err(PolicyError { point, message })
+    }
+}
+
+/// Also of a folio that no process maps.
+#[test]
+fn a_victim_has_the_limit_of_its_group() {
+    let sees = KernelPolicy(Arc::new(Native("sees", Ok(SeesGroup))));
+    let plain = cell("6.16", "altra");
+    let kernel = plain.kernel.with_policy(sees);
+    let spec = CellSpec { kernel, cgroups: vec!["24M".parse().unwrap()], ..plain };
+    let [outcome] = replayed("make.folio", &[spec]).try_into().unwrap();
+    assert!(outcome.policy.unwrap().points["victim"].asked > 100);
+}
+
 /// One that answers what the kernel would do.
 #[derive(Clone, Debug)]
 struct Echoes;
