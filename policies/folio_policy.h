@@ -98,7 +98,9 @@ static long (*folio_window)(__u64 start, __u64 nr_pages, __u64 nr_ahead, __u64 o
 
 /* What a policy sees. Pages are base pages. A number that says nothing at a point is 0 there. */
 struct folio_context {
-	char comm[16];      /* program of the process: at most 15 bytes and a 0 */
+	char comm[16];      /* program of the process: at most 15 bytes and a 0, of the name of its file. A
+			     * kernel has the name that execve was given, which may be that of a link to
+			     * it. A trace does not record that. */
 	__u64 point;        /* number of the point */
 	__u64 process;      /* number of the address space: small, used again after its end */
 	__u64 area_start;   /* first page of the area */

@@ -128,7 +128,8 @@ macro_rules! fields {
         /// nothing at a point is 0 there.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Context {
-            /// Name of the program that the process runs, at most 15 bytes and a 0.
+            /// Name of the program that the process runs, at most 15 bytes and a 0: of its file, as far as
+            /// the caller knows it ([`Memory::set_comm`](crate::memory::Memory::set_comm)).
             pub comm: [u8; 16],
             $($(#[$doc])* pub $name: u64,)*
             /// Free blocks of exactly each order.

@@ -50,6 +50,9 @@ impl Cell {
     }
 
     /// What a policy knows a program by: the name of its file.
+    ///
+    /// Differs: a kernel takes the name that execve was given, also where that is a link. A trace
+    /// records which file was mapped.
     fn name_space(&mut self, space: SpaceNr, path: Option<&str>) {
         if let Some(path) = path {
             self.memory.set_comm(self.program.spaces[space].mm, name_of(path));
