@@ -154,7 +154,8 @@ struct folio_map {
 
 /* The entry of a key, or 0. */
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
-/* Sets it; flags as in a kernel: 0 = any, 1 = only a new one, 2 = only one that exists. */
+/* Sets it; flags as in a kernel: 0 = any, 1 = only a new one, 2 = only one that exists. Unlike in a kernel
+ * a pointer from an earlier lookup sees what is set later. */
 static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
 /* Removes it from a hash map. */
 static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;

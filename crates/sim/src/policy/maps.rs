@@ -103,28 +103,32 @@ impl Map {
         Some(place * self.spec.value_bytes)
     }
 
-    /// Sets the entry of `key`; 0, or a number of [`errno`].
+    /// Sets the entry of `key` where it is; 0, or a number of [`errno`].
+    ///
+    /// Differs: a pointer to the entry of a hash map sees the new value. A kernel puts a new entry
+    /// beside the old one, which old pointers keep.
     pub(super) fn update(&mut self, key: &[u8], value: &[u8], flag: u64) -> i64 {
+        if !matches!(flag, flags::ANY | flags::NOEXIST | flags::EXIST) {
+            return errno::EINVAL;
+        }
         let found = self.lookup(key);
         let offset = match (found, flag) {
+            // An array has no room behind its end, whatever is asked for.
+            (None, _) if self.spec.kind == MapKind::Array => return errno::E2BIG,
             (Some(_), flags::NOEXIST) => return errno::EEXIST,
-            (Some(offset), flags::ANY | flags::EXIST) => offset,
+            (Some(offset), _) => offset,
             (None, flags::EXIST) => return errno::ENOENT,
-            (None, flags::ANY | flags::NOEXIST) => match self.add(key) {
+            (None, _) => match self.add(key) {
                 Some(offset) => offset,
                 None => return errno::E2BIG,
             },
-            _ => return errno::EINVAL,
         };
         self.values[offset..][..value.len()].copy_from_slice(value);
         0
     }
 
-    /// A place for a new key; `None` where the map is full, or is an array.
+    /// A place for a new key of a hash map; `None` where that is full.
     fn add(&mut self, key: &[u8]) -> Option<usize> {
-        if self.spec.kind == MapKind::Array {
-            return None;
-        }
         let place = match self.free.pop() {
             Some(place) => place,
             None if self.nr_used < self.spec.nr_max => {
@@ -181,7 +185,15 @@ mod tests {
         let mut map = map(MapKind::Array);
         assert_eq!(map.lookup(&1_u32.to_le_bytes()), Some(8));
         assert_eq!(map.lookup(&2_u32.to_le_bytes()), None);
-        assert_eq!(map.update(&2_u32.to_le_bytes(), &[0; 8], 0), errno::E2BIG);
+        // Unknown flags come first, then the range, then whether it exists.
+        let [last, beyond] = [1_u32, 2].map(u32::to_le_bytes);
+        let told =
+            |map: &mut Map, key: &[u8]| [0, 1, 2, 3].map(|flag| map.update(key, &[3; 8], flag));
+        assert_eq!(told(&mut map, &last), [0, errno::EEXIST, 0, errno::EINVAL]);
+        assert_eq!(
+            told(&mut map, &beyond),
+            [errno::E2BIG, errno::E2BIG, errno::E2BIG, errno::EINVAL]
+        );
         assert_eq!(map.delete(&1_u32.to_le_bytes()), errno::EINVAL);
     }
 }
