@@ -48,7 +48,7 @@ class Policy:
     * ``write``: 1 keeps a folio that is stored to, 2 copies the page
     * ``victim``: 1 evicts a folio, 2 keeps it for another round, 3 splits it
 
-    ``None`` leaves the decision to the kernel. What a kernel could not do is not done; the result
+    A point that is set to ``None`` is not answered. ``None`` leaves the decision to the kernel. What a kernel could not do is not done; the result
     counts it as refused. Each cell has an object of its own: of a class a new one, of an object a
     deep copy. Answer by ``ctx`` and what you keep in ``self`` alone, so that the same call gives the same
     result. An exception ends the prediction.
@@ -68,8 +68,11 @@ def factory(policy: Policy | type) -> Made:
     if not issubclass(kind, Policy):
         raise TypeError(f"policy: {kind.__name__} is no subclass of largefolio.Policy")
     for method in dir(kind):
+        if method.startswith("_") or not callable(getattr(kind, method, None)):
+            continue
         near = difflib.get_close_matches(method, _native.POLICY_POINTS, 1, 0.8)
-        if near and method != near[0] and not hasattr(Policy, method):
+        # Beside the point itself it is a helper of that name.
+        if near and getattr(kind, near[0], None) is None:
             raise TypeError(f"policy: {kind.__name__}.{method} is no point; did you mean {near[0]}?")
     name = str(getattr(policy, "name", kind.__name__))
     if isinstance(policy, type):

@@ -160,6 +160,15 @@ def test_an_exception_ends_the_prediction(small: Path) -> None:
     with pytest.raises(TypeError, match=r"Misspelt.anon_oder is no point; did you mean anon_order\?"):
         lf.predict(small, kernels=_KERNEL, policy=Misspelt, progress=False)
 
+    class Absent(lf.Policy):
+        window = None
+
+        def windows(self, ctx: Any) -> int:
+            return 0
+
+    with pytest.raises(TypeError, match=r"Absent.windows is no point; did you mean window\?"):
+        lf.predict(small, kernels=_KERNEL, policy=Absent, progress=False)
+
     class Locked(lf.Policy):
         def __init__(self) -> None:
             self.lock = threading.Lock()
@@ -185,6 +194,25 @@ def test_an_exception_ends_the_prediction(small: Path) -> None:
         lf.predict(small, kernels=_KERNEL, policy=int, progress=False)
     with pytest.raises(lf.KernelError, match="did you mean exec-order"):
         lf.predict(small, kernels=_KERNEL, policy="exec-oder", progress=False)
+
+
+def test_names_beside_the_points_are_the_users_own(small: Path) -> None:
+    class Helped(lf.Policy):
+        victims = 3
+        window = None
+
+        def _window(self) -> int:
+            return 2
+
+        def arounds(self) -> int:
+            return self._window()
+
+        def around(self, ctx: Any) -> int:
+            return self.arounds()
+
+    _, helped = _rows(small, Helped)
+    assert helped["policy"]["points"]["around"]["honoured"] > 0
+    assert "window" not in helped["policy"]["points"]
 
 
 def test_the_largest_number_is_the_kernels_own_answer(small: Path) -> None:

@@ -115,7 +115,8 @@ impl Running {
     fn new(py: Python<'_>, object: &Py<PyAny>, raised: &Raised) -> PyResult<Self> {
         let mut methods = [const { None }; Point::ALL.len()];
         for (method, point) in methods.iter_mut().zip(Point::ALL) {
-            *method = object.bind(py).getattr_opt(point.name())?.map(Bound::unbind);
+            let found = object.bind(py).getattr_opt(point.name())?;
+            *method = found.filter(|method| !method.is_none()).map(Bound::unbind);
         }
         if methods.iter().all(Option::is_none) {
             let points = Point::ALL.map(Point::name).join(", ");
