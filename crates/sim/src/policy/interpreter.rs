@@ -202,26 +202,8 @@ impl Run<'_> {
     }
 
     fn jumps(&self, insn: Insn) -> bool {
-        let (mut a, mut b) = (self.registers[insn.dst as usize], self.operand(insn));
-        if insn.class() == class::JMP32 {
-            // Sign-extended, so that both kinds of comparisons are those of 32 bits.
-            (a, b) = (i64::from(a as i32) as u64, i64::from(b as i32) as u64);
-        }
-        match insn.op() {
-            jump::JA => true,
-            jump::JEQ => a == b,
-            jump::JNE => a != b,
-            jump::JGT => a > b,
-            jump::JGE => a >= b,
-            jump::JLT => a < b,
-            jump::JLE => a <= b,
-            jump::JSET => a & b != 0,
-            jump::JSGT => a as i64 > b as i64,
-            jump::JSGE => a as i64 >= b as i64,
-            jump::JSLT => (a as i64) < b as i64,
-            jump::JSLE => a as i64 <= b as i64,
-            _ => false,
-        }
+        let (a, b) = (self.registers[insn.dst as usize], self.operand(insn));
+        holds(insn.op(), a, b, insn.class() == class::JMP32)
     }
 
     fn call(&mut self, nr: i64) -> Result<(), &'static str> {
@@ -263,8 +245,32 @@ impl Run<'_> {
     }
 }
 
+/// A comparison of 64 bits, or of the lower 32.
+#[inline]
+pub(super) const fn holds(op: u8, mut a: u64, mut b: u64, is_half: bool) -> bool {
+    if is_half {
+        // Sign-extended, so that both kinds of comparisons are those of 32 bits.
+        (a, b) = (a as i32 as u64, b as i32 as u64);
+    }
+    match op {
+        jump::JA => true,
+        jump::JEQ => a == b,
+        jump::JNE => a != b,
+        jump::JGT => a > b,
+        jump::JGE => a >= b,
+        jump::JLT => a < b,
+        jump::JLE => a <= b,
+        jump::JSET => a & b != 0,
+        jump::JSGT => a as i64 > b as i64,
+        jump::JSGE => a as i64 >= b as i64,
+        jump::JSLT => (a as i64) < b as i64,
+        jump::JSLE => a as i64 <= b as i64,
+        _ => false,
+    }
+}
+
 /// An operation on 64 bits; by 0 is divided to 0, and the rest of that is the number.
-fn computed(op: u8, a: u64, b: u64) -> u64 {
+pub(super) fn computed(op: u8, a: u64, b: u64) -> u64 {
     match op {
         alu::ADD => a.wrapping_add(b),
         alu::SUB => a.wrapping_sub(b),
@@ -283,7 +289,7 @@ fn computed(op: u8, a: u64, b: u64) -> u64 {
 }
 
 /// The same on 32 bits.
-fn computed32(op: u8, a: u32, b: u32) -> u32 {
+pub(super) fn computed32(op: u8, a: u32, b: u32) -> u32 {
     match op {
         alu::DIV => a.checked_div(b).unwrap_or(0),
         alu::MOD => a.checked_rem(b).unwrap_or(a),

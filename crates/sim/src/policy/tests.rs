@@ -90,6 +90,9 @@ fn the_header_names_the_context_and_the_numbers() {
     expected.extend(numbers);
     expected.push(format!("__u64 free[{}]", largefolio_mm::policy::NR_FREE));
     assert_eq!(fields, expected);
+    // `comm` is two of the words.
+    let nr_words = fields.len() - 2 + 2 + largefolio_mm::policy::NR_FREE;
+    assert_eq!(Context::default().bytes().len(), 8 * nr_words);
     let number = |name: &str| {
         let line = header.lines().find_map(|line| line.strip_prefix(&format!("#define {name} ")));
         let text = line.unwrap_or_else(|| panic!("{name} is not defined"));

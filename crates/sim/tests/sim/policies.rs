@@ -34,15 +34,23 @@ fn counted(outcome: &Outcome) -> Outcome {
 }
 
 /// The policy that `source` is, or why there is none; `None` without clang, which is told loudly.
-#[expect(clippy::print_stderr, reason = "a test that skips says so")]
 fn compiled(name: &str, source: &str) -> Option<Result<KernelPolicy, String>> {
+    compiled_with(&["-O2"], name, source)
+}
+
+/// The same with options of clang.
+#[expect(clippy::print_stderr, reason = "a test that skips says so")]
+fn compiled_with(
+    options: &[&str],
+    name: &str,
+    source: &str,
+) -> Option<Result<KernelPolicy, String>> {
     let dir = tempfile::tempdir().unwrap();
     let (c, o) = (dir.path().join("policy.c"), dir.path().join("policy.o"));
     std::fs::write(&c, source).unwrap();
     let include = format!("-I{}", root().join("policies").display());
-    let words =
-        ["-O2", "-target", "bpf", "-Wall", "-Werror", "-Wno-unused-variable", &include, "-c"];
-    let run = Command::new("clang").args(words).arg(&c).arg("-o").arg(&o).output();
+    let words = ["-target", "bpf", "-Wall", "-Werror", "-Wno-unused-variable", &include, "-c"];
+    let run = Command::new("clang").args(options).args(words).arg(&c).arg("-o").arg(&o).output();
     let Ok(output) = run else {
         eprintln!("SKIPPED: no clang to compile {name}; scripts/setup.sh installs it");
         return None;
@@ -205,13 +213,58 @@ fn around(body: &str) -> String {
     )
 }
 
+/// What clang compiles for: without and with instructions of 32 bits. Which it takes by itself depends
+/// on its version.
+const TARGETS: [&str; 2] = ["-mcpu=v1", "-mcpu=v3"];
+
 /// Each source is refused with what to do instead.
 fn refused(cases: &[(String, &str)]) {
-    for (source, expected) in cases {
-        let Some(policy) = compiled("bad", source) else { return };
+    for (target, (source, expected)) in
+        TARGETS.into_iter().flat_map(|to| cases.iter().map(move |case| (to, case)))
+    {
+        let Some(policy) = compiled_with(&["-O2", target], "bad", source) else { return };
         let Err(told) = policy else { panic!("passed: {source}") };
-        assert!(told.contains(expected), "expected {expected:?}: {told}\n{source}");
+        assert!(told.contains(expected), "{target}: expected {expected:?}: {told}\n{source}");
     }
+}
+
+/// An index that is compared first, of any type.
+#[test]
+fn an_index_that_was_compared_is_within_its_table() {
+    let count = |declared: &str| {
+        around(&format!(
+            "static __u64 nr[14];\n{F} {{ {declared} return FOLIO_OWN; nr[o]++; return FOLIO_OWN; }}"
+        ))
+    };
+    let u64_ = count("__u64 o = c->pmd_order; if (o >= 14)");
+    let u32_ = count("__u32 o = c->pmd_order; if (o >= 14)");
+    let s64_ = count("__s64 o = c->pmd_order; if (o < 0 || o >= 14)");
+    let int_ = count("int o = c->pmd_order; if (o < 0 || o >= 14)");
+    let of = |target: &str, source: &str| compiled_with(&["-O2", target], "counts", source);
+    for target in TARGETS {
+        for source in [&u64_, &u32_, &s64_] {
+            let Some(policy) = of(target, source) else { return };
+            assert!(policy.is_ok(), "{target}: {source}: {policy:?}");
+        }
+    }
+    // Without instructions of 32 bits clang compares a copy, as kernels do not follow either.
+    assert!(of("-mcpu=v3", &int_).unwrap().is_ok());
+    let told = of("-mcpu=v1", &int_).unwrap().unwrap_err();
+    assert!(
+        told.contains("compare the index with the size first, as a number without a sign"),
+        "{told}"
+    );
+}
+
+#[test]
+fn code_that_was_not_optimized_is_told_so() {
+    let source = around(&format!(
+        "FOLIO_MAP(m, FOLIO_HASH, __u64, __u64, 4);\n\
+         {F} {{ __u64 key = 1; return bpf_map_lookup_elem(&m, &key) != 0; }}"
+    ));
+    let Some(policy) = compiled_with(&["-O0"], "slow", &source) else { return };
+    let told = policy.unwrap_err();
+    assert!(told.contains("compile with -O2"), "{told}");
 }
 
 /// What clang makes and nobody may run.

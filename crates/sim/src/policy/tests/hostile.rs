@@ -113,12 +113,89 @@ fn a_file_that_says_something_twice_or_beside_the_point_is_refused() {
     assert!(twice.contains("two relocations are of one instruction"), "{twice}");
 }
 
+/// Where the header and the sections of an object file are: first byte and length.
+fn ranges(object: &[u8]) -> Vec<(usize, usize)> {
+    use ::object::{Object as _, ObjectSection as _};
+    const HEADER_BYTES: u64 = 64;
+    let file = ::object::File::parse(object).unwrap();
+    let sections = file.sections().filter_map(|section| section.file_range());
+    let all = sections.filter(|&(_, size)| size > 0).chain([(0, HEADER_BYTES)]);
+    all.map(|(start, size)| (start.try_into().unwrap(), size.try_into().unwrap())).collect()
+}
+
+/// Contexts whose numbers are where signs and halves change.
+fn contexts() -> impl Iterator<Item = Context> {
+    let ends = [0, 7, 8, 14, 1 << 31, 1 << 32, 1 << 32 | 3, 1 << 63, u64::MAX];
+    ends.into_iter().flat_map(|end| [0, 1, u64::MAX].map(|by| end.wrapping_add(by))).map(|number| {
+        let mut context =
+            Context { point: number, process: number, page: number, ..Context::default() };
+        context.comm = [number.to_le_bytes(), number.to_le_bytes()].concat().try_into().unwrap();
+        context
+    })
+}
+
+/// A number of the context that is compared and moves a pointer to variables.
+fn bounded() -> impl Strategy<Value = Vec<Insn>> {
+    let load = (0_u8..4, 0_i16..10);
+    let compare = (any::<bool>(), 1_u8..0xe, prop::sample::select(vec![-1_i64, 0, 1, 7, 8, 9, 15]));
+    let shift = (0_u8..4, prop::sample::select(vec![29_i64, 31, 32, 33]), any::<bool>());
+    (load, prop::collection::vec(compare, 1..4), shift, 0_u8..4).prop_map(
+        |((load, off), compares, (shift, by, is_late), access)| {
+            let from_context = insn(insn::MODE_MEM | class::LDX | load << 3, 3, 1, 8 * off, 0);
+            let mut code = vec![mov(0, 0), from_context];
+            let shifts = match shift {
+                0 => vec![],
+                1 => vec![insn(class::ALU | alu::MOV | X, 3, 3, 0, 0)],
+                kind => {
+                    let back = if kind == 2 { alu::RSH } else { alu::ARSH };
+                    vec![
+                        insn(class::ALU64 | alu::LSH, 3, 0, 0, 32),
+                        insn(class::ALU64 | back, 3, 0, 0, by),
+                    ]
+                }
+            };
+            // Over the other comparisons and what follows, or to the next one.
+            let mut left = compares.len() + 4 + if is_late { shifts.len() } else { 0 };
+            let compares = compares.into_iter().flat_map(|(is_half, op, imm)| {
+                left -= 1;
+                let class = if is_half { class::JMP32 } else { class::JMP };
+                let off = i16::try_from(left).unwrap();
+                [insn(class | op << 4, 3, 0, if op & 1 == 0 { off } else { 0 }, imm)]
+            });
+            let compares: Vec<Insn> = compares.collect();
+            code.extend(if is_late {
+                [compares, shifts].concat()
+            } else {
+                [shifts, compares].concat()
+            });
+            code.extend(wide(2, insn::wide::DATA, 1 << 32));
+            code.push(insn(class::ALU64 | alu::ADD | X, 2, 3, 0, 0));
+            code.push(insn(insn::MODE_MEM | class::LDX | access << 3, 0, 2, 0, 0));
+            code.push(EXIT);
+            code
+        },
+    )
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn random_bytes_are_no_policy(bytes in prop::collection::vec(any::<u8>(), 0..4096)) {
-        prop_assert!(KernelPolicy::from_object("x", &bytes).is_err());
+    fn an_object_with_random_bytes_in_a_section_is_refused_or_runs(
+        object in objects(),
+        section in any::<prop::sample::Index>(),
+        start in any::<prop::sample::Index>(),
+        random in prop::collection::vec(any::<u8>(), 1..64),
+    ) {
+        let mut bytes = object.to_vec();
+        let ranges = ranges(object);
+        let (first, size) = ranges[section.index(ranges.len())];
+        let start = start.index(size);
+        let nr = random.len().min(size - start);
+        bytes[first + start..][..nr].copy_from_slice(&random[..nr]);
+        if let Ok(policy) = KernelPolicy::from_object("x", &bytes) {
+            runs_the_same(&policy);
+        }
     }
 
     #[test]
@@ -159,11 +236,34 @@ proptest! {
         if fault_at(Point::Window, &code).is_none() {
             let policy = running(parsed(Point::Window, code.clone()));
             let mut policy = policy;
-            for page in 0..3 {
-                let context = Context { page, ..Context::default() };
+            for context in contexts() {
                 let answer = policy.answer(Point::Window, &context);
                 prop_assert!(answer.is_ok(), "{:?}: {:#?}", answer, code);
             }
         }
     }
+}
+
+/// Whatever a number was compared with: a pointer that it moves stays where it may, or the program is
+/// refused. Both happen.
+#[test]
+fn a_number_that_was_compared_moves_no_pointer_out_of_its_thing() {
+    use proptest::strategy::ValueTree as _;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let (mut nr_run, mut nr_refused) = (0, 0);
+    for _ in 0..20_000 {
+        let code = bounded().new_tree(&mut runner).unwrap().current();
+        if fault_at(Point::Around, &code).is_some() {
+            nr_refused += 1;
+            continue;
+        }
+        nr_run += 1;
+        let mut policy = running(parsed(Point::Around, code.clone()));
+        for context in contexts() {
+            let answer = policy.answer(Point::Around, &context);
+            assert!(answer.is_ok(), "{answer:?} of {context:?}: {code:#?}");
+        }
+    }
+    assert!(nr_run > 1_000 && nr_refused > 1_000, "{nr_run} run, {nr_refused} are refused");
 }

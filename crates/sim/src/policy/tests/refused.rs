@@ -107,7 +107,10 @@ fn what_only_looks_harmless() {
     .concat();
     are_refused(&[
         // A call of the address in r1.
-        (vec![insn(0x8d, 0, 0, 0, 1), EXIT], "0: code 0x8d with parts that are not known"),
+        (
+            vec![insn(0x8d, 0, 0, 0, 1), EXIT],
+            "0: it calls an address, as code does that was not optimized; compile with -O2",
+        ),
         (vec![insn(0xb7, 0, 3, 0, 0), EXIT], "0: code 0xb7 with parts that are not known"),
         (vec![insn(0xbf, 0, 1, 0, 9), EXIT], "0: code 0xbf with parts that are not known"),
         (vec![mov(0, 0), insn(0x95, 0, 0, 1, 0)], "1: code 0x95 with parts that are not known"),

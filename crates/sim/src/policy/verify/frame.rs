@@ -1,7 +1,8 @@
 //! What is known of the stack, byte by byte; a register that was saved whole comes back as it was.
 
 use super::super::insn::STACK_BYTES;
-use super::value::{Range, Value};
+use super::number::Number;
+use super::value::Value;
 
 /// Bytes of a saved register.
 const SLOT_BYTES: usize = 8;
@@ -58,7 +59,7 @@ impl Frame {
             return Ok(value);
         }
         self.check_numbers(offset, nr)?;
-        Ok(Value::Number(Range::of_bytes(nr)))
+        Ok(Value::Number(Number::of_bytes(nr)))
     }
 
     /// Whether all of these bytes hold numbers.
