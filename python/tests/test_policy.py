@@ -42,14 +42,16 @@ class PerProgram(lf.Policy):
     name = "per-program"
 
     def __init__(self) -> None:
-        self.faults: dict[int, int] = {}
+        self.faults: dict[int, tuple[str, int]] = {}
 
     def anon_order(self, ctx: Any) -> int | None:
         def up_to(bytes_: int) -> int:
             orders: int = ctx.orders & ((1 << _order_of(ctx, bytes_) + 1) - 1)
             return orders
 
-        self.faults[ctx.process] = nr = self.faults.get(ctx.process, 0) + 1
+        comm, nr = self.faults.get(ctx.process, ("", 0))
+        nr = nr + 1 if comm == ctx.comm else 1
+        self.faults[ctx.process] = (ctx.comm, nr)
         if ctx.comm in ("python3", "perl", "python3.11"):
             return up_to(16 << 10)
         return None if nr > 256 else up_to(64 << 10)

@@ -15,7 +15,10 @@ static BUILT_IN: &[(&str, &str, &[u8])] = &[
     policy!("around-64k", "the kernel's own windows of files, in whole folios of 64K"),
     policy!("exec-order", "text is read in folios of 64K, as kernels from 6.17 on do on arm64"),
     policy!("always-exec", "text and mapped data are read in folios of 2M where files have them"),
-    policy!("per-program", "a size for each program: compilers 64K, interpreters small, others 2M"),
+    policy!(
+        "per-program",
+        "interpreters get up to 16K, other programs up to 64K for 256 faults, then all sizes"
+    ),
     policy!("pressure", "large folios while memory is free, small ones when it is short"),
 ];
 

@@ -152,6 +152,24 @@ fn the_shipped_objects_are_what_clang_makes_of_their_sources() {
     }
 }
 
+/// The number of a process is used again: another program starts from the first fault.
+#[test]
+fn per_program_counts_the_faults_of_a_program() {
+    let mut policy = KernelPolicy::named("per-program").unwrap().0.start().unwrap();
+    let mut ask = |name: &str, process| {
+        let (orders, page_shift) = (1 << 9 | 1 << 4 | 1 << 2, 12);
+        let mut context = Context { process, orders, page_shift, ..Context::default() };
+        context.comm[..name.len()].copy_from_slice(name.as_bytes());
+        policy.answer(Point::AnonOrder, &context).unwrap()
+    };
+    let up_to_64k = Answer::Value(1 << 4 | 1 << 2);
+    for (name, process) in [("as", 7), ("ld", 7), ("ld", 8)] {
+        assert!((0..256).all(|_| ask(name, process) == up_to_64k), "{name}");
+        assert_eq!(ask(name, process), Answer::Own, "{name}");
+    }
+    assert!((0..300).all(|_| ask("python3", 7) == Answer::Value(1 << 2)));
+}
+
 /// Numbers from a seed.
 struct Numbers(u64);
 
