@@ -7,8 +7,7 @@
 //! folio the round that it was kept for: the next ones may take as many without another.
 //!
 //! Invariants:
-//! - I1: the folios that requests kept in vain are at most those that they evict, and as many as
-//!   there are.
+//! - I1: requests keep no more folios in vain than they evict and their group has.
 
 use super::evict::Fate;
 use crate::folio::FolioId;
