@@ -1,0 +1,235 @@
+//! Policies in Rust: what they see, and what becomes of the answers that they insist on.
+
+use std::sync::Arc;
+
+use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError, Window, area, victim};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::policy::{KernelPolicy, Source};
+use largefolio_sim::replay::{CacheState, CellSpec, replay};
+use largefolio_sim::sweep::Recipe;
+use largefolio_trace::generate::{Advice, RetStubs, SweepOrder, Workload};
+
+use super::{cell, counted, replayed, root};
+
+/// A policy in Rust: what each cell starts with, or why it cannot.
+#[derive(Debug)]
+struct Native<P>(&'static str, Result<P, &'static str>);
+
+impl<P: Policy + Clone + Sync + 'static> Source for Native<P> {
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn digest(&self) -> Option<&str> {
+        None
+    }
+
+    fn object(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn start(&self) -> Result<Box<dyn Policy>, String> {
+        let policy = self.1.as_ref().map_err(|why| (*why).to_owned())?;
+        Ok(Box::new(policy.clone()))
+    }
+}
+
+/// One that fails after a number of questions.
+#[derive(Clone, Debug)]
+struct Fails(u64);
+
+impl Policy for Fails {
+    fn asks(&self, _: Point) -> bool {
+        true
+    }
+
+    fn answer(&mut self, point: Point, _: &Context) -> Result<Answer, PolicyError> {
+        self.0 -= 1;
+        if self.0 > 0 {
+            return Ok(Answer::Own);
+        }
+        Err(PolicyError { point, message: "it gave up".to_owned() })
+    }
+}
+
+#[test]
+fn a_policy_that_fails_ends_the_replay_and_cannot_be_written_down() {
+    let plain = cell("7.2", "altra");
+    let fails = |policy| {
+        let kernel = plain.kernel.with_policy(KernelPolicy(Arc::new(Native("fails", policy))));
+        let spec = CellSpec { kernel, ..plain.clone() };
+        let told =
+            replay(&root().join("traces/demo.folio"), std::slice::from_ref(&spec), &mut |_| {});
+        (told.unwrap_err().to_string(), Recipe::of(&spec).unwrap_err().to_string())
+    };
+    let (told, unwritten) = fails(Ok(Fails(5)));
+    assert!(told.contains("7.2+policy=fails on altra: the policy failed at"), "{told}");
+    assert!(told.contains("it gave up"), "{told}");
+    assert!(unwritten.contains("cannot be written down"), "{unwritten}");
+    assert!(fails(Err("not today")).0.contains("cannot start: not today"));
+}
+
+/// One that keeps program text, whatever the pressure.
+#[derive(Clone, Debug)]
+struct Keeps;
+
+impl Policy for Keeps {
+    fn asks(&self, point: Point) -> bool {
+        point == Point::Victim
+    }
+
+    fn answer(&mut self, _: Point, context: &Context) -> Result<Answer, PolicyError> {
+        let is_text = context.area_flags & area::EXEC != 0;
+        Ok(if is_text { Answer::Value(victim::KEEP) } else { Answer::Own })
+    }
+}
+
+/// No policy fails an operation: before memory is out, reclaim takes what was kept.
+#[test]
+fn a_policy_that_keeps_text_does_not_run_out_of_memory() {
+    let keeps = KernelPolicy(Arc::new(Native("keeps", Ok(Keeps))));
+    let spec = |(kernel, limit): (&str, &str)| {
+        let plain = cell(kernel, "altra");
+        let kernel = plain.kernel.with_policy(keeps.clone());
+        let (cgroups, filesystem) = (vec![limit.parse().unwrap()], Some("xfs".to_owned()));
+        CellSpec { kernel, cgroups, filesystem, ..plain }
+    };
+    let below = [("6.16", "6M"), ("6.16", "10M"), ("6.18", "6M"), ("6.18", "8M"), ("7.2", "8M")];
+    for outcome in replayed("make.folio", &below.map(spec)) {
+        let answers = outcome.policy.as_ref().unwrap().points["victim"];
+        assert!(answers.honoured > 1000 && answers.refused > 0, "{}: {answers:?}", outcome.kernel);
+    }
+}
+
+/// One that keeps everything.
+#[derive(Clone, Debug)]
+struct KeepsAll;
+
+impl Policy for KeepsAll {
+    fn asks(&self, point: Point) -> bool {
+        point == Point::Victim
+    }
+
+    fn answer(&mut self, _: Point, _: &Context) -> Result<Answer, PolicyError> {
+        Ok(Answer::Value(victim::KEEP))
+    }
+}
+
+/// A round for each folio, and then they go: no request looks at everything for each batch.
+#[test]
+fn a_policy_that_keeps_everything_gets_one_round_and_fails_nothing() {
+    let keeps = KernelPolicy(Arc::new(Native("keeps-all", Ok(KeepsAll))));
+    let spec = |(kernel, limit): (&str, &str)| {
+        let plain = cell(kernel, "altra");
+        let kernel = plain.kernel.with_policy(keeps.clone());
+        let (cgroups, filesystem) = (vec![limit.parse().unwrap()], Some("xfs".to_owned()));
+        CellSpec { kernel, cgroups, filesystem, ..plain }
+    };
+    let below = [("6.16", "6M"), ("6.16", "24M"), ("7.2", "6M")];
+    for outcome in replayed("make.folio", &below.map(spec)) {
+        let answers = outcome.policy.as_ref().unwrap().points["victim"];
+        let (kept, taken) = (answers.honoured, answers.refused);
+        // As many as are in the group, beside those that were taken.
+        let nr_pages = 24 << 20 >> 12;
+        assert!(kept > 100 && kept < 2 * taken + nr_pages, "{}: {answers:?}", outcome.kernel);
+    }
+}
+
+/// One that sees what reclaim chose in groups, and keeps nothing.
+#[derive(Clone, Debug)]
+struct SeesGroup;
+
+impl Policy for SeesGroup {
+    fn asks(&self, point: Point) -> bool {
+        point == Point::Victim
+    }
+
+    fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
+        let Context { group_max, group_pages, .. } = *context;
+        if group_max == 24 << 20 >> 12 && (1..=group_max).contains(&group_pages) {
+            return Ok(Answer::Own);
+        }
+        let message =
+            format!("{group_pages} of {group_max}, in an area from {:#x}", context.area_start);
+        Err(PolicyError { point, message })
+    }
+}
+
+/// Also of a folio that no process maps.
+#[test]
+fn a_victim_has_the_limit_of_its_group() {
+    let sees = KernelPolicy(Arc::new(Native("sees", Ok(SeesGroup))));
+    let plain = cell("6.16", "altra");
+    let kernel = plain.kernel.with_policy(sees);
+    let spec = CellSpec { kernel, cgroups: vec!["24M".parse().unwrap()], ..plain };
+    let [outcome] = replayed("make.folio", &[spec]).try_into().unwrap();
+    assert!(outcome.policy.unwrap().points["victim"].asked > 100);
+}
+
+/// One that answers what the kernel would do.
+#[derive(Clone, Debug)]
+struct Echoes;
+
+impl Policy for Echoes {
+    fn asks(&self, _: Point) -> bool {
+        true
+    }
+
+    fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
+        let Context { own_start, own_pages, own_ahead, own_order, own, orders, .. } = *context;
+        let (start, nr_pages, nr_ahead, order) = (own_start, own_pages, own_ahead, own_order);
+        Ok(match point {
+            Point::AnonOrder | Point::Collapse => Answer::Value(orders),
+            Point::Window if own_pages == 0 => Answer::Value(0),
+            Point::Window => Answer::Window(Window { start, nr_pages, nr_ahead, order }),
+            Point::Around | Point::Write | Point::Victim => Answer::Value(own),
+        })
+    }
+}
+
+/// What a policy sees of the kernel's own answers is what the kernel does: who answers it changes
+/// nothing, under any kernel, whatever the areas were advised.
+#[test]
+fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
+    let echoes = KernelPolicy(Arc::new(Native("echoes", Ok(Echoes))));
+    let dir = tempfile::tempdir().unwrap();
+    let mut traces = vec![root().join("traces/demo.folio")];
+    for (name, order, advice) in [
+        ("sequential", SweepOrder::Sequential, Advice::Sequential),
+        ("shuffled", SweepOrder::Random, Advice::Sequential),
+        ("huge", SweepOrder::Random, Advice::HugePage),
+        ("random", SweepOrder::Random, Advice::Random),
+        ("plain", SweepOrder::Sequential, Advice::None),
+    ] {
+        traces.push(dir.path().join(format!("{name}.folio")));
+        let nr_pages = 2_000;
+        let stubs = RetStubs { nr_pages, order, advice, nr_calls: 10, ..RetStubs::default() };
+        stubs.write(traces.last().unwrap()).unwrap();
+    }
+    let settings = "thp=always+anon-64K=always+anon-16K=always";
+    let names: Vec<&str> = Kernel::names().collect();
+    let mut specs = Vec::new();
+    for (name, is_tight) in names.iter().flat_map(|name| [(name, false), (name, true)]) {
+        let with_sizes = Kernel::parse(&format!("{name}+{settings}"));
+        let kernel = with_sizes.unwrap_or_else(|_| Kernel::parse(name).unwrap());
+        let mut plain = cell("7.2", "altra");
+        plain.kernel = kernel;
+        plain.filesystem = Some("xfs".to_owned());
+        if is_tight {
+            plain.cgroups = vec!["9M".parse().unwrap()];
+            plain.cache = CacheState::Warm;
+        }
+        let kernel = plain.kernel.with_policy(echoes.clone());
+        specs.extend([plain.clone(), CellSpec { kernel, ..plain }]);
+    }
+    for trace in &traces {
+        let (_, outcomes) = replay(trace, &specs, &mut |_| {}).unwrap();
+        let pairs = outcomes.as_chunks::<2>().0;
+        for ([plain, echoed], spec) in pairs.iter().zip(specs.iter().step_by(2)) {
+            let of = format!("{} {:?} {}", plain.kernel, spec.cache, trace.display());
+            assert_eq!(counted(plain), counted(echoed), "{of}");
+            let points = &echoed.policy.as_ref().unwrap().points;
+            assert!(points.values().all(|point| point.asked == point.honoured), "{of}: {points:?}");
+        }
+    }
+}
