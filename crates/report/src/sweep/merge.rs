@@ -6,12 +6,15 @@
 //!   rename   part-HASH.parquet
 //! ```
 //!
-//! Whatever ends this, the next sweep brings it to its end ([`finish`]).
+//! Whatever ends this, the next sweep brings it to its end ([`finish`]). Data sets on a storage have
+//! more such files: there, a part that comes while others wait for their names waits too
+//! (`python/largefolio/_storage.py`).
 //!
 //! Invariants:
 //! - G1: a row is in a part, or in a file that is merging. A reader of the parts never sees one twice.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -93,34 +96,67 @@ fn alike(rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, AddError> {
 
 /// Ends what a sweep that was killed was merging, among the files called `names` in `dir`; what of it
 /// is damaged is set aside.
+///
+/// On a storage every part that comes after the first merge waits under such a name, so a file may
+/// take the place of others that are merging as well, and both names of one part may be there. The
+/// largest goes first: what lies within it is in its way, or already has its place.
 pub(super) fn finish(dir: &Path, names: &[String]) -> Result<Vec<SetAside>, SweepError> {
-    let mut aside = Vec::new();
-    let merging = |file: &String| Some((file.clone(), part_of(file)?.to_owned()));
-    let merging: Vec<(String, String)> = names.iter().filter_map(merging).collect();
+    let (merging, aside) = merging(dir, names)?;
     if merging.is_empty() {
         return Ok(aside);
     }
     let parts = Parts::read(dir, names)?;
-    for (file, name) in &merging {
-        let merged = match read_part(dir.join(file), name)? {
-            Ok(merged) => merged,
-            Err(why) => {
-                aside.push(set_aside(dir, file, why)?);
-                continue;
-            }
-        };
-        for part in parts.within(merged.cells()) {
-            let path = dir.join(part);
-            match fs::remove_file(&path) {
-                // One that another merged file has taken the place of.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                removed => removed.map_err(|error| SweepError::io("remove", &path, error))?,
-            }
+    let mut placed: BTreeSet<CellId> = BTreeSet::new();
+    for Merging { file, name, cells } in merging {
+        let within: BTreeSet<&str> = parts.within(&cells).filter(|part| *part != name).collect();
+        // Of what it takes the place of, it has the rows; of all else, another one has them.
+        let stands = |cell| placed.contains(cell) || parts.has_outside(cell, &within);
+        if cells.iter().all(stands) {
+            remove(&dir.join(&file))?;
+            continue;
         }
-        let (from, to) = (dir.join(file), dir.join(name));
+        for part in within {
+            remove(&dir.join(part))?;
+        }
+        let (from, to) = (dir.join(&file), dir.join(&name));
         fs::rename(&from, &to).map_err(|error| SweepError::io("rename", &from, error))?;
+        placed.extend(cells);
     }
     Ok(aside)
+}
+
+/// Removes what another file has taken the place of, perhaps already.
+fn remove(path: &Path) -> Result<(), SweepError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|error| SweepError::io("remove", path, error)),
+    }
+}
+
+/// A file that is merging.
+struct Merging {
+    file: String,
+    /// The part that it is to become.
+    name: String,
+    cells: Vec<CellId>,
+}
+
+/// Files that are merging, the largest first; what is damaged is set aside.
+fn merging(dir: &Path, names: &[String]) -> Result<(Vec<Merging>, Vec<SetAside>), SweepError> {
+    let (mut whole, mut aside) = (Vec::new(), Vec::new());
+    for file in names {
+        let Some(name) = part_of(file) else { continue };
+        match read_part(dir.join(file), name)? {
+            Ok(part) => whole.push(Merging {
+                file: file.clone(),
+                name: name.to_owned(),
+                cells: part.cells().to_vec(),
+            }),
+            Err(why) => aside.push(set_aside(dir, file, why)?),
+        }
+    }
+    whole.sort_by_key(|merging| Reverse(merging.cells.len()));
+    Ok((whole, aside))
 }
 
 /// The part that the file `file` is to become, if that is one that is merging.
@@ -161,88 +197,12 @@ impl<'a> Parts<'a> {
             (nr == nr_cells).then_some(name)
         })
     }
+
+    /// Whether a part has `cell` that is none of `names`.
+    fn has_outside(&self, cell: &CellId, names: &BTreeSet<&str>) -> bool {
+        self.of_cells.get(cell).is_some_and(|&nr| !names.contains(self.names[nr].0))
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use largefolio_sim::kernel::Kernel;
-    use largefolio_sim::machine::Machine;
-    use largefolio_sim::replay::{CellSpec, Outcome, replay};
-    use largefolio_trace::generate::{Workload, ZipfMix};
-
-    use super::*;
-    use crate::parquet::file_of;
-    use crate::report::{Settings, TraceInfo};
-    use crate::table::{self, Row};
-
-    fn outcome(dir: &Path) -> Outcome {
-        let path = dir.join("t.folio");
-        ZipfMix { nr_runs: 10, nr_files: 1, ..ZipfMix::default() }.write(&path).unwrap();
-        let kernel = Kernel::parse("6.12").unwrap();
-        let spec = CellSpec::new(kernel, Machine::named("altra").unwrap());
-        replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0)
-    }
-
-    /// A part of one row of a program whose name has `name_bytes`.
-    fn part(outcome: &Outcome, nr: usize, name_bytes: usize) -> Vec<u8> {
-        let trace = TraceInfo { command: vec!["a".repeat(name_bytes)], ..TraceInfo::default() };
-        let row = Row { trace: &trace, settings: &Settings::default(), outcome };
-        let batch = table::batch_of(&[row]).unwrap();
-        file_of(&table::with_cells(&batch, &[format!("{nr:064x}")]).unwrap()).unwrap()
-    }
-
-    /// Writes `parts` to `dir`; their names.
-    fn write(dir: &Path, parts: &[Vec<u8>]) -> Vec<String> {
-        let name = |part: &Vec<u8>| {
-            let name = part_name(&hash(part));
-            fs::write(dir.join(&name), part).unwrap();
-            name
-        };
-        parts.iter().map(name).collect()
-    }
-
-    #[test]
-    fn parts_of_large_rows_are_left_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let outcome = outcome(dir.path());
-        assert!(is_small(&Part::read(part(&outcome, 1, 10)).unwrap()));
-        assert!(!is_small(&Part::read(part(&outcome, 1, 1 << 20)).unwrap()));
-    }
-
-    #[test]
-    fn parts_that_would_become_one_that_is_refused_stay() {
-        let dir = tempfile::tempdir().unwrap();
-        let outcome = outcome(dir.path());
-        // One cell in two rows.
-        let twice: Vec<_> = [10, 11].map(|bytes| part(&outcome, 1, bytes)).to_vec();
-        let names = write(dir.path(), &twice);
-        assert_eq!(merge(dir.path(), &names).unwrap(), None);
-        assert!(names.iter().all(|name| dir.path().join(name).exists()));
-        let others: Vec<_> = (3..5).map(|nr| part(&outcome, nr, 10)).collect();
-        let names = write(dir.path(), &others);
-        let merged = merge(dir.path(), &names).unwrap().unwrap();
-        assert_eq!(read_part(dir.path().join(&merged), &merged).unwrap().unwrap().cells().len(), 2);
-        assert!(!names.iter().any(|name| dir.path().join(name).exists()));
-    }
-
-    #[test]
-    fn two_files_that_were_merging_end_as_two_parts() {
-        let dir = tempfile::tempdir().unwrap();
-        let outcome = outcome(dir.path());
-        let parts: Vec<_> = (1..4).map(|nr| part(&outcome, nr, 10)).collect();
-        let mut names = write(dir.path(), &parts);
-        // Other bytes with the same cells, so that they are other files.
-        for nrs in [1, 2] {
-            let bytes = part(&outcome, nrs, 20);
-            let file = format!("{HIDDEN}{}{MERGING}", part_name(&hash(&bytes)));
-            fs::write(dir.path().join(&file), &bytes).unwrap();
-            names.push(file);
-        }
-        assert!(finish(dir.path(), &names).unwrap().is_empty());
-        let left = |names: &[String]| names.iter().filter(|n| dir.path().join(n).exists()).count();
-        assert_eq!((left(&names[..2]), left(&names[2..3]), left(&names[3..])), (0, 1, 0));
-        for file in &names[3..] {
-            assert!(dir.path().join(part_of(file).unwrap()).exists());
-        }
-    }
-}
+mod tests;
