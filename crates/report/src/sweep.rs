@@ -110,7 +110,7 @@ impl Sweep {
         let (mut manifest, damaged) = Manifest::open(dir)?;
         aside.extend(damaged);
         let plan = Plan::new(request)?;
-        manifest.failed.retain(|failure| !plan.asks_for(failure));
+        plan.keep_others(&mut manifest.failed);
         manifest.texts.extend(plan.texts());
         manifest.runs.push(Run::new(request, plan.asked(), &aside));
         let nr_found = plan.cells().filter(|cell| data.has(cell)).count();
@@ -199,9 +199,7 @@ impl Sweep {
     #[must_use]
     pub fn failures(&self) -> Vec<Failure> {
         let mut failures = self.plan.broken().to_vec();
-        for (cell, trace, error) in self.failed.values() {
-            manifest::note(&mut failures, cell, trace, error);
-        }
+        manifest::note(&mut failures, self.failed.values());
         failures
     }
 
@@ -221,7 +219,8 @@ impl Sweep {
     fn write(&self, ended: Ended) -> Result<Manifest, SweepError> {
         let mut manifest = self.manifest.clone();
         (manifest.nr_cells, manifest.nr_parts) = (self.data.nr_cells(), self.data.nr_parts());
-        manifest.failed.extend(self.failures());
+        manifest.failed.extend_from_slice(self.plan.broken());
+        manifest::note(&mut manifest.failed, self.failed.values());
         let counts = self.counts();
         if let Some(run) = manifest.runs.last_mut() {
             run.set(ended, counts);

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `schema_version` `table_version` `results_version` `tool_version` | of this file; of the columns; of what is counted; of folio |
 //! | `nr_cells` `nr_parts` | rows and parts of the data set |
-//! | `failed[]` | what was asked for last and has no row: `trace`, `nr_cells`, `error`, `cells` (the first hundred) |
+//! | `failed[]` | what has no row, though it was asked for: `trace`, `nr_cells`, `error`, `cells` (the first hundred), `more` (the `id` of each of the others). A cell that is asked for again goes from there |
 //! | `texts.BLAKE3` | kernels and machines as they were, as TOML |
 //! | `runs[]` | one for each time: `command_line`, `asked`, `ended`, counts, files set aside |
 //! | `..asked.traces[]` | `path`, `digest` |
@@ -110,7 +110,7 @@ pub struct Run {
     pub set_aside: Vec<SetAside>,
 }
 
-/// Most cells of a failure that are named.
+/// Most cells of a failure of which more is said than the identity.
 const NR_NAMED_MAX: usize = 100;
 
 impl Run {
@@ -166,6 +166,43 @@ pub struct Failure {
     pub error: String,
     /// Which: the first hundred. None where the trace cannot even be read.
     pub cells: Vec<FailedCell>,
+    /// The others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<CellId>,
+}
+
+impl Failure {
+    /// Of a trace that cannot even be read.
+    pub(super) const fn of_trace(trace: String, nr_cells: usize, error: String) -> Self {
+        Self { trace, nr_cells, error, cells: Vec::new(), more: Vec::new() }
+    }
+
+    /// Whether no cell of the trace has an identity.
+    pub(super) const fn is_of_trace(&self) -> bool {
+        self.nr_named() == 0
+    }
+
+    const fn nr_named(&self) -> usize {
+        self.cells.len() + self.more.len()
+    }
+
+    /// Takes out the cells that are asked for again; whether others are left.
+    pub(super) fn keep_others(&mut self, is_asked: &dyn Fn(&CellId) -> bool) -> bool {
+        let nr_before = self.nr_named();
+        self.cells.retain(|cell| !is_asked(&cell.id));
+        self.more.retain(|cell| !is_asked(cell));
+        self.nr_cells = self.nr_cells.saturating_sub(nr_before - self.nr_named());
+        self.nr_named() > 0
+    }
+
+    fn add(&mut self, cell: &FailedCell) {
+        self.nr_cells += 1;
+        if self.cells.len() < NR_NAMED_MAX {
+            self.cells.push(cell.clone());
+        } else {
+            self.more.push(cell.id.clone());
+        }
+    }
 }
 
 /// The manifest. The module gives the schema.
@@ -265,24 +302,21 @@ impl SetAside {
     }
 }
 
-/// Adds a cell to what failed.
-pub(super) fn note(failures: &mut Vec<Failure>, cell: &FailedCell, trace: &str, error: &str) {
-    let is_same = |known: &&mut Failure| {
-        known.trace == trace && known.error == error && !known.cells.is_empty()
-    };
-    match failures.iter_mut().find(is_same) {
-        Some(known) => {
-            known.nr_cells += 1;
-            if known.cells.len() < NR_NAMED_MAX {
-                known.cells.push(cell.clone());
-            }
+/// Adds cells to what failed, each with its trace and the reason.
+pub(super) fn note<'a>(
+    failures: &mut Vec<Failure>,
+    cells: impl Iterator<Item = &'a (FailedCell, String, String)>,
+) {
+    let mut known: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (nr, failure) in failures.iter().enumerate().filter(|(_, one)| !one.is_of_trace()) {
+        known.insert((failure.trace.clone(), failure.error.clone()), nr);
+    }
+    for (cell, trace, error) in cells {
+        let nr = *known.entry((trace.clone(), error.clone())).or_insert(failures.len());
+        if nr == failures.len() {
+            failures.push(Failure::of_trace(trace.clone(), 0, error.clone()));
         }
-        None => failures.push(Failure {
-            trace: trace.to_owned(),
-            nr_cells: 1,
-            error: error.to_owned(),
-            cells: vec![cell.clone()],
-        }),
+        failures[nr].add(cell);
     }
 }
 

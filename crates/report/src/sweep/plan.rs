@@ -124,8 +124,7 @@ impl Plan {
 
     fn add_broken(&mut self, trace: String, error: &TraceError) {
         let nr_cells = self.settings().len() * self.kernels.len() * self.machines.len();
-        let (error, cells) = (error.to_string(), Vec::new());
-        self.broken.push(Failure { trace, nr_cells, error, cells });
+        self.broken.push(Failure::of_trace(trace, nr_cells, error.to_string()));
     }
 
     /// Ways to link x memory sizes x seeds.
@@ -175,12 +174,15 @@ impl Plan {
         &self.broken
     }
 
-    /// Whether a failure of earlier is about something that is asked for again.
-    pub(super) fn asks_for(&self, failure: &Failure) -> bool {
-        if failure.cells.is_empty() {
-            return self.named.iter().any(|trace| trace.path == failure.trace);
-        }
-        failure.cells.iter().any(|cell| self.planned.contains(&cell.id))
+    /// Leaves of the failures of earlier what is not asked for again.
+    pub(super) fn keep_others(&self, failures: &mut Vec<Failure>) {
+        let named: BTreeSet<&str> = self.named.iter().map(|trace| trace.path.as_str()).collect();
+        failures.retain_mut(|failure| {
+            if failure.is_of_trace() {
+                return !named.contains(failure.trace.as_str());
+            }
+            failure.keep_others(&|cell| self.planned.contains(cell))
+        });
     }
 
     /// Kernels and machines by the BLAKE3 of their text.

@@ -286,6 +286,43 @@ fn a_task_that_failed_elsewhere_is_recorded_and_may_still_come() {
 }
 
 #[test]
+fn what_failed_stays_in_the_manifest_until_it_is_asked_for_again() {
+    let place = place();
+    let dir = place.path().join("set");
+    let (request, mut sweep) = many_parts(&place, &dir, 120);
+    let all = sweep.missing(1);
+    all.iter().for_each(|task| sweep.fail(task, "the worker was lost"));
+    let told = sweep.finish(Ended::Done).unwrap();
+    let numbers = |told: &Manifest| -> Vec<_> {
+        let failed = told.failed.iter();
+        failed.map(|failure| (failure.nr_cells, failure.cells.len(), failure.more.len())).collect()
+    };
+    assert_eq!(numbers(&told), [(120, 100, 20)]);
+    // Twenty again, among them such as were not named in full: ten are done, ten fail once more.
+    let ids: BTreeSet<_> =
+        told.failed[0].more.iter().chain([&told.failed[0].cells[0].id]).collect();
+    let seed = |task: &Task| task.cells[0].setting.seed;
+    let again = all.iter().filter(|task| ids.contains(&task.cells[0].id)).take(20);
+    let mut some = request.clone();
+    some.cells.seeds = again.map(seed).collect();
+    let mut sweep = Sweep::open(&dir, &some).unwrap();
+    let tasks = sweep.missing(1);
+    assert_eq!(tasks.len(), 20);
+    assert_eq!(manifest(&dir).failed.iter().map(|one| one.nr_cells).sum::<usize>(), 100);
+    tasks[..10].iter().for_each(|task| sweep.add(task, &here(task)).unwrap());
+    tasks[10..].iter().for_each(|task| sweep.fail(task, "the disk was lost"));
+    let told = sweep.finish(Ended::Done).unwrap();
+    let nrs: Vec<_> = told.failed.iter().map(|failure| failure.nr_cells).collect();
+    assert_eq!(nrs, [100, 10], "{:?}", numbers(&told));
+    let mut sweep = Sweep::open(&dir, &request).unwrap();
+    assert_eq!(manifest(&dir).failed, []);
+    let tasks = sweep.missing(16);
+    assert_eq!(tasks.iter().map(|task| task.cells.len()).sum::<usize>(), 110);
+    tasks.iter().for_each(|task| sweep.add(task, &here(task)).unwrap());
+    assert_eq!(sweep.finish(Ended::Done).unwrap().failed, []);
+}
+
+#[test]
 fn a_cell_that_fails_alone_leaves_the_others() {
     let place = place();
     let dir = place.path().join("set");
