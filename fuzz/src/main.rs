@@ -218,7 +218,7 @@ fn part(data: &[u8], place: &Path) {
     let swept = SWEPT.get_or_init(|| Mutex::new(swept(&place.join("sweep"))));
     let mut swept = swept.lock().expect("of one thread");
     let (sweep, task) = &mut *swept;
-    let _ = sweep.add(task, &TaskResult { part: data.to_vec(), failed: BTreeMap::new() });
+    let _ = sweep.add(task, TaskResult { part: data.to_vec(), failed: BTreeMap::new() });
 }
 
 /// A sweep of one trace, and its only task.

@@ -155,6 +155,11 @@ def sweep(
         cells = "1 cell" if nr_cells == 1 else f"{nr_cells} cells"
         text = f"{failure['trace']}, {cells} failed: {failure['error']}"
         warnings.warn(text, FolioWarning, stacklevel=2)
+    run = manifest["runs"][-1]
+    for key, what in (("nr_runs_dropped", "earlier runs"), ("nr_failures_dropped", "failures")):
+        if nr_dropped := run.get(key, 0):
+            text = f"{place}: the manifest has no room for {what}: {nr_dropped}"
+            warnings.warn(text, FolioWarning, stacklevel=2)
     return swept
 
 

@@ -199,7 +199,7 @@ impl Sweep {
         let failed = failed.collect::<Result<_, largefolio_sim::sweep::id::NoCellId>>();
         let failed = failed.map_err(|error| Failure::Argument(error.to_string()))?;
         let result = TaskResult { part, failed };
-        detached(py, || self.with(|sweep| Ok(sweep.add(&task.0, &result)?)))
+        detached(py, || self.with(|sweep| Ok(sweep.add(&task.0, result)?)))
     }
 
     /// Records that no cell of a task could be replayed.

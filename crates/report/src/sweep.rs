@@ -155,9 +155,9 @@ impl Sweep {
     /// # Errors
     /// [`SweepError::NotOfTheTask`] where rows and task do not belong together;
     /// [`SweepError::NotWritten`] where the disk is full.
-    pub fn add(&mut self, task: &Task, result: &TaskResult) -> Result<(), SweepError> {
+    pub fn add(&mut self, task: &Task, result: TaskResult) -> Result<(), SweepError> {
         let refused = |why: String| Err(SweepError::NotOfTheTask(why));
-        let part = match Part::read(result.part.clone()) {
+        let part = match Part::read(result.part) {
             Ok(part) => part,
             Err(error) => return refused(error.to_string()),
         };

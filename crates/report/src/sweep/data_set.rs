@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::SweepError;
 use super::merge;
-use super::part::{NoPart, Part};
+use super::part::{BYTES_MAX, NoPart, Part};
 use largefolio_sim::sweep::CellId;
 
 /// What a part's name begins with.
@@ -41,8 +41,6 @@ const BROKEN: &str = ".broken";
 const HIDDEN: &str = "_";
 /// Digits of a hash in a name: 128 bits.
 const NR_DIGITS: usize = 32;
-/// Largest part: some thousand rows of some kilobytes.
-pub(super) const PART_BYTES_MAX: u64 = 1 << 30;
 
 /// A file that was found damaged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -180,7 +178,7 @@ impl DataSet {
 
 /// Reads the file at `path`, which was written as the part `name`; why not, where it is damaged.
 pub(super) fn read_part(path: PathBuf, name: &str) -> Result<Result<Part, String>, SweepError> {
-    let bytes = match disk::read_whole(&path, PART_BYTES_MAX) {
+    let bytes = match disk::read_whole(&path, BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(error) if disk::is_foreign(&error) => return Ok(Err(error.to_string())),
         Err(error) => return Err(SweepError::io("read", &path, error)),

@@ -92,6 +92,17 @@ pub enum SweepError {
         /// Newest version known.
         known: u32,
     },
+    /// A manifest that would not be read again.
+    #[error(
+        "what was asked for takes {nr_bytes} bytes in the manifest, more than the {bytes_max} bytes \
+         that are read again; sweep fewer traces at a time into the same directory"
+    )]
+    LongManifest {
+        /// Its length.
+        nr_bytes: usize,
+        /// The longest.
+        bytes_max: usize,
+    },
     /// What a worker handed in does not belong to its task.
     #[error("the result of a task was refused: {0}")]
     NotOfTheTask(String),

@@ -90,7 +90,7 @@ pub fn run(sweep: &mut Sweep, hears: Hears<'_>) -> Result<Ended, SweepError> {
 
 fn take(sweep: &mut Sweep, task: &Task, handed: Handed) -> Result<(), SweepError> {
     match handed {
-        Handed::Result(result) => match sweep.add(task, &result) {
+        Handed::Result(result) => match sweep.add(task, result) {
             // W3: what a trace says of itself is in its rows, and can make them too large to be read.
             Err(error @ SweepError::NotOfTheTask(_)) => {
                 sweep.fail(task, &error.to_string());

@@ -17,6 +17,9 @@
 //! | `..asked.memory_bytes` `..asked.seeds` `..asked.setting` | sizes, seeds, and all else |
 //! | `..ended` | `running`, `done`, `incomplete` (something failed), `interrupted`, `stopped` (an error), `died` |
 //! | `..nr_asked` `nr_found` `nr_done` `nr_failed` | cells: asked for, done before, done now, failed |
+//! | `..nr_runs_dropped` `nr_failures_dropped` | earlier runs, and entries of `failed`, that this run's manifest had no room for; absent where it had |
+
+mod room;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -31,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use super::data_set::{SetAside, set_aside};
 use super::error::SweepError;
 use super::{Counts, Request};
+use crate::figures::counted;
 use crate::report::TOOL_VERSION;
 use crate::table::TABLE_VERSION;
 
@@ -40,8 +44,8 @@ pub const MANIFEST: &str = "_manifest.json";
 /// Version of its schema.
 pub const MANIFEST_VERSION: u32 = 1;
 
-/// Longest manifest that is read: a thousand runs of a thousand traces.
-const MANIFEST_BYTES_MAX: u64 = 1 << 30;
+/// Longest manifest: three hundred runs of a thousand traces. None is written that would not be read.
+const MANIFEST_BYTES_MAX: u64 = 1 << 26;
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +112,17 @@ pub struct Run {
     pub nr_failed: usize,
     /// Damaged files that were found.
     pub set_aside: Vec<SetAside>,
+    /// Earlier runs that the manifest had no room for beside this one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub nr_runs_dropped: usize,
+    /// Failures that it had no room for.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub nr_failures_dropped: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+const fn is_zero(nr: &usize) -> bool {
+    *nr == 0
 }
 
 /// Most cells of a failure of which more is said than the identity.
@@ -126,7 +141,27 @@ impl Run {
             nr_done: 0,
             nr_failed: 0,
             set_aside: aside.to_vec(),
+            nr_runs_dropped: 0,
+            nr_failures_dropped: 0,
         }
+    }
+
+    /// What the manifest had no room for, as a sentence.
+    #[must_use]
+    pub fn dropped(&self) -> Option<String> {
+        let (nr_runs, nr_failures) = (self.nr_runs_dropped, self.nr_failures_dropped);
+        let what = match (nr_runs, nr_failures) {
+            (0, 0) => return None,
+            (_, 0) => counted(nr_runs as u64, "earlier run"),
+            (0, _) => counted(nr_failures as u64, "failure"),
+            _ => format!(
+                "{} and {}",
+                counted(nr_runs as u64, "earlier run"),
+                counted(nr_failures as u64, "failure")
+            ),
+        };
+        let mib = MANIFEST_BYTES_MAX >> 20;
+        Some(format!("the manifest has no room for {what}; it keeps {mib} MiB at most"))
     }
 
     pub(super) const fn set(&mut self, ended: Ended, counts: Counts) {
@@ -257,10 +292,13 @@ impl Manifest {
             }
             Err(error) => return Err(io(error)),
         };
-        if let Some(found) = version(&text).filter(|&found| found > MANIFEST_VERSION) {
+        let manifest = serde_json::from_slice::<Self>(&text);
+        let found =
+            manifest.as_ref().map_or_else(|_| version(&text), |one| Some(one.schema_version));
+        if let Some(found) = found.filter(|&found| found > MANIFEST_VERSION) {
             return Err(SweepError::NewerManifest { path, found, known: MANIFEST_VERSION });
         }
-        let manifest: Self = match serde_json::from_slice(&text) {
+        let manifest = match manifest {
             Ok(manifest) => manifest,
             Err(error) => {
                 let why = format!("it cannot be read: {}", brief(&error.to_string()));
@@ -275,10 +313,9 @@ impl Manifest {
         Ok((Self { failed, texts, runs, ..Self::new() }, None))
     }
 
-    /// Replaces the file in `dir`.
-    pub(super) fn write(&self, dir: &Path) -> Result<(), SweepError> {
-        let mut text = serde_json::to_vec_pretty(self)?;
-        text.push(b'\n');
+    /// Replaces the file in `dir`; drops what it has no room for.
+    pub(super) fn write(&mut self, dir: &Path) -> Result<(), SweepError> {
+        let text = self.fitted(MANIFEST_BYTES_MAX)?;
         let path = dir.join(MANIFEST);
         disk::write_whole(&path, &text).map_err(|error| SweepError::io("write", &path, error))
     }

@@ -24,9 +24,7 @@ use arrow_array::RecordBatch;
 use largefolio_sim::sweep::CellId;
 use largefolio_trace::disk;
 
-use super::data_set::{
-    AddError, PART_BYTES_MAX, SetAside, hash, hash_of, part_name, read_part, set_aside,
-};
+use super::data_set::{AddError, SetAside, hash, hash_of, part_name, read_part, set_aside};
 use super::error::SweepError;
 use super::part::{BYTES_MAX, Part};
 use crate::parquet::file_of_all;
@@ -55,7 +53,7 @@ pub(super) fn merge(dir: &Path, names: &[String]) -> Result<Option<String>, AddE
     for name in names {
         let path = dir.join(name);
         let io = |source| AddError::Io { path: path.clone(), source };
-        let bytes = disk::read_whole(&path, PART_BYTES_MAX).map_err(io)?;
+        let bytes = disk::read_whole(&path, BYTES_MAX).map_err(io)?;
         // It was whole when it was taken in, or written by this sweep.
         let part = Part::read(bytes).map_err(|why| io(io::Error::other(why.to_string())))?;
         rows.extend(part.into_batches());

@@ -27,7 +27,8 @@ const TRACE_DIGEST: &str = "trace_digest";
 
 /// Rows of a part: several times as many as merging makes.
 const NR_ROWS_MAX: i64 = 1 << 18;
-/// Bytes of a part in memory: several times those of the largest that merging makes.
+/// Bytes of a part in a file, and of its rows in memory: several times those of the largest that
+/// merging makes.
 pub(super) const BYTES_MAX: u64 = 1 << 28;
 /// Rows that are decoded at a time.
 const BATCH_ROWS: usize = 1024;
@@ -35,7 +36,7 @@ const BATCH_ROWS: usize = 1024;
 /// Rows that were read.
 #[derive(Debug)]
 pub(super) struct Part {
-    bytes: Vec<u8>,
+    bytes: Bytes,
     batches: Vec<RecordBatch>,
     cells: Vec<CellId>,
     /// Bytes of the file and of the rows in memory.
@@ -55,8 +56,11 @@ impl Part {
     /// Reads all of a part. A panic of the library on damaged bytes is an error.
     pub(super) fn read(bytes: Vec<u8>) -> Result<Self, NoPart> {
         let damaged = |why: String| NoPart::Damaged(format!("it cannot be read: {}", brief(&why)));
-        let shared = Bytes::from(bytes.clone());
-        let read = catch_unwind(AssertUnwindSafe(|| batches(shared)));
+        if bytes.len() as u64 > BYTES_MAX {
+            return Err(damaged(format!("it has more than {BYTES_MAX} bytes")));
+        }
+        let bytes = Bytes::from(bytes);
+        let read = catch_unwind(AssertUnwindSafe(|| batches(bytes.clone())));
         let batches = match read {
             Ok(Ok(batches)) => batches,
             Ok(Err(error)) => return Err(damaged(error.to_string())),
@@ -97,7 +101,7 @@ impl Part {
     }
 
     /// The file.
-    pub(super) fn into_bytes(self) -> Vec<u8> {
+    pub(super) fn into_bytes(self) -> Bytes {
         self.bytes
     }
 
@@ -107,7 +111,7 @@ impl Part {
     }
 
     /// The file without the rows of some cells.
-    pub(super) fn without(&self, drops: &dyn Fn(&CellId) -> bool) -> Result<Vec<u8>, ParquetError> {
+    pub(super) fn without(&self, drops: &dyn Fn(&CellId) -> bool) -> Result<Bytes, ParquetError> {
         if !self.cells.iter().any(drops) {
             return Ok(self.bytes.clone());
         }
@@ -120,7 +124,7 @@ impl Part {
                 }
             }
         }
-        file_of_all(&kept)
+        Ok(file_of_all(&kept)?.into())
     }
 }
 
@@ -191,4 +195,19 @@ fn texts<'a>(batch: &'a RecordBatch, column: &str) -> impl Iterator<Item = &'a s
     let text =
         move |row| texts.filter(|texts| texts.is_valid(row)).map_or("", |texts| texts.value(row));
     (0..nr_rows).map(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_part_are_not_copied() {
+        let empty = RecordBatch::new_empty(table::schema());
+        let bytes = file_of_all(&[empty]).unwrap();
+        let place = bytes.as_ptr();
+        let part = Part::read(bytes).unwrap();
+        assert_eq!(part.without(&|_| false).unwrap().as_ptr(), place);
+        assert_eq!(part.into_bytes().as_ptr(), place);
+    }
 }

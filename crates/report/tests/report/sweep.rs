@@ -85,7 +85,7 @@ fn a_task_travels_as_json_and_needs_nothing_but_the_trace() {
     fs::rename(place.path().join("mix.folio"), &moved).unwrap();
     for text in &texts {
         let task: Task = serde_json::from_str(text).unwrap();
-        sweep.add(&task, &run(&task, &moved).unwrap()).unwrap();
+        sweep.add(&task, run(&task, &moved).unwrap()).unwrap();
     }
     assert!(sweep.missing(3).is_empty());
     assert_eq!(sweep.finish(Ended::Done).unwrap().last().unwrap().ended, Ended::Done);
@@ -99,10 +99,10 @@ fn a_result_that_comes_twice_is_kept_once() {
     let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
     let whole = sweep.missing(16).remove(0);
     let halves = sweep.missing(2);
-    sweep.add(&halves[0], &here(&halves[0])).unwrap();
-    sweep.add(&halves[0], &here(&halves[0])).unwrap();
+    sweep.add(&halves[0], here(&halves[0])).unwrap();
+    sweep.add(&halves[0], here(&halves[0])).unwrap();
     assert_eq!(sweep.counts().nr_done, 2);
-    sweep.add(&whole, &here(&whole)).unwrap();
+    sweep.add(&whole, here(&whole)).unwrap();
     let expected = Counts { nr_asked: 4, nr_found: 0, nr_done: 4, nr_failed: 0 };
     assert_eq!(sweep.counts(), expected);
     let manifest = sweep.finish(Ended::Done).unwrap();
@@ -139,13 +139,13 @@ fn many_small_parts_become_one_and_whatever_ends_that_loses_nothing() {
     let (request, mut sweep) = many_parts(&place, &dir, NR as u64 + 3);
     let tasks = sweep.missing(1);
     for task in &tasks[..NR - 1] {
-        sweep.add(task, &here(task)).unwrap();
+        sweep.add(task, here(task)).unwrap();
     }
     let before: Vec<(PathBuf, Vec<u8>)> =
         parts(&dir).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
     assert_eq!(before.len(), NR - 1);
     for task in &tasks[NR - 1..] {
-        sweep.add(task, &here(task)).unwrap();
+        sweep.add(task, here(task)).unwrap();
     }
     let told = sweep.finish(Ended::Done).unwrap();
     assert_eq!((told.nr_cells, told.nr_parts), (NR + 3, 4), "one of {NR}, and three after it");
@@ -198,13 +198,13 @@ fn what_does_not_belong_to_the_task_is_refused() {
         (&hidden, "not a Parquet footer"),
     ];
     for (result, why) in all {
-        let error = sweep.add(&tasks[0], result).unwrap_err();
+        let error = sweep.add(&tasks[0], result.clone()).unwrap_err();
         assert!(matches!(error, SweepError::NotOfTheTask(_)), "{error}");
         assert!(error.to_string().contains(why), "{error}");
     }
     // Damage inside of a page may be read as other values or not at all, but never panics.
-    let _ = sweep.add(&tasks[0], &flipped);
-    sweep.add(&tasks[1], &theirs).unwrap();
+    let _ = sweep.add(&tasks[0], flipped);
+    sweep.add(&tasks[1], theirs).unwrap();
     assert!(sweep.counts().nr_done >= 4);
 }
 
@@ -230,8 +230,24 @@ fn a_part_that_would_fill_memory_is_refused() {
     writer.write(&batch).unwrap();
     let part = writer.into_inner().unwrap();
     assert!(part.len() < 4096, "{}", part.len());
-    let error = sweep.add(&task, &TaskResult { part, ..TaskResult::default() }).unwrap_err();
+    let error = sweep.add(&task, TaskResult { part, ..TaskResult::default() }).unwrap_err();
     assert!(error.to_string().contains("it has more than"), "{error}");
+}
+
+/// Files of zeros without a block on the disk.
+#[test]
+fn files_that_are_longer_than_any_of_ours_are_set_aside_unread() {
+    let place = place();
+    let dir = place.path().join("set");
+    fs::create_dir(&dir).unwrap();
+    let part = format!("part-{:032x}.parquet", 1);
+    for (name, nr_bytes) in [(part.as_str(), 256 << 20), (MANIFEST, 64 << 20)] {
+        let file = fs::File::create(dir.join(name)).unwrap();
+        file.set_len(nr_bytes + 1).unwrap();
+    }
+    let sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    let told: Vec<_> = sweep.set_aside().iter().map(|aside| aside.why.as_str()).collect();
+    assert_eq!(told, ["it has more than 268435456 bytes", "it has more than 67108864 bytes"]);
 }
 
 #[test]
@@ -266,7 +282,7 @@ fn a_task_that_failed_elsewhere_is_recorded_and_may_still_come() {
     sweep.fail(&tasks[0], "the worker was lost");
     sweep.fail(&tasks[1], "the worker was lost");
     assert_eq!(sweep.counts().nr_failed, 8);
-    sweep.add(&tasks[1], &here(&tasks[1])).unwrap();
+    sweep.add(&tasks[1], here(&tasks[1])).unwrap();
     assert_eq!(sweep.counts().nr_failed, 6);
     let told = sweep.finish(Ended::Done).unwrap();
     assert_eq!(told.last().unwrap().ended, Ended::Incomplete);
@@ -280,7 +296,7 @@ fn a_task_that_failed_elsewhere_is_recorded_and_may_still_come() {
     let mut again = Sweep::open(&dir, &request).unwrap();
     let missing = again.missing(16);
     assert_eq!(missing.len(), 1, "the same bytes under two names are one trace");
-    again.add(&missing[0], &here(&missing[0])).unwrap();
+    again.add(&missing[0], here(&missing[0])).unwrap();
     let told = again.finish(Ended::Done).unwrap();
     assert_eq!((told.failed.len(), told.last().unwrap().ended), (0, Ended::Done));
 }
@@ -309,7 +325,7 @@ fn what_failed_stays_in_the_manifest_until_it_is_asked_for_again() {
     let tasks = sweep.missing(1);
     assert_eq!(tasks.len(), 20);
     assert_eq!(manifest(&dir).failed.iter().map(|one| one.nr_cells).sum::<usize>(), 100);
-    tasks[..10].iter().for_each(|task| sweep.add(task, &here(task)).unwrap());
+    tasks[..10].iter().for_each(|task| sweep.add(task, here(task)).unwrap());
     tasks[10..].iter().for_each(|task| sweep.fail(task, "the disk was lost"));
     let told = sweep.finish(Ended::Done).unwrap();
     let nrs: Vec<_> = told.failed.iter().map(|failure| failure.nr_cells).collect();
@@ -318,7 +334,7 @@ fn what_failed_stays_in_the_manifest_until_it_is_asked_for_again() {
     assert_eq!(manifest(&dir).failed, []);
     let tasks = sweep.missing(16);
     assert_eq!(tasks.iter().map(|task| task.cells.len()).sum::<usize>(), 110);
-    tasks.iter().for_each(|task| sweep.add(task, &here(task)).unwrap());
+    tasks.iter().for_each(|task| sweep.add(task, here(task)).unwrap());
     assert_eq!(sweep.finish(Ended::Done).unwrap().failed, []);
 }
 
@@ -332,7 +348,7 @@ fn a_cell_that_fails_alone_leaves_the_others() {
     let task = sweep.missing(16).remove(0);
     let result = here(&task);
     assert_eq!(result.failed.len(), 2, "{:?}", result.failed);
-    sweep.add(&task, &result).unwrap();
+    sweep.add(&task, result).unwrap();
     let told = sweep.finish(Ended::Done).unwrap();
     assert_eq!(told.last().unwrap().ended, Ended::Incomplete);
     let cells: Vec<_> = told.failed.iter().flat_map(|failure| &failure.cells).collect();

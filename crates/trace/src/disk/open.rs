@@ -102,8 +102,12 @@ pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
 /// The system's; [`io::ErrorKind::FileTooLarge`].
 pub fn read_from(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let nr_read = file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)? as u64;
-    if nr_read > bytes_max {
+    // What the system makes as it is read (/proc) has no length, and any file may grow meanwhile.
+    let mut nr_bytes = file.metadata()?.len();
+    if nr_bytes <= bytes_max {
+        nr_bytes = file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes)? as u64;
+    }
+    if nr_bytes > bytes_max {
         let what = format!("it has more than {bytes_max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
     }

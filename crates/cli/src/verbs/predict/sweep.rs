@@ -58,6 +58,9 @@ impl SweepPlan {
         // The error that ended it says more than a manifest that the same full disk refuses.
         let (ended, manifest) = (ended?, manifest?);
         tell_failures(&failures);
+        if let Some(dropped) = manifest.last().and_then(Run::dropped) {
+            console::warn(&format!("{}: {dropped}", shown(&self.dir)));
+        }
         self.tell(&manifest, console)?;
         Ok(match (ended, stop.asked_by()) {
             (Ended::Interrupted, Some(signal)) => {

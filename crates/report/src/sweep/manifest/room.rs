@@ -1,0 +1,150 @@
+//! A manifest that can be read again: what there is no room for goes, the oldest first.
+//!
+//! ```text
+//!   runs but the last   the oldest first
+//!   texts               that no run names any more
+//!   failed              the oldest first
+//! ```
+//!
+//! What remains is of the last run alone. If that is still too long, the request is.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::super::error::SweepError;
+use super::Manifest;
+
+impl Manifest {
+    /// The text of it, at most `bytes_max`, after what there is no room for was dropped.
+    pub(super) fn fitted(&mut self, bytes_max: u64) -> Result<Vec<u8>, SweepError> {
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        loop {
+            let text = self.text()?;
+            let Some(over) = text.len().checked_sub(bytes_max).filter(|&over| over > 0) else {
+                return Ok(text);
+            };
+            if !self.drop_oldest(over) {
+                return Err(SweepError::LongManifest { nr_bytes: text.len(), bytes_max });
+            }
+        }
+    }
+
+    fn text(&self) -> Result<Vec<u8>, SweepError> {
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        Ok(text)
+    }
+
+    /// Drops about `nr_bytes` of one kind, or all of it; whether there was anything to drop.
+    fn drop_oldest(&mut self, nr_bytes: usize) -> bool {
+        let nr_earlier = self.runs.len().saturating_sub(1);
+        let nr_runs = nr_of(&self.runs[..nr_earlier], nr_bytes);
+        self.runs.drain(..nr_runs);
+        let is_any = nr_runs > 0 || self.drop_idle_texts();
+        let nr_failures = if is_any { 0 } else { nr_of(&self.failed, nr_bytes) };
+        self.failed.drain(..nr_failures);
+        if let Some(run) = self.runs.last_mut() {
+            run.nr_runs_dropped += nr_runs;
+            run.nr_failures_dropped += nr_failures;
+        }
+        is_any || nr_failures > 0
+    }
+
+    fn drop_idle_texts(&mut self) -> bool {
+        let asked = self.runs.iter().map(|run| &run.asked);
+        let stamps = asked.flat_map(|asked| asked.kernels.iter().chain(&asked.machines));
+        let named: BTreeSet<&str> = stamps.map(|stamp| stamp.text.as_str()).collect();
+        let nr_before = self.texts.len();
+        self.texts.retain(|text, _| named.contains(text.as_str()));
+        self.texts.len() < nr_before
+    }
+}
+
+/// How many of the first of `items` take `nr_bytes` at least, or all of them.
+fn nr_of<T: Serialize>(items: &[T], nr_bytes: usize) -> usize {
+    let mut left = nr_bytes;
+    let bytes_of = |item: &T| serde_json::to_vec_pretty(item).map_or(0, |text| text.len());
+    let is_more = |item: &&T| {
+        let is_more = left > 0;
+        left = left.saturating_sub(bytes_of(item));
+        is_more
+    };
+    items.iter().take_while(is_more).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use largefolio_sim::kernel::Kernel;
+    use largefolio_sim::machine::Machine;
+    use largefolio_sim::replay::CellSpec;
+    use largefolio_sim::sweep::{Setting, Stamp};
+
+    use super::super::{Asked, AskedTrace, Ended, Failure, Run};
+    use super::*;
+
+    fn run(nr: usize) -> Run {
+        let kernel = Kernel::parse("6.12").unwrap();
+        let spec = CellSpec::new(kernel, Machine::named("altra").unwrap());
+        let stamp = Stamp { name: format!("k{nr}"), text: format!("text{nr}") };
+        let path = "a".repeat(1000);
+        Run {
+            tool_version: String::new(),
+            command_line: vec![nr.to_string()],
+            asked: Asked {
+                traces: vec![AskedTrace { path, digest: None }],
+                kernels: vec![stamp],
+                machines: Vec::new(),
+                memory_bytes: Vec::new(),
+                seeds: Vec::new(),
+                setting: Setting::of(&spec),
+            },
+            ended: Ended::Done,
+            nr_asked: 0,
+            nr_found: 0,
+            nr_done: 0,
+            nr_failed: 0,
+            set_aside: Vec::new(),
+            nr_runs_dropped: 0,
+            nr_failures_dropped: 0,
+        }
+    }
+
+    fn manifest() -> Manifest {
+        let mut manifest = Manifest::new();
+        for nr in 0..10 {
+            manifest.runs.push(run(nr));
+            manifest.texts.insert(format!("text{nr}"), "b".repeat(1000));
+            manifest.failed.push(Failure::of_trace(format!("t{nr}"), 1, "c".repeat(1000)));
+        }
+        manifest
+    }
+
+    /// Runs, texts and failures of a manifest of at most `bytes_max`, which is read again.
+    fn left(bytes_max: u64) -> (usize, usize, usize) {
+        let mut manifest = manifest();
+        let text = manifest.fitted(bytes_max).unwrap();
+        assert!(text.len() as u64 <= bytes_max);
+        let read: Manifest = serde_json::from_slice(&text).unwrap();
+        assert_eq!(read, manifest);
+        let last = read.last().unwrap();
+        assert_eq!(last.command_line, ["9"]);
+        let (runs, failed) = (read.runs.len(), read.failed.len());
+        assert_eq!((last.nr_runs_dropped, last.nr_failures_dropped), (10 - runs, 10 - failed));
+        assert_eq!(last.dropped().is_some(), runs < 10 || failed < 10);
+        (runs, read.texts.len(), failed)
+    }
+
+    #[test]
+    fn what_a_manifest_has_no_room_for_goes_the_oldest_first() {
+        let whole = manifest().text().unwrap().len() as u64;
+        assert_eq!(left(whole), (10, 10, 10));
+        assert_eq!(left(whole - 1), (9, 10, 10));
+        assert_eq!(left(whole - 4000), (7, 10, 10));
+        assert_eq!(left(whole - 20_000), (1, 1, 10));
+        let (runs, texts, failed) = left(whole - 28_000);
+        assert!((runs, texts) == (1, 1) && (3..10).contains(&failed), "{failed}");
+        let error = manifest().fitted(2000).unwrap_err().to_string();
+        assert!(error.contains("more than the 2000 bytes"), "{error}");
+    }
+}
