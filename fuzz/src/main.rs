@@ -24,7 +24,7 @@ use largefolio_linux::record::recorded_from;
 use largefolio_linux::system::MemSystem;
 use largefolio_linux::tune::profile::Profile;
 use largefolio_mm::policy::{Context, Point};
-use largefolio_report::sweep::{Manifest, Request, Sweep, Task, TaskResult};
+use largefolio_report::sweep::{Manifest, NEVER, Request, Sweep, Task, TaskResult};
 use largefolio_results::Forms;
 use largefolio_results::maps::{DiffResult, ElfResult, Show, Sort, State};
 use largefolio_sim::crosscheck::files::FileSteps;
@@ -218,7 +218,7 @@ fn part(data: &[u8], place: &Path) {
     let swept = SWEPT.get_or_init(|| Mutex::new(swept(&place.join("sweep"))));
     let mut swept = swept.lock().expect("of one thread");
     let (sweep, task) = &mut *swept;
-    let _ = sweep.add(task, TaskResult { part: data.to_vec(), failed: BTreeMap::new() });
+    let _ = sweep.add(task, TaskResult { part: data.to_vec(), failed: BTreeMap::new() }, NEVER);
 }
 
 /// A sweep of one trace, and its only task.
@@ -232,7 +232,7 @@ fn swept(dir: &Path) -> (Sweep, Task) {
         copies: BTreeMap::new(),
         cells: replay::Request::new(kernels, machines),
     };
-    let sweep = Sweep::open(dir, &request).expect("a sweep");
+    let sweep = Sweep::open(dir, &request, NEVER).expect("a sweep");
     let task = sweep.missing(1).pop().expect("nothing is done yet");
     (sweep, task)
 }

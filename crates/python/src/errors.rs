@@ -97,7 +97,9 @@ impl From<Failure> for PyErr {
         match failure {
             Failure::Python(error) => error,
             // Only a signal or a failed callback stops a replay, and both have said why already.
-            Failure::Replay(ReplayError::Stopped) => PyKeyboardInterrupt::new_err(()),
+            Failure::Replay(ReplayError::Stopped) | Failure::Sweep(SweepError::Stopped) => {
+                PyKeyboardInterrupt::new_err(())
+            }
             failure => Python::attach(|py| raised(py, &failure)),
         }
     }

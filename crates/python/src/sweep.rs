@@ -13,7 +13,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use largefolio_report::sweep::local::{self, Hears};
-use largefolio_report::sweep::{self, Counts, Ended, Request, SetAside, TaskResult};
+use largefolio_report::sweep::{
+    self, Counts, Ended, IsStopped, Request, SetAside, SweepError, TaskResult,
+};
 use largefolio_sim::sweep::CellId;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -30,7 +32,10 @@ type Handed<'py> = (Bound<'py, PyBytes>, BTreeMap<String, String>);
 /// BLAKE3 of a file, in hex.
 #[pyfunction]
 pub(crate) fn digest(py: Python<'_>, path: PathBuf) -> Result<String, Failure> {
-    detached(py, move || Ok(largefolio_trace::digest(&path)?))
+    let digest = stoppable(py, |is_stopped| {
+        Ok(largefolio_trace::digest_until(&path, &mut || is_stopped())?)
+    })?;
+    digest.ok_or(Failure::Sweep(SweepError::Stopped))
 }
 
 /// Some cells of one trace.
@@ -122,7 +127,8 @@ impl Sweep {
         let copies = names.iter().cloned().zip(places).filter(|(name, place)| name != place);
         let copies = copies.collect();
         let request = Request { command_line, traces: names, copies, cells };
-        let sweep = detached(py, move || Ok(sweep::Sweep::open(&directory, &request)?))?;
+        let sweep =
+            stoppable(py, |is_stopped| Ok(sweep::Sweep::open(&directory, &request, is_stopped)?))?;
         Ok(Self { opened: Mutex::new(Some(sweep)), has_idle_seeds, rules_notes })
     }
 
@@ -199,7 +205,7 @@ impl Sweep {
         let failed = failed.collect::<Result<_, largefolio_sim::sweep::id::NoCellId>>();
         let failed = failed.map_err(|error| Failure::Argument(error.to_string()))?;
         let result = TaskResult { part, failed };
-        detached(py, || self.with(|sweep| Ok(sweep.add(&task.0, result)?)))
+        stoppable(py, |is_stopped| self.with(|sweep| Ok(sweep.add(&task.0, result, is_stopped)?)))
     }
 
     /// Records that no cell of a task could be replayed.
@@ -218,7 +224,7 @@ impl Sweep {
             _ => Ended::Stopped,
         };
         let sweep = self.lock().take().ok_or_else(closed)?;
-        let manifest = detached(py, || Ok(sweep.finish(ended)?))?;
+        let manifest = stoppable(py, |is_stopped| Ok(sweep.finish(ended, is_stopped)?))?;
         serde_json::to_string(&manifest).map_err(|error| Failure::Argument(error.to_string()))
     }
 }
@@ -234,6 +240,14 @@ impl Sweep {
     ) -> Result<T, Failure> {
         work(self.lock().as_mut().ok_or_else(closed)?)
     }
+}
+
+/// Work that Ctrl-C ends, and that says nothing meanwhile.
+fn stoppable<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(IsStopped<'_>) -> Result<T, Failure> + Send,
+) -> Result<T, Failure> {
+    detached(py, || beside::run(|shared| work(&|| shared.is_stopped()), &|_, _| Ok(())))
 }
 
 fn closed() -> Failure {

@@ -1,7 +1,7 @@
 //! Sweeps: many traces under many kernels on many machines, as one data set that grows.
 //!
 //! ```text
-//!   Sweep::open(dir, request)      lock; what is done = the cells of the parts on disk
+//!   Sweep::open(dir, request, ..)  lock; what is done = the cells of the parts on disk
 //!     Sweep::missing() -> Task ..  what is not, in tasks of one trace each
 //!       Task::run -> TaskResult    here (local), or on any host that has the trace
 //!     Sweep::add(task, result)     one part more, or nothing: whole, or not there; many become one
@@ -49,6 +49,17 @@ use plan::Plan;
 /// Cells of a task, where nobody says otherwise: enough that decoding the trace is little beside
 /// them, few enough that a lost task is little work.
 pub const NR_CELLS_OF_A_TASK: usize = 16;
+
+/// Whether the sweep is to end; asked often, by several threads.
+pub type IsStopped<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// Of what nobody stops.
+pub const NEVER: IsStopped<'static> = &|| false;
+
+/// Between two pieces of work, each of which leaves whole what it leaves.
+fn go_on(is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
+    if is_stopped() { Err(SweepError::Stopped) } else { Ok(()) }
+}
 
 /// The request.
 #[derive(Clone, Debug)]
@@ -103,13 +114,18 @@ impl Sweep {
     /// that cannot be read is a failure of its cells, not of the sweep.
     ///
     /// # Errors
-    /// A directory that another sweep has or that is no data set, and cells that cannot be.
-    pub fn open(dir: &Path, request: &Request) -> Result<Self, SweepError> {
+    /// A directory that another sweep has or that is no data set, and cells that cannot be;
+    /// [`SweepError::Stopped`].
+    pub fn open(
+        dir: &Path,
+        request: &Request,
+        is_stopped: IsStopped<'_>,
+    ) -> Result<Self, SweepError> {
         plan::check(request)?;
-        let (data, mut aside) = DataSet::open(dir)?;
+        let (data, mut aside) = DataSet::open(dir, is_stopped)?;
         let (mut manifest, damaged) = Manifest::open(dir)?;
         aside.extend(damaged);
-        let plan = Plan::new(request)?;
+        let plan = Plan::new(request, is_stopped)?;
         plan.keep_others(&mut manifest.failed);
         manifest.texts.extend(plan.texts());
         manifest.runs.push(Run::new(request, plan.asked(), &aside));
@@ -150,12 +166,18 @@ impl Sweep {
         self.plan.tasks(nr_cells_max, &|cell| self.data.has(cell))
     }
 
-    /// Takes in what `task` gave. Rows of cells that are done already are left out.
+    /// Takes in what `task` gave. Rows of cells that are done already are left out. Who stops it
+    /// leaves parts to be merged later.
     ///
     /// # Errors
     /// [`SweepError::NotOfTheTask`] where rows and task do not belong together;
     /// [`SweepError::NotWritten`] where the disk is full.
-    pub fn add(&mut self, task: &Task, result: TaskResult) -> Result<(), SweepError> {
+    pub fn add(
+        &mut self,
+        task: &Task,
+        result: TaskResult,
+        is_stopped: IsStopped<'_>,
+    ) -> Result<(), SweepError> {
         let refused = |why: String| Err(SweepError::NotOfTheTask(why));
         let part = match Part::read(result.part) {
             Ok(part) => part,
@@ -168,7 +190,7 @@ impl Sweep {
         if !part.is_of(&task.digest) {
             return refused("it belongs to another trace".to_owned());
         }
-        let nr_new = self.data.add(&part).map_err(|error| self.not_written(error))?;
+        let nr_new = self.data.add(&part, is_stopped).map_err(|error| self.not_written(error))?;
         self.nr_done += nr_new;
         for cell in part.cells() {
             self.failed.remove(cell);
@@ -204,16 +226,25 @@ impl Sweep {
     }
 
     /// Writes how it went and gives the directory free. What ended as it should is
-    /// [`Ended::Incomplete`] where cells are missing.
+    /// [`Ended::Incomplete`] where cells are missing, and [`Ended::Interrupted`] if parts were still
+    /// to be merged when it was stopped.
     ///
     /// # Errors
     /// When the manifest cannot be written; the parts stay what they are.
-    pub fn finish(mut self, ended: Ended) -> Result<Manifest, SweepError> {
+    pub fn finish(
+        mut self,
+        ended: Ended,
+        is_stopped: IsStopped<'_>,
+    ) -> Result<Manifest, SweepError> {
         // Those of a folio that did not merge.
-        self.data.merge().map_err(|error| self.not_written(error))?;
+        self.data.merge(is_stopped).map_err(|error| self.not_written(error))?;
         let Counts { nr_asked, nr_found, nr_done, .. } = self.counts();
         let is_whole = nr_found + nr_done == nr_asked;
-        self.write(if ended == Ended::Done && !is_whole { Ended::Incomplete } else { ended })
+        self.write(match ended {
+            Ended::Done if self.data.is_to_merge() => Ended::Interrupted,
+            Ended::Done if !is_whole => Ended::Incomplete,
+            ended => ended,
+        })
     }
 
     fn write(&self, ended: Ended) -> Result<Manifest, SweepError> {

@@ -40,7 +40,7 @@ mod values;
 mod writer;
 
 pub use batch::{Batch, NO_FILE};
-pub use digest::digest;
+pub use digest::{digest, digest_until};
 pub use error::TraceError;
 pub use foreign::ForeignParquet;
 pub use opened::OpenTrace;

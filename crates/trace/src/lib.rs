@@ -40,7 +40,9 @@ pub mod shown;
 pub mod validate;
 
 pub use event::{Event, ExitKind, FileId, Op, ThreadId};
-pub use file::{Batch, NO_FILE, OpenTrace, Reader, Summary, TraceError, Writer, digest};
+pub use file::{
+    Batch, NO_FILE, OpenTrace, Reader, Summary, TraceError, Writer, digest, digest_until,
+};
 pub use info::Info;
 pub use meta::{
     Execution, FileInfo, HardwareCounters, Image, LayoutEntry, LayoutKind, Meta, PlainRun,

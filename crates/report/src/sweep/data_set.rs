@@ -27,8 +27,9 @@ use largefolio_trace::{disk, shown};
 use serde::{Deserialize, Serialize};
 
 use super::error::SweepError;
-use super::merge;
+use super::merge::{self, Merged};
 use super::part::{BYTES_MAX, NoPart, Part};
+use super::{IsStopped, go_on};
 use largefolio_sim::sweep::CellId;
 
 /// What a part's name begins with.
@@ -78,13 +79,16 @@ impl Drop for Locked {
 
 impl DataSet {
     /// Opens the data set in `dir`, which is made where it is missing; sets damaged parts aside.
-    pub(super) fn open(dir: &Path) -> Result<(Self, Vec<SetAside>), SweepError> {
+    pub(super) fn open(
+        dir: &Path,
+        is_stopped: IsStopped<'_>,
+    ) -> Result<(Self, Vec<SetAside>), SweepError> {
         if dir.is_file() {
             return Err(SweepError::IsFile { path: dir.to_owned() });
         }
         fs::create_dir_all(dir).map_err(|error| SweepError::io("create", dir, error))?;
         let lock = lock(dir)?;
-        let mut aside = merge::finish(dir, &names(dir)?)?;
+        let mut aside = merge::finish(dir, &names(dir)?, is_stopped)?;
         let names = names(dir)?;
         let parts = |name: &&String| name.ends_with(PARQUET) && !name.starts_with('.');
         if let Some(foreign) = names.iter().filter(parts).find(|name| hash_of(name).is_none()) {
@@ -100,6 +104,7 @@ impl DataSet {
             _lock: lock,
         };
         for name in names.iter().filter(parts) {
+            go_on(is_stopped)?;
             if let Err(why) = data.take_in(name)? {
                 aside.push(set_aside(dir, name, why)?);
             }
@@ -147,20 +152,32 @@ impl DataSet {
         }
     }
 
-    /// Merges small parts as long as there are many.
-    pub(super) fn merge(&mut self) -> Result<(), AddError> {
-        while self.small.len() >= merge::NR_PARTS {
-            let names: Vec<String> = self.small.drain(..merge::NR_PARTS).collect();
-            if merge::merge(&self.dir, &names)?.is_some() {
-                self.nr_parts = self.nr_parts + 1 - names.len();
+    /// Merges small parts as long as there are many, or until it is stopped.
+    pub(super) fn merge(&mut self, is_stopped: IsStopped<'_>) -> Result<(), AddError> {
+        while self.is_to_merge() {
+            let names = &self.small[..merge::NR_PARTS];
+            match merge::merge(&self.dir, names, is_stopped)? {
+                Merged::Stopped => break,
+                Merged::Part(_) => self.nr_parts = self.nr_parts + 1 - names.len(),
+                Merged::Refused => {}
             }
+            self.small.drain(..merge::NR_PARTS);
         }
         Ok(())
     }
 
+    /// Whether there are many small parts.
+    pub(super) const fn is_to_merge(&self) -> bool {
+        self.small.len() >= merge::NR_PARTS
+    }
+
     /// Adds the rows of `part` whose cells are not done (D2); their number. With an error of the
     /// system, the file that could not be written.
-    pub(super) fn add(&mut self, part: &Part) -> Result<usize, AddError> {
+    pub(super) fn add(
+        &mut self,
+        part: &Part,
+        is_stopped: IsStopped<'_>,
+    ) -> Result<usize, AddError> {
         let is_new = |cell: &CellId| !self.done.contains(cell);
         let nr_new = part.cells().iter().filter(|cell| is_new(cell)).count();
         if nr_new == 0 {
@@ -171,7 +188,7 @@ impl DataSet {
         let path = self.dir.join(&name);
         disk::write_whole(&path, &bytes).map_err(|source| AddError::Io { path, source })?;
         self.note(&name, part);
-        self.merge()?;
+        self.merge(is_stopped)?;
         Ok(nr_new)
     }
 }

@@ -24,6 +24,9 @@ pub enum SweepError {
         /// The directory.
         dir: PathBuf,
     },
+    /// It was asked to end. What was on the disk is there.
+    #[error("the sweep was stopped; the same command continues from there")]
+    Stopped,
     /// The operating system refused.
     #[error("cannot {action} {}: {source}", shown(path))]
     Io {

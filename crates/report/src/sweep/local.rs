@@ -19,14 +19,14 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::error::{SweepError, TaskError};
 use super::task::{Task, TaskResult};
-use super::{Counts, Ended, NR_CELLS_OF_A_TASK, Sweep};
+use super::{Counts, Ended, IsStopped, NR_CELLS_OF_A_TASK, Sweep};
 
 /// Who hears of the sweep.
 pub struct Hears<'a> {
     /// How far it is, after each task.
     pub progress: &'a mut dyn FnMut(Counts),
-    /// Whether it is to end; asked often, by several threads.
-    pub is_stopped: &'a (dyn Fn() -> bool + Sync),
+    /// Whether it is to end.
+    pub is_stopped: IsStopped<'a>,
 }
 
 /// What a worker hands over.
@@ -44,7 +44,7 @@ struct Work<'a> {
     /// Traces that cannot be read, by digest, with the reason.
     broken: Mutex<BTreeMap<String, String>>,
     has_ended: AtomicBool,
-    is_stopped: &'a (dyn Fn() -> bool + Sync),
+    is_stopped: IsStopped<'a>,
 }
 
 /// Replays all that is missing.
@@ -76,7 +76,7 @@ pub fn run(sweep: &mut Sweep, hears: Hears<'_>) -> Result<Ended, SweepError> {
             if taken.is_err() {
                 continue;
             }
-            taken = take(sweep, &task, handed);
+            taken = take(sweep, &task, handed, is_stopped);
             if taken.is_err() {
                 work.has_ended.store(true, Ordering::Relaxed);
             }
@@ -88,9 +88,14 @@ pub fn run(sweep: &mut Sweep, hears: Hears<'_>) -> Result<Ended, SweepError> {
     Ok(if is_stopped() { Ended::Interrupted } else { Ended::Done })
 }
 
-fn take(sweep: &mut Sweep, task: &Task, handed: Handed) -> Result<(), SweepError> {
+fn take(
+    sweep: &mut Sweep,
+    task: &Task,
+    handed: Handed,
+    is_stopped: IsStopped<'_>,
+) -> Result<(), SweepError> {
     match handed {
-        Handed::Result(result) => match sweep.add(task, result) {
+        Handed::Result(result) => match sweep.add(task, result, is_stopped) {
             // W3: what a trace says of itself is in its rows, and can make them too large to be read.
             Err(error @ SweepError::NotOfTheTask(_)) => {
                 sweep.fail(task, &error.to_string());

@@ -27,6 +27,7 @@ use largefolio_trace::disk;
 use super::data_set::{AddError, SetAside, hash, hash_of, part_name, read_part, set_aside};
 use super::error::SweepError;
 use super::part::{BYTES_MAX, Part};
+use super::{IsStopped, go_on};
 use crate::parquet::file_of_all;
 
 /// Parts that become one: 16 rows each, as many as there are cells in a task.
@@ -46,11 +47,28 @@ pub(super) fn is_small(part: &Part) -> bool {
     part.cells().len() <= SMALL_ROWS && part.nr_bytes() <= SMALL_BYTES
 }
 
-/// Makes one part of those called `names` in `dir`; its name, or nothing where they stay because
-/// nobody would read that one.
-pub(super) fn merge(dir: &Path, names: &[String]) -> Result<Option<String>, AddError> {
+/// What parts became.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Merged {
+    /// One part, of this name.
+    Part(String),
+    /// They stay, because nobody would read that one.
+    Refused,
+    /// They stay until another time.
+    Stopped,
+}
+
+/// Makes one part of those called `names` in `dir`. It can be stopped until that one is written.
+pub(super) fn merge(
+    dir: &Path,
+    names: &[String],
+    is_stopped: IsStopped<'_>,
+) -> Result<Merged, AddError> {
     let mut rows: Vec<RecordBatch> = Vec::new();
     for name in names {
+        if is_stopped() {
+            return Ok(Merged::Stopped);
+        }
         let path = dir.join(name);
         let io = |source| AddError::Io { path: path.clone(), source };
         let bytes = disk::read_whole(&path, BYTES_MAX).map_err(io)?;
@@ -62,7 +80,7 @@ pub(super) fn merge(dir: &Path, names: &[String]) -> Result<Option<String>, AddE
     let bytes = file_of_all(&rows)?;
     drop(rows);
     // Before the parts go: the next sweep would compute the rows of a part that it refuses again.
-    let Ok(part) = Part::read(bytes) else { return Ok(None) };
+    let Ok(part) = Part::read(bytes) else { return Ok(Merged::Refused) };
     let bytes = part.into_bytes();
     let name = part_name(&hash(&bytes));
     let merging = dir.join(format!("{HIDDEN}{name}{MERGING}"));
@@ -74,7 +92,7 @@ pub(super) fn merge(dir: &Path, names: &[String]) -> Result<Option<String>, AddE
     }
     let path = dir.join(&name);
     fs::rename(&merging, &path).map_err(|source| AddError::Io { path, source })?;
-    Ok(Some(name))
+    Ok(Merged::Part(name))
 }
 
 /// `rows` with the metadata that all of them have: versions may differ.
@@ -98,14 +116,19 @@ fn alike(rows: Vec<RecordBatch>) -> Result<Vec<RecordBatch>, AddError> {
 /// On a storage every part that comes after the first merge waits under such a name, so a file may
 /// take the place of others that are merging as well, and both names of one part may be there. The
 /// largest goes first: what lies within it is in its way, or already has its place.
-pub(super) fn finish(dir: &Path, names: &[String]) -> Result<Vec<SetAside>, SweepError> {
-    let (merging, aside) = merging(dir, names)?;
+pub(super) fn finish(
+    dir: &Path,
+    names: &[String],
+    is_stopped: IsStopped<'_>,
+) -> Result<Vec<SetAside>, SweepError> {
+    let (merging, aside) = merging(dir, names, is_stopped)?;
     if merging.is_empty() {
         return Ok(aside);
     }
-    let parts = Parts::read(dir, names)?;
+    let parts = Parts::read(dir, names, is_stopped)?;
     let mut placed: BTreeSet<CellId> = BTreeSet::new();
     for Merging { file, name, cells } in merging {
+        go_on(is_stopped)?;
         let within: BTreeSet<&str> = parts.within(&cells).filter(|part| *part != name).collect();
         // Of what it takes the place of, it has the rows; of all else, another one has them.
         let stands = |cell| placed.contains(cell) || parts.has_outside(cell, &within);
@@ -140,10 +163,15 @@ struct Merging {
 }
 
 /// Files that are merging, the largest first; what is damaged is set aside.
-fn merging(dir: &Path, names: &[String]) -> Result<(Vec<Merging>, Vec<SetAside>), SweepError> {
+fn merging(
+    dir: &Path,
+    names: &[String],
+    is_stopped: IsStopped<'_>,
+) -> Result<(Vec<Merging>, Vec<SetAside>), SweepError> {
     let (mut whole, mut aside) = (Vec::new(), Vec::new());
     for file in names {
         let Some(name) = part_of(file) else { continue };
+        go_on(is_stopped)?;
         match read_part(dir.join(file), name)? {
             Ok(part) => whole.push(Merging {
                 file: file.clone(),
@@ -172,9 +200,14 @@ struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    fn read(dir: &Path, names: &'a [String]) -> Result<Self, SweepError> {
+    fn read(
+        dir: &Path,
+        names: &'a [String],
+        is_stopped: IsStopped<'_>,
+    ) -> Result<Self, SweepError> {
         let mut parts = Self::default();
         for name in names.iter().filter(|name| hash_of(name).is_some()) {
+            go_on(is_stopped)?;
             // A damaged one is told where the parts are taken in.
             let Ok(part) = read_part(dir.join(name), name)? else { continue };
             let nr = parts.names.len();

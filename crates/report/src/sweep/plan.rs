@@ -14,10 +14,10 @@ use largefolio_sim::sweep::{CellId, Named, RecipeError, Setting, Stamp};
 use largefolio_trace::shown::spelled;
 use largefolio_trace::{OpenTrace, Reader, TraceError};
 
-use super::Request;
 use super::error::SweepError;
 use super::manifest::{Asked, AskedTrace, Failure};
 use super::task::{Task, TaskCell};
+use super::{IsStopped, Request, go_on};
 
 /// Most cells of one trace: a million is weeks of replay, more is a mistake.
 const NR_CELLS_MAX: usize = 1 << 20;
@@ -77,7 +77,7 @@ pub(super) fn check(request: &Request) -> Result<(), SweepError> {
 }
 
 impl Plan {
-    pub(super) fn new(request: &Request) -> Result<Self, SweepError> {
+    pub(super) fn new(request: &Request, is_stopped: IsStopped<'_>) -> Result<Self, SweepError> {
         let kernels = request.cells.kernels().into_iter().map(|kernel| Ok(Named::kernel(kernel)?));
         let machines =
             request.cells.machines().into_iter().map(|machine| Ok(Named::machine(machine)?));
@@ -99,18 +99,28 @@ impl Plan {
         };
         check_names(request)?;
         for path in &request.traces {
-            plan.add_trace(path, request.place(path));
+            plan.add_trace(path, request.place(path), is_stopped)?;
         }
         Ok(plan)
     }
 
     /// The cells of the trace called `path`, which is at `place`.
-    fn add_trace(&mut self, path: &Path, place: &Path) {
+    fn add_trace(
+        &mut self,
+        path: &Path,
+        place: &Path,
+        is_stopped: IsStopped<'_>,
+    ) -> Result<(), SweepError> {
+        go_on(is_stopped)?;
         let name = spelled(path);
         let bytes = path.as_os_str().as_bytes();
         let bytes = path.to_str().is_none().then(|| bytes.to_vec());
         // A file that is no trace may have any length, and its digest takes as long.
-        let found = OpenTrace::open(place).and_then(|trace| trace.digest());
+        let digest = |trace: OpenTrace| trace.digest_until(&mut || is_stopped());
+        let found = match OpenTrace::open(place).and_then(digest) {
+            Ok(digest) => Ok(digest.ok_or(SweepError::Stopped)?),
+            Err(error) => Err(error),
+        };
         self.named.push(AskedTrace { path: name.clone(), digest: found.as_ref().ok().cloned() });
         match found {
             Ok(digest) => {
@@ -120,6 +130,7 @@ impl Plan {
             }
             Err(error) => self.add_broken(name, &error),
         }
+        Ok(())
     }
 
     fn add_broken(&mut self, trace: String, error: &TraceError) {

@@ -108,7 +108,8 @@ impl Task {
         let specs = self.specs()?;
         // Opened once: what is replayed is what has the digest.
         let trace = OpenTrace::open(trace)?;
-        let found = trace.digest()?;
+        let found = trace.digest_until(&mut || progress(0).is_break())?;
+        let found = found.ok_or(ReplayError::Stopped)?;
         if found != self.digest {
             let (path, planned) = (trace.path().to_owned(), self.digest.clone());
             return Err(TaskError::OtherTrace { path, found, planned });

@@ -7,12 +7,14 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use largefolio_report::sweep::local::{self, Hears};
 use largefolio_report::sweep::manifest::MANIFEST;
 use largefolio_report::sweep::{
-    Counts, Ended, Manifest, Request, Sweep, SweepError, Task, TaskError, TaskResult,
+    Counts, Ended, Manifest, NEVER, Request, Sweep, SweepError, Task, TaskError, TaskResult,
 };
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -76,7 +78,7 @@ fn a_task_travels_as_json_and_needs_nothing_but_the_trace() {
     fs::write(&file, "based-on = \"6.12\"\ndescription = \"mine\"\n").unwrap();
     let name = file.to_str().unwrap();
     let dir = place.path().join("set");
-    let mut sweep = Sweep::open(&dir, &request(&place, &[name], &["mix.folio"])).unwrap();
+    let mut sweep = Sweep::open(&dir, &request(&place, &[name], &["mix.folio"]), NEVER).unwrap();
     let texts: Vec<String> =
         sweep.missing(3).iter().map(|task| serde_json::to_string(task).unwrap()).collect();
     assert_eq!(texts.len(), 2, "4 cells in tasks of 3");
@@ -85,10 +87,10 @@ fn a_task_travels_as_json_and_needs_nothing_but_the_trace() {
     fs::rename(place.path().join("mix.folio"), &moved).unwrap();
     for text in &texts {
         let task: Task = serde_json::from_str(text).unwrap();
-        sweep.add(&task, run(&task, &moved).unwrap()).unwrap();
+        sweep.add(&task, run(&task, &moved).unwrap(), NEVER).unwrap();
     }
     assert!(sweep.missing(3).is_empty());
-    assert_eq!(sweep.finish(Ended::Done).unwrap().last().unwrap().ended, Ended::Done);
+    assert_eq!(sweep.finish(Ended::Done, NEVER).unwrap().last().unwrap().ended, Ended::Done);
     assert_eq!(parts(&dir).len(), 2);
 }
 
@@ -96,18 +98,18 @@ fn a_task_travels_as_json_and_needs_nothing_but_the_trace() {
 fn a_result_that_comes_twice_is_kept_once() {
     let place = place();
     let dir = place.path().join("set");
-    let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
     let whole = sweep.missing(16).remove(0);
     let halves = sweep.missing(2);
-    sweep.add(&halves[0], here(&halves[0])).unwrap();
-    sweep.add(&halves[0], here(&halves[0])).unwrap();
+    sweep.add(&halves[0], here(&halves[0]), NEVER).unwrap();
+    sweep.add(&halves[0], here(&halves[0]), NEVER).unwrap();
     assert_eq!(sweep.counts().nr_done, 2);
-    sweep.add(&whole, here(&whole)).unwrap();
+    sweep.add(&whole, here(&whole), NEVER).unwrap();
     let expected = Counts { nr_asked: 4, nr_found: 0, nr_done: 4, nr_failed: 0 };
     assert_eq!(sweep.counts(), expected);
-    let manifest = sweep.finish(Ended::Done).unwrap();
+    let manifest = sweep.finish(Ended::Done, NEVER).unwrap();
     assert_eq!((manifest.nr_cells, manifest.nr_parts), (4, 2));
-    let again = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    let again = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
     assert!(again.set_aside().is_empty(), "a cell in two parts would be damage");
     assert_eq!(again.counts().nr_found, 4);
 }
@@ -120,13 +122,13 @@ fn many_parts(place: &TempDir, dir: &Path, nr: u64) -> (Request, Sweep) {
     // Only where memory is fragmented is a seed a cell of its own.
     request.cells.fragmentation.permille = 10;
     request.cells.seeds = (1..=nr).collect();
-    let sweep = Sweep::open(dir, &request).unwrap();
+    let sweep = Sweep::open(dir, &request, NEVER).unwrap();
     (request, sweep)
 }
 
 /// Digests of all cells that a directory has: none twice, none damaged.
 fn nr_whole(dir: &Path, request: &Request) -> usize {
-    let again = Sweep::open(dir, request).unwrap();
+    let again = Sweep::open(dir, request, NEVER).unwrap();
     assert!(again.set_aside().is_empty(), "{:?}", again.set_aside());
     again.counts().nr_found
 }
@@ -139,15 +141,15 @@ fn many_small_parts_become_one_and_whatever_ends_that_loses_nothing() {
     let (request, mut sweep) = many_parts(&place, &dir, NR as u64 + 3);
     let tasks = sweep.missing(1);
     for task in &tasks[..NR - 1] {
-        sweep.add(task, here(task)).unwrap();
+        sweep.add(task, here(task), NEVER).unwrap();
     }
     let before: Vec<(PathBuf, Vec<u8>)> =
         parts(&dir).into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect();
     assert_eq!(before.len(), NR - 1);
     for task in &tasks[NR - 1..] {
-        sweep.add(task, here(task)).unwrap();
+        sweep.add(task, here(task), NEVER).unwrap();
     }
-    let told = sweep.finish(Ended::Done).unwrap();
+    let told = sweep.finish(Ended::Done, NEVER).unwrap();
     assert_eq!((told.nr_cells, told.nr_parts), (NR + 3, 4), "one of {NR}, and three after it");
     assert_eq!(nr_whole(&dir, &request), NR + 3);
     let bytes_of = |path: &PathBuf| fs::read(path).unwrap();
@@ -166,7 +168,7 @@ fn many_small_parts_become_one_and_whatever_ends_that_loses_nothing() {
         }
         fs::write(&merging, if is_damaged { &bytes[..bytes.len() / 2] } else { &bytes }).unwrap();
         if is_damaged {
-            let again = Sweep::open(&dir, &request).unwrap();
+            let again = Sweep::open(&dir, &request, NEVER).unwrap();
             assert_eq!((again.set_aside().len(), again.counts().nr_found), (1, NR - 1));
             continue;
         }
@@ -177,12 +179,36 @@ fn many_small_parts_become_one_and_whatever_ends_that_loses_nothing() {
 }
 
 #[test]
+fn who_is_stopped_while_parts_are_merged_leaves_them_to_the_next() {
+    const NR: usize = 256;
+    let place = place();
+    let dir = place.path().join("set");
+    let (request, mut sweep) = many_parts(&place, &dir, NR as u64);
+    for task in &sweep.missing(1) {
+        sweep.add(task, here(task), &|| true).unwrap();
+    }
+    assert_eq!(parts(&dir).len(), NR);
+    let told = sweep.finish(Ended::Done, &|| true).unwrap();
+    assert_eq!((told.last().unwrap().ended, told.nr_parts), (Ended::Interrupted, NR));
+    // Between any two steps of a start.
+    for nr in [0, 1, 2, NR / 2, NR] {
+        let nr_asked = AtomicUsize::new(0);
+        let is_stopped = || nr_asked.fetch_add(1, Relaxed) == nr;
+        assert!(matches!(Sweep::open(&dir, &request, &is_stopped), Err(SweepError::Stopped)));
+    }
+    let again = Sweep::open(&dir, &request, NEVER).unwrap();
+    assert_eq!((again.counts().nr_found, again.set_aside()), (NR, [].as_slice()));
+    let told = again.finish(Ended::Done, NEVER).unwrap();
+    assert_eq!((told.last().unwrap().ended, told.nr_parts), (Ended::Done, 1));
+}
+
+#[test]
 fn what_does_not_belong_to_the_task_is_refused() {
     let place = place();
     write_trace(&place.path().join("other.folio"), 2_001);
     let dir = place.path().join("set");
     let traces = ["mix.folio", "other.folio"];
-    let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &traces)).unwrap();
+    let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &traces), NEVER).unwrap();
     let tasks = sweep.missing(16);
     let (mine, theirs) = (here(&tasks[0]), here(&tasks[1]));
     let mut half = mine.clone();
@@ -198,13 +224,13 @@ fn what_does_not_belong_to_the_task_is_refused() {
         (&hidden, "not a Parquet footer"),
     ];
     for (result, why) in all {
-        let error = sweep.add(&tasks[0], result.clone()).unwrap_err();
+        let error = sweep.add(&tasks[0], result.clone(), NEVER).unwrap_err();
         assert!(matches!(error, SweepError::NotOfTheTask(_)), "{error}");
         assert!(error.to_string().contains(why), "{error}");
     }
     // Damage inside of a page may be read as other values or not at all, but never panics.
-    let _ = sweep.add(&tasks[0], flipped);
-    sweep.add(&tasks[1], theirs).unwrap();
+    let _ = sweep.add(&tasks[0], flipped, NEVER);
+    sweep.add(&tasks[1], theirs, NEVER).unwrap();
     assert!(sweep.counts().nr_done >= 4);
 }
 
@@ -213,7 +239,7 @@ fn what_does_not_belong_to_the_task_is_refused() {
 fn a_part_that_would_fill_memory_is_refused() {
     let place = place();
     let dir = place.path().join("set");
-    let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
     let task = sweep.missing(16).remove(0);
     let long = StringArray::from(vec!["x".repeat(1 << 20)]);
     let rows = DictionaryArray::new(Int32Array::from(vec![0; 1 << 10]), Arc::new(long));
@@ -230,7 +256,7 @@ fn a_part_that_would_fill_memory_is_refused() {
     writer.write(&batch).unwrap();
     let part = writer.into_inner().unwrap();
     assert!(part.len() < 4096, "{}", part.len());
-    let error = sweep.add(&task, TaskResult { part, ..TaskResult::default() }).unwrap_err();
+    let error = sweep.add(&task, TaskResult { part, ..TaskResult::default() }, NEVER).unwrap_err();
     assert!(error.to_string().contains("it has more than"), "{error}");
 }
 
@@ -245,7 +271,7 @@ fn files_that_are_longer_than_any_of_ours_are_set_aside_unread() {
         let file = fs::File::create(dir.join(name)).unwrap();
         file.set_len(nr_bytes + 1).unwrap();
     }
-    let sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    let sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
     let told: Vec<_> = sweep.set_aside().iter().map(|aside| aside.why.as_str()).collect();
     assert_eq!(told, ["it has more than 268435456 bytes", "it has more than 67108864 bytes"]);
 }
@@ -254,7 +280,7 @@ fn files_that_are_longer_than_any_of_ours_are_set_aside_unread() {
 fn a_worker_refuses_another_trace_and_another_version() {
     let place = place();
     let dir = place.path().join("set");
-    let sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    let sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
     let task = sweep.missing(16).remove(0);
     let other = place.path().join("other.folio");
     write_trace(&other, 2_001);
@@ -275,16 +301,16 @@ fn a_task_that_failed_elsewhere_is_recorded_and_may_still_come() {
     let place = place();
     let dir = place.path().join("set");
     let request = request(&place, &["6.12"], &["mix.folio", "missing.folio"]);
-    let mut sweep = Sweep::open(&dir, &request).unwrap();
+    let mut sweep = Sweep::open(&dir, &request, NEVER).unwrap();
     assert_eq!(sweep.counts().nr_failed, 4, "a trace that is not there");
     let tasks = sweep.missing(2);
     assert_eq!(tasks.len(), 2);
     sweep.fail(&tasks[0], "the worker was lost");
     sweep.fail(&tasks[1], "the worker was lost");
     assert_eq!(sweep.counts().nr_failed, 8);
-    sweep.add(&tasks[1], here(&tasks[1])).unwrap();
+    sweep.add(&tasks[1], here(&tasks[1]), NEVER).unwrap();
     assert_eq!(sweep.counts().nr_failed, 6);
-    let told = sweep.finish(Ended::Done).unwrap();
+    let told = sweep.finish(Ended::Done, NEVER).unwrap();
     assert_eq!(told.last().unwrap().ended, Ended::Incomplete);
     let failed: Vec<_> =
         told.failed.iter().map(|failure| (failure.nr_cells, failure.cells.len())).collect();
@@ -293,11 +319,11 @@ fn a_task_that_failed_elsewhere_is_recorded_and_may_still_come() {
     assert_eq!(told.failed[1].error, "the worker was lost");
     assert_eq!(manifest(&dir), told);
     fs::copy(place.path().join("mix.folio"), place.path().join("missing.folio")).unwrap();
-    let mut again = Sweep::open(&dir, &request).unwrap();
+    let mut again = Sweep::open(&dir, &request, NEVER).unwrap();
     let missing = again.missing(16);
     assert_eq!(missing.len(), 1, "the same bytes under two names are one trace");
-    again.add(&missing[0], here(&missing[0])).unwrap();
-    let told = again.finish(Ended::Done).unwrap();
+    again.add(&missing[0], here(&missing[0]), NEVER).unwrap();
+    let told = again.finish(Ended::Done, NEVER).unwrap();
     assert_eq!((told.failed.len(), told.last().unwrap().ended), (0, Ended::Done));
 }
 
@@ -308,7 +334,7 @@ fn what_failed_stays_in_the_manifest_until_it_is_asked_for_again() {
     let (request, mut sweep) = many_parts(&place, &dir, 120);
     let all = sweep.missing(1);
     all.iter().for_each(|task| sweep.fail(task, "the worker was lost"));
-    let told = sweep.finish(Ended::Done).unwrap();
+    let told = sweep.finish(Ended::Done, NEVER).unwrap();
     let numbers = |told: &Manifest| -> Vec<_> {
         let failed = told.failed.iter();
         failed.map(|failure| (failure.nr_cells, failure.cells.len(), failure.more.len())).collect()
@@ -321,21 +347,21 @@ fn what_failed_stays_in_the_manifest_until_it_is_asked_for_again() {
     let again = all.iter().filter(|task| ids.contains(&task.cells[0].id)).take(20);
     let mut some = request.clone();
     some.cells.seeds = again.map(seed).collect();
-    let mut sweep = Sweep::open(&dir, &some).unwrap();
+    let mut sweep = Sweep::open(&dir, &some, NEVER).unwrap();
     let tasks = sweep.missing(1);
     assert_eq!(tasks.len(), 20);
     assert_eq!(manifest(&dir).failed.iter().map(|one| one.nr_cells).sum::<usize>(), 100);
-    tasks[..10].iter().for_each(|task| sweep.add(task, here(task)).unwrap());
+    tasks[..10].iter().for_each(|task| sweep.add(task, here(task), NEVER).unwrap());
     tasks[10..].iter().for_each(|task| sweep.fail(task, "the disk was lost"));
-    let told = sweep.finish(Ended::Done).unwrap();
+    let told = sweep.finish(Ended::Done, NEVER).unwrap();
     let nrs: Vec<_> = told.failed.iter().map(|failure| failure.nr_cells).collect();
     assert_eq!(nrs, [100, 10], "{:?}", numbers(&told));
-    let mut sweep = Sweep::open(&dir, &request).unwrap();
+    let mut sweep = Sweep::open(&dir, &request, NEVER).unwrap();
     assert_eq!(manifest(&dir).failed, []);
     let tasks = sweep.missing(16);
     assert_eq!(tasks.iter().map(|task| task.cells.len()).sum::<usize>(), 110);
-    tasks.iter().for_each(|task| sweep.add(task, here(task)).unwrap());
-    assert_eq!(sweep.finish(Ended::Done).unwrap().failed, []);
+    tasks.iter().for_each(|task| sweep.add(task, here(task), NEVER).unwrap());
+    assert_eq!(sweep.finish(Ended::Done, NEVER).unwrap().failed, []);
 }
 
 #[test]
@@ -344,12 +370,12 @@ fn a_cell_that_fails_alone_leaves_the_others() {
     let dir = place.path().join("set");
     let mut request = request(&place, &["6.12"], &["mix.folio"]);
     request.cells.memory_bytes = vec![64 << 20, 16 << 10];
-    let mut sweep = Sweep::open(&dir, &request).unwrap();
+    let mut sweep = Sweep::open(&dir, &request, NEVER).unwrap();
     let task = sweep.missing(16).remove(0);
     let result = here(&task);
     assert_eq!(result.failed.len(), 2, "{:?}", result.failed);
-    sweep.add(&task, result).unwrap();
-    let told = sweep.finish(Ended::Done).unwrap();
+    sweep.add(&task, result, NEVER).unwrap();
+    let told = sweep.finish(Ended::Done, NEVER).unwrap();
     assert_eq!(told.last().unwrap().ended, Ended::Incomplete);
     let cells: Vec<_> = told.failed.iter().flat_map(|failure| &failure.cells).collect();
     assert!(cells.iter().all(|cell| cell.memory_bytes == 16 << 10), "{cells:?}");
@@ -367,7 +393,7 @@ fn a_trace_whose_rows_are_too_large_leaves_the_others() {
     Writer::create(&place.path().join("large.folio"), footer).unwrap().finish().unwrap();
     let dir = place.path().join("set");
     let request = request(&place, &["6.12"], &["large.folio", "mix.folio"]);
-    let mut sweep = Sweep::open(&dir, &request).unwrap();
+    let mut sweep = Sweep::open(&dir, &request, NEVER).unwrap();
     let hears = Hears { progress: &mut |_| {}, is_stopped: &|| false };
     assert_eq!(local::run(&mut sweep, hears).unwrap(), Ended::Done);
     let expected = Counts { nr_asked: 8, nr_found: 0, nr_done: 4, nr_failed: 4 };
@@ -382,13 +408,13 @@ fn one_sweep_writes_at_a_time_and_a_killed_one_is_told() {
     let place = place();
     let dir = place.path().join("set");
     let request = request(&place, &["6.12"], &["mix.folio"]);
-    let first = Sweep::open(&dir, &request).unwrap();
-    assert!(matches!(Sweep::open(&dir, &request), Err(SweepError::Busy { .. })));
+    let first = Sweep::open(&dir, &request, NEVER).unwrap();
+    assert!(matches!(Sweep::open(&dir, &request, NEVER), Err(SweepError::Busy { .. })));
     drop(first);
     fs::write(dir.join(".folio-x.tmp"), "half of a part").unwrap();
-    let second = Sweep::open(&dir, &request).unwrap();
+    let second = Sweep::open(&dir, &request, NEVER).unwrap();
     assert!(!dir.join(".folio-x.tmp").exists());
-    let ended: Vec<_> = second.finish(Ended::Interrupted).unwrap().runs;
+    let ended: Vec<_> = second.finish(Ended::Interrupted, NEVER).unwrap().runs;
     let ended: Vec<_> = ended.iter().map(|run| run.ended).collect();
     assert_eq!(ended, [Ended::Died, Ended::Interrupted]);
 }
@@ -400,18 +426,18 @@ fn a_directory_that_is_no_data_set_of_ours_is_left_alone() {
     let request = request(&place, &["6.12"], &["mix.folio"]);
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("sales.parquet"), "PAR1").unwrap();
-    let error = Sweep::open(&dir, &request).unwrap_err().to_string();
+    let error = Sweep::open(&dir, &request, NEVER).unwrap_err().to_string();
     assert!(error.contains("sales.parquet is not part of a sweep"), "{error}");
     fs::remove_file(dir.join("sales.parquet")).unwrap();
     let odd = dir.join(OsStr::from_bytes(b"\xff.parquet"));
     fs::write(&odd, "PAR1").unwrap();
-    assert!(matches!(Sweep::open(&dir, &request), Err(SweepError::Foreign { .. })));
+    assert!(matches!(Sweep::open(&dir, &request, NEVER), Err(SweepError::Foreign { .. })));
     fs::remove_file(odd).unwrap();
     fs::write(dir.join(MANIFEST), r#"{"schema_version": 2, "other": true}"#).unwrap();
-    let error = Sweep::open(&dir, &request).unwrap_err().to_string();
+    let error = Sweep::open(&dir, &request, NEVER).unwrap_err().to_string();
     assert!(error.contains("use a newer folio"), "{error}");
     fs::write(dir.join(MANIFEST), "{\"schema_version\": 1").unwrap();
-    let sweep = Sweep::open(&dir, &request).unwrap();
+    let sweep = Sweep::open(&dir, &request, NEVER).unwrap();
     assert_eq!(sweep.set_aside()[0].file, MANIFEST);
     assert!(dir.join("_manifest.json.broken").exists());
 }
@@ -421,7 +447,8 @@ fn what_a_foreign_manifest_says_stays_on_its_line() {
     let place = place();
     let ended = r#"{"schema_version": 1, "runs": [{"ended": "x\nfolio: fine"}]}"#;
     fs::write(place.path().join(MANIFEST), ended).unwrap();
-    let sweep = Sweep::open(place.path(), &request(&place, &["6.12"], &["mix.folio"])).unwrap();
+    let sweep =
+        Sweep::open(place.path(), &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
     let [aside] = sweep.set_aside() else { panic!("{:?}", sweep.set_aside()) };
     assert!(aside.why.contains("x?folio: fine"), "{}", aside.why);
 }
@@ -433,12 +460,12 @@ fn no_cell_is_planned_twice_and_no_task_needs_more_memory_than_there_is() {
     let traces = ["mix.folio", "mix.folio", "copy.folio"];
     let mut request = request(&place, &["6.12", "6.12"], &traces);
     let dir = place.path().join("set");
-    let sweep = Sweep::open(&dir, &request).unwrap();
+    let sweep = Sweep::open(&dir, &request, NEVER).unwrap();
     assert_eq!(sweep.counts().nr_asked, 4);
     assert_eq!(sweep.missing(1).len(), 4);
     drop(sweep);
     request.cells.memory_bytes = vec![1 << 42, 1 << 41, 1 << 30, 2 << 30];
-    let sweep = Sweep::open(&dir, &request).unwrap();
+    let sweep = Sweep::open(&dir, &request, NEVER).unwrap();
     let sizes: Vec<_> = sweep.missing(16).iter().map(|task| task.cells.len()).collect();
     assert_eq!(sizes, [1, 1, 2, 1, 1, 2], "terabytes alone, gigabytes together; two machines");
 }

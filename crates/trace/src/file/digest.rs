@@ -6,21 +6,49 @@ use std::path::Path;
 use super::error::TraceError;
 use crate::disk::open_regular;
 
+/// Bytes between two looks at whether it is to end: some milliseconds of a disk.
+const CHUNK_BYTES: u64 = 4 << 20;
+
 /// The digest of the file at `path`: BLAKE3 of its bytes, in 64 hexadecimal digits. The file need
 /// not be a trace.
 ///
 /// # Errors
 /// [`TraceError::Io`], [`TraceError::NotATrace`] if it is not a regular file.
 pub fn digest(path: &Path) -> Result<String, TraceError> {
-    let file = open_regular(path).map_err(|error| TraceError::from_open(path, error))?;
-    digest_of(file).map_err(|error| TraceError::io(path, "read", error))
+    let Some(digest) = digest_until(path, &mut || false)? else {
+        unreachable!("nobody stops it");
+    };
+    Ok(digest)
 }
 
-/// The digest of all that `bytes` gives.
-pub(super) fn digest_of(bytes: impl Read) -> io::Result<String> {
+/// [`digest`] that may be stopped: a trace can have any length. Nothing if it was.
+///
+/// # Errors
+/// As [`digest`].
+pub fn digest_until(
+    path: &Path,
+    is_stopped: &mut dyn FnMut() -> bool,
+) -> Result<Option<String>, TraceError> {
+    let file = open_regular(path).map_err(|error| TraceError::from_open(path, error))?;
+    digest_of(file, is_stopped).map_err(|error| TraceError::io(path, "read", error))
+}
+
+/// The digest of all that `bytes` gives; nothing if it was stopped.
+pub(super) fn digest_of(
+    mut bytes: impl Read,
+    is_stopped: &mut dyn FnMut() -> bool,
+) -> io::Result<Option<String>> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(bytes)?;
-    Ok(hasher.finalize().to_hex().to_string())
+    loop {
+        if is_stopped() {
+            return Ok(None);
+        }
+        let nr_before = hasher.count();
+        hasher.update_reader(bytes.by_ref().take(CHUNK_BYTES))?;
+        if hasher.count() == nr_before {
+            return Ok(Some(hasher.finalize().to_hex().to_string()));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -37,6 +65,18 @@ mod tests {
         assert_eq!(digest(&path).unwrap(), published);
         std::fs::write(&path, [0]).unwrap();
         assert_ne!(digest(&path).unwrap(), published);
+        std::fs::write(&path, vec![7; 9 << 20]).unwrap();
+        let mut nr_asked = 0;
+        let mut after = |nr| {
+            digest_until(&path, &mut || {
+                nr_asked += 1;
+                nr_asked > nr
+            })
+        };
+        assert_eq!(after(2).unwrap(), None, "stopped in the middle");
+        assert_eq!(nr_asked, 3);
+        let whole = blake3::hash(&vec![7; 9 << 20]).to_hex().to_string();
+        assert_eq!(digest(&path).unwrap(), whole);
         let missing = digest(&dir.path().join("missing")).unwrap_err().to_string();
         assert!(missing.contains("cannot open"), "{missing}");
     }

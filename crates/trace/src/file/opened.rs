@@ -52,8 +52,22 @@ impl OpenTrace {
     /// # Errors
     /// [`TraceError::Io`].
     pub fn digest(&self) -> Result<String, TraceError> {
-        let path = self.path();
-        digest_of(self.source.stream()).map_err(|error| TraceError::io(path, "read", error))
+        let Some(digest) = self.digest_until(&mut || false)? else {
+            unreachable!("nobody stops it");
+        };
+        Ok(digest)
+    }
+
+    /// [`OpenTrace::digest`] that may be stopped; nothing if it was.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`].
+    pub fn digest_until(
+        &self,
+        is_stopped: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<String>, TraceError> {
+        let digest = digest_of(self.source.stream(), is_stopped);
+        digest.map_err(|error| TraceError::io(self.path(), "read", error))
     }
 
     /// What the footer says.

@@ -8,7 +8,9 @@ use largefolio_report::figures::{counted, grouped};
 use largefolio_report::json;
 use largefolio_report::sweep::local::{self, Hears};
 use largefolio_report::sweep::manifest::Run;
-use largefolio_report::sweep::{Counts, Ended, Failure, Manifest, Request, Sweep, SweepError};
+use largefolio_report::sweep::{
+    Counts, Ended, Failure, IsStopped, Manifest, Request, Sweep, SweepError,
+};
 use largefolio_trace::shown;
 
 use crate::console::{self, Console};
@@ -42,7 +44,14 @@ impl SweepPlan {
             console::warn(super::IDLE_SEEDS);
         }
         let stop = Stop::watch().context("watching for signals")?;
-        let mut sweep = Sweep::open(&self.dir, &self.request)?;
+        let is_stopped = || stop.asked_by().is_some();
+        let mut sweep = match Sweep::open(&self.dir, &self.request, &is_stopped) {
+            Err(error @ SweepError::Stopped) => {
+                console::warn(&error.to_string());
+                return Ok(stopped_by(&stop));
+            }
+            opened => opened?,
+        };
         for aside in sweep.set_aside() {
             console::warn(&format!(
                 "{}: {}; renamed to {}, {}",
@@ -52,21 +61,19 @@ impl SweepPlan {
                 aside.lost()
             ));
         }
-        let ended = replay(&mut sweep, &stop);
+        let ended = replay(&mut sweep, &is_stopped);
         let failures = sweep.failures();
-        let manifest = sweep.finish(*ended.as_ref().unwrap_or(&Ended::Stopped));
+        let manifest = sweep.finish(*ended.as_ref().unwrap_or(&Ended::Stopped), &is_stopped);
         // The error that ended it says more than a manifest that the same full disk refuses.
-        let (ended, manifest) = (ended?, manifest?);
+        let (_, manifest) = (ended?, manifest?);
         tell_failures(&failures);
         if let Some(dropped) = manifest.last().and_then(Run::dropped) {
             console::warn(&format!("{}: {dropped}", shown(&self.dir)));
         }
         self.tell(&manifest, console)?;
-        Ok(match (ended, stop.asked_by()) {
-            (Ended::Interrupted, Some(signal)) => {
-                Exit::Program(u8::try_from(SIGNALLED + signal).unwrap_or(u8::MAX))
-            }
-            _ if is_whole(&manifest) => Exit::Done,
+        Ok(match manifest.last().map(|run| run.ended) {
+            Some(Ended::Interrupted) => stopped_by(&stop),
+            Some(Ended::Done) => Exit::Done,
             _ => Exit::No,
         })
     }
@@ -100,21 +107,22 @@ impl SweepPlan {
     }
 }
 
+/// As a shell says it of a program that a signal ended.
+fn stopped_by(stop: &Stop) -> Exit {
+    let signal = stop.asked_by().unwrap_or_default();
+    Exit::Program(u8::try_from(SIGNALLED + signal).unwrap_or(u8::MAX))
+}
+
 /// Replays all that is missing, with a bar.
-fn replay(sweep: &mut Sweep, stop: &Stop) -> Result<Ended, SweepError> {
+fn replay(sweep: &mut Sweep, is_stopped: IsStopped<'_>) -> Result<Ended, SweepError> {
     let bar = console::counter(sweep.counts().nr_asked as u64, "cells");
     let mut progress = |counts: Counts| {
         bar.set_position((counts.nr_found + counts.nr_done + counts.nr_failed) as u64);
     };
-    let is_stopped = || stop.asked_by().is_some();
-    let hears = Hears { progress: &mut progress, is_stopped: &is_stopped };
+    let hears = Hears { progress: &mut progress, is_stopped };
     let ended = local::run(sweep, hears);
     bar.finish_and_clear();
     ended
-}
-
-fn is_whole(manifest: &Manifest) -> bool {
-    manifest.last().is_some_and(|run| run.ended == Ended::Done)
 }
 
 fn tell_failures(failures: &[Failure]) {

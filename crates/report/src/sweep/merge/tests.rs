@@ -1,5 +1,8 @@
 //! What a kill leaves while parts are merged, and parts that are not.
 
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CellSpec, Outcome, replay};
@@ -8,6 +11,7 @@ use largefolio_trace::generate::{Workload, ZipfMix};
 use super::*;
 use crate::parquet::file_of;
 use crate::report::{Settings, TraceInfo};
+use crate::sweep::NEVER;
 use crate::table::{self, Row};
 
 fn outcome(dir: &Path) -> Outcome {
@@ -51,11 +55,13 @@ fn parts_that_would_become_one_that_is_refused_stay() {
     // One cell in two rows.
     let twice: Vec<_> = [10, 11].map(|bytes| part(&outcome, 1, bytes)).to_vec();
     let names = write(dir.path(), &twice);
-    assert_eq!(merge(dir.path(), &names).unwrap(), None);
+    assert_eq!(merge(dir.path(), &names, NEVER).unwrap(), Merged::Refused);
     assert!(names.iter().all(|name| dir.path().join(name).exists()));
     let others: Vec<_> = (3..5).map(|nr| part(&outcome, nr, 10)).collect();
     let names = write(dir.path(), &others);
-    let merged = merge(dir.path(), &names).unwrap().unwrap();
+    assert_eq!(merge(dir.path(), &names, &|| true).unwrap(), Merged::Stopped);
+    assert!(names.iter().all(|name| dir.path().join(name).exists()));
+    let Merged::Part(merged) = merge(dir.path(), &names, NEVER).unwrap() else { panic!() };
     assert_eq!(read_part(dir.path().join(&merged), &merged).unwrap().unwrap().cells().len(), 2);
     assert!(!names.iter().any(|name| dir.path().join(name).exists()));
 }
@@ -164,7 +170,7 @@ fn whatever_was_merging_no_row_is_lost_or_there_twice() {
         let [d, e, f] = second;
         killed.put(dir.path(), [a, b, c, d, e, f, last], merged);
         let told = format!("{first:?} {second:?} {last:?} {merged:?}");
-        let aside = finish(dir.path(), &listed(dir.path())).unwrap();
+        let aside = finish(dir.path(), &listed(dir.path()), NEVER).unwrap();
         let nr_half = merged.iter().filter(|stands| **stands == HalfHidden).count();
         assert_eq!(aside.len(), nr_half, "{told}");
         assert_eq!(nrs_of_parts(dir.path()), (0..Killed::NR).collect::<Vec<_>>(), "{told}");
@@ -201,6 +207,31 @@ fn whatever_was_merging_no_row_is_lost_or_there_twice() {
     assert_eq!(nr_states, 58);
 }
 
+/// Ctrl-C between any two steps: no row twice, and the next one ends it.
+#[test]
+fn what_is_stopped_while_it_ends_a_merge_goes_on_from_there() {
+    use Stands::{Hidden, Named, Not};
+    let place = tempfile::tempdir().unwrap();
+    let killed = Killed::new(&outcome(place.path()));
+    let dir = tempfile::tempdir_in(place.path()).unwrap();
+    let singles = [Not, Named, Named, Not, Hidden, Hidden, Hidden];
+    killed.put(dir.path(), singles, [Hidden, Hidden]);
+    let mut nr_stopped = 0;
+    loop {
+        let nr_asked = AtomicUsize::new(0);
+        let is_stopped = || nr_asked.fetch_add(1, Relaxed) == nr_stopped;
+        match finish(dir.path(), &listed(dir.path()), &is_stopped) {
+            Ok(aside) => break assert!(aside.is_empty()),
+            Err(error) => assert!(matches!(error, SweepError::Stopped), "{error}"),
+        }
+        let nrs = nrs_of_parts(dir.path());
+        assert!(nrs.windows(2).all(|pair| pair[0] < pair[1]), "{nrs:?}");
+        nr_stopped += 1;
+    }
+    assert!(nr_stopped > 8, "{nr_stopped}");
+    assert_eq!(nrs_of_parts(dir.path()), (0..Killed::NR).collect::<Vec<_>>());
+}
+
 #[test]
 fn two_files_that_were_merging_end_as_two_parts() {
     let dir = tempfile::tempdir().unwrap();
@@ -214,7 +245,7 @@ fn two_files_that_were_merging_end_as_two_parts() {
         fs::write(dir.path().join(&file), &bytes).unwrap();
         names.push(file);
     }
-    assert!(finish(dir.path(), &names).unwrap().is_empty());
+    assert!(finish(dir.path(), &names, NEVER).unwrap().is_empty());
     let left = |names: &[String]| names.iter().filter(|n| dir.path().join(n).exists()).count();
     assert_eq!((left(&names[..2]), left(&names[2..3]), left(&names[3..])), (0, 1, 0));
     for file in &names[3..] {
