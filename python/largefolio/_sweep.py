@@ -113,7 +113,7 @@ def sweep(
         client: a ``distributed.Client``.
         directory: where the data set is: a path of this host, or an address.
         kernels, machines, seeds, memory, swap, fragmentation, aged, filesystem, warm, annotate, linked,
-            nested, reference_ns, cpus, max_work, policy (no Python objects): as for :func:`predict`; at most a million cells a trace.
+            nested, reference_ns, cpus, max_work, policy (no Python objects): as for :func:`predict`; at most a million cells a trace, and four million in all.
         progress: ``None``: a bar on stderr where that is a terminal; or ``True``, ``False``, or a
             callable that hears the cells that are over and the cells asked for.
         storage_options: how addresses are reached, for fsspec: ``{"endpoint_url": "http://.."}``; sent to

@@ -18,13 +18,14 @@
 //! cause); [`cell`] (one combination) and what happens to it: `run` (the hot loop), `lives`
 //! (processes begin and end), `layout` (mapping what was placed), `relink` (images that are linked for other pages), `memory_calls`
 //! and `file_calls` (events), `watch`, `metering`, `finish`; [`outcome`], [`request`] (what is
-//! asked for becomes cells), `passes` (how far a replay is).
+//! asked for becomes cells), `passes` (how far a replay is), `batch` (how many cells at once).
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
 //! printed.
 
 mod annotate;
 pub mod asked;
+mod batch;
 mod budget;
 mod causes;
 pub mod cell;
@@ -75,6 +76,7 @@ use largefolio_trace::{Batch, Meta, OpenTrace, Reader, TraceError};
 use rayon::prelude::*;
 
 pub use annotate::{Annotation, AnnotationError};
+pub use batch::batches;
 pub use budget::{Budget, Excess, FACTOR_MAX, OverBudget};
 pub use cell::Cell;
 pub use cgroup::{Cgroup, CgroupError};
@@ -84,7 +86,7 @@ pub use images::Images;
 pub use linked::{LINKED_BYTES_MAX, Linked, LinkedChoices, LinkedError};
 pub use outcome::{Hugetlb, Outcome};
 pub use passes::{RowsDone, nr_passes};
-pub use request::{Request, RequestError};
+pub use request::{NR_CELLS_MAX, Request, RequestError};
 pub use spec::{CacheState, CellSpec};
 
 /// Version of what a replay counts: raised when the same trace, rules and machine may count

@@ -10,6 +10,7 @@ use largefolio_trace::TraceError;
 use largefolio_trace::shown;
 use parquet::errors::ParquetError;
 
+use crate::figures::{counted, grouped};
 use crate::table::TableError;
 
 /// Why a sweep cannot continue.
@@ -112,6 +113,22 @@ pub enum SweepError {
     /// Cells that cannot be.
     #[error(transparent)]
     Cells(#[from] RequestError),
+    /// More cells than are planned at once.
+    #[error(
+        "{} x {} are {}, and one sweep has at most {}; make several sweeps into the same directory",
+        counted(*nr_traces as u64, "trace"),
+        counted(*nr_cells as u64, "cell"),
+        counted(nr_traces.saturating_mul(*nr_cells) as u64, "cell"),
+        grouped(*limit as u64)
+    )]
+    TooManyCells {
+        /// Traces.
+        nr_traces: usize,
+        /// Cells of each.
+        nr_cells: usize,
+        /// Most cells of all.
+        limit: usize,
+    },
     /// A kernel or machine that cannot be written down.
     #[error(transparent)]
     Recipe(#[from] RecipeError),

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use largefolio_sim::replay::{Annotation, Budget, Linked, RequestError};
+use largefolio_sim::replay::{Annotation, Budget, Linked, RequestError, batches};
 use largefolio_sim::sweep::{CellId, Named, RecipeError, Setting, Stamp};
 use largefolio_trace::shown::spelled;
 use largefolio_trace::{OpenTrace, Reader, TraceError};
@@ -21,10 +21,8 @@ use super::{IsStopped, Request, go_on};
 
 /// Most cells of one trace: a million is weeks of replay, more is a mistake.
 const NR_CELLS_MAX: usize = 1 << 20;
-/// Most state that the cells of a task may have together.
-const STATE_BYTES_MAX: u64 = 1 << 30;
-/// State of a cell for each byte of its memory: nine bytes a base page of 4 KiB.
-const MEMORY_BYTES_PER_STATE_BYTE: u64 = 4096 / 9;
+/// Most cells of all traces together: each takes half a kilobyte in the plan.
+const NR_CELLS_OF_ALL_MAX: usize = 1 << 22;
 
 /// A kernel or a machine.
 #[derive(Debug)]
@@ -69,9 +67,18 @@ pub(super) struct Plan {
 /// What can be said before any trace is examined.
 pub(super) fn check(request: &Request) -> Result<(), SweepError> {
     request.cells.check(NR_CELLS_MAX)?;
+    check_number(request.traces.len(), request.cells.nr_cells())?;
     // What cannot be written down is told before there is a directory.
     for kernel in request.cells.kernels() {
         Named::kernel(kernel).map_err(RecipeError::from)?;
+    }
+    Ok(())
+}
+
+fn check_number(nr_traces: usize, nr_cells: usize) -> Result<(), SweepError> {
+    let limit = NR_CELLS_OF_ALL_MAX;
+    if nr_traces.saturating_mul(nr_cells) > limit {
+        return Err(SweepError::TooManyCells { nr_traces, nr_cells, limit });
     }
     Ok(())
 }
@@ -223,23 +230,9 @@ impl Plan {
     ) -> Vec<Task> {
         let mut tasks = Vec::new();
         for trace in &self.traces {
-            let mut open: Vec<&TaskCell> = Vec::new();
-            let mut state_bytes = 0_u64;
-            for cell in trace.cells.iter().filter(|cell| !is_done(&cell.id)) {
-                let bytes = cell.setting.memory_bytes / MEMORY_BYTES_PER_STATE_BYTE;
-                let is_full = open.len() >= nr_cells_max.max(1)
-                    || state_bytes.saturating_add(bytes) > STATE_BYTES_MAX;
-                if is_full && !open.is_empty() {
-                    tasks.push(self.task(trace, &open));
-                    open.clear();
-                    state_bytes = 0;
-                }
-                open.push(cell);
-                state_bytes = state_bytes.saturating_add(bytes);
-            }
-            if !open.is_empty() {
-                tasks.push(self.task(trace, &open));
-            }
+            let open = trace.cells.iter().filter(|cell| !is_done(&cell.id));
+            let batches = batches(open, nr_cells_max, |cell| cell.setting.memory_bytes);
+            tasks.extend(batches.iter().map(|cells| self.task(trace, cells)));
         }
         tasks
     }
@@ -300,4 +293,17 @@ fn check_names(request: &Request) -> Result<(), SweepError> {
 
 fn texts(way: &[Linked]) -> Vec<String> {
     way.iter().map(ToString::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cells_of_all_traces_are_bounded_together() {
+        assert!(check_number(4, NR_CELLS_MAX).is_ok());
+        let error = check_number(5, NR_CELLS_MAX).unwrap_err().to_string();
+        assert!(error.starts_with("5 traces x 1,048,576 cells are 5,242,880 cells"), "{error}");
+        assert!(check_number(usize::MAX, 2).is_err());
+    }
 }

@@ -187,14 +187,8 @@ impl Request {
     pub fn check(&self, limit: usize) -> Result<(), RequestError> {
         self.check_filesystem()?;
         self.check_settings()?;
-        let nrs = [
-            self.kernels().len(),
-            self.machines().len(),
-            self.memory().len(),
-            self.seeds().len(),
-            LinkedChoices::nr_combined(&self.linked),
-        ];
-        let nr_cells = nrs.into_iter().fold(1, usize::saturating_mul);
+        let nrs = self.nrs();
+        let nr_cells = self.nr_cells();
         if nr_cells > limit {
             return Err(RequestError::TooManyCells { nrs, nr_cells, limit });
         }
@@ -212,6 +206,23 @@ impl Request {
             }
         }
         Ok(())
+    }
+
+    /// How many cells these are.
+    #[must_use]
+    pub fn nr_cells(&self) -> usize {
+        self.nrs().into_iter().fold(1, usize::saturating_mul)
+    }
+
+    /// Kernels, machines, memory sizes, seeds, ways to link.
+    fn nrs(&self) -> [usize; 5] {
+        [
+            self.kernels().len(),
+            self.machines().len(),
+            self.memory().len(),
+            self.seeds().len(),
+            LinkedChoices::nr_combined(&self.linked),
+        ]
     }
 
     /// Kernels x machines x ways to link x memory sizes x seeds, each once, at most

@@ -1,4 +1,5 @@
-//! Running the cells of studies: each trace is decoded once for all cells that want it.
+//! Running the cells of studies: each trace is decoded once for all cells that want it, or once for
+//! each batch of them, if they are so many that their state would fill memory.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -16,7 +17,9 @@ use super::metric::Metric;
 use super::parts::Input;
 use crate::kernel::Kernel;
 use crate::machine::Machine;
-use crate::replay::{Cell, CellError, CellSpec, Images, Outcome, ReplayError, replay_each};
+use crate::replay::{
+    Cell, CellError, CellSpec, Images, NR_CELLS_MAX, Outcome, ReplayError, batches, replay_each,
+};
 
 /// Hears what is being done, a name and the rows decoded so far of it, and may end it.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64) -> ControlFlow<()>;
@@ -132,11 +135,11 @@ impl Values {
         folders: Folders<'_>,
         progress: Progress<'_>,
     ) -> Result<(), StudyError> {
-        for group in groups {
+        for Group { input, runs } in groups {
             if progress("next trace", 0).is_break() {
                 return Err(StudyError::Stopped);
             }
-            let path = match group.input {
+            let path = match input {
                 Input::Recorded(name) => folders.traces.join(format!("{name}.folio")),
                 Input::Generated(workload) => {
                     let path = folders.scratch.join("generated.folio");
@@ -148,26 +151,29 @@ impl Values {
                     path
                 }
             };
-            self.add(&group, &path, progress)?;
+            for runs in batched(runs) {
+                self.add(&runs, &path, progress)?;
+            }
         }
         Ok(())
     }
 
     fn add(
         &mut self,
-        group: &Group<'_>,
+        runs: &[Run<'_>],
         path: &Path,
         progress: Progress<'_>,
     ) -> Result<(), StudyError> {
         if !path.exists() {
-            for Run { study, name, .. } in &group.runs {
+            for Run { study, name, .. } in runs {
                 let why = Err(format!("no trace {}", largefolio_trace::shown(path)));
                 self.cells.insert((study.name.clone(), name.clone()), why);
             }
             return Ok(());
         }
-        let specs: Vec<CellSpec> = group.runs.iter().map(|run| run.spec.clone()).collect();
-        let mut hears = |nr| progress(group.input.name(), nr);
+        let specs: Vec<CellSpec> = runs.iter().map(|run| run.spec.clone()).collect();
+        let Some(first) = runs.first() else { return Ok(()) };
+        let mut hears = |nr| progress(first.input.name(), nr);
         let told = |run: &Run<'_>, error| {
             let (origin, cell) = (run.study.origin.clone(), run.name.clone());
             StudyError::Replay { origin, cell, error: Box::new(error) }
@@ -177,9 +183,9 @@ impl Values {
             .and_then(|trace| replay_each(&trace, &specs, &mut hears));
         let (meta, outcomes) = replayed.map_err(|error| match error {
             ReplayError::Stopped => StudyError::Stopped,
-            other => told(&group.runs[0], other),
+            other => told(first, other),
         })?;
-        for (run, outcome) in group.runs.iter().zip(outcomes) {
+        for (run, outcome) in runs.iter().zip(outcomes) {
             let key = (run.study.name.clone(), run.name.clone());
             let value = match outcome {
                 Ok(_) if meta.faults_only => Err(faults_only(path)),
@@ -252,6 +258,11 @@ fn groups(runs: Vec<Run<'_>>) -> Vec<Group<'_>> {
     groups
 }
 
+/// As many as one prediction has, or fewer.
+fn batched(runs: Vec<Run<'_>>) -> Vec<Vec<Run<'_>>> {
+    batches(runs, NR_CELLS_MAX, |run| run.spec.ram_bytes)
+}
+
 /// What the memory of a cell did to its program.
 const fn ended(error: &ReplayError) -> Option<Ended> {
     match error {
@@ -304,4 +315,33 @@ fn shown(outcome: &Outcome) -> Value {
         folios.insert("file".to_owned(), all);
     }
     value
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    /// A file of some kilobytes whose cells would hold twelve gigabytes of state at once.
+    #[test]
+    fn the_cells_of_a_trace_are_replayed_in_batches() {
+        let mut text = "name = \"many\"\ntitle = \"Many\"\nsource = \"a test\"\nsetup = \"none\"\n\
+             [workloads.stubs]\nkind = \"ret-stubs\"\npages = 64\nstub-size = \"4K\"\n\
+             order = \"sequential\"\ncalls = 10\nadvice = \"none\"\nseed = 1\n"
+            .to_owned();
+        for nr in 0..400 {
+            let cell = "workload = \"stubs\"\nkernel = \"7.0\"\nmachine = \"altra\"";
+            writeln!(text, "[cells.c{nr}]\n{cell}").unwrap();
+        }
+        let studies = [Study::from_toml(&text, "many.toml").unwrap()];
+        let [group] = groups(whole(&studies)).try_into().unwrap_or_else(|_| panic!("one trace"));
+        let names: Vec<_> = group.runs.iter().map(|run| run.name.clone()).collect();
+        assert_eq!(names.len(), 400);
+        let batches = batched(group.runs);
+        // Nine bytes a page of 4 KiB, and a gigabyte of them: 28 cells of 16 GiB.
+        assert_eq!(batches.iter().map(Vec::len).max(), Some(28));
+        let again: Vec<_> = batches.iter().flatten().map(|run| run.name.clone()).collect();
+        assert_eq!(again, names);
+    }
 }
