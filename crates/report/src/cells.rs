@@ -3,13 +3,16 @@
 //! Owns how a text becomes a cell; every verb's CSV is written here. Invariants:
 //! - C1: no cell has a character that is not printable ([`printable`]): a name that has one is
 //!   changed, and only the JSON has it as it is.
-//! - C2: a text that a spreadsheet would run as a formula - it begins with `=`, `+`, `-` or `@` and
-//!   is not a number - has a `'` in front.
+//! - C2: a text that a spreadsheet would run as a formula - it begins with `=`, `+`, `-` or `@`, or
+//!   with one of these in full width, and is not a number - has a `'` in front.
 
 use std::io::Write;
 
 use crate::ExportError;
 use crate::figures::printable;
+
+/// What a formula begins with. Spreadsheets for East Asian languages take the full width as well.
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
 
 /// Writes CSV, record by record.
 #[derive(Debug)]
@@ -66,12 +69,30 @@ impl Cells<Vec<u8>> {
 /// assert_eq!(cell("/usr/bin/cc1"), "/usr/bin/cc1");
 /// assert_eq!(cell("-1.5"), "-1.5");
 /// assert_eq!(cell("=1+1"), "'=1+1");
+/// assert_eq!(cell("\u{ff1d}1+1"), "'\u{ff1d}1+1", "in full width");
 /// assert_eq!(cell("a\x1b[2J"), "a?[2J");
 /// ```
 #[must_use]
 pub fn cell(text: &str) -> String {
     let text = printable(text);
-    let begins = text.len() > 1 && text.starts_with(['=', '+', '-', '@']);
+    let begins = text.chars().nth(1).is_some() && text.starts_with(FORMULA);
     let is_number = text.trim_end_matches('%').parse::<f64>().is_ok();
     if begins && !is_number { format!("'{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_begins_a_formula_has_an_apostrophe_in_front() {
+        for sign in ['=', '+', '-', '@', '＝', '＋', '－', '＠'] {
+            assert_eq!(
+                cell(&format!("{sign}cmd|' /C calc'!A0")).chars().next(),
+                Some('\''),
+                "{sign}"
+            );
+            assert_eq!(cell(&sign.to_string()), sign.to_string(), "alone it is none");
+        }
+    }
 }
