@@ -33,6 +33,9 @@ pub struct Files {
     pub write: Vec<PathBuf>,
     /// A directory to read and fill.
     pub fill: Option<PathBuf>,
+    /// A directory below which empty ones may be removed: that which is filled was made in it, and
+    /// goes again if nothing comes of it.
+    pub empty: Option<PathBuf>,
 }
 
 /// How much was given up.
@@ -73,6 +76,10 @@ pub fn to(files: &Files) -> Result<Confined, ConfineError> {
     let rules = files.write.iter().try_fold(rules, |rules, path| written(rules, path))?;
     let rules = match &files.fill {
         Some(folder) => allowed(rules, folder, changing() | renaming())?,
+        None => rules,
+    };
+    let rules = match &files.empty {
+        Some(folder) => allowed(rules, folder, AccessFs::RemoveDir.into())?,
         None => rules,
     };
     Ok(match rules.restrict_self()?.ruleset {

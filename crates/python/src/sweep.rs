@@ -162,6 +162,11 @@ impl Sweep {
         })
     }
 
+    /// What is missing beside the parts.
+    fn note(&self) -> Result<Option<String>, Failure> {
+        self.with(|sweep| Ok(sweep.note()))
+    }
+
     fn missing(&self, cells_of_a_task: usize) -> Result<Vec<Task>, Failure> {
         self.with(|sweep| Ok(sweep.missing(cells_of_a_task).into_iter().map(Task).collect()))
     }

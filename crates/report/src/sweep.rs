@@ -42,7 +42,7 @@ pub use manifest::{Ended, FailedCell, Failure, Manifest};
 pub use task::{Task, TaskCell, TaskResult};
 
 use data_set::{AddError, DataSet};
-use manifest::Run;
+use manifest::{Found, Run};
 use part::Part;
 use plan::Plan;
 
@@ -107,6 +107,7 @@ pub struct Sweep {
     /// Cells that failed, with their trace and the reason.
     failed: BTreeMap<CellId, (FailedCell, String, String)>,
     aside: Vec<SetAside>,
+    is_manifest_gone: bool,
 }
 
 impl Sweep {
@@ -121,18 +122,32 @@ impl Sweep {
         request: &Request,
         is_stopped: IsStopped<'_>,
     ) -> Result<Self, SweepError> {
-        plan::check(request)?;
+        plan::check(request, is_stopped)?;
         let (data, mut aside) = DataSet::open(dir, is_stopped)?;
-        let (mut manifest, damaged) = Manifest::open(dir)?;
-        aside.extend(damaged);
+        let (mut manifest, state) = Manifest::open(dir)?;
+        let is_manifest_gone = state == Found::Nothing && data.nr_parts() > 0;
+        if let Found::Damaged(damaged) = state {
+            aside.push(damaged);
+        }
         let plan = Plan::new(request, is_stopped)?;
         plan.keep_others(&mut manifest.failed);
         manifest.texts.extend(plan.texts());
         manifest.runs.push(Run::new(request, plan.asked(), &aside));
         let nr_found = plan.cells().filter(|cell| data.has(cell)).count();
         let (nr_done, failed, copies) = (0, BTreeMap::new(), request.copies.clone());
-        let sweep = Self { data, manifest, plan, copies, nr_found, nr_done, failed, aside };
+        let mut sweep = Self {
+            data,
+            manifest,
+            plan,
+            copies,
+            nr_found,
+            nr_done,
+            failed,
+            aside,
+            is_manifest_gone,
+        };
         sweep.write(Ended::Running)?;
+        sweep.data.keep();
         Ok(sweep)
     }
 
@@ -157,6 +172,15 @@ impl Sweep {
     #[must_use]
     pub fn set_aside(&self) -> &[SetAside] {
         &self.aside
+    }
+
+    /// What is missing beside the parts, as a sentence.
+    #[must_use]
+    pub fn note(&self) -> Option<String> {
+        self.is_manifest_gone.then(|| {
+            let lost = manifest::LOST;
+            format!("there are parts, but no {}: {lost}", manifest::MANIFEST)
+        })
     }
 
     /// Tasks for all that is not done, at most `nr_cells_max` cells each. Cells that failed are
@@ -197,7 +221,7 @@ impl Sweep {
         }
         for cell in &task.cells {
             if let Some(error) = result.failed.get(&cell.id) {
-                self.note(task, cell, error);
+                self.note_failed(task, cell, error);
             }
         }
         Ok(())
@@ -206,11 +230,11 @@ impl Sweep {
     /// Records that no cell of `task` could be replayed, and why.
     pub fn fail(&mut self, task: &Task, error: &str) {
         for cell in &task.cells {
-            self.note(task, cell, error);
+            self.note_failed(task, cell, error);
         }
     }
 
-    fn note(&mut self, task: &Task, cell: &TaskCell, error: &str) {
+    fn note_failed(&mut self, task: &Task, cell: &TaskCell, error: &str) {
         if !self.data.has(&cell.id) {
             let what = (task.failed(cell), task.trace.clone(), error.to_owned());
             self.failed.insert(cell.id.clone(), what);

@@ -1,15 +1,18 @@
 //! Files that a user names: opened so that nothing blocks, written so that they appear whole.
 //!
 //! Owns how every crate opens its input ([`open_regular`]) and how every result file is written
-//! ([`Whole`], [`write_whole`], [`check`]). Does not own what is in them. Invariants:
+//! ([`Whole`], [`write_whole`], [`check`]), and the
+//! directories that are made for one ([`MadeDirs`]). Does not own what is in them. Invariants:
 //! - I1: opening neither waits for the other end of a FIFO nor touches a device.
 //! - I2: under its own name a result is complete and on the disk; until then a file that had the
 //!   name before is untouched. Whatever ends the process, SIGKILL and a full disk included.
 //! - I3: a symbolic link that has the name of a result is replaced, never followed.
 
+mod made;
 mod open;
 mod whole;
 
+pub use made::MadeDirs;
 pub use open::{
     NotRegular, is_foreign, open_lock, open_own, open_regular, other_kind, read_from, read_text,
     read_whole,

@@ -26,7 +26,7 @@ use largefolio_sim::replay::{
 };
 use largefolio_sim::size;
 use largefolio_trace::OpenTrace;
-use largefolio_trace::disk;
+use largefolio_trace::disk::{self, MadeDirs};
 use largefolio_trace::shown;
 
 use super::confined;
@@ -273,17 +273,20 @@ impl PredictArgs {
         // Kernels, machines and policies are read before it is known which files they name.
         let everything = [PathBuf::from("/")];
         let results = || self.output.iter().chain(&self.report).map(PathBuf::as_path);
-        match &self.sweep {
+        let made = match &self.sweep {
             Some(dir) => confined::to_fill(&everything, dir)?,
-            None => confined::to(&everything, results()),
-        }
+            None => {
+                confined::to(&everything, results());
+                MadeDirs::default()
+            }
+        };
         let request = self.request()?;
         if let Some(dir) = self.sweep.clone() {
-            confined::to_fill(&self.trace, &dir)?;
+            confined::to_fill_made(&self.trace, &dir, &made);
             let summary = if self.form.is_json() { Summary::Json } else { Summary::Text };
             let (traces, copies) = (self.trace.clone(), BTreeMap::new());
             let request = Request { command_line, traces, copies, cells: request };
-            return Ok(PredictPlan::Sweep(Box::new(SweepPlan { dir, request, summary })));
+            return Ok(PredictPlan::Sweep(Box::new(SweepPlan { dir, request, summary, made })));
         }
         let [trace] = self.trace.as_slice() else {
             bail!(
@@ -377,7 +380,7 @@ fn check_output(output: &Path, trace: &Path, option: &str) -> Result<()> {
 
 impl PredictPlan {
     /// Does it.
-    pub(crate) fn run(&self, console: &mut Console) -> Result<Exit> {
+    pub(crate) fn run(&mut self, console: &mut Console) -> Result<Exit> {
         match self {
             Self::List => list::run(console),
             Self::Replay(plan) => plan.run(console),

@@ -211,6 +211,35 @@ fn a_damaged_manifest_is_kept_and_loses_no_row() {
 }
 
 #[test]
+fn a_manifest_that_was_deleted_is_told() {
+    let place = small();
+    place.done(&format!("{EIGHT} --sweep set"));
+    fs::remove_file(place.path("set/_manifest.json")).unwrap();
+    let output = place.run(&format!("{EIGHT} --sweep set"));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(
+        said.contains("set: there are parts, but no _manifest.json: the rows are whole"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_is_refused_leaves_no_directory() {
+    let place = small();
+    for words in [
+        "--kernel 6.99",
+        "--kernel missing.toml",
+        "--policy missing.o",
+        "--fs nofs",
+        "--annotate nowhere=64K",
+    ] {
+        place.fails(&format!("predict a.folio {words} --sweep n5/a/b"));
+        assert!(!place.path("n5").exists(), "{words}");
+    }
+}
+
+#[test]
 fn a_damaged_part_is_named_and_done_again() {
     let place = small();
     place.done(&format!("{EIGHT} --sweep set"));
@@ -344,6 +373,24 @@ fn ctrl_c_keeps_what_is_done_and_says_so() {
     assert!((1..NR_LONG).contains(&nr_done), "{nr_done}");
     let told = place.done(&words);
     assert!(told.contains(&format!("{} cells done, {nr_done} found", NR_LONG - nr_done)), "{told}");
+}
+
+/// Digests of many traces are as long as those of a large one.
+#[test]
+fn ctrl_c_is_heard_while_the_sweep_opens() {
+    let place = small();
+    let traces = " a.folio b.folio".repeat(20_000);
+    let running = Running::start(&place, &format!("predict{traces} --kernel 6.12 --sweep new/set"));
+    while !place.path("new/set/.lock").exists() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let kill = ["-INT".to_owned(), running.0.id().to_string()];
+    assert!(Command::new("kill").args(kill).status().unwrap().success());
+    let output = running.end();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("the sweep was stopped; the same command continues"), "{said}");
+    assert!(!place.path("new").exists(), "nothing was written");
 }
 
 #[test]

@@ -62,6 +62,21 @@ fn only_what_was_given_is_read() {
 }
 
 #[test]
+fn a_directory_that_was_made_for_nothing_goes_again() {
+    let place = place();
+    let at = |name: &str| place.path().join(name);
+    fs::create_dir_all(at("out/new/deep")).unwrap();
+    let (fill, empty) = (Some(at("out/new/deep")), Some(at("out")));
+    confined(&Files { fill, empty, ..Files::default() }, || {
+        fs::remove_dir(at("out/new/deep")).unwrap();
+        fs::remove_dir(at("out/new")).unwrap();
+        assert!(is_refused(fs::create_dir(at("out/new"))), "not to be made again");
+        assert!(is_refused(fs::remove_file(at("out/file"))));
+        assert!(is_refused(fs::remove_dir(at("in"))), "nothing elsewhere");
+    });
+}
+
+#[test]
 fn results_appear_whole_where_they_were_asked_for() {
     let place = place();
     let at = |name: &str| place.path().join(name);

@@ -16,13 +16,17 @@
 //! - D3: a part appears whole or not at all ([`disk::write_whole`]), and by its name it is the one
 //!   that was written.
 //! - D4: while a [`DataSet`] lives, no other process writes to its directory.
+//! - D5: what was made to hold the data set goes again if it ends before anything is written
+//!   ([`DataSet::keep`]).
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::disk::MadeDirs;
 use largefolio_trace::{disk, shown};
 use serde::{Deserialize, Serialize};
 
@@ -63,17 +67,26 @@ pub(super) struct DataSet {
     nr_parts: usize,
     /// Names of parts that were not merged yet.
     small: Vec<String>,
-    _lock: Locked,
+    // Dropped in this order: the lock's file goes while it is held, the directory after it.
+    lock: Locked,
+    made: MadeDirs,
 }
 
 /// D4. Unlocked, not just closed: a child that another thread has forked, and that has not executed
 /// yet, holds a copy.
 #[derive(Debug)]
-struct Locked(File);
+struct Locked {
+    file: File,
+    /// Where it is, if it was made and goes again (D5).
+    made: Option<PathBuf>,
+}
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        let _ = self.0.unlock();
+        if let Some(path) = &self.made {
+            let _ = fs::remove_file(path);
+        }
+        let _ = self.file.unlock();
     }
 }
 
@@ -86,7 +99,7 @@ impl DataSet {
         if dir.is_file() {
             return Err(SweepError::IsFile { path: dir.to_owned() });
         }
-        fs::create_dir_all(dir).map_err(|error| SweepError::io("create", dir, error))?;
+        let made = MadeDirs::make(dir).map_err(|error| SweepError::io("create", dir, error))?;
         let lock = lock(dir)?;
         let mut aside = merge::finish(dir, &names(dir)?, is_stopped)?;
         let names = names(dir)?;
@@ -101,7 +114,8 @@ impl DataSet {
             done: BTreeSet::new(),
             nr_parts: 0,
             small: Vec::new(),
-            _lock: lock,
+            lock,
+            made,
         };
         for name in names.iter().filter(parts) {
             go_on(is_stopped)?;
@@ -114,6 +128,12 @@ impl DataSet {
 
     pub(super) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Something is written: the directory stays (D5).
+    pub(super) fn keep(&mut self) {
+        self.lock.made = None;
+        self.made.keep();
     }
 
     pub(super) fn has(&self, cell: &CellId) -> bool {
@@ -234,13 +254,23 @@ pub(super) fn set_aside(dir: &Path, name: &str, why: String) -> Result<SetAside,
 /// D4.
 fn lock(dir: &Path) -> Result<Locked, SweepError> {
     let path = dir.join(".lock");
+    let is_new = fs::symlink_metadata(&path).is_err();
     let file =
         disk::open_lock(&path, 0o666).map_err(|error| SweepError::io("open", &path, error))?;
     match file.try_lock() {
-        Ok(()) => Ok(Locked(file)),
+        // One that its holder has just removed locks nobody out.
+        Ok(()) if !is_at(&file, &path) => Err(SweepError::Busy { dir: dir.to_owned() }),
+        Ok(()) => Ok(Locked { file, made: is_new.then_some(path) }),
         Err(TryLockError::WouldBlock) => Err(SweepError::Busy { dir: dir.to_owned() }),
         Err(TryLockError::Error(error)) => Err(SweepError::io("lock", &path, error)),
     }
+}
+
+/// Whether the file that has this name is `file`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |found: Metadata| (found.dev(), found.ino());
+    let (own, named) = (file.metadata().map(identity), fs::symlink_metadata(path).map(identity));
+    own.is_ok_and(|own| named.is_ok_and(|named| own == named))
 }
 
 /// Names of the files in `dir`, in order. A name that is not valid text is not one of ours; that of
@@ -284,7 +314,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let locked = lock(dir.path()).unwrap();
         // What a fork copies and an exec closes.
-        let _copy = locked.0.try_clone().unwrap();
+        let _copy = locked.file.try_clone().unwrap();
         assert!(matches!(lock(dir.path()), Err(SweepError::Busy { .. })));
         drop(locked);
         assert!(lock(dir.path()).is_ok());

@@ -41,6 +41,10 @@ use crate::table::TABLE_VERSION;
 /// Name of the file. Who reads the whole directory through pyarrow leaves out what begins with `_`.
 pub const MANIFEST: &str = "_manifest.json";
 
+/// What is lost without it.
+pub(super) const LOST: &str =
+    "the rows are whole; the history of sweeps and the texts of their kernels begin anew";
+
 /// Version of its schema.
 pub const MANIFEST_VERSION: u32 = 1;
 
@@ -263,6 +267,14 @@ pub struct Manifest {
     pub runs: Vec<Run>,
 }
 
+/// What there was of a manifest.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Whole,
+    Damaged(SetAside),
+    Nothing,
+}
+
 impl Manifest {
     fn new() -> Self {
         Self {
@@ -280,15 +292,17 @@ impl Manifest {
 
     /// That of `dir`, or a new one; a damaged one is set aside. Who holds the lock knows that no
     /// earlier run is running.
-    pub(super) fn open(dir: &Path) -> Result<(Self, Option<SetAside>), SweepError> {
+    pub(super) fn open(dir: &Path) -> Result<(Self, Found), SweepError> {
         let path = dir.join(MANIFEST);
         let io = |error| SweepError::io("read", &path, error);
         let text = match disk::read_whole(&path, MANIFEST_BYTES_MAX) {
             Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((Self::new(), None)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Ok((Self::new(), Found::Nothing));
+            }
             Err(error) if disk::is_foreign(&error) => {
                 let aside = set_aside(dir, MANIFEST, error.to_string())?;
-                return Ok((Self::new(), Some(aside)));
+                return Ok((Self::new(), Found::Damaged(aside)));
             }
             Err(error) => return Err(io(error)),
         };
@@ -303,14 +317,14 @@ impl Manifest {
             Err(error) => {
                 let why = format!("it cannot be read: {}", brief(&error.to_string()));
                 let aside = set_aside(dir, MANIFEST, why)?;
-                return Ok((Self::new(), Some(aside)));
+                return Ok((Self::new(), Found::Damaged(aside)));
             }
         };
         let Self { failed, texts, mut runs, .. } = manifest;
         for run in runs.iter_mut().filter(|run| run.ended == Ended::Running) {
             run.ended = Ended::Died;
         }
-        Ok((Self { failed, texts, runs, ..Self::new() }, None))
+        Ok((Self { failed, texts, runs, ..Self::new() }, Found::Whole))
     }
 
     /// Replaces the file in `dir`; drops what it has no room for.
@@ -331,11 +345,7 @@ impl SetAside {
     /// What that means for the sweep.
     #[must_use]
     pub fn lost(&self) -> &'static str {
-        if self.file == MANIFEST {
-            "the rows are whole; the history of sweeps and the texts of their kernels begin anew"
-        } else {
-            "its cells are computed again"
-        }
+        if self.file == MANIFEST { LOST } else { "its cells are computed again" }
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use largefolio_sim::replay::{Annotation, Budget, Linked, RequestError, batches};
 use largefolio_sim::sweep::{CellId, Named, RecipeError, Setting, Stamp};
 use largefolio_trace::shown::spelled;
-use largefolio_trace::{OpenTrace, Reader, TraceError};
+use largefolio_trace::{OpenTrace, TraceError};
 
 use super::error::SweepError;
 use super::manifest::{Asked, AskedTrace, Failure};
@@ -64,15 +64,15 @@ pub(super) struct Plan {
     linked: Vec<Vec<String>>,
 }
 
-/// What can be said before any trace is examined.
-pub(super) fn check(request: &Request) -> Result<(), SweepError> {
+/// What can be said before there is a directory: of the request, and of the footers of its traces.
+pub(super) fn check(request: &Request, is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
     request.cells.check(NR_CELLS_MAX)?;
     check_number(request.traces.len(), request.cells.nr_cells())?;
-    // What cannot be written down is told before there is a directory.
+    // What cannot be written down is refused as well.
     for kernel in request.cells.kernels() {
         Named::kernel(kernel).map_err(RecipeError::from)?;
     }
-    Ok(())
+    check_names(request, is_stopped)
 }
 
 fn check_number(nr_traces: usize, nr_cells: usize) -> Result<(), SweepError> {
@@ -104,7 +104,6 @@ impl Plan {
             seeds: request.cells.seeds(),
             linked: request.cells.ways_to_link().iter().map(|way| texts(way)).collect(),
         };
-        check_names(request)?;
         for path in &request.traces {
             plan.add_trace(path, request.place(path), is_stopped)?;
         }
@@ -272,13 +271,17 @@ fn text(named: Result<Named, RecipeError>) -> Result<Text, RecipeError> {
 
 /// A name that no trace has would silently do nothing. A trace that cannot be read is told
 /// elsewhere.
-fn check_names(request: &Request) -> Result<(), SweepError> {
+fn check_names(request: &Request, is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
     let Request { cells, traces, .. } = request;
     if cells.annotations.is_empty() && cells.linked.is_empty() {
         return Ok(());
     }
-    let metas = traces.iter().filter_map(|path| Reader::open(request.place(path)).ok());
-    let metas: Vec<_> = metas.map(|reader| reader.meta().clone()).collect();
+    let mut metas = Vec::new();
+    for path in traces {
+        go_on(is_stopped)?;
+        // The footer alone: a reader would read all of the file to verify it.
+        metas.extend(OpenTrace::open(request.place(path)).ok().map(|trace| trace.meta().clone()));
+    }
     if metas.is_empty() {
         return Ok(());
     }

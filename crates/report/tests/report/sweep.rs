@@ -420,6 +420,47 @@ fn one_sweep_writes_at_a_time_and_a_killed_one_is_told() {
 }
 
 #[test]
+fn what_is_refused_leaves_no_directory() {
+    let place = place();
+    let dir = place.path().join("a/b/c");
+    let plain = request(&place, &["6.12"], &["mix.folio"]);
+    let mut idle = plain.clone();
+    idle.cells.annotations = vec!["nowhere=64K".parse().unwrap()];
+    assert!(matches!(Sweep::open(&dir, &idle, NEVER), Err(SweepError::IdleAnnotation(_))));
+    assert!(!place.path().join("a").exists());
+    // After the directory was made, before anything is written to it.
+    let nr_asked = AtomicUsize::new(0);
+    let is_stopped = || nr_asked.fetch_add(1, Relaxed) > 0;
+    assert!(matches!(Sweep::open(&dir, &plain, &is_stopped), Err(SweepError::Stopped)));
+    assert!(!place.path().join("a").exists());
+    // What was there stays, without a lock.
+    fs::create_dir_all(&dir).unwrap();
+    assert!(matches!(Sweep::open(&dir, &plain, &|| true), Err(SweepError::Stopped)));
+    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+    drop(Sweep::open(&dir, &plain, NEVER).unwrap());
+    assert!(dir.join(".lock").exists() && dir.join(MANIFEST).exists());
+}
+
+#[test]
+fn a_manifest_that_is_gone_is_told_where_there_are_parts() {
+    let place = place();
+    let dir = place.path().join("set");
+    let request = request(&place, &["6.12"], &["mix.folio"]);
+    let mut sweep = Sweep::open(&dir, &request, NEVER).unwrap();
+    assert_eq!(sweep.note(), None);
+    let task = sweep.missing(16).remove(0);
+    sweep.add(&task, here(&task), NEVER).unwrap();
+    sweep.finish(Ended::Done, NEVER).unwrap();
+    assert_eq!(Sweep::open(&dir, &request, NEVER).unwrap().note(), None);
+    fs::remove_file(dir.join(MANIFEST)).unwrap();
+    let told = Sweep::open(&dir, &request, NEVER).unwrap().note().unwrap();
+    assert!(
+        told.starts_with("there are parts, but no _manifest.json: the rows are whole"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_directory_that_is_no_data_set_of_ours_is_left_alone() {
     let place = place();
     let dir = place.path().join("set");

@@ -11,6 +11,7 @@ use largefolio_report::sweep::manifest::Run;
 use largefolio_report::sweep::{
     Counts, Ended, Failure, IsStopped, Manifest, Request, Sweep, SweepError,
 };
+use largefolio_trace::disk::MadeDirs;
 use largefolio_trace::shown;
 
 use crate::console::{self, Console};
@@ -36,10 +37,12 @@ pub(crate) struct SweepPlan {
     pub(super) dir: PathBuf,
     pub(super) request: Request,
     pub(super) summary: Summary,
+    /// What was made for it, and goes again if nothing is written there.
+    pub(super) made: MadeDirs,
 }
 
 impl SweepPlan {
-    pub(super) fn run(&self, console: &mut Console) -> Result<Exit> {
+    pub(super) fn run(&mut self, console: &mut Console) -> Result<Exit> {
         if self.request.cells.has_idle_seeds() {
             console::warn(super::IDLE_SEEDS);
         }
@@ -52,6 +55,10 @@ impl SweepPlan {
             }
             opened => opened?,
         };
+        self.made.keep();
+        if let Some(note) = sweep.note() {
+            console::warn(&format!("{}: {note}", shown(&self.dir)));
+        }
         for aside in sweep.set_aside() {
             console::warn(&format!(
                 "{}: {}; renamed to {}, {}",
