@@ -32,7 +32,7 @@ type Handed<'py> = (Bound<'py, PyBytes>, BTreeMap<String, String>);
 /// BLAKE3 of a file, in hex.
 #[pyfunction]
 pub(crate) fn digest(py: Python<'_>, path: PathBuf) -> Result<String, Failure> {
-    let digest = stoppable(py, |is_stopped| {
+    let digest = stoppable(py, move |is_stopped| {
         Ok(largefolio_trace::digest_until(&path, &mut || is_stopped())?)
     })?;
     digest.ok_or(Failure::Sweep(SweepError::Stopped))
@@ -127,8 +127,9 @@ impl Sweep {
         let copies = names.iter().cloned().zip(places).filter(|(name, place)| name != place);
         let copies = copies.collect();
         let request = Request { command_line, traces: names, copies, cells };
-        let sweep =
-            stoppable(py, |is_stopped| Ok(sweep::Sweep::open(&directory, &request, is_stopped)?))?;
+        let sweep = stoppable(py, move |is_stopped| {
+            Ok(sweep::Sweep::open(&directory, &request, is_stopped)?)
+        })?;
         Ok(Self { opened: Mutex::new(Some(sweep)), has_idle_seeds, rules_notes })
     }
 

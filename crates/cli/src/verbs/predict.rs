@@ -273,12 +273,11 @@ impl PredictArgs {
         // Kernels, machines and policies are read before it is known which files they name.
         let everything = [PathBuf::from("/")];
         let results = || self.output.iter().chain(&self.report).map(PathBuf::as_path);
-        let made = match &self.sweep {
-            Some(dir) => confined::to_fill(&everything, dir)?,
-            None => {
-                confined::to(&everything, results());
-                MadeDirs::default()
-            }
+        let made = if let Some(dir) = &self.sweep {
+            confined::to_fill(&everything, dir)?
+        } else {
+            confined::to(&everything, results());
+            MadeDirs::default()
         };
         let request = self.request()?;
         if let Some(dir) = self.sweep.clone() {

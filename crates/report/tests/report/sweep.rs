@@ -333,7 +333,9 @@ fn what_failed_stays_in_the_manifest_until_it_is_asked_for_again() {
     let dir = place.path().join("set");
     let (request, mut sweep) = many_parts(&place, &dir, 120);
     let all = sweep.missing(1);
-    all.iter().for_each(|task| sweep.fail(task, "the worker was lost"));
+    for task in &all {
+        sweep.fail(task, "the worker was lost");
+    }
     let told = sweep.finish(Ended::Done, NEVER).unwrap();
     let numbers = |told: &Manifest| -> Vec<_> {
         let failed = told.failed.iter();
@@ -360,7 +362,9 @@ fn what_failed_stays_in_the_manifest_until_it_is_asked_for_again() {
     assert_eq!(manifest(&dir).failed, []);
     let tasks = sweep.missing(16);
     assert_eq!(tasks.iter().map(|task| task.cells.len()).sum::<usize>(), 110);
-    tasks.iter().for_each(|task| sweep.add(task, here(task), NEVER).unwrap());
+    for task in &tasks {
+        sweep.add(task, here(task), NEVER).unwrap();
+    }
     assert_eq!(sweep.finish(Ended::Done, NEVER).unwrap().failed, []);
 }
 

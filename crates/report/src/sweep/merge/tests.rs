@@ -103,7 +103,9 @@ fn put(dir: &Path, bytes: &[u8], stands: Stands) {
         Stands::HalfHidden => (Some(half), None),
     };
     for (name, bytes) in [(hidden, hidden_bytes), (name, named_bytes)] {
-        bytes.into_iter().for_each(|bytes| fs::write(dir.join(&name), bytes).unwrap());
+        if let Some(bytes) = bytes {
+            fs::write(dir.join(&name), bytes).unwrap();
+        }
     }
 }
 
@@ -166,9 +168,8 @@ fn whatever_was_merging_no_row_is_lost_or_there_twice() {
     let mut check = |first: [Stands; 3], second: [Stands; 3], last, merged| {
         nr_states += 1;
         let dir = tempfile::tempdir_in(place.path()).unwrap();
-        let [a, b, c] = first;
-        let [d, e, f] = second;
-        killed.put(dir.path(), [a, b, c, d, e, f, last], merged);
+        let parts = [&first[..], &second[..], &[last]].concat();
+        killed.put(dir.path(), parts.try_into().unwrap(), merged);
         let told = format!("{first:?} {second:?} {last:?} {merged:?}");
         let aside = finish(dir.path(), &listed(dir.path()), NEVER).unwrap();
         let nr_half = merged.iter().filter(|stands| **stands == HalfHidden).count();

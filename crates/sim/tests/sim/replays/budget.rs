@@ -156,7 +156,7 @@ fn a_trace_that_asks_for_too_much_ends_at_a_row_with_a_remedy() {
         match excess {
             // A fork copies all that there is.
             Excess::Steps { taken, allowed, .. } => {
-                assert!(taken < 2 * allowed, "{name}: {excess:?}")
+                assert!(taken < 2 * allowed, "{name}: {excess:?}");
             }
             Excess::State { held, allowed } => assert!(held < 2 * allowed, "{name}: {excess:?}"),
         }
