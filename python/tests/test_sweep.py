@@ -63,6 +63,10 @@ def client() -> Iterator[Client]:
         yield client
 
 
+# What only a sweep knows of a row.
+_OF_SWEEPS = ("cell", "kernel_text", "machine_text")
+
+
 def _rows(swept: lf.Swept) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = swept.table().sort_by("cell").to_pylist()
     return rows
@@ -82,9 +86,9 @@ def _is_whole(swept: lf.Swept, nr_cells: int = 200) -> None:
 def test_a_row_is_that_of_a_prediction(some: list[Path], here: lf.Swept) -> None:
     _is_whole(here)
     table = here.table().filter(pc.field("trace") == str(some[1])).select(
-        name for name in here.table().column_names if name != "cell"
+        name for name in here.table().column_names if name not in _OF_SWEEPS
     )
-    expected = lf.predict(some[1], KERNELS, MACHINES, memory="1G").drop_columns("cell")
+    expected = lf.predict(some[1], KERNELS, MACHINES, memory="1G").drop_columns(list(_OF_SWEEPS))
     assert _sorted(table) == _sorted(expected)
 
 
@@ -481,7 +485,8 @@ def test_rules_of_ones_own_travel_to_the_workers(
     (row,) = _rows(swept)
     assert row["kernel"] == "mine"
     (expected,) = lf.predict(some[0], [mine], memory="1G").to_pylist()
-    assert {**row, "cell": None} == {**expected, "cell": None}
+    assert row["kernel_text"] in lf.sweep(some[0], [mine], directory=tmp_path, memory="1G").manifest["texts"]
+    assert {**row, **dict.fromkeys(_OF_SWEEPS)} == {**expected, **dict.fromkeys(_OF_SWEEPS)}
 
 
 def test_workers_of_another_version_are_refused() -> None:

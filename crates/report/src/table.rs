@@ -9,6 +9,7 @@
 //! | `trace` `program` `trace_digest` | the file as named; the recorded program, or the generator; BLAKE3 of the file |
 //! | `tool_version` `results_version` | the folio that made the row; the version of what it counts |
 //! | `kernel` .. `nr_cpus` | which cell, as in the JSON |
+//! | `kernel_text` `machine_text` | their rules, as the key of `texts` in the manifest of the sweep: a file may be edited under one name; null outside of sweeps |
 //! | `unusable_permille` `unusable_bytes` `aged_rounds` `filesystem` `annotations` `linked` `cgroups` `reference_ns` | the settings |
 //! | `policy` `policy_digest` `policy_asked` `policy_honoured` `policy_refused` | the policy of the kernel and its answers at all points; null without one |
 //! | all others | the JSON of a row ([`crate::report`]): the pointer with `_` for `/` |
@@ -62,6 +63,10 @@ pub const KEY_SETTINGS: &str = "largefolio.settings";
 
 /// The column with the identity of the cell.
 pub const CELL: &str = "cell";
+/// The column with the BLAKE3 of the kernel's text.
+pub const KERNEL_TEXT: &str = "kernel_text";
+/// The column with the BLAKE3 of the machine's text.
+pub const MACHINE_TEXT: &str = "machine_text";
 
 /// What a row is made of.
 #[derive(Clone, Copy, Debug)]
@@ -154,13 +159,25 @@ pub fn batch_of(rows: &[Row<'_>]) -> Result<RecordBatch, TableError> {
 /// # Errors
 /// [`TableError::CellCount`].
 pub fn with_cells(batch: &RecordBatch, cells: &[String]) -> Result<RecordBatch, TableError> {
-    let (nr_cells, nr_rows) = (cells.len(), batch.num_rows());
+    with_texts(batch, CELL, cells)
+}
+
+/// `batch` with a text in each row of the column called `name`, which was null.
+///
+/// # Errors
+/// [`TableError::CellCount`].
+pub fn with_texts(
+    batch: &RecordBatch,
+    name: &str,
+    texts: &[String],
+) -> Result<RecordBatch, TableError> {
+    let (nr_cells, nr_rows) = (texts.len(), batch.num_rows());
     if nr_cells != nr_rows {
         return Err(TableError::CellCount { nr_cells, nr_rows });
     }
     let schema = batch.schema();
     let mut arrays = batch.columns().to_vec();
-    arrays[schema.index_of(CELL)?] = Arc::new(StringArray::from_iter_values(cells));
+    arrays[schema.index_of(name)?] = Arc::new(StringArray::from_iter_values(texts));
     Ok(RecordBatch::try_new(schema, arrays)?)
 }
 

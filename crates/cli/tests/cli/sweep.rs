@@ -163,6 +163,14 @@ fn an_edited_kernel_file_is_another_kernel() {
     assert_eq!(kernels, ["mine.toml", "mine.toml"]);
     let key = json["runs"][2]["asked"]["kernels"][0]["text"].as_str().unwrap();
     assert!(json["texts"][key].as_str().unwrap().contains("readahead_bytes = 1048576"), "{json}");
+    // Each row says which text it is of.
+    let keys =
+        cells(&place).into_values().map(|row| row["kernel_text"].as_str().unwrap().to_owned());
+    let keys: BTreeSet<String> = keys.collect();
+    assert!(keys.len() == 2 && keys.contains(key), "{keys:?}");
+    assert!(keys.iter().all(|key| json["texts"][key].is_string()), "{keys:?}");
+    let machine = cells(&place).into_values().next().unwrap()["machine_text"].clone();
+    assert_eq!(json["runs"][2]["asked"]["machines"][0]["text"], machine);
 }
 
 #[test]

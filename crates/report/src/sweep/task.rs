@@ -169,9 +169,22 @@ impl Task {
             .iter()
             .map(|(_, settings, outcome)| Row { trace: &trace, settings, outcome })
             .collect();
-        let ids: Vec<String> = done.iter().map(|(cell, ..)| cell.id.to_string()).collect();
-        Ok((table::with_cells(&table::batch_of(&rows)?, &ids)?, failed))
+        let of_rows = |text: &dyn Fn(&TaskCell) -> String| -> Vec<String> {
+            done.iter().map(|(cell, ..)| text(cell)).collect()
+        };
+        let (kernels, machines) = (stamps(&self.kernels), stamps(&self.machines));
+        let batch =
+            table::with_cells(&table::batch_of(&rows)?, &of_rows(&|cell| cell.id.to_string()))?;
+        let of_kernels = of_rows(&|cell| kernels[cell.kernel].clone());
+        let batch = table::with_texts(&batch, table::KERNEL_TEXT, &of_kernels)?;
+        let of_machines = of_rows(&|cell| machines[cell.machine].clone());
+        Ok((table::with_texts(&batch, table::MACHINE_TEXT, &of_machines)?, failed))
     }
+}
+
+/// Keys of the texts in the manifest.
+fn stamps(named: &[Arc<Named>]) -> Vec<String> {
+    named.iter().map(|named| named.stamp().text).collect()
 }
 
 /// The settings of a row.

@@ -11,7 +11,7 @@ use largefolio_sim::replay::sizes::SizeTable;
 use largefolio_sim::replay::{Outcome, RESULTS_VERSION};
 
 use super::values::{Names, Sizes, Values};
-use super::{CELL, Row, TableError};
+use super::{CELL, KERNEL_TEXT, MACHINE_TEXT, Row, TableError};
 use crate::report::TOOL_VERSION;
 
 /// One column.
@@ -144,7 +144,7 @@ pub(super) fn all() -> Vec<Column> {
     columns
 }
 
-fn identity() -> [Column; 14] {
+fn identity() -> [Column; 16] {
     let text = Values::Text;
     [
         Column::new(CELL, Values::Absent),
@@ -154,7 +154,9 @@ fn identity() -> [Column; 14] {
         Column::new("tool_version", text(|_| TOOL_VERSION)),
         Column::new("results_version", Values::Count(|_| RESULTS_VERSION.into())),
         Column::new("kernel", text(|row| &row.outcome.kernel)),
+        Column::new(KERNEL_TEXT, Values::Absent),
         Column::new("machine", text(|row| &row.outcome.machine)),
+        Column::new(MACHINE_TEXT, Values::Absent),
         Column::new("page_bytes", Values::Count(|row| row.outcome.page_bytes)),
         Column::new("seed", Values::Number(|row| row.outcome.seed)),
         Column::new("cache", text(|row| &row.outcome.cache)),

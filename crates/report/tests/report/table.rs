@@ -41,6 +41,8 @@ const OF_THE_RESULT: &[&str] = &[
     "trace_digest",
     "tool_version",
     "results_version",
+    "kernel_text",
+    "machine_text",
     "unusable_permille",
     "unusable_bytes",
     "aged_rounds",
@@ -237,7 +239,7 @@ fn a_row_says_which_cell_it_is() {
     let report = rich();
     let row = columns(&batch(&report), 1);
     let expected = json!({
-        "cell": null, "trace": "zipf.folio", "program": "zipf-mix",
+        "cell": null, "kernel_text": null, "machine_text": null, "trace": "zipf.folio", "program": "zipf-mix",
         "trace_digest": report.trace.digest, "tool_version": largefolio_report::TOOL_VERSION,
         "results_version": largefolio_sim::replay::RESULTS_VERSION, "kernel": "7.2+anon-64K=always+thp=always",
         "machine": "cascadelake", "page_bytes": 4096, "seed": u64::MAX, "cache": "cold",
