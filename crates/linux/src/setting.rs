@@ -75,6 +75,9 @@ pub enum SettingError {
     },
 }
 
+/// What those do who may not change a setting.
+pub(crate) const AS_ROOT: &str = "run the same command with sudo";
+
 /// What to do about a setting that cannot be written.
 pub(crate) fn remedy(cause: &io::Error) -> &'static str {
     match cause.kind() {

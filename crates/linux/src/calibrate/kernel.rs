@@ -31,6 +31,7 @@ use super::work::Work;
 use super::{CalibrateError, Figure, count};
 use crate::geometry::{page_bytes, pmd_bytes};
 use crate::measure::Series;
+use crate::setting::AS_ROOT;
 use crate::setting::thp::size_name;
 
 /// Folio sizes that fixed and proportional costs are solved from, in base pages. None but the base
@@ -136,7 +137,7 @@ pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, Calibrat
     let machine = Sizes::of(page_bytes(), pmd_bytes());
     let (sizes, missing) = allowed(machine.all());
     let mut missing: Vec<String> =
-        missing.into_iter().map(|why| format!("{why}; run: sudo folio calibrate")).collect();
+        missing.into_iter().map(|why| why.replace(AS_ROOT, "run sudo folio calibrate")).collect();
     let file_bytes = REGION_BYTES / part;
     let of = |&folio_bytes: &usize| OfSize {
         folio_bytes,
