@@ -184,8 +184,8 @@ def _warn(opened: _native.Sweep, place: str) -> None:
         warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=3)
     for note in opened.rules_notes:
         warnings.warn(note, FolioWarning, stacklevel=3)
-    if note := opened.note():
-        warnings.warn(f"{place}: {note}", FolioWarning, stacklevel=3)
+    if missing := opened.note():
+        warnings.warn(f"{place}: {missing}", FolioWarning, stacklevel=3)
     for name, why, now, lost in opened.set_aside():
         text = f"{os.path.join(place, name)}: {why}; renamed to {now}, {lost}"
         warnings.warn(text, FolioWarning, stacklevel=3)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -31,7 +32,8 @@ import pytest
 from distributed import Client, LocalCluster
 
 import largefolio as lf
-from largefolio import _cluster, _command, _storage
+from largefolio import _arguments as arguments
+from largefolio import _cluster, _command, _native, _storage
 
 KERNELS = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2", "7.2+readahead=1M"]
 MACHINES = ["altra", "grace-4k", "ampereone", "milan", "zen4"]
@@ -291,6 +293,71 @@ def test_a_merged_part_is_never_seen_beside_those_it_has(monkeypatch: pytest.Mon
     again = _storage.Mirror("memory://merged", {})
     assert set(os.listdir(again.directory)) == {"part-4.parquet", "_manifest.json"}
     again.close()
+
+
+def test_pushes_that_are_killed_lose_no_row(
+    some: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Killed at any operation of a storage: what was there is found, and nothing is called damaged."""
+    nr_cells = 520  # Two merges of 256 parts; the second is of parts that are hidden.
+    tiny = str(tmp_path / "tiny.folio")
+    words = ["trace", "gen", "zipf", "--runs", "50", "--files", "1", "--file-size", "1M"]
+    _command.run([*words, "--anon-size", "1M", "-o", tiny])
+    asked = arguments.asked(
+        "7.2", "altra", range(nr_cells), memory="8M", fragmentation="64K:10%"
+    )
+
+    def opened(mirror: _storage.Mirror) -> _native.Sweep:
+        return _native.Sweep.open(mirror.directory, [(tiny, tiny)], asked, ["a test"])
+
+    with tempfile.TemporaryDirectory() as folder:
+        planned = _native.Sweep.open(folder, [(tiny, tiny)], asked, ["a test"])
+        results = [(task, *task.run(tiny, 1)) for task in planned.missing(1)]
+    assert len(results) == nr_cells
+
+    storage = _storage.opened("memory://killed", {})[0]
+    left = [0]
+    for does in ("put_file", "rm_file", "mv"):
+        did = getattr(storage, does)
+
+        def counted(*words: str, did: Callable[..., None] = did) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            did(*words)
+
+        monkeypatch.setattr(storage, does, counted)
+
+    def fill(nr: int) -> int:
+        """Sweeps until the storage has done so many operations; the cells that it must have."""
+        left[0] = nr
+        nr_pushed = 0
+        mirror = _storage.Mirror(f"memory://killed/{nr}", {})
+        with contextlib.suppress(KeyboardInterrupt):
+            sweep = opened(mirror)
+            for number, (task, part, failed) in enumerate(results, 1):
+                sweep.add(task, part, failed)
+                if number % 65 == 0:
+                    mirror.push(is_quiet=False)
+                    nr_pushed = number
+            sweep.finish("done")
+            mirror.push()
+        mirror.close()
+        return nr_pushed
+
+    many = 1 << 20
+    assert fill(many) == nr_cells
+    nr_operations = many - left[0]
+    # The last push removes the 512 parts that were merged, then gives the others their names.
+    for nr in (nr_operations - at for at in (700, 500, 250, 100, 8, 7, 1)):
+        nr_pushed = fill(nr)
+        left[0] = 0
+        mirror = _storage.Mirror(f"memory://killed/{nr}", {})
+        again = opened(mirror)
+        assert again.set_aside() == [], nr
+        _, nr_found, _, _ = again.counts()
+        assert nr_pushed <= nr_found <= nr_cells, nr
+        mirror.close()
 
 
 _DRIVER = """
