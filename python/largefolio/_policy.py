@@ -48,10 +48,11 @@ class Policy:
     * ``write``: 1 keeps a folio that is stored to, 2 copies the page
     * ``victim``: 1 evicts a folio, 2 keeps it for another round, 3 splits it
 
-    A point that is set to ``None`` is not answered. ``None`` leaves the decision to the kernel. What a kernel could not do is not done; the result
-    counts it as refused. Each cell has an object of its own: of a class a new one, of an object a
-    deep copy. Answer by ``ctx`` and what you keep in ``self`` alone, so that the same call gives the same
-    result. An exception ends the prediction.
+    A point that is set to ``None`` is not answered. ``None`` leaves the decision to the kernel.
+    What a kernel could not do is not done; the result counts it as refused. Each cell has an object
+    of its own: of a class a new one, of an object a deep copy. Answer by ``ctx`` and what you keep
+    in ``self`` alone, so that the same call gives the same result. An exception ends the
+    prediction.
     """
 
     name: str
