@@ -72,6 +72,21 @@ proptest! {
     }
 
     #[test]
+    fn shifts_by_every_number_stay_within_what_is_known(
+        (a, of_a) in known(),
+        by in 0_u64..70,
+        width in width(),
+        op in prop::sample::select(vec![alu::LSH, alu::RSH, alu::ARSH]),
+    ) {
+        let given = match width {
+            Width::Whole => computed(op, a, by),
+            Width::Half => computed32(op, a as u32, by as u32).into(),
+        };
+        let told = of_a.computed(op, Number::exact(by), width);
+        prop_assert!(is_within(given, told), "{:x} of {:?}", given, told);
+    }
+
+    #[test]
     fn a_comparison_leaves_every_number_that_gets_there(
         ((a, of_a), (b, of_b)) in (known(), known()),
         width in width(),
