@@ -1,6 +1,6 @@
 //! Settings of the running system: changed temporarily, put back however the process ends.
 //!
-//! Owns one changed file below `/sys` or `/proc`. The old value is held by a [keeper](crate::keeper), so
+//! Owns one changed file below `/sys` or `/proc`. The old value is held by a keeper (`keeper.rs`), so
 //! that it comes back also when this process is killed. Process and keeper hold a lock on the file
 //! (`flock`): otherwise another folio process would take our value for the system's and leave the
 //! system with it.
