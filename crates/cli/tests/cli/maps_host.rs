@@ -138,7 +138,7 @@ fn metrics_are_a_file_that_appears_whole() {
 }
 
 /// Runs a command on a terminal: `STEPS COMMAND..`. A step is a text of keys, a size or a signal;
-/// the first waits for the screen. Prints the exit status, whether the terminal is set as before, and
+/// the first waits for the screen; after `gone` there is no terminal. Prints the exit status, whether the terminal is set as before, and
 /// what was written.
 const TERMINAL: &str = r#"
 import fcntl, json, os, pty, select, signal, struct, sys, termios, time
@@ -146,7 +146,7 @@ steps, command = json.loads(sys.argv[1]), sys.argv[2:]
 pid, terminal = pty.fork()
 if pid == 0:
     os.environ["TERM"] = "xterm"
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if "nohup" in steps else signal.SIG_DFL)
     os.execv(command[0], command)
 size = lambda rows, columns: fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 size(24, 100)
@@ -164,6 +164,18 @@ read(b"Tab next view", 60)
 for step in steps:
     if isinstance(step, list):
         size(*step); os.kill(pid, signal.SIGWINCH)
+    elif step == "nohup":
+        pass
+    elif step == "gone":
+        os.close(terminal)
+        ended = [0]
+        end = time.monotonic() + 30
+        while not ended[0] and time.monotonic() < end:
+            time.sleep(0.1)
+            ended = os.waitpid(pid, os.WNOHANG)
+        if not ended[0]: os.kill(pid, signal.SIGKILL)
+        print(json.dumps([os.waitstatus_to_exitcode(ended[1]) if ended[0] else -1, True, ""]))
+        sys.exit()
     elif step.startswith("SIG"):
         os.kill(pid, getattr(signal, step))
     else:
@@ -200,6 +212,18 @@ fn a_full_screen_ends_with_the_terminal_as_it_was() {
         assert!(written.contains("\u{1b}[?1049h") && written.contains("\u{1b}[?1049l"), "{steps}");
         assert!(written.contains("\u{1b}[?25h"), "{steps}: the cursor is back");
         assert!(written.contains("2 processes, kernel"), "{steps}: {written:?}");
+    }
+}
+
+#[test]
+fn a_full_screen_ends_with_its_terminal() {
+    let place = Place::new();
+    let name = own_name("gone");
+    let _process = Named::start(&place, &name);
+    let words = format!("maps --name {name} --watch=1");
+    // One is told by a signal; of the other the terminal goes without a word.
+    for steps in ["[\"gone\"]", "[\"nohup\", \"gone\"]"] {
+        assert_eq!(on_a_terminal(&place, &words, steps).0, 0, "{steps}");
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   looker (a thread)   look, wait until asked again          a look may take seconds
+//!   keys (a thread)     read, hand over                       may read for ever
 //!   this thread         keys, signals, looks -> Board -> draw
 //! ```
 //!
@@ -11,7 +12,8 @@
 mod draw;
 
 use std::io::{self, IsTerminal as _};
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::mem::ManuallyDrop;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -38,25 +40,34 @@ pub(super) fn is_possible() -> bool {
 pub(super) fn run(request: &MapsRequest, first: &Look, show: Show, every: Duration) -> Result<()> {
     let stop = Stop::watch().context("cannot watch for signals")?;
     let notes = request.remarks(first).iter().map(console::words).collect();
+    let mut screen = Screen::open()?;
     let mut watching = Watching {
         board: Board::new(State::of(first), show.sort),
         looker: Looker::start(request.clone()),
+        keys: keys(),
         beside: Beside { notes, every, nr_looks: 1, is_help: false },
         next: Instant::now() + every,
         is_drawn: false,
     };
-    let mut screen = Screen::open()?;
-    while stop.asked_by().is_none() && watching.go_on(&mut screen.0)? {}
+    while stop.asked_by().is_none() {
+        match watching.go_on(&mut screen.0) {
+            Ok(true) => {}
+            // Whoever watched is gone with the terminal.
+            Err(_) if !io::stdout().is_terminal() => break,
+            over => return over.map(|_| ()),
+        }
+    }
     Ok(())
 }
 
-/// The terminal in use; as it was when dropped (T1).
-struct Screen(DefaultTerminal);
+/// The terminal in use; as it was when dropped (T1). What ratatui would say of one that is gone can
+/// be said nowhere, so that it would panic.
+struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
     fn open() -> Result<Self> {
         // Its panic hook restores the terminal before the message is printed.
-        ratatui::try_init().map(Self).inspect_err(|_| ratatui::restore()).context(
+        ratatui::try_init().map(ManuallyDrop::new).map(Self).inspect_err(|_| drop(ratatui::try_restore())).context(
             "cannot use the terminal for a full screen; folio maps .. --watch | cat prints lines",
         )
     }
@@ -64,7 +75,8 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        let _ = self.0.show_cursor();
+        let _ = ratatui::try_restore();
     }
 }
 
@@ -107,9 +119,18 @@ impl Looker {
     }
 }
 
+/// Keys and sizes of the terminal. The thread ends with the process: on a terminal that is gone,
+/// crossterm reads without an end.
+fn keys() -> Receiver<Event> {
+    let (send, events) = mpsc::channel();
+    thread::spawn(move || while event::read().is_ok_and(|event| send.send(event).is_ok()) {});
+    events
+}
+
 struct Watching {
     board: Board,
     looker: Looker,
+    keys: Receiver<Event>,
     beside: Beside,
     next: Instant,
     is_drawn: bool,
@@ -135,8 +156,11 @@ impl Watching {
             self.is_drawn = false;
         }
         let left = self.next.saturating_duration_since(Instant::now());
-        let is_read = event::poll(left.min(SLICE)).context("cannot read keys")?;
-        Ok(!is_read || self.take(&event::read().context("cannot read keys")?))
+        match self.keys.recv_timeout(left.min(SLICE)) {
+            Ok(event) => Ok(self.take(&event)),
+            Err(RecvTimeoutError::Timeout) => Ok(io::stdout().is_terminal()),
+            Err(RecvTimeoutError::Disconnected) => Err(anyhow!("cannot read keys")),
+        }
     }
 
     /// Takes an event; whether to go on.
