@@ -14,7 +14,9 @@ impl Named {
     /// A copy of `sleep` called `name`.
     fn start(place: &Place, name: &str) -> Self {
         let path = place.path(name);
-        fs::copy("/bin/sleep", &path).unwrap();
+        // By a process of its own: what another test starts meanwhile would hold the file open, and it
+        // could not be run.
+        assert!(Command::new("cp").arg("/bin/sleep").arg(&path).status().unwrap().success());
         Self(Command::new(path).arg("1000").spawn().unwrap())
     }
 }
