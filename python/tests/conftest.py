@@ -28,6 +28,16 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def some(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Four traces, each replayed in a moment."""
+    place = tmp_path_factory.mktemp("sweep")
+    for seed in range(4):
+        path = str(place / f"mix{seed}.folio")
+        _command.run(["trace", "gen", "zipf", "--runs", "5000", "--seed", str(seed), "-o", path])
+    return sorted(place.glob("*.folio"))
+
+
 @pytest.fixture
 def recordings(tmp_path: Path) -> tuple[Path, Path]:
     """Two touches of a file of eight pages: as 6.18 answers them, and as no kernel does."""
