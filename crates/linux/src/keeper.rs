@@ -1,4 +1,4 @@
-//! Processes that put something back when this one ends, however it does.
+//! Processes that put something back, or end something, when this one ends, however it does.
 //!
 //! ```text
 //!   folio ---- pipe ----> keeper: reads until the pipe ends, then does its part
@@ -11,7 +11,6 @@
 //! Invariant K1: a keeper that could be started waits already, and ignores what ends its parent.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -32,7 +31,7 @@ pub(crate) struct Keeper {
 impl Keeper {
     /// Starts one that runs `part`, a script with the arguments `args`. It holds `held` until then, as
     /// its descriptor 2.
-    pub(crate) fn start(part: &str, args: &[&OsStr], held: File) -> io::Result<Self> {
+    pub(crate) fn start(part: &str, args: &[&OsStr], held: impl Into<Stdio>) -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
         command
             // The name is none that somebody looks for who ends all of folio.
@@ -55,6 +54,11 @@ impl Keeper {
         Err(io::Error::other("/bin/sh ended at once"))
     }
 
+    /// The process, which leads a group of this number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it, so that it does not do its part.
     #[cfg(test)]
     pub(crate) fn kill(&self) {
@@ -62,8 +66,8 @@ impl Keeper {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
 
-    /// Has it do its part now.
-    fn end(&mut self) {
+    /// Has it do its part now, and waits for that.
+    pub(crate) fn end(&mut self) {
         drop(self.pipe.take());
         let _ = self.child.wait();
     }

@@ -1,7 +1,7 @@
 //! The processes of a started command, so that none of them is left.
 //!
 //! ```text
-//!   folio ---- pipe ----> guard: reads until the pipe ends, then kills control and process group
+//!   folio ---- pipe ----> guard, a keeper: when the pipe ends, kills control and process group
 //!     |                     | process group
 //!     +----- starts ----> command, and what it starts
 //!     +----- adopts ----> what lost its parent, such as a daemon (PR_SET_CHILD_SUBREAPER)
@@ -15,11 +15,12 @@
 //! load's group is the server's.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,13 +28,14 @@ use std::time::{Duration, Instant};
 use super::{VerifyError, failed};
 use crate::census;
 use crate::helpers::{self, Own};
+use crate::keeper::Keeper;
 use crate::proc::stat::tree;
 use crate::proc::{Task, cgroup};
 use crate::system::Live;
 
 /// What the guard runs: it leads the group, so that the group's number cannot become another's. `$1`
 /// is the control group, or empty.
-const GUARD: &str = "trap '' INT TERM HUP; while read -r line; do :; done; if [ -n \"$1\" ]; then \
+const GUARD: &str = "if [ -n \"$1\" ]; then \
     echo 1 >\"$1/cgroup.kill\"; i=0; \
     while [ $i -lt 100 ] && ! rmdir \"$1\" 2>/dev/null; do i=$((i+1)); sleep 0.05; done; fi; \
     kill -s KILL -- -$$";
@@ -49,35 +51,25 @@ const GRACE: Duration = Duration::from_millis(20);
 
 /// The processes of one command; dropping it kills them.
 pub(super) struct Family {
-    guard: Child,
-    _pipe: Option<ChildStdin>,
+    guard: Keeper,
     cgroup: Option<PathBuf>,
     leader: Option<Own>,
     /// Whether orphans that left the group are this command's.
     has_daemons: bool,
-    _own: Own,
 }
 
 impl Family {
     /// A family without members; `cgroup` is the control group of the command.
     pub(super) fn start(cgroup: Option<PathBuf>) -> Result<Self, VerifyError> {
-        let mut guard = Command::new("/bin/sh");
-        guard
-            .args(["-c", GUARD, "folio-guard"])
-            .arg(cgroup.as_deref().unwrap_or_else(|| Path::new("")))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0);
-        let (mut guard, own) = helpers::spawn(&mut guard)
+        let group = cgroup.as_deref().map_or_else(|| OsStr::new(""), Path::as_os_str);
+        let guard = Keeper::start(GUARD, &[group], Stdio::null())
             .map_err(failed("starting the process that ends a command's children"))?;
-        let pipe = guard.stdin.take();
-        Ok(Self { guard, _pipe: pipe, cgroup, leader: None, has_daemons: true, _own: own })
+        Ok(Self { guard, cgroup, leader: None, has_daemons: true })
     }
 
     /// The process group of the command.
     pub(super) fn group(&self) -> i32 {
-        let Ok(group) = i32::try_from(self.guard.id()) else {
+        let Ok(group) = i32::try_from(self.guard.pid()) else {
             unreachable!("the kernel's process numbers fit")
         };
         group
@@ -204,7 +196,7 @@ impl Family {
 impl Drop for Family {
     fn drop(&mut self) {
         self.end();
-        let _ = self.guard.wait();
+        self.guard.end();
         self.cgroup.take().iter().for_each(|group| remove(group));
     }
 }
