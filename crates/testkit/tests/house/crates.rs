@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::root;
+use super::{files_below, root};
 
 /// Begins the block of ARCHITECTURE.md that lists which crate uses which.
 const DEPENDENCIES: &str = "```dependencies\n";
@@ -64,21 +64,7 @@ fn a_module_with_submodules_stands_beside_its_folder() {
 
 /// Every Rust file below `crates/`.
 fn sources() -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![root().join("crates")];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let is_rust = path.extension().is_some_and(|extension| extension == "rs");
-            if path.is_dir() {
-                folders.push(path);
-            } else if is_rust {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
+    files_below(&root().join("crates"), "rs")
 }
 
 /// Lines of `text` that are neither blank nor a comment.

@@ -4,19 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::root;
+use super::{files_below, root};
 
 /// Markdown files below a directory.
 fn pages(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
-        if path.is_dir() {
-            found.extend(pages(&path));
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            found.push(path);
-        }
-    }
-    found
+    files_below(directory, "md")
 }
 
 /// The lines of a page that are prose: no code, inline or in blocks.

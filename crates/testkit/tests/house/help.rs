@@ -1,25 +1,11 @@
 //! Help texts below the options: the source breaks their lines, so each must fit the terminal.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use super::root;
+use super::{files_below, root};
 
 /// Columns of help: `max_term_width` in `cli/src/cli.rs`. A longer line is broken once more.
 const WIDTH: usize = 100;
-
-/// Source files below a directory.
-fn sources(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    found
-}
 
 /// The texts of `after_help` and `after_long_help` that take several lines.
 fn texts(source: &str) -> Vec<&str> {
@@ -35,7 +21,7 @@ fn texts(source: &str) -> Vec<&str> {
 
 #[test]
 fn no_line_of_help_is_broken_twice() {
-    let sources = sources(&root().join("crates/cli/src/verbs"));
+    let sources = files_below(&root().join("crates/cli/src/verbs"), "rs");
     let mut nr_texts = 0;
     for path in &sources {
         let source = fs::read_to_string(path).unwrap();

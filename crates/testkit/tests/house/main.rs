@@ -1,6 +1,7 @@
 //! The repository keeps its own rules: dependencies, sizes, unsafe code, links, references, help.
 #![expect(clippy::unwrap_used, reason = "a repository that cannot be read fails the test")]
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 mod book;
@@ -11,4 +12,18 @@ mod help;
 /// The top of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Files below `directory` whose names end so, in order.
+fn files_below(directory: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            found.extend(files_below(&path, extension));
+        } else if path.extension().is_some_and(|own| own == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
 }
