@@ -14,7 +14,7 @@ mod whole;
 
 pub use made::MadeDirs;
 pub use open::{
-    NotRegular, is_foreign, open_lock, open_own, open_regular, other_kind, read_from, read_text,
-    read_whole,
+    NotRegular, is_foreign, open_lock, open_own, open_quietly, open_regular, other_kind, read_from,
+    read_text, read_whole,
 };
 pub use whole::{Whole, check, is_stdout, remove_stale, write_whole};

@@ -15,14 +15,15 @@
 //! file, and ours is closed again - and pages are not marked as used when they are unmapped. The
 //! access time stays where the owner or root asks (`O_NOATIME`).
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
+use largefolio_trace::disk::open_quietly;
 use largefolio_trace::shown;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
@@ -235,7 +236,7 @@ impl Looker<'_> {
         if !found.is_file() {
             return Err(FileError::NotRegular(path.to_owned()));
         }
-        let file = open(path).map_err(opened)?;
+        let file = open_quietly(path).map_err(opened)?;
         let len = file.metadata().map_err(opened)?.len();
         let mut extents = Extents::new();
         let failed = |(call, source)| FileError::Call { call, path: path.to_owned(), source };
@@ -283,12 +284,6 @@ impl Looker<'_> {
 
 /// A call that failed.
 type Failed = (&'static str, io::Error);
-
-/// Opens for reading, if possible without a new access time.
-fn open(path: &Path) -> io::Result<File> {
-    let with = |flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
-    with(libc::O_NOATIME | libc::O_NONBLOCK).or_else(|_| with(libc::O_NONBLOCK))
-}
 
 /// `struct cachestat` of the kernel's interface.
 #[repr(C)]

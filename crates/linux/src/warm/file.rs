@@ -6,10 +6,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use largefolio_trace::disk::open_regular;
-use largefolio_trace::disk::other_kind;
+use largefolio_trace::disk::{open_quietly, other_kind};
 use largefolio_trace::shown;
-use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::refusal::WarmRefusal;
 use crate::geometry::Geometry;
@@ -120,10 +118,7 @@ impl Warm {
             let is_other = other_kind(&source).is_some();
             if is_other { WarmError::NotAFile(path) } else { WarmError::Open { path, source } }
         };
-        let file = open_regular(path).map_err(open)?;
-        // Its owner and root may read it without a new access time.
-        let quiet = OFlags::NOATIME | OFlags::NONBLOCK;
-        let _ = fcntl_setfl(&file, quiet);
+        let file = open_quietly(path).map_err(open)?;
         let file_bytes = file.metadata().map_err(open)?.len();
         Ok(Self { path: path.to_owned(), file, file_bytes, part })
     }
