@@ -20,8 +20,8 @@
 //! Invariants:
 //! - C1: nothing is left behind, whatever ends the run. Image, mount and probe have no name
 //!   anywhere: the last descriptor that closes removes them, SIGKILL included. What has a name -
-//!   the tracefs instance, a memory cgroup, two settings of a loop device - is put back by guards;
-//!   the instance and the group of a process that was killed are removed by the next run.
+//!   the tracefs instance, a memory cgroup, two settings of a loop device - is put back by guards,
+//!   and after SIGKILL by keepers; the group of a process that was killed is removed by the next run.
 //! - C2: no setting of the system is changed but those of the loop device and of btrfs on it: not
 //!   the caches, not THP, not fault-around. [`cow`] alone sets folio sizes, and puts them back; it
 //!   sends khugepaged to sleep, as [`Recorder::send_khugepaged_to_sleep`] and its like for programs do

@@ -76,12 +76,12 @@ pub enum SettingError {
 }
 
 /// What those do who may not change a setting.
-pub(crate) const AS_ROOT: &str = "run the same command with sudo";
+pub(crate) const NEEDS_ROOT: &str = "; this needs root: run the same command with sudo";
 
 /// What to do about a setting that cannot be written.
 pub(crate) fn remedy(cause: &io::Error) -> &'static str {
     match cause.kind() {
-        io::ErrorKind::PermissionDenied => "; this needs root: run the same command with sudo",
+        io::ErrorKind::PermissionDenied => NEEDS_ROOT,
         io::ErrorKind::ReadOnlyFilesystem => {
             "; /sys is read-only here, as in most containers: run folio on the host"
         }

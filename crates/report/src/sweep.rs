@@ -244,9 +244,14 @@ impl Sweep {
     /// What was asked for and has no row. The manifest also has what failed in earlier sweeps.
     #[must_use]
     pub fn failures(&self) -> Vec<Failure> {
-        let mut failures = self.plan.broken().to_vec();
-        manifest::note(&mut failures, self.failed.values());
+        let mut failures = Vec::new();
+        self.add_failures(&mut failures);
         failures
+    }
+
+    fn add_failures(&self, failures: &mut Vec<Failure>) {
+        failures.extend_from_slice(self.plan.broken());
+        manifest::note(failures, self.failed.values());
     }
 
     /// Writes how it went and gives the directory free. What ended as it should is
@@ -274,8 +279,7 @@ impl Sweep {
     fn write(&self, ended: Ended) -> Result<Manifest, SweepError> {
         let mut manifest = self.manifest.clone();
         (manifest.nr_cells, manifest.nr_parts) = (self.data.nr_cells(), self.data.nr_parts());
-        manifest.failed.extend_from_slice(self.plan.broken());
-        manifest::note(&mut manifest.failed, self.failed.values());
+        self.add_failures(&mut manifest.failed);
         let counts = self.counts();
         if let Some(run) = manifest.runs.last_mut() {
             run.set(ended, counts);

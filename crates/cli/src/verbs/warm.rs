@@ -46,8 +46,8 @@ Needs the right to read the file. Shows how much was large before only for files
 write to. For files shorter than 2M, and for all with 16K or 64K pages, only root sees how large
 their folios are.
 
-Exit status: 0 all or part is in large folios, or was read again and only root may see how, 1
-nothing could be enlarged, 2 error.")]
+Exit status: 0 all or part is in large folios, or was read again and only root may see how,
+1 nothing could be enlarged, 2 error.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct WarmArgs {
     /// Files; folders with --recursive

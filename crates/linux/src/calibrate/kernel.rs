@@ -31,7 +31,7 @@ use super::work::Work;
 use super::{CalibrateError, Figure, count};
 use crate::geometry::{page_bytes, pmd_bytes};
 use crate::measure::Series;
-use crate::setting::AS_ROOT;
+use crate::setting::NEEDS_ROOT;
 use crate::setting::thp::size_name;
 
 /// Folio sizes that fixed and proportional costs are solved from, in base pages. None but the base
@@ -136,8 +136,10 @@ struct Around {
 pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, CalibrateError> {
     let machine = Sizes::of(page_bytes(), pmd_bytes());
     let (sizes, missing) = allowed(machine.all());
-    let mut missing: Vec<String> =
-        missing.into_iter().map(|why| why.replace(AS_ROOT, "run sudo folio calibrate")).collect();
+    // They stand in a file, where `the same command` says nothing.
+    let named =
+        |why: String| why.replace(NEEDS_ROOT, "; this needs root: run sudo folio calibrate");
+    let mut missing: Vec<String> = missing.into_iter().map(named).collect();
     let file_bytes = REGION_BYTES / part;
     let of = |&folio_bytes: &usize| OfSize {
         folio_bytes,

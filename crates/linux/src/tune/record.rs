@@ -1,8 +1,9 @@
 //! The record of old values and of files: written before a setting or file changes, gone after all
 //! are back.
 //!
-//! `tune.json` in the state directory (`tune-DIR.json` of a system below DIR), which belongs to the user alone (mode 0700). It appears whole
-//! (written beside, synced, renamed), and one process at a time works with it (`tune.lock`).
+//! `tune.json` in the state directory (`tune-DIR.json` of a system below DIR), which belongs to the
+//! user alone (mode 0700). It appears whole (written beside, synced, renamed), and one process at a
+//! time works with it (`tune.lock`).
 
 use std::fs;
 use std::io;

@@ -67,9 +67,11 @@ struct Screen(ManuallyDrop<DefaultTerminal>);
 impl Screen {
     fn open() -> Result<Self> {
         // Its panic hook restores the terminal before the message is printed.
-        ratatui::try_init().map(ManuallyDrop::new).map(Self).inspect_err(|_| drop(ratatui::try_restore())).context(
+        let terminal = ratatui::try_init().inspect_err(|_| drop(ratatui::try_restore()));
+        let terminal = terminal.context(
             "cannot use the terminal for a full screen; folio maps .. --watch | cat prints lines",
-        )
+        )?;
+        Ok(Self(ManuallyDrop::new(terminal)))
     }
 }
 

@@ -97,7 +97,8 @@ impl SweepPlan {
     fn told(&self, manifest: &Manifest, run: &Run) -> String {
         let dir = shown(&self.dir);
         let done = format!(
-            "{dir}: {} done, {} found, {} failed; {} in {}, read_parquet('{dir}/part-*.parquet', union_by_name = true)\n",
+            "{dir}: {} done, {} found, {} failed; {} in {}, \
+             read_parquet('{dir}/part-*.parquet', union_by_name = true)\n",
             counted(run.nr_done as u64, "cell"),
             grouped(run.nr_found as u64),
             grouped(run.nr_failed as u64),
