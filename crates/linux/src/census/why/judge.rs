@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::advise::FilePlan;
 use super::reason::{Finding, Question, Reason, Refusal};
-use super::tmpfs::Home;
+use super::tmpfs::{Home, SeenMounts};
 use crate::census::folios::{Cell, Kind, Size};
 use crate::census::process::{Mapping, Process};
 use crate::census::remedy::runtime::Traits;
@@ -27,10 +27,7 @@ pub(super) struct Judge<'a> {
     facts: BTreeMap<((u32, u32), u64), Option<FileFacts>>,
     writers: BTreeMap<((u32, u32), u64), Vec<u32>>,
     smaps: BTreeMap<u32, Vec<Smap>>,
-    /// What this process sees mounted, once it was asked.
-    pub(super) own_mounts: Option<Vec<u8>>,
-    /// What others see mounted.
-    pub(super) mounts: BTreeMap<u32, Vec<u8>>,
+    mounts: SeenMounts,
     pub(super) traits: BTreeMap<u32, Traits>,
     pub(super) files: BTreeMap<((u32, u32), u64, u64), FilePlan>,
 }
@@ -106,8 +103,7 @@ impl<'a> Judge<'a> {
             facts: BTreeMap::new(),
             writers: BTreeMap::new(),
             smaps: BTreeMap::new(),
-            own_mounts: None,
-            mounts: BTreeMap::new(),
+            mounts: SeenMounts::default(),
             traits: BTreeMap::new(),
             files: BTreeMap::new(),
         }
@@ -194,7 +190,7 @@ impl<'a> Judge<'a> {
         let home = if kind == Kind::Anon { Home::Kernel } else { self.home(case) };
         let allows = match kind {
             Kind::Anon => self.settings.anon(case.target_bytes).map(|set| set.allows),
-            _ => self.allows(&home, case.target_bytes),
+            _ => home.allows(&self.settings, case.target_bytes),
         };
         let smap = self.smap(case);
         let refusal = match allows {
@@ -227,6 +223,11 @@ impl<'a> Judge<'a> {
         let is_forbidden = self.smap(case).is_no_huge;
         let refusal = if is_forbidden { Refusal::NoHugeAdvice } else { Refusal::MappedByPages };
         reasons.push(Case::reason(refusal, whole));
+    }
+
+    /// Where the memory of a shared mapping is.
+    pub(super) fn home(&mut self, case: &Case<'_>) -> Home {
+        self.mounts.home(self.question.system, case.process.pid, &case.mapping.vma)
     }
 
     pub(super) fn smap(&mut self, case: &Case<'_>) -> Smap {

@@ -9,13 +9,14 @@
 //! Owns the search for the mount: among ours first, so that a command works as it stands, then among
 //! those of the process, which may be in another mount namespace.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::judge::{Case, Judge};
-use crate::census::settings::Allows;
+use crate::census::settings::{Allows, ThpSettings};
 use crate::proc::Task;
+use crate::proc::maps::Vma;
 use crate::shell::quoted;
-use crate::system::mounts;
+use crate::system::{System, mounts};
 
 /// The kernel's own mount of tmpfs is the first thing that takes a device number for itself
 /// (`shmem_init`, before the root directory is mounted).
@@ -59,18 +60,23 @@ impl TmpfsMount {
     }
 }
 
-impl Judge<'_> {
-    pub(super) fn home(&mut self, case: &Case<'_>) -> Home {
-        let (system, pid) = (self.question.system, case.process.pid);
-        let vma = &case.mapping.vma;
-        let ours =
-            self.own_mounts.get_or_insert_with(|| Task::own(system).mounts().unwrap_or_default());
+/// What is mounted, as far as it was asked for.
+#[derive(Default)]
+pub(super) struct SeenMounts {
+    /// What this process sees.
+    ours: Option<Vec<u8>>,
+    /// What others see.
+    theirs: BTreeMap<u32, Vec<u8>>,
+}
+
+impl SeenMounts {
+    /// Where a shared mapping of the process `pid` has its memory.
+    pub(super) fn home(&mut self, system: &dyn System, pid: u32, vma: &Vma) -> Home {
+        let read = |task: Task<'_>| task.mounts().unwrap_or_default();
+        let ours = self.ours.get_or_insert_with(|| read(Task::own(system)));
         let found = mounts::tmpfs(ours, vma.device).map(|mount| (mount, None));
         let found = found.or_else(|| {
-            let theirs = self
-                .mounts
-                .entry(pid)
-                .or_insert_with(|| Task::of(system, pid).mounts().unwrap_or_default());
+            let theirs = self.theirs.entry(pid).or_insert_with(|| read(Task::of(system, pid)));
             Some((mounts::tmpfs(theirs, vma.device)?, Some(pid)))
         });
         match found {
@@ -79,12 +85,14 @@ impl Judge<'_> {
             None => Home::Unseen,
         }
     }
+}
 
+impl Home {
     /// What the setting that decides allows; `None` on kernels without such folios.
-    pub(super) fn allows(&self, home: &Home, bytes: u64) -> Option<Allows> {
-        match home {
-            Home::Mount(mount) => self.settings.tmpfs(&mount.huge),
-            Home::Kernel | Home::Unseen => self.settings.shmem(bytes).map(|set| set.allows),
+    pub(super) fn allows(&self, settings: &ThpSettings<'_>, bytes: u64) -> Option<Allows> {
+        match self {
+            Self::Mount(mount) => settings.tmpfs(&mount.huge),
+            Self::Kernel | Self::Unseen => settings.shmem(bytes).map(|set| set.allows),
         }
     }
 }
