@@ -141,6 +141,7 @@ fn what_cannot_be_replayed_is_an_error() {
     let place = Place::new();
     fs::create_dir(place.path("empty")).unwrap();
     fs::write(place.path("text.txt"), "hello\n").unwrap();
+    fs::write(place.path("trace.folio"), b"PAR1\xff").unwrap();
     fs::write(place.path("damaged.tar.xz"), "hello\n").unwrap();
     fs::write(place.path("old.txt"), small("0").replace("kernel=6.18.44", "kernel=5.10.1"))
         .unwrap();
@@ -149,6 +150,7 @@ fn what_cannot_be_replayed_is_an_error() {
         ("crosscheck replay missing", "No such file"),
         ("crosscheck replay empty", "no recordings"),
         ("crosscheck replay text.txt", "text.txt:1: no recording"),
+        ("crosscheck replay trace.folio", "trace.folio:1: no recording: it is not text"),
         ("crosscheck replay damaged.tar.xz", "damaged.tar.xz: truncated or damaged"),
         ("crosscheck replay old.txt", "the oldest known is 6.1"),
         ("crosscheck replay old.txt --kernel 6.13", "6.12"),

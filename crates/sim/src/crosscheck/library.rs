@@ -96,7 +96,14 @@ fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
         return read_archive(path, file, each);
     }
     let name = short_name(path);
-    let text = text_of(&name, file, failed(path))?;
+    let text = text_of(&name, file, |source| match source.kind() {
+        io::ErrorKind::InvalidData => {
+            let (name, what) =
+                (path.to_string_lossy().into_owned(), "no recording: it is not text");
+            ParseError { name, line: 1, what: what.to_owned() }.into()
+        }
+        _ => failed(path)(source),
+    })?;
     each(&path.to_string_lossy(), &name, &text)?;
     Ok(1)
 }
