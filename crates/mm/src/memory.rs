@@ -5,20 +5,20 @@
 //! (mmap and its relatives), [`crate::unmap`], [`crate::fork`], [`crate::io`] (read calls).
 
 mod budget;
+mod config;
 mod decider;
 mod reuse;
 pub(crate) mod rmap_walk;
 mod told;
 
+pub use config::{Config, MemoryError};
 pub use told::FolioState;
 
 use std::collections::BTreeMap;
 
-use crate::buddy::{
-    Ageing, Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, RoundOfAgeing,
-};
+use crate::buddy::{Buddy, BuddyConfig, MigrateType, RoundOfAgeing};
 use crate::core::groups::ChargeEffort;
-use crate::core::hugetlb::{HugePool, Hugetlb, PoolError};
+use crate::core::hugetlb::{HugePool, Hugetlb};
 use crate::core::inject::FailAfter;
 use crate::core::khugepaged::Khugepaged;
 use crate::core::open_file::{OpenFile, RaState};
@@ -45,38 +45,6 @@ use crate::rules::{Arch, ContpteRule, OrderRange, Rules};
 use crate::units::{GroupId, MappingId, MmId, Order, Pfn, Vpn};
 use crate::vma::{OpenId, VmaTree};
 
-/// The machine under the rules.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// Decides contpte, exec windows and the order of clearing.
-    pub arch: Arch,
-    /// Physical memory in bytes.
-    pub ram_bytes: u64,
-    /// Pages that are taken before anything runs, scattered by a seed.
-    pub fragmentation: Option<Fragmentation>,
-    /// What other programs did to memory before anything runs; `None` for a fresh machine.
-    pub ageing: Option<Ageing>,
-    /// Swap space in bytes; without any, anonymous memory is never reclaimed.
-    pub swap_bytes: u64,
-    /// Pools of huge pages, taken from the memory; one of each size at most.
-    pub huge_pools: Vec<HugePool>,
-}
-
-impl Config {
-    /// 16 GiB of unfragmented memory, no swap space.
-    #[must_use]
-    pub fn new(arch: Arch) -> Self {
-        Self {
-            arch,
-            ram_bytes: 16 << 30,
-            fragmentation: None,
-            ageing: None,
-            swap_bytes: 0,
-            huge_pools: Vec::new(),
-        }
-    }
-}
-
 /// What an entry to readahead chooses by.
 pub(crate) struct Readahead<'a> {
     /// State of the open file: the entry updates it in place.
@@ -84,20 +52,6 @@ pub(crate) struct Readahead<'a> {
     /// What is cached of the file.
     pub(crate) tree: &'a Tree,
     pub(crate) rules: &'a ReadaheadRules,
-}
-
-/// Why a memory manager cannot be made.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum MemoryError {
-    /// The allocator refused its configuration.
-    #[error(transparent)]
-    Buddy(#[from] BuddyError),
-    /// Not even one page is free.
-    #[error("no page is free for the kernel's own use: give the model more memory")]
-    NoPage,
-    /// The pools of huge pages are of no size of the machine, or larger than memory.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
 }
 
 /// One machine's memory.

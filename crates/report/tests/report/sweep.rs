@@ -1,16 +1,14 @@
 //! A sweep whose tasks run elsewhere: what is taken in, what is refused, what is known again.
 
+mod refused;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::fs;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use arrow_array::{ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray};
 use largefolio_report::sweep::local::{self, Hears};
 use largefolio_report::sweep::manifest::MANIFEST;
 use largefolio_report::sweep::{
@@ -19,14 +17,9 @@ use largefolio_report::sweep::{
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay;
-use largefolio_testkit::parquet::with_hidden_fields;
 use largefolio_trace::generate::{Workload, ZipfMix};
 use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 use largefolio_trace::{Meta, Writer};
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
-use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::WriterProperties;
 use tempfile::TempDir;
 
 /// A directory with a small trace `mix.folio`.
@@ -203,100 +196,6 @@ fn who_is_stopped_while_parts_are_merged_leaves_them_to_the_next() {
 }
 
 #[test]
-fn what_does_not_belong_to_the_task_is_refused() {
-    let place = place();
-    write_trace(&place.path().join("other.folio"), 2_001);
-    let dir = place.path().join("set");
-    let traces = ["mix.folio", "other.folio"];
-    let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &traces), NEVER).unwrap();
-    let tasks = sweep.missing(16);
-    let (mine, theirs) = (here(&tasks[0]), here(&tasks[1]));
-    let mut half = mine.clone();
-    half.part.truncate(half.part.len() / 2);
-    let mut flipped = mine.clone();
-    flipped.part[100] ^= 0xff;
-    let nothing = TaskResult::default();
-    let hidden = TaskResult { part: with_hidden_fields(&mine.part).unwrap(), ..mine.clone() };
-    let all = [
-        (&theirs, "cells that"),
-        (&half, "read"),
-        (&nothing, "read"),
-        (&hidden, "not a Parquet footer"),
-    ];
-    for (result, why) in all {
-        let error = sweep.add(&tasks[0], result.clone(), NEVER).unwrap_err();
-        assert!(matches!(error, SweepError::NotOfTheTask(_)), "{error}");
-        assert!(error.to_string().contains(why), "{error}");
-    }
-    // Damage inside of a page may be read as other values or not at all, but never panics.
-    let _ = sweep.add(&tasks[0], flipped, NEVER);
-    sweep.add(&tasks[1], theirs, NEVER).unwrap();
-    assert!(sweep.counts().nr_done >= 4);
-}
-
-/// A kilobyte that would be a gigabyte: one long value, in each of many rows.
-#[test]
-fn a_part_that_would_fill_memory_is_refused() {
-    let place = place();
-    let dir = place.path().join("set");
-    let mut sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
-    let task = sweep.missing(16).remove(0);
-    let long = StringArray::from(vec!["x".repeat(1 << 20)]);
-    let rows = DictionaryArray::new(Int32Array::from(vec![0; 1 << 10]), Arc::new(long));
-    let batch = RecordBatch::try_from_iter([("cell", Arc::new(rows) as ArrayRef)]).unwrap();
-    let compressed = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
-        .set_dictionary_page_size_limit(4 << 20)
-        .build();
-    // Otherwise it is read as it was here: each value once.
-    let options =
-        ArrowWriterOptions::new().with_properties(compressed).with_skip_arrow_metadata(true);
-    let mut writer =
-        ArrowWriter::try_new_with_options(Vec::new(), batch.schema(), options).unwrap();
-    writer.write(&batch).unwrap();
-    let part = writer.into_inner().unwrap();
-    assert!(part.len() < 4096, "{}", part.len());
-    let error = sweep.add(&task, TaskResult { part, ..TaskResult::default() }, NEVER).unwrap_err();
-    assert!(error.to_string().contains("it has more than"), "{error}");
-}
-
-/// Files of zeros without a block on the disk.
-#[test]
-fn files_that_are_longer_than_any_of_ours_are_set_aside_unread() {
-    let place = place();
-    let dir = place.path().join("set");
-    fs::create_dir(&dir).unwrap();
-    let part = format!("part-{:032x}.parquet", 1);
-    for (name, nr_bytes) in [(part.as_str(), 256 << 20), (MANIFEST, 64 << 20)] {
-        let file = fs::File::create(dir.join(name)).unwrap();
-        file.set_len(nr_bytes + 1).unwrap();
-    }
-    let sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
-    let told: Vec<_> = sweep.set_aside().iter().map(|aside| aside.why.as_str()).collect();
-    assert_eq!(told, ["it has more than 268435456 bytes", "it has more than 67108864 bytes"]);
-}
-
-#[test]
-fn a_worker_refuses_another_trace_and_another_version() {
-    let place = place();
-    let dir = place.path().join("set");
-    let sweep = Sweep::open(&dir, &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
-    let task = sweep.missing(16).remove(0);
-    let other = place.path().join("other.folio");
-    write_trace(&other, 2_001);
-    let error = run(&task, &other).unwrap_err();
-    assert!(matches!(error, TaskError::OtherTrace { .. }) && error.is_of_the_trace(), "{error}");
-    let mut changed = task.clone();
-    changed.cells[0].setting.swap_bytes = 1 << 30;
-    let error = run(&changed, Path::new(&task.trace)).unwrap_err();
-    assert!(matches!(error, TaskError::OtherVersion { .. }), "{error}");
-    changed.cells[0].kernel = 7;
-    assert!(matches!(run(&changed, &other).unwrap_err(), TaskError::Incomplete));
-    let stopped = task.run(Path::new(&task.trace), &mut |_| ControlFlow::Break(())).unwrap_err();
-    assert!(stopped.is_stopped(), "{stopped}");
-}
-
-#[test]
 fn a_task_that_failed_elsewhere_is_recorded_and_may_still_come() {
     let place = place();
     let dir = place.path().join("set");
@@ -424,28 +323,6 @@ fn one_sweep_writes_at_a_time_and_a_killed_one_is_told() {
 }
 
 #[test]
-fn what_is_refused_leaves_no_directory() {
-    let place = place();
-    let dir = place.path().join("a/b/c");
-    let plain = request(&place, &["6.12"], &["mix.folio"]);
-    let mut idle = plain.clone();
-    idle.cells.annotations = vec!["nowhere=64K".parse().unwrap()];
-    assert!(matches!(Sweep::open(&dir, &idle, NEVER), Err(SweepError::IdleAnnotation(_))));
-    assert!(!place.path().join("a").exists());
-    // After the directory was made, before anything is written to it.
-    let nr_asked = AtomicUsize::new(0);
-    let is_stopped = || nr_asked.fetch_add(1, Relaxed) > 0;
-    assert!(matches!(Sweep::open(&dir, &plain, &is_stopped), Err(SweepError::Stopped)));
-    assert!(!place.path().join("a").exists());
-    // What was there stays, without a lock.
-    fs::create_dir_all(&dir).unwrap();
-    assert!(matches!(Sweep::open(&dir, &plain, &|| true), Err(SweepError::Stopped)));
-    assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
-    drop(Sweep::open(&dir, &plain, NEVER).unwrap());
-    assert!(dir.join(".lock").exists() && dir.join(MANIFEST).exists());
-}
-
-#[test]
 fn a_manifest_that_is_gone_is_told_where_there_are_parts() {
     let place = place();
     let dir = place.path().join("set");
@@ -462,40 +339,6 @@ fn a_manifest_that_is_gone_is_told_where_there_are_parts() {
         told.starts_with("there are parts, but no _manifest.json: the rows are whole"),
         "{told}"
     );
-}
-
-#[test]
-fn a_directory_that_is_no_data_set_of_ours_is_left_alone() {
-    let place = place();
-    let dir = place.path().join("set");
-    let request = request(&place, &["6.12"], &["mix.folio"]);
-    fs::create_dir(&dir).unwrap();
-    fs::write(dir.join("sales.parquet"), "PAR1").unwrap();
-    let error = Sweep::open(&dir, &request, NEVER).unwrap_err().to_string();
-    assert!(error.contains("sales.parquet is not part of a sweep"), "{error}");
-    fs::remove_file(dir.join("sales.parquet")).unwrap();
-    let odd = dir.join(OsStr::from_bytes(b"\xff.parquet"));
-    fs::write(&odd, "PAR1").unwrap();
-    assert!(matches!(Sweep::open(&dir, &request, NEVER), Err(SweepError::Foreign { .. })));
-    fs::remove_file(odd).unwrap();
-    fs::write(dir.join(MANIFEST), r#"{"schema_version": 2, "other": true}"#).unwrap();
-    let error = Sweep::open(&dir, &request, NEVER).unwrap_err().to_string();
-    assert!(error.contains("use a newer folio"), "{error}");
-    fs::write(dir.join(MANIFEST), "{\"schema_version\": 1").unwrap();
-    let sweep = Sweep::open(&dir, &request, NEVER).unwrap();
-    assert_eq!(sweep.set_aside()[0].file, MANIFEST);
-    assert!(dir.join("_manifest.json.broken").exists());
-}
-
-#[test]
-fn what_a_foreign_manifest_says_stays_on_its_line() {
-    let place = place();
-    let ended = r#"{"schema_version": 1, "runs": [{"ended": "x\nfolio: fine"}]}"#;
-    fs::write(place.path().join(MANIFEST), ended).unwrap();
-    let sweep =
-        Sweep::open(place.path(), &request(&place, &["6.12"], &["mix.folio"]), NEVER).unwrap();
-    let [aside] = sweep.set_aside() else { panic!("{:?}", sweep.set_aside()) };
-    assert!(aside.why.contains("x?folio: fine"), "{}", aside.why);
 }
 
 #[test]
