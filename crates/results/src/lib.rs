@@ -5,10 +5,10 @@
 //! JSON, and its CSV, text and page. `folio` and the Python package call the same code. (The result of
 //! a prediction needs no running kernel: it is `largefolio_report::PredictResult`.)
 //!
-//! Reading order: [`form`] (the forms every result has), [`remark`] (what is said beside a result),
-//! [`running`] (this kernel as the model knows it), [`schemas`] (what each JSON has), then a module a verb: [`maps`], [`crosscheck`],
-//! [`study`], [`verify`], [`calibrate`], [`mod@bench`], [`tune`], [`warm`], [`collapse`],
-//! [`advise`].
+//! Reading order: [`form`] (the forms every result has), `sentence` (an answer, for a text and a
+//! page), [`remark`] (what is said beside a result), [`running`] (this kernel as the model knows
+//! it), [`schemas`] (what each JSON has), then a module a verb: [`maps`], [`crosscheck`], [`study`],
+//! [`verify`], [`calibrate`], [`mod@bench`], [`tune`], [`warm`], [`collapse`], [`advise`].
 //!
 //! Owns no stream and no exit code: what is printed where, and what a process ends with, is its
 //! caller's. Within a module imports point one way: the result knows no form, page and text know the
@@ -27,6 +27,7 @@ mod page;
 pub mod remark;
 pub mod running;
 pub mod schemas;
+mod sentence;
 pub mod study;
 pub mod tune;
 pub mod verify;

@@ -2,11 +2,12 @@
 //! allow.
 //!
 //! Reading order: `look` (taken and judged), `group` (by file, by order), `view` (JSON and CSV),
-//! `text` with `table`, `summary` and `page` (the part of it that a page holds); `state` and `change`
-//! (two looks compared) with `diff` and `diff_text`, `board` and `board_rows` (what a
-//! full screen shows); `openmetrics`; `elf` with `elf_text` and
-//! `elf_page` for programs on disk.
+//! `answer` (in a sentence), `text` with `table`, `summary` and `page` (the part of it that a page
+//! holds); `state` and `change` (two looks compared) with `diff` and `diff_text`, `board` and
+//! `board_rows` (what a full screen shows); `openmetrics`; `elf` with `elf_text` and `elf_page` for
+//! programs on disk.
 
+mod answer;
 mod board;
 mod board_rows;
 mod change;

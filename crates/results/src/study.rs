@@ -1,9 +1,10 @@
 //! Published tables beside what is found here.
 //!
 //! Reading order: `find` (the traces, the cells, the rows), `live` (rows that are timed), `result`
-//! (JSON and CSV), `text`, `curve` (programs below limits), `frontier` (kernels over many
+//! (JSON and CSV), `answer` (in a sentence), `text`, `curve` (programs below limits), `frontier` (kernels over many
 //! programs), `page`.
 
+mod answer;
 mod curve;
 mod find;
 mod frontier;
@@ -15,7 +16,7 @@ mod text;
 use largefolio_report::ExportError;
 use largefolio_report::html::frame::Page;
 
-use crate::Forms;
+use crate::{Forms, sentence};
 
 pub use find::{StudyRequest, beside, find_traces};
 pub use live::measure;
@@ -23,7 +24,13 @@ pub use result::StudyResult;
 
 impl Forms for StudyResult {
     fn text(&self) -> String {
-        text::shown(&self.studies)
+        let mut text = String::new();
+        if let Some(sentence) = answer::of(self) {
+            text::wrapped(&mut text, "", &sentence::plain(&sentence));
+            text.push('\n');
+        }
+        text.push_str(&text::shown(&self.studies));
+        text
     }
 
     fn csv(&self) -> Result<String, ExportError> {

@@ -13,14 +13,14 @@ use largefolio_report::html::markup::Markup;
 use largefolio_report::html::runs::{Drawn, Strip};
 use largefolio_report::html::sizes::{class, legend};
 
+use super::answer::{self, LARGE_BYTES};
 use super::look::Look;
 use super::plain::shortened;
-use super::summary::{Named, SizeData, Sizes, StripData, Summary, is_aside};
+use super::summary::{Named, SizeData, StripData, Summary, is_aside};
 use super::text::terms;
 use crate::page::{footer, meanings, section};
+use crate::sentence;
 
-/// From this folio size on one entry of most TLBs, or one contpte block of 4K pages, maps a folio.
-const LARGE_BYTES: u64 = 64 << 10;
 /// Characters of a name beside a bar; the table has all of them.
 const NAME_CHARS: usize = 56;
 
@@ -49,7 +49,7 @@ pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page, E
     Ok(Page {
         title,
         kind: "folio maps: which folio sizes back it now, and why not larger ones",
-        answer: answer(summary),
+        answer: headline(summary),
         sections,
         json: serde_json::to_string(summary)?,
         footer: footer(summary.command_line),
@@ -105,37 +105,15 @@ const WHY: &str = "Each mapping is compared with the largest folio size that fit
                    same bytes can have several reasons. Each command was checked with the verb \
                    that would execute it; the gain counts blocks that have a page now.";
 
-fn answer(summary: &Summary<'_>) -> Markup {
+fn headline(summary: &Summary<'_>) -> Markup {
     let mut answer = Markup::new();
     let total = &summary.total;
-    let share = |part: u64, all: u64| match percent(part, all) {
-        share if share.is_empty() => "none".to_owned(),
-        share => share,
-    };
-    answer.raw("<p class=\"answer\">");
-    if summary.nr_processes > 0 && summary.access == Some(Access::Full) {
-        let large = share(total.of_at_least(LARGE_BYTES), total.mapped_bytes);
-        answer.text("Folios of 64K and more back ").element("b", &large);
-        answer.text(" of the mapped memory; ");
-        answer.element("b", &share(total.pmd_bytes, total.mapped_bytes));
-        answer.text(&format!(" is mapped by PMD entries of {}.", size(summary.pmd_bytes)));
-    } else if summary.nr_processes > 0 {
-        answer.element("b", &share(total.pmd_bytes, total.mapped_bytes));
-        answer.text(&format!(
-            " of the mapped memory is mapped by PMD entries of {}; ",
-            size(summary.pmd_bytes)
-        ));
-        answer.text("other sizes need root.");
-    } else if !summary.files.is_empty() {
-        let sum = |of: &dyn Fn(&Sizes) -> u64| summary.files.iter().map(|f| of(&f.sizes)).sum();
-        let (all, large): (u64, u64) =
-            (sum(&|sizes| sizes.mapped_bytes), sum(&|sizes| sizes.of_at_least(LARGE_BYTES)));
-        answer.text("Folios of 64K and more hold ").element("b", &share(large, all));
-        answer.text(&format!(" of the {} that are cached.", figures::bytes(all)));
-    } else {
-        answer.text("There is nothing to show.");
-    }
-    answer.raw("</p>");
+    answer.append(&sentence::marked(&match summary.access {
+        Some(access) if summary.nr_processes > 0 => {
+            answer::of_processes(total, access, summary.pmd_bytes)
+        }
+        _ => answer::of_files(&summary.cached),
+    }));
     if summary.nr_processes > 0 {
         answer.raw("<ul class=\"facts\">");
         let facts = [

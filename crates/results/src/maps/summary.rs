@@ -60,6 +60,8 @@ pub(super) struct Summary<'a> {
     pub(super) reasons: Vec<ReasonData>,
     pub(super) subjects: Vec<SubjectData>,
     pub(super) nr_subjects_not_shown: usize,
+    /// All that is cached of files.
+    pub(super) cached: Sizes,
     pub(super) files: Vec<Named>,
     pub(super) nr_files_not_shown: usize,
     /// Files below a directory with nothing cached.
@@ -142,7 +144,7 @@ struct Place<'a> {
 }
 
 impl Sizes {
-    fn of(tally: &Tally, page_bytes: u64) -> Self {
+    pub(super) fn of(tally: &Tally, page_bytes: u64) -> Self {
         let all = tally.all();
         let mut by_size: BTreeMap<Option<u64>, SizeData> = BTreeMap::new();
         for (_, size, cell) in tally.cells() {
@@ -197,6 +199,7 @@ impl<'a> Summary<'a> {
             reasons: Vec::new(),
             subjects: Vec::new(),
             nr_subjects_not_shown: 0,
+            cached: Sizes::of(&empty, page_bytes),
             files: Vec::new(),
             nr_files_not_shown: 0,
             nr_files_not_cached: look.cached.as_ref().map_or(0, |cached| cached.nr_empty),
@@ -304,6 +307,7 @@ impl<'a> Summary<'a> {
     }
 
     fn add_files(&mut self, files: &[CachedFile]) {
+        self.cached = Sizes::of(&sum(files), self.page_bytes);
         let mut files: Vec<&CachedFile> = files.iter().collect();
         files.sort_by_key(|file| Reverse(file.tally.all().mapped_bytes()));
         self.nr_files_not_shown = files.len().saturating_sub(NR_ROWS_MAX);
@@ -321,6 +325,15 @@ impl<'a> Summary<'a> {
             self.strips.extend(drawn.map(|strip| StripData { is_file: true, ..strip }));
         }
     }
+}
+
+/// What is cached of all files together.
+pub(super) fn sum(files: &[CachedFile]) -> Tally {
+    let mut all = Tally::default();
+    for file in files {
+        all.add_all(&file.tally);
+    }
+    all
 }
 
 /// What no remedy is for.

@@ -4,18 +4,21 @@ use std::fmt::Write as _;
 
 use largefolio_linux::census::cgroup::MemoryLimit;
 use largefolio_linux::census::file::CachedFiles;
-use largefolio_linux::census::folios::{self, Kind, Size, Tally};
+use largefolio_linux::census::folios::{self, Kind, Size};
 use largefolio_linux::census::remedy::Remedy;
-use largefolio_linux::census::why::{Finding, Refusal};
+use largefolio_linux::census::why::Refusal;
 use largefolio_linux::census::{Access, Census};
 use largefolio_linux::geometry::Geometry;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 
+use super::answer;
 use super::group::{self, Sort, Subject};
 use super::look::Look;
 use super::plain::{plain, shortened};
+use super::summary::{self, Sizes};
 use super::table::{Classes, bytes_or_point, grid, share};
+use crate::sentence;
 
 /// Mappings that are judged for a row.
 const JUDGED_OF_ROW: usize = 8;
@@ -50,14 +53,16 @@ pub(super) fn of(look: &Look, show: Show) -> String {
     if let Some(census) = &look.census {
         heading(&mut text, look, census);
         if !census.processes.is_empty() {
+            let nr = look.findings.len().min(show.nr_judged());
+            let (subjects, aside) = divided(group::subjects(census, &look.findings[..nr]));
+            answer(&mut text, census, &subjects, show);
             totals(&mut text, census);
             limits(&mut text, &look.limits, show);
             if census.processes.len() > 1 {
                 processes(&mut text, census, show);
             }
             mappings(&mut text, census, show);
-            let nr = look.findings.len().min(show.nr_judged());
-            whys(&mut text, census, &look.findings[..nr], show);
+            whys(&mut text, census, &subjects, aside, show);
         }
     }
     if let Some(cached) = &look.cached {
@@ -90,6 +95,22 @@ fn heading(text: &mut String, look: &Look, census: &Census) {
         if nr > 0 {
             let _ = write!(text, "; {nr} {what}");
         }
+    }
+    text.push_str("\n\n");
+}
+
+/// How much is large, and what would make it more.
+fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) {
+    let total = Sizes::of(&census.totals, census.geometry.page_bytes);
+    let pmd_bytes = census.geometry.pmd_bytes();
+    text.push_str(&sentence::plain(&answer::of_processes(&total, census.access, pmd_bytes)));
+    let remedies = subjects.iter().take(show.nr_rows).flat_map(|subject| {
+        let some = subject.remedies.iter().take(REMEDIES_MAX).filter(|one| one.is_some());
+        some.map(move |remedy| (&subject.what, remedy))
+    });
+    if let Some((what, best)) = remedies.max_by_key(|(_, remedy)| remedy.gain_bytes) {
+        let (gain, size) = (figures::bytes(best.gain_bytes), size_name(best.folio_bytes));
+        let _ = write!(text, "\nBelow, a remedy of {what} gains most: {gain} in {size} folios.");
     }
     text.push_str("\n\n");
 }
@@ -208,9 +229,11 @@ fn more(text: &mut String, nr: usize, show: Show) {
     }
 }
 
-/// What could be larger, file by file; what is not touched or too small is reported in one line.
-fn whys(text: &mut String, census: &Census, findings: &[Finding], show: Show) {
-    let mut subjects = group::subjects(census, findings);
+/// Bytes of what no remedy is for.
+type Aside = [(Refusal, u64); 2];
+
+/// Subjects without what is not touched or too small, and that.
+fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Aside) {
     let mut aside = [(Refusal::NotTouched, 0), (Refusal::TooSmall, 0)];
     for subject in &mut subjects {
         for (refusal, bytes) in &mut aside {
@@ -218,6 +241,11 @@ fn whys(text: &mut String, census: &Census, findings: &[Finding], show: Show) {
         }
     }
     subjects.retain(|subject| !subject.reasons.is_empty());
+    (subjects, aside)
+}
+
+/// What could be larger, file by file; what no remedy is for is one line of each kind.
+fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: Aside, show: Show) {
     if !subjects.is_empty() {
         text.push_str("\nwhy not larger, and what removes it:\n");
     }
@@ -283,10 +311,7 @@ fn files(text: &mut String, cached: &CachedFiles, show: Show) {
     let classes = Classes::new(geometry, Access::Full);
     let mut files: Vec<_> = cached.files.iter().collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.tally.all().mapped_bytes()));
-    let mut all = Tally::default();
-    for file in &files {
-        all.add_all(&file.tally);
-    }
+    let all = summary::sum(&cached.files);
     let mut header: Vec<String> = ["cached", "of"].map(str::to_owned).to_vec();
     header.extend(classes.names());
     header.push("file".to_owned());
@@ -303,6 +328,10 @@ fn files(text: &mut String, cached: &CachedFiles, show: Show) {
         row.extend(classes.shares(&all));
         row.push(format!("all {} files", files.len()));
         rows.push(row);
+    }
+    if !files.is_empty() {
+        text.push_str(&sentence::plain(&answer::of_files(&Sizes::of(&all, geometry.page_bytes))));
+        text.push_str("\n\n");
     }
     text.push_str("page cache of files, mapped or not, shares by folio size:\n");
     text.push_str(&grid(&header, rows, 0));

@@ -37,7 +37,7 @@ pub(super) fn of(report: &StudyResult) -> Result<Page, ExportError> {
     Ok(Page {
         title: names.join(", "),
         kind: "folio study: published numbers beside ours",
-        answer: overview::answer(report),
+        answer: overview::headline(report),
         sections,
         json: serde_json::to_string(report)?,
         footer: footer(&report.command_line),

@@ -5,16 +5,12 @@ use largefolio_report::html::frame::{TABLE_END, figure, table_head};
 use largefolio_report::html::markup::Markup;
 use largefolio_sim::study::{Finding, RowFinding, TableFinding};
 
+use super::super::answer;
 use super::super::result::{StudyCounts, StudyResult};
 use super::{how_class, over_limits, over_programs};
+use crate::sentence;
 
-fn sum(report: &StudyResult, of: impl Fn(&StudyCounts) -> usize) -> usize {
-    report.summary.iter().map(of).sum()
-}
-
-pub(super) fn answer(report: &StudyResult) -> Markup {
-    let compared = &COLUMNS[..COLUMNS.len() - 1];
-    let nr_compared: usize = compared.iter().map(|column| sum(report, column.3)).sum();
+pub(super) fn headline(report: &StudyResult) -> Markup {
     let mut answer = Markup::new();
     for found in report.studies.iter().flat_map(|study| &study.frontiers) {
         over_programs::answer(&mut answer, found);
@@ -22,25 +18,8 @@ pub(super) fn answer(report: &StudyResult) -> Markup {
     for curve in report.studies.iter().flat_map(|study| &study.curves) {
         over_limits::answer(&mut answer, curve);
     }
-    if nr_compared == 0 {
-        return answer;
-    }
-    answer.raw("<p class=\"answer\">");
-    let close = sum(report, |summary| summary.nr_within_10_percent);
-    answer.element("b", &format!("{close} of {nr_compared}"));
-    answer.text(" comparable rows are within 10% of the published number");
-    for (title, _, _, get) in &compared[1..] {
-        let nr = sum(report, get);
-        if nr > 0 {
-            answer.text("; ").element("b", &nr.to_string()).text(" ").text(title);
-        }
-    }
-    let nr_coincidences = sum(report, |summary| summary.nr_coincidences);
-    if nr_coincidences > 0 {
-        answer.text("; of the first two, ").element("b", &nr_coincidences.to_string());
-        answer.text(" rest on assumed constants: a coincidence");
-    }
-    answer.text(".").raw("</p>");
+    let Some(sentence) = answer::of(report) else { return answer };
+    answer.append(&sentence::marked(&sentence));
     let mut hows = [("counted", 0), ("estimated", 0), ("measured", 0), ("quoted", 0), ("none", 0)];
     let rows = report.studies.iter().flat_map(|study| &study.tables).flat_map(|table| &table.rows);
     for row in rows {

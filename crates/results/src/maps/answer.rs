@@ -1,0 +1,46 @@
+//! How much is in large folios, in a sentence.
+
+use largefolio_linux::census::Access;
+use largefolio_report::figures::{self, percent, size};
+
+use super::summary::Sizes;
+use crate::sentence::{Piece, figure, words};
+
+/// From this folio size on one entry of most TLBs, or one contpte block of 4K pages, maps a folio.
+pub(super) const LARGE_BYTES: u64 = 64 << 10;
+
+/// Of the memory of processes.
+pub(super) fn of_processes(total: &Sizes, access: Access, pmd_bytes: u64) -> Vec<Piece> {
+    let by_pmd = figure(share(total.pmd_bytes, total.mapped_bytes));
+    let pmd = size(pmd_bytes);
+    match access {
+        Access::Full => vec![
+            words("Folios of 64K and more back "),
+            figure(share(total.of_at_least(LARGE_BYTES), total.mapped_bytes)),
+            words(" of the mapped memory; "),
+            by_pmd,
+            words(format!(" is mapped by PMD entries of {pmd}.")),
+        ],
+        Access::Smaps => vec![
+            words(format!("PMD entries of {pmd} map ")),
+            by_pmd,
+            words(" of the mapped memory; other sizes need root."),
+        ],
+    }
+}
+
+/// Of what is cached of files.
+pub(super) fn of_files(cached: &Sizes) -> Vec<Piece> {
+    vec![
+        words("Folios of 64K and more hold "),
+        figure(share(cached.of_at_least(LARGE_BYTES), cached.mapped_bytes)),
+        words(format!(" of the {} that are cached.", figures::bytes(cached.mapped_bytes))),
+    ]
+}
+
+fn share(part: u64, whole: u64) -> String {
+    match percent(part, whole) {
+        share if share.is_empty() => "none".to_owned(),
+        share => share,
+    }
+}
