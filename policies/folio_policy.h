@@ -67,7 +67,7 @@ static long (*folio_window)(__u64 start, __u64 nr_pages, __u64 nr_ahead, __u64 o
  * that one PMD entry covers; 1 = the page alone. */
 
 /* folio/collapse: khugepaged found a block. Answer: orders to collapse it to, of ctx->orders; 0 = none.
- * ctx->nr_present says how many of its pages are there. */
+ * ctx->nr_present says how many of its pages are there: mapped, or of a file cached. */
 
 /* folio/write: a store to a large private folio that is mapped read-only. ctx->own is what the kernel
  * does. A folio that others use cannot be kept. */
@@ -111,7 +111,7 @@ struct folio_context {
 	__u64 orders;       /* orders that the kernel would try, as bits */
 	__u64 order;        /* order of the folio */
 	__u64 folio_flags;
-	__u64 nr_present;   /* pages of the block that are there */
+	__u64 nr_present;   /* pages of the block that are mapped, or of a file cached */
 	__u64 index;        /* page of the file that is touched */
 	__u64 file_pages;   /* pages of the file */
 	__u64 min_order;    /* smallest and */

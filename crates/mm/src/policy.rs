@@ -199,7 +199,7 @@ fields! {
     order,
     /// Flags of [`folio`].
     folio_flags,
-    /// Pages of the block that are there.
+    /// Pages of the block that are there: mapped, or of a file cached.
     nr_present,
     /// Page of the file that is touched.
     index,

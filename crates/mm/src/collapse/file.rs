@@ -106,6 +106,12 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
+    /// Pages of a range that are in the page cache.
+    pub(super) fn nr_cached(&self, range: &FileRange) -> u64 {
+        let entries = self.entries_in(range.file, range.pages()).into_iter();
+        entries.map(|entry| entry.end().min(range.end()) - entry.index.0.max(range.first)).sum()
+    }
+
     /// Large folios of a file could not be taken apart into the new one at first (H.4.1).
     fn check_large(&self, entry: Entry) -> Result<(), CollapseRefusal> {
         let is_refused = self.rules.collapse.large == LargeFolios::Refused;

@@ -11,12 +11,12 @@
 //!
 //! Owns the list of processes, where the scan stands and when it wakes. Scanning takes no time.
 
+use super::file::FileRange;
 use super::{CollapseTarget, Done, Who};
 use crate::core::khugepaged::Khugepaged;
 use crate::core::observed::Observed;
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
-use crate::pgtable::Leaf;
 use crate::policy::{Context, Point};
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders, SizeMode};
@@ -224,7 +224,7 @@ impl<R: Ram> Memory<R> {
             Some(_) => Orders::NONE.with(target.order),
             None => self.collapse_orders(&target.vma),
         };
-        let orders = self.decided_collapse(target, orders);
+        let orders = self.decided_collapse(target, file.as_ref(), orders);
         if orders.is_empty() {
             self.khugepaged.nr_examined = 1;
             return Err(CollapseRefusal::VmaCheck);
@@ -260,19 +260,28 @@ impl<R: Ram> Memory<R> {
 
     /// Orders that a policy leaves of those that a block may be collapsed to. Without any, the block
     /// is one of an area that may not be collapsed.
-    fn decided_collapse(&mut self, target: &CollapseTarget, orders: Orders) -> Orders {
+    fn decided_collapse(
+        &mut self,
+        target: &CollapseTarget,
+        file: Option<&FileRange>,
+        orders: Orders,
+    ) -> Orders {
         if !self.is_asked(Point::Collapse) {
             return orders;
         }
-        let space = self.space(target.mm);
-        let end = target.first.plus(target.nr_pages());
-        let is_there = |leaf: Leaf| leaf.end_vpn().min(end).0 - leaf.first_vpn.max(target.first).0;
-        let leaves = space.table.leaves(target.first, target.nr_pages());
-        let context = Context {
-            page: target.first.0,
-            nr_present: leaves.map(is_there).sum(),
-            ..self.context_of(target.mm, &target.vma)
+        let nr_present = match file {
+            Some(range) => self.nr_cached(range),
+            None => {
+                let space = self.space(target.mm);
+                let end = target.first.plus(target.nr_pages());
+                let leaves = space.table.leaves(target.first, target.nr_pages());
+                leaves
+                    .map(|leaf| leaf.end_vpn().min(end).0 - leaf.first_vpn.max(target.first).0)
+                    .sum()
+            }
         };
+        let context =
+            Context { page: target.first.0, nr_present, ..self.context_of(target.mm, &target.vma) };
         self.decided_among(Point::Collapse, &context, orders)
     }
 

@@ -1,11 +1,12 @@
 //! khugepaged: H.1.2, H.6.5, D.2.9.
 
 use largefolio_mm::counters::collapse::CollapseRefusal;
+use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError};
 use largefolio_mm::rules::anon::Enabled;
 use largefolio_mm::rules::collapse::{AdvisedArea, ShmemEnabled};
-use largefolio_mm::units::Vaddr;
+use largefolio_mm::units::{ByteRange, Vaddr};
 use largefolio_mm::vma::Prot;
 
 use crate::world::{BASE, N, PAGE, World, addr, old_rules};
@@ -256,4 +257,25 @@ fn a_policy_chooses_what_is_collapsed() {
     // The kernel collapses to the PMD order alone.
     assert_eq!(scanned(0, 1 << 4), (false, false, true));
     assert_eq!(scanned(0, 1 << 9 | 1 << 4), (true, true, true));
+}
+
+/// Of a file the pages that are cached, whoever maps them: the kernel counts those too (H.4.2).
+#[test]
+fn a_policy_sees_what_is_cached_of_a_file() {
+    for (nr_cached, nr_present_min, expected) in
+        [(N, N, true), (N, N + 1, false), (100, 100, true), (100, 101, false)]
+    {
+        let mut rules = old_rules();
+        rules.anon.thp = Enabled::Always;
+        let (mut world, file, open) = World::new(rules).with_file("vfat", N, Prot::READ);
+        world.memory.set_policy(Box::new(Dense { nr_present_min, bits: 1 << 9 }));
+        world.memory.fadvise(open, ByteRange { pos: 0, len_bytes: N * PAGE }, Fadvice::Random);
+        world.memory.pread(open, 0, nr_cached * PAGE).unwrap();
+        world.read([0]);
+        world.advise(Madvice::Hugepage, 0, N);
+        world.memory.run_khugepaged(0);
+        world.memory.validate().unwrap();
+        let is_huge = world.memory.folios(file).any(|folio| folio.order.get() == 9);
+        assert_eq!(is_huge, expected, "{nr_cached} cached, {nr_present_min} asked for");
+    }
 }
