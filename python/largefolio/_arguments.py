@@ -37,6 +37,7 @@ class Settings(TypedDict, total=False):
     policy: str | os.PathLike[str] | Policy | type[Policy] | Iterable[Any] | None
     memory: int | str | Iterable[int | str]
     swap: int | str
+    cgroup: int | str | Iterable[int | str] | Mapping[str, int | str] | None
     fragmentation: int | str
     aged: int
     filesystem: str | None
@@ -70,6 +71,7 @@ def asked(
         "seeds": [whole(seed, "seeds") for seed in items(seeds, "seeds", (Integral,))],
         "memory": [size(one, "memory") for one in memory],
         "swap": size(settings.get("swap", 0), "swap"),
+        "cgroup": _cgroups(settings.get("cgroup")),
         "fragmentation": _fragmentation(settings.get("fragmentation", 0)),
         "aged": whole(settings.get("aged", 0), "aged", _U32_MAX),
         "filesystem": None if filesystem is None else text(filesystem, "filesystem"),
@@ -122,11 +124,21 @@ def _annotations(value: Any) -> list[str]:
     if value is None:
         return []
     if isinstance(value, Mapping):
-        return [
-            f"{text(pattern, 'annotate')}={size(bytes_, 'annotate')}"
-            for pattern, bytes_ in value.items()
-        ]
+        return _sized(value, "annotate")
     return [text(one, "annotate") for one in items(value, "annotate", (str,))]
+
+
+def _cgroups(value: Any) -> list[str]:
+    """``"24M"``, ``{"cc1": "24M"}``, ``"cc1=24M"`` or several of these."""
+    if value is None:
+        return []
+    if isinstance(value, Mapping):
+        return _sized(value, "cgroup")
+    return [size(one, "cgroup") for one in items(value, "cgroup", (Integral, str))]
+
+
+def _sized(value: Mapping[str, int | str], what: str) -> list[str]:
+    return [f"{text(pattern, what)}={size(bytes_, what)}" for pattern, bytes_ in value.items()]
 
 
 def _linked(value: Any) -> list[str]:

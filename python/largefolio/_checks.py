@@ -50,6 +50,13 @@ def whole(value: int, what: str, high: int = _U64_MAX) -> int:
     return number
 
 
+def real(value: float, what: str) -> float:
+    """A number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{what}: expected a number, not {_kind(value)}")
+    return float(value)
+
+
 def size(value: Size, what: str) -> str:
     """Bytes, as an integer or as ``"16G"``, in the form the model reads."""
     if isinstance(value, str):

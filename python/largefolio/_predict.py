@@ -50,6 +50,8 @@ def predict(
             callable that hears the rows done and the rows there are.
         memory: physical memory in bytes, or as ``"16G"``, the default; several make a cell each.
         swap: swap space in bytes; 0: private memory is never reclaimed.
+        cgroup: ``"24M"``: run everything in a control group with this memory.max, or
+            ``{"cc1": "24M"}`` a program and what it starts.
         fragmentation: ``"64K:80%"``: at the start 80% of the free memory lies in blocks smaller than
             64K; a number: thousandths of it in which no PMD folio fits.
         aged: rounds in which other programs wear memory down before the program starts.
@@ -82,6 +84,7 @@ def report(
     seeds: arguments.Seeds = (1,),
     *,
     goal: str = "time",
+    runtime: float | None = None,
     why: bool = False,
     progress: Progress = None,
     **settings: Unpack[arguments.Settings],
@@ -90,13 +93,15 @@ def report(
 
     Each row has the terms of its estimate and the constants they rest on, with their sources.
     ``"verdict"`` says which column is best for ``goal`` (``"time"``, ``"memory"`` or ``"faults"``), and
-    which rules make it so. ``"command_line"`` is empty. With ``why`` and two kernels, ``"why"`` says which rules make the
+    which rules make it so. ``"command_line"`` is empty. Changes are in per cent of one run of the
+    program: of ``runtime`` seconds, or else as measured with the trace, or estimated. With ``why`` and two kernels, ``"why"`` says which rules make the
     difference (:func:`why` is the same as a table).
     """
     asked = arguments.asked(kernels, machines, seeds, **settings)
     explains = checks.switch(why, "why")
+    goal, run_time_ns = checks.text(goal, "goal"), _nanoseconds(runtime)
     prediction = _replay(
-        trace, progress, asked, goal=checks.text(goal, "goal"), explains=explains
+        trace, progress, asked, goal=goal, run_time_ns=run_time_ns, explains=explains
     )
     result: dict[str, Any] = json.loads(prediction.json())
     return result
@@ -140,6 +145,15 @@ def why(
     return _named(csv.read_csv(io.BytesIO(text), convert_options=options), prediction)
 
 
+def _nanoseconds(runtime: float | None) -> float | None:
+    if runtime is None:
+        return None
+    seconds = checks.real(runtime, "runtime")
+    if not 1e-6 <= seconds <= 1e9:
+        raise ValueError(f"runtime: expected seconds from 0.000001 to 1e9, not {runtime}")
+    return 1e9 * seconds
+
+
 def _named(shares: pa.Table, prediction: _native.Prediction) -> pa.Table:
     """Shares with the names that kernels and machines have.
 
@@ -172,11 +186,13 @@ def _replay(
     asked: dict[str, Any],
     *,
     goal: str | None = None,
+    run_time_ns: float | None = None,
     explains: bool = False,
 ) -> _native.Prediction:
     path = checks.file_path(trace, "trace")
     with progressing(progress) as hears:
-        prediction = _native.predict(path, asked, hears, {"goal": goal, "explains": explains})
+        answers = {"goal": goal, "run_time_ns": run_time_ns, "explains": explains}
+        prediction = _native.predict(path, asked, hears, answers)
     if prediction.has_idle_seeds:
         warnings.warn(arguments.IDLE_SEEDS, FolioWarning, stacklevel=3)
     for note in prediction.rules_notes:

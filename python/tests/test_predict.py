@@ -39,6 +39,7 @@ def test_the_report_is_the_json_of_the_command(folio: Folio, small: Path) -> Non
     words = [str(small), "--kernel", "6.12,7.2+page=64K", "--machine", "altra,grace-64k"]
     words += ["--memory", "64M,1G", "--swap", "1G", "--fragmentation", "500", "--seed", "1,2"]
     words += ["--fs", "xfs", "--warm", "--nested", "--reference-ns", "5", "--max-work", "2"]
+    words += ["--cgroup", "48M", "--runtime", "12.5s"]
     report = lf.report(
         small,
         ["6.12", "7.2+page=64K"],
@@ -52,6 +53,8 @@ def test_the_report_is_the_json_of_the_command(folio: Folio, small: Path) -> Non
         nested=True,
         reference_ns=5,
         max_work=2,
+        cgroup="48M",
+        runtime=12.5,
         goal="faults",
     )
     expected = _expected(folio, *words, "--goal", "faults")
@@ -185,6 +188,35 @@ def test_a_loader_may_annotate_files(folio: Folio, small: Path) -> None:
         assert lf.report(small, "6.12", annotate=annotate) == expected
 
 
+def test_programs_run_in_control_groups(folio: Folio, small: Path, traces: Path) -> None:
+    demo = traces / "demo.folio"
+    (program,) = lf.Trace(demo).info["programs"]
+    for trace, cgroup, words in (
+        (small, "24M", ["24M"]),
+        (small, 24 << 20, ["24M"]),
+        (demo, {program: "24M"}, [f"{program}=24M"]),
+        (demo, ["*=24M", "1G"], ["*=24M", "1G"]),
+    ):
+        options = [word for group in words for word in ("--cgroup", group)]
+        report = lf.report(trace, "6.12", cgroup=cgroup)
+        assert report == _expected(folio, str(trace), *_ONE, *options), cgroup
+        groups = report["rows"][0]["cgroups"]
+        assert [group["limit_bytes"] for group in groups] == [24 << 20, 1 << 30][: len(words)]
+    for wrong in ("cc1=", {"cc1": 0}, ""):
+        with pytest.raises(ValueError, match="cgroup: .* is not LIMIT or PROGRAM=LIMIT"):
+            lf.predict(small, "6.12", cgroup=wrong)
+    with pytest.raises(TypeError, match="cgroup: expected an integer, not float"):
+        lf.predict(small, "6.12", cgroup={"cc1": 0.5})
+
+
+def test_a_run_takes_seconds(small: Path) -> None:
+    for wrong in (0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="runtime: expected seconds"):
+            lf.report(small, "6.12", runtime=wrong)
+    with pytest.raises(TypeError, match="runtime: expected a number, not str"):
+        lf.report(small, "6.12", runtime="12s")  # type: ignore[arg-type]
+
+
 def test_images_are_laid_out_for_other_pages(folio: Folio, small: Path) -> None:
     name = lf.Trace(small).info["meta"]["files"][0]["path"]
     two = [*_ONE, "--linked"]
@@ -300,7 +332,7 @@ def test_what_is_no_argument_is_refused(
         ("kernel", r"did you mean kernels\?"),
         ("machine", r"did you mean machines\?"),
         ("file_system", r"did you mean filesystem\?"),
-        ("cgroup", "there are kernels, machines, seeds, policy"),
+        ("walk", "there are kernels, machines, seeds, policy"),
     ],
 )
 def test_an_unknown_argument_is_answered_with_the_nearest(

@@ -8,7 +8,7 @@ use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::policy::beside;
-use largefolio_sim::replay::{CacheState, FragmentedError, LinkedError, Request};
+use largefolio_sim::replay::{CacheState, CgroupError, FragmentedError, LinkedError, Request};
 use largefolio_sim::size;
 use pyo3::prelude::*;
 
@@ -33,6 +33,7 @@ pub(crate) struct Asked<'py> {
     seeds: Vec<u64>,
     memory: Vec<String>,
     swap: String,
+    cgroup: Vec<String>,
     fragmentation: String,
     aged: u32,
     filesystem: Option<String>,
@@ -57,12 +58,16 @@ impl Asked<'_> {
         let annotations = self.annotate.iter().map(|text| text.parse());
         let linked = self.linked.iter().map(|text| text.parse());
         let memory = self.memory.iter().map(|text| sized("memory", text, size::memory(text)));
+        let cgroups = self.cgroup.iter().map(|text| text.parse());
         let told = |error: FragmentedError| Failure::Argument(error.to_string());
         let plain = Request::new(kernels, machines);
         Ok(Request {
             seeds: self.seeds.clone(),
             memory_bytes: memory.collect::<Result<_, _>>()?,
             swap_bytes: sized("swap", &self.swap, size::swap(&self.swap))?,
+            cgroups: cgroups
+                .collect::<Result<_, CgroupError>>()
+                .map_err(|error| Failure::Argument(format!("cgroup: {error}")))?,
             fragmentation: self.fragmentation.parse().map_err(told)?,
             aged_rounds: self.aged,
             filesystem: self.filesystem.clone(),

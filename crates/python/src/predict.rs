@@ -74,6 +74,8 @@ impl Prediction {
 pub(crate) struct Answers {
     /// What the verdict is for, with its rules; without one nobody reads the verdict.
     goal: Option<String>,
+    /// Nanoseconds that one run of the program takes.
+    run_time_ns: Option<f64>,
     /// Which rules make the difference between two kernels.
     explains: bool,
 }
@@ -87,7 +89,7 @@ pub(crate) fn predict(
     progress: Option<Py<PyAny>>,
     answers: Answers,
 ) -> Result<Prediction, Failure> {
-    let Answers { goal, explains } = answers;
+    let Answers { goal, run_time_ns, explains } = answers;
     let goal = goal.as_deref().map(str::parse::<Goal>).transpose().map_err(Failure::Argument)?;
     let raised = Raised::default();
     let request = asked.extract::<Asked<'_>>()?.request(py, &raised)?;
@@ -107,6 +109,9 @@ pub(crate) fn predict(
         let info = TraceInfo { digest: Some(job.trace.digest()?), ..plain };
         let report = PredictResult::new(Vec::new(), info, Settings::new(&request), rows);
         let mut report = PredictResult { why, ..report };
+        if let Some(ns) = run_time_ns {
+            report = report.with_run_time(ns);
+        }
         if let Some(goal) = goal {
             report = report.with_goal(goal);
             job.search(&mut report)?;
