@@ -87,11 +87,16 @@ impl Rules<'_> {
     fn kernel(&self) -> Result<kernel::Kernel, Failure> {
         Ok(match self {
             Self::Value(kernel) => kernel.0.clone(),
-            Self::Name(name) => running::named(name).map_err(|error| match error {
-                Error::Kernel(error) => Failure::Kernel(error),
-                error => Failure::Found { class: "KernelError", error: Box::new(error) },
-            })?,
+            Self::Name(name) => running::named(name).map_err(of_kernel)?,
         })
+    }
+}
+
+/// Why there is no such kernel.
+pub(crate) fn of_kernel(error: Error) -> Failure {
+    match error {
+        Error::Kernel(error) => Failure::Kernel(error),
+        error => Failure::Found { class: "KernelError", error: Box::new(error) },
     }
 }
 

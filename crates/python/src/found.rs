@@ -18,6 +18,7 @@ use largefolio_sim::study::Measurements;
 use pyo3::prelude::*;
 use rayon::ThreadPoolBuilder;
 
+use crate::asked::of_kernel;
 use crate::beside::{self, Shared};
 use crate::errors::{Failure, detached};
 
@@ -88,7 +89,7 @@ pub(crate) fn elf(
     kernel: Option<&str>,
     command_line: Vec<String>,
 ) -> Result<Found, Failure> {
-    let kernel = Kernel::parse(&kernel.map_or_else(elf_kernel, str::to_owned))?.without_policy()?;
+    let kernel = elf_kernel(kernel).map_err(of_kernel)?;
     on_all_processors(py, move |_| {
         let result = ElfResult::of(&kernel, &paths, command_line);
         let of_rules = Remark::of_rules(kernel.note.as_deref());

@@ -28,11 +28,14 @@ mod text;
 mod view;
 
 use largefolio_linux::geometry::Geometry;
+use largefolio_mm::rules::sizes::FileSizes;
 use largefolio_report::ExportError;
 use largefolio_report::figures;
 use largefolio_report::html::frame::Page;
+use largefolio_sim::kernel::Kernel;
 
 use crate::form::{Form, Forms};
+use crate::{Error, running};
 
 pub use board::{Board, Grid, Picture, Step};
 pub use diff::DiffResult;
@@ -47,15 +50,27 @@ pub use view::MapsResult;
 /// Mappings that are judged for a page: those of a large system with most memory.
 pub const JUDGED_OF_PAGE: usize = 2000;
 
-/// The kernel whose rules decide about programs on disk, where none is named: with the base page of
+/// The kernel whose rules decide about programs on disk: of that name, else 7.2 with the base page of
 /// this machine.
-#[must_use]
-pub fn elf_kernel() -> String {
-    let page = match Geometry::running().page_bytes {
-        4096 => String::new(),
-        bytes => format!("+page={}", figures::size(bytes)),
+///
+/// # Errors
+/// There is no such kernel, or it has a policy or a control of sizes: what a file allows depends on
+/// neither.
+pub fn elf_kernel(name: Option<&str>) -> Result<Kernel, Error> {
+    let of_this_page = || match Geometry::running().page_bytes {
+        4096 => "7.2".to_owned(),
+        bytes => format!("7.2+page={}", figures::size(bytes)),
     };
-    format!("7.2{page}")
+    let kernel = running::named(&name.map_or_else(of_this_page, str::to_owned))?;
+    let kernel = kernel.without_policy()?;
+    if kernel.rules.sizes != FileSizes::default() {
+        return Err(Error::asked(format!(
+            "{}: +sizes says which folios a kernel uses, not which a file allows: leave it out; folio \
+             predict replays a recording with it",
+            kernel.name
+        )));
+    }
+    Ok(kernel)
 }
 
 impl Look {

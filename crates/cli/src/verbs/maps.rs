@@ -23,7 +23,6 @@ use self::whom::WhomArgs;
 use super::confined;
 use super::names;
 use super::page_file::{self, PageArgs, PageFile};
-use super::running;
 use super::values::FormArgs;
 use crate::console::{self, Console, warn};
 use crate::errors::Exit;
@@ -97,7 +96,7 @@ pub(crate) struct MapsArgs {
     openmetrics: Option<PathBuf>,
     /// Programs and shared objects on disk; for a directory, all files below it
     #[arg(long, value_name = "FILE", num_args = 1..,
-        conflicts_with_all = ["whom", "file", "page_cache", "watch"])]
+        conflicts_with_all = ["whom", "file", "page_cache", "watch", "top", "sort"])]
     elf: Vec<PathBuf>,
     /// With --elf: the kernel whose rules apply, with edits such as +page=16K [default: 7.2
     /// with the base page of this machine]
@@ -173,8 +172,7 @@ impl MapsArgs {
         }
         let page = self.page.file(self.elf.iter().chain(&self.file).map(PathBuf::as_path))?;
         if !self.elf.is_empty() {
-            let kernel = running::named(&self.kernel.unwrap_or_else(maps::elf_kernel))?;
-            let kernel = kernel.without_policy()?;
+            let kernel = maps::elf_kernel(self.kernel.as_deref())?;
             confined::to(&self.elf, page.iter().map(PageFile::path));
             let (files, kernel) = (self.elf, Box::new(kernel));
             return Ok(MapsPlan::Elf(ElfPlan { files, kernel, form, page, command_line }));

@@ -85,15 +85,15 @@ impl Layout {
         let (header, endian, segments, sections) = plan.headers()?;
         let (loads, pieces) = plan.place(segments, endian)?;
         plan.check_end(header, endian, segments, sections)?;
-        if is_aligned(&elf, align) {
-            return Err(AlignError::Already(path_buf()));
-        }
         let blocks = |load: &Load| whole_blocks(load.vaddr, load.file_bytes, align);
         let texts = loads.iter().filter(|load| load.is_text);
         let text_bytes = texts.clone().map(blocks).sum();
         if text_bytes == 0 {
             let text_bytes = texts.map(|load| load.file_bytes).sum();
             return Err(AlignError::NoGain { path: path_buf(), align, text_bytes });
+        }
+        if is_aligned(&elf, align) {
+            return Err(AlignError::Already(path_buf()));
         }
         let end = |piece: &Piece| piece.new + (piece.old.end - piece.old.start);
         let copy_bytes = pieces.iter().map(end).max().unwrap_or(0);

@@ -178,6 +178,12 @@ fn what_cannot_be_aligned_is_refused_with_the_reason() {
     assert_eq!(fs::read(place.path("p")).unwrap(), good);
     let error = align::copy(Path::new("/bin/true"), &place.path("copy"), M2).unwrap_err();
     assert!(matches!(error, AlignError::NoGain { .. }), "{error}");
+    // At fixed addresses it is aligned as it is, and nothing would be gained all the same.
+    fs::write(place.path("p.c"), "int main(void) { return 0; }").unwrap();
+    if place.compile("-O0 -no-pie -Wl,-z,max-page-size=2097152") {
+        let error = align::copy(&place.path("p"), &place.path("copy"), M2).unwrap_err();
+        assert!(matches!(error, AlignError::NoGain { .. }), "{error}");
+    }
 }
 
 /// A small program of this machine, whole: its section headers stand at its end.

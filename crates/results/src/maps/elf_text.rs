@@ -9,8 +9,9 @@ use largefolio_sim::alignment::Refusal;
 
 use super::elf::{ElfResult, FileView, SegmentView, SizeView};
 
-/// Width of a column of one size.
-const CELL: usize = 8;
+/// Width of a column of one size: a word and what is between two.
+const CELL: usize = LONGEST.len() + 1;
+const LONGEST: &str = "no folio";
 
 pub(super) fn of(view: &ElfResult) -> String {
     let mut text = String::new();
@@ -82,7 +83,7 @@ fn word(refusal: Refusal) -> &'static str {
         Refusal::NoWholeBlock => "ends",
         Refusal::Incongruent => "offset",
         Refusal::RandomAddress => "random",
-        Refusal::Filesystem => "no folio",
+        Refusal::Filesystem => LONGEST,
     }
 }
 
@@ -116,9 +117,18 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
     for segment in file.segments.iter().filter(|s| s.is_text() && !s.shares_page_with.is_empty()) {
         let others: Vec<_> = segment.shares_page_with.iter().map(ToString::to_string).collect();
         let (nr, others) = (segment.nr, others.join(", "));
+        let page = view.page_bytes;
+        // Where the linker was told of smaller pages, it separates no more than those.
+        let (of_page, why) = if segment.align < page {
+            let why = format!(", as it is linked for pages of {}", size_name(segment.align.max(1)));
+            (format!(",-z,max-page-size={page}"), why)
+        } else {
+            (String::new(), String::new())
+        };
         notes.push(format!(
-            "text: segment {nr} shares a file page with segment {others}; re-link with \
-             -Wl,-z,separate-code"
+            "text: segment {nr} shares a file page of {} with segment {others}{why}; re-link \
+             with -Wl,-z,separate-code{of_page}",
+            size_name(page)
         ));
     }
     notes.extend(partly(view, file));
@@ -160,7 +170,8 @@ pub(super) fn limits(view: &ElfResult) -> String {
     let mut limits: Vec<_> = groups
         .map(|(&bytes, names)| format!("up to {} on {}", size_name(bytes), names.join(", ")))
         .collect();
-    limits.push("none on any other".to_owned());
+    limits
+        .push(if limits.is_empty() { "on no filesystem" } else { "none on any other" }.to_owned());
     limits.join("; ")
 }
 
