@@ -90,6 +90,27 @@ fn a_machine_with_absurd_costs_is_caught() {
     assert!(said.contains("ratios are within their bounds"), "{said}");
 }
 
+/// Every operation in every size that this process may have: what is not compared proves nothing.
+#[test]
+fn a_check_has_a_row_for_every_operation() {
+    let _settings = hold_settings();
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root has folios of every size");
+        return;
+    }
+    let place = Place::new();
+    let output = place.run("calibrate --check --quick --dir . --machine zen4 --json");
+    let result: serde_json::Value = serde_json::from_str(&text(&output.stdout)).unwrap();
+    let rows = result["rows"].as_array().unwrap();
+    let nr_of = |operation: &str| {
+        rows.iter().filter(|row| row["operation"].as_str() == Some(operation)).count()
+    };
+    for operation in ["first touch", "fork, less fork without the region", "munmap"] {
+        assert_eq!(nr_of(operation), 4, "{operation}: {rows:#?}");
+    }
+    assert_eq!((nr_of("munmap, child alive"), nr_of("store, child alive")), (4, 4), "{rows:#?}");
+}
+
 #[test]
 fn without_rights_the_rest_is_measured_and_the_missing_named() {
     const NOBODY: u32 = 65_534;

@@ -12,9 +12,11 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, waitpid};
 
 use crate::geometry::page_bytes;
+use crate::proc::Task;
 use crate::proc::thp::{self, THP};
 use crate::setting::thp::enable_only;
 use crate::setting::{Setting, SettingError};
+use crate::system::Live;
 
 /// Why a benchmark could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +34,8 @@ pub enum BenchError {
     },
     /// Too little of a region got memory: folios of its size are not available.
     #[error(
-        "only {resident_bytes} of {len_bytes} bytes were filled by folios of {folio_bytes} bytes: \
-         memory is fragmented or short"
+        "only {resident_bytes} of {len_bytes} bytes were filled by folios of {folio_bytes} bytes: {}",
+        cause()
     )]
     NotFilled {
         /// What became resident.
@@ -42,6 +44,21 @@ pub enum BenchError {
         len_bytes: usize,
         /// The requested size.
         folio_bytes: usize,
+    },
+    /// A region was filled by smaller folios.
+    #[error(
+        "{} MiB took {nr_faults} faults, where folios of {} KiB take {nr_folios}: {}",
+        len_bytes >> 20,
+        (len_bytes / nr_folios) >> 10,
+        cause()
+    )]
+    NotGiven {
+        /// Page faults.
+        nr_faults: u64,
+        /// Folios of the size.
+        nr_folios: usize,
+        /// The region.
+        len_bytes: usize,
     },
     /// The pool of hugetlb did not grow.
     #[error(
@@ -78,6 +95,22 @@ pub enum BenchError {
 
 pub(super) fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> BenchError {
     move |source| BenchError::Call { call, source: source.into() }
+}
+
+/// Why folios are smaller than they might be.
+fn cause() -> &'static str {
+    if Task::own(&Live).is_thp_disabled() {
+        "large folios are off for this process (PR_SET_THP_DISABLE, which children inherit)"
+    } else {
+        "memory is fragmented or short; `echo 1 | sudo tee /proc/sys/vm/compact_memory` compacts it"
+    }
+}
+
+/// Faults of this process that read nothing.
+fn nr_faults() -> Result<u64, BenchError> {
+    let stat = Task::own(&Live).stat();
+    let stat = stat.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
+    Ok(stat.map_err(failed("reading /proc/self/stat"))?.nr_minor_faults)
 }
 
 /// What is timed. All times are of the parent.
@@ -122,6 +155,26 @@ impl FolioSize {
             settings.extend(enable_only(&[kib])?);
         }
         Ok(Self { bytes, _settings: settings })
+    }
+
+    /// Whether a fresh region of `len_bytes` gets folios of the size. Times say nothing of that.
+    ///
+    /// # Errors
+    /// [`BenchError::NotGiven`] where it gets smaller ones, or a system call that failed.
+    pub fn check(&self, len_bytes: usize) -> Result<(), BenchError> {
+        let nr_folios = len_bytes / self.bytes;
+        if self.bytes == page_bytes() || nr_folios == 0 {
+            return Ok(());
+        }
+        let region = Region::new(len_bytes, self.bytes)?;
+        let before = nr_faults()?;
+        region.store_all();
+        let nr_faults = nr_faults()?.saturating_sub(before);
+        // Page tables take none; a few are other threads'.
+        if nr_faults > (nr_folios + nr_folios / 16 + 16) as u64 {
+            return Err(BenchError::NotGiven { nr_faults, nr_folios, len_bytes });
+        }
+        Ok(())
     }
 
     /// Times `operation` on a region of `len_bytes`.

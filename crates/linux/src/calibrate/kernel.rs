@@ -135,7 +135,7 @@ struct Around {
 /// Measures; `part` shortens regions, 1 is whole.
 pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, CalibrateError> {
     let machine = Sizes::of(page_bytes(), pmd_bytes());
-    let (sizes, missing) = allowed(machine.all());
+    let (sizes, missing) = allowed(machine.all(), |size| machine.region_bytes(size, part));
     // They stand in a file, where `the same command` says nothing.
     let named =
         |why: String| why.replace(NEEDS_ROOT, "; this needs root: run sudo folio calibrate");

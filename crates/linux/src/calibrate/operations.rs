@@ -75,13 +75,17 @@ pub fn operations(
     Ok(Operations { works: all, faults, pace })
 }
 
-/// Those of `sizes` that this process may have, and why not the others.
+/// Those of `sizes` of which this process gets a region of as many bytes as `len_bytes` says, and why
+/// not the others.
 #[must_use]
-pub fn allowed(sizes: impl IntoIterator<Item = usize>) -> (Vec<usize>, Vec<String>) {
+pub fn allowed(
+    sizes: impl IntoIterator<Item = usize>,
+    len_bytes: impl Fn(usize) -> usize,
+) -> (Vec<usize>, Vec<String>) {
     let (mut allowed, mut missing) = (Vec::new(), Vec::new());
     for bytes in sizes {
-        match FolioSize::enable(bytes) {
-            Ok(_) => allowed.push(bytes),
+        match FolioSize::enable(bytes).and_then(|size| size.check(len_bytes(bytes))) {
+            Ok(()) => allowed.push(bytes),
             Err(error) => missing.push(format!("folios of {} KiB: {error}", bytes >> 10)),
         }
     }

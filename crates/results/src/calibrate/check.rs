@@ -39,10 +39,9 @@ impl CheckRequest {
         let measured = host::measure(&self.extent)?;
         notes.push(measured.pace.note());
         notes.extend(measured.notes.iter().cloned());
-        for (work, name, sizes) in WORKS {
-            for nr_pages in sizes {
-                let bytes = nr_pages << running::page().shift();
-                rows.extend(self.anon(work, name, bytes, &measured)?);
+        for (work, operation, _) in WORKS {
+            for (_, bytes, series) in measured.of.iter().filter(|(of, ..)| *of == work) {
+                rows.push(self.anon(work, operation, *bytes, series)?);
             }
         }
         rows.extend(self.faults(&measured)?);
@@ -81,19 +80,17 @@ impl CheckRequest {
         Ok(rows)
     }
 
-    /// An operation on folios of a size; nothing where this process cannot have them.
+    /// An operation on folios of a size.
     fn anon(
         &self,
         work: Work,
         operation: &'static str,
         bytes: usize,
-        measured: &Measured,
-    ) -> Result<Option<CheckRow>, Error> {
-        let is_it = |(of, size, _): &&(Work, usize, Series)| *of == work && *size == bytes;
-        let Some((.., series)) = measured.of.iter().find(is_it) else { return Ok(None) };
+        series: &Series,
+    ) -> Result<CheckRow, Error> {
         let nr_units = self.extent.region_bytes / 4096;
         let (predicted, interval, causes) = model::anon(self, work, bytes)?.each(nr_units, 0.0);
-        Ok(Some(CheckRow {
+        Ok(CheckRow {
             operation,
             size: String::from(largefolio_sim::machine::UnitBytes(bytes as u64)),
             unit: "4 KiB",
@@ -103,7 +100,7 @@ impl CheckRequest {
             measured: series.clone(),
             bound: KERNEL_BOUND,
             is_reference: bytes as u64 == running::page().bytes(),
-        }))
+        })
     }
 
     fn faults(&self, measured: &Measured) -> Result<Vec<CheckRow>, Error> {

@@ -129,7 +129,9 @@ impl AnonPlan {
             None
         } else {
             let folio = usize::try_from(bytes).context("--size")?;
-            Some(FolioSize::enable(folio)?)
+            let size = FolioSize::enable(folio)?;
+            size.check(usize::try_from(region).context("--region")?)?;
+            Some(size)
         };
         let operation = Some(operation);
         let work = AnonWork { operation, folio_bytes: bytes, region_bytes: region };

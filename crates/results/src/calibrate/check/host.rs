@@ -85,12 +85,12 @@ pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
     let mut sizes: Vec<usize> = sizes.map(|nr| nr << shift).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let (sizes, notes) = allowed(sizes);
     let len_bytes = extent.region_bytes;
+    let (sizes, notes) = allowed(sizes, |_| len_bytes);
     let of = |&folio_bytes: &usize| OfSize {
         folio_bytes,
         len_bytes,
-        works: works(folio_bytes).collect(),
+        works: works(folio_bytes >> shift).collect(),
     };
     let plan: Vec<OfSize> = sizes.iter().map(of).collect();
     let until = Until::Counted(extent.nr_rounds);
@@ -103,9 +103,9 @@ pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
     Ok(Measured { of: of.collect(), faults: faults.collect(), pace, notes })
 }
 
-/// What is done with folios of a size.
-fn works(bytes: usize) -> impl Iterator<Item = Work> {
-    WORKS.iter().filter(move |(_, _, sizes)| sizes.contains(&bytes)).map(|(work, ..)| *work)
+/// What is done with folios of so many base pages.
+fn works(nr_pages: usize) -> impl Iterator<Item = Work> {
+    WORKS.iter().filter(move |(_, _, sizes)| sizes.contains(&nr_pages)).map(|(work, ..)| *work)
 }
 
 fn each(mut series: Series, nr: usize) -> Series {
