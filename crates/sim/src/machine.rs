@@ -105,7 +105,7 @@ pub struct CpuCount {
 pub struct Calibrated {
     /// Release of the kernel that ran.
     pub kernel: String,
-    /// Number of calibrations.
+    /// Number of calibrations that the costs are the mean of; 0 for a first estimate.
     pub nr: u32,
 }
 

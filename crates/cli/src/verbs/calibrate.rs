@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::bench::stubs::default_dir;
 use largefolio_linux::calibrate::{Calibration, Effort};
@@ -113,12 +113,26 @@ impl CalibrateArgs {
             fs::create_dir_all(folder).with_context(|| not_written(&output))?;
         }
         disk::check(&output).with_context(|| not_written(&output))?;
+        let nr_before = nr_calibrations(&output);
+        if self.quick && !self.fresh && nr_before > 0 {
+            bail!(
+                "{} is the mean of {nr_before} calibrations, which --quick would replace by a first \
+                 estimate: write that to another file with --output, or replace them with --fresh",
+                shown(&output)
+            );
+        }
         // Few rounds are a first estimate, not one of several.
         let adds = !self.fresh && !self.quick && output.exists();
         let earlier = adds.then(|| output.clone());
         let plan = WritePlan { effort, dir, output, earlier, form, command_line };
         Ok(CalibratePlan::Write(plan))
     }
+}
+
+/// Calibrations that a machine file holds; of what is none, nothing is known and nothing lost.
+fn nr_calibrations(path: &Path) -> u32 {
+    let machine = Machine::from_path(path).ok();
+    machine.and_then(|machine| machine.calibrated).map_or(0, |calibrated| calibrated.nr)
 }
 
 fn not_written(output: &Path) -> String {
@@ -145,6 +159,9 @@ impl WritePlan {
         found.mapcounts = mapcount_costs(self.effort.nr_rounds());
         line.finish_and_clear();
         let mut made = machine(&found)?;
+        if matches!(self.effort, Effort::Quick) {
+            made = made.quick();
+        }
         // What is no machine file is written over, as it was before.
         if let Some(earlier) = self.earlier.as_deref().map(Machine::from_path).and_then(Result::ok)
         {

@@ -62,7 +62,12 @@ fn curves_are_exported() {
     let csv = place.done("calibrate --quick --dir . --csv -o quick.toml");
     assert!(csv.starts_with("side,folios,pages,what,ns,min,max,n\n"), "{csv}");
     assert!(csv.contains("\ndata,4K,64,spread,"), "{csv}");
-    assert!(place.path("quick.toml").exists());
+    let quick = fs::read_to_string(place.path("quick.toml")).unwrap();
+    assert!(quick.contains("nr = 0\n"), "a first estimate is none of several: {quick}");
+    fs::write(place.path("mean.toml"), quick.replace("nr = 0\n", "nr = 8\n")).unwrap();
+    let told = place.fails("calibrate --quick --dir . -o mean.toml");
+    assert!(told.contains("is the mean of 8 calibrations") && told.contains("--fresh"), "{told}");
+    assert!(fs::read_to_string(place.path("mean.toml")).unwrap().contains("nr = 8\n"));
 }
 
 #[test]

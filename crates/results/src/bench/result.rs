@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use largefolio_linux::measure::{Series, Spread};
 use largefolio_report::ExportError;
+use largefolio_report::cells::Cells;
 use serde::Serialize;
 
 use crate::{Forms, running};
@@ -176,7 +177,9 @@ impl Forms for BenchResult {
             let ratio = row.ratio.zip(row.ratio_to.as_ref());
             let ratio = ratio.map(|(ratio, to)| format!("  {}x of {to}", told(ratio)));
             let ratio = ratio.unwrap_or_default();
-            let _ = writeln!(text, "  {size:>6}  {subject:width$} {value:>26}{ratio}");
+            let own = row.value.n;
+            let own = if own == n { String::new() } else { format!("  (n = {own})") };
+            let _ = writeln!(text, "  {size:>6}  {subject:width$} {value:>26}{ratio}{own}");
         }
         for note in &self.notes {
             let _ = writeln!(text, "\nnote: {note}");
@@ -188,22 +191,32 @@ impl Forms for BenchResult {
     }
 
     fn csv(&self) -> Result<String, ExportError> {
-        let mut text =
-            "operation,size,subject,unit,value,min,max,n,ratio,ratio_min,ratio_max\n".to_owned();
+        let mut cells = Cells::text();
+        cells.record([
+            "operation",
+            "size",
+            "subject",
+            "unit",
+            "value",
+            "min",
+            "max",
+            "n",
+            "ratio",
+            "ratio_min",
+            "ratio_max",
+            "ratio_to",
+        ])?;
         for row in &self.rows {
-            let Spread { median, min, max, n } = row.value;
-            let ratio = row.ratio.map_or_else(
-                || ",,".to_owned(),
-                |ratio| format!("{},{},{}", ratio.median, ratio.min, ratio.max),
-            );
-            let BenchRow { operation, size, subject, unit, .. } = row;
-            // Names of operations have commas.
-            let _ = writeln!(
-                text,
-                "\"{operation}\",{size},{subject},{unit},{median},{min},{max},{n},{ratio}"
-            );
+            let of =
+                |spread: Spread| [spread.median, spread.min, spread.max].map(|v| v.to_string());
+            let ratio = row.ratio.map_or_else(|| [const { String::new() }; 3], of);
+            let texts = [&row.operation, &row.size, &row.subject, row.unit].map(str::to_owned);
+            let n = row.value.n.to_string();
+            let to = row.ratio_to.clone().unwrap_or_default();
+            let numbers = of(row.value).into_iter().chain([n]).chain(ratio);
+            cells.record(texts.into_iter().chain(numbers).chain([to]))?;
         }
-        Ok(text)
+        cells.into_text()
     }
 }
 
@@ -243,7 +256,7 @@ mod tests {
         assert!(text.contains("3.00 [2.00 .. 4.00]x of before\n"), "{text}");
         assert!(text.ends_with("\nnote: this\n\npublished: that\n"), "{text}");
         let csv = report.csv().unwrap();
-        assert!(csv.contains("\"clear, cold\",4K,after,GB/s,20,20,20,2,3,2,4\n"), "{csv}");
+        assert!(csv.contains("\"clear, cold\",4K,after,GB/s,20,20,20,2,3,2,4,before\n"), "{csv}");
     }
 
     #[test]

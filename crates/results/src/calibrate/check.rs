@@ -12,11 +12,12 @@ mod model;
 mod result;
 mod setup;
 
-use largefolio_linux::calibrate::{AROUND_BYTES, Work};
+use largefolio_linux::calibrate::{AROUND_BYTES, Effort, Work};
 use largefolio_linux::measure::{Series, Spread};
+use largefolio_linux::verify::verdict::NR_ROUNDS_MIN;
 
 use self::host::Measured;
-use self::setup::{BACKINGS, CheckRow, KERNEL_BOUND, Phase, STUBS_BOUND, WORKS};
+use self::setup::{BACKINGS, CheckRow, Extent, KERNEL_BOUND, Phase, STUBS_BOUND, WORKS};
 use crate::{Error, running};
 
 pub use result::CheckResult;
@@ -38,6 +39,14 @@ impl CheckRequest {
         progress("faults, fork and unmapping");
         let measured = host::measure(&self.extent)?;
         notes.push(measured.pace.note());
+        if self.extent.nr_rounds < NR_ROUNDS_MIN {
+            notes.push(format!(
+                "{} rounds show gross errors only: by chance a row may be a MISS, or none; without \
+                 --quick there are {}",
+                self.extent.nr_rounds,
+                Extent::new(Effort::Full).nr_rounds
+            ));
+        }
         notes.extend(measured.notes.iter().cloned());
         for (work, operation, _) in WORKS {
             for (_, bytes, series) in measured.of.iter().filter(|(of, ..)| *of == work) {

@@ -68,6 +68,15 @@ impl Made {
         }
     }
 
+    /// As a first estimate, which no mean counts.
+    #[must_use]
+    pub fn quick(mut self) -> Self {
+        if let Some(calibrated) = &mut self.machine.calibrated {
+            calibrated.nr = 0;
+        }
+        self
+    }
+
     /// The head of the file.
     #[must_use]
     pub fn comment(&self, effort: Effort) -> String {

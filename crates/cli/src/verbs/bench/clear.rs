@@ -161,12 +161,12 @@ impl ClearArgs {
             Subject::Pagewise => Some(format!("page at a time ({PAGEWISE})")),
             Subject::Chosen(primitive) => Some(format!("chosen ({primitive})")),
             Subject::Whole(Primitive::Portable) if best == Some(subject) => {
-                Some(format!("best ({})", libc_name(cell.work)))
+                Some(format!("best of these rounds ({})", libc_name(cell.work)))
             }
             Subject::Whole(Primitive::Portable) => Some(libc_name(cell.work).to_owned()),
             Subject::Whole(primitive) if self.every => Some(primitive.to_string()),
             Subject::Whole(primitive) => {
-                (best == Some(subject)).then(|| format!("best ({primitive})"))
+                (best == Some(subject)).then(|| format!("best of these rounds ({primitive})"))
             }
         };
         let shown = all.into_iter();

@@ -119,15 +119,21 @@ fn fixed(costs: &Costs, found: &Calibration, pages: Pages, tlb: &TlbConfig) -> O
         (each(&costs.walk_l2)?, each(&costs.walk_llc)?, each(&costs.walk_memory)?);
     #[expect(clippy::cast_precision_loss, reason = "a few hundred thousand of each")]
     let float = |nr: u64| nr as f64;
-    let mut values = Vec::new();
+    let (mut medians, mut all) = (Vec::new(), Vec::new());
     for point in curve.extra.iter().filter(|point| SETS.contains(&point.nr)) {
         let (nr_walks, lines) = chain(tlb, base, point.nr, pages);
         let lines_ns = float(lines.l2) * l2 + float(lines.llc) * llc + float(lines.memory) * memory;
-        let walks_ns = point.ns.median * float(point.nr as u64) - lines_ns;
-        values.push((walks_ns / float(nr_walks.max(1))).max(FIXED_MIN_NS));
+        let each_ns = |ns: f64| {
+            let walks_ns = ns * float(point.nr as u64) - lines_ns;
+            (walks_ns / float(nr_walks.max(1))).max(FIXED_MIN_NS)
+        };
+        medians.push(each_ns(point.ns.median));
+        all.extend([each_ns(point.ns.min), each_ns(point.ns.max)]);
     }
-    let ns = Spread::of(&values)?;
-    let how = "what translation adds to chains of loads, less the lines that their walks read";
+    let rounds = Spread::of(&all)?;
+    let ns = Spread { min: rounds.min, max: rounds.max, ..Spread::of(&medians)? };
+    let how = "what translation adds to chains of loads over n working sets, less the lines that \
+               their walks read; smallest and largest of all rounds";
     Some(measured(&Figure { ns, how: how.to_owned() }))
 }
 
