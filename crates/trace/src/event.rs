@@ -199,8 +199,12 @@ pub mod abi {
     pub const MAP_FIXED: u32 = 0x10;
     /// No file behind it.
     pub const MAP_ANONYMOUS: u32 = 0x20;
+    /// Its pages are locked into memory, so they are there at once.
+    pub const MAP_LOCKED: u32 = 0x2000;
     /// Nothing is promised to the mapping.
     pub const MAP_NORESERVE: u32 = 0x4000;
+    /// Its pages are there at once.
+    pub const MAP_POPULATE: u32 = 0x8000;
     /// Huge pages of a pool; their size is told apart ([`super::huge_page_bytes`]).
     pub const MAP_HUGETLB: u32 = 0x4_0000;
     /// At this address, which was free.

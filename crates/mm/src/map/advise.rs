@@ -37,16 +37,18 @@ pub enum Madvice {
     Cold,
     /// `MADV_PAGEOUT`: the pages are reclaimed now.
     Pageout,
-    /// `MADV_POPULATE_READ`: every page is touched.
+    /// `MADV_POPULATE_READ`: every page is touched by a load.
     PopulateRead,
+    /// `MADV_POPULATE_WRITE`: every page is touched by a store.
+    PopulateWrite,
 }
 
 impl<R: Ram> Memory<R> {
     /// Gives advice for a range.
     ///
     /// # Errors
-    /// When the range is empty, unaligned or outside the address space; for `PopulateRead` also
-    /// when a page cannot be touched.
+    /// When the range is empty, unaligned or outside the address space; for `PopulateRead` and
+    /// `PopulateWrite` also when a page cannot be touched.
     pub fn madvise(
         &mut self,
         mm: MmId,
@@ -70,7 +72,8 @@ impl<R: Ram> Memory<R> {
             Madvice::Free => self.free_range(mm, start, end)?,
             Madvice::Cold => self.give_up_areas(mm, range, Unneeded::Cold)?,
             Madvice::Pageout => self.give_up_areas(mm, range, Unneeded::Out)?,
-            Madvice::PopulateRead => self.populate(mm, start, end)?,
+            Madvice::PopulateRead => self.populate(mm, range, Access::Read)?,
+            Madvice::PopulateWrite => self.populate(mm, range, Access::Write)?,
         }
         Ok(())
     }
@@ -174,7 +177,8 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    fn populate(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
+    fn populate(&mut self, mm: MmId, range: VpnRange, access: Access) -> Result<(), MapError> {
+        let VpnRange { start, end } = range;
         let nr_pages = (end.0 - start.0).min(self.core.buddy.nr_pages());
         for vpn in start.0..start.0 + nr_pages {
             self.core.work.add(1);
@@ -182,7 +186,7 @@ impl<R: Ram> Memory<R> {
                 return Ok(());
             }
             let addr = Vpn(vpn).vaddr(self.rules.page);
-            match self.touch(mm, addr, Access::Read) {
+            match self.touch(mm, addr, access) {
                 Ok(_) => {}
                 Err(FaultError::NotMapped(addr) | FaultError::Protected(addr)) => {
                     return Err(MapError::NotMapped(addr));

@@ -8,7 +8,7 @@ use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{PageSize, Vaddr};
 use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::event::abi::{
-    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_SHARED, PROT_READ, PROT_WRITE,
+    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_LOCKED, MAP_POPULATE, MAP_SHARED, PROT_READ, PROT_WRITE,
 };
 use largefolio_trace::event::{map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Op};
@@ -26,7 +26,10 @@ impl Cell {
     /// Follows one event that is not a reference.
     pub(super) fn event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         match event.op {
-            Op::Mmap => self.mmap(process, event)?,
+            Op::Mmap => {
+                self.mmap(process, event)?;
+                self.populate(process, event)?;
+            }
             Op::Munmap => self.munmap(process, event.addr, event.len)?,
             Op::Mprotect => self.mprotect(process, event)?,
             Op::Mremap => self.mremap(process, event)?,
@@ -86,6 +89,18 @@ impl Cell {
         self.map_segment(process, segment, prot, sharing)?;
         self.change_places(process);
         Ok(())
+    }
+
+    /// Touches the pages of a mapping that asked for it: by a store where a load would map pages that
+    /// the next store has to replace. What cannot be touched stays absent, and nobody is told.
+    fn populate(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let (prot, flags) = (prot_of(event.flags), map_of(event.flags));
+        if flags & (MAP_POPULATE | MAP_LOCKED) == 0 || prot == 0 {
+            return Ok(());
+        }
+        let is_private_write = prot & PROT_WRITE != 0 && flags & MAP_SHARED == 0;
+        let advice = if is_private_write { Madvice::PopulateWrite } else { Madvice::PopulateRead };
+        self.advise(process, event, advice)
     }
 
     /// Place of a fixed mapping: over an existing one where its address lies, moved up inside an
@@ -322,12 +337,23 @@ impl Cell {
             20 => Madvice::Cold,
             21 => Madvice::Pageout,
             22 => Madvice::PopulateRead,
+            23 => Madvice::PopulateWrite,
             MADV_COLLAPSE => {
                 self.collapse(process, event);
                 return Ok(());
             }
             _ => return Ok(()),
         };
+        self.advise(process, event, advice)
+    }
+
+    /// Gives advice for what an event names.
+    fn advise(
+        &mut self,
+        process: ProcessNr,
+        event: &Event,
+        advice: Madvice,
+    ) -> Result<(), CellError> {
         let mm = self.program.space(process).mm;
         let end = event.addr.saturating_add(event.len);
         for part in self.parts(process, event.addr, end) {

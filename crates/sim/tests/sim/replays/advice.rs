@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CellSpec, Outcome, replay};
-use largefolio_trace::event::abi::PROT_READ;
+use largefolio_trace::event::abi::{
+    MAP_ANONYMOUS, MAP_LOCKED, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
+};
+use largefolio_trace::event::mmap_flags;
 use largefolio_trace::{Event, Op};
 
 use super::{ADDR, HUGE, two_huge_pages};
@@ -63,4 +66,31 @@ fn pages_that_a_program_does_not_need_go_to_swap_space() {
         assert_eq!(outcome.folios.anon.pmd_bytes, 0);
         assert_eq!(outcome.pressure["pswpout"] * 4096, 2 * HUGE);
     }
+}
+
+/// A mapping may ask for its pages, and advice may: they are there without a reference.
+#[test]
+fn a_mapping_is_populated_where_it_asks_for_it() {
+    const MADV_POPULATE_WRITE: u64 = 23;
+    let bytes = |prot, flags, events: &[Event]| {
+        let beside = Event {
+            addr: ADDR + 8 * HUGE,
+            flags: mmap_flags(prot, flags | MAP_ANONYMOUS),
+            ..range(Op::Mmap)
+        };
+        let events: Vec<Event> = [beside].into_iter().chain(events.iter().copied()).collect();
+        let folios = run("6.18+thp=never", &events).folios;
+        (folios.anon.mapped_bytes + folios.shmem.mapped_bytes) - 2 * HUGE
+    };
+    let both = PROT_READ | PROT_WRITE;
+    assert_eq!(bytes(both, MAP_PRIVATE, &[]), 0);
+    for flag in [MAP_POPULATE, MAP_LOCKED] {
+        for sharing in [MAP_PRIVATE, MAP_SHARED] {
+            assert_eq!(bytes(both, sharing | flag, &[]), 2 * HUGE, "{sharing} {flag:x}");
+        }
+        assert_eq!(bytes(0, MAP_PRIVATE | flag, &[]), 0, "nobody may touch it");
+    }
+    let advice = Event { addr: ADDR + 8 * HUGE, aux: MADV_POPULATE_WRITE, ..range(Op::Madvise) };
+    assert_eq!(bytes(both, MAP_PRIVATE, &[advice]), 2 * HUGE);
+    assert_eq!(bytes(PROT_READ, MAP_PRIVATE, &[advice]), 0, "a store is not allowed");
 }
