@@ -5,13 +5,19 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use largefolio_trace::disk::open_regular;
 
 use crate::trust;
+
+/// Bits of a file's mode (inode(7)), and the attribute with its capabilities.
+const SET_USER: u32 = 0o4000;
+const SET_GROUP: u32 = 0o2000;
+const GROUP_EXECUTES: u32 = 0o10;
+const CAPABILITIES: &str = "security.capability";
 
 /// What a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +39,10 @@ pub trait Environment {
 
     /// What `path` names.
     fn node(&self, path: &Path) -> Node;
+
+    /// Whether a program runs with other rights than this process: of its owner, of its group, or with
+    /// capabilities of its own.
+    fn gives_rights(&self, path: &Path) -> bool;
 
     /// The first bytes (at most 4096) of a file.
     ///
@@ -67,6 +77,16 @@ impl Environment for Host {
             Ok(found) if found.permissions().mode() & 0o111 != 0 => Node::Executable,
             Ok(_) => Node::Plain,
         }
+    }
+
+    fn gives_rights(&self, path: &Path) -> bool {
+        let Ok(found) = path.metadata() else { return false };
+        let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+        let has = |bits| found.mode() & bits == bits;
+        let of_user = has(SET_USER) && found.uid() != user.as_raw();
+        let of_group = has(SET_GROUP | GROUP_EXECUTES) && found.gid() != group.as_raw();
+        let has_capabilities = || rustix::fs::getxattr(path, CAPABILITIES, &mut [0_u8; 64]).is_ok();
+        of_user || of_group || !user.is_root() && has_capabilities()
     }
 
     fn head(&self, path: &Path) -> io::Result<Vec<u8>> {

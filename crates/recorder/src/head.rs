@@ -12,8 +12,8 @@ pub(crate) const HEAD_BYTES: usize = 4096;
 /// Interpreters of interpreters that are followed; Linux follows as many.
 pub(crate) const INTERPRETERS_MAX: usize = 5;
 
-/// Longest `#!` line in bytes (`BINPRM_BUF_SIZE`).
-const SHEBANG_BYTES_MAX: usize = 256;
+/// Bytes that the kernel reads of a script (`BINPRM_BUF_SIZE`).
+const SCRIPT_BYTES_MAX: usize = 256;
 
 const ET_EXEC: u16 = 2;
 const ET_DYN: u16 = 3;
@@ -70,14 +70,24 @@ fn elf(bytes: &[u8]) -> Head<'_> {
 
 /// A `#!` line: interpreter and at most one argument.
 fn shebang(bytes: &[u8]) -> Option<Head<'_>> {
-    let line = bytes.strip_prefix(b"#!")?;
-    let line = line.get(..SHEBANG_BYTES_MAX).unwrap_or(line);
-    let line = line.split(|byte| *byte == b'\n').next()?.trim_ascii();
-    let split = line.iter().position(|byte| *byte == b' ' || *byte == b'\t');
+    let line = bytes.get(..SCRIPT_BYTES_MAX).unwrap_or(bytes).strip_prefix(b"#!")?;
+    let line = trimmed(line.split(|byte| *byte == b'\n').next()?);
+    let split = line.iter().position(is_blank);
     let (interpreter, argument) = line.split_at(split.unwrap_or(line.len()));
-    let argument = argument.trim_ascii();
+    let argument = trimmed(argument);
     let argument = (!argument.is_empty()).then_some(argument);
     (!interpreter.is_empty()).then_some(Head::Script { interpreter, argument })
+}
+
+/// What the kernel takes for space: not the `\r` of a file from elsewhere, which is part of the name.
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+fn trimmed(line: &[u8]) -> &[u8] {
+    let start = line.iter().position(|byte| !is_blank(byte)).unwrap_or(line.len());
+    let end = line.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
+    line.get(start..end).unwrap_or_default()
 }
 
 /// Path of the loader that the program in `bytes` names; `None` for a static one, and for
@@ -113,6 +123,8 @@ mod tests {
         assert_eq!(head(b"#! /bin/sh -e x \n"), script(b"/bin/sh", Some(b"-e x")));
         assert_eq!(head(b"#!\t/bin/sh"), script(b"/bin/sh", None));
         assert_eq!(head(b"#! \n/bin/sh"), Head::Unknown);
+        // The kernel looks for a file whose name ends with it.
+        assert_eq!(head(b"#!/bin/sh\r\n"), script(b"/bin/sh\r", None));
         assert_eq!(head(b"echo"), Head::Unknown);
         assert_eq!(head(b""), Head::Unknown);
     }

@@ -2,7 +2,7 @@
 //!
 //! Owns their recognition. On arm64 `DC ZVA` clears a block, and the instructions of `FEAT_MOPS` set and
 //! copy memory; QEMU does both in a helper that calls nobody. The CPU of [`Arch::options`] has blocks of
-//! 512 bytes, which glibc does not use, and before QEMU 8.2 no `FEAT_MOPS`.
+//! 512 bytes, and before QEMU 8.2 no `FEAT_MOPS`.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;

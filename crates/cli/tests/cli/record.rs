@@ -28,6 +28,8 @@ fn what_cannot_be_recorded_is_an_error() {
         ("record -- ./missing", "no such file"),
         ("record -- /tmp", "is a directory"),
         ("record -- ./notes", "not executable"),
+        ("record -o - -- true", "such as -o true.folio"),
+        ("record --live -o /dev/stdout -- true", "such as -o true.folio"),
         ("record --with perf -- true", "qemu"),
     ] {
         let said = place.fails(words);

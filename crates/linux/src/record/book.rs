@@ -42,6 +42,8 @@ pub(crate) struct Book<'sink> {
     nr_invalid: u64,
     /// Warnings and how often each came.
     warnings: BTreeMap<String, u64>,
+    /// Those beyond [`WARNINGS_MAX`].
+    nr_warnings_lost: u64,
 }
 
 impl<'sink> Book<'sink> {
@@ -59,6 +61,7 @@ impl<'sink> Book<'sink> {
             nr_references: 0,
             nr_invalid: 0,
             warnings: BTreeMap::new(),
+            nr_warnings_lost: 0,
         }
     }
 
@@ -159,7 +162,9 @@ impl<'sink> Book<'sink> {
         let is_full = self.warnings.len() >= WARNINGS_MAX;
         let mut sentence = sentence.into();
         sentence.truncate(sentence.floor_char_boundary(WARNING_BYTES_MAX));
-        if nr > 0 && (!is_full || self.warnings.contains_key(&sentence)) {
+        if is_full && !self.warnings.contains_key(&sentence) {
+            self.nr_warnings_lost = self.nr_warnings_lost.saturating_add(nr);
+        } else if nr > 0 {
             let times = self.warnings.entry(sentence).or_insert(0);
             *times = times.saturating_add(nr);
         }
@@ -176,9 +181,11 @@ impl<'sink> Book<'sink> {
         }
         self.warn_times(LEFT_OUT, self.files.nr_left_out());
         let warnings = std::mem::take(&mut self.warnings);
+        let nr_lost = std::mem::take(&mut self.nr_warnings_lost);
+        let lost = (nr_lost > 0).then(|| format!("Another {nr_lost} warnings are not shown."));
         let sentence = |(text, nr): (String, u64)| {
             if nr > 1 { format!("{text} ({nr} times)") } else { text }
         };
-        warnings.into_iter().map(sentence).collect()
+        warnings.into_iter().map(sentence).chain(lost).collect()
     }
 }

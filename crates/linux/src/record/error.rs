@@ -163,6 +163,25 @@ pub enum RecordError {
         /// Architecture.
         arch: &'static str,
     },
+    /// It would run with the rights of this process.
+    #[error(
+        "{}: runs with another user's or group's rights or with capabilities (set-user-id), which a \
+         recorded program does not get; run folio as that user",
+        shown(.0)
+    )]
+    OtherRights(PathBuf),
+    /// The program writes there as well.
+    #[error(
+        "standard output is the program's own, so the trace cannot go there; write it to a file, such \
+         as -o {}",
+        shown(.0)
+    )]
+    ToStdout(PathBuf),
+    /// A program of another architecture, at its own speed.
+    #[error(
+        "--live follows what this machine runs, and it does not run programs for {0}; leave --live out"
+    )]
+    NotNativeLive(&'static str),
     /// Plain runs of a program of another architecture.
     #[error(
         "--runs times the program without a recorder, and this machine does not run programs for {0}; \

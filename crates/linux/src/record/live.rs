@@ -115,6 +115,9 @@ impl LiveRecording {
         let (whom, command, name) = match target {
             Target::Command(command) => {
                 let program = program::resolve(&Host, &command, None)?;
+                if !program.arch.is_native() {
+                    return Err(RecordError::NotNativeLive(program.arch.name()));
+                }
                 let words = command.iter().map(|word| word.to_string_lossy().into_owned());
                 let name = program.name.clone();
                 (Whose::Command(program), words.collect(), name)
@@ -134,6 +137,9 @@ impl LiveRecording {
             return Err(RecordError::NotRoot(again.to_owned()));
         }
         let output = output.map_or_else(|| program::default_output(&name), Path::to_path_buf);
+        if disk::is_stdout(&output) {
+            return Err(RecordError::ToStdout(program::default_output(&name)));
+        }
         disk::check(&output)
             .map_err(|source| RecordError::Output { path: output.clone(), source })?;
         Ok(Self { whom, command, output, bounds, hot })

@@ -56,9 +56,15 @@ impl Recording {
     ) -> Result<Self, RecordError> {
         let Request { command, output, with, root } = *request;
         let program = program::resolve(environment, command, root)?;
+        if environment.gives_rights(&program.elf) {
+            return Err(RecordError::OtherRights(program.elf));
+        }
         let tool = tools::choose(environment, program.arch, with)?;
         let output =
             output.map_or_else(|| program::default_output(&program.name), Path::to_path_buf);
+        if disk::is_stdout(&output) {
+            return Err(RecordError::ToStdout(program::default_output(&program.name)));
+        }
         disk::check(&output)
             .map_err(|source| RecordError::Output { path: output.clone(), source })?;
         Ok(Self { program, command: command.to_vec(), output, tool, runs: Vec::new() })

@@ -37,6 +37,10 @@ impl Environment for Table {
         self.nodes.get(path).map_or(Node::Missing, |(node, _)| *node)
     }
 
+    fn gives_rights(&self, path: &Path) -> bool {
+        path.ends_with("passwd")
+    }
+
     fn head(&self, path: &Path) -> io::Result<Vec<u8>> {
         match self.nodes.get(path) {
             Some((_, head)) if head == b"secret" => Err(io::ErrorKind::PermissionDenied.into()),
@@ -121,6 +125,7 @@ fn each_bad_program_has_its_own_message_with_a_remedy() {
     table.add("/riscv", Node::Executable, &elf(2, 2, 243));
     table.add("/arm", Node::Executable, &elf(2, 2, 183));
     table.add("/object.o", Node::Executable, &elf(2, 1, 62));
+    table.add("/passwd", Node::Executable, &elf(2, 2, 62));
     table.add("/short", Node::Executable, b"\x7fELF");
     for (command, words) in [
         (&[][..], "put it after `--`"),
@@ -136,6 +141,7 @@ fn each_bad_program_has_its_own_message_with_a_remedy() {
         (&["/arm"], "qemu-aarch64 not found in PATH"),
         (&["/object.o"], "not a program"),
         (&["/short"], "not a program"),
+        (&["/passwd"], "set-user-id"),
     ] {
         let message = table.refusal(command);
         assert!(message.contains(words), "{command:?}: {message}");

@@ -32,6 +32,10 @@ impl Environment for TestHost {
         Host.node(path)
     }
 
+    fn gives_rights(&self, path: &Path) -> bool {
+        Host.gives_rights(path)
+    }
+
     fn head(&self, path: &Path) -> io::Result<Vec<u8>> {
         Host.head(path)
     }

@@ -86,3 +86,29 @@ fn a_program_killed_under_valgrind_leaves_a_valid_trace() {
     assert_eq!(trace.outcome.ended, Ended::Signal(15));
     assert_eq!(trace.meta.ended, "signal 15");
 }
+
+/// Whatever starts them: fork, vfork, posix_spawn, and an execve that ends the recording.
+#[test]
+fn what_valgrind_does_not_follow_is_told() {
+    if !has("valgrind", "valgrind") {
+        return;
+    }
+    let started = |how: &str| {
+        let code = format!(
+            "#include <spawn.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+             extern char **environ;\nstatic char *words[] = {{\"true\", 0}};\n\
+             int main(void) {{ pid_t pid; {how} return 0; }}"
+        );
+        record(&compile(&code, &[]).path, &[], With::Valgrind).meta.warnings.join(" ")
+    };
+    for how in [
+        "pid = fork(); if (!pid) _exit(0); wait(0);",
+        "pid = vfork(); if (!pid) _exit(0); wait(0);",
+        "posix_spawn(&pid, \"/bin/true\", 0, 0, words, environ); wait(0);",
+    ] {
+        let told = started(how);
+        assert!(told.contains("child was not recorded; QEMU records children"), "{how} {told}");
+    }
+    let told = started("execv(\"/bin/true\", words); pid = 0;");
+    assert!(told.contains("The program became /bin/true (execve)"), "{told}");
+}

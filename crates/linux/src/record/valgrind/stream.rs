@@ -140,8 +140,9 @@ impl<'book, 'sink> Stream<'book, 'sink> {
     }
 
     fn call(&mut self, line: &str) -> Result<(), TraceError> {
-        if line.contains("clone(fork)") {
-            self.book.warn("A forked child was not recorded; QEMU records children.");
+        // fork, vfork and posix_spawn: "(58) sys_fork ( ) fork: process 12 created child 34".
+        if line.contains("created child") {
+            self.book.warn("A child was not recorded; QEMU records children.");
         }
         let events = match parse_line(line) {
             Ok(Line::Syscall(call)) => self.calls.take(&call, &mut self.book.files),
@@ -222,6 +223,9 @@ impl<'book, 'sink> Stream<'book, 'sink> {
 
     /// The last rows and the program's exit; how it ended, for the footer.
     pub(super) fn finish(&mut self, ended: Ended) -> Result<String, TraceError> {
+        // An execve that succeeds is the last line, without an end.
+        let rest = std::mem::take(&mut self.partial);
+        self.line(&rest)?;
         self.runs.flush(&mut self.rows);
         self.pass_on()?;
         let (kind, status) = match ended {
