@@ -155,7 +155,7 @@ impl How {
     fn run(&mut self, hears: &mut dyn FnMut(Heard)) -> Result<Outcome, RecordError> {
         let mut is_still = false;
         let mut progress = |progress: Progress| {
-            if progress.elapsed >= QUIET_START {
+            if progress.elapsed >= QUIET_START || progress.is_written {
                 hears(Heard::State(state(&progress)));
             }
             if let Some(standstill) = progress.standstill.filter(|_| !is_still) {
@@ -214,6 +214,9 @@ impl RecordPlan {
 }
 
 fn state(progress: &Progress) -> String {
+    if progress.is_written {
+        return "the trace is written; the program goes on".to_owned();
+    }
     format!(
         "recording: {} references, {}, {} s, {}",
         figures::count(progress.nr_references),

@@ -298,3 +298,33 @@ fn children_are_followed_with_their_programs() {
     // The kernel itself touches the new memory before the program does.
     assert_eq!(number(&predicted(&place, "s.folio"), "/rows/0/strays/unmapped"), 0);
 }
+
+/// After the time of `--for` the trace is there and nothing is traced, however long the command runs.
+#[test]
+fn a_command_goes_on_without_its_recorder() {
+    let place = Place::new();
+    if !can_record(&place, "a_command_goes_on_without_its_recorder") {
+        return;
+    }
+    let script = "sleep 1; echo started; read line; exit 5";
+    let mut folio = place.command("record --live -o t.folio --for 2s -- sh -c");
+    folio.arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut folio = folio.spawn().unwrap();
+    let name = format!("folio-record-{}", folio.id());
+    let mut said = [0; 8];
+    folio.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    for _ in 0..600 {
+        if place.path("t.folio").exists() && !instances().contains(&name) {
+            break;
+        }
+        sleep(Duration::from_millis(100));
+    }
+    assert!(place.path("t.folio").exists() && !instances().contains(&name));
+    assert!(folio.try_wait().unwrap().is_none(), "it waits for the command");
+    drop(folio.stdin.take());
+    let output = folio.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    let told = text(&output.stderr);
+    assert!(told.contains("stopped after the time of --for"), "{told}");
+    assert!(!told.contains("records of mapped files were lost"), "{told}");
+}

@@ -44,7 +44,7 @@ use largefolio_trace::{ExitKind, Writer, disk};
 use self::hot::Hot;
 use self::named::Names;
 use self::rings::Rings;
-use self::session::{Session, Stopped};
+use self::session::{Fate, Session, Stopped};
 use super::book::Book;
 use super::error::RecordError;
 use super::finish::{self, Finish};
@@ -184,7 +184,7 @@ impl LiveRecording {
         let mut book = Book::new(&mut writer);
         let mut session = Session::new(&instance, rings, names, &mut book, self.bounds);
         session.hot = hot;
-        let (ended, stopped) = match &self.whom {
+        let (fate, stopped) = match &self.whom {
             Whose::Command(program) => {
                 let child = start::spawn(program)?;
                 set("set_event_pid", &child.pid().to_string())?;
@@ -198,17 +198,31 @@ impl LiveRecording {
                 let pids = follow(&instance, whom)?;
                 session.attach(&pids)?;
                 let stopped = session.run(&signals, None, progress)?;
-                (Ended::Code(0), stopped)
+                (Fate::Ended(Ended::Code(0)), stopped)
             }
         };
-        let hot = session.hot_pages();
+        let (hot, last) = (session.hot_pages(), session.progress());
         let warnings = session.finish()?;
+        let (ended, goes_on) = match fate {
+            Fate::Ended(ended) => (ended, None),
+            Fate::GoesOn(child) => (Ended::Code(0), Some(child)),
+        };
         let stopped = stopped.text(&self.whom);
         let text = stopped.clone().unwrap_or_else(|| ended.to_string());
         let finish = Finish::of_book(&mut book, text, warnings);
         writer.meta_mut().faults_only = true;
-        let outcome = finish.complete(writer, ended, RecorderKind::Live, started)?;
-        Ok(Outcome { stopped, hot, ..outcome })
+        let outcome = finish.complete(writer, ended, RecorderKind::Live, started);
+        // Nothing is traced while a command goes on without its recorder.
+        drop(instance);
+        drop(probe);
+        let ended = match goes_on {
+            Some(mut child) => {
+                progress(Progress { is_written: outcome.is_ok(), ..last });
+                session::wait_for(&mut child, &signals)?
+            }
+            None => ended,
+        };
+        Ok(Outcome { ended, stopped, hot, ..outcome? })
     }
 }
 

@@ -77,6 +77,8 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Why nothing comes though a process has something to say.
     pub standstill: Option<Standstill>,
+    /// The trace is whole, and the program goes on unrecorded.
+    pub is_written: bool,
 }
 
 /// A process that has something to say and is not read, while nothing else comes.

@@ -4,7 +4,7 @@
 //! read after it, and are taken by time. Later ones wait for the next round.
 
 use std::mem;
-use std::process::{Child, ExitStatus};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,6 +41,25 @@ pub(super) enum Stopped {
     Size,
     /// Nothing is left to record.
     Ended,
+}
+
+/// What became of a command.
+pub(super) enum Fate {
+    Ended(Ended),
+    /// The recording has ended, the command has not.
+    GoesOn(Child),
+}
+
+/// Waits for a command, and passes signals on to it.
+pub(super) fn wait_for(child: &mut Child, signals: &Signals) -> Result<Ended, RecordError> {
+    let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
+    loop {
+        if let Some(status) = child.try_wait().map_err(RecordError::os("wait for the program"))? {
+            return Ok(ended_of(status));
+        }
+        pass_on(child, signals);
+        pause(pidfd.as_ref(), TICK)?;
+    }
 }
 
 pub(super) struct Session<'run, 'book, 'sink> {
@@ -99,22 +118,28 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         Ok(())
     }
 
-    /// Runs a command to its end, recording within the bounds.
+    /// Runs a command to its end or that of the bounds; with the command, if it goes on.
     pub(super) fn command(
         &mut self,
         child: Waiting,
         signals: &Signals,
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<(Ended, Stopped), RecordError> {
+    ) -> Result<(Fate, Stopped), RecordError> {
         self.tasks.start_command(child.pid());
         let mut child = child.go()?;
-        let stopped = self.run(signals, Some(&mut child), progress)?;
-        if stopped != Stopped::Ended {
-            self.stop();
-        }
-        let status = Self::wait_for(&mut child, signals)?;
+        let stopped = match self.run(signals, Some(&mut child), progress) {
+            Ok(Stopped::Ended) => Stopped::Ended,
+            Ok(stopped) if self.tasks.has_begun() => return Ok((Fate::GoesOn(child), stopped)),
+            Ok(stopped) => stopped,
+            Err(error) => {
+                // It goes on as it would have, and nobody else waits for it.
+                self.stop();
+                let _ = wait_for(&mut child, signals);
+                return Err(error);
+            }
+        };
+        let ended = wait_for(&mut child, signals)?;
         self.drain()?;
-        let ended = ended_of(status);
         if !self.tasks.has_begun() {
             return match signals.seen() {
                 Some(signal) => Err(RecordError::Interrupted(signal)),
@@ -125,9 +150,6 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
                 }),
             };
         }
-        if stopped != Stopped::Ended {
-            return Ok((ended, stopped));
-        }
         let (kind, status) = exit_of(ended);
         self.tasks.end_command(kind, status)?;
         if self.tasks.nr_alive() > 0 {
@@ -136,7 +158,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
                  missing; record a command that waits for it.",
             );
         }
-        Ok((ended, stopped))
+        Ok((Fate::Ended(ended), stopped))
     }
 
     /// Records until there is a reason to stop.
@@ -175,19 +197,6 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             if self.bounds.bytes.is_some_and(|bytes| self.tasks.book.trace_bytes() >= bytes) {
                 return Ok(Stopped::Size);
             }
-        }
-    }
-
-    fn wait_for(child: &mut Child, signals: &Signals) -> Result<ExitStatus, RecordError> {
-        let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
-        loop {
-            if let Some(status) =
-                child.try_wait().map_err(RecordError::os("wait for the program"))?
-            {
-                return Ok(status);
-            }
-            pass_on(child, signals);
-            pause(pidfd.as_ref(), TICK)?;
         }
     }
 
@@ -250,7 +259,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         Ok(warnings)
     }
 
-    fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> Progress {
         let book = &self.tasks.book;
         Progress {
             nr_references: book.nr_references(),
@@ -259,6 +268,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             nr_processes: book.nr_processes,
             elapsed: self.started.elapsed(),
             standstill: None,
+            is_written: false,
         }
     }
 }

@@ -191,6 +191,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             nr_processes: book.nr_processes,
             elapsed: self.started.elapsed(),
             standstill: self.standstill,
+            is_written: false,
         }
     }
 

@@ -83,6 +83,7 @@ impl<'book, 'sink> Stream<'book, 'sink> {
             nr_processes: 1,
             elapsed,
             standstill: None,
+            is_written: false,
         }
     }
 
