@@ -2,6 +2,7 @@
 //! [`crate::cost`] multiplies them with what was counted.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -48,11 +49,28 @@ impl fmt::Display for Unit {
     }
 }
 
+impl Unit {
+    /// What a cost of any machine lies within, generously: no event takes more than a second, and no
+    /// device is slower than 100 kB/s. Else a sum of costs passes what a number of nanoseconds holds.
+    pub(super) const fn limits(self) -> RangeInclusive<f64> {
+        match self {
+            Self::Cycles => 1e-6..=1e10,
+            Self::Ns => 1e-6..=1e9,
+            Self::Us => 1e-9..=1e6,
+            Self::GHz => 0.01..=100.0,
+            Self::GbPerS => 0.0001..=100_000.0,
+            Self::Cpi => 0.01..=1000.0,
+            // More than 1: a wrong guess of the next address may be walked for first.
+            Self::Share => 1e-6..=10.0,
+        }
+    }
+}
+
 /// One number of a machine file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// The number: finite, above 0.
+    /// The number: above 0, and one that a machine may have ([`Unit`]).
     pub value: f64,
     /// Unit of `value`.
     pub unit: Unit,

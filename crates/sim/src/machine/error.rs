@@ -54,8 +54,11 @@ pub enum Contradiction {
     DefaultPageSize { page: PageSize, supported: Listed },
     #[error("nr_cpus: {value} CPUs; a machine has 1 to {NR_CPUS_MAX}")]
     NrCpus { value: u32 },
-    #[error("{place}: {value} is not a valid cost; expected a finite number above 0")]
-    Cost { place: String, value: f64 },
+    #[error(
+        "{place}: {} {unit} is not a valid cost; expected {} to {}",
+        short(*value), unit.limits().start(), unit.limits().end()
+    )]
+    Cost { place: String, value: f64, unit: Unit },
     #[error("{place}: the unit is {unit}; expected {expected}")]
     CostUnit { place: String, unit: Unit, expected: Listed },
     #[error(
@@ -67,6 +70,11 @@ pub enum Contradiction {
     NoSource { place: String },
     #[error("{place}: list each size once, in ascending order")]
     RateOrder { place: String },
+}
+
+/// A number in few digits.
+fn short(value: f64) -> String {
+    if value.abs() < 1e15 { value.to_string() } else { format!("{value:e}") }
 }
 
 impl Contradiction {

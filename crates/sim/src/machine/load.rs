@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::tlb::TlbConfig;
 
 use super::builtin::MACHINES;
-use super::costs::{Costs, Quantity};
+use super::costs::{Costs, Quantity, Unit};
 use super::error::{Contradiction, MachineError};
 use super::{Calibrated, CpuCount, Machine, NR_CPUS_MAX};
 use crate::datafile::{DataFileError, line_of, parse};
@@ -211,18 +211,18 @@ impl Costs {
         for (name, kind, known) in self.quantities() {
             let Some(Quantity { value, unit, source, range, .. }) = known else { continue };
             let place = format!("costs.{name}");
-            check_number(&place, *value, source)?;
-            check_range(&place, *value, *range)?;
             if !kind.units().contains(unit) {
                 let (unit, expected) = (*unit, kind.units().into());
                 return Err(Contradiction::CostUnit { place, unit, expected });
             }
+            check_number(&place, *value, *unit, source)?;
+            check_range(&place, *value, *unit, *range)?;
         }
         for (name, rates) in self.rates() {
             for (nr, rate) in rates.iter().enumerate() {
                 let place = format!("costs.{name}[{nr}]");
-                check_number(&place, rate.gb_per_s, &rate.source)?;
-                check_range(&place, rate.gb_per_s, rate.range)?;
+                check_number(&place, rate.gb_per_s, Unit::GbPerS, &rate.source)?;
+                check_range(&place, rate.gb_per_s, Unit::GbPerS, rate.range)?;
                 if nr > 0 && rates[nr - 1].size >= rate.size {
                     return Err(Contradiction::RateOrder { place });
                 }
@@ -237,19 +237,26 @@ impl Costs {
     }
 }
 
-fn check_range(place: &str, value: f64, range: Option<[f64; 2]>) -> Result<(), Contradiction> {
-    match range {
-        Some([low, high]) if !(low > 0.0 && low <= value && value <= high && high.is_finite()) => {
-            Err(Contradiction::Range { place: place.to_owned(), value, low, high })
-        }
-        _ => Ok(()),
+fn check_range(
+    place: &str,
+    value: f64,
+    unit: Unit,
+    range: Option<[f64; 2]>,
+) -> Result<(), Contradiction> {
+    let Some([low, high]) = range else { return Ok(()) };
+    if !(low > 0.0 && low <= value && value <= high && high.is_finite()) {
+        return Err(Contradiction::Range { place: place.to_owned(), value, low, high });
     }
+    let outside = [low, high].into_iter().find(|bound| !unit.limits().contains(bound));
+    outside.map_or(Ok(()), |value| {
+        Err(Contradiction::Cost { place: format!("{place}.range"), value, unit })
+    })
 }
 
-fn check_number(place: &str, value: f64, source: &str) -> Result<(), Contradiction> {
+fn check_number(place: &str, value: f64, unit: Unit, source: &str) -> Result<(), Contradiction> {
     let place = || place.to_owned();
-    if !value.is_finite() || value <= 0.0 {
-        return Err(Contradiction::Cost { place: place(), value });
+    if !unit.limits().contains(&value) {
+        return Err(Contradiction::Cost { place: place(), value, unit });
     }
     if source.trim().is_empty() {
         return Err(Contradiction::NoSource { place: place() });
