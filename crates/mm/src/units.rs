@@ -250,12 +250,13 @@ impl Vpn {
     }
 }
 
-/// `64K`, `2M`, `1G` or plain bytes; `None` for anything else or what does not fit 63 bits.
+/// `64K`, `2M`, `1G`, `1T` or plain bytes; `None` for anything else or what does not fit 63 bits.
 ///
 /// ```
 /// use largefolio_mm::units::parse_bytes;
 /// assert_eq!(parse_bytes("64K"), Some(65536));
 /// assert_eq!(parse_bytes("2m"), Some(2 << 20));
+/// assert_eq!(parse_bytes("1T"), Some(1 << 40));
 /// assert_eq!(parse_bytes("-1"), None);
 /// ```
 #[must_use]
@@ -265,6 +266,7 @@ pub fn parse_bytes(text: &str) -> Option<u64> {
         (at, 'k' | 'K') => (&text[..at], 10),
         (at, 'm' | 'M') => (&text[..at], 20),
         (at, 'g' | 'G') => (&text[..at], 30),
+        (at, 't' | 'T') => (&text[..at], 40),
         _ => (text, 0),
     };
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {

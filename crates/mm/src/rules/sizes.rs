@@ -292,6 +292,7 @@ impl FileOrders {
 #[must_use]
 pub fn size_name(bytes: u64) -> String {
     match bytes.trailing_zeros() {
+        40.. if bytes > 0 => format!("{}T", bytes >> 40),
         30.. if bytes > 0 => format!("{}G", bytes >> 30),
         20.. if bytes > 0 => format!("{}M", bytes >> 20),
         10.. if bytes > 0 => format!("{}K", bytes >> 10),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::rules::collapse::SLEEP_MS_MAX;
+use largefolio_mm::rules::sizes::size_name;
 use largefolio_mm::rules::{Exec, Rules, StartOrder};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -175,7 +176,7 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
     for (name, value) in [("readahead_bytes", rules.readahead_bytes), ("io_bytes", rules.io_bytes)]
     {
         if value > limit_bytes {
-            return Err(format!("{name} = {value}: expected at most {limit_bytes}"));
+            return Err(format!("{name} = {value}: expected at most {}", size_name(limit_bytes)));
         }
     }
     Ok(())

@@ -149,6 +149,8 @@ fn mistakes_name_the_cause_and_the_remedy() {
         message("6.18+exec-block=65K"),
         "'+exec-block=65K': exec-block takes a power of two, such as 64K"
     );
+    assert!(message("6.18+readahead=2T").ends_with("expected at most 1T"));
+    assert!(message("6.18+readahead=2P").contains("takes bytes, such as 128K, at most 1T"));
     assert!(message("/nowhere/x.toml").starts_with("cannot read the kernel file /nowhere/x.toml"));
 }
 

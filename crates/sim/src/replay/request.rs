@@ -114,10 +114,11 @@ pub enum RequestError {
     #[error("no {0} is given; name at least one")]
     Nothing(&'static str),
     #[error(
-        "{0} bytes of memory are not possible; expected bytes, such as 512M or 16G, and at most \
-         {MEMORY_GIB_MAX}G"
+        "{bytes} bytes of memory are not possible; expected bytes, such as 512M or 16G, and at most \
+         {}",
+        size_name(MEMORY_GIB_MAX << 30)
     )]
-    Memory(u64),
+    Memory { bytes: u64 },
     #[error("{0} times the work is not possible; expected 1 to {FACTOR_MAX}")]
     MaxWork(u64),
     #[error("{0} CPUs are not possible; expected 1 to {NR_CPUS_MAX}")]
@@ -400,7 +401,7 @@ impl Request {
         let bytes_max = MEMORY_GIB_MAX << 30;
         let memory = self.memory_bytes.iter().chain([&self.swap_bytes]);
         if let Some(&bytes) = memory.into_iter().find(|&&bytes| bytes > bytes_max) {
-            return Err(RequestError::Memory(bytes));
+            return Err(RequestError::Memory { bytes });
         }
         if !(1..=FACTOR_MAX).contains(&self.max_work) {
             return Err(RequestError::MaxWork(self.max_work));

@@ -285,11 +285,11 @@ impl CellFile {
             Mistake::Value { place, value, expected }
         };
         if let Some(text) = &self.memory {
-            let expected = "bytes, such as \"512M\"";
+            let expected = "bytes, such as \"512M\", and at most 4T";
             spec.ram_bytes = size::memory(text).map_err(|_| wrong("memory", text, expected))?;
         }
         if let Some(text) = &self.swap {
-            let expected = "bytes, such as \"1G\"";
+            let expected = "bytes, such as \"1G\", and at most 4T";
             spec.swap_bytes = size::memory(text).map_err(|_| wrong("swap", text, expected))?;
         }
         if let Some(text) = &self.fragmentation {

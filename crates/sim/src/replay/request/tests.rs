@@ -42,9 +42,9 @@ fn what_no_model_has_is_refused() {
     assert!(said(&request(&["7.2"], &[])).starts_with("no machine is given"));
     let plain = request(&["7.2"], &["altra"]);
     let memory_bytes = vec![(MEMORY_GIB_MAX << 30) + 1];
-    assert!(said(&Request { memory_bytes, ..plain.clone() }).contains("at most 4096G"));
+    assert!(said(&Request { memory_bytes, ..plain.clone() }).contains("at most 4T"));
     let swap_bytes = u64::MAX;
-    assert!(said(&Request { swap_bytes, ..plain.clone() }).contains("at most 4096G"));
+    assert!(said(&Request { swap_bytes, ..plain.clone() }).contains("at most 4T"));
     assert!(
         said(&Request { fragmentation: permille(1001), ..plain.clone() }).contains("0 to 1000")
     );
