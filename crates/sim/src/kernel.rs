@@ -195,13 +195,17 @@ impl Kernel {
         packaged::of(name, builtin::KERNELS.text(name).unwrap_or_default())
     }
 
-    /// Whether the page cache has the folio sizes that the kernel is asked for, with base pages of
-    /// `page`.
+    /// Whether the page cache and private memory have the folio sizes that the kernel is asked for,
+    /// with base pages of `page`.
     ///
     /// # Errors
-    /// If it does not; names the smallest and largest.
+    /// If they do not; names the smallest and largest.
     pub fn check_page(&self, page: PageSize) -> Result<(), KernelError> {
         self.check_min_folio(page)?;
+        if let Some(bytes) = self.rules.anon.idle_control(page) {
+            let kernel = self.name.clone();
+            return Err(KernelError::AnonSize { kernel, page, bytes });
+        }
         let max = self.max_order(page);
         self.rules.sizes.check(page, max).map_err(|source| {
             let edit = self.name.clone();

@@ -310,6 +310,21 @@ impl AnonRules {
         Some(())
     }
 
+    /// Bytes of the smallest and of the largest folio of private memory with base pages of `page`
+    /// that has a control (D.1.1).
+    #[must_use]
+    pub const fn controlled_bytes(page: PageSize) -> [u64; 2] {
+        [page.bytes() << MIN_LARGE_ORDER.get(), page.bytes() << page.pmd_order().get()]
+    }
+
+    /// Bytes of the first control that no folio has with base pages of `page`, if there is one.
+    #[must_use]
+    pub fn idle_control(&self, page: PageSize) -> Option<u64> {
+        let [min, max] = Self::controlled_bytes(page);
+        let bytes = self.size_kib.keys().filter_map(|kib| Some(kib.parse::<u64>().ok()? << 10));
+        bytes.into_iter().find(|bytes| !(min..=max).contains(bytes))
+    }
+
     /// The control of `order` (D.1.1).
     #[must_use]
     pub fn mode_of(&self, order: Order, page: PageSize) -> SizeMode {

@@ -1,6 +1,7 @@
 //! What can be wrong with a kernel's name, file or edits.
 
-use largefolio_mm::rules::sizes::SizesError;
+use largefolio_mm::rules::anon::AnonRules;
+use largefolio_mm::rules::sizes::{SizesError, size_name};
 use largefolio_mm::units::PageSize;
 use largefolio_trace::shown;
 
@@ -28,6 +29,15 @@ pub enum KernelError {
          has folios of at most {max_mib}M"
     )]
     MinFolio { kernel: String, page: PageSize, mib: u64, max_mib: u64 },
+    #[error(
+        "{}: no folio of private memory has {} with {page} base pages; anon-SIZE takes powers of two \
+         from {} to {}",
+        shown(kernel),
+        size_name(*bytes),
+        size_name(AnonRules::controlled_bytes(*page)[0]),
+        size_name(AnonRules::controlled_bytes(*page)[1])
+    )]
+    AnonSize { kernel: String, page: PageSize, bytes: u64 },
     #[error("{}: {source}", shown(edit))]
     Sizes { edit: String, source: SizesError },
     #[error(

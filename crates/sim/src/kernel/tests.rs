@@ -260,3 +260,24 @@ fn an_edit_later_is_an_edit() {
     assert!(message("").starts_with("there is no rule ''"));
     assert!(message("min-folio=1G+page=4K").contains("at most 2M"));
 }
+
+#[test]
+fn a_size_that_no_private_folio_has_is_refused() {
+    let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
+    assert_eq!(
+        message("6.18+page=64K+anon-16K=always"),
+        "6.18+page=64K+anon-16K=always: no folio of private memory has 16K with 64K base pages; \
+         anon-SIZE takes powers of two from 256K to 512M"
+    );
+    assert!(message("6.18+page=64K+anon-64K=always").contains("from 256K to 512M"));
+    for size in ["4M", "1G"] {
+        let text = format!("6.18+anon-{size}=always");
+        assert!(message(&format!("{text}+page=4K")).contains("from 16K to 2M"), "{size}");
+        // The machine chooses the page.
+        let kernel = Kernel::parse(&text).unwrap();
+        assert!(kernel.check_page(PageSize::K4).is_err(), "{size}");
+    }
+    for text in ["6.18+page=4K+anon-16K=always+anon-2M=always", "6.18+page=16K+anon-32M=always"] {
+        assert!(Kernel::parse(text).is_ok(), "{text}");
+    }
+}

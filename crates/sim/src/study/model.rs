@@ -231,6 +231,7 @@ fn parse(kernel: &str) -> Result<Kernel, String> {
     if !kernel.is_page_given {
         kernel.rules.page = PageSize::K4;
     }
+    kernel.check_page(kernel.rules.page).map_err(|error| error.to_string())?;
     Ok(kernel)
 }
 

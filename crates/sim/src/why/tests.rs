@@ -17,7 +17,7 @@ fn rules(comparison: &Comparison) -> Vec<Vec<String>> {
 
 #[test]
 fn every_pair_of_kernels_has_mixes_that_can_be() {
-    let edited = "7.2+page=64K+exec-block=64K+anon-64K=always+anon-2M=always+min-folio=1M";
+    let edited = "7.2+page=64K+exec-block=64K+anon-256K=always+anon-2M=always+min-folio=1M";
     let names: Vec<&str> = Kernel::names().chain([edited]).collect();
     for before in &names {
         for after in names.iter().step_by(3) {

@@ -15,7 +15,7 @@ fn origins(before: &str, after: &str) -> Vec<(String, Option<String>, bool)> {
 
 #[test]
 fn all_changes_make_the_other_kernel() {
-    let edited = "7.2+page=64K+exec-block=64K+anon-64K=always+sizes.xfs=2M:exec+hugepages.2048=4";
+    let edited = "7.2+page=64K+exec-block=64K+anon-256K=always+sizes.xfs=2M:exec+hugepages.2048=4";
     let names: Vec<&str> = Kernel::names().chain([edited]).collect();
     for before in &names {
         for after in &names {
