@@ -4,6 +4,8 @@
 //! stand for rules ([`super::alias`]). Owns where an edit ends and the next begins, and what is said
 //! of one that is wrong.
 
+use std::path::Path;
+
 use largefolio_mm::rules::sizes::SizeControl;
 
 use super::alias::{self, Setting};
@@ -21,13 +23,16 @@ const SIZES_OF_FILESYSTEMS: &str = "sizes.filesystems.";
 /// The edit that is no rule.
 const POLICY: &str = "policy";
 
+/// What the path of a kernel file ends in.
+const FILE: &str = ".toml";
+
 /// Values with a `+`, cut where it stands: it begins no edit.
 const WORDS: [(&str, &str); 2] = [(":always", "exec"), ("=defer", "madvise")];
 
 /// The kernel and its edits in `text`.
 pub(super) fn parts(text: &str) -> (&str, Vec<String>) {
-    let mut parts = text.split('+');
-    let base = parts.next().unwrap_or_default();
+    let (base, edits_of) = text.split_at(base_len(text));
+    let parts = edits_of.split('+').skip(1);
     let mut edits: Vec<String> = Vec::new();
     for part in parts {
         let ends_word = |edit: &String| {
@@ -43,6 +48,20 @@ pub(super) fn parts(text: &str) -> (&str, Vec<String>) {
         }
     }
     (base, edits)
+}
+
+/// Length of the kernel before the edits: up to the first `+`, or the path of a kernel file that has
+/// one, if there is such a file.
+fn base_len(text: &str) -> usize {
+    let plain = text.find('+').unwrap_or(text.len());
+    if text[..plain].ends_with(FILE) {
+        return plain;
+    }
+    let ends = text
+        .match_indices(FILE)
+        .map(|(at, found)| at + found.len())
+        .filter(|&end| end > plain && (end == text.len() || text[end..].starts_with('+')));
+    ends.into_iter().find(|&end| Path::new(&text[..end]).is_file()).unwrap_or(plain)
 }
 
 /// Applies one `name=value`.

@@ -25,6 +25,10 @@ const PAGE: &str = "page";
 /// Key of the line for people.
 const DESCRIPTION: &str = "description";
 
+/// Where a path that is none may have been cut.
+const CUT_PATH: &str = "a `,` in a path ends it, and so does a `+`, unless there is a file of the \
+                        whole name";
+
 #[derive(Deserialize)]
 struct File {
     description: String,
@@ -202,7 +206,11 @@ fn table_of(name: &str) -> Result<Table, KernelError> {
         return Ok(parse(text, name)?);
     }
     let path = Path::new(name);
-    if path.extension().is_none_or(|extension| extension != "toml") {
+    let is_file = path.extension().is_some_and(|extension| extension == "toml");
+    if !is_file && name.contains('/') {
+        let (name, hint) = (name.to_owned(), CUT_PATH.to_owned());
+        return Err(DataFileError::Unknown { of: &KERNELS, name, hint }.into());
+    } else if !is_file {
         KERNELS.named(name)?;
     }
     let (text, origin) = KERNELS.read(path)?;

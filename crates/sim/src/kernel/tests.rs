@@ -281,3 +281,18 @@ fn a_size_that_no_private_folio_has_is_refused() {
         assert!(Kernel::parse(text).is_ok(), "{text}");
     }
 }
+
+#[test]
+fn a_path_may_have_a_plus_if_there_is_such_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a+b.toml");
+    let path = path.to_str().unwrap();
+    let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
+    assert!(message(path).contains("a `,` in a path ends it, and so does a `+`"));
+    std::fs::write(path, "based-on = \"6.18\"\npage = \"16K\"\n").unwrap();
+    let kernel = Kernel::parse(path).unwrap();
+    assert_eq!((kernel.name.as_str(), kernel.rules.page), (path, PageSize::K16));
+    let kernel = Kernel::parse(&format!("{path}+page=64K+exec-block=64K")).unwrap();
+    assert_eq!(kernel.rules.page, PageSize::K64);
+    assert_eq!(kernel.edited("page=4K").unwrap().rules.page, PageSize::K4);
+}
