@@ -63,6 +63,9 @@ use crate::units::{Order, Pfn};
 use bits::PageBits;
 use free_list::FreeLists;
 
+/// Bytes of state for each page frame: those of the lists, and two bits, in whole bytes.
+const BYTES_OF_PAGE: u64 = 10;
+
 /// What the fallback rules did (docs/behaviour I.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FallbackStats {
@@ -112,9 +115,11 @@ impl Buddy {
     /// ```
     ///
     /// # Errors
-    /// When the configuration is out of range or its fragmentation target cannot be met.
+    /// When the configuration is out of range, the host has no room for the state of the zone, or
+    /// the fragmentation target cannot be met.
     pub fn new(config: BuddyConfig) -> Result<Self, BuddyError> {
         config.check()?;
+        config.check_room()?;
         let nr_pageblocks = config.nr_pages.div_ceil(config.pageblock_order.nr_pages());
         let mut buddy = Self {
             lists: FreeLists::new(config.nr_pages, config.max_order),

@@ -319,3 +319,18 @@ fn root_reads_what_others_made_without_its_rights() {
     }
     assert!(!is_waiting("trace gen zipf --runs 300000 -o page.html"), "it reads nothing");
 }
+
+/// The state of the model for 4 TiB of memory is larger than the address space that there is.
+#[test]
+fn memory_whose_state_has_no_room_is_an_error_that_names_the_option() {
+    let place = Place::with_trace();
+    let words = "predict mix.folio --kernel 7.2 --machine altra --memory 4096G";
+    let output = run(&place, "ulimit -v 8000000", words);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{told}");
+    assert!(
+        told.contains("this host has no room for that: give the machine less memory"),
+        "{told}"
+    );
+    assert!(told.contains("with `--memory`"), "{told}");
+}

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::units::{Order, PageSize};
 
+use super::BYTES_OF_PAGE;
 use super::fragment::Fragmentation;
 use super::free_list::FreeLists;
 
@@ -28,6 +29,18 @@ pub enum BuddyError {
     NrPages {
         /// The requested number.
         nr_pages: u64,
+    },
+    /// The host has no room for the state of the zone.
+    #[error(
+        "the model keeps {} MiB of state for {nr_pages} page frames, and this host has no room for \
+         that: give the machine less memory",
+        bytes >> 20
+    )]
+    NoRoom {
+        /// The requested number.
+        nr_pages: u64,
+        /// State for all of them.
+        bytes: u64,
     },
     /// Orders do not fit together.
     #[error("orders must be pageblock {pageblock_order} <= max {max_order} <= {limit}")]
@@ -63,6 +76,17 @@ impl BuddyConfig {
         let max_order = page.max_page_order();
         let pageblock_order = page.pmd_order().min(max_order);
         Self { nr_pages, max_order, pageblock_order, fragmentation: None }
+    }
+
+    /// Asks the host for as much room as the state of the zone takes, and gives it back: zeroed
+    /// memory, which costs nothing until it is touched, cannot be asked for without an abort.
+    pub(super) fn check_room(&self) -> Result<(), BuddyError> {
+        let (nr_pages, bytes) = (self.nr_pages, self.nr_pages * BYTES_OF_PAGE);
+        let mut room: Vec<u8> = Vec::new();
+        let is_there = usize::try_from(bytes).is_ok_and(|nr| room.try_reserve_exact(nr).is_ok());
+        // Else the compiler leaves out a request whose memory nobody uses.
+        std::hint::black_box(&room);
+        if is_there { Ok(()) } else { Err(BuddyError::NoRoom { nr_pages, bytes }) }
     }
 
     pub(super) fn check(&self) -> Result<(), BuddyError> {

@@ -162,14 +162,18 @@ impl<R: Ram> Memory<R> {
     /// Mappings of each page, from the page tables; costs time for each entry there is.
     #[must_use]
     pub fn page_maps(&self) -> PageMaps {
-        let nr_pages = self.core.buddy.nr_pages() as usize;
-        let mut maps = PageMaps { by_pfn: vec![0; nr_pages], mapped: MappedCounters::default() };
+        let mut maps = PageMaps { by_pfn: Vec::new(), mapped: MappedCounters::default() };
         let mut by_pmd = vec![false; self.core.folios.nr_places()];
         for (mm, _) in self.spaces() {
             for (leaf, id) in self.folio_leaves(mm, ALL) {
                 let folio = self.core.folios.get(id);
                 let first = leaf.pfn.0 as usize;
-                let pages = &mut maps.by_pfn[first..first + leaf.order.nr_pages() as usize];
+                let end = first + leaf.order.nr_pages() as usize;
+                // As long as the pages in use need it: the zone may be far larger.
+                if end > maps.by_pfn.len() {
+                    maps.by_pfn.resize(end, 0);
+                }
+                let pages = &mut maps.by_pfn[first..end];
                 let nr_new = pages.iter().filter(|&&nr| nr == 0).count();
                 for nr in pages {
                     *nr += 1;

@@ -1,5 +1,6 @@
 //! Why a cell cannot continue.
 
+use largefolio_mm::buddy::BuddyError;
 use largefolio_mm::fault::FaultError;
 use largefolio_mm::fork::ForkError;
 use largefolio_mm::io::{OutOfMemory, Short};
@@ -49,15 +50,16 @@ pub enum CellError {
 }
 
 impl CellError {
-    /// How the cell gets more memory, where its machine has too little.
+    /// How the cell gets another memory, where its machine has too little or this host.
     pub(super) const fn way_out(&self) -> &'static str {
         let is_short = match self {
+            Self::Memory(MemoryError::Buddy(error)) => matches!(error, BuddyError::NoRoom { .. }),
             Self::Fault(error) => matches!(error, FaultError::OutOfMemory(_)),
             Self::Fork(error) => matches!(error, ForkError::OutOfMemory),
             Self::Io(error) => matches!(error.short, Short::Machine),
             _ => false,
         };
-        if is_short { ", with `--memory` (Python: `memory=`)" } else { "" }
+        if is_short { ", with `--memory` (Python, studies: `memory=`)" } else { "" }
     }
 
     pub(super) const fn is_out_of_memory(&self) -> bool {

@@ -264,6 +264,10 @@ fn impossible_configurations_are_errors() {
     assert!(matches!(Buddy::new(config), Err(BuddyError::NrPages { nr_pages: 0 })));
     let config = BuddyConfig::new(PageSize::K4, 1 << 32);
     assert!(matches!(Buddy::new(config), Err(BuddyError::NrPages { .. })));
+    // More than any host can have, which no zone is: its state is asked for all the same.
+    let config = BuddyConfig::new(PageSize::K4, 1 << 60);
+    assert!(matches!(config.check_room(), Err(BuddyError::NoRoom { .. })));
+    assert_eq!(BuddyConfig::new(PageSize::K4, 1 << 20).check_room(), Ok(()));
     let config =
         BuddyConfig { pageblock_order: Order::new(11), ..BuddyConfig::new(PageSize::K4, 8) };
     assert!(matches!(Buddy::new(config), Err(BuddyError::Orders { .. })));
