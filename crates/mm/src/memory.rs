@@ -15,6 +15,7 @@ pub use config::{Config, MemoryError};
 pub use told::FolioState;
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use crate::buddy::{Buddy, BuddyConfig, MigrateType, RoundOfAgeing};
 use crate::core::groups::ChargeEffort;
@@ -146,6 +147,18 @@ impl Memory<Counted> {
     pub fn new(rules: Rules, config: &Config) -> Result<Self, MemoryError> {
         Self::with_ram(rules, config, Counted::default())
     }
+
+    /// The same; `hears` is asked now and then while memory ages, and may end it.
+    ///
+    /// # Errors
+    /// As [`Memory::new`], or [`MemoryError::Stopped`].
+    pub fn new_until(
+        rules: Rules,
+        config: &Config,
+        hears: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Self, MemoryError> {
+        Self::made(rules, config, Counted::default(), hears)
+    }
 }
 
 impl<R: Ram> Memory<R> {
@@ -154,6 +167,15 @@ impl<R: Ram> Memory<R> {
     /// # Errors
     /// When `config` describes no machine the allocator can manage.
     pub fn with_ram(rules: Rules, config: &Config, ram: R) -> Result<Self, MemoryError> {
+        Self::made(rules, config, ram, &mut || ControlFlow::Continue(()))
+    }
+
+    fn made(
+        rules: Rules,
+        config: &Config,
+        ram: R,
+        hears: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Self, MemoryError> {
         let nr_pages = config.ram_bytes >> rules.page.shift();
         let fragmentation = config.fragmentation;
         let mapcount = rules.anon.mapcount_rules();
@@ -161,11 +183,16 @@ impl<R: Ram> Memory<R> {
         let (hugetlb, nr_below) = Hugetlb::new(&pools, rules.page, nr_pages, mapcount)?;
         let zone = BuddyConfig { fragmentation, ..BuddyConfig::new(rules.page, nr_below) };
         let mut buddy = Buddy::new(zone)?;
-        let aged = config.ageing.map(|ageing| buddy.age(ageing)).unwrap_or_default();
+        let aged = match config.ageing {
+            None => Vec::new(),
+            Some(ageing) => buddy.age_until(ageing, hears).ok_or(MemoryError::Stopped)?,
+        };
+        let steps = config.ageing.map_or(0, |ageing| ageing.steps(nr_below));
         let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
         let mut core = Core::new(buddy, hugetlb, ram, mapcount);
+        core.work.add(steps);
         core.folios.set_rules(rules.reclaim);
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);

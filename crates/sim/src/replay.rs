@@ -72,12 +72,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
+use largefolio_mm::memory::MemoryError;
 use largefolio_trace::{Batch, Meta, OpenTrace, Reader, TraceError};
 use rayon::prelude::*;
 
 pub use annotate::{Annotation, AnnotationError};
 pub use batch::batches;
-pub use budget::{Budget, Excess, FACTOR_MAX, OverBudget};
+pub use budget::{AgeingOverBudget, Budget, Excess, FACTOR_MAX, OverBudget};
 pub use cell::Cell;
 pub use cgroup::{Cgroup, CgroupError};
 pub use error::CellError;
@@ -185,10 +186,13 @@ fn run(
     let meta = Arc::new(trace.meta().clone());
     let is_linked = specs.iter().any(|spec| !spec.linked.is_empty());
     let images = if is_linked { Images::of(trace)? } else { Images::default() };
-    let new = |spec: &CellSpec| {
-        Cell::new(spec, &meta, &images).map(Box::new).map_err(|source| of_cell(spec, source))
-    };
-    let mut lanes: Vec<Lane> = specs.iter().map(new).collect();
+    let mut lanes: Vec<Lane> = Vec::new();
+    for spec in specs {
+        match Cell::new(spec, &meta, &images, &mut || progress(0)) {
+            Err(CellError::Memory(MemoryError::Stopped)) => return Err(ReplayError::Stopped),
+            made => lanes.push(made.map(Box::new).map_err(|source| of_cell(spec, source))),
+        }
+    }
     check(&mut lanes, failed)?;
     if lanes.iter().flatten().any(|cell| cell.is_warming()) {
         pass(reader, &mut lanes, &Cell::is_warming, failed, progress)?;

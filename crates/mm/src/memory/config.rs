@@ -45,6 +45,9 @@ pub enum MemoryError {
     /// Not even one page is free.
     #[error("no page is free for the kernel's own use: give the model more memory")]
     NoPage,
+    /// Somebody ended the ageing of memory.
+    #[error("stopped while memory was aged")]
+    Stopped,
     /// The pools of huge pages are of no size of the machine, or larger than memory.
     #[error(transparent)]
     Pool(#[from] PoolError),

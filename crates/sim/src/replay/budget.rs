@@ -13,6 +13,9 @@
 //! Owns the limits and what is said of a trace that exceeds them. When they are checked is
 //! `metering`'s.
 
+use largefolio_mm::buddy::Ageing;
+use largefolio_mm::rules::sizes::size_name;
+use largefolio_mm::units::PageSize;
 use largefolio_trace::{Op, shown};
 use serde::{Deserialize, Serialize};
 
@@ -158,6 +161,56 @@ fn place(row: Option<u64>, op: Option<Op>) -> String {
     match (row, op) {
         (Some(row), Some(op)) => format!("row {row} of the trace ({})", op.name()),
         _ => "the layout at the start of the trace".to_owned(),
+    }
+}
+
+/// Ageing that would exceed a budget: it is known before it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "ageing {} of memory for {rounds} rounds takes up to {}; give less memory or fewer rounds, or \
+     allow more with `--max-work {factor}` (Python: `max_work={factor}`)",
+    size_name(*.ram_bytes), too_much(.excess)
+)]
+pub struct AgeingOverBudget {
+    /// Physical memory.
+    pub ram_bytes: u64,
+    /// Rounds of ageing.
+    pub rounds: u32,
+    /// What it would take too much of.
+    pub excess: Excess,
+    /// Multiple of the default budget that is enough.
+    pub factor: u64,
+}
+
+impl AgeingOverBudget {
+    /// Whether `budget` is enough for the ageing of `ram_bytes` in pages of `page`.
+    pub(super) fn check(
+        ageing: &Ageing,
+        ram_bytes: u64,
+        page: PageSize,
+        budget: &Budget,
+    ) -> Result<(), Self> {
+        let nr_pages = ram_bytes >> page.shift();
+        let (taken, held) = (ageing.steps(nr_pages), ageing.state_bytes(nr_pages));
+        let excess = if taken > budget.steps {
+            Excess::Steps { taken, allowed: budget.steps, of_policy: 0 }
+        } else if held > budget.state_bytes {
+            Excess::State { held, allowed: budget.state_bytes }
+        } else {
+            return Ok(());
+        };
+        let factor = taken.div_ceil(STEPS).max(held.div_ceil(STATE_BYTES));
+        Err(Self { ram_bytes, rounds: ageing.rounds, excess, factor })
+    }
+}
+
+fn too_much(excess: &Excess) -> String {
+    match excess {
+        Excess::Steps { taken, allowed, .. } => format!("{taken} steps, and {allowed} are allowed"),
+        Excess::State { held, allowed } => {
+            let (held, allowed) = (held >> 20, allowed >> 20);
+            format!("{held} MiB of state, and {allowed} MiB are allowed")
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! - I2: the same rows give the same outcome: no clock, no hash order, no threads.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use largefolio_mm::core::space::Flush;
@@ -20,7 +21,7 @@ use largefolio_trace::Meta;
 
 use super::annotate::{Annotation, Wish};
 use super::asked::Tenths;
-use super::budget::Meter;
+use super::budget::{AgeingOverBudget, Meter};
 use super::cgroup::Cgroups;
 use super::clock::{Clock, Sleeper};
 use super::error::CellError;
@@ -118,16 +119,23 @@ impl Counted {
 
 impl Cell {
     /// A machine with the recorded program loaded; `images` are those of the trace where the cell
-    /// has some linked for other pages.
+    /// has some linked for other pages. `hears` is asked now and then while memory ages, and may end
+    /// it.
     ///
     /// # Errors
-    /// When kernel and machine do not fit together or the layout cannot be placed.
-    pub fn new(spec: &CellSpec, meta: &Arc<Meta>, images: &Images) -> Result<Self, CellError> {
+    /// When kernel and machine do not fit together, the layout cannot be placed, ageing would exceed
+    /// the budget, or `hears` ended it.
+    pub fn new(
+        spec: &CellSpec,
+        meta: &Arc<Meta>,
+        images: &Images,
+        hears: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Self, CellError> {
         let mut spec = spec.clone();
         let page = spec.page_size();
         spec.machine = spec.machine.with_page_size(page)?;
         spec.kernel.rules.page = page;
-        let mut cell = Self::empty(spec, meta)?;
+        let mut cell = Self::empty(spec, meta, hears)?;
         let runs_max = cell.spec.detail_runs_max;
         cell.counted.tenths = Tenths::of(meta.nr_rows);
         cell.unusable = cell.unusable_sizes();
@@ -142,7 +150,11 @@ impl Cell {
         Ok(cell)
     }
 
-    fn empty(spec: CellSpec, meta: &Arc<Meta>) -> Result<Self, CellError> {
+    fn empty(
+        spec: CellSpec,
+        meta: &Arc<Meta>,
+        hears: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Self, CellError> {
         let rules = &spec.kernel.rules;
         let recorded = if meta.arch == ARM64 { PageSize::K64 } else { PageSize::K4 };
         let mut config = Config::new(spec.machine.arch);
@@ -150,7 +162,10 @@ impl Cell {
         config.swap_bytes = spec.swap_bytes;
         config.fragmentation = spec.fragmentation.state(rules.page, spec.seed);
         config.ageing = (spec.aged_rounds > 0).then(|| spec.ageing());
-        let mut memory = Memory::new(rules.clone(), &config)?;
+        if let Some(ageing) = &config.ageing {
+            AgeingOverBudget::check(ageing, spec.ram_bytes, rules.page, &spec.budget)?;
+        }
+        let mut memory = Memory::new_until(rules.clone(), &config, hears)?;
         memory.watch();
         if let Some(policy) = &spec.kernel.policy {
             memory.set_policy(policy.0.start().map_err(CellError::NoPolicy)?);

@@ -10,7 +10,7 @@ use largefolio_mm::policy::PolicyError;
 use largefolio_trace::validate::{NR_PROCESSES_MAX, NR_THREADS_MAX};
 use largefolio_trace::{Op, ThreadId};
 
-use super::budget::OverBudget;
+use super::budget::{AgeingOverBudget, OverBudget};
 use crate::machine::MachineError;
 
 /// Why a cell cannot continue.
@@ -42,6 +42,8 @@ pub enum CellError {
     NoPolicy(String),
     #[error(transparent)]
     OverBudget(Box<OverBudget>),
+    #[error(transparent)]
+    Ageing(#[from] AgeingOverBudget),
     #[error(
         "more than {NR_PROCESSES_MAX} processes live at the same time: a trace may have no more; record \
          a smaller part of the program"

@@ -1,6 +1,7 @@
 //! Random lives of processes against a naive model: who lives, and which pages each space has.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use largefolio_trace::{Batch, Execution, ExitKind, FileInfo, Image, LayoutEntry, LayoutKind, Op};
@@ -191,7 +192,8 @@ proptest! {
         let mut spec =
             CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap());
         spec.nr_cpus = Some(nr_cpus);
-        let mut cell = Cell::new(&spec, &meta, &Images::default()).unwrap();
+        let hears = &mut || ControlFlow::Continue(());
+        let mut cell = Cell::new(&spec, &meta, &Images::default(), hears).unwrap();
         let mut naive = Naive::new();
         let mut batch = Batch::default();
         let (mut nr_references, mut nr_strays) = (0, 0);

@@ -1,7 +1,11 @@
 //! Memory that is fragmented below a size, and memory that other programs wore down (I.10).
 
+use std::ops::ControlFlow;
+
 use largefolio_mm::buddy::{Ageing, Buddy, BuddyConfig, Fragmentation, RoundOfAgeing};
+use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::rules::anon::Orders;
+use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{Order, PageSize};
 
 /// Pages of 256 MiB.
@@ -65,4 +69,20 @@ fn one_size_is_found_again_where_many_sizes_wear_memory_down() {
     let sum = |of: fn(&RoundOfAgeing) -> u64| all.iter().map(of).sum::<u64>();
     assert_eq!((sum(|round| round.nr_asked[9]), sum(|round| round.nr_got[9])), (225, 181));
     assert_eq!(sum(|round| round.nr_asked[8]), 279);
+}
+
+#[test]
+fn ageing_counts_as_work_and_hears_when_to_stop() {
+    let orders = Orders::NONE.with(Order::new(4));
+    let ageing = Ageing { seed: 7, rounds: 4, orders };
+    let mut config = Config::new(Arch::X86_64);
+    (config.ram_bytes, config.ageing) = (1 << 30, Some(ageing));
+    let memory = Memory::new(Rules::example(), &config).unwrap();
+    assert!(memory.work().nr_steps() >= ageing.steps(1 << 18));
+    let mut nr_heard = 0;
+    let stopped = Memory::new_until(Rules::example(), &config, &mut || {
+        nr_heard += 1;
+        if nr_heard == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(matches!(stopped, Err(MemoryError::Stopped)) && nr_heard == 2);
 }

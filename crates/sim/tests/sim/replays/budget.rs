@@ -3,12 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
+use std::ops::ControlFlow;
+
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::{Budget, CellError, CellSpec, Excess, ReplayError, replay};
+use largefolio_sim::replay::{
+    Budget, CellError, CellSpec, Excess, ReplayError, replay, replay_until,
+};
 use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use largefolio_trace::event::mmap_flags;
-use largefolio_trace::{Event, Execution, FileInfo, Image, Meta, Op};
+use largefolio_trace::{Event, Execution, FileInfo, Image, Meta, Op, OpenTrace};
 
 /// Half an address space.
 const HUGE_LEN: u64 = 1 << 46;
@@ -248,6 +252,39 @@ fn an_unannounced_thread_is_an_error() {
     let fork = Event { aux: 7, flags: 1, ..Event::new(0, Op::Fork) };
     let (_dir, path) = super::program(vec![file(4096)], &[fork, row, close]);
     assert!(replay(&path, &[spec("6.12", BUDGET)], &mut |_| {}).is_ok());
+}
+
+/// A line of a study or a word of a command asks for it: it is charged before it begins.
+#[test]
+fn ageing_of_too_much_memory_never_begins() {
+    let (_dir, path) = super::program(vec![file(4096)], &[]);
+    let told = |gib: u64, rounds| {
+        let budget = Budget::default();
+        let spec = CellSpec { ram_bytes: gib << 30, aged_rounds: rounds, ..spec("6.16", budget) };
+        let error = replay(&path, &[spec], &mut |_| {}).unwrap_err();
+        let is_ageing = matches!(&error, ReplayError::Cell { source: CellError::Ageing(_), .. });
+        assert!(is_ageing, "{error}");
+        error.to_string()
+    };
+    let steps = "ageing 1T of memory for 100 rounds takes up to 3355443200 steps, and 67108864 are \
+                 allowed; give less memory or fewer rounds, or allow more with `--max-work 50`";
+    assert!(told(1024, 100).contains(steps), "{}", told(1024, 100));
+    assert!(told(256, 1).contains(" MiB of state, and 1024 MiB are allowed"), "{}", told(256, 1));
+}
+
+/// Ctrl-C is heard before the first row.
+#[test]
+fn ageing_ends_when_somebody_says_so() {
+    let (_dir, path) = super::program(vec![file(4096)], &[]);
+    let trace = OpenTrace::open(&path).unwrap();
+    let aged = CellSpec { ram_bytes: 1 << 30, aged_rounds: 2, ..spec("6.16", Budget::default()) };
+    let mut nr_heard = 0;
+    let stopped = replay_until(&trace, &[aged], &mut |nr_rows| {
+        assert_eq!(nr_rows, 0);
+        nr_heard += 1;
+        ControlFlow::Break(())
+    });
+    assert!(matches!(stopped, Err(ReplayError::Stopped)) && nr_heard == 1, "{stopped:?}");
 }
 
 /// What comes with folio is far below what is allowed.
