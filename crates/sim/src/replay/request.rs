@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::iter;
+use std::sync::LazyLock;
 
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_trace::Meta;
@@ -432,16 +433,19 @@ impl Request {
 
     /// A name no kernel knows would silently have no large folios.
     fn check_filesystem(&self) -> Result<(), RequestError> {
-        let Some(name) = self.filesystem.as_deref().filter(|name| *name != NO_LARGE_FOLIOS) else {
-            return Ok(());
-        };
-        let known = filesystems();
-        if known.contains(name) {
-            return Ok(());
+        let Some(name) = &self.filesystem else { return Ok(()) };
+        match unknown_filesystem(name) {
+            Some(hint) => Err(RequestError::Filesystem { name: name.clone(), hint }),
+            None => Ok(()),
         }
-        let hint = nearest(name, known.iter().map(String::as_str));
-        Err(RequestError::Filesystem { name: name.to_owned(), hint })
     }
+}
+
+/// The nearest names, if `name` is no filesystem with large folios and not [`NO_LARGE_FOLIOS`].
+pub(crate) fn unknown_filesystem(name: &str) -> Option<String> {
+    static KNOWN: LazyLock<BTreeSet<String>> = LazyLock::new(filesystems);
+    let is_known = name == NO_LARGE_FOLIOS || KNOWN.contains(name);
+    (!is_known).then(|| nearest(name, KNOWN.iter().map(String::as_str)))
 }
 
 /// Every filesystem that has large folios under some built-in kernel.

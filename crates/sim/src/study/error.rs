@@ -9,6 +9,7 @@ use super::parts::NR_ROWS_MAX;
 use crate::datafile::DataFileError;
 use crate::kernel::KernelError;
 use crate::machine::MachineError;
+use crate::replay::request::NO_LARGE_FOLIOS;
 use crate::replay::{LinkedError, ReplayError};
 
 /// Why a study could not be loaded or run.
@@ -54,6 +55,12 @@ pub enum Mistake {
     Missing { place: String, key: &'static str },
     #[error("{place}: a model has its kernel in its own table; remove {key}")]
     Superfluous { place: String, key: &'static str },
+    #[error(
+        "{place}: no kernel has large folios on a filesystem '{}'; {hint}; give \"{NO_LARGE_FOLIOS}\" \
+         for a filesystem without large folios",
+        shown(name)
+    )]
+    Filesystem { place: String, name: String, hint: String },
     #[error("{place}: '{value}' is not valid; expected {expected}")]
     Value { place: String, value: String, expected: &'static str },
     #[error("{place}: there is no {what} '{name}'; {hint}")]
@@ -77,6 +84,7 @@ impl Mistake {
             | Self::CellKind { place, .. }
             | Self::Missing { place, .. }
             | Self::Superfluous { place, .. }
+            | Self::Filesystem { place, .. }
             | Self::Value { place, .. }
             | Self::NoSuch { place, .. }
             | Self::Count { place, .. }

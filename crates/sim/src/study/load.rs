@@ -18,7 +18,7 @@ use crate::datafile::{line_of, parse};
 use crate::kernel::Kernel;
 use crate::machine::Machine;
 use crate::names::nearest;
-use crate::replay::request::AGED_ROUNDS_MAX;
+use crate::replay::request::{AGED_ROUNDS_MAX, unknown_filesystem};
 use crate::replay::{CacheState, CellSpec, Fragmented, Linked};
 use crate::size;
 
@@ -235,8 +235,10 @@ impl CellFile {
             }
             let told = |message| Mistake::Model { place: format!("{place}.model"), message };
             model.check().map_err(told)?;
+            check_filesystem(model.filesystem(), &format!("{place}.model"))?;
             return Ok(Source::Model(model));
         }
+        check_filesystem(self.filesystem.as_deref(), place)?;
         let spec = Box::new(self.spec(place)?);
         let input = input_of(place, self.trace.as_ref(), self.workload.as_ref(), workloads)?;
         Ok(Source::Replay(input, spec))
@@ -345,6 +347,15 @@ fn kernel_named(name: &str, place: &str) -> Result<Kernel, Mistake> {
 
 fn machine_named(name: &str, place: &str) -> Result<Machine, Mistake> {
     Machine::load(name).map_err(|error| Mistake::Machine { place: place.to_owned(), error })
+}
+
+/// A misspelt name would have no large folios under any kernel.
+pub(super) fn check_filesystem(name: Option<&str>, place: &str) -> Result<(), Mistake> {
+    let Some((name, hint)) = name.and_then(|name| Some((name, unknown_filesystem(name)?))) else {
+        return Ok(());
+    };
+    let (place, name) = (format!("{place}.filesystem"), name.to_owned());
+    Err(Mistake::Filesystem { place, name, hint })
 }
 
 impl RowFile {

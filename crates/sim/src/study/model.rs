@@ -177,6 +177,14 @@ impl Model {
         }
     }
 
+    /// Filesystem of the file, if there is one.
+    pub(super) fn filesystem(&self) -> Option<&str> {
+        match self {
+            Self::History { filesystem, .. } => Some(filesystem),
+            Self::Clear { .. } | Self::Anon { .. } => None,
+        }
+    }
+
     /// Why it would take too long.
     pub(super) fn check(&self) -> Result<(), String> {
         let Self::History { size, call, .. } = self else { return Ok(()) };

@@ -185,7 +185,7 @@ fn a_measurement_takes_the_place_of_what_is_quoted() {
 }
 
 /// What is replaced by what, the line of the error, and a part of what it says.
-const MUTANTS: [(&str, &str, usize, &str); 22] = [
+const MUTANTS: [(&str, &str, usize, &str); 24] = [
     ("title = \"Small\"", "titel = \"Small\"", 2, "unknown field `titel`"),
     ("setup = \"none\"", "setup = 3", 4, "expected a string"),
     ("kind = \"ret-stubs\"", "kind = \"stubs\"", 7, "unknown variant `stubs`"),
@@ -224,6 +224,13 @@ const MUTANTS: [(&str, &str, usize, &str); 22] = [
     ),
     ("before = \"slow\"", "before = \"slower\"", 70, "there is no bench 'slower'"),
     ("none = \"not modelled\"", "none = \"not modelled\"\ndisagrees = \"so\"", 79, "can disagree"),
+    ("cache = \"cold\"", "filesystem = \"xsf\"", 25, "a filesystem 'xsf'; known: afs"),
+    (
+        "\"clear\", kernel = \"6.19\", size = \"2M\"",
+        "\"history\", kernel = \"6.19\", size = \"1M\", way = \"read\", filesystem = \"ext5\"",
+        16,
+        "a filesystem 'ext5'; did you mean ext4?",
+    ),
 ];
 
 #[test]
@@ -239,6 +246,28 @@ fn a_file_that_is_wrong_is_answered_with_line_and_expected_form() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The filesystem of a curve and of a frontier.
+#[test]
+fn a_misspelt_filesystem_of_many_cells_is_named_with_its_line() {
+    let body = "title = \"t\"\nmachine = \"altra\"\nfilesystem = \"xsf\"\ncounts = [\
+        { what = \"f\", count = \"faults.total\" }, { what = \"r\", count = \"reads.bytes\" }]\n\
+        lines = [{ name = \"a\", kernel = \"7.0\" }, { name = \"b\", kernel = \"7.2\" }]\n";
+    let (nr_lines, known) = (SMALL.lines().count(), "'xsf'; known: afs");
+    for (kind, input) in [
+        ("curves", "workload = \"stubs\"\nlimits = [\"100%\"]\n"),
+        ("frontiers", "workloads = [\"stubs\"]\n"),
+    ] {
+        let with = |body: &str| {
+            let text = format!("{SMALL}[[{kind}]]\n{body}{input}");
+            Study::from_toml(&text, "f").map_err(|error| error.to_string())
+        };
+        let error = with(body).unwrap_err();
+        let place = format!("f:{}: {kind}[0].filesystem: ", nr_lines + 4);
+        assert!(error.starts_with(&place) && error.contains(known), "{error}");
+        assert!(with(&body.replace("xsf", "none")).is_ok(), "{kind}");
+    }
 }
 
 #[test]

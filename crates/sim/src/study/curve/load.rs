@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::super::cell::Sample;
 use super::super::count::CountFile;
 use super::super::error::Mistake;
-use super::super::load::{CellFile, LineFile, input_of};
+use super::super::load::{CellFile, LineFile, check_filesystem, input_of};
 use super::super::parts::Generated;
 use super::{Curve, Line};
 use crate::replay::CellSpec;
@@ -64,6 +64,7 @@ impl CurveFile {
                 return Err(wrong(place, key, &nr.to_string(), expected));
             }
         }
+        check_filesystem(self.filesystem.as_deref(), place)?;
         let input = input_of(place, self.trace.as_ref(), self.workload.as_ref(), workloads)?;
         let limits = limits_of(&self.limits, place)?;
         let mut lines = Vec::new();

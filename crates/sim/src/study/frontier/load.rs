@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::super::cell::Sample;
 use super::super::count::CountFile;
 use super::super::error::Mistake;
-use super::super::load::{CellFile, LineFile, input_of};
+use super::super::load::{CellFile, LineFile, check_filesystem, input_of};
 use super::super::parts::Generated;
 use super::Frontier;
 
@@ -56,6 +56,7 @@ impl FrontierFile {
                 return Err(Mistake::Value { place, value: nr.to_string(), expected });
             }
         }
+        check_filesystem(self.filesystem.as_deref(), place)?;
         let traces = self.traces.iter().map(|trace| (Some(trace), None));
         let generated = self.workloads.iter().map(|workload| (None, Some(workload)));
         let programs = traces
