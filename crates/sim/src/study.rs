@@ -39,6 +39,7 @@ mod load;
 mod metric;
 mod model;
 mod parts;
+mod unit;
 
 #[cfg(test)]
 mod tests;

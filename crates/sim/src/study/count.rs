@@ -5,6 +5,7 @@ use serde::Deserialize;
 use super::cell::Sample;
 use super::error::Mistake;
 use super::metric::Metric;
+use super::unit;
 
 /// A number that is drawn.
 #[derive(Clone, Debug)]
@@ -41,6 +42,7 @@ impl CountFile {
             if let Some(message) = sample.unknown(&metric) {
                 return Err(told(message));
             }
+            unit::check(&metric, &file.unit).map_err(told)?;
             counts.push(Count { what: file.what, metric, unit: file.unit });
         }
         Ok(counts)

@@ -10,6 +10,7 @@ use super::curve::CurveFinding;
 use super::file::{Change, Ours, Published, Quoted, Row, Source, Study};
 use super::frontier::FrontierFinding;
 use super::metric::{Metric, Number};
+use super::unit::scaled;
 use crate::replay::{CacheState, CellSpec};
 
 /// A measurement of a row's benches, by table and row of a study's name.
@@ -316,18 +317,6 @@ fn of_cells(
     };
     let is_whole = pair.after.is_some() && (before.is_none() || pair.before.is_some());
     (is_whole.then_some(pair), how)
-}
-
-/// Bytes and nanoseconds as the unit has them.
-pub(super) fn scaled(number: f64, metric: &Metric, unit: &str) -> f64 {
-    match unit {
-        "%" if metric.is_share() => number * 100.0,
-        "ms" => number / 1e6,
-        "us" => number / 1e3,
-        "KiB" | "kB" => number / 1024.0,
-        "MiB" => number / f64::from(1 << 20),
-        _ => number,
-    }
 }
 
 /// Machine, filesystem and swap space of a cell.

@@ -14,6 +14,7 @@ use super::frontier::FrontierFile;
 use super::metric::Metric;
 use super::model::Model;
 use super::parts::{Generated, Input, NR_ROWS_MAX};
+use super::unit;
 use crate::datafile::{line_of, parse};
 use crate::kernel::Kernel;
 use crate::machine::Machine;
@@ -103,6 +104,30 @@ struct Common {
     ours_unit: Option<String>,
     change: Option<Change>,
     same_within: Option<f64>,
+}
+
+impl Common {
+    /// Units of what is published and of ours, which must be one of its number.
+    fn units(&self, ours: &Ours, place: &str) -> Result<(String, String), Mistake> {
+        let unit = self.unit.clone().unwrap_or_default();
+        let ours_unit = self.ours_unit.clone().unwrap_or_else(|| unit.clone());
+        if let Ours::Cells { metric, .. } = ours {
+            unit::check(metric, &ours_unit).map_err(|message| {
+                let hint = match self.ours_unit {
+                    None => "; if that is the unit of what is published, give ours-unit too",
+                    Some(_) => "",
+                };
+                Mistake::Count { place: place.to_owned(), message: message + hint }
+            })?;
+        }
+        if self.change == Some(Change::Points)
+            && [&unit, &ours_unit].iter().any(|unit| *unit != "%")
+        {
+            let message = "change = \"points\" is for shares: give unit = \"%\"";
+            return Err(Mistake::Row { place: place.to_owned(), message });
+        }
+        Ok((unit, ours_unit))
+    }
 }
 
 #[derive(Deserialize)]
@@ -381,11 +406,11 @@ impl RowFile {
         if !same_within.is_finite() || same_within < 0.0 {
             return Err(wrong("same-within must be a number of at least 0"));
         }
-        let unit = common.unit.unwrap_or_default();
+        let (unit, ours_unit) = common.units(&ours, place)?;
         Ok(Row {
             what: self.what.clone(),
             published: self.published.clone(),
-            ours_unit: common.ours_unit.unwrap_or_else(|| unit.clone()),
+            ours_unit,
             unit,
             change: common.change.unwrap_or_default(),
             same_within,

@@ -12,6 +12,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::unit::Dimension;
 use crate::names::nearest;
 use crate::size::parse_bytes;
 
@@ -87,10 +88,25 @@ impl Metric {
         Ok(Self { text: text.to_owned(), sum: first, of })
     }
 
-    /// Whether it is a share, which `%` shows in hundredths.
-    #[must_use]
-    pub(super) const fn is_share(&self) -> bool {
-        self.of.is_some()
+    /// What it counts.
+    ///
+    /// # Errors
+    /// Names two numbers that do not add up.
+    pub(super) fn dimension(&self) -> Result<Dimension, String> {
+        let of_sum = |sum: &[Vec<String>]| {
+            let mut all = sum.iter().map(|name| Dimension::of(name));
+            let first = all.next().unwrap_or(Dimension::Count);
+            match all.find(|other| *other != first) {
+                None => Ok(first),
+                Some(other) => Err(format!(
+                    "{self} adds {} and {}; add numbers of one kind",
+                    first.words(),
+                    other.words()
+                )),
+            }
+        };
+        let first = of_sum(&self.sum)?;
+        self.of.as_deref().map_or(Ok(first), |of| Ok(first.over(of_sum(of)?)))
     }
 
     /// Whether it is estimated with the costs of a machine rather than counted.

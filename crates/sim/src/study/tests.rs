@@ -185,7 +185,7 @@ fn a_measurement_takes_the_place_of_what_is_quoted() {
 }
 
 /// What is replaced by what, the line of the error, and a part of what it says.
-const MUTANTS: [(&str, &str, usize, &str); 24] = [
+const MUTANTS: [(&str, &str, usize, &str); 27] = [
     ("title = \"Small\"", "titel = \"Small\"", 2, "unknown field `titel`"),
     ("setup = \"none\"", "setup = 3", 4, "expected a string"),
     ("kind = \"ret-stubs\"", "kind = \"stubs\"", 7, "unknown variant `stubs`"),
@@ -224,6 +224,25 @@ const MUTANTS: [(&str, &str, usize, &str); 24] = [
     ),
     ("before = \"slow\"", "before = \"slower\"", 70, "there is no bench 'slower'"),
     ("none = \"not modelled\"", "none = \"not modelled\"\ndisagrees = \"so\"", 79, "can disagree"),
+    (
+        "count = \"units\"\n",
+        "count = \"units\"\nunit = \"ms\"\n",
+        46,
+        "is a count; leave the unit out",
+    ),
+    (
+        "count = \"units\"\n",
+        "count = \"largest_unit_bytes\"\nunit = \"s\"\n",
+        46,
+        "use bytes, kB, KiB, MiB, GiB, MB or GB; if that is the unit of what is published, give \
+         ours-unit too",
+    ),
+    (
+        "count = \"units\"\n",
+        "count = \"largest_unit_bytes\"\nunit = \"bytes\"\nchange = \"points\"\n",
+        46,
+        "change = \"points\" is for shares",
+    ),
     ("cache = \"cold\"", "filesystem = \"xsf\"", 25, "a filesystem 'xsf'; known: afs"),
     (
         "\"clear\", kernel = \"6.19\", size = \"2M\"",
@@ -267,6 +286,10 @@ fn a_misspelt_filesystem_of_many_cells_is_named_with_its_line() {
         let place = format!("f:{}: {kind}[0].filesystem: ", nr_lines + 4);
         assert!(error.starts_with(&place) && error.contains(known), "{error}");
         assert!(with(&body.replace("xsf", "none")).is_ok(), "{kind}");
+        let unit =
+            body.replace("count = \"reads.bytes\"", "count = \"reads.bytes\", unit = \"ms\"");
+        let error = with(&unit.replace("xsf", "xfs")).unwrap_err();
+        assert!(error.contains("'ms' is no unit of reads.bytes"), "{error}");
     }
 }
 

@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::super::cell::{Ended, Values, peak_bytes};
 use super::super::count::Count;
 use super::super::file::Study;
-use super::super::finding::{described_setup, scaled};
+use super::super::finding::described_setup;
 use super::super::metric::Number;
+use super::super::unit::scaled;
 use super::{Kind, cell_name, limit};
 
 /// A number this much larger, as a factor, is worse.

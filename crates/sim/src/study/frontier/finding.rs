@@ -7,8 +7,9 @@ use serde::Serialize;
 use super::super::cell::Values;
 use super::super::count::Count;
 use super::super::file::Study;
-use super::super::finding::{described_setup, scaled};
+use super::super::finding::described_setup;
 use super::super::metric::Number;
+use super::super::unit::scaled;
 use super::cell_name;
 
 /// A program that takes up to this many per cent more does not lose.
