@@ -111,6 +111,12 @@ pub struct Published {
     pub text: Option<String>,
 }
 
+impl Published {
+    pub(super) fn numbers(&self) -> impl Iterator<Item = f64> {
+        [self.before, self.after, self.change].into_iter().flatten()
+    }
+}
+
 /// Where the numbers of a row come from.
 #[derive(Clone, Debug)]
 pub enum Ours {
@@ -207,6 +213,12 @@ pub struct Quoted {
     pub date: Option<String>,
     /// Smallest and largest change within a round, in percent.
     pub range: Option<[f64; 2]>,
+}
+
+impl Quoted {
+    pub(super) fn numbers(&self) -> impl Iterator<Item = f64> {
+        [self.before, self.after].into_iter().chain(self.range.into_iter().flatten())
+    }
 }
 
 impl Study {

@@ -240,17 +240,19 @@ impl RowFinding {
     }
 }
 
-/// The change of a pair; of one that begins with 0 there is none in percent.
+/// The change of a pair; of one that begins with 0, or with next to nothing, there is none in
+/// percent.
 fn change(measure: Change, pair: Pair) -> Option<f64> {
     let (before, after) = (pair.before?, pair.after?);
-    match measure {
+    let change = match measure {
         Change::Points => Some(after - before),
         _ if before == 0.0 && after == 0.0 => Some(0.0),
         Change::Percent if before == 0.0 => None,
         Change::Percent => Some((after / before - 1.0) * 100.0),
         Change::Speed if after == 0.0 => None,
         Change::Speed => Some((before / after - 1.0) * 100.0),
-    }
+    };
+    change.filter(|change| change.is_finite())
 }
 
 fn distance(row: &Row, published: Pair, ours: Pair) -> Option<f64> {

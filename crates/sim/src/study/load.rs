@@ -1,6 +1,7 @@
 //! Reading and checking a study file.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -22,6 +23,9 @@ use crate::names::nearest;
 use crate::replay::request::{AGED_ROUNDS_MAX, unknown_filesystem};
 use crate::replay::{CacheState, CellSpec, Fragmented, Linked};
 use crate::size;
+
+/// Sizes of numbers that are published or quoted: others are mistakes, and unreadable.
+const NUMBERS: RangeInclusive<f64> = 1e-15..=1e15;
 
 /// The file as written.
 #[derive(Deserialize)]
@@ -383,6 +387,10 @@ pub(super) fn check_filesystem(name: Option<&str>, place: &str) -> Result<(), Mi
     Err(Mistake::Filesystem { place, name, hint })
 }
 
+fn is_readable(number: f64) -> bool {
+    number == 0.0 || NUMBERS.contains(&number.abs())
+}
+
 impl RowFile {
     /// The row with what its table says filled in.
     fn row(&self, place: &str, table: &TableFile, known: Known<'_>) -> Result<Row, Mistake> {
@@ -405,6 +413,11 @@ impl RowFile {
         let same_within = common.same_within.unwrap_or(0.0);
         if !same_within.is_finite() || same_within < 0.0 {
             return Err(wrong("same-within must be a number of at least 0"));
+        }
+        let numbers = self.published.iter().flat_map(Published::numbers);
+        let quoted = self.quoted.iter().flat_map(Quoted::numbers);
+        if !numbers.chain(quoted).all(is_readable) {
+            return Err(wrong("published and quoted numbers are 0, or 10^-15 to 10^15 in size"));
         }
         let (unit, ours_unit) = common.units(&ours, place)?;
         Ok(Row {

@@ -185,7 +185,7 @@ fn a_measurement_takes_the_place_of_what_is_quoted() {
 }
 
 /// What is replaced by what, the line of the error, and a part of what it says.
-const MUTANTS: [(&str, &str, usize, &str); 27] = [
+const MUTANTS: [(&str, &str, usize, &str); 31] = [
     ("title = \"Small\"", "titel = \"Small\"", 2, "unknown field `titel`"),
     ("setup = \"none\"", "setup = 3", 4, "expected a string"),
     ("kind = \"ret-stubs\"", "kind = \"stubs\"", 7, "unknown variant `stubs`"),
@@ -243,6 +243,15 @@ const MUTANTS: [(&str, &str, usize, &str); 27] = [
         46,
         "change = \"points\" is for shares",
     ),
+    (
+        "before = 512,",
+        "before = nan,",
+        46,
+        "published and quoted numbers are 0, or 10^-15 to 10^15",
+    ),
+    ("before = 512, after = 3", "before = 512, after = inf", 46, "published and quoted numbers"),
+    ("{ change = 10 }", "{ change = 1e300 }", 51, "published and quoted numbers"),
+    ("quoted = { before = 1.0", "quoted = { before = -inf", 70, "published and quoted numbers"),
     ("cache = \"cold\"", "filesystem = \"xsf\"", 25, "a filesystem 'xsf'; known: afs"),
     (
         "\"clear\", kernel = \"6.19\", size = \"2M\"",
