@@ -312,10 +312,12 @@ fn of_cells(
         Err(why) => return (None, How::None { why }),
     };
     let of = described(study, before, after);
-    let how = if metric.is_estimate() {
-        How::Estimated { of, not_known, assumed: assumed.into_iter().collect() }
-    } else {
-        How::Counted { of }
+    let how = match not_known {
+        not_known if metric.is_estimate() => {
+            How::Estimated { of, not_known, assumed: assumed.into_iter().collect() }
+        }
+        Some(what) => How::None { why: format!("not known: {what}") },
+        None => How::Counted { of },
     };
     let is_whole = pair.after.is_some() && (before.is_none() || pair.before.is_some());
     (is_whole.then_some(pair), how)

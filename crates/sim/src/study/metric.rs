@@ -162,7 +162,8 @@ impl Metric {
         names.into_iter().find_map(|name| unknown(sample, name))
     }
 
-    /// The number of a cell; of a share with nothing below, 0.
+    /// The number of a cell. A share of nothing is not known, and nothing of nothing is 0: a kernel
+    /// that asks for no folio of a size gets none.
     pub(super) fn of(&self, cell: &Value) -> Number {
         let total = |sum: &[Vec<String>]| {
             let mut total = 0.0;
@@ -177,7 +178,8 @@ impl Metric {
         let below = self.of.as_deref().map(total).transpose();
         match (total(&self.sum), below) {
             (Ok(sum), Ok(None)) => Number::Known(sum),
-            (Ok(_), Ok(Some(below))) if below <= 0.0 => Number::Known(0.0),
+            (Ok(0.0), Ok(Some(0.0))) => Number::Known(0.0),
+            (Ok(_), Ok(Some(0.0))) => Number::NotKnown(format!("a share of 0 ({self})")),
             (Ok(sum), Ok(Some(below))) => Number::Known(sum / below),
             (Err(why), _) | (_, Err(why)) => Number::NotKnown(why),
         }

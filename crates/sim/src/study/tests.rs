@@ -303,6 +303,21 @@ fn a_misspelt_filesystem_of_many_cells_is_named_with_its_line() {
 }
 
 #[test]
+fn a_share_of_nothing_is_not_known() {
+    let row = "count = \"faults.total\"\nbefore = \"stubs\"";
+    let of = |count: &str| {
+        let text = SMALL.replacen(row, &format!("count = \"{count}\"\nbefore = \"stubs\""), 1);
+        assert_ne!(text, SMALL);
+        found(&text).tables[0].rows[2].clone()
+    };
+    let row = of("faults.total / faults.cow");
+    let why = "not known: a share of 0 (faults.total / faults.cow)".to_owned();
+    assert_eq!((row.ours, row.how), (None, How::None { why }));
+    // Nothing of nothing is nothing.
+    assert_eq!(of("faults.wp_reuse / faults.cow").ours.unwrap().after, Some(0.0));
+}
+
+#[test]
 fn a_match_that_rests_on_assumed_constants_is_a_coincidence() {
     let owners = Study::named("owners").unwrap();
     let scratch = tempfile::tempdir().unwrap();
@@ -390,6 +405,10 @@ fn a_metric_is_a_sum_or_a_share_and_what_did_not_occur_counts_nothing() {
     let share = "folios.file.by_size.64K.aligned_bytes / folios.file.mapped_bytes";
     assert_eq!(of(share), Number::Known(0.25));
     assert_eq!(of("folios.file.by_size.2M.aligned_bytes"), Number::Known(0.0));
+    let none = "folios.file.by_size.2M.aligned_bytes";
+    let of_none = format!("faults.total / {none}");
+    assert_eq!(of(&of_none), Number::NotKnown(format!("a share of 0 ({of_none})")));
+    assert_eq!(of(&format!("{none} / {none}")), Number::Known(0.0));
     assert_eq!(of("estimate.total_ns"), Number::NotKnown("costs.fault".to_owned()));
     let unknown = |text: &str| Metric::parse(text).unwrap().unknown_in(&cell);
     assert_eq!(unknown(share), None);

@@ -154,9 +154,10 @@ fn compare(lines: &mut [LineFinding], limits: &[u32]) {
 
 fn worse_at(series: &Series, first: &Series, limits: &[u32]) -> Vec<u32> {
     let pairs = limits.iter().zip(series.values.iter().zip(&first.values));
-    let worse = pairs.filter(|(_, pair)| match pair {
+    let worse = pairs.filter(|(limit, pair)| match pair {
         (Some(value), Some(first)) => *value > *first * WORSE,
-        (None, Some(_)) => true,
+        // A number that is not known is no worse: the program got to its end.
+        (None, Some(_)) => series.ended.contains_key(*limit),
         (_, None) => false,
     });
     worse.map(|(&percent, _)| percent).collect()
