@@ -147,7 +147,8 @@ fn admit_other_users(directory: &Path) -> std::io::Result<()> {
     }
     let mode = std::fs::Permissions::from_mode;
     std::fs::set_permissions(directory.join(wire::SOCKET_NAME), mode(0o666))?;
-    std::fs::set_permissions(directory, mode(0o711))
+    // They make their tails there, and remove nobody else's.
+    std::fs::set_permissions(directory, mode(0o1733))
 }
 
 fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Command {

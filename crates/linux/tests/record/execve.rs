@@ -312,6 +312,40 @@ fn a_process_that_gave_up_root_is_recorded() {
     assert_eq!(executed(&trace).len(), 1, "{:?}", trace.outcome.warnings);
 }
 
+/// What such a process did before it was killed is there as well.
+#[test]
+fn a_process_that_gave_up_root_loses_nothing_when_it_is_killed() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r"
+        #include <signal.h>
+        #include <sys/mman.h>
+        int main(void) {
+            int status = 1;
+            if (setgid(65534) || setuid(65534)) return 2;
+            if (fork() == 0) {
+                volatile char *p = mmap(0, 501 * 4096, PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                for (long page = 0; page < 500; page++) p[page * 4096] = 1;
+                kill(getpid(), SIGKILL);
+            }
+            wait(&status);
+            return WIFSIGNALED(status) ? 0 : 3;
+        }",
+        &[],
+    );
+    let trace = record(&made.path, &[], With::Qemu);
+    if trace.outcome.ended == Ended::Code(2) {
+        println!("SKIPPED: only root can become another user: run as root");
+        return;
+    }
+    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    let map = trace.mapping(501);
+    assert_eq!(trace.count(Op::Write, None, map.addr, map.addr + map.len), 500);
+}
+
 /// A tree of 511 processes that live at the same time, under a limit that is not ours.
 #[test]
 fn a_tree_of_processes_is_recorded_whole() {

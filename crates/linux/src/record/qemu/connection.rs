@@ -22,6 +22,8 @@ pub(super) struct Connection {
     fd: OwnedFd,
     /// Its number, by the kernel.
     peer: Option<u32>,
+    /// The user it runs as, by the kernel.
+    pub(super) user: Option<u32>,
     /// Whether it is of this user.
     pub(super) is_ours: bool,
     /// Process, once it said so.
@@ -38,10 +40,11 @@ impl Connection {
     pub(super) fn accept(listener: &OwnedFd) -> Result<Self, Errno> {
         let fd = rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?;
         let peer = rustix::net::sockopt::socket_peercred(&fd).ok();
-        let is_ours = peer.is_some_and(|peer| peer.uid == rustix::process::geteuid());
+        let user = peer.map(|peer| peer.uid.as_raw());
+        let is_ours = user == Some(rustix::process::geteuid().as_raw());
         let peer = peer.and_then(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()).ok());
         let (pid, waits, accepted, is_closed) = (None, None, Instant::now(), false);
-        Ok(Self { fd, peer, is_ours, pid, waits, accepted, is_closed })
+        Ok(Self { fd, peer, user, is_ours, pid, waits, accepted, is_closed })
     }
 
     /// Whether the process at the other end is `pid`.

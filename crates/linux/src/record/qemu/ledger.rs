@@ -13,7 +13,7 @@
 pub(super) mod fuzzed;
 mod lives;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,6 +39,8 @@ pub(crate) struct Ledger<'book, 'sink> {
     directory: PathBuf,
     program: PathBuf,
     processes: BTreeMap<u32, RecordedProcess>,
+    /// Users that recorded processes connected as: their tails are read.
+    pub(crate) users: BTreeSet<u32>,
     /// The first process.
     top: Option<u32>,
     /// Whether there is no room for what begins.
@@ -51,8 +53,9 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     /// A recording of `program` whose tails are in `directory`.
     pub(crate) fn new(book: &'book mut Book<'sink>, directory: PathBuf, program: PathBuf) -> Self {
         let processes = BTreeMap::new();
+        let users = BTreeSet::from([rustix::process::geteuid().as_raw()]);
         let (top, is_full, runs) = (None, false, Vec::new());
-        Self { book, directory, program, processes, top, is_full, runs }
+        Self { book, directory, program, processes, users, top, is_full, runs }
     }
 
     /// A message of the process `pid`.

@@ -341,7 +341,10 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         if !is_recorded {
             self.ledger.warn_stray();
             self.connections[index].is_closed = true;
-        } else if hello.reason == Reason::Execve {
+            return Ok(());
+        }
+        self.ledger.users.extend(self.connections[index].user);
+        if hello.reason == Reason::Execve {
             self.ledger.executed(pid, hello.generation);
         } else {
             self.ledger.connected(pid, hello.generation);

@@ -3,8 +3,10 @@
 //! Owns the reading of tail files. Invariant I1: a tail is read only after its process ended,
 //! executed a program or left, and then removed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use largefolio_trace::disk;
@@ -29,10 +31,13 @@ impl Tail {
         &self.rows
     }
 
-    /// A recorded program of this user can put anything there.
-    fn read(path: &Path) -> Option<Self> {
+    /// A recorded program can put anything there; one of nobody else's can.
+    fn read(path: &Path, users: &BTreeSet<u32>) -> Option<Self> {
         let mut bytes = Vec::new();
         let file = disk::open_own(path).ok()?;
+        if !users.contains(&file.metadata().ok()?.uid()) {
+            return None;
+        }
         file.take(TAIL_BYTES as u64).read_to_end(&mut bytes).ok()?;
         if wire::u64_at(&bytes, tail_offset::MAGIC)? != wire::TAIL_MAGIC {
             return None;
@@ -50,8 +55,13 @@ impl Tail {
 }
 
 /// Takes the tails that process `pid` has as the program of `generation` out of `directory`, in the
-/// order of thread numbers.
-pub(crate) fn take(directory: &Path, pid: u32, generation: u32) -> Vec<Tail> {
+/// order of thread numbers: those of `users`.
+pub(crate) fn take(
+    directory: &Path,
+    pid: u32,
+    generation: u32,
+    users: &BTreeSet<u32>,
+) -> Vec<Tail> {
     let prefix = wire::tail_prefix(pid, generation);
     let paths: Vec<PathBuf> = fs::read_dir(directory)
         .into_iter()
@@ -61,7 +71,7 @@ pub(crate) fn take(directory: &Path, pid: u32, generation: u32) -> Vec<Tail> {
         .map(|entry| entry.path())
         .collect();
     let taken = |path: PathBuf| {
-        let tail = Tail::read(&path);
+        let tail = Tail::read(&path, users);
         // The directory goes away at the end in any case.
         let _ = fs::remove_file(path);
         tail
@@ -91,7 +101,13 @@ mod tests {
         bytes.resize(TAIL_BYTES + 4096, 0xff);
         bytes[tail_offset::TID..tail_offset::TID + 4].copy_from_slice(&9_u32.to_le_bytes());
         fs::write(path("1"), &bytes).expect("a file");
-        let tails = take(directory.path(), 7, 0);
+        let own = BTreeSet::from([rustix::process::geteuid().as_raw()]);
+        let others = own.iter().map(|user| user + 1).collect();
+        fs::write(path("2"), &bytes).expect("a file");
+        let tails = take(directory.path(), 7, 0, &others);
+        assert!(tails.is_empty(), "another user put them there");
+        fs::write(path("1"), &bytes).expect("a file");
+        let tails = take(directory.path(), 7, 0, &own);
         let seen: Vec<_> = tails.iter().map(|tail| (tail.tid, tail.rows().len())).collect();
         assert_eq!(seen, [(9, TAIL_ROWS * ROW_BYTES)]);
         assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);

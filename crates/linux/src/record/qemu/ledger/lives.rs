@@ -337,7 +337,7 @@ impl Ledger<'_, '_> {
 
     fn drain_tails(&mut self, pid: u32) -> Result<(), TraceError> {
         let generation = self.processes.get(&pid).map_or(0, |process| process.generation);
-        for tail in tails::take(&self.directory, pid, generation) {
+        for tail in tails::take(&self.directory, pid, generation, &self.users) {
             self.book.warn_times(GRACE_EXPIRED, tail.nr_grace_expired.into());
             let thread = self.thread(pid, tail.tid).copied();
             let is_received = thread.and_then(|thread| thread.last_seq);
