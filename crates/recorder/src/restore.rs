@@ -21,18 +21,22 @@ pub(crate) fn variables(maps: &[u8], base: u64) {
     if entries.is_empty() {
         return;
     }
-    for (start, end) in anonymous(maps).filter(|&(start, _)| start >= base) {
-        let mut memory = vec![0; usize::try_from(end - start).unwrap_or(0)];
-        let nr_read = sys::read_memory(start, &mut memory);
-        memory.truncate(nr_read);
-        if entries.iter().all(|entry| restore(&memory, start, base, entry)) {
-            return;
+    for reach in REACHES {
+        for (start, end) in anonymous(maps).filter(|&(start, _)| start >= base) {
+            let start = start.max(end.saturating_sub(reach));
+            let mut memory = vec![0; usize::try_from(end - start).unwrap_or(0)];
+            let nr_read = sys::read_memory(start, &mut memory);
+            memory.truncate(nr_read);
+            if entries.iter().all(|entry| restore(&memory, start, base, entry)) {
+                return;
+            }
         }
     }
 }
 
-/// Largest mapping that is searched: a stack.
-const SEARCHED_MAX: u64 = 1 << 30;
+/// How far from its end a mapping is searched, a stack of up to gigabytes. Linux gives the strings of a
+/// program 6 MiB at most; each may have a pointer of its own.
+const REACHES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 
 /// Ranges of private memory that may be written, as a text of maps has them.
 fn anonymous(maps: &[u8]) -> impl Iterator<Item = (u64, u64)> {
@@ -45,8 +49,7 @@ fn anonymous(maps: &[u8]) -> impl Iterator<Item = (u64, u64)> {
         let is_unnamed = words.nth(3).is_none();
         let number = |text| u64::from_str_radix(text, 16).ok();
         let (start, end) = (number(start)?, number(end)?);
-        let is_searched = is_writable && is_unnamed && end.checked_sub(start)? <= SEARCHED_MAX;
-        is_searched.then_some((start, end))
+        (is_writable && is_unnamed && start < end).then_some((start, end))
     })
 }
 
@@ -94,7 +97,7 @@ mod tests {
     #[test]
     fn only_unnamed_writable_private_memory_is_searched() {
         let maps = b"1000-3000 rw-p 00000000 00:00 0 \n3000-4000 r--p 00000000 00:00 0 \n\
-            5000-6000 rw-p 00000000 fe:00 1 /x\n7000-7fff000000000000 rw-p 0 00:00 0\nodd\n";
+            5000-6000 rw-p 00000000 fe:00 1 /x\n7000-7000 rw-p 0 00:00 0\nodd\n";
         assert_eq!(anonymous(maps).collect::<Vec<_>>(), [(0x1000, 0x3000)]);
     }
 }
