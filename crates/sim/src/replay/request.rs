@@ -112,6 +112,11 @@ pub enum RequestError {
     TooManyCells { nrs: [usize; 5], nr_cells: usize, limit: usize },
     #[error("--cgroup: {0} groups; use at most {NR_CGROUPS_MAX}")]
     Cgroups(usize),
+    #[error(
+        "two machines that differ are both called '{}'; give each machine file a `name` of its own",
+        shown(.0)
+    )]
+    MachineName(String),
     #[error("no {0} is given; name at least one")]
     Nothing(&'static str),
     #[error(
@@ -189,6 +194,7 @@ impl Request {
     pub fn check(&self, limit: usize) -> Result<(), RequestError> {
         self.check_filesystem()?;
         self.check_settings()?;
+        self.check_machines()?;
         let nrs = self.nrs();
         let nr_cells = self.nr_cells();
         if nr_cells > limit {
@@ -420,6 +426,15 @@ impl Request {
             return Err(RequestError::Aged(self.aged_rounds));
         }
         Ok(())
+    }
+
+    /// Results tell machines apart by their names.
+    fn check_machines(&self) -> Result<(), RequestError> {
+        let mut names = HashSet::new();
+        match self.machines().into_iter().find(|machine| !names.insert(&machine.name)) {
+            Some(machine) => Err(RequestError::MachineName(machine.name.clone())),
+            None => Ok(()),
+        }
     }
 
     fn check_fragmentation(&self, spec: &CellSpec) -> Result<(), RequestError> {

@@ -62,3 +62,15 @@ fn what_no_model_has_is_refused() {
     let said = asked.check_trace(&Meta::default()).unwrap_err().to_string();
     assert!(said.starts_with("--cgroup cc1=2M: no program in the trace matches"), "{said}");
 }
+
+#[test]
+fn machines_that_differ_have_names_that_differ() {
+    let mut asked = request(&["7.2"], &["zen4", "zen4"]);
+    assert_eq!(asked.specs().unwrap().len(), 1, "the same machine twice is one");
+    asked.machines[1].costs.fault = None;
+    let named = "two machines that differ are both called 'zen4'; give each machine file a `name` \
+                 of its own";
+    assert_eq!(said(&asked), named);
+    asked.machines[1].name = "slow".to_owned();
+    assert_eq!(asked.specs().unwrap().len(), 2);
+}
