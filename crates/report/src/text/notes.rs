@@ -71,7 +71,8 @@ fn setting(report: &PredictResult) -> String {
         text = format!("{text}, {} of swap space", figures::bytes(settings.swap_bytes));
     }
     let groups = report.rows.first().map_or(&[][..], |row| &row.cgroups);
-    for group in groups {
+    // A group for all that the others leave may have been left nothing.
+    for group in groups.iter().filter(|group| group.peak_bytes > 0) {
         let limit = figures::bytes(group.limit_bytes);
         text = match group.name.rsplit_once('=') {
             Some((program, _)) => format!("{text}, {program} in a control group of {limit}"),

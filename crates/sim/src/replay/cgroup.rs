@@ -92,6 +92,11 @@ impl Cgroup {
         self.pattern.as_ref().is_some_and(|pattern| pattern.fits(path))
     }
 
+    /// Whether it is for the same programs as `other`, as far as the texts say.
+    pub(super) fn is_for_same(&self, other: &Self) -> bool {
+        self.pattern == other.pattern
+    }
+
     /// The limit.
     #[must_use]
     pub const fn bytes(&self) -> u64 {

@@ -3,8 +3,9 @@
 //! Owns the checks that apply to every caller (the command line, Python) and the order of the
 //! cells: kernels outermost, seeds innermost. Does not own how names and sizes are written.
 
+mod groups;
+
 use std::collections::{BTreeSet, HashSet};
-use std::iter;
 use std::sync::LazyLock;
 
 use largefolio_mm::rules::sizes::size_name;
@@ -152,6 +153,12 @@ pub enum RequestError {
     #[error("--cgroup {}: no program in the trace matches; {}", shown(group), shown(hint))]
     IdleCgroup { group: String, hint: String },
     #[error(
+        "--cgroup {}: no program is in it, because '{}' takes its programs; leave out one of them",
+        shown(group),
+        shown(by)
+    )]
+    OverriddenCgroup { group: String, by: String },
+    #[error(
         "--linked {}: this trace maps no program or library of that name; {}",
         shown(linked),
         shown(hint)
@@ -195,6 +202,7 @@ impl Request {
         self.check_filesystem()?;
         self.check_settings()?;
         self.check_machines()?;
+        self.check_cgroups()?;
         let nrs = self.nrs();
         let nr_cells = self.nr_cells();
         if nr_cells > limit {
@@ -288,32 +296,13 @@ impl Request {
     /// [`RequestError::IdleAnnotation`], [`RequestError::IdleLinked`].
     pub fn check_trace(&self, meta: &Meta) -> Result<(), RequestError> {
         self.check_linked(&[meta])?;
-        self.check_cgroups(meta)?;
+        self.check_cgroups_of(meta)?;
         let is_idle =
             |annotation: &&Annotation| !meta.files.iter().any(|file| annotation.fits(&file.path));
         match self.annotations.iter().find(is_idle) {
             Some(idle) => Err(RequestError::IdleAnnotation(idle.to_string())),
             None => Ok(()),
         }
-    }
-
-    /// A group for a program is for one that runs.
-    fn check_cgroups(&self, meta: &Meta) -> Result<(), RequestError> {
-        let executed = meta.images.iter().map(|image| image.layout.as_slice());
-        let programs: BTreeSet<&str> = iter::once(meta.layout.as_slice())
-            .chain(executed)
-            .filter_map(|layout| meta.program_of(layout))
-            .collect();
-        let is_idle =
-            |group: &&Cgroup| !group.is_for_all() && !programs.iter().any(|path| group.fits(path));
-        let Some(idle) = self.cgroups.iter().find(is_idle) else { return Ok(()) };
-        let names: BTreeSet<&str> = programs.iter().map(|path| name_of(path)).collect();
-        let hint = if names.is_empty() {
-            "it does not say which programs ran".to_owned()
-        } else {
-            format!("known: {}", names.into_iter().collect::<Vec<_>>().join(", "))
-        };
-        Err(RequestError::IdleCgroup { group: idle.to_string(), hint })
     }
 
     /// Whether there are seeds that would give what the first gives.
@@ -418,9 +407,6 @@ impl Request {
         }
         if self.fragmentation.permille > PERMILLE_MAX {
             return Err(RequestError::Fragmentation(self.fragmentation.permille));
-        }
-        if self.cgroups.len() > NR_CGROUPS_MAX {
-            return Err(RequestError::Cgroups(self.cgroups.len()));
         }
         if self.aged_rounds > AGED_ROUNDS_MAX {
             return Err(RequestError::Aged(self.aged_rounds));

@@ -1,3 +1,5 @@
+use largefolio_trace::{FileInfo, Image, LayoutEntry, LayoutKind};
+
 use super::*;
 
 fn request(kernels: &[&str], machines: &[&str]) -> Request {
@@ -73,4 +75,44 @@ fn machines_that_differ_have_names_that_differ() {
     assert_eq!(said(&asked), named);
     asked.machines[1].name = "slow".to_owned();
     assert_eq!(asked.specs().unwrap().len(), 2);
+}
+
+#[test]
+fn a_group_that_a_later_one_leaves_empty_is_refused() {
+    let of = |texts: &[&str]| {
+        let cgroups = texts.iter().map(|text| text.parse().unwrap()).collect();
+        Request { cgroups, ..request(&["7.2"], &["altra"]) }
+    };
+    let overridden = |group: &str, by: &str| {
+        format!(
+            "--cgroup {group}: no program is in it, because '{by}' takes its programs; leave out one \
+             of them"
+        )
+    };
+    assert_eq!(said(&of(&["8M", "cc1=6M", "4M"])), overridden("8M", "4M"));
+    assert_eq!(said(&of(&["cc1=8M", "cc1=4M"])), overridden("cc1=8M", "cc1=4M"));
+    let meta = programs(&["/bin/one", "/bin/two"]);
+    let said = |texts: &[&str]| of(texts).check_trace(&meta).map_err(|error| error.to_string());
+    assert_eq!(said(&["*=1M", "one=256K"]), Ok(()), "two is in the first");
+    assert_eq!(said(&["one=1M", "o*=256K"]), Err(overridden("one=1M", "o*=256K")));
+    let all = said(&["*=1M", "one=256K", "two=128K"]);
+    assert_eq!(all, Err(overridden("*=1M", "one=256K")));
+    assert_eq!(said(&["64M", "*=1M"]), Ok(()), "the first is for what the second leaves");
+}
+
+/// The footer of a trace of programs at `paths`, the first of which starts the others.
+fn programs(paths: &[&str]) -> Meta {
+    let file = |path: &&str| FileInfo { path: (*path).to_owned(), ..FileInfo::default() };
+    let layout = |file| {
+        let kind = LayoutKind::Program;
+        vec![LayoutEntry { addr: 1 << 22, len: 4096, prot: 5, file: Some(file), pos: 0, kind }]
+    };
+    let image = |file| Image { layout: layout(file), brk: 0 };
+    let files = paths.iter().map(file).collect();
+    Meta {
+        files,
+        layout: layout(0),
+        images: (0..).take(paths.len()).map(image).collect(),
+        ..Meta::default()
+    }
 }

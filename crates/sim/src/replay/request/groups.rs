@@ -1,0 +1,64 @@
+//! Whether each control group of a request has programs, so that what it says is in force.
+
+use std::collections::BTreeSet;
+use std::iter;
+
+use largefolio_trace::Meta;
+
+use super::{Request, RequestError};
+use crate::replay::cgroup::{Cgroup, NR_CGROUPS_MAX};
+use crate::replay::pattern::name_of;
+
+impl Request {
+    /// What can be said before a trace is examined: no two groups are for the same programs.
+    pub(super) fn check_cgroups(&self) -> Result<(), RequestError> {
+        if self.cgroups.len() > NR_CGROUPS_MAX {
+            return Err(RequestError::Cgroups(self.cgroups.len()));
+        }
+        for (nr, group) in self.cgroups.iter().enumerate() {
+            let later = &self.cgroups[nr + 1..];
+            if let Some(by) = later.iter().find(|other| other.is_for_same(group)) {
+                return Err(overridden(group, by));
+            }
+        }
+        Ok(())
+    }
+
+    /// Each group for programs has one that runs, and that is in no later group. One for all may have
+    /// none: it is for what the others leave.
+    pub(super) fn check_cgroups_of(&self, meta: &Meta) -> Result<(), RequestError> {
+        let first = meta.program_of(&meta.layout);
+        let executed = meta.images.iter().map(|image| meta.program_of(&image.layout));
+        let programs: BTreeSet<&str> = iter::once(first).chain(executed).flatten().collect();
+        for group in self.cgroups.iter().filter(|group| !group.is_for_all()) {
+            let mut of = programs.iter().filter(|path| group.fits(path)).peekable();
+            if of.peek().is_none() {
+                return Err(idle(group, &programs));
+            }
+            let taken = of.map(|path| self.other_than(group, path));
+            if let Some(by) = taken.collect::<Option<Vec<_>>>().as_deref().and_then(<[_]>::first) {
+                return Err(overridden(group, by));
+            }
+        }
+        Ok(())
+    }
+
+    /// The group that the program at `path` is in by its name, if it is not `group`.
+    fn other_than(&self, group: &Cgroup, path: &str) -> Option<&Cgroup> {
+        self.cgroups.iter().rfind(|other| other.fits(path)).filter(|other| *other != group)
+    }
+}
+
+fn idle(group: &Cgroup, programs: &BTreeSet<&str>) -> RequestError {
+    let names: BTreeSet<&str> = programs.iter().map(|path| name_of(path)).collect();
+    let hint = if names.is_empty() {
+        "it does not say which programs ran".to_owned()
+    } else {
+        format!("known: {}", names.into_iter().collect::<Vec<_>>().join(", "))
+    };
+    RequestError::IdleCgroup { group: group.to_string(), hint }
+}
+
+fn overridden(group: &Cgroup, by: &Cgroup) -> RequestError {
+    RequestError::OverriddenCgroup { group: group.to_string(), by: by.to_string() }
+}
