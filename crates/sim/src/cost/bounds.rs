@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::price::ns_each;
-use super::terms::{quantity, rate_named};
+use super::terms::{float, quantity, rate_named};
 use super::{Cause, CauseTime, Estimate, Interval};
 use crate::machine::{Costs, Machine, Quantity, Unit};
 
@@ -60,9 +60,15 @@ pub(super) fn stand_in(name: &str) -> Option<(Quantity, f64)> {
     Some((Quantity { source, assumed: true, range: Some([low, high]), ..cost }, ns))
 }
 
-/// The sum of all terms; nothing where one has no bounds.
-pub(super) fn total(causes: &BTreeMap<Cause, CauseTime>) -> Option<Interval> {
-    Some(Interval::sum(by_cost(causes)?.into_values()).rounded())
+/// The sum of all terms; nothing where one has no bounds. Its middle is `total_ns` where that is
+/// known: each term of that is rounded, which makes a difference of nanoseconds.
+pub(super) fn total(
+    causes: &BTreeMap<Cause, CauseTime>,
+    total_ns: Option<u64>,
+) -> Option<Interval> {
+    let Interval { low, mid, high } = Interval::sum(by_cost(causes)?.into_values()).rounded();
+    let mid = total_ns.map_or(mid, float);
+    Some(Interval { low: low.min(mid), mid, high: high.max(mid) })
 }
 
 /// The time of each cost (B1).

@@ -283,12 +283,13 @@ impl<'a> Sum<'a> {
         let causes: BTreeMap<Cause, CauseTime> =
             self.terms.into_iter().map(|(cause, terms)| (cause, time_of(terms))).collect();
         let is_known = causes.values().all(|time| time.ns.is_some());
+        let total_ns = is_known.then_some(known_ns);
         Estimate {
             walks,
-            total_ns: is_known.then_some(known_ns),
+            total_ns,
             known_ns,
             difference_ns: None,
-            total: bounds::total(&causes),
+            total: bounds::total(&causes, total_ns),
             causes,
             not_known: self.not_known,
             constants: self.constants,
