@@ -43,6 +43,8 @@ pub struct Counters {
     pub nr_cow: u64,
     /// Writes that made an existing page writable.
     pub nr_wp_reuse: u64,
+    /// Faults that brought a page back from swap space and needed no copy of it.
+    pub nr_swap_in: u64,
     /// Writes that copied a page of a large anonymous folio.
     pub nr_cow_large: u64,
     /// PTEs and PMD entries that fork copied.

@@ -291,7 +291,7 @@ impl<R: Ram> Memory<R> {
         let outcome = match vma.backing {
             // Mapped, and still a fault: a store to what is read-only.
             _ if is_present => self.write_protect_fault(&fault)?,
-            _ if let Some(slot) = swapped => self.swap_in(&fault, slot)?,
+            _ if let Some(slot) = swapped => self.swap_fault(&fault, slot)?,
             Backing::Anon => self.anon_fault(&fault)?,
             Backing::File { .. } => self.file_fault(fault)?,
             Backing::Hugetlb(_) => unreachable!("touched as a huge page"),

@@ -65,7 +65,7 @@
 //! | `..contpte_bytes` `..pmd_bytes` | under folded contpte blocks, under PMD entries |
 //! | `cached_bytes.SIZE` | page cache at the end, mapped or not, in folios of SIZE bytes |
 //! | `nr_cpus` | CPUs on which the threads of the trace run |
-//! | `faults.*` | counts by kind; `total` is all of them |
+//! | `faults.*` | `total` is the sum of the kinds `around`, `finish`, `anon`, `zero_page`, `cow`, `wp_reuse`, `swap_in` and `hugetlb`, and of faults that failed; `major` and `retries` are of any kind |
 //! | `reads.*` | bytes read and used, amplification, readahead windows |
 //! | `tlb.instruction` `tlb.data` | references and misses of each side; all of `tlb` is absent for a trace of page faults only |
 //! | `tlb.walks_pte` `tlb.walks_contpte` `tlb.walks_pmd` | walks by leaf; contpte is part of pte |

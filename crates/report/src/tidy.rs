@@ -292,6 +292,8 @@ fn add_faults(numbers: &mut Vec<Number>, outcome: &Outcome) {
         ("faults_zero_page", faults.zero_page),
         ("faults_cow", faults.cow),
         ("faults_wp_reuse", faults.wp_reuse),
+        ("faults_swap_in", faults.swap_in),
+        ("faults_hugetlb", faults.hugetlb),
         ("faults_retries", faults.retries),
     ] {
         numbers.push(plain(metric, value, "faults"));

@@ -22,3 +22,11 @@ pub struct HugetlbCounters {
     /// Touches that were refused because no page was left (SIGBUS).
     pub nr_sigbus: u64,
 }
+
+impl HugetlbCounters {
+    /// Faults of huge pages, those that were refused among them.
+    #[must_use]
+    pub const fn nr_all_faults(&self) -> u64 {
+        self.nr_faults + self.nr_cow + self.nr_reused + self.nr_sigbus
+    }
+}

@@ -37,7 +37,26 @@ struct Run {
 
 impl<R: Ram> Memory<R> {
     /// The page of the fault is in swap space.
-    pub(crate) fn swap_in(&mut self, fault: &Fault, slot: SwapSlot) -> Result<Outcome, FaultError> {
+    pub(super) fn swap_fault(
+        &mut self,
+        fault: &Fault,
+        slot: SwapSlot,
+    ) -> Result<Outcome, FaultError> {
+        let (outcome, is_own) = self.swap_in(fault, slot)?;
+        if fault.access == Access::Write && !is_own {
+            self.write_protect_fault(fault)?;
+        } else {
+            self.core.counters.nr_swap_in += 1;
+        }
+        Ok(outcome)
+    }
+
+    /// Brings the page back and maps it; whether it is the process's own now.
+    pub(crate) fn swap_in(
+        &mut self,
+        fault: &Fault,
+        slot: SwapSlot,
+    ) -> Result<(Outcome, bool), FaultError> {
         let (id, outcome) = if let Some(id) = self.core.cached_in(slot) {
             self.note_ahead_used(fault, id);
             (id, Outcome::Minor)
@@ -49,10 +68,7 @@ impl<R: Ram> Memory<R> {
         self.core.folios.get_mut(id).refs += 1;
         let is_own = self.map_swapped(fault, id);
         self.core.put(id, 1);
-        if fault.access == Access::Write && !is_own {
-            self.write_protect_fault(fault)?;
-        }
-        Ok(outcome)
+        Ok((outcome, is_own))
     }
 
     /// Reads the page of the fault, and what comes with it.

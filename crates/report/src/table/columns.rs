@@ -232,7 +232,8 @@ fn folios() -> Vec<Column> {
 
 fn activity() -> Vec<Column> {
     let mut columns = Vec::from(counts!("faults_", o => o.faults;
-        total, major, around, finish, anon, zero_page, cow, wp_reuse, retries));
+        total, major, around, finish, anon, zero_page, cow, wp_reuse, swap_in, hugetlb,
+        retries));
     columns.extend(counts!("reads_", o => o.reads; bytes, used_bytes));
     columns.push(Column::new(
         "reads_amplification",

@@ -144,6 +144,8 @@ fn faults(rows: &[Outcome]) -> Section {
             line("zero page", |row| row.faults.zero_page),
             line("copy on write", |row| row.faults.cow),
             line("made writable", |row| row.faults.wp_reuse),
+            line("brought from swap space", |row| row.faults.swap_in),
+            line("of huge pages", |row| row.faults.hugetlb),
             line("repeated after I/O", |row| row.faults.retries),
         ],
     )

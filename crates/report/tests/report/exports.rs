@@ -148,6 +148,8 @@ const EMPTY: Faults = Faults {
     zero_page: 0,
     cow: 0,
     wp_reuse: 0,
+    swap_in: 0,
+    hugetlb: 0,
     retries: 0,
 };
 

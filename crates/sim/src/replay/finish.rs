@@ -225,6 +225,8 @@ impl Cell {
             zero_page: now.nr_zero_page - base.nr_zero_page,
             cow: now.nr_cow - base.nr_cow,
             wp_reuse: now.nr_wp_reuse - base.nr_wp_reuse,
+            swap_in: now.nr_swap_in - base.nr_swap_in,
+            hugetlb: now.hugetlb.nr_all_faults() - base.hugetlb.nr_all_faults(),
             retries: now.nr_retry - base.nr_retry,
         }
     }

@@ -13,7 +13,8 @@ use super::statistics::Statistics;
 use crate::cost::{Estimate, Latency, ReadEvents};
 use crate::tlb;
 
-/// Faults by kind; all are counts.
+/// Faults by kind; all are counts. `total` is the sum of `around` to `hugetlb` and of faults that
+/// failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
     /// Faults of every kind.
@@ -32,6 +33,10 @@ pub struct Faults {
     pub cow: u64,
     /// A page was made writable.
     pub wp_reuse: u64,
+    /// A page came back from swap space, and was not copied.
+    pub swap_in: u64,
+    /// In mappings of huge pages (`MAP_HUGETLB`).
+    pub hugetlb: u64,
     /// Repetitions after I/O.
     pub retries: u64,
 }

@@ -7,6 +7,7 @@ mod budget;
 mod cells;
 mod cgroup;
 mod detail;
+mod faults;
 mod hostile;
 mod hugetlb;
 mod linked;
