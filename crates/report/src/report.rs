@@ -62,6 +62,7 @@
 //! | `folios.shmem` `folios.anon` | shared memory without a file; private memory |
 //! | `..mapped_bytes` | the sum of the sizes and of `partial_bytes` |
 //! | `..by_size.SIZE` | `aligned_bytes`, `unaligned_bytes` in folios of SIZE bytes |
+//! | `..partial_bytes` `..partial_by_size.SIZE` | mapped pages of folios that are not wholly mapped, and of those of SIZE bytes |
 //! | `..contpte_bytes` `..pmd_bytes` | under folded contpte blocks, under PMD entries |
 //! | `cached_bytes.SIZE` | page cache at the end, mapped or not, in folios of SIZE bytes |
 //! | `nr_cpus` | CPUs on which the threads of the trace run |

@@ -8,10 +8,9 @@ use crate::figures::percent;
 /// From this folio size on one entry of most TLBs, or one contpte block of 4K pages, maps a folio.
 pub(crate) const LARGE_BYTES: u64 = 64 << 10;
 
-/// Bytes of a census in whole folios of [`LARGE_BYTES`] and more.
+/// Bytes of a census in folios of [`LARGE_BYTES`] and more: also what is mapped of a folio in part.
 pub(crate) fn large_bytes(census: &SizeTable) -> u64 {
-    let large = census.by_size.range(LARGE_BYTES..);
-    large.map(|(_, row)| row.aligned_bytes + row.unaligned_bytes).sum()
+    census.in_folios_from(LARGE_BYTES)
 }
 
 /// The same as a share of what is mapped: `93.5%`, or `none`.

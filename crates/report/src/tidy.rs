@@ -272,6 +272,9 @@ fn add_census(numbers: &mut Vec<Number>, kind: &str, census: &SizeTable) {
         numbers.push(sized(format!("{kind}_aligned"), size, row.aligned_bytes));
         numbers.push(sized(format!("{kind}_unaligned"), size, row.unaligned_bytes));
     }
+    for (&size, &value) in &census.partial_by_size {
+        numbers.push(sized(format!("{kind}_partial_by_size"), size, value));
+    }
     for (what, value) in [
         ("partial", census.partial_bytes),
         ("contpte", census.contpte_bytes),

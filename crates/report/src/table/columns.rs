@@ -3,6 +3,8 @@
 //! A name is made from its field, so that renaming a field renames its column, and removing it does
 //! not compile.
 
+use std::collections::BTreeMap;
+
 use arrow_array::ArrayRef;
 use arrow_schema::Field;
 use largefolio_sim::cost::{BaseSource, Cause};
@@ -87,6 +89,10 @@ macro_rules! census {
             Column::new(
                 concat!("folios_", stringify!($kind), "_partial_bytes"),
                 Values::Count(|row| row.outcome.folios.$kind.partial_bytes),
+            ),
+            Column::new(
+                concat!("folios_", stringify!($kind), "_partial_by_size"),
+                Values::Sizes(&CACHED, |row| by_size(&row.outcome.folios.$kind.partial_by_size)),
             ),
             Column::new(
                 concat!("folios_", stringify!($kind), "_contpte_bytes"),
@@ -223,9 +229,7 @@ fn folios() -> Vec<Column> {
         shared_clean_bytes, shared_dirty_bytes, private_clean_bytes, private_dirty_bytes));
     columns.push(Column::new(
         "cached_bytes",
-        Values::Sizes(&CACHED, |row| {
-            row.outcome.cached_bytes.iter().map(|(&size, &bytes)| (size, vec![bytes])).collect()
-        }),
+        Values::Sizes(&CACHED, |row| by_size(&row.outcome.cached_bytes)),
     ));
     columns
 }
@@ -265,10 +269,7 @@ fn refusals() -> Vec<Column> {
         Column::new("asked", Values::Sizes(&ASKED, |row| asked(row.outcome))),
         Column::new(
             "unusable_at_start",
-            Values::Sizes(&UNUSABLE, |row| {
-                let sizes = row.outcome.unusable_at_start.iter();
-                sizes.map(|(&size, &permille)| (size, vec![permille])).collect()
-            }),
+            Values::Sizes(&UNUSABLE, |row| by_size(&row.outcome.unusable_at_start)),
         ),
         Column::new("pmd_refused", Values::Names(&REASONS, |row| &row.outcome.pmd_refused)),
     ];
@@ -293,15 +294,11 @@ fn work() -> Vec<Column> {
     columns.extend(counts!("mapcounts_", o => o.mapcounts; pages, folios, owner_words));
     columns.push(Column::new(
         "cleared_bytes",
-        Values::Sizes(&CLEARED, |row| {
-            row.outcome.cleared_bytes.iter().map(|(&unit, &bytes)| (unit, vec![bytes])).collect()
-        }),
+        Values::Sizes(&CLEARED, |row| by_size(&row.outcome.cleared_bytes)),
     ));
     columns.push(Column::new(
         "copied_bytes",
-        Values::Sizes(&CLEARED, |row| {
-            row.outcome.copied_bytes.iter().map(|(&unit, &bytes)| (unit, vec![bytes])).collect()
-        }),
+        Values::Sizes(&CLEARED, |row| by_size(&row.outcome.copied_bytes)),
     ));
     columns.extend(latency());
     columns.extend(counts!("waits_", o => o.waits;
@@ -396,6 +393,11 @@ fn estimate() -> [Column; 14] {
             Values::Words(|row| row.outcome.estimate.not_known.iter().cloned().collect()),
         ),
     ]
+}
+
+/// One count of each size.
+fn by_size(counts: &BTreeMap<u64, u64>) -> Vec<(u64, Vec<u64>)> {
+    counts.iter().map(|(&size, &count)| (size, vec![count])).collect()
 }
 
 fn census_sizes(census: &SizeTable) -> Vec<(u64, Vec<u64>)> {

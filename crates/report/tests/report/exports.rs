@@ -17,7 +17,7 @@ use largefolio_sim::tlb::{Counters, KindCounters, Lines, SideCounters, WalkCount
 
 const K: u64 = 1 << 10;
 
-/// (size, aligned, unaligned) in KiB, then partly, contpte- and PMD-mapped.
+/// (size, aligned, unaligned) in KiB, then partly (of 64K folios), contpte- and PMD-mapped.
 fn census(sizes: &[(u64, u64, u64)], others: [u64; 3]) -> SizeTable {
     let row =
         |aligned, unaligned| SizeRow { aligned_bytes: aligned * K, unaligned_bytes: unaligned * K };
@@ -27,6 +27,11 @@ fn census(sizes: &[(u64, u64, u64)], others: [u64; 3]) -> SizeTable {
         mapped_bytes: (in_sizes + others[0]) * K,
         by_size,
         partial_bytes: others[0] * K,
+        partial_by_size: others[..1]
+            .iter()
+            .filter(|&&part| part > 0)
+            .map(|part| (64 * K, part * K))
+            .collect(),
         contpte_bytes: others[1] * K,
         pmd_bytes: others[2] * K,
     }

@@ -34,6 +34,8 @@ pub struct SizeTable {
     pub by_size: BTreeMap<u64, SizeRow>,
     /// Mapped pages of folios that are not wholly mapped.
     pub partial_bytes: u64,
+    /// The same by folio size in bytes.
+    pub partial_by_size: BTreeMap<u64, u64>,
     /// Under folded contpte blocks.
     pub contpte_bytes: u64,
     /// Under PMD entries.
@@ -99,11 +101,13 @@ impl SizeTable {
         let shift = memory.rules().page.shift();
         let order = memory.owner_of(run.pfn).map_or(Order::ZERO, |(_, order)| order);
         let bytes = run.nr_pages << shift;
+        let folio_bytes = order.nr_pages() << shift;
         if run.nr_pages < order.nr_pages() {
             self.partial_bytes += bytes;
+            *self.partial_by_size.entry(folio_bytes).or_default() += bytes;
             return;
         }
-        let row = self.by_size.entry(order.nr_pages() << shift).or_default();
+        let row = self.by_size.entry(folio_bytes).or_default();
         if order.is_aligned(run.vpn.0) {
             row.aligned_bytes += bytes;
         } else {
@@ -122,6 +126,17 @@ impl SizeTable {
             own.aligned_bytes += row.aligned_bytes;
             own.unaligned_bytes += row.unaligned_bytes;
         }
+        for (&size, &bytes) in &other.partial_by_size {
+            *self.partial_by_size.entry(size).or_default() += bytes;
+        }
+    }
+
+    /// Bytes in folios of at least `folio_bytes`, wholly mapped or not.
+    #[must_use]
+    pub fn in_folios_from(&self, folio_bytes: u64) -> u64 {
+        let whole = self.by_size.range(folio_bytes..);
+        let whole = whole.map(|(_, row)| row.aligned_bytes + row.unaligned_bytes).sum::<u64>();
+        whole + self.partial_by_size.range(folio_bytes..).map(|(_, bytes)| bytes).sum::<u64>()
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -289,6 +290,10 @@ fn anonymous_folios_of_every_size_are_counted_by_size() {
     assert_eq!(aligned(0, page), mapped);
     assert_eq!(aligned(1, 64 << 10), mapped + page - (64 << 10));
     assert_eq!(outcomes[1].folios.anon.partial_bytes, (64 << 10) - page);
+    let partial = BTreeMap::from([(64 << 10, (64 << 10) - page)]);
+    assert_eq!(outcomes[1].folios.anon.partial_by_size, partial);
+    let in_large = outcomes[..3].iter().map(|one| one.folios.anon.in_folios_from(64 << 10));
+    assert_eq!(in_large.collect::<Vec<_>>(), [0, mapped, mapped]);
     assert!(outcomes[1].folios.anon.contpte_bytes >= mapped + page - (64 << 10));
     assert_eq!(aligned(2, 2 << 20), 2 << 20);
     assert_eq!(outcomes[2].folios.anon.pmd_bytes, 2 << 20);
