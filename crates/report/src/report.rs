@@ -274,6 +274,11 @@ fn compare_runs(rows: &mut [Outcome]) {
     }
 }
 
+/// The row that `row` is compared with for the change of the run time, of which that is a share.
+pub(crate) fn run_reference<'a>(rows: &'a [Outcome], row: &'a Outcome) -> &'a Outcome {
+    rows.iter().find(|other| other.machine == row.machine).unwrap_or(row)
+}
+
 /// One result: a trace in one or several cells. The module gives the schema.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PredictResult {

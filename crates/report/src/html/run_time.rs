@@ -7,6 +7,7 @@ use super::lanes::{Axis, Guide, Lane, Mark, Shape, Side, lanes};
 use super::markup::Markup;
 use crate::figures::{change_in_words, change_of_run, run_base};
 use crate::labels::Labels;
+use crate::report::run_reference;
 
 /// The picture; nothing where no cell is compared with another of its machine.
 pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
@@ -19,6 +20,8 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
     if compared.is_empty() {
         return None;
     }
+    // The share is one of the run that the cell is compared with, not of its own.
+    let base = |row: &Outcome| run_base(&run_reference(rows, row).estimate);
     let ends = compared.iter().flat_map(|(.., change)| [change.low, change.high, 0.0]);
     let axis = Axis::over(ends, "%");
     let drawn: Vec<Lane> = compared
@@ -36,8 +39,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
                 Mark::Span { from, to, side, class, tip: tip.clone() },
                 Mark::At { value: change.mid, side, shape, class: "predicted", tip },
             ];
-            let title =
-                format!("Change of the run time, {}: {}", names[nr], run_base(&row.estimate));
+            let title = format!("Change of the run time, {}: of {}", names[nr], base(row));
             Lane { title, name, marks, end }
         })
         .collect();
@@ -49,7 +51,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
             let at = format!("/rows/{nr}/estimate/run_change/{key}");
             table.raw("<td>").number(&at, value, &format!("{value:+.2}")).raw("</td>");
         }
-        table.element("td", &run_base(&row.estimate)).raw("</tr>");
+        table.element("td", &base(row)).raw("</tr>");
     }
     table.raw(TABLE_END);
     Some(figure("Change of the run time", &lanes(&axis, &[guide], &drawn), &table))
@@ -57,4 +59,25 @@ pub(super) fn figures(rows: &[Outcome]) -> Option<Markup> {
 
 fn columns() -> [String; 4] {
     ["from", "likeliest", "to", "of a run"].map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use largefolio_sim::cost::{BaseTime, Estimate, Interval};
+
+    use super::*;
+
+    #[test]
+    fn a_change_is_a_share_of_the_run_that_it_is_compared_with() {
+        let row = |machine: &str, ns, run_change| {
+            let estimate = Estimate { run: BaseTime::given(ns), run_change, ..Estimate::default() };
+            Outcome { machine: machine.to_owned(), estimate, ..Outcome::default() }
+        };
+        let change = Some(Interval { low: -2.0, mid: -1.0, high: -0.5 });
+        let rows = [row("altra", 1e9, None), row("zen4", 2e9, None), row("zen4", 3e9, change)];
+        let page = figures(&rows).unwrap();
+        let page = page.as_str();
+        assert_eq!(page.matches("2,000.00 ms, as given").count(), 2, "{page}");
+        assert!(!page.contains("3,000.00 ms"), "{page}");
+    }
 }
