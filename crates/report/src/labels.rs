@@ -1,5 +1,6 @@
 //! What the cells of a result are called beside each other: what they share is said once.
 
+use largefolio_sim::kernel::{overrides, parts};
 use largefolio_sim::machine::THIS;
 use largefolio_sim::replay::Outcome;
 
@@ -65,7 +66,8 @@ impl Labels {
         let has_kernel = !one_kernel || is_alike;
         let cell = |row: &&Outcome| {
             let (base, edits) = parts(&row.kernel);
-            let edits = edits.filter(|edit| !shared.contains(edit)).map(|edit| format!("+{edit}"));
+            let own = edits.iter().filter(|edit| !shared.contains(edit));
+            let edits = own.map(|edit| format!("+{edit}"));
             let mut rest = Vec::new();
             if !one_page {
                 rest.push(page(row));
@@ -111,17 +113,20 @@ pub(crate) fn machine(name: &str) -> String {
     if name == THIS { "this machine".to_owned() } else { name.to_owned() }
 }
 
-/// A kernel's version or file, and its edits.
-fn parts(kernel: &str) -> (&str, impl Iterator<Item = &str>) {
-    let mut parts = kernel.split('+');
-    (parts.next().unwrap_or_default(), parts)
+/// The edits that are in force in every kernel, in the order of the first: a later edit of the same
+/// rule makes an earlier one say nothing of the kernel.
+fn shared_edits(rows: &[&Outcome]) -> Vec<String> {
+    let mut all = rows.iter().map(|row| parts(&row.kernel).1);
+    let Some(first) = all.next() else { return Vec::new() };
+    let others: Vec<_> = all.collect();
+    let is_shared = |edit: &String| others.iter().all(|edits| is_in_force(edit, edits));
+    first.iter().filter(|edit| is_in_force(edit, &first) && is_shared(edit)).cloned().collect()
 }
 
-/// The edits that every kernel has, in the order of the first.
-fn shared_edits<'a>(rows: &[&'a Outcome]) -> Vec<&'a str> {
-    let Some(first) = rows.first() else { return Vec::new() };
-    let has = |row: &Outcome, edit: &str| parts(&row.kernel).1.any(|other| other == edit);
-    parts(&first.kernel).1.filter(|edit| rows.iter().all(|row| has(row, edit))).collect()
+/// Whether `edit` is one of `edits`, and none behind it sets what it sets.
+fn is_in_force(edit: &String, edits: &[String]) -> bool {
+    let Some(at) = edits.iter().rposition(|other| other == edit) else { return false };
+    !edits[at + 1..].iter().any(|later| overrides(later, edit))
 }
 
 #[cfg(test)]
@@ -156,6 +161,21 @@ mod tests {
         // The whole name stays where it is all that there is.
         let rows = [row("7.2+io=1M", "altra"), row("7.2+io=1M", "zen4")];
         assert_eq!(told(&rows), (words(&["altra", "zen4"]), "7.2+io=1M, 4K pages".to_owned()));
+    }
+
+    #[test]
+    fn an_edit_that_a_later_one_overrides_is_not_common() {
+        for (first, second) in [
+            ("7.2+io=1M+thp=always", "7.2+io=1M+thp=always+thp=never"),
+            ("7.2+io=1M+readahead=8M", "7.2+io=1M+readahead=8M+readahead_bytes=4096"),
+            ("7.2+io=1M+policy=exec-order", "7.2+io=1M+policy=exec-order+policy=always-exec"),
+        ] {
+            let names = [first, second].map(|name| name.replace("+io=1M", ""));
+            let expected = (names.to_vec(), "altra, 4K pages, +io=1M".to_owned());
+            assert_eq!(told(&[row(first, "altra"), row(second, "altra")]), expected);
+            let expected = (names.iter().rev().cloned().collect(), expected.1);
+            assert_eq!(told(&[row(second, "altra"), row(first, "altra")]), expected);
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ mod text;
 
 pub use alias::{EDITS, EditHelp};
 pub use change::{Change, Origin};
+pub use edit::{overrides, parts};
 pub use error::KernelError;
 pub use judged::NotJudged;
 pub use packaged::Package;
@@ -82,7 +83,7 @@ impl Kernel {
     /// # Errors
     /// Unknown names (with the nearest ones), unreadable or contradictory files, bad edits.
     pub fn parse(text: &str) -> Result<Self, KernelError> {
-        let (base, edits) = edit::parts(text);
+        let (base, edits) = parts(text);
         let Some(newest) = Nearest::to_newer(base) else {
             return load::by_name(base)?.with_edits(&edits, text);
         };
@@ -98,14 +99,17 @@ impl Kernel {
     pub fn edited(&self, edits: &str) -> Result<Self, KernelError> {
         let name = format!("{}+{edits}", self.name);
         // What stands before the first `+` is a kernel's name: here it is known already.
-        let (_, parts) = edit::parts(&name[self.name.len()..]);
+        let (_, parts) = parts(&name[self.name.len()..]);
         self.clone().with_edits(&parts, &name)
     }
 
-    /// The kernel with a policy on top, its name too.
+    /// The kernel with a policy on top, in place of the one it has; its name too.
     #[must_use]
     pub fn with_policy(&self, policy: KernelPolicy) -> Self {
-        let name = format!("{}+policy={}", self.name, policy.name());
+        let (base, edits) = parts(&self.name);
+        let kept = edits.iter().filter(|edit| !edit::is_policy(edit));
+        let kept = kept.fold(base.to_owned(), |name, edit| format!("{name}+{edit}"));
+        let name = format!("{kept}+policy={}", policy.name());
         Self { name, policy: Some(policy), ..self.clone() }
     }
 

@@ -73,6 +73,19 @@ impl EditHelp {
         if let Some(size) = name.strip_prefix(ANON) {
             return Some(vec![anon_size(rules, size, value)?]);
         }
+        self.meant(value)
+    }
+
+    /// The paths of the same rules.
+    pub(super) fn paths(&self, name: &str, value: &str) -> Option<Vec<String>> {
+        if let Some(size) = name.strip_prefix(ANON) {
+            return Some(vec![anon_path(parse_bytes(size)?)]);
+        }
+        Some(self.meant(value)?.into_iter().map(|setting| setting.path).collect())
+    }
+
+    /// What the table says of `value`.
+    fn meant(&self, value: &str) -> Option<Vec<Setting>> {
         let (value, rules) = self.means.iter().find_map(|meaning| {
             let (form, rules) = meaning.split_once(": ")?;
             Some((taken(form, value)?, rules))
@@ -104,6 +117,10 @@ fn taken(form: &str, value: &str) -> Option<String> {
 fn anon_size(rules: &Rules, size: &str, value: &str) -> Option<Setting> {
     let bytes = parse_bytes(size)?;
     rules.anon.clone().set_size(bytes, SizeMode::Never)?;
-    let path = format!("anon.size_kib.{}", bytes >> 10);
-    Some(Setting { path, value: value.to_owned() })
+    Some(Setting { path: anon_path(bytes), value: value.to_owned() })
+}
+
+/// Where the control of anonymous folios of so many bytes stands.
+fn anon_path(bytes: u64) -> String {
+    format!("anon.size_kib.{}", bytes >> 10)
 }

@@ -29,8 +29,15 @@ const FILE: &str = ".toml";
 /// Values with a `+`, cut where it stands: it begins no edit.
 const WORDS: [(&str, &str); 2] = [(":always", "exec"), ("=defer", "madvise")];
 
-/// The kernel and its edits in `text`.
-pub(super) fn parts(text: &str) -> (&str, Vec<String>) {
+/// The kernel and its edits in `text`, a kernel's name.
+///
+/// ```
+/// use largefolio_sim::kernel::parts;
+/// let (base, edits) = parts("7.2+sizes=64K:always+exec+thp=never");
+/// assert_eq!((base, edits), ("7.2", vec!["sizes=64K:always+exec".to_owned(), "thp=never".to_owned()]));
+/// ```
+#[must_use]
+pub fn parts(text: &str) -> (&str, Vec<String>) {
     let (base, edits_of) = text.split_at(base_len(text));
     let parts = edits_of.split('+').skip(1);
     let mut edits: Vec<String> = Vec::new();
@@ -62,6 +69,39 @@ fn base_len(text: &str) -> usize {
         .map(|(at, found)| at + found.len())
         .filter(|&end| end > plain && (end == text.len() || text[end..].starts_with('+')));
     ends.into_iter().find(|&end| Path::new(&text[..end]).is_file()).unwrap_or(plain)
+}
+
+/// Whether the edit names a policy.
+pub(super) fn is_policy(edit: &str) -> bool {
+    edit.split_once('=').is_some_and(|(name, _)| name == POLICY)
+}
+
+/// Whether `later`, an edit behind `earlier`, sets a rule that `earlier` sets too, or a part of it.
+///
+/// ```
+/// use largefolio_sim::kernel::overrides;
+/// assert!(overrides("readahead_bytes=131072", "readahead=8192K"));
+/// assert!(!overrides("io=1M", "readahead=8192K"));
+/// ```
+#[must_use]
+pub fn overrides(later: &str, earlier: &str) -> bool {
+    let is_within = |one: &str, other: &str| {
+        one.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let earlier = paths(earlier);
+    paths(later)
+        .iter()
+        .any(|one| earlier.iter().any(|other| is_within(one, other) || is_within(other, one)))
+}
+
+/// The rules that an edit sets, by their paths; its name where it is no rule.
+fn paths(edit: &str) -> Vec<String> {
+    let (name, value) = edit.split_once('=').unwrap_or((edit, ""));
+    if let Some(filesystem) = filesystem_of(name) {
+        return vec![format!("{SIZES_OF_FILESYSTEMS}{filesystem}")];
+    }
+    let of_alias = alias::find(name).and_then(|alias| alias.paths(name, value));
+    of_alias.unwrap_or_else(|| vec![name.to_owned()])
 }
 
 /// Applies one `name=value`.

@@ -296,3 +296,17 @@ fn a_path_may_have_a_plus_if_there_is_such_a_file() {
     assert_eq!(kernel.rules.page, PageSize::K64);
     assert_eq!(kernel.edited("page=4K").unwrap().rules.page, PageSize::K4);
 }
+
+#[test]
+fn a_policy_takes_the_place_of_the_one_before() {
+    let kernel = Kernel::parse("7.2+thp=never+policy=exec-order+sizes=64K:always+exec").unwrap();
+    let other = kernel.with_policy(KernelPolicy::named("always-exec").unwrap());
+    assert_eq!(other.name, "7.2+thp=never+sizes=64K:always+exec+policy=always-exec");
+    let same = Kernel::parse("7.2+policy=exec-order").unwrap();
+    let policies = ["exec-order", "always-exec"].map(|name| KernelPolicy::named(name).unwrap());
+    let kernels = crate::policy::beside(vec![same], &policies).unwrap();
+    let machine = crate::machine::Machine::named("altra").unwrap();
+    let request = crate::replay::Request::new(kernels, vec![machine]);
+    let names: Vec<&str> = request.kernels().iter().map(|kernel| kernel.name.as_str()).collect();
+    assert_eq!(names, ["7.2+policy=exec-order", "7.2+policy=always-exec"]);
+}
