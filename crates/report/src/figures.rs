@@ -10,6 +10,8 @@
 use largefolio_sim::cost::{BaseSource, Cause, Estimate, Interval, Walks};
 pub use largefolio_trace::shown::printable;
 
+use crate::verdict::is_certain;
+
 /// KiB are shown below this many bytes: six digits at most, and whole base pages stay exact.
 const KIB_BYTES_MAX: u64 = 100 << 20;
 /// MiB are shown below this many bytes.
@@ -211,7 +213,7 @@ pub fn change_of_run(change: Interval) -> String {
 pub(crate) fn change_in_words(change: Interval) -> (String, String) {
     let Interval { low, mid, high } = change;
     let bounds = format!("({} .. {})", points(low), points(high));
-    if change.may_be_zero() {
+    if !is_certain(change) {
         return ("no certain difference".to_owned(), format!(" {bounds}"));
     }
     (format!("{}%", points(mid)), format!(" {bounds}"))

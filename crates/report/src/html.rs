@@ -119,7 +119,8 @@ fn sections(report: &PredictResult) -> Vec<Section> {
     if let Some(body) = run_time::figures(rows) {
         let lead =
             "Each cell against the first of its machine, in per cent of a run of the program; a \
-                    bar that crosses 0 is a difference that is not certain."
+                    bar that crosses 0, or ends nearer to it than 0.05%, is a difference that is not \
+                    certain."
                 .to_owned();
         let run = section("run-time", "Run time", Basis::Estimated, body);
         sections.push(Section { lead, ..run });

@@ -43,9 +43,9 @@
 //! |---|---|
 //! | `goal` | `time`, `memory` (private memory where most is mapped, and the page cache at the end) or `faults` |
 //! | `answers[]` | one for each machine and memory size |
-//! | `..finding` | `better` (than the reference), `first_is_best`, `same`, `not_certain` (bounds reach over 0), `not_known` (a cost is missing), `one_column` |
+//! | `..finding` | `better` (than the reference), `first_is_best`, `same`, `not_certain` (bounds reach over 0, or nearer to 0 than 0.05% of a run), `not_known` (a cost is missing), `one_column` |
 //! | `..reference` `..best` | rows: what the others are compared with, and the best; the reference unless another is certainly better |
-//! | `..columns[]` | `row`, and its `change` and `change_from_best` in per cent of a run, of the memory or of the faults: `low`, `mid`, `high`, or null if not known |
+//! | `..columns[]` | `row`, and its `change` and `change_from_best` in per cent of a run, of the memory or of the faults: `low`, `mid`, `high`, or null if not known, or if the reference has none of it |
 //! | `..causes` | which rules make the difference of row `row`, or null if they were not searched for: `rules[]` (as in `why[].switches`, with `points`: per cent of what the reference has), `others` in points, `nr_cells` that were replayed besides |
 //!
 //! A row:

@@ -11,9 +11,10 @@
 //! which column is best and the words that say it; the numbers are those of the rows.
 //!
 //! Invariants:
-//! - V1: a column is better only if all of its bounds are: `change.high < 0`. A change of less than
-//!   `SMALL_PERCENT` of a run is none: no measurement would find it.
-//! - V2: memory and faults are exact counts; with one seed their bounds are the number itself.
+//! - V1: a column is better only if all of its bounds are, by `SMALL_PERCENT` of a run or more: no
+//!   measurement would find less. A change of which all bounds are smaller is none.
+//! - V2: memory and faults are exact counts; with one seed their bounds are the number itself, and
+//!   the smallest change counts.
 
 mod cause;
 pub(crate) mod words;
@@ -28,7 +29,7 @@ use crate::sums::memory_bytes;
 
 pub use cause::{Cause, Causes, NR_ANSWERS_MAX, NR_CELLS_MAX, NR_ROWS_MAX};
 
-/// Changes of the run time that are none, in per cent.
+/// Changes of the run time that no measurement finds, in per cent.
 const SMALL_PERCENT: f64 = 0.05;
 
 /// What a column should be good at.
@@ -50,11 +51,11 @@ pub enum Goal {
 pub enum Finding {
     /// Another column than the first is best.
     Better,
-    /// Every other column is worse than the first.
+    /// No other column is better than the first, and one is worse.
     FirstIsBest,
     /// No column differs from the first.
     Same,
-    /// Bounds reach over 0: no column is certainly better than the first.
+    /// Bounds reach over 0, or nearly to 0: no column is certainly better than the first.
     NotCertain,
     /// A cost is missing that is needed.
     NotKnown,
@@ -91,7 +92,8 @@ pub struct Answer {
 pub struct Column {
     /// Its row; the first of its seeds.
     pub row: usize,
-    /// Change in per cent: of a run, of the memory, of the faults. `None`: not known.
+    /// Change in per cent: of a run, of the memory, of the faults. `None`: not known, or the reference
+    /// has none of it.
     pub change: Option<Interval>,
     /// The same against the best column.
     pub change_from_best: Option<Interval>,
@@ -129,7 +131,34 @@ impl Goal {
         }
         let [now, before] = [row, reference].map(|row| self.value(row));
         let (now, before) = (now?, before?);
-        (before > 0.0).then(|| Interval::exact(100.0 * (now - before) / before))
+        match before > 0.0 {
+            true => Some(Interval::exact(100.0 * (now - before) / before)),
+            // There is no share of nothing, unless nothing came.
+            false => (now <= before).then(|| Interval::exact(0.0)),
+        }
+    }
+
+    /// Whether `change` is certainly one to less (V1).
+    #[must_use]
+    pub fn is_less(self, change: Interval) -> bool {
+        match self {
+            Self::Time => is_certain(change) && change.high < 0.0,
+            Self::Memory | Self::Faults => change.high < 0.0,
+        }
+    }
+
+    /// Whether the sign of `change` is certain (V1); no change has none.
+    fn is_certain(self, change: Interval) -> bool {
+        match self {
+            Self::Time => is_certain(change),
+            Self::Memory | Self::Faults => !change.may_be_zero(),
+        }
+    }
+
+    /// Whether `row` has some of what `reference` has nothing of: a count.
+    fn is_new(self, row: &Outcome, reference: &Outcome) -> bool {
+        let is_none = |row| self.value(row).is_some_and(|value| value <= 0.0);
+        self != Self::Time && is_none(reference) && !is_none(row)
     }
 
     /// The number that is to be small: time of memory management in ns, bytes, faults.
@@ -148,6 +177,11 @@ impl Goal {
             Self::Memory | Self::Faults => self.value(row),
         }
     }
+}
+
+/// Whether it is certain that a run takes more, or less.
+pub(crate) fn is_certain(change: Interval) -> bool {
+    change.low >= SMALL_PERCENT || change.high <= -SMALL_PERCENT
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a change is read to three digits")]
@@ -178,8 +212,14 @@ impl Answer {
             together(samples)
         };
         let against_first: Vec<_> = others.iter().map(|one| change(one, first)).collect();
+        let is_new = |of: &Vec<usize>| {
+            of.iter().zip(first).all(|(&of, &from)| goal.is_new(&rows[of], &rows[from]))
+        };
+        let signs = others.iter().zip(&against_first);
+        let signs: Vec<_> =
+            signs.map(|(of, change)| Sign::new(goal, *change, is_new(of))).collect();
         let is_better = |(_, change): &(&Vec<usize>, &Option<Interval>)| {
-            change.is_some_and(|change| change.high < 0.0)
+            change.is_some_and(|change| goal.is_less(change))
         };
         let mid = |change: &Option<Interval>| change.map_or(f64::INFINITY, |change| change.mid);
         let pairs = others.iter().zip(&against_first);
@@ -191,7 +231,7 @@ impl Answer {
             change_from_best: change(of, best),
         };
         Self {
-            finding: finding(&against_first),
+            finding: finding(&signs),
             reference: first[0],
             best: best[0],
             columns: others.iter().zip(&against_first).map(column).collect(),
@@ -213,16 +253,43 @@ impl Answer {
     }
 }
 
-fn finding(changes: &[Option<Interval>]) -> Finding {
-    let all = |is: &dyn Fn(&Interval) -> bool| changes.iter().flatten().all(is);
-    let is_none = |change: &Interval| change.low == 0.0 && change.high == 0.0;
-    match changes {
+/// What is known of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sign {
+    Less,
+    None,
+    More,
+    NotCertain,
+    NotKnown,
+}
+
+impl Sign {
+    /// Of `change`; `is_new` where a count is compared with nothing.
+    fn new(goal: Goal, change: Option<Interval>, is_new: bool) -> Self {
+        match change {
+            None if is_new => Self::More,
+            None => Self::NotKnown,
+            Some(change) if is_none(change) => Self::None,
+            Some(change) if goal.is_less(change) => Self::Less,
+            Some(change) if goal.is_certain(change) => Self::More,
+            Some(_) => Self::NotCertain,
+        }
+    }
+}
+
+/// Whether nothing changes.
+fn is_none(change: Interval) -> bool {
+    change.low == 0.0 && change.high == 0.0
+}
+
+fn finding(signs: &[Sign]) -> Finding {
+    match signs {
         [] => Finding::OneColumn,
-        _ if changes.iter().flatten().any(|change| change.high < 0.0) => Finding::Better,
-        _ if changes.contains(&None) => Finding::NotKnown,
-        _ if all(&is_none) => Finding::Same,
-        _ if all(&|change| change.low > 0.0) => Finding::FirstIsBest,
-        _ => Finding::NotCertain,
+        _ if signs.contains(&Sign::Less) => Finding::Better,
+        _ if signs.contains(&Sign::NotKnown) => Finding::NotKnown,
+        _ if signs.contains(&Sign::NotCertain) => Finding::NotCertain,
+        _ if signs.contains(&Sign::More) => Finding::FirstIsBest,
+        _ => Finding::Same,
     }
 }
 

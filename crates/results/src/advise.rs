@@ -10,7 +10,7 @@
 //! type: whoever carries the plan out runs the same words.
 //!
 //! Invariants:
-//! - A1: a plan helps for certain: all bounds of its change are below 0.
+//! - A1: a plan helps for certain: all bounds of its change are below 0, and of a run by 0.05% or more.
 //! - A2: nothing of a plan can be left out without losing a twentieth of what it gains.
 
 mod choice;
@@ -198,7 +198,8 @@ impl Question {
     /// The candidate that helps most for certain; of those that help almost as much, the simplest, and
     /// the one that changes least of the system.
     fn best(&self, candidates: &[Candidate], choices: &[Choice]) -> Option<usize> {
-        let gain = |one: &Candidate| self.change(one, candidates).filter(|it| it.high < 0.0);
+        let gain =
+            |one: &Candidate| self.change(one, candidates).filter(|it| self.goal.is_less(*it));
         let allowed = |one: &&(usize, &Candidate)| {
             one.1.memory_percent <= self.memory_percent_max && gain(one.1).is_some()
         };

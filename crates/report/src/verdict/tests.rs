@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
-use largefolio_sim::cost::{BaseTime, Estimate};
+use largefolio_sim::cost::{BaseTime, Estimate, Events, Walks};
+use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::outcome::Faults;
 
 use super::*;
@@ -91,8 +92,12 @@ fn seeds_are_samples_of_one_column() {
 
 #[test]
 fn one_column_and_equal_columns_are_told_so() {
-    let alone = said(Goal::Faults, vec![row("6.12", "altra", 100)]);
-    assert!(alone[0].starts_with("With 6.12, none of the mapped text"), "{alone:?}");
+    let alone = |goal| said(goal, vec![row("6.12", "altra", 100)]).concat();
+    assert!(alone(Goal::Time).starts_with("With 6.12, none of the mapped text"));
+    assert_eq!(alone(Goal::Faults), "With 6.12, there are 100 faults, 0 of them major.");
+    let memory = "With 6.12, memory is 100 KiB: private memory where most is mapped, and the page \
+                  cache at the end.";
+    assert_eq!(alone(Goal::Memory), memory);
     let same = vec![row("6.12", "altra", 100), row("7.2", "altra", 100)];
     assert_eq!(verdict(Goal::Faults, &same).answers[0].told(), None);
     assert_eq!(said(Goal::Faults, same), ["6.12 and 7.2 have the same faults, 100."]);
@@ -110,4 +115,56 @@ fn time_is_a_share_of_the_run_and_what_nobody_could_measure_is_none() {
     let rows = vec![timed("6.12", 1e6, 2e6, 3e6), timed("7.2", 1e6, 2e6, 3e6)];
     assert_eq!(verdict(Goal::Time, &rows).answers[0].finding, Finding::Same);
     assert_eq!(said(Goal::Time, rows), ["6.12 and 7.2 take the same time."]);
+}
+
+#[test]
+fn a_count_of_nothing_is_compared_without_a_share() {
+    let rows = |counts: [u64; 4]| {
+        let names = ["6.12", "6.18", "7.2", "7.3"];
+        names.into_iter().zip(counts).map(|(name, nr)| row(name, "altra", nr)).collect::<Vec<_>>()
+    };
+    let all = said(Goal::Faults, rows([0, 0, 0, 0]));
+    assert_eq!(all, ["6.12, 6.18, 7.2 and 7.3 have the same faults, 0."]);
+    let some = said(Goal::Faults, rows([0, 0, 3, 5]));
+    let expected = "6.12 is best for faults: it has none; 3 with 7.2, 5 with 7.3.";
+    assert_eq!(some[..2], [expected, "6.18 is as good."]);
+    let less = said(Goal::Faults, rows([4, 4, 0, 8]));
+    assert_eq!(less[0], "7.2 is best for faults: 0, 100.0% fewer than with 6.12 (4).");
+    let worse = said(Goal::Faults, rows([4, 4, 4, 8]));
+    assert_eq!(
+        worse[..2],
+        ["6.12 is best for faults: 100.0% more with 7.3.", "6.18 and 7.2 are as good."]
+    );
+}
+
+/// A run of a second, and a cell whose faults take so much of it, each `low` to `high` ns.
+fn timed(kernel: &str, faults: u64, low: f64, high: f64) -> Outcome {
+    let source = "test".to_owned();
+    let (unit, range) = (Unit::Ns, Some([low, high]));
+    let fault = Quantity { value: 100.0, unit, source, assumed: false, range };
+    let costs = Costs { fault: Some(fault), ..Costs::default() };
+    let events = Events { faults, ..Events::default() };
+    let estimate = Estimate::new(&events, &costs, Walks::Native);
+    Outcome {
+        estimate: Estimate { run: BaseTime::given(1e9), ..estimate },
+        ..row(kernel, "altra", 1)
+    }
+}
+
+/// 1,000 faults of 100 ns are 0.01% of a run of a second.
+#[test]
+fn a_sign_is_certain_only_where_every_bound_could_be_measured() {
+    let found = |faults, low, high| {
+        let rows = [timed("6.12", 100_000, low, high), timed("7.2", faults, low, high)];
+        (verdict(Goal::Time, &rows).answers[0].finding, said(Goal::Time, rows.to_vec()).concat())
+    };
+    assert_eq!(found(104_000, 99.0, 101.0).0, Finding::Same, "0.04%");
+    let (finding, said) = found(103_000, 10.0, 400.0);
+    assert_eq!(finding, Finding::NotCertain, "0% to 0.12%");
+    let expected = "No difference is certain: a run takes 0.03% more (0% to +0.12%) with 7.2 than with \
+                    6.12.";
+    assert!(said.starts_with(expected), "{said}");
+    assert_eq!(found(106_000, 99.0, 101.0).0, Finding::FirstIsBest, "0.06%");
+    assert_eq!(found(94_000, 99.0, 101.0).0, Finding::Better, "-0.06%");
+    assert_eq!(found(94_000, 80.0, 101.0).0, Finding::NotCertain, "-0.06% to -0.048%");
 }

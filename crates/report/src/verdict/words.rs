@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use largefolio_sim::cost::{BaseSource, Interval};
 
-use super::{Answer, Causes, Column, Finding, Goal};
+use super::{Answer, Causes, Column, Finding, Goal, is_none};
 use crate::PredictResult;
 use crate::figures::{self, points, size};
 use crate::labels::{self, Labels};
@@ -64,17 +64,22 @@ impl<'a> Said<'a> {
             Finding::OneColumn => self.alone(answer),
             Finding::Better => self.better(answer),
             Finding::FirstIsBest => {
-                format!("{reference} is best for {}: {}.", self.goal.name(), self.list(answer))
+                let none = if self.has_none(answer.reference) { "it has none; " } else { "" };
+                let goal = self.goal.name();
+                format!("{reference} is best for {goal}: {none}{}.", self.list(answer))
             }
             Finding::Same => self.same(answer),
             Finding::NotCertain => {
                 format!("No difference is certain: {} than with {reference}.", self.list(answer))
             }
-            Finding::NotKnown => format!(
-                "Which is best for {} is not known: {}. --goal faults and --goal memory compare counts.",
-                self.goal.name(),
-                self.lacking(answer)
-            ),
+            Finding::NotKnown => {
+                let goal = self.goal.name();
+                let counts = match self.goal {
+                    Goal::Time => " --goal faults and --goal memory compare counts.",
+                    Goal::Memory | Goal::Faults => "",
+                };
+                format!("Which is best for {goal} is not known: {}.{counts}", self.lacking(answer))
+            }
         }
     }
 
@@ -109,7 +114,7 @@ impl<'a> Said<'a> {
         if low.total_cmp(&high).is_eq() {
             return middle;
         }
-        if change.may_be_zero() {
+        if !self.goal.is_certain(change) {
             return format!("{middle} ({}% to {}%)", points(low), points(high));
         }
         let (near, far) = if mid < 0.0 { (high, low) } else { (low, high) };
@@ -119,12 +124,19 @@ impl<'a> Said<'a> {
         format!("{middle} ({} to {})", percent(near), percent(far))
     }
 
-    /// The columns of `answer`, each with its change; those that change alike together.
+    /// The columns of `answer` that differ, each with its change, or its count where the reference has
+    /// none; those that change alike together.
     fn list(&self, answer: &Answer) -> String {
         let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+        let is_first_best = answer.finding == Finding::FirstIsBest;
         for column in &answer.columns {
-            let Some(change) = column.change else { continue };
-            let (amount, name) = (self.amount(change), self.name(column.row));
+            let amount = match column.change {
+                Some(change) if is_first_best && is_none(change) => continue,
+                Some(change) => self.amount(change),
+                None if self.goal == Goal::Time => continue,
+                None => self.value(column.row),
+            };
+            let name = self.name(column.row);
             match told.iter_mut().find(|(other, _)| *other == amount) {
                 Some((_, names)) => names.push(name),
                 None => told.push((amount, vec![name])),
@@ -141,9 +153,9 @@ impl<'a> Said<'a> {
         format!("{run}{}", words.join(", "))
     }
 
-    /// Columns that are as good as the best, and those that are certainly worse than the reference.
+    /// Columns that are as good as the best, and those that are not certainly worse.
     fn others(&self, answer: &Answer) -> Option<String> {
-        if answer.finding != Finding::Better {
+        if !matches!(answer.finding, Finding::Better | Finding::FirstIsBest) {
             return None;
         }
         let of = |is: &dyn Fn(&Interval) -> bool| -> Vec<&str> {
@@ -151,8 +163,8 @@ impl<'a> Said<'a> {
             let fits = |column: &&Column| column.change_from_best.as_ref().is_some_and(is);
             others.filter(fits).map(|column| self.name(column.row)).collect()
         };
-        let same = of(&|change| change.low == 0.0 && change.high == 0.0);
-        let near = of(&|change| change.may_be_zero() && change.low < change.high);
+        let same = of(&|change| is_none(*change));
+        let near = of(&|change| !is_none(*change) && !self.goal.is_certain(*change));
         let mut words = Vec::new();
         if !same.is_empty() {
             let verb = if same.len() == 1 { "is" } else { "are" };
@@ -204,16 +216,28 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// One column: which folios back the program.
+    /// One column: how much of the goal it has; for time, which folios back the program.
     fn alone(&self, answer: &Answer) -> String {
-        let row = &self.report.rows[answer.reference];
-        format!(
-            "With {}, {} of the mapped text and {} of the private memory are in folios of {} and larger.",
-            self.name(answer.reference),
-            large_share(&row.folios.text),
-            large_share(&row.folios.anon),
-            size(LARGE_BYTES)
-        )
+        let (row, name) = (&self.report.rows[answer.reference], self.name(answer.reference));
+        match self.goal {
+            Goal::Time => format!(
+                "With {name}, {} of the mapped text and {} of the private memory are in folios of {} \
+                 and larger.",
+                large_share(&row.folios.text),
+                large_share(&row.folios.anon),
+                size(LARGE_BYTES)
+            ),
+            Goal::Memory => format!(
+                "With {name}, memory is {}: private memory where most is mapped, and the page cache \
+                 at the end.",
+                self.value(answer.reference)
+            ),
+            Goal::Faults => format!(
+                "With {name}, there are {}, {} of them major.",
+                figures::counted(row.faults.total, "fault"),
+                figures::count(row.faults.major)
+            ),
+        }
     }
 
     fn same(&self, answer: &Answer) -> String {
@@ -226,6 +250,11 @@ impl<'a> Said<'a> {
             Goal::Faults => format!("have the same faults, {}", self.value(answer.reference)),
         };
         format!("{} {what}.", listed(&names))
+    }
+
+    /// Whether the column has nothing of what is counted.
+    fn has_none(&self, row: usize) -> bool {
+        self.goal != Goal::Time && self.goal.value(&self.report.rows[row]) == Some(0.0)
     }
 
     fn value(&self, row: usize) -> String {
@@ -252,7 +281,7 @@ impl<'a> Said<'a> {
         let not_known = row.estimate.not_known.iter().map(String::as_str);
         let names: Vec<&str> = not_known.take(NR_NAMED).collect();
         match names.as_slice() {
-            [] => "the reference has none of it".to_owned(),
+            [] => "the reference has none of it with some of the seeds".to_owned(),
             names => format!("{} has no {}", row.machine, listed(names)),
         }
     }
