@@ -123,11 +123,7 @@ fn shortened(text: &str) -> String {
 pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     let mut notes = Vec::new();
     if report.rows.len() > 1 {
-        notes.push(
-            "change: against the first column; shares in percentage points (pp), everything else \
-             relative."
-                .to_owned(),
-        );
+        notes.push(changes(report));
     }
     if report.trace.faults_only {
         notes.push(FAULTS_ONLY.to_owned());
@@ -141,6 +137,32 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     notes.dedup();
     notes.extend(report.trace.warnings.iter().map(|warning| format!("of the trace: {warning}")));
     notes
+}
+
+/// What each column is compared with: in the table the first, in the answers one that the goal can be
+/// compared with.
+fn changes(report: &PredictResult) -> String {
+    let rows = &report.rows;
+    let differs = |is: &dyn Fn(&Outcome) -> bool| !rows.iter().all(is);
+    let machines = differs(&|row| row.machine == rows[0].machine);
+    let sizes = differs(&|row| row.memory_bytes == rows[0].memory_bytes);
+    let seeds = differs(&|row| row.seed == rows[0].seed);
+    let run = if machines { ", the run time against the first of its machine" } else { "" };
+    let mut text = format!(
+        "change: against the first column{run}; shares in percentage points (pp), everything else \
+         relative."
+    );
+    let within = match (machines, sizes) {
+        (true, true) => " of one machine and one size of memory",
+        (true, false) => " of one machine",
+        (false, true) => " of one size of memory",
+        (false, false) => "",
+    };
+    if !within.is_empty() || seeds {
+        let seeds = if seeds { ", each seed with the same seed" } else { "" };
+        text = format!("{text} The answers compare columns{within}{seeds}.");
+    }
+    text
 }
 
 /// What the change of the run time is a share of, machine by machine, and what it assumes.
@@ -356,4 +378,56 @@ fn strays(row: &Outcome, nr_references: u64) -> Option<String> {
         row.machine,
         kinds.join(", ")
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use largefolio_sim::replay::cgroup::CgroupOutcome;
+
+    use super::*;
+    use crate::{Settings, TraceInfo};
+
+    #[test]
+    fn what_a_change_is_against_is_said_exactly() {
+        let said = |cells: &[(&str, u64, u64)]| {
+            let row = |&(machine, memory_bytes, seed): &(&str, u64, u64)| Outcome {
+                machine: machine.to_owned(),
+                memory_bytes,
+                seed,
+                ..Outcome::default()
+            };
+            let rows = cells.iter().map(row).collect();
+            let (trace, settings) = (TraceInfo::default(), Settings::default());
+            changes(&PredictResult::new(Vec::new(), trace, settings, rows))
+        };
+        let plain = "change: against the first column; shares in percentage points (pp), everything \
+                     else relative.";
+        assert_eq!(said(&[("altra", 1, 0), ("altra", 1, 0)]), plain);
+        let sizes = said(&[("altra", 1, 0), ("altra", 2, 0)]);
+        assert_eq!(sizes, format!("{plain} The answers compare columns of one size of memory."));
+        let seeds = said(&[("altra", 1, 0), ("altra", 1, 1)]);
+        let with = "The answers compare columns, each seed with the same seed.";
+        assert_eq!(seeds, format!("{plain} {with}"));
+        let machines = said(&[("altra", 1, 0), ("zen4", 1, 0)]);
+        let run = ", the run time against the first of its machine;";
+        let exact =
+            format!("{} The answers compare columns of one machine.", plain.replace(';', run));
+        assert_eq!(machines, exact);
+    }
+
+    #[test]
+    fn a_group_that_nothing_was_in_is_not_named() {
+        let group = |name: &str, peak_bytes| CgroupOutcome {
+            name: name.to_owned(),
+            limit_bytes: 1 << 20,
+            peak_bytes,
+            ..CgroupOutcome::default()
+        };
+        let cgroups = vec![group("1M", 0), group("cc1=1M", 5)];
+        let rows = vec![Outcome { cgroups, ..Outcome::default() }];
+        let (trace, settings) = (TraceInfo::default(), Settings::default());
+        let said = setting(&PredictResult::new(Vec::new(), trace, settings, rows));
+        assert!(said.ends_with(", cc1 in a control group of 1 MiB"), "{said}");
+        assert_eq!(said.matches("control group").count(), 1, "{said}");
+    }
 }
