@@ -8,10 +8,11 @@
 //! | `value` | an integer, exact |
 //! | `unit` | of `value`: `bytes`, `faults`, `windows`, `references`, `walks`, `pages`, .. |
 //! | `is_judged` | `true` or `false`, as in the JSON |
+//! | `linked` | pages that programs and libraries are linked for, as in the JSON, with spaces between them; empty: as recorded |
 //!
 //! Long and not wide because folio sizes are data: a wide form would need a column for each size,
 //! kind and alignment, and another kernel would bring other columns. So the columns are always
-//! these eleven, results of many traces append, and a wide table is one pivot away:
+//! these twelve, results of many traces append, and a wide table is one pivot away:
 //!
 //! ```python
 //! df[df.metric == "text_aligned"].pivot(index="folio_bytes", columns="kernel", values="value")
@@ -43,7 +44,7 @@ use crate::cells::Cells;
 use crate::{ExportError, Exporter, PredictResult};
 
 /// Names of the columns, in order.
-pub const COLUMNS: [&str; 11] = [
+pub const COLUMNS: [&str; 12] = [
     "kernel",
     "machine",
     "page_bytes",
@@ -55,6 +56,7 @@ pub const COLUMNS: [&str; 11] = [
     "value",
     "unit",
     "is_judged",
+    "linked",
 ];
 
 /// CSV in long form.
@@ -97,7 +99,7 @@ fn cell(outcome: &Outcome) -> [String; 5] {
     ]
 }
 
-fn record(outcome: &Outcome, number: &Number) -> [String; 11] {
+fn record(outcome: &Outcome, number: &Number) -> [String; 12] {
     let [machine, page_bytes, seed, cache, memory_bytes] = cell(outcome);
     [
         outcome.kernel.clone(),
@@ -111,6 +113,7 @@ fn record(outcome: &Outcome, number: &Number) -> [String; 11] {
         number.value.to_string(),
         number.unit.to_owned(),
         outcome.is_judged.to_string(),
+        outcome.linked.join(" "),
     ]
 }
 

@@ -11,7 +11,7 @@ use crate::why::{Explained, Why};
 use crate::{ExportError, PredictResult};
 
 /// Names of the columns, in order.
-const COLUMNS: [&str; 15] = [
+const COLUMNS: [&str; 16] = [
     "kernel_before",
     "kernel_after",
     "machine",
@@ -27,6 +27,7 @@ const COLUMNS: [&str; 15] = [
     "value",
     "unit",
     "is_judged",
+    "linked",
 ];
 
 /// Part, rules, version, value.
@@ -72,7 +73,7 @@ fn shares(why: &Why, result: &Explained) -> Vec<Share> {
     shares
 }
 
-fn row(report: &PredictResult, why: &Why, result: &Explained, share: Share) -> [String; 15] {
+fn row(report: &PredictResult, why: &Why, result: &Explained, share: Share) -> [String; 16] {
     let (before, after) = (&report.rows[why.before], &report.rows[why.after]);
     let (part, rules, since, value) = share;
     let [machine, page_bytes, seed, cache, memory_bytes] = cell(after);
@@ -92,5 +93,6 @@ fn row(report: &PredictResult, why: &Why, result: &Explained, share: Share) -> [
         value.to_string(),
         result.unit.to_owned(),
         (before.is_judged && after.is_judged).to_string(),
+        after.linked.join(" "),
     ]
 }

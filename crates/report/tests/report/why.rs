@@ -92,7 +92,7 @@ fn shares_of_recorded_programs_add_up_for_every_result() {
         let text = String::from_utf8(csv).unwrap();
         for result in &why.results {
             let size = result.folio_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
-            let row = format!(",{},{size},{},{},true\n", result.metric, result.after, result.unit);
+            let row = format!(",{},{size},{},{},true,\n", result.metric, result.after, result.unit);
             assert!(text.contains(&row) || result.after == 0, "{trace}: {row}");
         }
         assert!(why.results.iter().any(|result| result.unit == "ns"), "{trace}: time");
