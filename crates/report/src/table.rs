@@ -11,6 +11,8 @@
 //! | `kernel` .. `nr_cpus` | which cell, as in the JSON |
 //! | `kernel_text` `machine_text` | their rules, as the key of `texts` in the manifest of the sweep: a file may be edited under one name; null outside of sweeps |
 //! | `unusable_permille` `unusable_bytes` `aged_rounds` `filesystem` `annotations` `linked` `cgroups` `reference_ns` | the settings |
+//! | `cgroup_counts` | control groups: a list of `(name, limit_bytes, usage_bytes, peak_bytes, evicted_bytes, refaulted_bytes, nr_limit_hits)` |
+//! | `processes_programs` | programs of a trace of several: a list of `(path, nr_processes, references, faults, major_faults, instruction_walks, data_walks)` |
 //! | `policy` `policy_digest` `policy_asked` `policy_honoured` `policy_refused` | the policy of the kernel and its answers at all points; null without one |
 //! | all others | the JSON of a row ([`crate::report`]): the pointer with `_` for `/` |
 //!
@@ -25,7 +27,10 @@
 //! numbers wrap around there. Every count of a replay is below 2^63 (checked: T1). Seeds are unsigned.
 //!
 //! Left out: `detail` (pictures), `asked_tenths` and `aged` (over time), `statistics/processes`, the
-//! terms and constants of an estimate (the JSON has them, with their sources), and the differences from a reference row, which a data frame does not have.
+//! folios and times of single programs, memory by folio size at the peak of several processes, the
+//! points of a policy one by one, the terms and constants of an estimate (the JSON has them, with their
+//! sources), and the differences from a reference row, `estimate/run_change` among them: a data frame
+//! of many files has no such row.
 //!
 //! Owns names, types and order of the columns. Does not own the Parquet file ([`crate::parquet`]).
 //!

@@ -21,15 +21,16 @@
 //! `time_total`, `time_CAUSE`, `run_END` and `run_change_END` (`low`, `mid`, `high`) are estimates, all else is counted; a time that is not known has no
 //! row, and neither have the constants and what was asked for over time, which the JSON gives. Ratios are left out:
 //! they follow from the counts, and without them `value` is an integer column
-//! in any reader.
+//! in any reader. `run_change_END` is against the first row of the machine.
 //!
-//! A trace of several processes or programs has `processes_*` and `memory_*`, and for each program
+//! A control group has `cgroup_WHAT:NAME`, a cell with pools of huge pages `hugetlb_WHAT`. A trace of several processes or programs has `processes_*` and `memory_*`, and for each program
 //! `program_WHAT:PATH`.
 //!
 //! A kernel with a policy has `policy_POINT_asked`, `..honoured` and `..refused`.
 //!
 //! Where it was asked which rule makes the difference, the rows are those of the answer (`why`).
 
+mod groups;
 mod why;
 
 use std::io::Write;
@@ -117,41 +118,6 @@ fn record(outcome: &Outcome, number: &Number) -> [String; 12] {
     ]
 }
 
-/// Processes, memory in use, and what each program did.
-fn add_processes(numbers: &mut Vec<Number>, outcome: &Outcome) {
-    let Some(processes) = &outcome.processes else { return };
-    numbers.push(plain("processes_started", processes.nr_started, "processes"));
-    numbers.push(plain("processes_alive_max", processes.nr_alive_max, "processes"));
-    let memory = &processes.memory;
-    numbers.push(plain("memory_peak", memory.peak_bytes, "bytes"));
-    numbers.push(plain("memory_peak_at", memory.peak_references, "references"));
-    for (when, parts) in [("peak", &memory.peak), ("end", &memory.end)] {
-        for (what, by_size) in [("cached", &parts.cached_bytes), ("anon", &parts.anon_bytes)] {
-            for (&size, &value) in by_size {
-                numbers.push(sized(format!("memory_{when}_{what}"), size, value));
-            }
-        }
-    }
-    for program in &processes.programs {
-        for (what, value, unit) in [
-            ("processes", program.nr_processes, "processes"),
-            ("references", program.references, "references"),
-            ("faults", program.faults, "faults"),
-            ("major_faults", program.major_faults, "faults"),
-            ("instruction_walks", program.instruction_walks, "walks"),
-            ("data_walks", program.data_walks, "walks"),
-            ("text_mapped", program.folios.text.mapped_bytes, "bytes"),
-            ("data_mapped", program.folios.data.mapped_bytes, "bytes"),
-            ("anon_mapped", program.folios.anon.mapped_bytes, "bytes"),
-        ] {
-            numbers.push(plain(format!("program_{what}:{}", program.path), value, unit));
-        }
-        let time = program.estimate_ns;
-        let metric = || format!("program_time:{}", program.path);
-        numbers.extend(time.map(|ns| plain(metric(), ns, "ns")));
-    }
-}
-
 /// Every number of a cell, in the order of the JSON.
 pub(crate) fn numbers(outcome: &Outcome) -> Vec<Number> {
     let mut numbers = Vec::new();
@@ -207,7 +173,7 @@ pub(crate) fn numbers(outcome: &Outcome) -> Vec<Number> {
     ] {
         numbers.push(plain(metric, value, "references"));
     }
-    add_processes(&mut numbers, outcome);
+    groups::add(&mut numbers, outcome);
     add_policy(&mut numbers, outcome);
     numbers
 }

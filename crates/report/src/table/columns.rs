@@ -3,6 +3,8 @@
 //! A name is made from its field, so that renaming a field renames its column, and removing it does
 //! not compile.
 
+mod groups;
+
 use std::collections::BTreeMap;
 
 use arrow_array::ArrayRef;
@@ -142,6 +144,7 @@ pub(super) fn all() -> Vec<Column> {
     columns.extend(work());
     columns.extend(estimate());
     columns.extend(run_time());
+    columns.extend(groups::columns());
     columns.extend(counts!("strays_", o => o.strays; unmapped, protected, beyond_file));
     columns.extend([
         Column::new("is_replaced", Values::Flag(|row| row.outcome.is_replaced)),

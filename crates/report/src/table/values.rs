@@ -33,6 +33,18 @@ pub(super) struct Names {
     pub(super) key: &'static str,
 }
 
+/// The struct of a list of what has a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named {
+    /// What the name is called.
+    pub(super) key: &'static str,
+    /// Names of what is counted for it.
+    pub(super) counts: &'static [&'static str],
+}
+
+/// Each name with what is counted for it.
+type ByName = Vec<(String, Vec<u64>)>;
+
 /// Each size with what is counted for it.
 type BySize = Vec<(u64, Vec<u64>)>;
 
@@ -58,6 +70,8 @@ pub(super) enum Values {
     Words(fn(&Row<'_>) -> Vec<String>),
     /// Counts by size.
     Sizes(&'static Sizes, fn(&Row<'_>) -> BySize),
+    /// Several counts by name.
+    Named(&'static Named, fn(&Row<'_>) -> ByName),
     /// Counts by name.
     Names(&'static Names, for<'a> fn(&Row<'a>) -> &'a BTreeMap<&'static str, u64>),
 }
@@ -72,6 +86,7 @@ impl Values {
             Self::Flag(_) => DataType::Boolean,
             Self::Words(_) => DataType::List(Arc::new(element(DataType::Utf8))),
             Self::Sizes(sizes, _) => list_of(sizes.fields()),
+            Self::Named(named, _) => list_of(named.fields()),
             Self::Names(names, _) => list_of(names.fields()),
         }
     }
@@ -104,6 +119,9 @@ impl Values {
             Self::Sizes(sizes, of) => {
                 sizes.array(name, &rows.iter().map(of).collect::<Vec<_>>())?
             }
+            Self::Named(named, of) => {
+                named.array(name, &rows.iter().map(of).collect::<Vec<_>>())?
+            }
             Self::Names(names, of) => {
                 names.array(name, &rows.iter().map(of).collect::<Vec<_>>())?
             }
@@ -126,6 +144,24 @@ impl Sizes {
         }
         let columns = columns.into_iter().map(|column| Arc::new(Int64Array::from(column)) as _);
         list(self.fields(), columns.collect(), rows.iter().map(Vec::len))
+    }
+}
+
+impl Named {
+    fn fields(&self) -> Fields {
+        let key = Field::new(self.key, DataType::Utf8, false);
+        let counts = self.counts.iter().map(|&name| Field::new(name, DataType::Int64, false));
+        std::iter::once(key).chain(counts).collect()
+    }
+
+    fn array(&self, name: &str, rows: &[ByName]) -> Result<ArrayRef, TableError> {
+        let keys = rows.iter().flatten().map(|(key, _)| key);
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(StringArray::from_iter_values(keys))];
+        for at in 0..self.counts.len() {
+            let counts = rows.iter().flatten().map(|(_, counts)| signed(name, counts[at]));
+            columns.push(Arc::new(Int64Array::from(counts.collect::<Result<Vec<_>, _>>()?)));
+        }
+        list(self.fields(), columns, rows.iter().map(Vec::len))
     }
 }
 
