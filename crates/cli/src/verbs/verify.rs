@@ -236,9 +236,9 @@ impl VerifyArgs {
                 );
             }
         }
-        Metric::printed(source, text, self.better.map(Into::into), self.unit.clone()).context(
-            "more or less of the metric: which is better? Say --better higher or --better lower",
-        )
+        let (better, unit) = (self.better.map(Into::into), self.unit.clone());
+        Metric::printed(source, text, better, unit)
+            .map_err(|why| anyhow!("{why} Say --better higher or --better lower"))
     }
 
     /// # Errors

@@ -63,6 +63,11 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
         ),
         (format!("verify {change} --metric /bin/x -- true"), "--better higher or --better lower"),
         (format!("verify {change} --metric-pattern ( -- true"), "--metric-pattern"),
+        (
+            format!("verify {change} --metric-pattern elapsed:([0-9]+),[0-9]+tps,tps -- true"),
+            "'elapsed' says that less is better, and 'tps' that more is: which is the metric? Say \
+             --better higher or --better lower",
+        ),
         (format!("verify {change} --better higher -- true"), "give --metric-pattern"),
         (format!("verify {change} --fail-if wall -- true"), "such as wall>+2%"),
         (
@@ -194,6 +199,7 @@ fn limits_decide_the_exit_status() {
     let (code, said) = of("metric>+5%");
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("failed: --fail-if metric>+5%") && said.contains("worse"), "{said}");
+    assert!(said.contains("), lower is better: worse\n"), "{said}");
     let (code, said) = of("metric>+1000%");
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("passed: --fail-if metric>+1000%"), "{said}");

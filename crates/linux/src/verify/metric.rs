@@ -1,12 +1,15 @@
 //! A number that a program or a command prints, and what to think of it.
 //!
-//! Owns the search in a text, which is anybody's, and whether more is better. A number is finite and not
-//! below 0: a ratio of others says nothing.
+//! Owns the search in a text, which is anybody's, and whether more is better, by `words`. A number is finite
+//! and not below 0: a ratio of others says nothing.
 
-use std::sync::LazyLock;
+mod words;
 
 use regex_lite::{Regex, RegexBuilder};
-use serde::Deserialize;
+
+use words::Known;
+
+pub use words::NoDirection;
 
 /// Largest number that is believed.
 const NUMBER_MAX: f64 = 1e18;
@@ -49,29 +52,6 @@ pub struct Metric {
     pub better: Better,
 }
 
-/// A number that programs print, by a word of its name.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct Known {
-    word: String,
-    is_higher_better: bool,
-    #[serde(default)]
-    unit: String,
-    #[expect(dead_code, reason = "for readers of the table")]
-    source: String,
-}
-
-#[derive(Deserialize)]
-struct Table {
-    metric: Vec<Known>,
-}
-
-static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
-    let table = toml::from_str::<Table>(include_str!("metrics.toml"));
-    // A test reads the table.
-    table.map(|table| table.metric).unwrap_or_default()
-});
-
 impl Metric {
     /// Wall time, user time and their like: less is better.
     #[must_use]
@@ -80,34 +60,28 @@ impl Metric {
         Self { source: Source::Quantity(name), name: name.to_owned(), unit, better }
     }
 
-    /// What `text`, a pattern or a command, is known to print; `None` where the table has no word of it.
-    fn known(text: &str) -> Option<(Better, &'static Known)> {
-        let text = text.to_lowercase();
-        let is_in = |word: &str| {
-            text.match_indices(word).any(|(at, _)| {
-                let is_end = |c: Option<char>| !c.is_some_and(|c| c.is_ascii_alphanumeric());
-                is_end(text[..at].chars().next_back())
-                    && is_end(text[at + word.len()..].chars().next())
-            })
-        };
-        let known = TABLE.iter().find(|known| is_in(&known.word))?;
-        Some((if known.is_higher_better { Better::Higher } else { Better::Lower }, known))
-    }
-
-    /// A number in `source`, which `text` describes; `None` where the direction is neither given nor
-    /// known.
-    #[must_use]
+    /// A number in `source`, which `text` describes.
+    ///
+    /// # Errors
+    /// The direction is neither given nor known.
     pub fn printed(
         source: Source,
         text: &str,
         better: Option<Better>,
         unit: Option<String>,
-    ) -> Option<Self> {
-        let known = Self::known(text);
-        let better = better.or_else(|| known.map(|(better, _)| better))?;
-        let unit = unit.or_else(|| known.map(|(_, known)| known.unit.clone()));
-        let name = known.map_or("metric", |(_, known)| &known.word).to_owned();
-        Some(Self { source, name, unit: unit.unwrap_or_default(), better })
+    ) -> Result<Self, NoDirection> {
+        let is_pattern = matches!(source, Source::Pattern(_));
+        let known = if is_pattern { words::of_pattern(text) } else { words::of_command(text) };
+        let known = match better {
+            None => Some(known?),
+            // What is said holds; a word only names what it is about.
+            Some(better) if is_pattern => words::beside(text, better),
+            Some(better) => known.ok().filter(|known| known.better() == better),
+        };
+        let better = better.or_else(|| known.map(Known::better)).unwrap_or_default();
+        let unit = unit.or_else(|| known.map(|known| known.unit.clone()));
+        let name = known.map_or("metric", |known| &known.word).to_owned();
+        Ok(Self { source, name, unit: unit.unwrap_or_default(), better })
     }
 }
 
@@ -198,15 +172,20 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_read_and_a_word_is_not_a_part_of_one() {
-        assert!(TABLE.len() > 5 && TABLE.iter().all(|known| !known.word.is_empty()));
-        let of = |text: &str| {
-            Metric::printed(Source::Command(String::new()), text, None, None)
-                .map(|metric| (metric.better, metric.name, metric.unit))
+    fn a_number_has_the_name_of_its_word_and_the_direction_that_was_said() {
+        let of = |text: &str, better| {
+            let source = Source::Pattern(Box::new(pattern(text).unwrap()));
+            let metric = Metric::printed(source, text, better, None)?;
+            Ok::<_, NoDirection>((metric.better, metric.name, metric.unit))
         };
-        assert_eq!(of("tps = ([0-9.]+)"), Some((Better::Higher, "tps".into(), "/s".into())));
-        assert_eq!(of("Latency ([0-9]+)").unwrap().0, Better::Lower);
-        assert_eq!(of("https://x"), None);
-        assert_eq!(of("value ([0-9]+)"), None);
+        let higher = (Better::Higher, "tps".to_owned(), "/s".to_owned());
+        assert_eq!(of("tps = ([0-9.]+)", None), Ok(higher));
+        assert_eq!(of("value ([0-9]+)", None), Err(NoDirection::NoWord));
+        let both = "elapsed: ([0-9.]+) us per transaction, [0-9]+ tps";
+        assert!(matches!(of(both, None), Err(NoDirection::Both { .. })));
+        let said = (Better::Lower, "elapsed".to_owned(), String::new());
+        assert_eq!(of(both, Some(Better::Lower)), Ok(said));
+        let said = (Better::Higher, "metric".to_owned(), String::new());
+        assert_eq!(of("([0-9]+) events in 10 seconds", Some(Better::Higher)), Ok(said));
     }
 }

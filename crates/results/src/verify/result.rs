@@ -275,9 +275,17 @@ impl VerifyResult {
             return format!("no ratio of {what}: too few rounds, or a value of 0");
         };
         let percent = |ratio: f64| format!("{:+.1}%", 100.0 * (ratio - 1.0));
-        let change = format!("{what} {} ({} to {})", percent(median), percent(low), percent(high));
         let margin = format!("{}%", 100.0 * self.margin);
         let is_time = words::is_time(&self.metric);
+        // Of a time everybody knows it.
+        let direction =
+            if is_time { String::new() } else { format!(", {} is better", self.better) };
+        let change = format!(
+            "{what} {} ({} to {}){direction}",
+            percent(median),
+            percent(low),
+            percent(high)
+        );
         let (better, worse) = if is_time { ("faster", "slower") } else { ("better", "worse") };
         let is_worse = match self.better {
             "higher" => high < 1.0 - self.margin,
