@@ -19,11 +19,13 @@ pub(crate) const NOT_WRITTEN: &str = "cannot write to standard output";
 /// The streams of this process.
 pub(crate) struct Console {
     out: BufWriter<Stdout>,
+    /// Whether the reader of standard output has gone away.
+    is_closed: bool,
 }
 
 impl Console {
     pub(crate) fn new() -> Self {
-        Self { out: BufWriter::with_capacity(1 << 16, Stdout) }
+        Self { out: BufWriter::with_capacity(1 << 16, Stdout), is_closed: false }
     }
 
     /// Standard output, buffered: [`Console::finish`] ends it.
@@ -36,7 +38,8 @@ impl Console {
         self.out.flush().context(NOT_WRITTEN)
     }
 
-    /// Writes a result to `path`, whole or not at all, or to standard output if there is none.
+    /// Writes a result to `path`, whole or not at all, or to standard output if there is none. A reader
+    /// that has gone away has all it wants, and what the result means for the exit status still holds.
     pub(crate) fn deliver(&mut self, result: &[u8], path: Option<&Path>) -> Result<()> {
         if let Some(path) = path.filter(|path| !disk::is_stdout(path)) {
             return disk::write_whole(path, result)
@@ -46,8 +49,19 @@ impl Console {
         let style = if Self::is_styled() { style_len } else { no_style };
         let safe = str::from_utf8(result).map(|text| harmless(text, style)).ok();
         let result = safe.as_deref().map_or(result, str::as_bytes);
-        self.out.write_all(result).context(NOT_WRITTEN)?;
-        self.finish()
+        let written = self.out.write_all(result).context(NOT_WRITTEN);
+        match written.and_then(|()| self.finish()) {
+            Err(error) if is_output_closed(&error) => {
+                self.is_closed = true;
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Whether nobody reads further results.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// Characters of a line of standard output: the terminal's, else `COLUMNS`, else 120.

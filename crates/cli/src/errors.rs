@@ -1,7 +1,8 @@
 //! Exit codes, and the text of errors and panics.
 //!
 //! 0 done, 1 the answer is "no", 2 error; `folio record` passes the program's code on. A reader
-//! that closes our output early (`| head`) has all it wants: exit 0 without a message.
+//! that closes our output early (`| head`) has all it wants: no message, and the exit code of the
+//! result; 0 where the output is the whole work (`folio trace cat`).
 
 use std::panic::{self, PanicHookInfo};
 use std::process::ExitCode;

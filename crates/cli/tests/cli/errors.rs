@@ -165,6 +165,23 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
+fn an_answer_that_nobody_reads_keeps_its_exit_status() {
+    let place = Place::new();
+    for (words, code) in [
+        ("verify --env LARGEFOLIO_TEST=1 --runs 3 --margin 99 -- true", 1),
+        ("predict --list", 0),
+        ("maps --elf no-such", 2),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = place.command(words).stdout(writer).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{words}: {said}");
+        assert_eq!(said.is_empty(), code < 2, "{words}: {said}");
+    }
+}
+
+#[test]
 fn an_output_that_is_full_is_an_error() {
     let place = Place::with_trace();
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();

@@ -74,7 +74,7 @@ impl LivePlan {
             // What is not there at the start is mistyped; later it may come back.
             let is_over =
                 self.request.is_over(&look) || nr == 0 && self.request.finds_nothing(&look);
-            if is_over || !rounds.wait() {
+            if is_over || console.is_closed() || !rounds.wait() {
                 break;
             }
         }
