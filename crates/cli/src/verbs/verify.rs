@@ -34,10 +34,11 @@ const QUANTITIES: [&str; 3] = ["wall", "user", "system"];
 /// Run a command with and without a change, in turns, and tell whether the change helps
 ///
 /// The plain and the changed command take turns, so that drift of the machine affects both; values
-/// are compared within a round. A round counts only if the change took effect in it, seen in folio
-/// sizes, page faults and settings. The verdict is one of: confirmed (better by more than --margin,
-/// with 95% confidence), not confirmed (worse, or no such difference), inconclusive (the rounds do
-/// not decide it, or there are fewer than ten), not proved (the change took effect in fewer than ten).
+/// are compared within a round. A round counts only if no other program changed a setting in it and,
+/// where --heap or --tune decides which folios memory gets, if the change shows in folio sizes and page
+/// faults. The verdict is one of: confirmed (better by more than --margin, with 95% confidence), not
+/// confirmed (worse, or no such difference), inconclusive (the rounds do not decide it, or there are
+/// fewer than ten), not proved (the change took effect in fewer than ten).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

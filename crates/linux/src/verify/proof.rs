@@ -11,11 +11,13 @@
 //!   a round proves it        each trace is shown, and is at least half of its median
 //! ```
 //!
-//! Owns this rule. A change of what folios memory gets must leave a trace ([`Trace::Required`]); another
-//! one may, and then the rule holds for it too. A setting that somebody else changed meanwhile spoils a
-//! round in either case.
+//! Owns this rule. A change of what folios memory gets must leave a trace ([`Trace::Required`]), and rounds
+//! without it are dropped. Of another one nobody knows what it leaves: all rounds count, and those that
+//! differ from the others are only counted. A setting that somebody else changed meanwhile spoils a round in
+//! either case.
 //!
-//! Invariant Q1: rounds are dropped by what was seen of folios and faults, never by the value compared.
+//! Invariant Q1: rounds are dropped by what was seen of folios and faults, never by the value compared: of
+//! faults, memory and folios themselves all rounds that nobody disturbed are compared ([`undisturbed`]).
 
 use super::rounds::{Rounds, Run};
 use crate::measure::Spread;
@@ -64,6 +66,8 @@ pub struct Proved {
     pub dropped: Vec<Dropped>,
     /// In what the change shows: `folios`, `faults`.
     pub traces: Vec<&'static str>,
+    /// Rounds that count though the change does not show in them as in others.
+    pub nr_unlike: usize,
 }
 
 /// How two runs differ; `None` where one was not seen.
@@ -77,13 +81,18 @@ pub fn prove(all: &Rounds, trace: Trace) -> Proved {
         all.plain.iter().zip(&all.changed).map(disturbance).collect();
     let calm: Vec<usize> = (0..why.len()).filter(|at| why[*at].is_none()).collect();
     let seen = DIFFERENCES.map(|(name, of)| Seen::new(name, of, all, &calm));
+    let mut nr_unlike = 0;
     for at in calm {
-        why[at] = unproved(&seen, at, trace);
+        let unproved = unproved(&seen, at);
+        match trace {
+            Trace::Required => why[at] = unproved,
+            Trace::Possible => nr_unlike += usize::from(unproved.is_some()),
+        }
     }
-    let mut proved = Proved {
-        traces: seen.iter().filter(|seen| seen.is_trace).map(|seen| seen.name).collect(),
-        ..Proved::default()
-    };
+    let traces: Vec<&str> =
+        seen.iter().filter(|seen| seen.is_trace).map(|seen| seen.name).collect();
+    let nr_unlike = if traces.is_empty() { 0 } else { nr_unlike };
+    let mut proved = Proved { traces, nr_unlike, ..Proved::default() };
     proved.rounds.is_stopped = all.is_stopped;
     for (at, why) in why.into_iter().enumerate() {
         if let Some(why) = why {
@@ -94,6 +103,14 @@ pub fn prove(all: &Rounds, trace: Trace) -> Proved {
         }
     }
     proved
+}
+
+/// Rounds in which nobody else changed a setting.
+pub(super) fn undisturbed(all: &Rounds) -> Rounds {
+    let both = all.plain.iter().zip(&all.changed);
+    let calm = both.filter(|both| disturbance(*both).is_none());
+    let (plain, changed) = calm.map(|(plain, changed)| (plain.clone(), changed.clone())).unzip();
+    Rounds { plain, changed, is_stopped: all.is_stopped }
 }
 
 fn disturbance((plain, changed): (&Run, &Run)) -> Option<String> {
@@ -147,14 +164,14 @@ fn least_shown(mut noises: Vec<f64>) -> f64 {
     SHOWN.max(NR_NOISES * usual).max(rare.next_up())
 }
 
-/// Why the round `at` does not count.
-fn unproved(seen: &[Seen], at: usize, trace: Trace) -> Option<String> {
+/// Why the change is not seen in the round `at`.
+fn unproved(seen: &[Seen], at: usize) -> Option<String> {
     let mut traces = seen.iter().filter(|seen| seen.is_trace).peekable();
     if traces.peek().is_none() {
         let is_known = seen.iter().any(|seen| seen.known[at]);
         let why =
             if is_known { "the same folios and faults in both runs" } else { "nothing was seen" };
-        return (trace == Trace::Required).then(|| why.to_owned());
+        return Some(why.to_owned());
     }
     let known: Vec<&Seen> = traces.filter(|seen| seen.known[at]).collect();
     if known.is_empty() {

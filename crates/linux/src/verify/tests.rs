@@ -359,7 +359,7 @@ fn ratios_are_of_one_round_and_zero_has_none() {
 
 fn proved(rounds: Rounds, nr_dropped: usize) -> Proved {
     let dropped = (1..=nr_dropped).map(|nr| Dropped { nr, why: String::new() }).collect();
-    Proved { rounds, dropped, traces: vec!["faults"] }
+    Proved { rounds, dropped, traces: vec!["faults"], nr_unlike: 0 }
 }
 
 #[test]
@@ -407,4 +407,6 @@ fn each_doubt_is_raised_by_what_it_is_about_and_by_nothing_else() {
     all.traces.clear();
     assert_eq!(doubts(&all, Trace::Possible), [Doubt::NoTrace]);
     assert_eq!(doubts(&all, Trace::Required), []);
+    all.nr_unlike = 3;
+    assert_eq!(doubts(&all, Trace::Required), [Doubt::Unlike { nr: 3 }]);
 }

@@ -1,7 +1,7 @@
 //! The result of the rounds: ratios with their confidence, a verdict, and reasons to doubt it.
 
 use super::metric::{Better, Metric};
-use super::proof::{Proved, Trace, prove};
+use super::proof::{Proved, Trace, prove, undisturbed};
 use super::rounds::{Rounds, Run};
 use super::threshold::{Outcome, Threshold};
 use crate::measure::Spread;
@@ -68,6 +68,11 @@ pub enum Doubt {
     },
     /// Folios and faults are the same in both arms.
     NoTrace,
+    /// In so many rounds that count, the change does not show as in the others.
+    Unlike {
+        /// Of all that count.
+        nr: usize,
+    },
 }
 
 /// One quantity of both arms.
@@ -130,14 +135,24 @@ pub fn value(run: &Run, name: &str) -> Option<f64> {
     }
 }
 
+/// Whether a quantity of this unit is one by which rounds are dropped: faults, memory and folios.
+fn selects(unit: &str) -> bool {
+    matches!(unit, "faults" | "bytes")
+}
+
 /// Every quantity, the metric first where it is a number of the user's; nothing without a round.
 #[must_use]
 pub fn compare(rounds: &Rounds, metric: &Metric) -> Vec<Compared> {
+    compare_each(metric, |_| rounds)
+}
+
+/// The same over the rounds that `of` has for the unit.
+fn compare_each<'a>(metric: &Metric, of: impl Fn(&str) -> &'a Rounds) -> Vec<Compared> {
     let printed = (metric.name.as_str(), metric.unit.as_str());
     let known = QUANTITIES.iter().map(|quantity| (quantity.name, quantity.unit));
     let is_known = names().any(|name| name == metric.name);
     let all = (!is_known).then_some(printed).into_iter().chain(known);
-    all.filter_map(|(name, unit)| compared(rounds, name, unit)).collect()
+    all.filter_map(|(name, unit)| compared(of(unit), name, unit)).collect()
 }
 
 /// Of the rounds that have a value in both runs.
@@ -244,6 +259,9 @@ pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
     if trace == Trace::Possible && proved.traces.is_empty() && !walls.is_empty() {
         doubts.push(Doubt::NoTrace);
     }
+    if proved.nr_unlike > 0 {
+        doubts.push(Doubt::Unlike { nr: proved.nr_unlike });
+    }
     if rounds.is_stopped {
         doubts.push(Doubt::Stopped { nr: walls.len() });
     }
@@ -291,7 +309,7 @@ pub struct Question {
 pub struct Judged {
     /// Which rounds count.
     pub proved: Proved,
-    /// Every quantity over those.
+    /// Every quantity over those; faults, memory and folios over all rounds that nobody disturbed.
     pub compared: Vec<Compared>,
     /// The answer.
     pub verdict: Verdict,
@@ -304,7 +322,9 @@ impl Judged {
     #[must_use]
     pub fn of(rounds: &Rounds, question: &Question) -> Self {
         let proved = prove(rounds, question.trace);
-        let compared = compare(&proved.rounds, &question.metric);
+        let calm = undisturbed(rounds);
+        let of_unit = |unit: &str| if selects(unit) { &calm } else { &proved.rounds };
+        let compared = compare_each(&question.metric, of_unit);
         let ratio = |name: &str| compared.iter().find(|one| one.name == name)?.ratio;
         let Metric { name, better, .. } = &question.metric;
         let verdict = conclude(&proved, ratio(name).as_ref(), question.margin, *better);

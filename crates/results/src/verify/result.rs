@@ -257,7 +257,20 @@ impl VerifyResult {
             };
             let _ = writeln!(text, "  {:19} {plain:>30} {changed:>30}  {ratio:>24}", row.quantity);
         }
+        if let Some(nr) = self.nr_of_selecting() {
+            let _ = writeln!(
+                text,
+                "\n  faults, memory and folios say which rounds count: their rows are about all {nr} \
+                 rounds"
+            );
+        }
         text
+    }
+
+    /// Rounds behind the rows of faults, memory and folios, where they are more than those that count.
+    fn nr_of_selecting(&self) -> Option<usize> {
+        let selecting = self.rows.iter().filter(|row| matches!(&*row.unit, "faults" | "bytes"));
+        selecting.map(|row| row.nr_rounds).max().filter(|nr| *nr > self.nr_counted)
     }
 
     /// The verdict in a sentence.

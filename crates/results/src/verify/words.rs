@@ -95,6 +95,10 @@ pub(super) fn warning(doubt: &Doubt) -> String {
         Doubt::NoTrace => "folios and faults are the same with and without the change: it may \
             not have taken effect"
             .to_owned(),
+        Doubt::Unlike { nr } => format!(
+            "the change shows in folios or faults, but not in {nr} rounds, or less than in the \
+             others; all of them count"
+        ),
     }
 }
 

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::super::look::Look;
+use super::super::metric::Metric;
 use super::super::run::Sample;
+use super::super::threshold::{Outcome, Threshold};
+use super::super::verdict::{Judged, Question};
 use super::*;
 
 fn run(faults: u64, large_mib: u64) -> Run {
@@ -29,12 +32,32 @@ fn nrs(proved: &Proved) -> Vec<usize> {
 fn rounds_in_which_both_arms_are_equal_are_dropped() {
     let changed = |at: u64| if at % 4 == 3 { run(6021, 0) } else { run(650, 250) };
     let all = rounds((0..20).map(|at| (run(6021 + at % 3, 0), changed(at))));
-    for trace in [Trace::Required, Trace::Possible] {
-        let proved = prove(&all, trace);
-        assert_eq!(nrs(&proved), [4, 8, 12, 16, 20]);
-        assert_eq!((proved.rounds.plain.len(), proved.rounds.changed.len()), (15, 15));
-        assert_eq!(proved.traces, ["folios", "faults"]);
-        assert_eq!(proved.dropped[0].why, "folios differ less than in other rounds");
+    let proved = prove(&all, Trace::Required);
+    assert_eq!(nrs(&proved), [4, 8, 12, 16, 20]);
+    assert_eq!((proved.rounds.plain.len(), proved.rounds.changed.len()), (15, 15));
+    assert_eq!(proved.traces, ["folios", "faults"]);
+    assert_eq!(proved.dropped[0].why, "folios differ less than in other rounds");
+    // What need not show drops nothing.
+    let proved = prove(&all, Trace::Possible);
+    assert_eq!((proved.dropped.len(), proved.nr_unlike), (0, 5));
+    assert_eq!(proved.traces, ["folios", "faults"]);
+}
+
+#[test]
+fn faults_and_memory_are_compared_over_all_rounds_and_time_over_those_that_count() {
+    // Every third changed run takes twice the memory and twice the faults; the others are as plain ones.
+    let of = |at: u64| if at % 3 == 2 { run(12_000, 128) } else { run(6000, 0) };
+    let mut all = rounds((0..40).map(|at| (run(6000, 0), of(at))));
+    all.plain[0].disturbance = Some("thp.enabled was always".to_owned());
+    let metric = Metric::quantity("wall");
+    let limit = |text: &str| Threshold::parse(text).unwrap();
+    let thresholds = vec![limit("minor faults>+50%"), limit("large folios>+50%")];
+    for (trace, nr_counted) in [(Trace::Required, 13), (Trace::Possible, 39)] {
+        let (metric, thresholds) = (metric.clone(), thresholds.clone());
+        let judged = Judged::of(&all, &Question { metric, margin: 0.01, trace, thresholds });
+        let n = |name: &str| judged.compared.iter().find(|one| one.name == name).unwrap().plain.n;
+        assert_eq!((n("wall"), n("minor faults"), n("memory")), (nr_counted, 39, 39), "{trace:?}");
+        assert_eq!(judged.outcomes[0], Outcome::Passed, "{trace:?}");
     }
 }
 
