@@ -203,6 +203,20 @@ fn limits_decide_the_exit_status() {
     let (code, said) = of("metric>+1000%");
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("passed: --fail-if metric>+1000%"), "{said}");
+    // 0 in both arms.
+    let (code, said) = of("major faults>+10%");
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn an_open_limit_says_why_and_few_rounds_have_a_range() {
+    let place = Place::new();
+    let words = format!("verify {NO_CHANGE} --runs 3 --fail-if wall>+2% -- true");
+    let output = place.run(&words);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let why = "open: --fail-if wall>+2%: 3 rounds have a value of it, and 10 are needed";
+    assert!(said.contains(why), "{said}");
 }
 
 #[test]

@@ -27,7 +27,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of the median of `values`; `None` for fewer than three or where one is no finite number.
+    /// Of the median of `values`; `None` for fewer than three or where one is no number. Infinite values
+    /// are larger than all others: they make ends of the interval infinite where they reach them.
     ///
     /// ```
     /// # use largefolio_linux::measure::bootstrap::Interval;
@@ -37,7 +38,7 @@ impl Interval {
     /// ```
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
-        if values.len() < NR_VALUES_MIN || values.iter().any(|value| !value.is_finite()) {
+        if values.len() < NR_VALUES_MIN || values.iter().any(|value| value.is_nan()) {
             return None;
         }
         let mut drawn = values.to_vec();
@@ -115,8 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_none_have_no_interval() {
+    fn numbers_that_are_none_have_no_interval_and_infinite_ones_are_the_largest() {
         assert_eq!(Interval::of(&[1.0, f64::NAN, 1.0]), None);
-        assert_eq!(Interval::of(&[1.0, f64::INFINITY, 1.0]), None);
+        let of = |nr_infinite: usize| {
+            let mut values = [1.0; 20];
+            values[..nr_infinite].fill(f64::INFINITY);
+            let interval = Interval::of(&values).unwrap();
+            (interval.low.is_finite(), interval.median.is_finite(), interval.high.is_finite())
+        };
+        assert_eq!(of(1), (true, true, true));
+        assert_eq!(of(9), (true, true, false));
+        assert_eq!(of(19), (false, false, false));
     }
 }

@@ -81,13 +81,16 @@ pub(super) enum When {
 }
 
 impl When {
-    /// After a run that took `wall`, with its look.
-    pub(super) fn next(wall: Duration, look: Option<&Look>) -> Self {
-        match look {
-            Some(look) if look.took.as_secs_f64() > COST_MAX * wall.as_secs_f64() => Self::Never,
-            _ => Self::After(wall.mul_f64(NEAR_END)),
-        }
+    /// After a run that took `wall`.
+    pub(super) fn near_end(wall: Duration) -> Self {
+        Self::After(wall.mul_f64(NEAR_END))
     }
+}
+
+/// The part that a look took of a run, where it is too much.
+pub(super) fn too_dear(wall: Duration, look: Option<&Look>) -> Option<f64> {
+    let part = look?.took.as_secs_f64() / wall.as_secs_f64();
+    (part > COST_MAX).then_some(part)
 }
 
 /// Looks at `leader` and what descends from it until `ended` hangs up; the last look.
@@ -117,9 +120,9 @@ mod tests {
         assert_eq!(Look::at(&[]), None);
         let wall = Duration::from_secs(1);
         let of = |ms| Look { took: Duration::from_millis(ms), ..Look::default() };
-        let near_end = When::After(Duration::from_millis(750));
-        assert_eq!(When::next(wall, Some(&of(19))), near_end);
-        assert_eq!(When::next(wall, None), near_end);
-        assert_eq!(When::next(wall, Some(&of(21))), When::Never);
+        assert_eq!(When::near_end(wall), When::After(Duration::from_millis(750)));
+        assert_eq!(too_dear(wall, Some(&of(19))), None);
+        assert_eq!(too_dear(wall, None), None);
+        assert_eq!(too_dear(wall, Some(&of(80))), Some(0.08));
     }
 }

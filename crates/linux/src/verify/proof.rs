@@ -93,7 +93,7 @@ pub fn prove(all: &Rounds, trace: Trace) -> Proved {
         seen.iter().filter(|seen| seen.is_trace).map(|seen| seen.name).collect();
     let nr_unlike = if traces.is_empty() { 0 } else { nr_unlike };
     let mut proved = Proved { traces, nr_unlike, ..Proved::default() };
-    proved.rounds.is_stopped = all.is_stopped;
+    (proved.rounds.is_stopped, proved.rounds.too_dear) = (all.is_stopped, all.too_dear);
     for (at, why) in why.into_iter().enumerate() {
         if let Some(why) = why {
             proved.dropped.push(Dropped { nr: at + 1, why });
@@ -110,7 +110,7 @@ pub(super) fn undisturbed(all: &Rounds) -> Rounds {
     let both = all.plain.iter().zip(&all.changed);
     let calm = both.filter(|both| disturbance(*both).is_none());
     let (plain, changed) = calm.map(|(plain, changed)| (plain.clone(), changed.clone())).unzip();
-    Rounds { plain, changed, is_stopped: all.is_stopped }
+    Rounds { plain, changed, is_stopped: all.is_stopped, too_dear: all.too_dear }
 }
 
 fn disturbance((plain, changed): (&Run, &Run)) -> Option<String> {

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::VerifyError;
-use super::look::{Look, When};
+use super::look::{self, Look, When};
 use super::metric::{self, Metric, Source};
 use super::output::Output;
 use super::run::{Asked, Ended, Observed, Sample, Watch, how_it_ended, observed};
@@ -97,6 +97,8 @@ pub struct Rounds {
     pub changed: Vec<Run>,
     /// A signal ended them early.
     pub is_stopped: bool,
+    /// The part of a run that a look at its memory takes, where that is too much: no run is looked at.
+    pub too_dear: Option<f64>,
 }
 
 /// Runs the arms in rounds; the first round is not counted. `progress` hears the number of rounds
@@ -120,9 +122,17 @@ pub fn alternate(
             let arm: &mut dyn Arm = if is_plain { &mut *plain } else { &mut *changed };
             let when = &mut when[usize::from(!is_plain)];
             let turn = Turn { name: arm.name(), round, measure, signals: &signals, when: *when };
-            let run = turn.run(arm)?;
-            *when = run.as_ref().map_or(*when, |run| next(*when, run));
-            Ok::<_, VerifyError>(run)
+            let Some(run) = turn.run(arm)? else { return Ok(None) };
+            let too_dear = look::too_dear(run.sample.wall, run.look.as_ref());
+            *when = match (*when, too_dear) {
+                (When::Never, _) => When::Never,
+                (_, None) => When::near_end(run.sample.wall),
+                (_, part) => {
+                    rounds.too_dear = part;
+                    When::Never
+                }
+            };
+            Ok::<_, VerifyError>(Some(run))
         };
         let first = turn(is_plain_first)?;
         let second = if first.is_some() { turn(!is_plain_first)? } else { None };
@@ -151,14 +161,6 @@ pub fn alternate(
         }
     }
     Ok(rounds)
-}
-
-/// When the arm's next run is looked at.
-fn next(when: When, run: &Run) -> When {
-    match when {
-        When::Never => When::Never,
-        When::Doubling | When::After(_) => When::next(run.sample.wall, run.look.as_ref()),
-    }
 }
 
 /// One run of one arm.

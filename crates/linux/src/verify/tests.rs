@@ -342,17 +342,18 @@ fn runs(walls_ms: &[u64], faults: u64) -> Vec<Run> {
 }
 
 #[test]
-fn ratios_are_of_one_round_and_zero_has_none() {
+fn ratios_are_of_one_round_and_nothing_twice_is_the_same() {
     let plain = runs(&[100, 200, 400, 800], 10);
     let changed = runs(&[90, 180, 360, 720], 5);
     let wall = Metric::quantity("wall");
-    let all = compare(&Rounds { plain, changed, is_stopped: false }, &wall);
+    let all = compare(&Rounds { plain, changed, ..Rounds::default() }, &wall);
     let by_name = |name: &str| all.iter().find(|one| one.name == name).unwrap();
     let ratio = by_name("wall").ratio.unwrap();
     assert!((ratio.low - 0.9).abs() < 1e-9 && (ratio.high - 0.9).abs() < 1e-9, "{ratio:?}");
     assert!((by_name("minor faults").ratio.unwrap().median - 0.5).abs() < 1e-9);
-    assert_eq!(by_name("major faults").ratio, None);
-    assert_eq!(by_name("system").ratio, None);
+    // 0 in both arms.
+    let same = Some(Interval { median: 1.0, low: 1.0, high: 1.0, n: 4 });
+    assert_eq!((by_name("major faults").ratio, by_name("system").ratio), (same, same));
     assert!(!all.iter().any(|one| one.name.starts_with("server") || one.name == "memory"));
     assert_eq!(compare(&Rounds::default(), &wall), []);
 }
@@ -367,7 +368,7 @@ fn no_verdict_rests_on_fewer_than_ten_rounds() {
     let ratio = |n| Interval { median: 0.85, low: 0.8, high: 0.9, n };
     let of = |nr: usize, nr_dropped| {
         let plain = runs(&vec![100; nr], 0);
-        let all = proved(Rounds { changed: plain.clone(), plain, is_stopped: false }, nr_dropped);
+        let all = proved(Rounds { changed: plain.clone(), plain, ..Rounds::default() }, nr_dropped);
         conclude(&all, Some(&ratio(nr)), 0.01, Better::Lower)
     };
     assert_eq!(of(10, 0), Verdict::Confirmed);
@@ -383,7 +384,7 @@ fn no_verdict_rests_on_fewer_than_ten_rounds() {
 fn each_doubt_is_raised_by_what_it_is_about_and_by_nothing_else() {
     let of = |walls: &[u64], is_stopped| {
         let plain = runs(walls, 0);
-        let rounds = Rounds { changed: plain.clone(), plain, is_stopped };
+        let rounds = Rounds { changed: plain.clone(), plain, is_stopped, too_dear: None };
         doubts(&proved(rounds, 0), Trace::Possible)
     };
     let calm = [100; 20];
@@ -407,6 +408,9 @@ fn each_doubt_is_raised_by_what_it_is_about_and_by_nothing_else() {
     all.traces.clear();
     assert_eq!(doubts(&all, Trace::Possible), [Doubt::NoTrace]);
     assert_eq!(doubts(&all, Trace::Required), []);
+    all.rounds.too_dear = Some(0.08);
+    assert_eq!(doubts(&all, Trace::Required), [Doubt::NotLooked { part: 0.08, nr: 0 }]);
+    all.rounds.too_dear = None;
     all.nr_unlike = 3;
     assert_eq!(doubts(&all, Trace::Required), [Doubt::Unlike { nr: 3 }]);
 }

@@ -28,8 +28,20 @@ pub enum Outcome {
     Passed,
     /// It is on the wrong side.
     Failed,
-    /// It contains the limit, or there are fewer than ten rounds.
-    Open,
+    /// Not decided.
+    Open(Undecided),
+}
+
+/// Why a limit is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undecided {
+    /// Fewer than ten rounds have the quantity in both runs; 0 where it was never seen.
+    FewRounds {
+        /// How many.
+        nr: usize,
+    },
+    /// The interval contains the limit.
+    Inside,
 }
 
 impl Threshold {
@@ -52,12 +64,12 @@ impl Threshold {
         Ok(Self { quantity: quantity.to_owned(), is_above: text[at..].starts_with('>'), percent })
     }
 
-    /// Whether the ratio, changed over plain, keeps it.
+    /// Whether the ratio, changed over plain, keeps it; `nr` rounds have the quantity.
     #[must_use]
-    pub fn judge(&self, ratio: Option<&Interval>) -> Outcome {
+    pub fn judge(&self, ratio: Option<&Interval>, nr: usize) -> Outcome {
         let limit = 1.0 + self.percent / 100.0;
         let Some(ratio) = ratio.filter(|ratio| ratio.n >= NR_ROUNDS_MIN) else {
-            return Outcome::Open;
+            return Outcome::Open(Undecided::FewRounds { nr });
         };
         let (is_beyond, is_within) = if self.is_above {
             (ratio.low > limit, ratio.high <= limit)
@@ -67,7 +79,7 @@ impl Threshold {
         match (is_beyond, is_within) {
             (true, _) => Outcome::Failed,
             (_, true) => Outcome::Passed,
-            _ => Outcome::Open,
+            _ => Outcome::Open(Undecided::Inside),
         }
     }
 }
@@ -98,13 +110,20 @@ mod tests {
     fn only_a_whole_interval_of_ten_rounds_decides() {
         let above = Threshold::parse("wall>+2%").unwrap();
         let below = Threshold::parse("tps<-2%").unwrap();
-        let ratio = |low, high, n| Interval { median: f64::midpoint(low, high), low, high, n };
-        assert_eq!(above.judge(Some(&ratio(1.03, 1.10, 10))), Outcome::Failed);
-        assert_eq!(above.judge(Some(&ratio(0.98, 1.02, 10))), Outcome::Passed);
-        assert_eq!(above.judge(Some(&ratio(0.98, 1.03, 10))), Outcome::Open);
-        assert_eq!(above.judge(Some(&ratio(1.03, 1.10, 9))), Outcome::Open);
-        assert_eq!(above.judge(None), Outcome::Open);
-        assert_eq!(below.judge(Some(&ratio(0.90, 0.97, 10))), Outcome::Failed);
-        assert_eq!(below.judge(Some(&ratio(0.99, 1.10, 10))), Outcome::Passed);
+        let of = |limit: &Threshold, low, high, n| {
+            let ratio = Interval { median: f64::midpoint(low, high), low, high, n };
+            limit.judge(Some(&ratio), n)
+        };
+        assert_eq!(of(&above, 1.03, 1.10, 10), Outcome::Failed);
+        assert_eq!(of(&above, 0.98, 1.02, 10), Outcome::Passed);
+        assert_eq!(of(&above, 0.98, 1.03, 10), Outcome::Open(Undecided::Inside));
+        let few = |nr| Outcome::Open(Undecided::FewRounds { nr });
+        assert_eq!(of(&above, 1.03, 1.10, 9), few(9));
+        assert_eq!(above.judge(None, 0), few(0));
+        // Nothing in most plain runs, something in the changed ones.
+        assert_eq!(of(&above, f64::INFINITY, f64::INFINITY, 10), Outcome::Failed);
+        assert_eq!(of(&above, 1.0, f64::INFINITY, 10), Outcome::Open(Undecided::Inside));
+        assert_eq!(of(&below, 0.90, 0.97, 10), Outcome::Failed);
+        assert_eq!(of(&below, 0.99, 1.10, 10), Outcome::Passed);
     }
 }

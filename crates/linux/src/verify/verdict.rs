@@ -73,6 +73,13 @@ pub enum Doubt {
         /// Of all that count.
         nr: usize,
     },
+    /// Memory and folios were not seen in every round: a look takes too much of a run.
+    NotLooked {
+        /// That part.
+        part: f64,
+        /// Rounds in which they were.
+        nr: usize,
+    },
 }
 
 /// One quantity of both arms.
@@ -86,7 +93,7 @@ pub struct Compared {
     pub plain: Spread,
     /// Changed runs.
     pub changed: Spread,
-    /// Changed over plain within a round; `None` where a plain value is 0.
+    /// Changed over plain within a round; `None` for fewer than three rounds.
     pub ratio: Option<Interval>,
 }
 
@@ -155,6 +162,12 @@ fn compare_each<'a>(metric: &Metric, of: impl Fn(&str) -> &'a Rounds) -> Vec<Com
     all.filter_map(|(name, unit)| compared(of(unit), name, unit)).collect()
 }
 
+/// `changed` over `plain`: 1 where both are 0, infinite where something was nothing.
+#[must_use]
+pub fn ratio(plain: f64, changed: f64) -> f64 {
+    if plain <= 0.0 && changed <= 0.0 { 1.0 } else { changed / plain }
+}
+
 /// Of the rounds that have a value in both runs.
 fn compared(rounds: &Rounds, name: &str, unit: &str) -> Option<Compared> {
     let pairs = rounds.plain.iter().zip(&rounds.changed);
@@ -162,7 +175,7 @@ fn compared(rounds: &Rounds, name: &str, unit: &str) -> Option<Compared> {
         pairs.filter_map(|(plain, changed)| Some((value(plain, name)?, value(changed, name)?)));
     let (plain, changed): (Vec<f64>, Vec<f64>) = pairs.unzip();
     let ratios: Vec<f64> =
-        plain.iter().zip(&changed).map(|(plain, changed)| changed / plain).collect();
+        plain.iter().zip(&changed).map(|(plain, changed)| ratio(*plain, *changed)).collect();
     Some(Compared {
         name: name.to_owned(),
         unit: unit.to_owned(),
@@ -259,6 +272,10 @@ pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
     if trace == Trace::Possible && proved.traces.is_empty() && !walls.is_empty() {
         doubts.push(Doubt::NoTrace);
     }
+    if let Some(part) = rounds.too_dear {
+        let nr = rounds.plain.iter().filter(|run| run.look.is_some()).count();
+        doubts.push(Doubt::NotLooked { part, nr });
+    }
     if proved.nr_unlike > 0 {
         doubts.push(Doubt::Unlike { nr: proved.nr_unlike });
     }
@@ -325,10 +342,14 @@ impl Judged {
         let calm = undisturbed(rounds);
         let of_unit = |unit: &str| if selects(unit) { &calm } else { &proved.rounds };
         let compared = compare_each(&question.metric, of_unit);
-        let ratio = |name: &str| compared.iter().find(|one| one.name == name)?.ratio;
+        let of = |name: &str| compared.iter().find(|one| one.name == name);
+        let ratio = |name: &str| of(name).and_then(|one| one.ratio.as_ref());
         let Metric { name, better, .. } = &question.metric;
-        let verdict = conclude(&proved, ratio(name).as_ref(), question.margin, *better);
-        let outcome = |limit: &Threshold| limit.judge(ratio(&limit.quantity).as_ref());
+        let verdict = conclude(&proved, ratio(name), question.margin, *better);
+        let outcome = |limit: &Threshold| {
+            let nr = of(&limit.quantity).map_or(0, |one| one.plain.n);
+            limit.judge(ratio(&limit.quantity), nr)
+        };
         let outcomes = question.thresholds.iter().map(outcome).collect();
         Self { proved, compared, verdict, outcomes }
     }

@@ -9,7 +9,7 @@ use largefolio_report::html::markup::Markup;
 
 use super::prediction::Predicted;
 use super::result::{QuantityRow as Row, RoundRow as Round, RunRow, VerifyResult};
-use super::words::{of_metric, spread};
+use super::words::{self, of_metric, spread};
 use crate::page::{footer, meanings, notes, section};
 
 /// Rounds of a page: with their numbers and marks some 600 bytes each.
@@ -81,7 +81,7 @@ fn answer(view: &VerifyResult) -> Markup {
         answer.element("p class=\"honest\"", &format!("Warning: {warning}"));
     }
     for limit in &view.thresholds {
-        answer.element("p", &format!("{}: --fail-if {}", limit.outcome, limit.threshold));
+        answer.element("p", &limit.sentence());
     }
     answer.raw("<p class=\"about\">").text(&format!("kernel {}", view.kernel)).raw("<br>");
     answer.text(&format!("changed: {}", view.change.change));
@@ -266,7 +266,7 @@ fn quantities(view: &VerifyResult) -> Markup {
             end.number(&format!("/rows/{at}/ratio_low"), low, &format!("{low:.3}")).text(" .. ");
             end.number(&format!("/rows/{at}/ratio_high"), high, &format!("{high:.3}")).text("]");
         } else {
-            end.text("no ratio: a plain value is 0");
+            end.text(words::no_ratio(row.nr_rounds));
         }
         Lane { title: format!("Ratio of {}", row.quantity), name, marks, end }
     });

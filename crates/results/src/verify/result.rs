@@ -33,7 +33,7 @@ pub(super) struct QuantityRow {
     pub(super) changed: f64,
     pub(super) changed_min: f64,
     pub(super) changed_max: f64,
-    /// Changed over plain within a round; none where a plain value is 0.
+    /// Changed over plain within a round, 1 where both are 0; none where something was nothing.
     pub(super) ratio: Option<f64>,
     /// 95 per cent confidence interval of the median ratio.
     pub(super) ratio_low: Option<f64>,
@@ -72,7 +72,8 @@ pub(super) struct RoundRow {
     pub(super) nr: usize,
     pub(super) plain: RunRow,
     pub(super) changed: RunRow,
-    /// Changed over plain of the quantity the verdict is about; none where plain is 0.
+    /// Changed over plain of the quantity the verdict is about, 1 where both are 0; none where plain
+    /// alone is 0.
     pub(super) ratio: Option<f64>,
     /// Why the round does not count.
     pub(super) dropped: Option<String>,
@@ -95,9 +96,19 @@ pub(super) struct ThresholdRow {
     pub(super) threshold: String,
     /// `passed`, `failed`, `open`.
     pub(super) outcome: &'static str,
+    /// Why it is open.
+    pub(super) why: Option<String>,
     pub(super) ratio: Option<f64>,
     pub(super) ratio_low: Option<f64>,
     pub(super) ratio_high: Option<f64>,
+}
+
+impl ThresholdRow {
+    /// The outcome, and why it is open.
+    pub(super) fn sentence(&self) -> String {
+        let why = self.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+        format!("{}: --fail-if {}{why}", self.outcome, self.threshold)
+    }
 }
 
 /// The change, for people and machines.
@@ -231,7 +242,7 @@ impl VerifyResult {
         }
         let _ = writeln!(text, "{}: {}", self.verdict, self.reason());
         for limit in &self.thresholds {
-            let _ = writeln!(text, "{}: --fail-if {}", limit.outcome, printable(&limit.threshold));
+            let _ = writeln!(text, "{}", printable(&limit.sentence()));
         }
         text += &self.prediction.as_ref().map(Predicted::text).unwrap_or_default();
         text.push('\n');
@@ -364,10 +375,10 @@ fn rounds_of(rounds: &Rounds, judged: &Judged, metric: &str) -> Vec<RoundRow> {
     let both = rounds.plain.iter().zip(&rounds.changed);
     let round = |(nr, (plain, changed))| {
         let (plain, changed) = (RunRow::new(plain, metric), RunRow::new(changed, metric));
-        let values = plain.value.filter(|value| *value > 0.0).zip(changed.value);
+        let values = plain.value.zip(changed.value);
         RoundRow {
             nr,
-            ratio: values.map(|(plain, changed)| changed / plain),
+            ratio: finite(values.map(|(plain, changed)| verdict::ratio(plain, changed))),
             plain,
             changed,
             dropped: dropped.next_if(|one| one.nr == nr).map(|one| one.why.clone()),
@@ -380,19 +391,26 @@ fn thresholds(judged: &Judged, question: &Question) -> Vec<ThresholdRow> {
     let ratio = |name: &str| judged.compared.iter().find(|one| one.name == name)?.ratio;
     let of = |(limit, outcome): (&Threshold, &Outcome)| {
         let ratio: Option<Interval> = ratio(&limit.quantity);
+        let (outcome, why) = match outcome {
+            Outcome::Passed => ("passed", None),
+            Outcome::Failed => ("failed", None),
+            Outcome::Open(why) => ("open", Some(words::undecided(*why, ratio.as_ref()))),
+        };
         ThresholdRow {
             threshold: limit.to_string(),
-            outcome: match outcome {
-                Outcome::Passed => "passed",
-                Outcome::Failed => "failed",
-                Outcome::Open => "open",
-            },
-            ratio: ratio.map(|ratio| ratio.median),
-            ratio_low: ratio.map(|ratio| ratio.low),
-            ratio_high: ratio.map(|ratio| ratio.high),
+            outcome,
+            why,
+            ratio: finite(ratio.map(|ratio| ratio.median)),
+            ratio_low: finite(ratio.map(|ratio| ratio.low)),
+            ratio_high: finite(ratio.map(|ratio| ratio.high)),
         }
     };
     question.thresholds.iter().zip(&judged.outcomes).map(of).collect()
+}
+
+/// JSON has no infinite numbers.
+fn finite(ratio: Option<f64>) -> Option<f64> {
+    ratio.filter(|ratio| ratio.is_finite())
 }
 
 fn row(compared: &Compared) -> QuantityRow {
@@ -406,9 +424,9 @@ fn row(compared: &Compared) -> QuantityRow {
         changed: changed.median,
         changed_min: changed.min,
         changed_max: changed.max,
-        ratio: ratio.map(|ratio| ratio.median),
-        ratio_low: ratio.map(|ratio| ratio.low),
-        ratio_high: ratio.map(|ratio| ratio.high),
+        ratio: finite(ratio.map(|ratio| ratio.median)),
+        ratio_low: finite(ratio.map(|ratio| ratio.low)),
+        ratio_high: finite(ratio.map(|ratio| ratio.high)),
         nr_rounds: plain.n,
     }
 }

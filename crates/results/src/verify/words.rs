@@ -1,7 +1,9 @@
 //! Sentences and numbers of a comparison.
 
+use largefolio_linux::measure::bootstrap::Interval;
 use largefolio_linux::verify::proof::Dropped;
-use largefolio_linux::verify::verdict::Doubt;
+use largefolio_linux::verify::threshold::Undecided;
+use largefolio_linux::verify::verdict::{Doubt, NR_ROUNDS_MIN};
 use largefolio_report::figures;
 
 /// Rounds that a warning names.
@@ -22,6 +24,26 @@ pub(super) fn needed(nr_rounds: Option<usize>) -> String {
     match nr_rounds {
         Some(nr) => format!("about {nr} rounds would tell (--runs {nr})"),
         None => "more rounds than are practical would tell".to_owned(),
+    }
+}
+
+/// Why a picture has no ratio of so many rounds, in few letters.
+pub(super) fn no_ratio(nr_rounds: usize) -> &'static str {
+    if nr_rounds < 3 { "no ratio: too few rounds" } else { "no ratio: 0 in plain runs" }
+}
+
+/// Why a limit is open.
+pub(super) fn undecided(why: Undecided, ratio: Option<&Interval>) -> String {
+    match (why, ratio) {
+        (Undecided::FewRounds { nr: 0 }, _) => "no round has a value of it in both runs".to_owned(),
+        (Undecided::FewRounds { nr }, _) => {
+            format!("{nr} rounds have a value of it, and {NR_ROUNDS_MIN} are needed")
+        }
+        (Undecided::Inside, Some(ratio)) if ratio.high.is_infinite() => {
+            "plain runs with 0 and changed ones with more: there is no limit to the ratio"
+                .to_owned()
+        }
+        (Undecided::Inside, _) => "the interval contains the limit; use more --runs".to_owned(),
     }
 }
 
@@ -95,6 +117,11 @@ pub(super) fn warning(doubt: &Doubt) -> String {
         Doubt::NoTrace => "folios and faults are the same with and without the change: it may \
             not have taken effect"
             .to_owned(),
+        Doubt::NotLooked { part, nr } => format!(
+            "memory and folios were looked at in {nr} rounds: a look takes {:.0}% of a run, and more than \
+             2% would disturb it; give the command more work",
+            100.0 * part
+        ),
         Doubt::Unlike { nr } => format!(
             "the change shows in folios or faults, but not in {nr} rounds, or less than in the \
              others; all of them count"
@@ -115,6 +142,24 @@ mod tests {
         assert!(said.ends_with(": a (rounds 2, 9); b (round 4)"), "{said}");
         let many: Vec<Dropped> = (1..=20).map(|nr| one(nr, "a")).collect();
         assert!(dropped(20, &many).unwrap().ends_with("7, 8, ..)"));
+    }
+
+    #[test]
+    fn a_ratio_that_is_none_has_a_cause() {
+        assert_eq!([2, 3].map(no_ratio), ["no ratio: too few rounds", "no ratio: 0 in plain runs"]);
+    }
+
+    #[test]
+    fn an_open_limit_says_why() {
+        let few = |nr| undecided(Undecided::FewRounds { nr }, None);
+        assert_eq!(few(0), "no round has a value of it in both runs");
+        assert_eq!(few(7), "7 rounds have a value of it, and 10 are needed");
+        let inside = |high| {
+            let ratio = Interval { median: 1.0, low: 1.0, high, n: 20 };
+            undecided(Undecided::Inside, Some(&ratio))
+        };
+        assert!(inside(1.5).contains("use more --runs"));
+        assert!(inside(f64::INFINITY).starts_with("plain runs with 0"));
     }
 
     #[test]

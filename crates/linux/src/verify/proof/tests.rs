@@ -21,7 +21,7 @@ fn run(faults: u64, large_mib: u64) -> Run {
 
 fn rounds(pairs: impl IntoIterator<Item = (Run, Run)>) -> Rounds {
     let (plain, changed) = pairs.into_iter().unzip();
-    Rounds { plain, changed, is_stopped: false }
+    Rounds { plain, changed, ..Rounds::default() }
 }
 
 fn nrs(proved: &Proved) -> Vec<usize> {

@@ -27,7 +27,7 @@ fn judged_rounds(nr_rounds: u64, percent: u64) -> (Rounds, Judged, Question) {
     let rounds = Rounds {
         plain: (0..nr_rounds).map(|nr| run(ns(nr))).collect(),
         changed: (0..nr_rounds).map(|nr| run(ns(nr + 3) * percent / 100)).collect(),
-        is_stopped: false,
+        ..Rounds::default()
     };
     let metric = Metric::quantity("wall");
     let question =
@@ -82,7 +82,7 @@ fn many_rounds_are_thinned_and_the_page_says_so() {
     let page = of(&view(1_600, 90)).unwrap().html();
     assert!(page.len() < 3 << 20, "{} bytes", page.len());
     assert!(page.contains("1500 of 1600 rounds are shown, evenly spread."));
-    assert_eq!(page.matches("<circle class=\"changed-run\"").count(), 1500 + 1500 + 6);
+    assert_eq!(page.matches("<circle class=\"changed-run\"").count(), 1500 + 1500 + 8);
 }
 
 #[test]
