@@ -101,8 +101,10 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// Options of `folio run` to start the program with; none: it is started as before.
     pub start: Vec<String>,
-    /// The words after `folio` that measure it.
+    /// The words after `folio` that measure it; none where it cannot be measured so.
     pub verify: Vec<String>,
+    /// Why it cannot be.
+    pub not_verified: Option<String>,
     /// What the model leaves out of it.
     pub limits: Vec<String>,
 }
@@ -172,8 +174,10 @@ impl Question {
         let program =
             if self.program.is_empty() { meta.command.clone() } else { self.program.clone() };
         let best = self.best(&candidates, &choices);
-        let plan =
-            best.map(|nr| plan((nr, &candidates[nr]), &choices, (&program, &texts), &self.lasting));
+        let plan = best.map(|nr| {
+            let candidate = (nr, &candidates[nr]);
+            plan(candidate, &choices, (&program, &texts), &self.lasting, self.goal)
+        });
         let mut remarks: Vec<Remark> =
             Remark::of_rules(kernel.note.as_deref()).into_iter().collect();
         remarks.extend(remark);
@@ -253,12 +257,22 @@ fn texts(meta: &Meta) -> Vec<String> {
     files.into_iter().map(|file| file.path.clone()).collect()
 }
 
+/// What of `folio verify` the verdict of a plan for `goal` is about; nothing is its default, wall time.
+const fn metric(goal: Goal) -> &'static [&'static str] {
+    match goal {
+        Goal::Time => &[],
+        Goal::Memory => &["--metric", "memory"],
+        Goal::Faults => &["--metric", "minor faults"],
+    }
+}
+
 /// The commands of candidate `nr`, for a program and the files of its text.
 fn plan(
     (nr, candidate): (usize, &Candidate),
     choices: &[Choice],
     (program, texts): (&[String], &[String]),
     lasting: &Lasting,
+    goal: Goal,
 ) -> Plan {
     let chosen: Vec<&Choice> = candidate.choices.iter().map(|&one| &choices[one]).collect();
     let set: Vec<String> = chosen.iter().flat_map(|choice| choice.set.clone()).collect();
@@ -276,16 +290,20 @@ fn plan(
     let verify = ["verify", "--runs"].map(str::to_owned).into_iter();
     let verify = verify
         .chain([NR_ROUNDS.to_string()])
+        .chain(metric(goal).iter().map(|&word| word.to_owned()))
         .chain(tunes)
         .chain(start.iter().cloned())
         .chain(chosen.iter().flat_map(|choice| choice.verify.clone()))
         .chain(["--".to_owned()])
         .chain(program.iter().cloned());
     let limits = chosen.iter().filter(|choice| !choice.limits.is_empty());
+    let not_verified = chosen.iter().find(|choice| !choice.not_verified.is_empty());
     Plan {
         candidate: nr,
         steps,
-        verify: verify.collect(),
+        verify: if not_verified.is_some() { Vec::new() } else { verify.collect() },
+        not_verified: not_verified
+            .map(|choice| format!("{}: {}", choice.name, choice.not_verified)),
         limits: limits.map(|choice| format!("{}: {}", choice.name, choice.limits)).collect(),
         start: if is_service { Vec::new() } else { start },
     }

@@ -136,6 +136,18 @@ impl AdvisePlan {
         console.deliver(advice.written(self.args.form.form())?.as_bytes(), None)?;
         let Some(plan) = &advice.plan else { return Ok(Exit::No) };
         if self.args.deed.verify {
+            if let Some(why) = &plan.not_verified {
+                bail!(
+                    "--verify: {why}; nothing was run or applied. Without --verify, --apply applies the \
+                     plan as it is"
+                );
+            }
+            if self.args.cold {
+                console::warn(
+                    "--cold plans for an empty page cache, and folio verify runs the program with its \
+                     files cached: what only a cold start gains does not show",
+                );
+            }
             let verdict = folio(&owned(&plan.verify), console)?;
             if !matches!(verdict, Exit::Done) {
                 if self.args.deed.apply {

@@ -28,8 +28,10 @@ use crate::errors::Exit;
 
 /// Rounds where neither --runs nor --time says how many.
 const NR_ROUNDS: usize = 20;
-/// Quantities that the verdict can be about by their names.
-const QUANTITIES: [&str; 3] = ["wall", "user", "system"];
+/// What a verdict is about by default.
+const WALL: &str = "wall";
+/// Quantities of which neither more nor less is better.
+const NEITHER: [&str; 2] = ["large folios", "server large folios"];
 
 /// Run a command with and without a change, in turns, and tell whether the change helps
 ///
@@ -87,8 +89,8 @@ pub(crate) struct VerifyArgs {
     /// Run rounds for this long, such as 90s or 5m
     #[arg(long, value_parser = values::duration)]
     time: Option<Duration>,
-    /// What the verdict is about: wall, user, system, or the number that a shell command prints after
-    /// each run
+    /// What the verdict is about: wall, user, system, memory, minor faults, major faults, the same of
+    /// the server (server user), or the number that a shell command prints after each run
     #[arg(long, value_name = "NAME|CMD", default_value = "wall")]
     metric: String,
     /// The verdict is about a number in the command's output: the last match, its first group
@@ -206,7 +208,7 @@ impl VerifyArgs {
         });
         Ok(Measure {
             until,
-            metric: Metric::quantity(QUANTITIES[0]),
+            metric: Metric::quantity(WALL),
             prepare: self.prepare.clone(),
             ready: ready.transpose()?,
             output: if self.show_output { Output::Shown } else { Output::Discarded },
@@ -222,32 +224,55 @@ impl VerifyArgs {
             }
             None => (Source::Command(self.metric.clone()), &self.metric),
         };
-        if self.metric_pattern.is_none() {
-            if let Some(name) = QUANTITIES.iter().find(|name| **name == self.metric) {
-                if self.better.is_some() || self.unit.is_some() {
-                    bail!("--better and --unit are about a printed number: give --metric-pattern");
-                }
-                return Ok(Metric::quantity(name));
-            }
-            if !self.metric.contains(|c: char| c == '/' || c.is_whitespace()) {
-                bail!(
-                    "--metric {}: expected wall, user, system, or a shell command, such as \
-                     'tail -n 1 log'",
-                    self.metric
-                );
-            }
+        if self.metric_pattern.is_none()
+            && let Some(name) = self.quantity()?
+        {
+            return Ok(Metric::quantity(name));
         }
         let (better, unit) = (self.better.map(Into::into), self.unit.clone());
         Metric::printed(source, text, better, unit)
             .map_err(|why| anyhow!("{why} Say --better higher or --better lower"))
     }
 
+    /// The quantity that --metric names; `None` for a shell command.
+    fn quantity(&self) -> Result<Option<&'static str>> {
+        if NEITHER.contains(&self.metric.as_str()) {
+            bail!(
+                "--metric {0}: neither more nor fewer are better by themselves; as a limit: --fail-if \
+                 '{0}<-10%'",
+                self.metric
+            );
+        }
+        if let Some(name) = verdict::names().find(|name| *name == self.metric) {
+            if self.better.is_some() || self.unit.is_some() {
+                bail!("--better and --unit are about a printed number: give --metric-pattern");
+            }
+            if !self.names().any(|known| known == name) {
+                bail!("--metric {name}: there is no server; start one with --server and --ready");
+            }
+            return Ok(Some(name));
+        }
+        if !self.metric.contains(|c: char| c == '/' || c.is_whitespace()) {
+            let names: Vec<&str> = self.names().filter(|name| !NEITHER.contains(name)).collect();
+            bail!(
+                "--metric {}: expected {}, or a shell command, such as 'tail -n 1 log'",
+                self.metric,
+                names.join(", ")
+            );
+        }
+        Ok(None)
+    }
+
+    /// Quantities that are measured.
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        let has_server = self.server.is_some();
+        verdict::names().filter(move |name| has_server || !name.starts_with("server"))
+    }
+
     /// # Errors
     /// A limit on what is not measured.
     fn check_limits(&self, metric: &Metric) -> Result<()> {
-        let has_server = self.server.is_some();
-        let names = verdict::names().filter(|name| has_server || !name.starts_with("server"));
-        let mut names: Vec<&str> = names.collect();
+        let mut names: Vec<&str> = self.names().collect();
         if !names.contains(&metric.name.as_str()) {
             names.push(&metric.name);
         }
@@ -299,7 +324,7 @@ impl VerifyPlan {
 impl VerifyPlan {
     /// What the model says; without a round that counts, beside the plain runs alone.
     fn predicted(&self, rounds: &Rounds, judged: &Judged) -> Result<Option<Predicted>> {
-        let wall = |all: &[Compared]| all.iter().find(|one| one.name == QUANTITIES[0]).cloned();
+        let wall = |all: &[Compared]| all.iter().find(|one| one.name == WALL).cloned();
         let all = wall(&verdict::compare(rounds, &self.question.metric));
         let (Some(prediction), Some(all)) = (&self.prediction, all) else { return Ok(None) };
         let counted = wall(&judged.compared);

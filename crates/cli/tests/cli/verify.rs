@@ -59,7 +59,7 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
         (format!("verify {change}"), "required"),
         (
             format!("verify {change} --metric wal -- true"),
-            "expected wall, user, system, or a shell",
+            "expected wall, user, system, minor faults, major faults, memory, or a shell",
         ),
         (format!("verify {change} --metric /bin/x -- true"), "--better higher or --better lower"),
         (format!("verify {change} --metric-pattern ( -- true"), "--metric-pattern"),
@@ -217,6 +217,29 @@ fn an_open_limit_says_why_and_few_rounds_have_a_range() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     let why = "open: --fail-if wall>+2%: 3 rounds have a value of it, and 10 are needed";
     assert!(said.contains(why), "{said}");
+}
+
+#[test]
+fn a_verdict_can_be_about_faults() {
+    let place = Place::new();
+    // Every second changed run has the faults of a plain one: what is compared drops no round.
+    let script = "echo >>n; [ $LARGEFOLIO_TEST ] && [ $(($(wc -l <n) / 2 % 2)) = 0 ] && exit 0; \
+                  v=$(head -c 4000000 /dev/zero | tr '\\0' x)";
+    let of = |metric: &str| {
+        let mut command = place.command(&format!("verify {NO_CHANGE} --runs 20 --json --metric"));
+        command.args([metric, "--", "sh", "-c", script]).output().unwrap()
+    };
+    let output = of("minor faults");
+    let said = text(&output.stderr);
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect(&said);
+    assert_eq!((&json["metric"], &json["better"]), (&"minor faults".into(), &"lower".into()));
+    assert_eq!((&json["nr_rounds"], &json["nr_counted"]), (&20.into(), &20.into()));
+    let row = json["rows"].as_array().unwrap().iter().find(|row| row["quantity"] == "minor faults");
+    assert_eq!(row.unwrap()["nr_rounds"], 20);
+    let said = text(&of("large folios").stderr);
+    assert!(said.contains("neither more nor fewer are better"), "{said}");
+    let said = text(&of("server memory").stderr);
+    assert!(said.contains("there is no server"), "{said}");
 }
 
 #[test]

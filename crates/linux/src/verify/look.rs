@@ -3,7 +3,7 @@
 //! Owns when to look. A look costs time that both arms pay, so it is taken once a run, near the end: at
 //! `NEAR_END` of the time that the arm's run before took. The warm-up run is looked at after twice the
 //! time each time, and its last look counts. A look that took more than `COST_MAX` of the warm-up run
-//! is not taken again. One thread looks.
+//! is not taken again, unless memory is what the verdict is about. One thread looks.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

@@ -60,6 +60,11 @@ impl Metric {
         Self { source: Source::Quantity(name), name: name.to_owned(), unit, better }
     }
 
+    /// Whether it is seen only by a look at the memory of a run, which then may cost time.
+    pub(super) fn is_looked_at(&self) -> bool {
+        matches!(self.source, Source::Quantity("memory"))
+    }
+
     /// A number in `source`, which `text` describes.
     ///
     /// # Errors

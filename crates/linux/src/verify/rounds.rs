@@ -124,7 +124,7 @@ pub fn alternate(
             let turn = Turn { name: arm.name(), round, measure, signals: &signals, when: *when };
             let Some(run) = turn.run(arm)? else { return Ok(None) };
             let too_dear = look::too_dear(run.sample.wall, run.look.as_ref());
-            *when = match (*when, too_dear) {
+            *when = match (*when, too_dear.filter(|_| !measure.metric.is_looked_at())) {
                 (When::Never, _) => When::Never,
                 (_, None) => When::near_end(run.sample.wall),
                 (_, part) => {

@@ -50,6 +50,9 @@ pub struct Choice {
     /// Options of `folio verify` besides.
     #[serde(default)]
     pub verify: Vec<String>,
+    /// Why `folio verify` cannot show what it does; empty if it can.
+    #[serde(default)]
+    pub not_verified: String,
     /// Whether `folio warm` fills the page cache.
     #[serde(default)]
     pub warm: bool,

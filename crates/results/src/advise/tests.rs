@@ -11,6 +11,7 @@ fn choice(lever: &str, scope: Scope) -> Choice {
         env: None,
         env_set: Vec::new(),
         verify: Vec::new(),
+        not_verified: String::new(),
         warm: false,
         scope,
         limits: String::new(),
@@ -89,7 +90,7 @@ fn a_plan_is_made_of_commands() {
     let program = ["job".to_owned(), "a b".to_owned()];
     let texts = ["/usr/bin/job".to_owned()];
     let one = candidate(&[0, 1], [-3.0, -2.0, -1.0], 0.0);
-    let found = plan((7, &one), &choices, (&program, &texts), &Lasting::default());
+    let found = plan((7, &one), &choices, (&program, &texts), &Lasting::default(), Goal::Time);
     let commands: Vec<String> = found.steps.iter().map(Step::command).collect();
     let tune = "sudo folio tune --set thp.64K=always --yes";
     assert_eq!(commands, [tune, "folio warm /usr/bin/job"]);
@@ -111,7 +112,7 @@ fn a_plan_can_last_and_be_for_a_service() {
     let lasting = Lasting { is_lasting: true, unit: Some("job.service".to_owned()) };
     let one = candidate(&[0, 1], [-3.0, -2.0, -1.0], 0.0);
     let texts = ["/usr/bin/job".to_owned()];
-    let found = plan((1, &one), &[heap, text], (&[], &texts), &lasting);
+    let found = plan((1, &one), &[heap, text], (&[], &texts), &lasting, Goal::Time);
     let commands: Vec<String> = found.steps.iter().map(Step::command).collect();
     let expected = [
         "sudo folio tune --set thp.64K=madvise --yes --persist",
@@ -120,4 +121,22 @@ fn a_plan_can_last_and_be_for_a_service() {
     ];
     assert_eq!(commands, expected);
     assert!(found.start.is_empty(), "the service starts so by itself");
+}
+
+#[test]
+fn a_plan_is_verified_by_what_it_is_best_for_and_not_where_that_shows_nothing() {
+    let mut choices = [choice("64K", Scope::System), choice("readahead", Scope::System)];
+    choices[1].not_verified = "it acts on files that are not cached".to_owned();
+    let found = |one: &[usize], goal| {
+        let one = candidate(one, [-3.0, -2.0, -1.0], 0.0);
+        plan((1, &one), &choices, (&["job".to_owned()], &[]), &Lasting::default(), goal)
+    };
+    let metric = |goal| found(&[0], goal).verify[3..5].join(" ");
+    assert_eq!(metric(Goal::Time), "--tune thp.64K=always");
+    assert_eq!(metric(Goal::Memory), "--metric memory");
+    assert_eq!(metric(Goal::Faults), "--metric minor faults");
+    let plan = found(&[0, 1], Goal::Memory);
+    assert!(plan.verify.is_empty());
+    let why = "readahead set: it acts on files that are not cached";
+    assert_eq!(plan.not_verified.as_deref(), Some(why));
 }

@@ -116,6 +116,9 @@ impl Advice {
                 shell(false, &words)
             )?;
         }
+        if let Some(why) = &plan.not_verified {
+            return writeln!(out, "\n  folio verify cannot prove it: {why}");
+        }
         let needs_root = plan.steps.iter().any(|step| step.needs_root);
         writeln!(out, "\n  to prove it: {}", shell(needs_root, &plan.verify))
     }

@@ -319,7 +319,7 @@ impl VerifyResult {
             "confirmed" => change,
             "not confirmed" if is_worse => format!("{change}: {worse}"),
             "not confirmed" => format!("{change}: not {better} by {margin}"),
-            _ if self.nr_counted < NR_ROUNDS_MIN => {
+            _ if row.is_none_or(|row| row.nr_rounds < NR_ROUNDS_MIN) => {
                 format!("{change}: fewer than {NR_ROUNDS_MIN} rounds decide nothing")
             }
             _ => format!(

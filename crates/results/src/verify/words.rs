@@ -11,7 +11,7 @@ const NR_NAMED: usize = 8;
 
 /// Whether a quantity is a time of the command or of the server.
 pub(super) fn is_time(metric: &str) -> bool {
-    ["wall", "user", "system"].contains(&metric)
+    ["wall", "user", "system", "server user", "server system"].contains(&metric)
 }
 
 /// `wall time`, `tps`.
@@ -119,7 +119,7 @@ pub(super) fn warning(doubt: &Doubt) -> String {
             .to_owned(),
         Doubt::NotLooked { part, nr } => format!(
             "memory and folios were looked at in {nr} rounds: a look takes {:.0}% of a run, and more than \
-             2% would disturb it; give the command more work",
+             2% would disturb it; give the command more work, or compare memory itself (--metric memory)",
             100.0 * part
         ),
         Doubt::Unlike { nr } => format!(

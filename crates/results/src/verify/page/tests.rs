@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use largefolio_linux::verify::look::Look;
 use largefolio_linux::verify::metric::Metric;
 use largefolio_linux::verify::proof::Trace;
 use largefolio_linux::verify::rounds::{Rounds, Run};
@@ -62,6 +63,19 @@ fn what_was_not_done_is_said_first_and_fails_a_limit() {
     assert!(text.find("\nnot proved") < text.find("median [range]"), "{text}");
     let page = of(&view).unwrap().html();
     assert_eq!(page.matches("<td>thp.enabled was never</td>").count(), 9);
+}
+
+#[test]
+fn rounds_without_a_value_are_none() {
+    let (mut rounds, _, mut question) = judged_rounds(12, 80);
+    let look = Look { unknown_bytes: 1 << 20, ..Look::default() };
+    for run in rounds.plain.iter_mut().chain(rounds.changed.iter_mut().skip(3)) {
+        run.look = Some(look.clone());
+    }
+    question.metric = Metric::quantity("memory");
+    let view = VerifyResult::new(&rounds, &Judged::of(&rounds, &question), &question);
+    assert_eq!((view.verdict, view.nr_counted), ("inconclusive", 12));
+    assert!(view.reason().ends_with(": fewer than 10 rounds decide nothing"), "{}", view.reason());
 }
 
 #[test]
