@@ -13,7 +13,7 @@ use super::proof::{Dropped, Proved, Trace};
 use super::rounds::{Arm, ArmError, Measure, Rounds, Run, Until, alternate};
 use super::run::{Ended, Sample, Watch, timed};
 use super::server::Ready;
-use super::verdict::{Doubt, Verdict, compare, conclude, doubts};
+use super::verdict::{Doubt, Verdict, compare, conclude, doubts, judge, nr_rounds_until};
 use crate::measure::bootstrap::Interval;
 
 fn shell(script: &str) -> Command {
@@ -413,4 +413,28 @@ fn each_doubt_is_raised_by_what_it_is_about_and_by_nothing_else() {
     all.rounds.too_dear = None;
     all.nr_unlike = 3;
     assert_eq!(doubts(&all, Trace::Required), [Doubt::Unlike { nr: 3 }]);
+}
+
+#[test]
+fn the_rounds_that_are_named_decide_four_questions_of_five() {
+    let mut state = 1_u64;
+    // Ratios around 0.97 that spread by 3%: sums of four uniform numbers.
+    let mut round = || {
+        let mut uniform = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            f64::from(u32::try_from(state >> 32).unwrap()) / f64::from(u32::MAX)
+        };
+        0.97 + 0.05 * ((0..4).map(|_| uniform()).sum::<f64>() - 2.0)
+    };
+    let mut rounds = |nr: usize| {
+        let ratios: Vec<f64> = (0..nr).map(|_| round()).collect();
+        Interval::of(&ratios).unwrap()
+    };
+    let all = rounds(400);
+    let half = (all.high - all.low) / 2.0 * 20_f64.sqrt();
+    let few = Interval { median: 0.97, low: 0.97 - half, high: 0.97 + half, n: 20 };
+    let nr = nr_rounds_until(&few, 0.98 - few.median).unwrap();
+    let is_decided = |_: &usize| judge(&rounds(nr), 0.02, Better::Lower) == Verdict::Confirmed;
+    let nr_decided = (0..40).filter(is_decided).count();
+    assert!((28..=38).contains(&nr_decided), "{nr_decided} of 40, with {nr} rounds each");
 }

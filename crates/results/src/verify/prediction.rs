@@ -267,7 +267,12 @@ mod tests {
         let (holds, why) = of([0.85, 0.95], 0.72, 2.14, 20);
         assert_eq!(holds, None);
         let why = why.unwrap();
-        assert!(why.contains("wider than the predicted effect; about 4033 rounds"), "{why}");
+        assert!(why.contains("wider than the predicted effect; only more rounds"), "{why}");
+        let why = of([0.85, 0.95], 0.80, 0.96, 20).1.unwrap();
+        assert!(
+            why.ends_with("predicted effect; at least 105 rounds would tell (--runs 105)"),
+            "{why}"
+        );
         assert!(of([0.85, 0.95], 0.88, 0.93, 9).1.unwrap().contains("fewer than 10"));
         assert!(of([0.5, 1.5], 0.88, 0.93, 20).1.unwrap().contains("leave open"));
         assert!(of([0.85, 0.90], 0.89, 0.95, 20).1.unwrap().contains("across a bound"));

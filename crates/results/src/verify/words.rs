@@ -22,8 +22,10 @@ pub(super) fn of_metric(metric: &str) -> String {
 /// How an open question is closed.
 pub(super) fn needed(nr_rounds: Option<usize>) -> String {
     match nr_rounds {
-        Some(nr) => format!("about {nr} rounds would tell (--runs {nr})"),
-        None => "more rounds than are practical would tell".to_owned(),
+        Some(nr) => format!("at least {nr} rounds would tell (--runs {nr})"),
+        None => "only more rounds than are practical would tell; longer runs on a quieter machine \
+                 need fewer"
+            .to_owned(),
     }
 }
 
