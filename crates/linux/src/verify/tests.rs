@@ -103,11 +103,17 @@ fn arms_take_turns_in_both_directions_and_the_first_round_is_not_counted() {
 }
 
 #[test]
-fn an_arm_that_is_rehearsed_runs_twice_and_counts_once() {
+fn an_arm_is_rehearsed_until_it_is_at_rest_and_counts_once() {
     let _turn = in_turn();
     let (rounds, log) = run_noted(["true", ": rehearsed"], Until::Rounds(1));
-    assert_eq!(log, "p.cc.cc.p.");
-    assert_eq!(rounds.unwrap().changed.len(), 1);
+    let rounds = rounds.unwrap();
+    assert_eq!((rounds.plain[0].nr_rehearsals, rounds.changed.len()), (0, 1));
+    let nr = rounds.changed[0].nr_rehearsals;
+    assert!((2..=8).contains(&nr), "{nr}");
+    // Round 0 has rehearsals of its own.
+    let all: Vec<&str> = log.split('.').collect();
+    assert_eq!((all[0], all[2], all[3]), ("p", "c".repeat(nr + 1).as_str(), "p"), "{log}");
+    assert!((3..=9).contains(&all[1].len()), "{log}");
 }
 
 #[test]

@@ -51,6 +51,8 @@ pub(super) struct RunRow {
     pub(super) major_faults: u64,
     /// Of the quantity the verdict is about.
     pub(super) value: Option<f64>,
+    /// Untimed runs before it.
+    pub(super) rehearsals: usize,
     /// Folio size and bytes, near the end of the run; none where it was not seen.
     pub(super) folios: Option<Vec<[u64; 2]>>,
     pub(super) server: Option<ServerRow>,
@@ -249,7 +251,9 @@ impl VerifyResult {
         for effect in &self.change.effects {
             let _ = writeln!(text, "  {}", printable(effect));
         }
-        if !self.change.effects.is_empty() {
+        let rehearsals = self.rehearsals();
+        let _ = rehearsals.as_ref().map(|line| writeln!(text, "  {line}"));
+        if !self.change.effects.is_empty() || rehearsals.is_some() {
             text.push('\n');
         }
         let _ = writeln!(
@@ -276,6 +280,17 @@ impl VerifyResult {
             );
         }
         text
+    }
+
+    /// How often the command ran untimed before a timed run.
+    fn rehearsals(&self) -> Option<String> {
+        let of = |round: &RoundRow| [round.plain.rehearsals, round.changed.rehearsals];
+        let all = || self.rounds.iter().flat_map(of);
+        let (least, most) = (all().min()?, all().max().filter(|most| *most > 0)?);
+        Some(format!(
+            "before each timed run it ran untimed {least} to {most} times, until its CPU time stayed the \
+             same (8 at most)"
+        ))
     }
 
     /// Rounds behind the rows of faults, memory and folios, where they are more than those that count.
@@ -349,6 +364,7 @@ impl RunRow {
             minor_faults: sample.nr_minor_faults,
             major_faults: sample.nr_major_faults,
             value: verdict::value(run, metric),
+            rehearsals: run.nr_rehearsals,
             folios: run.look.as_ref().map(folios),
             server: run.served.as_ref().map(|served| ServerRow {
                 user_ns: ns(served.user),

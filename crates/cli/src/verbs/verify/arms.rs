@@ -136,6 +136,8 @@ pub(super) struct Changed {
     request: Option<Request>,
     /// Files whose cache is emptied before the command is started.
     cooled: Vec<PathBuf>,
+    /// Whether the two arms find other files in the cache.
+    has_files: bool,
     /// Prepared now.
     started: Option<run::Launch>,
     effects: Vec<String>,
@@ -173,9 +175,9 @@ impl Changed {
         }
         plain.settings.clone_from(&settings);
         let (request, started, effects) = (None, None, Vec::new());
-        let (cooled, held) = (Vec::new(), Vec::new());
+        let (cooled, has_files, held) = (Vec::new(), false, Vec::new());
         let plain = plain.clone();
-        Ok(Self { plain, environment, request, cooled, started, effects, held })
+        Ok(Self { plain, environment, request, cooled, has_files, started, effects, held })
     }
 
     /// Names and values of the settings.
@@ -281,12 +283,15 @@ impl Changed {
             ));
         }
         self.request = Some(request);
-        if plan.moved.is_none() {
-            return Ok(plan.warmed.iter().map(|file| file.path.clone()).collect());
-        }
-        // Text that the page cache maps large already is not moved: it must be as the kernel has it.
-        self.cooled.clone_from(&plan.files);
-        Ok(plan.files)
+        let files = if plan.moved.is_none() {
+            plan.warmed.iter().map(|file| file.path.clone()).collect()
+        } else {
+            // Text that the page cache maps large already is not moved: it must be as the kernel has it.
+            self.cooled.clone_from(&plan.files);
+            plan.files
+        };
+        self.has_files = !files.is_empty();
+        Ok(files)
     }
 
     /// The command, or the server, as it is changed.
@@ -330,7 +335,7 @@ impl Arm for Changed {
     }
 
     fn is_rehearsed(&self) -> bool {
-        self.request.is_some()
+        self.has_files
     }
 
     fn disturbance(&mut self) -> Option<String> {
