@@ -175,6 +175,15 @@ impl Setting {
         Ok(Choice::parse(&text).value)
     }
 
+    /// As [`Setting::read`], where no other folio process has changed it for a while.
+    ///
+    /// # Errors
+    /// [`SettingError::Busy`] where one has.
+    pub fn read_at_rest(path: &Path) -> Result<String, SettingError> {
+        let _lock = try_lock(path)?;
+        Self::read(path)
+    }
+
     /// Sets `path` to `value` until the result is dropped or this process ends. Where another folio
     /// process has changed it temporarily, waits for that to end, two minutes at most.
     ///
@@ -423,6 +432,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), "128").unwrap();
         let first = Setting::change(file.path(), "512").unwrap();
+        let refused = Setting::read_at_rest(file.path()).unwrap_err();
+        assert!(matches!(refused, SettingError::Busy { .. }));
         let refused = Setting::try_change(file.path(), "1024").unwrap_err();
         assert!(refused.to_string().contains("another folio"), "{refused}");
         assert_eq!(fs::read_to_string(file.path()).unwrap(), "512");

@@ -220,6 +220,23 @@ fn an_open_limit_says_why_and_few_rounds_have_a_range() {
 }
 
 #[test]
+fn a_setting_that_another_folio_has_changed_is_not_taken_for_the_systems() {
+    let _settings = hold_settings();
+    let Ok(file) = fs::File::open(SLEEP) else {
+        eprintln!("SKIPPED: {SLEEP} is not there");
+        return;
+    };
+    file.try_lock().unwrap();
+    let now = fs::read_to_string(SLEEP).unwrap();
+    let change = format!("--tune khugepaged.alloc_sleep_millisecs={}", now.trim());
+    let said = Place::new().fails(&format!("verify {change} -- true"));
+    assert!(said.contains("another folio process has changed it temporarily"), "{said}");
+    file.unlock().unwrap();
+    let said = Place::new().fails(&format!("verify {change} -- true"));
+    assert!(said.contains("already, so both runs would be the same"), "{said}");
+}
+
+#[test]
 fn a_verdict_can_be_about_faults() {
     let place = Place::new();
     // Every second changed run has the faults of a plain one: what is compared drops no round.

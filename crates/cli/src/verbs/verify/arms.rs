@@ -159,8 +159,9 @@ impl Changed {
             if settings.iter().any(|known| known.name == name) {
                 bail!("--tune {name} is given twice");
             }
-            let (name, new) = (name.to_owned(), value.to_owned());
-            settings.push(Tuned { path: catalog.path(&name)?, name, old: now.value, new });
+            let (name, new, path) = (name.to_owned(), value.to_owned(), catalog.path(name)?);
+            // What another folio has set for a while is not the system's value.
+            settings.push(Tuned { old: Setting::read_at_rest(&path)?, path, name, new });
         }
         let mut environment: Vec<(String, String)> = Vec::new();
         for assignment in env {
