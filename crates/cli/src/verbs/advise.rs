@@ -211,6 +211,13 @@ impl AdvisePlan {
         let program = self.args.command.first().map(Path::new).and_then(Path::file_name);
         let name = program.context("name the program to record: folio advise -- CMD")?;
         let trace = PathBuf::from(format!("{}.folio", name.to_string_lossy()));
+        if trace.symlink_metadata().is_ok() {
+            bail!(
+                "{0} exists: advice from it is folio advise {0}; to record the program again, remove it \
+                 first",
+                shown(&trace)
+            );
+        }
         let record = words(["record", "--runs", "3", "-o"])
             .into_iter()
             .chain([trace.clone().into_os_string(), "--".into()])
