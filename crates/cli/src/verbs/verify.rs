@@ -117,7 +117,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "MACHINE", default_value = "this", requires = "trace",
         value_parser = names::MACHINE, hide_possible_values = true)]
     machine: String,
-    /// Let the command write to the terminal, not to /dev/null
+    /// Let the command write to standard error, not to /dev/null
     #[arg(long)]
     show_output: bool,
     #[command(flatten)]

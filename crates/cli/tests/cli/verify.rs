@@ -220,6 +220,19 @@ fn an_open_limit_says_why_and_few_rounds_have_a_range() {
 }
 
 #[test]
+fn what_the_command_writes_is_no_part_of_the_result() {
+    let place = Place::new();
+    for more in ["", "--metric-pattern tps=([0-9]+)"] {
+        let words =
+            format!("verify {NO_CHANGE} --runs 3 --show-output --json {more} -- echo tps=7");
+        let output = place.run(&words);
+        let result: Result<serde_json::Value, _> = serde_json::from_slice(&output.stdout);
+        assert!(result.is_ok(), "{}", text(&output.stdout));
+        assert_eq!(text(&output.stderr).matches("tps=7").count(), 8, "{more}");
+    }
+}
+
+#[test]
 fn a_setting_that_another_folio_has_changed_is_not_taken_for_the_systems() {
     let _settings = hold_settings();
     let Ok(file) = fs::File::open(SLEEP) else {

@@ -22,7 +22,7 @@ pub enum Output {
     /// To nobody.
     #[default]
     Discarded,
-    /// To the terminal.
+    /// To standard error.
     Shown,
 }
 
@@ -89,7 +89,7 @@ fn read(mut from: PipeReader, tail: &Mutex<Vec<u8>>, is_over: &AtomicBool, outpu
             return;
         }
         if output == Output::Shown {
-            let _ = io::stdout().write_all(&piece[..nr]);
+            let _ = io::stderr().write_all(&piece[..nr]);
         }
         let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
         tail.extend_from_slice(&piece[..nr]);

@@ -1,6 +1,7 @@
 //! The command as it is, and with a change; with a server the change is the server's.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -72,9 +73,11 @@ impl Plain {
     }
 
     fn quiet(&self, command: &mut Command) {
-        if self.output == Output::Discarded {
-            command.stdout(Stdio::null()).stderr(Stdio::null());
-        }
+        match self.output {
+            Output::Discarded => command.stdout(Stdio::null()).stderr(Stdio::null()),
+            // Standard output is the result's.
+            Output::Shown => command.stdout(io::stderr()),
+        };
     }
 
     /// Notes settings that are not as they were before the rounds.
