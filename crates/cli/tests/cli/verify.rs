@@ -217,6 +217,7 @@ fn an_open_limit_says_why_and_few_rounds_have_a_range() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     let why = "open: --fail-if wall>+2%: 3 rounds have a value of it, and 10 are needed";
     assert!(said.contains(why), "{said}");
+    assert!(said.contains("ratio [range]") && !said.contains("95%"), "{said}");
 }
 
 #[test]

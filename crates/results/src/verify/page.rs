@@ -22,7 +22,7 @@ pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
         "quantities",
         "Every quantity",
         Basis::Measured,
-        "Changed over plain within a round: the median and its 95% interval.",
+        &format!("Changed over plain in a round: median and {}.", words::interval(view.nr_counted)),
         quantities(view),
     ));
     sections.push(section("runs", "The runs", Basis::Measured, "", runs(view)));
@@ -157,7 +157,7 @@ fn rounds(view: &VerifyResult) -> Markup {
     let mut picture = Markup::new();
     picture.append(&key(&[
         (Shape::Dot, "changed-run", better(view)),
-        (Shape::Tick, "changed-run", "median, with its 95% interval around it"),
+        (Shape::Tick, "changed-run", "median, with its interval around it"),
         (Shape::Tick, "published", "1: no difference, with the margin around it"),
     ]));
     let title = format!("Ratio of {}, round by round", of_metric(&view.metric));
@@ -251,7 +251,8 @@ fn quantities(view: &VerifyResult) -> Markup {
         let mut marks = Vec::new();
         if let Some([median, low, high]) = interval(row) {
             let side = Side::Middle;
-            let tip = format!("{}: {median:.3}, 95% interval {low:.3} to {high:.3}", row.quantity);
+            let ends = words::interval(row.nr_rounds);
+            let tip = format!("{}: {median:.3}, {ends} {low:.3} to {high:.3}", row.quantity);
             marks.push(Mark::Span {
                 from: low,
                 to: high,
@@ -416,7 +417,8 @@ fn beside(
 ) -> Markup {
     let [least, most] = predicted.ratio_range.unwrap_or([ratio; 2]);
     let (axis, side) = (Axis::over([least, most, median, low, high, 1.0], ""), Side::Middle);
-    let tip = format!("measured: {median:.3}, 95% interval {low:.3} to {high:.3}");
+    let ends = words::interval(view.rows[at].nr_rounds);
+    let tip = format!("measured: {median:.3}, {ends} {low:.3} to {high:.3}");
     let name = |text: &str| {
         let mut name = Markup::new();
         name.text(text);
@@ -456,8 +458,7 @@ fn beside(
         table.text(" [").number(&end(0), least, &format!("{least:.3}")).text(" .. ");
         table.number(&end(1), most, &format!("{most:.3}")).text("]");
     }
-    table.raw("</td></tr>");
-    table.raw(TABLE_END);
+    table.raw("</td></tr>").raw(TABLE_END);
     figure("Measured and predicted", &picture, &table)
 }
 
@@ -488,7 +489,7 @@ fn sources(view: &VerifyResult) -> Markup {
             "ratio",
             "Changed over plain within one round, so that drift of the machine affects both.",
         ),
-        ("interval", "95% bootstrap interval of the median ratio: 4,000 draws, fixed seed."),
+        ("interval", "95% bootstrap interval of the median; of 3 to 5 rounds the range."),
         ("verdict", &margin),
         ("estimated", "The prediction: counts of the model times the costs in the machine file."),
     ])

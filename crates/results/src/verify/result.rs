@@ -35,7 +35,8 @@ pub(super) struct QuantityRow {
     pub(super) changed_max: f64,
     /// Changed over plain within a round, 1 where both are 0; none where something was nothing.
     pub(super) ratio: Option<f64>,
-    /// 95 per cent confidence interval of the median ratio.
+    /// 95 per cent confidence interval of the median ratio, of fewer than six rounds the range; an end
+    /// that is infinite is none.
     pub(super) ratio_low: Option<f64>,
     pub(super) ratio_high: Option<f64>,
     pub(super) nr_rounds: usize,
@@ -259,7 +260,10 @@ impl VerifyResult {
         let _ = writeln!(
             text,
             "  {:19} {:>30} {:>30}  {:>24}",
-            "median [range]", "plain", "changed", "ratio [95% interval]"
+            "median [range]",
+            "plain",
+            "changed",
+            format!("ratio [{}]", words::interval(self.nr_counted))
         );
         for row in &self.rows {
             let plain = spread(&row.unit, [row.plain, row.plain_min, row.plain_max]);

@@ -29,6 +29,13 @@ pub(super) fn needed(nr_rounds: Option<usize>) -> String {
     }
 }
 
+/// What the ends of an interval over so many rounds are: of fewer than six they are the smallest and the
+/// largest value, which have the median between them less often than in 95% of all cases (of five in 94%,
+/// of three in 75%).
+pub(super) fn interval(nr_rounds: usize) -> &'static str {
+    if nr_rounds < 6 { "range" } else { "95% interval" }
+}
+
 /// Why a picture has no ratio of so many rounds, in few letters.
 pub(super) fn no_ratio(nr_rounds: usize) -> &'static str {
     if nr_rounds < 3 { "no ratio: too few rounds" } else { "no ratio: 0 in plain runs" }
@@ -144,6 +151,11 @@ mod tests {
         assert!(said.ends_with(": a (rounds 2, 9); b (round 4)"), "{said}");
         let many: Vec<Dropped> = (1..=20).map(|nr| one(nr, "a")).collect();
         assert!(dropped(20, &many).unwrap().ends_with("7, 8, ..)"));
+    }
+
+    #[test]
+    fn the_range_of_few_rounds_is_called_so() {
+        assert_eq!([3, 5, 6, 20].map(interval), ["range", "range", "95% interval", "95% interval"]);
     }
 
     #[test]
