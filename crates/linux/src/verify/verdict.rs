@@ -221,14 +221,15 @@ pub fn limit(margin: f64, better: Better) -> f64 {
 /// assert_eq!(lower(0.995, 1.004), Verdict::NotConfirmed);
 /// assert_eq!(lower(1.02, 1.30), Verdict::NotConfirmed);
 /// assert_eq!(lower(0.90, 1.10), Verdict::Inconclusive);
+/// assert_eq!(judge(&ratio(1.0, 1.0), 0.0, Better::Lower), Verdict::NotConfirmed);
 /// assert_eq!(judge(&ratio(1.02, 1.30), 0.01, Better::Higher), Verdict::Confirmed);
 /// ```
 #[must_use]
 pub fn judge(ratio: &Interval, margin: f64, better: Better) -> Verdict {
     let limit = limit(margin, better);
     let (is_beyond, is_short) = match better {
-        Better::Lower => (ratio.high < limit, ratio.low > limit),
-        Better::Higher => (ratio.low > limit, ratio.high < limit),
+        Better::Lower => (ratio.high < limit, ratio.low >= limit),
+        Better::Higher => (ratio.low > limit, ratio.high <= limit),
     };
     match (is_beyond, is_short) {
         (true, _) => Verdict::Confirmed,

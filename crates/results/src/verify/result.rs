@@ -318,7 +318,6 @@ impl VerifyResult {
             return format!("no ratio of {what}: too few rounds, or a value of 0");
         };
         let percent = |ratio: f64| format!("{:+.1}%", 100.0 * (ratio - 1.0));
-        let margin = format!("{}%", 100.0 * self.margin);
         let is_time = words::is_time(&self.metric);
         // Of a time everybody knows it.
         let direction =
@@ -329,6 +328,10 @@ impl VerifyResult {
             percent(low),
             percent(high)
         );
+        let by = match 100.0 * self.margin {
+            0.0 => String::new(),
+            margin => format!(" by {margin}%"),
+        };
         let (better, worse) = if is_time { ("faster", "slower") } else { ("better", "worse") };
         let is_worse = match self.better {
             "higher" => high < 1.0 - self.margin,
@@ -337,12 +340,12 @@ impl VerifyResult {
         match self.verdict {
             "confirmed" => change,
             "not confirmed" if is_worse => format!("{change}: {worse}"),
-            "not confirmed" => format!("{change}: not {better} by {margin}"),
+            "not confirmed" => format!("{change}: not {better}{by}"),
             _ if row.is_none_or(|row| row.nr_rounds < NR_ROUNDS_MIN) => {
                 format!("{change}: fewer than {NR_ROUNDS_MIN} rounds decide nothing")
             }
             _ => format!(
-                "{change}: may or may not be {better} by {margin}; {}",
+                "{change}: may or may not be {better}{by}; {}",
                 words::needed(self.nr_rounds_needed)
             ),
         }
