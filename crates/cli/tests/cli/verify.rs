@@ -399,7 +399,9 @@ fn a_command_that_left_its_group_is_ended_by_ctrl_c() {
 #[test]
 fn a_daemon_without_server_is_told_first() {
     let place = Place::new();
-    let script = "setsid sh -c 'echo $$ >pid; exec sleep 1000' & until test -s pid; do :; done";
+    // The file of the run before names a process that has ended.
+    let script = "rm -f pid; setsid sh -c 'echo $$ >pid; exec sleep 1000' & \
+                  until grep -qs sleep /proc/$(cat pid 2>/dev/null)/comm; do sleep 0.01; done";
     let words = format!("verify {NO_CHANGE} --runs 2 -- sh -c");
     let output = place.command(&words).arg(script).output().unwrap();
     let said = text(&output.stdout);
