@@ -72,7 +72,7 @@ fn elf(bytes: &[u8]) -> Head<'_> {
 fn shebang(bytes: &[u8]) -> Option<Head<'_>> {
     let line = bytes.get(..SCRIPT_BYTES_MAX).unwrap_or(bytes).strip_prefix(b"#!")?;
     let line = trimmed(line.split(|byte| *byte == b'\n').next()?);
-    let split = line.iter().position(is_blank);
+    let split = line.iter().position(|byte| is_blank(*byte));
     let (interpreter, argument) = line.split_at(split.unwrap_or(line.len()));
     let argument = trimmed(argument);
     let argument = (!argument.is_empty()).then_some(argument);
@@ -80,13 +80,13 @@ fn shebang(bytes: &[u8]) -> Option<Head<'_>> {
 }
 
 /// What the kernel takes for space: not the `\r` of a file from elsewhere, which is part of the name.
-fn is_blank(byte: &u8) -> bool {
+fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
 fn trimmed(line: &[u8]) -> &[u8] {
-    let start = line.iter().position(|byte| !is_blank(byte)).unwrap_or(line.len());
-    let end = line.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
+    let start = line.iter().position(|byte| !is_blank(*byte)).unwrap_or(line.len());
+    let end = line.iter().rposition(|byte| !is_blank(*byte)).map_or(start, |last| last + 1);
     line.get(start..end).unwrap_or_default()
 }
 

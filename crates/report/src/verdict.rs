@@ -131,11 +131,11 @@ impl Goal {
         }
         let [now, before] = [row, reference].map(|row| self.value(row));
         let (now, before) = (now?, before?);
-        match before > 0.0 {
-            true => Some(Interval::exact(100.0 * (now - before) / before)),
-            // There is no share of nothing, unless nothing came.
-            false => (now <= before).then(|| Interval::exact(0.0)),
+        if before > 0.0 {
+            return Some(Interval::exact(100.0 * (now - before) / before));
         }
+        // There is no share of nothing, unless nothing came.
+        (now <= before).then(|| Interval::exact(0.0))
     }
 
     /// Whether `change` is certainly one to less (V1).

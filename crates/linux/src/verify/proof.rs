@@ -17,7 +17,7 @@
 //! either case.
 //!
 //! Invariant Q1: rounds are dropped by what was seen of folios and faults, never by the value compared: of
-//! faults, memory and folios themselves all rounds that nobody disturbed are compared ([`undisturbed`]).
+//! faults, memory and folios themselves all rounds that nobody disturbed are compared (`undisturbed`).
 
 use super::rounds::{Rounds, Run};
 use crate::measure::Spread;

@@ -87,7 +87,7 @@ fn a_program_killed_under_valgrind_leaves_a_valid_trace() {
     assert_eq!(trace.meta.ended, "signal 15");
 }
 
-/// Whatever starts them: fork, vfork, posix_spawn, and an execve that ends the recording.
+/// Whatever starts them: `fork`, `vfork`, `posix_spawn`, and an execve that ends the recording.
 #[test]
 fn what_valgrind_does_not_follow_is_told() {
     if !has("valgrind", "valgrind") {

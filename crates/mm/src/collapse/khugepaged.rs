@@ -17,6 +17,7 @@ use crate::core::khugepaged::Khugepaged;
 use crate::core::observed::Observed;
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
+use crate::pgtable::Leaf;
 use crate::policy::{Context, Point};
 use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders, SizeMode};
@@ -269,16 +270,14 @@ impl<R: Ram> Memory<R> {
         if !self.is_asked(Point::Collapse) {
             return orders;
         }
-        let nr_present = match file {
-            Some(range) => self.nr_cached(range),
-            None => {
-                let space = self.space(target.mm);
-                let end = target.first.plus(target.nr_pages());
-                let leaves = space.table.leaves(target.first, target.nr_pages());
-                leaves
-                    .map(|leaf| leaf.end_vpn().min(end).0 - leaf.first_vpn.max(target.first).0)
-                    .sum()
-            }
+        let nr_present = if let Some(range) = file {
+            self.nr_cached(range)
+        } else {
+            let space = self.space(target.mm);
+            let end = target.first.plus(target.nr_pages());
+            let is_there =
+                |leaf: Leaf| leaf.end_vpn().min(end).0 - leaf.first_vpn.max(target.first).0;
+            space.table.leaves(target.first, target.nr_pages()).map(is_there).sum()
         };
         let context =
             Context { page: target.first.0, nr_present, ..self.context_of(target.mm, &target.vma) };
