@@ -22,15 +22,23 @@ use crate::report::TOOL_VERSION;
 pub(super) struct Column {
     name: &'static str,
     values: Values,
+    /// Whether parts of sweeps lack it that an earlier version wrote: null there.
+    is_later: bool,
 }
 
 impl Column {
     const fn new(name: &'static str, values: Values) -> Self {
-        Self { name, values }
+        Self { name, values, is_later: false }
+    }
+
+    /// One that the first version did not have.
+    const fn later(name: &'static str, values: Values) -> Self {
+        Self { name, values, is_later: true }
     }
 
     pub(super) fn field(&self) -> Field {
-        Field::new(self.name, self.values.data_type(), self.values.is_nullable())
+        let is_nullable = self.is_later || self.values.is_nullable();
+        Field::new(self.name, self.values.data_type(), is_nullable)
     }
 
     /// The values of `rows`.
@@ -92,7 +100,7 @@ macro_rules! census {
                 concat!("folios_", stringify!($kind), "_partial_bytes"),
                 Values::Count(|row| row.outcome.folios.$kind.partial_bytes),
             ),
-            Column::new(
+            Column::later(
                 concat!("folios_", stringify!($kind), "_partial_by_size"),
                 Values::Sizes(&CACHED, |row| by_size(&row.outcome.folios.$kind.partial_by_size)),
             ),
@@ -239,8 +247,11 @@ fn folios() -> Vec<Column> {
 
 fn activity() -> Vec<Column> {
     let mut columns = Vec::from(counts!("faults_", o => o.faults;
-        total, major, around, finish, anon, zero_page, cow, wp_reuse, swap_in, hugetlb,
-        retries));
+        total, major, around, finish, anon, zero_page, cow, wp_reuse, retries));
+    columns.extend([
+        Column::later("faults_swap_in", Values::Count(|row| row.outcome.faults.swap_in)),
+        Column::later("faults_hugetlb", Values::Count(|row| row.outcome.faults.hugetlb)),
+    ]);
     columns.extend(counts!("reads_", o => o.reads; bytes, used_bytes));
     columns.push(Column::new(
         "reads_amplification",

@@ -40,7 +40,7 @@ macro_rules! some {
 
 pub(super) fn columns() -> Vec<Column> {
     let mut columns =
-        vec![Column::new("cgroup_counts", Values::Named(&CGROUPS, |row| cgroups(row.outcome)))];
+        vec![Column::later("cgroup_counts", Values::Named(&CGROUPS, |row| cgroups(row.outcome)))];
     columns.extend(some!("hugetlb_", hugetlb;
         faults, allocated, forked, copied, reused, taken, sigbus, maps_refused, maps_without_pool));
     columns.extend(some!("processes_", processes; nr_started, nr_alive_max));
@@ -52,7 +52,7 @@ pub(super) fn columns() -> Vec<Column> {
         "processes_memory_peak_references",
         Values::Known(|row| Some(row.outcome.processes.as_ref()?.memory.peak_references)),
     ));
-    columns.push(Column::new(
+    columns.push(Column::later(
         "processes_programs",
         Values::Named(&PROGRAMS, |row| programs(row.outcome)),
     ));
