@@ -61,7 +61,8 @@ impl Unit {
             Self::GbPerS => 0.0001..=100_000.0,
             Self::Cpi => 0.01..=1000.0,
             // More than 1: a wrong guess of the next address may be walked for first.
-            Self::Share => 1e-6..=10.0,
+            // What a busy machine measures of one reaches above 10.
+            Self::Share => 1e-6..=100.0,
         }
     }
 }
