@@ -336,7 +336,9 @@ impl Ledger<'_, '_> {
     }
 
     fn drain_tails(&mut self, pid: u32) -> Result<(), TraceError> {
-        let generation = self.processes.get(&pid).map_or(0, |process| process.generation);
+        // Before a child is announced its tail may be there already, and is still written.
+        let Some(process) = self.processes.get(&pid) else { return Ok(()) };
+        let generation = process.generation;
         for tail in tails::take(&self.directory, pid, generation, &self.users) {
             self.book.warn_times(GRACE_EXPIRED, tail.nr_grace_expired.into());
             let thread = self.thread(pid, tail.tid).copied();
