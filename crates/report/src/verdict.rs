@@ -141,10 +141,7 @@ impl Goal {
     /// Whether `change` is certainly one to less (V1).
     #[must_use]
     pub fn is_less(self, change: Interval) -> bool {
-        match self {
-            Self::Time => is_certain(change) && change.high < 0.0,
-            Self::Memory | Self::Faults => change.high < 0.0,
-        }
+        self.is_certain(change) && change.high < 0.0
     }
 
     /// Whether the sign of `change` is certain (V1); no change has none.

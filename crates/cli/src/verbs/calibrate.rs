@@ -113,8 +113,10 @@ impl CalibrateArgs {
             fs::create_dir_all(folder).with_context(|| not_written(&output))?;
         }
         disk::check(&output).with_context(|| not_written(&output))?;
-        let nr_before = nr_calibrations(&output);
-        if self.quick && !self.fresh && nr_before > 0 {
+        if self.quick
+            && !self.fresh
+            && let nr_before @ 1.. = nr_calibrations(&output)
+        {
             bail!(
                 "{} is the mean of {nr_before} calibrations, which --quick would replace by a first \
                  estimate: write that to another file with --output, or replace them with --fresh",

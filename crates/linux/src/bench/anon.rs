@@ -157,11 +157,18 @@ impl FolioSize {
         Ok(Self { bytes, _settings: settings })
     }
 
-    /// Whether a fresh region of `len_bytes` gets folios of the size. Times say nothing of that.
+    /// [`FolioSize::enable`] where a fresh region of `len_bytes` then gets folios of the size: times do
+    /// not say what they are of.
     ///
     /// # Errors
-    /// [`BenchError::NotGiven`] where it gets smaller ones, or a system call that failed.
-    pub fn check(&self, len_bytes: usize) -> Result<(), BenchError> {
+    /// [`BenchError::NotGiven`] where it gets smaller ones, and those of [`FolioSize::enable`].
+    pub fn given(bytes: usize, len_bytes: usize) -> Result<Self, BenchError> {
+        let size = Self::enable(bytes)?;
+        size.check(len_bytes)?;
+        Ok(size)
+    }
+
+    fn check(&self, len_bytes: usize) -> Result<(), BenchError> {
         let nr_folios = len_bytes / self.bytes;
         if self.bytes == page_bytes() || nr_folios == 0 {
             return Ok(());

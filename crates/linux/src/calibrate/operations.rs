@@ -84,8 +84,8 @@ pub fn allowed(
 ) -> (Vec<usize>, Vec<String>) {
     let (mut allowed, mut missing) = (Vec::new(), Vec::new());
     for bytes in sizes {
-        match FolioSize::enable(bytes).and_then(|size| size.check(len_bytes(bytes))) {
-            Ok(()) => allowed.push(bytes),
+        match FolioSize::given(bytes, len_bytes(bytes)) {
+            Ok(_) => allowed.push(bytes),
             Err(error) => missing.push(format!("folios of {} KiB: {error}", bytes >> 10)),
         }
     }

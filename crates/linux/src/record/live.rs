@@ -39,7 +39,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use largefolio_trace::{ExitKind, Writer, disk};
+use largefolio_trace::{ExitKind, Writer};
 
 use self::hot::Hot;
 use self::named::Names;
@@ -136,12 +136,7 @@ impl LiveRecording {
         if !rustix::process::geteuid().is_root() {
             return Err(RecordError::NotRoot(again.to_owned()));
         }
-        let output = output.map_or_else(|| program::default_output(&name), Path::to_path_buf);
-        if disk::is_stdout(&output) {
-            return Err(RecordError::ToStdout(program::default_output(&name)));
-        }
-        disk::check(&output)
-            .map_err(|source| RecordError::Output { path: output.clone(), source })?;
+        let output = program::checked_output(output, &name)?;
         Ok(Self { whom, command, output, bounds, hot })
     }
 
@@ -158,16 +153,7 @@ impl LiveRecording {
         // Before the instance, which is gone first: an event that it has enabled cannot be removed.
         let probe;
         let instance = Instance::new("record").map_err(refused)?;
-        let set = |name: &str, value: &str| {
-            instance.set(name, value).map_err(RecordError::os("set up tracing"))
-        };
-        set("tracing_on", "0")?;
-        set("trace_clock", "mono")?;
-        set("options/overwrite", "0")?;
-        set("options/event-fork", "1")?;
-        set("buffer_size_kb", &BUFFER_KB.to_string())?;
-        // Nobody has this number: no thread is traced before it is asked for.
-        set("set_event_pid", "0")?;
+        prepare(&instance)?;
         probe = if format::Formats::has_faults(&instance) {
             None
         } else {
@@ -187,13 +173,13 @@ impl LiveRecording {
         let (fate, stopped) = match &self.whom {
             Whose::Command(program) => {
                 let child = start::spawn(program)?;
-                set("set_event_pid", &child.pid().to_string())?;
-                set("tracing_on", "1")?;
+                set(&instance, "set_event_pid", &child.pid().to_string())?;
+                set(&instance, "tracing_on", "1")?;
                 session.command(child, &signals, progress)?
             }
             Whose::Running(whom) => {
                 follow(&instance, whom)?;
-                set("tracing_on", "1")?;
+                set(&instance, "tracing_on", "1")?;
                 // Threads that were started before the first list took effect.
                 let pids = follow(&instance, whom)?;
                 session.attach(&pids)?;
@@ -202,16 +188,21 @@ impl LiveRecording {
             }
         };
         let (hot, last) = (session.hot_pages(), session.progress());
-        let warnings = session.finish()?;
+        let warnings = session.finish();
         let (ended, goes_on) = match fate {
             Fate::Ended(ended) => (ended, None),
             Fate::GoesOn(child) => (Ended::Code(0), Some(child)),
         };
         let stopped = stopped.text(&self.whom);
         let text = stopped.clone().unwrap_or_else(|| ended.to_string());
-        let finish = Finish::of_book(&mut book, text, warnings);
-        writer.meta_mut().faults_only = true;
-        let outcome = finish.complete(writer, ended, RecorderKind::Live, started);
+        let outcome = match warnings {
+            Ok(warnings) => {
+                let finish = Finish::of_book(&mut book, text, warnings);
+                writer.meta_mut().faults_only = true;
+                finish.complete(writer, ended, RecorderKind::Live, started)
+            }
+            Err(error) => Err(error),
+        };
         // Nothing is traced while a command goes on without its recorder.
         drop(instance);
         drop(probe);
@@ -224,6 +215,21 @@ impl LiveRecording {
         };
         Ok(Outcome { ended, stopped, hot, ..outcome? })
     }
+}
+
+fn set(instance: &Instance, name: &str, value: &str) -> Result<(), RecordError> {
+    instance.set(name, value).map_err(RecordError::os("set up tracing"))
+}
+
+/// Makes an instance ready to trace, and trace nobody.
+fn prepare(instance: &Instance) -> Result<(), RecordError> {
+    set(instance, "tracing_on", "0")?;
+    set(instance, "trace_clock", "mono")?;
+    set(instance, "options/overwrite", "0")?;
+    set(instance, "options/event-fork", "1")?;
+    set(instance, "buffer_size_kb", &BUFFER_KB.to_string())?;
+    // Nobody has this number: no thread is traced before it is asked for.
+    set(instance, "set_event_pid", "0")
 }
 
 /// The processes that are meant, with their children.

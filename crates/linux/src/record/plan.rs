@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use largefolio_trace::{PlainRun, disk};
+use largefolio_trace::PlainRun;
 
 use super::error::RecordError;
 use super::program::{self, Program};
@@ -60,13 +60,7 @@ impl Recording {
             return Err(RecordError::OtherRights(program.elf));
         }
         let tool = tools::choose(environment, program.arch, with)?;
-        let output =
-            output.map_or_else(|| program::default_output(&program.name), Path::to_path_buf);
-        if disk::is_stdout(&output) {
-            return Err(RecordError::ToStdout(program::default_output(&program.name)));
-        }
-        disk::check(&output)
-            .map_err(|source| RecordError::Output { path: output.clone(), source })?;
+        let output = program::checked_output(output, &program.name)?;
         Ok(Self { program, command: command.to_vec(), output, tool, runs: Vec::new() })
     }
 

@@ -7,6 +7,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::disk;
+
 use super::error::RecordError;
 use super::qemu::arch::Arch;
 use super::qemu::head::{self, Head, INTERPRETERS_MAX};
@@ -169,10 +171,16 @@ fn machine_name(machine: u16) -> String {
     }
 }
 
-/// `<program>.folio` in the current directory.
-#[must_use]
-pub(crate) fn default_output(name: &OsStr) -> PathBuf {
-    let mut bytes = name.as_bytes().to_vec();
-    bytes.extend_from_slice(b".folio");
-    PathBuf::from(OsString::from_vec(bytes))
+/// Where the trace goes, by default to `<program>.folio` in the current directory, once that takes a
+/// file.
+pub(super) fn checked_output(asked: Option<&Path>, name: &OsStr) -> Result<PathBuf, RecordError> {
+    let default = || PathBuf::from(OsString::from_vec([name.as_bytes(), b".folio"].concat()));
+    let path = asked.map_or_else(default, Path::to_path_buf);
+    if disk::is_stdout(&path) {
+        return Err(RecordError::ToStdout(default()));
+    }
+    match disk::check(&path) {
+        Ok(()) => Ok(path),
+        Err(source) => Err(RecordError::Output { path, source }),
+    }
 }

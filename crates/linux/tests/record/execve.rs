@@ -286,13 +286,25 @@ fn what_cannot_be_followed_runs_and_is_named() {
     assert_eq!((exits.len(), nr_lost), (3, 2));
 }
 
+/// A recording of a program that gives up root, and ends with 2 where it has none to give up.
+#[expect(clippy::print_stderr, reason = "says loudly that it skips")]
+fn record_without_root(main: &str) -> Option<Recorded> {
+    if !has("qemu-x86_64", "qemu-user") {
+        return None;
+    }
+    let trace = record(&program(main, &[]).path, &[], With::Qemu);
+    if trace.outcome.ended == Ended::Code(2) {
+        eprintln!("SKIPPED: only root can become another user: run as root");
+        return None;
+    }
+    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    Some(trace)
+}
+
 /// A service goes on as another user; its children are recorded all the same.
 #[test]
 fn a_process_that_gave_up_root_is_recorded() {
-    if !has("qemu-x86_64", "qemu-user") {
-        return;
-    }
-    let made = program(
+    let trace = record_without_root(
         r#"
         int main(void) {
             int status = 1;
@@ -301,24 +313,15 @@ fn a_process_that_gave_up_root_is_recorded() {
             wait(&status);
             return status;
         }"#,
-        &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
-    if trace.outcome.ended == Ended::Code(2) {
-        println!("SKIPPED: only root can become another user: run as root");
-        return;
-    }
-    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    let Some(trace) = trace else { return };
     assert_eq!(executed(&trace).len(), 1, "{:?}", trace.outcome.warnings);
 }
 
 /// What such a process did before it was killed is there as well.
 #[test]
 fn a_process_that_gave_up_root_loses_nothing_when_it_is_killed() {
-    if !has("qemu-x86_64", "qemu-user") {
-        return;
-    }
-    let made = program(
+    let trace = record_without_root(
         r"
         #include <signal.h>
         #include <sys/mman.h>
@@ -334,14 +337,8 @@ fn a_process_that_gave_up_root_loses_nothing_when_it_is_killed() {
             wait(&status);
             return WIFSIGNALED(status) ? 0 : 3;
         }",
-        &[],
     );
-    let trace = record(&made.path, &[], With::Qemu);
-    if trace.outcome.ended == Ended::Code(2) {
-        println!("SKIPPED: only root can become another user: run as root");
-        return;
-    }
-    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    let Some(trace) = trace else { return };
     let map = trace.mapping(501);
     assert_eq!(trace.count(Op::Write, None, map.addr, map.addr + map.len), 500);
 }

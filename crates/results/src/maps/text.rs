@@ -110,7 +110,10 @@ fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) 
     });
     if let Some((what, best)) = remedies.max_by_key(|(_, remedy)| remedy.gain_bytes) {
         let (gain, size) = (figures::bytes(best.gain_bytes), size_name(best.folio_bytes));
-        let _ = write!(text, "\nBelow, a remedy of {what} gains most: {gain} in {size} folios.");
+        let _ = write!(
+            text,
+            "\nOf the remedies below, that for {what} gains most: {gain} in {size} folios."
+        );
     }
     text.push_str("\n\n");
 }

@@ -52,7 +52,8 @@ impl fmt::Display for Unit {
 impl Unit {
     /// What a cost of any machine lies within, generously: no event takes more than a second, and no
     /// device is slower than 100 kB/s. Else a sum of costs passes what a number of nanoseconds holds.
-    pub(super) const fn limits(self) -> RangeInclusive<f64> {
+    #[must_use]
+    pub const fn limits(self) -> RangeInclusive<f64> {
         match self {
             Self::Cycles => 1e-6..=1e10,
             Self::Ns => 1e-6..=1e9,

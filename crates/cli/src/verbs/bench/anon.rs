@@ -129,9 +129,7 @@ impl AnonPlan {
             None
         } else {
             let folio = usize::try_from(bytes).context("--size")?;
-            let size = FolioSize::enable(folio)?;
-            size.check(usize::try_from(region).context("--region")?)?;
-            Some(size)
+            Some(FolioSize::given(folio, usize::try_from(region).context("--region")?)?)
         };
         let operation = Some(operation);
         let work = AnonWork { operation, folio_bytes: bytes, region_bytes: region };

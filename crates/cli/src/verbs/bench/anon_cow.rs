@@ -85,9 +85,8 @@ impl Measure for AnonCowArgs {
 
 impl AnonCowArgs {
     fn measure(&self, order: Order, name: &str, bytes: u64) -> Result<Vec<BenchRow>> {
-        let host = FolioSize::enable(usize::try_from(bytes).context("--size")?)?;
         let len = usize::try_from(self.region).context("--region")?;
-        host.check(len)?;
+        let host = FolioSize::given(usize::try_from(bytes).context("--size")?, len)?;
         let mut subjects: Vec<_> =
             self.children.iter().map(|&nr| subject(&host, order, nr, len)).collect();
         let rounds = usize::try_from(self.rounds).unwrap_or(usize::MAX);

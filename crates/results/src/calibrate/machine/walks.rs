@@ -21,8 +21,6 @@ use crate::running;
 /// Working sets, in pages, whose walks show the fixed part: level-2 entries run out, page tables are
 /// in the L2 cache.
 const SETS: std::ops::RangeInclusive<usize> = 6_000..=50_000;
-/// The largest share that a machine file may have; what is beyond was disturbed.
-const SHARE_MAX: f64 = 100.0;
 /// The part of its size down to which noise may bring the fixed part.
 const FIXED_MIN_NS: f64 = 0.5;
 
@@ -83,9 +81,8 @@ pub(super) fn set(
     costs.walk_memory = line(&found.lines.memory, &stand_in.walk_memory);
     let shares = &found.walk_shares;
     let of = |measured: &Option<Spread>, what, other: &Option<Quantity>| match measured {
-        Some(spread) if spread.median > 0.0 && spread.median <= SHARE_MAX => {
-            Some(share(spread, what))
-        }
+        // What no machine has was disturbed.
+        Some(spread) if Unit::Share.limits().contains(&spread.median) => Some(share(spread, what)),
         _ => other.as_ref().map(assumed),
     };
     costs.walk_beside = of(&shares.beside, "of loads from lists", &stand_in.walk_beside);
@@ -108,7 +105,7 @@ fn share(spread: &Spread, what: &str) -> Quantity {
             spread.n, spread.min, spread.max
         ),
         assumed: false,
-        range: range(spread).map(|[low, high]| [low, high.min(SHARE_MAX)]),
+        range: range(spread).map(|[low, high]| [low, high.min(*Unit::Share.limits().end())]),
     }
 }
 

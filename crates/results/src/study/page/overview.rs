@@ -5,8 +5,8 @@ use largefolio_report::html::frame::{TABLE_END, figure, table_head};
 use largefolio_report::html::markup::Markup;
 use largefolio_sim::study::{Finding, RowFinding, TableFinding};
 
-use super::super::answer;
-use super::super::result::{StudyCounts, StudyResult};
+use super::super::answer::{self, CLASSES};
+use super::super::result::StudyResult;
 use super::{how_class, over_limits, over_programs};
 use crate::sentence;
 
@@ -56,27 +56,19 @@ pub(super) fn surprises(
     })
 }
 
-/// What is counted of a study: title, place in the JSON, colour class.
-type Column = (&'static str, &'static str, &'static str, fn(&StudyCounts) -> usize);
-const COLUMNS: [Column; 6] = [
-    ("within 10%", "nr_within_10_percent", "equal", |s| s.nr_within_10_percent),
-    ("within a factor of 2", "nr_within_factor_2", "near", |s| s.nr_within_factor_2),
-    ("same direction only", "nr_same_direction", "toward", |s| s.nr_same_direction),
-    ("apart", "nr_apart", "apart", |s| s.nr_apart),
-    ("other direction", "nr_other_direction", "different", |s| s.nr_other_direction),
-    ("nothing to compare", "nr_not_compared", "skipped", |summary| summary.nr_not_compared),
-];
+/// Colours of [`CLASSES`].
+const COLOURS: [&str; 6] = ["equal", "near", "toward", "apart", "different", "skipped"];
 
 pub(super) fn overview(report: &StudyResult) -> Markup {
     let mut drawn = Vec::new();
-    let columns: Vec<String> = COLUMNS.iter().map(|column| column.0.to_owned()).collect();
+    let columns: Vec<String> = CLASSES.iter().map(|class| class.title.to_owned()).collect();
     let mut table = table_head("Study", &columns);
     let with_rows = report.summary.iter().enumerate().filter(|(_, counts)| counts.nr_rows > 0);
     for (nr, summary) in with_rows {
-        let parts = COLUMNS.map(|(title, _, class, get)| Part {
-            class: class.to_owned(),
-            value: get(summary) as u64,
-            tip: format!("{}: {} rows {title}", summary.study, get(summary)),
+        let parts = CLASSES.iter().zip(COLOURS).map(|(class, colour)| Part {
+            class: colour.to_owned(),
+            value: (class.of)(summary) as u64,
+            tip: format!("{}: {} rows {}", summary.study, (class.of)(summary), class.title),
         });
         let mut total = Markup::new();
         total.number(
@@ -85,11 +77,11 @@ pub(super) fn overview(report: &StudyResult) -> Markup {
             &summary.nr_rows.to_string(),
         );
         total.text(" rows");
-        drawn.push(Bar { label: summary.study.clone(), parts: parts.to_vec(), total });
+        drawn.push(Bar { label: summary.study.clone(), parts: parts.collect(), total });
         table.raw("<tr>").element("th scope=\"row\"", &summary.study);
-        for (_, at, _, get) in COLUMNS {
-            let value = get(summary);
-            table.raw("<td>").number(&format!("/summary/{nr}/{at}"), value, &value.to_string());
+        for class in &CLASSES {
+            let (at, value) = (format!("/summary/{nr}/{}", class.key), (class.of)(summary));
+            table.raw("<td>").number(&at, value, &value.to_string());
             table.raw("</td>");
         }
         table.raw("</tr>");
@@ -97,10 +89,10 @@ pub(super) fn overview(report: &StudyResult) -> Markup {
     table.raw(TABLE_END);
     let mut picture = Markup::new();
     picture.raw("<ul class=\"legend\">");
-    for (title, _, class, _) in COLUMNS {
+    for (class, colour) in CLASSES.iter().zip(COLOURS) {
         picture.raw("<li><svg class=\"key\" viewBox=\"0 0 12 12\" aria-hidden=\"true\">");
-        picture.raw(&format!("<rect class=\"{class}\" width=\"12\" height=\"12\"/></svg>"));
-        picture.text(title).raw("</li>");
+        picture.raw(&format!("<rect class=\"{colour}\" width=\"12\" height=\"12\"/></svg>"));
+        picture.text(class.title).raw("</li>");
     }
     picture.raw("</ul>").append(&bars(&drawn));
     figure("How close the rows come", &picture, &table)
