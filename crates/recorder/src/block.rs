@@ -54,7 +54,7 @@ pub(crate) extern "C" fn translated(_id: PluginId, block: *mut Block) {
             layout::send(insn, start);
         }
         watch_accesses(insn);
-        unseen::look(insn);
+        unseen::watch(insn);
         for page in start >> PAGE_BITS..=(start + size.max(1) - 1) >> PAGE_BITS {
             if page != segment.page {
                 segment.place(block, is_first);

@@ -161,6 +161,15 @@ impl Tail {
         }
     }
 
+    /// Differs after every load and store of the owner.
+    pub(crate) fn data_mark(&self) -> [u64; 2] {
+        let [_, reads, writes] = &self.head.last;
+        [reads, writes].map(|last| {
+            let row = self.rows.get(last.load(Relaxed) as usize);
+            row.map_or(0, |row| row.load(Relaxed))
+        })
+    }
+
     fn remember(&self, op: u32, slot: u32) {
         if let Some(last) = self.head.last.get(op as usize) {
             last.store(slot, Relaxed);

@@ -33,6 +33,9 @@ pub(crate) struct Thread {
     pub(crate) is_executing: Cell<bool>,
     /// Signals that the program blocks in it.
     pub(crate) blocked: Cell<u64>,
+    /// What it had read and written when it last cleared a block unseen, and how many it had cleared since
+    /// that last changed.
+    pub(crate) cleared: Cell<([u64; 2], u64)>,
     tail_path: RefCell<PathBuf>,
 }
 
@@ -87,6 +90,7 @@ fn attach(slot: &'static Slot) -> Option<&'static Tail> {
         is_executing: Cell::new(false),
         // QEMU's own mask is the program's while no signal waits.
         blocked: Cell::new(sys::blocked_signals()),
+        cleared: Cell::default(),
         tail_path: RefCell::new(path),
     };
     slot.thread.store(Box::into_raw(Box::new(thread)), Relaxed);

@@ -1,9 +1,10 @@
 //! Instructions whose memory QEMU tells no plugin.
 //!
-//! Owns their recognition. On arm64 `DC ZVA` clears a block, and the instructions of `FEAT_MOPS` set and
-//! copy memory; QEMU does both in a helper that calls nobody. The CPU of [`Arch::options`] has blocks of
-//! 512 bytes, and before QEMU 8.2 no `FEAT_MOPS`.
+//! Owns their recognition. On arm64 `DC ZVA` clears a block; QEMU does so in a helper that calls nobody.
+//! (The CPU of [`Arch::options`] has no `FEAT_MOPS`, whose instructions it would not tell either.)
 
+use std::ffi::{c_uint, c_void};
+use std::ptr;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,13 +13,22 @@ use crate::arguments::Arguments;
 use crate::link;
 use crate::qemu::{self, Insn};
 use crate::sys;
-use crate::wire::Kind;
+use crate::thread;
+use crate::wire::{Kind, PAGE_BITS};
+
+/// Bytes that `DC ZVA` clears.
+const BLOCK_BYTES: u64 = 64;
+
+/// As many in a row are needed to clear a page that nothing else touches.
+const NR_A_PAGE: u64 = (1 << PAGE_BITS) / BLOCK_BYTES;
 
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Tells that the program has such an instruction, once.
-pub(crate) fn look(insn: *const Insn) {
-    let Some(arguments) = Arguments::kept().filter(|kept| kept.arch == Arch::Arm64) else { return };
+/// Watches the instruction, if it is one.
+pub(crate) fn watch(insn: *mut Insn) {
+    if Arguments::kept().is_none_or(|kept| kept.arch != Arch::Arm64) {
+        return;
+    }
     // SAFETY: the caller is in the translation callback that `insn` is valid in.
     let host = unsafe { qemu::qemu_plugin_insn_haddr(insn) }.cast::<u32>();
     if host.is_null() || !host.is_aligned() {
@@ -26,16 +36,41 @@ pub(crate) fn look(insn: *const Insn) {
     }
     // SAFETY: QEMU has just read the 4 bytes of this instruction there, and translates them.
     let word = unsafe { host.read_volatile() };
-    if is_unseen(word) && !IS_TOLD.swap(true, Relaxed) {
-        let program = arguments.program.as_os_str().as_encoded_bytes();
+    if is_unseen(word) {
+        // SAFETY: as above.
+        unsafe {
+            qemu::qemu_plugin_register_vcpu_insn_exec_cb(
+                insn,
+                cleared,
+                qemu::NO_REGS,
+                ptr::null_mut(),
+            );
+        }
+    }
+}
+
+/// Tells once that the program may have cleared a whole page so. A `memset` of less touches the pages
+/// of both its ends with plain stores besides.
+extern "C" fn cleared(vcpu: c_uint, _data: *mut c_void) {
+    if IS_TOLD.load(Relaxed) {
+        return;
+    }
+    let Some((tail, thread)) = thread::thread_of(vcpu) else { return };
+    let mark = tail.data_mark();
+    let (before, nr_before) = thread.cleared.get();
+    let nr = if before == mark { nr_before + 1 } else { 1 };
+    thread.cleared.set((mark, nr));
+    if nr >= NR_A_PAGE && !IS_TOLD.swap(true, Relaxed) {
+        let program = Arguments::kept().map(|kept| kept.program.as_os_str().as_encoded_bytes());
+        let program = program.unwrap_or_default();
         let header = link::header(Kind::Unseen, sys::thread_number(), program.len());
         link::send(&header, &[], [program, &[]]);
     }
 }
 
-/// Whether the instruction of arm64 is `DC ZVA`, or one of CPY and SET of `FEAT_MOPS`.
+/// Whether the instruction of arm64 is `DC ZVA`.
 const fn is_unseen(word: u32) -> bool {
-    word & 0xffff_ffe0 == 0xd50b_7420 || word & 0xfb20_0c00 == 0x1900_0400
+    word & 0xffff_ffe0 == 0xd50b_7420
 }
 
 #[cfg(test)]
@@ -44,12 +79,12 @@ mod tests {
 
     #[test]
     fn instructions_are_known_by_their_words() {
-        // dc zva, x3; setp [x0]!, x1!, x2; setm; cpyfp [x0]!, [x1]!, x2!; cpye
-        for word in [0xd50b_7423, 0x19c2_0420, 0x19c2_4420, 0x1901_0440, 0x1d81_0440] {
+        // dc zva, x3; dc zva, xzr
+        for word in [0xd50b_7423, 0xd50b_743f] {
             assert!(is_unseen(word), "{word:#x}");
         }
-        // dc civac, x3; str x0, [x1]; ldr q0, [x1]; ret; nop
-        for word in [0xd50b_7e23, 0xf900_0020, 0x3dc0_0020, 0xd65f_03c0, 0xd503_201f] {
+        // dc civac, x3; dc gva, x3; str x0, [x1]; ldr q0, [x1]; ret; nop
+        for word in [0xd50b_7e23, 0xd50b_7463, 0xf900_0020, 0x3dc0_0020, 0xd65f_03c0, 0xd503_201f] {
             assert!(!is_unseen(word), "{word:#x}");
         }
     }

@@ -111,7 +111,7 @@ pub(crate) enum Kind {
     /// The process is about to execute a program that is recorded too; body: path of the ELF file
     /// and arguments, each ended by a zero. It speaks again on a connection of its own.
     Execve = 10,
-    /// The program has instructions whose memory QEMU does not tell; body: its path.
+    /// The program clears pages that QEMU does not tell; body: its path.
     Unseen = 11,
 }
 

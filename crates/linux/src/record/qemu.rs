@@ -16,7 +16,7 @@ mod variables;
 #[expect(dead_code, reason = "the other side of the wire uses the rest")]
 pub(super) mod wire;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
@@ -28,6 +28,7 @@ use largefolio_trace::Writer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tempfile::TempDir;
 
+use self::arch::Arch;
 use self::connection::{is_refused, listen};
 use self::ledger::Ledger;
 #[cfg(fuzzing)]
@@ -119,6 +120,9 @@ fn abandon(child: &mut Child) {
     let _ = child.wait();
 }
 
+/// glibc's own settings.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+
 /// Removes the directories of recordings that were killed: their socket refuses.
 fn sweep() {
     for entry in std::fs::read_dir(MEMORY_DIRECTORY).into_iter().flatten().flatten() {
@@ -176,14 +180,38 @@ fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Co
     command.arg(absolute(program)).args(rest);
     for (name, value) in std::env::vars_os() {
         if variables::acts_on_emulator(name.as_bytes()) {
-            let mut shielded = OsString::from_vec(variables::SHIELD.to_vec());
-            shielded.push(&name);
-            command.env_remove(&name).env(shielded, value);
+            command.env_remove(&name).env(shielded(&name), value);
         }
+    }
+    if plan.program.arch == Arch::Arm64 {
+        let tunables = with_seen_clears(std::env::var_os(TUNABLES));
+        command.env(shielded(OsStr::new(TUNABLES)), tunables);
     }
     // SAFETY: the function only makes a system call.
     unsafe { command.pre_exec(keep_addresses) };
     command
+}
+
+/// The name under which a variable reaches the program, past QEMU.
+fn shielded(name: &OsStr) -> OsString {
+    let mut shielded = OsString::from_vec(variables::SHIELD.to_vec());
+    shielded.push(name);
+    shielded
+}
+
+/// The tunables of a program for arm64, of which `own` are its user's: for the CPU that they name, glibc
+/// clears memory with stores. For others it takes `DC ZVA`, of which QEMU tells nobody. A CPU that the
+/// user names stays.
+fn with_seen_clears(own: Option<OsString>) -> OsString {
+    const CPU: &str = "glibc.cpu.name";
+    let mut tunables = own.unwrap_or_default();
+    if !tunables.to_string_lossy().contains(CPU) {
+        if !tunables.is_empty() {
+            tunables.push(":");
+        }
+        tunables.push(format!("{CPU}=kunpeng920"));
+    }
+    tunables
 }
 
 /// QEMU 10.0 leaves addresses to the kernel. They are not at random, so that the same program executed

@@ -92,3 +92,42 @@ fn files_have_the_names_that_the_program_knows() {
     text.retain(|map| map.pos > 0);
     assert!(text.iter().all(|map| map.addr % 65536 == map.pos % 65536), "{text:?}");
 }
+
+/// Clears 4 MiB with the instruction given, or with `memset`.
+const CLEARER: &str = r#"
+#include <string.h>
+#include <sys/mman.h>
+int main(int argc, char **argv) {
+    char *p = mmap(0, 1027 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (argc == 1) { memset(p, 0, 1027 * 4096); return p[5]; }
+    for (char *at = p; at < p + 1027 * 4096; at += 64) __asm__ volatile("dc zva, %0" :: "r"(at) : "memory");
+    return 0;
+}
+"#;
+
+#[test]
+fn what_memset_clears_is_recorded_and_what_cannot_be_is_named() {
+    if !has_arm64() {
+        return;
+    }
+    for options in [&["-O1", "-fno-builtin"][..], &["-O1", "-fno-builtin", "-static"]] {
+        let made = compile_for_arm64(CLEARER, options);
+        let trace = record(&made.path, &[], With::Qemu);
+        assert_eq!(pages_written(&trace), 1027, "{options:?}");
+        assert_eq!(trace.outcome.warnings, Vec::<String>::new());
+        let trace = record(&made.path, &["zva"], With::Qemu);
+        assert_eq!(pages_written(&trace), 0, "{options:?}");
+        let warnings = trace.outcome.warnings.join(" ");
+        assert!(warnings.contains("DC ZVA"), "{warnings}");
+    }
+}
+
+/// Of the mapping of 1027 pages.
+fn pages_written(trace: &Recorded) -> usize {
+    let base = trace.mapping(1027).addr;
+    (0..1027)
+        .filter(|page| {
+            trace.count(Op::Write, None, base + page * 4096, base + (page + 1) * 4096) > 0
+        })
+        .count()
+}

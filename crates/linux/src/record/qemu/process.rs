@@ -166,11 +166,11 @@ impl Execve {
     }
 }
 
-/// The sentence on a program with instructions whose memory QEMU does not tell.
+/// The sentence on a program that clears memory that QEMU does not tell.
 pub(crate) fn unseen(path: &[u8]) -> String {
     format!(
-        "{} clears or copies memory with instructions that QEMU tells nobody of (DC ZVA, FEAT_MOPS): \
-         pages that only these touch are missing.",
+        "{} clears whole pages with an instruction that QEMU tells nobody of (DC ZVA): those that it \
+         touches with nothing else are missing.",
         String::from_utf8_lossy(path)
     )
 }
