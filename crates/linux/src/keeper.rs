@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   folio ---- pipe ----> keeper: reads until the pipe ends, then does its part
-//!     | drop, error, SIGKILL: the pipe ends in each case
+//!     | drop, error, SIGKILL, also of the whole control group: the pipe ends in each case
 //! ```
 //!
-//! Owns such a process. It is a shell in a group of its own, which signals of a terminal do not reach,
-//! and waits by a command of the shell itself: nothing else need be installed.
+//! Owns such a process. It is a shell in a process group of its own, which signals of a terminal do not
+//! reach, and in the root control group, where this process may move it there. It waits by a command of
+//! the shell itself: nothing else need be installed.
 //!
 //! Invariant K1: a keeper that could be started waits already, and ignores what ends its parent.
 
@@ -16,6 +17,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::helpers::{self, Own};
+use crate::proc::cgroup;
 
 /// Says that it waits, and waits for the end of its input.
 const WAIT: &str = "trap '' INT TERM HUP; echo; while read -r line; do :; done; ";
@@ -42,6 +44,8 @@ impl Keeper {
             .stderr(held)
             .process_group(0);
         let (mut child, own) = helpers::spawn(&mut command)?;
+        // What kills the whole group of this process leaves the keeper.
+        cgroup::leave(child.id());
         let pipe = child.stdin.take();
         let output = child.stdout.take();
         let mut keeper = Self { child, pipe, _own: own };

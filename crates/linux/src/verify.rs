@@ -20,7 +20,7 @@
 //! - V3: a run that failed is never a value.
 //! - V4: a round in which the change did not take effect is never a value.
 
-mod family;
+pub(crate) mod family;
 pub mod look;
 pub mod metric;
 pub mod output;

@@ -1,5 +1,7 @@
 //! Control groups: memory limits of versions 1 and 2, the group of this process, CPU time of a group.
 
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +16,9 @@ pub(crate) const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"
 pub(crate) const TREES_OF_V1: [&str; 2] = ["/sys/fs/cgroup/systemd", MEMORY_OF_V1];
 /// The one with memory cgroups.
 pub(crate) const MEMORY_OF_V1: &str = "/sys/fs/cgroup/memory";
+
+/// Lists the processes of a group, and takes others.
+const PROCS: &str = "cgroup.procs";
 
 /// What a limit is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +103,18 @@ pub(crate) fn own(system: &dyn System) -> Option<PathBuf> {
     let own = system.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     let path = own_path(&own).filter(|path| !path.split('/').any(|part| part == ".."))?;
     let groups = MOUNTS.iter().map(|mount| Path::new(mount).join(path));
-    groups.into_iter().find(|group| system.text(&group.join("cgroup.procs")).is_ok())
+    groups.into_iter().find(|group| system.text(&group.join(PROCS)).is_ok())
+}
+
+/// Moves the process `pid` into the roots of the trees by which whole groups are killed, as a service is
+/// that ends or runs out of memory. Where that is refused it stays.
+pub(crate) fn leave(pid: u32) {
+    let [systemd, _] = TREES_OF_V1;
+    for tree in MOUNTS.into_iter().chain([systemd]) {
+        // Not created: where trees of version 1 are, the first mount is a directory of them.
+        let procs = OpenOptions::new().write(true).open(Path::new(tree).join(PROCS));
+        let _ = procs.and_then(|mut procs| procs.write_all(pid.to_string().as_bytes()));
+    }
 }
 
 /// CPU time of the processes of a group, those that ended too: in user mode and in the kernel.

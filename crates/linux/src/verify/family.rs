@@ -220,7 +220,7 @@ fn reap(pid: u32) {
 }
 
 /// Removes an empty control group; the kernel needs a moment after its last process.
-fn remove(group: &Path) {
+pub(crate) fn remove(group: &Path) {
     let start = Instant::now();
     while fs::remove_dir(group).is_err() && group.exists() && start.elapsed() < PATIENCE {
         thread::sleep(PAUSE);
@@ -229,7 +229,7 @@ fn remove(group: &Path) {
 
 /// A control group below that of this process, and the file that takes its processes; `None` where
 /// none can be made.
-pub(super) fn new_cgroup() -> Option<(PathBuf, File)> {
+pub(crate) fn new_cgroup() -> Option<(PathBuf, File)> {
     static NR: AtomicU32 = AtomicU32::new(0);
     let name = format!("folio-verify-{}-{}", std::process::id(), NR.fetch_add(1, Relaxed));
     let group = cgroup::own(&Live)?.join(name);
@@ -244,7 +244,7 @@ pub(super) fn new_cgroup() -> Option<(PathBuf, File)> {
 }
 
 /// Starts `command` in a control group. Where the kernel refuses, it is in none.
-pub(super) fn join(command: &mut Command, mut procs: File) {
+pub(crate) fn join(command: &mut Command, mut procs: File) {
     let enter = move || -> io::Result<()> {
         let _ = procs.write(b"0");
         Ok(())
