@@ -57,7 +57,7 @@ struct Thread {
 /// A followed process.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Id of its first thread.
+    /// Id of its first thread: the one that executed, since an execve ends the others.
     pub(super) first: ThreadId,
     nr_threads: usize,
     /// End of its heap, 0 while unknown.
@@ -169,24 +169,29 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             }
             seen => (tid, seen),
         };
-        let Some(thread) = self.threads.get(&tid).copied() else { return Ok(()) };
-        let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
+        // A thread that executes has its process's number before `Executes` says so.
+        let pid = self.threads.get(&tid).map_or(tid, |thread| thread.pid);
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         if time_ns < process.since_ns && !matches!(seen, Seen::Birth { .. } | Seen::Ends) {
             return Ok(());
         }
         let is_blind = process.is_blind;
-        match seen {
-            Seen::Clears => {
+        match (&seen, &mut process.executing) {
+            (Seen::Clears, executing) => {
                 process.mapped.clear();
-                process.executing = Some(Vec::new());
+                *executing = Some(Vec::new());
+                return Ok(());
             }
-            Seen::Fault { address, code } if process.executing.is_some() => {
-                if let Some(faults) = &mut process.executing
-                    && faults.len() < NR_FAULTS_MAX
-                {
+            (&Seen::Fault { address, code }, Some(faults)) => {
+                if faults.len() < NR_FAULTS_MAX {
                     faults.push((address, code));
                 }
+                return Ok(());
             }
+            _ => {}
+        }
+        let Some(thread) = self.threads.get(&tid).copied() else { return Ok(()) };
+        match seen {
             Seen::Executes { .. } => return self.executes(tid, thread),
             Seen::Birth { child, flags } => return self.birth(thread, child, flags),
             Seen::Ends => return self.ends(tid),
@@ -204,7 +209,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
                     return self.called(thread, call, arguments, result.cast_unsigned());
                 }
             }
-            Seen::Mapped(_) => {}
+            Seen::Clears | Seen::Mapped(_) => {}
         }
         Ok(())
     }
@@ -284,6 +289,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         let pid = thread.pid;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.brk = 0;
+        process.first = thread.id;
         let faults = process.executing.take().unwrap_or_default();
         let mapped = std::mem::take(&mut process.mapped);
         let is_first = self.command == Some(pid) && process.is_blind;

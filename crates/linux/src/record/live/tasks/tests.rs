@@ -149,9 +149,9 @@ fn what_was_read_at_the_beginning_is_not_told_twice() {
     assert_eq!(sink.len(), 1);
 }
 
-#[test]
-fn what_an_execve_touches_comes_after_it() {
-    let program = Mapped {
+/// A program that the process 101 maps.
+fn program() -> Mapped {
+    Mapped {
         pid: 101,
         addr: 0x40_0000,
         len: 0x1000,
@@ -160,13 +160,47 @@ fn what_an_execve_touches_comes_after_it() {
         inode: 1,
         prot: 5,
         path: "/nonexistent/program".into(),
-    };
+    }
+}
+
+/// The other thread ends, and the one that executes takes its number.
+#[test]
+fn an_execve_of_a_second_thread_is_of_what_it_maps() {
+    let fault = |address| (101, Seen::Fault { address, code: 6 });
+    let mut library = program();
+    library.path = "/nonexistent/library".into();
+    let rows = rows(vec![
+        (MAIN, Seen::Birth { child: 101, flags: 0 }),
+        (101, Seen::Mapped(Box::new(library))),
+        (101, Seen::Birth { child: 102, flags: CLONE_VM }),
+        (101, Seen::Ends),
+        (101, Seen::Clears),
+        (101, Seen::Mapped(Box::new(program()))),
+        fault(0x40_0000),
+        (101, Seen::Executes { process: 101, earlier: 102 }),
+        fault(0x40_1000),
+        (101, Seen::Ends),
+    ]);
+    let expected = [
+        (0, Op::Fork),
+        (1, Op::Fork),
+        (1, Op::Exit),
+        (2, Op::Execve),
+        (2, Op::Write),
+        (2, Op::Write),
+        (2, Op::Exit),
+    ];
+    assert_eq!(told(&rows), expected);
+}
+
+#[test]
+fn what_an_execve_touches_comes_after_it() {
     let fault = |address| (101, Seen::Fault { address, code: 6 });
     let rows = rows(vec![
         (MAIN, Seen::Birth { child: 101, flags: CLONE_VM | CLONE_VFORK }),
         fault(0x1000),
         (101, Seen::Clears),
-        (101, Seen::Mapped(Box::new(program))),
+        (101, Seen::Mapped(Box::new(program()))),
         fault(0x40_0000),
         (101, Seen::Executes { process: 101, earlier: 101 }),
         fault(0x40_1000),
