@@ -301,6 +301,8 @@ pub enum ExitKind {
     Process = 1,
     /// The process became a program (execve) that could not be recorded.
     Execve = 2,
-    /// The process was killed by the signal in `pos`.
+    /// The process was killed by the signal in `pos`, 0 where that is not known.
     Signal = 3,
+    /// The whole process; whether with a status or by a signal is not known.
+    Unknown = 4,
 }

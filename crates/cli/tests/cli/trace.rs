@@ -77,6 +77,8 @@ fn cat_writes_the_events_in_every_form() {
     let all = place.done("trace cat mix.folio --csv");
     assert_eq!(all.lines().count(), 1 + 20_004);
     assert_eq!(place.done("trace cat mix.folio --head 0"), "");
+    let names = all.lines().next().unwrap();
+    assert_eq!(place.done("trace cat mix.folio --head 0 --csv"), format!("{names}\n"));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_results::Form;
-use largefolio_trace::{Batch, Event, Meta, Reader};
+use largefolio_trace::{Batch, Event, Meta, Op, Reader};
 use serde::Serialize;
 
 use crate::console::{Console, NOT_WRITTEN};
@@ -88,6 +88,9 @@ impl CatPlan {
                 row += 1;
             }
         }
+        if row == 0 {
+            lines.header().context(NOT_WRITTEN)?;
+        }
         lines.finish().context(NOT_WRITTEN)?;
         console.finish()?;
         Ok(Exit::Done)
@@ -119,6 +122,18 @@ impl<'a> Lines<'a> {
                 out.write_all(b"\n")?;
             }
             Self::Csv(csv) => csv.serialize(Record::new(row, event)).map_err(of_csv)?,
+        }
+        Ok(())
+    }
+
+    /// The names of the columns, which otherwise come with the first row.
+    fn header(&mut self) -> Result<()> {
+        if let Self::Csv(csv) = self {
+            let mut first = csv::Writer::from_writer(Vec::new());
+            first.serialize(Record::new(0, &Event::new(0, Op::Read))).map_err(of_csv)?;
+            let text = first.into_inner().map_err(csv::IntoInnerError::into_error)?;
+            let names = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            csv.write_record(names.split(|byte| *byte == b',')).map_err(of_csv)?;
         }
         Ok(())
     }

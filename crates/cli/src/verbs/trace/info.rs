@@ -85,6 +85,7 @@ fn text(info: &Info) -> String {
 fn facts(info: &Info) -> Vec<(&'static str, String)> {
     let meta = &info.meta;
     let (references, rows) = (meta.nr_references, meta.nr_rows);
+    let (what, one) = counted(info);
     let mut host = meta.kernel.clone();
     if !meta.machine.is_empty() {
         host = format!("Linux {host}, {}", meta.machine);
@@ -104,7 +105,7 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
         (
             "size",
             format!(
-                "{} references in {} rows ({:.1} per row), {} ({:.3} bytes per reference)",
+                "{} {what} in {} rows ({:.1} per row), {} ({:.3} bytes per {one})",
                 figures::count(references),
                 figures::count(rows),
                 figures::ratio(references, rows),
@@ -120,6 +121,11 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
         ),
         ("layout", format!("{} mappings, {}", meta.layout.len(), figures::bytes(mapped))),
     ]
+}
+
+/// What the rows count: several, and one.
+const fn counted(info: &Info) -> (&'static str, &'static str) {
+    if info.meta.faults_only { ("faults", "fault") } else { ("references", "reference") }
 }
 
 fn threads(info: &Info) -> String {
@@ -145,7 +151,7 @@ fn programs(info: &Info) -> String {
 }
 
 fn add_ops(info: &Info, text: &mut String) {
-    let _ = writeln!(text, "\n{:<12} {:>14} {:>18}", "operation", "rows", "references");
+    let _ = writeln!(text, "\n{:<12} {:>14} {:>18}", "operation", "rows", counted(info).0);
     for op in Op::ALL {
         let Some(count) = info.ops.get(op.name()) else { continue };
         let rows = figures::grouped(count.nr_rows);

@@ -273,7 +273,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         }
         let is_blind = process.is_blind;
         self.processes.remove(&thread.pid);
-        let kind = if is_blind { ExitKind::Execve } else { ExitKind::Process };
+        let kind = if is_blind { ExitKind::Execve } else { ExitKind::Unknown };
         self.book.push_exit(thread.id, kind, 0)
     }
 

@@ -94,7 +94,9 @@ fn exit(flags: u32, pos: u64) -> String {
     match () {
         () if is(ExitKind::Thread) => format!("thread, status {pos}"),
         () if is(ExitKind::Execve) => "execve".to_owned(),
+        () if is(ExitKind::Signal) && pos == 0 => "a signal".to_owned(),
         () if is(ExitKind::Signal) => format!("signal {pos}"),
+        () if is(ExitKind::Unknown) => "process".to_owned(),
         () => format!("process, status {pos}"),
     }
 }
