@@ -27,6 +27,7 @@ pub mod program;
 pub mod tools;
 
 mod book;
+mod child;
 mod elf;
 mod error;
 mod executions;
@@ -44,7 +45,7 @@ mod sink;
 mod valgrind;
 
 pub use error::RecordError;
-pub use outcome::{Awaited, Ended, HotPages, Outcome, Progress, RecorderKind, Standstill};
+pub use outcome::{Awaited, Ended, GoesOn, HotPages, Outcome, Progress, RecorderKind, Standstill};
 pub use plan::{Recording, Request};
 #[cfg(fuzzing)]
 pub use qemu::recorded_from;

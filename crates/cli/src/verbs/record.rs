@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use largefolio_linux::measure::Spread;
 use largefolio_linux::record::live::LiveRecording;
-use largefolio_linux::record::{self, Outcome, Progress, RecordError, RecorderKind, With};
+use largefolio_linux::record::{self, GoesOn, Outcome, Progress, RecordError, RecorderKind, With};
 use largefolio_report::figures;
 use largefolio_trace::{PlainRun, shown};
 
@@ -107,7 +107,7 @@ enum Heard {
     /// A line that the next one replaces.
     State(String),
     /// A warning.
-    Standstill(String),
+    Trouble(String),
 }
 
 enum How {
@@ -155,11 +155,14 @@ impl How {
     fn run(&mut self, hears: &mut dyn FnMut(Heard)) -> Result<Outcome, RecordError> {
         let mut is_still = false;
         let mut progress = |progress: Progress| {
-            if progress.elapsed >= QUIET_START || progress.is_written {
+            if progress.elapsed >= QUIET_START || progress.goes_on.is_some() {
                 hears(Heard::State(state(&progress)));
             }
+            if let Some(GoesOn::Lost(error)) = &progress.goes_on {
+                hears(Heard::Trouble(format!("The program goes on unrecorded: {error}")));
+            }
             if let Some(standstill) = progress.standstill.filter(|_| !is_still) {
-                hears(Heard::Standstill(standstill.to_string()));
+                hears(Heard::Trouble(standstill.to_string()));
             }
             is_still = progress.standstill.is_some();
         };
@@ -188,7 +191,7 @@ impl RecordPlan {
             Heard::State(text) if has_line => line.set_message(text),
             Heard::State(_) => {}
             // Whoever waits wants to know now; the summary has it again.
-            Heard::Standstill(text) => line.suspend(|| console::warn(&text)),
+            Heard::Trouble(text) => line.suspend(|| console::warn(&text)),
         };
         let result = self.how.time(&mut hears).and_then(|()| self.how.run(&mut hears));
         line.finish_and_clear();
@@ -214,8 +217,10 @@ impl RecordPlan {
 }
 
 fn state(progress: &Progress) -> String {
-    if progress.is_written {
-        return "the trace is written; the program goes on".to_owned();
+    match &progress.goes_on {
+        Some(GoesOn::Written) => return "the trace is written; the program goes on".to_owned(),
+        Some(GoesOn::Lost(_)) => return "the trace is lost; the program goes on".to_owned(),
+        None => {}
     }
     format!(
         "recording: {} references, {}, {} s, {}",

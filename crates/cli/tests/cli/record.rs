@@ -171,3 +171,30 @@ fn a_plain_run_that_fails_is_no_time_and_nothing_is_recorded() {
         assert!(said.contains("expected a time such as 12.3s"), "{wrong}: {said}");
     }
 }
+
+/// The program waits for the word that the trace is lost.
+#[test]
+fn a_full_disk_is_told_while_the_program_goes_on() {
+    let place = Place::new();
+    if !can_record(&place, "a_full_disk_is_told_while_the_program_goes_on") {
+        return;
+    }
+    fs::create_dir(place.path("disk")).unwrap();
+    let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
+    let script = format!(
+        "mount -t tmpfs -o size=32k tmpfs disk || exit 77\n\
+         cat >program <<'END'\n\
+         awk 'BEGIN {{ for (i = 0; i < 300000; i++) a[i * 7919 % 50021] = i }}'\n\
+         while [ ! -e told ]; do sleep 0.1; done\n\
+         exit 3\n\
+         END\n\
+         {folio} record -q -o disk/t.folio -- sh program 2>said &\n\
+         for i in $(seq 600); do grep -q 'goes on unrecorded' said && break; sleep 0.1; done\n\
+         echo told $i; touch told; wait $!; echo code $?; cat said; echo left: $(ls -A disk)\n"
+    );
+    let Some(output) = place.on_a_small_disk(&script) else { return };
+    let told = text(&output.stdout);
+    assert!(told.contains("The program goes on unrecorded: cannot write"), "{told}");
+    assert!(told.contains("No space left on device") && told.contains("code 2\n"), "{told}");
+    assert!(!told.contains("told 600") && told.ends_with("left:\n"), "{told}");
+}

@@ -46,9 +46,10 @@ use self::named::Names;
 use self::rings::Rings;
 use self::session::{Fate, Session, Stopped};
 use super::book::Book;
+use super::child::wait_for;
 use super::error::RecordError;
 use super::finish::{self, Finish};
-use super::outcome::{Ended, Outcome, Progress, RecorderKind};
+use super::outcome::{Ended, GoesOn, Outcome, Progress, RecorderKind};
 use super::program::{self, Program};
 use crate::census::whom::Whom;
 use crate::environment::Host;
@@ -208,8 +209,12 @@ impl LiveRecording {
         drop(probe);
         let ended = match goes_on {
             Some(mut child) => {
-                progress(Progress { is_written: outcome.is_ok(), ..last });
-                session::wait_for(&mut child, &signals)?
+                let goes_on = match &outcome {
+                    Ok(_) => GoesOn::Written,
+                    Err(error) => GoesOn::Lost(error.to_string()),
+                };
+                progress(Progress { goes_on: Some(goes_on), ..last });
+                wait_for(&mut child, &signals)?
             }
             None => ended,
         };

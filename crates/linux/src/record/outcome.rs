@@ -63,7 +63,7 @@ impl RecorderKind {
 }
 
 /// State of a running recording.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// References written so far.
     pub nr_references: u64,
@@ -77,8 +77,17 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Why nothing comes though a process has something to say.
     pub standstill: Option<Standstill>,
-    /// The trace is whole, and the program goes on unrecorded.
-    pub is_written: bool,
+    /// Why the program goes on unrecorded, where it does.
+    pub goes_on: Option<GoesOn>,
+}
+
+/// Why a program goes on unrecorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GoesOn {
+    /// The trace is whole.
+    Written,
+    /// There will be no trace: the error that ended the recording.
+    Lost(String),
 }
 
 /// A process that has something to say and is not read, while nothing else comes.

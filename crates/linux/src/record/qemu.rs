@@ -21,7 +21,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Instant;
 
 use largefolio_trace::Writer;
@@ -35,6 +35,7 @@ use self::ledger::Ledger;
 pub use self::ledger::fuzzed::recorded_from;
 use self::session::Session;
 use super::book::Book;
+use super::child::go_on_without;
 use super::error::RecordError;
 use super::files::Files;
 use super::finish::{self, Finish};
@@ -76,7 +77,9 @@ pub(super) fn run(
     let result = session.run(&mut child, &signals, progress);
     let (has_started, is_misunderstood) = (session.has_started(), session.is_misunderstood());
     drop(session);
-    let status = result.inspect_err(|_| abandon(&mut child))?;
+    // The sockets are closed: the plugin falls silent.
+    let status = result
+        .inspect_err(|error| go_on_without(error, &mut child, &signals, started, progress))?;
     if !has_started {
         if let Some(signal) = signals.seen() {
             return Err(RecordError::Interrupted(signal));
@@ -111,13 +114,6 @@ impl Drop for ManyDescriptors {
     fn drop(&mut self) {
         let _ = setrlimit(Resource::Nofile, self.0);
     }
-}
-
-/// The trace cannot continue: the sockets are closed, the plugin falls silent, the program ends as
-/// it would have.
-fn abandon(child: &mut Child) {
-    // Its status is of no use any more.
-    let _ = child.wait();
 }
 
 /// glibc's own settings.

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 
 use largefolio_trace::Writer;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
 
 use self::stream::Stream;
 use super::book::Book;
+use super::child::{go_on_without, pass_on};
 use super::error::RecordError;
 use super::finish::{self, Finish};
 use super::outcome::{Outcome, Progress, RecorderKind};
@@ -63,8 +63,8 @@ pub(super) fn run(
     let status = match result {
         Ok(status) => status,
         Err(error) => {
-            // Without its log valgrind goes on and the program ends as it would have.
-            let _ = child.wait();
+            // Without its log valgrind goes on.
+            go_on_without(&error, &mut child, &signals, started, progress);
             return Err(error);
         }
     };
@@ -122,17 +122,13 @@ impl Pump {
         signals: &Signals,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<ExitStatus, RecordError> {
-        let pid = Pid::from_child(child);
         let mut buffer = vec![0; READ_BYTES];
         let mut status = None;
         loop {
             let is_empty = self.read(&mut buffer, stream)?;
             // After its end was seen, its number may be another's.
-            if status.is_none()
-                && let Some(signal) = signals.take().and_then(Signal::from_named_raw)
-            {
-                // The program may have ended in between.
-                let _ = rustix::process::kill_process(pid, signal);
+            if status.is_none() {
+                pass_on(child, signals);
             }
             if Instant::now() >= self.next_tick {
                 self.next_tick = Instant::now() + TICK;

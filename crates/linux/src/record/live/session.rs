@@ -7,9 +7,7 @@ use std::mem;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::attach::Found;
@@ -21,8 +19,8 @@ use super::start::Waiting;
 use super::tasks::Tasks;
 use super::{Bounds, exit_of};
 use crate::record::book::Book;
+use crate::record::child::{go_on_without, pass_on, pause, wait_for};
 use crate::record::error::RecordError;
-use crate::record::finish::ended_of;
 use crate::record::outcome::{Ended, HotPages, Progress};
 use crate::signals::Signals;
 use crate::tracefs::Instance;
@@ -48,18 +46,6 @@ pub(super) enum Fate {
     Ended(Ended),
     /// The recording has ended, the command has not.
     GoesOn(Child),
-}
-
-/// Waits for a command, and passes signals on to it.
-pub(super) fn wait_for(child: &mut Child, signals: &Signals) -> Result<Ended, RecordError> {
-    let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
-    loop {
-        if let Some(status) = child.try_wait().map_err(RecordError::os("wait for the program"))? {
-            return Ok(ended_of(status));
-        }
-        pass_on(child, signals);
-        pause(pidfd.as_ref(), TICK)?;
-    }
 }
 
 pub(super) struct Session<'run, 'book, 'sink> {
@@ -134,7 +120,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             Err(error) => {
                 // It goes on as it would have, and nobody else waits for it.
                 self.stop();
-                let _ = wait_for(&mut child, signals);
+                go_on_without(&error, &mut child, signals, self.started, progress);
                 return Err(error);
             }
         };
@@ -268,27 +254,8 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             nr_processes: book.nr_processes,
             elapsed: self.started.elapsed(),
             standstill: None,
-            is_written: false,
+            goes_on: None,
         }
-    }
-}
-
-/// Signals that were sent to this process alone go to the program too.
-fn pass_on(child: &Child, signals: &Signals) {
-    if let Some(signal) = signals.take().and_then(Signal::from_named_raw) {
-        // The program may have ended in between.
-        let _ = kill_process(Pid::from_child(child), signal);
-    }
-}
-
-/// Waits a tick, or until the program ends.
-fn pause(pidfd: Option<&OwnedFd>, tick: Duration) -> Result<(), RecordError> {
-    let timeout = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
-    let mut fds: Vec<PollFd<'_>> =
-        pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)).into_iter().collect();
-    match poll(&mut fds, Some(&timeout)) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(RecordError::os("wait for the program")(error)),
     }
 }
 

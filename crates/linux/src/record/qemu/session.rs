@@ -26,13 +26,14 @@ use std::time::{Duration, Instant};
 use largefolio_trace::TraceError;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 
 use super::connection::{BACKLOG, Connection};
 use super::ledger::{Ledger, SILENCE_MAX};
 use super::packet::Packet;
 use super::process::Voice;
 use super::wire::{Hello, Kind, MESSAGE_MAX, Reason};
+use crate::record::child::pass_on;
 use crate::record::error::RecordError;
 use crate::record::outcome::{Awaited, Progress, Standstill};
 use crate::signals::Signals;
@@ -134,11 +135,8 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             }
             self.read_all()?;
             // After its end was seen, its number may be another's.
-            if status.is_none()
-                && let Some(signal) = signals.take().and_then(Signal::from_named_raw)
-            {
-                // The program may have ended in between.
-                let _ = rustix::process::kill_process(pid, signal);
+            if status.is_none() {
+                pass_on(child, signals);
             }
             if Instant::now() >= next_tick {
                 next_tick = Instant::now() + TICK;
@@ -191,7 +189,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
             nr_processes: book.nr_processes,
             elapsed: self.started.elapsed(),
             standstill: self.standstill,
-            is_written: false,
+            goes_on: None,
         }
     }
 

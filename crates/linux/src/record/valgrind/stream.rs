@@ -83,7 +83,7 @@ impl<'book, 'sink> Stream<'book, 'sink> {
             nr_processes: 1,
             elapsed,
             standstill: None,
-            is_written: false,
+            goes_on: None,
         }
     }
 

@@ -1,0 +1,62 @@
+//! The program that is recorded, as this process's child: signals for it, and its end without a recorder.
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use super::error::RecordError;
+use super::finish::ended_of;
+use super::outcome::{Ended, GoesOn, Progress};
+use crate::signals::Signals;
+
+/// Time between two looks.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Signals that were sent to this process alone go to the program too, which was not waited for yet.
+pub(super) fn pass_on(child: &Child, signals: &Signals) {
+    if let Some(signal) = signals.take().and_then(Signal::from_named_raw) {
+        // The program may have ended in between.
+        let _ = kill_process(Pid::from_child(child), signal);
+    }
+}
+
+/// Waits a tick, or until the program ends.
+pub(super) fn pause(pidfd: Option<&OwnedFd>, tick: Duration) -> Result<(), RecordError> {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
+    let mut fds: Vec<PollFd<'_>> =
+        pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)).into_iter().collect();
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(RecordError::os("wait for the program")(error)),
+    }
+}
+
+/// Waits for the program, and passes signals on to it.
+pub(super) fn wait_for(child: &mut Child, signals: &Signals) -> Result<Ended, RecordError> {
+    let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
+    loop {
+        if let Some(status) = child.try_wait().map_err(RecordError::os("wait for the program"))? {
+            return Ok(ended_of(status));
+        }
+        pass_on(child, signals);
+        pause(pidfd.as_ref(), TICK)?;
+    }
+}
+
+/// The recording has ended with `error`: tells so at once, and waits for the program, which ends as it
+/// would have.
+pub(super) fn go_on_without(
+    error: &RecordError,
+    child: &mut Child,
+    signals: &Signals,
+    started: Instant,
+    progress: &mut dyn FnMut(Progress),
+) {
+    let goes_on = Some(GoesOn::Lost(error.to_string()));
+    progress(Progress { elapsed: started.elapsed(), goes_on, ..Progress::default() });
+    // The error is told.
+    let _ = wait_for(child, signals);
+}
