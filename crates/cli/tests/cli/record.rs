@@ -198,3 +198,21 @@ fn a_full_disk_is_told_while_the_program_goes_on() {
     assert!(told.contains("No space left on device") && told.contains("code 2\n"), "{told}");
     assert!(!told.contains("told 600") && told.ends_with("left:\n"), "{told}");
 }
+
+#[test]
+fn a_qemu_that_cannot_load_the_program_leaves_no_trace() {
+    let place = Place::new();
+    let emulator = "/usr/bin/qemu-aarch64";
+    let test = "a_qemu_that_cannot_load_the_program_leaves_no_trace";
+    let is_foreign = cfg!(target_arch = "x86_64") && place.path(emulator).exists();
+    if !can_record(&place, test) || !is_foreign {
+        eprintln!("SKIPPED {test}: needs x86-64 and {emulator} (apt-get install qemu-user)");
+        return;
+    }
+    let mut command = place.command("record -o true.folio -- true");
+    let output = command.env("LARGEFOLIO_QEMU", emulator).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("QEMU did not start recording (exit status: 255)"), "{said}");
+    assert!(!place.path("true.folio").exists());
+}

@@ -80,7 +80,8 @@ pub(super) fn run(
     // The sockets are closed: the plugin falls silent.
     let status = result
         .inspect_err(|error| go_on_without(error, &mut child, &signals, started, progress))?;
-    if !has_started {
+    // A QEMU that cannot load the program ends before the first instruction.
+    if !has_started || ledger.book.layout.is_empty() {
         if let Some(signal) = signals.seen() {
             return Err(RecordError::Interrupted(signal));
         }

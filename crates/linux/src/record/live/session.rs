@@ -82,7 +82,10 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             }
         }
         if found.is_empty() {
-            return Err(RecordError::Nobody("they ended before they could be recorded".to_owned()));
+            return Err(RecordError::Nobody(
+                "none has memory of its own: they have ended, or are threads of the kernel"
+                    .to_owned(),
+            ));
         }
         let mut begun = Vec::new();
         // All forks first: a child has nothing of what the first process has.
