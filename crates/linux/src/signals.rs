@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP while something is recorded; SIGXFSZ as long as folio runs.
+//! SIGINT, SIGTERM and SIGHUP while something is recorded; SIGXFSZ as long as folio runs; SIGPIPE for what
+//! folio starts.
 //!
 //! Owns the handlers, those of the first three for the time of a run. While a program is recorded, a signal from the terminal
 //! reaches it too (same process group), and one sent by `kill` to folio alone is forwarded by the
@@ -7,8 +8,10 @@
 //! Invariant S1: the earlier dispositions are back when `Signals` is dropped.
 
 use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicI32, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
 const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
@@ -116,6 +119,36 @@ pub fn outlive_file_limit() -> io::Result<()> {
         set(libc::SIGXFSZ, &earlier, &mut action)?;
     }
     Ok(())
+}
+
+/// Whether this process was started with SIGPIPE ignored, as services are.
+static IGNORES_PIPE: AtomicBool = AtomicBool::new(false);
+
+/// The loader calls it: by the time `main` begins, the runtime has ignored the signal itself.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = note_pipe;
+
+extern "C" fn note_pipe() {
+    // SAFETY: an all-zero sigaction is valid.
+    let mut found: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: `found` is a whole sigaction, and nothing is changed.
+    let result = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut found) };
+    IGNORES_PIPE.store(result == 0 && found.sa_sigaction == libc::SIG_IGN, Relaxed);
+}
+
+/// Has the program of `command` find SIGPIPE as this process did; the library gives it the default.
+pub(crate) fn hand_on(command: &mut Command) {
+    if !IGNORES_PIPE.load(Relaxed) {
+        return;
+    }
+    let ignore = || {
+        // SAFETY: signal(2) is async-signal-safe and stores no pointer.
+        let earlier = unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+        if earlier == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
+    };
+    // SAFETY: the function only makes a system call.
+    unsafe { command.pre_exec(ignore) };
 }
 
 /// The call that was too much says so itself.

@@ -186,6 +186,24 @@ fn a_signal_sent_to_folio_alone_reaches_the_program() {
     assert_eq!(child.0.wait().unwrap().code(), Some(42));
 }
 
+/// A service manager starts services with SIGPIPE ignored.
+#[test]
+fn sigpipe_is_as_folio_found_it() {
+    let place = Place::new();
+    let folio = assert_cmd::cargo::cargo_bin!("folio").display().to_string();
+    let verbs = ["run --", "run --quiet --", "record --with valgrind -qo t.folio --"];
+    for (verb, before) in verbs.into_iter().flat_map(|verb| [(verb, "trap '' PIPE;"), (verb, "")]) {
+        let script = format!("{before} exec {folio} {verb} sh -c 'kill -PIPE $$; echo alive'");
+        let mut shell = Command::new("sh");
+        let output = shell.args(["-c", &script]).current_dir(place.path(".")).output().unwrap();
+        if text(&output.stderr).contains("valgrind not found") {
+            eprintln!("SKIPPED {verb}: valgrind is not installed (apt-get install valgrind)");
+            continue;
+        }
+        assert_eq!(text(&output.stdout).contains("alive"), !before.is_empty(), "{script}");
+    }
+}
+
 fn setting() -> PathBuf {
     PathBuf::from("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled")
 }

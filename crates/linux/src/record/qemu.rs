@@ -42,7 +42,7 @@ use super::finish::{self, Finish};
 use super::outcome::{Outcome, Progress, RecorderKind};
 use super::plan::Recording;
 use super::tools;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 
 /// A memory filesystem: tails are written to all the time and must not reach a disk.
 const MEMORY_DIRECTORY: &str = "/dev/shm";
@@ -184,6 +184,7 @@ fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Co
         let tunables = with_seen_clears(std::env::var_os(TUNABLES));
         command.env(shielded(OsStr::new(TUNABLES)), tunables);
     }
+    signals::hand_on(&mut command);
     // SAFETY: the function only makes a system call.
     unsafe { command.pre_exec(keep_addresses) };
     command

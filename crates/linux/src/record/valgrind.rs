@@ -26,7 +26,7 @@ use super::error::RecordError;
 use super::finish::{self, Finish};
 use super::outcome::{Outcome, Progress, RecorderKind};
 use super::plan::Recording;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 
 /// Time between calls of progress.
 const TICK: Duration = Duration::from_millis(100);
@@ -102,6 +102,7 @@ fn command(plan: &Recording, valgrind: &Path, log_end: &OwnedFd) -> Command {
         .arg(format!("--log-fd={}", log_end.as_raw_fd()))
         .arg(&plan.program.elf)
         .args(plan.program.arguments.iter().skip(1));
+    signals::hand_on(&mut command);
     command
 }
 

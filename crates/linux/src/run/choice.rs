@@ -22,6 +22,7 @@ use crate::elf::ElfFile;
 use crate::filesystem;
 use crate::geometry::Geometry;
 use crate::remap::{Remap, Voice};
+use crate::signals;
 use crate::system::Live;
 use crate::warm::{Part, Users, Warm, WarmRefusal, Warmed, libraries};
 
@@ -308,6 +309,7 @@ impl Launch {
         let mut words = self.command.iter();
         let mut command = Command::new(words.next().cloned().unwrap_or_default());
         command.args(words).envs(self.variables.iter().cloned());
+        signals::hand_on(&mut command);
         command
     }
 

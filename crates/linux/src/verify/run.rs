@@ -18,7 +18,7 @@ use super::look::{self, Look, When};
 use super::output::{Capture, Output};
 use super::{VerifyError, failed};
 use crate::helpers;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 
 /// Pause before the clock starts: the guard and what an arm's preparation started have come to rest, and
 /// both arms start on a machine that did nothing for as long.
@@ -104,6 +104,7 @@ pub(super) fn observed(
         family.is_beside_a_server();
     }
     command.stdin(Stdio::null()).process_group(family.group());
+    signals::hand_on(&mut command);
     let capture = asked.capture.map(|output| Capture::of(&mut command, output)).transpose();
     let capture = capture.map_err(failed("pipe"))?;
     thread::sleep(SETTLE);

@@ -22,6 +22,7 @@ use super::output::{Capture, Output};
 use super::run::{Asked, Ended, Watch, how_it_ended, observed, start_error};
 use super::{VerifyError, failed};
 use crate::helpers;
+use crate::signals;
 
 /// How long a server may take to end by itself.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -78,6 +79,7 @@ impl Server {
         if let Some(procs) = procs {
             join(&mut command, procs);
         }
+        signals::hand_on(&mut command);
         let output = Capture::of(&mut command, output).map_err(failed("pipe"))?;
         let started = helpers::spawn(&mut command);
         let (leader, own) = started.map_err(|source| start_error(&command, source))?;

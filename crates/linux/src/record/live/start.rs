@@ -13,6 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::record::error::RecordError;
 use crate::record::program::Program;
+use crate::signals;
 
 /// A child before its execve.
 #[derive(Debug)]
@@ -32,6 +33,7 @@ pub(super) fn spawn(program: &Program) -> Result<Waiting, RecordError> {
         command.arg0(zeroth);
     }
     command.args(rest);
+    signals::hand_on(&mut command);
     let in_child = move || {
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         rustix::io::write(&tell, &pid.to_ne_bytes())?;
