@@ -188,6 +188,10 @@ fn mark_frontier(candidates: &mut [Candidate]) {
 
 #[cfg(test)]
 mod tests {
+    use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+    use largefolio_trace::event::mmap_flags;
+    use largefolio_trace::{Event, Meta, Op, Writer};
+
     use super::*;
 
     fn at(choices: &[usize], time: f64, memory_bytes: u64) -> Candidate {
@@ -199,6 +203,50 @@ mod tests {
             faults: 0,
             is_frontier: false,
         }
+    }
+
+    /// Of each MiB of 64 it stores to one page.
+    fn sparse() -> OpenTrace {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sparse.folio");
+        let (base, len) = (1 << 30, 64 << 20);
+        let meta = Meta { page_bytes: 4096, ..Meta::default() };
+        let mut writer = Writer::create(&path, meta).unwrap();
+        let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+        let map = Event { addr: base, len, flags, ..Event::new(0, Op::Mmap) };
+        writer.push(map).unwrap();
+        for at in (base..base + len).step_by(1 << 20) {
+            writer.push(Event::references(0, Op::Write, at, 1)).unwrap();
+        }
+        writer.finish().unwrap();
+        OpenTrace::open(&path).unwrap()
+    }
+
+    #[test]
+    fn memory_that_2m_folios_waste_is_saved() {
+        #[derive(serde::Deserialize)]
+        struct File {
+            choice: Vec<Choice>,
+        }
+        let File { mut choice } = toml::from_str(include_str!("choices.toml")).unwrap();
+        choice.retain(|one| one.lever == "heap");
+        let trace = sparse();
+        let kernel = Kernel::parse("6.18+thp=always").unwrap();
+        let search = Search {
+            trace: &trace,
+            nr_rows: trace.meta().nr_rows,
+            kernel: &kernel,
+            machine: &Machine::load("zen5").unwrap(),
+            walks: Walks::default(),
+            cache: CacheState::Warm,
+            memory_bytes: 1 << 30,
+            choices: &choice,
+        };
+        let (found, _) = search.run(Goal::Memory, &mut |_, _| ControlFlow::Continue(())).unwrap();
+        assert_eq!(found[0].memory_bytes, 64 << 20);
+        let least = found.iter().min_by_key(|one| one.memory_bytes).unwrap();
+        assert_eq!(choice[least.choices[0]].name, "2M folios only on madvise");
+        assert_eq!(least.memory_bytes, 64 << 12);
     }
 
     #[test]
