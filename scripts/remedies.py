@@ -268,7 +268,7 @@ def table(rows):
     lines = ["| program | remedy | size | said MiB | gained MiB | |", "|---|---|---|---|---|---|"]
     for row in rows:
         if row["said"] is None:
-            lines.append(f"| {row['scene']} | nothing works, as said | | | | |")
+            lines.append(f"| {row['scene']} | not as it is, as said | | | | |")
             continue
         size = f"{row['size'] // M}M" if row["size"] >= M else f"{row['size'] >> 10}K"
         remedy = " ".join("PID" if word.isdigit() else word for word in row["remedy"].split())

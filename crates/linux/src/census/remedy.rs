@@ -145,7 +145,7 @@ impl fmt::Display for Remedy {
             start => format!(" as: {start}"),
         };
         match (self.restart, self.command.is_empty()) {
-            _ if !self.is_some() => write!(f, "nothing works: {}", self.cost),
+            _ if !self.is_some() => write!(f, "not as it is: {}", self.cost),
             (Restart::None, _) => f.write_str(&self.command),
             (_, true) => write!(f, "start the program again{start}"),
             (Restart::After, false) => {
@@ -225,7 +225,7 @@ mod tests {
         let sentence = warm(Path::new("/a b"), false).to_string();
         assert_eq!(sentence, "stop the program, folio warm '/a b', start it again");
         let nothing = Remedy::nothing("it is too short");
-        assert_eq!(nothing.to_string(), "nothing works: it is too short");
+        assert_eq!(nothing.to_string(), "not as it is: it is too short");
     }
 
     #[test]
