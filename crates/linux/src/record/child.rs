@@ -46,8 +46,8 @@ pub(super) fn wait_for(child: &mut Child, signals: &Signals) -> Result<Ended, Re
     }
 }
 
-/// The recording has ended with `error`: tells so at once, and waits for the program, which ends as it
-/// would have.
+/// The recording has ended with `error`: tells so at once, where the program has not ended too, and waits
+/// for it; it ends as it would have.
 pub(super) fn go_on_without(
     error: &RecordError,
     child: &mut Child,
@@ -55,8 +55,10 @@ pub(super) fn go_on_without(
     started: Instant,
     progress: &mut dyn FnMut(Progress),
 ) {
-    let goes_on = Some(GoesOn::Lost(error.to_string()));
-    progress(Progress { elapsed: started.elapsed(), goes_on, ..Progress::default() });
+    if matches!(child.try_wait(), Ok(None)) {
+        let goes_on = Some(GoesOn::Lost(error.to_string()));
+        progress(Progress { elapsed: started.elapsed(), goes_on, ..Progress::default() });
+    }
     // The error is told.
     let _ = wait_for(child, signals);
 }
