@@ -182,12 +182,12 @@ pub enum RecordError {
         "--live follows what this machine runs, and it does not run programs for {0}; leave --live out"
     )]
     NotNativeLive(&'static str),
-    /// Plain runs of a program of another architecture.
+    /// Plain runs of a program of another architecture or system.
     #[error(
-        "--runs times the program without a recorder, and this machine does not run programs for {0}; \
-         leave --runs out"
+        "--runs times the program without a recorder, and this machine does not run programs {0}; leave \
+         --runs out"
     )]
-    NotNative(&'static str),
+    NotNative(String),
     /// The plugin is nowhere.
     #[error("the recorder plugin {} was not found (looked in {}); build it with `cargo build \
         --release -p largefolio-recorder` or name it in LARGEFOLIO_RECORDER",

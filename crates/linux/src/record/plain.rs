@@ -25,7 +25,12 @@ impl Recording {
             return Ok(());
         }
         if !self.program.is_native() {
-            return Err(RecordError::NotNative(self.program.arch.name()));
+            let arch = self.program.arch;
+            return Err(RecordError::NotNative(if arch.is_native() {
+                "of another system (--root)".to_owned()
+            } else {
+                format!("for {}", arch.name())
+            }));
         }
         let signals = Watch::start()?;
         for run in 1..=nr {
