@@ -10,7 +10,7 @@ use super::{
 use crate::event::abi::{MAP_SHARED, PROT_READ};
 use crate::event::{Event, ExitKind, Op, mmap_flags};
 use crate::meta::Meta;
-use crate::validate::REFERENCE_PAGE_BYTES;
+use crate::validate::{CALL_BYTES_MAX, REFERENCE_PAGE_BYTES};
 
 /// Descriptor of the file.
 const DESCRIPTOR: u64 = 3;
@@ -117,10 +117,13 @@ impl Default for RandomReads {
     }
 }
 
-fn validate_sizes(file_bytes: u64, read_bytes: u64) -> Result<(), GenerateError> {
+fn validate_sizes(file_bytes: u64, read_bytes: u64, way: ReadWay) -> Result<(), GenerateError> {
     require_region("file_bytes", file_bytes)?;
     let is_legal = (1..=file_bytes).contains(&read_bytes);
-    require(is_legal, "read_bytes", read_bytes, "it must be from 1 to file_bytes")
+    require(is_legal, "read_bytes", read_bytes, "it must be from 1 to file_bytes")?;
+    let is_one_call = way == ReadWay::Mapped || read_bytes <= CALL_BYTES_MAX;
+    let rule = "one call moves at most 2147479552; with --mapped there is no such limit";
+    require(is_one_call, "read_bytes", read_bytes, rule)
 }
 
 fn exit() -> Event {
@@ -129,7 +132,7 @@ fn exit() -> Event {
 
 impl Workload for SequentialReads {
     fn validate(&self) -> Result<(), GenerateError> {
-        validate_sizes(self.file_bytes, self.read_bytes)
+        validate_sizes(self.file_bytes, self.read_bytes, self.way)
     }
 
     fn meta(&self) -> Meta {
@@ -158,7 +161,7 @@ impl Workload for SequentialReads {
 
 impl Workload for RandomReads {
     fn validate(&self) -> Result<(), GenerateError> {
-        validate_sizes(self.file_bytes, self.read_bytes)
+        validate_sizes(self.file_bytes, self.read_bytes, self.way)
     }
 
     fn meta(&self) -> Meta {

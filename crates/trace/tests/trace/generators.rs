@@ -224,6 +224,8 @@ fn options_out_of_range_are_named() {
     assert_eq!(option_of(&RetStubs { stub_bytes: 1 << 63, ..stubs() }), "stub_bytes");
     assert_eq!(option_of(&RandomReads { file_bytes: 5000, ..random_reads() }), "file_bytes");
     assert_eq!(option_of(&RandomReads { read_bytes: 0, ..random_reads() }), "read_bytes");
+    let large = RandomReads { read_bytes: 3 << 30, file_bytes: 8 << 30, ..random_reads() };
+    assert_eq!(option_of(&large), "read_bytes");
     assert_eq!(option_of(&SequentialReads { file_bytes: 0, ..Default::default() }), "file_bytes");
     assert_eq!(option_of(&ZipfMix { nr_files: 65, ..mix() }), "nr_files");
     assert_eq!(option_of(&ZipfMix { run_max: 0, ..mix() }), "run_max");
