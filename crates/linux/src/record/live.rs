@@ -173,7 +173,7 @@ impl LiveRecording {
         session.hot = hot;
         let (fate, stopped) = match &self.whom {
             Whose::Command(program) => {
-                let child = start::spawn(program)?;
+                let child = start::spawn(program, &signals)?;
                 set(&instance, "set_event_pid", &child.pid().to_string())?;
                 set(&instance, "tracing_on", "1")?;
                 session.command(child, &signals, progress)?

@@ -115,7 +115,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(Fate, Stopped), RecordError> {
         self.tasks.start_command(child.pid());
-        let mut child = child.go()?;
+        let mut child = child.go(signals)?;
         let stopped = match self.run(signals, Some(&mut child), progress) {
             Ok(Stopped::Ended) => Stopped::Ended,
             Ok(stopped) if self.tasks.has_begun() => return Ok((Fate::GoesOn(child), stopped)),

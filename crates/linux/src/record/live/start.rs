@@ -13,7 +13,7 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::record::error::RecordError;
 use crate::record::program::Program;
-use crate::signals;
+use crate::signals::{self, Signals};
 
 /// A child before its execve.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Waiting {
 }
 
 /// Starts it.
-pub(super) fn spawn(program: &Program) -> Result<Waiting, RecordError> {
+pub(super) fn spawn(program: &Program, signals: &Signals) -> Result<Waiting, RecordError> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC).map_err(RecordError::os("make a pipe"));
     let ((told, tell), (wait, go)) = (pipe()?, pipe()?);
     let mut command = Command::new(&program.elf);
@@ -47,7 +47,15 @@ pub(super) fn spawn(program: &Program) -> Result<Waiting, RecordError> {
     let mut pid = [0; 4];
     match rustix::io::read(&told, &mut pid) {
         Ok(4) => Ok(Waiting { pid: u32::from_ne_bytes(pid), go, spawned }),
-        _ => Err(RecordError::Os { action: "start the program", source: failure(spawned) }),
+        _ => Err(not_started(signals)(failure(spawned))),
+    }
+}
+
+/// Why it did not start: a signal ended it while it waited, or what the system says.
+fn not_started(signals: &Signals) -> impl Fn(io::Error) -> RecordError {
+    |source| match signals.seen() {
+        Some(signal) => RecordError::Interrupted(signal),
+        None => RecordError::Os { action: "start the program", source },
     }
 }
 
@@ -62,9 +70,10 @@ impl Waiting {
     }
 
     /// Lets it go.
-    pub(super) fn go(self) -> Result<Child, RecordError> {
-        rustix::io::write(&self.go, &[1]).map_err(RecordError::os("start the program"))?;
+    pub(super) fn go(self, signals: &Signals) -> Result<Child, RecordError> {
+        let failed = not_started(signals);
+        rustix::io::write(&self.go, &[1]).map_err(|error| failed(error.into()))?;
         let spawned = self.spawned.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
-        spawned.map_err(RecordError::os("start the program"))
+        spawned.map_err(failed)
     }
 }
