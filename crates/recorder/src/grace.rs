@@ -58,7 +58,7 @@ pub(crate) fn flush_others(own: &Tail) {
         thread::for_each_tail(|other| {
             let is_flushed = std::ptr::eq(own, other) || wait_for(other, epoch, deadline);
             if !is_flushed {
-                own.count_grace_expired();
+                own.count_grace_expired(1);
             }
         });
     });

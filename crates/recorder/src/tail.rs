@@ -221,9 +221,14 @@ impl Tail {
         &self.head.epoch
     }
 
-    /// Counts a grace period that ended without everybody.
-    pub(crate) fn count_grace_expired(&self) {
-        self.head.nr_grace_expired.fetch_add(1, Relaxed);
+    /// Counts grace periods that ended without everybody.
+    pub(crate) fn count_grace_expired(&self, nr: u32) {
+        self.head.nr_grace_expired.fetch_add(nr, Relaxed);
+    }
+
+    /// Takes that count, for a tail that stays.
+    pub(crate) fn take_grace_expired(&self) -> u32 {
+        self.head.nr_grace_expired.swap(0, Relaxed)
     }
 }
 

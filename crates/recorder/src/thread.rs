@@ -115,6 +115,8 @@ pub(crate) fn detach(vcpu: u32) {
     with_registry(own, || {
         tail = slot.tail.swap(ptr::null_mut(), Relaxed);
         NR_THREADS.fetch_sub(1, Release);
+        let mut nr_expired = own.take_grace_expired();
+        for_each_tail(|other| other.count_grace_expired(std::mem::take(&mut nr_expired)));
         if let Some(tail) = NonNull::new(tail) {
             // SAFETY: H2: the slot is empty and we hold the registry, so nobody uses the tail.
             unsafe { Tail::release(tail) };
