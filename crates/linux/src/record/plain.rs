@@ -10,7 +10,6 @@ use largefolio_trace::PlainRun;
 use super::error::RecordError;
 use super::plan::Recording;
 use crate::measure::counters::Counting;
-use crate::signals;
 use crate::verify::run::{Ended, Sample, Watch, how_it_ended, timed};
 
 impl Recording {
@@ -53,7 +52,6 @@ impl Recording {
         };
         let mut command = Command::new(program);
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
-        signals::hand_on(&mut command);
         let counting = Counting::start();
         let ended = timed(command, signals)?;
         let counters = counting.and_then(Counting::end);
