@@ -209,11 +209,7 @@ impl LiveRecording {
         drop(probe);
         let ended = match goes_on {
             Some(mut child) => {
-                let goes_on = match &outcome {
-                    Ok(_) => GoesOn::Written,
-                    Err(error) => GoesOn::Lost(error.to_string()),
-                };
-                progress(Progress { goes_on: Some(goes_on), ..last });
+                progress(Progress { goes_on: Some(GoesOn::after(&outcome)), ..last });
                 wait_for(&mut child, &signals)?
             }
             None => ended,

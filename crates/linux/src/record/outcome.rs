@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::error::RecordError;
+
 /// How the recorded program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -88,6 +90,13 @@ pub enum GoesOn {
     Written,
     /// There will be no trace: the error that ended the recording.
     Lost(String),
+}
+
+impl GoesOn {
+    /// With what a recording ended in.
+    pub(super) fn after(recorded: &Result<Outcome, RecordError>) -> Self {
+        recorded.as_ref().map_or_else(|error| Self::Lost(error.to_string()), |_| Self::Written)
+    }
 }
 
 /// A process that has something to say and is not read, while nothing else comes.
