@@ -63,7 +63,7 @@ def summary(results, complaints, seconds):
         f"{len(results) - len(not_run)} commands run, {len(failed)} failed, {len(not_run)} not run"
         f"{f' ({reasons})' if reasons else ''}; {seconds:.0f} s"
     )
-    return 1 if failed or complaints else 0
+    return 0 if len(results) > len(not_run) and not failed and not complaints else 1
 
 
 def main():
@@ -80,6 +80,8 @@ def main():
         args.python = None
     documents = read_documents()
     to_run = chosen(documents, args.only)
+    if not to_run:
+        sys.exit(f"no document has {' or '.join(args.only)} in its name; without a name all are run")
     if args.list:
         for name, text in to_run.items():
             for command in markdown.commands(name, text):

@@ -309,7 +309,7 @@ def test_kernel_and_model_agree() -> None:
             if "PID namespace" not in str(error):
                 raise
             pytest.skip(f"a container has no names for processes of the kernel's events: {error}")
-    assert found["rows"]
+    assert any(row["outcome"] == "equal" for row in found["rows"]), found["rows"]
     assert found.agrees
 
 

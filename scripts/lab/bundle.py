@@ -128,6 +128,9 @@ def report(folder, name, judge=None):
     """Prints what was found on a machine; whether no check failed."""
     found = json.loads((folder / "summary.json").read_text())
     rows = found["checks"]
+    done = {row["name"] for row in rows}
+    rows += [{"name": name, "status": "FAILED", "seconds": 0, "why": "the checks ended before this one"}
+             for name in found["names"] if name not in done]
     if judge and not judged_here(folder, judge):
         rows.append({"name": "predict", "status": "FAILED", "seconds": 0,
                      "why": "another prediction than here"})

@@ -92,7 +92,7 @@ def main():
     # What is open then puts its settings back.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     args.out.mkdir(parents=True, exist_ok=True)
-    summary = {"schema_version": 1, "machine": machine(), "checks": []}
+    summary = {"schema_version": 1, "machine": machine(), "names": names, "checks": []}
     for name in names:
         summary["checks"].append(performed(name, args.bundle.resolve(), args.out.resolve()))
         (args.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")

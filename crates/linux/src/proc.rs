@@ -30,7 +30,7 @@ pub(crate) mod stat;
 mod task;
 pub(crate) mod thp;
 
-pub use host::Processor;
+pub use host::{Processor, load};
 
 use std::io;
 use std::path::Path;

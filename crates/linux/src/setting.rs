@@ -24,6 +24,7 @@ use largefolio_trace::shown;
 
 use crate::keeper::Keeper;
 use crate::proc::choice::Choice;
+use crate::shell::as_root;
 
 /// What the keeper runs: `$1` is the old value, `$2` the file.
 const PUT_BACK: &str = "printf %s \"$1\" >\"$2\"";
@@ -131,8 +132,8 @@ impl std::fmt::Display for Aftermath {
                 let path = shown(path);
                 write!(
                     f,
-                    "{path} is {now} and could not be put back to {old}; run: echo {old} | sudo tee \
-                     {path}"
+                    "{path} is {now} and could not be put back to {old}; run: echo {old} | {}",
+                    as_root(&format!("tee {path}"))
                 )
             }
             Self::Overwritten { path, old, theirs } => write!(

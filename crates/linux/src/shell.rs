@@ -3,8 +3,11 @@
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::sync::LazyLock;
 
 use largefolio_trace::shown::is_printable;
+
+use crate::environment::{Host, find_in_path};
 
 /// A word - a path, an argument - that can be pasted. What would drive the terminal, or is not UTF-8,
 /// becomes `$'\x1b'`, which bash, zsh and ksh read.
@@ -25,6 +28,27 @@ pub fn quoted<T: AsRef<OsStr> + ?Sized>(word: &T) -> String {
         }
         _ => escaped(word.as_bytes()),
     }
+}
+
+/// `command` as the reader types it to run it as root: with `sudo`, unless folio itself runs as root
+/// where there is no sudo, as in most containers.
+///
+/// ```
+/// use largefolio_linux::shell::as_root;
+/// assert!(as_root("folio tune --undo").ends_with("folio tune --undo"));
+/// ```
+#[must_use]
+pub fn as_root(command: &str) -> String {
+    static NEEDS_SUDO: LazyLock<bool> = LazyLock::new(|| {
+        !rustix::process::geteuid().is_root() || find_in_path(&Host, OsStr::new("sudo")).is_some()
+    });
+    if *NEEDS_SUDO { format!("sudo {command}") } else { command.to_owned() }
+}
+
+/// What root types so that pages lie together again.
+#[must_use]
+pub fn compact_memory() -> String {
+    format!("echo 1 | {}", as_root("tee /proc/sys/vm/compact_memory"))
 }
 
 fn escaped(bytes: &[u8]) -> String {

@@ -175,12 +175,6 @@ impl Buddy {
         MigrateType::ALL.into_iter().map(|of| self.lists.nr_blocks(order, of)).sum()
     }
 
-    /// Free blocks of exactly `order` on the list of `migrate_type`.
-    #[must_use]
-    pub fn nr_free_of_type(&self, order: Order, migrate_type: MigrateType) -> u64 {
-        self.lists.nr_blocks(order, migrate_type)
-    }
-
     /// Type of the pageblock of `pfn`.
     ///
     /// # Panics
@@ -188,12 +182,6 @@ impl Buddy {
     #[must_use]
     pub fn pageblock_type(&self, pfn: Pfn) -> MigrateType {
         self.pageblocks[(pfn.0 >> self.pageblock_order.get()) as usize]
-    }
-
-    /// Whether `pfn` is allocated.
-    #[must_use]
-    pub fn is_allocated(&self, pfn: Pfn) -> bool {
-        self.allocated.get(pfn.0)
     }
 
     /// What the fallback rules did so far.

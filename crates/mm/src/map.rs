@@ -64,12 +64,6 @@ impl Map {
         Self { addr: Some(addr), ..self }
     }
 
-    /// The same, annotated with a folio size in bytes.
-    #[must_use]
-    pub fn preferring(self, preferred: Option<u64>) -> Self {
-        Self { preferred, ..self }
-    }
-
     /// The same, shared.
     #[must_use]
     pub fn shared(self) -> Self {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use largefolio_linux::collapse::{CollapseKind, Collapsed, Left, Outcome, Request};
+use largefolio_linux::shell::compact_memory;
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_report::figures;
@@ -211,7 +212,7 @@ fn reason(kind: CollapseKind, errno: i32) -> String {
         (_, Errno::AGAIN) => "pages were busy, pinned or shared with the kernel; try again",
         (_, Errno::BUSY) => "the memory control group is at its limit",
         (_, Errno::NOMEM) => {
-            "no free folio: compact memory (echo 1 | sudo tee /proc/sys/vm/compact_memory), try again"
+            &format!("no free folio: compact memory ({}), try again", compact_memory())
         }
         _ => "refused",
     };

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::proc::Processor;
+use largefolio_linux::shell::as_root;
 use largefolio_linux::system::Live;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_mm::units::PageSize;
@@ -138,10 +139,11 @@ pub fn machine() -> Result<Host, Error> {
     let name = &found.machine.name;
     let remark = (!found.is_listed).then(|| {
         Remark::Warning(format!(
-            "this CPU ({} {}) is none of the known machines: {name} stands for it; sudo folio \
-             calibrate measures this one",
+            "this CPU ({} {}) is none of the known machines: {name} stands for it; {} measures \
+             this one",
             processor.name,
-            id.name()
+            id.name(),
+            as_root("folio calibrate")
         ))
     });
     let walks = if processor.is_virtual { Walks::Nested } else { Walks::Native };

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use largefolio_linux::persist::{Listed, Planned};
+use largefolio_linux::shell::as_root;
 use largefolio_linux::tune::files::Taken;
 use largefolio_linux::tune::plan::{ChangeSet, Missing};
 use largefolio_linux::tune::record::{Entry, Undone};
@@ -67,8 +68,9 @@ pub fn planned(
     if !recorded.is_empty() {
         let names: Vec<_> = recorded.iter().map(|entry| entry.name.as_str()).collect();
         hints.push(format!(
-            "changed earlier and not put back: {}; to put it back: sudo folio tune --undo",
-            names.join(", ")
+            "changed earlier and not put back: {}; to put it back: {}",
+            names.join(", "),
+            as_root("folio tune --undo")
         ));
     }
     let mut result = TuneResult {
@@ -178,8 +180,9 @@ impl TuneResult {
         if !all.is_empty() {
             self.add_title(format!("{} written earlier", counted(all.len() as u64, "file")));
             if !self.hint.contains("--undo") {
-                self.hint.push_str("\nto take the files back: sudo folio tune --undo");
-                self.hint = self.hint.trim_start().into();
+                let undo = as_root("folio tune --undo");
+                self.hint =
+                    format!("{}\nto take the files back: {undo}", self.hint).trim_start().into();
             }
         }
         self.files.extend(all.iter().map(FileRow::listed));

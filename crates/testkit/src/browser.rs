@@ -16,13 +16,12 @@ const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// A browser; says loudly if there is none.
 #[must_use]
-#[expect(clippy::print_stderr, reason = "a test says what it skips")]
 pub fn browser() -> Option<&'static str> {
     let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok();
     let found = BROWSERS.into_iter().find(runs);
     if found.is_none() {
-        eprintln!(
-            "SKIPPED: no browser, the page was not opened; install one with: sudo apt-get install \
+        crate::skipped!(
+            "no browser, the page was not opened; install one with: sudo apt-get install \
              chromium"
         );
     }

@@ -11,7 +11,9 @@ pub mod parquet;
 pub mod pgtable;
 pub mod rmap;
 pub mod skeleton;
+mod skip;
 pub mod tlb;
 pub mod walk;
 
 pub use lane::cases;
+pub use skip::say_skipped;

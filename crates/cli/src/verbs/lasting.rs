@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::persist::{Place, Planned, manager};
+use largefolio_linux::shell::as_root;
 
 use crate::console;
 
@@ -44,13 +45,14 @@ pub(super) fn tell(root: &Path, files: &[Planned]) {
     }
     if let Err(message) = manager::reload().and_then(|()| manager::start(new.iter().copied())) {
         console::warn(&format!(
-            "the files are written, but systemd does not use them yet: {message}; run: sudo \
-             systemctl daemon-reload"
+            "the files are written, but systemd does not use them yet: {message}; run: {}",
+            as_root("systemctl daemon-reload")
         ));
     }
     for service in services {
         console::say(&format!(
-            "folio: {service} has the variables after: sudo systemctl restart {service}"
+            "folio: {service} has the variables after: {}",
+            as_root(&format!("systemctl restart {service}"))
         ));
     }
 }
@@ -72,8 +74,8 @@ pub(super) fn forget<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
     }
     if let Err(message) = manager::reload() {
         console::warn(&format!(
-            "the files are removed, but systemd still uses them: {message}; run: sudo systemctl \
-             daemon-reload"
+            "the files are removed, but systemd still uses them: {message}; run: {}",
+            as_root("systemctl daemon-reload")
         ));
     }
     gone.retain(|place| matches!(place, Place::DropIn(_)));

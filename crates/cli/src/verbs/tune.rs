@@ -144,7 +144,7 @@ impl TunePlan {
         let mut listed = files::listed(&self.root, &written);
         listed.retain(|file| planned.iter().all(|planned| planned.path != file.path));
         let words: Vec<_> = self.command_line.iter().map(shell::quoted).collect();
-        let again = format!("sudo {} --yes", words.join(" "));
+        let again = shell::as_root(&format!("{} --yes", words.join(" ")));
         let result = tune::planned(plan, &recorded, &planned, &again).lists(&listed);
         self.deliver(&result, console)?;
         self.remark(plan, &planned);
@@ -196,7 +196,10 @@ impl TunePlan {
         self.remark(plan, &written);
         lasting::tell(&self.root, &written);
         if !plan.changes.is_empty() || !written.is_empty() {
-            console::say("folio: all of it is recorded; to take it back: sudo folio tune --undo");
+            console::say(&format!(
+                "folio: all of it is recorded; to take it back: {}",
+                shell::as_root("folio tune --undo")
+            ));
         }
         Ok(done(plan))
     }

@@ -2,10 +2,11 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::iter;
 use std::time::Duration;
 
 use clap::Args;
-use largefolio_linux::shell::quoted;
+use largefolio_linux::shell::{self, quoted};
 use largefolio_results::Form;
 use largefolio_sim::size::parse_bytes;
 
@@ -58,11 +59,11 @@ pub(crate) fn pid(text: &str) -> Result<u32, String> {
     })
 }
 
-/// What root should type for the same: sudo may not have this program in its path.
+/// What is to be typed for the same as root: sudo may not have this program in its path.
 pub(crate) fn as_root(command_line: &[String]) -> String {
     let own = env::current_exe().unwrap_or_else(|_| "folio".into());
     let words = command_line.iter().skip(1).map(quoted);
-    ["sudo".to_owned(), quoted(&own)].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+    shell::as_root(&iter::once(quoted(&own)).chain(words).collect::<Vec<_>>().join(" "))
 }
 
 /// A program that is started, after the options.

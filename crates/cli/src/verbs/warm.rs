@@ -10,6 +10,7 @@ use clap::Args;
 use largefolio_linux::elf::ElfFile;
 use largefolio_linux::persist::warm::{self, Libraries};
 use largefolio_linux::persist::{Piece, Planned};
+use largefolio_linux::shell::as_root;
 use largefolio_linux::tune::files;
 use largefolio_linux::tune::record::Store;
 use largefolio_linux::warm::{Part, Warm, WarmError, Warmed, libraries};
@@ -186,9 +187,10 @@ impl WarmPlan {
         console.deliver(result.written(self.form)?.as_bytes(), None)?;
         if !written.is_empty() {
             lasting::tell(&self.root, &written);
-            console::say(
-                "folio: the units are recorded; to take them back: sudo folio tune --undo",
-            );
+            console::say(&format!(
+                "folio: the units are recorded; to take them back: {}",
+                as_root("folio tune --undo")
+            ));
         }
         Ok(match (remarks.is_empty(), result.is_yes()) {
             (false, _) => Exit::Error,

@@ -100,7 +100,7 @@ fn a_machine_with_absurd_costs_is_caught() {
 fn a_check_has_a_row_for_every_operation() {
     let _settings = hold_settings();
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root has folios of every size");
+        largefolio_testkit::skipped!("only root has folios of every size");
         return;
     }
     let place = Place::new();
@@ -121,7 +121,7 @@ fn without_rights_the_rest_is_measured_and_the_missing_named() {
     const NOBODY: u32 = 65_534;
     let _settings = hold_settings();
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root can become somebody without rights");
+        largefolio_testkit::skipped!("only root can become somebody without rights");
         return;
     }
     let place = Place::new();

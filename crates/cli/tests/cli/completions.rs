@@ -68,7 +68,7 @@ fn every_shell_reads_its_script() {
         let file = place.path(shell);
         fs::write(&file, place.done(&format!("completions {shell}"))).unwrap();
         let Ok(output) = Command::new(shell).args(arguments).arg(&file).output() else {
-            eprintln!("SKIPPED: no {shell}: apt-get install {shell}");
+            largefolio_testkit::skipped!("no {shell}: apt-get install {shell}");
             continue;
         };
         let said = text(&output.stdout) + &text(&output.stderr);

@@ -128,7 +128,7 @@ fn a_programs_output_is_not_mixed_with_the_result() {
     let output = place.run(words);
     let said = text(&output.stderr);
     if output.status.code() == Some(2) {
-        eprintln!("SKIPPED a_programs_output_is_not_mixed_with_the_result: {said}");
+        largefolio_testkit::skipped!("a_programs_output_is_not_mixed_with_the_result: {said}");
         return;
     }
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -213,7 +213,7 @@ fn without_root_the_exact_command_is_told() {
         let output = match command.output() {
             Ok(output) => output,
             Err(error) => {
-                eprintln!("SKIPPED without_root_the_exact_command_is_told: {error}");
+                largefolio_testkit::skipped!("without_root_the_exact_command_is_told: {error}");
                 return;
             }
         };
@@ -234,7 +234,7 @@ fn a_container_with_processes_of_its_own_is_told() {
     let output = inside.args(folio.get_args()).current_dir(place.path(".")).output().unwrap();
     let said = text(&output.stderr);
     if said.starts_with("unshare:") {
-        eprintln!("SKIPPED a_container_with_processes_of_its_own_is_told: {said}");
+        largefolio_testkit::skipped!("a_container_with_processes_of_its_own_is_told: {said}");
         return;
     }
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -251,7 +251,7 @@ fn the_running_kernel_agrees() {
     if output.status.code() == Some(2) {
         let json = text(&output.stdout);
         assert!(!said.contains("internal error") && said.contains("folio: error"), "{said}{json}");
-        eprintln!("SKIPPED the_running_kernel_agrees: {said}");
+        largefolio_testkit::skipped!("the_running_kernel_agrees: {said}");
         return;
     }
     let json = text(&output.stdout);

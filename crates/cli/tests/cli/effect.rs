@@ -148,7 +148,7 @@ impl Drop for Holder {
 #[test]
 fn collapse_says_what_it_left_after_the_answer_and_is_not_done_then() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: collapse of another process needs root");
+        largefolio_testkit::skipped!("collapse of another process needs root");
         return;
     }
     let place = Place::new();
@@ -176,7 +176,7 @@ fn collapse_says_what_it_left_after_the_answer_and_is_not_done_then() {
 fn collapse_reports_by_kind_and_names_what_is_refused() {
     let place = Place::new();
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: collapse of another process needs root");
+        largefolio_testkit::skipped!("collapse of another process needs root");
         return;
     }
     if !compile(&place, "-no-pie") {
@@ -201,7 +201,7 @@ fn collapse_reports_by_kind_and_names_what_is_refused() {
 #[test]
 fn collapse_of_a_process_of_root_names_the_command() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: needs root to become another user");
+        largefolio_testkit::skipped!("needs root to become another user");
         return;
     }
     let place = Place::new();
@@ -213,7 +213,7 @@ fn collapse_of_a_process_of_root_names_the_command() {
         .args("--reuid 65534 --regid 65534 --clear-groups ./folio collapse 1".split(' '))
         .output();
     let Ok(output) = output else {
-        eprintln!("SKIPPED: setpriv is not installed");
+        largefolio_testkit::skipped!("setpriv is not installed");
         return;
     };
     assert_eq!(output.status.code(), Some(2));

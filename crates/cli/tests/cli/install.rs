@@ -134,14 +134,14 @@ fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
         let said = text(&recorded.stderr);
         let script = installed.prefix().join("lib/largefolio/qemu.sh");
         assert!(said.contains(&format!("`{}`", script.display())), "{said}");
-        eprintln!("SKIPPED: recording: {said}");
+        largefolio_testkit::skipped!("recording: {said}");
     }
     let (study, said) = installed.done("study exec-order");
     assert!(study.contains("aligned 64 kB") && said.is_empty(), "{said}");
     // folio itself has text enough. What is asserted is told by the library in that process.
     let (_, said) = installed.done("run --text remap --summary -- folio --version");
     if said.contains("/dev/shm") {
-        eprintln!("SKIPPED: moving text: {said}");
+        largefolio_testkit::skipped!("moving text: {said}");
     } else {
         assert!(said.contains("under PMD entries") || said.contains("in every process"), "{said}");
     }
@@ -151,7 +151,7 @@ fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
         Command::new("man").arg("-M").arg(pages).args(["-P", "cat", "folio-predict"]).output();
     match shown {
         Ok(shown) => assert!(text(&shown.stdout).contains("EXIT STATUS"), "{shown:?}"),
-        Err(_) => eprintln!("SKIPPED: reading a page: no man: apt-get install man-db"),
+        Err(_) => largefolio_testkit::skipped!("reading a page: no man: apt-get install man-db"),
     }
     let script = installed.prefix().join("share/bash-completion/completions/folio");
     let complete = format!("source {}; complete -p folio", script.display());

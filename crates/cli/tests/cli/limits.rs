@@ -140,7 +140,7 @@ fn a_program_that_may_not_have_a_process_takes_the_place_of_folio() {
     let gcc =
         Command::new("gcc").current_dir(place.0.path()).args(["deny.c", "-o", "deny"]).status();
     if !gcc.is_ok_and(|status| status.success()) {
-        eprintln!("SKIPPED: gcc does not work here (scripts/setup.sh installs it)");
+        largefolio_testkit::skipped!("gcc does not work here (scripts/setup.sh installs it)");
         return;
     }
     for (errno, told) in [(1, "Operation not permitted"), (13, "Permission denied")] {
@@ -227,7 +227,7 @@ impl MemoryGroup {
             Some(group)
         });
         if group.is_none() {
-            eprintln!("SKIPPED {test}: no memory cgroup can be made");
+            largefolio_testkit::skipped!("{test}: no memory cgroup can be made");
         }
         group
     }
@@ -291,7 +291,7 @@ fn nr_confined(pid: u32) -> usize {
 fn root_reads_what_others_made_without_its_rights() {
     let place = Place::with_trace();
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root gives up rights");
+        largefolio_testkit::skipped!("only root gives up rights");
         return;
     }
     fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();

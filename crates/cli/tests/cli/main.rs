@@ -1,9 +1,5 @@
 //! The program from outside: what it prints where, and how it exits.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test ends where it cannot continue, and says what it skips"
-)]
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 mod advise;
 mod calibrate;

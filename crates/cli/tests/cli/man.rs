@@ -78,7 +78,7 @@ fn formatters_find_no_fault() {
         for (name, path) in &pages {
             let mut command = Command::new(words[0]);
             let Ok(output) = command.args(&words[1..]).arg(path).output() else {
-                eprintln!("SKIPPED: no {0}: apt-get install {0}", words[0]);
+                largefolio_testkit::skipped!("no {0}: apt-get install {0}", words[0]);
                 break;
             };
             let said = text(&output.stdout) + &text(&output.stderr);

@@ -32,7 +32,7 @@ fn compile(place: &Place, compiler: &str, words: &str) -> bool {
     let output =
         Command::new(compiler).current_dir(place.0.path()).args(words.split_whitespace()).output();
     let Ok(output) = output else {
-        eprintln!("SKIPPED: {compiler} is not installed (scripts/setup.sh installs it)");
+        largefolio_testkit::skipped!("{compiler} is not installed (scripts/setup.sh installs it)");
         return false;
     };
     assert!(output.status.success(), "{words}: {}", text(&output.stderr));

@@ -57,7 +57,7 @@ fn units_and_containers_are_control_groups() {
     let unit = own_name("folio-test");
     let group = mounts.iter().map(|root| format!("{root}/{unit}.service"));
     let Some(group) = group.into_iter().find(|group| fs::create_dir(group).is_ok()) else {
-        eprintln!("SKIPPED: cannot make a control group; needs root");
+        largefolio_testkit::skipped!("cannot make a control group; needs root");
         return;
     };
     let process = Named::start(&place, &own_name("in-a-unit"));
@@ -71,7 +71,7 @@ fn units_and_containers_are_control_groups() {
     drop(process);
     fs::remove_dir(group).unwrap();
     let Some((of_unit, metrics)) = shown else {
-        eprintln!("SKIPPED: cannot move a process into a control group");
+        largefolio_testkit::skipped!("cannot move a process into a control group");
         return;
     };
     assert!(of_unit.starts_with(&format!("process {pid} (")), "{of_unit}");
@@ -252,7 +252,7 @@ fn a_watch_of_nothing_opens_no_screen() {
     let program = folio.get_program().to_str().unwrap();
     script.args(["-qec", &format!("{program} {}", words.join(" ")), "/dev/null"]);
     let Ok(output) = script.stdin(Stdio::null()).output() else {
-        eprintln!("SKIPPED: script is not installed (bsdutils)");
+        largefolio_testkit::skipped!("script is not installed (bsdutils)");
         return;
     };
     let shown = text(&output.stdout);

@@ -32,7 +32,7 @@ impl Drop for Sleeper {
 fn is_root() -> bool {
     let is_root = fs::File::open("/proc/kpageflags").is_ok();
     if !is_root {
-        eprintln!("SKIPPED: PFNs need root");
+        largefolio_testkit::skipped!("PFNs need root");
     }
     is_root
 }
@@ -209,7 +209,9 @@ fn as_nobody(place: &Place, words: &str) -> Option<Output> {
     let is_started = |output: &Output| !matches!(output.status.code(), Some(126 | 127) | None);
     let output = output.ok().filter(is_started);
     if output.is_none() || !is_root() {
-        eprintln!("SKIPPED: cannot run as another user (setpriv, root, a binary all may run)");
+        largefolio_testkit::skipped!(
+            "cannot run as another user (setpriv, root, a binary all may run)"
+        );
         return None;
     }
     output

@@ -156,6 +156,9 @@ fn a_running_program_cannot_choose_what_a_terminal_does() {
         let output = place.run(&words);
         let said = text(&output.stdout) + &text(&output.stderr);
         assert!(is_harmless(&said), "{words}: {said:?}");
+        assert!(output.status.code().is_some_and(|code| code < 2), "{words}: {said}");
+        // The name is shown, not left out; collapse prints the number.
+        assert!(said.contains("[2Jh") || words.starts_with("collapse"), "{words}: {said}");
     }
 }
 
@@ -163,7 +166,7 @@ fn a_running_program_cannot_choose_what_a_terminal_does() {
 fn a_recording_of_a_hostile_program_is_told_on_one_line() {
     let place = Place::new();
     if place.run("record -o probe.folio -- true").status.code() != Some(0) {
-        eprintln!("SKIPPED: nothing can be recorded here");
+        largefolio_testkit::skipped!("nothing can be recorded here");
         return;
     }
     fs::copy("/bin/true", place.path("x").with_file_name(hostile(""))).unwrap();

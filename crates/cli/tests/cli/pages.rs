@@ -78,7 +78,7 @@ impl Drop for Sleeper {
 #[test]
 fn a_page_of_processes_and_files() {
     if fs::File::open("/proc/kpageflags").is_err() {
-        eprintln!("SKIPPED: PFNs need root");
+        largefolio_testkit::skipped!("PFNs need root");
         return;
     }
     let (place, sleeper) =

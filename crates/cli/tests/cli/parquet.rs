@@ -88,7 +88,9 @@ fn binary_is_not_written_to_a_terminal() {
     let output = match script {
         Ok(output) => output,
         Err(error) => {
-            eprintln!("SKIPPED: script(1), which makes a terminal, does not run: {error}");
+            largefolio_testkit::skipped!(
+                "script(1), which makes a terminal, does not run: {error}"
+            );
             return;
         }
     };

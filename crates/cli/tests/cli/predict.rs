@@ -194,7 +194,7 @@ fn csv_has_the_numbers_of_the_json() {
     let result = json(&place, CELLS);
     let csv = place.done(&format!("predict mix.folio {CELLS} --csv"));
     let mut reader = csv::Reader::from_reader(csv.as_bytes());
-    let mut nr_numbers = 0;
+    let (mut nr_numbers, mut nr_times) = (0, 0);
     for record in reader.records() {
         let record = record.unwrap();
         let row = cell(&result, &record[0], &record[1]);
@@ -205,6 +205,7 @@ fn csv_has_the_numbers_of_the_json() {
             };
             let expected = row.pointer(&pointer).and_then(Value::as_f64).unwrap() * scale;
             assert!((record[8].parse::<f64>().unwrap() - expected).abs() < 0.5, "{pointer}");
+            nr_times += 1;
             continue;
         }
         let pointer = pointer_of(&record[6], &record[7]);
@@ -219,6 +220,7 @@ fn csv_has_the_numbers_of_the_json() {
     let nr_expected: usize =
         result["rows"].as_array().unwrap().iter().map(|row| nr_integers(row) - 6).sum();
     assert_eq!(nr_numbers, nr_expected);
+    assert!(nr_times > 0, "no run times");
 }
 
 /// Where the JSON of a row has a metric of the CSV.

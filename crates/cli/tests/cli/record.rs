@@ -13,7 +13,7 @@ fn can_record(place: &Place, test: &str) -> bool {
     let output = place.run("record -o probe.folio -- true");
     let is_able = output.status.code() == Some(0);
     if !is_able {
-        eprintln!("SKIPPED {test}: {}", text(&output.stderr));
+        largefolio_testkit::skipped!("{test}: {}", text(&output.stderr));
     }
     is_able
 }
@@ -206,7 +206,9 @@ fn a_qemu_that_cannot_load_the_program_leaves_no_trace() {
     let test = "a_qemu_that_cannot_load_the_program_leaves_no_trace";
     let is_foreign = cfg!(target_arch = "x86_64") && place.path(emulator).exists();
     if !can_record(&place, test) || !is_foreign {
-        eprintln!("SKIPPED {test}: needs x86-64 and {emulator} (apt-get install qemu-user)");
+        largefolio_testkit::skipped!(
+            "{test}: needs x86-64 and {emulator} (apt-get install qemu-user)"
+        );
         return;
     }
     let mut command = place.command("record -o true.folio -- true");

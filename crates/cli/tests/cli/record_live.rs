@@ -28,7 +28,7 @@ fn can_record(place: &Place, test: &str) -> bool {
     let output = place.run("record --live -o probe.folio -- /bin/true");
     let is_able = output.status.code() == Some(0);
     if !is_able {
-        eprintln!("SKIPPED {test}: {}", text(&output.stderr));
+        largefolio_testkit::skipped!("{test}: {}", text(&output.stderr));
     }
     is_able && fs::exists(PYTHON).unwrap()
 }
@@ -114,7 +114,7 @@ fn without_root_the_command_with_sudo_is_told() {
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            eprintln!("SKIPPED: nobody may not run folio: {error}");
+            largefolio_testkit::skipped!("nobody may not run folio: {error}");
             return;
         }
     };
@@ -243,7 +243,7 @@ while time.monotonic() < until:
     let hot = place.run(&format!("record --live --hot 1s -o hot.folio -- {PYTHON} again.py"));
     let said = text(&hot.stderr);
     if said.contains("CONFIG_MEM_SOFT_DIRTY") {
-        eprintln!("SKIPPED pages_that_are_written_again_are_told: {said}");
+        largefolio_testkit::skipped!("pages_that_are_written_again_are_told: {said}");
         assert_eq!(hot.status.code(), Some(2));
         return;
     }

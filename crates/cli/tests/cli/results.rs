@@ -46,7 +46,7 @@ fn writers(place: &Place) -> Vec<Writer> {
     if place.run("record -o probe.folio -- true").status.code() == Some(0) {
         add("record -o DIR/out -- true", "out");
     } else {
-        eprintln!("SKIPPED in part: nothing can be recorded here");
+        largefolio_testkit::skipped!("nothing can be recorded here");
     }
     if compile(place, "-pie -fPIE -Wl,-z,max-page-size=4096") {
         add("align p -o DIR/out", "out");
@@ -61,7 +61,7 @@ fn writers(place: &Place) -> Vec<Writer> {
         let name = names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).next();
         add(record, name.unwrap().leak());
     } else {
-        eprintln!("SKIPPED in part: crosscheck needs root");
+        largefolio_testkit::skipped!("crosscheck needs root");
     }
     writers
 }
@@ -183,7 +183,7 @@ fn what_is_killed_leaves_nothing() {
     let ignores_hup = u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 1;
     for signal in ["-INT", "-TERM", "-HUP", "-KILL"] {
         if signal == "-HUP" && ignores_hup {
-            eprintln!("SKIPPED what_is_killed_leaves_nothing: SIGHUP is ignored here");
+            largefolio_testkit::skipped!("what_is_killed_leaves_nothing: SIGHUP is ignored here");
             continue;
         }
         // Some gigabytes of rows: it does not end by itself before the signal.

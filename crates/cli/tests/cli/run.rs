@@ -33,7 +33,9 @@ pub(crate) fn compile(place: &Place, flags: &str) -> bool {
     let words = flags.split_whitespace().chain(["p.c", "-o", "linked"]);
     let output = Command::new("gcc").current_dir(place.0.path()).args(words).output();
     if !output.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: gcc {flags} does not work here (scripts/setup.sh installs it)");
+        largefolio_testkit::skipped!(
+            "gcc {flags} does not work here (scripts/setup.sh installs it)"
+        );
         return false;
     }
     // Copied in pieces of a page, as a file that came in small folios; by a process of its own: one that
@@ -57,7 +59,7 @@ pub(crate) fn has_large_folios(place: &Place) -> bool {
     if output.status.code() == Some(0) {
         return true;
     }
-    eprintln!("SKIPPED: {}", text(&output.stdout).lines().last().unwrap_or_default());
+    largefolio_testkit::skipped!("{}", text(&output.stdout).lines().last().unwrap_or_default());
     false
 }
 
@@ -197,7 +199,9 @@ fn sigpipe_is_as_folio_found_it() {
         let mut shell = Command::new("sh");
         let output = shell.args(["-c", &script]).current_dir(place.path(".")).output().unwrap();
         if text(&output.stderr).contains("valgrind not found") {
-            eprintln!("SKIPPED {verb}: valgrind is not installed (apt-get install valgrind)");
+            largefolio_testkit::skipped!(
+                "{verb}: valgrind is not installed (apt-get install valgrind)"
+            );
             continue;
         }
         assert_eq!(text(&output.stdout).contains("alive"), !before.is_empty(), "{script}");
@@ -222,7 +226,7 @@ fn a_heap_of_large_folios_is_put_back_also_after_sigkill() {
     let read = || fs::read_to_string(setting()).unwrap_or_default();
     let before = read();
     if before.is_empty() || !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: needs root and Linux 6.8 for {}", setting().display());
+        largefolio_testkit::skipped!("needs root and Linux 6.8 for {}", setting().display());
         return;
     }
     let place = Place::new();
@@ -319,7 +323,7 @@ fn an_unknown_option_is_not_taken_for_a_program() {
 fn another_user_may_run_what_is_readable() {
     let _settings = hold_settings();
     if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/setpriv").exists() {
-        eprintln!("SKIPPED: needs root and setpriv to become another user");
+        largefolio_testkit::skipped!("needs root and setpriv to become another user");
         return;
     }
     let place = Place::new();
@@ -365,7 +369,10 @@ pub(crate) fn has_remapper() -> bool {
     let library = assert_cmd::cargo::cargo_bin!("folio").with_file_name("liblargefolio_preload.so");
     let is_there = library.exists();
     if !is_there {
-        eprintln!("SKIPPED: {} is missing: cargo build -p largefolio-preload", library.display());
+        largefolio_testkit::skipped!(
+            "{} is missing: cargo build -p largefolio-preload",
+            library.display()
+        );
     }
     is_there
 }

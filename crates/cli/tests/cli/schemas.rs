@@ -143,8 +143,17 @@ fn every_schema_has_a_result_that_is_checked() {
         "crosscheck replay a.txt b.txt --json".to_owned(),
         "crosscheck workloads --json".to_owned(),
     ];
-    let mut seen: BTreeSet<String> = OF_ROOT.iter().map(|&name| name.to_owned()).collect();
-    for words in &commands {
+    let mut seen = BTreeSet::new();
+    let of_root = [
+        format!("collapse {own} --kind anon --json"),
+        "crosscheck cow --programs 1 --json".to_owned(),
+    ];
+    let (can_be_root, why) = can_crosscheck(&place);
+    if !can_be_root {
+        largefolio_testkit::skipped!("{OF_ROOT:?} are not made: {why}");
+        seen.extend(OF_ROOT.iter().map(|&name| name.to_owned()));
+    }
+    for words in commands.iter().chain(of_root.iter().filter(|_| can_be_root)) {
         let output = place.run(words);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(matches!(output.status.code(), Some(0 | 1)), "{words}: {said}");
@@ -153,6 +162,13 @@ fn every_schema_has_a_result_that_is_checked() {
         seen.insert(schema_of(&asks_for_json(words).unwrap(), &value).to_owned());
     }
     assert_eq!(Vec::from_iter(seen), names());
+}
+
+/// Whether the kernel's answers can be recorded here; why not.
+fn can_crosscheck(place: &Place) -> (bool, String) {
+    let output = place.run("crosscheck cow --programs 1 --json");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code() != Some(2), said)
 }
 
 #[test]

@@ -81,7 +81,9 @@ fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
 #[test]
 fn the_document_shows_where_large_folios_hurt() {
     if std::env::var_os("LARGEFOLIO_LANE").is_none_or(|lane| lane != "all") {
-        eprintln!("SKIPPED the_document_shows_where_large_folios_hurt: `make test-all` runs it");
+        largefolio_testkit::skipped!(
+            "the_document_shows_where_large_folios_hurt: `make test-all` runs it"
+        );
         return;
     }
     let place = Place::new();
@@ -287,7 +289,7 @@ fn the_list_has_every_study_with_its_source() {
 #[test]
 fn both_sides_of_a_row_are_measured_on_this_kernel() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: study --live: settings of folio sizes are root's");
+        largefolio_testkit::skipped!("study --live: settings of folio sizes are root's");
         return;
     }
     let output = Place::new().run("study owners --live --rounds 1");

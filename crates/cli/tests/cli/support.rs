@@ -53,7 +53,7 @@ impl Place {
         if output.status.code() == Some(0) {
             return Some(output);
         }
-        eprintln!("SKIPPED: needs root for a small filesystem: {}", text(&output.stderr));
+        largefolio_testkit::skipped!("needs root for a small filesystem: {}", text(&output.stderr));
         None
     }
 

@@ -21,6 +21,8 @@ impl System {
         system.write("sys/block/vda/dev", "254:0");
         system.write("proc/self/mountinfo", "20 1 254:0 / / rw - ext4 /dev/vda rw\n");
         system.write("proc/sys/kernel/random/boot_id", "one");
+        system.write("bin/sudo", "");
+        fs::set_permissions(system.path("bin/sudo"), fs::Permissions::from_mode(0o755)).unwrap();
         system
     }
 
@@ -40,9 +42,22 @@ impl System {
 
     pub(crate) fn tune(&self, words: &str) -> Output {
         let mut command = self.0.command("tune --root .");
-        command.env("XDG_STATE_HOME", self.path("state"));
+        command.env("XDG_STATE_HOME", self.path("state")).env("PATH", self.path("bin"));
         command.args(words.split_whitespace()).output().unwrap()
     }
+}
+
+#[test]
+fn root_is_told_to_use_sudo_only_where_there_is_one() {
+    let system = System::new();
+    let told = |told: &str| {
+        let said = text(&system.tune("").stdout);
+        assert!(said.contains(&format!("to do it: {told} --yes")), "{told}: {said}");
+    };
+    told("sudo folio tune --root .");
+    fs::remove_file(system.path("bin/sudo")).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    told(if is_root { "folio tune --root ." } else { "sudo folio tune --root ." });
 }
 
 #[test]

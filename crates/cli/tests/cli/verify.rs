@@ -16,7 +16,7 @@ const NO_CHANGE: &str = "--env LARGEFOLIO_TEST=1";
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("SKIPPED: changing a setting needs root");
+        largefolio_testkit::skipped!("changing a setting needs root");
     }
     is_root
 }
@@ -89,7 +89,7 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
 fn other_value(kib: u32) -> Option<&'static str> {
     let size = format!("/sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled");
     let Ok(text) = fs::read_to_string(&size) else {
-        eprintln!("SKIPPED: {size} is not there: Linux 6.8 is the first with it");
+        largefolio_testkit::skipped!("{size} is not there: Linux 6.8 is the first with it");
         return None;
     };
     Some(if text.contains("[never]") { "madvise" } else { "never" })
@@ -237,7 +237,7 @@ fn what_the_command_writes_is_no_part_of_the_result() {
 fn a_setting_that_another_folio_has_changed_is_not_taken_for_the_systems() {
     let _settings = hold_settings();
     let Ok(file) = fs::File::open(SLEEP) else {
-        eprintln!("SKIPPED: {SLEEP} is not there");
+        largefolio_testkit::skipped!("{SLEEP} is not there");
         return;
     };
     file.try_lock().unwrap();

@@ -16,6 +16,7 @@ use crate::proc::Task;
 use crate::proc::thp::{self, THP};
 use crate::setting::thp::enable_only;
 use crate::setting::{Setting, SettingError};
+use crate::shell::compact_memory;
 use crate::system::Live;
 
 /// Why a benchmark could not be run.
@@ -98,11 +99,12 @@ pub(super) fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -
 }
 
 /// Why folios are smaller than they might be.
-fn cause() -> &'static str {
+fn cause() -> String {
     if Task::own(&Live).is_thp_disabled() {
         "large folios are off for this process (PR_SET_THP_DISABLE, which children inherit)"
+            .to_owned()
     } else {
-        "memory is fragmented or short; `echo 1 | sudo tee /proc/sys/vm/compact_memory` compacts it"
+        format!("memory is fragmented or short; `{}` compacts it", compact_memory())
     }
 }
 

@@ -383,7 +383,7 @@ mod tests {
                     | StubsError::NoBlock { .. }
                     | StubsError::Architecture),
                 ) => {
-                    eprintln!("SKIPPED: {}: {error}", backing.name());
+                    largefolio_testkit::skipped!("{}: {error}", backing.name());
                     continue;
                 }
                 Err(error) => panic!("{}: {error}", backing.name()),

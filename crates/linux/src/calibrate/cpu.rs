@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use crate::proc::host::{self, Processor};
+use crate::proc::Processor;
 use crate::system::Live;
 
 /// Additions of which each needs the one before it: a cycle each, on any core of the last twenty
@@ -52,7 +52,7 @@ pub struct Structure {
 /// What the CPU says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// As `/proc/cpuinfo` names it.
+    /// As [`Processor`] names it.
     pub name: String,
     /// Whether a hypervisor shows itself; `None` where that cannot be asked.
     pub is_virtual: Option<bool>,
@@ -64,15 +64,8 @@ impl Cpu {
     /// Asks.
     #[must_use]
     pub fn ask() -> Self {
-        let name = match (host::processor(&Live, &["model name"]), Processor::of(&Live).id) {
-            (name, _) if !name.is_empty() => name,
-            // MIDR: /proc/cpuinfo of arm64 has no names.
-            (_, id) if id.len() == 2 => format!("CPU implementer {}, part {}", id[0], id[1]),
-            _ => "unknown CPU".to_owned(),
-        };
-        let name = name.chars().filter(|c| !c.is_control()).take(100).collect();
         let (is_virtual, structures) = leaves::ask();
-        Self { name, is_virtual, structures }
+        Self { name: Processor::of(&Live).name, is_virtual, structures }
     }
 }
 

@@ -21,7 +21,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::shell::quoted;
+use crate::shell::{as_root, quoted};
 
 /// Which verb, or whose option, does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -101,9 +101,9 @@ impl Remedy {
     pub(crate) fn tune(name: &str, value: &str) -> Self {
         Self {
             action: Action::Tune,
-            command: format!("sudo folio tune --set {name}={value} --yes"),
+            command: as_root(&format!("folio tune --set {name}={value} --yes")),
             restart: Restart::After,
-            undo: "sudo folio tune --undo".to_owned(),
+            undo: as_root("folio tune --undo"),
             ..Self::nothing("")
         }
     }
@@ -162,7 +162,7 @@ impl fmt::Display for Remedy {
 pub(crate) fn collapse(pid: u32) -> Remedy {
     Remedy {
         action: Action::Collapse,
-        command: format!("sudo folio collapse {pid}"),
+        command: as_root(&format!("folio collapse {pid}")),
         undo: "none while the program runs; memory that it maps later is small again".to_owned(),
         cost: "each block is copied once; if the program forks, the next write to a block splits \
                its entry again"
@@ -176,7 +176,7 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     let file = quoted(path);
     let (command, restart, cost) = if is_shared {
         (
-            format!("{} && folio warm {file}", replaced_by_copy(path, "sudo ")),
+            format!("{} && folio warm {file}", replaced_by_copy(path, as_root)),
             Restart::After,
             "other programs map the file, so a copy takes its place: memory for both until they \
              have started again",
@@ -194,15 +194,16 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     }
 }
 
-/// Commands that put a copy in the place of a file, each after `prefix`. mktemp makes the file that
+/// Commands that put a copy in the place of a file, each as it is typed. mktemp makes the file that
 /// the copy goes to, so that none that is there already is overwritten.
-pub(crate) fn replaced_by_copy(path: &Path, prefix: &str) -> String {
+pub(crate) fn replaced_by_copy(path: &Path, typed: impl Fn(&str) -> String) -> String {
     let mut name = path.as_os_str().to_owned();
     name.push(".XXXXXX");
     let (file, name) = (quoted(path), quoted(&name));
-    format!(
-        "new=$({prefix}mktemp {name}) && {prefix}cp -a {file} \"$new\" && {prefix}mv \"$new\" {file}"
-    )
+    let make = typed(&format!("mktemp {name}"));
+    let copy = typed(&format!("cp -a {file} \"$new\""));
+    let replace = typed(&format!("mv \"$new\" {file}"));
+    format!("new=$({make}) && {copy} && {replace}")
 }
 
 #[cfg(test)]
@@ -216,9 +217,10 @@ mod tests {
 
     #[test]
     fn a_remedy_is_a_sentence_with_its_commands() {
-        assert_eq!(collapse(7).to_string(), "sudo folio collapse 7");
+        assert_eq!(collapse(7).to_string(), as_root("folio collapse 7"));
         let tune = Remedy::tune("thp.enabled", "madvise");
-        let plain = "sudo folio tune --set thp.enabled=madvise --yes, then start the program again";
+        let plain =
+            as_root("folio tune --set thp.enabled=madvise --yes, then start the program again");
         assert_eq!(tune.to_string(), plain);
         let tune = Remedy { start: "X=1 java ..".to_owned(), ..tune };
         assert_eq!(tune.to_string(), format!("{plain} as: X=1 java .."));

@@ -7,6 +7,7 @@ use largefolio_trace::shown;
 use thiserror::Error;
 
 use crate::setting::SettingError;
+use crate::shell::{as_root, compact_memory, quoted};
 
 /// Failure to set up or to record.
 #[derive(Debug, Error)]
@@ -27,13 +28,14 @@ pub enum CrosscheckError {
     /// The global THP setting is another.
     #[error(
         "the programs advise their memory, so transparent_hugepage/enabled must be madvise; run \
-         `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`"
+         `echo madvise | {}`",
+        as_root("tee /sys/kernel/mm/transparent_hugepage/enabled")
     )]
     ThpNotMadvise,
     /// Shared memory could get large folios at its first touch.
     #[error(
-        "the programs share memory in base pages, but {path} is {value:?}; run `echo never | sudo \
-         tee {path}`"
+        "the programs share memory in base pages, but {path} is {value:?}; run `echo never | {}`",
+        as_root(&format!("tee {}", quoted(path)))
     )]
     SharedNotNever {
         /// The setting.
@@ -53,7 +55,8 @@ pub enum CrosscheckError {
     /// Memory is too fragmented for the pool.
     #[error(
         "the kernel gave {got} of {wanted} huge pages of {kib} KiB: memory is fragmented; run \
-         `echo 1 | sudo tee /proc/sys/vm/compact_memory` and try again"
+         `{}` and try again",
+        compact_memory()
     )]
     PoolTooSmall {
         /// Size of the pages.
@@ -86,7 +89,8 @@ pub enum CrosscheckError {
     #[error(
         "this system has no memory cgroups to make one of: cgroup.subtree_control of \
          /sys/fs/cgroup lacks memory; run \
-         `echo +memory | sudo tee /sys/fs/cgroup/cgroup.subtree_control`"
+         `echo +memory | {}`",
+        as_root("tee /sys/fs/cgroup/cgroup.subtree_control")
     )]
     NoMemoryGroups,
     /// What a group pays is not only folios.

@@ -152,7 +152,9 @@ mod tests {
     #[test]
     fn a_counter_holds_what_a_child_did() {
         let Some(before) = Counter::start(PAGE_FAULTS) else {
-            eprintln!("SKIPPED: perf_event_open is refused here (kernel.perf_event_paranoid)");
+            largefolio_testkit::skipped!(
+                "perf_event_open is refused here (kernel.perf_event_paranoid)"
+            );
             return;
         };
         let idle = before.end().unwrap();

@@ -22,7 +22,7 @@ fn tool(words: &[&str]) -> Option<std::process::Output> {
     match Command::new(words[0]).args(&words[1..]).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            eprintln!("SKIPPED: cannot run {}: {error}", words[0]);
+            largefolio_testkit::skipped!("cannot run {}: {error}", words[0]);
             None
         }
     }

@@ -10,7 +10,7 @@ use std::path::{Component, Path};
 use super::place::{OwnUnit, WARM};
 use super::unit::escaped;
 use super::{Body, HEADER, Piece, Place};
-use crate::shell::quoted;
+use crate::shell::{as_root, quoted};
 use crate::trust;
 use crate::tune::TuneError;
 
@@ -107,9 +107,8 @@ fn checked_folio(folio: &Path) -> Result<&str, TuneError> {
     let error = |message: String| TuneError::Given {
         what: format!("the program {}", quoted(folio)),
         message: format!(
-            "{message}; install it where only root writes, for example: sudo install -m 755 {} \
-             /usr/local/bin/folio",
-            quoted(folio)
+            "{message}; install it where only root writes, for example: {}",
+            as_root(&format!("install -m 755 {} /usr/local/bin/folio", quoted(folio)))
         ),
     };
     let user = rustix::process::geteuid().as_raw();

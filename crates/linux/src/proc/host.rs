@@ -64,13 +64,15 @@ fn nr_of_list(numbers: &str) -> u64 {
     numbers.split(',').filter_map(of_range).sum::<u64>().clamp(1, 1 << 16)
 }
 
-/// Name of the processor: the first of `keys` in `/proc/cpuinfo`; empty where it has none.
-pub(crate) fn processor(system: &dyn System, keys: &[&str]) -> String {
-    name_in(&system.text(Path::new("/proc/cpuinfo")).unwrap_or_default(), keys)
-}
+/// Characters of a processor's name that are kept.
+const NAME_LEN_MAX: usize = 100;
 
-fn name_in(cpuinfo: &[u8], keys: &[&str]) -> String {
-    keys.iter().find_map(|key| value(cpuinfo, key)).unwrap_or_default().to_owned()
+/// How many processes ran or wanted to in the last minute, on average, as the kernel writes it; empty
+/// where it does not say.
+#[must_use]
+pub fn load(system: &dyn System) -> String {
+    let text = system.text(Path::new("/proc/loadavg")).unwrap_or_default();
+    String::from_utf8_lossy(&text).split_whitespace().next().unwrap_or_default().to_owned()
 }
 
 /// The numbers by which the first processor calls itself: vendor, family and model, or implementer
@@ -79,7 +81,7 @@ fn name_in(cpuinfo: &[u8], keys: &[&str]) -> String {
 pub struct Processor {
     /// The numbers, as `/proc/cpuinfo` has them; none where it does not say.
     pub id: Vec<String>,
-    /// Name, empty where it has none.
+    /// Name; of an arm64 processor, which has none there, its numbers; empty where there are none.
     pub name: String,
     /// Whether it runs below a hypervisor; `false` where nothing says so.
     pub is_virtual: bool,
@@ -95,12 +97,16 @@ impl Processor {
         };
         let id = all(&["vendor_id", "cpu family", "model"])
             .or_else(|| all(&["CPU implementer", "CPU part"]));
+        let id = id.unwrap_or_default();
+        let name = match (value(&text, "model name"), id.as_slice()) {
+            (Some(name), _) => {
+                name.chars().filter(|c| !c.is_control()).take(NAME_LEN_MAX).collect()
+            }
+            (None, [implementer, part]) => format!("CPU implementer {implementer}, part {part}"),
+            (None, _) => String::new(),
+        };
         let flags = value(&text, "flags").unwrap_or_default();
-        Self {
-            id: id.unwrap_or_default(),
-            name: name_in(&text, &["model name", "CPU part"]),
-            is_virtual: flags.split(' ').any(|flag| flag == "hypervisor"),
-        }
+        Self { id, name, is_virtual: flags.split(' ').any(|flag| flag == "hypervisor") }
     }
 }
 
@@ -236,8 +242,11 @@ mod tests {
              flags\t\t: fpu hypervisor lahf_lm\n");
         let found = Processor::of(&system);
         assert_eq!((found.id.join(" ").as_str(), found.is_virtual), ("AuthenticAMD 25 17", true));
+        assert_eq!(found.name, "AMD EPYC");
         put("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n");
-        assert_eq!(Processor::of(&system).id, ["0x41", "0xd0c"]);
+        let found = Processor::of(&system);
+        assert_eq!(found.id, ["0x41", "0xd0c"]);
+        assert_eq!(found.name, "CPU implementer 0x41, part 0xd0c");
     }
 
     #[test]
@@ -245,10 +254,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let system = MemSystem::from_dir(dir.path());
         assert_eq!((available_bytes(&system), nr_free_hugetlb(&system, 2048)), (None, 0));
-        assert_eq!(processor(&system, &["model name"]), "");
+        assert_eq!(Processor::of(&system).name, "");
         let put = |name: &str, text: &[u8]| fs::write(dir.path().join(name), text).unwrap();
         put("cpuinfo", b"processor\t: 0\nmodel name\t: A: b\nmodel name\t: second\n");
-        assert_eq!(processor(&system, &["CPU part", "model name"]), "A: b");
+        assert_eq!(Processor::of(&system).name, "A: b");
         for (text, bytes) in [
             (&b"MemTotal: 9 kB\nMemAvailable:   12 kB\n"[..], Some(12 << 10)),
             (b"MemAvailable: 18446744073709551615 kB\n", None),

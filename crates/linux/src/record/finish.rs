@@ -13,7 +13,7 @@ use super::error::RecordError;
 use super::executions::Executions;
 use super::outcome::{Ended, Outcome, RecorderKind};
 use super::plan::Recording;
-use crate::proc::host;
+use crate::proc::{Processor, host};
 use crate::system::Live;
 
 /// The footer as far as it is known before the program starts.
@@ -30,7 +30,7 @@ pub(crate) fn meta_of(command: Vec<String>, recorder: RecorderKind) -> Meta {
         recorder: recorder.name().to_owned(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         kernel: host::kernel_release(&Live),
-        machine: host::processor(&Live, &["model name"]),
+        machine: Processor::of(&Live).name,
         page_bytes: 4096,
         ..Meta::default()
     }

@@ -49,8 +49,8 @@ fn a_value_that_cannot_come_back_is_told() {
     drop(setting);
     let said = said_of(&path);
     let expected = format!(
-        "is Linux and could not be put back to 128; run: echo 128 | sudo tee {}",
-        path.display()
+        "is Linux and could not be put back to 128; run: echo 128 | {}",
+        as_root(&format!("tee {}", path.display()))
     );
     assert!(said.len() == 1 && said[0].contains(&expected), "{said:?}");
 }
@@ -110,7 +110,7 @@ fn the_old_value_comes_back_after_sigkill() {
 #[test]
 fn the_old_value_comes_back_after_sigkill_of_the_control_group() {
     let Some((group, procs)) = new_cgroup() else {
-        eprintln!("SKIPPED: no control group of version 2 can be made here (needs root)");
+        largefolio_testkit::skipped!("no control group of version 2 can be made here (needs root)");
         return;
     };
     comes_back(

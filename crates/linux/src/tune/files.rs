@@ -17,6 +17,7 @@ use super::TuneError;
 use super::plan::Lasting;
 use super::record::{Entry, Foreign, Record, Store};
 use crate::persist::{Listed, Piece, Place, Planned, State, folder};
+use crate::shell::as_root;
 
 /// A file, and what folio wrote to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,8 +209,10 @@ pub fn planned(
             (None, _) => {}
             (Some(text), Some(entry)) if entry.texts.contains(text) => {}
             (Some(_), Some(_)) => {
-                let message = "somebody has changed it since folio wrote it; to remove it and start \
-                               again: sudo folio tune --undo --force";
+                let message = format!(
+                    "somebody has changed it since folio wrote it; to remove it and start again: {}",
+                    as_root("folio tune --undo --force")
+                );
                 return Err(folder::error(&path, message));
             }
             (Some(_), None) => return Err(folder::in_the_way(&path)),

@@ -9,6 +9,7 @@ use crate::geometry::Geometry;
 use crate::proc::cgroup::{self, Room};
 use crate::proc::host;
 use crate::setting::thp::size_name;
+use crate::shell::{as_root, compact_memory};
 use crate::system::Live;
 
 /// Processes that somebody would stop for this; a library has more.
@@ -126,7 +127,7 @@ impl WarmRefusal {
                     .to_owned()
             }
             Self::InUse { pids, .. } => {
-                let copy = replaced_by_copy(Path::new("FILE"), "");
+                let copy = replaced_by_copy(Path::new("FILE"), str::to_owned);
                 let copy = format!("replace the file by a copy of itself ({copy}) and warm the copy");
                 let who: Vec<_> = pids.iter().map(ToString::to_string).collect();
                 match who.len() {
@@ -140,14 +141,16 @@ impl WarmRefusal {
             Self::Busy { .. } => {
                 "wait until nobody writes or reads the file (fuser -v FILE), and repeat".to_owned()
             }
-            Self::Fragmented { .. } => "compact memory and repeat: echo 1 | sudo tee \
-                 /proc/sys/vm/compact_memory"
-                .to_owned(),
+            Self::Fragmented { .. } => {
+                format!("compact memory and repeat: {}", compact_memory())
+            }
             Self::LowMemory { .. } => "free memory, or warm fewer files".to_owned(),
             Self::LowGroup { .. } => {
                 "run this outside the control group, or raise its memory.max".to_owned()
             }
-            Self::Unseen { .. } => "sudo folio warm --check FILE shows it".to_owned(),
+            Self::Unseen { .. } => {
+                format!("{} shows it", as_root("folio warm --check FILE"))
+            },
             Self::NoThp => "boot a kernel with CONFIG_TRANSPARENT_HUGEPAGE".to_owned(),
             Self::OldKernel => "boot Linux 5.14 or later".to_owned(),
         }

@@ -1,10 +1,6 @@
 //! Aligned copies: real programs that run, and damaged files.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test ends where it cannot continue, and says what it skips"
-)]
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::fs;
 use std::io::Cursor;
@@ -59,7 +55,7 @@ impl Place {
     fn compile(&self, flags: &str) -> bool {
         let words = flags.split_whitespace().chain(["p.c", "-o", "p"]);
         let Ok(output) = Command::new("gcc").current_dir(self.0.path()).args(words).output() else {
-            eprintln!("SKIPPED: gcc is not installed (scripts/setup.sh installs it)");
+            largefolio_testkit::skipped!("gcc is not installed (scripts/setup.sh installs it)");
             return false;
         };
         assert!(output.status.success(), "{flags}: {}", String::from_utf8_lossy(&output.stderr));
@@ -144,7 +140,7 @@ fn debuggers_find_the_symbols_of_a_copy() {
     align::copy(&place.path("p"), &place.path("copy"), M2).unwrap();
     let words = ["-nx", "-batch", "-ex", "break construct", "-ex", "run", "-ex", "bt"];
     let Ok(output) = Command::new("gdb").args(words).arg(place.path("copy")).output() else {
-        eprintln!("SKIPPED: gdb is not installed (apt-get install gdb)");
+        largefolio_testkit::skipped!("gdb is not installed (apt-get install gdb)");
         return;
     };
     let said = String::from_utf8_lossy(&output.stdout);

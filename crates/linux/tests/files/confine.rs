@@ -1,9 +1,5 @@
 //! What a confined thread may open. Landlock confines threads, so each test has one of its own.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test ends where it cannot continue, and says what it skips"
-)]
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write as _};
@@ -21,7 +17,7 @@ fn confined<T: Send>(files: &Files, work: impl FnOnce() -> T + Send) -> Option<T
         let thread = scope.spawn(|| match confine::to(files).unwrap() {
             Confined::Whole | Confined::Partly => Some(work()),
             Confined::MemoryOnly => {
-                eprintln!("SKIPPED: this kernel has no Landlock, or it is switched off");
+                largefolio_testkit::skipped!("this kernel has no Landlock, or it is switched off");
                 None
             }
         });
@@ -140,6 +136,6 @@ fn a_kernel_that_knows_it_refuses_to_connect() {
     });
     match connected.join().unwrap() {
         Some(connected) => assert!(is_refused(connected)),
-        None => eprintln!("SKIPPED: this kernel's Landlock does not know networks"),
+        None => largefolio_testkit::skipped!("this kernel's Landlock does not know networks"),
     }
 }

@@ -4,7 +4,6 @@
 //! where, waits, applies the remedy that the census named, and says so again.
 #![expect(
     clippy::unwrap_used,
-    clippy::print_stderr,
     clippy::print_stdout,
     reason = "a test ends where it cannot continue, says what it skips, and talks to its scene"
 )]
@@ -26,6 +25,7 @@ use largefolio_linux::census::settings::{Allows, ThpSettings};
 use largefolio_linux::census::why::{Finding, Question, Reason, Refusal, findings};
 use largefolio_linux::census::{self, Access, Census, smaps};
 use largefolio_linux::setting::Setting;
+use largefolio_linux::shell::as_root;
 use largefolio_linux::system::{Live, System};
 
 use self::old::OldKernel;
@@ -39,7 +39,7 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 fn can_see() -> bool {
     let can = rustix::process::geteuid().is_root() && File::open("/proc/kpageflags").is_ok();
     if !can {
-        eprintln!("SKIPPED: PFNs need root and /proc/kpageflags");
+        largefolio_testkit::skipped!("PFNs need root and /proc/kpageflags");
     }
     can
 }
@@ -216,7 +216,7 @@ fn every_size_of_anonymous_folios_is_counted() {
     let Some(_alone) = changing() else { return };
     for kib in [16_u32, 64, 256] {
         if !control(kib).exists() {
-            eprintln!("SKIPPED: this kernel has no anonymous folios of {kib} KiB");
+            largefolio_testkit::skipped!("this kernel has no anonymous folios of {kib} KiB");
             continue;
         }
         let _settings = only(Some(kib));
@@ -309,7 +309,10 @@ fn a_setting_that_is_off_is_named_and_switching_it_on_helps() {
     let reasons = scene.reasons(&range);
     assert_eq!(reasons[0].refusal, Refusal::SettingOff);
     let remedies = scene.remedies(&range);
-    assert!(remedies[0].starts_with("sudo folio tune --set thp.64K=madvise --yes"), "{remedies:?}");
+    assert!(
+        remedies[0].starts_with(&as_root("folio tune --set thp.64K=madvise --yes")),
+        "{remedies:?}"
+    );
     let setting = settings.iter_mut().find(|(kib, _)| *kib == 64);
     setting.unwrap().1.set("madvise").unwrap();
     scene.go_on();

@@ -1,6 +1,5 @@
 //! Collapse of another process's memory.
 
-#![expect(clippy::print_stderr, reason = "a skipped test says so")]
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::io::Read as _;
@@ -57,7 +56,7 @@ fn collapsed(request: &Request) -> Option<Outcome> {
     match collapse::run(request, "folio collapse") {
         Ok(outcome) => Some(outcome),
         Err(CollapseError::NotAllowed { .. } | CollapseError::OldKernel) => {
-            eprintln!("SKIPPED: collapse of another process needs root and Linux 6.1");
+            largefolio_testkit::skipped!("collapse of another process needs root and Linux 6.1");
             None
         }
         Err(error) => panic!("{error}"),
@@ -97,7 +96,7 @@ fn only_the_kinds_asked_for_are_touched() {
     let Some((_place, mut child)) = start() else { return };
     let pid = child.id();
     if private_pmd_bytes(pid) > 0 {
-        eprintln!("SKIPPED: the settings gave the private memory large folios already");
+        largefolio_testkit::skipped!("the settings gave the private memory large folios already");
         return end(&mut child);
     }
     let outcome = collapsed(&request(pid, &[CollapseKind::Shmem]));

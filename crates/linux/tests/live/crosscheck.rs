@@ -1,9 +1,5 @@
 //! Recording the running kernel: what comes out, and that nothing is left behind.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test ends where it cannot continue, and says what it skips"
-)]
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::fs;
 use std::os::fd::AsRawFd as _;
@@ -35,7 +31,7 @@ fn turn(test: &str) -> Option<(Turn, Facts)> {
     } else {
         return Some((turn, facts));
     };
-    eprintln!("SKIPPED {test}: {reason}");
+    largefolio_testkit::skipped!("{test}: {reason}");
     None
 }
 
@@ -136,7 +132,9 @@ fn a_recording_has_every_kind_of_line_and_leaves_nothing() {
 fn a_workload_with_a_limit_is_the_same_twice_and_its_group_is_gone() {
     let Some((_turn, facts)) = turn("a_workload_with_a_limit_is_the_same_twice") else { return };
     if facts.limits == Limits::Absent {
-        eprintln!("SKIPPED a_workload_with_a_limit_is_the_same_twice: no memory cgroups");
+        largefolio_testkit::skipped!(
+            "a_workload_with_a_limit_is_the_same_twice: no memory cgroups"
+        );
         return;
     }
     let selection = Selection {

@@ -1,7 +1,5 @@
 //! A real program recorded on the running kernel. Needs root; says so when it skips.
 
-#![expect(clippy::print_stderr, reason = "a skipped test says so")]
-
 use std::fs;
 
 use largefolio_linux::crosscheck::{
@@ -26,7 +24,7 @@ fn recorder() -> Option<(Turn, ProgramRecorder)> {
     match ProgramRecorder::new(Facts::of_host(), "sudo cargo test") {
         Ok(recorder) => Some((turn, recorder)),
         Err(error) => {
-            eprintln!("SKIPPED: {error}");
+            largefolio_testkit::skipped!("{error}");
             None
         }
     }
@@ -45,7 +43,7 @@ fn is_refusal(error: &CrosscheckError) -> bool {
             | CrosscheckError::Mount { .. }
     );
     if is_refused {
-        eprintln!("SKIPPED: {error}");
+        largefolio_testkit::skipped!("{error}");
     }
     is_refused
 }

@@ -2,7 +2,6 @@
 //! force.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
-#![expect(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -21,7 +20,7 @@ const NOBODY: u32 = 65534;
 fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("SKIPPED: needs root");
+        largefolio_testkit::skipped!("needs root");
     }
     is_root
 }
@@ -177,7 +176,9 @@ fn a_sanitized_program_runs_and_is_left_alone() {
     let mut gcc = Command::new("gcc");
     gcc.args(["-fsanitize=address", "-o"]).arg(&path).arg(&source);
     if !gcc.stderr(Stdio::null()).status().unwrap().success() {
-        eprintln!("SKIPPED: gcc has no libasan; `apt-get install libasan8` to run this test");
+        largefolio_testkit::skipped!(
+            "gcc has no libasan; `apt-get install libasan8` to run this test"
+        );
         return;
     }
     let output = stage.command(&path, "").output().unwrap();
@@ -347,7 +348,9 @@ fn an_ordinary_user_needs_no_rights() {
     let test = std::env::current_exe().unwrap();
     if !as_nobody().arg("test").arg("-x").arg(&test).status().unwrap().success() {
         let place = test.display();
-        eprintln!("SKIPPED an_ordinary_user_needs_no_rights: other users cannot run {place}");
+        largefolio_testkit::skipped!(
+            "an_ordinary_user_needs_no_rights: other users cannot run {place}"
+        );
         return;
     }
     let output = as_nobody()

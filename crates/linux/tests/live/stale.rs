@@ -1,7 +1,6 @@
 //! A copy is used only for the bytes it was made of, whatever its name says of the file.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
-#![expect(clippy::print_stderr, reason = "a skipped test says so")]
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
@@ -123,7 +122,7 @@ impl Drop for Mounted<'_> {
 
 fn can_mount() -> bool {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
-        eprintln!("SKIPPED: needs root and loop devices");
+        largefolio_testkit::skipped!("needs root and loop devices");
         return false;
     }
     has("mke2fs", "e2fsprogs") && has("losetup", "mount")
@@ -146,7 +145,7 @@ fn an_image_in_the_place_of_another_runs_its_own_code() {
     assert_eq!(stage.copies().len(), 1);
     drop(mounted);
     if !device.exchange(&images.second) {
-        eprintln!("SKIPPED: {} went to somebody else", device.0);
+        largefolio_testkit::skipped!("{} went to somebody else", device.0);
         return;
     }
     let mounted = Mounted::new(&device, &at);

@@ -1,10 +1,6 @@
 //! Warming on the running kernel: what becomes large, what is told when it does not.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test ends where it cannot continue, and says what it skips"
-)]
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::fs::{self, File, FileTimes};
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
@@ -37,8 +33,8 @@ fn place() -> Option<tempfile::TempDir> {
                 | WarmRefusal::OldKernel
         )
     ) {
-        eprintln!(
-            "SKIPPED: {} (ext4 from Linux 6.16 on or XFS is needed)",
+        largefolio_testkit::skipped!(
+            "{} (ext4 from Linux 6.16 on or XFS is needed)",
             warmed.refusal.unwrap()
         );
         return None;
@@ -199,7 +195,7 @@ fn a_short_file_gets_the_largest_folios_that_fit_and_keeps_its_bytes() {
     assert_eq!(fs::read(&path).unwrap(), content(len / 8 * 8));
     assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), times);
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: only root sees folio sizes below 2M");
+        largefolio_testkit::skipped!("only root sees folio sizes below 2M");
         assert!(matches!(warmed.refusal, Some(WarmRefusal::Unseen { .. })), "{warmed:?}");
         return;
     }

@@ -271,7 +271,7 @@ fn what_cannot_be_followed_runs_and_is_named() {
     let other = made.dir.path().join("privileged");
     fs::copy("/bin/true", &other).expect("a copy");
     if chown(&other, Some(1), None).is_err() {
-        println!("SKIPPED: only root can make a file of another user: run as root");
+        largefolio_testkit::skipped!("only root can make a file of another user: run as root");
         return;
     }
     fs::set_permissions(&other, PermissionsExt::from_mode(0o4755)).expect("a mode");
@@ -287,14 +287,13 @@ fn what_cannot_be_followed_runs_and_is_named() {
 }
 
 /// A recording of a program that gives up root, and ends with 2 where it has none to give up.
-#[expect(clippy::print_stderr, reason = "says loudly that it skips")]
 fn record_without_root(main: &str) -> Option<Recorded> {
     if !has("qemu-x86_64", "qemu-user") {
         return None;
     }
     let trace = record(&program(main, &[]).path, &[], With::Qemu);
     if trace.outcome.ended == Ended::Code(2) {
-        eprintln!("SKIPPED: only root can become another user: run as root");
+        largefolio_testkit::skipped!("only root can become another user: run as root");
         return None;
     }
     assert_eq!(trace.outcome.ended, Ended::Code(0));

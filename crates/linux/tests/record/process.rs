@@ -408,7 +408,7 @@ fn a_stranger_cannot_write_into_a_recording_of_root() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED: only root can become another user: run as root");
+        largefolio_testkit::skipped!("only root can become another user: run as root");
         return;
     }
     let made = program("int main(void) { pages(9); fill(0, 9, 2); sleep(2); return 0; }", &[]);

@@ -1,7 +1,7 @@
 //! What the tests of recordings and of the running kernel share: tools, C programs, this program
 //! started again.
 #![expect(unreachable_pub, reason = "each test binary uses it")]
-#![expect(clippy::expect_used, clippy::print_stderr, reason = "a test helper fails and speaks")]
+#![expect(clippy::expect_used, reason = "a test helper fails and speaks")]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -20,11 +20,13 @@ pub fn has(tool: &str, package: &str) -> bool {
     };
     if let Some(machine) = machine {
         let found = tools::find_emulator(&Host, machine);
-        return found.inspect_err(|why| eprintln!("SKIPPED: {why}")).is_ok();
+        return found.inspect_err(|why| largefolio_testkit::skipped!("{why}")).is_ok();
     }
     let found = find_in_path(&Host, OsStr::new(tool)).is_some();
     if !found {
-        eprintln!("SKIPPED: {tool} is not installed; `apt-get install {package}` to run this test");
+        largefolio_testkit::skipped!(
+            "{tool} is not installed; `apt-get install {package}` to run this test"
+        );
     }
     found
 }

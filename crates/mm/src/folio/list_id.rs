@@ -62,12 +62,6 @@ impl ListId {
         if self.nr == Age::Active as u8 { Age::Active } else { Age::Inactive }
     }
 
-    /// Which generation it holds.
-    #[must_use]
-    pub const fn generation_nr(self) -> u8 {
-        self.nr
-    }
-
     pub(super) const fn at(self) -> usize {
         self.kind as usize * (NR_LISTS / 2) + self.nr as usize
     }

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use largefolio_mm::core::inject::FailAfter;
+use largefolio_mm::counters::collapse::CollapseCounters;
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
@@ -213,7 +214,8 @@ fn rules(numbers: &mut Numbers) -> Rules {
     rules
 }
 
-fn program(seed: u64) {
+/// What was collapsed in the end.
+fn program(seed: u64) -> CollapseCounters {
     let mut numbers = Numbers(seed);
     let rules = rules(&mut numbers);
     let mut machine = Machine::new(&rules, Bytes::new(rules.page, 48 << 20));
@@ -246,6 +248,7 @@ fn program(seed: u64) {
         twin.memory.validate().unwrap();
         compare_present(&machine, &naive, files);
     }
+    machine.memory.counters().collapse
 }
 
 /// A store, to the machine with bytes and to the one without.
@@ -287,12 +290,20 @@ fn random_programs_keep_every_byte() {
     };
     let nr_steps = setting("LARGEFOLIO_STEPS", 3_000);
     let first = setting("LARGEFOLIO_SEED", 1);
+    let mut all = CollapseCounters::default();
     for seed in first..first + nr_steps.div_ceil(NR_STEPS) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| program(seed))) {
-            report(seed);
-            resume_unwind(panic);
+        match catch_unwind(AssertUnwindSafe(|| program(seed))) {
+            Ok(of) => {
+                all.pages_collapsed += of.pages_collapsed;
+                all.nr_advised += of.nr_advised;
+            }
+            Err(panic) => {
+                report(seed);
+                resume_unwind(panic);
+            }
         }
     }
+    assert!(nr_steps < 3_000 || all.pages_collapsed > 0 && all.nr_advised > 0, "{all:?}");
 }
 
 #[expect(clippy::print_stderr, reason = "a failure says how to repeat it")]

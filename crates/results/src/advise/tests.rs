@@ -1,3 +1,5 @@
+use largefolio_linux::shell::as_root;
+
 use super::*;
 
 fn choice(lever: &str, scope: Scope) -> Choice {
@@ -92,8 +94,8 @@ fn a_plan_is_made_of_commands() {
     let one = candidate(&[0, 1], [-3.0, -2.0, -1.0], 0.0);
     let found = plan((7, &one), &choices, (&program, &texts), &Lasting::default(), Goal::Time);
     let commands: Vec<String> = found.steps.iter().map(Step::command).collect();
-    let tune = "sudo folio tune --set thp.64K=always --yes";
-    assert_eq!(commands, [tune, "folio warm /usr/bin/job"]);
+    let tune = as_root("folio tune --set thp.64K=always --yes");
+    assert_eq!(commands, [tune.as_str(), "folio warm /usr/bin/job"]);
     assert_eq!(found.steps[0].undo, ["tune", "--undo"]);
     let verify = "verify --runs 20 --tune thp.64K=always --heap 64K --text large -- job";
     assert_eq!(found.verify[..found.verify.len() - 1].join(" "), verify);
@@ -115,10 +117,11 @@ fn a_plan_can_last_and_be_for_a_service() {
     let found = plan((1, &one), &[heap, text], (&[], &texts), &lasting, Goal::Time);
     let commands: Vec<String> = found.steps.iter().map(Step::command).collect();
     let expected = [
-        "sudo folio tune --set thp.64K=madvise --yes --persist",
-        "sudo folio tune --unit job.service --env A=1 --yes",
-        "sudo folio warm --persist /usr/bin/job",
-    ];
+        "folio tune --set thp.64K=madvise --yes --persist",
+        "folio tune --unit job.service --env A=1 --yes",
+        "folio warm --persist /usr/bin/job",
+    ]
+    .map(as_root);
     assert_eq!(commands, expected);
     assert!(found.start.is_empty(), "the service starts so by itself");
 }

@@ -1,8 +1,9 @@
 //! The advice as text and CSV.
 
 use std::fmt::Write as _;
+use std::iter;
 
-use largefolio_linux::shell::quoted;
+use largefolio_linux::shell::{as_root, quoted};
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_report::figures::{self, points, printable};
@@ -203,6 +204,6 @@ impl Step {
 /// The words after `folio` as a shell takes them.
 fn shell(needs_root: bool, words: &[String]) -> String {
     let words = words.iter().map(quoted);
-    let folio = if needs_root { "sudo folio" } else { "folio" };
-    std::iter::once(folio.to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+    let command = iter::once("folio".to_owned()).chain(words).collect::<Vec<_>>().join(" ");
+    if needs_root { as_root(&command) } else { command }
 }

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use largefolio_linux::measure::{Series, Spread};
+use largefolio_linux::proc;
+use largefolio_linux::system::Live;
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use serde::Serialize;
@@ -136,8 +138,7 @@ impl BenchResult {
         rows: Vec<BenchRow>,
     ) -> Self {
         let kernel = running::release();
-        let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        let load = load.split(' ').next().unwrap_or_default().to_owned();
+        let load = proc::load(&Live);
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),

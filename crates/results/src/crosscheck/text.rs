@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use largefolio_linux::shell::as_root;
 use largefolio_report::figures;
 use largefolio_sim::crosscheck::Aspect;
 
@@ -153,7 +154,7 @@ fn differences(text: &mut String, report: &CrosscheckResult) {
             line(text, &format!("  and {} more", row.differences.len() - NR_EACH));
         }
         if let Some(repeat) = &row.repeat {
-            line(text, &format!("  sudo {repeat}"));
+            line(text, &format!("  {}", as_root(repeat)));
         }
     }
     if different.len() > NR_SHOWN {

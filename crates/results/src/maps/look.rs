@@ -130,8 +130,7 @@ impl MapsRequest {
         }
         let mut cached = match file::cached(&self.files, Empty::Keep) {
             Err(error @ FileError::NoPfns) => {
-                let again = self.command_line.join(" ");
-                return Err(Error::asked(format!("{error}; run: sudo {again}")));
+                return Err(Error::asked(format!("{error}; {}", self.remedy())));
             }
             other => other?,
         };
@@ -160,6 +159,16 @@ impl MapsRequest {
         remarks
     }
 
+    /// What lets the kernel show what it did not.
+    fn remedy(&self) -> String {
+        if rustix::process::geteuid().is_root() {
+            "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE for this; a container may lack them"
+                .to_owned()
+        } else {
+            format!("run: sudo {}", self.command_line.join(" "))
+        }
+    }
+
     fn add_census(&self, remarks: &mut Vec<Remark>, census: &Census) {
         let skipped = &census.skipped;
         let is_named = matches!(self.whom, Whom::Processes(_));
@@ -173,12 +182,7 @@ impl MapsRequest {
                 "process {pid} has no memory (a kernel thread or a zombie)"
             )));
         }
-        let remedy = if rustix::process::geteuid().is_root() {
-            "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE for this; a container may lack them"
-                .to_owned()
-        } else {
-            format!("run: sudo {}", self.command_line.join(" "))
-        };
+        let remedy = self.remedy();
         for pid in skipped.refused.iter().filter(|_| is_named) {
             remarks.push(Remark::Missing(format!(
                 "the kernel does not show process {pid} to this user; {remedy}"

@@ -2,12 +2,12 @@
 //!
 //! Both sides of a row take turns in every round, so that drift of the machine affects both.
 
-use std::path::Path;
-
 use largefolio_bulk::Tuning;
 use largefolio_linux::bench::anon::{FolioSize, Operation};
 use largefolio_linux::bench::clear::{self, Arena, Work};
 use largefolio_linux::measure::{Series, interleave};
+use largefolio_linux::proc::Processor;
+use largefolio_linux::system::Live;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::study::{Bench, BenchWork, Measured, Measurements, Study, Subject};
 
@@ -67,7 +67,7 @@ fn pair(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<Measured, Err
         after: value(after, second_ns),
         change: [percent(ratio.median), percent(ratio.min), percent(ratio.max)],
         n: ratio.n,
-        cpu: of_cpuinfo(Path::new("/proc/cpuinfo")).unwrap_or_default(),
+        cpu: Processor::of(&Live).name,
         kernel,
     })
 }
@@ -168,11 +168,4 @@ fn kernel(bench: &Bench) -> Result<Option<Kernel>, Error> {
             Ok(Some(Kernel::parse(&format!("{name}{}", running::page_edit()))?))
         }
     }
-}
-
-/// The processor as `path`, a cpuinfo, names it.
-fn of_cpuinfo(path: &Path) -> Option<String> {
-    let info = std::fs::read_to_string(path).ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
 }

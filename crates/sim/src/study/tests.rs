@@ -368,6 +368,7 @@ fn every_built_in_study_is_one_and_has_the_name_of_its_file() {
 /// Every line of every built-in study damaged: refused with a line of the file, or a study.
 #[test]
 fn a_damaged_study_is_refused_with_a_line() {
+    let (mut nr_tried, mut nr_refused) = (0, 0);
     for &(name, text) in builtin::STUDIES.built_in {
         let nr_lines = text.lines().count();
         // Every seventh line: all of them take minutes.
@@ -383,13 +384,17 @@ fn a_damaged_study_is_refused_with_a_line() {
                         }
                     })
                     .collect();
+            nr_tried += 1;
             let Err(error) = Study::from_toml(&damaged.join("\n"), "x.toml") else { continue };
+            nr_refused += 1;
             let error = error.to_string();
             let line = error.split(':').nth(1).and_then(|line| line.parse().ok());
             let line: usize = line.unwrap_or_else(|| panic!("{name} line {at}: {error}"));
             assert!((1..=nr_lines + 1).contains(&line), "{name} line {at}: {error}");
         }
     }
+    // A comment, or a sentence that goes on, may lose a character.
+    assert!(nr_refused * 2 > nr_tried, "{nr_refused} of {nr_tried} refused");
 }
 
 #[test]

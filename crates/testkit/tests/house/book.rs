@@ -84,7 +84,7 @@ fn rules() -> BTreeMap<String, String> {
 /// none.
 fn rule_len(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
-    if !matches!(bytes.first(), Some(b'A'..=b'O')) {
+    if !matches!(bytes.first(), Some(b'A'..=b'P')) {
         return None;
     }
     let digits = |from: usize| bytes[from..].iter().take_while(|b| b.is_ascii_digit()).count();

@@ -57,14 +57,17 @@ fn crates_use_exactly_what_architecture_draws() {
 #[test]
 fn a_module_with_submodules_stands_beside_its_folder() {
     for path in sources() {
-        let is_tests = path.components().any(|part| part.as_os_str() == "tests");
+        let inside = path.strip_prefix(root()).unwrap();
+        let is_tests = inside.components().any(|part| part.as_os_str() == "tests");
         assert!(is_tests || !path.ends_with("mod.rs"), "{}: name it FOLDER.rs", path.display());
     }
 }
 
 /// Every Rust file below `crates/`.
 fn sources() -> Vec<PathBuf> {
-    files_below(&root().join("crates"), "rs")
+    let all = files_below(&root().join("crates"), "rs");
+    assert!(all.len() > 500, "only {} files are seen", all.len());
+    all
 }
 
 /// Lines of `text` that are neither blank nor a comment.
@@ -94,8 +97,20 @@ fn every_file_says_what_it_owns() {
     for path in sources() {
         let text = fs::read_to_string(&path).unwrap();
         let head = text.lines().take(12).any(|line| line.starts_with("//!"));
-        let is_tests = path.to_string_lossy().contains("tests");
+        let is_tests = path.strip_prefix(root()).unwrap().to_string_lossy().contains("tests");
         assert!(head || is_tests, "{} has no module doc", path.display());
+    }
+}
+
+/// What a passing test prints is held back, so a skip that is printed is silent.
+#[test]
+fn a_test_that_skips_says_so_where_it_is_seen() {
+    for path in sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        let is_held_back = text.split("println!(").skip(1).any(|rest| {
+            rest.trim_start().strip_prefix('"').is_some_and(|rest| rest.starts_with("SKIP"))
+        });
+        assert!(!is_held_back, "{}: use largefolio_testkit::skipped!", path.display());
     }
 }
 

@@ -9,6 +9,7 @@ use super::remedies::Answers;
 use super::{edited, finding, judged_with};
 use crate::census::remedy::{Action, Remedy};
 use crate::geometry::Geometry;
+use crate::shell::as_root;
 
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
@@ -79,14 +80,15 @@ fn at_the_next_start(private: &Private) -> (String, u64) {
 
 #[test]
 fn the_tunable_of_malloc_is_named_for_what_it_advises() {
-    let setting = "sudo folio tune --set thp.enabled=always --yes, then start the program again";
+    let setting =
+        as_root("folio tune --set thp.enabled=always --yes, then start the program again");
     let option = "start the program again as: GLIBC_TUNABLES=glibc.malloc.hugetlb=1 libc.so.6 ..";
     for (page_kb, pmd_mb) in [(16, 32), (64, 512)] {
         let of = |start, bytes, name| {
             at_the_next_start(&Private { page_bytes: page_kb * K, start, bytes, name })
         };
         // A program's own mapping of 16 MiB begins where one of malloc could.
-        assert_eq!(of(UNALIGNED, 16 * M, ""), (setting.to_owned(), 2 * M), "{page_kb}K");
+        assert_eq!(of(UNALIGNED, 16 * M, ""), (setting.clone(), 2 * M), "{page_kb}K");
         assert_eq!(of(UNALIGNED, pmd_mb * M, ""), (option.to_owned(), 2 * M), "{page_kb}K");
         assert_eq!(of(UNALIGNED, 16 * M, "[heap]"), (option.to_owned(), 2 * M), "{page_kb}K");
     }

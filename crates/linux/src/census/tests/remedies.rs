@@ -8,6 +8,7 @@ use crate::census::remedy::verbs::Verbs;
 use crate::census::remedy::{Action, Remedy, Restart};
 use crate::census::why::Refusal;
 use crate::run::{Obstacle, Placed};
+use crate::shell::as_root;
 use crate::system::MemSystem;
 use crate::warm::{WarmRefusal, Warmed};
 
@@ -90,13 +91,15 @@ fn sentences(remedies: &[Remedy]) -> Vec<String> {
     remedies.iter().map(ToString::to_string).collect()
 }
 
-const COLLAPSE: &str = "sudo folio collapse 100";
+fn collapse() -> String {
+    as_root("folio collapse 100")
+}
 
 #[test]
 fn memory_that_is_advised_is_collapsed_with_its_gain_and_cost() {
     let (refusal, remedies) = of_anon(&Answers::default(), &|_| ());
     assert_eq!(refusal, Refusal::FilledSmall);
-    assert_eq!(sentences(&remedies), [COLLAPSE]);
+    assert_eq!(sentences(&remedies), [collapse()]);
     let remedy = &remedies[0];
     assert_eq!((remedy.gain_bytes, remedy.extra_bytes), (2048 * K, 512 * K), "a quarter is empty");
     assert_eq!((remedy.action, remedy.restart), (Action::Collapse, Restart::None));
@@ -109,10 +112,12 @@ fn a_setting_is_changed_with_tune_and_an_option_is_preferred() {
     let (refusal, remedies) = of_anon(&Answers::default(), &plain);
     assert_eq!(refusal, Refusal::NotAdvised);
     let tune = |value: &str| {
-        format!("sudo folio tune --set thp.enabled={value} --yes, then start the program again")
+        as_root(&format!(
+            "folio tune --set thp.enabled={value} --yes, then start the program again"
+        ))
     };
-    assert_eq!(sentences(&remedies), [COLLAPSE.to_owned(), tune("always")]);
-    assert_eq!(remedies[1].undo, "sudo folio tune --undo");
+    assert_eq!(sentences(&remedies), [collapse(), tune("always")]);
+    assert_eq!(remedies[1].undo, as_root("folio tune --undo"));
 
     let go = Answers { notes: vec!["Go".to_owned()], ..Answers::default() };
     let (_, remedies) = of_anon(&go, &plain);
@@ -135,11 +140,11 @@ fn a_setting_is_changed_with_tune_and_an_option_is_preferred() {
     let (refusal, remedies) = of_anon(&Answers::default(), &never);
     assert_eq!(refusal, Refusal::SettingOff);
     assert_eq!(remedies[1].to_string(), format!("{} as: {start}", tune("madvise")));
-    assert_eq!(remedies[1].undo, "start it as before; sudo folio tune --undo");
+    assert_eq!(remedies[1].undo, format!("start it as before; {}", as_root("folio tune --undo")));
 
     let only_never = |dir: &Path| set(dir, "enabled", "always madvise [never]");
     let (_, remedies) = of_anon(&Answers::default(), &only_never);
-    assert_eq!(sentences(&remedies), [COLLAPSE.to_owned(), tune("madvise")], "it is advised");
+    assert_eq!(sentences(&remedies), [collapse(), tune("madvise")], "it is advised");
 }
 
 #[test]
@@ -148,7 +153,7 @@ fn a_setting_that_does_not_take_the_value_is_not_named() {
         replace(&dir.join("100/smaps"), " ac hg ", " ac ");
         set(dir, "enabled", "[never]");
     });
-    assert_eq!(sentences(&remedies), [COLLAPSE]);
+    assert_eq!(sentences(&remedies), [collapse()]);
 }
 
 #[test]
@@ -200,8 +205,8 @@ fn a_file_is_warmed_only_if_warm_would() {
     assert_eq!((alone.to_string().as_str(), alone.restart), (sentence, Restart::Around));
     assert_eq!(alone.gain_bytes, 2048 * K, "the second block is not touched");
     let shared = warm(in_use(&[100, 7]));
-    assert!(shared.command.contains("sudo mktemp /usr/bin/server.XXXXXX"), "{shared}");
-    assert!(shared.command.contains("sudo cp -a /usr/bin/server \"$new\""), "{shared}");
+    assert!(shared.command.contains(&as_root("mktemp /usr/bin/server.XXXXXX")), "{shared}");
+    assert!(shared.command.contains(&as_root("cp -a /usr/bin/server \"$new\"")), "{shared}");
     assert_eq!(shared.restart, Restart::After);
     let none = warm(Some(WarmRefusal::NoFolios { filesystem: "zfs".to_owned() }));
     assert!(!none.is_some() && none.cost.contains("zfs"), "{none:?}");
@@ -247,7 +252,7 @@ fn a_short_file_is_warmed_if_the_loader_places_it_so_each_time() {
     assert!(warmed.gain_bytes > 0 && warmed.gain_bytes.is_multiple_of(64 * K), "{warmed:?}");
     let in_use = Some(WarmRefusal::InUse { bytes: 1, pids: vec![100, 7] });
     let shared = of_short(&Answers { placed: well(), warm: in_use, ..Answers::default() });
-    assert!(shared.command.contains("sudo cp -a "), "{shared:?}");
+    assert!(shared.command.contains(&as_root("cp -a ")), "{shared:?}");
     let random = Some(Placed::Badly(Obstacle::Random(4096)));
     let random = of_short(&Answers { placed: random, ..Answers::default() });
     assert!(!random.is_some() && random.cost.contains("folio align --align 64K"), "{random:?}");
@@ -318,12 +323,13 @@ fn of_shared(start: &str, end: &str, setting: &str) -> Vec<Remedy> {
 fn shared_memory_is_collapsed_where_it_fits_and_else_needs_the_setting() {
     const NEVER: &str = "always within_size advise [never] deny force";
     const ALWAYS: &str = "[always] within_size advise never deny force";
-    let tune = "sudo folio tune --set thp.shmem_enabled=always --yes, then start the program again";
+    let tune =
+        as_root("folio tune --set thp.shmem_enabled=always --yes, then start the program again");
     let fits = of_shared("60000000", "60400000", NEVER);
-    assert_eq!(sentences(&fits), [COLLAPSE, tune]);
+    assert_eq!(sentences(&fits), [collapse(), tune.clone()]);
     assert_eq!(fits[0].gain_bytes, 2048 * K);
     let not = of_shared("60001000", "60401000", NEVER);
-    assert_eq!(sentences(&not), [tune]);
+    assert_eq!(sentences(&not), std::slice::from_ref(&tune));
     let late = of_shared("60001000", "60401000", ALWAYS);
     assert_eq!(sentences(&late), ["start the program again"]);
     let denied = of_shared("60000000", "60400000", "always within_size advise never [deny] force");
@@ -373,14 +379,13 @@ fn a_tmpfs_is_judged_by_its_mount_and_remounted_where_it_is() {
     };
     let plain = "mount -o remount,huge";
     let ours = remounts(of_tmpfs(&scratch(""), &scratch(""), &|_| ()));
-    let both = (format!("sudo {plain}=always /scratch"), format!("sudo {plain}=never /scratch"));
+    let typed = |huge: &str| as_root(&format!("{plain}={huge} /scratch"));
+    let both = (typed("always"), typed("never"));
     assert_eq!(ours, (vec![Refusal::SettingOff], vec![both]));
 
     let theirs = remounts(of_tmpfs(ROOT, &scratch(",huge=advise"), &|_| ()));
-    let both = (
-        format!("sudo nsenter -t 100 -m {plain}=always /scratch"),
-        format!("sudo nsenter -t 100 -m {plain}=advise /scratch"),
-    );
+    let typed = |huge: &str| as_root(&format!("nsenter -t 100 -m {plain}={huge} /scratch"));
+    let both = (typed("always"), typed("advise"));
     assert_eq!(theirs, (vec![Refusal::NotAdvised], vec![both]));
 
     let (_, remedies) = of_tmpfs(ROOT, &scratch(""), &|_| ());

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use crate::census::settings::{Allows, ThpSettings};
 use crate::proc::Task;
 use crate::proc::maps::Vma;
-use crate::shell::quoted;
+use crate::shell::{as_root, quoted};
 use crate::system::{System, mounts};
 
 /// The kernel's own mount of tmpfs is the first thing that takes a device number for itself
@@ -45,7 +45,7 @@ impl TmpfsMount {
     /// What gives it another `huge=`.
     pub(super) fn remount(&self, huge: &str) -> String {
         let enter = self.seen_by.map_or_else(String::new, |pid| format!("nsenter -t {pid} -m "));
-        format!("sudo {enter}mount -o remount,huge={huge} {}", quoted(&self.point))
+        as_root(&format!("{enter}mount -o remount,huge={huge} {}", quoted(&self.point)))
     }
 
     pub(super) fn cost(&self) -> String {

@@ -33,7 +33,7 @@ fn async_windows_from_6_17_on_end_on_natural_boundaries() {
         for ra_kb in [64, 128, 192, 512] {
             let mut world = World::x86(&format!("{kernel}+readahead={ra_kb}K"), "xfs", 1 << 14);
             let max: u64 = ra_kb / 4;
-            let mut before = (0, 0, 0);
+            let (mut before, mut nr_aligned) = ((0, 0, 0), 0);
             for index in 0..4000 {
                 world.read(index);
                 let window = world.window();
@@ -42,9 +42,11 @@ fn async_windows_from_6_17_on_end_on_natural_boundaries() {
                 if window != before && window.0 >= max {
                     let end = window.0 + window.1;
                     assert_eq!(end % (1 << align), 0, "{kernel} {ra_kb}: {window:?}");
+                    nr_aligned += u32::from(align >= 2);
                 }
                 before = window;
             }
+            assert!(nr_aligned > 10, "{kernel} {ra_kb}: {nr_aligned} windows of larger folios");
         }
     }
 }
@@ -54,10 +56,13 @@ fn a_window_has_at_most_one_marker() {
     // L.2: sequentially read, at any time one marker is ahead.
     for kernel in KERNELS {
         let mut world = World::x86(kernel, "xfs", 1 << 12).mapped(Prot::READ);
+        let mut nr_marked = 0;
         for index in 0..2000 {
             world.touch(index);
             assert!(world.markers().len() <= 1, "{kernel} {index}: {:?}", world.markers());
+            nr_marked += world.markers().len();
         }
+        assert!(nr_marked > 1000, "{kernel}: a marker ahead at {nr_marked} pages of 2000");
     }
 }
 
@@ -66,16 +71,19 @@ fn a_sequential_mapped_sweep_faults_at_least_once_per_window() {
     // L.13: fault-around never maps the marked folio.
     for kernel in KERNELS {
         let mut world = World::x86(kernel, "xfs", 1 << 12).mapped(Prot::READ);
+        let mut nr_reached = 0;
         for index in 0..3000 {
             if let [marker] = world.markers()[..]
                 && marker == index
             {
                 let is_mapped = world.memory.space(world.mm).table.leaf(world.vpn(index)).is_some();
                 assert!(!is_mapped, "{kernel} {index}");
+                nr_reached += 1;
             }
             world.touch(index);
         }
         let counters = world.memory.counters();
-        assert!(counters.pgfault >= counters.nr_windows, "{kernel}");
+        assert!(nr_reached > 10, "{kernel}: {nr_reached} markers reached");
+        assert!(counters.pgfault >= counters.nr_windows && counters.nr_windows > 10, "{kernel}");
     }
 }

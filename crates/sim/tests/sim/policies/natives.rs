@@ -1,5 +1,6 @@
 //! Policies in Rust: what they see, and what becomes of the answers that they insist on.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError, Window, area, victim};
@@ -7,7 +8,7 @@ use largefolio_sim::kernel::Kernel;
 use largefolio_sim::policy::{KernelPolicy, Source};
 use largefolio_sim::replay::{CacheState, CellSpec, replay};
 use largefolio_sim::sweep::Recipe;
-use largefolio_trace::generate::{Advice, RetStubs, SweepOrder, Workload};
+use largefolio_trace::generate::{Advice, RetStubs, Snapshots, SweepOrder, Workload};
 
 use super::{cell, counted, replayed, root};
 
@@ -206,7 +207,11 @@ fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
         let stubs = RetStubs { nr_pages, order, advice, nr_calls: 10, ..RetStubs::default() };
         stubs.write(traces.last().unwrap()).unwrap();
     }
+    traces.push(dir.path().join("fork.folio"));
+    let forks = Snapshots { anon_bytes: 4 << 20, nr_snapshots: 1, ..Snapshots::default() };
+    forks.write(traces.last().unwrap()).unwrap();
     let settings = "thp=always+anon-64K=always+anon-16K=always";
+    let mut asked = BTreeSet::new();
     let names: Vec<&str> = Kernel::names().collect();
     let mut specs = Vec::new();
     for (name, is_tight) in names.iter().flat_map(|name| [(name, false), (name, true)]) {
@@ -230,6 +235,8 @@ fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
             assert_eq!(counted(plain), counted(echoed), "{of}");
             let points = &echoed.policy.as_ref().unwrap().points;
             assert!(points.values().all(|point| point.asked == point.honoured), "{of}: {points:?}");
+            asked.extend(points.keys().copied());
         }
     }
+    assert_eq!(asked.len(), Point::ALL.len(), "only {asked:?} were asked");
 }
