@@ -48,9 +48,9 @@ pub(crate) const RECORD_BYTES_MAX: usize = 512;
 /// Without a block in it; arm64 has three sizes of blocks.
 const TINY: &str = if cfg!(target_arch = "aarch64") {
     "no text contains a whole aligned block of a PMD entry (2 MiB with 4K pages, 32 MiB with 16K, \
-     512 MiB with 64K); link with -z max-page-size=2m"
+     512 MiB with 64K); link with -Wl,-z,max-page-size=0x200000"
 } else {
-    "no text contains a whole aligned 2 MiB block; link with -z max-page-size=2m"
+    "no text contains a whole aligned 2 MiB block; link with -Wl,-z,max-page-size=0x200000"
 };
 const NO_LARGE_FOLIO: &str = if cfg!(target_arch = "aarch64") {
     "the kernel had no free folios of a PMD entry: memory is fragmented"

@@ -1,6 +1,6 @@
 //! The result as a table for people.
 //!
-//! The verdict comes first, then ten lines (`brief`), or every number where all are asked for.
+//! The verdict comes first, then a few lines (`brief`), or every number where all are asked for.
 //!
 //! ```text
 //!   PredictResult --measures--> sections --section--> lines written out --layout--> blocks of columns

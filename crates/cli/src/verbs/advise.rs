@@ -6,8 +6,10 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
+use largefolio_linux::persist::place::ServiceName;
+use largefolio_linux::shell;
 use largefolio_report::Goal;
 use largefolio_results::advise::{Advice, Lasting, ProcessAdvice, Question, Step};
 use largefolio_results::maps::Whom;
@@ -34,9 +36,9 @@ pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit>
 Examples:
   folio advise cc1.folio
   folio advise -- python3 job.py                   records it first, as python3.folio
-  sudo folio advise redis-server                   what helps a process that runs
+  sudo folio advise redis-server                   what helps a running process
   folio advise cc1.folio --goal memory
-  sudo folio advise cc1.folio --verify             runs the program 40 times, in turns
+  sudo folio advise cc1.folio --verify             runs the program 40 times, alternately
   sudo folio advise cc1.folio --verify --apply     applies what was confirmed
   sudo folio advise job.folio --unit job.service --persist --apply
   sudo folio advise --undo
@@ -79,7 +81,7 @@ pub(crate) struct AdviseArgs {
 #[derive(Args, Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 struct DeedArgs {
-    /// Run the program with and without the plan, in turns, and say whether it helps
+    /// Run the program alternately with and without the plan, and say whether it helps
     #[arg(long, conflicts_with = "undo")]
     verify: bool,
     /// Put the plan into effect; with --verify only if it is confirmed
@@ -115,6 +117,9 @@ impl AdviseArgs {
                 "--json and --csv write the advice alone; ask for it first, then run its commands or \
                  use --verify and --apply without them"
             );
+        }
+        if let Some(unit) = self.unit.as_ref().filter(|_| self.deed.apply) {
+            ServiceName::of_service(unit, Path::new("/"))?;
         }
         Ok(AdvisePlan { args: self, command_line })
     }
@@ -263,9 +268,14 @@ fn apply(steps: &[Step], console: &mut Console, folio: &mut Folio<'_>) -> Result
         if is_done {
             continue;
         }
-        let done =
-            if nr == 0 { "nothing was applied" } else { "take back what was: folio advise --undo" };
-        ended?;
+        let done = match nr {
+            0 => "nothing was applied".to_owned(),
+            _ => format!(
+                "the steps before it hold; to take them back: {}",
+                shell::as_root("folio advise --undo")
+            ),
+        };
+        ended.map_err(|error| anyhow!("{error:#}; {done}"))?;
         bail!("{} did not do what it was to: {done}", step.command());
     }
     Ok(())

@@ -33,7 +33,7 @@ file; areas that are forbidden (MADV_NOHUGEPAGE, stacks of threads) only if they
 as a block.")]
 pub(crate) struct CollapseArgs {
     /// The process
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = values::pid)]
     pid: u32,
     /// Kinds of memory [default: all of them]
     #[arg(long, value_enum, value_delimiter = ',')]

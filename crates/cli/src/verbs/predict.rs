@@ -198,7 +198,7 @@ pub(crate) struct PredictArgs {
 /// How much the table shows.
 #[derive(Args, Clone, Copy, Debug)]
 struct DepthArgs {
-    /// Show every number instead of ten lines
+    /// Show every number, not only the summary
     #[arg(long, conflicts_with_all = ["csv", "json", "parquet", "sweep", "why", "list"])]
     full: bool,
     /// Show the estimated time by cause as well, and the constants behind it

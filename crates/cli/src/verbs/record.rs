@@ -47,7 +47,7 @@ Examples:
   folio record -o cc1.folio -- cc1 -quiet big.i -o /dev/null
   folio record --with valgrind -- ls -l
   sudo folio record --live -- ./server             at its own speed: faults, mappings, reads
-  sudo folio record --live --for 60s -p 4242       a process that runs, and its children
+  sudo folio record --live --for 60s -p 4242       a running process, and its children
 
 Exit status: that of the program (128 + signal if a signal killed it); 2 if nothing was recorded.")]
 pub(crate) struct RecordArgs {

@@ -33,7 +33,7 @@ const WALL: &str = "wall";
 /// Quantities of which neither more nor less is better.
 const NEITHER: [&str; 2] = ["large folios", "server large folios"];
 
-/// Run a command with and without a change, in turns, and tell whether the change helps
+/// Run a command alternately with and without a change, and say whether the change helps
 ///
 /// The plain and the changed command take turns, so that drift of the machine affects both; values
 /// are compared within a round. A round counts only if no other program changed a setting in it and,

@@ -43,6 +43,8 @@ fn what_cannot_be_advised_is_an_error_that_helps() {
     assert!(place.fails("advise mix.folio --memory-growth=-1").contains("percent"));
     let said = place.fails("advise mix.folio --apply --json");
     assert!(said.contains("write the advice alone"), "{said}");
+    let said = place.fails("advise mix.folio --unit nosuch --apply");
+    assert!(said.contains("there is no such service"), "{said}");
     let said = place.fails("advise nosuchname");
     assert!(said.contains("no process is called nosuchname"), "{said}");
     std::fs::write(place.path("true.folio"), "mine").unwrap();

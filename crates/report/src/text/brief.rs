@@ -1,4 +1,4 @@
-//! The table in ten lines: what decides, and what users ask first.
+//! The table in a few lines: what decides, and what users ask first.
 
 use largefolio_sim::cost::Interval;
 use largefolio_sim::replay::Outcome;

@@ -70,7 +70,14 @@ impl<'a> Said<'a> {
             }
             Finding::Same => self.same(answer),
             Finding::NotCertain => {
-                format!("No difference is certain: {} than with {reference}.", self.list(answer))
+                let mut changes = answer.columns.iter().filter_map(|column| column.change);
+                let is_any = changes.any(|change| self.goal.is_certain(change));
+                let what = if is_any {
+                    "Which is best is not certain"
+                } else {
+                    "No difference is certain"
+                };
+                format!("{what}: {} than with {reference}.", self.list(answer))
             }
             Finding::NotKnown => {
                 let goal = self.goal.name();
