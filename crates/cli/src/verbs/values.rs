@@ -118,7 +118,8 @@ mod tests {
     fn root_is_told_what_a_shell_takes() {
         let words = ["folio", "crosscheck", "--only", "*it's*"].map(str::to_owned);
         let told = as_root(&words);
-        assert!(told.starts_with("sudo /") && told.ends_with(r"crosscheck --only '*it'\''s*'"));
+        let own = told.strip_prefix("sudo ").unwrap_or(&told);
+        assert!(own.starts_with('/') && own.ends_with(r"crosscheck --only '*it'\''s*'"));
     }
 
     #[test]

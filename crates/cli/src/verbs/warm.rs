@@ -16,6 +16,7 @@ use largefolio_linux::tune::record::Store;
 use largefolio_linux::warm::{Part, Warm, WarmError, Warmed, libraries};
 use largefolio_results::warm::WarmResult;
 use largefolio_results::{Form, Forms as _};
+use largefolio_trace::shown;
 
 use super::lasting;
 use super::values::FormArgs;
@@ -106,8 +107,12 @@ impl WarmArgs {
         let mut seen = BTreeSet::new();
         for file in &self.files {
             if file.is_dir() && self.recursive {
-                for found in programs_below(file) {
-                    plan.add(found, &mut seen);
+                let found = programs_below(file);
+                if found.is_empty() {
+                    console::say(&format!("folio: no ELF file is below {}", shown(file)));
+                }
+                for path in found {
+                    plan.add(path, &mut seen);
                 }
                 continue;
             }

@@ -31,8 +31,8 @@ pub enum AlignError {
     Already(PathBuf),
     /// Nothing to gain.
     #[error(
-        "{}: its text of {text_bytes} bytes contains no whole block of {align} bytes: nothing \
-         would be gained",
+        "{}: its text of {text_bytes} bytes contains no whole aligned block of {align} bytes: \
+         nothing would be gained",
         shown(path)
     )]
     NoGain {

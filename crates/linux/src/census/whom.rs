@@ -43,7 +43,10 @@ pub enum Missing {
     )]
     Name(String),
     /// A control group.
-    #[error("cannot read {}: {source}; is it a control group directory?", shown(path))]
+    #[error(
+        "cannot read {}: {source}; is it a control group directory? systemd-cgls shows them",
+        shown(path)
+    )]
     Cgroup {
         /// Its list of processes.
         path: PathBuf,

@@ -107,11 +107,7 @@ impl fmt::Display for Fallback {
                     "--heap: the kernel has anonymous folios of {names}: the heap stays as it is"
                 )
             }
-            Self::Setting(what) => {
-                write!(out, "{what}: the heap stays as it is")?;
-                let is_root = rustix::process::geteuid().is_root();
-                if is_root { Ok(()) } else { out.write_str("; use sudo folio run --heap ..") }
-            }
+            Self::Setting(what) => write!(out, "the heap stays as it is: {what}"),
         }
     }
 }

@@ -172,17 +172,18 @@ impl fmt::Display for WarmRefusal {
                 write!(out, "on {filesystem}, whose files are memory, not a cache")
             }
             Self::InUse { bytes, pids } => {
-                let mib = mib(bytes);
+                let held = if *bytes < 1 << 20 {
+                    format!("{} KiB", bytes.div_ceil(1 << 10))
+                } else {
+                    format!("{} MiB", mib(bytes))
+                };
                 match pids.as_slice() {
-                    [] => write!(out, "{mib} MiB are mapped by running processes"),
-                    [pid] => write!(out, "{mib} MiB are mapped by process {pid}"),
+                    [] => write!(out, "{held} are mapped by running processes"),
+                    [pid] => write!(out, "{held} are mapped by process {pid}"),
                     [first, ..] => {
                         let nr = pids.len();
                         let more = if nr < NR_USERS_MAX { "" } else { " or more" };
-                        write!(
-                            out,
-                            "{mib} MiB are mapped by {nr}{more} processes, the first {first}"
-                        )
+                        write!(out, "{held} are mapped by {nr}{more} processes, the first {first}")
                     }
                 }
             }

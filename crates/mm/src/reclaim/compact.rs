@@ -57,8 +57,6 @@ pub enum CompactRefusal {
     TooLittleFree,
     /// I.9: the index is in 0 ..= 500.
     NotFragmented,
-    /// It failed lately.
-    Deferred,
 }
 
 impl<R: Ram> Memory<R> {

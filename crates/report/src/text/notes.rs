@@ -285,7 +285,7 @@ fn not_judged(rows: &[Outcome]) -> Option<String> {
     kernels.dedup();
     (!kernels.is_empty()).then(|| {
         format!(
-            "not checked: no recording of a real kernel was compared with the rules of {}.",
+            "not judged: no recording of a real kernel judges the rules of {}.",
             kernels.join(", ")
         )
     })
