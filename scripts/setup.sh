@@ -19,6 +19,9 @@ need clang clang
 need man man-db
 need groff groff-base
 need mandoc mandoc
+# Completions: tried by the tests.
+need zsh zsh
+need fish fish
 PATH=$PATH:/usr/sbin:/sbin need mkfs.ext4 e2fsprogs
 PATH=$PATH:/usr/sbin:/sbin need mkfs.xfs xfsprogs
 need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu

@@ -109,7 +109,12 @@ fn udev_understands_the_rules() {
     let root = tempfile::tempdir().unwrap();
     let files = write(root.path(), &boot::of_settings(&[lasting("readahead.vda", "512")]).unwrap());
     let Some(output) = tool(&["udevadm", "verify", files[0].to_str().unwrap()]) else { return };
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    let said = text(&output.stdout) + &text(&output.stderr);
+    if said.contains("Unknown command verb") {
+        largefolio_testkit::skipped!("udevadm verify came with systemd 254");
+        return;
+    }
+    assert!(output.status.success(), "{said}");
 }
 
 /// What `systemd-analyze verify` says to units below a root of their own.
