@@ -141,16 +141,12 @@ impl WarmRefusal {
             Self::Busy { .. } => {
                 "wait until nobody writes or reads the file (fuser -v FILE), and repeat".to_owned()
             }
-            Self::Fragmented { .. } => {
-                format!("compact memory and repeat: {}", compact_memory())
-            }
+            Self::Fragmented { .. } => format!("compact memory and repeat: {}", compact_memory()),
             Self::LowMemory { .. } => "free memory, or warm fewer files".to_owned(),
             Self::LowGroup { .. } => {
                 "run this outside the control group, or raise its memory.max".to_owned()
             }
-            Self::Unseen { .. } => {
-                format!("{} shows it", as_root("folio warm --check FILE"))
-            },
+            Self::Unseen { .. } => format!("{} shows it", as_root("folio warm --check FILE")),
             Self::NoThp => "boot a kernel with CONFIG_TRANSPARENT_HUGEPAGE".to_owned(),
             Self::OldKernel => "boot Linux 5.14 or later".to_owned(),
         }
