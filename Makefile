@@ -67,7 +67,7 @@ environment:
 test-all: export LARGEFOLIO_LANE = all
 test-all: test
 	LARGEFOLIO_STEPS=600000 $(CARGO) test --workspace --test anon random
-	LARGEFOLIO_STEPS=60000 $(CARGO) test --workspace --test collapse random
+	LARGEFOLIO_STEPS=30000 $(CARGO) test --workspace --test collapse random
 	LARGEFOLIO_FUZZ_ROUNDS=400000 $(CARGO) test --workspace --test trace hostile
 	scripts/fuzz.py
 	scripts/python.sh wheel

@@ -45,7 +45,7 @@ pub fn as_root(command: &str) -> String {
     if *NEEDS_SUDO { format!("sudo {command}") } else { command.to_owned() }
 }
 
-/// What root types so that pages lie together again.
+/// The command that compacts memory, as the reader types it.
 #[must_use]
 pub fn compact_memory() -> String {
     format!("echo 1 | {}", as_root("tee /proc/sys/vm/compact_memory"))

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::persist::place::ServiceName;
 use largefolio_linux::shell;
@@ -271,12 +271,13 @@ fn apply(steps: &[Step], console: &mut Console, folio: &mut Folio<'_>) -> Result
         let done = match nr {
             0 => "nothing was applied".to_owned(),
             _ => format!(
-                "the steps before it hold; to take them back: {}",
+                "the earlier steps took effect; to undo them: {}",
                 shell::as_root("folio advise --undo")
             ),
         };
-        ended.map_err(|error| anyhow!("{error:#}; {done}"))?;
-        bail!("{} did not do what it was to: {done}", step.command());
+        let told = format!("{} did not do what it was to: {done}", step.command());
+        ended.context(told.clone())?;
+        bail!(told);
     }
     Ok(())
 }

@@ -59,7 +59,8 @@ pub(crate) fn pid(text: &str) -> Result<u32, String> {
     })
 }
 
-/// What is to be typed for the same as root: sudo may not have this program in its path.
+/// The same command as the reader types it to run it as root, with the whole path of this program: it
+/// may not be where sudo looks.
 pub(crate) fn as_root(command_line: &[String]) -> String {
     let own = env::current_exe().unwrap_or_else(|_| "folio".into());
     let words = command_line.iter().skip(1).map(quoted);
@@ -118,8 +119,10 @@ mod tests {
     fn root_is_told_what_a_shell_takes() {
         let words = ["folio", "crosscheck", "--only", "*it's*"].map(str::to_owned);
         let told = as_root(&words);
-        let own = told.strip_prefix("sudo ").unwrap_or(&told);
-        assert!(own.starts_with('/') && own.ends_with(r"crosscheck --only '*it'\''s*'"));
+        let own = quoted(&env::current_exe().unwrap());
+        assert!(own.starts_with('/'), "{own}");
+        let typed = format!(r"{own} crosscheck --only '*it'\''s*'");
+        assert_eq!(told, shell::as_root(&typed));
     }
 
     #[test]

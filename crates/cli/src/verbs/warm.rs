@@ -109,7 +109,10 @@ impl WarmArgs {
             if file.is_dir() && self.recursive {
                 let found = programs_below(file);
                 if found.is_empty() {
-                    console::say(&format!("folio: no ELF file is below {}", shown(file)));
+                    console::say(&format!(
+                        "folio: {} has no ELF files below it: nothing to warm",
+                        shown(file)
+                    ));
                 }
                 for path in found {
                     plan.add(path, &mut seen);

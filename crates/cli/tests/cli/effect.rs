@@ -84,6 +84,9 @@ fn warm_says_no_and_why() {
     let said = text(&output.stderr);
     assert!(said.contains("cannot read nothing: No such file"), "{said}");
     assert!(said.contains(".: is a folder; --recursive"), "{said}");
+    fs::create_dir(place.path("bare")).unwrap();
+    let said = text(&place.run("warm --check -r bare").stderr);
+    assert!(said.contains("bare has no ELF files below it: nothing to warm"), "{said}");
 }
 
 #[test]

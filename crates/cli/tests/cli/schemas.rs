@@ -11,7 +11,7 @@ use jsonschema::Validator;
 use serde_json::{Deserializer, Value};
 
 use crate::help::VERBS;
-use crate::support::Place;
+use crate::support::{Place, hold_settings};
 
 /// Schemas of results that only root gets, on a kernel that can be traced.
 const OF_ROOT: &[&str] = &["collapse", "crosscheck-programs"];
@@ -115,6 +115,7 @@ pub(crate) fn check(words: &str, stdout: &[u8]) {
 
 #[test]
 fn every_schema_has_a_result_that_is_checked() {
+    let _settings = hold_settings();
     let place = Place::with_trace();
     fs::write(place.path("a.txt"), crate::crosscheck::small("0")).unwrap();
     fs::write(place.path("b.txt"), crate::crosscheck::small("0").replace("x8", "x7")).unwrap();
@@ -148,27 +149,24 @@ fn every_schema_has_a_result_that_is_checked() {
         format!("collapse {own} --kind anon --json"),
         "crosscheck cow --programs 1 --json".to_owned(),
     ];
-    let (can_be_root, why) = can_crosscheck(&place);
-    if !can_be_root {
-        largefolio_testkit::skipped!("{OF_ROOT:?} are not made: {why}");
-        seen.extend(OF_ROOT.iter().map(|&name| name.to_owned()));
-    }
-    for words in commands.iter().chain(of_root.iter().filter(|_| can_be_root)) {
+    for words in commands.iter().chain(&of_root) {
         let output = place.run(words);
         let said = String::from_utf8_lossy(&output.stderr);
+        // Without root, or in a container, whose processes the kernel's events do not name.
+        if let Some(at) = of_root.iter().position(|one| one == words)
+            && output.status.code() == Some(2)
+            && (!rustix::process::geteuid().is_root() || said.contains("PID namespace"))
+        {
+            largefolio_testkit::skipped!("{words}: {said}");
+            seen.insert(OF_ROOT[at].to_owned());
+            continue;
+        }
         assert!(matches!(output.status.code(), Some(0 | 1)), "{words}: {said}");
         let value = Deserializer::from_slice(&output.stdout).into_iter::<Value>().next();
         let value = value.unwrap_or_else(|| panic!("{words}: printed nothing")).unwrap();
         seen.insert(schema_of(&asks_for_json(words).unwrap(), &value).to_owned());
     }
     assert_eq!(Vec::from_iter(seen), names());
-}
-
-/// Whether the kernel's answers can be recorded here; why not.
-fn can_crosscheck(place: &Place) -> (bool, String) {
-    let output = place.run("crosscheck cow --programs 1 --json");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    (output.status.code() != Some(2), said)
 }
 
 #[test]

@@ -64,9 +64,6 @@ fn nr_of_list(numbers: &str) -> u64 {
     numbers.split(',').filter_map(of_range).sum::<u64>().clamp(1, 1 << 16)
 }
 
-/// Characters of a processor's name that are kept.
-const NAME_LEN_MAX: usize = 100;
-
 /// How many processes ran or wanted to in the last minute, on average, as the kernel writes it; empty
 /// where it does not say.
 #[must_use]
@@ -74,6 +71,9 @@ pub fn load(system: &dyn System) -> String {
     let text = system.text(Path::new("/proc/loadavg")).unwrap_or_default();
     String::from_utf8_lossy(&text).split_whitespace().next().unwrap_or_default().to_owned()
 }
+
+/// Characters of a processor's name that are kept.
+const NAME_LEN_MAX: usize = 100;
 
 /// The numbers by which the first processor calls itself: vendor, family and model, or implementer
 /// and part; and whether it shows itself to be virtual.

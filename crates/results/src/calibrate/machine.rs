@@ -121,7 +121,8 @@ pub fn machine(found: &Calibration) -> Result<Made, MachineError> {
     notes.extend(found.missing.iter().map(|missing| format!("Not measured: {missing}")));
     let is_arm = cfg!(target_arch = "aarch64");
     let kernel = running::release();
-    let description = format!("{}, measured on {} under Linux {kernel}", found.cpu.name, today());
+    let cpu = if found.cpu.name.is_empty() { "unknown CPU" } else { &found.cpu.name };
+    let description = format!("{cpu}, measured on {} under Linux {kernel}", today());
     let description = description.replace(char::is_control, " ");
     let tlb = tlb(found, &reach, is_splintered);
     let machine = Machine {
