@@ -43,7 +43,11 @@ fn what_cannot_be_advised_is_an_error_that_helps() {
     assert!(place.fails("advise mix.folio --memory-growth=-1").contains("percent"));
     let said = place.fails("advise mix.folio --apply --json");
     assert!(said.contains("write the advice alone"), "{said}");
-    let said = place.fails("advise mix.folio --unit nosuch --apply");
+    // By nobody: were it not refused, it would change this machine.
+    let output =
+        place.command_of_nobody("advise mix.folio --unit nosuch --apply").output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("there is no such service"), "{said}");
     let said = place.fails("advise nosuchname");
     assert!(said.contains("no process is called nosuchname"), "{said}");

@@ -1,8 +1,6 @@
 //! `folio crosscheck`: what it says and how it exits; what it records is tested beside the recorder.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
-use std::os::unix::process::CommandExt as _;
 
 use crate::support::{Place, text};
 
@@ -204,13 +202,8 @@ fn drawn_workloads_are_those_of_their_seed_and_printed_as_commands() {
 #[test]
 fn without_root_the_exact_command_is_told() {
     let place = Place::new();
-    let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     for words in ["crosscheck --only *x*", "crosscheck record -o here -- pattern=seq"] {
-        let mut command = place.command(words);
-        if is_root {
-            command.uid(65534).gid(65534).current_dir("/");
-        }
-        let output = match command.output() {
+        let output = match place.command_of_nobody(words).output() {
             Ok(output) => output,
             Err(error) => {
                 largefolio_testkit::skipped!("without_root_the_exact_command_is_told: {error}");

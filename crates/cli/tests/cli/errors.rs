@@ -4,7 +4,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::sync::Arc;
 
@@ -91,12 +90,7 @@ fn a_file_without_read_permission_is_an_error() {
     let place = Place::with_trace();
     let path = place.path("mix.folio");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
-    let mut command = place.command("predict mix.folio");
-    if rustix::process::geteuid().is_root() {
-        command.uid(65534).gid(65534);
-        fs::set_permissions(place.path(""), fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    let output = command.output().expect("nobody may run folio");
+    let output = place.command_of_nobody("predict mix.folio").output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("mix.folio: Permission denied"), "{said}");

@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -107,11 +106,7 @@ fn what_cannot_be_recorded_live_is_an_error() {
 #[test]
 fn without_root_the_command_with_sudo_is_told() {
     let place = Place::new();
-    let mut command = place.command("record --live -- /bin/true");
-    if is_root() {
-        command.uid(65534);
-    }
-    let output = match command.output() {
+    let output = match place.command_of_nobody("record --live -- /bin/true").output() {
         Ok(output) => output,
         Err(error) => {
             largefolio_testkit::skipped!("nobody may not run folio: {error}");
@@ -121,11 +116,6 @@ fn without_root_the_command_with_sudo_is_told() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("run `sudo ") && said.contains("record --live -- /bin/true"), "{said}");
-}
-
-fn is_root() -> bool {
-    let output = Command::new("id").arg("-u").output().unwrap();
-    text(&output.stdout).trim() == "0"
 }
 
 #[test]

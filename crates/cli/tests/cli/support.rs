@@ -1,5 +1,8 @@
 //! Running `folio` in a directory of its own.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::Output;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -32,6 +35,16 @@ impl Place {
         let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("folio"));
         command.current_dir(self.0.path()).args(words.split_whitespace());
         command.env("COLUMNS", "100").env_remove("RUST_BACKTRACE");
+        command
+    }
+
+    /// The same by somebody who may change nothing, and may read what is here.
+    pub(crate) fn command_of_nobody(&self, words: &str) -> std::process::Command {
+        let mut command = self.command(words);
+        if rustix::process::geteuid().is_root() {
+            command.uid(65534).gid(65534);
+            fs::set_permissions(self.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        }
         command
     }
 
