@@ -20,6 +20,7 @@
 //!   paths (P1 of [`crate::persist`]).
 
 pub mod catalog;
+pub mod entry;
 pub mod files;
 pub mod plan;
 pub mod profile;

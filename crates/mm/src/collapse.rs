@@ -36,7 +36,7 @@ mod sizes;
 pub use advise::{CollapseError, Errno};
 
 use crate::core::inject::FailAfter;
-use crate::counters::collapse::CollapseRefusal;
+use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::anon::Effort;
@@ -50,15 +50,6 @@ pub(crate) enum Who {
     Khugepaged,
     /// A process for itself: no limits, and reclaim if needed (D.5.1).
     Advice,
-}
-
-/// How a range came to be collapsed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// A folio was made.
-    Collapsed,
-    /// It was one folio, or one entry, already.
-    Already,
 }
 
 /// A block of an area to collapse: `2^order` pages, aligned, inside the area.

@@ -28,6 +28,7 @@
 
 mod anon;
 mod around;
+mod choice;
 mod cow;
 mod decide;
 mod file;
@@ -39,6 +40,7 @@ mod reading;
 mod swap;
 mod swap_ahead;
 mod sync;
+mod window;
 
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, PteFlags};

@@ -20,6 +20,7 @@ mod batch;
 pub mod deferred;
 pub(crate) mod frames;
 pub(crate) mod generations;
+mod link;
 mod list_id;
 pub mod lru;
 pub mod lruvec;

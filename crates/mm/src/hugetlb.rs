@@ -217,13 +217,6 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Whether an edge of a part of an area lies inside a huge page.
-pub(crate) fn is_huge_part(part: &Vma) -> bool {
-    let is_whole =
-        |area: HugeArea| area.order.is_aligned(part.start.0) && area.order.is_aligned(part.end.0);
-    part.huge().is_some_and(|area| !is_whole(area))
-}
-
 /// How a huge page looks from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugeView {

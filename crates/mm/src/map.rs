@@ -14,7 +14,6 @@ mod remap;
 
 pub use advise::Madvice;
 
-use crate::hugetlb::is_huge_part;
 use crate::mapping::gate::TextBusy;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
@@ -242,7 +241,7 @@ impl<R: Ram> Memory<R> {
     ) -> Result<(), MapError> {
         let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
         let areas = self.space(mm).vmas.overlapping(start, end);
-        if let Some(part) = areas.iter().find(|part| is_huge_part(part) && part.prot != prot) {
+        if let Some(part) = areas.iter().find(|part| part.cuts_huge_page() && part.prot != prot) {
             // Areas before the one that cannot be split have changed by then (O.5.1).
             if start < part.start {
                 let len_bytes = (part.start.0 - start.0) << self.rules.page.shift();

@@ -234,6 +234,14 @@ impl Vma {
         (self.index_of(self.start), self.index_of(self.end))
     }
 
+    /// Whether an edge of this part of an area lies inside a huge page.
+    pub(crate) fn cuts_huge_page(&self) -> bool {
+        let is_whole = |area: HugeArea| {
+            area.order.is_aligned(self.start.0) && area.order.is_aligned(self.end.0)
+        };
+        self.huge().is_some_and(|area| !is_whole(area))
+    }
+
     /// The part of the area from `start` to `end`.
     fn part(&self, start: Vpn, end: Vpn) -> Self {
         let mut part = Self { start, end, ..*self };

@@ -10,8 +10,8 @@
 use largefolio_sim::cost::{BaseSource, Cause, Estimate, Interval, Walks};
 pub use largefolio_trace::shown::printable;
 
-use crate::verdict::is_certain;
-
+/// Changes of the run time that no measurement finds, in per cent.
+pub(crate) const SMALL_PERCENT: f64 = 0.05;
 /// KiB are shown below this many bytes: six digits at most, and whole base pages stay exact.
 const KIB_BYTES_MAX: u64 = 100 << 20;
 /// MiB are shown below this many bytes.
@@ -138,6 +138,11 @@ pub fn size(bytes: u64) -> String {
         _ => (30, "G"),
     };
     format!("{}{unit}", bytes >> shift)
+}
+
+/// Whether it is certain that a run takes more, or less.
+pub(crate) fn is_certain(change: Interval) -> bool {
+    change.low >= SMALL_PERCENT || change.high <= -SMALL_PERCENT
 }
 
 /// Share in percent: `45.2%`; nothing for nothing.

@@ -8,7 +8,7 @@
 //!   Sweep::finish(ended)           the manifest
 //! ```
 //!
-//! Reading order: [`task`] (what a worker does), `part`, `data_set` and `merge` (the files),
+//! Reading order: [`task`] (what a worker does), `part`, `part_file`, `data_set` and `merge` (the files),
 //! [`manifest`] (who asked for what), [`local`] (all tasks on this host), [`error`].
 //!
 //! Owns which of the requested cells are done. Does not own what a cell is
@@ -27,6 +27,7 @@ pub mod local;
 pub mod manifest;
 mod merge;
 mod part;
+mod part_file;
 mod plan;
 pub mod task;
 
@@ -36,14 +37,15 @@ use std::path::{Path, PathBuf};
 use largefolio_sim::replay;
 use largefolio_sim::sweep::CellId;
 
-pub use data_set::SetAside;
 pub use error::{SweepError, TaskError};
 pub use manifest::{Ended, FailedCell, Failure, Manifest};
+pub use part_file::SetAside;
 pub use task::{Task, TaskCell, TaskResult};
 
-use data_set::{AddError, DataSet};
+use data_set::DataSet;
 use manifest::{Found, Run};
 use part::Part;
+use part_file::AddError;
 use plan::Plan;
 
 /// Cells of a task, where nobody says otherwise: enough that decoding the trace is little beside

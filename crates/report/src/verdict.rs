@@ -25,12 +25,10 @@ use largefolio_sim::cost::Interval;
 use largefolio_sim::replay::Outcome;
 use serde::Serialize;
 
+use crate::figures::{SMALL_PERCENT, is_certain};
 use crate::sums::memory_bytes;
 
 pub use cause::{Cause, Causes, NR_ANSWERS_MAX, NR_CELLS_MAX, NR_ROWS_MAX};
-
-/// Changes of the run time that no measurement finds, in per cent.
-const SMALL_PERCENT: f64 = 0.05;
 
 /// What a column should be good at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -174,11 +172,6 @@ impl Goal {
             Self::Memory | Self::Faults => self.value(row),
         }
     }
-}
-
-/// Whether it is certain that a run takes more, or less.
-pub(crate) fn is_certain(change: Interval) -> bool {
-    change.low >= SMALL_PERCENT || change.high <= -SMALL_PERCENT
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a change is read to three digits")]

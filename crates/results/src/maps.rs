@@ -21,6 +21,7 @@ mod look;
 mod openmetrics;
 mod page;
 mod plain;
+mod show;
 mod state;
 mod summary;
 mod table;
@@ -37,14 +38,15 @@ use largefolio_sim::kernel::Kernel;
 use crate::form::{Form, Forms};
 use crate::{Error, running};
 
-pub use board::{Board, Grid, Picture, Step};
+pub use board::{Board, Picture, Step};
+pub use board_rows::Grid;
 pub use diff::DiffResult;
 pub use elf::ElfResult;
 pub use group::Sort;
 pub use look::{Look, MapsRequest, Whom};
 pub use plain::shortened;
+pub use show::Show;
 pub use state::State;
-pub use text::Show;
 pub use view::MapsResult;
 
 /// Mappings that are judged for a page: those of a large system with most memory.

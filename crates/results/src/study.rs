@@ -1,10 +1,11 @@
 //! Published tables beside what is found here.
 //!
 //! Reading order: `find` (the traces, the cells, the rows), `live` (rows that are timed), `result`
-//! (JSON and CSV), `answer` (in a sentence), `text`, `curve` (programs below limits), `frontier` (kernels over many
-//! programs), `page`.
+//! (JSON and CSV), `answer` (in a sentence), `text` of `curve`s (programs below limits) and `frontier`s (kernels
+//! over many programs), `columns` (their numbers), `page`.
 
 mod answer;
+mod columns;
 mod curve;
 mod find;
 mod frontier;
@@ -26,7 +27,7 @@ impl Forms for StudyResult {
     fn text(&self) -> String {
         let mut text = String::new();
         if let Some(sentence) = answer::of(self) {
-            text::wrapped(&mut text, "", &sentence::plain(&sentence));
+            columns::wrapped(&mut text, "", &sentence::plain(&sentence));
             text.push('\n');
         }
         text.push_str(&text::shown(&self.studies));

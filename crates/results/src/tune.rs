@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use largefolio_linux::persist::{Listed, Planned};
 use largefolio_linux::shell::as_root;
+use largefolio_linux::tune::entry::Entry;
 use largefolio_linux::tune::files::Taken;
 use largefolio_linux::tune::plan::{ChangeSet, Missing};
-use largefolio_linux::tune::record::{Entry, Undone};
+use largefolio_linux::tune::record::Undone;
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_report::figures::counted;

@@ -11,24 +11,12 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use super::TuneError;
+use super::entry::{Entry, FileEntry, Record};
 use super::plan::Lasting;
-use super::record::{Entry, Foreign, Record, Store};
+use super::record::{Foreign, Store};
 use crate::persist::{Listed, Piece, Place, Planned, State, folder};
 use crate::shell::as_root;
-
-/// A file, and what folio wrote to it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileEntry {
-    /// Where.
-    pub place: Place,
-    /// What it may have in it: the last text, and the one before if that was being replaced.
-    texts: Vec<String>,
-    /// Directories that were made for it.
-    nr_folders: usize,
-}
 
 /// What became of a file when it was taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::TuneError;
 use super::catalog::Catalog;
+use super::entry::Entry;
 use super::profile::Profile;
-use super::record::Entry;
 
 /// Settings with what they are and what they are to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -12,11 +12,11 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use largefolio_trace::{disk, shown};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::TuneError;
 use super::catalog::Catalog;
-use super::files::FileEntry;
+use super::entry::{Entry, Record};
 use super::plan::{Change, ChangeSet};
 use crate::proc::host;
 use crate::setting::{self, Locked};
@@ -25,31 +25,6 @@ use crate::setting::{self, Locked};
 const SCHEMA_VERSION: u32 = 2;
 /// A record is a few lines; a longer one is not ours.
 const BYTES_MAX: u64 = 1 << 20;
-
-/// Old values on disk.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
-    schema_version: u32,
-    /// A reboot puts every setting back that no file makes again.
-    boot_id: String,
-    pub(super) changes: Vec<Entry>,
-    #[serde(default)]
-    pub(super) files: Vec<FileEntry>,
-}
-
-/// One setting: what it was, and what it was given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
-    /// Name in the catalogue.
-    pub name: String,
-    /// Before the first plan.
-    pub old: String,
-    /// What each plan gave it, or was about to when it ended.
-    pub given: Vec<String>,
-    /// Whether a file makes it again at every boot.
-    #[serde(default)]
-    pub is_persisted: bool,
-}
 
 /// What became of a setting when it was put back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

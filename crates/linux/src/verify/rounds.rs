@@ -10,6 +10,9 @@ use super::output::Output;
 use super::run::{Asked, Ended, Observed, Sample, Watch, how_it_ended, observed};
 use super::server::{READY, Ready, Served, Server, shell};
 
+/// Rounds below which an interval is more luck than knowledge: no verdict but open rests on fewer.
+pub const NR_ROUNDS_MIN: usize = 10;
+
 /// Untimed runs before a timed one, at most. After a cold read a command of 8.4 ms took 9.4 ms in its second
 /// run and 8.6 ms in its fourth.
 const NR_REHEARSALS_MAX: usize = 8;

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use super::verdict::NR_ROUNDS_MIN;
+use super::rounds::NR_ROUNDS_MIN;
 use crate::measure::bootstrap::Interval;
 
 /// Largest change in per cent that is a limit.

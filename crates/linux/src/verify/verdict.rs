@@ -2,13 +2,11 @@
 
 use super::metric::{Better, Metric};
 use super::proof::{Proved, Trace, prove, undisturbed};
-use super::rounds::{Rounds, Run};
+use super::rounds::{NR_ROUNDS_MIN, Rounds, Run};
 use super::threshold::{Outcome, Threshold};
 use crate::measure::Spread;
 use crate::measure::bootstrap::Interval;
 
-/// Rounds below which an interval is more luck than knowledge: no verdict but open rests on fewer.
-pub const NR_ROUNDS_MIN: usize = 10;
 /// Rounds beyond which few people wait: 500 of five seconds take 42 minutes.
 const NR_ROUNDS_MAX: f64 = 500.0;
 /// What is added to the rounds after which the half of the interval is as narrow as the distance to the

@@ -22,9 +22,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::Advice;
 
-use super::file::{Part, Warm, WarmError, Warmed};
-use super::refill::{FILL_BYTES, SPARE_BYTES, refused, wanted};
-use super::refusal::WarmRefusal;
+use super::file::{FILL_BYTES, Part, SPARE_BYTES, Warm, WarmError, Warmed, wanted};
+use super::refusal::{WarmRefusal, refused};
 use super::users::Users;
 use crate::census::file::cached_part;
 use crate::census::folios::{Kind, Size};

@@ -12,6 +12,11 @@ use largefolio_trace::shown;
 use super::refusal::WarmRefusal;
 use crate::geometry::Geometry;
 
+/// Bytes filled with one call: a signal is answered between two.
+pub(super) const FILL_BYTES: u64 = 256 << 20;
+/// Memory left to others when the cache is filled.
+pub(super) const SPARE_BYTES: u64 = 64 << 20;
+
 /// Which part of a file is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Part {
@@ -136,5 +141,31 @@ impl Warm {
 
     pub(super) fn failed(&self, action: &'static str) -> impl FnOnce(io::Error) -> WarmError {
         move |source| WarmError::Call { path: self.path.clone(), action, source }
+    }
+}
+
+/// Whole blocks of a file in which the part lies.
+pub(super) fn wanted(part: &Part, block_bytes: u64, nr_whole: u64) -> Range<u64> {
+    match part {
+        Part::Whole => 0..nr_whole,
+        Part::Bytes(bytes) => {
+            let end = bytes.end.div_ceil(block_bytes).min(nr_whole);
+            (bytes.start / block_bytes).min(end)..end
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_widened_to_blocks_and_kept_inside_the_file() {
+        let part = |start, end| Part::Bytes(start..end);
+        assert_eq!(wanted(&Part::Whole, 10, 3), 0..3);
+        assert_eq!(wanted(&part(5, 15), 10, 3), 0..2);
+        assert_eq!(wanted(&part(10, 20), 10, 3), 1..2);
+        assert_eq!(wanted(&part(25, 99), 10, 3), 2..3);
+        assert!(wanted(&part(35, 99), 10, 3).is_empty());
     }
 }

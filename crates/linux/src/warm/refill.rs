@@ -9,20 +9,15 @@ use std::time::{Duration, Instant};
 use rustix::fs::Advice;
 
 use super::by_size::BySize;
-use super::file::{Part, Warm, WarmError, Warmed};
-use super::refusal::WarmRefusal;
+use super::file::{FILL_BYTES, Part, SPARE_BYTES, Warm, WarmError, Warmed, wanted};
+use super::refusal::{WarmRefusal, refused};
 use super::users::Users;
 use crate::filesystem;
-use crate::proc::thp;
 use crate::residency::{BlockState, Cached};
 use crate::system::Live;
 
-/// Bytes filled with one call: a signal is answered between two.
-pub(super) const FILL_BYTES: u64 = 256 << 20;
 /// Blocks tried where the kernel does not tell whether they were evicted.
 const NR_TRIALS: u32 = 4;
-/// Memory left to others when the cache is filled.
-pub(super) const SPARE_BYTES: u64 = 64 << 20;
 
 impl Warm {
     /// Says how it stands and what would be in the way; changes nothing.
@@ -311,40 +306,5 @@ impl<'w> Refill<'w> {
         } else {
             WarmRefusal::InUse { bytes, pids }
         })
-    }
-}
-
-/// Whole blocks of a file in which the part lies.
-pub(super) fn wanted(part: &Part, block_bytes: u64, nr_whole: u64) -> Range<u64> {
-    match part {
-        Part::Whole => 0..nr_whole,
-        Part::Bytes(bytes) => {
-            let end = bytes.end.div_ceil(block_bytes).min(nr_whole);
-            (bytes.start / block_bytes).min(end)..end
-        }
-    }
-}
-
-/// Errors of the kernel that say what it lacks.
-pub(super) fn refused(error: &io::Error) -> Option<WarmRefusal> {
-    // MADV_POPULATE_READ answers EINVAL before 5.14; so does MADV_HUGEPAGE without THP.
-    if error.raw_os_error() != Some(libc::EINVAL) {
-        return None;
-    }
-    Some(if thp::setting("enabled").exists() { WarmRefusal::OldKernel } else { WarmRefusal::NoThp })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_is_widened_to_blocks_and_kept_inside_the_file() {
-        let part = |start, end| Part::Bytes(start..end);
-        assert_eq!(wanted(&Part::Whole, 10, 3), 0..3);
-        assert_eq!(wanted(&part(5, 15), 10, 3), 0..2);
-        assert_eq!(wanted(&part(10, 20), 10, 3), 1..2);
-        assert_eq!(wanted(&part(25, 99), 10, 3), 2..3);
-        assert!(wanted(&part(35, 99), 10, 3).is_empty());
     }
 }

@@ -5,8 +5,8 @@
 //! Owns the walk over areas and blocks, which refusal ends it, and what the call returns.
 
 use super::file::FileRange;
-use super::{CollapseTarget, Done, Who};
-use crate::counters::collapse::CollapseRefusal;
+use super::{CollapseTarget, Who};
+use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::collapse::{DirtyRange, EmptyBlock, PrivateData, ShortRequest};

@@ -10,11 +10,11 @@
 //! Differs: the table that a PMD entry replaces is not deposited for its split; tables take no
 //! memory here.
 
+use super::CollapseTarget;
 use super::scan::{PteLimits, is_hole, position};
-use super::{CollapseTarget, Done};
 use crate::core::mapped::Level;
 use crate::core::work::steps_of_block;
-use crate::counters::collapse::CollapseRefusal;
+use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::fault::{Access, Fault, Pass};
 use crate::folio::FolioId;
 use crate::memory::Memory;

@@ -10,8 +10,8 @@
 
 use super::advise::CollapseError;
 use super::scan::PteLimits;
-use super::{CollapseTarget, Done, Who};
-use crate::counters::collapse::CollapseRefusal;
+use super::{CollapseTarget, Who};
+use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
 use crate::pgtable::{Batch, PmdState, Pte, PteFlags};
 use crate::ram::Ram;

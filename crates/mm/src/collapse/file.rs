@@ -11,11 +11,11 @@
 //! Differs: what is gathered is locked in a kernel; here nothing else runs meanwhile. I/O completes
 //! at once, so a flush that khugepaged starts is done when it comes back.
 
-use super::{CollapseTarget, Done, Who};
+use super::{CollapseTarget, Who};
 use crate::core::NewFolio;
 use crate::core::groups::ChargeEffort;
 use crate::core::work::steps_of_block;
-use crate::counters::collapse::CollapseRefusal;
+use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;

@@ -12,10 +12,10 @@
 //! Owns the list of processes, where the scan stands and when it wakes. Scanning takes no time.
 
 use super::file::FileRange;
-use super::{CollapseTarget, Done, Who};
+use super::{CollapseTarget, Who};
 use crate::core::khugepaged::Khugepaged;
 use crate::core::observed::Observed;
-use crate::counters::collapse::CollapseRefusal;
+use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
 use crate::pgtable::Leaf;
 use crate::policy::{Context, Point};

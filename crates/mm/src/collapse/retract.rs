@@ -5,9 +5,9 @@
 //! Owns which empty tables are given back, so that the next fault can map the block by one entry,
 //! and the exchange of a table for that entry if the caller requested it.
 
+use super::CollapseTarget;
 use super::file::FileRange;
-use super::{CollapseTarget, Done};
-use crate::counters::collapse::CollapseRefusal;
+use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::fault::{Access, Fault, Pass};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;

@@ -6,9 +6,9 @@
 //!   order 4    [--- yes -------]                    p moves on, k = what p is aligned to
 //! ```
 
+use super::CollapseTarget;
 use super::scan::{PteLimits, is_hole};
-use super::{CollapseTarget, Done};
-use crate::counters::collapse::CollapseRefusal;
+use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
 use crate::pgtable::Pte;
 use crate::ram::Ram;

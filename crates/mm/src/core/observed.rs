@@ -3,9 +3,8 @@
 //! Owns the list of events. They are collected while somebody watches
 //! (`Memory::watch`) and decide nothing.
 
-use crate::collapse::Done;
 use crate::core::open_file::RaState;
-use crate::counters::collapse::CollapseRefusal;
+use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::units::{MappingId, MmId, Order, PageIndex, Vpn};
 
 /// One event; sizes are in base pages.

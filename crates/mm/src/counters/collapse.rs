@@ -18,6 +18,15 @@ pub struct CollapseCounters {
     pub refused: [u64; CollapseRefusal::ALL.len()],
 }
 
+/// How a range came to be collapsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// A folio was made.
+    Collapsed,
+    /// It was one folio, or one entry, already.
+    Already,
+}
+
 /// Why a range was not collapsed. Not here, because nothing here can lead to them:
 /// write-protected userfaultfd ranges, memory of other nodes, pages without a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]

@@ -5,7 +5,8 @@
 //! Owns the four points of faults: which orders private memory tries, what is read of a file, how
 //! much is mapped around a load, what becomes of a store to a large private folio.
 
-use super::sync::{self, Choice, Sequential};
+use super::choice::{Choice, Sequential};
+use super::window::window_of;
 use super::{Access, Fault};
 use crate::core::open_file::RaState;
 use crate::folio::FolioId;
@@ -209,7 +210,7 @@ impl<R: Ram> Memory<R> {
                     readahead::sync::choose(&mut state, tree, request, &self.rules.readahead)
                 }
             },
-            ref other => sync::window_of(fault, &mut state, other, self.start_order(fault)),
+            ref other => window_of(fault, &mut state, other, self.start_order(fault)),
         };
         Some(self.own_of(fault, &issue, state))
     }

@@ -7,7 +7,7 @@
 //! leaves. Does not own the choice (`sync`).
 
 use super::Fault;
-use super::sync::Choice;
+use super::choice::Choice;
 use crate::core::open_file::RaState;
 use crate::memory::Memory;
 use crate::ram::Ram;

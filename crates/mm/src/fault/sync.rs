@@ -3,49 +3,24 @@
 //! Answers to: `do_sync_mmap_readahead`.
 
 use super::Fault;
+use super::choice::{Choice, Sequential};
 use super::decide::Decided;
-use super::proposed::around_in_folios;
 use super::reading::Reading;
+use super::window::window_of;
 use crate::core::observed::{EntryKind, Observed};
 use crate::core::open_file::{MissGate, OpenFile};
 use crate::memory::Memory;
 use crate::policy::Point;
 use crate::ram::Ram;
+use crate::readahead::Issue;
 use crate::readahead::issue::Run;
 use crate::readahead::sync::{self, Request, prev_index};
-use crate::readahead::{Issue, OrderHint, RaState};
 use crate::rules::{Exec, ExecMiss, Forced, ForcedGate};
 use crate::units::Order;
 use crate::vma::{AccessAdvice, HugeAdvice, Vma};
 
 /// Cap of a forced window where it does not follow the PMD (B.4.4, B.4.5).
 const FORCED_CAP_BYTES: u64 = 2 << 20;
-
-/// What a cold fault reads.
-pub(super) enum Choice {
-    /// Nothing ahead: the page alone.
-    Nothing,
-    /// As a buffered read of a whole window would (B.4.1 step 4).
-    Sequential,
-    /// `MADV_HUGEPAGE`: blocks of this order around the fault (B.4.6).
-    Forced(Order),
-    /// Text: the one block of this order that holds the fault (B.4.9).
-    ExecBlock(Order),
-    /// Text: a window forward from that block (B.4.7).
-    ExecWindow(Order),
-    /// A window around the fault (B.4.8).
-    Around,
-    /// Text: the same in whole folios of this order (K.1.4).
-    AroundInFolios(Order),
-}
-
-/// What a sequential reader asks for.
-pub(super) enum Sequential {
-    /// These pages, in the smallest folios.
-    Forced(Run),
-    /// What readahead makes of the request.
-    Asked(Request),
-}
 
 impl<R: Ram> Memory<R> {
     /// Reads ahead for a fault whose page is absent.
@@ -191,66 +166,8 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// The window of a choice that is one, which goes into the state.
-pub(super) fn window_of(
-    fault: &Fault,
-    state: &mut RaState,
-    choice: &Choice,
-    start_order: Option<Order>,
-) -> Issue {
-    match *choice {
-        Choice::Forced(order) => forced_window(fault, state, order),
-        Choice::ExecBlock(order) => exec_block(fault, state, order),
-        Choice::ExecWindow(order) => exec_window(fault, state, order),
-        Choice::Around => around(fault, state, start_order),
-        Choice::AroundInFolios(order) => around_in_folios(fault, state, order),
-        Choice::Nothing | Choice::Sequential => unreachable!("chosen when it is read"),
-    }
-}
-
-/// B.4.8: half of the window before the fault, in folios of `start_order` where the rules name one.
-fn around(fault: &Fault, state: &mut RaState, start_order: Option<Order>) -> Issue {
-    state.start = fault.index().saturating_sub(state.ra_pages / 2);
-    state.size = state.ra_pages;
-    state.async_size = state.ra_pages / 4;
-    let hint = start_order.map_or(OrderHint::Raise(Order::ZERO), OrderHint::Exactly);
-    state.order = start_order.unwrap_or(Order::ZERO);
-    Issue::Window { start: state.start, hint }
-}
-
 /// Whether a cold fault in `vma` is counted and gated (B.4.1 step 5, B.4.3).
 fn is_gated(vma: &Vma, exec_miss: ExecMiss) -> bool {
     let is_exempt = vma.prot.can_exec && exec_miss != ExecMiss::Counted;
     vma.advice.access != AccessAdvice::Sequential && !is_exempt
-}
-
-/// B.4.6. The state's start is not updated.
-fn forced_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
-    let nr_pages = order.nr_pages();
-    let is_random = fault.vma.advice.access == AccessAdvice::Random;
-    // The second block is read ahead, except for who said that it will not be needed.
-    state.size = if is_random { nr_pages } else { 2 * nr_pages };
-    state.async_size = nr_pages;
-    state.order = order;
-    Issue::Window { start: order.round_down(fault.index()), hint: OrderHint::Exactly(order) }
-}
-
-/// B.4.9. The state's start is not updated.
-fn exec_block(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
-    state.size = order.nr_pages();
-    state.async_size = 0;
-    state.order = order;
-    Issue::Window { start: order.round_down(fault.index()), hint: OrderHint::Raise(order) }
-}
-
-/// B.4.7: forward from the aligned fault index, inside the VMA.
-fn exec_window(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
-    let (first, end) = fault.vma.file_range();
-    // Forward only and inside the area: padding between segments is never run (B.4.7).
-    let start = order.round_down(fault.index()).max(first);
-    state.start = start;
-    state.size = order.round_up(start + state.ra_pages).min(end) - start;
-    state.async_size = 0;
-    state.order = order;
-    Issue::Window { start, hint: OrderHint::Exactly(order) }
 }

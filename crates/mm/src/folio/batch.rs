@@ -19,7 +19,8 @@
 //! - I2: a folio is in the batch of activations if its mark says so.
 
 use super::generations::{Comer, Generations};
-use super::lru::{Age, ListId, Place, Spot};
+use super::link::Place;
+use super::lru::{Age, ListId, Spot};
 use super::{FolioId, FolioTable};
 use crate::rules::reclaim::GenerationRule;
 use crate::units::Order;

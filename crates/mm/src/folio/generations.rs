@@ -18,7 +18,8 @@
 //! Invariants:
 //! - I1: of each kind there are 1 to 4 generations: `max_seq - 3 <= min_seq <= max_seq`.
 
-use super::lru::{LruKind, Marks};
+use super::link::Marks;
+use super::list_id::LruKind;
 use crate::rules::reclaim::GenerationRule;
 
 /// Most generations of a kind (`MAX_NR_GENS`).

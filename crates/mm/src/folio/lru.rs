@@ -19,85 +19,13 @@
 //! - I1: a live folio is on exactly one list, in the batch of new folios, or isolated.
 //! - I2: links are mutual; a list counts its folios and their pages, and so do all groups together.
 
+use super::link::{EMPTY, Link, Marks, NONE, Place};
 use super::list_id::{NR_LISTS, nr_of_kind};
 use super::lruvec::Lruvec;
 use crate::folio::FolioId;
 use crate::units::{GroupId, Order};
 
 pub use super::list_id::{Age, ListId, LruKind};
-
-/// No folio.
-pub(super) const NONE: u32 = u32::MAX;
-
-/// Where a folio is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// Not alive.
-    Absent,
-    /// New, or taken off its list for a while.
-    Isolated,
-    /// In the batch of new folios.
-    Batched,
-    On(ListId),
-}
-
-/// What reclaim knows of a folio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "page flags: independent of each other")]
-pub(crate) struct Marks {
-    /// It was used once since it was last examined.
-    pub(crate) is_referenced: bool,
-    /// It is, or goes, onto the active list or into a young generation.
-    pub(crate) is_active: bool,
-    /// Reclaim waits for its writeback (`PG_reclaim`).
-    pub(crate) is_reclaim: bool,
-    /// It waits in the batch of folios that become active.
-    pub(crate) is_activating: bool,
-    /// Uses through descriptors beyond the first, with generations.
-    pub(crate) nr_refs: u8,
-    /// The generation it belongs to, while it is on a list; the list may be that of an older one.
-    pub(crate) generation: Option<u8>,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
-    /// Neighbour on the side of the head.
-    newer: u32,
-    /// Neighbour on the side of the tail.
-    older: u32,
-    pub(super) place: Place,
-    pub(super) order: Order,
-    pub(super) group: GroupId,
-    pub(super) marks: Marks,
-}
-
-const EMPTY: Link = Link {
-    newer: NONE,
-    older: NONE,
-    place: Place::Absent,
-    order: Order::ZERO,
-    group: GroupId::ROOT,
-    marks: Marks {
-        is_referenced: false,
-        is_active: false,
-        is_reclaim: false,
-        is_activating: false,
-        nr_refs: 0,
-        generation: None,
-    },
-};
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct List {
-    head: u32,
-    tail: u32,
-    nr_folios: u64,
-    pub(super) nr_pages: u64,
-}
-
-impl List {
-    pub(super) const EMPTY: Self = Self { head: NONE, tail: NONE, nr_folios: 0, nr_pages: 0 };
-}
 
 /// A place between two folios, for the parts of one that is split.
 #[derive(Clone, Copy, Debug)]

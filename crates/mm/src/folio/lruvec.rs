@@ -9,8 +9,8 @@
 use std::collections::BTreeSet;
 
 use super::generations::Generations;
-use super::list_id::{NR_LISTS, nr_of_kind};
-use super::lru::{Age, List, ListId, LruKind};
+use super::link::List;
+use super::list_id::{Age, ListId, LruKind, NR_LISTS, nr_of_kind};
 use crate::units::{MmId, Vpn};
 
 /// What a group did under pressure; pages.

@@ -297,7 +297,7 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
             return Err(NotExclusive::Referenced);
         }
         let Some(word) = self.lock_tracked() else { return Err(NotExclusive::Shared) };
-        let state = layout::state_of::<L>(&self.words(word));
+        let state = self.words(word).state::<L>();
         let is_referenced = u64::from(state.mapcount()) != references();
         self.unlock(word);
         // I3 of `State`: with S clear the one who maps the folio holds a slot.
@@ -310,7 +310,7 @@ impl<L: Layout, A: Atomics> Owners<L, A> {
     /// All of it at one moment.
     #[must_use]
     pub fn snapshot(&self) -> State {
-        layout::state_of::<L>(&self.all())
+        self.all().state::<L>()
     }
 
     /// The words at one moment.

@@ -21,42 +21,21 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata, TryLockError};
-use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::disk;
 use largefolio_trace::disk::MadeDirs;
-use largefolio_trace::{disk, shown};
-use serde::{Deserialize, Serialize};
 
 use super::error::SweepError;
 use super::merge::{self, Merged};
-use super::part::{BYTES_MAX, NoPart, Part};
+use super::part::Part;
+use super::part_file::{
+    AddError, PARQUET, SetAside, hash, hash_of, part_name, read_part, set_aside,
+};
 use super::{IsStopped, go_on};
 use largefolio_sim::sweep::CellId;
-
-/// What a part's name begins with.
-const PART: &str = "part-";
-/// What a part's name ends with.
-const PARQUET: &str = ".parquet";
-/// What is added to the name of a part that is set aside.
-const BROKEN: &str = ".broken";
-/// What a name begins with that readers of the whole directory leave out.
-const HIDDEN: &str = "_";
-/// Digits of a hash in a name: 128 bits.
-const NR_DIGITS: usize = 32;
-
-/// A file that was found damaged.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SetAside {
-    /// The name it had.
-    pub file: String,
-    /// The name it has now.
-    pub now: String,
-    /// What is wrong with it.
-    pub why: String,
-}
 
 /// An open data set.
 #[derive(Debug)]
@@ -213,44 +192,6 @@ impl DataSet {
     }
 }
 
-/// Reads the file at `path`, which was written as the part `name`; why not, where it is damaged.
-pub(super) fn read_part(path: PathBuf, name: &str) -> Result<Result<Part, String>, SweepError> {
-    let bytes = match disk::read_whole(&path, BYTES_MAX) {
-        Ok(bytes) => bytes,
-        Err(error) if disk::is_foreign(&error) => return Ok(Err(error.to_string())),
-        Err(error) => return Err(SweepError::io("read", &path, error)),
-    };
-    if hash_of(name) != Some(hash(&bytes).as_str()) {
-        return Ok(Err("its content does not match its name: it is damaged".to_owned()));
-    }
-    match Part::read(bytes) {
-        Ok(part) => Ok(Ok(part)),
-        Err(NoPart::OtherColumns) => Err(SweepError::OtherColumns { path }),
-        Err(NoPart::Damaged(why)) => Ok(Err(why)),
-    }
-}
-
-/// Why rows could not be added.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum AddError {
-    #[error("{}: {source}", shown(path))]
-    Io { path: PathBuf, source: io::Error },
-    #[error(transparent)]
-    Parquet(#[from] parquet::errors::ParquetError),
-}
-
-/// Gives `name` in `dir` another name under which nobody takes it for what it was.
-pub(super) fn set_aside(dir: &Path, name: &str, why: String) -> Result<SetAside, SweepError> {
-    let path = dir.join(name);
-    let first = format!("{HIDDEN}{}{BROKEN}", name.trim_start_matches(HIDDEN));
-    let others = (2..).map(|nr: u32| format!("{first}-{nr}"));
-    // What was set aside before stays; only the holder of the lock makes such names.
-    let is_free = |name: &String| fs::symlink_metadata(dir.join(name)).is_err();
-    let now = std::iter::once(first.clone()).chain(others).find(is_free).unwrap_or(first);
-    fs::rename(&path, dir.join(&now)).map_err(|error| SweepError::io("rename", &path, error))?;
-    Ok(SetAside { file: name.to_owned(), now, why })
-}
-
 /// D4.
 fn lock(dir: &Path) -> Result<Locked, SweepError> {
     let path = dir.join(".lock");
@@ -286,23 +227,6 @@ fn names(dir: &Path) -> Result<Vec<String>, SweepError> {
     }
     names.sort();
     Ok(names)
-}
-
-/// The hash in the name of a part; nothing where it is no such name.
-pub(super) fn hash_of(name: &str) -> Option<&str> {
-    let hash = name.strip_prefix(PART)?.strip_suffix(PARQUET)?;
-    (hash.len() == NR_DIGITS && hash.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(hash)
-}
-
-/// The name of a part.
-pub(super) fn part_name(hash: &str) -> String {
-    format!("{PART}{hash}{PARQUET}")
-}
-
-pub(super) fn hash(bytes: &[u8]) -> String {
-    let mut digits = blake3::hash(bytes).to_hex().to_string();
-    digits.truncate(NR_DIGITS);
-    digits
 }
 
 #[cfg(test)]

@@ -31,8 +31,8 @@ use largefolio_trace::disk;
 use largefolio_trace::shown::brief;
 use serde::{Deserialize, Serialize};
 
-use super::data_set::{SetAside, set_aside};
 use super::error::SweepError;
+use super::part_file::{SetAside, set_aside};
 use super::{Counts, Request};
 use crate::figures::counted;
 use crate::report::TOOL_VERSION;

@@ -24,9 +24,9 @@ use arrow_array::RecordBatch;
 use largefolio_sim::sweep::CellId;
 use largefolio_trace::disk;
 
-use super::data_set::{AddError, SetAside, hash, hash_of, part_name, read_part, set_aside};
 use super::error::SweepError;
 use super::part::{BYTES_MAX, Part};
+use super::part_file::{AddError, SetAside, hash, hash_of, part_name, read_part, set_aside};
 use super::{IsStopped, go_on};
 use crate::parquet::file_of_all;
 

@@ -14,7 +14,7 @@ mod setup;
 
 use largefolio_linux::calibrate::{AROUND_BYTES, Effort, Work};
 use largefolio_linux::measure::{Series, Spread};
-use largefolio_linux::verify::verdict::NR_ROUNDS_MIN;
+use largefolio_linux::verify::rounds::NR_ROUNDS_MIN;
 
 use self::host::Measured;
 use self::setup::{BACKINGS, CheckRow, Extent, KERNEL_BOUND, Phase, STUBS_BOUND, WORKS};

@@ -6,6 +6,7 @@
 
 mod costs;
 mod merge;
+mod quantity;
 mod walks;
 
 use largefolio_linux::calibrate::{

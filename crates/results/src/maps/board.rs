@@ -9,7 +9,7 @@
 //! Owns no terminal: keys come as [`Step`], and a [`Picture`] is text. Invariant V1: what is chosen
 //! stays chosen while it is there, wherever a new look moves its row.
 
-use super::board_rows::{self, Key};
+use super::board_rows::{self, Grid, Key, Since, View};
 use super::group::Sort;
 use super::state::State;
 
@@ -34,41 +34,6 @@ pub enum Step {
     Since,
     /// The next view.
     View,
-}
-
-/// What a table lists.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum View {
-    Processes,
-    Groups,
-    Mappings,
-    Files,
-    /// The processes of a control group.
-    OfGroup(String),
-    /// The mappings of a process.
-    OfProcess(u32, String),
-}
-
-/// What columns hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Since {
-    /// Shares by folio size, now.
-    Now,
-    /// The change since the look before.
-    Last,
-    /// The change since the first look.
-    Start,
-}
-
-/// A table as text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Grid {
-    /// Names of the columns.
-    pub header: Vec<String>,
-    /// As many cells as the header has.
-    pub rows: Vec<Vec<String>>,
-    /// The column that is aligned left and takes the space that is left.
-    pub name_column: usize,
 }
 
 /// All that is to be drawn.

@@ -7,12 +7,46 @@ use largefolio_linux::census::folios::{Kind, Size, Tally};
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 
-use super::board::{Grid, Since, View};
 use super::change::{self, Fate};
 use super::diff::{by_file, moved, sizes};
 use super::group::{Sort, rank};
 use super::state::{Mappings, State};
 use super::table::{Classes, bytes_or_point, change as signed, share};
+
+/// What a table lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    Processes,
+    Groups,
+    Mappings,
+    Files,
+    /// The processes of a control group.
+    OfGroup(String),
+    /// The mappings of a process.
+    OfProcess(u32, String),
+}
+
+/// What columns hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Since {
+    /// Shares by folio size, now.
+    Now,
+    /// The change since the look before.
+    Last,
+    /// The change since the first look.
+    Start,
+}
+
+/// A table as text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grid {
+    /// Names of the columns.
+    pub header: Vec<String>,
+    /// As many cells as the header has.
+    pub rows: Vec<Vec<String>>,
+    /// The column that is aligned left and takes the space that is left.
+    pub name_column: usize,
+}
 
 /// What a row is of.
 #[derive(Clone, Debug, PartialEq, Eq)]

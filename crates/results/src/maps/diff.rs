@@ -11,10 +11,9 @@ use largefolio_report::cells::Cells;
 use serde::Serialize;
 
 use super::change::{self, Fate, Pair};
-use super::diff_text;
+use super::show::Show;
 use super::state::{Mappings, State};
 use super::table::Classes;
-use super::text::Show;
 use crate::{Error, Forms};
 
 /// Version of the JSON.
@@ -269,7 +268,7 @@ fn process(pair: &Pair<'_>, page_bytes: u64) -> Option<ProcessChange> {
 
 impl Forms for DiffResult {
     fn text(&self) -> String {
-        diff_text::of(self)
+        self.as_text()
     }
 
     fn csv(&self) -> Result<String, ExportError> {

@@ -9,23 +9,23 @@ use largefolio_report::figures::{self, printable};
 
 use super::diff::{CellChange, DiffResult, ProcessChange, Row};
 use super::plain::shortened;
+use super::show::NAME_MIN;
 use super::table::{change as signed, grid};
-use super::text::{NAME_MIN, name_chars};
-
-pub(super) fn of(diff: &DiffResult) -> String {
-    let mut text = String::new();
-    diff.add_answer(&mut text);
-    diff.add_totals(&mut text);
-    diff.add_processes(&mut text);
-    let rows: Vec<&Row> = diff.groups.iter().collect();
-    diff.add_rows(&mut text, "mappings of all processes by file", "mapping", &rows);
-    let rows: Vec<&Row> = diff.files.iter().map(|file| &file.row).collect();
-    diff.add_rows(&mut text, "page cache of files", "file", &rows);
-    text
-}
 
 // Writing to a string cannot fail, here and below.
 impl DiffResult {
+    pub(super) fn as_text(&self) -> String {
+        let mut text = String::new();
+        self.add_answer(&mut text);
+        self.add_totals(&mut text);
+        self.add_processes(&mut text);
+        let rows: Vec<&Row> = self.groups.iter().collect();
+        self.add_rows(&mut text, "mappings of all processes by file", "mapping", &rows);
+        let rows: Vec<&Row> = self.files.iter().map(|file| &file.row).collect();
+        self.add_rows(&mut text, "page cache of files", "file", &rows);
+        text
+    }
+
     fn add_answer(&self, text: &mut String) {
         let mut sizes: BTreeMap<Option<u64>, (u64, u64)> = BTreeMap::new();
         for cell in &self.totals {
@@ -120,7 +120,7 @@ impl DiffResult {
         let cells = rows.iter().take(self.show.nr_rows).map(|row| {
             let mut cells = self.changes(row);
             cells.push(row.about.clone());
-            cells.push(shortened(&printable(&row.name), name_chars(self.show)));
+            cells.push(shortened(&printable(&row.name), self.show.name_chars()));
             cells
         });
         let _ = writeln!(text, "\n{title}, change by folio size:");

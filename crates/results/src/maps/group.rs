@@ -11,6 +11,9 @@ use largefolio_linux::census::why::{Finding, Refusal};
 
 use super::plain::what;
 
+/// Remedies of one row: fifty processes of a file may each have their own.
+pub(super) const REMEDIES_MAX: usize = 6;
+
 /// What rows are ordered by, largest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {

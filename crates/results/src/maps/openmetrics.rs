@@ -22,7 +22,7 @@ use largefolio_report::figures::printable;
 
 use super::look::Look;
 use super::plain::plain;
-use super::text::Show;
+use super::show::Show;
 
 /// Label of what is not among the largest.
 const REST: &str = "(other)";

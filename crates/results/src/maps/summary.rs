@@ -19,10 +19,9 @@ use largefolio_linux::geometry::Geometry;
 use largefolio_linux::system::System;
 use serde::Serialize;
 
-use super::group::{self, Group, Sort, Subject};
+use super::group::{self, Group, REMEDIES_MAX, Sort, Subject};
 use super::look::Look;
 use super::plain::plain;
-use super::text::REMEDIES_MAX;
 use super::view::SCHEMA_VERSION;
 
 /// Rows of a table and bars of a picture.

@@ -13,40 +13,13 @@ use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 
 use super::answer;
-use super::group::{self, Sort, Subject};
+use super::group::{self, REMEDIES_MAX, Subject};
 use super::look::Look;
 use super::plain::{plain, shortened};
+use super::show::{NAME_MIN, Show};
 use super::summary::{self, Sizes};
 use super::table::{Classes, bytes_or_point, grid, share};
 use crate::sentence;
-
-/// Mappings that are judged for a row.
-const JUDGED_OF_ROW: usize = 8;
-/// Remedies of one row: fifty processes of a file may each have their own.
-pub(super) const REMEDIES_MAX: usize = 6;
-/// Characters of a line that the columns beside a name take.
-const BESIDE: usize = 68;
-/// Characters a name gets at least.
-pub(super) const NAME_MIN: usize = 24;
-
-/// How much is shown, in which order.
-#[derive(Clone, Copy, Debug)]
-pub struct Show {
-    /// Rows of each table.
-    pub nr_rows: usize,
-    /// Their order.
-    pub sort: Sort,
-    /// Characters of a line.
-    pub width: usize,
-}
-
-impl Show {
-    /// Mappings that are judged: more than are shown, since they are grouped by file.
-    #[must_use]
-    pub const fn nr_judged(self) -> usize {
-        self.nr_rows.saturating_mul(JUDGED_OF_ROW)
-    }
-}
 
 pub(super) fn of(look: &Look, show: Show) -> String {
     let mut text = String::new();
@@ -213,17 +186,13 @@ fn mappings(text: &mut String, census: &Census, show: Show) {
         row.extend(classes.shares(&group.tally));
         row.extend(classes.mapped(&group.tally));
         row.extend(is_many.then(|| group.nr_processes.to_string()));
-        row.extend([group.permissions.clone(), shortened(&group.what, name_chars(show))]);
+        row.extend([group.permissions.clone(), shortened(&group.what, show.name_chars())]);
         row
     });
     let what = if is_many { "mappings of all processes by file" } else { "mappings" };
     let _ = writeln!(text, "\n{what}, shares by folio size:");
     text.push_str(&grid(&header, rows.collect(), 0));
     more(text, groups.len(), show);
-}
-
-pub(super) fn name_chars(show: Show) -> usize {
-    show.width.saturating_sub(BESIDE).max(NAME_MIN)
 }
 
 fn more(text: &mut String, nr: usize, show: Show) {
@@ -323,7 +292,7 @@ fn files(text: &mut String, cached: &CachedFiles, show: Show) {
         let bytes = file.tally.all().mapped_bytes();
         let mut row = vec![figures::bytes(bytes), share(bytes, file.len_bytes.max(bytes))];
         row.extend(classes.shares(&file.tally));
-        row.push(shortened(&printable(&plain(&file.path)), name_chars(show)));
+        row.push(shortened(&printable(&plain(&file.path)), show.name_chars()));
         rows.push(row);
     }
     if files.len() > 1 {

@@ -6,7 +6,7 @@ use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_sim::study::{CountFinding, CurveFinding, LimitFinding, LineFinding, Series};
 
-use super::text::{columns, number, wrapped};
+use super::columns::{columns, number, wrapped};
 
 /// A curve: where each line is worse than the first, then its numbers.
 pub(super) fn add(text: &mut String, curve: &CurveFinding) {

@@ -6,7 +6,7 @@ use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_sim::study::{ChangeFinding, FrontierCount, FrontierFinding, FrontierLine};
 
-use super::text::{columns, signed, wrapped};
+use super::columns::{columns, signed, wrapped};
 
 /// A frontier: which lines are on it, which programs lose, then the changes.
 pub(super) fn add(text: &mut String, found: &FrontierFinding) {

@@ -18,6 +18,7 @@ use largefolio_report::html::lanes::{Axis, Guide, Lane, Mark, Shape, Side, key, 
 use largefolio_report::html::markup::Markup;
 use largefolio_sim::study::{Change, Finding, How, Pair, RowFinding, TableFinding};
 
+use super::columns::{number, signed};
 use super::result::StudyResult;
 use super::text;
 use crate::page::{footer, meanings, section};
@@ -250,10 +251,10 @@ impl Drawing<'_> {
             match value {
                 Some(value) if is_change => {
                     let unit = if row.measure == Change::Points { "pp" } else { "%" };
-                    end.number(&at, value, &(text::signed(value) + unit));
+                    end.number(&at, value, &(signed(value) + unit));
                 }
                 Some(value) => {
-                    end.number(&at, value, &text::number(value, unit));
+                    end.number(&at, value, &number(value, unit));
                 }
                 None => {
                     end.text(text.unwrap_or_default());
@@ -313,7 +314,7 @@ fn mark_of(row: &RowFinding, notes: &[(usize, &str, bool)]) -> Option<String> {
 /// Before and after, and the way between.
 fn shares(pair: Pair, side: Side, class: &'static str, who: &str) -> Vec<Mark> {
     let (before, after) = (pair.before, pair.after);
-    let shown = |value: Option<f64>| value.map_or("-".to_owned(), |value| text::number(value, "%"));
+    let shown = |value: Option<f64>| value.map_or("-".to_owned(), |value| number(value, "%"));
     let tip = format!("{who}: {} before, {} after", shown(before), shown(after));
     let at = |value, shape| Mark::At { value, side, shape, class, tip: tip.clone() };
     let mut marks = Vec::new();
@@ -336,8 +337,8 @@ fn apart(
     let (class, word) = how_class(how);
     let side = Side::Middle;
     let shown = |value: f64| match ground {
-        Ground::Numbers(unit) => text::number(value, unit),
-        _ => text::signed(value) + "%",
+        Ground::Numbers(unit) => number(value, unit),
+        _ => signed(value) + "%",
     };
     let mut marks = Vec::new();
     if let (Some(from), Some(to)) = (published, ours) {
@@ -383,15 +384,15 @@ fn legend(ground: &Ground, rows: &[Row<'_>], reference: &str) -> Markup {
 fn pair(table: &mut Markup, pair: Option<Pair>, at: &str, unit: &str, row: &RowFinding) {
     let Some(pair) = pair else { return };
     if let Some(before) = pair.before {
-        let shown = text::number(before, "");
+        let shown = number(before, "");
         table.number(&format!("{at}/before"), before, &shown).text(" \u{2192} ");
     }
     if let Some(after) = pair.after {
-        table.number(&format!("{at}/after"), after, &text::number(after, unit)).text(" ");
+        table.number(&format!("{at}/after"), after, &number(after, unit)).text(" ");
     }
     if let Some(change) = pair.change {
         let unit = if row.measure == Change::Points { "pp" } else { "%" };
-        let shown = text::signed(change) + unit;
+        let shown = signed(change) + unit;
         table.raw("<small>").number(&format!("{at}/change"), change, &shown).raw("</small>");
     }
 }

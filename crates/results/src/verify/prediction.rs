@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use largefolio_linux::measure::bootstrap;
-use largefolio_linux::verify::verdict::{NR_ROUNDS_MIN, nr_rounds_until};
+use largefolio_linux::verify::rounds::NR_ROUNDS_MIN;
+use largefolio_linux::verify::verdict::nr_rounds_until;
 use largefolio_sim::cost::{Estimate, Interval};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;

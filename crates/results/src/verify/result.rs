@@ -7,11 +7,9 @@ use std::time::Duration;
 use largefolio_linux::measure::bootstrap::Interval;
 use largefolio_linux::verify::look::Look;
 use largefolio_linux::verify::metric::Better;
-use largefolio_linux::verify::rounds::{Rounds, Run};
+use largefolio_linux::verify::rounds::{NR_ROUNDS_MIN, Rounds, Run};
 use largefolio_linux::verify::threshold::{Outcome, Threshold};
-use largefolio_linux::verify::verdict::{
-    self, Compared, Judged, NR_ROUNDS_MIN, Question, Verdict, doubts,
-};
+use largefolio_linux::verify::verdict::{self, Compared, Judged, Question, Verdict, doubts};
 use largefolio_report::ExportError;
 use largefolio_report::figures::printable;
 use serde::Serialize;

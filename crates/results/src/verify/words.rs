@@ -2,8 +2,9 @@
 
 use largefolio_linux::measure::bootstrap::Interval;
 use largefolio_linux::verify::proof::Dropped;
+use largefolio_linux::verify::rounds::NR_ROUNDS_MIN;
 use largefolio_linux::verify::threshold::Undecided;
-use largefolio_linux::verify::verdict::{Doubt, NR_ROUNDS_MIN};
+use largefolio_linux::verify::verdict::Doubt;
 use largefolio_report::figures;
 
 /// Rounds that a warning names.

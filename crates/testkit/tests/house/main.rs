@@ -8,6 +8,7 @@ mod book;
 mod crates;
 mod docs;
 mod help;
+mod imports;
 
 /// The top of the repository.
 fn root() -> PathBuf {

@@ -1,6 +1,7 @@
 //! Errors of a trace file: cause and remedy in a sentence or two.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
@@ -155,6 +156,23 @@ fn into_io(error: ParquetError) -> Result<io::Error, ParquetError> {
         },
         other => Err(other),
     }
+}
+
+/// Runs a part of the Parquet library; its panic becomes an error (I3).
+///
+/// What the closure worked on may be half done after a panic; the reader stops then and never
+/// uses it again.
+pub(super) fn guarded<T>(
+    work: impl FnOnce() -> Result<T, ParquetError>,
+) -> Result<T, ParquetError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let message = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied())
+            .unwrap_or("no message");
+        Err(ParquetError::General(format!("the decoder gave up: {message}")))
+    })
 }
 
 #[cfg(test)]

@@ -10,11 +10,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::checksum;
 use super::digest::digest_of;
-use super::error::TraceError;
+use super::error::{TraceError, guarded};
 use super::footer::{self, Footer};
-use super::reader::{Reader, guarded};
 use super::source::Source;
 use crate::meta::Meta;
 
@@ -29,22 +27,12 @@ impl OpenTrace {
     /// Opens a trace and checks its footer.
     ///
     /// # Errors
-    /// As [`Reader::open`], without those of the checksum.
+    /// As [`Reader::open`](super::reader::Reader::open), without those of the checksum.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
         let source = Arc::new(Source::open(path)?);
         let footer = guarded(|| Ok(footer::read(&source)))
             .unwrap_or_else(|error| Err(TraceError::from_read(path, error)))?;
         Ok(Self { source, footer: Arc::new(footer) })
-    }
-
-    /// A reader from the first row on. Reads the file once to verify its checksum: it may have been
-    /// written to since the last reader.
-    ///
-    /// # Errors
-    /// [`TraceError::Io`] or [`TraceError::Corrupt`].
-    pub fn reader(&self) -> Result<Reader, TraceError> {
-        checksum::verify(&self.source, &self.footer)?;
-        Ok(Reader::of(self.clone()))
     }
 
     /// The digest of the file ([`digest`](super::digest::digest)).

@@ -6,20 +6,30 @@
 //! - I3: a panic of the Parquet library on damaged bytes is an error of the file.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use parquet::errors::ParquetError;
-
 use super::batch::Batch;
+use super::checksum;
 use super::columns::Columns;
-use super::error::TraceError;
+use super::error::{TraceError, guarded};
 use super::opened::OpenTrace;
 use super::schema::BATCH_ROWS;
 use crate::meta::Meta;
 
 /// No row group has this number.
 const STOPPED: usize = usize::MAX;
+
+impl OpenTrace {
+    /// A reader from the first row on. Reads the file once to verify its checksum: it may have been
+    /// written to since the last reader.
+    ///
+    /// # Errors
+    /// [`TraceError::Io`] or [`TraceError::Corrupt`].
+    pub fn reader(&self) -> Result<Reader, TraceError> {
+        checksum::verify(self.source(), self.footer())?;
+        Ok(Reader::of(self.clone()))
+    }
+}
 
 /// Reads a trace from its first row to its last.
 pub struct Reader {
@@ -56,7 +66,7 @@ impl Reader {
     }
 
     /// Begins at the first row.
-    pub(super) fn of(trace: OpenTrace) -> Self {
+    fn of(trace: OpenTrace) -> Self {
         Self { trace, columns: None, nr_left: 0, next_group: 0, nr_read: 0, nr_references: 0 }
     }
 
@@ -173,21 +183,4 @@ impl fmt::Debug for Reader {
             .field("nr_rows", &self.trace.meta().nr_rows)
             .finish_non_exhaustive()
     }
-}
-
-/// Runs a part of the Parquet library; its panic becomes an error (I3).
-///
-/// What the closure worked on may be half done after a panic; the reader stops then and never
-/// uses it again.
-pub(super) fn guarded<T>(
-    work: impl FnOnce() -> Result<T, ParquetError>,
-) -> Result<T, ParquetError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let message = panic
-            .downcast_ref::<String>()
-            .map(String::as_str)
-            .or_else(|| panic.downcast_ref::<&str>().copied())
-            .unwrap_or("no message");
-        Err(ParquetError::General(format!("the decoder gave up: {message}")))
-    })
 }

@@ -9,7 +9,7 @@
 //! Owns the choice. The gain counts whole blocks that have a page now: a block that nobody touches
 //! stays empty. Invariant A1: a verb that would refuse is not named; why is said instead.
 
-use super::judge::{Case, Judge, is_shared_memory};
+use super::judge::{Case, FilePlan, Judge, is_shared_memory};
 use super::reason::{Finding, Question, Refusal};
 use super::tmpfs::{Home, TmpfsMount};
 use crate::census::folios::{Cell, Kind};
@@ -30,13 +30,6 @@ use crate::warm::{WarmRefusal, Warmed};
 /// What a setting for all programs costs.
 const SYSTEM_WIDE: &str =
     "it is for all programs: more memory for those that touch theirs sparsely";
-
-/// What the verbs say of a file, asked once.
-#[derive(Clone, Debug)]
-pub(super) struct FilePlan {
-    placed: Option<Placed>,
-    warm: Option<Warmed>,
-}
 
 impl Judge<'_> {
     /// The remedies of a finding whose reasons are known.

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 
-use super::advise::FilePlan;
 use super::reason::{Finding, Question, Reason, Refusal};
 use super::tmpfs::{Home, SeenMounts};
 use crate::census::folios::{Cell, Kind, Size};
@@ -15,7 +14,16 @@ use crate::census::{Access, Census};
 use crate::proc::Task;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::{self, Smap};
+use crate::run::Placed;
 use crate::system::{FileFacts, FileRef};
+use crate::warm::Warmed;
+
+/// What the verbs say of a file, asked once.
+#[derive(Clone, Debug)]
+pub(super) struct FilePlan {
+    pub(super) placed: Option<Placed>,
+    pub(super) warm: Option<Warmed>,
+}
 
 /// What is asked once for all mappings.
 pub(super) struct Judge<'a> {

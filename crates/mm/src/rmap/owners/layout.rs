@@ -1,8 +1,6 @@
 //! The two layouts of the owner word and of the word of slot counts (docs/behaviour F.1.1).
 
 use super::atomics::{Atomics, WordCell};
-use super::state::{MmOwnerId, Slot, State};
-use super::words::{Words, count_of, id_of};
 
 mod sealed {
     pub trait Sealed {}
@@ -65,50 +63,9 @@ impl Layout for Narrow {
     type Cell<A: Atomics> = A::Narrow;
 }
 
-/// What the words say.
-pub(super) fn state_of<L: Layout>(words: &Words) -> State {
-    let Words { word, counts, large_mapcount } = *words;
-    if word == L::STOPPED {
-        return State::stopped(large_mapcount);
-    }
-    let slot = |shift: u32| Slot {
-        owner: MmOwnerId::new(id_of::<L>(word, shift)),
-        mapcount: count_of::<L>(counts, shift),
-    };
-    let is_shared = word & L::SHARED != 0;
-    State { large_mapcount, slots: [slot(0), slot(L::HALF_BITS)], is_shared, is_stopped: false }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Both halves in turn hold the smallest and the largest that fits.
-    fn halves<L: Layout>() {
-        let free = Words::unmapped::<L>();
-        assert_eq!(state_of::<L>(&free), State::UNMAPPED);
-        assert_eq!(state_of::<L>(&Words::stopped::<L>(5)), State::stopped(5));
-        for (at, shift) in [(0, 0), (1, L::HALF_BITS)] {
-            for (id, count) in [(1, 0), (L::ID_MAX, L::COUNT_MAX)] {
-                for shared in [0, L::SHARED] {
-                    let word = shared | u64::from(id) << shift;
-                    let counts = free.counts & !(L::HALF << shift)
-                        | u64::from(count.cast_unsigned()) << shift;
-                    let state = state_of::<L>(&Words { word, counts, large_mapcount: count });
-                    let owner = MmOwnerId::new(id);
-                    assert_eq!(state.slots[at], Slot { owner, mapcount: count });
-                    assert_eq!(state.slots[1 - at], Slot::FREE);
-                    assert_eq!((state.is_shared, state.large_mapcount), (shared != 0, count));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn both_layouts_keep_every_field() {
-        halves::<Wide>();
-        halves::<Narrow>();
-    }
 
     #[test]
     fn the_bits_stand_where_f_1_1_says() {

@@ -12,7 +12,7 @@
 
 use super::MapcountOverflow;
 use super::layout::Layout;
-use super::state::MmOwnerId;
+use super::state::{MmOwnerId, Slot, State};
 
 /// The cells of one folio at one moment, the word unlocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,20 @@ impl Words {
     /// A counter without owners.
     pub(super) const fn stopped<L: Layout>(large_mapcount: i32) -> Self {
         Self { word: L::STOPPED, counts: L::COUNTS_FREE, large_mapcount }
+    }
+
+    /// What they say.
+    pub(super) fn state<L: Layout>(&self) -> State {
+        let Self { word, counts, large_mapcount } = *self;
+        if word == L::STOPPED {
+            return State::stopped(large_mapcount);
+        }
+        let slot = |shift: u32| Slot {
+            owner: MmOwnerId::new(id_of::<L>(word, shift)),
+            mapcount: count_of::<L>(counts, shift),
+        };
+        let is_shared = word & L::SHARED != 0;
+        State { large_mapcount, slots: [slot(0), slot(L::HALF_BITS)], is_shared, is_stopped: false }
     }
 
     /// Mappings of the folio.
@@ -139,4 +153,37 @@ const fn with_count<L: Layout>(counts: u64, shift: u32, count: i32) -> u64 {
 /// `count + nr`.
 pub(super) fn sum(count: i32, nr: u32) -> Result<i32, MapcountOverflow> {
     count.checked_add_unsigned(nr).ok_or(MapcountOverflow { large_mapcount: count, nr })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layout::{Narrow, Wide};
+    use super::*;
+
+    /// Both halves in turn hold the smallest and the largest that fits.
+    fn halves<L: Layout>() {
+        let free = Words::unmapped::<L>();
+        assert_eq!(free.state::<L>(), State::UNMAPPED);
+        assert_eq!(Words::stopped::<L>(5).state::<L>(), State::stopped(5));
+        for (at, shift) in [(0, 0), (1, L::HALF_BITS)] {
+            for (id, count) in [(1, 0), (L::ID_MAX, L::COUNT_MAX)] {
+                for shared in [0, L::SHARED] {
+                    let word = shared | u64::from(id) << shift;
+                    let counts = free.counts & !(L::HALF << shift)
+                        | u64::from(count.cast_unsigned()) << shift;
+                    let state = Words { word, counts, large_mapcount: count }.state::<L>();
+                    let owner = MmOwnerId::new(id);
+                    assert_eq!(state.slots[at], Slot { owner, mapcount: count });
+                    assert_eq!(state.slots[1 - at], Slot::FREE);
+                    assert_eq!((state.is_shared, state.large_mapcount), (shared != 0, count));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn both_layouts_keep_every_field() {
+        halves::<Wide>();
+        halves::<Narrow>();
+    }
 }

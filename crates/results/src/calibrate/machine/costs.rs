@@ -1,44 +1,17 @@
 //! The costs of a machine file from what was measured.
 
 use largefolio_linux::calibrate::{Calibration, Figure, Pages, Rate, Side};
-use largefolio_linux::measure::Spread;
 use largefolio_sim::cost::digits;
 use largefolio_sim::machine::{Costs, Quantity, Unit, UnitBytes, UnitRate};
 use largefolio_sim::tlb::TlbConfig;
 
-use super::{STAND_IN, walks};
+use super::quantity::{RANGE_WITHIN, assumed, measured, range, spread_text};
+use super::walks;
 use crate::running;
-
-/// `median of n = 9, 1.20 to 1.31 ns`.
-pub(super) fn spread_text(ns: &Spread) -> String {
-    format!("median of n = {}, {:.4} to {:.4} ns", ns.n, ns.min, ns.max)
-}
-
-/// Factor below the median where a spread ends that reaches below 0.
-const RANGE_WITHIN: f64 = 10.0;
 
 /// Largest share of `unmap_pte` that is the count of its page. Without freeing, an entry that goes is
 /// little else (n = 12: 10 ns, of which 9); the count alone, on a busy machine, was measured above it.
 const MAPCOUNT_SHARE: f64 = 0.9;
-
-pub(super) fn measured(figure: &Figure) -> Quantity {
-    Quantity {
-        value: digits(figure.ns.median),
-        unit: Unit::Ns,
-        source: format!("measured: {}; {}", figure.how, spread_text(&figure.ns)),
-        assumed: false,
-        range: range(&figure.ns),
-    }
-}
-
-/// The spread as a range of the median; a difference of two measurements may fall below 0, which no
-/// cost does.
-pub(super) fn range(ns: &Spread) -> Option<[f64; 2]> {
-    let least = ns.median / RANGE_WITHIN;
-    (ns.median > 0.0).then(|| {
-        [digits(ns.min.max(least)).min(digits(ns.median)), digits(ns.max).max(digits(ns.median))]
-    })
-}
 
 pub(super) fn costs(
     found: &Calibration,
@@ -151,19 +124,6 @@ fn set_apart(costs: &mut Costs, found: &Calibration) {
     }
 }
 
-/// A number of another machine.
-pub(super) fn assumed(known: &Quantity) -> Quantity {
-    Quantity {
-        source: format!(
-            "not measured on this machine, taken from {STAND_IN}; the head of the file \
-                         says why"
-        ),
-        assumed: true,
-        range: None,
-        ..known.clone()
-    }
-}
-
 fn clock(found: &Calibration) -> Option<Quantity> {
     let ghz = found.clock_ghz.filter(|ghz| ghz.median.is_finite() && ghz.median > 0.0)?;
     Some(Quantity {
@@ -238,19 +198,4 @@ fn storage_rate(found: &Calibration) -> Option<Quantity> {
         .map(|[low, high]| [high, low].map(|ns| digits(f64::from(1 << 20) / ns)))
         .map(|[low, high]| [low.min(value), high.max(value)]);
     Some(Quantity { value, unit: Unit::GbPerS, range, ..measured(figure) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spread_is_a_range_that_holds_the_median_and_stays_above_zero() {
-        let of = |min, median, max| range(&Spread { median, min, max, n: 9 });
-        assert_eq!(of(8.0, 10.0, 14.0), Some([8.0, 14.0]));
-        // A difference of two measurements may fall below 0.
-        assert_eq!(of(-3.0, 10.0, 14.0), Some([1.0, 14.0]));
-        assert_eq!(of(10.000_04, 10.000_04, 10.000_04), Some([10.0, 10.0]));
-        assert_eq!(of(-2.0, -1.0, 3.0), None);
-    }
 }

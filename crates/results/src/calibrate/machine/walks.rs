@@ -15,7 +15,7 @@ use largefolio_sim::tlb::{
 };
 use largefolio_trace::generate::Rng;
 
-use super::costs::{assumed, measured, range};
+use super::quantity::{assumed, measured, range};
 use crate::running;
 
 /// Working sets, in pages, whose walks show the fixed part: level-2 entries run out, page tables are

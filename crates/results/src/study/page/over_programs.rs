@@ -6,8 +6,8 @@ use largefolio_report::html::lanes::{Axis, Guide, Point, Shape, field, key};
 use largefolio_report::html::markup::Markup;
 use largefolio_sim::study::{FrontierFinding, FrontierLine};
 
+use super::super::columns::signed;
 use super::super::frontier::{basis, lower, verdict};
-use super::super::text::signed;
 
 /// Colours of lines; a frontier has at most as many.
 const COLOURS: [&str; 8] =

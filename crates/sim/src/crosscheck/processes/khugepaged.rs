@@ -13,8 +13,7 @@
 
 use std::fmt;
 
-use largefolio_mm::collapse::Done;
-use largefolio_mm::counters::collapse::CollapseRefusal;
+use largefolio_mm::counters::collapse::{CollapseRefusal, Done};
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::Memory;

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use super::super::layout::state_of;
 use super::super::words::Words;
 use super::super::{Layout, MmOwnerId, Narrow, Owners, State, Wide};
 
@@ -38,7 +37,7 @@ fn explore<L: Layout>(stop_above: u32) -> usize {
         if !seen.insert((truth, [words.word, words.counts], is_crowded)) {
             continue;
         }
-        check(&state_of::<L>(&words), truth, is_crowded);
+        check(&words.state::<L>(), truth, is_crowded);
         for (which, &mm) in mms.iter().enumerate() {
             for nr in 1..=4 {
                 if truth[which] + nr <= NR_MAX {

@@ -1,0 +1,135 @@
+//! No file imports another that imports it, directly or through others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use syn::{Item, UseTree};
+
+use super::{files_below, root};
+
+/// The crates that are held to it: all but `sim`, where a replay and its cells name each other, and
+/// `testkit`, whose models name nothing of each other.
+const CRATES: &[&str] =
+    &["bulk", "cli", "linux", "mm", "preload", "python", "recorder", "report", "results", "trace"];
+
+/// A module by the names that lead to it from the root of its crate.
+type Module = Vec<String>;
+/// What each module imports from others.
+type Imports = BTreeMap<Module, BTreeSet<Module>>;
+
+/// The module that a file below `src` is.
+fn module_of(inside: &Path) -> Module {
+    let inside = inside.with_extension("");
+    let names = inside.iter().map(|name| name.to_str().unwrap().to_owned());
+    let mut names: Module = names.collect();
+    if matches!(names.last().map(String::as_str), Some("lib" | "main")) {
+        names.pop();
+    }
+    names
+}
+
+/// The paths that a tree of `use` names, each after `before`.
+fn paths(tree: &UseTree, before: &[String], found: &mut Vec<Vec<String>>) {
+    let with = |name: String| [before, &[name]].concat();
+    match tree {
+        UseTree::Path(path) => paths(&path.tree, &with(path.ident.to_string()), found),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| paths(tree, before, found)),
+        UseTree::Name(name) => found.push(with(name.ident.to_string())),
+        UseTree::Rename(name) => found.push(with(name.ident.to_string())),
+        UseTree::Glob(_) => found.push(before.to_vec()),
+    }
+}
+
+/// A path from the root of the crate; `None` where it leads into another.
+fn from_root(path: &[String], module: &[String]) -> Option<Vec<String>> {
+    let nr_up = path.iter().take_while(|name| *name == "super").count();
+    match path.first()?.as_str() {
+        "crate" => Some(path[1..].to_vec()),
+        "self" => Some([module, &path[1..]].concat()),
+        "super" => Some([&module[..module.len() - nr_up], &path[nr_up..]].concat()),
+        _ => None,
+    }
+}
+
+/// What the modules of a crate import from each other; `texts` are its files, but for tests.
+///
+/// A folder and what stands in it are one thing: neither is said to import the other.
+fn imports(texts: &BTreeMap<Module, String>) -> Imports {
+    let mut imports = Imports::new();
+    for (module, text) in texts {
+        let items = syn::parse_file(text).unwrap().items;
+        let mut named = Vec::new();
+        for item in items {
+            if let Item::Use(item) = item {
+                paths(&item.tree, &[], &mut named);
+            }
+        }
+        let target = |path: Vec<String>| {
+            let path = from_root(&path, module)?;
+            (1..=path.len()).rev().map(|len| path[..len].to_vec()).find(|m| texts.contains_key(m))
+        };
+        let is_other = |target: &Module| !target.starts_with(module) && !module.starts_with(target);
+        let others = named.into_iter().filter_map(target).filter(is_other).collect();
+        imports.insert(module.clone(), others);
+    }
+    imports
+}
+
+/// The imports `from -> to` of modules that import themselves through others.
+fn circles(mut imports: Imports) -> Vec<String> {
+    // Who imports nothing that is left is in no circle; nor then is who imports only such.
+    loop {
+        let left: BTreeSet<_> = imports.keys().cloned().collect();
+        imports.retain(|_, others| others.iter().any(|other| left.contains(other)));
+        if imports.len() == left.len() {
+            break;
+        }
+    }
+    // And who is imported by none that is left.
+    loop {
+        let imported: BTreeSet<_> = imports.values().flatten().cloned().collect();
+        let nr_before = imports.len();
+        imports.retain(|module, _| imported.contains(module));
+        if imports.len() == nr_before {
+            break;
+        }
+    }
+    let left: BTreeSet<_> = imports.keys().collect();
+    let pairs = imports.iter().flat_map(|(from, others)| others.iter().map(move |to| (from, to)));
+    let shown = pairs.filter(|(_, to)| left.contains(to));
+    shown.map(|(from, to)| format!("{} -> {}", from.join("/"), to.join("/"))).collect()
+}
+
+#[test]
+fn no_imports_run_in_a_circle() {
+    for name in CRATES {
+        let src = root().join("crates").join(name).join("src");
+        let mut texts = BTreeMap::new();
+        for path in files_below(&src, "rs") {
+            let inside = path.strip_prefix(&src).unwrap();
+            let is_test = |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs";
+            if !inside.iter().any(is_test) {
+                texts.insert(module_of(inside), fs::read_to_string(&path).unwrap());
+            }
+        }
+        let imports = imports(&texts);
+        assert!(imports.values().any(|others| !others.is_empty()), "{name}: no import is seen");
+        let circles = circles(imports);
+        assert!(circles.is_empty(), "{name}: imports in a circle:\n{}", circles.join("\n"));
+    }
+}
+
+#[test]
+fn a_circle_is_seen_through_others_and_a_folder_is_none() {
+    let texts = [
+        ("a", "use crate::b::B;"),
+        ("b", "use super::c::{deep::D, C};"),
+        ("c", "pub mod deep; use deep::D;"),
+        ("c/deep", "use super::C; use crate::a::{self, A as Other};"),
+        ("leads-in", "use crate::a::A;"),
+        ("led-to", "use std::fs;"),
+    ];
+    let texts = texts.map(|(path, text)| (module_of(Path::new(path)), text.to_owned()));
+    assert_eq!(circles(imports(&texts.into())), ["a -> b", "b -> c/deep", "c/deep -> a"]);
+}
