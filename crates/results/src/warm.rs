@@ -74,6 +74,46 @@ impl WarmRow {
     }
 }
 
+/// The sum of what is known of every row; nothing where it is not of one.
+fn sum(rows: &[WarmRow], of: impl Fn(&WarmRow) -> Option<u64>) -> Option<u64> {
+    rows.iter().try_fold(0, |sum: u64, row| Some(sum.saturating_add(of(row)?)))
+}
+
+/// The answer in a sentence.
+fn answer(rows: &[WarmRow], is_check: bool) -> String {
+    let possible = sum(rows, |row| Some(row.possible_bytes)).unwrap_or_default();
+    if possible == 0 {
+        return "Nothing here is long enough for a large folio.".to_owned();
+    }
+    let all = figures::bytes(possible);
+    let before = sum(rows, |row| row.before_bytes);
+    let known = if is_check { before } else { sum(rows, |row| row.after_bytes) };
+    let now = if is_check { "" } else { " now" };
+    let mut text = match known {
+        None => format!("How much of {all} is in large folios{now} the kernel does not tell"),
+        Some(0) => format!("None of {all} is in large folios{now}"),
+        Some(large) if large == possible => format!("All of {all} is in large folios{now}"),
+        Some(large) => format!("{} of {all} is in large folios{now}", figures::bytes(large)),
+    };
+    if !is_check {
+        match before {
+            None => {}
+            Some(0) => text += "; none was before",
+            Some(before) => text.extend(["; ", &figures::bytes(before), " was before"]),
+        }
+    } else if known.is_some_and(|known| known < possible) {
+        let more = |row: &WarmRow| match row.before_bytes {
+            Some(before) if row.could_grow() => row.possible_bytes.saturating_sub(before),
+            _ => 0,
+        };
+        match sum(rows, |row| Some(more(row))).unwrap_or_default() {
+            0 => text += "; as it is, warming brings in no more",
+            more => text.extend(["; warming could bring in ", &figures::bytes(more)]),
+        }
+    }
+    text + "."
+}
+
 /// What of each file is in large folios now, and what is in the way of more.
 #[derive(Debug, Serialize)]
 pub struct WarmResult {
@@ -145,7 +185,7 @@ impl Forms for WarmResult {
         if self.rows.is_empty() {
             return units;
         }
-        let mut text = String::new();
+        let mut text = answer(&self.rows, self.is_check) + "\n\n";
         let head = if self.is_check { "large now" } else { "large before -> after" };
         // Writing to a string cannot fail, here and below.
         let _ =
@@ -206,5 +246,62 @@ impl Forms for WarmResult {
             ])?;
         }
         writer.into_text()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn row(possible: u64, before: Option<u64>, after: Option<u64>, is_used: bool) -> WarmRow {
+        let refusal = is_used.then_some(WarmRefusal::InUse { bytes: possible, pids: vec![1] });
+        WarmRow::of(&Warmed {
+            path: "f".into(),
+            file_bytes: possible,
+            filesystem: "ext4".to_owned(),
+            folio_bytes: 2 << 20,
+            possible_bytes: possible << 20,
+            before_bytes: before.map(|mib| mib << 20),
+            after_bytes: after.map(|mib| mib << 20),
+            elapsed: Duration::ZERO,
+            refusal,
+        })
+    }
+
+    #[test]
+    fn the_answer_says_what_is_large_and_what_could_be() {
+        let check = |rows: &[WarmRow]| answer(rows, true);
+        assert_eq!(
+            check(&[row(0, None, None, false)]),
+            "Nothing here is long enough for a large folio."
+        );
+        let free = || row(8, Some(2), Some(2), false);
+        let used = || row(8, Some(2), Some(2), true);
+        let whole = || row(8, Some(8), Some(8), false);
+        assert_eq!(
+            check(&[free(), used(), whole()]),
+            "12 MiB of 24 MiB is in large folios; warming could bring in 6 MiB."
+        );
+        assert_eq!(
+            check(&[used(), whole()]),
+            "10 MiB of 16 MiB is in large folios; as it is, warming brings in no more."
+        );
+        assert_eq!(check(&[whole()]), "All of 8 MiB is in large folios.");
+        let unseen = "How much of 16 MiB is in large folios the kernel does not tell.";
+        assert_eq!(check(&[whole(), row(8, None, None, false)]), unseen);
+    }
+
+    #[test]
+    fn the_answer_says_what_became_of_it() {
+        let warmed = |rows: &[WarmRow]| answer(rows, false);
+        let filled = row(8, Some(0), Some(8), false);
+        assert_eq!(warmed(&[filled]), "All of 8 MiB is in large folios now; none was before.");
+        let part = row(8, Some(2), Some(4), true);
+        let text = "4 MiB of 8 MiB is in large folios now; 2 MiB was before.";
+        assert_eq!(warmed(&[part]), text);
+        let foreign = row(8, None, Some(0), false);
+        assert_eq!(warmed(&[foreign]), "None of 8 MiB is in large folios now.");
     }
 }

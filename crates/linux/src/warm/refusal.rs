@@ -1,13 +1,14 @@
 //! Why a file, or a part of it, is not in large folios.
 
 use std::fmt;
+use std::io;
 use std::path::Path;
 
 use super::users::NR_USERS_MAX;
 use crate::census::remedy::replaced_by_copy;
 use crate::geometry::Geometry;
 use crate::proc::cgroup::{self, Room};
-use crate::proc::host;
+use crate::proc::{host, thp};
 use crate::setting::thp::size_name;
 use crate::shell::{as_root, compact_memory};
 use crate::system::Live;
@@ -132,7 +133,8 @@ impl WarmRefusal {
                 let who: Vec<_> = pids.iter().map(ToString::to_string).collect();
                 match who.len() {
                     0 => format!("stop the processes and repeat, or {copy}"),
-                    1..=NR_STOPPED_MAX => {
+                    1 => format!("stop process {} and repeat, or {copy}", who.join(" ")),
+                    2..=NR_STOPPED_MAX => {
                         format!("stop the processes {} and repeat, or {copy}", who.join(" "))
                     }
                     _ => copy,
@@ -168,10 +170,13 @@ impl fmt::Display for WarmRefusal {
                 write!(out, "on {filesystem}, whose files are memory, not a cache")
             }
             Self::InUse { bytes, pids } => {
-                let held = if *bytes < 1 << 20 {
-                    format!("{} KiB", bytes.div_ceil(1 << 10))
-                } else {
-                    format!("{} MiB", mib(bytes))
+                let held = match *bytes {
+                    few if few < 1 << 20 => format!("{} KiB", few.div_ceil(1 << 10)),
+                    some if some < 10 << 20 => {
+                        let tenths = (some * 10).div_ceil(1 << 20);
+                        format!("{}.{} MiB", tenths / 10, tenths % 10)
+                    }
+                    many => format!("{} MiB", mib(&many)),
                 };
                 match pids.as_slice() {
                     [] => write!(out, "{held} are mapped by running processes"),
@@ -212,6 +217,15 @@ impl fmt::Display for WarmRefusal {
             Self::OldKernel => out.write_str("this kernel cannot populate a mapping"),
         }
     }
+}
+
+/// Errors of the kernel that say what it lacks.
+pub(super) fn refused(error: &io::Error) -> Option<WarmRefusal> {
+    // MADV_POPULATE_READ answers EINVAL before 5.14; so does MADV_HUGEPAGE without THP.
+    if error.raw_os_error() != Some(libc::EINVAL) {
+        return None;
+    }
+    Some(if thp::setting("enabled").exists() { WarmRefusal::OldKernel } else { WarmRefusal::NoThp })
 }
 
 #[cfg(test)]
