@@ -50,7 +50,8 @@ TASKS = [
      [r"folio collapse {pid}|thp\.enabled=always", r"gains 6[0-9](\.\d)? MiB"]),
     ("Does a large heap help my program?",
      ["folio verify --env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 --runs 10 -- ./alloc"],
-     [r"confirmed|inconclusive|not proved", r"rounds"]),
+     # Times are as they come; the faults are counted.
+     [r"confirmed|inconclusive|not proved", r"minor faults \d+ \[.*\] \d+ \[.*\] 0\.0\d+ \["]),
     ("Change a setting and take it back.",
      ["folio tune --set khugepaged.max_ptes_none=500 --yes", "folio tune --undo"],
      [r"khugepaged\.max_ptes_none.*changed", r"put back"]),

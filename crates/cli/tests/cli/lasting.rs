@@ -154,7 +154,7 @@ fn a_read_only_or_full_etc_leaves_no_half_of_a_file() {
     let tune = format!("XDG_STATE_HOME=$PWD/state {folio} tune --root . {PERSIST} {UNIT} --yes");
     let mount = "mount -t tmpfs -o mode=755";
     let script = format!(
-        "{mount},ro none etc && {tune} 2>&1; umount etc
+        "{mount},ro none etc || exit 77; {tune} 2>&1; umount etc
          {mount},size=4k,nr_inodes=4 none etc && {tune} 2>&1; find etc; umount etc
          {folio} --version"
     );

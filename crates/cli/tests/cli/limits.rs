@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::run::{compile, has_remapper};
-use crate::support::{Place, text};
+use crate::support::{self, Place, text};
 
 /// SIGXFSZ.
 const FILE_LIMIT: i32 = 25;
@@ -137,10 +137,7 @@ int main(int argc, char **argv) {
 fn a_program_that_may_not_have_a_process_takes_the_place_of_folio() {
     let place = Place::new();
     fs::write(place.path("deny.c"), DENY).unwrap();
-    let gcc =
-        Command::new("gcc").current_dir(place.0.path()).args(["deny.c", "-o", "deny"]).status();
-    if !gcc.is_ok_and(|status| status.success()) {
-        largefolio_testkit::skipped!("gcc does not work here (scripts/setup.sh installs it)");
+    if !support::compile(&place, "gcc", "deny.c -o deny") {
         return;
     }
     for (errno, told) in [(1, "Operation not permitted"), (13, "Permission denied")] {

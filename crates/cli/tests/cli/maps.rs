@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Place, text};
+use crate::support::{Place, compile, text};
 
 /// A program with some 200 KiB of text; says where it and a library are loaded.
 const PROGRAM: &str = r#"
@@ -26,18 +26,6 @@ const LIBRARY: &str = r#"
 __asm__(".text\n.skip " SKIPPED(SKIP) ", 0x90\n");
 int other(void) { return 0; }
 "#;
-
-/// Runs the compiler; whether it is there.
-fn compile(place: &Place, compiler: &str, words: &str) -> bool {
-    let output =
-        Command::new(compiler).current_dir(place.0.path()).args(words.split_whitespace()).output();
-    let Ok(output) = output else {
-        largefolio_testkit::skipped!("{compiler} is not installed (scripts/setup.sh installs it)");
-        return false;
-    };
-    assert!(output.status.success(), "{words}: {}", text(&output.stderr));
-    true
-}
 
 fn with_sources() -> Place {
     let place = Place::new();

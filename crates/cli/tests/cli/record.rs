@@ -6,16 +6,11 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
-use crate::support::{Place, text};
+use crate::support::{Place, is_able, text};
 
 /// Whether anything can be recorded here; says loudly when not.
-fn can_record(place: &Place, test: &str) -> bool {
-    let output = place.run("record -o probe.folio -- true");
-    let is_able = output.status.code() == Some(0);
-    if !is_able {
-        largefolio_testkit::skipped!("{test}: {}", text(&output.stderr));
-    }
-    is_able
+fn can_record(place: &Place) -> bool {
+    is_able(&place.run("record -o probe.folio -- true"))
 }
 
 #[test]
@@ -40,7 +35,7 @@ fn what_cannot_be_recorded_is_an_error() {
 #[test]
 fn the_program_keeps_its_output_and_its_exit_code() {
     let place = Place::new();
-    if !can_record(&place, "the_program_keeps_its_output_and_its_exit_code") {
+    if !can_record(&place) {
         return;
     }
     let mut command = place.command("record -o t.folio -- sh -c");
@@ -55,7 +50,7 @@ fn the_program_keeps_its_output_and_its_exit_code() {
 #[test]
 fn a_recorded_program_can_be_predicted() {
     let place = Place::new();
-    if !can_record(&place, "a_recorded_program_can_be_predicted") {
+    if !can_record(&place) {
         return;
     }
     let table = place.done("predict probe.folio --kernel 6.12,7.2+page=64K --machine altra --full");
@@ -66,7 +61,7 @@ fn a_recorded_program_can_be_predicted() {
 #[test]
 fn a_quiet_recording_says_nothing() {
     let place = Place::new();
-    if !can_record(&place, "a_quiet_recording_says_nothing") {
+    if !can_record(&place) {
         return;
     }
     // A program that needs no option of its own to be told from ours.
@@ -111,7 +106,7 @@ fn number_of(table: &str, label: &str) -> String {
 #[test]
 fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
     let place = Place::new();
-    if !can_record(&place, "plain_runs_are_in_the_trace_and_predictions_are_shares_of_them") {
+    if !can_record(&place) {
         return;
     }
     let output = place.run("record --runs 3 -o t.folio -- sh -c exit");
@@ -156,7 +151,7 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
 #[test]
 fn a_plain_run_that_fails_is_no_time_and_nothing_is_recorded() {
     let place = Place::new();
-    if !can_record(&place, "a_plain_run_that_fails_is_no_time_and_nothing_is_recorded") {
+    if !can_record(&place) {
         return;
     }
     let said = place.fails("record --runs 2 -o t.folio -- false");
@@ -176,7 +171,7 @@ fn a_plain_run_that_fails_is_no_time_and_nothing_is_recorded() {
 #[test]
 fn a_full_disk_is_told_while_the_program_goes_on() {
     let place = Place::new();
-    if !can_record(&place, "a_full_disk_is_told_while_the_program_goes_on") {
+    if !can_record(&place) {
         return;
     }
     fs::create_dir(place.path("disk")).unwrap();
@@ -205,7 +200,7 @@ fn a_qemu_that_cannot_load_the_program_leaves_no_trace() {
     let emulator = "/usr/bin/qemu-aarch64";
     let test = "a_qemu_that_cannot_load_the_program_leaves_no_trace";
     let is_foreign = cfg!(target_arch = "x86_64") && place.path(emulator).exists();
-    if !can_record(&place, test) || !is_foreign {
+    if !can_record(&place) || !is_foreign {
         largefolio_testkit::skipped!(
             "{test}: needs x86-64 and {emulator} (apt-get install qemu-user)"
         );

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Place, text};
+use crate::support::{Place, is_able, text};
 
 /// Pages that the recorded program writes.
 const NR_PAGES: u64 = 8192;
@@ -23,13 +23,8 @@ print('touched', flush=True)
 const PYTHON: &str = "/usr/bin/python3";
 
 /// Whether the kernel can be asked; says loudly when not.
-fn can_record(place: &Place, test: &str) -> bool {
-    let output = place.run("record --live -o probe.folio -- /bin/true");
-    let is_able = output.status.code() == Some(0);
-    if !is_able {
-        largefolio_testkit::skipped!("{test}: {}", text(&output.stderr));
-    }
-    is_able && fs::exists(PYTHON).unwrap()
+fn can_record(place: &Place) -> bool {
+    is_able(&place.run("record --live -o probe.folio -- /bin/true"))
 }
 
 /// A program that has touched its memory and waits.
@@ -121,7 +116,7 @@ fn without_root_the_command_with_sudo_is_told() {
 #[test]
 fn a_command_keeps_its_output_and_its_memory_is_predicted() {
     let place = Place::new();
-    if !can_record(&place, "a_command_keeps_its_output_and_its_memory_is_predicted") {
+    if !can_record(&place) {
         return;
     }
     fs::write(place.path("t.py"), format!("{TOUCHES}__import__('os')._exit(7)\n")).unwrap();
@@ -149,7 +144,7 @@ fn a_command_keeps_its_output_and_its_memory_is_predicted() {
 #[test]
 fn what_a_trace_of_faults_cannot_give_is_absent() {
     let place = Place::new();
-    if !can_record(&place, "what_a_trace_of_faults_cannot_give_is_absent") {
+    if !can_record(&place) {
         return;
     }
     let result = predicted(&place, "probe.folio");
@@ -170,7 +165,7 @@ fn what_a_trace_of_faults_cannot_give_is_absent() {
 #[test]
 fn a_process_that_runs_goes_on_after_ctrl_c() {
     let place = Place::new();
-    if !can_record(&place, "a_process_that_runs_goes_on_after_ctrl_c") {
+    if !can_record(&place) {
         return;
     }
     let mut running = Running::start(&place);
@@ -197,7 +192,7 @@ fn a_process_that_runs_goes_on_after_ctrl_c() {
 #[test]
 fn a_recording_ends_at_its_bounds_and_a_command_at_its_own_end() {
     let place = Place::new();
-    if !can_record(&place, "a_recording_ends_at_its_bounds_and_a_command_at_its_own_end") {
+    if !can_record(&place) {
         return;
     }
     let running = Running::start(&place);
@@ -220,7 +215,7 @@ fn a_recording_ends_at_its_bounds_and_a_command_at_its_own_end() {
 #[test]
 fn pages_that_are_written_again_are_told() {
     let place = Place::new();
-    if !can_record(&place, "pages_that_are_written_again_are_told") {
+    if !can_record(&place) {
         return;
     }
     let script = "import mmap, time
@@ -252,7 +247,7 @@ while time.monotonic() < until:
 #[test]
 fn a_killed_recorder_leaves_nothing_after_the_next_recording() {
     let place = Place::new();
-    if !can_record(&place, "a_killed_recorder_leaves_nothing_after_the_next_recording") {
+    if !can_record(&place) {
         return;
     }
     let mut running = Running::start(&place);
@@ -272,7 +267,7 @@ fn a_killed_recorder_leaves_nothing_after_the_next_recording() {
 #[test]
 fn children_are_followed_with_their_programs() {
     let place = Place::new();
-    if !can_record(&place, "children_are_followed_with_their_programs") {
+    if !can_record(&place) {
         return;
     }
     // What a program mapped is read while it lives: on a busy machine that takes a while.
@@ -293,7 +288,7 @@ fn children_are_followed_with_their_programs() {
 #[test]
 fn a_command_goes_on_without_its_recorder() {
     let place = Place::new();
-    if !can_record(&place, "a_command_goes_on_without_its_recorder") {
+    if !can_record(&place) {
         return;
     }
     let script = "sleep 1; echo started; read line; exit 5";

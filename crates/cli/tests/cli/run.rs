@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{Place, hold_settings, text};
+use crate::support::{self, Place, hold_settings, text};
 
 /// 8 MiB of text, all of it called; says how much of it is mapped by PMD entries.
 pub(crate) const PROGRAM: &str = r#"
@@ -27,15 +27,10 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Compiles `p`; false, and the reason, where that does not work.
+/// Compiles `p`; false, and the reason, where there is no compiler.
 pub(crate) fn compile(place: &Place, flags: &str) -> bool {
     fs::write(place.path("p.c"), PROGRAM).unwrap();
-    let words = flags.split_whitespace().chain(["p.c", "-o", "linked"]);
-    let output = Command::new("gcc").current_dir(place.0.path()).args(words).output();
-    if !output.is_ok_and(|output| output.status.success()) {
-        largefolio_testkit::skipped!(
-            "gcc {flags} does not work here (scripts/setup.sh installs it)"
-        );
+    if !support::compile(place, "gcc", &format!("{flags} p.c -o linked")) {
         return false;
     }
     // Copied in pieces of a page, as a file that came in small folios; by a process of its own: one that
@@ -59,6 +54,8 @@ pub(crate) fn has_large_folios(place: &Place) -> bool {
     if output.status.code() == Some(0) {
         return true;
     }
+    // That it cannot is an answer; that it failed is none.
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     largefolio_testkit::skipped!("{}", text(&output.stdout).lines().last().unwrap_or_default());
     false
 }

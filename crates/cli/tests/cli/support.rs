@@ -58,16 +58,18 @@ impl Place {
     }
 
     /// Runs a shell that may mount a small filesystem: in a mount namespace of its own, so that it goes
-    /// with the shell. `None`, loudly, where that needs root.
+    /// with the shell. It ends with 77 if it cannot mount: `None`, loudly.
     pub(crate) fn on_a_small_disk(&self, script: &str) -> Option<Output> {
         let mut shell = std::process::Command::new("unshare");
         shell.args(["--mount", "sh", "-c", script]).current_dir(self.0.path());
         let output = shell.output().unwrap();
-        if output.status.code() == Some(0) {
-            return Some(output);
+        let said = text(&output.stderr);
+        if output.status.code() == Some(77) || said.starts_with("unshare:") {
+            largefolio_testkit::skipped!("needs root for a small filesystem: {said}");
+            return None;
         }
-        largefolio_testkit::skipped!("needs root for a small filesystem: {}", text(&output.stderr));
-        None
+        assert_eq!(output.status.code(), Some(0), "{script}: {said}");
+        Some(output)
     }
 
     /// Standard output of a command that succeeds.
@@ -96,4 +98,44 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 pub(crate) fn hold_settings() -> MutexGuard<'static, ()> {
     static SETTINGS: Mutex<()> = Mutex::new(());
     SETTINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What is said where a machine cannot do it: no QEMU with plugins; not root, a container, a kernel
+/// that has not what is asked.
+const CANNOT: &[&str] = &[
+    "get one with `",
+    "get a QEMU that has them",
+    "needs root",
+    "needs CAP_SYS_ADMIN",
+    "PID namespace",
+    "has no tracefs",
+    "has no event",
+    "does not tell the addresses of page faults",
+    "no filesystem to record on",
+    "is its driver in this kernel",
+    "no loop device",
+];
+
+/// Whether a command gave an answer that not every machine can give. Where it can, a failure is one;
+/// where it cannot, that is said loudly.
+pub(crate) fn is_able(output: &Output) -> bool {
+    if matches!(output.status.code(), Some(0 | 1)) {
+        return true;
+    }
+    let said = text(&output.stderr);
+    assert!(CANNOT.iter().any(|cause| said.contains(cause)), "{}: {said}", output.status);
+    largefolio_testkit::skipped!("{said}");
+    false
+}
+
+/// Runs a compiler in `place`; whether it is there. What it refuses fails the test.
+pub(crate) fn compile(place: &Place, compiler: &str, words: &str) -> bool {
+    let mut command = std::process::Command::new(compiler);
+    let output = command.current_dir(place.0.path()).args(words.split_whitespace()).output();
+    let Ok(output) = output else {
+        largefolio_testkit::skipped!("{compiler} is not installed (scripts/setup.sh installs it)");
+        return false;
+    };
+    assert!(output.status.success(), "{compiler} {words}: {}", text(&output.stderr));
+    true
 }

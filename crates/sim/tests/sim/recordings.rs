@@ -74,13 +74,16 @@ fn document(file: &str, table: &str) {
 }
 
 /// The comparison can fail: more than `nr_min` programs of the kernel that was recorded differ
-/// under the rules of the other.
+/// under the rules of the other. A kernel that was built otherwise has rules of its own, and would
+/// differ under any.
 fn assert_told_apart(kind: &str, pairs: [((u32, u32), &str); 3], nr_min: usize) {
     let all = recordings(kind);
     for (recorded, rules) in pairs {
         let kernel = Kernel::parse(&format!("{rules}+page=4K")).unwrap();
         let of_kernel = all.iter().filter(|one| {
-            version(&one.header.release) == Some(recorded) && one.header.page_bytes == 4096
+            version(&one.header.release) == Some(recorded)
+                && one.header.page_bytes == 4096
+                && !one.header.kernel().unwrap().name.starts_with("recorded/")
         });
         let nr_different: usize = of_kernel
             .map(|one| rows(one, Some(&kernel)).iter().filter(|row| !row.is_equal()).count())
