@@ -108,7 +108,7 @@ fn shares_of_recorded_programs_add_up_for_every_result() {
         let cells: BTreeMap<_, _> = differing.collect();
         let results = why.results.iter().map(|result| {
             let size = result.folio_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
-            let name = [result.metric.to_string(), size, result.unit.to_string()];
+            let name = [result.metric.clone(), size, result.unit.to_string()];
             (name, [result.before, result.after])
         });
         let results: BTreeMap<_, _> = results.collect();
