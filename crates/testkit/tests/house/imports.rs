@@ -101,23 +101,59 @@ fn circles(mut imports: Imports) -> Vec<String> {
     shown.map(|(from, to)| format!("{} -> {}", from.join("/"), to.join("/"))).collect()
 }
 
+/// The files of a crate, but for its tests.
+fn texts_of(name: &str) -> BTreeMap<Module, String> {
+    let src = root().join("crates").join(name).join("src");
+    let is_test = |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs";
+    let files = files_below(&src, "rs").into_iter().filter_map(|path| {
+        let inside = path.strip_prefix(&src).unwrap();
+        let text = || fs::read_to_string(&path).unwrap();
+        (!inside.iter().any(is_test)).then(|| (module_of(inside), text()))
+    });
+    files.collect()
+}
+
 #[test]
 fn no_imports_run_in_a_circle() {
     for name in CRATES {
-        let src = root().join("crates").join(name).join("src");
-        let mut texts = BTreeMap::new();
-        for path in files_below(&src, "rs") {
-            let inside = path.strip_prefix(&src).unwrap();
-            let is_test = |part: &std::ffi::OsStr| part == "tests" || part == "tests.rs";
-            if !inside.iter().any(is_test) {
-                texts.insert(module_of(inside), fs::read_to_string(&path).unwrap());
-            }
-        }
-        let imports = imports(&texts);
+        let imports = imports(&texts_of(name));
         assert!(imports.values().any(|others| !others.is_empty()), "{name}: no import is seen");
         let circles = circles(imports);
         assert!(circles.is_empty(), "{name}: imports in a circle:\n{}", circles.join("\n"));
     }
+}
+
+/// The layer of each module at the top of `mm`, counted from the ground, as ARCHITECTURE.md lists
+/// them.
+fn layers() -> BTreeMap<String, usize> {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let (_, rest) = text.split_once("\n## `mm`, from the ground\n").unwrap();
+    let (section, _) = rest.split_once("\n## ").unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let mut layers = BTreeMap::new();
+    for (nr, row) in rows.enumerate() {
+        for name in row.split('`').skip(1).step_by(2) {
+            let is_module = name.bytes().all(|byte| byte.is_ascii_lowercase());
+            if is_module {
+                assert_eq!(layers.insert(name.to_owned(), nr), None, "{name} stands in two layers");
+            }
+        }
+    }
+    layers
+}
+
+#[test]
+fn modules_of_mm_import_from_layers_below_them() {
+    let (layers, texts) = (layers(), texts_of("mm"));
+    let top: BTreeSet<_> = texts.keys().filter_map(|module| module.first()).collect();
+    assert!(top.iter().copied().eq(layers.keys()), "{top:?} and in ARCHITECTURE.md {layers:?}");
+    let up: Vec<_> = imports(&texts)
+        .into_iter()
+        .flat_map(|(from, others)| others.into_iter().map(move |to| (from.clone(), to)))
+        .filter(|(from, to)| layers.get(&to[0]) > from.first().map(|from| &layers[from]))
+        .map(|(from, to)| format!("{} -> {}", from.join("/"), to.join("/")))
+        .collect();
+    assert!(up.is_empty(), "imports from a layer above:\n{}", up.join("\n"));
 }
 
 #[test]
