@@ -35,6 +35,8 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::Duration;
 
+use largefolio_trace::shown;
+
 pub use disk::Disk;
 
 use convert::{Body, Source};
@@ -152,13 +154,14 @@ fn record_here(plan: &ProgramPlan, facts: &Facts) -> Result<ProgramRecording, Cr
     if files.is_empty() {
         return Err(CrosscheckError::NoFiles(name_of(plan)));
     }
-    let kept = Kept::new(plan.disk.is_zram())?;
+    // What starts before the mounts are private does not see them.
+    let (kept, mut events) = (Kept::new(plan.disk.is_zram())?, Events::new()?);
     disk::private_mounts()?;
     let mut stage = Stage::new(plan, facts, &files, kept)?;
     let mut nr_tries = 0;
     loop {
         stage.remount(plan.window_kb)?;
-        let recording = run_on(&stage, plan, facts, &program)?;
+        let recording = run_on(&stage, &mut events, plan, facts, &program)?;
         nr_tries += 1;
         if recording.nr_removed == 0 || nr_tries == NR_TRIES {
             return Ok(recording);
@@ -168,13 +171,14 @@ fn record_here(plan: &ProgramPlan, facts: &Facts) -> Result<ProgramRecording, Cr
 
 fn run_on(
     stage: &Stage,
+    events: &mut Events,
     plan: &ProgramPlan,
     facts: &Facts,
     program: &TracedProgram,
 ) -> Result<ProgramRecording, CrosscheckError> {
     let found = stage.files.metadata().map_err(CrosscheckError::file(&stage.files))?;
     let cpu = first_cpu()?;
-    let events = Events::new(found.dev(), cpu)?;
+    events.prepare(found.dev(), cpu)?;
     let mut follow = |tids: &_| events.follow(tids);
     let mut marks = Marks::new(events.marker()?, found.dev(), &mut follow);
     let status = tracer::run(program, Some(cpu), &mut marks)
@@ -198,7 +202,7 @@ fn with_files(body: &Body, files: &BTreeMap<u64, Used>) -> String {
     for (inode, number) in &body.files {
         let (bytes, path) =
             files.get(inode).map_or((0, Path::new("?")), |used| (used.bytes, used.path.as_path()));
-        let _ = writeln!(text, "I {number} {bytes} {}", path.display());
+        let _ = writeln!(text, "I {number} {bytes} {}", shown(path));
     }
     text + &body.text + "E 0\n"
 }
@@ -229,7 +233,7 @@ fn header(
 fn name_of(plan: &ProgramPlan) -> String {
     let name = Path::new(plan.command.first().map_or(OsStr::new("-"), |name| name));
     let name = name.file_name().unwrap_or_default().to_string_lossy();
-    name.replace(|c: char| c.is_whitespace(), "_")
+    name.replace(|c: char| c.is_whitespace() || c.is_control(), "_")
 }
 
 /// Finds the program as a shell would.

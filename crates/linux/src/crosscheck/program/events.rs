@@ -57,23 +57,31 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Sets up a new instance for files of a device, numbered as `stat` does.
-    pub(crate) fn new(device: u64, cpu: usize) -> Result<Self, CrosscheckError> {
-        let s_dev = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
+    /// Makes a new instance. The shell that will remove it starts here: later it would see the copies
+    /// of a program's files in the place of its own, and read them into the page cache.
+    pub(crate) fn new() -> Result<Self, CrosscheckError> {
         let instance = tracefs::instance()?;
         let (faults, probe) = faults(&instance)?;
-        let mut instance = Self { instance, faults, _probe: probe, known: 0 };
-        instance.set("tracing_on", "0")?;
-        instance.set("options/overwrite", "0")?;
-        instance.set(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), &BUFFER_KB.to_string())?;
+        Ok(Self { instance, faults, _probe: probe, known: 0 })
+    }
+
+    /// Sets it up anew for files of a device, numbered as `stat` does.
+    pub(crate) fn prepare(&mut self, device: u64, cpu: usize) -> Result<(), CrosscheckError> {
+        let s_dev = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
+        self.set("tracing_on", "0")?;
+        // What is written does not matter: that it is opened to be, empties it.
+        self.set("trace", "0")?;
+        self.set("options/overwrite", "0")?;
+        self.set(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), &BUFFER_KB.to_string())?;
+        self.known = 0;
         for (nr, event) in FILE_EVENTS.iter().enumerate() {
-            if instance.enable(event, s_dev) {
-                instance.known |= 1 << nr;
+            if self.enable(event, s_dev) {
+                self.known |= 1 << nr;
             } else if NEEDED.contains(event) {
                 return Err(CrosscheckError::NoEvent(event));
             }
         }
-        Ok(instance)
+        Ok(())
     }
 
     fn enable(&self, event: &str, s_dev: u64) -> bool {

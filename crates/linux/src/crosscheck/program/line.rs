@@ -93,11 +93,14 @@ pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<Line>, String> {
     if text.starts_with('#') || text.trim().is_empty() {
         return Ok(None);
     }
-    if text.contains("LOST") && text.contains("EVENTS") {
+    if text.starts_with("CPU:") && text.contains("LOST") {
         return Err("events were lost".to_owned());
     }
-    // `    comm-TID   [CPU] flags time: name: fields`; comm may hold anything.
     let Some((tid, name, fields)) = split(text) else {
+        // The name of a thread may have a line end: what stands before it is no longer than a name.
+        if text.chars().count() <= COMM_WIDTH {
+            return Ok(None);
+        }
         return Err(format!("not a trace line: {text:?}"));
     };
     let event = match name {
@@ -114,13 +117,29 @@ pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<Line>, String> {
     Ok(Some(Line { tid, event }))
 }
 
+/// Bytes that the name of a thread takes in a line; it has one less at most.
+const COMM_WIDTH: usize = 16;
+
+/// The parts of `COMM-TID  [CPU] FLAGS TIME: NAME: FIELDS`. COMM may hold anything, but has no room
+/// for what follows it.
 fn split(text: &str) -> Option<(i32, &str, &str)> {
-    let (head, rest) = text.split_once("] ")?;
-    let (task, _) = head.rsplit_once('[')?;
-    let tid = task.trim_end().rsplit('-').next()?.parse().ok()?;
-    let (_, rest) = rest.split_once(": ")?;
+    let mut after_dashes = text.match_indices('-').map(|(at, _)| &text[at + 1..]);
+    let (tid, rest) = after_dashes.find_map(after_comm)?;
     let (name, fields) = rest.split_once(':')?;
     Some((tid, name, fields.trim()))
+}
+
+/// The thread and what follows the time, if `text` is what follows the name of a thread.
+fn after_comm(text: &str) -> Option<(i32, &str)> {
+    let (tid, rest) = text.split_once(' ')?;
+    let (cpu, rest) = rest.trim_start().strip_prefix('[')?.split_once("] ")?;
+    let (flags, rest) = rest.split_once(' ')?;
+    let (time, rest) = rest.trim_start().split_once(": ")?;
+    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    let is_time = time.split_once('.').is_some_and(|(s, us)| is_number(s) && is_number(us));
+    let is_line = is_number(cpu) && cpu.len() >= 3 && flags.len() >= 4 && is_time;
+    let tid = tid.parse().ok().filter(|&tid: &i32| tid >= 0)?;
+    is_line.then_some((tid, rest))
 }
 
 fn kernel_event(name: &str, fields: &str, shift: u32) -> Option<Result<Event, ()>> {
@@ -303,6 +322,8 @@ fn mark_of_file(words: &[&str]) -> Option<Mark> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::{prop_assert_eq, proptest};
+
     use super::*;
     use crate::fault_probe::{FETCH, LOCKED, STORE};
 
@@ -340,5 +361,30 @@ mod tests {
             other => panic!("{other:?}"),
         };
         assert_eq!([of(12), of(14), of(16)], [(16, 31), (4, 7), (1, 1)]);
+    }
+
+    #[test]
+    fn a_name_with_a_line_end_is_two_lines_and_lost_events_are_told() {
+        assert_eq!(parse("              a", 12), Ok(None));
+        let rest = "b-17  [000] d....  1.5: sched_switch: prev_comm=x";
+        assert_eq!(parse(rest, 12), Ok(None));
+        assert!(parse("CPU:0 [LOST 12 EVENTS]", 12).is_err());
+        assert!(parse("a line that is longer than a name", 12).is_err());
+    }
+
+    proptest! {
+        /// Programs choose the names of their threads.
+        #[test]
+        fn a_name_of_any_characters_takes_nothing_from_its_line(
+            comm in "([ -~]|LOST|EVENTS|-1 |\\[0\\] |[.]{4}|: ){0,15}",
+            tid in 0..i32::MAX,
+        ) {
+            let comm: String = comm.chars().take(15).collect();
+            let text = format!(
+                "{comm:>16}-{tid:<7} [001] d....  7.012345: mm_filemap_fault: dev 7:0 ino 1f ofs=4096"
+            );
+            let event = Event::Handler { inode: 0x1f, index: 1 };
+            prop_assert_eq!(parse(&text, 12), Ok(Some(Line { tid, event })));
+        }
     }
 }

@@ -259,8 +259,12 @@ fn folios_the_program_gives_back_are_not_taken_away() {
 
 #[test]
 fn a_damaged_trace_names_its_line() {
-    for line in ["nonsense", "CPU:0 [LOST 3 EVENTS]", &mark("map 1"), &event("mm_filemap_fault: x")]
-    {
+    for line in [
+        "nonsense at some length",
+        "CPU:0 [LOST 3 EVENTS]",
+        &mark("map 1"),
+        &event("mm_filemap_fault: x"),
+    ] {
         let exec_reads = |_| Vec::new();
         let source = Source { page: 4096, exec_reads: &exec_reads };
         let error = convert(&format!("# comment\n{line}\n"), &source).unwrap_err();
