@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Place, is_able, text};
+use crate::support::{Place, hold_settings, is_able, text};
 
 /// Two touches of a file of eight pages as 6.18 answers them: a read-around of the window (32 pages,
 /// of which the file has eight), then a page that fault-around has mapped.
@@ -260,4 +260,21 @@ fn the_running_kernel_agrees() {
     // What was kept says the same without root.
     let again = place.done("crosscheck replay kept");
     assert!(again.contains(&format!("agree in all {} recordings", rows.len())), "{again}");
+}
+
+/// Random programs of each kind, as a user would run them. Says loudly why it skips.
+#[test]
+fn random_programs_agree_with_the_running_kernel() {
+    let _held = hold_settings();
+    let place = Place::new();
+    for kind in ["cow", "cow --hugetlb", "collapse", "collapse --khugepaged"] {
+        let output = place.run(&format!("crosscheck {kind} --programs 3"));
+        if is_able(&output) {
+            let said = text(&output.stdout);
+            assert!(
+                said.starts_with("kernel and model agree in all 3 programs\n"),
+                "{kind}: {said}"
+            );
+        }
+    }
 }

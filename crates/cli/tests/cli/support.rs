@@ -114,6 +114,8 @@ const CANNOT: &[&str] = &[
     "no filesystem to record on",
     "is its driver in this kernel",
     "no loop device",
+    "must be madvise",
+    "memory is fragmented",
 ];
 
 /// Whether a command gave an answer that not every machine can give. Where it can, a failure is one;

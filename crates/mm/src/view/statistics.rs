@@ -217,6 +217,10 @@ impl<R: Ram> Memory<R> {
                 *smaps.by_pmd_of(folio) += nr * page_bytes;
             }
         }
+        // Huge pages of a pool have numbers of their own, but for this one.
+        for (_, entry) in self.space(mm).huge.range(pages.start..pages.end) {
+            smaps.mapmax = smaps.mapmax.max(self.huge_page(entry).mapcount);
+        }
         smaps
     }
 

@@ -119,7 +119,7 @@ impl ProgramReplay {
                     is_pmd: true,
                     is_file: view.owner != HugeOwner::Anon,
                     sum: Some(self.sum_of(entry.pfn).wrapping_add(self.sum_of(last))),
-                    mapcount: 0,
+                    mapcount: view.mapcount,
                 };
                 world.counts.insert(label, view.mapcount);
                 world.slots[slot][((vpn.0 - first.0) >> order.get()) as usize] = state;

@@ -107,8 +107,8 @@ impl ProgramReplay {
 
     /// What `smaps` says of pages of a process; nothing of one that has ended.
     pub(in super::super) fn smaps(&self, slot: usize, pages: PageRange) -> Option<Smaps> {
-        let first = Vaddr(BASE).vpn(self.memory.rules().page).plus(pages.first);
-        let pages = VpnRange { start: first, end: first.plus(pages.nr) };
+        let vpn = |page| self.addr(page).vpn(self.memory.rules().page);
+        let pages = VpnRange { start: vpn(pages.first), end: vpn(pages.first + pages.nr) };
         Some(self.memory.smaps(self.slots[slot]?, pages, CountedBy::Kernel))
     }
 
