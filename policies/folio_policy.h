@@ -163,6 +163,7 @@ static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
 /* Whether the program is called name, a string of at most 15 characters. */
 #define folio_is(ctx, name)                                                                  \
 	({                                                                                   \
+		_Static_assert(sizeof(name) <= 16, "comm has at most 15 characters");         \
 		const union { char bytes[16]; __u64 words[2]; } folio_name = { name };       \
 		const folio_word *folio_comm = (const folio_word *)(ctx)->comm;              \
 		folio_comm[0] == folio_name.words[0] && folio_comm[1] == folio_name.words[1]; \

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError, Window};
-use largefolio_sim::policy::{KernelPolicy, Source};
+use largefolio_sim::policy::{KernelPolicy, OWN, OWN_OF_INT, Source};
 use pyo3::exceptions::{PyAttributeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyTuple};
@@ -147,8 +147,8 @@ fn answer_of(point: Point, answer: &Bound<'_, PyAny>) -> PyResult<Answer> {
         return Ok(Answer::Window(Window { start, nr_pages, nr_ahead, order }));
     }
     match answer.extract::<u64>() {
-        // What FOLIO_OWN is in C.
-        Ok(u64::MAX) => Ok(Answer::Own),
+        // What FOLIO_OWN is in C, also as an int.
+        Ok(OWN | OWN_OF_INT) => Ok(Answer::Own),
         Ok(number) if !answer.is_instance_of::<PyBool>() => Ok(Answer::Value(number)),
         _ => {
             let expected = match point {

@@ -33,7 +33,7 @@ use largefolio_mm::rules::Rules;
 use largefolio_mm::units::{Order, PageSize};
 use toml::Table;
 
-use crate::policy::KernelPolicy;
+use crate::policy::{KernelPolicy, PolicyFileError};
 use nearest::Nearest;
 
 /// A kernel to replay under.
@@ -142,6 +142,9 @@ impl Kernel {
     }
 
     fn with_edits(mut self, edits: &[String], name: &str) -> Result<Self, KernelError> {
+        if edits.iter().filter(|edit| edit::is_policy(edit)).count() > 1 {
+            return Err(PolicyFileError::Second(name.to_owned()).into());
+        }
         for part in edits {
             edit::apply(&mut self, part)?;
         }

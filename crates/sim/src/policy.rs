@@ -45,10 +45,10 @@ use interpreter::State;
 use object::Parsed;
 
 /// What a program returns for the kernel's own choice.
-const OWN: u64 = u64::MAX;
+pub const OWN: u64 = u64::MAX;
 /// The same from a function that returns an `int`. As a number it would mean all orders, which is the
 /// kernel's own choice too, and nothing at the other points.
-const OWN_OF_INT: u64 = u32::MAX as u64;
+pub const OWN_OF_INT: u64 = u32::MAX as u64;
 /// Instructions that cost about as much as a step of the memory manager.
 const INSNS_OF_STEP: u64 = 16;
 /// What object files end in.

@@ -12,13 +12,19 @@ use super::object::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
 pub enum PolicyFileError {
     #[error("cannot read the policy {}: {error}", shown(path))]
     Read { path: String, error: io::Error },
-    #[error("no policy is called '{}' (a file of your own ends in .o); {hint}", shown(name))]
+    #[error(
+        "no policy is called '{}' (a file of your own ends in .o, and in a kernel's name its path has no '+' \
+         and no ','); {hint}",
+        shown(name)
+    )]
     Unknown { name: String, hint: String },
     #[error(
         "two policies are called '{}', and results could not tell them apart; give one another name",
         shown(.0)
     )]
     Twice(String),
+    #[error("{}: a kernel has one policy; name it once", shown(.0))]
+    Second(String),
     #[error("'{}' cannot be the name of a policy", shown(.0))]
     Name(String),
     #[error("policy {}: {cause}", shown(name))]

@@ -227,9 +227,10 @@ impl<'a> Reader<'a, '_> {
         };
         let name = || self.name_of(symbol);
         if r_type == R_BPF_64_32 || insn.class() == class::JMP && insn.op() == jump::CALL {
+            let function = self.function_at(symbol, insn.imm).unwrap_or_else(name);
             return Err(format!(
-                "calls the function {}; make it static inline __attribute__((always_inline))",
-                name()
+                "calls the function {function}; make it static inline \
+                 __attribute__((always_inline))"
             ));
         }
         if r_type != R_BPF_64_64 || insn.code != LDDW {
@@ -252,6 +253,20 @@ impl<'a> Reader<'a, '_> {
         }
         let imm = ((number as u64) << 32 | offset) as i64;
         Ok(Insn { src: wide::DATA, imm, ..insn })
+    }
+
+    /// Name of the function that a call names by its section and its place there, one instruction less.
+    fn function_at(&self, section: SymbolIndex, less_one: i64) -> Option<String> {
+        let section = self.file.symbol_by_index(section).ok()?;
+        if section.kind() != SymbolKind::Section {
+            return None;
+        }
+        let at = u64::try_from(less_one.checked_add(1)?).ok()?.checked_mul(INSN_BYTES as u64)?;
+        let mut functions = self.file.symbols().filter(|symbol| {
+            symbol.kind() == SymbolKind::Text && symbol.section_index() == section.section_index()
+        });
+        let name = functions.find(|symbol| symbol.address() == at)?.name().ok()?.to_owned();
+        Some(format!("'{}'", largefolio_trace::shown(&cut(&name))))
     }
 
     /// Name of a symbol, or of its section, for errors.

@@ -28,10 +28,10 @@ use super::maps::MapSpec;
 use super::object::Parsed;
 use frame::Frame;
 use number::{Number, Range, Width, mirrored};
-use value::Value;
+use value::{MIXED, Value};
 
 /// Bytes of the context.
-const CONTEXT_BYTES: i64 = 8 * NR_CONTEXT_WORDS as i64;
+const CONTEXT_BYTES: usize = 8 * NR_CONTEXT_WORDS;
 /// Arguments that a helper can have.
 const NR_ARGUMENTS: u8 = 5;
 /// Bytes of keys and values that the helpers of one run may handle: 0.3 ms at most (measured), with
@@ -55,7 +55,7 @@ struct Known {
 impl Known {
     fn at_start() -> Self {
         let mut registers = [Value::Unset; NR_REGISTERS];
-        registers[1] = Value::Context { offset: 0 };
+        registers[1] = Value::Context { offset: Range::exact(0) };
         registers[R10 as usize] = Value::Stack { offset: 0 };
         Self { registers, frame: Frame::default() }
     }
@@ -167,15 +167,20 @@ impl Verifier<'_> {
 
     fn store(&self, insn: Insn, known: &mut Known) -> Checked<()> {
         if !insn.is_plain_access() {
-            return Err("atomic operations are not known; nothing runs beside a policy".to_owned());
+            return Err(
+                "atomic operations are not known, and nothing runs beside a policy: write n += 1"
+                    .to_owned(),
+            );
         }
         let value = if insn.class() == class::STX {
             known.registers[insn.src as usize]
         } else {
             Value::Number(Number::exact(insn.imm as u64))
         };
-        if value == Value::Unset {
-            return Err(format!("r{} may be unset", insn.src));
+        match value {
+            Value::Unset => return Err(format!("r{} may be unset", insn.src)),
+            Value::Mixed => return Err(MIXED.to_owned()),
+            _ => {}
         }
         let (nr, to) = (insn.access_bytes(), known.registers[insn.dst as usize]);
         match self.place(to, insn.off, nr, true)? {
@@ -187,16 +192,10 @@ impl Verifier<'_> {
 
     /// Whether `nr` bytes at a pointer can be accessed.
     fn place(&self, pointer: Value, off: i16, nr: usize, writes: bool) -> Checked<Place> {
-        let (off, nr_bytes) = (i64::from(off), nr as i64);
+        let off = i64::from(off);
         match pointer {
             Value::Context { .. } if writes => Err("the context cannot be written".to_owned()),
-            Value::Context { offset } => {
-                let at = offset.saturating_add(off);
-                let last = CONTEXT_BYTES - nr_bytes;
-                (0..=last).contains(&at).then_some(Place::Elsewhere).ok_or_else(|| {
-                    format!("byte {at} is not in the context of {CONTEXT_BYTES} bytes")
-                })
-            }
+            Value::Context { offset } => inside(offset, off, nr, CONTEXT_BYTES, "the context"),
             Value::Stack { offset } => Frame::at(offset.saturating_add(off), nr).map(Place::Frame),
             Value::Entry { map, offset } => {
                 let size = self.map(map)?.value_bytes;
@@ -214,6 +213,7 @@ impl Verifier<'_> {
             }
             Value::Map { .. } => Err("a map is accessed by helpers only".to_owned()),
             Value::Number(_) => Err("a number is no address".to_owned()),
+            Value::Mixed => Err(MIXED.to_owned()),
             Value::Unset => Err("the address may be unset".to_owned()),
         }
     }
@@ -237,7 +237,9 @@ impl Verifier<'_> {
             }
             helper::MAP_LOOKUP | helper::MAP_UPDATE | helper::MAP_DELETE => {
                 let Value::Map { nr } = known.registers[1] else {
-                    return Err("the first argument is no map".to_owned());
+                    let is_mixed = known.registers[1] == Value::Mixed;
+                    let what = if is_mixed { MIXED } else { "the first argument is no map" };
+                    return Err(what.to_owned());
                 };
                 let &MapSpec { key_bytes, value_bytes, .. } = self.map(nr)?;
                 self.memory(known, 2, key_bytes)?;
@@ -326,14 +328,16 @@ impl Verifier<'_> {
             }
             // A pointer into its thing is not 0; what follows for it is not used. One that went beyond
             // may have come round, so that the answer tells where the thing is.
-            (Value::Entry { .. } | Value::Data { .. }, Value::Number(zero))
-                if is_test(insn, zero) =>
-            {
+            (
+                Value::Context { .. } | Value::Entry { .. } | Value::Data { .. },
+                Value::Number(zero),
+            ) if is_test(insn, zero) => {
                 self.place(left, 0, 0, false)?;
             }
             (Value::Unset, _) | (_, Value::Unset) => {
                 return Err("it compares what may be unset".to_owned());
             }
+            (Value::Mixed, _) | (_, Value::Mixed) => return Err(MIXED.to_owned()),
             _ => return Err("it compares an address".to_owned()),
         }
         self.lead(to, taken)?;
@@ -409,6 +413,7 @@ fn exit(known: &Known) -> Checked<()> {
     match known.registers[0] {
         Value::Number(_) => Ok(()),
         Value::Unset => Err("it returns without an answer on some path".to_owned()),
+        Value::Mixed => Err(MIXED.to_owned()),
         _ => Err("it returns an address".to_owned()),
     }
 }

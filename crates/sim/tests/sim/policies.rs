@@ -109,6 +109,89 @@ fn the_same_policy_gives_the_same_result_and_own_answers_change_nothing() {
     assert_eq!(asked, ["anon_order", "around", "window"]);
 }
 
+/// Forms of C in which clang chooses between addresses of the context, not between what is there.
+#[test]
+fn the_context_is_read_in_every_form_of_c() {
+    for (name, body) in [
+        ("either", "return (c->access == 3 ? c->ra_pages : c->own_pages) > 16 ? FOLIO_OWN : 0;"),
+        (
+            "cause",
+            "folio_window(c->cause == FOLIO_MARKER ? c->own_start : c->index, 16, 0, 2); return 0;",
+        ),
+        (
+            "branches",
+            "__u64 limit; if (c->area_flags & FOLIO_EXEC) limit = c->max_order; \
+             else limit = c->min_order; folio_window(c->index, 16, 0, limit); return 0;",
+        ),
+        (
+            "index",
+            "__u64 order = c->max_order; \
+             return order < 14 && c->free[order] > 1 ? FOLIO_OWN : 0;",
+        ),
+        (
+            "loop",
+            "__u64 n = 0; _Pragma(\"unroll\") for (int i = 0; i < 14; i++) \
+             if ((__u64)i == c->max_order) n = c->free[i]; return n ? FOLIO_OWN : 0;",
+        ),
+        (
+            "switch",
+            "switch (c->max_order) { case 0: return c->free[0] > 1; case 4: return c->free[4] > 1; \
+             case 9: return c->free[9] > 1; } return FOLIO_OWN;",
+        ),
+        ("tested", "return c && c->index ? FOLIO_OWN : 0;"),
+    ] {
+        let source = format!(
+            "#include \"folio_policy.h\"\n\
+             SEC(\"folio/window\") __u64 f(struct folio_context *c) {{ {body} }}\n"
+        );
+        for cpu in ["-mcpu=v1", "-mcpu=v2", "-mcpu=v3"] {
+            let Some(found) = compiled_with(&["-O2", cpu], name, &source) else { return };
+            let policy = found.unwrap_or_else(|refused| panic!("{name} {cpu}: {refused}"));
+            let mut running = policy.0.start().unwrap();
+            for order in 0..20 {
+                let context = Context { max_order: order, index: 7, ..Context::default() };
+                running.answer(Point::Window, &context).unwrap();
+            }
+        }
+    }
+}
+
+/// What cannot be is said with its cause.
+#[test]
+fn what_is_refused_of_c_says_what_to_do() {
+    let array = "FOLIO_MAP(one, FOLIO_HASH, __u64, __u64, 16);\n";
+    for (name, before, body, expected) in [
+        (
+            "either",
+            array,
+            "__u64 z = 3, *p = bpf_map_lookup_elem(&one, &z); if (!p) p = &z; return *p;",
+            "an address is of one thing on one path and of another on another",
+        ),
+        (
+            "function",
+            "static __attribute__((noinline)) __u64 own(__u64 n) { return n * 3 + 1; }\n",
+            "return own(c->index) + own(c->access);",
+            "calls the function 'own'",
+        ),
+        (
+            "local",
+            "",
+            "volatile __u64 a[4] = {1, 2, 3, 4}; return a[c->index & 3];",
+            "use a variable or a map",
+        ),
+    ] {
+        let source = format!(
+            "#include \"folio_policy.h\"\n{before}\
+             SEC(\"folio/window\") __u64 f(struct folio_context *c) {{ {body} }}\n"
+        );
+        let Some(found) = compiled(name, &source) else { return };
+        let refused = found.err().unwrap_or_else(|| panic!("{name} passed"));
+        assert!(refused.contains(expected), "{name}: {refused}");
+    }
+    let two = Kernel::parse("7.2+policy=exec-order+policy=pressure").unwrap_err().to_string();
+    assert!(two.contains("a kernel has one policy"), "{two}");
+}
+
 /// Two programs that differ in one byte are two cells.
 #[test]
 fn the_identity_of_a_cell_has_the_bytes_of_its_policy() {

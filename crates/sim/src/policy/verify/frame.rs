@@ -93,7 +93,7 @@ impl Frame {
         for (one, other) in self.slots.iter_mut().zip(&other.slots) {
             *one = match (*one, *other) {
                 (Slot::Saved(one), Slot::Saved(other)) => match one.meet(other, fresh) {
-                    Value::Unset => Slot::Bytes(0),
+                    Value::Unset | Value::Mixed => Slot::Bytes(0),
                     value => Slot::Saved(value),
                 },
                 (one, other) => Slot::Bytes(one.numbers() & other.numbers()),

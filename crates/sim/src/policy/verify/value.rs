@@ -2,6 +2,10 @@
 
 use super::number::{Number, Range};
 
+/// What is said of [`Value::Mixed`].
+pub(super) const MIXED: &str = "an address is of one thing on one path and of another on another; use \
+                                each in its own branch, and let the branches join with numbers";
+
 /// What is known of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
@@ -9,8 +13,10 @@ pub(super) enum Value {
     Unset,
     /// A number.
     Number(Number),
+    /// An address of different things on different paths, or an address on one and a number on another.
+    Mixed,
     /// Into the context, so many bytes from its start.
-    Context { offset: i64 },
+    Context { offset: Range },
     /// Into the stack, so many bytes from its end.
     Stack { offset: i64 },
     /// A map.
@@ -38,6 +44,9 @@ impl Value {
                 Self::MaybeEntry { map, id: *fresh }
             }
             (Self::Number(one), Self::Number(other)) => Self::Number(one.hull(other)),
+            (Self::Context { offset }, Self::Context { offset: other }) => {
+                Self::Context { offset: offset.hull(other) }
+            }
             (Self::Entry { map, offset }, Self::Entry { map: same, offset: other })
                 if map == same =>
             {
@@ -48,7 +57,8 @@ impl Value {
             {
                 Self::Data { section, offset: offset.hull(other) }
             }
-            _ => Self::Unset,
+            (Self::Unset, _) | (_, Self::Unset) => Self::Unset,
+            _ => Self::Mixed,
         }
     }
 
@@ -72,7 +82,10 @@ impl Value {
     pub(super) fn moved(self, by: Range) -> Result<Self, String> {
         let exact = || {
             let is_exact = by.min == by.max;
-            is_exact.then_some(by.min as i64).ok_or("it moves an address by an unknown number")
+            is_exact.then_some(by.min as i64).ok_or(
+                "it moves an address of the stack by an unknown number; use a variable or a map for \
+                 what has an index",
+            )
         };
         let far = || {
             let what = "it moves an address too far; compare the index with the size first, as a number \
@@ -80,9 +93,7 @@ impl Value {
             what.to_owned()
         };
         Ok(match self {
-            Self::Context { offset } => {
-                Self::Context { offset: offset.checked_add(exact()?).ok_or_else(far)? }
-            }
+            Self::Context { offset } => Self::Context { offset: offset.plus(by).ok_or_else(far)? },
             Self::Stack { offset } => {
                 Self::Stack { offset: offset.checked_add(exact()?).ok_or_else(far)? }
             }
@@ -97,6 +108,7 @@ impl Value {
                     "what bpf_map_lookup_elem returned has to be compared with 0 before".to_owned()
                 );
             }
+            Self::Mixed => return Err(MIXED.to_owned()),
             Self::Unset | Self::Number(_) | Self::Map { .. } => {
                 return Err("it computes with an address".to_owned());
             }
