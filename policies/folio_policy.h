@@ -41,8 +41,9 @@ typedef long long __s64;
 
 /*
  * folio/anon_order: a fault on private memory of a process. ctx->orders are the orders that the
- * settings allow and that fit the area. Answer: those to try, the largest first. Without any, and
- * when none is free, the fault gets a base page. Not asked where ctx->orders would be empty.
+ * fault can have: those that the settings allow, that fit the area and whose pages are all untouched;
+ * for a load the one that a PMD entry maps, or none. Answer: those to try, the largest first. Without
+ * any, and when none is free, the fault gets a base page. Not asked where ctx->orders would be empty.
  */
 #define FOLIO_ORDER(order) (1ULL << (order))
 
@@ -70,7 +71,8 @@ static long (*folio_window)(__u64 start, __u64 nr_pages, __u64 nr_ahead, __u64 o
  * ctx->nr_present says how many of its pages are there: mapped, or of a file cached. */
 
 /* folio/write: a store to a large private folio that is mapped read-only. ctx->own is what the kernel
- * does. A folio that others use cannot be kept. */
+ * does. A folio cannot be kept that others use, or that this kernel copies whoever uses it. What a PMD
+ * entry maps is asked about as a whole, and once more for the page if it is split. */
 #define FOLIO_REUSE 1 /* keep it */
 #define FOLIO_COPY 2  /* copy the page; split the PMD entry before */
 

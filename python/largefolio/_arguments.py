@@ -15,7 +15,7 @@ from largefolio._rules import Rules
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-Kernels: TypeAlias = "str | Rules | Iterable[str | Rules]"
+Kernels: TypeAlias = "str | os.PathLike[str] | Rules | Iterable[str | os.PathLike[str] | Rules]"
 Machines: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
 Seeds: TypeAlias = "int | Iterable[int]"
 
@@ -68,8 +68,8 @@ def asked(
         "kernels": _kernels(kernels),
         "policies": _policies(settings.get("policy")),
         "machines": [file_path(one, "machines") for one in items(machines, "machines", _PATHS)],
-        "seeds": [whole(seed, "seeds") for seed in items(seeds, "seeds", (Integral,))],
-        "memory": [size(one, "memory") for one in memory],
+        "seeds": [whole(seed, "seeds") for seed in _some(items(seeds, "seeds", (Integral,)), "seeds")],
+        "memory": [size(one, "memory") for one in _some(memory, "memory")],
         "swap": size(settings.get("swap", 0), "swap"),
         "cgroup": _cgroups(settings.get("cgroup")),
         "fragmentation": _fragmentation(settings.get("fragmentation", 0)),
@@ -83,6 +83,13 @@ def asked(
         "cpus": None if cpus is None else whole(cpus, "cpus", _U32_MAX),
         "max_work": whole(settings.get("max_work", 1), "max_work"),
     }
+
+
+def _some(found: list[Any], what: str) -> list[Any]:
+    """What was given, if it is anything."""
+    if not found:
+        raise ValueError(f"{what}: none is given; name at least one, or leave the argument out")
+    return found
 
 
 def _no_such(name: str, known: list[str]) -> str:
@@ -150,9 +157,17 @@ def _linked(value: Any) -> list[str]:
             f"{text(pattern, 'linked')}={_sizes(sizes)}" for pattern, sizes in value.items()
         ]
     found = items(value, "linked", (Integral, str))
-    named = [one for one in found if isinstance(one, str) and "=" in one]
-    plain = [one for one in found if one not in named]
-    return ([_sizes(plain)] if plain else []) + named
+    plain = [one for one in found if not (isinstance(one, str) and "=" in one)]
+    # Sizes without a name are the choices of one option. It stands where the first of them does: of
+    # two that fit a file the last one counts.
+    given: list[str] = []
+    for one in found:
+        if isinstance(one, str) and "=" in one:
+            given.append(one)
+        elif plain:
+            given.append(_sizes(plain))
+            plain = []
+    return given
 
 
 def _sizes(value: Any) -> str:

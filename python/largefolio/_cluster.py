@@ -148,17 +148,23 @@ def check(client: Client) -> None:
     """Checks that the workers have this version of the package.
 
     Raises:
-        TypeError: it is no client.
-        ClusterError: one has another, or none.
+        TypeError: it is no client, or an asynchronous one.
+        ClusterError: one has another, or none; the client has no scheduler.
     """
     if not hasattr(client, "run"):
         raise TypeError(f"client: expected a distributed.Client, not {type(client).__name__}")
+    if getattr(client, "asynchronous", False):
+        raise TypeError("client: it is asynchronous; expected Client(..) without asynchronous=True")
+    if (status := getattr(client, "status", "running")) != "running":
+        raise ClusterError(f"the client is {status}: it has no scheduler; connect a new one")
     try:
         found = client.run(version)
     except ImportError as error:
         raise ClusterError(
             f"a worker cannot import largefolio ({error}); install {version()} on every worker"
         ) from error
+    except Exception as error:  # Whatever the connection ends with.
+        raise ClusterError(f"the scheduler does not answer: {error}") from error
     for worker, has in found.items():
         if has != version():
             raise ClusterError(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from largefolio import _command, _native
 from largefolio._checks import Path, file_path, items, switch, text, whole
 from largefolio._trace import Trace
-from largefolio.errors import FolioWarning, MapsError
+from largefolio.errors import CommandError, FolioWarning, MapsError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Recorder = Literal["auto", "qemu", "valgrind"]
 
 _DONE_OR_NO = (0, 1)
+_RECORDERS = ("auto", "qemu", "valgrind")
 _PID_MAX = 2**31 - 1
 
 
@@ -58,12 +59,28 @@ def record(
     if not words:
         raise ValueError("command: expected a program and its arguments")
     target = file_path(output, "output") if output is not None else _default_output(words[0])
-    arguments = ["record", "--with", text(recorder, "recorder"), "--output", target]
+    if recorder not in _RECORDERS:
+        raise ValueError(f"recorder: expected one of {', '.join(_RECORDERS)}, not {recorder!r}")
+    if not target:
+        raise ValueError("output: expected the name of a file")
+    arguments = ["record", f"--with={recorder}", f"--output={target}"]
     if switch(quiet, "quiet"):
         arguments.append("--quiet")
+    before = _identity(target)
     # The exit status is the program's; what folio itself fails at it says.
-    _command.run_program([*arguments, "--", *words])
+    code = _command.run_program([*arguments, "--", *words])
+    if _identity(target) in (None, before):
+        raise CommandError(f"folio record wrote no {target} (exit status {code}); it has said why", code)
     return Trace(target)
+
+
+def _identity(path: str) -> tuple[int, ...] | None:
+    """What another file of this name, or another content, would not have."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _default_output(program: str) -> str:
@@ -234,7 +251,7 @@ class Crosscheck(dict[str, Any]):
 
 
 def crosscheck(
-    recordings: Path | Iterable[Path] = (),
+    recordings: Path | Iterable[Path] | None = None,
     *,
     filesystems: str | Iterable[str] = (),
     windows: str | Iterable[str] = (),
@@ -258,9 +275,12 @@ def crosscheck(
         RecordingError: what is not a recording, or cannot be replayed under these rules.
         CommandError: what this kernel or this user cannot do, with the remedy.
     """
+    given = () if recordings is None else recordings
     replayed = [
-        file_path(path, "recordings") for path in items(recordings, "recordings", (str, os.PathLike))
+        file_path(path, "recordings") for path in items(given, "recordings", (str, os.PathLike))
     ]
+    if recordings is not None and not replayed:
+        raise ValueError("recordings: none is given; leave it out to record this kernel")
     arguments = ["crosscheck", "--json"]
     for option, values in (("--fs", filesystems), ("--window", windows)):
         listed = [text(value, option.strip("-")) for value in items(values, option.strip("-"), (str,))]

@@ -25,7 +25,7 @@ def progressing(
     if callable(progress):
         yield progress
         return
-    if progress not in (None, True, False):
+    if not (progress is None or isinstance(progress, bool)):
         kind = type(progress).__name__
         raise TypeError(f"progress: expected None, True, False or a callable, not {kind}")
     if progress is False or (progress is None and not _is_terminal()):

@@ -102,6 +102,8 @@ class Rules(Mapping[str, Any]):
         for key, value in changes.items():
             if not isinstance(key, str):
                 raise TypeError(f"changes: expected names of rules, not {type(key).__name__}")
+            if key == "based-on":
+                raise KernelError("based-on is no rule: take Rules of that kernel, and set what differs")
             parent, dot, name_there = key.partition(_SEPARATOR)
             table = nested.setdefault(parent, {}) if dot else nested
             if not isinstance(table, dict):

@@ -168,6 +168,11 @@ class Mirror:
                 if os.path.exists(os.path.join(self.directory, name)):
                     raise
                 continue  # Merged just now: the next look finds what took its place.
+            except Exception:
+                if name not in self._same:  # Half of it may be there: a reader must not find it.
+                    with contextlib.suppress(Exception):
+                        self._filesystem.rm_file(self._at(kept))
+                raise
             self._same[name] = here[name]
             if is_hidden:
                 self._hidden.add(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,6 +61,21 @@ def test_a_program_that_fails_is_recorded_all_the_same(
     assert "3" in trace.info["meta"]["ended"]
     said = capsys.readouterr().err
     assert said.startswith("told\nfolio: recorded "), said
+
+
+def test_what_was_there_is_not_taken_for_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "old.folio"
+    shutil.copy(Path(__file__).parents[2] / "traces/demo.folio", old)
+    refuses = tmp_path / "folio"
+    refuses.write_text("#!/bin/sh\necho 'error: no such option' >&2\nexit 2\n")
+    refuses.chmod(0o755)
+    monkeypatch.setenv("LARGEFOLIO_FOLIO", str(refuses))
+    with pytest.raises(lf.CommandError, match="wrote no .*old.folio"):
+        lf.record(["/bin/true"], old)
+    with pytest.raises(ValueError, match="recorder: expected one of auto, qemu, valgrind"):
+        lf.record(["/bin/true"], old, recorder="QEMU")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="output: expected"):
+        lf.record(["/bin/true"], "")
 
 
 def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
@@ -263,6 +279,8 @@ def test_recordings_are_replayed_here(recordings: tuple[Path, Path], tmp_path: P
         lf.crosscheck(equal, kernel="0.1")
     with pytest.raises(ValueError, match="those of the recordings"):
         lf.crosscheck(equal, only="*seq*")
+    with pytest.raises(ValueError, match="recordings: none is given"):
+        lf.crosscheck([])
 
 
 def test_a_newer_kernel_is_warned_of(recordings: tuple[Path, Path]) -> None:

@@ -230,6 +230,30 @@ def test_images_are_laid_out_for_other_pages(folio: Folio, small: Path) -> None:
         assert lf.report(small, "6.12", linked=linked) == _expected(folio, str(small), *two, words)
 
 
+def test_the_last_that_fits_counts_as_on_the_command_line(folio: Folio, small: Path) -> None:
+    name = lf.Trace(small).info["meta"]["files"][0]["path"]
+    for linked, words in (
+        ([f"{name}=2M", "4K"], [f"{name}=2M", "--linked", "4K"]),
+        (["4K", f"{name}=2M"], ["4K", "--linked", f"{name}=2M"]),
+        (["4K", f"{name}=2M", "64K"], ["4K,64K", "--linked", f"{name}=2M"]),
+    ):
+        expected = _expected(folio, str(small), *_ONE, "--linked", *words)
+        assert lf.report(small, "6.12", linked=linked) == expected, linked
+
+
+def test_nothing_and_two_of_one_name_are_refused(small: Path) -> None:
+    with pytest.raises(ValueError, match="memory: none is given"):
+        lf.predict(small, "6.12", memory=[])
+    with pytest.raises(ValueError, match="seeds: none is given"):
+        lf.predict(small, "6.12", seeds=[])
+    with pytest.raises(lf.RequestError, match="'7.2' is the name of two kernels that differ"):
+        lf.predict(small, ["7.2", lf.Rules("6.12").edit(name="7.2")])
+    with pytest.raises(TypeError, match="progress: expected"):
+        lf.predict(small, "6.12", progress=0)  # type: ignore[arg-type]
+    with pytest.raises(lf.KernelError, match="based-on is no rule"):
+        lf.Rules("7.2").set({"based-on": "6.12"})
+
+
 def test_idle_seeds_are_warned_of(small: Path) -> None:
     with pytest.warns(lf.FolioWarning, match="seeds have no effect on unfragmented memory") as said:
         lf.predict(small, "7.2", seeds=range(5))

@@ -52,6 +52,22 @@ def test_what_a_storage_refuses_ends_the_sweep(
             lf.sweep(some, "7.2", "altra", directory="memory://refused", memory="1G")
 
 
+def test_half_a_part_does_not_stay(some: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    from fsspec.implementations.memory import MemoryFileSystem
+
+    def half(self: MemoryFileSystem, here: str, there: str) -> None:
+        self.pipe_file(there, Path(here).read_bytes()[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(MemoryFileSystem, "put_file", half)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lf.FolioWarning)
+        with pytest.raises(lf.SweepError, match="No space left on device"):
+            lf.sweep(some, "7.2", "altra", directory="memory://half", memory="1G")
+    storage = _storage.opened("memory://half", {})[0]
+    assert [name for name in storage.find("/half") if name.endswith(".parquet")] == []
+
+
 def test_a_merged_part_is_never_seen_beside_those_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     mirror = _storage.Mirror("memory://merged", {})
     storage = mirror._filesystem

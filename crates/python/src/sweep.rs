@@ -211,7 +211,7 @@ impl Sweep {
         let failed = failed.collect::<Result<_, largefolio_sim::sweep::id::NoCellId>>();
         let failed = failed.map_err(|error| Failure::Argument(error.to_string()))?;
         let result = TaskResult { part, failed };
-        stoppable(py, |is_stopped| self.with(|sweep| Ok(sweep.add(&task.0, result, is_stopped)?)))
+        stoppable(py, |is_stopped| self.with(|sweep| Ok(sweep.take(&task.0, result, is_stopped)?)))
     }
 
     /// Records that no cell of a task could be replayed.

@@ -229,6 +229,26 @@ impl Sweep {
         Ok(())
     }
 
+    /// Takes in what `task` gave; a result that is not of the task fails it (W3): what a trace says of
+    /// itself is in its rows, and can make them too large to be read.
+    ///
+    /// # Errors
+    /// [`SweepError::NotWritten`] where the disk is full.
+    pub fn take(
+        &mut self,
+        task: &Task,
+        result: TaskResult,
+        is_stopped: IsStopped<'_>,
+    ) -> Result<(), SweepError> {
+        match self.add(task, result, is_stopped) {
+            Err(error @ SweepError::NotOfTheTask(_)) => {
+                self.fail(task, &error.to_string());
+                Ok(())
+            }
+            added => added,
+        }
+    }
+
     /// Records that no cell of `task` could be replayed, and why.
     pub fn fail(&mut self, task: &Task, error: &str) {
         for cell in &task.cells {

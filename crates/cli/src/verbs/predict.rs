@@ -274,6 +274,13 @@ impl PredictArgs {
         let everything = [PathBuf::from("/")];
         let results = || self.output.iter().chain(&self.report).map(PathBuf::as_path);
         let made = if let Some(dir) = &self.sweep {
+            if dir.to_string_lossy().contains("://") {
+                bail!(
+                    "--sweep takes a directory of this machine, not {}; Python's largefolio.sweep \
+                     writes to storage",
+                    shown(dir)
+                );
+            }
             confined::to_fill(&everything, dir)?
         } else {
             confined::to(&everything, results());

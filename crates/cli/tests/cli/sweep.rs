@@ -295,6 +295,10 @@ fn what_a_sweep_cannot_have_is_told() {
     }
     let said = place.fails("predict a.folio --sweep set --annotate nowhere=64K");
     assert!(said.contains("annotation nowhere=64K: no file in any trace matches"), "{said}");
+    let said = place.fails("predict a.folio b.folio --sweep set --cgroup nowhere=24M");
+    assert!(said.contains("--cgroup nowhere=24M"), "{said}");
+    let said = place.fails("predict a.folio --sweep s3://bucket/set");
+    assert!(said.contains("a directory of this machine") && !place.path("s3:").exists(), "{said}");
     let said = place.fails("predict a.folio --sweep a.folio");
     assert!(said.contains("a.folio is a file, and a sweep fills a directory"), "{said}");
 }

@@ -17,32 +17,40 @@ use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::ram::Ram;
-use crate::rules::anon::Effort;
+use crate::rules::anon::{Effort, Orders};
 use crate::units::{Order, Vpn};
 
 impl<R: Ram> Memory<R> {
     /// Maps zeroes for a read, a new folio for a write.
     pub(super) fn anon_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
-        let orders = self.suitable_orders(fault);
+        let orders = self.possible_orders(fault);
         let orders = self.decided_orders(fault, orders);
         let pmd = self.rules.page.pmd_order();
-        // One entry for a whole empty slot is the cheapest there is (D.3).
-        if orders.contains(pmd) && self.is_pmd_empty(fault) && self.huge_fault(fault) {
+        if orders.contains(pmd) && self.huge_fault(fault) {
             return Ok(Outcome::Minor);
         }
-        // A load needs zeroes, not memory: it shares the one page of them (D.2.2).
         if fault.access != Access::Write {
             self.map_zero_page(fault);
             return Ok(Outcome::Minor);
         }
-        let orders = self.empty_orders(fault, orders.below(pmd));
-        let id = match self.alloc_large(fault, orders) {
+        let id = match self.alloc_large(fault, orders.below(pmd)) {
             Some(id) => id,
             None => self.alloc_base_page(fault)?,
         };
         self.map_anon(fault, id);
         self.core.counters.nr_anon_faults += 1;
         Ok(Outcome::Minor)
+    }
+
+    /// Orders that the fault can have. One entry for a whole empty slot is the cheapest there is (D.3);
+    /// a load needs zeroes, not memory: else it shares the one page of them (D.2.2).
+    fn possible_orders(&self, fault: &Fault) -> Orders {
+        let (orders, pmd) = (self.suitable_orders(fault), self.rules.page.pmd_order());
+        let parts = match fault.access {
+            Access::Write => self.empty_orders(fault, orders.below(pmd)),
+            Access::Read | Access::Exec => Orders::NONE,
+        };
+        if orders.contains(pmd) && self.is_pmd_empty(fault) { parts.with(pmd) } else { parts }
     }
 
     /// D.2.2: one PTE of the shared zero page, never a large folio.

@@ -95,14 +95,7 @@ fn take(
     is_stopped: IsStopped<'_>,
 ) -> Result<(), SweepError> {
     match handed {
-        Handed::Result(result) => match sweep.add(task, result, is_stopped) {
-            // W3: what a trace says of itself is in its rows, and can make them too large to be read.
-            Err(error @ SweepError::NotOfTheTask(_)) => {
-                sweep.fail(task, &error.to_string());
-                Ok(())
-            }
-            added => added,
-        },
+        Handed::Result(result) => sweep.take(task, result, is_stopped),
         Handed::Failed(error) => {
             sweep.fail(task, &error);
             Ok(())

@@ -273,7 +273,7 @@ fn text(named: Result<Named, RecipeError>) -> Result<Text, RecipeError> {
 /// elsewhere.
 fn check_names(request: &Request, is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
     let Request { cells, traces, .. } = request;
-    if cells.annotations.is_empty() && cells.linked.is_empty() {
+    if cells.annotations.is_empty() && cells.linked.is_empty() && cells.cgroups.is_empty() {
         return Ok(());
     }
     let mut metas = Vec::new();
@@ -291,7 +291,9 @@ fn check_names(request: &Request, is_stopped: IsStopped<'_>) -> Result<(), Sweep
     if let Some(idle) = cells.annotations.iter().find(|annotation| !fits(annotation)) {
         return Err(SweepError::IdleAnnotation(idle.to_string()));
     }
-    Ok(cells.check_linked(&metas.iter().collect::<Vec<_>>())?)
+    let metas: Vec<_> = metas.iter().collect();
+    cells.check_cgroups_of(&metas)?;
+    Ok(cells.check_linked(&metas)?)
 }
 
 fn texts(way: &[Linked]) -> Vec<String> {

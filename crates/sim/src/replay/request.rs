@@ -118,6 +118,11 @@ pub enum RequestError {
         shown(.0)
     )]
     MachineName(String),
+    #[error(
+        "'{}' is the name of two kernels that differ, or empty; give each kernel a name of its own",
+        shown(.0)
+    )]
+    KernelName(String),
     #[error("no {0} is given; name at least one")]
     Nothing(&'static str),
     #[error(
@@ -201,6 +206,7 @@ impl Request {
     pub fn check(&self, limit: usize) -> Result<(), RequestError> {
         self.check_filesystem()?;
         self.check_settings()?;
+        self.check_kernels()?;
         self.check_machines()?;
         self.check_cgroups()?;
         let nrs = self.nrs();
@@ -296,7 +302,7 @@ impl Request {
     /// [`RequestError::IdleAnnotation`], [`RequestError::IdleLinked`].
     pub fn check_trace(&self, meta: &Meta) -> Result<(), RequestError> {
         self.check_linked(&[meta])?;
-        self.check_cgroups_of(meta)?;
+        self.check_cgroups_of(&[meta])?;
         let is_idle =
             |annotation: &&Annotation| !meta.files.iter().any(|file| annotation.fits(&file.path));
         match self.annotations.iter().find(is_idle) {
@@ -410,6 +416,17 @@ impl Request {
         }
         if self.aged_rounds > AGED_ROUNDS_MAX {
             return Err(RequestError::Aged(self.aged_rounds));
+        }
+        Ok(())
+    }
+
+    /// Results tell kernels apart by their names; the same one twice is two equal columns.
+    fn check_kernels(&self) -> Result<(), RequestError> {
+        for (nr, kernel) in self.kernels.iter().enumerate() {
+            let is_other = |one: &&Kernel| one.name == kernel.name && *one != kernel;
+            if kernel.name.is_empty() || self.kernels[..nr].iter().any(|one| is_other(&one)) {
+                return Err(RequestError::KernelName(kernel.name.clone()));
+            }
         }
         Ok(())
     }

@@ -25,11 +25,18 @@ impl Request {
     }
 
     /// Each group for programs has one that runs, and that is in no later group. One for all may have
-    /// none: it is for what the others leave.
-    pub(super) fn check_cgroups_of(&self, meta: &Meta) -> Result<(), RequestError> {
-        let first = meta.program_of(&meta.layout);
-        let executed = meta.images.iter().map(|image| meta.program_of(&image.layout));
-        let programs: BTreeSet<&str> = iter::once(first).chain(executed).flatten().collect();
+    /// none: it is for what the others leave. A sweep has several traces, of which one is enough.
+    ///
+    /// # Errors
+    /// [`RequestError::IdleCgroup`], [`RequestError::OverriddenCgroup`].
+    pub fn check_cgroups_of(&self, metas: &[&Meta]) -> Result<(), RequestError> {
+        let of_trace = |meta: &&'_ Meta| -> Vec<String> {
+            let first = meta.program_of(&meta.layout);
+            let executed = meta.images.iter().map(|image| meta.program_of(&image.layout));
+            iter::once(first).chain(executed).flatten().map(str::to_owned).collect()
+        };
+        let found: Vec<String> = metas.iter().flat_map(of_trace).collect();
+        let programs: BTreeSet<&str> = found.iter().map(String::as_str).collect();
         for group in self.cgroups.iter().filter(|group| !group.is_for_all()) {
             let mut of = programs.iter().filter(|path| group.fits(path)).peekable();
             if of.peek().is_none() {
