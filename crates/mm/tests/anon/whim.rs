@@ -315,12 +315,12 @@ fn answers_are_work_and_nobody_asks_when_it_is_spent() {
     let limit = world.memory.work().nr_steps() + 1_500;
     world.memory.work_mut().set_limit(limit);
     let mm = world.mm;
-    assert_eq!([0, 1].map(|page| world.write(mm, page).order.get()), [0, 0]);
+    assert_eq!([0, 16].map(|page| world.write(mm, page).order.get()), [0, 0]);
     assert!(world.memory.work().is_spent());
     assert_eq!(world.memory.policy_steps(), 2_000);
-    assert_eq!(world.write(mm, 20).order.get(), 4);
+    assert_eq!(world.write(mm, 32).order.get(), 4);
     assert_eq!(counts(&world, Point::AnonOrder), (2, 2, 0));
     world.memory.work_mut().set_limit(u64::MAX);
-    assert_eq!(world.write(mm, 40).order.get(), 0);
+    assert_eq!(world.write(mm, 48).order.get(), 0);
     assert_eq!(world.memory.policy_steps(), 3_000);
 }
