@@ -43,7 +43,7 @@ MUTANTS = [
     ("miss-threshold", "core/open_file.rs",
      "if self.mmap_miss > MISS_THRESHOLD { MissGate::Closed }",
      "if self.mmap_miss >= MISS_THRESHOLD { MissGate::Closed }"),
-    ("exec-clipping", "fault/sync.rs",
+    ("exec-clipping", "fault/window.rs",
      "order.round_up(start + state.ra_pages).min(end) - start",
      "order.round_up(start + state.ra_pages) - start"),
     ("fault-around-clipping", "fault/around.rs",
