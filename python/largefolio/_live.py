@@ -70,7 +70,7 @@ def record(
     # The exit status is the program's; what folio itself fails at it says.
     code = _command.run_program([*arguments, "--", *words])
     if _identity(target) in (None, before):
-        raise CommandError(f"folio record wrote no {target} (exit status {code}); it has said why", code)
+        raise CommandError(f"folio record wrote no {target} (exit status {code}); its message above says why", code)
     return Trace(target)
 
 

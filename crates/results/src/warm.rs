@@ -90,7 +90,7 @@ fn answer(rows: &[WarmRow], is_check: bool) -> String {
     let known = if is_check { before } else { sum(rows, |row| row.after_bytes) };
     let now = if is_check { "" } else { " now" };
     let mut text = match known {
-        None => format!("How much of {all} is in large folios{now} the kernel does not tell"),
+        None => format!("The kernel does not say how much of {all} is in large folios{now}"),
         Some(0) => format!("None of {all} is in large folios{now}"),
         Some(large) if large == possible => format!("All of {all} is in large folios{now}"),
         Some(large) => format!("{} of {all} is in large folios{now}", figures::bytes(large)),
@@ -107,7 +107,7 @@ fn answer(rows: &[WarmRow], is_check: bool) -> String {
             _ => 0,
         };
         match sum(rows, |row| Some(more(row))).unwrap_or_default() {
-            0 => text += "; as it is, warming brings in no more",
+            0 => text += "; as things are, warming cannot bring in more",
             more => text.extend(["; warming could bring in ", &figures::bytes(more)]),
         }
     }
@@ -286,10 +286,10 @@ mod tests {
         );
         assert_eq!(
             check(&[used(), whole()]),
-            "10 MiB of 16 MiB is in large folios; as it is, warming brings in no more."
+            "10 MiB of 16 MiB is in large folios; as things are, warming cannot bring in more."
         );
         assert_eq!(check(&[whole()]), "All of 8 MiB is in large folios.");
-        let unseen = "How much of 16 MiB is in large folios the kernel does not tell.";
+        let unseen = "The kernel does not say how much of 16 MiB is in large folios.";
         assert_eq!(check(&[whole(), row(8, None, None, false)]), unseen);
     }
 

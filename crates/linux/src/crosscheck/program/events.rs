@@ -69,7 +69,7 @@ impl Events {
     pub(crate) fn prepare(&mut self, device: u64, cpu: usize) -> Result<(), CrosscheckError> {
         let s_dev = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
         self.set("tracing_on", "0")?;
-        // What is written does not matter: that it is opened to be, empties it.
+        // Whatever is written, opening it for writing empties the buffer.
         self.set("trace", "0")?;
         self.set("options/overwrite", "0")?;
         self.set(&format!("per_cpu/cpu{cpu}/buffer_size_kb"), &BUFFER_KB.to_string())?;
