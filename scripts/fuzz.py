@@ -142,6 +142,18 @@ def merge(program, target):
     return len(kept), packed.stat().st_size
 
 
+def fuzz_and_keep(program, target, seconds, commit):
+    """(what to print, whether nothing was found); with a commit, the run and what it reached are kept."""
+    told, line = fuzz(program, target, seconds)
+    is_clean = not line[-1]
+    if commit:
+        note(commit, line)
+    if commit and is_clean:
+        nr_kept, nr_bytes = merge(program, target)
+        told += f"; {nr_kept} inputs kept, {nr_bytes >> 10} KiB"
+    return told, is_clean
+
+
 def repeat(program, target, path):
     done, _ = command(program, target, path)
     print(done.stdout[-4000:])
@@ -168,16 +180,13 @@ def main():
     is_good = all([repeat(program, target, path) for target, _, path in files])
     names = [name for name in chosen if "=" not in name]
     with concurrent.futures.ThreadPoolExecutor(max_workers=args.jobs) as pool:
-        for told, line in pool.map(lambda name: fuzz(program, name, args.seconds), names):
+        running = [pool.submit(fuzz_and_keep, program, name, args.seconds, commit) for name in names]
+        for ended in concurrent.futures.as_completed(running):
+            told, is_clean = ended.result()
             print(told, flush=True)
-            is_good &= not line[-1]
-            if args.merge:
-                note(commit, line)
+            is_good &= is_clean
     if args.merge:
         print(f"in all: {told_hours()}")
-    for target in names if args.merge and is_good else []:
-        nr_kept, nr_bytes = merge(program, target)
-        print(f"{target}: {nr_kept} inputs kept, {nr_bytes >> 10} KiB")
     return 0 if is_good else 1
 
 
