@@ -5,9 +5,8 @@
 
 use largefolio_results::{Error, running};
 use largefolio_sim::cost::Walks;
-use largefolio_sim::kernel;
+use largefolio_sim::kernel::{self, beside};
 use largefolio_sim::machine::Machine;
-use largefolio_sim::policy::beside;
 use largefolio_sim::replay::{CacheState, CgroupError, FragmentedError, LinkedError, Request};
 use largefolio_sim::size;
 use pyo3::prelude::*;

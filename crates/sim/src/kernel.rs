@@ -9,23 +9,29 @@
 mod alias;
 mod builtin;
 mod change;
+mod check;
 mod edit;
 mod error;
 mod judged;
+mod leaves;
 mod load;
 mod nearest;
 mod packaged;
 mod policy;
 mod rule;
 mod since;
+mod table;
 mod text;
+mod versions;
 
 pub use alias::{EDITS, EditHelp};
-pub use change::{Change, Origin};
+pub use change::Change;
 pub use edit::{overrides, parts};
 pub use error::KernelError;
 pub use judged::NotJudged;
 pub use packaged::Package;
+pub use policy::beside;
+pub use versions::Origin;
 
 use std::collections::BTreeMap;
 

@@ -26,11 +26,11 @@ mod builtin;
 mod error;
 mod insn;
 mod interpreter;
+mod limits;
 mod maps;
 mod object;
 mod verify;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +38,6 @@ use std::sync::Arc;
 use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError};
 use largefolio_trace::disk;
 
-use crate::kernel::Kernel;
 pub use error::{PolicyFileError, Refusal};
 use insn::Insn;
 use interpreter::State;
@@ -105,7 +104,7 @@ impl KernelPolicy {
         }
         let path = Path::new(text);
         let unread = |error| PolicyFileError::Read { path: text.to_owned(), error };
-        let bytes = disk::read_whole(path, object::OBJECT_BYTES_MAX as u64).map_err(unread)?;
+        let bytes = disk::read_whole(path, limits::OBJECT_BYTES_MAX as u64).map_err(unread)?;
         let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         Self::from_object(stem.as_deref().unwrap_or(text), &bytes)
     }
@@ -126,32 +125,6 @@ impl KernelPolicy {
     pub fn builtin() -> impl Iterator<Item = (&'static str, &'static str)> {
         builtin::all()
     }
-}
-
-/// Each kernel, and after it the same with each policy.
-///
-/// # Errors
-/// Two policies of one name, and names that cannot stand in a table.
-pub fn beside(
-    kernels: Vec<Kernel>,
-    policies: &[KernelPolicy],
-) -> Result<Vec<Kernel>, PolicyFileError> {
-    let mut names = BTreeSet::new();
-    for policy in policies {
-        let name = policy.name().to_owned();
-        if name.is_empty() || name.chars().any(char::is_control) {
-            return Err(PolicyFileError::Name(name));
-        }
-        if !names.insert(policy.name()) {
-            return Err(PolicyFileError::Twice(name));
-        }
-    }
-    let with = |kernel: Kernel| {
-        let with: Vec<Kernel> =
-            policies.iter().map(|policy| kernel.with_policy(policy.clone())).collect();
-        std::iter::once(kernel).chain(with)
-    };
-    Ok(kernels.into_iter().flat_map(with).collect())
 }
 
 /// Names of points, for errors.

@@ -17,7 +17,7 @@
 //! `keeper`, `causes` and `curve` (what pictures need besides), `budget` (how much a trace may
 //! cause); [`cell`] (one combination) and what happens to it: `run` (the hot loop), `lives`
 //! (processes begin and end), `layout` (mapping what was placed), `relink` (images that are linked for other pages), `memory_calls`
-//! and `file_calls` (events), `watch`, `metering`, `finish`; [`outcome`], [`request`] (what is
+//! and `file_calls` (events), `charges` (to whom faults and memory are charged), `watch`, `metering`, `finish`; [`outcome`], [`request`] (what is
 //! asked for becomes cells), `passes` (how far a replay is), `batch` (how many cells at once).
 //!
 //! Owns the order in which a cell sees a trace. Does not own what memory does (`mm`) or what is
@@ -30,6 +30,7 @@ mod budget;
 mod causes;
 pub mod cell;
 pub mod cgroup;
+mod charges;
 pub mod clock;
 mod curve;
 pub mod detail;

@@ -31,6 +31,7 @@ mod cell;
 mod closeness;
 mod count;
 mod curve;
+mod dimension;
 mod error;
 mod file;
 mod finding;
@@ -39,6 +40,7 @@ mod load;
 mod metric;
 mod model;
 mod parts;
+mod sample;
 mod unit;
 
 #[cfg(test)]

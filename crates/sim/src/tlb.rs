@@ -27,7 +27,7 @@
 //! ```
 //!
 //! Rows of a trace are served in front of all this where their entries are remembered by recorded page;
-//! see `front`.
+//! see `front` and `hints`.
 //!
 //! Invariants of a level:
 //! - I1: no two of its entries cover the same page (a real TLB treats that as a conflict). An entry
@@ -80,6 +80,7 @@ pub mod curve;
 mod entry;
 mod front;
 mod hierarchy;
+mod hints;
 mod index;
 mod level;
 mod resident;

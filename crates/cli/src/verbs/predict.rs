@@ -17,8 +17,9 @@ use largefolio_report::why;
 use largefolio_report::{Goal, Settings};
 use largefolio_results::running::default_names;
 use largefolio_sim::cost::Walks;
+use largefolio_sim::kernel::beside;
 use largefolio_sim::machine::NR_CPUS_MAX;
-use largefolio_sim::policy::{KernelPolicy, beside};
+use largefolio_sim::policy::KernelPolicy;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
 use largefolio_sim::replay::{

@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use super::price::ns_each;
-use super::terms::{float, quantity, rate_named};
+use super::price::{float, ns_each, quantity, rate_named};
 use super::{Cause, CauseTime, Estimate, Interval};
 use crate::machine::{Costs, Machine, Quantity, Unit};
 

@@ -20,8 +20,9 @@ use largefolio_mm::ram::{ByUnit, Stretch, Stretches};
 use largefolio_mm::rules::clear::Preemption;
 use serde::Serialize;
 
+use super::price::quantity;
 use super::price::{ns_each, ns_of};
-use super::terms::{full_name, quantity, rate_of, unit_name};
+use super::terms::{full_name, rate_of, unit_name};
 use crate::machine::{Costs, UnitRate};
 
 /// The quantile shown beside the longest, in hundredths.

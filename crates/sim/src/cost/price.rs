@@ -1,6 +1,6 @@
 //! A cost in nanoseconds.
 
-use crate::machine::{Costs, Quantity, Unit};
+use crate::machine::{Costs, Quantity, Unit, UnitRate};
 
 /// Bytes that one GB/s moves in a second.
 const GB: f64 = 1e9;
@@ -19,9 +19,8 @@ pub fn ns_each(cost: &Quantity, costs: &Costs) -> Option<f64> {
 }
 
 /// `events` times `ns_each`, in whole nanoseconds.
-#[expect(clippy::cast_precision_loss, reason = "an estimate has not sixteen digits")]
 pub(super) fn ns_of(events: u64, ns_each: f64) -> u64 {
-    whole_ns(events as f64 * ns_each)
+    whole_ns(float(events) * ns_each)
 }
 
 /// The nearest whole nanosecond.
@@ -34,4 +33,26 @@ pub(super) fn whole_ns(ns: f64) -> u64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above 0, saturates")]
 pub(super) fn bytes_per_s(rate: &Quantity) -> u64 {
     ((rate.value * GB).round() as u64).max(1)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate has not sixteen digits")]
+pub(super) const fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// A rate as a cost of one byte.
+pub(super) fn quantity(rate: &UnitRate) -> Quantity {
+    Quantity {
+        value: rate.gb_per_s,
+        unit: Unit::GbPerS,
+        source: rate.source.clone(),
+        assumed: rate.assumed,
+        range: rate.range,
+    }
+}
+
+/// The rate of the largest units of the kind that a cost's name begins with, such as `clear of 4K`.
+pub(super) fn rate_named<'a>(costs: &'a Costs, name: &str) -> Option<&'a UnitRate> {
+    let rates = costs.rates().into_iter().find(|(kind, _)| name.starts_with(kind))?.1;
+    rates.last()
 }

@@ -7,7 +7,7 @@ use largefolio_mm::counters::mapcounts::MapcountUpdates;
 use crate::machine::{Costs, Quantity, UnitBytes, UnitRate};
 
 use super::bounds;
-use super::price::{ns_each, ns_of};
+use super::price::{float, ns_each, ns_of, quantity};
 use super::{
     BaseTime, Cause, CauseTime, Constant, Estimate, Events, Interval, SwapEvents, Term, Walks,
 };
@@ -305,11 +305,6 @@ fn time_of(terms: Vec<Term>) -> CauseTime {
     CauseTime { ns, difference_ns: None, terms }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "an estimate has not sixteen digits")]
-pub(super) const fn float(count: u64) -> f64 {
-    count as f64
-}
-
 /// The rate of the largest size not above the unit; none outside the sizes that have one.
 pub(super) fn rate_of(rates: &[UnitRate], unit_bytes: u64) -> Option<&UnitRate> {
     let largest = rates.last()?.size.0;
@@ -340,21 +335,4 @@ pub(super) fn constant(cost: &Quantity) -> Constant {
 #[must_use]
 pub fn digits(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
-}
-
-/// A rate as a cost of one byte.
-pub(super) fn quantity(rate: &UnitRate) -> Quantity {
-    Quantity {
-        value: rate.gb_per_s,
-        unit: crate::machine::Unit::GbPerS,
-        source: rate.source.clone(),
-        assumed: rate.assumed,
-        range: rate.range,
-    }
-}
-
-/// The rate of the largest units of the kind that a cost's name begins with, such as `clear of 4K`.
-pub(super) fn rate_named<'a>(costs: &'a Costs, name: &str) -> Option<&'a UnitRate> {
-    let rates = costs.rates().into_iter().find(|(kind, _)| name.starts_with(kind))?.1;
-    rates.last()
 }

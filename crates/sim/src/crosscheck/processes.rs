@@ -21,6 +21,7 @@ mod khugepaged;
 mod limit;
 mod parse;
 mod program;
+mod range;
 mod replay;
 mod row;
 mod run;

@@ -12,21 +12,16 @@ use std::collections::BTreeMap;
 use largefolio_mm::rules::Rules;
 use toml::{Table, Value};
 
-use super::load::check;
-use super::since::Versions;
+use super::check::check;
+use super::leaves::{Path, leaves, put};
+use super::versions::{Origin, Versions};
 use super::{Kernel, KernelError};
 use crate::policy::KernelPolicy;
 
-/// Maps within the tables of a kernel file: each entry is a rule. Any other table in a table is the
-/// value of one rule (`fault.exec = { block = { bytes = 65536 } }`).
-const MAPS: [&str; 2] = ["anon.size_kib", "sizes.filesystems"];
 /// The policy, among rules.
 const POLICY: &str = "policy";
 /// What a rule that one of the kernels does not have is called.
 const ABSENT: &str = "absent";
-
-/// Path of a rule in a kernel file.
-type Path = Vec<String>;
 
 /// One rule that differs.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,17 +33,6 @@ pub struct Change {
     policy: Option<KernelPolicy>,
     /// Where the newer of the two values comes from; `None` if no built-in kernel has one of them.
     pub origin: Option<Origin>,
-}
-
-/// Where the newer of two values comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// First version known to have it.
-    pub version: String,
-    /// The commit, where a kernel file names it.
-    pub commit: Option<String>,
-    /// Whether the change takes it away.
-    pub is_undone: bool,
 }
 
 /// Place of a change on the way from one kernel to another.
@@ -101,47 +85,6 @@ fn shown(value: Option<&Value>) -> String {
             table.iter().map(one).collect::<Vec<_>>().join(" ")
         }
         Some(other) => other.to_string(),
-    }
-}
-
-/// Every rule, by its path.
-pub(super) fn leaves(rules: &Rules) -> Result<BTreeMap<Path, Value>, toml::ser::Error> {
-    let mut leaves = BTreeMap::new();
-    for (name, value) in Table::try_from(rules)? {
-        let Value::Table(below) = value else {
-            leaves.insert(vec![name], value);
-            continue;
-        };
-        for (rule, value) in below {
-            match value {
-                Value::Table(map) if MAPS.contains(&format!("{name}.{rule}").as_str()) => {
-                    let path = |key| vec![name.clone(), rule.clone(), key];
-                    leaves.extend(map.into_iter().map(|(key, value)| (path(key), value)));
-                }
-                value => {
-                    leaves.insert(vec![name.clone(), rule], value);
-                }
-            }
-        }
-    }
-    Ok(leaves)
-}
-
-fn put(table: &mut Table, path: &[String], value: Option<&Value>) {
-    match (path, value) {
-        ([name], Some(value)) => {
-            table.insert(name.clone(), value.clone());
-        }
-        ([name], None) => {
-            table.remove(name);
-        }
-        ([name, rest @ ..], value) => {
-            let below = table.entry(name.clone()).or_insert_with(|| Value::Table(Table::new()));
-            if let Value::Table(below) = below {
-                put(below, rest, value);
-            }
-        }
-        ([], _) => {}
     }
 }
 

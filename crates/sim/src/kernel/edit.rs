@@ -9,7 +9,7 @@ use std::path::Path;
 use largefolio_mm::rules::sizes::SizeControl;
 
 use super::alias::{self, Setting};
-use super::load::check;
+use super::check::check;
 use super::rule::{self, Refused};
 use super::{Kernel, KernelError};
 use crate::names::nearest;

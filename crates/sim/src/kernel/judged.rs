@@ -7,7 +7,7 @@ use largefolio_trace::shown;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::{KernelError, load};
+use super::{KernelError, table};
 
 /// Key of the table.
 const KEY: &str = "not-judged";
@@ -40,7 +40,7 @@ impl NotJudged {
 
 /// Takes the table out of the kernel file `origin`.
 pub(super) fn take(origin: &str, table: &mut Table) -> Result<Option<NotJudged>, KernelError> {
-    load::take(origin, table, KEY)
+    table::take(origin, table, KEY)
 }
 
 /// Writes it into the table of a kernel file.

@@ -1,10 +1,13 @@
-//! The policy of a kernel in its text: name and object file, so that another host needs no file.
+//! The policy of a kernel: in its text, name and object file, so that another host needs no file;
+//! and kernels beside the same with policies.
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::KernelError;
-use super::load::take as take_key;
+use super::table::take as take_key;
+use super::{Kernel, KernelError};
 use crate::policy::{KernelPolicy, PolicyFileError};
 
 /// Key of the policy.
@@ -17,6 +20,32 @@ struct Written {
     name: String,
     /// The bytes of the object file, in hex.
     object: String,
+}
+
+/// Each kernel, and after it the same with each policy.
+///
+/// # Errors
+/// Two policies of one name, and names that cannot stand in a table.
+pub fn beside(
+    kernels: Vec<Kernel>,
+    policies: &[KernelPolicy],
+) -> Result<Vec<Kernel>, PolicyFileError> {
+    let mut names = BTreeSet::new();
+    for policy in policies {
+        let name = policy.name().to_owned();
+        if name.is_empty() || name.chars().any(char::is_control) {
+            return Err(PolicyFileError::Name(name));
+        }
+        if !names.insert(policy.name()) {
+            return Err(PolicyFileError::Twice(name));
+        }
+    }
+    let with = |kernel: Kernel| {
+        let with: Vec<Kernel> =
+            policies.iter().map(|policy| kernel.with_policy(policy.clone())).collect();
+        std::iter::once(kernel).chain(with)
+    };
+    Ok(kernels.into_iter().flat_map(with).collect())
 }
 
 /// Takes the policy out of a kernel file.

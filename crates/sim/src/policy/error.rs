@@ -4,7 +4,7 @@ use std::io;
 
 use largefolio_trace::shown;
 
-use super::object::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
+use super::limits::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
 
 /// Why a policy is refused.
 #[derive(Debug, thiserror::Error)]

@@ -24,22 +24,17 @@ use object::{
 
 use super::error::Refusal;
 use super::insn::{FILLER, INSN_BYTES, Insn, LDDW, class, jump, wide};
+use super::limits::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
 use super::maps::{MapKind, MapSpec};
 
-/// Bytes of an object file.
-pub(super) const OBJECT_BYTES_MAX: usize = 1 << 20;
-/// Instructions of a program: as a kernel without privileges.
-pub(super) const NR_INSNS_MAX: usize = 4096;
-/// Maps of a policy.
-pub(super) const NR_MAPS_MAX: usize = 64;
 /// Bytes of all keys and values, and of all variables.
 const STATE_BYTES_MAX: usize = 64 << 20;
 /// Sections that a file may have.
 const NR_SECTIONS_MAX: usize = 1024;
 /// Section of programs, before the name of the point.
 const PROGRAMS: &str = "folio/";
-/// Section of maps.
-pub(super) const MAPS: &str = "folio_maps";
+/// Section of maps as libbpf has them defined.
+const BTF_MAPS: &str = ".maps";
 /// Bytes of a definition of a map: four numbers of 32 bits.
 const MAP_BYTES: usize = 16;
 /// Longest key and value.
@@ -297,8 +292,9 @@ impl<'a> Reader<'a, '_> {
             return Err(" is in no section of ELF".to_owned());
         };
         if !is_variables {
+            let how = if of_section == BTF_MAPS { "; define maps with FOLIO_MAP" } else { "" };
             return Err(format!(
-                " is neither a map of {MAPS} nor a variable, but in section {}",
+                " is neither a map of {MAPS} nor a variable, but in section {}{how}",
                 largefolio_trace::shown(&cut(of_section))
             ));
         }
@@ -380,10 +376,12 @@ fn map_spec(name: &str, words: &[u8]) -> Result<MapSpec, &'static str> {
         return Err("keys and values have 1 to 4096 bytes");
     }
     if kind == MapKind::Array && key_bytes != 4 {
-        return Err("the key of an array has 4 bytes");
+        return Err(
+            "the key of an array has 4 bytes: make it an unsigned int, or the map a FOLIO_HASH",
+        );
     }
     if nr_max == 0 || nr_max > STATE_BYTES_MAX {
-        return Err("it has no entries, or too many");
+        return Err("it has no entries, or more than 67108864");
     }
     Ok(MapSpec { name: name.to_owned(), kind, key_bytes, value_bytes, nr_max })
 }

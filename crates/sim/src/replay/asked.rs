@@ -4,12 +4,11 @@
 //! ([`largefolio_mm::counters`]).
 
 use std::collections::BTreeMap;
+use std::iter;
 
+use largefolio_mm::buddy::RoundOfAgeing;
 use largefolio_mm::counters::{Counters, NR_ORDERS};
-use largefolio_mm::units::Order;
 use serde::Serialize;
-
-use super::cell::Cell;
 
 /// Parts of equal rows into which a trace is cut.
 const NR_PARTS: u64 = 10;
@@ -31,7 +30,7 @@ pub struct Asked {
 pub type AskedSizes = BTreeMap<u64, Asked>;
 
 /// What was asked for from one state of the counters to another.
-fn between(base: &Counters, now: &Counters, page_bytes: u64) -> AskedSizes {
+pub(super) fn between(base: &Counters, now: &Counters, page_bytes: u64) -> AskedSizes {
     let of = |order: usize| {
         let denied = now.nr_file_denied[order] - base.nr_file_denied[order];
         let file_asked = now.nr_file_asked[order] - base.nr_file_asked[order];
@@ -43,6 +42,20 @@ fn between(base: &Counters, now: &Counters, page_bytes: u64) -> AskedSizes {
     };
     let sizes = (0..NR_ORDERS).map(|order| (page_bytes << order, of(order)));
     sizes.filter(|(_, asked)| *asked != Asked::default()).collect()
+}
+
+/// What ageing asked for, by round.
+pub(super) fn aged(rounds: &[RoundOfAgeing], page_bytes: u64) -> BTreeMap<u64, AskedSizes> {
+    let sizes = |round: &RoundOfAgeing| {
+        let of = |order: usize| Asked {
+            file_asked: round.nr_asked[order],
+            file_got: round.nr_got[order],
+            ..Asked::default()
+        };
+        let sizes = (0..NR_ORDERS).map(|order| (page_bytes << order, of(order)));
+        sizes.filter(|(_, asked)| *asked != Asked::default()).collect()
+    };
+    (1..).zip(rounds).map(|(nr, round)| (nr, sizes(round))).collect()
 }
 
 /// Where the counters stood at the ends of the parts of a trace.
@@ -75,46 +88,12 @@ impl Tenths {
     pub(super) fn end(&mut self, counters: &Counters) {
         self.ends.push(*counters);
     }
-}
 
-impl Cell {
-    /// Everything that was asked for.
-    pub(super) fn asked(&self) -> AskedSizes {
-        between(&self.counted.base.counters, self.memory.counters(), self.page().bytes())
-    }
-
-    /// The same in tenths of the trace, by the percentage at which each ends.
-    pub(super) fn asked_tenths(&self) -> BTreeMap<u64, AskedSizes> {
-        let (mut base, page_bytes) = (&self.counted.base.counters, self.page().bytes());
-        let mut parts = BTreeMap::new();
-        for (nr, end) in (1..).zip(&self.counted.tenths.ends) {
-            parts.insert(100 / NR_PARTS * nr, between(base, end, page_bytes));
-            base = end;
-        }
-        parts
-    }
-
-    /// What ageing asked for, by round.
-    pub(super) fn aged(&self) -> BTreeMap<u64, AskedSizes> {
-        let page_bytes = self.page().bytes();
-        let sizes = |round: &largefolio_mm::buddy::RoundOfAgeing| {
-            let of = |order: usize| Asked {
-                file_asked: round.nr_asked[order],
-                file_got: round.nr_got[order],
-                ..Asked::default()
-            };
-            let sizes = (0..NR_ORDERS).map(|order| (page_bytes << order, of(order)));
-            sizes.filter(|(_, asked)| *asked != Asked::default()).collect()
-        };
-        (1..).zip(self.memory.aged()).map(|(nr, round)| (nr, sizes(round))).collect()
-    }
-
-    /// Thousandths of the free memory that lie in blocks smaller than each folio size.
-    pub(super) fn unusable_sizes(&self) -> BTreeMap<u64, u64> {
-        let buddy = &self.memory.core().buddy;
-        let max = self.page().pmd_order().min(buddy.max_order());
-        let orders = (1..=max.get()).map(Order::new);
-        let unusable = |of: Order| u64::from(buddy.unusable_index(of));
-        orders.map(|of| (self.page().bytes() << of.get(), unusable(of))).collect()
+    /// What each part asked for since `base`, by the percentage of the trace at which it ends.
+    pub(super) fn asked(&self, base: &Counters, page_bytes: u64) -> BTreeMap<u64, AskedSizes> {
+        let starts = iter::once(base).chain(&self.ends);
+        let parts = (1..).zip(starts.zip(&self.ends));
+        let asked = |(start, end)| between(start, end, page_bytes);
+        parts.map(|(nr, part)| (100 / NR_PARTS * nr, asked(part))).collect()
     }
 }

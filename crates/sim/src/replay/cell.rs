@@ -1,7 +1,8 @@
 //! One cell: a trace under one kernel on one machine, in the middle of its replay.
 //!
 //! Owns the parts of a cell and how it begins. What happens to it stands beside it: `run` (the hot
-//! loop), `lives`, `layout`, `memory_calls`, `file_calls`, `watch` (pictures and waits), `metering`, `finish`.
+//! loop), `lives`, `layout`, `memory_calls`, `file_calls`, `charges` (whose faults and memory), `watch`
+//! (pictures and waits), `metering`, `finish`.
 //!
 //! Invariants:
 //! - I1: a translation in a TLB agrees with the page table: every change the memory manager makes
@@ -16,7 +17,7 @@ use largefolio_mm::core::space::Flush;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::reclaim::compact::PROACTIVE_SLEEP_NS;
 use largefolio_mm::rules::Arch;
-use largefolio_mm::units::PageSize;
+use largefolio_mm::units::{Order, PageSize};
 use largefolio_trace::Meta;
 
 use super::annotate::{Annotation, Wish};
@@ -25,7 +26,6 @@ use super::budget::{AgeingOverBudget, Meter};
 use super::cgroup::Cgroups;
 use super::clock::{Clock, Sleeper};
 use super::error::CellError;
-use super::file_calls::NR_OPENS_MIN;
 use super::files::TraceFile;
 use super::hardware::Hardware;
 use super::images::Images;
@@ -40,6 +40,9 @@ use super::spec::{CacheState, CellSpec};
 use super::statistics::Largest;
 use super::touched::Touched;
 use crate::cost::{BaseTime, Mark, Timing};
+
+/// Opens that are worth looking through for some to forget.
+pub(super) const NR_OPENS_MIN: usize = 1 << 12;
 
 /// One cell in the middle of a replay.
 pub struct Cell {
@@ -144,7 +147,7 @@ impl Cell {
         cell.measured = BaseTime::measured(&meta.runs).filter(|_| is_recorded_here);
         cell.link(meta, images);
         cell.add_files(meta);
-        cell.add_cgroups();
+        cell.cgroups = Cgroups::new(&cell.spec.cgroups, &mut cell.memory);
         cell.allow(0);
         cell.start(meta)?;
         Ok(cell)
@@ -228,6 +231,15 @@ impl Cell {
                 collapse_bytes: bytes_of(Wish::Collapse),
             });
         }
+    }
+
+    /// Thousandths of the free memory that lie in blocks smaller than each folio size.
+    fn unusable_sizes(&self) -> BTreeMap<u64, u64> {
+        let buddy = &self.memory.core().buddy;
+        let max = self.page().pmd_order().min(buddy.max_order());
+        let orders = (1..=max.get()).map(Order::new);
+        let unusable = |of: Order| u64::from(buddy.unusable_index(of));
+        orders.map(|of| (self.page().bytes() << of.get(), unusable(of))).collect()
     }
 
     pub(super) fn page(&self) -> PageSize {

@@ -12,10 +12,10 @@ use std::str::FromStr;
 
 use largefolio_mm::core::groups::GroupLimits;
 use largefolio_mm::folio::lruvec::GroupCounters;
-use largefolio_mm::units::{GroupId, MmId};
+use largefolio_mm::memory::Memory;
+use largefolio_mm::units::GroupId;
 use serde::Serialize;
 
-use super::cell::Cell;
 use super::pattern::Pattern;
 use crate::size;
 
@@ -137,53 +137,42 @@ struct GroupBase {
     nr_limit_hits: u64,
 }
 
-impl Cell {
+impl Cgroups {
     /// Makes the groups that were asked for.
-    pub(super) fn add_cgroups(&mut self) {
-        let shift = self.page().shift();
-        for group in &self.spec.cgroups {
-            let limits = GroupLimits::max(group.bytes >> shift);
-            self.cgroups.ids.push(self.memory.add_group(limits));
-            self.cgroups.base.push(GroupBase::default());
-        }
+    pub(super) fn new(asked: &[Cgroup], memory: &mut Memory) -> Self {
+        let shift = memory.rules().page.shift();
+        let mut add = |group: &Cgroup| memory.add_group(GroupLimits::max(group.bytes >> shift));
+        let ids: Vec<GroupId> = asked.iter().map(&mut add).collect();
+        let base = vec![GroupBase::default(); ids.len()];
+        Self { ids, base }
     }
 
     /// The run that is reported begins: what the groups counted so far is not part of it.
-    pub(super) fn mark_cgroups(&mut self) {
-        for (id, base) in self.cgroups.ids.iter().zip(&mut self.cgroups.base) {
-            let view = self.memory.group(*id);
+    pub(super) fn mark(&mut self, memory: &Memory) {
+        for (id, base) in self.ids.iter().zip(&mut self.base) {
+            let view = memory.group(*id);
             *base = GroupBase { counters: view.vec.counters, nr_limit_hits: view.group.events.max };
         }
     }
 
-    /// The first process begins: it is in the group of its program, or in the one for everything.
-    pub(super) fn start_in_cgroup(&mut self, mm: MmId, path: Option<&str>) {
-        let for_all = self.spec.cgroups.iter().rposition(Cgroup::is_for_all);
-        let group = self.cgroup_of(path).or_else(|| Some(self.cgroups.ids[for_all?]));
-        if let Some(group) = group {
-            self.memory.join_group(mm, group);
-        }
-    }
-
-    /// A process that was in group `before` executes a program: it gets into the group of that if
-    /// there is one.
-    pub(super) fn execute_in_cgroup(&mut self, mm: MmId, path: Option<&str>, before: GroupId) {
-        let group = self.cgroup_of(path).unwrap_or(before);
-        self.memory.join_group(mm, group);
+    /// That of the first process: of its program, or the one for everything.
+    pub(super) fn at_start(&self, asked: &[Cgroup], path: Option<&str>) -> Option<GroupId> {
+        let for_all = || Some(self.ids[asked.iter().rposition(Cgroup::is_for_all)?]);
+        self.of(asked, path).or_else(for_all)
     }
 
     /// The group of a program, of which the path is known or not.
-    fn cgroup_of(&self, path: Option<&str>) -> Option<GroupId> {
+    pub(super) fn of(&self, asked: &[Cgroup], path: Option<&str>) -> Option<GroupId> {
         let path = path?;
-        Some(self.cgroups.ids[self.spec.cgroups.iter().rposition(|group| group.fits(path))?])
+        Some(self.ids[asked.iter().rposition(|group| group.fits(path))?])
     }
 
     /// What became of the groups.
-    pub(super) fn cgroup_outcomes(&self) -> Vec<CgroupOutcome> {
-        let shift = self.page().shift();
-        let groups = self.spec.cgroups.iter().zip(&self.cgroups.ids).zip(&self.cgroups.base);
+    pub(super) fn outcomes(&self, asked: &[Cgroup], memory: &Memory) -> Vec<CgroupOutcome> {
+        let shift = memory.rules().page.shift();
+        let groups = asked.iter().zip(&self.ids).zip(&self.base);
         let outcome = |((asked, &id), base): ((&Cgroup, &GroupId), &GroupBase)| {
-            let view = self.memory.group(id);
+            let view = memory.group(id);
             let (now, before) = (view.vec.counters, base.counters);
             let refaults = |counters: GroupCounters| counters.refaults.iter().sum::<u64>();
             CgroupOutcome {

@@ -30,9 +30,6 @@ use super::timeline::Timeline;
 use crate::tlb::Side;
 use crate::tlb::curve::Curve;
 
-/// Buckets of a trace: a picture a few hundred dots wide shows each of them.
-pub const NR_BUCKETS: usize = 200;
-
 /// Who caused a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {

@@ -14,12 +14,9 @@ use largefolio_mm::vma::OpenId;
 use largefolio_trace::event::abi::{O_ACCMODE, O_CLOEXEC};
 use largefolio_trace::{Event, FileId, Op};
 
-use super::cell::Cell;
+use super::cell::{Cell, NR_OPENS_MIN};
 use super::error::CellError;
 use super::program::{Opened, ProcessNr};
-
-/// Opens that are worth looking through for some to forget.
-pub(super) const NR_OPENS_MIN: usize = 1 << 12;
 
 impl Cell {
     /// An open that the recorded kernel granted. Where the modelled one refuses it, because a

@@ -8,6 +8,7 @@ use largefolio_mm::counters::{Counters, PmdRefusal};
 use largefolio_mm::policy::Point;
 use largefolio_mm::rules::reclaim::SwapDevice;
 
+use super::asked;
 use super::cell::Cell;
 use super::outcome::{
     AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, PolicyAnswers, PolicyOutcome, Reads,
@@ -29,6 +30,7 @@ impl Cell {
         let latency = self.latency();
         let counters = self.memory.counters();
         let base = &self.counted.base;
+        let page_bytes = self.page().bytes();
         let ram = &self.memory.core().ram;
         let refused = PmdRefusal::ALL.into_iter().map(|refusal| {
             let nr = refusal as usize;
@@ -38,12 +40,12 @@ impl Cell {
             kernel: self.spec.kernel.name.clone(),
             is_judged: self.spec.kernel.not_judged.is_none(),
             machine: self.spec.machine.name.clone(),
-            page_bytes: self.memory.rules().page.bytes(),
+            page_bytes,
             seed: self.spec.seed,
             cache: self.spec.cache.name().to_owned(),
             memory_bytes: self.spec.ram_bytes,
             swap_bytes: self.spec.swap_bytes,
-            cgroups: self.cgroup_outcomes(),
+            cgroups: self.cgroups.outcomes(&self.spec.cgroups, &self.memory),
             linked: self.spec.linked.iter().map(ToString::to_string).collect(),
             policy: self.policy(),
             cached_bytes: self.cached_bytes(),
@@ -52,9 +54,9 @@ impl Cell {
             tlb: self.tlb(),
             nr_cpus: self.spec.nr_cpus(),
             anon_sizes: self.anon_sizes(),
-            asked: self.asked(),
-            asked_tenths: self.asked_tenths(),
-            aged: self.aged(),
+            asked: asked::between(&base.counters, counters, page_bytes),
+            asked_tenths: self.counted.tenths.asked(&base.counters, page_bytes),
+            aged: asked::aged(self.memory.aged(), page_bytes),
             unusable_at_start: self.unusable.clone(),
             pmd_refused: refused.collect(),
             writers: self.writers(),

@@ -7,9 +7,10 @@ use largefolio_mm::buddy::Fragmentation;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_mm::units::{Order, PageSize};
 
-use super::request::PERMILLE_MAX;
 use crate::size::parse_bytes;
 
+/// The whole, in thousandths.
+pub(super) const PERMILLE_MAX: u32 = 1000;
 /// Largest order of a target that names no size: a PMD folio of 4 KiB pages.
 const PMD_ORDER_MAX: Order = Order::new(9);
 

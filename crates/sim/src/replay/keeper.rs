@@ -13,11 +13,11 @@ use largefolio_trace::Meta;
 
 use super::causes::Causes;
 use super::curve::Measured;
-use super::detail::{Area, AreaKind, Bucket, Detail, FolioRun, NR_BUCKETS, Origin};
+use super::detail::{Area, AreaKind, Bucket, Detail, FolioRun, Origin};
 use super::place::Segment;
 use super::programs::ProgramNr;
 use super::space::AddressSpace;
-use super::timeline::Recorder;
+use super::timeline::{NR_BUCKETS, Recorder};
 use crate::tlb::curve::Curve;
 
 /// Private memory while its segments are put together.

@@ -34,7 +34,9 @@ impl Cell {
         let program = self.counted.programs.number_of(path);
         let space = self.new_space(nr, program);
         self.name_space(space, path);
-        self.start_in_cgroup(self.program.spaces[space].mm, path);
+        if let Some(group) = self.cgroups.at_start(&self.spec.cgroups, path) {
+            self.memory.join_group(self.program.spaces[space].mm, group);
+        }
         let process = self.program.start(Process::new(nr, space, program));
         self.counted.programs.started();
         self.change_lives(program, 1);
@@ -132,7 +134,9 @@ impl Cell {
         let program = self.counted.programs.number_of(path);
         let space = self.new_space(self.program.processes[process].nr, program);
         self.name_space(space, path);
-        self.execute_in_cgroup(self.program.spaces[space].mm, path, group);
+        // A program that has no group stays in the one that it was started in.
+        let group = self.cgroups.of(&self.spec.cgroups, path).unwrap_or(group);
+        self.memory.join_group(self.program.spaces[space].mm, group);
         let executing = &mut self.program.processes[process];
         let before = std::mem::replace(&mut executing.program, program);
         let counts = std::mem::replace(&mut executing.has_executed, true);
@@ -183,6 +187,14 @@ impl Cell {
             if self.program.threads.ended(thread, process) {
                 self.hardware.end(thread);
             }
+        }
+    }
+
+    /// An address space is about to go: it counts if this moment is the largest.
+    fn observe_statistics(&mut self) {
+        let living = self.program.spaces.iter().map(|(_, space)| (space.owner, space.mm));
+        if self.counted.largest.observe(&self.memory, living) {
+            self.count_steps(self.counted.largest.nr_pages(self.page()));
         }
     }
 

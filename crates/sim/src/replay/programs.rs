@@ -16,11 +16,7 @@ use largefolio_mm::folio::Owner;
 use largefolio_mm::memory::Memory;
 use serde::Serialize;
 
-use super::cell::Cell;
-use super::program::ProcessNr;
 use super::sizes::FolioSizes;
-use crate::cost::{Estimate, Events};
-use crate::tlb;
 
 /// Programs that are told apart; what others do is summed up under one name.
 const NR_PROGRAMS_MAX: usize = 1 << 10;
@@ -92,7 +88,7 @@ pub struct MemoryParts {
 }
 
 impl MemoryParts {
-    fn of(memory: &Memory, references: u64) -> Self {
+    pub(super) fn of(memory: &Memory, references: u64) -> Self {
         let mut parts = Self { references, ..Self::default() };
         let shift = memory.rules().page.shift();
         for (_, folio) in memory.core().folios.iter() {
@@ -117,13 +113,13 @@ impl MemoryParts {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Programs {
     by_path: BTreeMap<String, ProgramNr>,
-    tallies: Vec<ProgramOutcome>,
+    pub(super) tallies: Vec<ProgramOutcome>,
     nr_alive: u64,
-    nr_alive_max: u64,
-    nr_executed: u64,
-    memory: MemoryUse,
+    pub(super) nr_alive_max: u64,
+    pub(super) nr_executed: u64,
+    pub(super) memory: MemoryUse,
     /// Bytes in use at the last look at what they are.
-    looked_at_bytes: u64,
+    pub(super) looked_at_bytes: u64,
 }
 
 impl Programs {
@@ -167,99 +163,5 @@ impl Programs {
     /// Memory that an address space maps, which goes now.
     pub(super) fn add_space(&mut self, program: ProgramNr, folios: &FolioSizes) {
         self.tallies[program].folios.add(folios);
-    }
-}
-
-/// Faults so far.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FaultsSoFar {
-    all: u64,
-    major: u64,
-}
-
-impl Cell {
-    /// Before something that may fault.
-    #[inline]
-    pub(super) fn faults_so_far(&self) -> FaultsSoFar {
-        let counters = self.memory.counters();
-        FaultsSoFar { all: counters.pgfault, major: counters.pgmajfault }
-    }
-
-    /// After it: the faults are those of a program; and memory may have come to be in use.
-    pub(super) fn charge_faults(&mut self, program: ProgramNr, before: FaultsSoFar) {
-        let now = self.faults_so_far();
-        let tally = &mut self.counted.programs.tallies[program];
-        tally.faults += now.all - before.all;
-        tally.major_faults += now.major - before.major;
-        self.note_memory();
-    }
-
-    /// The program of a process.
-    pub(super) fn program_of(&self, process: ProcessNr) -> ProgramNr {
-        self.program.processes[process].program
-    }
-
-    /// Bytes in use.
-    pub(super) fn used_bytes(&self) -> u64 {
-        let nr_pages = self.memory.core().buddy.nr_allocated_pages();
-        nr_pages.saturating_sub(self.nr_pages_at_start) << self.page().shift()
-    }
-
-    fn note_memory(&mut self) {
-        let used = self.used_bytes();
-        if let Some(keeper) = &mut self.pictures {
-            keeper.note_memory(used, self.hardware.nr_references);
-        }
-        if used <= self.counted.programs.memory.peak_bytes {
-            return;
-        }
-        let references = self.hardware.nr_references;
-        let programs = &mut self.counted.programs;
-        (programs.memory.peak_bytes, programs.memory.peak_references) = (used, references);
-        if used > programs.looked_at_bytes + programs.looked_at_bytes / 4 {
-            programs.looked_at_bytes = used;
-            programs.memory.peak = MemoryParts::of(&self.memory, references);
-            self.count_steps(usize::try_from(used >> self.page().shift()).unwrap_or(0) / 8);
-        }
-    }
-
-    /// The end of the trace, before the last processes end.
-    pub(super) fn note_end_of_memory(&mut self) {
-        let references = self.hardware.nr_references;
-        self.counted.programs.memory.end = MemoryParts::of(&self.memory, references);
-    }
-
-    /// Results by program; `None` where one process ran one program.
-    pub(super) fn many_processes(&self) -> Option<ManyProcesses> {
-        let counted = &self.counted.programs;
-        if self.program.nr_started <= 1 && counted.nr_executed == 0 {
-            return None;
-        }
-        let by_program = self.hardware.by_program();
-        let none = tlb::Counters::default();
-        let programs = counted.tallies.iter().enumerate().map(|(nr, tally)| {
-            let tlb = by_program.get(nr).unwrap_or(&none);
-            ProgramOutcome {
-                references: tlb.instruction.references + tlb.data.references,
-                instruction_walks: tlb.instruction.l2_misses,
-                data_walks: tlb.data.l2_misses,
-                estimate_ns: self.estimate_of(tally.faults, tlb),
-                ..tally.clone()
-            }
-        });
-        Some(ManyProcesses {
-            nr_started: self.program.nr_started as u64,
-            nr_alive_max: counted.nr_alive_max,
-            memory: counted.memory.clone(),
-            programs: programs.collect(),
-        })
-    }
-
-    fn estimate_of(&self, faults: u64, tlb: &tlb::Counters) -> Option<u64> {
-        let (l2_hits, walks) = (tlb.l2_hits(), tlb.walk_kinds);
-        let has_links = self.has_links;
-        let events = Events { faults, l2_hits, walks, has_links, ..Events::default() };
-        let on = self.spec.walks.on(&self.spec.machine);
-        Estimate::new(&events, &self.spec.machine.costs, on).total_ns
     }
 }

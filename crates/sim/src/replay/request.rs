@@ -16,7 +16,7 @@ use super::annotate::Annotation;
 use super::budget::{Budget, FACTOR_MAX};
 use super::cgroup::{Cgroup, NR_CGROUPS_MAX};
 use super::clock::NS_PER_REFERENCE;
-use super::fragmented::Fragmented;
+use super::fragmented::{Fragmented, PERMILLE_MAX};
 use super::images::candidates;
 use super::linked::{Linked, LinkedChoices, LinkedError};
 use super::pattern::name_of;
@@ -35,8 +35,6 @@ const NR_DRAWN_RUNS_MAX: usize = 1 << 16;
 pub const NO_LARGE_FOLIOS: &str = "none";
 /// Physical memory unless it is said: 16 GiB.
 pub const MEMORY_BYTES: u64 = 16 << 30;
-/// The whole, in thousandths.
-pub const PERMILLE_MAX: u32 = 1000;
 /// Rounds of ageing: each may take as many steps as memory has pages.
 pub const AGED_ROUNDS_MAX: u32 = 100;
 

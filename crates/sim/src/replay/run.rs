@@ -322,7 +322,7 @@ impl Cell {
     pub(super) fn end_warming(&mut self) -> Result<(), CellError> {
         self.end_processes();
         self.pass = Pass::Reported;
-        self.mark_cgroups();
+        self.cgroups.mark(&self.memory);
         let base = Mark { counters: *self.memory.counters(), ram: self.memory.core().ram };
         let tenths = self.counted.tenths.again();
         self.counted = Counted { base, tenths, ..Counted::new(&self.spec) };

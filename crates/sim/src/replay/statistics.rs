@@ -8,10 +8,9 @@
 
 use largefolio_mm::counters::mapped::MappedCounters;
 use largefolio_mm::memory::Memory;
+use largefolio_mm::units::{MmId, PageSize};
 use largefolio_mm::view::statistics::{CountedBy, Smaps};
 use serde::Serialize;
-
-use super::cell::Cell;
 
 /// Statistics at one moment: as the kernel gives them, and exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -124,6 +123,26 @@ impl std::ops::AddAssign for ProcessBytes {
 }
 
 impl Statistics {
+    /// Those of this moment; `living` are the address spaces, each with the process that began it.
+    fn of(memory: &Memory, mut living: Vec<(usize, MmId)>) -> Self {
+        let page_bytes = memory.rules().page.bytes();
+        let maps = memory.page_maps();
+        let mut statistics = Self {
+            machine: MachineBytes::new(&memory.counters().mapped, page_bytes),
+            machine_exact: MachineBytes::new(maps.mapped(), page_bytes),
+            ..Self::default()
+        };
+        living.sort_unstable();
+        for (process, mm) in living {
+            let said = |by| ProcessBytes::from(memory.smaps_rollup(mm, by));
+            let (kernel, exact) = (said(CountedBy::Kernel), said(CountedBy::Tables(&maps)));
+            statistics.total += kernel;
+            statistics.total_exact += exact;
+            statistics.processes.push(ProcessStatistics { process, kernel, exact });
+        }
+        statistics
+    }
+
     /// Whether the kernel says something else than the page tables.
     #[must_use]
     pub fn is_inexact(&self) -> bool {
@@ -139,32 +158,25 @@ pub(super) struct Largest {
     pub(super) statistics: Statistics,
 }
 
-impl Cell {
-    /// A process is about to end: keeps the statistics if more is mapped than at any end before.
-    pub(super) fn observe_statistics(&mut self) {
-        let nr_bytes = mapped_bytes(&self.memory);
-        if nr_bytes <= self.counted.largest.nr_bytes {
-            return;
+impl Largest {
+    /// Keeps the statistics of this moment if more is mapped than at any before; returns whether it
+    /// did.
+    pub(super) fn observe(
+        &mut self,
+        memory: &Memory,
+        living: impl Iterator<Item = (usize, MmId)>,
+    ) -> bool {
+        let nr_bytes = mapped_bytes(memory);
+        let is_larger = nr_bytes > self.nr_bytes;
+        if is_larger {
+            *self = Self { nr_bytes, statistics: Statistics::of(memory, living.collect()) };
         }
-        self.count_steps(usize::try_from(nr_bytes >> self.page().shift()).unwrap_or(usize::MAX));
-        let page_bytes = self.page().bytes();
-        let maps = self.memory.page_maps();
-        let mut statistics = Statistics {
-            machine: MachineBytes::new(&self.memory.counters().mapped, page_bytes),
-            machine_exact: MachineBytes::new(maps.mapped(), page_bytes),
-            ..Statistics::default()
-        };
-        let mut living: Vec<_> =
-            self.program.spaces.iter().map(|(_, space)| (space.owner, space.mm)).collect();
-        living.sort_unstable();
-        for (process, mm) in living {
-            let said = |by| ProcessBytes::from(self.memory.smaps_rollup(mm, by));
-            let (kernel, exact) = (said(CountedBy::Kernel), said(CountedBy::Tables(&maps)));
-            statistics.total += kernel;
-            statistics.total_exact += exact;
-            statistics.processes.push(ProcessStatistics { process, kernel, exact });
-        }
-        self.counted.largest = Largest { nr_bytes, statistics };
+        is_larger
+    }
+
+    /// Pages that were mapped then.
+    pub(super) fn nr_pages(&self, page: PageSize) -> usize {
+        usize::try_from(self.nr_bytes >> page.shift()).unwrap_or(usize::MAX)
     }
 }
 

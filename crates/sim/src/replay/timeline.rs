@@ -5,9 +5,10 @@
 
 use serde::Serialize;
 
-use super::detail::NR_BUCKETS;
 use super::programs::ProgramNr;
 
+/// Buckets of a trace: a picture a few hundred dots wide shows each of them.
+pub const NR_BUCKETS: usize = 200;
 /// Thousandths of a process.
 const MILLI: u128 = 1000;
 

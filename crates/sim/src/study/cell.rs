@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
 use largefolio_trace::OpenTrace;
 use largefolio_trace::generate::GenerateError;
@@ -13,13 +12,9 @@ use serde_json::Value;
 
 use super::error::StudyError;
 use super::file::{Source, Study};
-use super::metric::Metric;
 use super::parts::Input;
-use crate::kernel::Kernel;
-use crate::machine::Machine;
-use crate::replay::{
-    Cell, CellError, CellSpec, Images, NR_CELLS_MAX, Outcome, ReplayError, batches, replay_each,
-};
+use super::sample::shown;
+use crate::replay::{CellError, CellSpec, NR_CELLS_MAX, ReplayError, batches, replay_each};
 
 /// Hears what is being done, a name and the rows decoded so far of it, and may end it.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64) -> ControlFlow<()>;
@@ -277,45 +272,10 @@ pub(super) fn peak_bytes(value: &Value) -> Option<u64> {
     value.pointer("/cgroups/0/peak_bytes")?.as_u64()
 }
 
-/// Every name that a replay gives, from one of no program at all.
-pub(super) struct Sample(Value);
-
-impl Sample {
-    pub(super) fn new() -> Self {
-        let named = || -> Option<Value> {
-            let mut spec = CellSpec::new(Kernel::parse("7.2").ok()?, Machine::named("altra").ok()?);
-            spec.ram_bytes = 64 << 20;
-            let hears = &mut || ControlFlow::Continue(());
-            let cell = Cell::new(&spec, &Arc::default(), &Images::default(), hears).ok()?;
-            Some(shown(&cell.finish()))
-        };
-        Self(named().unwrap_or_default())
-    }
-
-    /// Says which name of `metric` no replay gives.
-    pub(super) fn unknown(&self, metric: &Metric) -> Option<String> {
-        metric.unknown_in(&self.0)
-    }
-}
-
 /// Why a trace of page faults gives no numbers.
 fn faults_only(path: &Path) -> String {
     let path = largefolio_trace::shown(path);
     format!("{path} holds page faults only; record it without --live")
-}
-
-/// The result as JSON, with text and data together as `folios.file`, and TLBs also where nothing was
-/// counted.
-fn shown(outcome: &Outcome) -> Value {
-    let mut value = serde_json::to_value(outcome).unwrap_or_default();
-    if let Some(object) = value.as_object_mut() {
-        object.insert("tlb".to_owned(), serde_json::to_value(outcome.tlb).unwrap_or_default());
-    }
-    let all = serde_json::to_value(outcome.folios.all()).unwrap_or_default();
-    if let Some(folios) = value.get_mut("folios").and_then(Value::as_object_mut) {
-        folios.insert("file".to_owned(), all);
-    }
-    value
 }
 
 #[cfg(test)]

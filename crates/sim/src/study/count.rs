@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use super::cell::Sample;
 use super::error::Mistake;
 use super::metric::Metric;
+use super::sample::Sample;
 use super::unit;
 
 /// A number that is drawn.

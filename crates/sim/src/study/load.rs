@@ -7,7 +7,6 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::builtin::STUDIES;
-use super::cell::Sample;
 use super::curve::CurveFile;
 use super::error::{Mistake, StudyError};
 use super::file::{Bench, Change, Ours, Published, Quoted, Row, Source, Study, Table};
@@ -15,6 +14,7 @@ use super::frontier::FrontierFile;
 use super::metric::Metric;
 use super::model::Model;
 use super::parts::{Generated, Input, NR_ROWS_MAX};
+use super::sample::Sample;
 use super::unit;
 use crate::datafile::{line_of, parse};
 use crate::kernel::Kernel;

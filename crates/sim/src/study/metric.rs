@@ -12,7 +12,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use super::unit::Dimension;
+use super::dimension::Dimension;
 use crate::names::nearest;
 use crate::size::parse_bytes;
 

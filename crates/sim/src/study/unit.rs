@@ -1,93 +1,10 @@
-//! Units of our numbers: what a number counts by its name, and which units that has.
-//!
-//! ```text
-//!   reads.bytes, folios.file.by_size.64K.aligned_bytes, cached_bytes.64K   bytes
-//!   estimate.total_ns, estimate.causes.read.ns, estimate.run.ns.mid        time
-//!   reads.bytes / faults.total                                             bytes for each
-//!   folios.text.contpte_bytes / folios.text.mapped_bytes                   a share
-//!   faults.total                                                           a count
-//! ```
+//! The unit of a number: whether it has one, and the number in it.
 //!
 //! Without a unit a number is printed as the JSON has it. A count takes any word that is no unit of
 //! something else.
 
+use super::dimension::{BYTES, Dimension, SHARES, TIMES};
 use super::metric::Metric;
-
-/// What a number counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dimension {
-    Bytes,
-    /// Nanoseconds.
-    Time,
-    /// Two numbers of one kind.
-    Share,
-    /// Events and the like.
-    Count,
-    /// One number for each of another, such as events in a nanosecond.
-    Rate,
-}
-
-/// What a unit is worth; `kB` has 1,024 bytes, as in /proc, MB and GB are powers of ten, as in GB/s.
-const BYTES: [(&str, f64); 7] = [
-    ("bytes", 1.0),
-    ("kB", 1024.0),
-    ("KiB", 1024.0),
-    ("MiB", 1_048_576.0),
-    ("GiB", 1_073_741_824.0),
-    ("MB", 1e6),
-    ("GB", 1e9),
-];
-/// The same in nanoseconds.
-const TIMES: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-/// How often a unit is in the whole.
-const SHARES: [(&str, f64); 2] = [("%", 100.0), ("permille", 1000.0)];
-
-impl Dimension {
-    /// That of a number by the steps of its name.
-    pub(super) fn of(name: &[String]) -> Self {
-        let is_key = |step: &str| step.bytes().all(|byte| byte.is_ascii_digit());
-        let is_bound = |step: &str| matches!(step, "low" | "mid" | "high");
-        let last = name.iter().rev().find(|step| !is_key(step) && !is_bound(step));
-        match last.map_or("", |last| last.rsplit('_').next().unwrap_or_default()) {
-            "bytes" => Self::Bytes,
-            "ns" => Self::Time,
-            // The sum of all causes with its bounds: `estimate.total.high`.
-            "total" if name[0] == "estimate" => Self::Time,
-            _ => Self::Count,
-        }
-    }
-
-    /// That of a number divided by another.
-    pub(super) const fn over(self, below: Self) -> Self {
-        match (self, below) {
-            (Self::Bytes, Self::Bytes) | (Self::Time, Self::Time) | (Self::Count, Self::Count) => {
-                Self::Share
-            }
-            (of, Self::Count) => of,
-            _ => Self::Rate,
-        }
-    }
-
-    /// In words, as in "counts bytes".
-    pub(super) const fn words(self) -> &'static str {
-        match self {
-            Self::Bytes => "bytes",
-            Self::Time => "time",
-            Self::Share => "a share",
-            Self::Count => "a count",
-            Self::Rate => "a rate",
-        }
-    }
-
-    const fn units(self) -> &'static [(&'static str, f64)] {
-        match self {
-            Self::Bytes => &BYTES,
-            Self::Time => &TIMES,
-            Self::Share => &SHARES,
-            Self::Count | Self::Rate => &[],
-        }
-    }
-}
 
 /// Says which units `metric` has, if `unit` is none of them.
 pub(super) fn check(metric: &Metric, unit: &str) -> Result<(), String> {

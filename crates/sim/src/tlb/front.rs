@@ -2,7 +2,7 @@
 //!
 //! In general the address of a row becomes a page of the modelled program, and the TLB searches for
 //! that. Nearly every row repeats one of moments ago, so a table says by *recorded* page which slot
-//! of level 1 had its entry. If the slot still holds it, the row is done. Owns that table and the
+//! of level 1 had its entry ([`super::hints`]). If the slot still holds it, the row is done. Owns the
 //! loop over such rows, the hottest of a replay. Does not own recorded addresses: the caller says
 //! where their pages lie ([`Tlb::remember`]) and when that changes (`epoch`).
 //!
@@ -16,76 +16,14 @@ use largefolio_trace::Op;
 use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 
 use super::access::Side;
-use super::entry::Key;
 use super::hierarchy::Tlb;
+use super::hints::{Hint, hint_of};
 use super::level::Level;
-use super::walker::NR_PAGES;
 
-/// Hints of one side, a power of two: 1,024 x 16 bytes, of which a program uses a line for each page
-/// that it works on. Of 8 million rows of `cc1 -O2`, 8.6% have no hint with 128, 5.0% with 256, 1.5%
-/// with 512 and 0.4% with 1,024; 3.8% of them miss a level 1 of 48 entries.
-const NR_HINTS: usize = 1 << HINT_BITS;
-const HINT_BITS: u32 = 10;
-const _: () = assert!(NR_HINTS == NR_PAGES);
-/// Bits of a hint that hold a slot; a level has at most 8 x 65,536.
-const SLOT_BITS: u32 = 20;
 /// log2 of the bytes of a recorded page.
 const RECORDED_SHIFT: u32 = REFERENCE_PAGE_BYTES.trailing_zeros();
 const EXEC: u8 = Op::Exec as u8;
 const READ: u8 = Op::Read as u8;
-
-/// Where the entry of a recorded page was; believed only after `keys[slot] == key`.
-#[derive(Clone, Copy, Debug)]
-struct Hint {
-    /// `tag << SLOT_BITS | slot`, where the tag is what [`hint_of`] leaves of the page: one
-    /// comparison with the number of slots says whether the page is this one, too.
-    tagged_slot: u64,
-    key: Key,
-}
-
-impl Hint {
-    /// That of no page: a tag has at most 42 bits.
-    const NONE: Self = Self { tagged_slot: u64::MAX, key: Key::EMPTY };
-
-    fn new(page: u64, slot: usize, key: Key) -> Self {
-        Self { tagged_slot: Self::tag_of(page) | slot as u64, key }
-    }
-
-    /// The slot, if this is the hint of `page`; else a number that no slot has.
-    #[inline]
-    fn slot_of(self, page: u64) -> usize {
-        usize::try_from(self.tagged_slot ^ Self::tag_of(page)).unwrap_or(usize::MAX)
-    }
-
-    #[inline]
-    const fn tag_of(page: u64) -> u64 {
-        page >> HINT_BITS << SLOT_BITS
-    }
-}
-
-/// Hints by recorded page, of both sides.
-#[derive(Clone, Debug)]
-pub(super) struct Front {
-    hints: Box<[Hint; 2 * NR_HINTS]>,
-    epoch: u64,
-}
-
-impl Default for Front {
-    fn default() -> Self {
-        let hints = vec![Hint::NONE; 2 * NR_HINTS].into_boxed_slice();
-        let Ok(hints) = hints.try_into() else { unreachable!("it was made as long") };
-        Self { hints, epoch: 0 }
-    }
-}
-
-impl Front {
-    /// Forgets all pages (F2).
-    #[cold]
-    fn begin(&mut self, epoch: u64) {
-        self.hints.fill(Hint::NONE);
-        self.epoch = epoch;
-    }
-}
 
 /// Rows of one thread, in order; all columns have the same length.
 #[derive(Clone, Copy, Debug)]
@@ -152,11 +90,4 @@ impl Tlb {
             self.front.hints[hint_of(side as usize, page)] = Hint::new(page, slot, key);
         }
     }
-}
-
-/// Where the hint for a recorded page lies.
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "only the low bits matter")]
-const fn hint_of(side: usize, page: u64) -> usize {
-    side * NR_HINTS + page as usize % NR_HINTS
 }

@@ -7,7 +7,7 @@ use super::coalesce::{Coalescing, LeafKind, Translation, Walk};
 use super::config::{StructureConfig, TlbConfig};
 use super::counters::Counters;
 use super::entry::{Entry, Key};
-use super::front::Front;
+use super::hints::Front;
 use super::level::{Level, Violation};
 use super::spaces::Spaces;
 use super::walk_cache::{Steps, WalkCaches};

@@ -10,7 +10,7 @@ use std::fmt;
 
 use largefolio_mm::vma::Sharing;
 
-use super::program::{PageRange, SIZE_KIB_MAX};
+use super::range::{PageRange, SIZE_KIB_MAX};
 use crate::crosscheck::text::{Parsed, number_to};
 
 /// Pages a pool can have here.

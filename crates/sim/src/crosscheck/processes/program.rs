@@ -24,16 +24,11 @@ use largefolio_mm::vma::{Prot, Sharing};
 use super::huge::{HugeMapping, HugePages, Trim};
 use super::khugepaged::ScanLimits;
 use super::limit::Limit;
+use super::range::{NR_PAGES_MAX, PageRange, SIZE_KIB_MAX};
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
 /// Processes a program can have.
 pub(super) const NR_SLOTS: usize = 4;
-/// Pages a program's window can have.
-pub(super) const NR_PAGES_MAX: u64 = 8192;
-
-/// Largest size: a gigantic page of x86-64.
-pub(super) const SIZE_KIB_MAX: u64 = 1 << 20;
-
 /// What a few processes do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessProgram {
@@ -80,14 +75,6 @@ pub(super) struct ProcessStep {
     /// Which process, below [`NR_SLOTS`].
     pub(super) slot: usize,
     pub(super) op: ProcessOp,
-}
-
-/// Consecutive pages of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PageRange {
-    pub(super) first: u64,
-    /// Number of pages, at least 1.
-    pub(super) nr: u64,
 }
 
 /// What an area maps, privately.
@@ -183,20 +170,6 @@ impl FileKind {
     }
 }
 
-impl PageRange {
-    /// The page after the last.
-    pub(super) const fn end(&self) -> u64 {
-        self.first + self.nr
-    }
-
-    /// The `nr` pages from `first` on.
-    pub(super) fn of(first: &str, nr: &str) -> Parsed<Self> {
-        let first = number_to(NR_PAGES_MAX - 1, first)?;
-        let nr = number_to(NR_PAGES_MAX - first, nr)?;
-        if nr == 0 { Err("no page at all".to_owned()) } else { Ok(Self { first, nr }) }
-    }
-}
-
 impl AreaSource {
     /// Page of the file behind the first page of an area that is mapped at `first`.
     pub(super) const fn file_page(first: u64) -> u64 {
@@ -241,15 +214,6 @@ const fn letter(advice: Option<Madvice>) -> &'static str {
         Some(Madvice::Hugepage) => "h",
         Some(Madvice::Nohugepage) => "n",
         _ => "",
-    }
-}
-
-impl fmt::Display for PageRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.nr {
-            1 => write!(f, "{}", self.first),
-            nr => write!(f, "{} {nr}", self.first),
-        }
     }
 }
 

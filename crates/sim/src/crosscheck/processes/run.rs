@@ -4,7 +4,8 @@ use largefolio_mm::rules::reclaim::LruRule;
 
 use super::khugepaged::Scan;
 use super::limit::SwapNumbers;
-use super::program::{PageRange, ProcessProgram};
+use super::program::ProcessProgram;
+use super::range::PageRange;
 use super::statistics::{AllAreas, MachineKib, Recorded, SlotAreas};
 use super::world::{PageState, PoolState, World};
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::program::{NR_SLOTS, PageRange};
+use super::program::NR_SLOTS;
+use super::range::PageRange;
 
 /// What one page of a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::cell::Sample;
 use super::super::count::CountFile;
 use super::super::error::Mistake;
 use super::super::load::{CellFile, LineFile, check_filesystem, input_of};
 use super::super::parts::Generated;
+use super::super::sample::Sample;
 use super::{Curve, Line};
 use crate::replay::CellSpec;
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::detail::{Area, AreaKind, Detail, NR_BUCKETS, Origin};
+use largefolio_sim::replay::detail::{Area, AreaKind, Detail, Origin};
+use largefolio_sim::replay::timeline::NR_BUCKETS;
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
 use largefolio_sim::tlb::Side;
 use largefolio_sim::tlb::curve::Point;

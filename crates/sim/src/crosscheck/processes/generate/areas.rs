@@ -6,7 +6,8 @@
 use largefolio_mm::map::Madvice;
 use largefolio_mm::vma::{Prot, Sharing};
 
-use super::super::program::{AreaSource, NR_SLOTS, PageRange, ProcessOp};
+use super::super::program::{AreaSource, NR_SLOTS, ProcessOp};
+use super::super::range::PageRange;
 
 /// What a page maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

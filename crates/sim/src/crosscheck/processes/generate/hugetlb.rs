@@ -8,7 +8,8 @@
 use largefolio_mm::vma::{Prot, Sharing};
 
 use super::super::huge::{Edge, HugeMapping, HugePages, Trim, TrimCall};
-use super::super::program::{NR_SLOTS, PageRange, ProcessOp};
+use super::super::program::{NR_SLOTS, ProcessOp};
+use super::super::range::PageRange;
 use super::Generator;
 
 /// Huge pages of a window.

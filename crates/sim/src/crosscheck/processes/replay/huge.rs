@@ -6,7 +6,8 @@ use largefolio_mm::units::{MmId, Order, Vaddr};
 use largefolio_mm::vma::Prot;
 
 use super::super::huge::{HugeMapping, HugePages, Trim, TrimCall};
-use super::super::program::{PageRange, ProcessOp};
+use super::super::program::ProcessOp;
+use super::super::range::PageRange;
 use super::super::world::{MappedPage, PageState, PoolState, World};
 use super::{BASE, EFAULT, EINVAL, ENOMEM, ProgramReplay};
 

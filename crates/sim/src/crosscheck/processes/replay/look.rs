@@ -6,7 +6,7 @@ use largefolio_mm::units::{MmId, Order, Pfn, Vaddr, Vpn, VpnRange};
 use largefolio_mm::view::statistics::{CountedBy, Smaps};
 
 use super::super::limit::SwapNumbers;
-use super::super::program::PageRange;
+use super::super::range::PageRange;
 use super::super::statistics::MachineKib;
 use super::super::world::{MappedPage, PageState, World};
 use super::{BASE, ProgramReplay};

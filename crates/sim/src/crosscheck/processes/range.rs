@@ -1,0 +1,41 @@
+//! Consecutive pages of a program's window.
+
+use std::fmt;
+
+use crate::crosscheck::text::{Parsed, number_to};
+
+/// Pages a program's window can have.
+pub(super) const NR_PAGES_MAX: u64 = 8192;
+/// Largest size: a gigantic page of x86-64.
+pub(super) const SIZE_KIB_MAX: u64 = 1 << 20;
+
+/// Consecutive pages of the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PageRange {
+    pub(super) first: u64,
+    /// Number of pages, at least 1.
+    pub(super) nr: u64,
+}
+
+impl PageRange {
+    /// The page after the last.
+    pub(super) const fn end(&self) -> u64 {
+        self.first + self.nr
+    }
+
+    /// The `nr` pages from `first` on.
+    pub(super) fn of(first: &str, nr: &str) -> Parsed<Self> {
+        let first = number_to(NR_PAGES_MAX - 1, first)?;
+        let nr = number_to(NR_PAGES_MAX - first, nr)?;
+        if nr == 0 { Err("no page at all".to_owned()) } else { Ok(Self { first, nr }) }
+    }
+}
+
+impl fmt::Display for PageRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.nr {
+            1 => write!(f, "{}", self.first),
+            nr => write!(f, "{} {nr}", self.first),
+        }
+    }
+}

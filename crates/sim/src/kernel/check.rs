@@ -1,0 +1,83 @@
+//! Values that no kernel can have.
+
+use largefolio_mm::rules::anon::SizeMode;
+use largefolio_mm::rules::collapse::SLEEP_MS_MAX;
+use largefolio_mm::rules::sizes::size_name;
+use largefolio_mm::rules::{Exec, Rules, StartOrder};
+
+use crate::size::parse_bytes;
+
+/// Values that no kernel can have (`Rules` I1, I2; `AnonRules` I1, I2).
+pub(super) fn check(rules: &Rules) -> Result<(), String> {
+    let around = rules.fault_around_bytes;
+    if !around.is_power_of_two() {
+        return Err(format!("fault_around_bytes = {around}: expected a power of two"));
+    }
+    let min = rules.min_folio_bytes;
+    if min != 0 && !min.is_power_of_two() {
+        return Err(format!("min_folio_bytes = {min}: expected 0 or a power of two"));
+    }
+    for (name, bytes) in
+        [("exec", exec_bytes(rules.fault.exec)), ("start_order", start_bytes(rules))]
+    {
+        if bytes.is_some_and(|bytes| !bytes.is_power_of_two()) {
+            return Err(format!("fault.{name}: expected a power of two of bytes"));
+        }
+    }
+    for (name, bytes) in [
+        ("exec_min_bytes", rules.order.exec_min_bytes),
+        ("mmap_state_bytes", rules.order.mmap_state_bytes),
+    ] {
+        if bytes != 0 && !bytes.is_power_of_two() {
+            return Err(format!("order.{name} = {bytes}: expected 0 or a power of two"));
+        }
+    }
+    for kib in rules.anon.size_kib.keys() {
+        let bytes =
+            parse_bytes(&format!("{kib}K")).filter(|bytes| (bytes >> 10).to_string() == *kib);
+        if bytes.and_then(|bytes| rules.anon.clone().set_size(bytes, SizeMode::Never)).is_none() {
+            return Err(format!(
+                "anon.size_kib.{kib}: expected a power of two of KiB, at least 16, and sizes = \
+                 \"per-size\""
+            ));
+        }
+    }
+    for (name, percent) in [
+        ("dirty_background_ratio", rules.reclaim.dirty_background_ratio),
+        ("compaction_proactiveness", rules.reclaim.compaction_proactiveness),
+    ] {
+        if percent > 100 {
+            return Err(format!("reclaim.{name} = {percent}: expected 0 to 100"));
+        }
+    }
+    for (name, ms) in [
+        ("scan_sleep_ms", rules.collapse.scan_sleep_ms),
+        ("alloc_sleep_ms", rules.collapse.alloc_sleep_ms),
+    ] {
+        if ms > SLEEP_MS_MAX {
+            return Err(format!("collapse.{name} = {ms}: expected at most {SLEEP_MS_MAX}"));
+        }
+    }
+    let limit_bytes = 1_u64 << 40;
+    for (name, value) in [("readahead_bytes", rules.readahead_bytes), ("io_bytes", rules.io_bytes)]
+    {
+        if value > limit_bytes {
+            return Err(format!("{name} = {value}: expected at most {}", size_name(limit_bytes)));
+        }
+    }
+    Ok(())
+}
+
+const fn exec_bytes(exec: Exec) -> Option<u64> {
+    match exec {
+        Exec::Block { bytes } | Exec::Window { bytes } => Some(bytes),
+        Exec::None | Exec::ArchWindow => None,
+    }
+}
+
+const fn start_bytes(rules: &Rules) -> Option<u64> {
+    match rules.fault.start_order {
+        StartOrder::Size { bytes } => Some(bytes),
+        StartOrder::Ramp => None,
+    }
+}

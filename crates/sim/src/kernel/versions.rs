@@ -1,0 +1,113 @@
+//! The built-in versions, and which of them a rule's value came with.
+//!
+//! The list of built-in kernels says it by itself: the first version of the row of versions that
+//! have the value. Where that lies between two files, a file says it ([`super::since`]).
+
+use std::collections::BTreeMap;
+
+use toml::{Table, Value};
+
+use super::builtin::KERNELS;
+use super::leaves::{Path, leaves};
+use super::since::{Sinces, take};
+use super::{Kernel, KernelError, edit, load, version};
+use crate::datafile::parse;
+
+/// Where the newer of two values comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// First version known to have it.
+    pub version: String,
+    /// The commit, where a kernel file names it.
+    pub commit: Option<String>,
+    /// Whether the change takes it away.
+    pub is_undone: bool,
+}
+
+struct Version {
+    name: &'static str,
+    rules: BTreeMap<Path, Value>,
+    since: Sinces,
+}
+
+/// The built-in versions, oldest first.
+pub(super) struct Versions(Vec<Version>);
+
+impl Versions {
+    pub(super) fn all() -> Result<Self, KernelError> {
+        let of = |name: &'static str| {
+            let bad = |message| KernelError::BadFile { origin: name.to_owned(), message };
+            let kernel = load::by_name(name)?;
+            let rules = leaves(&kernel.rules).map_err(|error| bad(error.to_string()))?;
+            let mut table: Table = parse(KERNELS.text(name).unwrap_or_default(), name)?;
+            Ok(Version { name, rules, since: take(name, &mut table)? })
+        };
+        let names = Kernel::names().filter(|name| version(name).is_some());
+        names.map(of).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// How many versions count for the kernel `name`: up to the one it is; all for other files.
+    pub(super) fn below(&self, name: &str) -> usize {
+        let base = edit::parts(name).0;
+        self.0.iter().position(|known| known.name == base).map_or(self.0.len(), |nr| nr + 1)
+    }
+
+    /// The first of the newest row of versions, among the first `below`, that have the value.
+    pub(super) fn since(
+        &self,
+        below: usize,
+        path: &[String],
+        value: Option<&Value>,
+    ) -> Option<usize> {
+        let has_it = |known: &Version| known.rules.get(path) == value;
+        let last = self.0[..below].iter().rposition(has_it)?;
+        Some(self.0[..last].iter().rposition(|known| !has_it(known)).map_or(0, |nr| nr + 1))
+    }
+
+    /// Where the newer of the values of two versions comes from.
+    pub(super) fn origin(&self, old: usize, new: usize, path: &[String]) -> Origin {
+        let known = &self.0[old.max(new)];
+        let said = known.since.get(&path.join("."));
+        Origin {
+            version: said.map_or(known.name, |since| &since.version).to_owned(),
+            commit: said.and_then(|since| since.commit.clone()),
+            is_undone: old > new,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_says_lies_between_it_and_the_file_before() {
+        let versions = Versions::all().unwrap().0;
+        let mut nr_said = 0;
+        for pair in versions.windows(2) {
+            let [before, after] = pair else { unreachable!() };
+            for (rule, since) in &after.since {
+                let path: Vec<String> = rule.split('.').map(str::to_owned).collect();
+                assert_ne!(
+                    before.rules.get(&path),
+                    after.rules.get(&path),
+                    "{}: {rule}",
+                    after.name
+                );
+                let said = version(&since.version);
+                assert!(version(before.name) < said && said <= version(after.name), "{rule}");
+                nr_said += 1;
+            }
+        }
+        assert!(nr_said > 5, "{nr_said}");
+        assert!(versions[0].since.is_empty(), "the oldest file changes nothing");
+    }
+
+    #[test]
+    fn a_version_that_is_none_is_refused() {
+        let table = |text: &str| text.parse::<Table>().unwrap();
+        let said = |text: &str| take("x", &mut table(text)).unwrap_err().to_string();
+        assert!(said("since.page.version = 'soon'").contains("'soon' is no version"));
+        assert!(said("since.page.when = '6.8'").contains("when"));
+    }
+}

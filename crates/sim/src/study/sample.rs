@@ -1,0 +1,46 @@
+//! What a replay tells, by name.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::metric::Metric;
+use crate::kernel::Kernel;
+use crate::machine::Machine;
+use crate::replay::{Cell, CellSpec, Images, Outcome};
+
+/// Every name that a replay gives, from one of no program at all.
+pub(super) struct Sample(Value);
+
+impl Sample {
+    pub(super) fn new() -> Self {
+        let named = || -> Option<Value> {
+            let mut spec = CellSpec::new(Kernel::parse("7.2").ok()?, Machine::named("altra").ok()?);
+            spec.ram_bytes = 64 << 20;
+            let hears = &mut || ControlFlow::Continue(());
+            let cell = Cell::new(&spec, &Arc::default(), &Images::default(), hears).ok()?;
+            Some(shown(&cell.finish()))
+        };
+        Self(named().unwrap_or_default())
+    }
+
+    /// Says which name of `metric` no replay gives.
+    pub(super) fn unknown(&self, metric: &Metric) -> Option<String> {
+        metric.unknown_in(&self.0)
+    }
+}
+
+/// The result as JSON, with text and data together as `folios.file`, and TLBs also where nothing was
+/// counted.
+pub(super) fn shown(outcome: &Outcome) -> Value {
+    let mut value = serde_json::to_value(outcome).unwrap_or_default();
+    if let Some(object) = value.as_object_mut() {
+        object.insert("tlb".to_owned(), serde_json::to_value(outcome.tlb).unwrap_or_default());
+    }
+    let all = serde_json::to_value(outcome.folios.all()).unwrap_or_default();
+    if let Some(folios) = value.get_mut("folios").and_then(Value::as_object_mut) {
+        folios.insert("file".to_owned(), all);
+    }
+    value
+}
