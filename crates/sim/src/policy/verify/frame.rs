@@ -67,7 +67,10 @@ impl Frame {
         for at in offset..offset + nr {
             if self.slots[at / SLOT_BYTES].numbers() >> (at % SLOT_BYTES) & 1 == 0 {
                 let from_end = STACK_BYTES - at;
-                return Err(format!("the byte at r10-{from_end} is unset or part of an address"));
+                return Err(format!(
+                    "the byte at r10-{from_end} is unset or part of an address; clear a struct with \
+                     __builtin_memset first, so that the gaps between its fields are set too"
+                ));
             }
         }
         Ok(())

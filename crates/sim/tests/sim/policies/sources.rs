@@ -104,6 +104,15 @@ fn programs_that_are_refused_say_what_to_do() {
             around(&format!("__u64 n; {F} {{ return __sync_fetch_and_add(&n, 1), n; }}")),
             "nothing runs beside a policy",
         ),
+        (
+            around(&format!(
+                "struct key {{ __u32 a; __u64 b; }};\n\
+                 FOLIO_MAP(m, FOLIO_HASH, struct key, __u64, 4);\n\
+                 {F} {{ struct key k; k.a = c->page; k.b = c->index;\n\
+                 return bpf_map_lookup_elem(&m, &k) != 0; }}"
+            )),
+            "clear a struct with __builtin_memset first",
+        ),
     ]);
 }
 
@@ -128,6 +137,20 @@ fn files_that_are_refused_say_what_to_do() {
                  {F} {{ return bpf_map_lookup_elem(&m, &(__u64){{1}}) != 0; }}"
             )),
             "neither FOLIO_HASH nor FOLIO_ARRAY",
+        ),
+        (
+            around(&format!(
+                "FOLIO_MAP(m, FOLIO_ARRAY, __u64, __u64, 4);\n\
+                 {F} {{ return bpf_map_lookup_elem(&m, &(__u64){{1}}) != 0; }}"
+            )),
+            "make it an unsigned int, or the map a FOLIO_HASH",
+        ),
+        (
+            around(&format!(
+                "struct {{ int (*type)[1]; __u64 *key; }} m SEC(\".maps\");\n\
+                 {F} {{ return bpf_map_lookup_elem(&m, &(__u64){{1}}) != 0; }}"
+            )),
+            "define maps with FOLIO_MAP",
         ),
         (
             around(&format!(
