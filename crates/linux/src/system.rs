@@ -16,6 +16,7 @@
 //! - S2: no answer takes memory without bound: texts end at `TEXT_BYTES_MAX`, a directory has at most
 //!   `NAMES_MAX` names, entries go into buffers of the caller.
 
+pub(crate) mod entry;
 mod fdinfo;
 mod live;
 mod memory;

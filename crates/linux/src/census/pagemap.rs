@@ -22,6 +22,7 @@ use std::ops::Range;
 
 use crate::proc::maps::Vma;
 use crate::proc::smaps::{self, Smap};
+use crate::system::entry::{PFN_MASK, PRESENT};
 use crate::system::{Entries, Present};
 
 /// Pages in one span of work: 256 MiB of base pages. A larger mapping is cut, so that threads share
@@ -39,9 +40,6 @@ const SMALL_PAGES_MAX: u64 = 4096;
 const UNSCANNED_PAGES_MAX: u64 = 1 << 30;
 /// Pages of a mapping that is read without scan and smaps: 1 GiB.
 const UNKNOWN_PAGES_MAX: u64 = 1 << 18;
-/// Bits of a pagemap entry (Documentation/admin-guide/mm/pagemap.rst).
-const PRESENT: u64 = 1 << 63;
-const PFN_MASK: u64 = (1 << 55) - 1;
 
 /// Consecutive virtual pages on consecutive PFNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

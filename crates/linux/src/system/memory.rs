@@ -20,10 +20,8 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use super::entry::PRESENT;
 use super::{Entries, FileFacts, FileRef, Present, System, list, list_folders, read};
-
-/// Bit of a pagemap entry: the page is present.
-const PRESENT: u64 = 1 << 63;
 
 /// The machine that a directory describes.
 #[derive(Clone, Debug)]

@@ -23,16 +23,13 @@ use crate::geometry::page_bytes;
 use crate::proc::Task;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::{self, Smap};
+use crate::system::entry::{OF_FILE, PRESENT, SWAPPED};
 use crate::system::{Entries, Live};
 
 /// Entries of pagemap read at once.
 const NR_ENTRIES: usize = 4096;
 /// A mapping larger than this is read only where the kernel says what is present in it.
 const UNSCANNED_BYTES_MAX: u64 = 64 << 30;
-/// Bits of an entry: present, swapped out, of a file or shared.
-const PRESENT: u64 = 1 << 63;
-const SWAPPED: u64 = 1 << 62;
-const OF_FILE: u64 = 1 << 61;
 const MADV_HUGEPAGE: u64 = 14;
 const MADV_NOHUGEPAGE: u64 = 15;
 

@@ -16,12 +16,11 @@ use crate::geometry::page_bytes;
 use crate::proc::{PROC, Task};
 use crate::record::error::RecordError;
 use crate::record::outcome::HotPages;
+use crate::system::entry::SOFT_DIRTY;
 use crate::system::{Live, System};
 
 /// What makes the kernel forget which pages were written.
-const SOFT_DIRTY: &str = "4";
-/// The bit of a page in pagemap that was written since.
-const IS_SOFT_DIRTY: u64 = 1 << 55;
+const FORGET_WRITES: &str = "4";
 
 /// The state of the sampling.
 #[derive(Debug)]
@@ -51,7 +50,8 @@ impl Hot {
         let began = Instant::now();
         for pid in pids {
             // It may have ended.
-            let _ = fs::write(Path::new(PROC).join(pid.to_string()).join("clear_refs"), SOFT_DIRTY);
+            let _ =
+                fs::write(Path::new(PROC).join(pid.to_string()).join("clear_refs"), FORGET_WRITES);
         }
         self.last = Instant::now();
         self.cost.nr_rounds += 1;
@@ -73,5 +73,5 @@ fn has_soft_dirty(system: &dyn System) -> bool {
     let read = Task::own(system)
         .pagemap()
         .and_then(|pagemap| pagemap.read(address / page_bytes() as u64, &mut entry));
-    read.is_ok_and(|nr| nr == 1) && entry[0] & IS_SOFT_DIRTY != 0
+    read.is_ok_and(|nr| nr == 1) && entry[0] & SOFT_DIRTY != 0
 }
