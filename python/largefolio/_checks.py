@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pathlib
+import re
 from collections.abc import Iterable
 from typing import Any, TypeAlias
 
@@ -10,6 +12,8 @@ Path: TypeAlias = "str | os.PathLike[str]"
 Size: TypeAlias = "int | str"
 
 _U64_MAX = 2**64 - 1
+# What pathlib makes of `s3://bucket`.
+_CUT_ADDRESS = re.compile(r"[a-z][a-z0-9+:-]*:/")
 
 
 def file_path(value: Path, what: str) -> str:
@@ -21,6 +25,11 @@ def file_path(value: Path, what: str) -> str:
         raise TypeError(f"{what}: expected a path of str, not of bytes")
     if "\0" in text:
         raise ValueError(f"{what}: a path has no NUL character")
+    if isinstance(value, pathlib.PurePath) and _CUT_ADDRESS.match(text) and not os.path.lexists(text):
+        address = text.replace(":/", "://", 1)
+        raise ValueError(
+            f"{what}: there is no {text!r} here; pathlib cuts addresses, so give a string: {address!r}"
+        )
     return text
 
 

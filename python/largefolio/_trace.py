@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ class Trace:
 
     def __init__(self, path: Path) -> None:
         self._path = file_path(path, "path")
+        self._absolute = os.path.abspath(self._path)
         self._trace = _native.Trace(self._path)
 
     @property
@@ -74,6 +76,10 @@ class Trace:
         if rows == 0:
             raise ValueError("batch_rows: expected at least 1")
         return self._trace.events(rows)
+
+    def __reduce__(self) -> tuple[type[Trace], tuple[str]]:
+        """Another process opens the file again."""
+        return Trace, (self._absolute,)
 
     def __repr__(self) -> str:
         return f"Trace({self._path!r})"

@@ -26,6 +26,15 @@ def test_addresses_may_be_chained(some: list[Path], tmp_path: Path) -> None:
         lf.sweep("zip://x.folio::ftp://me:secret@host/x.zip", directory=tmp_path / "set")
 
 
+def test_an_address_that_pathlib_cut_is_no_file_of_this_host(some: list[Path], tmp_path: Path) -> None:
+    for traces, directory in (
+        ([Path("s3://bucket/cc1.folio")], tmp_path / "data"),
+        (some, Path("simplecache::s3://bucket/cc1.folio")),
+    ):
+        with pytest.raises(ValueError, match="give a string: '(simplecache::)?s3://bucket/cc1.folio'"):
+            lf.sweep(traces, directory=directory)
+
+
 def test_an_address_that_cannot_be_read_is_named(some: list[Path], tmp_path: Path) -> None:
     absent = f"file://{tmp_path}/absent.folio"
     with pytest.raises(lf.SweepError, match=f"cannot read {absent}"):

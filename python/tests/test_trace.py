@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,15 @@ def test_iterators_do_not_share_a_position(small: Path) -> None:
     assert next(first).equals(next(second))
     next(first)
     assert not next(first).equals(next(second))
+
+
+def test_another_process_opens_the_same_file(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(small.parent)
+    trace = lf.Trace(small.name)
+    monkeypatch.chdir("/")
+    again = pickle.loads(pickle.dumps(trace))
+    assert (again.path, len(again)) == (str(small), len(trace))
+    assert next(again.events()).equals(next(trace.events()))
 
 
 def test_damage_is_an_error_and_not_the_end(small: Path, tmp_path: Path) -> None:
