@@ -209,7 +209,7 @@ fn not_allowed(command: &str) -> String {
          container or a security module may withhold them"
             .to_owned()
     } else {
-        format!("this needs root; run\n  sudo {command}")
+        format!("this needs root; run\n  {command}")
     }
 }
 

@@ -128,7 +128,16 @@ pub fn find_in_path(environment: &dyn Environment, name: &OsStr) -> Option<PathB
         return Some(PathBuf::from(name));
     }
     let path = environment.variable("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
-    std::env::split_paths(&path)
+    find_on(environment, &path, name)
+}
+
+/// The executable `name` in one of the directories of `path`, which has `:` between them.
+pub(crate) fn find_on(
+    environment: &dyn Environment,
+    path: &OsStr,
+    name: &OsStr,
+) -> Option<PathBuf> {
+    std::env::split_paths(path)
         .map(|directory| if directory.as_os_str().is_empty() { ".".into() } else { directory })
         .map(|directory: PathBuf| directory.join(name))
         .find(|candidate| environment.node(candidate) == Node::Executable)

@@ -1,13 +1,16 @@
 //! Words as a shell takes them: what folio tells people to type.
 
+use std::env;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::iter;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use largefolio_trace::shown::is_printable;
 
-use crate::environment::{Host, find_in_path};
+use crate::environment::{Host, find_in_path, find_on};
 
 /// A word - a path, an argument - that can be pasted. What would drive the terminal, or is not UTF-8,
 /// becomes `$'\x1b'`, which bash, zsh and ksh read.
@@ -30,8 +33,19 @@ pub fn quoted<T: AsRef<OsStr> + ?Sized>(word: &T) -> String {
     }
 }
 
+/// What programs of this project are called.
+const FOLIO: &str = "folio";
+/// Where sudo looks for a command, whatever `PATH` says: the `secure_path` of distributions.
+const SECURE_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin";
+
+/// Whether the reader has to type `sudo`.
+static NEEDS_SUDO: LazyLock<bool> = LazyLock::new(|| {
+    !rustix::process::geteuid().is_root() || find_in_path(&Host, OsStr::new("sudo")).is_some()
+});
+
 /// `command` as the reader types it to run it as root: with `sudo`, unless folio itself runs as root
-/// where there is no sudo, as in most containers.
+/// where there is no sudo, as in most containers; and with the whole path of folio where its name
+/// alone would find no program or another, as after `cargo install` or in an environment of Python.
 ///
 /// ```
 /// use largefolio_linux::shell::as_root;
@@ -39,10 +53,43 @@ pub fn quoted<T: AsRef<OsStr> + ?Sized>(word: &T) -> String {
 /// ```
 #[must_use]
 pub fn as_root(command: &str) -> String {
-    static NEEDS_SUDO: LazyLock<bool> = LazyLock::new(|| {
-        !rustix::process::geteuid().is_root() || find_in_path(&Host, OsStr::new("sudo")).is_some()
+    static TYPED: LazyLock<String> = LazyLock::new(|| {
+        typed(&|name| {
+            if *NEEDS_SUDO {
+                find_on(&Host, OsStr::new(SECURE_PATH), name)
+            } else {
+                find_in_path(&Host, name)
+            }
+        })
     });
-    if *NEEDS_SUDO { format!("sudo {command}") } else { command.to_owned() }
+    let command = match command.strip_prefix(FOLIO) {
+        Some(rest) if rest.starts_with(' ') => format!("{}{rest}", *TYPED),
+        _ => command.to_owned(),
+    };
+    if *NEEDS_SUDO { format!("sudo {command}") } else { command }
+}
+
+/// A command line of folio, which begins with the program, as the reader types it to run it as root.
+///
+/// ```
+/// use largefolio_linux::shell::{again_as_root, as_root};
+/// let words = ["folio", "crosscheck", "--only", "*it's*"].map(str::to_owned);
+/// assert_eq!(again_as_root(&words), as_root(r"folio crosscheck --only '*it'\''s*'"));
+/// ```
+#[must_use]
+pub fn again_as_root(command_line: &[String]) -> String {
+    let words = command_line.iter().skip(1).map(|word| format!(" {}", quoted(word)));
+    as_root(&iter::once(FOLIO.to_owned()).chain(words).collect::<String>())
+}
+
+/// How root types folio: by its name if `find`, as root's shell looks for it, finds this one.
+fn typed(find: &dyn Fn(&OsStr) -> Option<PathBuf>) -> String {
+    let name = OsStr::new(FOLIO);
+    // Python has loaded this as a library.
+    let running = env::current_exe().ok().filter(|path| path.file_name() == Some(name));
+    let Some(own) = running.or_else(|| find_in_path(&Host, name)) else { return FOLIO.to_owned() };
+    let is_own = |found: PathBuf| found.canonicalize().ok() == own.canonicalize().ok();
+    if find(name).is_some_and(is_own) { FOLIO.to_owned() } else { quoted(&own) }
 }
 
 /// The command that compacts memory, as the reader types it.

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use largefolio_linux::persist::{Listed, Planned, State};
+use largefolio_linux::shell::as_root;
 use largefolio_linux::tune::files::{Fate, Taken};
 use largefolio_report::figures::printable;
 use serde::Serialize;
@@ -41,15 +42,19 @@ impl FileRow {
 
     /// A file that was written earlier.
     pub(crate) fn listed(file: &Listed) -> Self {
+        let of_root =
+            || format!("not in the record of this user; {} shows root's", as_root("folio tune"));
         let (result, note) = match file.state {
-            State::Persisted => ("persisted", ""),
-            State::Changed => ("changed", "somebody has changed it since folio wrote it"),
-            State::Missing => ("missing", "somebody has removed it since folio wrote it"),
-            State::Unrecorded => {
-                ("not recorded", "not in the record of this user; sudo folio tune shows root's")
+            State::Persisted => ("persisted", String::new()),
+            State::Changed => {
+                ("changed", "somebody has changed it since folio wrote it".to_owned())
             }
+            State::Missing => {
+                ("missing", "somebody has removed it since folio wrote it".to_owned())
+            }
+            State::Unrecorded => ("not recorded", of_root()),
         };
-        Self::plain(&file.path, result, note)
+        Self::plain(&file.path, result, &note)
     }
 
     /// A file that was taken back.

@@ -3,6 +3,7 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_linux::collapse::{self, CollapseKind, Request};
+use largefolio_linux::shell::again_as_root;
 use largefolio_results::collapse::CollapseResult;
 use largefolio_results::{Form, Forms as _};
 
@@ -81,7 +82,7 @@ impl CollapseArgs {
 impl CollapsePlan {
     /// Collapses and reports.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
-        let outcome = collapse::run(&self.request, &self.command_line.join(" "))?;
+        let outcome = collapse::run(&self.request, &again_as_root(&self.command_line))?;
         let result = CollapseResult::new(&self.request, &outcome, self.command_line);
         console.deliver(result.written(self.form)?.as_bytes(), None)?;
         Ok(if result.is_done() { Exit::Done } else { Exit::No })

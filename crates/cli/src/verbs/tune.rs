@@ -144,8 +144,7 @@ impl TunePlan {
         let planned = files::planned(&self.root, &written, &pieces)?;
         let mut listed = files::listed(&self.root, &written);
         listed.retain(|file| planned.iter().all(|planned| planned.path != file.path));
-        let words: Vec<_> = self.command_line.iter().map(shell::quoted).collect();
-        let again = shell::as_root(&format!("{} --yes", words.join(" ")));
+        let again = format!("{} --yes", shell::again_as_root(&self.command_line));
         let result = tune::planned(plan, &recorded, &planned, &again).lists(&listed);
         self.deliver(&result, console)?;
         self.remark(plan, &planned);

@@ -1,12 +1,9 @@
 //! Values of options, and options that several verbs have.
 
-use std::env;
 use std::ffi::OsString;
-use std::iter;
 use std::time::Duration;
 
 use clap::Args;
-use largefolio_linux::shell::{self, quoted};
 use largefolio_results::Form;
 use largefolio_sim::size::parse_bytes;
 
@@ -59,14 +56,6 @@ pub(crate) fn pid(text: &str) -> Result<u32, String> {
     })
 }
 
-/// The same command as the reader types it to run it as root, with the whole path of this program: it
-/// may not be where sudo looks.
-pub(crate) fn as_root(command_line: &[String]) -> String {
-    let own = env::current_exe().unwrap_or_else(|_| "folio".into());
-    let words = command_line.iter().skip(1).map(quoted);
-    shell::as_root(&iter::once(quoted(&own)).chain(words).collect::<Vec<_>>().join(" "))
-}
-
 /// A program that is started, after the options.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ProgramArgs {
@@ -113,16 +102,6 @@ mod tests {
         for refused in ["", "5", "m", "8d", "infs", "nans", "5µ", "1 s"] {
             assert_eq!(time_ns(refused), None, "{refused}");
         }
-    }
-
-    #[test]
-    fn root_is_told_what_a_shell_takes() {
-        let words = ["folio", "crosscheck", "--only", "*it's*"].map(str::to_owned);
-        let told = as_root(&words);
-        let own = quoted(&env::current_exe().unwrap());
-        assert!(own.starts_with('/'), "{own}");
-        let typed = format!(r"{own} crosscheck --only '*it'\''s*'");
-        assert_eq!(told, shell::as_root(&typed));
     }
 
     #[test]

@@ -221,5 +221,7 @@ fn collapse_of_a_process_of_root_names_the_command() {
     };
     assert_eq!(output.status.code(), Some(2));
     let said = text(&output.stderr);
-    assert!(said.contains("needs root; run\n  sudo folio collapse 1"), "{said}");
+    let own = place.path("folio");
+    let typed = format!("needs root; run\n  sudo {} collapse 1", own.display());
+    assert!(said.contains(&typed), "{typed}: {said}");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Output, Stdio};
 
-use crate::support::text;
+use crate::support::{Place, text};
 use crate::tune::System;
 
 const TMPFILES: &str = "etc/tmpfiles.d/largefolio.conf";
@@ -48,7 +48,7 @@ fn without_yes_the_files_are_shown_and_nothing_is_written() {
         r#"KERNEL=="vda", ATTR{queue/read_ahead_kb}="512""#,
         DROP_IN,
         r#"Environment="GLIBC_TUNABLES=glibc.malloc.hugetlb=1""#,
-        "nothing was changed; to do it: sudo folio tune --root ",
+        &format!("nothing was changed; to do it: {} tune --root ", Place::as_root()),
         "--persist",
     ] {
         assert!(said.contains(expected), "{expected}: {said}");
@@ -63,7 +63,7 @@ fn files_are_written_listed_and_taken_back_with_the_settings() {
     let json: serde_json::Value = serde_json::from_str(&done(&output)).unwrap();
     assert_eq!(json["files"][0]["result"], "written");
     assert_eq!(json["files"][0]["text"], system.read(TMPFILES));
-    assert!(text(&output.stderr).contains("sudo folio tune --undo"));
+    assert!(text(&output.stderr).contains(&format!("{} tune --undo", Place::as_root())));
     done(&system.tune(&format!("{UNIT} --yes")));
     done(&system.tune("--unit job.service --env MALLOC_ARENA_MAX=2 --yes"));
     assert_eq!(system.read(DROP_IN).matches("Environment=").count(), 2);

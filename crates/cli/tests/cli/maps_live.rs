@@ -223,14 +223,16 @@ fn another_users_process_is_refused_with_the_command_that_works() {
     let words = format!("maps {}", sleeper.pid());
     let Some(output) = as_nobody(&place, &words) else { return };
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains(&format!("run: sudo folio {words}")));
+    assert!(text(&output.stderr).contains(&format!("run: {} {words}", Place::as_root())));
     let Some(output) = as_nobody(&place, "maps --all") else { return };
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let (shown, said) = (text(&output.stdout), text(&output.stderr));
     assert!(shown.contains("folios of unknown size"), "{shown}");
-    assert!(said.contains("sudo folio maps --all"), "{said}");
+    assert!(said.contains(&format!("{} maps --all", Place::as_root())), "{said}");
     let Some(output) = as_nobody(&place, "maps --file /bin/sh") else { return };
-    assert!(text(&output.stderr).contains("run: sudo folio maps --file /bin/sh"));
+    assert!(
+        text(&output.stderr).contains(&format!("run: {} maps --file /bin/sh", Place::as_root()))
+    );
 }
 
 /// Starts `folio maps PID --watch=1` and waits for its first line.

@@ -38,6 +38,11 @@ impl Place {
         command
     }
 
+    /// How the root of a machine with sudo types folio, which is nowhere that sudo looks.
+    pub(crate) fn as_root() -> String {
+        format!("sudo {}", assert_cmd::cargo::cargo_bin!("folio").display())
+    }
+
     /// The same by somebody who may change nothing, and may read what is here.
     pub(crate) fn command_of_nobody(&self, words: &str) -> std::process::Command {
         let mut command = self.command(words);

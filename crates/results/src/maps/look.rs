@@ -10,6 +10,7 @@ use largefolio_linux::census::whom::Missing;
 pub use largefolio_linux::census::whom::Whom;
 use largefolio_linux::census::why::{self, Finding, Question};
 use largefolio_linux::census::{self, Access, Census};
+use largefolio_linux::shell::again_as_root;
 use largefolio_linux::system::{Live, System as _};
 use largefolio_mm::rules::Rules;
 use largefolio_sim::kernel::Kernel;
@@ -165,7 +166,7 @@ impl MapsRequest {
             "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE for this; a container may lack them"
                 .to_owned()
         } else {
-            format!("run: sudo {}", self.command_line.join(" "))
+            format!("run: {}", again_as_root(&self.command_line))
         }
     }
 

@@ -7,6 +7,7 @@ use clap::Args;
 use largefolio_linux::crosscheck::Facts;
 use largefolio_linux::crosscheck::cow::{CowRecorder, Khugepaged};
 use largefolio_linux::crosscheck::pool::PoolNeed;
+use largefolio_linux::shell::again_as_root;
 use largefolio_mm::hugetlb;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::{Order, PageSize};
@@ -178,7 +179,7 @@ impl CowPlan {
         let is_woken = self.programs.iter().any(ProcessProgram::wakes_khugepaged);
         let khugepaged = if is_woken { Khugepaged::Woken } else { Khugepaged::Asleep };
         let recorder =
-            CowRecorder::new(&self.facts, khugepaged, &values::as_root(&self.command_line))?;
+            CowRecorder::new(&self.facts, khugepaged, &again_as_root(&self.command_line))?;
         let nr_programs = self.programs.len();
         let mut result = CowResult::new(self.facts.release, nr_programs, self.command_line);
         let record = |text: &str, program: &ProcessProgram| {

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use largefolio_linux::crosscheck::{
     CrosscheckError, Facts, Random, Selection, WorkloadPlan, WorkloadSet,
 };
+use largefolio_linux::shell::again_as_root;
 use largefolio_results::Error;
 use largefolio_results::crosscheck::LiveCheck;
 use largefolio_results::running::rules;
@@ -17,7 +18,6 @@ use super::output::Output;
 use super::select::SelectArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::verbs::values;
 
 /// Which workloads.
 pub(super) struct Chosen {
@@ -64,7 +64,7 @@ impl LivePlan {
         if chosen.set == WorkloadSet::Limited {
             facts.check_limits()?;
         }
-        let plan = chosen.plan(&facts, &values::as_root(&command_line))?;
+        let plan = chosen.plan(&facts, &again_as_root(&command_line))?;
         let kernel = kernel.map_or_else(|| rules(&facts.release, facts.page_bytes), Ok)?;
         make(keep.as_deref())?;
         Ok(Self { plan, facts, kernel, keep, output, command_line })

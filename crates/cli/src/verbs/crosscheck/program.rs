@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use largefolio_linux::crosscheck::{Disk, Facts, Filesystem, ProgramPlan, Settings};
+use largefolio_linux::shell::again_as_root;
 use largefolio_results::crosscheck::{ProgramCheck, program_recorder};
 use largefolio_sim::kernel::Kernel;
 
@@ -14,7 +15,6 @@ use super::output::{Output, OutputArgs, RulesArgs};
 use super::select::{filesystem, window_kb};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::verbs::values;
 
 /// Check the model with a real program: its binary, libraries and data
 ///
@@ -110,7 +110,7 @@ impl ProgramArgs {
 impl ProgramRun {
     /// Records, replays, reports.
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
-        let recorder = program_recorder(&self.facts, &values::as_root(&self.command_line))?;
+        let recorder = program_recorder(&self.facts, &again_as_root(&self.command_line))?;
         let settings = Settings::now();
         let check = ProgramCheck {
             facts: &self.facts,

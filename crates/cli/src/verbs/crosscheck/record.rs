@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_linux::crosscheck::{CrosscheckError, Custom, Facts, Pause, WorkloadPlan};
+use largefolio_linux::shell::again_as_root;
 use largefolio_results::Error;
 use largefolio_results::crosscheck::{keep_text, recorder};
 use largefolio_results::running::rules;
@@ -15,7 +16,6 @@ use super::live::interrupted;
 use super::select::SelectArgs;
 use crate::console;
 use crate::errors::Exit;
-use crate::verbs::values;
 
 /// Record workloads on the running kernel
 ///
@@ -57,7 +57,7 @@ impl RecordArgs {
     /// Chooses workloads, makes the directory.
     pub(super) fn plan(self, command_line: &[String]) -> Result<RecordPlan> {
         let (facts, selection) = (Facts::of_host(), self.select.selection());
-        let command = values::as_root(command_line);
+        let command = again_as_root(command_line);
         let plan = if self.words.is_empty() {
             WorkloadPlan::new(&selection, &facts, &command)?
         } else {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use largefolio_linux::record::live::{Bounds, LiveRecording, Target};
+use largefolio_linux::shell::again_as_root;
 use largefolio_results::maps::Whom;
 
 use crate::verbs::values;
@@ -63,7 +64,7 @@ impl LiveArgs {
             None => Target::Running(Whom::Processes(self.pids)),
         };
         let bounds = Bounds { time: self.time, bytes: self.max_size };
-        let again = values::as_root(command_line);
+        let again = again_as_root(command_line);
         Ok(LiveRecording::new(target, output, bounds, self.hot, &again)?)
     }
 }
