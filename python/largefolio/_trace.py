@@ -32,8 +32,9 @@ class Trace:
 
     def __init__(self, path: Path) -> None:
         self._path = file_path(path, "path")
-        self._absolute = os.path.abspath(self._path)
-        self._trace = _native.Trace(self._path)
+        # The file is opened again for each reader; the directory may be another by then.
+        self._absolute = os.path.join(os.getcwd(), self._path)
+        self._trace = _native.Trace(self._absolute)
 
     @property
     def path(self) -> str:

@@ -207,7 +207,7 @@ impl Area {
     }
 }
 
-/// A part of the trace: one [`NR_BUCKETS`]th of its references.
+/// A part of the trace: one [`NR_BUCKETS`](super::timeline::NR_BUCKETS)th of its references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bucket {
     /// Faults in this part.
