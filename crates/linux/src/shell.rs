@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::iter;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::LazyLock;
 
 use largefolio_trace::shown::is_printable;
@@ -54,13 +54,13 @@ static NEEDS_SUDO: LazyLock<bool> = LazyLock::new(|| {
 #[must_use]
 pub fn as_root(command: &str) -> String {
     static TYPED: LazyLock<String> = LazyLock::new(|| {
-        typed(&|name| {
-            if *NEEDS_SUDO {
-                find_on(&Host, OsStr::new(SECURE_PATH), name)
-            } else {
-                find_in_path(&Host, name)
-            }
-        })
+        let name = OsStr::new(FOLIO);
+        let in_path = find_in_path(&Host, name);
+        // Where Python has loaded this as a library, another program runs.
+        let running = env::current_exe().ok().filter(|path| path.file_name() == Some(name));
+        let in_secure_path = || find_on(&Host, OsStr::new(SECURE_PATH), name);
+        let found = if *NEEDS_SUDO { in_secure_path() } else { in_path.clone() };
+        typed(running.or(in_path).as_deref(), found.as_deref())
     });
     let command = match command.strip_prefix(FOLIO) {
         Some(rest) if rest.starts_with(' ') => format!("{}{rest}", *TYPED),
@@ -82,14 +82,14 @@ pub fn again_as_root(command_line: &[String]) -> String {
     as_root(&iter::once(FOLIO.to_owned()).chain(words).collect::<String>())
 }
 
-/// How root types folio: by its name if `find`, as root's shell looks for it, finds this one.
-fn typed(find: &dyn Fn(&OsStr) -> Option<PathBuf>) -> String {
-    let name = OsStr::new(FOLIO);
-    // Python has loaded this as a library.
-    let running = env::current_exe().ok().filter(|path| path.file_name() == Some(name));
-    let Some(own) = running.or_else(|| find_in_path(&Host, name)) else { return FOLIO.to_owned() };
-    let is_own = |found: PathBuf| found.canonicalize().ok() == own.canonicalize().ok();
-    if find(name).is_some_and(is_own) { FOLIO.to_owned() } else { quoted(&own) }
+/// How root types the program `own`: by its name, if that finds no other.
+fn typed(own: Option<&Path>, found: Option<&Path>) -> String {
+    let is_same = |own: &Path| found.is_some_and(|found| same_file(own, found));
+    own.filter(|own| !is_same(own)).map_or_else(|| FOLIO.to_owned(), quoted)
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
 /// The command that compacts memory, as the reader types it.
@@ -116,6 +116,24 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn root_types_the_path_where_the_name_finds_another_program_or_none() {
+        let place = tempfile::tempdir().unwrap();
+        let [own, other, link] =
+            ["own folio", "other", "folio"].map(|name| place.path().join(name));
+        for path in [&own, &other] {
+            std::fs::write(path, "").unwrap();
+        }
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        let path = quoted(&own);
+        assert!(path.starts_with("'/"), "{path}");
+        assert_eq!(typed(Some(&own), None), path);
+        assert_eq!(typed(Some(&own), Some(&other)), path);
+        assert_eq!(typed(Some(&own), Some(&place.path().join("gone"))), path);
+        assert_eq!(typed(Some(&own), Some(&link)), "folio");
+        assert_eq!(typed(None, None), "folio", "nothing better is known");
+    }
 
     #[test]
     fn words_can_be_pasted() {

@@ -7,7 +7,8 @@
 //! assert_eq!(figures::size(65536), "64K");
 //! ```
 
-use largefolio_sim::cost::{BaseSource, Cause, Estimate, Interval, Walks};
+use largefolio_sim::cost::{BaseSource, Cause, Estimate, Walks};
+use largefolio_sim::interval::Interval;
 pub use largefolio_trace::shown::printable;
 
 /// Changes of the run time that no measurement finds, in per cent.

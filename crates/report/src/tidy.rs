@@ -35,7 +35,8 @@ mod why;
 
 use std::io::Write;
 
-use largefolio_sim::cost::{BaseSource, Interval};
+use largefolio_sim::cost::BaseSource;
+use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::sizes::SizeTable;
 use largefolio_sim::replay::statistics::Statistics;

@@ -21,7 +21,7 @@ pub(crate) mod words;
 
 use std::str::FromStr;
 
-use largefolio_sim::cost::Interval;
+use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::Outcome;
 use serde::Serialize;
 

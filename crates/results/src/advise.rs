@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use largefolio_linux::environment::{Environment as _, Host};
 use largefolio_report::Goal;
-use largefolio_sim::cost::Interval;
+use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::CacheState;
 use largefolio_trace::{Meta, OpenTrace};
 use serde::Serialize;

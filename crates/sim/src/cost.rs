@@ -24,7 +24,6 @@
 mod bounds;
 mod count;
 mod device;
-mod interval;
 mod latency;
 mod price;
 mod run;
@@ -39,13 +38,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use largefolio_mm::counters::mapcounts::MapcountUpdates;
 use serde::{Deserialize, Serialize};
 
+use crate::interval::Interval;
 use crate::machine::{Costs, Machine, Unit};
 use crate::tlb::WalkCounters;
 
 pub use count::Mark;
 pub(crate) use count::by_unit;
 pub use device::{Device, Read, Timing};
-pub use interval::Interval;
 pub use latency::{Latency, SizeLatency};
 pub use price::ns_each;
 pub use run::{BaseSource, BaseTime};

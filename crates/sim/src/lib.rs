@@ -6,6 +6,7 @@ pub mod bench;
 pub mod cost;
 pub mod crosscheck;
 pub mod datafile;
+pub mod interval;
 pub mod kernel;
 pub mod machine;
 pub mod names;

@@ -63,7 +63,8 @@ fn columns() -> [String; 4] {
 
 #[cfg(test)]
 mod tests {
-    use largefolio_sim::cost::{BaseTime, Estimate, Interval};
+    use largefolio_sim::cost::{BaseTime, Estimate};
+    use largefolio_sim::interval::Interval;
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! The table in a few lines: what decides, and what users ask first.
 
-use largefolio_sim::cost::Interval;
+use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::Outcome;
 
 use super::measures::cgroup_lines;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use largefolio_sim::cost::{Cause, Interval, Walks};
+use largefolio_sim::cost::{Cause, Walks};
+use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::asked::Asked;
 use largefolio_sim::replay::cgroup::CgroupOutcome;

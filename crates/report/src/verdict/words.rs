@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_sim::cost::{BaseSource, Interval};
+use largefolio_sim::cost::BaseSource;
+use largefolio_sim::interval::Interval;
 
 use super::{Answer, Causes, Column, Finding, Goal, is_none};
 use crate::PredictResult;

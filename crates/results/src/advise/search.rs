@@ -12,7 +12,8 @@
 use std::ops::ControlFlow;
 
 use largefolio_report::Goal;
-use largefolio_sim::cost::{Interval, Walks};
+use largefolio_sim::cost::Walks;
+use largefolio_sim::interval::Interval;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, RowsDone, nr_passes, replay_until};

@@ -7,7 +7,7 @@ use largefolio_linux::shell::{as_root, quoted};
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_report::figures::{self, points, printable};
-use largefolio_sim::cost::Interval;
+use largefolio_sim::interval::Interval;
 
 use super::{Advice, Candidate, Plan, Step};
 use crate::Forms;

@@ -20,8 +20,7 @@ use largefolio_mm::ram::{ByUnit, Stretch, Stretches};
 use largefolio_mm::rules::clear::Preemption;
 use serde::Serialize;
 
-use super::price::quantity;
-use super::price::{ns_each, ns_of};
+use super::price::{ns_each, ns_of, quantity};
 use super::terms::{full_name, rate_of, unit_name};
 use crate::machine::{Costs, UnitRate};
 

@@ -5,8 +5,7 @@
 //!   walks of a kind   (walks x walk, walk_pmd + lines x walk_l2, walk_llc, walk_memory) x share of the kind
 //! ```
 
-use super::price::float;
-use super::price::whole_ns;
+use super::price::{float, whole_ns};
 use super::terms::{Sum, full_name};
 use super::{Cause, Events, Interval, Term, Walks, bounds};
 use crate::machine::Quantity;

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use crate::cost::Interval;
+use crate::interval::Interval;
 use crate::size::parse_bytes;
 
 /// Unit of a cost.

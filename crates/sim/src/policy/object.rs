@@ -381,7 +381,7 @@ fn map_spec(name: &str, words: &[u8]) -> Result<MapSpec, &'static str> {
         );
     }
     if nr_max == 0 || nr_max > STATE_BYTES_MAX {
-        return Err("it has no entries, or more than 67108864");
+        return Err("it has no entries, or more than there is room for");
     }
     Ok(MapSpec { name: name.to_owned(), kind, key_bytes, value_bytes, nr_max })
 }

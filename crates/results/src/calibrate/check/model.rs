@@ -3,7 +3,8 @@
 use largefolio_linux::bench::stubs::Backing;
 use largefolio_linux::calibrate::{AROUND_BYTES, Work};
 use largefolio_sim::bench::{AnonBench, FileBench};
-use largefolio_sim::cost::{Cause, Estimate, Interval};
+use largefolio_sim::cost::{Cause, Estimate};
+use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::{CacheState, CellSpec, Outcome, replay};
 use largefolio_trace::event::abi::MAP_FIXED;
 use largefolio_trace::generate::{Advice, BASE, RetStubs, SweepOrder, Workload as _};

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use largefolio_linux::calibrate::Pace;
 use largefolio_linux::measure::Spread;
 use largefolio_report::ExportError;
-use largefolio_sim::cost::Interval;
+use largefolio_sim::interval::Interval;
 use serde::Serialize;
 
 use super::setup::{CheckRequest, CheckRow};

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use largefolio_linux::bench::stubs::Backing;
 use largefolio_linux::calibrate::{AROUND_BYTES, Effort, Work};
 use largefolio_linux::measure::Series;
-use largefolio_sim::cost::{Interval, Walks};
+use largefolio_sim::cost::Walks;
+use largefolio_sim::interval::Interval;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 

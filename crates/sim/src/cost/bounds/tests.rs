@@ -1,4 +1,5 @@
-use crate::cost::{BaseSource, BaseTime, Estimate, Events, Interval, Walks};
+use crate::cost::{BaseSource, BaseTime, Estimate, Events, Walks};
+use crate::interval::Interval;
 use crate::machine::{Costs, Quantity, Unit};
 use crate::tlb::{KindCounters, Lines, WalkCounters};
 

@@ -11,7 +11,8 @@ use largefolio_mm::rules::reclaim::FreedSlots;
 use rayon::prelude::*;
 
 use super::limit::SwapNumbers;
-use super::program::{NR_SLOTS, ProcessOp, ProcessStep};
+use super::program::{ProcessOp, ProcessStep};
+use super::range::NR_SLOTS;
 use super::replay::ProgramReplay;
 use super::run::{Answer, ProgramRun, Programs};
 use super::statistics::{AllAreas, AreaNumbers, MachineKib, Recorded};

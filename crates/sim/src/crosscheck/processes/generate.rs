@@ -15,8 +15,8 @@ use largefolio_mm::units::{Order, PageSize};
 use largefolio_mm::vma::Prot;
 use largefolio_trace::generate::Rng;
 
-use super::program::{AreaSource, NR_SLOTS, ProcessOp, ProcessProgram, ProcessStep};
-use super::range::{NR_PAGES_MAX, PageRange};
+use super::program::{AreaSource, ProcessOp, ProcessProgram, ProcessStep};
+use super::range::{NR_PAGES_MAX, NR_SLOTS, PageRange};
 use areas::Areas;
 
 /// What programs are about.

@@ -24,6 +24,7 @@ use largefolio_mm::rules::collapse::SharedPtes;
 use largefolio_mm::units::Vaddr;
 use largefolio_mm::vma::Prot;
 
+use super::range::slot_of;
 use crate::crosscheck::text::{Parsed, number, number_to, unknown};
 
 /// What a block came to if it was one folio, or one entry, before.
@@ -114,7 +115,7 @@ impl Scan {
         let known = NAMES.iter().find(|(kernel, _)| *kernel == result);
         // Of a file "already" is what the page cache says, before the tables.
         let result = known.map_or(result, |(_, model)| model);
-        self.looks.push(format!("{} {kind} {result}", super::program::slot_of(slot)?));
+        self.looks.push(format!("{} {kind} {result}", slot_of(slot)?));
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Reader of the recordings of processes (`recordings/README.md`).
 
 use super::limit::{SwapNumbers, lists_of};
-use super::program::{ProcessProgram, ProcessStep, slot_of};
-use super::range::{NR_PAGES_MAX, PageRange};
+use super::program::{ProcessProgram, ProcessStep};
+use super::range::{NR_PAGES_MAX, PageRange, slot_of};
 use super::run::{Answer, MapcountChange, PageChange, ProgramRun, Programs};
 use super::statistics::{Area, MachineKib, Recorded, SlotAreas};
 use super::world::{MappedPage, PageState, PoolState};

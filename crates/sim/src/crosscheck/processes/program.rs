@@ -24,11 +24,9 @@ use largefolio_mm::vma::{Prot, Sharing};
 use super::huge::{HugeMapping, HugePages, Trim};
 use super::khugepaged::ScanLimits;
 use super::limit::Limit;
-use super::range::{NR_PAGES_MAX, PageRange, SIZE_KIB_MAX};
+use super::range::{NR_PAGES_MAX, PageRange, SIZE_KIB_MAX, slot_of};
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
-/// Processes a program can have.
-pub(super) const NR_SLOTS: usize = 4;
 /// What a few processes do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessProgram {
@@ -72,7 +70,7 @@ pub(super) enum FileKind {
 /// One step of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ProcessStep {
-    /// Which process, below [`NR_SLOTS`].
+    /// Which process, below [`NR_SLOTS`](super::range::NR_SLOTS).
     pub(super) slot: usize,
     pub(super) op: ProcessOp,
 }
@@ -295,11 +293,6 @@ impl fmt::Display for ProcessProgram {
         writeln!(f)?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
     }
-}
-
-/// The number of a process.
-pub(super) fn slot_of(word: &str) -> Parsed<usize> {
-    Ok(number_to(NR_SLOTS as u64 - 1, word)? as usize)
 }
 
 impl ProcessStep {

@@ -1,4 +1,4 @@
-//! Consecutive pages of a program's window.
+//! What the steps of a program name: processes, and pages of the window.
 
 use std::fmt;
 
@@ -8,6 +8,9 @@ use crate::crosscheck::text::{Parsed, number_to};
 pub(super) const NR_PAGES_MAX: u64 = 8192;
 /// Largest size: a gigantic page of x86-64.
 pub(super) const SIZE_KIB_MAX: u64 = 1 << 20;
+
+/// Processes a program can have.
+pub(super) const NR_SLOTS: usize = 4;
 
 /// Consecutive pages of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,4 +41,9 @@ impl fmt::Display for PageRange {
             nr => write!(f, "{} {nr}", self.first),
         }
     }
+}
+
+/// The number of a process.
+pub(super) fn slot_of(word: &str) -> Parsed<usize> {
+    Ok(number_to(NR_SLOTS as u64 - 1, word)? as usize)
 }

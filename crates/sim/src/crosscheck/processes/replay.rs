@@ -25,10 +25,9 @@ use super::huge::HugePages;
 use super::khugepaged::{Scan, add_keeper};
 use super::limit::{SWAP_BYTES, SwapNumbers};
 use super::program::{
-    AreaSource, FILE_PAGES, FileKind, NR_SLOTS, OwnFile, OwnMapping, ProcessOp, ProcessProgram,
-    ProcessStep,
+    AreaSource, FILE_PAGES, FileKind, OwnFile, OwnMapping, ProcessOp, ProcessProgram, ProcessStep,
 };
-use super::range::PageRange;
+use super::range::{NR_SLOTS, PageRange};
 use super::run::Programs;
 use crate::crosscheck::recording::{Recording, RecordingHeader};
 use crate::kernel::Kernel;

@@ -7,8 +7,7 @@ use std::fmt;
 use largefolio_mm::counters::mapped::MappedCounters;
 use largefolio_mm::view::statistics::Smaps;
 
-use super::program::NR_SLOTS;
-use super::range::PageRange;
+use super::range::{NR_SLOTS, PageRange};
 use crate::crosscheck::text::{Parsed, number_to};
 
 /// Numbers of an area: [`NAMES`].

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::program::NR_SLOTS;
-use super::range::PageRange;
+use super::range::{NR_SLOTS, PageRange};
 
 /// What one page of a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

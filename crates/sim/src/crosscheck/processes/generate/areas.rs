@@ -6,8 +6,8 @@
 use largefolio_mm::map::Madvice;
 use largefolio_mm::vma::{Prot, Sharing};
 
-use super::super::program::{AreaSource, NR_SLOTS, ProcessOp};
-use super::super::range::PageRange;
+use super::super::program::{AreaSource, ProcessOp};
+use super::super::range::{NR_SLOTS, PageRange};
 
 /// What a page maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use largefolio_mm::units::Order;
 use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::generate::Rng;
 
-use super::super::program::{AreaSource, FileKind, NR_SLOTS, OwnFile, OwnMapping, ProcessOp};
-use super::super::range::{NR_PAGES_MAX, PageRange};
+use super::super::program::{AreaSource, FileKind, OwnFile, OwnMapping, ProcessOp};
+use super::super::range::{NR_PAGES_MAX, NR_SLOTS, PageRange};
 use super::Generator;
 
 /// Two blocks and some of a third, so that requests end behind the file. Where a program has no room

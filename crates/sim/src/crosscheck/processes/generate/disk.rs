@@ -8,8 +8,8 @@ use largefolio_mm::units::Order;
 use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::generate::Rng;
 
-use super::super::program::{AreaSource, FileKind, NR_SLOTS, OwnFile, OwnMapping, ProcessOp};
-use super::super::range::PageRange;
+use super::super::program::{AreaSource, FileKind, OwnFile, OwnMapping, ProcessOp};
+use super::super::range::{NR_SLOTS, PageRange};
 use super::{Generator, Topic};
 
 /// Most pages that one step writes to the file.

@@ -8,8 +8,8 @@
 use largefolio_mm::vma::{Prot, Sharing};
 
 use super::super::huge::{Edge, HugeMapping, HugePages, Trim, TrimCall};
-use super::super::program::{NR_SLOTS, ProcessOp};
-use super::super::range::PageRange;
+use super::super::program::ProcessOp;
+use super::super::range::{NR_SLOTS, PageRange};
 use super::Generator;
 
 /// Huge pages of a window.

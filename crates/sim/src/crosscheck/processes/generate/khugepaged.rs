@@ -10,8 +10,8 @@ use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::generate::Rng;
 
 use super::super::khugepaged::ScanLimits;
-use super::super::program::{AreaSource, NR_SLOTS, OwnMapping, ProcessOp};
-use super::super::range::PageRange;
+use super::super::program::{AreaSource, OwnMapping, ProcessOp};
+use super::super::range::{NR_SLOTS, PageRange};
 use super::Generator;
 
 /// Limits as they are by default, at their ends, and between.

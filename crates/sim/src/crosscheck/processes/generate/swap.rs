@@ -6,8 +6,8 @@ use largefolio_mm::vma::Prot;
 use largefolio_trace::generate::Rng;
 
 use super::super::limit::Limit;
-use super::super::program::{AreaSource, NR_SLOTS, ProcessOp};
-use super::super::range::PageRange;
+use super::super::program::{AreaSource, ProcessOp};
+use super::super::range::{NR_SLOTS, PageRange};
 use super::Generator;
 
 /// Pages of a window without PMD-sized folios.

@@ -51,7 +51,7 @@ impl Interval {
     /// squares do, each side for itself.
     ///
     /// ```
-    /// use largefolio_sim::cost::Interval;
+    /// use largefolio_sim::interval::Interval;
     /// let part = |mid: f64| Interval { low: mid - 3.0, mid, high: mid + 4.0 };
     /// let sum = Interval::sum([part(10.0), Interval { high: 23.0, ..part(20.0) }]);
     /// assert_eq!((sum.mid, sum.high), (30.0, 35.0));
