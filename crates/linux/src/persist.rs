@@ -35,7 +35,7 @@ use serde::Serialize;
 pub use place::Place;
 
 /// Begins every file.
-const HEADER: &str = "# Written by folio. To take it back: sudo folio tune --undo\n";
+const HEADER: &str = "# Written by folio; `folio tune --undo` takes it back.\n";
 
 /// What is to be in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -77,7 +77,7 @@ pub enum SettingError {
 }
 
 /// What those do who may not change a setting.
-pub(crate) const NEEDS_ROOT: &str = "; this needs root: run the same command with sudo";
+pub(crate) const NEEDS_ROOT: &str = "; this needs root: run the same command as root";
 
 /// What to do about a setting that cannot be written.
 pub(crate) fn remedy(cause: &io::Error) -> &'static str {

@@ -136,7 +136,7 @@ fn without_rights_the_rest_is_measured_and_the_missing_named() {
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{said}{}", text(&output.stderr));
     assert!(said.contains("Not measured: folios of 32 KiB"), "{said}");
-    assert!(said.contains("needs root: run sudo folio calibrate"), "{said}");
+    assert!(said.contains("needs root: run folio calibrate as root"), "{said}");
     assert!(place.path("this.toml").exists());
 }
 

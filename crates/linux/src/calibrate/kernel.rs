@@ -138,7 +138,7 @@ pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, Calibrat
     let (sizes, missing) = allowed(machine.all(), |size| machine.region_bytes(size, part));
     // They stand in a file, where `the same command` says nothing.
     let named =
-        |why: String| why.replace(NEEDS_ROOT, "; this needs root: run sudo folio calibrate");
+        |why: String| why.replace(NEEDS_ROOT, "; this needs root: run folio calibrate as root");
     let mut missing: Vec<String> = missing.into_iter().map(named).collect();
     let file_bytes = REGION_BYTES / part;
     let of = |&folio_bytes: &usize| OfSize {

@@ -122,8 +122,9 @@ impl ProgramReplay {
     /// those in the first 64 bytes of each KiB.
     pub(super) fn sum_of(&self, pfn: Pfn) -> u32 {
         let frame = self.memory.core().ram.frame(pfn);
-        let step = if frame.len() > 4096 { 1024 } else { 64 };
-        let words = frame.chunks(step).flat_map(|part| part[..64].as_chunks::<4>().0);
+        let step = if frame.len() > 4096 { 1024 / 64 } else { 1 };
+        let parts = frame.as_chunks::<64>().0.iter().step_by(step);
+        let words = parts.flat_map(|part| part.as_chunks::<4>().0);
         words.fold(0, |sum: u32, word| sum.wrapping_add(u32::from_le_bytes(*word)))
     }
 
