@@ -313,11 +313,11 @@ fn a_first_thread_that_leaves_early_does_not_end_the_process() {
     }
     let made = program(
         r"
-        static void *work(void *n) { usleep(50000); fill(0, 9, 2); exit(4); }
+        static void *work(void *first) { pthread_join((pthread_t)first, 0); fill(0, 9, 2); exit(4); }
         int main(void) {
             pages(9);
             pthread_t t;
-            pthread_create(&t, 0, work, 0);
+            pthread_create(&t, 0, work, (void *)pthread_self());
             pthread_exit(0);
         }",
         &[],
