@@ -32,6 +32,8 @@ from pathlib import Path
 from bench import ROOT
 
 LIMIT = 600  # seconds that a workload may take recorded
+# What the recorder says of a machine that lets threads wait: no fault of it, and not judged here.
+BUSY = "folio: warning: A thread did not pause within "
 PYTHON = """
 import multiprocessing, subprocess, sys
 def square(x): return x * x
@@ -235,9 +237,19 @@ def tried(folio, workload):
             began = time.monotonic()
             said[way] = run([*before, *workload.command], place, workload, identity)
             said[f"{way} time"] = time.monotonic() - began
-        assert said["plain"] == said["recorded"], f"said {said['recorded']}, without recorder {said['plain']}"
+        recorded, is_busy = without_busy(said["recorded"])
+        assert said["plain"] == recorded, f"said {recorded}, without recorder {said['plain']}"
         slower = said["recorded time"] / said["plain time"]
-        return f"{judged(folio, trace, workload)}, {said['recorded time']:.1f} s, {slower:.0f} times the plain run"
+        busy = " (machine too busy for exact order between threads)" if is_busy else ""
+        return f"{judged(folio, trace, workload)}, {said['recorded time']:.1f} s, {slower:.0f} times the plain run{busy}"
+
+
+def without_busy(said):
+    """What was said without the recorder's warning of a busy machine, and whether it was there."""
+    status, text = said
+    lines = (text or "").splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith(BUSY)]
+    return (status, text and "".join(kept)), len(kept) < len(lines)
 
 
 def prepare(place, workload, user, identity):
