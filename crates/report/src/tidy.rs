@@ -276,7 +276,7 @@ fn add_faults(numbers: &mut Vec<Number>, outcome: &Outcome) {
 fn add_reads(numbers: &mut Vec<Number>, outcome: &Outcome) {
     let reads = &outcome.reads;
     for (metric, value, unit) in [
-        ("reads_read", reads.bytes, "bytes"),
+        ("reads", reads.bytes, "bytes"),
         ("reads_used", reads.used_bytes, "bytes"),
         ("reads_windows", reads.windows, "windows"),
         ("reads_async_windows", reads.async_windows, "windows"),

@@ -22,7 +22,7 @@ const HEADLINES: [(&str, &str); 7] = [
     ("tlb_instruction_l2_misses", "instruction walks"),
     ("tlb_data_l2_misses", "data walks"),
     ("faults_total", "faults"),
-    ("reads_read", "bytes read from files"),
+    ("reads", "bytes read from files"),
     ("statistics_total_exact_rss", "mapped memory (Rss)"),
     ("time_total", "estimated time"),
     ("time_known", "the known part of the estimated time"),

@@ -186,7 +186,7 @@ pub(crate) struct PredictArgs {
         conflicts_with_all = ["csv", "parquet", "output", "report", "time", "runtime", "list"])]
     sweep: Option<PathBuf>,
     /// Say which rules make the difference between two kernels, and how much of it: for the results
-    /// named as in the CSV, such as `reads_read` [default: walks, faults, bytes read, memory, time]
+    /// named as in the CSV, such as `reads` [default: walks, faults, bytes read, memory, time]
     #[arg(long, value_name = "RESULT,..", value_delimiter = ',', num_args = 0..=1,
         require_equals = true,
         conflicts_with_all = ["sweep", "parquet", "time", "runtime", "list"])]

@@ -1,6 +1,6 @@
-//! Files that folio 0.1 wrote are read by this one: `docs/guide/versions.md` promises it.
+//! Files of earlier versions of folio are read by this one: `docs/guide/versions.md` promises it.
 //!
-//! `fixtures/0.1` is never made anew. A later release adds a folder of its own.
+//! No folder of `fixtures` is ever made anew. A later release adds a folder of its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,8 +11,11 @@ use serde_json::Value;
 
 use crate::support::Place;
 
+/// Versions with results and a sweep.
+const VERSIONS: [&str; 2] = ["0.1", "1.0"];
+
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/0.1").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
 }
 
 fn json(path: &Path) -> Value {
@@ -27,7 +30,7 @@ const TRACES: &[(&str, u32)] =
 fn traces_have_the_events_that_they_had() {
     let place = Place::new();
     for (name, version) in TRACES {
-        let trace = fixture(&format!("{name}.folio")).display().to_string();
+        let trace = fixture(&format!("0.1/{name}.folio")).display().to_string();
         let info: Value =
             serde_json::from_str(&place.done(&format!("trace info {trace} --json"))).unwrap();
         assert_eq!(
@@ -35,7 +38,7 @@ fn traces_have_the_events_that_they_had() {
             (&(*version).into(), &1.into())
         );
         let events = place.done(&format!("trace cat {trace} --csv"));
-        let expected = fs::read_to_string(fixture(&format!("{name}.csv"))).unwrap();
+        let expected = fs::read_to_string(fixture(&format!("0.1/{name}.csv"))).unwrap();
         assert!(events == expected, "{name}: other events than 0.1 read");
         place.done(&format!("predict {trace} --kernel 6.12 --machine altra"));
     }
@@ -55,11 +58,9 @@ fn pointers(at: &str, value: &Value, found: &mut BTreeSet<String>) {
 #[test]
 fn results_have_the_fields_that_they_had() {
     let place = Place::new();
-    let trace = fixture("v1.folio").display().to_string();
+    let trace = fixture("0.1/v1.folio").display().to_string();
     let now = place.done(&format!("predict {trace} --kernel 6.12,7.2 --machine altra --json"));
-    let (before, now): (Value, Value) =
-        (json(&fixture("predict.json")), serde_json::from_str(&now).unwrap());
-    assert_eq!(before["schema_version"], now["schema_version"], "what does it still have of 0.1?");
+    let now: Value = serde_json::from_str(&now).unwrap();
     let fields = |value: &Value| {
         let mut found = BTreeSet::new();
         pointers("", value, &mut found);
@@ -72,10 +73,15 @@ fn results_have_the_fields_that_they_had() {
             ["by_size", "cached_bytes", "asked", "constants", "stand_ins", "causes", "pressure"];
         kinds.iter().any(|kind| at.contains(&format!("/{kind}/")))
     };
-    let (before, now) = (fields(&before), fields(&now));
-    let gone: Vec<&String> = before.difference(&now).filter(|at| !is_data(at)).collect();
-    assert!(gone.is_empty(), "0.1 has these, and the version of the schema is the same: {gone:?}");
-    assert!(before.len() > 100, "{}", before.len());
+    for version in VERSIONS {
+        let before = json(&fixture(&format!("{version}/predict.json")));
+        assert_eq!(before["schema_version"], now["schema_version"], "what is left of {version}?");
+        let before = fields(&before);
+        let now = fields(&now);
+        let gone: Vec<&String> = before.difference(&now).filter(|at| !is_data(at)).collect();
+        assert!(gone.is_empty(), "{version} has these, with the same schema_version: {gone:?}");
+        assert!(before.len() > 100, "{}", before.len());
+    }
 }
 
 /// Columns of a Parquet file, each with its type.
@@ -91,25 +97,27 @@ fn columns(path: &Path) -> BTreeSet<String> {
 #[test]
 fn data_frames_have_the_columns_that_they_had() {
     let place = Place::new();
-    let trace = fixture("v1.folio").display().to_string();
+    let trace = fixture("0.1/v1.folio").display().to_string();
     let words = "--kernel 6.12,7.2 --machine altra --parquet -o now.parquet";
     place.done(&format!("predict {trace} {words}"));
-    let (before, now) = (columns(&fixture("predict.parquet")), columns(&place.path("now.parquet")));
-    let gone: Vec<&String> = before.difference(&now).collect();
-    assert!(gone.is_empty(), "0.1 has these columns: {gone:?}");
-    assert!(before.len() > 100, "{}", before.len());
+    let now = columns(&place.path("now.parquet"));
+    for version in VERSIONS {
+        let before = columns(&fixture(&format!("{version}/predict.parquet")));
+        let gone: Vec<&String> = before.difference(&now).collect();
+        assert!(gone.is_empty(), "{version} has these columns: {gone:?}");
+        assert!(before.len() > 100, "{}", before.len());
+    }
 }
 
-#[test]
-fn a_sweep_goes_on() {
+fn assert_goes_on(version: &str) {
     let place = Place::new();
     fs::create_dir(place.path("sweep")).unwrap();
-    for entry in fs::read_dir(fixture("sweep")).unwrap() {
+    for entry in fs::read_dir(fixture(&format!("{version}/sweep"))).unwrap() {
         let path = entry.unwrap().path();
         fs::copy(&path, place.path("sweep").join(path.file_name().unwrap())).unwrap();
     }
     let before = json(&place.path("sweep/_manifest.json"));
-    let trace = fixture("v1.folio").display().to_string();
+    let trace = fixture("0.1/v1.folio").display().to_string();
     let words = format!("predict {trace} --kernel 6.12,7.2 --machine altra --sweep sweep --json");
     let now: Value = serde_json::from_str(&place.done(&words)).unwrap();
     let runs = now["runs"].as_array().unwrap();
@@ -118,17 +126,42 @@ fn a_sweep_goes_on() {
     let nr = |value: &Value| value.as_u64().unwrap();
     let (found, done) = (nr(&runs[1]["nr_found"]), nr(&runs[1]["nr_done"]));
     assert_eq!((found + done, nr(&now["nr_cells"])), (2, nr(&before["nr_cells"]) + done));
-    assert_eq!(runs[1]["set_aside"], serde_json::json!([]), "no part of 0.1 is damaged");
+    assert_eq!(runs[1]["set_aside"], serde_json::json!([]), "a part of {version} is damaged");
     assert_eq!(now["failed"], serde_json::json!([]));
+}
+
+#[test]
+fn a_sweep_goes_on() {
+    for version in VERSIONS {
+        assert_goes_on(version);
+    }
 }
 
 #[test]
 fn recordings_and_looks_are_read() {
     let place = Place::new();
-    let recording = fixture("recording.txt").display().to_string();
+    let recording = fixture("0.1/recording.txt").display().to_string();
     let said = place.done(&format!("crosscheck replay {recording}"));
     assert!(said.starts_with("kernel and model agree in all 1 recording\n"), "{said}");
-    let look = fixture("maps.json").display().to_string();
+    let look = fixture("0.1/maps.json").display().to_string();
     let said = place.done(&format!("maps --diff {look} {look}"));
     assert!(said.contains("1 the same"), "{said}");
+}
+
+/// What users write or copy: every rule of a kernel by name, a machine, a study, a tuning.
+#[test]
+fn files_of_users_are_read() {
+    let place = Place::new();
+    let file = |name: &str| fixture(&format!("1.0/{name}")).display().to_string();
+    let trace = fixture("0.1/v1.folio").display().to_string();
+    let (kernel, machine) = (file("kernel.toml"), file("machine.toml"));
+    let said = place.done(&format!("predict {trace} --kernel {kernel} --machine {machine}"));
+    assert!(said.contains("altra-of-1.0, 4K pages"), "{said}");
+    let said = place.done(&format!("study --file {}", file("study.toml")));
+    assert!(said.contains("Text of libraries on 4K and on 2M folios (series 003)"), "{said}");
+    let settings = place.path("sys/kernel/mm/transparent_hugepage");
+    fs::create_dir_all(&settings).unwrap();
+    fs::write(settings.join("enabled"), "always madvise [never]\n").unwrap();
+    let plan = place.done(&format!("tune --root . --profile {} --json", file("tuning.toml")));
+    assert!(plan.contains("\"thp.enabled\""), "{plan}");
 }
