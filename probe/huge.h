@@ -1,6 +1,7 @@
-/* Programs about hugetlb: their pages are huge pages of a pool. Included by process.h. */
+/* Programs about hugetlb: their pages are huge pages of a pool. */
 #ifndef LARGEFOLIO_HUGE_H
 #define LARGEFOLIO_HUGE_H
+#include "command.h"
 
 #define MAP_NORESERVE 0x4000
 #define MAP_HUGETLB 0x40000

@@ -1,11 +1,11 @@
-/* A memory group for the processes of a program, and swap space. Included by cow.c.
+/* A memory group for the processes of a program, and swap space.
  *
  * `limit=KIB` in a program's first line: its processes belong to a group of their own with that
  * `memory.max`. They join it when all their own memory is there, so that the group pays for the window
  * alone, and before each step what depends on time is made the same every time, as in pressure.h. */
 #ifndef LARGEFOLIO_LIMIT_H
 #define LARGEFOLIO_LIMIT_H
-#include "process.h"
+#include "command.h"
 
 #define SWAP_MAGIC "SWAPSPACE2"
 #define BLKGETSIZE64 0x80081272L

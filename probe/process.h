@@ -1,12 +1,13 @@
 /* Processes in lock step: a worker for each slot, told over a pipe what to do. */
 #ifndef LARGEFOLIO_PROCESS_H
 #define LARGEFOLIO_PROCESS_H
-#include "sys.h"
+#include "command.h"
+#include "huge.h"
+#include "limit.h"
 
 #define NR_SLOTS 4
 #define FILE_PAGES 256UL
 #define FLUSHED_PAGES 1024UL
-#define BASE 0x400000000000UL
 #define SIGKILL 9
 #define SIGSEGV 11
 #define SIGBUS 7
@@ -15,13 +16,6 @@
 #define PR_SET_PDEATHSIG 1
 #define PR_SET_NAME 15
 #define WORKER_NAME "folio-worker"
-#define MADV_HUGEPAGE 14
-#define MADV_NOHUGEPAGE 15
-#define MADV_DONTNEED 4
-#define MADV_FREE 8
-#define MADV_COLD 20
-#define MADV_PAGEOUT 21
-#define MADV_COLLAPSE 25
 #define PUNCH_HOLE_KEEP_SIZE 3
 #define O_NONBLOCK 04000
 #define MREMAP_MAYMOVE 1
@@ -29,52 +23,13 @@
 #define EFAULT 14
 /* What a touch reads of a file has been read by then. */
 #define SETTLE_US 1500
-#define EIO 5
 #define ENOTTY 25
-
-#if defined(__x86_64__)
-enum { SYS_mprotect = 10, SYS_rt_sigaction = 13, SYS_rt_sigprocmask = 14, SYS_mremap = 25,
-       SYS_kill = 62, SYS_vmsplice = 278, SYS_pipe2 = 293, SYS_memfd_create = 319 };
-/* An access that faults for good goes on at `access_failed`: saved program counter of the signal
- * frame, in bytes from the start of its ucontext. */
-#define SAVED_PC 168
-__asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
-        "try_load: movb (%rdi), %al\n mov $1, %eax\n ret\n"
-        "try_store: movl %esi, (%rdi)\n mov $1, %eax\n ret\n"
-        "access_failed: xor %eax, %eax\n ret\n"
-        "back_from_signal: mov $15, %eax\n syscall\n");
-#define SA_FLAGS 0x4000004UL
-#else
-enum { SYS_mprotect = 226, SYS_rt_sigaction = 134, SYS_rt_sigprocmask = 135, SYS_mremap = 216,
-       SYS_kill = 129, SYS_vmsplice = 75, SYS_pipe2 = 59, SYS_memfd_create = 279 };
-#define SAVED_PC 440
-__asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
-        "try_load: ldrb w1, [x0]\n mov w0, #1\n ret\n"
-        "try_store: str w1, [x0]\n mov w0, #1\n ret\n"
-        "access_failed: mov w0, #0\n ret\n"
-        "back_from_signal: mov x8, #139\n svc #0\n");
-#define SA_FLAGS 0x4UL
-#endif
-int try_load(u64 at);
-int try_store(u64 at, unsigned value);
-void access_failed(void);
-void back_from_signal(void);
-
-enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_ADVISE, OP_REMAP,
-                 OP_FORK, OP_EXIT, OP_SHARE, OP_COLLAPSE, OP_FREE, OP_PUNCH, OP_PIN, OP_UNPIN,
-                 OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_TRIM, OP_SCAN, OP_IDLE, OP_COLD,
-                 OP_PAGEOUT, OP_NONE, OP_SUM, OP_SHOW, OP_FLUSH, OP_JOIN, OP_LEAVE, OP_REFRESH };
-/* Pages are counted from BASE. `how` is a word of letters, `to` a page, a slot or what to store. */
-struct command { enum operation op; u64 first, nr, to; char how[8]; };
 
 /* One page of one process. `label` names the folio: 0 = nothing mapped. */
 struct seen { u64 pfn; unsigned label, value, mapcount; unsigned short index; u8 order, flags; };
 #define NO_VALUE 0xffffffffU
 
-static u64 page = 4096;
 static int file_fd = -1;
-/* The processes belong to a group with a limit (limit.h). */
-static int is_limited;
 /* Room for large folios in which only the last page is touched. */
 static s64 advised_area;
 /* The program's own file: empty pages that its processes share. */
@@ -87,12 +42,6 @@ static int writer_fd = -1;
 /* References to pages wait in this pipe, the oldest first. */
 static int pins[2];
 static struct { int command[2], reply[2]; } pipes[NR_SLOTS];
-
-static int has_letter(const char *word, char letter)
-{
-    for (; *word; word++) { if (*word == letter) { return 1; } }
-    return 0;
-}
 
 static int protection_of(const char *how)
 {
@@ -125,8 +74,6 @@ static void catch_end_of_processes(void)
     };
     sys4(SYS_rt_sigaction, SIGCHLD, (s64)&action, 0, 8);
 }
-
-#include "huge.h"
 
 static s64 do_map(const struct command *c)
 {
@@ -195,14 +142,6 @@ static s64 do_open(void)
     return 0;
 }
 
-/* Faults of this process so far. */
-static u64 nr_faults(void)
-{
-    static u64 rusage[18];
-    sys2(SYS_getrusage, 0, (s64)rusage);
-    return rusage[8] + rusage[9];
-}
-
 static s64 touch(const struct command *c)
 {
     u64 faults = nr_faults();
@@ -258,8 +197,6 @@ static s64 do_flush(void)
     try_store(at + bytes - page, 1);
     return sys2(SYS_munmap, (s64)at, (s64)bytes);
 }
-
-#include "limit.h"
 
 static s64 perform(const struct command *c)
 {

@@ -32,7 +32,7 @@ use super::run::Programs;
 use crate::crosscheck::recording::{Recording, RecordingHeader};
 use crate::kernel::Kernel;
 
-/// First byte of the window in every process (`probe/process.h`): a multiple of every folio size.
+/// First byte of the window in every process (`probe/command.h`): a multiple of every folio size.
 const BASE: u64 = 0x4000_0000_0000;
 /// What the disk of a recording machine moves at once (the limit of its emulated controller).
 const DISK_IO_BYTES: u64 = 512 << 10;
