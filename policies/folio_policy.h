@@ -78,7 +78,7 @@ static long (*folio_window)(__u64 start, __u64 nr_pages, __u64 nr_ahead, __u64 o
 
 /* folio/victim: reclaim is about to evict a folio. Its last look before it gives up keeps none; where it
  * had found nothing but what was kept, as many of the next are not kept either. */
-#define FOLIO_EVICT 1
+#define FOLIO_EVICT 1 /* a dirty page of a file stays, and what finds no room in swap space */
 #define FOLIO_KEEP 2  /* another round */
 #define FOLIO_SPLIT 3 /* private memory: into base pages, which are looked at one by one */
 

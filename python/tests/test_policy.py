@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -145,6 +146,32 @@ def test_an_exception_ends_the_prediction(small: Path) -> None:
     with pytest.raises(TypeError, match=r"window: expected None, 0 or a Window .* not Window\(start=-1"):
         lf.predict(small, kernels=_KERNEL, policy=Wide, progress=False)
 
+    class Yes(lf.Policy):
+        def window(self, ctx: Any) -> lf.Window:
+            return lf.Window(ctx.index, True)
+
+    with pytest.raises(TypeError, match="window: expected None, 0 or a Window .* nr_pages=True"):
+        lf.predict(small, kernels=_KERNEL, policy=Yes, progress=False)
+
+    class Sets(lf.Policy):
+        def around(self, ctx: Any) -> int:
+            ctx.page = 3
+            return 1
+
+    with pytest.raises(AttributeError, match="page: a policy sees the context and changes nothing"):
+        lf.predict(small, kernels=_KERNEL, policy=Sets, progress=False)
+
+    class Property(lf.Policy):
+        @property
+        def around(self) -> Any:
+            raise AttributeError("self.table is missing")
+
+        def window(self, ctx: Any) -> None:
+            return None
+
+    with pytest.raises(AttributeError, match="self.table is missing"):
+        lf.predict(small, kernels=_KERNEL, policy=Property, progress=False)
+
     class Elsewhere(lf.Policy):
         def around(self, ctx: Any) -> lf.Window:
             return lf.Window(ctx.index, 1)
@@ -256,6 +283,33 @@ def test_a_slow_policy_is_interrupted_between_two_questions(traces: Path) -> Non
     with pytest.raises(KeyboardInterrupt):
         lf.predict(traces / "make.folio", kernels=_KERNEL, policy=Slow, progress=False)
     assert Slow.nr_asked < 10
+
+
+@pytest.mark.parametrize("where", ["answer", "start"])
+def test_a_policy_that_never_answers_is_interrupted(small: Path, where: str) -> None:
+    begun = threading.Event()
+
+    def forever() -> None:
+        begun.set()
+        while True:
+            pass
+
+    class Endless(lf.Policy):
+        def __init__(self) -> None:
+            if where == "start":
+                forever()
+
+        def around(self, ctx: Any) -> int:
+            forever()
+            return 1
+
+    def interrupt() -> None:
+        begun.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        lf.predict(small, kernels=_KERNEL, policy=Endless, progress=False)
 
 
 def test_a_sweep_takes_object_files_only(small: Path, tmp_path: Path) -> None:

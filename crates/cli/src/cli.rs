@@ -85,16 +85,26 @@ pub(crate) fn run() -> Result<Exit> {
         Ok(cli) => cli,
         Err(error) => {
             let error = with_printable_words(&words, error);
-            // Help to a pipe that closed is no error, nor is one in the message of an error.
-            let _ = error.print();
-            if error.kind() == ErrorKind::DisplayVersion && error.to_string().lines().count() > 1 {
-                let mut console = Console::new();
-                console.deliver(version::found().as_bytes(), None)?;
-            }
-            return Ok(if error.use_stderr() { Exit::Error } else { Exit::Done });
+            return told(&error);
         }
     };
     carried_out(cli.verb, &words, &mut Console::new())
+}
+
+/// Says what is wrong with the command line, or prints the help or the version that it asks for.
+fn told(error: &clap::Error) -> Result<Exit> {
+    if error.use_stderr() {
+        // What cannot be written has nowhere to be reported.
+        let _ = error.print();
+        return Ok(Exit::Error);
+    }
+    let text = error.render();
+    let mut text = if Console::is_styled() { text.ansi().to_string() } else { text.to_string() };
+    if error.kind() == ErrorKind::DisplayVersion && text.lines().count() > 1 {
+        text.push_str(&version::found());
+    }
+    Console::new().deliver(text.as_bytes(), None)?;
+    Ok(Exit::Done)
 }
 
 /// Does what `words` say, which `verb` was read from.
@@ -131,8 +141,10 @@ fn with_printable_words(words: &[OsString], error: clap::Error) -> clap::Error {
     if shown.iter().zip(words).all(|(shown, word)| OsStr::new(shown) == word) {
         return error;
     }
-    // That a word is as it is was all that was wrong.
-    let cannot = "an argument has characters that cannot be printed\n";
+    // That a word is as it is was all that was wrong: only names of files may be any bytes.
+    let is_foreign = |(_, word): &(&String, &OsString)| word.to_str().is_none();
+    let foreign = shown.iter().zip(words).find(is_foreign).map_or("", |(shown, _)| shown);
+    let cannot = format!("the name '{foreign}' must be UTF-8 here; rename the file\n");
     Cli::try_parse_from(shown).err().unwrap_or_else(|| Cli::command().error(error.kind(), cannot))
 }
 

@@ -85,6 +85,8 @@ pub struct Outcome {
     pub kinds: BTreeMap<CollapseKind, Collapsed>,
     /// Resident bytes of the process before and after: holes become memory.
     pub resident_bytes: (u64, u64),
+    /// Private memory that other processes had too, and that was copied.
+    pub unshared_bytes: u64,
     /// What it took.
     pub elapsed: Duration,
     /// Bytes of a block.
@@ -170,18 +172,31 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
         };
         told.nr_areas += 1;
         told.nr_blocks += blocks.len() as u64;
+        let nr_large = smap.pmd_bytes() / outcome.block_bytes;
+        let nr_small = (blocks.len() as u64).saturating_sub(nr_large);
+        // Nothing is left to do; of files the kernel refuses that.
+        if nr_small == 0 {
+            continue;
+        }
+        let mut refused = BTreeMap::new();
         for at in blocks {
             match block::collapse(&process, at, outcome.block_bytes) {
                 Ok(()) => {}
                 Err(libc::EPERM) => return Err(not_allowed("changed")),
                 Err(libc::ENOSYS) => return Err(CollapseError::OldKernel),
                 Err(libc::ESRCH) => return Err(CollapseError::NoProcess(pid)),
-                Err(errno) => *told.refused.entry(errno).or_default() += 1,
+                Err(errno) => *refused.entry(errno).or_insert(0) += 1,
             }
+        }
+        for (errno, nr) in refused {
+            *told.refused.entry(errno).or_default() += nr.min(nr_small);
         }
     }
     let after = read()?;
     outcome.resident_bytes = (resident(&before), resident(&after));
+    if outcome.kinds.contains_key(&CollapseKind::Anon) {
+        outcome.unshared_bytes = shared(&before).saturating_sub(shared(&after));
+    }
     for (&kind, told) in &mut outcome.kinds {
         (told.before_bytes, told.after_bytes) = (huge(&before, kind), huge(&after, kind));
     }
@@ -191,6 +206,11 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
 
 fn resident(areas: &[Smap]) -> u64 {
     areas.iter().map(|smap| smap.rss_bytes).sum()
+}
+
+/// Private memory that other processes have too.
+fn shared(areas: &[Smap]) -> u64 {
+    areas.iter().filter(|smap| smap.vma.inode == 0).map(|smap| smap.shared_bytes).sum()
 }
 
 fn huge(areas: &[Smap], kind: CollapseKind) -> u64 {

@@ -5,15 +5,18 @@
 //!   other thread      work ---- now and then: done = n, stop? -----------------------> result
 //! ```
 //!
-//! Only the caller's thread, which may be Python's main thread, can see Ctrl-C.
+//! Only the caller's thread, which may be Python's main thread, can see Ctrl-C. Where the work is inside
+//! Python then, it gets the exception too: it may never come back otherwise.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, guarded};
@@ -21,14 +24,60 @@ use crate::errors::{Failure, guarded};
 /// How long Ctrl-C may go unnoticed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Whether work must end.
+/// Whether work must end, and which threads of it are inside Python.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop {
+    is_asked: Arc<AtomicBool>,
+    inside: Arc<Mutex<Vec<u64>>>,
+}
 
 impl Stop {
     pub(crate) fn is_asked(&self) -> bool {
-        self.0.load(Relaxed)
+        self.is_asked.load(Relaxed)
     }
+
+    /// Calls what may take for ever: [`run`] raises `KeyboardInterrupt` in it once the work must end.
+    pub(crate) fn interruptible<T>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce() -> PyResult<T>,
+    ) -> PyResult<T> {
+        let thread = this_thread(py)?;
+        self.inside().push(thread);
+        let result = call();
+        let mut inside = self.inside();
+        if let Some(at) = inside.iter().position(|&other| other == thread) {
+            inside.swap_remove(at);
+        }
+        result
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Raises in every thread that is inside Python.
+    fn interrupt(&self, py: Python<'_>) -> PyResult<()> {
+        let threads = self.inside().clone();
+        let ctypes = py.import("ctypes")?;
+        let raise = ctypes.getattr("pythonapi")?.getattr("PyThreadState_SetAsyncExc")?;
+        let error = ctypes.call_method1("py_object", (py.get_type::<PyKeyboardInterrupt>(),))?;
+        for thread in threads {
+            raise.call1((ctypes.call_method1("c_ulong", (thread,))?, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// What Python calls this thread.
+fn this_thread(py: Python<'_>) -> PyResult<u64> {
+    thread_local!(static IDENT: Cell<Option<u64>> = const { Cell::new(None) });
+    if let Some(ident) = IDENT.get() {
+        return Ok(ident);
+    }
+    let ident = py.import("threading")?.call_method0("get_ident")?.extract()?;
+    IDENT.set(Some(ident));
+    Ok(ident)
 }
 
 /// What the two threads tell each other.
@@ -90,12 +139,19 @@ fn watch<T>(
                     tell(py, shared.nr_done.load(Relaxed))
                 });
                 if let Err(error) = looked {
-                    shared.stop.0.store(true, Relaxed);
-                    // What the work came to in the meantime does not matter any more.
-                    drop(receiver.recv());
+                    shared.stop.is_asked.store(true, Relaxed);
+                    end(receiver, &shared.stop);
                     return Err(Failure::Python(error));
                 }
             }
         }
+    }
+}
+
+/// Waits for work that was stopped. What it came to in the meantime does not matter any more.
+fn end<T>(receiver: &Receiver<T>, stop: &Stop) {
+    while let Err(RecvTimeoutError::Timeout) = receiver.recv_timeout(LOOK) {
+        // Without ctypes it ends when what it calls comes back.
+        let _ = Python::attach(|py| stop.interrupt(py));
     }
 }

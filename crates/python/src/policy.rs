@@ -26,7 +26,7 @@ pub(crate) enum Asked {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Raised {
     kept: Arc<Mutex<Option<PyErr>>>,
-    stop: Arc<Mutex<Option<Stop>>>,
+    stop: Arc<Mutex<Stop>>,
 }
 
 impl Raised {
@@ -45,13 +45,16 @@ impl Raised {
 
     /// No policy is asked any more once `stop` says so.
     pub(crate) fn until(&self, stop: Stop) {
-        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = Some(stop);
+        *self.stop.lock().unwrap_or_else(PoisonError::into_inner) = stop;
+    }
+
+    fn stop(&self) -> Stop {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether another question would be in vain.
     fn is_over(&self) -> bool {
-        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner);
-        stop.as_ref().is_some_and(Stop::is_asked) || self.kept().is_some()
+        self.stop().is_asked() || self.kept().is_some()
     }
 }
 
@@ -93,8 +96,9 @@ impl Source for Made {
 
     fn start(&self) -> Result<Box<dyn Policy>, String> {
         Python::attach(|py| {
-            let made =
-                self.make.call0(py).and_then(|object| Running::new(py, &object, &self.raised));
+            let made = self.raised.stop().interruptible(py, || {
+                self.make.call0(py).and_then(|object| Running::new(py, &object, &self.raised))
+            });
             made.map(|running| Box::new(running) as Box<dyn Policy>).map_err(|error| {
                 let text = error.to_string();
                 self.raised.keep(error);
@@ -115,8 +119,7 @@ impl Running {
     fn new(py: Python<'_>, object: &Py<PyAny>, raised: &Raised) -> PyResult<Self> {
         let mut methods = [const { None }; Point::ALL.len()];
         for (method, point) in methods.iter_mut().zip(Point::ALL) {
-            let found = object.bind(py).getattr_opt(point.name())?;
-            *method = found.filter(|method| !method.is_none()).map(Bound::unbind);
+            *method = method_of(object.bind(py), point.name())?.map(Bound::unbind);
         }
         if methods.iter().all(Option::is_none) {
             let points = Point::ALL.map(Point::name).join(", ");
@@ -129,10 +132,26 @@ impl Running {
     fn ask(&self, point: Point, context: &Context) -> PyResult<Answer> {
         let Some(method) = &self.methods[point as usize] else { return Ok(Answer::Own) };
         Python::attach(|py| {
-            let answer = method.bind(py).call1((PolicyContext(*context),))?;
+            let asked = || method.bind(py).call1((PolicyContext(*context),));
+            let answer = self.raised.stop().interruptible(py, asked)?;
             answer_of(point, &answer)
         })
     }
+}
+
+/// The method called `name`, if `object` has one: an error of a property that its class has is the
+/// user's, and no absence.
+fn method_of<'py>(object: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let found = match object.getattr(name) {
+        Err(error) if error.is_instance_of::<PyAttributeError>(object.py()) => {
+            if object.get_type().hasattr(name)? {
+                return Err(error);
+            }
+            None
+        }
+        found => Some(found?),
+    };
+    Ok(found.filter(|method| !method.is_none()))
 }
 
 /// `None`, a number, or a window.
@@ -142,6 +161,7 @@ fn answer_of(point: Point, answer: &Bound<'_, PyAny>) -> PyResult<Answer> {
     }
     if point == Point::Window
         && let Ok(window) = answer.cast::<PyTuple>()
+        && !window.iter().any(|number| number.is_instance_of::<PyBool>())
         && let Ok((start, nr_pages, nr_ahead, order)) = window.extract()
     {
         return Ok(Answer::Window(Window { start, nr_pages, nr_ahead, order }));
@@ -201,6 +221,20 @@ impl PolicyContext {
         self.0.number(name).ok_or_else(|| {
             PyAttributeError::new_err(format!("a policy sees no {name}; help(largefolio.Policy)"))
         })
+    }
+
+    #[expect(clippy::unused_self, reason = "Python calls it on an object")]
+    fn __setattr__(&self, name: &str, _value: &Bound<'_, PyAny>) -> PyResult<()> {
+        Err(PyAttributeError::new_err(format!(
+            "{name}: a policy sees the context and changes nothing"
+        )))
+    }
+
+    #[expect(clippy::unused_self, reason = "Python calls it on an object")]
+    fn __delattr__(&self, name: &str) -> PyResult<()> {
+        Err(PyAttributeError::new_err(format!(
+            "{name}: a policy sees the context and changes nothing"
+        )))
     }
 
     #[expect(clippy::unused_self, reason = "Python calls it on an object")]

@@ -21,7 +21,9 @@ mod words;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use largefolio_linux::environment::{Environment as _, Host};
+use largefolio_linux::census::remedy::verbs::{LiveVerbs, Verbs as _};
+use largefolio_linux::geometry::Geometry;
+use largefolio_linux::run::{Fallback, Placed};
 use largefolio_report::Goal;
 use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::CacheState;
@@ -157,9 +159,8 @@ impl Question {
         }
         let kernel = running::named(running::THIS)?;
         let running::Host { machine, walks, remark } = running::machine()?;
-        let texts = texts(meta);
-        let (choices, left_out) =
-            choice::of_system(&kernel, &choice::Program::of(meta, texts.len()))?;
+        let Texts { files: texts, refusal } = Texts::of(meta);
+        let (choices, left_out) = choice::of_system(&kernel, &choice::Program::of(meta, refusal))?;
         let search = search::Search {
             trace: &trace,
             nr_rows: meta.nr_rows,
@@ -169,6 +170,7 @@ impl Question {
             cache: self.cache,
             memory_bytes: self.memory_bytes,
             choices: &choices,
+            texts: &texts,
         };
         let (candidates, unchanged) = search.run(self.goal, progress)?;
         let program =
@@ -241,20 +243,43 @@ impl Advice {
 }
 
 /// Programs and libraries of the recording that are worth a page cache of large folios, the largest
-/// first: those that are on disk as they were recorded.
-fn texts(meta: &Meta) -> Vec<String> {
-    let is_same = |path: &str, bytes: u64| {
-        let path = Path::new(path);
-        let is_elf = || Host.head(path).is_ok_and(|head| head.starts_with(b"\x7fELF"));
-        path.metadata().is_ok_and(|found| found.is_file() && found.len() == bytes) && is_elf()
-    };
-    let mut files: Vec<_> = meta
-        .files
-        .iter()
-        .filter(|file| file.size_bytes >= TEXT_BYTES_MIN && is_same(&file.path, file.size_bytes))
-        .collect();
-    files.sort_by_key(|file| std::cmp::Reverse(file.size_bytes));
-    files.into_iter().map(|file| file.path.clone()).collect()
+/// first: those that are on disk as they were recorded, and are loaded where large entries map them.
+struct Texts {
+    files: Vec<String>,
+    /// Why there are none.
+    refusal: Option<String>,
+}
+
+impl Texts {
+    fn of(meta: &Meta) -> Self {
+        let is_same = |path: &Path, bytes: u64| {
+            path.metadata().is_ok_and(|found| found.is_file() && found.len() == bytes)
+        };
+        let mut recorded: Vec<_> = meta
+            .files
+            .iter()
+            .filter(|file| file.size_bytes >= TEXT_BYTES_MIN)
+            .filter(|file| is_same(Path::new(&file.path), file.size_bytes))
+            .collect();
+        recorded.sort_by_key(|file| std::cmp::Reverse(file.size_bytes));
+        let block_bytes = Geometry::running().text_block_bytes();
+        let verbs = LiveVerbs::default();
+        let (mut files, mut refusal) = (Vec::new(), None);
+        for file in recorded {
+            let path = Path::new(&file.path);
+            match verbs.placed(path, block_bytes) {
+                None => {}
+                Some(Placed::Well { .. }) => files.push(file.path.clone()),
+                Some(Placed::Badly(obstacle)) => {
+                    let why = Fallback::Placement { file: path.to_owned(), obstacle };
+                    refusal.get_or_insert_with(|| why.to_string());
+                }
+            }
+        }
+        let absent = || "no program or library of the recording is on disk as it was".to_owned();
+        let refusal = files.is_empty().then(|| refusal.unwrap_or_else(absent));
+        Self { files, refusal }
+    }
 }
 
 /// What of `folio verify` the verdict of a plan for `goal` is about; nothing is its default, wall time.

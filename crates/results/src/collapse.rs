@@ -28,6 +28,8 @@ pub struct CollapseResult {
     elapsed_ms: f64,
     resident_before_bytes: u64,
     resident_after_bytes: u64,
+    /// Private memory that was shared with other processes before, and is a copy now.
+    unshared_bytes: u64,
     rows: Vec<KindRow>,
 }
 
@@ -100,6 +102,7 @@ impl CollapseResult {
             elapsed_ms: outcome.elapsed.as_secs_f64() * 1e3,
             resident_before_bytes: outcome.resident_bytes.0,
             resident_after_bytes: outcome.resident_bytes.1,
+            unshared_bytes: outcome.unshared_bytes,
             rows: outcome.kinds.iter().map(row).collect(),
         }
     }
@@ -172,6 +175,14 @@ impl Forms for CollapseResult {
         let (before, after) = (self.resident_before_bytes, self.resident_after_bytes);
         let (before, after) = (figures::bytes(before), figures::bytes(after));
         let _ = writeln!(text, "resident {before} -> {after}; {:.1} ms", self.elapsed_ms);
+        if self.unshared_bytes > 0 {
+            let _ = writeln!(
+                text,
+                "{} of it was shared with other processes and is copied now, in memory that the machine \
+                 did not use before",
+                figures::bytes(self.unshared_bytes)
+            );
+        }
         text
     }
 
@@ -232,6 +243,7 @@ mod tests {
         let outcome = Outcome {
             kinds: kinds.iter().cloned().collect(),
             resident_bytes: (0, 0),
+            unshared_bytes: 0,
             elapsed: Duration::ZERO,
             block_bytes: M2,
         };

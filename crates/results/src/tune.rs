@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use largefolio_linux::persist::{Listed, Planned};
-use largefolio_linux::shell::as_root;
 use largefolio_linux::tune::entry::Entry;
 use largefolio_linux::tune::files::Taken;
 use largefolio_linux::tune::plan::{ChangeSet, Missing};
@@ -54,13 +53,14 @@ struct Document<'a> {
     view: &'a TuneResult,
 }
 
-/// What would change and be written, and the command that does it.
+/// What would change and be written, the command that does it, and the one that takes it back.
 #[must_use]
 pub fn planned(
     plan: &ChangeSet,
     recorded: &[Entry],
     files: &[Planned],
     command: &str,
+    undo: &str,
 ) -> TuneResult {
     let mut hints = Vec::new();
     if !plan.changes.is_empty() || !files.is_empty() {
@@ -69,9 +69,8 @@ pub fn planned(
     if !recorded.is_empty() {
         let names: Vec<_> = recorded.iter().map(|entry| entry.name.as_str()).collect();
         hints.push(format!(
-            "changed earlier and not put back: {}; to put it back: {}",
-            names.join(", "),
-            as_root("folio tune --undo")
+            "changed earlier and not put back: {}; to put it back: {undo}",
+            names.join(", ")
         ));
     }
     let mut result = TuneResult {
@@ -177,11 +176,10 @@ impl TuneResult {
 
     /// With files that were written earlier.
     #[must_use]
-    pub fn lists(mut self, all: &[Listed]) -> Self {
+    pub fn lists(mut self, all: &[Listed], undo: &str) -> Self {
         if !all.is_empty() {
             self.add_title(format!("{} written earlier", counted(all.len() as u64, "file")));
             if !self.hint.contains("--undo") {
-                let undo = as_root("folio tune --undo");
                 self.hint =
                     format!("{}\nto take the files back: {undo}", self.hint).trim_start().into();
             }

@@ -209,8 +209,8 @@ impl Policy for Running {
         self.nr_steps = ran.nr_insns / INSNS_OF_STEP;
         Ok(match (ran.value, ran.window) {
             (OWN | OWN_OF_INT, _) => Answer::Own,
-            (_, Some(window)) => Answer::Window(window),
-            (value, None) => Answer::Value(value),
+            (0, Some(window)) => Answer::Window(window),
+            (value, _) => Answer::Value(value),
         })
     }
 

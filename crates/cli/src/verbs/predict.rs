@@ -86,7 +86,7 @@ a file, or `this`, which `folio calibrate` writes. --list shows every kernel, ma
 )]
 pub(crate) struct PredictArgs {
     /// Trace from `folio record` or `folio trace gen`; several with --sweep
-    #[arg(value_name = "TRACE", required_unless_present = "list", conflicts_with = "list")]
+    #[arg(value_name = "TRACE", required_unless_present = "list")]
     trace: Vec<PathBuf>,
     /// Kernels, with edits; the first is the baseline [default: this, the next version and the newest,
     /// with the settings of this system]
@@ -96,7 +96,7 @@ pub(crate) struct PredictArgs {
     /// Ask a policy where each kernel decides, in a column beside the kernel itself: one that comes with
     /// folio, or an object file of BPF (docs/guide/policy.md)
     #[arg(long, value_name = "POLICY,..", value_delimiter = ',', value_parser = names::POLICY,
-        hide_possible_values = true, conflicts_with = "list")]
+        hide_possible_values = true)]
     policy: Vec<String>,
     /// Machines [default: this one, as `folio calibrate` measured it, else the nearest that is known]
     #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', value_parser = names::MACHINE,
@@ -105,7 +105,7 @@ pub(crate) struct PredictArgs {
     /// What to rank the columns by
     #[arg(long, value_name = "time|memory|faults", default_value = "time",
         value_parser = str::parse::<Goal>,
-        conflicts_with_all = ["csv", "parquet", "sweep", "list"])]
+        conflicts_with_all = ["csv", "parquet", "sweep"])]
     goal: Goal,
     #[command(flatten)]
     depth: DepthArgs,
@@ -183,16 +183,16 @@ pub(crate) struct PredictArgs {
     /// Add the results of all traces to the data set in this directory, one row per cell; finished
     /// cells are not computed again
     #[arg(long, value_name = "DIR",
-        conflicts_with_all = ["csv", "parquet", "output", "report", "time", "runtime", "list"])]
+        conflicts_with_all = ["csv", "parquet", "output", "report", "time", "runtime"])]
     sweep: Option<PathBuf>,
     /// Say which rules make the difference between two kernels, and how much of it: for the results
     /// named as in the CSV, such as `reads` [default: walks, faults, bytes read, memory, time]
     #[arg(long, value_name = "RESULT,..", value_delimiter = ',', num_args = 0..=1,
         require_equals = true,
-        conflicts_with_all = ["sweep", "parquet", "time", "runtime", "list"])]
+        conflicts_with_all = ["sweep", "parquet", "time", "runtime"])]
     why: Option<Vec<String>>,
     /// List the kernels, machines and edits, then exit
-    #[arg(long)]
+    #[arg(long, exclusive = true)]
     list: bool,
 }
 
@@ -200,7 +200,7 @@ pub(crate) struct PredictArgs {
 #[derive(Args, Clone, Copy, Debug)]
 struct DepthArgs {
     /// Show every number, not only the summary
-    #[arg(long, conflicts_with_all = ["csv", "json", "parquet", "sweep", "why", "list"])]
+    #[arg(long, conflicts_with_all = ["csv", "json", "parquet", "sweep", "why"])]
     full: bool,
     /// Show the estimated time by cause as well, and the constants behind it
     #[arg(long)]

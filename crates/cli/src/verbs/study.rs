@@ -67,7 +67,7 @@ pub(crate) struct StudyArgs {
     #[command(flatten)]
     page: PageArgs,
     /// List the studies, then exit
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["json", "csv", "report", "live"])]
     list: bool,
 }
 

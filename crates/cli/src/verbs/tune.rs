@@ -145,7 +145,8 @@ impl TunePlan {
         let mut listed = files::listed(&self.root, &written);
         listed.retain(|file| planned.iter().all(|planned| planned.path != file.path));
         let again = format!("{} --yes", shell::again_as_root(&self.command_line));
-        let result = tune::planned(plan, &recorded, &planned, &again).lists(&listed);
+        let result = tune::planned(plan, &recorded, &planned, &again, &self.back())
+            .lists(&listed, &self.back());
         self.deliver(&result, console)?;
         self.remark(plan, &planned);
         Ok(Exit::Done)
@@ -171,7 +172,7 @@ impl TunePlan {
 
     fn apply(&self, plan: &ChangeSet, console: &mut Console) -> Result<Exit> {
         if plan.changes.is_empty() && !self.is_lasting && self.drop_in.is_none() {
-            self.deliver(&tune::planned(plan, &[], &[], ""), console)?;
+            self.deliver(&tune::planned(plan, &[], &[], "", ""), console)?;
             return Ok(done(plan));
         }
         let store = Store::open(&state_folder()?, &self.root)?;
@@ -198,10 +199,21 @@ impl TunePlan {
         if !plan.changes.is_empty() || !written.is_empty() {
             console::say(&format!(
                 "folio: all of it is recorded; to take it back: {}",
-                shell::as_root("folio tune --undo")
+                self.back()
             ));
         }
         Ok(done(plan))
+    }
+
+    /// The command that takes everything back.
+    fn back(&self) -> String {
+        let root = &self.root;
+        let of_copy = if root == Path::new("/") {
+            String::new()
+        } else {
+            format!("--root {} ", shell::quoted(root))
+        };
+        shell::as_root(&format!("folio tune {of_copy}--undo"))
     }
 
     /// Nothing is written for settings that nobody asked for and folio did not change.

@@ -22,7 +22,7 @@ use std::ops::Range;
 
 use crate::proc::maps::Vma;
 use crate::proc::smaps::{self, Smap};
-use crate::system::entry::{PFN_MASK, PRESENT};
+use crate::system::entry::{EXCLUSIVE, PFN_MASK, PRESENT};
 use crate::system::{Entries, Present};
 
 /// Pages in one span of work: 256 MiB of base pages. A larger mapping is cut, so that threads share
@@ -51,6 +51,16 @@ pub(super) struct Extent {
     pub(super) nr: u32,
     /// Mapped by PMD entries.
     pub(super) is_pmd: bool,
+    /// Nothing else maps these pages.
+    pub(super) is_exclusive: bool,
+}
+
+impl Extent {
+    /// A page with its entry of `pagemap`.
+    const fn of(page: u64, entry: u64) -> Self {
+        let is_exclusive = entry & EXCLUSIVE != 0;
+        Self { page, pfn: entry & PFN_MASK, nr: 1, is_pmd: false, is_exclusive }
+    }
 }
 
 /// What is read in one go: virtual pages, with the mappings they belong to.
@@ -185,7 +195,7 @@ impl Reader<'_> {
             }
             if entry[0] & PRESENT != 0 {
                 let nr = u32::try_from(end - page).unwrap_or(u32::MAX);
-                result.add(Extent { page, pfn: entry[0] & PFN_MASK, nr, is_pmd: true });
+                result.add(Extent { nr, is_pmd: true, ..Extent::of(page, entry[0]) });
             }
             page = end;
         }
@@ -205,7 +215,7 @@ impl Reader<'_> {
             let nr = self.entries.read(page, &mut buffer[..wanted])?;
             for (page, entry) in (page..).zip(&buffer[..nr]) {
                 if entry & PRESENT != 0 {
-                    result.add(Extent { page, pfn: entry & PFN_MASK, nr: 1, is_pmd: false });
+                    result.add(Extent::of(page, *entry));
                 }
             }
             if nr < wanted {
@@ -272,7 +282,7 @@ impl Extents {
         if let Some(last) = self.list.last_mut()
             && last.page + u64::from(last.nr) == next.page
             && last.pfn + u64::from(last.nr) == next.pfn
-            && last.is_pmd == next.is_pmd
+            && (last.is_pmd, last.is_exclusive) == (next.is_pmd, next.is_exclusive)
             && let Some(nr) = last.nr.checked_add(next.nr)
         {
             last.nr = nr;

@@ -59,6 +59,8 @@ pub struct Blocks {
     pub bytes: u64,
     /// The pages in them that are there.
     pub present_bytes: u64,
+    /// Of those the ones that others map too; without a PMD entry.
+    pub shared_bytes: u64,
 }
 
 /// The walk of a process.
@@ -170,6 +172,7 @@ struct Touching {
     whole: Range<u64>,
     nr_blocks: u64,
     nr_present: u64,
+    nr_shared: u64,
 }
 
 impl Touching {
@@ -177,14 +180,19 @@ impl Touching {
         [geometry.pmd_order, geometry.contpte_order].map(|order| {
             let bytes = geometry.page_bytes << order;
             let whole = vma.range.start.div_ceil(bytes)..vma.range.end / bytes;
-            Self { order, rest: whole.clone(), whole, nr_blocks: 0, nr_present: 0 }
+            let rest = whole.clone();
+            Self { order, rest, whole, nr_blocks: 0, nr_present: 0, nr_shared: 0 }
         })
     }
 
     fn add(&mut self, extent: &Extent) {
         let end = extent.page + u64::from(extent.nr);
         let inside = |bound: u64| bound.clamp(self.whole.start << self.order, self.bound());
-        self.nr_present += inside(end) - inside(extent.page);
+        let nr = inside(end) - inside(extent.page);
+        self.nr_present += nr;
+        if !extent.is_exclusive && !extent.is_pmd {
+            self.nr_shared += nr;
+        }
         let blocks = (extent.page >> self.order).max(self.rest.start)
             ..(end.div_ceil(1 << self.order)).min(self.rest.end);
         if !blocks.is_empty() {
@@ -200,7 +208,12 @@ impl Touching {
 
     fn found(&self, page_bytes: u64) -> Blocks {
         let bytes = (self.nr_blocks << self.order) * page_bytes;
-        Blocks { bytes, present_bytes: self.nr_present * page_bytes }
+        let of_pages = |nr| nr * page_bytes;
+        Blocks {
+            bytes,
+            present_bytes: of_pages(self.nr_present),
+            shared_bytes: of_pages(self.nr_shared),
+        }
     }
 }
 

@@ -73,7 +73,8 @@ pub struct Remedy {
     /// Folios that it makes: of the target, or of a PMD entry where it can make no others; 0 where
     /// nothing works.
     pub folio_bytes: u64,
-    /// Memory that it may take besides: blocks that are only partly touched become whole.
+    /// Memory that it may take besides: blocks that are only partly touched become whole, and pages
+    /// that a fork left shared are copied.
     pub extra_bytes: u64,
     /// What takes it back.
     pub undo: String,

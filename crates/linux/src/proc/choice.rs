@@ -21,4 +21,13 @@ impl Choice {
         let plain = |word: &&str| word.trim_matches(['[', ']']).to_owned();
         Self { value: chosen.to_owned(), choices: words.iter().map(plain).collect() }
     }
+
+    /// How the file shows it with another value in force.
+    pub(crate) fn shown_with(&self, value: &str) -> String {
+        if self.choices.is_empty() {
+            return value.to_owned();
+        }
+        let shown = |word: &String| if word == value { format!("[{word}]") } else { word.clone() };
+        self.choices.iter().map(shown).collect::<Vec<_>>().join(" ")
+    }
 }

@@ -17,6 +17,8 @@ pub struct Smap {
     pub rss_bytes: u64,
     /// Of it anonymous.
     pub anon_bytes: u64,
+    /// Resident in other processes too.
+    pub shared_bytes: u64,
     /// Mapped by PMD entries, by kind.
     pub anon_pmd_bytes: u64,
     /// Shared memory likewise.
@@ -90,6 +92,9 @@ fn set(smap: &mut Smap, key: &str, value: &str) {
     match key {
         "Rss" => smap.rss_bytes = bytes(),
         "Anonymous" => smap.anon_bytes = bytes(),
+        "Shared_Clean" | "Shared_Dirty" => {
+            smap.shared_bytes = smap.shared_bytes.saturating_add(bytes());
+        }
         "AnonHugePages" => smap.anon_pmd_bytes = bytes(),
         "ShmemPmdMapped" => smap.shmem_pmd_bytes = bytes(),
         "FilePmdMapped" => smap.file_pmd_bytes = bytes(),

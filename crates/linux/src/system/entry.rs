@@ -2,6 +2,8 @@
 
 /// The page is in memory.
 pub(crate) const PRESENT: u64 = 1 << 63;
+/// No other process maps the page.
+pub(crate) const EXCLUSIVE: u64 = 1 << 56;
 /// It is in swap space.
 pub(crate) const SWAPPED: u64 = 1 << 62;
 /// It is of a file, or of shared memory.

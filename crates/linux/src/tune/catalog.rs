@@ -118,9 +118,13 @@ impl Catalog {
     /// # Errors
     /// A value the setting does not take, or the kernel's refusal.
     pub(super) fn restore(&self, name: &str, value: &str) -> Result<(), TuneError> {
-        self.read(name)?.check_up_to(name, value, u64::MAX)?;
+        let choice = self.read(name)?;
+        choice.check_up_to(name, value, u64::MAX)?;
         let path = self.path(name)?;
-        fs::write(&path, value).map_err(|source| TuneError::Write {
+        // The files of a copy are left as a kernel would show them.
+        let is_copy = self.root != Path::new("/");
+        let text = if is_copy { choice.shown_with(value) } else { value.to_owned() };
+        fs::write(&path, text).map_err(|source| TuneError::Write {
             name: name.to_owned(),
             value: value.to_owned(),
             remedy: setting::remedy(&source),

@@ -124,8 +124,11 @@ impl Store {
         remove_left(folder)
             .map_err(|cause| error(format!("cannot tidy its directory: {cause}")))?;
         let boot = root.join(host::BOOT_ID.trim_start_matches('/'));
-        let boot_id = disk::read_text(&boot, BYTES_MAX)
-            .map_err(|source| TuneError::Root { path: boot, source })?;
+        // A copy of a system may have none: it does not boot.
+        let boot_id = match disk::read_text(&boot, BYTES_MAX) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            read => read.map_err(|source| TuneError::Root { path: boot, source })?,
+        };
         let boot_id = boot_id.trim().to_owned();
         Ok(Self { path, root, boot_id, _lock: lock })
     }

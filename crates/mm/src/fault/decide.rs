@@ -13,7 +13,7 @@ use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::policy::{Answer, Context, Point, Window, cause, write};
 use crate::ram::Ram;
-use crate::readahead::issue::{Run, largest_folio, window_order};
+use crate::readahead::issue::{Run, largest_folio, takes_large, window_order};
 use crate::readahead::{self, Issue, OrderHint};
 use crate::rules::anon::Orders;
 use crate::units::Order;
@@ -165,7 +165,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Takes `window` over into the state of the open file; of the kernel's own pages it is what the
-    /// kernel would leave. An order that the file cannot have becomes the next one that it can, which
+    /// kernel would leave. An order that the file or the window cannot have becomes the next one that it can, which
     /// counts as refused, unless the kernel asks for it too. One larger than the window is lowered
     /// when it is read, as a kernel's own.
     fn follow(
@@ -178,9 +178,14 @@ impl<R: Ram> Memory<R> {
         let Window { start, nr_pages, nr_ahead, order: asked } = window;
         let own = own.filter(|own| own.has_pages_of(window));
         let target = self.reading(fault).target;
-        let orders = self.core.mapping(target.file).orders;
+        let mapping = self.core.mapping(target.file);
+        let min = mapping.orders.min;
         let highest = Order::new(u8::try_from(asked.min(context.max_order)).unwrap_or(0));
-        let order = largest_folio(&self.rules, orders.min, target.allowed, highest);
+        let order = if takes_large(&self.rules, mapping, nr_pages) {
+            largest_folio(&self.rules, min, target.allowed, highest)
+        } else {
+            min
+        };
         if u64::from(order.get()) == asked || own.is_some_and(|own| own.window == window) {
             self.honoured(Point::Window);
         } else {

@@ -165,7 +165,7 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         let orders = mapping.orders;
         let Some(last) = mapping.last_index(self.cache.rules().page) else { return };
         let whole = Span { start, nr_pages: state.size, lookahead: state.async_size };
-        if !takes_large(self.cache.rules(), mapping, state) {
+        if !takes_large(self.cache.rules(), mapping, state.size) {
             // Nothing large fits here: the ramp starts again from base pages (A.5.2).
             state.order = Order::ZERO;
             self.rest(whole);
@@ -259,10 +259,10 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
     }
 }
 
-/// Whether the state's window gets large folios: one below the shortest does not (A.5.2).
-fn takes_large(rules: &Rules, mapping: &Mapping, state: &RaState) -> bool {
+/// Whether a window of `nr_pages` gets large folios: one below the shortest does not (A.5.2).
+pub(crate) fn takes_large(rules: &Rules, mapping: &Mapping, nr_pages: u64) -> bool {
     let min_window = rules.readahead.large_window_min_pages;
-    let is_short = min_window > 0 && state.size < min_window.max(mapping.min_pages());
+    let is_short = min_window > 0 && nr_pages < min_window.max(mapping.min_pages());
     mapping.orders.is_large() && !is_short
 }
 
@@ -276,7 +276,7 @@ pub(crate) fn window_order<R: Ram>(
 ) -> Order {
     let mapping = core.mapping(target.file);
     let orders = mapping.orders;
-    if !takes_large(rules, mapping, state) {
+    if !takes_large(rules, mapping, state.size) {
         return orders.min;
     }
     preferred_order(rules, orders.max, state, hint, target.allowed).max(orders.min)

@@ -5,6 +5,7 @@
 //! Owns what happens to the content of a folio that nobody used. A folio goes as a whole, or is
 //! split so that its parts can go.
 
+use super::victim::Victim;
 use crate::core::space::SwapEntry;
 use crate::folio::frames::Flag;
 use crate::folio::{FolioId, Owner};
@@ -31,17 +32,28 @@ impl<R: Ram> Memory<R> {
     pub(super) fn evict(&mut self, id: FolioId) -> Fate {
         let folio = self.core.folios.get(id);
         let is_held = folio.has_extra_refs();
-        let is_stuck = is_held || folio.is_locked || folio.is_under_writeback;
-        if !is_stuck && let Some(fate) = self.decided_victim(id) {
-            return fate;
+        if is_held || folio.is_locked || folio.is_under_writeback {
+            // A large folio that cannot be split is skipped for long (G.5.1). On others somebody works:
+            // look again later.
+            let is_skipped = is_held && folio.is_anon() && folio.is_large();
+            return if is_skipped { Fate::Activate } else { Fate::Keep };
         }
+        match self.decided_victim(id) {
+            Victim::Done(fate) => fate,
+            Victim::Own => self.take(id),
+            Victim::Evict => {
+                let fate = self.take(id);
+                self.count_taken(fate);
+                fate
+            }
+        }
+    }
+
+    /// Evicts a folio that nobody holds, as the kernel does.
+    fn take(&mut self, id: FolioId) -> Fate {
         let folio = self.core.folios.get(id);
         match folio.owner {
             Owner::Detached => Fate::Keep,
-            // A large folio that cannot be split is skipped for long (G.5.1).
-            Owner::Anon { .. } if is_held && folio.is_large() => Fate::Activate,
-            // Somebody works on it: look again later.
-            _ if is_stuck => Fate::Keep,
             Owner::Anon { .. } if folio.is_lazyfree => self.evict_lazyfree(id),
             Owner::Anon { .. } => self.evict_anon(id),
             Owner::File { mapping, index } if folio.is_swapbacked => {

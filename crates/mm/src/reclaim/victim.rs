@@ -16,32 +16,47 @@ use crate::policy::{Answer, Context, Point, victim};
 use crate::ram::Ram;
 use crate::units::{GroupId, Order};
 
+/// What a policy answered.
+pub(super) enum Victim {
+    /// The kernel goes on.
+    Own,
+    /// It is to go: [`Memory::count_taken`] counts whether it did.
+    Evict,
+    /// That became of it.
+    Done(Fate),
+}
+
 impl<R: Ram> Memory<R> {
-    /// What becomes of a folio that reclaim is about to evict; `None` = as the kernel does.
-    pub(super) fn decided_victim(&mut self, id: FolioId) -> Option<Fate> {
+    /// What is to become of a folio that reclaim is about to evict.
+    pub(super) fn decided_victim(&mut self, id: FolioId) -> Victim {
         if !self.is_asked(Point::Victim) {
-            return None;
+            return Victim::Own;
         }
         let context = Context { own: victim::EVICT, ..self.victim_context(id) };
         match self.ask(Point::Victim, &context) {
-            Answer::Own => None,
-            Answer::Value(victim::EVICT) => {
-                self.honoured(Point::Victim);
-                None
-            }
+            Answer::Own => Victim::Own,
+            Answer::Value(victim::EVICT) => Victim::Evict,
             Answer::Value(victim::KEEP) if self.may_keep() => {
                 self.core.pressure.nr_kept += 1;
                 self.honoured(Point::Victim);
-                Some(Fate::Keep)
+                Victim::Done(Fate::Keep)
             }
             Answer::Value(victim::SPLIT) if self.split_victim(id) => {
                 self.honoured(Point::Victim);
-                Some(Fate::Split)
+                Victim::Done(Fate::Split)
             }
             Answer::Value(_) | Answer::Window(_) => {
                 self.refused(Point::Victim);
-                None
+                Victim::Own
             }
+        }
+    }
+
+    /// Counts a folio that was to go. A dirty one of a file stays, and one without room in swap space.
+    pub(super) fn count_taken(&mut self, fate: Fate) {
+        match fate {
+            Fate::Freed | Fate::Split => self.honoured(Point::Victim),
+            Fate::Keep | Fate::Activate => self.refused(Point::Victim),
         }
     }
 

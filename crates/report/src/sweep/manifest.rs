@@ -32,7 +32,7 @@ use largefolio_trace::shown::brief;
 use serde::{Deserialize, Serialize};
 
 use super::error::SweepError;
-use super::part_file::{SetAside, set_aside};
+use super::part_file::{SetAside, damage, set_aside};
 use super::{Counts, Request};
 use crate::figures::counted;
 use crate::report::TOOL_VERSION;
@@ -294,17 +294,15 @@ impl Manifest {
     /// earlier run is running.
     pub(super) fn open(dir: &Path) -> Result<(Self, Found), SweepError> {
         let path = dir.join(MANIFEST);
-        let io = |error| SweepError::io("read", &path, error);
         let text = match disk::read_whole(&path, MANIFEST_BYTES_MAX) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 return Ok((Self::new(), Found::Nothing));
             }
-            Err(error) if disk::is_foreign(&error) => {
-                let aside = set_aside(dir, MANIFEST, error.to_string())?;
+            Err(error) => {
+                let aside = set_aside(dir, MANIFEST, damage(&path, error)?)?;
                 return Ok((Self::new(), Found::Damaged(aside)));
             }
-            Err(error) => return Err(io(error)),
         };
         let manifest = serde_json::from_slice::<Self>(&text);
         let found =

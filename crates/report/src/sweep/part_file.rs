@@ -36,8 +36,7 @@ pub struct SetAside {
 pub(super) fn read_part(path: PathBuf, name: &str) -> Result<Result<Part, String>, SweepError> {
     let bytes = match disk::read_whole(&path, BYTES_MAX) {
         Ok(bytes) => bytes,
-        Err(error) if disk::is_foreign(&error) => return Ok(Err(error.to_string())),
-        Err(error) => return Err(SweepError::io("read", &path, error)),
+        Err(error) => return damage(&path, error).map(Err),
     };
     if hash_of(name) != Some(hash(&bytes).as_str()) {
         return Ok(Err("its content does not match its name: it is damaged".to_owned()));
@@ -47,6 +46,18 @@ pub(super) fn read_part(path: PathBuf, name: &str) -> Result<Result<Part, String
         Err(NoPart::OtherColumns) => Err(SweepError::OtherColumns { path }),
         Err(NoPart::Damaged(why)) => Ok(Err(why)),
     }
+}
+
+/// What is wrong with a file that cannot be read: it is no file of a sweep, or a link that leads nowhere,
+/// or out of what a confined process may read.
+pub(super) fn damage(path: &Path, error: io::Error) -> Result<String, SweepError> {
+    if disk::is_foreign(&error) {
+        return Ok(error.to_string());
+    }
+    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        return Ok(format!("it is a link that cannot be followed: {error}"));
+    }
+    Err(SweepError::io("read", path, error))
 }
 
 /// Why rows could not be added.

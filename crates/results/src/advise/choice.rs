@@ -66,15 +66,15 @@ pub struct Choice {
 /// What is known of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    /// Whether there are files for `folio warm`.
-    pub(super) has_text: bool,
+    /// Why `folio warm` has no file of it to fill the page cache with; `None` if it has.
+    pub(super) text_refusal: Option<String>,
     /// Why `--heap` does not reach its memory; `None` if it does.
     pub(super) heap_refusal: Option<String>,
 }
 
 impl Program {
-    /// Of a recording, of which `nr_texts` files are on disk.
-    pub(super) fn of(meta: &Meta, nr_texts: usize) -> Self {
+    /// Of a recording whose text is refused, or not.
+    pub(super) fn of(meta: &Meta, text_refusal: Option<String>) -> Self {
         let files = || meta.files.iter().map(|file| Path::new(&file.path));
         let traits = Traits::recorded(files().next().unwrap_or(Path::new("")), files());
         // The heap stands for all that malloc maps; its address, which no arena has, does not matter.
@@ -94,7 +94,7 @@ impl Program {
             )),
             None => Some("it reaches glibc's malloc, which is not in the recording".to_owned()),
         };
-        Self { has_text: nr_texts > 0, heap_refusal }
+        Self { text_refusal, heap_refusal }
     }
 }
 
@@ -128,10 +128,9 @@ pub(super) fn of_system(
     let (mut taken, mut left_out) = (Vec::new(), Vec::new());
     for choice in file.choice {
         let choice = Choice { set: on_disks(&catalog, choice.set), ..choice };
-        let no_text = "no program or library of the recording is on disk as it was";
-        let why = match &program.heap_refusal {
-            _ if choice.warm && !program.has_text => Some(no_text.to_owned()),
-            Some(why) if choice.env.is_some() => Some(why.clone()),
+        let why = match (&program.text_refusal, &program.heap_refusal) {
+            (Some(why), _) if choice.warm => Some(why.clone()),
+            (_, Some(why)) if choice.env.is_some() => Some(why.clone()),
             _ => refusal(&catalog, kernel, &choice),
         };
         match why {
@@ -179,7 +178,8 @@ mod tests {
     use super::*;
 
     fn program(has_text: bool) -> Program {
-        Program { has_text, heap_refusal: None }
+        let text_refusal = (!has_text).then(|| "none".to_owned());
+        Program { text_refusal, heap_refusal: None }
     }
 
     #[test]
@@ -188,14 +188,14 @@ mod tests {
             let file = |path: &&str| FileInfo { path: (*path).to_owned(), ..FileInfo::default() };
             Meta { files: files.iter().map(file).collect(), ..Meta::default() }
         };
-        let refusal = |files: &[&str]| Program::of(&meta(files), 0).heap_refusal;
+        let refusal = |files: &[&str]| Program::of(&meta(files), None).heap_refusal;
         assert_eq!(refusal(&["/no/hash", "/lib/libc.so.6"]), None);
         let java = refusal(&["/no/java", "/lib/libc.so.6", "/jdk/libjvm.so"]).unwrap();
         assert!(java.contains("that of OpenJDK"), "{java}");
         assert!(refusal(&["/no/node", "/lib/libc.so.6"]).unwrap().contains("V8"));
         assert!(refusal(&["/no/static"]).unwrap().contains("not in the recording"));
         let kernel = Kernel::parse("6.18").unwrap();
-        let own = Program { has_text: true, heap_refusal: Some("because".to_owned()) };
+        let own = Program { text_refusal: None, heap_refusal: Some("because".to_owned()) };
         let (taken, left_out) = of_system(&kernel, &own).unwrap();
         assert!(taken.iter().all(|choice| choice.start.is_empty()));
         assert!(left_out.iter().any(|one| one.why == "because"));

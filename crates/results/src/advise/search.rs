@@ -53,6 +53,8 @@ pub(super) struct Search<'a> {
     pub(super) cache: CacheState,
     pub(super) memory_bytes: u64,
     pub(super) choices: &'a [Choice],
+    /// Files that an annotation is about.
+    pub(super) texts: &'a [String],
 }
 
 /// Hears rows done and all rows.
@@ -111,8 +113,11 @@ impl Search<'_> {
                     "pmd" => self.machine.page_size.bytes() * (self.machine.page_size.bytes() / 8),
                     size => largefolio_sim::size::parse_bytes(size).unwrap_or_default(),
                 };
-                let text = format!("*={}K", bytes >> 10);
-                annotations.push(text.parse().map_err(|error| Error::asked(format!("{error}")))?);
+                for file in self.texts {
+                    let text = format!("{file}={}K", bytes >> 10);
+                    let annotation = text.parse();
+                    annotations.push(annotation.map_err(|error| Error::asked(format!("{error}")))?);
+                }
             }
         }
         let kernel = Kernel::parse(&name)?;
@@ -242,6 +247,7 @@ mod tests {
             cache: CacheState::Warm,
             memory_bytes: 1 << 30,
             choices: &choice,
+            texts: &[],
         };
         let (found, _) = search.run(Goal::Memory, &mut |_, _| ControlFlow::Continue(())).unwrap();
         assert_eq!(found[0].memory_bytes, 64 << 20);

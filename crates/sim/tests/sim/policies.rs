@@ -78,7 +78,8 @@ fn the_exec_order_as_a_policy_is_the_exec_order() {
                 continue;
             }
             let answers = policy.policy.as_ref().unwrap().points["window"];
-            assert!(answers.honoured > 20 && answers.refused == 0, "{answers:?}");
+            // One window at the end of an area is too short for a large folio.
+            assert!(answers.honoured > 20 && answers.refused <= 1, "{answers:?}");
             assert_ne!(counted(&policy), counted(&without), "{trace} {machine} {cache:?}");
         }
     }

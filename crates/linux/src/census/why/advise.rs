@@ -63,9 +63,12 @@ impl Judge<'_> {
             Action::Warm => remedy.gaining(bytes, 0).in_folios_of(case.target_bytes),
             // MADV_COLLAPSE makes PMD folios only; text is moved with it too.
             Action::Run => remedy.gaining(bytes, 0).in_folios_of(pmd_bytes),
-            Action::Collapse if case.target_bytes != pmd_bytes => {
-                let pmd = case.mapping.touched.unwrap_or_default().pmd;
-                let extra = pmd.bytes.saturating_sub(pmd.present_bytes);
+            Action::Collapse => {
+                let is_pmd = case.target_bytes == pmd_bytes;
+                let pmd = if is_pmd { gain } else { case.mapping.touched.unwrap_or_default().pmd };
+                // What a fork left shared is copied; pages of files and shared memory stay so.
+                let copied = if case.mapping.vma.has_file() { 0 } else { pmd.shared_bytes };
+                let extra = pmd.bytes.saturating_sub(pmd.present_bytes).saturating_add(copied);
                 remedy.gaining(pmd.bytes.min(bytes), extra).in_folios_of(pmd_bytes)
             }
             _ => remedy.gaining(bytes, extra).in_folios_of(case.target_bytes),
@@ -349,7 +352,7 @@ fn gain(case: &Case<'_>, pmd_bytes: u64) -> Blocks {
             let whole = case.mapping.vma.nr_whole_blocks(case.target_bytes);
             let bytes = whole.saturating_mul(case.target_bytes);
             let bytes = bytes.min(all / case.target_bytes * case.target_bytes);
-            Blocks { bytes, present_bytes: bytes }
+            Blocks { bytes, present_bytes: bytes, shared_bytes: 0 }
         }
     }
 }
