@@ -161,6 +161,9 @@ impl Forms for CollapseResult {
         text.push('\n');
         let size = figures::size(self.block_bytes);
         self.write_left(&mut text);
+        if self.rows.is_empty() {
+            return text;
+        }
         let _ = writeln!(
             text,
             "{:6} {:>6} {:>7}  mapped by {size} before -> after",

@@ -7,11 +7,26 @@ pub use largefolio_mm::units::parse_bytes;
 /// had from the host.
 pub const MEMORY_GIB_MAX: u64 = 1 << 12;
 
+/// Least physical memory: nothing runs in less.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+
 /// Physical memory: `512M`, `16G`, `1T`.
 ///
 /// # Errors
-/// What is expected, where `text` is no size or more than a model can have.
+/// What is expected, where `text` is no size, or less or more than a model can have.
 pub fn memory(text: &str) -> Result<u64, String> {
+    let bytes = limit(text)?;
+    if bytes < MEMORY_BYTES_MIN {
+        return Err(format!("expected at least 1M, such as 512M or 16G; {text} is {bytes} bytes"));
+    }
+    Ok(bytes)
+}
+
+/// A limit: any size up to the most memory.
+///
+/// # Errors
+/// What is expected, where `text` is no size or more than a model can have.
+pub fn limit(text: &str) -> Result<u64, String> {
     parse_bytes(text).filter(|&bytes| bytes <= MEMORY_GIB_MAX << 30).ok_or_else(|| {
         let most = size_name(MEMORY_GIB_MAX << 30);
         format!("expected bytes, such as 512M or 16G, and at most {most}")
@@ -23,7 +38,7 @@ pub fn memory(text: &str) -> Result<u64, String> {
 /// # Errors
 /// As [`memory`].
 pub fn swap(text: &str) -> Result<u64, String> {
-    if text == "0" { Ok(0) } else { memory(text) }
+    if text == "0" { Ok(0) } else { limit(text) }
 }
 
 #[cfg(test)]
@@ -36,7 +51,9 @@ mod tests {
             [memory("1T"), memory("4T"), memory("4096G")],
             [Ok(1 << 40), Ok(1 << 42), Ok(1 << 42)]
         );
-        assert_eq!(swap("2T"), Ok(2 << 40));
+        assert_eq!([swap("2T"), swap("64K")], [Ok(2 << 40), Ok(64 << 10)]);
+        let said = memory("64").unwrap_err();
+        assert_eq!(said, "expected at least 1M, such as 512M or 16G; 64 is 64 bytes");
         for wrong in ["5T", "4097G", "1P", "T"] {
             let said = memory(wrong).unwrap_err();
             assert_eq!(said, "expected bytes, such as 512M or 16G, and at most 4T", "{wrong}");

@@ -6,7 +6,7 @@
 use std::ffi::OsStr;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use clap::error::Error;
+use clap::error::{Error, ErrorKind};
 use clap::{Arg, Command};
 use largefolio_results::running;
 use largefolio_sim::kernel::{Kernel, version};
@@ -37,6 +37,11 @@ impl TypedValueParser for Named {
         arg: Option<&Arg>,
         value: &OsStr,
     ) -> Result<String, Error> {
+        if value.is_empty() {
+            let text =
+                "a name is empty; names are joined by commas without a blank, such as 6.12,7.2\n";
+            return Err(Error::raw(ErrorKind::InvalidValue, text).with_cmd(command));
+        }
         StringValueParser::new().parse_ref(command, arg, value)
     }
 

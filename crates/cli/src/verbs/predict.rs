@@ -17,8 +17,8 @@ use largefolio_report::why;
 use largefolio_report::{Goal, Settings};
 use largefolio_results::running::default_names;
 use largefolio_sim::cost::Walks;
-use largefolio_sim::kernel::beside;
-use largefolio_sim::machine::NR_CPUS_MAX;
+use largefolio_sim::kernel::{Kernel, beside};
+use largefolio_sim::machine::{Machine, NR_CPUS_MAX};
 use largefolio_sim::policy::KernelPolicy;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
@@ -265,6 +265,12 @@ fn pool(text: &str) -> Result<Pool, String> {
     parsed.ok_or_else(|| "expected a size and a number of pages, such as 2M=64".to_owned())
 }
 
+/// A word that is no file, and would be the name of a kernel or machine.
+fn kernel_or_machine(path: &Path) -> Option<&str> {
+    let name = path.to_str().filter(|_| !path.exists())?;
+    (Kernel::parse(name).is_ok() || Machine::named(name).is_ok()).then_some(name)
+}
+
 impl PredictArgs {
     /// Checks names, trace and output.
     pub(crate) fn plan(&self, command_line: Vec<String>) -> Result<PredictPlan> {
@@ -296,6 +302,12 @@ impl PredictArgs {
             return Ok(PredictPlan::Sweep(Box::new(SweepPlan { dir, request, summary, made })));
         }
         let [trace] = self.trace.as_slice() else {
+            if let Some(name) = self.trace.iter().find_map(|path| kernel_or_machine(path)) {
+                bail!(
+                    "{name} is taken for a trace; names of kernels and machines are joined by commas, \
+                     such as --kernel 6.12,7.2"
+                );
+            }
             bail!(
                 "{} traces do not fit in one table; add --sweep DIR to write one data set, or give \
                  one trace",

@@ -167,8 +167,11 @@ impl VerifyArgs {
                  thp.64K=always; without one, both runs would be the same"
             );
         }
-        if self.trace.is_some() && (has_start || !self.env.is_empty()) {
+        if self.trace.is_some() && has_start {
             bail!("--trace predicts only --tune; for text, use folio predict --annotate FILE=2M");
+        }
+        if self.trace.is_some() && !self.env.is_empty() {
+            bail!("--trace predicts only --tune: what a variable does, the model does not know");
         }
         let (measure, metric) = (self.measure()?, self.metric()?);
         let measure = Measure { metric: metric.clone(), ..measure };

@@ -1,8 +1,10 @@
 //! What cannot be done: exit code 2, nothing on standard output, cause and remedy on standard
 //! error.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -183,10 +185,51 @@ fn an_answer_that_nobody_reads_keeps_its_exit_status() {
 #[test]
 fn an_output_that_is_full_is_an_error() {
     let place = Place::with_trace();
-    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let mut command = place.command("trace cat mix.folio");
-    let output = command.stdout(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
+    for words in ["trace cat mix.folio", "--help", "predict -h", "help tune", "--version"] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = place.command(words).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        let said = text(&output.stderr);
+        assert!(said.contains("standard output: No space left"), "{words}: {said}");
+    }
+}
+
+/// What was asked for beside a list would not be done.
+#[test]
+fn a_list_takes_no_other_form() {
+    let place = Place::with_trace();
+    for words in [
+        "predict --list --json",
+        "predict --list --csv",
+        "predict --list --parquet -o list",
+        "predict --list -o list",
+        "predict --list --report list.html",
+        "predict --list mix.folio",
+        "study --list --json",
+        "study --list --report list.html",
+    ] {
+        let said = place.fails(words);
+        assert!(said.contains("cannot be used with"), "{words}: {said}");
+    }
+}
+
+#[test]
+fn names_that_stand_in_the_wrong_place_are_told_so() {
+    let place = Place::with_trace();
+    for (words, expected) in [
+        ("predict mix.folio --kernel 6.12 7.2", "7.2 is taken for a trace"),
+        ("predict mix.folio --kernel 6.12 --machine zen4 altra", "altra is taken for a trace"),
+        ("predict mix.folio --kernel 6.12, 7.2", "a name is empty"),
+        ("predict mix.folio --kernel 6.12 --memory 64", "expected at least 1M"),
+        ("warm gone", "cannot read gone: No such file or directory (os error 2)\n"),
+        ("verify --env A=1 --trace mix.folio -- true", "what a variable does"),
+    ] {
+        let said = place.fails(words);
+        assert!(said.contains(expected), "{words}: {said}");
+    }
+    let mut command = place.command("predict mix.folio --kernel 7.2 --machine altra --policy");
+    let output = command.arg(OsStr::from_bytes(b"\xff.o")).output().unwrap();
     let said = text(&output.stderr);
-    assert!(said.contains("standard output: No space left"), "{said}");
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("must be UTF-8 here; rename the file"), "{said}");
 }

@@ -63,7 +63,7 @@ fn files_are_written_listed_and_taken_back_with_the_settings() {
     let json: serde_json::Value = serde_json::from_str(&done(&output)).unwrap();
     assert_eq!(json["files"][0]["result"], "written");
     assert_eq!(json["files"][0]["text"], system.read(TMPFILES));
-    assert!(text(&output.stderr).contains(&format!("{} tune --undo", Place::as_root())));
+    assert!(text(&output.stderr).contains(&format!("{} tune --root . --undo", Place::as_root())));
     done(&system.tune(&format!("{UNIT} --yes")));
     done(&system.tune("--unit job.service --env MALLOC_ARENA_MAX=2 --yes"));
     assert_eq!(system.read(DROP_IN).matches("Environment=").count(), 2);

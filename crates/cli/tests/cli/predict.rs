@@ -241,7 +241,7 @@ fn pointer_of(metric: &str, folio_bytes: &str) -> String {
             format!("/statistics/{of}/{}_bytes", &rest[of.len() + 1..])
         }
         ("cached", _) => format!("/cached_bytes/{folio_bytes}"),
-        ("reads", "read") => "/reads/bytes".to_owned(),
+        ("reads", "") => "/reads/bytes".to_owned(),
         ("reads", "used") => "/reads/used_bytes".to_owned(),
         ("tlb", _) => match rest.split_once('_') {
             Some((side @ ("instruction" | "data"), what)) => format!("/tlb/{side}/{what}"),

@@ -272,6 +272,32 @@ fn a_damaged_part_is_named_and_done_again() {
     assert_eq!(cells(&place), before, "the same rows again");
 }
 
+/// A confined process cannot follow one that leads out.
+#[test]
+fn a_link_in_place_of_a_part_or_the_manifest_is_set_aside() {
+    let place = small();
+    place.done(&format!("{EIGHT} --sweep set"));
+    let before = cells(&place);
+    let part = part_names(&place).first().unwrap().clone();
+    fs::write(place.path("elsewhere"), "text").unwrap();
+    for (name, target) in [
+        (part.as_str(), "gone"),
+        (part.as_str(), "../elsewhere"),
+        ("_manifest.json", "../elsewhere"),
+    ] {
+        let path = place.path("set").join(name);
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(target, &path).unwrap();
+        let output = place.run(&format!("{EIGHT} --sweep set"));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{name} -> {target}: {said}");
+        assert!(said.contains(name), "{name} -> {target}: {said}");
+        assert_eq!(cells(&place), before, "{name} -> {target}");
+        assert!(!path.is_symlink(), "{name} -> {target}");
+    }
+    assert_eq!(fs::read_to_string(place.path("elsewhere")).unwrap(), "text");
+}
+
 #[test]
 fn a_second_sweep_is_refused_at_once() {
     let place = small();

@@ -85,7 +85,7 @@ fn yes_changes_and_undo_puts_back() {
     let system = System::new();
     let output = system.tune("--set readahead.vda=4096 --set khugepaged.pages_to_scan=8192 --yes");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("folio tune --undo"));
+    assert!(text(&output.stderr).contains("folio tune --root . --undo"));
     assert_eq!(system.readahead(), "4096");
     let planned = text(&system.tune("").stdout);
     assert!(planned.contains("changed earlier and not put back: readahead.vda"), "{planned}");

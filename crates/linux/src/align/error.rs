@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use largefolio_trace::shown;
 
 use crate::elf::ElfError;
+use crate::setting::thp::size_name;
 
 /// A refusal, or a failure of the system. No copy exists then.
 #[derive(Debug, thiserror::Error)]
@@ -31,9 +32,11 @@ pub enum AlignError {
     Already(PathBuf),
     /// Nothing to gain.
     #[error(
-        "{}: its text of {text_bytes} bytes contains no whole aligned block of {align} bytes: \
+        "{}: its text of {} KiB contains no whole aligned block of {}: \
          nothing would be gained",
-        shown(path)
+        shown(path),
+        text_bytes.div_ceil(1 << 10),
+        size_name(*align)
     )]
     NoGain {
         /// The file.

@@ -412,7 +412,7 @@ fn each_doubt_is_raised_by_what_it_is_about_and_by_nothing_else() {
     assert_eq!(doubts(&all, Trace::Required), [Doubt::LeftRunning { name, nr_runs: 1 }]);
     all.rounds.plain[3].left = None;
     all.traces.clear();
-    assert_eq!(doubts(&all, Trace::Possible), [Doubt::NoTrace]);
+    assert_eq!(doubts(&all, Trace::Possible), [Doubt::NoTrace { is_looked: false }]);
     assert_eq!(doubts(&all, Trace::Required), []);
     all.rounds.too_dear = Some(0.08);
     assert_eq!(doubts(&all, Trace::Required), [Doubt::NotLooked { part: 0.08, nr: 0 }]);

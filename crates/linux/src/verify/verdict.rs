@@ -69,7 +69,10 @@ pub enum Doubt {
         nr_runs: usize,
     },
     /// Folios and faults are the same in both arms.
-    NoTrace,
+    NoTrace {
+        /// Folios were looked at.
+        is_looked: bool,
+    },
     /// In so many rounds that count, the change does not show as in the others.
     Unlike {
         /// Of all that count.
@@ -274,7 +277,8 @@ pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
         doubts.push(Doubt::LeftRunning { name: name.clone(), nr_runs: left().count() });
     }
     if trace == Trace::Possible && proved.traces.is_empty() && !walls.is_empty() {
-        doubts.push(Doubt::NoTrace);
+        let is_looked = rounds.plain.iter().any(|run| run.look.is_some());
+        doubts.push(Doubt::NoTrace { is_looked });
     }
     if let Some(part) = rounds.too_dear {
         let nr = rounds.plain.iter().filter(|run| run.look.is_some()).count();

@@ -86,11 +86,19 @@ impl Warmed {
     }
 }
 
+/// What helps against an error of opening.
+fn right_to_read(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; warming needs the right to read",
+        _ => "",
+    }
+}
+
 /// Why a file could not be examined.
 #[derive(Debug, thiserror::Error)]
 pub enum WarmError {
     /// It cannot be opened.
-    #[error("cannot read {}: {source}; warming needs the right to read", shown(path))]
+    #[error("cannot read {}: {source}{}", shown(path), right_to_read(source))]
     Open {
         /// The file.
         path: PathBuf,

@@ -25,7 +25,10 @@ pub struct BuddyConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BuddyError {
     /// Memory is empty or too large.
-    #[error("a zone has 1 to {} page frames, not {nr_pages}: change the memory size", u32::MAX)]
+    #[error(
+        "a zone has 1 to {} page frames, not {nr_pages}: change the memory size, which is in bytes",
+        u32::MAX
+    )]
     NrPages {
         /// The requested number.
         nr_pages: u64,

@@ -184,8 +184,8 @@ pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
             BaseSource::Measured => " on this CPU",
             BaseSource::Given | BaseSource::NotKnown => "",
             BaseSource::Estimated => {
-                ": instructions times cycles for each, and memory management (folio record --runs 3 \
-                 measures it where it is recorded, --runtime gives it)"
+                ": instructions times cycles for each, and memory management (times of folio record \
+                 --runs count on --machine this of the same CPU; --runtime gives another)"
             }
         };
         notes.push(format!(
@@ -328,8 +328,13 @@ fn policy(row: &Outcome) -> Option<String> {
         )
     };
     let points: Vec<String> = policy.points.iter().map(point).collect();
-    let asked = if points.is_empty() { "never".to_owned() } else { points.join(", ") };
-    Some(format!("{} on {}: the policy was asked {asked}.", row.kernel, row.machine))
+    let was = if points.is_empty() {
+        "was never asked: nothing that it decides came up, or the settings leave no choice"
+            .to_owned()
+    } else {
+        format!("was asked {}", points.join(", "))
+    };
+    Some(format!("{} on {}: the policy {was}.", row.kernel, row.machine))
 }
 
 /// What became of mappings with `MAP_HUGETLB`.

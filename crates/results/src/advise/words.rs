@@ -75,8 +75,16 @@ impl Advice {
         let machine = if self.machine == "this" { "this machine" } else { &self.machine };
         [
             format!("{}: {}", self.trace, self.program.join(" ")),
-            format!("kernel {}, {machine}; a run takes {}", self.kernel, self.run),
+            format!("kernel {}, {machine}; {}", self.kernel, self.run_words()),
         ]
+    }
+
+    fn run_words(&self) -> String {
+        if self.run.starts_with("not known") {
+            format!("the time of a run is {}", self.run)
+        } else {
+            format!("a run takes {}", self.run)
+        }
     }
 
     /// What a candidate is called.

@@ -50,10 +50,11 @@ impl DiffResult {
             text.push_str(", after a reboot or on another machine");
         }
         text.push('\n');
+        let processes = if self.old.nr_processes == 1 { "process" } else { "processes" };
         let nr = |fate| self.nr_processes.get(fate).copied().unwrap_or(0);
         let _ = writeln!(
             text,
-            "{} processes, then {}: {} the same, {} replaced by one of the same name, {} appeared, {} ended",
+            "{} {processes}, then {}: {} the same, {} replaced by one of the same name, {} appeared, {} ended",
             self.old.nr_processes,
             self.new.nr_processes,
             nr("same"),

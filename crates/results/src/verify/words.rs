@@ -124,9 +124,16 @@ pub(super) fn warning(doubt: &Doubt) -> String {
              did afterwards is measured, and it was killed. To measure a server, start it with \
              --server and give its load as the command"
         ),
-        Doubt::NoTrace => "folios and faults are the same with and without the change: it may \
-            not have taken effect"
-            .to_owned(),
+        Doubt::NoTrace { is_looked: true } => {
+            "folios and faults are the same with and without the \
+            change, but for noise: it may not have taken effect"
+                .to_owned()
+        }
+        Doubt::NoTrace { is_looked: false } => {
+            "no folios were looked at, and faults are the same with \
+            and without the change, but for noise: it may not have taken effect"
+                .to_owned()
+        }
         Doubt::NotLooked { part, nr } => format!(
             "memory and folios were looked at in {nr} rounds: a look takes {:.0}% of a run, and more than \
              2% would disturb it; give the command more work, or compare memory itself (--metric memory)",

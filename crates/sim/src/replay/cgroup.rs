@@ -56,7 +56,7 @@ impl FromStr for Cgroup {
             Some((pattern, limit)) => (Some(Pattern::new(pattern).ok_or_else(error)?), limit),
             None => (None, text),
         };
-        let bytes = size::memory(limit).ok().filter(|&bytes| bytes > 0).ok_or_else(error)?;
+        let bytes = size::limit(limit).ok().filter(|&bytes| bytes > 0).ok_or_else(error)?;
         Ok(Self { pattern, bytes })
     }
 }

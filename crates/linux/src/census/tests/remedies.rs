@@ -66,7 +66,7 @@ fn small(dir: &Path) {
     replace(
         &dir.join("100/pagemap"),
         "40000 200 8000000000002000 1 pmd",
-        "40000 180 8000000000008000 1",
+        "40000 180 8100000000008000 1",
     );
     replace(&dir.join("kpageflags"), "8000 100 828", "8000 200 5828");
     replace(&dir.join("100/smaps"), "AnonHugePages:      2048", "AnonHugePages:         0");
@@ -104,6 +104,11 @@ fn memory_that_is_advised_is_collapsed_with_its_gain_and_cost() {
     assert_eq!((remedy.gain_bytes, remedy.extra_bytes), (2048 * K, 512 * K), "a quarter is empty");
     assert_eq!((remedy.action, remedy.restart), (Action::Collapse, Restart::None));
     assert!(remedy.undo.contains("none") && remedy.cost.contains("fork"));
+    // After a fork nothing of it is exclusively mapped: all of it is copied.
+    let (_, shared) = of_anon(&Answers::default(), &|dir| {
+        replace(&dir.join("100/pagemap"), "8100000000008000", "8000000000008000");
+    });
+    assert_eq!((shared[0].gain_bytes, shared[0].extra_bytes), (2048 * K, 2048 * K));
 }
 
 #[test]

@@ -219,7 +219,9 @@ impl Judge<'_> {
         }
         let is_program = *path == self.traits(case).program;
         match plan.placed {
-            Some(Placed::Badly(_)) if is_program && self.has_moving_block(case) => self.moved(case),
+            Some(Placed::Badly(obstacle)) if is_program && self.has_moving_block(case) => {
+                self.moved(case, obstacle)
+            }
             Some(Placed::Badly(obstacle)) => {
                 let remedy = obstacle.remedy().unwrap_or_default();
                 let remedy = remedy.replace("FILE", &quoted(path));
@@ -244,7 +246,7 @@ impl Judge<'_> {
     }
 
     /// The program's text in shared memory.
-    fn moved(&self, case: &Case<'_>) -> Remedy {
+    fn moved(&self, case: &Case<'_>, obstacle: Obstacle) -> Remedy {
         if !case.mapping.vma.is_exec() {
             return Remedy::nothing("only text can be moved, and this is not executable");
         }
@@ -257,9 +259,13 @@ impl Judge<'_> {
             start: format!("folio run --text remap -- {} ..", quoted(path)),
             restart: Restart::After,
             undo: "start it without folio run".to_owned(),
-            ..Remedy::nothing(
-                "one copy of the text in shared memory, for all processes of the file",
-            )
+            ..Remedy::nothing(match obstacle {
+                // Each process would need another copy.
+                Obstacle::Random(_) => {
+                    "one copy of the text in memory for each process, as each has it at another address"
+                }
+                _ => "one copy of the text in shared memory, for all processes of the file",
+            })
         }
     }
 
