@@ -37,6 +37,7 @@ mod charge;
 pub mod compact;
 mod effort;
 mod evict;
+mod fate;
 mod generations;
 mod lists;
 mod migrate;

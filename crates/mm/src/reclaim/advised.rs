@@ -4,7 +4,7 @@
 //!
 //! Owns that such folios go without a second look. Does not own which they are ([`crate::map`]).
 
-use super::evict::Fate;
+use super::fate::Fate;
 use crate::folio::FolioId;
 use crate::folio::generations::Generations;
 use crate::folio::lru::{Age, ListId};

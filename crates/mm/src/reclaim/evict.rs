@@ -5,7 +5,7 @@
 //! Owns what happens to the content of a folio that nobody used. A folio goes as a whole, or is
 //! split so that its parts can go.
 
-use super::victim::Victim;
+use super::fate::{Fate, Victim};
 use crate::core::space::SwapEntry;
 use crate::folio::frames::Flag;
 use crate::folio::{FolioId, Owner};
@@ -13,19 +13,6 @@ use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::ram::{FilePages, Ram};
 use crate::units::{Order, PageRange, SwapSlot};
-
-/// What became of a folio that was examined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// Its pages are free.
-    Freed,
-    /// It gets another round.
-    Keep,
-    /// It becomes active.
-    Activate,
-    /// It is in parts, which take its place on the list.
-    Split,
-}
 
 impl<R: Ram> Memory<R> {
     /// Frees a folio that is not in use.

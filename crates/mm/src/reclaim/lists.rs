@@ -14,7 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use super::evict::Fate;
+use super::fate::Fate;
 use super::scan::Reclaimer;
 use crate::folio::FolioId;
 use crate::folio::frames::Flag;

@@ -9,22 +9,12 @@
 //! Invariants:
 //! - I1: requests keep no more folios in vain than they evict and their group has.
 
-use super::evict::Fate;
+use super::fate::{Fate, Victim};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::policy::{Answer, Context, Point, victim};
 use crate::ram::Ram;
 use crate::units::{GroupId, Order};
-
-/// What a policy answered.
-pub(super) enum Victim {
-    /// The kernel goes on.
-    Own,
-    /// It is to go: [`Memory::count_taken`] counts whether it did.
-    Evict,
-    /// That became of it.
-    Done(Fate),
-}
 
 impl<R: Ram> Memory<R> {
     /// What is to become of a folio that reclaim is about to evict.

@@ -384,7 +384,11 @@ fn run_time() -> Vec<Column> {
         ),
         Column::new("estimate_run_runs", Values::Count(|row| row.outcome.estimate.run.runs)),
     ];
-    total.into_iter().chain(source).chain(run).collect()
+    let off_cpu = Column::new(
+        "estimate_run_off_cpu_ns",
+        Values::Ratio(|row| row.outcome.estimate.run.off_cpu_ns),
+    );
+    total.into_iter().chain(source).chain(run).chain([off_cpu]).collect()
 }
 
 fn estimate() -> [Column; 14] {

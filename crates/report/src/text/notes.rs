@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use largefolio_sim::cost::{BaseSource, Constant, Estimate};
+use largefolio_sim::cost::{BaseSource, BaseTime, Constant, Estimate};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::outcome::PolicyAnswers;
 
@@ -11,6 +11,8 @@ use crate::{PredictResult, figures};
 
 /// Longest command shown; the JSON has all of it.
 const COMMAND_CHARS_MAX: usize = 90;
+/// Share of a run off the CPU that is told.
+const OFF_CPU_TOLD: f64 = 0.2;
 
 /// What does not follow from a live recording.
 pub(crate) const FAULTS_ONLY: &str = "The trace has page faults only (folio record --live), so TLB misses, walks and the program's own \
@@ -165,6 +167,19 @@ fn changes(report: &PredictResult) -> String {
     text
 }
 
+/// A measured run that is much longer than the time of its processors.
+fn off_cpu(run: &BaseTime) -> Option<String> {
+    let share = run.off_cpu_ns? / run.ns.mid;
+    (share >= OFF_CPU_TOLD).then(|| {
+        format!(
+            "{:.0}% of that run is neither user nor system time: the program waits, or the host of this \
+             virtual machine backs its memory. The estimates leave that part as it is, although larger \
+             folios may shorten it.",
+            100.0 * share
+        )
+    })
+}
+
 /// What the change of the run time is a share of, machine by machine, and what it assumes.
 pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
     let mut notes = Vec::new();
@@ -193,6 +208,7 @@ pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
             labels::machine(machine),
             figures::run_base(first)
         ));
+        notes.extend(off_cpu(&first.run));
         let stand_ins: BTreeSet<String> = rows
             .iter()
             .filter(|row| row.machine == machine)

@@ -1,5 +1,6 @@
 //! What the model says about the change that is verified.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use largefolio_linux::measure::bootstrap;
@@ -108,8 +109,13 @@ impl VerifyPrediction {
         let [plain, changed] = outcomes.as_slice() else { unreachable!("a cell has one outcome") };
         let mut estimate = changed.estimate.clone();
         estimate.compare(&plain.estimate);
-        let (predicted, unusable) = ratio_of(estimate.difference_ns, plain_ns);
-        let range = changed.estimate.change(&plain.estimate).map(|change| range(change, plain_ns));
+        let change = changed.estimate.change(&plain.estimate);
+        #[expect(clippy::cast_precision_loss, reason = "a time of one run in ns")]
+        let difference = estimate.difference_ns.map(|ns| ns as f64);
+        // Costs that are not known have bounds all the same.
+        let difference = difference.or(change.map(|change| change.mid));
+        let (predicted, unusable) = ratio_of(difference, plain_ns);
+        let range = change.map(|change| range(change, plain_ns));
         let (holds, cannot_tell) = match (range, ratio) {
             (Some(range), Some(ratio)) => place(range, predicted.unwrap_or(1.0), &ratio, margin),
             (Some(_), None) => (None, Some("no ratio was measured".to_owned())),
@@ -170,9 +176,8 @@ fn range(change: Interval, plain_ns: f64) -> [f64; 2] {
 
 /// The predicted ratio of wall time, or why there is none: what is saved cannot exceed what was
 /// taken, so that an estimate that does so has a cost that does not hold for this run.
-fn ratio_of(difference_ns: Option<i64>, plain_ns: f64) -> (Option<f64>, Option<&'static str>) {
-    #[expect(clippy::cast_precision_loss, reason = "a time of one run in ns")]
-    let ratio = difference_ns.map(|ns| 1.0 + ns as f64 / plain_ns);
+fn ratio_of(difference_ns: Option<f64>, plain_ns: f64) -> (Option<f64>, Option<&'static str>) {
+    let ratio = difference_ns.map(|ns| 1.0 + ns / plain_ns);
     match ratio {
         Some(ratio) if ratio > 0.0 => (Some(ratio), None),
         Some(_) => (None, Some(UNUSABLE)),
@@ -205,10 +210,15 @@ impl Predicted {
     pub(super) fn text(&self) -> String {
         let version = self.kernel.split('+').next().unwrap_or_default();
         let what = format!("rules of {version}, machine {}", self.machine);
-        let rests = match self.assumed.as_slice() {
+        let mut rests = match self.assumed.as_slice() {
             [] => String::new(),
             assumed => format!("  rests on assumed costs: {}\n", assumed.join(", ")),
         };
+        if self.ratio.is_some() && !self.not_known.is_empty() {
+            let names = self.not_known.join(", ");
+            // Writing to a string cannot fail.
+            let _ = writeln!(rests, "  not in the machine file, so what is usual: {names}");
+        }
         let Some(ratio) = self.ratio else {
             return format!(
                 "predicted: {} ({what}): {}\n{rests}",
@@ -236,10 +246,10 @@ mod tests {
 
     #[test]
     fn no_prediction_is_of_a_time_below_zero() {
-        assert_eq!(ratio_of(Some(-25), 100.0), (Some(0.75), None));
-        assert_eq!(ratio_of(Some(300), 100.0), (Some(4.0), None));
+        assert_eq!(ratio_of(Some(-25.0), 100.0), (Some(0.75), None));
+        assert_eq!(ratio_of(Some(300.0), 100.0), (Some(4.0), None));
         assert_eq!(ratio_of(None, 100.0), (None, None));
-        for saved in [100, 101, 402, i64::MAX] {
+        for saved in [100.0, 101.0, 402.0, 1e18] {
             assert_eq!(ratio_of(Some(-saved), 100.0), (None, Some(UNUSABLE)));
         }
     }
@@ -282,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_said_not_to_be_usable() {
-        let (ratio, unusable) = ratio_of(Some(-402), 100.0);
+        let (ratio, unusable) = ratio_of(Some(-402.0), 100.0);
         let predicted = Predicted {
             kernel: "6.18+page=4K".to_owned(),
             rules_note: None,

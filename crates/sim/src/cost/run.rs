@@ -56,6 +56,9 @@ pub struct BaseTime {
     pub runs: u64,
     /// From start to end. If estimated, without memory management.
     pub ns: Interval,
+    /// Of a measured one the time that was neither the program's nor the kernel's: it waited, or the
+    /// host of a virtual machine was at work.
+    pub off_cpu_ns: Option<f64>,
 }
 
 impl BaseTime {
@@ -63,21 +66,27 @@ impl BaseTime {
     #[must_use]
     pub fn measured(runs: &[PlainRun]) -> Option<Self> {
         #[expect(clippy::cast_precision_loss, reason = "a time is read to three digits")]
-        let times: Vec<f64> = runs.iter().map(|run| run.wall_ns as f64).collect();
-        let ns = Interval::measured(&times).filter(|ns| ns.low > 0.0)?.rounded();
-        Some(Self { source: BaseSource::Measured, runs: runs.len() as u64, ns })
+        let of_runs = |ns: fn(&PlainRun) -> u64| -> Vec<f64> {
+            runs.iter().map(|run| ns(run) as f64).collect()
+        };
+        let ns = Interval::measured(&of_runs(|run| run.wall_ns)).filter(|ns| ns.low > 0.0)?;
+        let off_cpu =
+            |run: &PlainRun| run.wall_ns.saturating_sub(run.user_ns).saturating_sub(run.system_ns);
+        let off_cpu_ns = Interval::measured(&of_runs(off_cpu)).map(|ns| ns.rounded().mid);
+        let runs = runs.len() as u64;
+        Some(Self { source: BaseSource::Measured, runs, ns: ns.rounded(), off_cpu_ns })
     }
 
     /// Of a trace without a count of instructions.
     #[must_use]
     pub const fn not_known() -> Self {
-        Self { source: BaseSource::NotKnown, runs: 0, ns: Interval::exact(0.0) }
+        Self { source: BaseSource::NotKnown, runs: 0, ns: Interval::exact(0.0), off_cpu_ns: None }
     }
 
     /// Of a time that somebody names.
     #[must_use]
     pub const fn given(ns: f64) -> Self {
-        Self { source: BaseSource::Given, runs: 0, ns: Interval::exact(ns) }
+        Self { source: BaseSource::Given, runs: 0, ns: Interval::exact(ns), off_cpu_ns: None }
     }
 
     /// Of `instructions` on a machine with these `costs`.
@@ -87,7 +96,7 @@ impl BaseTime {
         #[expect(clippy::cast_precision_loss, reason = "a time is read to three digits")]
         let instructions = instructions as f64;
         let ns = cpi.over(clock).times(instructions).rounded();
-        Self { source: BaseSource::Estimated, runs: 0, ns }
+        Self { source: BaseSource::Estimated, runs: 0, ns, off_cpu_ns: None }
     }
 }
 

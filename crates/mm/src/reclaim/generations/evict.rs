@@ -10,7 +10,7 @@ use crate::folio::generations::{
 use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::reclaim::evict::Fate;
+use crate::reclaim::fate::Fate;
 use crate::reclaim::scan::Scan;
 use crate::rules::reclaim::GenerationRule;
 

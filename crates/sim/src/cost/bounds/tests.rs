@@ -107,7 +107,7 @@ fn no_run_becomes_shorter_than_nothing() {
     assert_eq!(change(BaseTime::given(80_000.0)), None);
     // Of instructions that take 100 us, and what memory management takes besides.
     let ns = of(100_000.0, 100_000.0, 100_000.0);
-    let run = BaseTime { ns, source: BaseSource::Estimated, runs: 0 };
+    let run = BaseTime { ns, source: BaseSource::Estimated, runs: 0, off_cpu_ns: None };
     assert_eq!(change(run), Some(of(-80.0, -50.0, -10.0)));
 }
 
