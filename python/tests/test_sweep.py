@@ -126,6 +126,8 @@ def test_a_killed_worker_costs_nothing_but_time(
     assert _rows(swept) == _rows(here)
 
 
+# Two workers that are started anew at one time are none for a moment.
+@pytest.mark.filterwarnings("ignore:the cluster has no worker")
 def test_three_lost_workers_in_a_row_cost_nothing_but_time(
     some: list[Path], here: lf.Swept, tmp_path: Path
 ) -> None:
