@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from largefolio._checks import file_path, items, size, switch, text, whole
@@ -107,7 +107,10 @@ def _fragmentation(value: Any) -> str:
 
 
 def _kernels(value: Any) -> list[Any]:
-    found = items(value, "kernels", (str, os.PathLike, Rules))
+    found = items(value, "kernels", (str, os.PathLike, Rules, Real))
+    numbers = [kernel for kernel in found if isinstance(kernel, Real)]
+    if numbers:
+        raise TypeError(f"kernels: expected a string such as '6.12', not the number {numbers[0]}")
     return [
         kernel._kernel if isinstance(kernel, Rules) else file_path(kernel, "kernels")
         for kernel in found

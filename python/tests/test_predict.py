@@ -87,6 +87,13 @@ def test_why_is_that_of_the_command(folio: Folio, small: Path) -> None:
     assert {row["kernel_before"] for row in shares} == {"6.12"}
 
 
+def test_a_kernel_is_named_by_a_string(small: Path) -> None:
+    # 6.10 is the number 6.1.
+    for number in (6.10, [6.10], ["7.2", 6.10]):
+        with pytest.raises(TypeError, match=r"'6.12', not the number 6.1$"):
+            lf.predict(small, number)  # type: ignore[arg-type]
+
+
 def test_why_takes_two_kernels(small: Path) -> None:
     with pytest.raises(lf.RequestError, match="both are 7.2"):
         lf.why(small, ["7.2", "7.2"])

@@ -51,11 +51,6 @@ impl Raised {
     fn stop(&self) -> Stop {
         self.stop.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-
-    /// Whether another question would be in vain.
-    fn is_over(&self) -> bool {
-        self.stop().is_asked() || self.kept().is_some()
-    }
 }
 
 impl Asked {
@@ -113,6 +108,7 @@ impl Source for Made {
 struct Running {
     methods: [Option<Py<PyAny>>; Point::ALL.len()],
     raised: Raised,
+    stop: Stop,
 }
 
 impl Running {
@@ -126,14 +122,14 @@ impl Running {
             let text = format!("a policy has a method for each point that it answers: {points}");
             return Err(PyTypeError::new_err(text));
         }
-        Ok(Self { methods, raised: raised.clone() })
+        Ok(Self { methods, raised: raised.clone(), stop: raised.stop() })
     }
 
     fn ask(&self, point: Point, context: &Context) -> PyResult<Answer> {
         let Some(method) = &self.methods[point as usize] else { return Ok(Answer::Own) };
         Python::attach(|py| {
             let asked = || method.bind(py).call1((PolicyContext(*context),));
-            let answer = self.raised.stop().interruptible(py, asked)?;
+            let answer = self.stop.interruptible(py, asked)?;
             answer_of(point, &answer)
         })
     }
@@ -187,7 +183,8 @@ impl Policy for Running {
     }
 
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
-        if self.raised.is_over() {
+        // Another question would be in vain.
+        if self.stop.is_asked() || self.raised.kept().is_some() {
             return Err(PolicyError { point, message: "the prediction was ended".to_owned() });
         }
         self.ask(point, context).map_err(|error| {
@@ -196,6 +193,10 @@ impl Policy for Running {
             PolicyError { point, message }
         })
     }
+}
+
+fn unchanged(name: &str) -> PyErr {
+    PyAttributeError::new_err(format!("{name}: a policy sees the context and changes nothing"))
 }
 
 /// What a policy sees: the numbers of `struct folio_context` by their names.
@@ -225,16 +226,12 @@ impl PolicyContext {
 
     #[expect(clippy::unused_self, reason = "Python calls it on an object")]
     fn __setattr__(&self, name: &str, _value: &Bound<'_, PyAny>) -> PyResult<()> {
-        Err(PyAttributeError::new_err(format!(
-            "{name}: a policy sees the context and changes nothing"
-        )))
+        Err(unchanged(name))
     }
 
     #[expect(clippy::unused_self, reason = "Python calls it on an object")]
     fn __delattr__(&self, name: &str) -> PyResult<()> {
-        Err(PyAttributeError::new_err(format!(
-            "{name}: a policy sees the context and changes nothing"
-        )))
+        Err(unchanged(name))
     }
 
     #[expect(clippy::unused_self, reason = "Python calls it on an object")]

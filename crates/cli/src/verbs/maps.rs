@@ -23,7 +23,7 @@ use self::whom::WhomArgs;
 use super::confined;
 use super::names;
 use super::page_file::{self, PageArgs, PageFile};
-use super::values::FormArgs;
+use super::values::{self, FormArgs};
 use crate::console::{self, Console, warn};
 use crate::errors::Exit;
 
@@ -82,10 +82,10 @@ pub(crate) struct MapsArgs {
     /// Order of the rows
     #[arg(long, value_name = "KEY", value_enum, default_value_t = Sort::Size)]
     sort: Sort,
-    /// Repeat every SECONDS (default 2) until Ctrl-C
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true,
-        default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    watch: Option<u64>,
+    /// Repeat every TIME (default 2s) until Ctrl-C
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true,
+        default_missing_value = "2", value_parser = values::interval)]
+    watch: Option<Duration>,
     /// What changed since a look that --json saved: until now, or until a second one
     #[arg(long, value_names = ["OLD.json", "NEW.json"], num_args = 1..=2,
         conflicts_with_all = ["elf", "watch", "report"])]
@@ -210,8 +210,7 @@ impl MapsArgs {
                  --watch={seconds}"
             ));
         }
-        let watch = self.watch.map(Duration::from_secs);
-        Ok(MapsPlan::Live(live::LivePlan { request, show, watch, output }))
+        Ok(MapsPlan::Live(live::LivePlan { request, show, watch: self.watch, output }))
     }
 }
 

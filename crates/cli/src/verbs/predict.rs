@@ -137,7 +137,7 @@ pub(crate) struct PredictArgs {
     /// Wear memory down before the program starts: N rounds in which other programs allocate and
     /// free folios of the sizes that the kernel uses
     #[arg(long, value_name = "N", default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(0..=i64::from(AGED_ROUNDS_MAX)))]
+        value_parser = values::within::<u32>(0..=AGED_ROUNDS_MAX))]
     aged: u32,
     /// Filesystem for all files, or `none` for one without large folios [default: as recorded]
     #[arg(long = "fs", value_name = "NAME")]
@@ -158,12 +158,12 @@ pub(crate) struct PredictArgs {
     reference_ns: u64,
     /// Run the trace's threads on N CPUs [default: as many as the machine has]
     #[arg(long, value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(NR_CPUS_MAX)))]
+        value_parser = values::within::<u32>(1..=NR_CPUS_MAX))]
     cpus: Option<u32>,
     /// Allow N times the work and memory that a trace may cause; the error of a trace that exceeds
     /// the limit suggests this option
     #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u64).range(1..=FACTOR_MAX))]
+        value_parser = values::within::<u64>(1..=FACTOR_MAX))]
     max_work: u64,
     /// One run of the program takes this long, such as 12.3s or 250ms: changes are in per cent of it
     /// [default: as `folio record --runs` measured it on this machine's CPU, else estimated]

@@ -18,6 +18,7 @@ use largefolio_trace::{PlainRun, shown};
 use self::live::LiveArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::values::within;
 
 /// What a shell adds to the signal that ended a program.
 const SIGNALLED: u8 = 128;
@@ -64,7 +65,7 @@ pub(crate) struct RecordArgs {
     /// First run the plain program N times and keep its times in the trace, so that predictions are
     /// in per cent of its run; the program then runs N + 1 times, with all that it does. Input and
     /// output of these runs are /dev/null
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = within::<u16>(1..=1000))]
     runs: Option<u16>,
     /// Show no progress and no summary, only warnings
     #[arg(short, long)]

@@ -14,7 +14,7 @@ use largefolio_sim::study::Measurements;
 
 use super::confined;
 use super::page_file::{self, PageArgs, PageFile};
-use super::values::FormArgs;
+use super::values::{FormArgs, within};
 use crate::console::{self, Console};
 use crate::errors::Exit;
 
@@ -56,11 +56,11 @@ pub(crate) struct StudyArgs {
     live: bool,
     /// Rounds of each measurement
     #[arg(long, default_value_t = 7, requires = "live",
-        value_parser = clap::value_parser!(u32).range(1..=1000))]
+        value_parser = within::<u32>(1..=1000))]
     rounds: u32,
     /// Allow N times the work and memory that a trace may cause
     #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u64).range(1..=FACTOR_MAX))]
+        value_parser = within::<u64>(1..=FACTOR_MAX))]
     max_work: u64,
     #[command(flatten)]
     form: FormArgs,

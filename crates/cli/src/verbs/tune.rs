@@ -145,8 +145,8 @@ impl TunePlan {
         let mut listed = files::listed(&self.root, &written);
         listed.retain(|file| planned.iter().all(|planned| planned.path != file.path));
         let again = format!("{} --yes", shell::again_as_root(&self.command_line));
-        let result = tune::planned(plan, &recorded, &planned, &again, &self.back())
-            .lists(&listed, &self.back());
+        let back = self.back();
+        let result = tune::planned(plan, &recorded, &planned, &again, &back).lists(&listed, &back);
         self.deliver(&result, console)?;
         self.remark(plan, &planned);
         Ok(Exit::Done)

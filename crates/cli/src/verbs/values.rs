@@ -1,6 +1,9 @@
 //! Values of options, and options that several verbs have.
 
 use std::ffi::OsString;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Args;
@@ -26,6 +29,20 @@ pub(crate) fn folio_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a power of two from 4K to 1G, such as 64K or 2M".to_owned())
 }
 
+/// A whole number of `range`.
+pub(crate) fn within<T>(
+    range: RangeInclusive<T>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    move |text| {
+        text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| {
+            format!("expected a whole number from {} to {}", range.start(), range.end())
+        })
+    }
+}
+
 /// Nanoseconds of `12.3s`, `250ms`, `5m`.
 pub(crate) fn time_ns(text: &str) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -47,6 +64,15 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     possible
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "expected a time such as 90s, 5m or 1h, at most a week".to_owned())
+}
+
+/// Seconds, from one to a day; another unit may be named.
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
+    let plain = text.parse().ok().map(Duration::from_secs);
+    plain
+        .or_else(|| duration(text).ok())
+        .filter(|time| (1..=86_400).contains(&time.as_secs()))
+        .ok_or_else(|| "expected seconds or a time such as 5s or 2m, at most a day".to_owned())
 }
 
 /// A process.
@@ -109,6 +135,26 @@ mod tests {
         assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
         for refused in ["", "5", "0s", "900ms", "-1s", "8d", "169h", "99999999999999999999s"] {
             assert!(duration(refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn an_interval_is_in_seconds_if_nothing_else_is_said() {
+        for (text, seconds) in [("1", 1), ("5s", 5), ("2m", 120), ("24h", 86_400)] {
+            assert_eq!(interval(text), Ok(Duration::from_secs(seconds)));
+        }
+        for refused in ["", "0", "0.5s", "-2", "x", "86401", "25h"] {
+            assert!(interval(refused).is_err(), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_told_the_range() {
+        let runs = within(1..=1000_u16);
+        assert_eq!((runs("1"), runs("1000")), (Ok(1), Ok(1000)));
+        for refused in ["", "0", "1001", "70000", "x", "1.5"] {
+            let expected = "expected a whole number from 1 to 1000".to_owned();
+            assert_eq!(runs(refused), Err(expected), "{refused}");
         }
     }
 

@@ -85,7 +85,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "CMD")]
     prepare: Option<String>,
     /// Rounds: one plain and one changed run each [default: 20]
-    #[arg(long, value_name = "N", conflicts_with = "time", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", conflicts_with = "time", value_parser = values::within::<u32>(1..=100_000))]
     runs: Option<u32>,
     /// Run rounds for this long, such as 90s or 5m
     #[arg(long, value_parser = values::duration)]

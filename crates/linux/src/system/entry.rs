@@ -2,12 +2,12 @@
 
 /// The page is in memory.
 pub(crate) const PRESENT: u64 = 1 << 63;
-/// No other process maps the page.
-pub(crate) const EXCLUSIVE: u64 = 1 << 56;
 /// It is in swap space.
 pub(crate) const SWAPPED: u64 = 1 << 62;
 /// It is of a file, or of shared memory.
 pub(crate) const OF_FILE: u64 = 1 << 61;
+/// No other process maps the page.
+pub(crate) const EXCLUSIVE: u64 = 1 << 56;
 /// It was written since the bits were last cleared.
 pub(crate) const SOFT_DIRTY: u64 = 1 << 55;
 /// The PFN of a page that is in memory.

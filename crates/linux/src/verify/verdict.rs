@@ -276,13 +276,12 @@ pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
     if let Some(name) = left().next() {
         doubts.push(Doubt::LeftRunning { name: name.clone(), nr_runs: left().count() });
     }
+    let nr_looked = rounds.plain.iter().filter(|run| run.look.is_some()).count();
     if trace == Trace::Possible && proved.traces.is_empty() && !walls.is_empty() {
-        let is_looked = rounds.plain.iter().any(|run| run.look.is_some());
-        doubts.push(Doubt::NoTrace { is_looked });
+        doubts.push(Doubt::NoTrace { is_looked: nr_looked > 0 });
     }
     if let Some(part) = rounds.too_dear {
-        let nr = rounds.plain.iter().filter(|run| run.look.is_some()).count();
-        doubts.push(Doubt::NotLooked { part, nr });
+        doubts.push(Doubt::NotLooked { part, nr: nr_looked });
     }
     if proved.nr_unlike > 0 {
         doubts.push(Doubt::Unlike { nr: proved.nr_unlike });

@@ -165,9 +165,9 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Takes `window` over into the state of the open file; of the kernel's own pages it is what the
-    /// kernel would leave. An order that the file or the window cannot have becomes the next one that it can, which
-    /// counts as refused, unless the kernel asks for it too. One larger than the window is lowered
-    /// when it is read, as a kernel's own.
+    /// kernel would leave. An order that the file or the window cannot have becomes the next one that it
+    /// can, which counts as refused, unless the kernel asks for it too. One larger than the window is
+    /// lowered when it is read, as a kernel's own.
     fn follow(
         &mut self,
         fault: &Fault,

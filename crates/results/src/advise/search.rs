@@ -39,8 +39,20 @@ pub struct Candidate {
     pub memory_percent: f64,
     /// Faults.
     pub faults: u64,
-    /// Whether no other candidate is at least as good in time and in memory, and better in one.
+    /// Whether no other candidate is at least as good in time (faults, if they are the goal) and in
+    /// memory, and better in one.
     pub is_frontier: bool,
+}
+
+impl Candidate {
+    /// What memory is paid for: change of the run time, or faults.
+    #[expect(clippy::cast_precision_loss, reason = "faults are compared")]
+    pub(super) fn paid_for(&self, goal: Goal) -> f64 {
+        match goal {
+            Goal::Time | Goal::Memory => self.time.map_or(f64::INFINITY, |time| time.mid),
+            Goal::Faults => self.faults as f64,
+        }
+    }
 }
 
 /// What is searched.
@@ -82,7 +94,7 @@ impl Search<'_> {
         let all = sets.into_iter().zip(&first).chain(more.into_iter().zip(&second));
         let mut candidates: Vec<Candidate> =
             all.map(|(choices, row)| candidate(choices, row, plain)).collect();
-        mark_frontier(&mut candidates);
+        mark_frontier(&mut candidates, goal);
         Ok((candidates, plain.clone()))
     }
 
@@ -176,17 +188,16 @@ fn candidate(choices: Vec<usize>, row: &Outcome, plain: &Outcome) -> Candidate {
     }
 }
 
-/// Marks what nothing dominates; of equals the first, which has the fewest choices.
-fn mark_frontier(candidates: &mut [Candidate]) {
-    let points: Vec<(f64, u64)> = candidates
-        .iter()
-        .map(|one| (one.time.map_or(f64::INFINITY, |time| time.mid), one.memory_bytes))
-        .collect();
+/// Marks what nothing dominates in what memory is paid for; of equals the first, which has the
+/// fewest choices.
+fn mark_frontier(candidates: &mut [Candidate], goal: Goal) {
+    let points: Vec<(f64, u64)> =
+        candidates.iter().map(|one| (one.paid_for(goal), one.memory_bytes)).collect();
     for (nr, one) in candidates.iter_mut().enumerate() {
-        let (time, memory) = points[nr];
+        let (cost, memory) = points[nr];
         let dominates = |(other, point): (usize, &(f64, u64))| {
-            let is_as_good = point.0 <= time && point.1 <= memory;
-            is_as_good && (*point != (time, memory) || other < nr) && other != nr
+            let is_as_good = point.0 <= cost && point.1 <= memory;
+            is_as_good && (*point != (cost, memory) || other < nr) && other != nr
         };
         one.is_frontier = !points.iter().enumerate().any(dominates);
     }
@@ -266,8 +277,14 @@ mod tests {
             at(&[3], -5.0, 120),
             at(&[4], 2.0, 200),
         ];
-        mark_frontier(&mut all);
+        mark_frontier(&mut all, Goal::Time);
         let found: Vec<bool> = all.iter().map(|one| one.is_frontier).collect();
         assert_eq!(found, [true, true, false, true, false, false]);
+        for (one, faults) in all.iter_mut().zip([9, 8, 7, 9, 9, 9]) {
+            one.faults = faults;
+        }
+        mark_frontier(&mut all, Goal::Faults);
+        let found: Vec<bool> = all.iter().map(|one| one.is_frontier).collect();
+        assert_eq!(found, [false, true, true, true, false, false]);
     }
 }

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::iter;
 
 use largefolio_linux::shell::{as_root, quoted};
-use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_report::figures::{self, points, printable};
+use largefolio_report::{ExportError, Goal};
 use largefolio_sim::interval::Interval;
 
 use super::{Advice, Candidate, Plan, Step};
@@ -75,16 +75,8 @@ impl Advice {
         let machine = if self.machine == "this" { "this machine" } else { &self.machine };
         [
             format!("{}: {}", self.trace, self.program.join(" ")),
-            format!("kernel {}, {machine}; {}", self.kernel, self.run_words()),
+            format!("kernel {}, {machine}; time of a run: {}", self.kernel, self.run),
         ]
-    }
-
-    fn run_words(&self) -> String {
-        if self.run.starts_with("not known") {
-            format!("the time of a run is {}", self.run)
-        } else {
-            format!("a run takes {}", self.run)
-        }
     }
 
     /// What a candidate is called.
@@ -136,10 +128,10 @@ impl Advice {
     fn write_table(&self, out: &mut String) -> std::fmt::Result {
         let mut shown: Vec<usize> = (0..self.candidates.len()).collect();
         let chosen = self.plan.as_ref().map(|plan| plan.candidate);
-        let time = |nr: usize| self.candidates[nr].time.map_or(f64::INFINITY, |time| time.mid);
+        let paid_for = |nr: usize| self.candidates[nr].paid_for(self.goal);
         let rank = |nr: &usize| (*nr != 0, Some(*nr) != chosen, !self.candidates[*nr].is_frontier);
         shown.sort_by(|one, other| {
-            rank(one).cmp(&rank(other)).then(time(*one).total_cmp(&time(*other)))
+            rank(one).cmp(&rank(other)).then(paid_for(*one).total_cmp(&paid_for(*other)))
         });
         let nr_more = shown.len().saturating_sub(NR_SHOWN);
         shown.truncate(NR_SHOWN);
@@ -179,9 +171,10 @@ impl Advice {
     }
 
     fn write_notes(&self, out: &mut String) -> std::fmt::Result {
+        let gain = if self.goal == Goal::Faults { "faults" } else { "time" };
         writeln!(
             out,
-            "\n- >: the plan. *: no other is as good in both, time and memory. Predicted in the model, \
+            "\n- >: the plan. *: no other is as good in both, {gain} and memory. Predicted in the model, \
              nothing was measured."
         )?;
         for limit in self.plan.iter().flat_map(|plan| &plan.limits) {

@@ -136,6 +136,12 @@ impl MapsRequest {
             other => other?,
         };
         if let Some(dir) = &self.page_cache {
+            if dir.is_file() {
+                return Err(Error::asked(format!(
+                    "--page-cache takes a directory; for one file: folio maps --file {}",
+                    shown(dir)
+                )));
+            }
             let below =
                 file::below(dir).map_err(Error::system(format!("cannot read {}", shown(dir))))?;
             let more = file::cached(&below, Empty::Count)?;

@@ -15,7 +15,7 @@ use largefolio_sim::kernel::Kernel;
 use super::{Found, Measure};
 use crate::console;
 use crate::verbs::running;
-use crate::verbs::values::{FormArgs, folio_size, size};
+use crate::verbs::values::{FormArgs, folio_size, size, within};
 
 /// Operations in the order of the table.
 const OPERATIONS: [(Operation, &str); 5] = [
@@ -62,7 +62,7 @@ pub(crate) struct AnonArgs {
     #[arg(long, default_value = "256M", value_parser = size)]
     region: u64,
     /// Rounds
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 7, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
     /// Rules the model runs under
     #[arg(long, value_delimiter = ',', default_value = "6.18,6.18+mapcount=folio,6.12")]

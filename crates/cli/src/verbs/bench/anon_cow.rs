@@ -11,7 +11,7 @@ use largefolio_results::bench::{BenchRow, Scale, rows, short};
 use super::anon::usual_sizes;
 use super::{Found, Measure};
 use crate::console;
-use crate::verbs::values::{FormArgs, folio_size, size};
+use crate::verbs::values::{FormArgs, folio_size, size, within};
 
 /// What series 004 says (docs/behaviour J.5).
 const PUBLISHED: [&str; 1] =
@@ -37,13 +37,13 @@ pub(crate) struct AnonCowArgs {
     #[arg(long, value_delimiter = ',', value_parser = folio_size)]
     size: Vec<u64>,
     /// Children that store at the same time
-    #[arg(long, value_delimiter = ',', default_value = "1,2", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_delimiter = ',', default_value = "1,2", value_parser = within::<u32>(1..=1024))]
     children: Vec<u32>,
     /// Bytes of the region: a power of two
     #[arg(long, default_value = "64M", value_parser = size)]
     region: u64,
     /// Rounds
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 7, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
     #[command(flatten)]
     form: FormArgs,

@@ -11,7 +11,7 @@ use largefolio_results::bench::{BenchRow, Scale, rows, short};
 
 use super::{Found, Measure, PUBLISHED_CLEARING};
 use crate::console;
-use crate::verbs::values::{FormArgs, size};
+use crate::verbs::values::{FormArgs, size, within};
 
 /// Unit that only `--large` measures.
 const LARGE_BYTES: u64 = 1 << 30;
@@ -62,7 +62,7 @@ pub(crate) struct ClearArgs {
     #[arg(long, default_value = "512M", value_parser = size)]
     region: u64,
     /// Rounds
-    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 9, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
     #[command(flatten)]
     form: FormArgs,

@@ -13,7 +13,7 @@ use largefolio_results::bench::{BenchRow, Scale, rows, short};
 
 use super::{Found, Measure};
 use crate::console;
-use crate::verbs::values::{FormArgs, size};
+use crate::verbs::values::{FormArgs, size, within};
 
 /// What series 002 says (docs/behaviour J.3).
 const PUBLISHED: [&str; 1] =
@@ -100,10 +100,10 @@ pub(crate) struct ExecArgs {
     #[arg(long, default_value = "512M", value_parser = size)]
     region: u64,
     /// Calls of a random round
-    #[arg(long, default_value_t = 262_144, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 262_144, value_parser = within::<u32>(1..=u32::MAX))]
     calls: u32,
     /// Rounds
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 7, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
     /// Directory of the file on disk [default: the user's cache directory, else /var/tmp]
     #[arg(long, value_name = "DIR")]

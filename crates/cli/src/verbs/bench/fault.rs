@@ -16,7 +16,7 @@ use largefolio_sim::kernel::Kernel;
 use super::{Found, Measure, PUBLISHED_CLEARING};
 use crate::console;
 use crate::verbs::running;
-use crate::verbs::values::{FormArgs, folio_size, size};
+use crate::verbs::values::{FormArgs, folio_size, size, within};
 
 /// Name of the rows.
 const OPERATION: &str = "demand faults, one store to every folio";
@@ -47,7 +47,7 @@ pub(crate) struct FaultArgs {
     #[arg(long, default_value = "256M", value_parser = size)]
     region: u64,
     /// Rounds
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 7, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
     /// Rules the model runs under
     #[arg(

@@ -10,7 +10,7 @@ use largefolio_results::Form;
 use largefolio_results::bench::{BenchRow, Call, Counter, Scale, rows};
 
 use super::{Found, Measure};
-use crate::verbs::values::FormArgs;
+use crate::verbs::values::{FormArgs, within};
 
 /// Orders of the folios: 64 KiB and 2 MiB in pages of 4 KiB.
 const ORDERS: [u32; 2] = [4, 9];
@@ -35,13 +35,13 @@ Examples:
   folio bench owners --threads 2 --rounds 15 --json")]
 pub(crate) struct OwnersArgs {
     /// Most threads: the rows are for 1, 2, 4 .. of them [default: one a CPU]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_parser = within::<u32>(1..=64))]
     threads: Option<u32>,
     /// Pairs of calls of each thread in a round; fewer of page counts, by the pages of a call
-    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 200_000, value_parser = within::<u32>(1..=u32::MAX))]
     calls: u32,
     /// Rounds
-    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 9, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
     #[command(flatten)]
     form: FormArgs,

@@ -105,7 +105,7 @@ struct ProgramsArgs {
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = size)]
     sizes: Vec<u64>,
     /// Steps of each program
-    #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = values::within::<u16>(1..=1000))]
     steps: u16,
     /// Run the programs in this file instead
     #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "seed", "sizes", "steps"])]

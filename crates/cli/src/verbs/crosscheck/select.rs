@@ -27,7 +27,7 @@ pub(super) struct SelectArgs {
 #[derive(Args, Debug)]
 pub(super) struct RandomArgs {
     /// Draw this many random workloads instead of the built-in set
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(..=NR_RANDOM_MAX))]
+    #[arg(long, value_name = "N", value_parser = values::within::<u64>(0..=NR_RANDOM_MAX))]
     random: Option<u64>,
     /// Seed of the first workload; the others follow
     #[arg(long, value_name = "N", default_value_t = 1, requires = "random")]

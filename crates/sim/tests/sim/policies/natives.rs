@@ -102,24 +102,24 @@ fn a_policy_that_keeps_text_does_not_run_out_of_memory() {
     }
 }
 
-/// One that keeps everything.
+/// One that answers the same of every victim.
 #[derive(Clone, Debug)]
-struct KeepsAll;
+struct AnswersVictims(u64);
 
-impl Policy for KeepsAll {
+impl Policy for AnswersVictims {
     fn asks(&self, point: Point) -> bool {
         point == Point::Victim
     }
 
     fn answer(&mut self, _: Point, _: &Context) -> Result<Answer, PolicyError> {
-        Ok(Answer::Value(victim::KEEP))
+        Ok(Answer::Value(self.0))
     }
 }
 
 /// A round for each folio, and then they go: no request looks at everything for each batch.
 #[test]
 fn a_policy_that_keeps_everything_gets_one_round_and_fails_nothing() {
-    let keeps = KernelPolicy(Arc::new(Native("keeps-all", Ok(KeepsAll))));
+    let keeps = KernelPolicy(Arc::new(Native("keeps-all", Ok(AnswersVictims(victim::KEEP)))));
     let spec = |(kernel, limit): (&str, &str)| {
         let plain = cell(kernel, "altra");
         let kernel = plain.kernel.with_policy(keeps.clone());
@@ -167,24 +167,10 @@ fn a_victim_has_the_limit_of_its_group() {
     assert!(outcome.policy.unwrap().points["victim"].asked > 100);
 }
 
-/// One that wants everything to go.
-#[derive(Clone, Debug)]
-struct Evicts;
-
-impl Policy for Evicts {
-    fn asks(&self, point: Point) -> bool {
-        point == Point::Victim
-    }
-
-    fn answer(&mut self, _: Point, _: &Context) -> Result<Answer, PolicyError> {
-        Ok(Answer::Value(victim::EVICT))
-    }
-}
-
 /// With hardly any swap space private memory stays, whatever the policy wants.
 #[test]
 fn what_was_to_go_and_stays_is_refused() {
-    let evicts = KernelPolicy(Arc::new(Native("evicts", Ok(Evicts))));
+    let evicts = KernelPolicy(Arc::new(Native("evicts", Ok(AnswersVictims(victim::EVICT)))));
     let spec = |swap_bytes| {
         let plain = cell("7.2+lru=lists", "altra");
         let kernel = plain.kernel.with_policy(evicts.clone());
