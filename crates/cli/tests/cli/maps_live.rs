@@ -196,6 +196,7 @@ fn the_page_cache_is_shown_for_files_and_directories() {
     assert_eq!(json["files"][0]["cached_bytes"], 1 << 20);
     assert_eq!(json["failed"].as_array().unwrap().len(), 2);
     assert!(text(&output.stderr).contains("for a directory use --page-cache"));
+    assert!(place.fails("maps --page-cache d/one").contains("folio maps --file d/one"));
 }
 
 /// Runs as the user nobody; `None` where that cannot be done.

@@ -135,6 +135,7 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     notes.extend(linked(&report.rows));
     notes.extend(report.rows.iter().filter_map(|row| strays(row, report.trace.nr_references)));
     notes.extend(report.rows.iter().filter_map(policy));
+    notes.extend(window_refused(report));
     notes.extend(report.rows.iter().filter_map(huge_pages));
     notes.dedup();
     notes.extend(report.trace.warnings.iter().map(|warning| format!("of the trace: {warning}")));
@@ -351,6 +352,17 @@ fn policy(row: &Outcome) -> Option<String> {
         format!("was asked {}", points.join(", "))
     };
     Some(format!("{} on {}: the policy {was}.", row.kernel, row.machine))
+}
+
+/// Why a kernel has no window such as a policy chose, where another filesystem may have it.
+fn window_refused(report: &PredictResult) -> Option<String> {
+    let refused = |row: &Outcome| row.policy.as_ref()?.points.get("window").map(|of| of.refused);
+    let is_refused = report.rows.iter().filter_map(refused).any(|nr| nr > 0);
+    (is_refused && report.settings.filesystem.is_none()).then(|| {
+        "refused at window: it is not one that readahead can read, or the filesystem has no folios of \
+         that order under this kernel; --fs xfs replays all files on one that has."
+            .to_owned()
+    })
 }
 
 /// What became of mappings with `MAP_HUGETLB`.
