@@ -62,7 +62,6 @@ class Machine:
         """A command of a remedy, as root and with this build."""
         text = command.replace("sudo ", "")
         environment = dict(os.environ, XDG_STATE_HOME=self.state.name)
-        environment["PATH"] = f"{self.folio.parent}:{environment['PATH']}"
         done = subprocess.run(["sh", "-c", text], env=environment, capture_output=True, text=True)
         return done.returncode, (done.stdout + done.stderr).strip()
 
@@ -84,7 +83,6 @@ class Machine:
         if scene.beside and is_first:
             self.start(scene.beside)
         words, environment = scene.words(start)
-        environment["PATH"] = f"{self.folio.parent}:{environment['PATH']}"
         process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                    start_new_session=True)
         self.started.append(process)
@@ -174,6 +172,12 @@ def look(folio, pid):
     return large, promised
 
 
+def commands(undo):
+    """What can be typed of an undo such as `start it as before; folio tune --undo`."""
+    programs = {"folio", "mount"}
+    return [one for one in undo.split("; ") if Path(one.removeprefix("sudo ").split()[0]).name in programs]
+
+
 class Disturbed(RuntimeError):
     """Settings changed, or a program ended: an undo that did not work, or somebody else."""
 
@@ -217,9 +221,8 @@ def once(machine, scene, key, folder):
         is_launched = start.startswith("folio run")
         after, _ = look(machine.folio, child(process.pid, is_launched))
     finally:
-        for one in undo.split("; "):
-            if one.startswith("sudo"):
-                machine.shell(one)
+        for one in commands(undo):
+            machine.shell(one)
     if not machine.is_undisturbed(scene):
         raise Disturbed(f"{scene.name}: the settings are not what they were after: {undo}")
     # Of libraries, which are loaded anywhere, another one may fit by chance.
@@ -242,7 +245,10 @@ def main():
         print("remedies.py: skipped: it changes settings, which needs root and transparent huge pages")
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    machine = Machine(options.folio.resolve())
+    folio = options.folio.resolve()
+    # Remedies name it as people type it.
+    os.environ["PATH"] = f"{folio.parent}:{os.environ['PATH']}"
+    machine = Machine(folio)
     rows, nr_bad = [], 0
     try:
         with tempfile.TemporaryDirectory(dir="/var/tmp") as name:

@@ -8,7 +8,7 @@ import time
 import unittest
 from pathlib import Path
 
-from remedies import table
+from remedies import commands, table
 from scenes import M, Scene
 
 
@@ -44,6 +44,17 @@ class Tables(unittest.TestCase):
                "tries": 1, "error": ""}
         shown = 'new=$(mktemp FILE.XXXXXX) && cp -a FILE "$new" && mv "$new" FILE && folio warm FILE'
         self.assertEqual(table([row]).splitlines()[-1], f"| x | `{shown}` | 2M | 8 | 8 |  |")
+
+
+class Undo(unittest.TestCase):
+    def test_root_without_sudo_types_it_too(self):
+        for undo in ("folio tune --undo", "sudo folio tune --undo", "/opt/own/folio tune --undo",
+                     "sudo mount -o remount,huge=never /dev/shm"):
+            self.assertEqual(commands(undo), [undo])
+            self.assertEqual(commands(f"start it as before; {undo}"), [undo])
+        for prose in ("nothing to undo", "start it without folio run",
+                      "none while the program runs; memory that it maps later is small again"):
+            self.assertEqual(commands(prose), [])
 
 
 KILLED = """import os, pathlib, signal, sys
