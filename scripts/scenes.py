@@ -108,8 +108,8 @@ def scenes(folio, folder, size):
     found, missing = [], []
 
     def add(name, needs, *rest, **more):
-        lost = [one for one in needs if not one or not (shutil.which(str(one)) or Path(one).exists())]
-        missing.append(f"{name}: {lost[0] or needs}") if lost else found.append(Scene(name, *rest, **more))
+        lost = [one for one in needs if not (shutil.which(str(one)) or Path(one).exists())]
+        missing.append(f"{name}: {lost[0]}") if lost else found.append(Scene(name, *rest, **more))
 
     def mapped(kind, mib=size, step=4096, *more):
         return [python, "-c", PY_MAP, kind, mib, step, *more]
@@ -176,7 +176,7 @@ def scenes(folio, folder, size):
     add("C, System V memory", [c], [c, "sysv", size], {"shmem_enabled": "never"})
     add("C++, std::map", [cxx], [cxx], madvise)
     for name in ("jemalloc", "tcmalloc_minimal", "mimalloc"):
-        library = next(iter(sorted(Path("/usr/lib").glob(f"*/lib{name}.so*"))), None)
+        library = next(iter(sorted(Path("/usr/lib").glob(f"*/lib{name}.so*"))), f"lib{name}.so")
         add(f"C with {name}", [c, library], [c, "small", size], madvise,
             environment={"LD_PRELOAD": str(library)})
     if shutil.which("javac"):
@@ -194,7 +194,7 @@ def scenes(folio, folder, size):
     add("node", ["node"], ["node", "-e", NODE], madvise)
     socket = folder / "redis.sock"
     # A Redis with its own jemalloc, where there is one: Debian's uses the system's.
-    own = os.environ.get("REMEDIES_REDIS", "")
+    own = os.environ.get("REMEDIES_REDIS") or "a server that REMEDIES_REDIS names"
     options = ["--port", "0", "--save", "", "--unixsocket", socket]
     server = ["redis-server", *options, "--enable-debug-command", "yes"]
     fill = ["redis-cli", "-e", "-s", socket, "debug", "populate", str(size * 12000), "key", "100"]
