@@ -180,6 +180,8 @@ def s3(python):
     """Everything in namespaces of their own: this script once more, inside."""
     if not shutil.which("ip"):
         raise Unable("ip is missing. Run: apt-get install iproute2")
+    if python.is_relative_to("/tmp"):
+        raise Unable(f"each worker has a /tmp of its own, without {python}. Make the environment elsewhere")
     folder = packages_beside(python, OF_S3)
     environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
