@@ -33,14 +33,26 @@ TOLERANCE = 0.1
 # Smaller promises are not tried: of 2M folios, and of smaller ones.
 LEAST, LEAST_SMALL = 4 * M, M
 READY_SECONDS = 60
-# Waits for this process to end, and writes what each file had.
-KEEPER = """trap '' INT TERM HUP; cat >/dev/null; while [ $# -gt 0 ]; do printf %s "$2" >"$1"; shift 2; done"""
+# Waits for this process to end, mounts /dev/shm as it was, and writes what each file had.
+KEEPER = """trap '' INT TERM HUP; cat >/dev/null; [ -z "$1" ] || mount -o "remount,huge=$1" /dev/shm; shift
+while [ $# -gt 0 ]; do printf %s "$2" >"$1"; shift 2; done"""
 
 
-def keeper(folder, values):
-    """A process that gives files of `folder` their values when its input ends."""
+def keeper(folder, values, huge=""):
+    """A process that gives files of `folder` their values, and /dev/shm its `huge`, when its input ends."""
     words = [str(word) for name, value in values.items() for word in (folder / name, value)]
-    return subprocess.Popen(["sh", "-c", KEEPER, "keeper", *words], stdin=subprocess.PIPE, start_new_session=True)
+    return subprocess.Popen(["sh", "-c", KEEPER, "keeper", huge, *words], stdin=subprocess.PIPE,
+                            start_new_session=True)
+
+
+def huge_of_shm():
+    """Which folios the mount of /dev/shm takes; nothing where there is none."""
+    found = ""
+    for _, place, kind, options, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines()):
+        if (place, kind) == ("/dev/shm", "tmpfs"):
+            named = (option.removeprefix("huge=") for option in options.split(",") if option.startswith("huge="))
+            found = next(named, "never")
+    return found
 
 
 class Machine:
@@ -52,7 +64,8 @@ class Machine:
         self.others = {"hugepages-2048kB/enabled": "inherit", "hugepages-2048kB/shmem_enabled": "inherit"}
         self.state = tempfile.TemporaryDirectory()
         self.started = []
-        self.keeper = keeper(THP, self.old)
+        self.huge = huge_of_shm()
+        self.keeper = keeper(THP, self.old, self.huge)
 
     def set(self, settings):
         for name, value in (self.old | settings).items():
@@ -75,7 +88,7 @@ class Machine:
 
     def is_undisturbed(self, scene):
         settings = self.old | scene.settings | self.others
-        return all(chosen(THP / name) == value for name, value in settings.items())
+        return huge_of_shm() == self.huge and all(chosen(THP / name) == value for name, value in settings.items())
 
     def start(self, scene, start="", is_first=True):
         if scene.before and is_first:
