@@ -156,10 +156,34 @@ fn command_line(words: &[OsString]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{Command, CommandFactory as _};
 
     #[test]
     fn the_command_line_is_consistent() {
         super::Cli::command().debug_assert();
+    }
+
+    /// What is said of `x` where a number or nothing like it is expected, for each option below
+    /// `command`, which is called by `words`.
+    fn refusals(command: &Command, words: &[String], said: &mut Vec<String>) {
+        for option in command.get_opts().filter_map(|option| option.get_long()) {
+            let words = words.iter().cloned().chain([format!("--{option}=x")]);
+            let result = super::Cli::command().try_get_matches_from(words);
+            said.extend(result.err().map(|error| error.to_string()));
+        }
+        for verb in command.get_subcommands() {
+            let words = [words, &[verb.get_name().to_owned()]].concat();
+            refusals(verb, &words, said);
+        }
+    }
+
+    #[test]
+    fn no_refusal_speaks_of_how_numbers_are_parsed() {
+        let mut said = Vec::new();
+        refusals(&super::Cli::command(), &["folio".to_owned()], &mut said);
+        assert!(said.iter().filter(|text| text.contains("expected a whole number")).count() > 20);
+        for text in said {
+            assert!(!text.contains("invalid digit") && !text.contains("invalid float"), "{text}");
+        }
     }
 }

@@ -127,27 +127,31 @@ pub struct Host {
 /// A calibration that cannot be read.
 pub fn machine() -> Result<Host, Error> {
     let processor = Processor::of(&Live);
-    match Machine::of_user(machine::THIS) {
+    let calibrated = match Machine::of_user(machine::THIS) {
         Ok(machine) if machine.cpu.as_deref() == Some(&processor.name) => {
             return Ok(Host { machine, walks: Walks::Native, remark: None });
         }
-        Ok(_) | Err(MachineError::NotCalibrated { .. } | MachineError::NoPlace) => {}
+        Ok(other) => Some(other.cpu.unwrap_or_else(|| "a CPU without a name".to_owned())),
+        Err(MachineError::NotCalibrated { .. } | MachineError::NoPlace) => None,
         Err(error) => return Err(error.into()),
-    }
-    let id = CpuId::new(processor.id.iter().map(String::as_str));
-    let found = id.nearest()?;
-    let name = &found.machine.name;
-    let remark = (!found.is_listed).then(|| {
+    };
+    let found = CpuId::new(processor.id.iter().map(String::as_str)).nearest()?;
+    let reason = match calibrated {
+        Some(cpu) => Some(format!("folio calibrate measured {cpu}, not this CPU")),
+        None => (!found.is_listed).then(|| "this CPU is none of the known machines".to_owned()),
+    };
+    let remark = reason.map(|reason| {
         Remark::Warning(format!(
-            "this CPU ({} {}) is none of the known machines: {name} stands for it; {} measures \
-             this one",
+            "{reason} ({}): {} stands for it; {} measures this one",
             processor.name,
-            id.name(),
+            found.machine.name,
             as_root("folio calibrate")
         ))
     });
     let walks = if processor.is_virtual { Walks::Nested } else { Walks::Native };
-    Ok(Host { machine: found.machine, walks, remark })
+    let cpu = Some(processor.name).filter(|name| !name.is_empty());
+    let machine = Machine { cpu, ..found.machine };
+    Ok(Host { machine, walks, remark })
 }
 
 /// A kernel's name without the base page, unless that is no usual one: the machine has it.

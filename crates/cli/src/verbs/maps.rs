@@ -77,7 +77,7 @@ pub(crate) struct MapsArgs {
     #[arg(long, value_name = "DIR")]
     page_cache: Option<PathBuf>,
     /// Rows of each table
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::number::<usize>)]
     top: usize,
     /// Order of the rows
     #[arg(long, value_name = "KEY", value_enum, default_value_t = Sort::Size)]

@@ -112,7 +112,10 @@ pub(crate) struct PredictArgs {
     #[command(flatten)]
     cache: CacheArgs,
     /// Seeds of fragmentation and ageing: one column each
-    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "1")]
+    #[arg(
+        long, value_name = "N,..", value_delimiter = ',', default_value = "1",
+        value_parser = values::number::<u64>,
+    )]
     seed: Vec<u64>,
     /// Physical memory: one column per size
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "16G",
@@ -154,7 +157,10 @@ pub(crate) struct PredictArgs {
     linked: Vec<LinkedChoices>,
     /// Time of one reference on the clock of khugepaged and kcompactd, in nanoseconds; 0 = neither
     /// runs
-    #[arg(long, value_name = "NS", default_value_t = NS_PER_REFERENCE)]
+    #[arg(
+        long, value_name = "NS", default_value_t = NS_PER_REFERENCE,
+        value_parser = values::number::<u64>,
+    )]
     reference_ns: u64,
     /// Run the trace's threads on N CPUs [default: as many as the machine has]
     #[arg(long, value_name = "N",

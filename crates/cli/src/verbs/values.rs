@@ -29,6 +29,11 @@ pub(crate) fn folio_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a power of two from 4K to 1G, such as 64K or 2M".to_owned())
 }
 
+/// A whole number.
+pub(crate) fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| "expected a whole number below 2^64".to_owned())
+}
+
 /// A whole number of `range`.
 pub(crate) fn within<T>(
     range: RangeInclusive<T>,
@@ -155,6 +160,15 @@ mod tests {
         for refused in ["", "0", "1001", "70000", "x", "1.5"] {
             let expected = "expected a whole number from 1 to 1000".to_owned();
             assert_eq!(runs(refused), Err(expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_number_that_is_none_is_told_what_is_expected() {
+        assert_eq!(number(&u64::MAX.to_string()), Ok(u64::MAX));
+        for refused in ["", "x", "-1", "1.5", "18446744073709551616"] {
+            let said = number::<u64>(refused).unwrap_err();
+            assert_eq!(said, "expected a whole number below 2^64", "{refused}");
         }
     }
 

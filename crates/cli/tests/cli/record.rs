@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use crate::support::{Place, is_able, text};
 
 /// Whether anything can be recorded here; says loudly when not.
@@ -56,6 +58,23 @@ fn a_recorded_program_can_be_predicted() {
     let table = place.done("predict probe.folio --kernel 6.12,7.2+page=64K --machine altra --full");
     assert!(table.contains("Mapped text by folio size"), "{table}");
     assert!(table.contains("segments were moved"), "{table}");
+}
+
+#[test]
+fn measured_runs_are_the_time_of_a_run_on_this_cpu_alone() {
+    let place = Place::new();
+    if !can_record(&place) {
+        return;
+    }
+    place.done("record --runs 3 -o t.folio -- true");
+    // Nothing was calibrated, so a known machine stands for this one.
+    for (machine, expected) in [("", "measured"), (" --machine altra", "estimated")] {
+        let words = format!("predict t.folio --kernel 6.12,7.2 --json{machine}");
+        let result: Value = serde_json::from_str(&place.done(&words)).unwrap();
+        let rows = result["rows"].as_array().unwrap();
+        let sources: Vec<_> = rows.iter().map(|row| &row["estimate"]["run"]["source"]).collect();
+        assert_eq!(sources, [expected; 2], "{words}");
+    }
 }
 
 #[test]
@@ -112,8 +131,7 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
     let output = place.run("record --runs 3 -o t.folio -- sh -c exit");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("(n = 3)"), "{}", text(&output.stderr));
-    let info: serde_json::Value =
-        serde_json::from_str(&place.done("trace info t.folio --json")).unwrap();
+    let info: Value = serde_json::from_str(&place.done("trace info t.folio --json")).unwrap();
     let runs = info["meta"]["runs"].as_array().unwrap();
     // A trace with links has a newer schema; valgrind's has none.
     let schema = if info["meta"]["links"] == true { 3 } else { 2 };
@@ -131,7 +149,7 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
     fs::write(place.path("here.toml"), machine).unwrap();
     let predict = |machine: &str| {
         let words = format!("predict t.folio --kernel 6.12,7.2 --machine {machine} --json");
-        serde_json::from_str::<serde_json::Value>(&place.done(&words)).unwrap()
+        serde_json::from_str::<Value>(&place.done(&words)).unwrap()
     };
     let here = predict("./here.toml");
     assert_eq!(here["rows"][0]["estimate"]["run"]["source"], "measured");

@@ -81,7 +81,8 @@ const NAME_LEN_MAX: usize = 100;
 pub struct Processor {
     /// The numbers, as `/proc/cpuinfo` has them; none where it does not say.
     pub id: Vec<String>,
-    /// Name; of an arm64 processor, which has none there, its numbers; empty where there are none.
+    /// Name with family and model: hypervisors call several generations by one name. Of an arm64
+    /// processor, which has no name there, its numbers; empty where there are none.
     pub name: String,
     /// Whether it runs below a hypervisor; `false` where nothing says so.
     pub is_virtual: bool,
@@ -99,12 +100,12 @@ impl Processor {
             .or_else(|| all(&["CPU implementer", "CPU part"]));
         let id = id.unwrap_or_default();
         let name = match (value(&text, "model name"), id.as_slice()) {
-            (Some(name), _) => {
-                name.chars().filter(|c| !c.is_control()).take(NAME_LEN_MAX).collect()
-            }
+            (Some(name), [_, family, model]) => format!("{name}, family {family} model {model}"),
+            (Some(name), _) => name.to_owned(),
             (None, [implementer, part]) => format!("CPU implementer {implementer}, part {part}"),
             (None, _) => String::new(),
         };
+        let name = name.chars().filter(|c| !c.is_control()).take(NAME_LEN_MAX).collect();
         let flags = value(&text, "flags").unwrap_or_default();
         Self { id, name, is_virtual: flags.split(' ').any(|flag| flag == "hypervisor") }
     }
@@ -242,7 +243,7 @@ mod tests {
              flags\t\t: fpu hypervisor lahf_lm\n");
         let found = Processor::of(&system);
         assert_eq!((found.id.join(" ").as_str(), found.is_virtual), ("AuthenticAMD 25 17", true));
-        assert_eq!(found.name, "AMD EPYC");
+        assert_eq!(found.name, "AMD EPYC, family 25 model 17");
         put("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n");
         let found = Processor::of(&system);
         assert_eq!(found.id, ["0x41", "0xd0c"]);

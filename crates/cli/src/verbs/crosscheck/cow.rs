@@ -96,10 +96,10 @@ pub(super) struct CollapseArgs {
 #[derive(Args, Debug)]
 struct ProgramsArgs {
     /// Number of programs to generate
-    #[arg(long, value_name = "N", default_value_t = 400)]
+    #[arg(long, value_name = "N", default_value_t = 400, value_parser = values::number::<u64>)]
     programs: u64,
     /// Seed of the first program; the others follow
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = values::number::<u64>)]
     seed: u64,
     /// Folio sizes to enable; `none`: base pages only [default: several sets in turn]
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', value_parser = size)]

@@ -30,7 +30,10 @@ pub(super) struct RandomArgs {
     #[arg(long, value_name = "N", value_parser = values::within::<u64>(0..=NR_RANDOM_MAX))]
     random: Option<u64>,
     /// Seed of the first workload; the others follow
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "random")]
+    #[arg(
+        long, value_name = "N", default_value_t = 1, requires = "random",
+        value_parser = values::number::<u64>,
+    )]
     seed: u64,
 }
 

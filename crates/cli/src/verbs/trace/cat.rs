@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::console::{Console, NOT_WRITTEN};
 use crate::errors::Exit;
 use crate::verbs::confined;
-use crate::verbs::values::FormArgs;
+use crate::verbs::values::{FormArgs, number};
 
 /// Print the events of a trace, one per line
 ///
@@ -29,7 +29,7 @@ pub(crate) struct CatArgs {
     /// Trace
     trace: PathBuf,
     /// Only the first N events
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<u64>)]
     head: Option<u64>,
     #[command(flatten)]
     form: FormArgs,

@@ -13,7 +13,7 @@ use largefolio_trace::shown;
 
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::verbs::values::size;
+use crate::verbs::values::{number, size};
 
 /// Generate a synthetic trace
 ///
@@ -61,7 +61,7 @@ struct CommonArgs {
 #[derive(Args, Debug)]
 struct RetStubsArgs {
     /// Functions
-    #[arg(long, value_name = "N", default_value_t = 8192)]
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = number::<u64>)]
     pages: u64,
     /// Bytes from function to function
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size)]
@@ -70,13 +70,13 @@ struct RetStubsArgs {
     #[arg(long, value_enum, default_value_t = Order::Random)]
     order: Order,
     /// Calls after the sweep
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = number::<u64>)]
     calls: u64,
     /// madvise before the sweep
     #[arg(long, value_enum, default_value_t = Advised::None)]
     advice: Advised,
     /// Seed of the random orders
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]
     common: CommonArgs,
@@ -108,13 +108,13 @@ struct RandomArgs {
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size)]
     read_size: u64,
     /// Reads
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = number::<u64>)]
     reads: u64,
     /// Read through a mapping instead of with pread
     #[arg(long)]
     mapped: bool,
     /// Seed of the positions
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]
     common: CommonArgs,
@@ -124,7 +124,7 @@ struct RandomArgs {
 #[derive(Args, Debug)]
 struct ZipfArgs {
     /// Files: the first is text, the others data
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = number::<u64>)]
     files: u64,
     /// Size of each file
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = size)]
@@ -133,22 +133,22 @@ struct ZipfArgs {
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     anon_size: u64,
     /// Runs of references to one page
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = number::<u64>)]
     runs: u64,
     /// References of the longest run
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = number::<u64>)]
     run_max: u64,
     /// Percentage of the runs that execute text
-    #[arg(long, value_name = "PERCENT", default_value_t = 50)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = number::<u64>)]
     exec_percent: u64,
     /// Percentage of the other runs that write
-    #[arg(long, value_name = "PERCENT", default_value_t = 33)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 33, value_parser = number::<u64>)]
     write_percent: u64,
     /// Percentage of the other runs that go to the heap
-    #[arg(long, value_name = "PERCENT", default_value_t = 80)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = number::<u64>)]
     anon_percent: u64,
     /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]
     common: CommonArgs,
@@ -168,22 +168,22 @@ struct LibraryArgs {
     #[arg(long, value_enum, default_value_t = MaxPage::Huge)]
     max_page_size: MaxPage,
     /// Runs of fetches from one page
-    #[arg(long, value_name = "N", default_value_t = 2_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = number::<u64>)]
     calls: u64,
     /// Fetches of the longest run
-    #[arg(long, value_name = "N", default_value_t = 137)]
+    #[arg(long, value_name = "N", default_value_t = 137, value_parser = number::<u64>)]
     run_max: u64,
     /// Percentage of the calls that stay in the program
-    #[arg(long, value_name = "PERCENT", default_value_t = 10)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = number::<u64>)]
     program_percent: u64,
     /// Percentage of the calls after which a process opens the library for writing
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = number::<u64>)]
     opened_at: Option<u64>,
     /// Percentage of the calls after which it is closed again
-    #[arg(long, value_name = "PERCENT", requires = "opened_at")]
+    #[arg(long, value_name = "PERCENT", requires = "opened_at", value_parser = number::<u64>)]
     closed_at: Option<u64>,
     /// Seed of the calls
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]
     common: CommonArgs,
@@ -196,13 +196,13 @@ struct ForkArgs {
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size)]
     anon_size: u64,
     /// Snapshots, a child each
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = number::<u64>)]
     snapshots: u64,
     /// Pages written during a snapshot, and again after it
-    #[arg(long, value_name = "PERCENT", default_value_t = 20)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 20, value_parser = number::<u64>)]
     write_percent: u64,
     /// Seed of the pages written
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]
     common: CommonArgs,
@@ -212,7 +212,7 @@ struct ForkArgs {
 #[derive(Args, Debug)]
 struct ServerArgs {
     /// Workers at a time
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = number::<u64>)]
     workers: u64,
     /// Text of the program
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = size)]
@@ -224,13 +224,13 @@ struct ServerArgs {
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = size)]
     own_size: u64,
     /// Requests in all, 44 rows each
-    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = number::<u64>)]
     requests: u64,
     /// Requests after which a worker is replaced by a new one; 0 for never
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number::<u64>)]
     requests_per_worker: u64,
     /// Seed of everything random
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number::<u64>)]
     seed: u64,
     #[command(flatten)]
     common: CommonArgs,
