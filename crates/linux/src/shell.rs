@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::iter;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use largefolio_trace::shown::is_printable;
@@ -43,6 +43,23 @@ static NEEDS_SUDO: LazyLock<bool> = LazyLock::new(|| {
     !rustix::process::geteuid().is_root() || find_in_path(&Host, OsStr::new("sudo")).is_some()
 });
 
+/// `command` as the reader types it: with the whole path of folio where its name alone would find no
+/// program or another.
+///
+/// ```
+/// use largefolio_linux::shell::as_typed;
+/// assert!(as_typed("folio warm FILE").ends_with("folio warm FILE"));
+/// assert_eq!(as_typed("python3 x.py"), "python3 x.py");
+/// ```
+#[must_use]
+pub fn as_typed(command: &str) -> String {
+    static TYPED: LazyLock<String> = LazyLock::new(|| {
+        let found = find_in_path(&Host, OsStr::new(FOLIO));
+        typed(own().or_else(|| found.clone()).as_deref(), found.as_deref())
+    });
+    with_name(&TYPED, command)
+}
+
 /// `command` as the reader types it to run it as root: with `sudo`, unless folio itself runs as root
 /// where there is no sudo, as in most containers; and with the whole path of folio where its name
 /// alone would find no program or another, as after `cargo install` or in an environment of Python.
@@ -56,16 +73,11 @@ pub fn as_root(command: &str) -> String {
     static TYPED: LazyLock<String> = LazyLock::new(|| {
         let name = OsStr::new(FOLIO);
         let in_path = find_in_path(&Host, name);
-        // Where Python has loaded this as a library, another program runs.
-        let running = env::current_exe().ok().filter(|path| path.file_name() == Some(name));
         let in_secure_path = || find_on(&Host, OsStr::new(SECURE_PATH), name);
         let found = if *NEEDS_SUDO { in_secure_path() } else { in_path.clone() };
-        typed(running.or(in_path).as_deref(), found.as_deref())
+        typed(own().or(in_path).as_deref(), found.as_deref())
     });
-    let command = match command.strip_prefix(FOLIO) {
-        Some(rest) if rest.starts_with(' ') => format!("{}{rest}", *TYPED),
-        _ => command.to_owned(),
-    };
+    let command = with_name(&TYPED, command);
     if *NEEDS_SUDO { format!("sudo {command}") } else { command }
 }
 
@@ -82,7 +94,20 @@ pub fn again_as_root(command_line: &[String]) -> String {
     as_root(&iter::once(FOLIO.to_owned()).chain(words).collect::<String>())
 }
 
-/// How root types the program `own`: by its name, if that finds no other.
+/// Path of the running program; none where Python has loaded this as a library, as another runs then.
+fn own() -> Option<PathBuf> {
+    env::current_exe().ok().filter(|path| path.file_name() == Some(OsStr::new(FOLIO)))
+}
+
+/// `command` with `name` for folio, if it is one of folio.
+fn with_name(name: &str, command: &str) -> String {
+    match command.strip_prefix(FOLIO) {
+        Some(rest) if rest.starts_with(' ') => format!("{name}{rest}"),
+        _ => command.to_owned(),
+    }
+}
+
+/// How the program `own` is typed: by its name, if that finds no other.
 fn typed(own: Option<&Path>, found: Option<&Path>) -> String {
     let is_same = |own: &Path| found.is_some_and(|found| same_file(own, found));
     own.filter(|own| !is_same(own)).map_or_else(|| FOLIO.to_owned(), quoted)

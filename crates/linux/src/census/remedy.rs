@@ -21,7 +21,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::shell::{as_root, quoted};
+use crate::shell::{as_root, as_typed, quoted};
 
 /// Which verb, or whose option, does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -174,17 +174,17 @@ pub(crate) fn collapse(pid: u32) -> Remedy {
 
 /// `folio warm FILE`, of a file that others than the program map or not.
 pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
-    let file = quoted(path);
+    let warm = as_typed(&format!("folio warm {}", quoted(path)));
     let (command, restart, cost) = if is_shared {
         (
-            format!("{} && folio warm {file}", replaced_by_copy(path, as_root)),
+            format!("{} && {warm}", replaced_by_copy(path, as_root)),
             Restart::After,
             "other programs map the file, so a copy takes its place: memory for both until they \
              have started again",
         )
     } else {
         let cost = "the gain lasts until the cache drops the file";
-        (format!("folio warm {file}"), Restart::Around, cost)
+        (warm, Restart::Around, cost)
     };
     Remedy {
         action: Action::Warm,

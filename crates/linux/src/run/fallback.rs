@@ -8,7 +8,7 @@ use largefolio_trace::shown;
 use super::placement::Obstacle;
 use crate::geometry::Geometry;
 use crate::setting::thp::size_name;
-use crate::shell::quoted;
+use crate::shell::{as_typed, quoted};
 use crate::warm;
 
 /// Cause; each names its remedy if there is one.
@@ -68,15 +68,16 @@ impl fmt::Display for Fallback {
                 out,
                 "{} and its libraries have no whole block of {} of text, so no {} entry maps it. \
                  If it executes another program (as env and nice do) or loads its code with dlopen \
-                 (as java does), name that program, or warm that library: folio warm LIBRARY",
+                 (as java does), name that program, or warm that library: {}",
                 shown(program),
                 size_name(Geometry::running().text_block_bytes()),
                 if Geometry::running().has_contpte { "contpte" } else { "PMD" },
+                as_typed("folio warm LIBRARY"),
             ),
             Self::Placement { file, obstacle } => {
                 write!(out, "the text of {} stays in small pages: {obstacle}", shown(file))?;
-                match obstacle.remedy() {
-                    Some(remedy) => write!(out, "; {}", remedy.replace("FILE", &quoted(file))),
+                match obstacle.remedy(file) {
+                    Some(remedy) => write!(out, "; {remedy}"),
                     None => Ok(()),
                 }
             }

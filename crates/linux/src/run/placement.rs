@@ -10,10 +10,12 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::Path;
 
 use crate::elf::{Class, ElfFile, ElfKind, Load};
 use crate::geometry::Geometry;
 use crate::setting::thp::size_name;
+use crate::shell::{as_typed, quoted};
 
 const WRITE: u32 = 2;
 const EXECUTE: u32 = 4;
@@ -44,14 +46,15 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// What helps; `FILE` stands for the file.
+    /// What helps, where anything does.
     #[must_use]
-    pub fn remedy(self) -> Option<&'static str> {
+    pub fn remedy(self, file: &Path) -> Option<String> {
         match self {
             Self::TooSmall(_) => None,
-            Self::Incongruent(_) | Self::Random(_) => {
-                Some("folio align FILE -o COPY makes a copy that is placed well")
-            }
+            Self::Incongruent(_) | Self::Random(_) => Some(format!(
+                "{} makes a copy that is placed well",
+                as_typed(&format!("folio align {} -o COPY", quoted(file)))
+            )),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::iter;
 
-use largefolio_linux::shell::{as_root, quoted};
+use largefolio_linux::shell::{as_root, as_typed, quoted};
 use largefolio_report::cells::Cells;
 use largefolio_report::figures::{self, points, printable};
 use largefolio_report::{ExportError, Goal};
@@ -206,5 +206,5 @@ impl Step {
 fn shell(needs_root: bool, words: &[String]) -> String {
     let words = words.iter().map(quoted);
     let command = iter::once("folio".to_owned()).chain(words).collect::<Vec<_>>().join(" ");
-    if needs_root { as_root(&command) } else { command }
+    if needs_root { as_root(&command) } else { as_typed(&command) }
 }

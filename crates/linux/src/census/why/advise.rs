@@ -23,7 +23,7 @@ use crate::proc::choice::Choice;
 use crate::proc::smaps::Smap;
 use crate::run::{Obstacle, Placed};
 use crate::setting::thp::size_name;
-use crate::shell::quoted;
+use crate::shell::{as_typed, quoted};
 use crate::system::mounts;
 use crate::warm::{WarmRefusal, Warmed};
 
@@ -223,14 +223,9 @@ impl Judge<'_> {
                 self.moved(case, obstacle)
             }
             Some(Placed::Badly(obstacle)) => {
-                let remedy = obstacle.remedy().unwrap_or_default();
-                let remedy = remedy.replace("FILE", &quoted(path));
-                let remedy = if remedy.is_empty() {
-                    remedy
-                } else {
-                    format!("; {remedy}, to be used instead")
-                };
-                Remedy::nothing(format!("{obstacle}{remedy}"))
+                let remedy = obstacle.remedy(path);
+                let remedy = remedy.map(|remedy| format!("; {remedy}, to be used instead"));
+                Remedy::nothing(format!("{obstacle}{}", remedy.unwrap_or_default()))
             }
             None if !vma.is_congruent(case.target_bytes) => {
                 let size = size_name(case.target_bytes);
@@ -256,7 +251,7 @@ impl Judge<'_> {
         }
         Remedy {
             action: Action::Run,
-            start: format!("folio run --text remap -- {} ..", quoted(path)),
+            start: as_typed(&format!("folio run --text remap -- {} ..", quoted(path))),
             restart: Restart::After,
             undo: "start it without folio run".to_owned(),
             ..Remedy::nothing(match obstacle {
@@ -396,7 +391,8 @@ fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
         refusal => refusal.is_none() && !warm.is_complete(),
     });
     let at_any_address = if is_warmed {
-        format!("; while it is stopped, folio warm {path} makes its faults cheaper at any address")
+        let warm = as_typed(&format!("folio warm {path}"));
+        format!("; while it is stopped, {warm} makes its faults cheaper at any address")
     } else {
         String::new()
     };
@@ -409,10 +405,10 @@ fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
             "its address and file offset differ modulo {size}{at_any_address}"
         )),
         Some(Placed::Badly(Obstacle::Random(step))) => Remedy::nothing(format!(
-            "its alignment is {}, so it is loaded at a random multiple of that; folio align --align \
-             {size} {path} -o COPY makes a copy that is placed well, to be used instead\
-             {at_any_address}",
-            size_name(step)
+            "its alignment is {}, so it is loaded at a random multiple of that; {} makes a copy that is placed \
+             well, to be used instead{at_any_address}",
+            size_name(step),
+            as_typed(&format!("folio align --align {size} {path} -o COPY"))
         )),
         Some(Placed::Badly(Obstacle::Incongruent(_) | Obstacle::TooSmall(_))) => {
             Remedy::nothing(format!("no whole block of {size} of its text fits{at_any_address}"))
