@@ -103,9 +103,9 @@ def main():
     complaints = prose.check({**documents, **pages}, words)
     read = {name: english.prose(text) for name, text in {**documents, **pages}.items()}
     complaints += english.check({**read, **words.all_help()}, english.phrases())
+    commands = [command for name, text in documents.items() for command in markdown.commands(name, text)]
+    complaints += rules.complaints(commands)
     results = run_all(to_run, house)
-    if not args.only:  # otherwise rules of other documents are unused
-        complaints += rules.complaints()
     return summary(results, complaints, time.monotonic() - start)
 
 

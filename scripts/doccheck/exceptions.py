@@ -32,31 +32,26 @@ class Rule:
     is_any_order: bool = False
     seconds: int = 60
     is_alone: bool = False
-    nr_used: int = 0
-    used_parts: set = dataclasses.field(default_factory=set)
 
     def concerns(self, command):
         return fnmatch.fnmatch(command.document, self.document) and self.match in command.text + "$"
 
-    def apply(self, command):
-        """The text to run in place of the command's; notes which parts of the rule were of use."""
-        self.nr_used += 1
-        text = command.text
+    def apply(self, text):
+        """The text to run in place of a command's."""
         for old, new in self.replace.items():
-            if old in text:
-                self.used_parts.add(old)
-                text = text.replace(old, new)
-        shown = "\n".join(command.shown)
-        self.used_parts.update(part for part in self.optional if part in shown)
+            text = text.replace(old, new)
         return text
 
-    def complaint(self):
-        """Why this rule is stale, or None."""
+    def complaint(self, commands):
+        """Why this rule is stale where documents have these commands, or None."""
         name = f"docs/commands.toml: {self.document}: {self.match!r}"
-        if not self.nr_used:
+        concerned = [command for command in commands if self.concerns(command)]
+        if not concerned:
             return f"{name} concerns no command"
-        unused = {*self.replace, *self.optional} - self.used_parts
-        return f"{name}: nothing has {sorted(unused)}" if unused else None
+        typed = "\n".join(command.text for command in concerned)
+        shown = "\n".join(line for command in concerned for line in command.shown)
+        unused = [old for old in self.replace if old not in typed] + [part for part in self.optional if part not in shown]
+        return f"{name}: nothing has {unused}" if unused else None
 
 
 class Exceptions:
@@ -68,7 +63,6 @@ class Exceptions:
         self.pids = data.pop("pids", {})
         self.tools = data.pop("tools", {})
         self.options = data.pop("options", {})
-        self.used = set()
         self.rules = [Rule(**rule) for rule in data.pop("command", [])]
         if data:
             raise Stale(f"{path}: not understood: {', '.join(data)}")
@@ -95,11 +89,13 @@ class Exceptions:
         """What of `files` or `pids` the text names as a word."""
         for name, value in table.items():
             if re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text):
-                self.used.add(name)
                 yield name, value
 
-    def complaints(self):
-        unused = {*self.files, *self.pids} - self.used
+    def complaints(self, commands):
+        """What of the file is stale where documents have these commands."""
+        typed = "\n".join(command.text for command in commands)
+        tables = {**self.files, **self.pids}
+        unused = tables.keys() - dict(self.named(tables, typed))
         return [f"docs/commands.toml: no command has {name}" for name in sorted(unused)] + [
-            line for rule in self.rules if (line := rule.complaint())
+            line for rule in self.rules if (line := rule.complaint(commands))
         ]

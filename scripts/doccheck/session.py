@@ -109,7 +109,7 @@ class Session:
     def run(self, command):
         """Runs a command as its document and its rule say; raises `Failure` or `NotRun`."""
         rule = self.house.exceptions.rule(command)
-        text = rule.apply(command)
+        text = rule.apply(command.text)
         if rule.skip:
             raise NotRun(rule.why)
         if reason := self.house.exceptions.missing(text, rule, self.environment["PATH"]) or self.lacks(command, text):

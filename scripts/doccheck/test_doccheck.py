@@ -179,13 +179,17 @@ class Commands(unittest.TestCase):
 
     def test_rules_replace_and_skip_and_become_stale(self):
         rules = '[[command]]\ndocument = "a.md"\nmatch = "{}"\nwhy = "w"\n{}\n'
-        results, found = self.results("    $ sleep 900\n", rules.format("sleep", 'replace = { "900" = "0" }'))
-        self.assertEqual((results[0][0], found.complaints()), ("ok", []))
-        results, found = self.results("    $ sleep 900\n", rules.format("sleep", "skip = true"))
-        self.assertEqual((results, found.complaints()), ([("not run", "w")], []))
-        for stale in (rules.format("slope", ""), rules.format("sleep", 'replace = { "7" = "8" }')):
-            _, found = self.results("    $ sleep 0\n", stale)
-            self.assertEqual(len(found.complaints()), 1)
+        text = "    $ sleep 900\n"
+        commands = markdown.commands("a.md", text)
+        results, found = self.results(text, rules.format("sleep", 'replace = { "900" = "0" }'))
+        self.assertEqual((results[0][0], found.complaints(commands)), ("ok", []))
+        results, found = self.results(text, rules.format("sleep", "skip = true"))
+        self.assertEqual((results, found.complaints(commands)), ([("not run", "w")], []))
+        text = "    $ sleep 0\n"
+        for stale in (rules.format("slope", ""), rules.format("sleep", 'replace = { "7" = "8" }'),
+                      "[files]\n'x.c' = 'true'\n", "[pids]\n4242 = '0'\n"):
+            _, found = self.results(text, stale)
+            self.assertEqual(len(found.complaints(markdown.commands("a.md", text))), 1)
 
     def test_a_process_that_stays_fails_and_is_killed(self):
         grace, machine.GRACE = machine.GRACE, 0.2
