@@ -14,6 +14,7 @@ and the replay of recordings. What runs a program, changes a setting or mounts (
 with the package.
 """
 
+from largefolio import _command, _native
 from largefolio._live import Crosscheck, Maps, Study, crosscheck, maps, record, study
 from largefolio._names import edits, filesystems, kernels, machines
 from largefolio._native import __version__
@@ -74,3 +75,5 @@ __all__ = [
     "sweep",
     "why",
 ]
+
+_native.set_program(_command.place())

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::iter;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use largefolio_trace::shown::is_printable;
 
@@ -94,9 +94,21 @@ pub fn again_as_root(command_line: &[String]) -> String {
     as_root(&iter::once(FOLIO.to_owned()).chain(words).collect::<String>())
 }
 
-/// Path of the running program; none where Python has loaded this as a library, as another runs then.
+/// The folio that [`set_program`] named.
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Says which folio the reader runs, where another program has loaded this as a library: before
+/// anything is to be typed. The first call counts.
+pub fn set_program(path: PathBuf) {
+    // Who says it again says the same.
+    let _ = PROGRAM.set(path);
+}
+
+/// Path of the folio that runs, or stands beside the library.
 fn own() -> Option<PathBuf> {
-    env::current_exe().ok().filter(|path| path.file_name() == Some(OsStr::new(FOLIO)))
+    let running = || env::current_exe().ok();
+    let path = PROGRAM.get().cloned().or_else(running)?;
+    (path.file_name() == Some(OsStr::new(FOLIO)) && path.is_file()).then_some(path)
 }
 
 /// `command` with `name` for folio, if it is one of folio.

@@ -49,5 +49,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(names::kernels, module)?)?;
     module.add_function(wrap_pyfunction!(names::machines, module)?)?;
     module.add_function(wrap_pyfunction!(names::edits, module)?)?;
-    module.add_function(wrap_pyfunction!(names::filesystems, module)?)
+    module.add_function(wrap_pyfunction!(names::filesystems, module)?)?;
+    module.add_function(wrap_pyfunction!(names::set_program, module)?)
 }

@@ -1,5 +1,7 @@
 //! What can be asked for: name and help of kernels, machines, edits; filesystems.
 
+use std::path::PathBuf;
+
 use largefolio_sim::kernel::{EDITS, Kernel};
 use largefolio_sim::machine::{self, Machine};
 use largefolio_sim::replay::request;
@@ -25,6 +27,12 @@ pub(crate) fn machines() -> Result<Vec<(String, String)>, Failure> {
 #[pyfunction]
 pub(crate) fn edits() -> Vec<(&'static str, &'static str, &'static str)> {
     EDITS.iter().map(|edit| (&*edit.name, &*edit.value, &*edit.help)).collect()
+}
+
+/// Path of the command `folio` that stands in what is to be typed.
+#[pyfunction]
+pub(crate) fn set_program(path: PathBuf) {
+    largefolio_results::set_program(path);
 }
 
 /// Filesystems that have large folios under some kernel.

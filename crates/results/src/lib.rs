@@ -35,4 +35,5 @@ pub mod warm;
 
 pub use error::Error;
 pub use form::{Form, Forms};
+pub use largefolio_linux::shell::set_program;
 pub use remark::Remark;
