@@ -53,16 +53,14 @@ static NEEDS_SUDO: LazyLock<bool> = LazyLock::new(|| {
 /// ```
 #[must_use]
 pub fn as_typed(command: &str) -> String {
-    static TYPED: LazyLock<String> = LazyLock::new(|| {
-        let found = find_in_path(&Host, OsStr::new(FOLIO));
-        typed(own().or_else(|| found.clone()).as_deref(), found.as_deref())
-    });
+    static TYPED: LazyLock<String> =
+        LazyLock::new(|| name_where(find_in_path(&Host, OsStr::new(FOLIO)).as_deref()));
     with_name(&TYPED, command)
 }
 
 /// `command` as the reader types it to run it as root: with `sudo`, unless folio itself runs as root
-/// where there is no sudo, as in most containers; and with the whole path of folio where its name
-/// alone would find no program or another, as after `cargo install` or in an environment of Python.
+/// where there is no sudo, as in most containers; and with the whole path of folio where sudo would
+/// find no program or another by its name, as after `cargo install` or in an environment of Python.
 ///
 /// ```
 /// use largefolio_linux::shell::as_root;
@@ -71,14 +69,9 @@ pub fn as_typed(command: &str) -> String {
 #[must_use]
 pub fn as_root(command: &str) -> String {
     static TYPED: LazyLock<String> = LazyLock::new(|| {
-        let name = OsStr::new(FOLIO);
-        let in_path = find_in_path(&Host, name);
-        let in_secure_path = || find_on(&Host, OsStr::new(SECURE_PATH), name);
-        let found = if *NEEDS_SUDO { in_secure_path() } else { in_path.clone() };
-        typed(own().or(in_path).as_deref(), found.as_deref())
+        name_where(find_on(&Host, OsStr::new(SECURE_PATH), OsStr::new(FOLIO)).as_deref())
     });
-    let command = with_name(&TYPED, command);
-    if *NEEDS_SUDO { format!("sudo {command}") } else { command }
+    if *NEEDS_SUDO { format!("sudo {}", with_name(&TYPED, command)) } else { as_typed(command) }
 }
 
 /// A command line of folio, which begins with the program, as the reader types it to run it as root.
@@ -119,14 +112,25 @@ fn with_name(name: &str, command: &str) -> String {
     }
 }
 
+/// How this folio is called where `found` is what its name finds.
+fn name_where(found: Option<&Path>) -> String {
+    let own = own().or_else(|| find_in_path(&Host, OsStr::new(FOLIO)));
+    typed(own.as_deref(), found)
+}
+
 /// How the program `own` is typed: by its name, if that finds no other.
 fn typed(own: Option<&Path>, found: Option<&Path>) -> String {
-    let is_same = |own: &Path| found.is_some_and(|found| same_file(own, found));
+    let is_same = |own: &Path| found.is_some_and(|found| starts(found, own) == Some(true));
     own.filter(|own| !is_same(own)).map_or_else(|| FOLIO.to_owned(), quoted)
 }
 
-fn same_file(one: &Path, other: &Path) -> bool {
-    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+/// Whether `found` is `own`, or the script by which a package of Python starts its own.
+fn starts(found: &Path, own: &Path) -> Option<bool> {
+    let own = own.canonicalize().ok()?;
+    let prefix = found.parent()?.canonicalize().ok()?.parent()?.to_owned();
+    let is_packaged = own.ends_with("largefolio/_folio/bin/folio");
+    let is_script = is_packaged && own.starts_with(prefix.join("lib"));
+    Some(is_script || found.canonicalize().ok()? == own)
 }
 
 /// The command that compacts memory, as the reader types it.
@@ -170,6 +174,24 @@ mod tests {
         assert_eq!(typed(Some(&own), Some(&place.path().join("gone"))), path);
         assert_eq!(typed(Some(&own), Some(&link)), "folio");
         assert_eq!(typed(None, None), "folio", "nothing better is known");
+    }
+
+    #[test]
+    fn the_script_of_a_python_package_is_its_folio() {
+        let place = tempfile::tempdir().unwrap();
+        let made = |path: &str| {
+            let path = place.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            path
+        };
+        let [script, other] = ["venv/bin/folio", "other/bin/folio"].map(made);
+        let packages = "venv/lib/python3.11/site-packages";
+        let own = made(&format!("{packages}/largefolio/_folio/bin/folio"));
+        let elsewhere = made(&format!("{packages}/another/bin/folio"));
+        assert_eq!(typed(Some(&own), Some(&script)), "folio");
+        assert_eq!(typed(Some(&own), Some(&other)), quoted(&own));
+        assert_eq!(typed(Some(&elsewhere), Some(&script)), quoted(&elsewhere));
     }
 
     #[test]
