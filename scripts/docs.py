@@ -31,16 +31,14 @@ def read_documents():
     return {str(path.relative_to(ROOT)): path.read_text() for path in paths}
 
 
-def chosen(documents, only):
-    """Those whose name has one of the words `only`, or all."""
-    return {name: text for name, text in documents.items() if not only or any(word in name for word in only)}
+def chosen(found, only):
+    """The commands of documents whose name has one of the words `only`, or of all."""
+    return {name: found[name] for name in found if not only or any(word in name for word in only)}
 
 
-def run_all(documents, house):
-    """Results of all commands, those of the longest documents begun first."""
-    found = {name: markdown.commands(name, text) for name, text in documents.items()}
-    found = {name: commands for name, commands in found.items() if commands}
-    order = sorted(found, key=lambda name: -len(found[name]))
+def run_all(found, house):
+    """Results of all commands, by document: those of the longest begun first."""
+    order = sorted((name for name in found if found[name]), key=lambda name: -len(found[name]))
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
         runs = [pool.submit(session.run_document, name, found[name], house) for name in order]
         try:
@@ -79,12 +77,13 @@ def main():
         print(f"SKIPPED: Python blocks: no {args.python}; scripts/python.sh makes it", file=sys.stderr)
         args.python = None
     documents = read_documents()
-    to_run = chosen(documents, args.only)
+    found = {name: markdown.commands(name, text) for name, text in documents.items()}
+    to_run = chosen(found, args.only)
     if not to_run:
         sys.exit(f"no document has {' or '.join(args.only)} in its name; without a name all are run")
     if args.list:
-        for name, text in to_run.items():
-            for command in markdown.commands(name, text):
+        for name, commands in to_run.items():
+            for command in commands:
                 print(f"{name}:{command.line}: {command.title}")
         return 0
     if not os.access(args.folio, os.X_OK):
@@ -103,8 +102,7 @@ def main():
     complaints = prose.check({**documents, **pages}, words)
     read = {name: english.prose(text) for name, text in {**documents, **pages}.items()}
     complaints += english.check({**read, **words.all_help()}, english.phrases())
-    commands = [command for name, text in documents.items() for command in markdown.commands(name, text)]
-    complaints += rules.complaints(commands)
+    complaints += rules.complaints([command for commands in found.values() for command in commands])
     results = run_all(to_run, house)
     return summary(results, complaints, time.monotonic() - start)
 

@@ -120,17 +120,21 @@ fn name_where(found: Option<&Path>) -> String {
 
 /// How the program `own` is typed: by its name, if that finds no other.
 fn typed(own: Option<&Path>, found: Option<&Path>) -> String {
-    let is_same = |own: &Path| found.is_some_and(|found| starts(found, own) == Some(true));
-    own.filter(|own| !is_same(own)).map_or_else(|| FOLIO.to_owned(), quoted)
+    let starts =
+        |own: &Path| found.is_some_and(|found| same_file(found, own) || is_script(found, own));
+    own.filter(|own| !starts(own)).map_or_else(|| FOLIO.to_owned(), quoted)
 }
 
-/// Whether `found` is `own`, or the script by which a package of Python starts its own.
-fn starts(found: &Path, own: &Path) -> Option<bool> {
-    let own = own.canonicalize().ok()?;
-    let prefix = found.parent()?.canonicalize().ok()?.parent()?.to_owned();
-    let is_packaged = own.ends_with("largefolio/_folio/bin/folio");
-    let is_script = is_packaged && own.starts_with(prefix.join("lib"));
-    Some(is_script || found.canonicalize().ok()? == own)
+fn same_file(one: &Path, other: &Path) -> bool {
+    one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
+}
+
+/// Whether `found` is the script by which a package of Python starts its folio, `own`.
+fn is_script(found: &Path, own: &Path) -> bool {
+    let Some(Ok(bin)) = found.parent().map(Path::canonicalize) else { return false };
+    let is_below =
+        |prefix: &Path| own.canonicalize().is_ok_and(|own| own.starts_with(prefix.join("lib")));
+    own.ends_with("largefolio/_folio/bin/folio") && bin.parent().is_some_and(is_below)
 }
 
 /// The command that compacts memory, as the reader types it.

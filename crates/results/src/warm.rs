@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use largefolio_linux::persist::Planned;
-use largefolio_linux::shell::quoted;
 use largefolio_linux::warm::{WarmRefusal, Warmed};
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
@@ -53,7 +52,7 @@ impl WarmRow {
             elapsed_ms: warmed.elapsed.as_secs_f64() * 1e3,
             refusal: refusal.map(WarmRefusal::name),
             reason: refusal.map(ToString::to_string),
-            remedy: refusal.map(|refusal| refusal.remedy().replace("FILE", &quoted(&warmed.path))),
+            remedy: refusal.map(|refusal| refusal.remedy(&warmed.path)),
             is_large: warmed.is_complete() || warmed.is_enlarged() || warmed.is_unseen(),
             is_short: warmed.is_short(),
         }

@@ -8,7 +8,7 @@ use largefolio_trace::shown;
 use super::placement::Obstacle;
 use crate::geometry::Geometry;
 use crate::setting::thp::size_name;
-use crate::shell::{as_typed, quoted};
+use crate::shell::as_typed;
 use crate::warm;
 
 /// Cause; each names its remedy if there is one.
@@ -82,8 +82,7 @@ impl fmt::Display for Fallback {
                 }
             }
             Self::Cache { file, refusal } => {
-                let remedy = refusal.remedy().replace("FILE", &quoted(file));
-                write!(out, "{}: {refusal}; {remedy}", shown(file))
+                write!(out, "{}: {refusal}; {}", shown(file), refusal.remedy(file))
             }
             Self::Unreadable(what) => write!(out, "{what}: plain start"),
             Self::NoRemap(why) => write!(out, "the text is not moved: {why}"),

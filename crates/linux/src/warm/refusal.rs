@@ -10,7 +10,7 @@ use crate::geometry::Geometry;
 use crate::proc::cgroup::{self, Room};
 use crate::proc::{host, thp};
 use crate::setting::thp::size_name;
-use crate::shell::{as_root, compact_memory};
+use crate::shell::{as_root, compact_memory, quoted};
 use crate::system::Live;
 
 /// Processes that somebody would stop for this; a library has more.
@@ -106,9 +106,9 @@ impl WarmRefusal {
         }
     }
 
-    /// What helps; `FILE` stands for the file.
+    /// What helps with `file`.
     #[must_use]
-    pub fn remedy(&self) -> String {
+    pub fn remedy(&self, file: &Path) -> String {
         match self {
             Self::TooSmall { .. } => "nothing to do: it is too short to benefit".to_owned(),
             Self::NoFolios { .. } => match Geometry::running().page_bytes >> 10 {
@@ -128,7 +128,7 @@ impl WarmRefusal {
                     .to_owned()
             }
             Self::InUse { pids, .. } => {
-                let copy = replaced_by_copy(Path::new("FILE"), str::to_owned);
+                let copy = replaced_by_copy(file, str::to_owned);
                 let copy = format!("replace the file by a copy of itself ({copy}) and warm the copy");
                 let who: Vec<_> = pids.iter().map(ToString::to_string).collect();
                 match who.len() {
@@ -140,15 +140,18 @@ impl WarmRefusal {
                     _ => copy,
                 }
             }
-            Self::Busy { .. } => {
-                "wait until nobody writes or reads the file (fuser -v FILE), and repeat".to_owned()
-            }
+            Self::Busy { .. } => format!(
+                "wait until nobody writes or reads the file (fuser -v {}), and repeat",
+                quoted(file)
+            ),
             Self::Fragmented { .. } => format!("compact memory and repeat: {}", compact_memory()),
             Self::LowMemory { .. } => "free memory, or warm fewer files".to_owned(),
             Self::LowGroup { .. } => {
                 "run this outside the control group, or raise its memory.max".to_owned()
             }
-            Self::Unseen { .. } => format!("{} shows it", as_root("folio warm --check FILE")),
+            Self::Unseen { .. } => {
+                format!("{} shows it", as_root(&format!("folio warm --check {}", quoted(file))))
+            },
             Self::NoThp => "boot a kernel with CONFIG_TRANSPARENT_HUGEPAGE".to_owned(),
             Self::OldKernel => "boot Linux 5.14 or later".to_owned(),
         }
@@ -235,10 +238,14 @@ mod tests {
     #[test]
     fn nobody_is_told_to_stop_sixteen_processes_and_that_there_are_more_is_said() {
         let of = |nr: u32| WarmRefusal::InUse { bytes: 1, pids: (1..=nr).collect() };
-        assert!(of(2).remedy().starts_with("stop the processes 1 2 and repeat, or replace"));
+        assert!(
+            of(2)
+                .remedy(Path::new("FILE"))
+                .starts_with("stop the processes 1 2 and repeat, or replace")
+        );
         let copy = "replace the file by a copy of itself (new=$(mktemp FILE.XXXXXX) && cp -a FILE \
                     \"$new\" && mv \"$new\" FILE) and warm the copy";
-        assert_eq!(of(5).remedy(), copy);
+        assert_eq!(of(5).remedy(Path::new("FILE")), copy);
         assert!(of(5).to_string().ends_with("by 5 processes, the first 1"));
         assert!(of(16).to_string().ends_with("by 16 or more processes, the first 1"));
     }

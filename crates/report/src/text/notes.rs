@@ -201,7 +201,7 @@ pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
             BaseSource::Given | BaseSource::NotKnown => "",
             BaseSource::Estimated => {
                 ": instructions times cycles for each, and memory management (times of folio record \
-                 --runs count on the CPU that recorded them; --runtime gives another)"
+                 --runs count without --machine, on the CPU that recorded them; --runtime gives another)"
             }
         };
         notes.push(format!(

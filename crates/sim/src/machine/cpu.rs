@@ -29,12 +29,6 @@ impl CpuId {
         Self(words.into_iter().map(str::to_owned).collect())
     }
 
-    /// Its words as machine files and messages spell them.
-    #[must_use]
-    pub fn name(&self) -> String {
-        self.0.join(" ")
-    }
-
     /// The machine of this CPU, or of its nearest relative.
     ///
     /// ```
@@ -109,7 +103,7 @@ mod tests {
 
     #[test]
     fn no_two_machines_list_a_cpu() {
-        let mut names: Vec<String> = listed().map(|(_, cpu)| cpu.name()).collect();
+        let mut names: Vec<_> = listed().map(|(_, cpu)| cpu.0).collect();
         let nr = names.len();
         names.sort_unstable();
         names.dedup();

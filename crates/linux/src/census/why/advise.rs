@@ -377,7 +377,7 @@ fn warmed(case: &Case<'_>, warm: Option<Warmed>) -> Remedy {
         Some(Some(WarmRefusal::InUse { pids, .. })) => {
             remedy::warm(path, pids.iter().any(|pid| *pid != case.process.pid))
         }
-        Some(Some(refusal)) => Remedy::nothing(format!("{refusal}; {}", refusal.remedy())),
+        Some(Some(refusal)) => Remedy::nothing(format!("{refusal}; {}", refusal.remedy(path))),
     }
 }
 
