@@ -16,7 +16,8 @@
 #   sweeps on S3 and under Slurm       workers in network namespaces of their own, a server, Slurm in a Debian root
 #   arm64 laboratory                   boots kernels with 4K, 16K and 64K pages; builds folio and one of the kernels
 #   dashboard of `folio maps`          runs Prometheus and node_exporter, which are packages of their own
-#   remedies of `folio maps`           starts some thirty programs, and changes settings of the machine
+#   remedies of `folio maps`           starts some thirty programs, and changes settings of the machine;
+#                                      of 500 random processes, 12
 #   mutants                            judge the tests; `make test` checks that each has its place in the code
 #   Debian 13                          `make demo` and the tests of recordings in a root made for them
 #   recordings of python, node, npm,   servers, and interpreters that fork with threads; those of a shell, make,
@@ -52,6 +53,7 @@ test: setup
 	scripts/docs.py README.md --folio target/debug/folio --python target/python-built/bin/python
 	scripts/workloads.py --smoke --folio target/debug/folio
 	scripts/bench.py --smoke --folio target/debug/folio
+	scripts/promises.py --random 12 --seed 1 --folio target/debug/folio
 
 lints:
 	$(CARGO) fmt --all --check
@@ -76,6 +78,7 @@ test-all: test
 	scripts/peers.py --smoke --folio target/debug/folio
 	scripts/prometheus.py --folio target/debug/folio
 	scripts/remedies.py --folio target/debug/folio
+	scripts/promises.py --random 500 --seed 2 --folio target/debug/folio
 	scripts/tasks.py --folio target/debug/folio
 	scripts/workloads.py --folio target/debug/folio
 	scripts/mutants.py

@@ -33,15 +33,15 @@ TOLERANCE = 0.1
 # Smaller promises are not tried: of 2M folios, and of smaller ones.
 LEAST, LEAST_SMALL = 4 * M, M
 READY_SECONDS = 60
-# Waits for this process to end, mounts /dev/shm as it was, and writes what each file had.
-KEEPER = """trap '' INT TERM HUP; cat >/dev/null; [ -z "$1" ] || mount -o "remount,huge=$1" /dev/shm; shift
+# Waits for this process to end, mounts /dev/shm as it was, runs `undo`, and writes the old value of each file.
+KEEPER = """trap '' INT TERM HUP; cat >/dev/null; [ -z "$1" ] || mount -o "remount,huge=$1" /dev/shm; eval "$2"; shift 2
 while [ $# -gt 0 ]; do printf %s "$2" >"$1"; shift 2; done"""
 
 
-def keeper(folder, values, huge=""):
+def keeper(folder, values, huge="", undo=":"):
     """A process that gives files of `folder` their values, and /dev/shm its `huge`, when its input ends."""
     words = [str(word) for name, value in values.items() for word in (folder / name, value)]
-    return subprocess.Popen(["sh", "-c", KEEPER, "keeper", huge, *words], stdin=subprocess.PIPE,
+    return subprocess.Popen(["sh", "-c", KEEPER, "keeper", huge, undo, *words], stdin=subprocess.PIPE,
                             start_new_session=True)
 
 
@@ -58,14 +58,14 @@ def huge_of_shm():
 class Machine:
     """The settings, and the programs that were started."""
 
-    def __init__(self, folio):
+    def __init__(self, folio, names=SETTINGS, undo=":"):
         self.folio = folio
-        self.old = {name: chosen(THP / name) for name in SETTINGS}
+        self.old = {name: chosen(THP / name) for name in names}
         self.others = {"hugepages-2048kB/enabled": "inherit", "hugepages-2048kB/shmem_enabled": "inherit"}
         self.state = tempfile.TemporaryDirectory()
         self.started = []
         self.huge = huge_of_shm()
-        self.keeper = keeper(THP, self.old, self.huge)
+        self.keeper = keeper(THP, self.old, self.huge, undo)
 
     def set(self, settings):
         for name, value in (self.old | settings).items():
@@ -139,7 +139,8 @@ class Machine:
 
 
 def chosen(path):
-    return path.read_text().split("[")[1].split("]")[0]
+    text = path.read_text().strip()
+    return text.split("[")[1].split("]")[0] if "[" in text else text
 
 
 def child(pid, name):

@@ -1,0 +1,86 @@
+"""Which processes are drawn, what counts as a kept promise, and how a printed start is typed."""
+
+import unittest
+
+from promised.cases import KINDS, STARTS, case
+from promises import M, Promise, as_printed, promises_of, table, wrongs, Verdict
+
+TYPED = ["/d/memory", "/d", "private:4096:1"]
+
+
+def mapping(*remedies):
+    whole = {"command": "", "start": "", "undo": "", "restart": "none", "folio_bytes": 2 * M}
+    return {"target": {"remedies": [whole | one for one in remedies]}}
+
+
+class Cases(unittest.TestCase):
+    def test_a_case_does_not_depend_on_the_others(self):
+        self.assertEqual(case(3, 7), case(3, 7))
+        self.assertNotEqual(case(3, 7).words(), case(4, 7).words())
+
+    def test_every_kind_and_start_is_drawn(self):
+        drawn = [case(1, number) for number in range(500)]
+        self.assertEqual({one.start for one in drawn}, set(STARTS))
+        self.assertEqual({kind for one in drawn for kind, *_ in one.areas}, set(KINDS))
+
+    def test_areas_are_whole_pages(self):
+        self.assertTrue(all(kib % 4 == 0 and kib > 0 for number in range(200) for _, kib, _ in case(2, number).areas))
+
+
+class Promises(unittest.TestCase):
+    def test_both_ways_count(self):
+        promise = Promise(gain=40 * M, extra=8 * M, most_gain=40 * M, most_extra=8 * M)
+        self.assertEqual(wrongs(promise, 42 * M, 9 * M), [])
+        self.assertEqual(wrongs(promise, 35 * M, 8 * M), ["gain"])
+        self.assertEqual(wrongs(promise, 45 * M, 11 * M), ["gain", "memory"])
+        self.assertEqual(wrongs(promise, 40 * M, 5 * M), ["memory"])
+
+    def test_a_setting_is_for_memory_with_a_better_remedy_too(self):
+        tune = {"action": "tune", "command": "folio tune", "gain_bytes": 8 * M, "extra_bytes": 0}
+        own = {"action": "option", "start": "X=1 memory ..", "gain_bytes": 20 * M, "extra_bytes": 4 * M}
+        found = {"processes": [{"mappings": [mapping(tune), mapping(own), mapping({**tune, "gain_bytes": 2 * M})]}]}
+        by_action = {key.action: promise for key, promise in promises_of(found).items()}
+        self.assertEqual(by_action["tune"], Promise(10 * M, 0, 30 * M, 4 * M))
+        self.assertEqual(by_action["option"], Promise(20 * M, 4 * M, 20 * M, 4 * M))
+
+    def test_that_nothing_works_is_no_promise(self):
+        nothing = {"action": "nothing", "gain_bytes": 0, "extra_bytes": 0, "folio_bytes": 0}
+        self.assertEqual(promises_of({"processes": [{"mappings": [mapping(nothing), {"target": None}]}]}), {})
+
+
+class Starts(unittest.TestCase):
+    def test_variables_and_options_are_as_printed(self):
+        words, environment = as_printed("A=1:b=2 memory -x ..", TYPED, {"A": "0", "B": "3"})
+        self.assertEqual(words, ["/d/memory", "-x", "/d", "private:4096:1"])
+        self.assertEqual(environment, {"A": "1:b=2", "B": "3"})
+
+    def test_a_loader_may_be_printed_or_not(self):
+        typed = ["/lib64/ld-linux-x86-64.so.2", *TYPED]
+        self.assertEqual(as_printed("A=1 ld-linux-x86-64.so.2 /d/memory ..", typed, {})[0], typed)
+        self.assertEqual(as_printed("A=1 memory ..", typed, {})[0], TYPED)
+
+    def test_another_program_is_refused(self):
+        with self.assertRaises(ValueError):
+            as_printed("A=1 'memory (deleted)' ..", TYPED, {})
+        self.assertEqual(as_printed("'/d/a b' ..", ["/d/a b", "/d"], {})[0], ["/d/a b", "/d"])
+
+    def test_a_launcher_stands_before_all(self):
+        words, _ = as_printed("folio run --heap 2M -- memory ..", TYPED, {})
+        self.assertEqual(words, ["folio", "run", "--heap", "2M", "--quiet", "--", *TYPED])
+
+    def test_nothing_printed_is_as_before(self):
+        self.assertEqual(as_printed("", TYPED, {"A": "1"}), (TYPED, {"A": "1"}))
+
+
+class Tables(unittest.TestCase):
+    def test_wrong_ones_count_for_each_kind_and_start(self):
+        good = Verdict(0, ["guard"], "plain", "x", 8 * M, 8 * M, 0, 0)
+        bad = Verdict(1, ["guard", "small"], "script", "x", 8 * M, 0, 0, M, ["gain"])
+        lines = table([good, bad], [(case(1, 0), 12 * M)]).splitlines()
+        self.assertIn("| guard | 2 | 1 | 8.0 | - |", lines)
+        self.assertIn("| start: script | 1 | 1 | 8.0 | - |", lines)
+        self.assertEqual(lines[-1], "| all | 2 | 1 | 8.0 | 1, at most 12 MiB |")
+
+
+if __name__ == "__main__":
+    unittest.main()
