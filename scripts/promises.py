@@ -129,7 +129,8 @@ def wrongs(promise, gain, extra):
 
 def as_printed(start, typed, environment):
     """The words and variables of a printed start; `typed` is the process's own command line, whose first words name
-    the program and perhaps its loader. Raises ValueError if the print names another program."""
+    the program and perhaps its loader. Raises ValueError if the print names another program, or drops options that a
+    variable has already."""
     words = shlex.split(start)
     environment, prefix = dict(environment), []
     if "--" in words:
@@ -137,6 +138,10 @@ def as_printed(start, typed, environment):
         prefix, words = [*words[:at], "--quiet", "--"] if words[:2] == ["folio", "run"] else words[:at + 1], words[at + 1:]
     while words and "=" in words[0] and "/" not in words[0].split("=")[0]:
         name, value = words.pop(0).split("=", 1)
+        lost = set(environment.get(name, "").split(":")) - set(value.split(":")) - {""}
+        lost = {one for one in lost if one.split("=")[0] not in value}
+        if lost:
+            raise ValueError(f"it drops {', '.join(sorted(lost))} of {name}")
         environment[name] = value
     if not words:
         return prefix + typed, environment

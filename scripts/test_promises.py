@@ -50,9 +50,15 @@ class Promises(unittest.TestCase):
 
 class Starts(unittest.TestCase):
     def test_variables_and_options_are_as_printed(self):
-        words, environment = as_printed("A=1:b=2 memory -x ..", TYPED, {"A": "0", "B": "3"})
+        words, environment = as_printed("A=1:b=2 memory -x ..", TYPED, {"B": "3"})
         self.assertEqual(words, ["/d/memory", "-x", "/d", "private:4096:1"])
         self.assertEqual(environment, {"A": "1:b=2", "B": "3"})
+
+    def test_options_that_a_variable_has_are_kept(self):
+        set_already = {"T": "a.b=1:c.d=2"}
+        self.assertEqual(as_printed("T=a.b=1:c.d=3 memory ..", TYPED, set_already)[1], {"T": "a.b=1:c.d=3"})
+        with self.assertRaisesRegex(ValueError, "drops a.b=1 of T"):
+            as_printed("T=c.d=3 memory ..", TYPED, set_already)
 
     def test_a_loader_may_be_printed_or_not(self):
         typed = ["/lib64/ld-linux-x86-64.so.2", *TYPED]
