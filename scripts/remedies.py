@@ -2,7 +2,7 @@
 """Does what `folio maps` recommends gain what it says?
 
 Starts real programs under several settings, asks `folio maps PID --json` for remedies, applies each
-one to a fresh copy of the same situation, and compares the gain with what was said. A remedy without
+one to a fresh copy of the same situation, and compares gain and memory with what was said. A remedy without
 a restart is applied to the copy that was asked; any other one between two starts. Programs that are
 not installed are named and left out. REMEDIES_REDIS names a redis-server with its own jemalloc:
 Debian's has none. Needs root; every setting is put back, however this ends. A gain that is not as said is
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench import ROOT
@@ -30,6 +31,8 @@ THP = Path("/sys/kernel/mm/transparent_hugepage")
 SETTINGS = ["enabled", "shmem_enabled", "hugepages-64kB/enabled", "hugepages-64kB/shmem_enabled"]
 # A gain may differ by a tenth, or by two blocks: heaps do not have the same size twice.
 TOLERANCE = 0.1
+# And memory by so many bytes: of a process that runs on, and between two starts.
+MEMORY_SLACK, RESTART_SLACK = 2 * M, 4 * M
 # Smaller promises are not tried: of 2M folios, and of smaller ones.
 LEAST, LEAST_SMALL = 4 * M, M
 READY_SECONDS = 60
@@ -182,14 +185,54 @@ def look(folio, pid):
             key += (kind, target["target_bytes"], mapping["path"] if kind == "file" else "")
             if not key[-1] and target["target_bytes"] < pmd:
                 key = (*key[:-1], group(mapping, pmd))
-            promised[key] = promised.get(key, 0) + remedy["gain_bytes"]
+            gain, extra = promised.get(key, (0, 0))
+            promised[key] = (gain + remedy["gain_bytes"], extra + remedy["extra_bytes"])
     return large, promised
+
+
+def members(pid):
+    """The process and everything that it started."""
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    children = path.read_text().split() if path.exists() else []
+    return [pid] + [one for child in children for one in members(int(child))]
+
+
+def memory(pid):
+    """Memory of the program in bytes, each page once: what it shares among its processes, and what is swapped."""
+    total = 0
+    for one in members(pid):
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines():
+                if line.startswith(("Pss:", "SwapPss:")):
+                    total += int(line.split()[1]) << 10
+    return total
 
 
 def commands(undo):
     """What can be typed of an undo such as `start it as before; folio tune --undo`."""
     programs = {"folio", "mount"}
     return [one for one in undo.split("; ") if Path(one.removeprefix("sudo ").split()[0]).name in programs]
+
+
+@dataclass
+class Outcome:
+    """What was said of a remedy and what it did, in bytes."""
+    said: int
+    gain: int
+    said_more: int = 0
+    more: int = 0
+    error: str = ""
+
+    def is_as_said(self, key):
+        # A setting is for all memory: of that with a better remedy too, which is not in `said`.
+        most = float("inf") if key[0] == "tune" else self.said
+        slack = max(TOLERANCE * self.said, min(2 * key[6], self.said / 2))
+        return not self.error and self.said - slack <= self.gain <= most + slack and self.is_memory_as_said(key)
+
+    def is_memory_as_said(self, key):
+        """`folio collapse` says how much it takes, a new start how much at most: its heap is not the same twice."""
+        slack = max(TOLERANCE * self.said_more, MEMORY_SLACK if key[3] == "none" else RESTART_SLACK)
+        return self.more <= self.said_more + slack and (key[3] != "none" or self.more >= self.said_more - slack)
 
 
 class Disturbed(RuntimeError):
@@ -210,7 +253,7 @@ def tried(machine, scene, key, folder, nr_left=2):
 
 
 def once(machine, scene, key, folder):
-    """The gain of one remedy on a fresh copy, and what was said of that copy."""
+    """Gain and memory of one remedy on a fresh copy, and what was said of that copy."""
     action, command, start, restart, undo, kind, target, path = key
     if "cp -a" in command and str(folder) not in command:
         raise RuntimeError("not tried: it replaces a file of the system")
@@ -219,6 +262,7 @@ def once(machine, scene, key, folder):
     machine.set(scene.settings)
     process = machine.start(scene)
     before, promised = look(machine.folio, process.pid)
+    memory_before = memory(process.pid)
     if not machine.is_undisturbed(scene):
         raise Disturbed(scene.name)
     try:
@@ -234,6 +278,7 @@ def once(machine, scene, key, folder):
             process = machine.start(scene, start, is_first=False)
         is_launched = start.startswith("folio run")
         after, _ = look(machine.folio, child(process.pid, is_launched))
+        more = memory(process.pid) - memory_before
     finally:
         for one in commands(undo):
             machine.shell(one)
@@ -244,7 +289,8 @@ def once(machine, scene, key, folder):
         kinds, paths = (("file", "shmem"), "") if is_launched else ((kind,), path)
         return sum(sizes[target] for of, sizes in large.items() if of[0] in kinds and paths in ("", of[1]))
     gain = sum_of(after) - sum_of(before)
-    return promised.get(key, 0), gain, "" if status in (0, 1) else said
+    said_gain, said_extra = promised.get(key, (0, 0))
+    return Outcome(said_gain, gain, said_extra, more, "" if status in (0, 1) else said)
 
 
 def main():
@@ -285,17 +331,19 @@ def main():
 
 
 def table(rows):
-    lines = ["| program | remedy | size | said MiB | gained MiB | |", "|---|---|---|---|---|---|"]
+    lines = ["| program | remedy | size | said MiB | gained MiB | memory said MiB | memory taken MiB | |",
+             "|---|---|---|---|---|---|---|---|"]
     for row in rows:
         if row["said"] is None:
-            lines.append(f"| {row['scene']} | not as it is, as said | | | | |")
+            lines.append(f"| {row['scene']} | nothing to gain, as said | | | | | | |")
             continue
         size = f"{row['size'] // M}M" if row["size"] >= M else f"{row['size'] >> 10}K"
         remedy = " ".join("PID" if word.isdigit() else word for word in row["remedy"].split())
         remedy = remedy.replace("sudo ", "").removesuffix(" ..")
         remedy = re.sub(r"/var/tmp/[^\s)]*?(?=\.X{6}|[\s)]|$)", "FILE", remedy)
         note = "" if row["good"] and row["tries"] == 1 else "second try" if row["good"] else row["error"] or "not as said"
-        lines.append(f"| {row['scene']} | `{remedy}` | {size} | {row['said'] / M:.0f} | {row['gain'] / M:.0f} | {note} |")
+        lines.append(f"| {row['scene']} | `{remedy}` | {size} | {row['said'] / M:.0f} | {row['gain'] / M:.0f} | "
+                     f"{row['said_more'] / M:+.0f} | {row['more'] / M:+.0f} | {note} |")
     return "\n".join(lines)
 
 
@@ -307,35 +355,32 @@ def show(machine, scene, rows, folder):
     _, promised = look(machine.folio, process.pid)
     machine.stop_all()
     nr_bad = 0
-    for key, said in sorted(promised.items(), key=lambda one: -one[1]):
+    for key, (said, _) in sorted(promised.items(), key=lambda one: -one[1][0]):
         least = LEAST if key[6] >= 2 * M else LEAST_SMALL
         if key[0] == "nothing" or said < least:
             continue
         for nr_tries in (1, 2):
             try:
-                said, gain, error = tried(machine, scene, key, folder)
+                found = tried(machine, scene, key, folder)
             except (RuntimeError, subprocess.CalledProcessError, StopIteration) as failure:
-                gain, error = 0, str(failure) or "another remedy for the copy"
-            # A setting is for all memory: of that with a better remedy too, which is not in `said`.
-            most = float("inf") if key[0] == "tune" else said
-            slack = max(TOLERANCE * said, min(2 * key[6], said / 2))
-            is_good = not error and said - slack <= gain <= most + slack
-            if not error and said < least:
-                error = "not judged: too little on this copy"
-            if is_good or error.startswith("not "):
+                found = Outcome(said, 0, error=str(failure) or "another remedy for the copy")
+            is_good = found.is_as_said(key)
+            if not found.error and found.said < least:
+                found.error = "not judged: too little on this copy"
+            if is_good or found.error.startswith("not "):
                 break
-        is_good = is_good and not error
-        is_bad = not is_good and not error.startswith("not ")
+        is_good = is_good and not found.error
+        is_bad = not is_good and not found.error.startswith("not ")
         nr_bad += is_bad
         how = " ".join(part for part in key[1:3] if part) or key[0]
-        rows.append({"scene": scene.name, "remedy": how, "size": key[6], "said": said, "gain": gain,
-                     "good": is_good, "tries": nr_tries, "error": error})
-        print(f"{'NO ' if is_bad else 'ok ' if is_good else '-- '} {scene.name:36} said {said / M:7.1f} gained {gain / M:7.1f} MiB "
-              f"in {key[6] >> 10}K  {how}{' (second try)' if nr_tries > 1 else ''}"
-              f"{'  ' + error if error else ''}", flush=True)
+        rows.append({"scene": scene.name, "remedy": how, "size": key[6], "good": is_good, "tries": nr_tries,
+                     **asdict(found)})
+        print(f"{'NO ' if is_bad else 'ok ' if is_good else '-- '} {scene.name:36} said {found.said / M:7.1f} gained "
+              f"{found.gain / M:7.1f} MiB in {key[6] >> 10}K, memory said {found.said_more / M:+7.1f} took {found.more / M:+7.1f}"
+              f"  {how}{' (second try)' if nr_tries > 1 else ''}{'  ' + found.error if found.error else ''}", flush=True)
     if not any(row["scene"] == scene.name for row in rows):
         print(f"    {scene.name:36} nothing to gain was said", flush=True)
-        rows.append({"scene": scene.name, "remedy": "", "said": None, "gain": 0, "good": True, "error": ""})
+        rows.append({"scene": scene.name, "remedy": "", "good": True, **asdict(Outcome(None, 0))})
     return nr_bad
 
 

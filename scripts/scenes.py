@@ -67,6 +67,33 @@ void all(void) { for (long at = 0; at < 1310720; at += 4096) ((void (*)(void))(s
 #ifndef LIBRARY
 int main(void) { all(); puts("ready"); fflush(stdout); sleep(1000); return 0; }
 #endif"""
+NUMPY = """
+import os, sys, time, numpy as np
+data = np.load(sys.argv[1], mmap_mode="r")
+work = np.ones(int(sys.argv[2]) << 17)
+for _ in range(2):
+    if os.fork() == 0:
+        data.sum() + work[: len(work) // 2].sum(); time.sleep(1000)
+data.sum(); print("ready", flush=True); time.sleep(1000)
+"""
+PANDAS = """
+import time, sys, numpy as np, pandas as pd
+rows = int(sys.argv[1]) * 8000
+frame = pd.DataFrame({"key": np.arange(rows) % 1000, "value": np.random.default_rng(1).random(rows)})
+frame["name"] = frame["key"].astype(str); kept = frame.groupby("name")["value"].sum()
+print("ready", flush=True); time.sleep(1000)
+"""
+RUBY = "kept = Array.new(Integer(ARGV[0]) * 8000) { |i| \"value #{i}\" * 3 }; puts 'ready'; STDOUT.flush; sleep 1000; p kept.size"
+PHP = """$kept = []; for ($i = 0; $i < $argv[1] * 8000; $i++) $kept[] = str_repeat("v$i", 12);
+echo "ready\n"; sleep(1000); echo count($kept);"""
+# Stores values of 1,000 bytes until memcached holds as many MiB as it is told.
+MEMCACHED = r"""
+import socket, sys
+to = socket.socket(socket.AF_UNIX); to.connect(sys.argv[1])
+for i in range(int(sys.argv[2]) * 900):
+    to.sendall(b"set k%d 0 0 1000 noreply\r\n%s\r\n" % (i, b"x" * 1000))
+to.sendall(b"version\r\n"); assert to.recv(100).startswith(b"VERSION")
+"""
 CXX = """#include <map>
 #include <string>
 #include <cstdio>
@@ -218,7 +245,67 @@ def scenes(folio, folder, size):
         add("postgres", ["psql"], command, {"shmem_enabled": "never"}, fill=fill)
     else:
         missing.append("postgres")
+    servers(add, folder, size, madvise)
     return found, missing
+
+
+def servers(add, folder, size, madvise):
+    """Services and jobs as people run them, several processes each."""
+    python = os.environ.get("REMEDIES_NUMPY") or "a Python with numpy and pandas that REMEDIES_NUMPY names"
+    array = folder / "array.npy"
+    with array.open("wb") as file:
+        # The header of a one-dimensional array of doubles, padded to 128 bytes.
+        text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({size << 17},), }}"
+        file.write(b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + text.ljust(117).encode() + b"\n")
+        file.write(os.urandom(size * M))
+    add("numpy, mapped array, two forks", [python], [python, "-c", NUMPY, array, size], madvise)
+    add("pandas", [python], [python, "-c", PANDAS, size], madvise)
+    add("ruby", ["ruby"], ["ruby", "-e", RUBY, size], madvise)
+    add("php", ["php"], ["php", "-d", "memory_limit=-1", "-r", PHP, size], madvise)
+
+    socket = folder / "memcached.sock"
+    add("memcached", ["memcached"], ["memcached", "-u", "root", "-m", 2 * size, "-s", socket], madvise,
+        fill=[sys.executable, "-c", MEMCACHED, socket, str(size)])
+
+    settings = folder / "nginx.conf"
+    settings.write_text(f"""daemon off; worker_processes 2; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
+events {{}}
+http {{ access_log off; proxy_cache_path {folder}/cache keys_zone=zone:{size}m;
+server {{ listen unix:{folder}/nginx.sock; location / {{ return 200; }} }} }}
+""")
+    add("nginx", ["nginx"], ["nginx", "-e", folder / "nginx.log", "-c", settings], madvise,
+        fill=["test", "-S", folder / "nginx.sock"])
+
+    proxy = folder / "haproxy.cfg"
+    proxy.write_text(f"global\n maxconn 1000\n nbthread 2\ndefaults\n mode http\n timeout connect 1s\n timeout client 1s\n"
+                     f" timeout server 1s\ncache c\n total-max-size {size}\nfrontend f\n bind unix@{folder}/haproxy.sock\n"
+                     " http-request return status 200\n")
+    add("haproxy", ["haproxy"], ["haproxy", "-W", "-f", proxy], madvise, fill=["test", "-S", folder / "haproxy.sock"])
+
+    data = folder / "mariadb"
+    if shutil.which("mariadb-install-db") and shutil.which("mariadbd"):
+        data.mkdir()
+        subprocess.run(["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}", "--skip-test-db"],
+                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    rows = f"create or replace table test.t as select repeat(seq, 100) a from seq_1_to_{size * 2000}"
+    add("mariadb", ["mariadbd", "mariadb", data],
+        ["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={data}/s", "--skip-networking",
+         f"--innodb-buffer-pool-size={2 * size}M"], madvise,
+        fill=["mariadb", "--no-defaults", f"--socket={data}/s", "-e", f"create database if not exists test; use test; {rows}"])
+
+    compiler = subprocess.run(["g++", "-print-prog-name=cc1plus"], capture_output=True, text=True, check=False).stdout.strip() \
+        if shutil.which("g++") else "cc1plus"
+    source = folder / "source.fifo"
+
+    def writer():
+        """Keeps the pipe open, so that the compiler waits for more."""
+        source.unlink(missing_ok=True)
+        os.mkfifo(source)
+        opened = os.open(source, os.O_RDWR)
+        os.write(opened, b"int f(int a) { return a + 1; }\n" * 1000)
+        writers.append(opened)
+    writers = []
+    add("cc1plus", [compiler], [compiler, "-quiet", source, "-o", "/dev/null"], madvise, before=writer, fill=["true"])
 
 
 def compiled(command, text):

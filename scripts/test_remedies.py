@@ -8,7 +8,7 @@ import time
 import unittest
 from pathlib import Path
 
-from remedies import commands, table
+from remedies import Outcome, commands, table
 from scenes import M, Scene
 
 
@@ -33,17 +33,39 @@ class Starts(unittest.TestCase):
 class Tables(unittest.TestCase):
     def test_a_failure_is_in_the_table(self):
         row = {"scene": "x", "remedy": "sudo folio collapse 12", "size": 2 * M, "said": 8 * M, "gain": 0,
-               "good": False, "tries": 2, "error": ""}
+               "said_more": M, "more": 2 * M, "good": False, "tries": 2, "error": ""}
         last = table([row]).splitlines()[-1]
-        self.assertEqual(last, "| x | `folio collapse PID` | 2M | 8 | 0 | not as said |")
+        self.assertEqual(last, "| x | `folio collapse PID` | 2M | 8 | 0 | +1 | +2 | not as said |")
 
     def test_a_file_has_no_name_in_the_table(self):
         command = ('new=$(sudo mktemp /var/tmp/a/f.XXXXXX) && sudo cp -a /var/tmp/a/f "$new" && '
                    'sudo mv "$new" /var/tmp/a/f && folio warm /var/tmp/a/f')
-        row = {"scene": "x", "remedy": command, "size": 2 * M, "said": 8 * M, "gain": 8 * M, "good": True,
-               "tries": 1, "error": ""}
+        row = {"scene": "x", "remedy": command, "size": 2 * M, "said": 8 * M, "gain": 8 * M, "said_more": 0, "more": 0,
+               "good": True, "tries": 1, "error": ""}
         shown = 'new=$(mktemp FILE.XXXXXX) && cp -a FILE "$new" && mv "$new" FILE && folio warm FILE'
-        self.assertEqual(table([row]).splitlines()[-1], f"| x | `{shown}` | 2M | 8 | 8 |  |")
+        self.assertEqual(table([row]).splitlines()[-1], f"| x | `{shown}` | 2M | 8 | 8 | +0 | +0 |  |")
+
+
+class Judgement(unittest.TestCase):
+    NOW = ("collapse", "folio collapse 1", "", "none", "", "anon", 2 * M, "")
+    LATER = ("option", "", "X=1 java ..", "after", "", "anon", 2 * M, "")
+    SETTING = ("tune", "folio tune", "", "after", "", "anon", 2 * M, "")
+
+    def test_a_gain_may_differ_by_a_tenth(self):
+        for key in (self.NOW, self.LATER, self.SETTING):
+            self.assertTrue(Outcome(100 * M, 91 * M).is_as_said(key))
+            self.assertFalse(Outcome(100 * M, 89 * M).is_as_said(key))
+            self.assertEqual(Outcome(100 * M, 111 * M).is_as_said(key), key is self.SETTING)
+
+    def test_memory_now_is_as_said_and_after_a_start_at_most_so(self):
+        for more in (14, 46):
+            self.assertFalse(Outcome(100 * M, 100 * M, 30 * M, more * M).is_as_said(self.NOW))
+        self.assertTrue(Outcome(100 * M, 100 * M, 30 * M, 14 * M).is_as_said(self.LATER))
+        self.assertFalse(Outcome(100 * M, 100 * M, 12 * M, 46 * M).is_as_said(self.LATER))
+        self.assertTrue(Outcome(100 * M, 100 * M, 12 * M, 13 * M).is_as_said(self.NOW))
+
+    def test_an_error_is_not_as_said(self):
+        self.assertFalse(Outcome(8 * M, 8 * M, error="x").is_as_said(self.NOW))
 
 
 class Undo(unittest.TestCase):
