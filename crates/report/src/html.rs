@@ -87,7 +87,12 @@ fn sections(report: &PredictResult) -> Vec<Section> {
     let mut sections = vec![
         Section {
             lead: "Changes are relative to the first line, the baseline.".to_owned(),
-            ..section("overview", "Overview", Basis::Counted, glance::overview(rows))
+            ..section(
+                "overview",
+                "Overview",
+                Basis::Counted,
+                glance::overview(rows, report.verdict.goal),
+            )
         },
         Section {
             lead: "Mapped memory by folio size: one bar per cell; bars of the same kind share one \

@@ -24,9 +24,13 @@ pub(crate) fn references(row: &Outcome) -> u64 {
     row.tlb.instruction.references + row.tlb.data.references
 }
 
+/// Page cache at the end, in folios of all sizes.
+pub(crate) fn cached_bytes(row: &Outcome) -> u64 {
+    row.cached_bytes.values().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes))
+}
+
 /// Private memory where most is mapped, and the page cache at the end.
 #[must_use]
 pub fn memory_bytes(row: &Outcome) -> u64 {
-    let cached = row.cached_bytes.values().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes));
-    cached.saturating_add(row.statistics.machine_exact.anon_pages_bytes)
+    cached_bytes(row).saturating_add(row.statistics.machine_exact.anon_pages_bytes)
 }

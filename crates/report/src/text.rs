@@ -117,6 +117,9 @@ impl Text {
                 }
             }
         }
+        for hint in words::hints(report) {
+            writeln!(out, "{hint}")?;
+        }
         Ok(())
     }
 

@@ -28,10 +28,8 @@ mod table;
 mod text;
 mod view;
 
-use largefolio_linux::geometry::Geometry;
 use largefolio_mm::rules::sizes::FileSizes;
 use largefolio_report::ExportError;
-use largefolio_report::figures;
 use largefolio_report::html::frame::Page;
 use largefolio_sim::kernel::Kernel;
 
@@ -59,11 +57,8 @@ pub const JUDGED_OF_PAGE: usize = 2000;
 /// There is no such kernel, or it has a policy or a control of sizes: what a file allows depends on
 /// neither.
 pub fn elf_kernel(name: Option<&str>) -> Result<Kernel, Error> {
-    let of_this_page = || match Geometry::running().page_bytes {
-        4096 => "7.2".to_owned(),
-        bytes => format!("7.2+page={}", figures::size(bytes)),
-    };
-    let kernel = running::named(&name.map_or_else(of_this_page, str::to_owned))?;
+    // Settings of the system change nothing in a file.
+    let kernel = name.map_or_else(running::nearest_rules, running::named)?;
     let kernel = kernel.without_policy()?;
     if kernel.rules.sizes != FileSizes::default() {
         return Err(Error::asked(format!(
@@ -125,5 +120,17 @@ impl ElfResult {
     /// None in practice: the result is names and numbers.
     pub fn page(&self) -> Result<Page, ExportError> {
         elf_page::of(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_judged_by_the_rules_of_the_running_kernel() {
+        let kernel = elf_kernel(None).unwrap();
+        assert_eq!(kernel.name, running::nearest_rules().unwrap().name);
+        assert_eq!(elf_kernel(Some("6.12")).unwrap().name, "6.12");
     }
 }

@@ -98,8 +98,8 @@ pub(crate) struct MapsArgs {
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["whom", "file", "page_cache", "watch", "top", "sort"])]
     elf: Vec<PathBuf>,
-    /// With --elf: the kernel whose rules apply, with edits such as +page=16K [default: 7.2
-    /// with the base page of this machine]
+    /// With --elf: the kernel whose rules apply, with edits such as +page=16K [default: the
+    /// running one]
     #[arg(long, value_name = "KERNEL", value_parser = names::KERNEL, hide_possible_values = true)]
     kernel: Option<String>,
     #[command(flatten)]
@@ -179,7 +179,7 @@ impl MapsArgs {
         }
         let watched_pids = if self.watch.is_some() { self.whom.pids.len() } else { 0 };
         let whom = self.whom.whom();
-        let show = Show { nr_rows: self.top, sort: self.sort.into(), width: 0 };
+        let show = Show { nr_rows: self.top, sort: self.sort.into(), width: 0, prose: None };
         let output = match self.openmetrics {
             Some(file) => {
                 if !disk::is_stdout(&file) {

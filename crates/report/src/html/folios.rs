@@ -11,6 +11,7 @@ use super::markup::Markup;
 use super::sizes::{class, legend};
 use crate::figures::{self, Scale, percent, size};
 use crate::labels::Labels;
+use crate::sums::cached_bytes;
 
 /// A kind of memory.
 #[derive(Clone, Copy)]
@@ -36,6 +37,7 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
         .iter()
         .flat_map(|row| KINDS.map(|kind| (kind.get)(&row.folios).by_size.keys().copied()))
         .flatten()
+        .chain(rows.iter().flat_map(|row| row.cached_bytes.keys().copied()))
         .collect();
     body.append(&legend(&sizes, &[("unaligned", "not aligned"), ("partial", "partly mapped")]));
     let names = Labels::names(rows);
@@ -47,7 +49,50 @@ pub(super) fn figures(rows: &[Outcome]) -> Markup {
             body.append(&figure(kind.name, &picture, &table(rows, &names, kind)));
         }
     }
+    if rows.iter().any(|row| cached_bytes(row) > 0) {
+        body.append(&cache(rows, &names));
+    }
     body
+}
+
+/// The page cache at the end, mapped or not.
+fn cache(rows: &[Outcome], names: &[String]) -> Markup {
+    let bar = |(row, name): (&Outcome, &String)| {
+        let mut total = Markup::new();
+        total.text(&figures::bytes(cached_bytes(row)));
+        Bar { label: name.clone(), parts: cache_parts(row), total }
+    };
+    let picture = bars(&rows.iter().zip(names).map(bar).collect::<Vec<_>>());
+    let scale = Scale::of_bytes(rows.iter().map(cached_bytes).max().unwrap_or(0));
+    let mut table = table_head(&format!("Page cache, {}", scale.name), names);
+    let sizes: BTreeSet<u64> =
+        rows.iter().flat_map(|row| row.cached_bytes.keys().copied()).collect();
+    for bytes in sizes {
+        table.raw("<tr>").element("th scope=\"row\"", &size(bytes));
+        for (nr, row) in rows.iter().enumerate() {
+            table.raw("<td>");
+            if let Some(&value) = row.cached_bytes.get(&bytes) {
+                let at = format!("/rows/{nr}/cached_bytes/{bytes}");
+                table.number(&at, value, &scale.show(value)).raw(" ");
+                table.element("small", &percent(value, cached_bytes(row)));
+            }
+            table.raw("</td>");
+        }
+        table.raw("</tr>");
+    }
+    table.raw(TABLE_END);
+    figure("Page cache at the end", &picture, &table)
+}
+
+/// The page cache from small folios to large.
+pub(super) fn cache_parts(row: &Outcome) -> Vec<Part> {
+    let all = cached_bytes(row);
+    let part = |(&bytes, &value): (&u64, &u64)| {
+        let (name, share) = (size(bytes), percent(value, all));
+        let tip = format!("cached in {name} folios: {}, {share}", figures::bytes(value));
+        Part { class: class(bytes), value, tip }
+    };
+    row.cached_bytes.iter().map(part).collect()
 }
 
 fn bar(nr: usize, row: &Outcome, name: &str, kind: Kind) -> Bar {

@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::tlb::Side;
 
-use super::bars::{Bar, drawing};
-use super::folios::{KINDS, parts};
+use super::bars::{Bar, Part, drawing};
+use super::folios::{KINDS, cache_parts, parts};
 use super::markup::Markup;
-use crate::figures::{self, change, ratio, size};
+use crate::figures::{self, change, percent, ratio, size};
 use crate::labels::Labels;
-use crate::sums::{LARGE_BYTES, large_share, memory_bytes};
-use crate::verdict::words;
+use crate::sums::{LARGE_BYTES, cached_bytes, large_share, memory_bytes};
+use crate::verdict::{Goal, words};
 use crate::{PredictResult, text};
 
 /// The answer: the verdict, and what else changes with the column that it tells of.
@@ -25,7 +25,7 @@ pub(super) fn answer(report: &PredictResult) -> Markup {
         if let Some((headline, others)) = sentences.split_first() {
             answer.element("p class=\"answer\"", headline);
             if !others.is_empty() {
-                answer.element("p class=\"verdict\"", &others.join(" "));
+                answer.element("p class=\"others\"", &others.join(" "));
             }
         }
     }
@@ -91,10 +91,11 @@ fn less_is_better(before: u64, now: u64) -> &'static str {
 }
 
 /// A column of the overview.
+#[derive(Clone, Copy)]
 struct Column {
     title: &'static str,
-    /// Place of the number in a row of the JSON.
-    at: &'static str,
+    /// Place of the number in a row of the JSON; `None` if it is a sum of several.
+    at: Option<&'static str>,
     get: fn(&Outcome) -> Option<u64>,
     unit: Unit,
 }
@@ -106,34 +107,48 @@ enum Unit {
     Time,
 }
 
+/// The columns if memory is the goal; else those of [`COLUMNS`].
+const MEMORY_COLUMNS: [Column; 5] = [
+    Column { title: "Memory", at: None, get: |row| Some(memory_bytes(row)), unit: Unit::Bytes },
+    Column {
+        title: "Private memory",
+        at: Some("statistics/machine_exact/anon_pages_bytes"),
+        get: |row| Some(row.statistics.machine_exact.anon_pages_bytes),
+        unit: Unit::Bytes,
+    },
+    Column { title: "Page cache", at: None, get: |row| Some(cached_bytes(row)), unit: Unit::Bytes },
+    COLUMNS[2],
+    COLUMNS[3],
+];
+
 const COLUMNS: [Column; 5] = [
     Column {
         title: "Instruction walks",
-        at: "tlb/instruction/l2_misses",
+        at: Some("tlb/instruction/l2_misses"),
         get: |row| walks(row, Side::Instruction),
         unit: Unit::Count,
     },
     Column {
         title: "Data walks",
-        at: "tlb/data/l2_misses",
+        at: Some("tlb/data/l2_misses"),
         get: |row| walks(row, Side::Data),
         unit: Unit::Count,
     },
     Column {
         title: "Faults",
-        at: "faults/total",
+        at: Some("faults/total"),
         get: |row| Some(row.faults.total),
         unit: Unit::Count,
     },
     Column {
         title: "Read from files",
-        at: "reads/bytes",
+        at: Some("reads/bytes"),
         get: |row| Some(row.reads.bytes),
         unit: Unit::Bytes,
     },
     Column {
         title: "Estimated time",
-        at: "estimate/total_ns",
+        at: Some("estimate/total_ns"),
         get: |row| row.estimate.total_ns,
         unit: Unit::Time,
     },
@@ -144,29 +159,62 @@ fn walks(row: &Outcome, side: Side) -> Option<u64> {
     (!row.tlb.is_empty()).then(|| row.tlb.side(side).l2_misses)
 }
 
+/// The picture of a line: a bar, and its share of large folios.
+struct Picture {
+    title: &'static str,
+    bytes: fn(&Outcome) -> u64,
+    parts: fn(&Outcome) -> Vec<Part>,
+    large: fn(&Outcome) -> String,
+}
+
+const TEXT: Picture = Picture {
+    title: "Mapped text by folio size",
+    bytes: |row| row.folios.text.mapped_bytes,
+    parts: |row| parts(row, KINDS[0]),
+    large: |row| large_share(&row.folios.text),
+};
+
+const MEMORY: Picture = Picture {
+    title: "Memory: page cache by folio size, then private",
+    bytes: memory_bytes,
+    parts: |row| {
+        let private = row.statistics.machine_exact.anon_pages_bytes;
+        let tip = format!("private memory: {}", figures::bytes(private));
+        let private = Part { class: "total-bar".to_owned(), value: private, tip };
+        cache_parts(row).into_iter().chain([private]).collect()
+    },
+    large: |row| {
+        let large = row.cached_bytes.range(LARGE_BYTES..).map(|(_, bytes)| bytes).sum();
+        let share = percent(large, cached_bytes(row));
+        format!("{} of the cache", if share.is_empty() { "none" } else { &share })
+    },
+};
+
 /// Every cell in a line.
-pub(super) fn overview(rows: &[Outcome]) -> Markup {
+pub(super) fn overview(rows: &[Outcome], goal: Goal) -> Markup {
     let names = Labels::names(rows);
+    let (columns, picture) = match goal {
+        Goal::Memory => (&MEMORY_COLUMNS, &MEMORY),
+        Goal::Time | Goal::Faults => (&COLUMNS, &TEXT),
+    };
     let mut table = Markup::new();
     table.raw("<div class=\"wide\"><table class=\"overview\"><thead><tr>");
-    for title in ["Cell", "Mapped text by folio size", "64K and more"] {
+    for title in ["Cell", picture.title, "64K and more"] {
         table.element("th scope=\"col\"", title);
     }
-    for column in &COLUMNS {
+    for column in columns {
         table.element("th scope=\"col\"", column.title);
     }
     table.raw("</tr></thead><tbody>");
-    let max = rows.iter().map(|row| row.folios.text.mapped_bytes).max().unwrap_or(0);
+    let max = rows.iter().map(picture.bytes).max().unwrap_or(0);
     for (nr, row) in rows.iter().enumerate() {
         table.raw(if nr == 0 { "<tr class=\"reference\">" } else { "<tr>" });
         table.element("th scope=\"row\"", &names[nr]);
-        let label = format!("{}: mapped text", names[nr]);
-        let bar = Bar { label, parts: parts(row, KINDS[0]), total: Markup::new() };
-        table.raw("<td class=\"picture\" data-label=\"Mapped text\">").append(&drawing(&bar, max));
-        table
-            .raw("</td>")
-            .element("td data-label=\"64K and more\"", &large_share(&row.folios.text));
-        for column in &COLUMNS {
+        let label = format!("{}: {}", names[nr], picture.title);
+        let bar = Bar { label, parts: (picture.parts)(row), total: Markup::new() };
+        table.raw("<td class=\"picture\">").append(&drawing(&bar, max)).raw("</td>");
+        table.element("td data-label=\"64K and more\"", &(picture.large)(row));
+        for column in columns {
             number(&mut table, column, (nr, row), &rows[0]);
         }
         table.raw("</tr>");
@@ -179,8 +227,11 @@ fn number(table: &mut Markup, column: &Column, (nr, row): (usize, &Outcome), fir
     table.raw(&format!("<td data-label=\"{}\">", column.title));
     match (column.get)(row) {
         Some(value) => {
-            let at = format!("/rows/{nr}/{}", column.at);
-            table.number(&at, value, &shown(column.unit, value));
+            let shown = shown(column.unit, value);
+            match column.at {
+                Some(at) => table.number(&format!("/rows/{nr}/{at}"), value, &shown),
+                None => table.element("span class=\"sum\"", &shown),
+            };
             if let Some(before) = (column.get)(first).filter(|_| nr > 0) {
                 let class = less_is_better(before, value);
                 let change = change(ratio(before, 1), ratio(value, 1));

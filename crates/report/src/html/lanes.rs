@@ -19,6 +19,12 @@ const NR_TICKS: f64 = 4.0;
 const FIELD_HEIGHT: u32 = 240;
 /// Steps that ticks may have, times a power of ten.
 const STEPS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
+/// Ratios that span less are easier to read on a linear axis.
+const LINEAR_SPAN: f64 = 3.0;
+/// An axis of ratios shows this part of them; the rest stands at its ends if the axis would have to
+/// be [`FAR`] times as long for it.
+const NEAR_PART: f64 = 0.75;
+const FAR: f64 = 2.0;
 
 /// A scale from low to high, with ticks.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +36,8 @@ pub struct Axis {
     digits: usize,
     /// What stands behind a tick.
     unit: &'static str,
+    /// Equal distances are equal factors.
+    is_log: bool,
 }
 
 impl Axis {
@@ -62,14 +70,45 @@ impl Axis {
             ticks.push(if tick.abs() < step / 1e6 { 0.0 } else { tick });
             tick += step;
         }
-        Self { low, high, ticks, digits: digits(step), unit }
+        Self { low, high, ticks, digits: digits(step), unit, is_log: false }
+    }
+
+    /// Of ratios around 1: logarithmic if they span more than a few times, and not so long that a few
+    /// far ones press all others onto one line.
+    ///
+    /// ```
+    /// # use largefolio_report::html::lanes::Axis;
+    /// let axis = Axis::of_ratios([0.9, 0.95, 1.0, 1.1, 564.0]);
+    /// assert!(axis.place(1.1) - axis.place(0.9) > 25.0);
+    /// assert!((axis.place(564.0) - 100.0).abs() < 1e-9);
+    /// ```
+    #[must_use]
+    pub fn of_ratios(values: impl IntoIterator<Item = f64>) -> Self {
+        let positive = values.into_iter().filter(|value| value.is_finite() && *value > 0.0);
+        let mut values: Vec<f64> = positive.map(|value| value.clamp(1e-9, 1e9)).collect();
+        values.sort_by(|a, b| a.ln().abs().total_cmp(&b.ln().abs()));
+        let ends = |values: &[f64]| {
+            values
+                .iter()
+                .fold((1.0_f64, 1.0_f64), |(low, high), one| (low.min(*one), high.max(*one)))
+        };
+        let span = |(low, high): (f64, f64)| (high / low).ln();
+        let (near, all) = (ends(&values[..nr_near(values.len())]), ends(&values));
+        let is_far = span(all) > FAR * span(near).max(LINEAR_SPAN.ln() / FAR);
+        let (low, high) = if is_far { near } else { all };
+        if high / low < LINEAR_SPAN {
+            return Self::over([low, high], "");
+        }
+        let ticks = ratio_ticks(low, high);
+        let (low, high) = (ticks[0], ticks[ticks.len() - 1]);
+        Self { low, high, ticks, digits: 0, unit: "", is_log: true }
     }
 
     /// From `low` to `high` without ticks: for counts of things in order.
     #[must_use]
     pub fn between(low: f64, high: f64) -> Self {
         let high = if high > low { high } else { low + 1.0 };
-        Self { low, high, ticks: Vec::new(), digits: 0, unit: "" }
+        Self { low, high, ticks: Vec::new(), digits: 0, unit: "", is_log: false }
     }
 
     /// Its ends.
@@ -81,15 +120,24 @@ impl Axis {
     /// The place of a value in per cent, not beyond the ends.
     #[must_use]
     pub fn place(&self, value: f64) -> f64 {
-        let place = 100.0 * (value - self.low) / (self.high - self.low);
+        let place = if self.is_log {
+            100.0 * (value.max(0.0) / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            100.0 * (value - self.low) / (self.high - self.low)
+        };
         if place.is_nan() { 0.0 } else { place.clamp(0.0, 100.0) }
     }
 
-    fn has(&self, value: f64) -> bool {
+    /// Whether a value lies between the ends.
+    #[must_use]
+    pub fn shows(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 
     fn name(&self, tick: f64) -> String {
+        if self.is_log {
+            return format!("{tick}");
+        }
         format!("{tick:.*}{}", self.digits, self.unit)
     }
 
@@ -110,6 +158,36 @@ impl Axis {
         names.raw("</svg>");
         names
     }
+}
+
+/// How many of the values nearest to 1 an axis of ratios must show.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a part of a count"
+)]
+fn nr_near(nr: usize) -> usize {
+    ((nr as f64 * NEAR_PART).ceil() as usize).min(nr)
+}
+
+/// 1, 2 and 5 times powers of ten from below `low` to above `high`; over many decades the powers alone.
+fn ratio_ticks(low: f64, high: f64) -> Vec<f64> {
+    let steps: &[f64] = if high / low > 200.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let power = |value: f64| value.log10().floor();
+    let (mut decade, last) = (power(low), power(high) + 1.0);
+    let mut all = Vec::new();
+    while decade <= last {
+        // A negative power as a quotient: 10^-1 is 0.1 and prints so.
+        let tick = |step: &f64| {
+            if decade < 0.0 { step / 10_f64.powf(-decade) } else { step * 10_f64.powf(decade) }
+        };
+        all.extend(steps.iter().map(tick));
+        decade += 1.0;
+    }
+    let first = all.iter().rposition(|tick| *tick <= low * 1.0001).unwrap_or(0);
+    let end = all.iter().position(|tick| *tick >= high * 0.9999).unwrap_or(all.len() - 1);
+    all[first..=end].to_vec()
 }
 
 /// Digits that tell steps apart.
@@ -249,7 +327,7 @@ fn across(axis: &Axis, guide: &Guide) -> Markup {
         markup.raw(&format!(
             "<rect class=\"{class}\" x=\"{from:.2}%\" width=\"{width:.2}%\" height=\"100%\"/>"
         ));
-    } else if axis.has(guide.from) {
+    } else if axis.shows(guide.from) {
         markup.raw(&format!(
             "<line class=\"{class}\" x1=\"{from:.2}%\" x2=\"{from:.2}%\" y1=\"0\" y2=\"100%\"/>"
         ));
@@ -332,7 +410,7 @@ pub fn field(title: &str, (across, up): (&Axis, &Axis), guides: &[Guide], of: &[
             picture.raw(&format!(
                 "<rect class=\"{class}\" y=\"{top:.2}%\" width=\"100%\" height=\"{height:.2}%\"/>"
             ));
-        } else if up.has(low) {
+        } else if up.shows(low) {
             picture.raw(&format!(
                 "<line class=\"{class}\" x1=\"0\" x2=\"100%\" y1=\"{top:.2}%\" y2=\"{top:.2}%\"/>"
             ));
@@ -413,6 +491,36 @@ mod tests {
             let (low, high) = axis.bounds();
             assert!(low < high && axis.ticks.len() > 1, "{axis:?}");
             assert!((0.0..=100.0).contains(&axis.place(f64::NAN)));
+        }
+    }
+
+    #[test]
+    fn far_ratios_do_not_press_the_others_together() {
+        let near = [0.959, 0.986, 1.0, 0.924, 1.057, 0.806, 1.028];
+        let axis = Axis::of_ratios(near.into_iter().chain([564.861, 0.489]));
+        assert!(axis.place(1.057) - axis.place(0.924) > 15.0, "{axis:?}");
+        assert!((axis.place(564.861) - 100.0).abs() < 1e-9 && !axis.shows(564.861));
+        assert!(axis.shows(1.0));
+        // Half of them are far: then they are the picture.
+        let axis = Axis::of_ratios([1.0, 1.1, 40.0, 564.0]);
+        assert!(axis.shows(40.0) && axis.is_log, "{axis:?}");
+        let names: Vec<String> = axis.ticks.iter().map(|tick| axis.name(*tick)).collect();
+        assert_eq!((names[0].as_str(), names.last().map(String::as_str)), ("1", Some("1000")));
+    }
+
+    #[test]
+    fn ticks_of_ratios_are_short_numbers_on_both_sides() {
+        let names = |values: &[f64]| {
+            let axis = Axis::of_ratios(values.iter().copied());
+            axis.ticks.iter().map(|tick| axis.name(*tick)).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&[0.3, 4.0]), ["0.2", "0.5", "1", "2", "5"]);
+        assert_eq!(names(&[0.004, 0.02, 7.0, 30.0]), ["0.001", "0.01", "0.1", "1", "10", "100"]);
+        assert_eq!(names(&[0.93, 1.042]), ["0.90", "0.95", "1.00", "1.05"]);
+        for odd in [&[][..], &[0.0], &[-1.0, f64::NAN, f64::INFINITY], &[1e-300, 1e300]] {
+            let axis = Axis::of_ratios(odd.iter().copied());
+            assert!(axis.low < axis.high && axis.ticks.len() > 1 && axis.shows(1.0), "{axis:?}");
+            assert!((0.0..=100.0).contains(&axis.place(0.0)), "{axis:?}");
         }
     }
 

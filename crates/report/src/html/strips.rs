@@ -27,6 +27,8 @@ type Key<'a> = (AreaKind, &'a str, usize, u64);
 /// One area in all cells.
 struct Group<'a> {
     key: Key<'a>,
+    /// Which of how many private areas of its process it is, by address.
+    place: (usize, usize),
     /// The area of each cell with its number there.
     cells: Vec<Option<(usize, &'a Area)>>,
 }
@@ -70,7 +72,18 @@ fn groups<'a>(rows: &[Outcome], details: &[Option<&'a Detail>]) -> Vec<Group<'a>
             groups.entry(key).or_insert_with(|| vec![None; rows.len()])[cell] = Some((nr, area));
         }
     }
-    groups.into_iter().map(|(key, cells)| Group { key, cells }).collect()
+    let mut nrs: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut place = |key: &Key<'_>| {
+        let nr = nrs.entry(key.2).or_default();
+        *nr += usize::from(key.0 == AreaKind::Private);
+        (*nr, 0)
+    };
+    let mut groups: Vec<Group<'a>> =
+        groups.into_iter().map(|(key, cells)| Group { key, place: place(&key), cells }).collect();
+    for group in &mut groups {
+        group.place.1 = nrs.get(&group.key.2).copied().unwrap_or(0);
+    }
+    groups
 }
 
 /// Every folio size that a strip shows.
@@ -106,13 +119,26 @@ impl Group<'_> {
     }
 
     fn name(&self) -> String {
-        let (kind, path, process, start) = self.key;
+        let (kind, path, process, _) = self.key;
         let of = if process == 0 { String::new() } else { format!(" of process {process}") };
         match kind {
             AreaKind::File => path.to_owned(),
             AreaKind::Heap => format!("heap{of}"),
             AreaKind::Stack => format!("stack{of}"),
-            AreaKind::Private => format!("private memory{of}, recorded at {start:#x}"),
+            AreaKind::Private if self.place.1 == 1 => format!("private memory{of}"),
+            AreaKind::Private => {
+                let (nr, nr_all) = self.place;
+                format!("private memory{of}, area {nr} of {nr_all}")
+            }
+        }
+    }
+
+    /// Its length, and where the program had it.
+    fn about(&self, len: &str) -> String {
+        let (kind, .., start) = self.key;
+        match kind {
+            AreaKind::Private => format!("{len}, mapped at {start:#x} in the recording"),
+            AreaKind::File | AreaKind::Heap | AreaKind::Stack => len.to_owned(),
         }
     }
 
@@ -123,7 +149,7 @@ impl Group<'_> {
         let mut group = Markup::new();
         group.raw(&format!("<figure class=\"strips\" data-units=\"{nr_units}\"><figcaption>"));
         group.text(&self.name()).raw(" ");
-        group.element("small", &len);
+        group.element("small", &self.about(&len));
         group.raw("</figcaption><div class=\"bars\">");
         for (cell, row) in rows.iter().enumerate() {
             group.raw("<div class=\"bar\">").element("span class=\"name\"", &names[cell]);

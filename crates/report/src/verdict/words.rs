@@ -28,6 +28,18 @@ pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
     report.verdict.answers.iter().map(of).collect()
 }
 
+/// Options of the command that tell more: for a terminal, not for a page.
+pub(crate) fn hints(report: &PredictResult) -> Vec<&'static str> {
+    let of = |answer: &Answer| match &answer.causes {
+        Some(causes) if causes.rules.is_empty() => Some("--why shows the share of every rule."),
+        Some(_) => None,
+        None => Said::new(report, answer).not_searched(answer),
+    };
+    let mut hints: Vec<_> = report.verdict.answers.iter().filter_map(of).collect();
+    hints.dedup();
+    hints
+}
+
 struct Said<'a> {
     report: &'a PredictResult,
     goal: Goal,
@@ -187,9 +199,9 @@ impl<'a> Said<'a> {
 
     /// Which rules make it.
     fn causes(&self, answer: &Answer) -> Vec<String> {
-        let Some(causes) = &answer.causes else { return self.not_searched(answer) };
+        let Some(causes) = &answer.causes else { return Vec::new() };
         if causes.rules.is_empty() {
-            return vec!["No single rule makes much of it; --why shows all of them.".to_owned()];
+            return vec!["No single rule makes much of it.".to_owned()];
         }
         let unit = match self.goal {
             Goal::Time => "of a run",
@@ -213,15 +225,12 @@ impl<'a> Said<'a> {
         vec![format!("What makes the difference to {name}: {}.", told.join(", "))]
     }
 
-    fn not_searched(&self, answer: &Answer) -> Vec<String> {
+    fn not_searched(&self, answer: &Answer) -> Option<&'static str> {
         let kernel = |row: usize| &self.report.rows[row].kernel;
         let is_asked = self.report.why.is_some();
-        match answer.told() {
-            Some(row) if kernel(row) != kernel(answer.reference) && !is_asked => {
-                vec!["--why tells which rules make the difference.".to_owned()]
-            }
-            _ => Vec::new(),
-        }
+        let is_other = |row| kernel(row) != kernel(answer.reference) && !is_asked;
+        answer.told().filter(|row| is_other(*row))?;
+        Some("--why tells which rules make the difference.")
     }
 
     /// One column: how much of the goal it has; for time, which folios back the program.

@@ -198,6 +198,8 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
+    use largefolio_linux::census::folios::{Cell, Kind, Size};
+
     use super::super::change::tests::state;
     use super::*;
 
@@ -222,6 +224,30 @@ mod tests {
         assert_eq!(board.picture().chosen, 0);
         board.add(state("a", &[(1, "init", 4, 0), (2, "db", 8192, 0)]));
         assert_eq!((names(&board).len(), board.picture().chosen), (2, 0));
+    }
+
+    #[test]
+    fn sizes_below_one_per_cent_share_a_row_until_they_grow() {
+        let with = |orders: &[(u32, u64)]| {
+            let mut look = state("a", &[(1, "db", 8192, 2048)]);
+            for (order, bytes) in orders {
+                let cell = Cell { aligned_bytes: *bytes, ..Cell::default() };
+                look.totals.add(Kind::Anon, Size::Order(*order), &cell);
+            }
+            look
+        };
+        let sizes = |board: &Board| {
+            board.picture().totals.rows.into_iter().map(|row| row[0].clone()).collect::<Vec<_>>()
+        };
+        let one = Board::new(with(&[(2, 16 << 10)]), Sort::Size);
+        assert!(sizes(&one).contains(&"16K".to_owned()), "{:?}", sizes(&one));
+        let mut few = Board::new(with(&[(2, 16 << 10), (3, 32 << 10)]), Sort::Size);
+        let folded = sizes(&few);
+        assert_eq!(folded[folded.len() - 2..], ["2 others".to_owned(), "all".to_owned()]);
+        let all = &few.picture().totals.rows[folded.len() - 2][1];
+        assert_eq!(all, "48 KiB");
+        few.add(with(&[(2, 16 << 10), (3, 4 << 20)]));
+        assert!(sizes(&few).contains(&"32K".to_owned()), "{:?}", sizes(&few));
     }
 
     #[test]

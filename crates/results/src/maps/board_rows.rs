@@ -13,6 +13,9 @@ use super::group::{Sort, rank};
 use super::state::{Mappings, State};
 use super::table::{Classes, bytes_or_point, change as signed, share};
 
+/// Sizes with less than one part in so many share a row.
+const SHARE_MIN: u64 = 100;
+
 /// What a table lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum View {
@@ -112,27 +115,34 @@ pub(super) fn totals(first: &State, last: &State, now: &State) -> Grid {
     header.extend(["all", "share", "since last look", "since start"].map(str::to_owned));
     header.extend(kinds.iter().map(|kind| kind.name().to_owned()));
     let all = now.totals.all().mapped_bytes();
-    let of = |state: &State, size: Option<Size>, kind: Option<Kind>| {
-        let is_in = |k, s| kind.is_none_or(|kind| kind == k) && size.is_none_or(|size| size == s);
+    let of = |state: &State, sizes: &[Size], kind: Option<Kind>| {
+        let is_in = |k, size| kind.is_none_or(|kind| kind == k) && sizes.contains(&size);
         state.totals.sum(is_in).mapped_bytes()
     };
-    let row = |name: String, size: Option<Size>| {
-        let bytes = of(now, size, None);
+    let row = |name: String, sizes: &[Size]| {
+        let bytes = of(now, sizes, None);
         let mut row = vec![name, bytes_or_point(bytes), share(bytes, all)];
-        row.push(signed(of(last, size, None), bytes));
-        row.push(signed(of(first, size, None), bytes));
-        row.extend(kinds.iter().map(|kind| bytes_or_point(of(now, size, Some(*kind)))));
+        row.push(signed(of(last, sizes, None), bytes));
+        row.push(signed(of(first, sizes, None), bytes));
+        row.extend(kinds.iter().map(|kind| bytes_or_point(of(now, sizes, Some(*kind)))));
         row
     };
-    let both = sizes(&first.totals, &now.totals);
-    let mut rows: Vec<Vec<String>> = both
-        .into_keys()
-        .map(|size| {
-            let bytes = size.bytes(now.geometry.page_bytes);
-            row(bytes.map_or_else(|| "unknown".to_owned(), size_name), Some(size))
-        })
-        .collect();
-    rows.push(row("all".to_owned(), None));
+    let every: Vec<Size> = sizes(&first.totals, &now.totals).into_keys().collect();
+    let is_small = |size: &Size| {
+        let least = all / SHARE_MIN;
+        [first, now].iter().all(|state| of(state, &[*size], None) < least)
+    };
+    let (small, shown): (Vec<Size>, Vec<Size>) = every.iter().copied().partition(is_small);
+    let (small, shown) = if small.len() > 1 { (small, shown) } else { (Vec::new(), every.clone()) };
+    let name = |size: &Size| {
+        let bytes = size.bytes(now.geometry.page_bytes);
+        bytes.map_or_else(|| "unknown".to_owned(), size_name)
+    };
+    let mut rows: Vec<Vec<String>> = shown.iter().map(|size| row(name(size), &[*size])).collect();
+    if !small.is_empty() {
+        rows.push(row(format!("{} others", small.len()), &small));
+    }
+    rows.push(row("all".to_owned(), &every));
     Grid { header, rows, name_column: 0 }
 }
 

@@ -316,7 +316,7 @@ mod tests {
     use super::super::group::Sort;
     use super::*;
 
-    const SHOW: Show = Show { nr_rows: 10, sort: Sort::Size, width: 100 };
+    const SHOW: Show = Show { nr_rows: 10, sort: Sort::Size, width: 100, prose: None };
 
     fn diff(old: &State, new: &State) -> DiffResult {
         DiffResult::of(old, new, SHOW, vec!["folio".to_owned()]).unwrap()

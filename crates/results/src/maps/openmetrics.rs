@@ -230,7 +230,7 @@ mod tests {
         let (access, skipped) = (Access::Full, largefolio_linux::census::Skipped::default());
         let census = Census { geometry, access, totals, processes, skipped, nr_beyond: 0 };
         let look = Look { census: Some(census), ..Look::default() };
-        of(&look, Show { nr_rows, sort: Sort::Size, width: 0 })
+        of(&look, Show { nr_rows, sort: Sort::Size, width: 0, prose: None })
     }
 
     /// Samples without their values: each at most once.

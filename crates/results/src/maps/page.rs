@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use largefolio_linux::census::Access;
+use largefolio_linux::census::remedy::Remedy;
 use largefolio_linux::system::Live;
 use largefolio_report::ExportError;
 use largefolio_report::figures::{self, percent, size};
@@ -73,7 +74,10 @@ fn of_census(summary: &Summary<'_>) -> Vec<Section> {
     let once = if summary.access == Some(Access::Full) { "each page once" } else { "a plain sum" };
     let lead = format!("Mapped memory by kind, {once}.");
     let kinds = sized("By kind", "Kind", &rows(&summary.kinds, "kinds"));
-    let mut sections = vec![section("kinds", "Folio sizes", Basis::Measured, &lead, kinds)];
+    let mut sections = vec![
+        section("why", "Why not larger", Basis::Measured, WHY, why(summary)),
+        section("kinds", "Folio sizes", Basis::Measured, &lead, kinds),
+    ];
     if summary.nr_processes > 1 {
         let mut body = sized("By process", "Process", &rows(&summary.processes, "processes"));
         body.append(&asides(&[(summary.nr_processes_not_shown, "smaller processes")]));
@@ -92,7 +96,6 @@ fn of_census(summary: &Summary<'_>) -> Vec<Section> {
         let body = strips(summary, false);
         sections.push(section("places", "Where the folios lie", Basis::Measured, PLACES, body));
     }
-    sections.push(section("why", "Why not larger", Basis::Measured, WHY, why(summary)));
     sections
 }
 
@@ -114,6 +117,9 @@ fn headline(summary: &Summary<'_>) -> Markup {
         }
         _ => answer::of_files(&summary.cached),
     }));
+    if let Some((name, remedy)) = summary.best() {
+        answer.append(&best(name, remedy));
+    }
     if summary.nr_processes > 0 {
         answer.raw("<ul class=\"facts\">");
         let facts = [
@@ -136,6 +142,25 @@ fn headline(summary: &Summary<'_>) -> Markup {
     let about = format!("kernel {}, {} pages", summary.kernel, size(summary.page_bytes));
     answer.element("p class=\"about\"", &about);
     answer
+}
+
+/// The remedy that gains most.
+fn best(name: &str, remedy: &Remedy) -> Markup {
+    let mut best = Markup::new();
+    let (gain, size) = (figures::bytes(remedy.gain_bytes), size(remedy.folio_bytes));
+    best.raw("<div class=\"best\"><p>").text("The remedy that gains most is for ");
+    let extra = match remedy.extra_bytes {
+        0 => String::new(),
+        extra => format!("; it may take {} more memory", figures::bytes(extra)),
+    };
+    best.element("b", name).text(&format!(": {gain} in {size} folios{extra}. "));
+    best.raw("<a href=\"#why\">All remedies</a></p>");
+    best.element("code class=\"remedy\"", &remedy.to_string());
+    for term in terms(remedy).iter().skip(1) {
+        best.raw("<br>").element("small", term);
+    }
+    best.raw("</div>");
+    best
 }
 
 /// A row of a figure, with its place in the JSON.
@@ -371,8 +396,10 @@ fn remedies(summary: &Summary<'_>) -> Markup {
             table.text(" ").element("small", &format!("{} processes", subject.nr_processes));
         }
         table.raw("</th>");
-        number(&mut table, &format!("/subjects/{nr}/bytes"), subject.bytes);
-        table.element("td", &size(subject.target_bytes)).raw("<td>");
+        table.raw("<td data-label=\"not large\">");
+        let bytes = figures::bytes(subject.bytes);
+        table.number(&format!("/subjects/{nr}/bytes"), subject.bytes, &bytes).raw("</td>");
+        table.element("td data-label=\"could be\"", &size(subject.target_bytes)).raw("<td>");
         for (at, reason) in subject.reasons.iter().enumerate() {
             let at = format!("/subjects/{nr}/reasons/{at}/bytes");
             table.raw("<div>").text(reason.meaning).raw(" <small>");

@@ -9,6 +9,9 @@ const BESIDE: usize = 68;
 /// Characters a name gets at least.
 pub(super) const NAME_MIN: usize = 24;
 
+/// Characters of prose in a line at least.
+const PROSE_MIN: usize = 20;
+
 /// How much is shown, in which order.
 #[derive(Clone, Copy, Debug)]
 pub struct Show {
@@ -18,6 +21,8 @@ pub struct Show {
     pub sort: Sort,
     /// Characters of a line.
     pub width: usize,
+    /// Characters of a line of prose; a file has as long ones as there are.
+    pub prose: Option<usize>,
 }
 
 impl Show {
@@ -27,8 +32,54 @@ impl Show {
         self.nr_rows.saturating_mul(JUDGED_OF_ROW)
     }
 
+    /// Adds `prose` after `first`; further lines begin below it. Words are not broken.
+    pub(super) fn add(self, text: &mut String, first: &str, prose: &str) {
+        let indent = first.chars().count();
+        let width = self.prose.unwrap_or(usize::MAX).max(indent + PROSE_MIN);
+        let mut at = indent;
+        text.push_str(first);
+        for (nr, word) in prose.split(' ').enumerate() {
+            let nr_chars = word.chars().count();
+            if nr > 0 && at + 1 + nr_chars > width {
+                text.push('\n');
+                text.push_str(&" ".repeat(indent));
+                at = indent;
+            } else if nr > 0 {
+                text.push(' ');
+                at += 1;
+            }
+            text.push_str(word);
+            at += nr_chars;
+        }
+        text.push('\n');
+    }
+
     /// Characters of a name beside the columns of a table.
     pub(super) fn name_chars(self) -> usize {
         self.width.saturating_sub(BESIDE).max(NAME_MIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_fits_a_narrow_terminal_and_is_one_line_in_a_file() {
+        let prose =
+            "cost: each block is copied once; if the program forks, the next write splits it";
+        let written = |prose_width| {
+            let show = Show { nr_rows: 9, sort: Sort::Size, width: 60, prose: prose_width };
+            let mut text = String::new();
+            show.add(&mut text, "        -> ", prose);
+            text
+        };
+        let narrow = written(Some(60));
+        assert!(narrow.lines().count() == 2 && narrow.lines().all(|line| line.len() <= 60));
+        assert!(narrow.contains("\n           "), "{narrow}");
+        let joined: Vec<&str> = narrow.split_whitespace().skip(1).collect();
+        assert_eq!(joined.join(" "), prose);
+        assert_eq!(written(None), format!("        -> {prose}\n"));
+        assert!(written(Some(1)).lines().all(|line| line.len() <= 11 + PROSE_MIN));
     }
 }

@@ -70,6 +70,16 @@ pub(super) struct Summary<'a> {
     pub(super) strips: Vec<StripData>,
 }
 
+impl Summary<'_> {
+    /// The remedy that gains most, and what it is for.
+    pub(super) fn best(&self) -> Option<(&str, &Remedy)> {
+        let all = self.subjects.iter().flat_map(|subject| {
+            subject.remedies.iter().map(|remedy| (subject.name.as_str(), remedy))
+        });
+        all.filter(|(_, remedy)| remedy.is_some()).max_by_key(|(_, remedy)| remedy.gain_bytes)
+    }
+}
+
 /// Memory by folio size.
 #[derive(Serialize)]
 pub(super) struct Sizes {

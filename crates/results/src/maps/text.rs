@@ -76,19 +76,19 @@ fn heading(text: &mut String, look: &Look, census: &Census) {
 fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) {
     let total = Sizes::of(&census.totals, census.geometry.page_bytes);
     let pmd_bytes = census.geometry.pmd_bytes();
-    text.push_str(&sentence::plain(&answer::of_processes(&total, census.access, pmd_bytes)));
+    let share = sentence::plain(&answer::of_processes(&total, census.access, pmd_bytes));
+    show.add(text, "", &share);
     let remedies = subjects.iter().take(show.nr_rows).flat_map(|subject| {
         let some = subject.remedies.iter().take(REMEDIES_MAX).filter(|one| one.is_some());
         some.map(move |remedy| (&subject.what, remedy))
     });
     if let Some((what, best)) = remedies.max_by_key(|(_, remedy)| remedy.gain_bytes) {
         let (gain, size) = (figures::bytes(best.gain_bytes), size_name(best.folio_bytes));
-        let _ = write!(
-            text,
-            "\nOf the remedies below, that for {what} gains most: {gain} in {size} folios."
-        );
+        let best =
+            format!("Of the remedies below, that for {what} gains most: {gain} in {size} folios.");
+        show.add(text, "", &best);
     }
-    text.push_str("\n\n");
+    text.push('\n');
 }
 
 /// The groups that are nearest to their limit.
@@ -222,7 +222,7 @@ fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: Aside, 
         text.push_str("\nwhy not larger, and what removes it:\n");
     }
     for subject in subjects.iter().take(show.nr_rows) {
-        why(text, census, subject);
+        why(text, census, subject, show);
     }
     more(text, subjects.len(), show);
     for (refusal, bytes) in aside {
@@ -233,7 +233,7 @@ fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: Aside, 
     }
 }
 
-fn why(text: &mut String, census: &Census, subject: &Subject) {
+fn why(text: &mut String, census: &Census, subject: &Subject, show: Show) {
     let bytes = figures::bytes(subject.bytes);
     let target = size_name(subject.target_bytes);
     let processes = match (subject.nr_processes, census.processes.len()) {
@@ -249,12 +249,16 @@ fn why(text: &mut String, census: &Census, subject: &Subject) {
         } else {
             format!(" ({})", figures::bytes(*bytes))
         };
-        let _ = writeln!(text, "{:>13}{}{part}", "", refusal.meaning());
+        show.add(text, &" ".repeat(13), &format!("{}{part}", refusal.meaning()));
     }
     for remedy in subject.remedies.iter().take(REMEDIES_MAX) {
-        let _ = writeln!(text, "{:>16}{}", "-> ", printable(&remedy.to_string()));
+        let first = format!("{:>16}", "-> ");
+        let remedy_text = printable(&remedy.to_string());
+        // A command is copied: it stays one line.
+        let of_remedy = if remedy.is_some() { Show { prose: None, ..show } } else { show };
+        of_remedy.add(text, &first, &remedy_text);
         for term in terms(remedy) {
-            let _ = writeln!(text, "{:>16}{}", "", printable(&term));
+            show.add(text, &" ".repeat(16), &printable(&term));
         }
     }
     let nr = subject.remedies.len();

@@ -238,9 +238,18 @@ fn rounds_table(view: &VerifyResult) -> Markup {
     table
 }
 
+/// Three digits after the point, or three that count.
+fn ratio(value: f64) -> String {
+    match value {
+        ..10.0 => format!("{value:.3}"),
+        ..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
 fn quantities(view: &VerifyResult) -> Markup {
     let intervals = view.rows.iter().filter_map(interval).flatten();
-    let axis = Axis::over(intervals.chain([1.0]), "");
+    let axis = Axis::of_ratios(intervals);
     let of_rows = view.rows.iter().enumerate().map(|(at, row)| {
         let mut name = Markup::new();
         name.text(&row.quantity);
@@ -262,10 +271,9 @@ fn quantities(view: &VerifyResult) -> Markup {
             });
             let (shape, class) = (Shape::Dot, "changed-run");
             marks.push(Mark::At { value: median, side, shape, class, tip });
-            end.number(&format!("/rows/{at}/ratio"), median, &format!("{median:.3}"));
-            end.text(" [");
-            end.number(&format!("/rows/{at}/ratio_low"), low, &format!("{low:.3}")).text(" .. ");
-            end.number(&format!("/rows/{at}/ratio_high"), high, &format!("{high:.3}")).text("]");
+            end.number(&format!("/rows/{at}/ratio"), median, &ratio(median)).text(" [");
+            end.number(&format!("/rows/{at}/ratio_low"), low, &ratio(low)).text(" .. ");
+            end.number(&format!("/rows/{at}/ratio_high"), high, &ratio(high)).text("]");
         } else {
             end.text(words::no_ratio(row.nr_rounds));
         }
@@ -277,6 +285,9 @@ fn quantities(view: &VerifyResult) -> Markup {
         (Shape::Dot, "changed-run", "median of the ratios, and its interval"),
         (Shape::Tick, "published", "1: no difference, with the margin around it"),
     ]));
+    if view.rows.iter().filter_map(interval).flatten().any(|value| !axis.shows(value)) {
+        picture.element("p class=\"note\"", "A triangle at an end: the ratio lies further out.");
+    }
     picture.append(&lanes(&axis, &guides(view, None), &of_rows));
     figure("Changed over plain", &picture, &quantities_table(view))
 }
@@ -295,7 +306,7 @@ fn quantities_table(view: &VerifyResult) -> Markup {
         for (key, value) in parts {
             table.raw("<td>");
             if let Some(value) = value {
-                table.number(&format!("/rows/{at}/{key}"), value, &format!("{value:.3}"));
+                table.number(&format!("/rows/{at}/{key}"), value, &ratio(value));
             }
             table.raw("</td>");
         }

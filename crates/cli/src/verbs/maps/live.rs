@@ -125,7 +125,7 @@ impl LivePlan {
             return Ok(MapsResult::of(look, command_line).json_line()?);
         }
         // The terminal may have another width each time.
-        let show = Show { width: Console::width(), ..self.show };
+        let show = Show { width: Console::width(), prose: Console::prose_width(), ..self.show };
         Ok(look.written(form, show, command_line)?)
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn run(request: &MapsRequest, first: &Look, show: Show, every: Durati
         board: Board::new(State::of(first), show.sort),
         looker: Looker::start(request.clone()),
         keys: keys(),
-        beside: Beside { notes, every, nr_looks: 1, is_help: false },
+        beside: Beside { notes, every, nr_looks: 1, help: None },
         next: Instant::now() + every,
         is_drawn: false,
     };
@@ -174,12 +174,26 @@ impl Watching {
         }
         match asked(key) {
             Asked::Quit => return false,
-            Asked::Help => self.beside.is_help = !self.beside.is_help,
             Asked::Look => self.looker.ask(),
+            Asked::Help | Asked::Step(_) if self.beside.help.is_some() => {
+                self.beside.help = in_help(&asked(key), self.beside.help.unwrap_or(0));
+            }
+            Asked::Help => self.beside.help = Some(0),
             Asked::Step(step) => self.board.step(step),
             Asked::Nothing => {}
         }
         true
+    }
+}
+
+/// The first line of the help that is shown after a key; `None` once the help is closed.
+const fn in_help(asked: &Asked, first: usize) -> Option<usize> {
+    match asked {
+        Asked::Step(Step::Up(nr)) => Some(first.saturating_sub(*nr)),
+        Asked::Step(Step::Down(nr)) => Some(first.saturating_add(*nr)),
+        Asked::Step(Step::First) => Some(0),
+        Asked::Help | Asked::Step(Step::Back | Step::Open) => None,
+        _ => Some(first),
     }
 }
 
@@ -223,6 +237,16 @@ fn asked(key: &KeyEvent) -> Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn help_scrolls_and_the_keys_that_leave_a_view_close_it() {
+        let after = |code| in_help(&asked(&KeyEvent::new(code, KeyModifiers::NONE)), 3);
+        for code in [KeyCode::Esc, KeyCode::Enter, KeyCode::Left, KeyCode::Char('?')] {
+            assert_eq!(after(code), None, "{code:?}");
+        }
+        assert_eq!([after(KeyCode::Up), after(KeyCode::Down)], [Some(2), Some(4)]);
+        assert_eq!([after(KeyCode::Home), after(KeyCode::Tab)], [Some(0), Some(3)]);
+    }
 
     #[test]
     fn keys_mean_what_the_help_says() {

@@ -28,6 +28,8 @@ const NAME_MIN: usize = 12;
 const KEYS: &str =
     "q quit  arrows move  Enter open  Esc back  s sort  c change  Tab next view  ? help";
 
+/// Where the help says what a key does.
+const KEY_WIDTH: usize = 19;
 const HELP: &[&str] = &[
     "up, down, j, k     move; Page Up, Page Down by 10; Home, End",
     "Enter, right       the processes of a control group, the mappings of a process",
@@ -49,7 +51,8 @@ pub(super) struct Beside {
     pub(super) notes: Vec<String>,
     pub(super) every: Duration,
     pub(super) nr_looks: u64,
-    pub(super) is_help: bool,
+    /// The first line of the help, if that is shown.
+    pub(super) help: Option<usize>,
 }
 
 /// A line and its style.
@@ -83,8 +86,10 @@ fn lines(picture: &Picture, beside: &Beside, width: usize, height: usize) -> Vec
     let title =
         format!("{}; every {} s, look {}", picture.title, beside.every.as_secs(), beside.nr_looks);
     let mut lines = vec![Styled(title, plain(Modifier::BOLD))];
-    if beside.is_help {
-        lines.extend(HELP.iter().map(|text| Styled((*text).to_owned(), none)));
+    if let Some(first) = beside.help {
+        let help: Vec<String> = HELP.iter().flat_map(|text| wrapped(text, width)).collect();
+        let first = first.min((help.len() + 1).saturating_sub(height));
+        lines.extend(help.into_iter().skip(first).map(|text| Styled(text, none)));
         return lines;
     }
     lines.extend(beside.notes.iter().map(|note| Styled(note.clone(), none)));
@@ -106,6 +111,29 @@ fn lines(picture: &Picture, beside: &Beside, width: usize, height: usize) -> Vec
     }
     if table.rows.is_empty() {
         lines.push(Styled("  nothing".to_owned(), none));
+    }
+    lines
+}
+
+/// A line of the help in lines of `width`; what a key does is indented, if there is room for it.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let (first, rest) = match text.find("  ") {
+        Some(_) if width >= 2 * KEY_WIDTH => text.split_at(KEY_WIDTH),
+        _ => ("", text),
+    };
+    let indent = first.chars().count();
+    let mut lines = vec![first.to_owned()];
+    for word in rest.split_whitespace() {
+        let line = lines.last_mut().map_or(0, |line| line.chars().count());
+        if line > indent && line + 1 + word.chars().count() > width {
+            lines.push(" ".repeat(indent));
+        }
+        if let Some(line) = lines.last_mut() {
+            if line.chars().count() > indent {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
     }
     lines
 }
@@ -187,7 +215,7 @@ mod tests {
 
     fn beside() -> Beside {
         let notes = vec!["without PFNs, only the size of PMD-mapped memory is known".to_owned()];
-        Beside { notes, every: Duration::from_secs(2), nr_looks: 7, is_help: false }
+        Beside { notes, every: Duration::from_secs(2), nr_looks: 7, help: None }
     }
 
     fn drawn(width: u16, height: u16, picture: &Picture, beside: &Beside) -> Terminal<TestBackend> {
@@ -209,8 +237,25 @@ mod tests {
 
     #[test]
     fn help_replaces_the_tables() {
-        let beside = Beside { is_help: true, ..beside() };
+        let beside = Beside { help: Some(0), ..beside() };
         insta::assert_snapshot!(drawn(96, 16, &picture(), &beside).backend());
+    }
+
+    #[test]
+    fn help_is_wrapped_and_scrolls_on_a_small_screen() {
+        let text = |width, height, first| {
+            let beside = Beside { help: Some(first), ..beside() };
+            drawn(width, height, &picture(), &beside).backend().to_string()
+        };
+        let all = text(50, 40, 0);
+        let words =
+            |text: &str| text.replace('"', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        let all = words(&all);
+        for line in HELP {
+            assert!(all.contains(&words(line)), "{line} is not whole in {all}");
+        }
+        assert!(!text(30, 9, 0).contains("folio maps PID"));
+        assert!(text(30, 9, 999).contains("folio maps PID"));
     }
 
     #[test]
