@@ -25,6 +25,7 @@ pub mod files;
 pub mod plan;
 pub mod profile;
 pub mod record;
+pub mod warnings;
 
 use std::io;
 use std::path::PathBuf;

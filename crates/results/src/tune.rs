@@ -7,6 +7,7 @@ use largefolio_linux::tune::entry::Entry;
 use largefolio_linux::tune::files::Taken;
 use largefolio_linux::tune::plan::{ChangeSet, Missing};
 use largefolio_linux::tune::record::Undone;
+use largefolio_linux::tune::warnings::Warning;
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_report::figures::counted;
@@ -37,6 +38,8 @@ pub struct TuneResult {
     title: String,
     rows: Vec<TuneRow>,
     missing: Vec<Missing>,
+    /// Values that hurt many programs; nothing here changes them.
+    warnings: Vec<Warning>,
     /// Files that survive a reboot.
     files: Vec<FileRow>,
     /// What to do next.
@@ -77,6 +80,7 @@ pub fn planned(
         title: title(plan),
         rows: rows(plan, "planned"),
         missing: plan.missing.clone(),
+        warnings: still_true(plan),
         files: files.iter().map(FileRow::planned).collect(),
         hint: hints.join("\n"),
     };
@@ -90,7 +94,14 @@ pub fn planned(
 #[must_use]
 pub fn applied(plan: &ChangeSet) -> TuneResult {
     let (rows, missing) = (rows(plan, "changed"), plan.missing.clone());
-    TuneResult { title: title(plan), rows, missing, files: Vec::new(), hint: String::new() }
+    let (title, warnings) = (title(plan), still_true(plan));
+    TuneResult { title, rows, missing, warnings, files: Vec::new(), hint: String::new() }
+}
+
+/// Warnings of a plan without those of settings that it changes.
+fn still_true(plan: &ChangeSet) -> Vec<Warning> {
+    let is_changed = |name: &str| plan.changes.iter().any(|change| change.name == name);
+    plan.warnings.iter().filter(|warning| !is_changed(&warning.name)).cloned().collect()
 }
 
 fn title(plan: &ChangeSet) -> String {
@@ -154,6 +165,7 @@ pub fn undone(all: &[Undone]) -> TuneResult {
         title,
         rows: all.iter().map(of).collect(),
         missing: Vec::new(),
+        warnings: Vec::new(),
         files: Vec::new(),
         hint: String::new(),
     }
@@ -229,6 +241,12 @@ impl TuneResult {
         for missing in &self.missing {
             let _ = writeln!(text, "\nleft out: {}", missing.reason);
         }
+        for Warning { name, now, reason, command } in &self.warnings {
+            let _ = writeln!(text, "\nwarning: {name} is {now:?}: {reason}");
+            if !command.is_empty() {
+                let _ = writeln!(text, "  -> {command}");
+            }
+        }
         if !self.files.is_empty() {
             let _ = write!(text, "\n{}", files::text(&self.files));
         }
@@ -244,7 +262,8 @@ impl TuneResult {
     /// None in practice: memory takes everything.
     pub fn csv(&self) -> Result<String, ExportError> {
         let mut writer = Cells::text();
-        if !self.rows.is_empty() || !self.missing.is_empty() || !self.files.is_empty() {
+        let has_rows = !self.rows.is_empty() || !self.missing.is_empty();
+        if has_rows || !self.warnings.is_empty() || !self.files.is_empty() {
             writer.record(["setting", "now", "then", "result", "note"])?;
         }
         for TuneRow { setting, now, then, result, note } in &self.rows {
@@ -252,6 +271,9 @@ impl TuneResult {
         }
         for Missing { name, reason } in &self.missing {
             writer.record([name, "", "", "missing", reason])?;
+        }
+        for Warning { name, now, reason, .. } in &self.warnings {
+            writer.record([name, now, "", "warning", reason])?;
         }
         for FileRow { file, result, note, .. } in &self.files {
             writer.record([file, "", "", *result, note])?;

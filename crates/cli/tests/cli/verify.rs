@@ -105,7 +105,7 @@ fn a_change_that_is_none_is_refused_before_anything_runs() {
     if let Ok(text) = fs::read_to_string(size) {
         let now = text.split(['[', ']']).nth(1).unwrap();
         let said = place.fails(&format!("verify --tune thp.64K={now} -- touch made"));
-        assert!(said.contains(&format!("--tune thp.64K={now}: it is {now} already")), "{said}");
+        assert!(said.contains(&format!("--tune thp.64K={now}: it is {now:?} already")), "{said}");
     }
     assert!(!place.path("made").exists());
 }

@@ -133,17 +133,37 @@ impl Catalog {
         })
     }
 
-    /// Disks that a mounted filesystem is on, by name, ascending.
+    /// The value of a file that the catalogue has no name for.
+    pub(super) fn read_other(&self, path: &str) -> Option<String> {
+        let text = read_text(&self.below_root(Path::new(path)), VALUE_BYTES_MAX).ok()?;
+        Some(Choice::parse(&text).value)
+    }
+
+    /// Disks that a mounted filesystem is on, by name, ascending. Disks in memory (zram, brd) are not
+    /// among them: nothing is gained by reading ahead from memory.
     #[must_use]
     pub fn disks(&self) -> Vec<String> {
         let mounts = system::read(&self.below_root(Path::new(host::MOUNTS))).unwrap_or_default();
         let devices = mounts::devices(&mounts);
-        let disks = self.below_root(Path::new(block::DISKS));
-        let Ok(entries) = fs::read_dir(disks) else { return Vec::new() };
-        let mut disks: Vec<String> = entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|disk| is_disk_name(disk) && self.is_mounted(disk, &devices))
-            .collect();
+        let mut disks = self.all_disks();
+        disks.retain(|disk| !is_in_memory(disk) && self.is_mounted(disk, &devices));
+        disks
+    }
+
+    /// Hidden paths of `disks`: `nvme0c1n1` is one to `nvme0n1`, with a window of its own.
+    pub(super) fn hidden_paths(&self, disks: &[String]) -> Vec<String> {
+        let mut all = self.all_disks();
+        all.retain(|name| path_to(name).is_some_and(|disk| disks.contains(&disk)));
+        all
+    }
+
+    /// Every disk, ascending.
+    fn all_disks(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.below_root(Path::new(block::DISKS))) else {
+            return Vec::new();
+        };
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        let mut disks: Vec<String> = names.filter(|name| is_disk_name(name)).collect();
         disks.sort_unstable();
         disks
     }
@@ -189,6 +209,21 @@ impl Choice {
         };
         Err(TuneError::Value { name: name.to_owned(), value: value.to_owned(), expected })
     }
+}
+
+/// `zram0`, `ram15`.
+fn is_in_memory(disk: &str) -> bool {
+    let number = disk.strip_prefix("zram").or_else(|| disk.strip_prefix("ram"));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// The disk that a hidden NVMe path leads to: `nvme0n1` of `nvme0c1n1`.
+fn path_to(name: &str) -> Option<String> {
+    let (subsystem, rest) = name.strip_prefix("nvme")?.split_once('c')?;
+    let (controller, namespace) = rest.split_once('n')?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let parts = [subsystem, controller, namespace];
+    parts.into_iter().all(is_number).then(|| format!("nvme{subsystem}n{namespace}"))
 }
 
 /// `64K` is 64, `2M` is 2048: powers of two of 8 KiB and more, as the kernel names its folders.

@@ -6,6 +6,7 @@ use super::TuneError;
 use super::catalog::Catalog;
 use super::entry::Entry;
 use super::profile::Profile;
+use super::warnings::{self, Warning};
 
 /// Settings with what they are and what they are to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -16,6 +17,8 @@ pub struct ChangeSet {
     pub kept: Vec<Kept>,
     /// Settings this kernel does not have, with the reason.
     pub missing: Vec<Missing>,
+    /// Found beside the plan; nothing changes them.
+    pub warnings: Vec<Warning>,
 }
 
 /// One setting that changes.
@@ -99,6 +102,12 @@ impl ChangeSet {
                     }
                 }
             }
+        }
+        if profile.wishes.iter().any(|wish| wish.name == "readahead") {
+            plan.warnings = warnings::of_readahead(catalog);
+        }
+        if plan.has_none() {
+            plan.warnings.extend(warnings::of_other_names(catalog));
         }
         Ok(plan)
     }

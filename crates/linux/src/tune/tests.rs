@@ -428,3 +428,48 @@ fn profiles_that_are_none_are_told_with_the_line() {
     }
     assert!(Profile::named("larg").unwrap_err().to_string().contains("large-always"));
 }
+
+#[test]
+fn an_unusually_large_readahead_is_named_with_its_hidden_path_and_memory_is_no_disk() {
+    let system = System::new();
+    let disks = ["nvme0n1", "nvme0c0n1", "nvme1c0n1", "dm-3", "md126", "zram0", "ram0", "ramdisk"];
+    let sizes = ["65536", "65536", "65536", "32768", "4096", "128", "128", "128"];
+    let mut mounts = String::new();
+    for (nr, (disk, kib)) in disks.iter().zip(sizes).enumerate() {
+        system.write(&format!("sys/block/{disk}/queue/read_ahead_kb"), &format!("{kib}\n"));
+        // A hidden path has no device number, and nothing is mounted from it.
+        if !disk.contains("c0") {
+            system.write(&format!("sys/block/{disk}/dev"), &format!("250:{nr}\n"));
+            mounts.push_str(&format!("{nr} 1 250:{nr} / /m{nr} rw - ext4 /dev/{disk} rw\n"));
+        }
+    }
+    system.write("proc/self/mountinfo", &mounts);
+    let profile = Profile::named("large").unwrap();
+    let plan = ChangeSet::of_profile(&system.catalog(), &profile).unwrap();
+    let named: Vec<_> =
+        plan.warnings.iter().map(|one| (one.name.as_str(), one.now.as_str())).collect();
+    let expected = [
+        ("readahead.dm-3", "32768"),
+        ("readahead.nvme0n1", "65536"),
+        ("readahead.nvme0c0n1", "65536"),
+    ];
+    assert_eq!(named, expected);
+    assert!(plan.warnings[1].command.contains("--set readahead.nvme0n1=4096 --yes"));
+    let raised =
+        |disk: &str| plan.changes.iter().any(|one| one.name == format!("readahead.{disk}"));
+    assert!(!raised("zram0") && !raised("ram0") && raised("ramdisk"), "{:?}", plan.changes);
+}
+
+#[test]
+fn settings_at_red_hats_place_are_named_if_there_are_no_others() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("sys/kernel/mm/redhat_transparent_hugepage");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("enabled"), "[always] madvise never\n").unwrap();
+    let catalog = Catalog::below(place.path());
+    let plan = ChangeSet::of_profile(&catalog, &Profile::named("large").unwrap()).unwrap();
+    assert!(plan.has_none());
+    let warning = &plan.warnings[0];
+    assert!(warning.name.contains("redhat_transparent_hugepage"), "{warning:?}");
+    assert_eq!((warning.now.as_str(), warning.command.as_str()), ("always", ""));
+}

@@ -196,7 +196,7 @@ impl Changed {
         for one in &self.plain.settings {
             if one.old == one.new {
                 bail!(
-                    "--tune {}={}: it is {} already, so both runs would be the same",
+                    "--tune {}={}: it is {:?} already, so both runs would be the same",
                     one.name,
                     one.new,
                     one.old

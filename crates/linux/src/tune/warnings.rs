@@ -1,0 +1,61 @@
+//! Values that a plan leaves alone and a person should know of.
+
+use serde::Serialize;
+
+use super::catalog::Catalog;
+use crate::shell::as_root;
+
+/// A larger readahead is unusual, in KiB. Kernels begin with 128, from Linux 6.17 on rotating disks
+/// with 4096; some NVMe disks of clouds announce an optimal size of which the kernel makes 65536.
+const READAHEAD_USUAL_MAX: u64 = 8192;
+/// The largest value that is proposed in its place, in KiB.
+const READAHEAD_PROPOSED: u64 = 4096;
+/// The settings of Red Hat Enterprise Linux 6 and its relatives.
+const RED_HAT: &str = "/sys/kernel/mm/redhat_transparent_hugepage";
+
+/// A value that hurts many programs, or a setting that folio cannot change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Warning {
+    /// Name in the catalogue, or the file of a setting that the catalogue does not have.
+    pub name: String,
+    /// Value now; empty if it was not read.
+    pub now: String,
+    /// The reason.
+    pub reason: String,
+    /// A command that changes it; empty if there is none.
+    pub command: String,
+}
+
+/// Disks whose readahead is unusually large: those with a mounted filesystem, and their paths.
+pub(super) fn of_readahead(catalog: &Catalog) -> Vec<Warning> {
+    let disks = catalog.disks();
+    let paths = catalog.hidden_paths(&disks);
+    let of = |disk: String| {
+        let name = format!("readahead.{disk}");
+        let now = catalog.read(&name).ok()?.value;
+        let kib = now.parse::<u64>().ok().filter(|kib| *kib > READAHEAD_USUAL_MAX)?;
+        let size = if kib % 1024 == 0 { format!("{}M", kib / 1024) } else { format!("{kib}K") };
+        let reason = format!(
+            "a window of {size} is unusually large: once memory is short, random reads of files can \
+             read 50 to 500 times as much as they use; 128 to {READAHEAD_PROPOSED} is usual \
+             (--persist keeps it by a udev rule)"
+        );
+        let command =
+            as_root(&format!("folio tune --set {name}={READAHEAD_PROPOSED} --yes --persist"));
+        Some(Warning { name, now, reason, command })
+    };
+    disks.into_iter().chain(paths).filter_map(of).collect()
+}
+
+/// Settings of transparent huge pages at a place that folio does not know.
+pub(super) fn of_other_names(catalog: &Catalog) -> Option<Warning> {
+    let now = catalog.read_other(&format!("{RED_HAT}/enabled"))?;
+    Some(Warning {
+        name: format!("{RED_HAT}/enabled"),
+        now,
+        reason: "this kernel has its settings of transparent huge pages there, as Red Hat \
+                 Enterprise Linux 6 has; folio does not change them"
+            .to_owned(),
+        command: String::new(),
+    })
+}
