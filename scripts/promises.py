@@ -43,6 +43,8 @@ SLACK_SHARE, SLACK_BYTES = 0.1, PMD
 NR_TRIES = 3
 READY_SECONDS = 30
 SWAP_MIB = 512
+# Free blocks of a PMD entry's size that every start finds: three areas, twice.
+NR_FREE = 160
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,28 @@ class Judge(Machine):
         words = [str(self.folder / program), str(self.folder), *one.words()]
         return [str(loader), *words] if one.start == "loader" else words
 
+    def make_room(self):
+        """Frees whole blocks: a promise cannot know that none will be left at the next start."""
+        if nr_free_blocks(Path("/proc/buddyinfo").read_text()) >= NR_FREE:
+            return
+        enabled, is_chosen = Path(f"{THP}/enabled"), self.now(f"{THP}/enabled")
+        enabled.write_text("madvise")
+        process = self.run([self.folder / "memory", self.folder, f"advised:{4 * NR_FREE * PMD >> 10}:0"])
+        self.stop(process)
+        enabled.write_text(is_chosen)
+        nr = nr_free_blocks(Path("/proc/buddyinfo").read_text())
+        if nr < NR_FREE:
+            raise NotTried(f"memory is fragmented: {nr} free blocks of 2M")
+
+    def run(self, words, environment=None, before=None):
+        """A program that has printed that it is ready."""
+        process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   start_new_session=True, preexec_fn=before)
+        self.started.append(process)
+        os.set_blocking(process.stdout.fileno(), False)
+        wait_for(process, b"ready")
+        return process
+
     def launched(self, one, start=""):
         """A started process of the case, once it has its memory; the process that has it."""
         values = {"tunables": "glibc.malloc.arena_max=2", "hugetlb=1": "glibc.malloc.hugetlb=1"}
@@ -223,16 +247,15 @@ class Judge(Machine):
             words = [str(self.folder / "memory"), "--disable", flag, *words]
         if one.start == "script":
             words = [str(self.folder / "script"), *words]
+        self.make_room()
+        for file in self.folder.glob("tmpfs-*/file-*"):
+            file.unlink()
         if one.start == "deleted":
             shutil.copy(self.folder / "memory", self.folder / "gone")
         is_merged = any(kind == "merged" for kind, *_ in one.areas)
         if is_merged:
             Path(f"{KSM}/run").write_text("1")
-        process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   start_new_session=True, preexec_fn=unlimited if one.start == "unlimited stack" else None)
-        self.started.append(process)
-        os.set_blocking(process.stdout.fileno(), False)
-        wait_for(process, b"ready")
+        process = self.run(words, environment, unlimited if one.start == "unlimited stack" else None)
         if is_merged:
             Path(f"{KSM}/run").write_text("0")
         if one.start == "deleted":
@@ -251,6 +274,12 @@ class Judge(Machine):
         self.stop_all()
         subprocess.run(["swapoff", self.swap], capture_output=True)
         super().close()
+
+
+def nr_free_blocks(buddyinfo, order=9):
+    """Free blocks of an order, with the larger ones in units of it."""
+    counts = [[int(word) for word in line.split()[4:]] for line in buddyinfo.splitlines()]
+    return sum(nr << at - order for zone in counts for at, nr in enumerate(zone) if at >= order)
 
 
 def unlimited():
@@ -299,6 +328,7 @@ def carried_out(judge, one, before, remedy):
             status, said = judge.shell(remedy.command) if remedy.command else (0, "")
             judge.stop_all()
             process, pid = judge.launched(one, remedy.start)
+        # 1: not all of it, which is no promise either.
         if status not in (0, 1):
             wrong = [f"exit status {status}: {said}"]
         return large_of(pid, remedy.folio_bytes), memory_of(family(process.pid)), wrong

@@ -3,7 +3,7 @@
 import unittest
 
 from promised.cases import KINDS, STARTS, case
-from promises import M, Promise, as_printed, promises_of, table, wrongs, Verdict
+from promises import M, Promise, as_printed, nr_free_blocks, promises_of, table, wrongs, Verdict
 
 TYPED = ["/d/memory", "/d", "private:4096:1"]
 
@@ -76,6 +76,12 @@ class Starts(unittest.TestCase):
 
     def test_nothing_printed_is_as_before(self):
         self.assertEqual(as_printed("", TYPED, {"A": "1"}), (TYPED, {"A": "1"}))
+
+
+class Room(unittest.TestCase):
+    def test_larger_blocks_count_as_several(self):
+        text = "Node 0, zone   Normal  5 4 3 3 3 3 3 3 3 2 1\nNode 0, zone      DMA  0 0 0 0 0 0 0 0 0 1 3\n"
+        self.assertEqual(nr_free_blocks(text), 2 + 2 + 1 + 6)
 
 
 class Tables(unittest.TestCase):
