@@ -75,7 +75,7 @@ impl Console {
         of_terminal.or_else(of_variable).unwrap_or(WIDTH)
     }
 
-    /// Characters of a line of prose: as [`Self::width`], if somebody reads it on a terminal.
+    /// Characters of a line of prose: as [`Self::width`], on a terminal.
     pub(crate) fn prose_width() -> Option<usize> {
         let is_asked = std::env::var_os("COLUMNS").is_some();
         (is_asked || io::stdout().is_terminal()).then(Self::width)

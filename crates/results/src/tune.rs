@@ -98,7 +98,7 @@ pub fn applied(plan: &ChangeSet) -> TuneResult {
     TuneResult { title, rows, missing, warnings, files: Vec::new(), hint: String::new() }
 }
 
-/// Warnings of a plan without those of settings that it changes.
+/// Warnings of a plan, except for settings that it changes.
 fn still_true(plan: &ChangeSet) -> Vec<Warning> {
     let is_changed = |name: &str| plan.changes.iter().any(|change| change.name == name);
     plan.warnings.iter().filter(|warning| !is_changed(&warning.name)).cloned().collect()

@@ -17,7 +17,7 @@ pub struct ChangeSet {
     pub kept: Vec<Kept>,
     /// Settings this kernel does not have, with the reason.
     pub missing: Vec<Missing>,
-    /// Found beside the plan; nothing changes them.
+    /// Values that the plan leaves alone and that hurt.
     pub warnings: Vec<Warning>,
 }
 

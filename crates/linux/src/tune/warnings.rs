@@ -22,7 +22,7 @@ pub struct Warning {
     pub now: String,
     /// The reason.
     pub reason: String,
-    /// A command that changes it; empty if there is none.
+    /// A command that changes it, or nothing.
     pub command: String,
 }
 

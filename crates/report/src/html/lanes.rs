@@ -21,8 +21,8 @@ const FIELD_HEIGHT: u32 = 240;
 const STEPS: [f64; 4] = [1.0, 2.0, 5.0, 10.0];
 /// Ratios that span less are easier to read on a linear axis.
 const LINEAR_SPAN: f64 = 3.0;
-/// An axis of ratios shows this part of them; the rest stands at its ends if the axis would have to
-/// be [`FAR`] times as long for it.
+/// An axis of ratios shows this part of them; the rest is drawn at its ends if it would make the axis
+/// [`FAR`] times as long.
 const NEAR_PART: f64 = 0.75;
 const FAR: f64 = 2.0;
 

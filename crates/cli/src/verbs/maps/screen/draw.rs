@@ -28,7 +28,7 @@ const NAME_MIN: usize = 12;
 const KEYS: &str =
     "q quit  arrows move  Enter open  Esc back  s sort  c change  Tab next view  ? help";
 
-/// Where the help says what a key does.
+/// Column of the help's explanations.
 const KEY_WIDTH: usize = 19;
 const HELP: &[&str] = &[
     "up, down, j, k     move; Page Up, Page Down by 10; Home, End",
@@ -115,7 +115,7 @@ fn lines(picture: &Picture, beside: &Beside, width: usize, height: usize) -> Vec
     lines
 }
 
-/// A line of the help in lines of `width`; what a key does is indented, if there is room for it.
+/// A line of the help in lines of `width`; explanations are indented if there is room.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let (first, rest) = match text.find("  ") {
         Some(_) if width >= 2 * KEY_WIDTH => text.split_at(KEY_WIDTH),
