@@ -32,6 +32,7 @@ mod pagemap;
 pub mod process;
 pub mod remedy;
 pub mod settings;
+pub mod start;
 pub mod whom;
 pub mod why;
 

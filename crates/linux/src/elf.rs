@@ -9,6 +9,7 @@
 
 pub mod constants;
 pub mod dynamic;
+pub mod symbols;
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;

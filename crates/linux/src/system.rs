@@ -124,6 +124,9 @@ pub trait System: Sync {
     /// When it cannot be reached any more.
     fn file_facts(&self, file: &FileRef) -> io::Result<FileFacts>;
 
+    /// Whether the path leads to the file, by its inode number; never asked of a server.
+    fn is_there(&self, file: &FileRef) -> bool;
+
     /// Processes that have a file open for writing.
     fn writers(&self, file: &FileRef) -> Vec<u32>;
 }

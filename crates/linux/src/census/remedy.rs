@@ -13,7 +13,9 @@
 //! - M1: a remedy with a command was checked against the code that would execute it.
 //! - M2: one without a command says why nothing works.
 
+mod program;
 pub mod runtime;
+mod traits;
 pub mod verbs;
 
 use std::fmt;

@@ -3,6 +3,7 @@
 mod granules;
 mod random;
 mod remedies;
+mod starts;
 
 use std::path::{Path, PathBuf};
 

@@ -22,6 +22,7 @@
 mod advise;
 mod judge;
 mod reason;
+mod restart;
 mod tmpfs;
 
 pub use reason::{Finding, FolioLimit, Question, Reason, Refusal};

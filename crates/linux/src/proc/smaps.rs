@@ -31,8 +31,8 @@ pub struct Smap {
     pub is_no_huge: bool,
     /// `MADV_HUGEPAGE` (`hg`).
     pub is_huge: bool,
-    /// `THPeligible`: anonymous memory here may get some large folio.
-    pub is_eligible: bool,
+    /// `THPeligible`: memory here may get some large folio; `None` on kernels that do not say.
+    pub is_eligible: Option<bool>,
 }
 
 impl Smap {
@@ -101,7 +101,7 @@ fn set(smap: &mut Smap, key: &str, value: &str) {
         "Shared_Hugetlb" | "Private_Hugetlb" => {
             smap.hugetlb_bytes = smap.hugetlb_bytes.saturating_add(bytes());
         }
-        "THPeligible" => smap.is_eligible = value == "1",
+        "THPeligible" => smap.is_eligible = Some(value == "1"),
         "VmFlags" => {
             smap.is_no_huge = value.split(' ').any(|flag| flag == "nh");
             smap.is_huge = value.split(' ').any(|flag| flag == "hg");
@@ -127,7 +127,7 @@ mod tests {
             (first.rss_bytes, first.pmd_bytes(), first.hugetlb_bytes),
             (8192, 2 << 20, 4096)
         );
-        assert!(first.is_huge && first.is_eligible && !first.is_no_huge);
+        assert!(first.is_huge && first.is_eligible == Some(true) && !first.is_no_huge);
         let second = find(&smaps, 0x5000).unwrap();
         assert!(second.is_no_huge && second.rss_bytes == 0 && find(&smaps, 0x3000).is_none());
     }

@@ -1,14 +1,17 @@
 //! A process or thread in `/proc`.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-use super::maps::{self, Maps};
+use super::maps::{self, Maps, Vma};
 use super::smaps::{self, Smap};
 use super::stat::Stat;
 use super::value;
-use crate::system::{Entries, System, ids};
+use crate::system::{Entries, FileRef, System, ids};
 
 /// `/proc/PID`. That it is there is not said: what has ended answers with errors.
 #[derive(Clone)]
@@ -38,13 +41,32 @@ impl<'a> Task<'a> {
     }
 
     pub(crate) fn maps(&self) -> io::Result<Maps> {
-        Ok(maps::parse(&self.text("maps")?, self.system.page_bytes()))
+        let mut maps = maps::parse(&self.text("maps")?, self.system.page_bytes());
+        self.restore_names(maps.vmas.iter_mut());
+        Ok(maps)
+    }
+
+    /// Files that are there under a name with the kernel's mark of deleted ones at its end.
+    fn restore_names<'v>(&self, vmas: impl Iterator<Item = &'v mut Vma>) {
+        let mut known = BTreeMap::new();
+        for vma in vmas.filter(|vma| vma.is_deleted && !vma.is_nameless_shared()) {
+            let name = vma.name().into_owned();
+            let file =
+                FileRef { path: name.clone(), device: vma.device, inode: vma.inode, mapped: None };
+            let is_there =
+                known.entry((vma.device, vma.inode)).or_insert_with(|| self.system.is_there(&file));
+            if *is_there {
+                (vma.path, vma.is_deleted) = (name, false);
+            }
+        }
     }
 
     /// Its mappings with what is resident of them: the kernel walks all its pages for this. Empty for
     /// a process that has no memory any more.
     pub(crate) fn smaps(&self) -> io::Result<Vec<Smap>> {
-        Ok(smaps::parse(&self.text("smaps")?))
+        let mut smaps = smaps::parse(&self.text("smaps")?);
+        self.restore_names(smaps.iter_mut().map(|smap| &mut smap.vma));
+        Ok(smaps)
     }
 
     /// The same; where the process has THP disabled, every mapping counts as advised against.
@@ -90,6 +112,31 @@ impl<'a> Task<'a> {
         let line = line.strip_suffix(b"\0").unwrap_or(&line);
         let words = line.split(|byte| *byte == 0);
         words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+    }
+
+    /// Its words as they are: a process may have written a title over them. Empty if they cannot be read.
+    pub(crate) fn words(&self) -> Vec<OsString> {
+        let line = self.text("cmdline").unwrap_or_default();
+        // A title leaves the rest of the place empty.
+        let end = line.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        let words = line[..end].split(|&byte| byte == 0).filter(|_| end > 0);
+        words.map(|word| OsString::from_vec(word.to_vec())).collect()
+    }
+
+    /// `NAME=VALUE` of its variables at its start, each with a NUL at its end.
+    pub(crate) fn environ(&self) -> io::Result<Vec<u8>> {
+        self.text("environ")
+    }
+
+    /// The auxiliary vector that the kernel gave it.
+    pub(crate) fn auxv(&self) -> io::Result<Vec<u8>> {
+        self.text("auxv")
+    }
+
+    /// The process that started it, or took it over.
+    pub(crate) fn parent(&self) -> Option<(u32, Self)> {
+        let pid = self.status("PPid")?.parse().ok().filter(|&pid: &u32| pid > 0)?;
+        Some((pid, Self::of(self.system, pid)))
     }
 
     /// What it sees mounted, as [`crate::system::mounts`] reads it.

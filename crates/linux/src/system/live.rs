@@ -67,6 +67,13 @@ impl System for Live {
         Ok(FileFacts { filesystem, is_open_for_write })
     }
 
+    fn is_there(&self, file: &FileRef) -> bool {
+        let mountinfo = self.text(Path::new("/proc/self/mountinfo")).unwrap_or_default();
+        let filesystem = mounts::filesystem(&mountinfo, file.device, &file.path);
+        filesystem.is_some_and(|name| mounts::is_local(&name))
+            && fs::metadata(&file.path).is_ok_and(|found| found.ino() == file.inode)
+    }
+
     fn writers(&self, file: &FileRef) -> Vec<u32> {
         let Ok(found) = reach(file).and_then(fs::metadata) else { return Vec::new() };
         let id = FileId::of(&found);

@@ -7,6 +7,7 @@
 //!   DIR/kpageflags           runs of entries; no such file: reading is refused
 //!   DIR/sys/..               files of /sys; DIR/meminfo and others: files of /proc
 //!   DIR/files                PATH FILESYSTEM [WRITER-PID..]
+//!   DIR/there                INODE PATH of files whose names look deleted
 //! ```
 //!
 //! A run of entries is `FIRST COUNT VALUE [STEP] [pmd]` in hexadecimal: entries `FIRST ..
@@ -85,6 +86,13 @@ impl System for MemSystem {
         let words = self.facts(&file.path)?;
         let is_open_for_write = Some(words.len() > 2);
         Ok(FileFacts { filesystem: words[1].clone(), is_open_for_write })
+    }
+
+    fn is_there(&self, file: &FileRef) -> bool {
+        let text = fs::read_to_string(self.dir.join("there")).unwrap_or_default();
+        let line =
+            |line: &str| line.split_once(' ').map(|(inode, path)| (inode.parse(), path.into()));
+        text.lines().filter_map(line).any(|found| found == (Ok(file.inode), file.path.clone()))
     }
 
     fn writers(&self, file: &FileRef) -> Vec<u32> {

@@ -4,12 +4,12 @@
 //! option does is what was read in its source and tried: `scripts/remedies.py` tries it again.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::verbs::{LiveVerbs, Verbs as _};
+pub use super::traits::Traits;
+use crate::census::start::variable::{Merged, merged};
 use crate::shell::quoted;
 
 /// One row of the table. A program is recognised by all that a row says of it.
@@ -30,6 +30,12 @@ pub struct Runtime {
     /// Constants of the program, one of which is there: what is linked into it.
     #[serde(default)]
     pub constants: Vec<String>,
+    /// Starts of the name of the file whose `malloc` the program uses.
+    #[serde(default)]
+    pub allocators: Vec<String>,
+    /// Only if that is known, and not glibc's.
+    #[serde(default)]
+    pub foreign: bool,
     /// Whose memory it is about.
     pub memory: Memory,
     /// Whether the program has THP disabled for itself.
@@ -48,9 +54,21 @@ pub struct Runtime {
     /// `NAME=VALUE`, put before the command.
     #[serde(default)]
     pub environment: Vec<String>,
-    /// Put behind the program.
+    /// Put after the program.
     #[serde(default)]
     pub arguments: Vec<String>,
+    /// Whether they come after all other arguments.
+    #[serde(default)]
+    pub last: bool,
+    /// Variables whose words count as arguments: those before the program's own.
+    #[serde(default)]
+    pub variables_before: Vec<String>,
+    /// The ones that overrule its own.
+    #[serde(default)]
+    pub variables_after: Vec<String>,
+    /// Whether it keeps tables about its heap, which the option makes whole too.
+    #[serde(default)]
+    pub keeps_tables: bool,
     /// What it costs or does not reach; without an option, why there is none.
     pub cost: String,
     /// Where that is written.
@@ -83,19 +101,25 @@ pub(crate) fn constants() -> Vec<&'static str> {
     TABLE.iter().flat_map(|row| &row.constants).map(String::as_str).collect()
 }
 
-/// What is known of a program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Traits {
-    /// Its own file; empty where that is not known.
-    pub program: PathBuf,
-    /// The name it was started by, which a link may have; empty where that is not known.
-    pub name: String,
-    /// Names of mapped files, without folders.
-    pub objects: Vec<String>,
-    /// Owners of its notes.
-    pub notes: Vec<String>,
-    /// The known constants that it holds.
-    pub constants: Vec<String>,
+/// Whether a file has the name of an allocator's library.
+pub(crate) fn is_known_allocator(name: &str) -> bool {
+    TABLE.iter().flat_map(|row| &row.allocators).any(|start| name.starts_with(start))
+}
+
+/// How a program is started with an option.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Started {
+    /// So.
+    As {
+        /// As a shell takes it, with `..` for the arguments that it has.
+        line: String,
+        /// What the reader must know of the variables and arguments that it has now.
+        notes: Vec<String>,
+    },
+    /// As it was: the option is in effect.
+    Already(String),
+    /// It cannot be: the loader drops the variables of programs with other rights.
+    Ignored,
 }
 
 /// A mapping for which an option is sought.
@@ -105,7 +129,7 @@ pub struct Wanted {
     pub memory: Memory,
     /// Its addresses.
     pub range: Range<u64>,
-    /// Whether it is the heap, which only `brk` moves.
+    /// Whether it is the heap, which only `brk` keeps_tables.
     pub is_heap: bool,
     /// What a PMD entry maps.
     pub pmd_bytes: u64,
@@ -125,22 +149,6 @@ impl Wanted {
         let bytes = self.range.end.saturating_sub(self.range.start);
         let is_own = self.range.start.is_multiple_of(self.pmd_bytes);
         self.is_heap || (!is_own && bytes >= self.pmd_bytes)
-    }
-}
-
-impl Traits {
-    /// Of a program on disk, and the files that a recording of it has.
-    #[must_use]
-    pub fn recorded<'a>(program: &Path, files: impl Iterator<Item = &'a Path>) -> Self {
-        let verbs = LiveVerbs::default();
-        let name = |path: &Path| Some(path.file_name()?.to_string_lossy().into_owned());
-        Self {
-            program: program.to_owned(),
-            name: name(program).unwrap_or_default(),
-            objects: files.filter_map(name).collect(),
-            notes: verbs.notes(program),
-            constants: verbs.constants(program, &constants()),
-        }
     }
 }
 
@@ -167,6 +175,8 @@ impl Runtime {
             && (self.objects.is_empty() || has_object)
             && (self.notes.is_empty() || has(&self.notes, &traits.notes))
             && (self.constants.is_empty() || has(&self.constants, &traits.constants))
+            && (self.allocators.is_empty() || starts(&self.allocators, &traits.allocator))
+            && (!self.foreign || traits.has_foreign_allocator())
             && self.memory == wanted.memory
             && self.disabled == wanted.is_disabled
             && (self.arena_bytes == 0 || self.is_arena(&wanted.range))
@@ -186,122 +196,74 @@ impl Runtime {
 
     /// How the program is started with it.
     #[must_use]
-    pub fn start(&self, traits: &Traits) -> String {
-        let program = traits.command();
-        let words = self.environment.iter().chain([&program]).chain(&self.arguments);
-        words.map(String::as_str).chain([".."]).collect::<Vec<_>>().join(" ")
+    pub fn start(&self, traits: &Traits) -> Started {
+        let start = &traits.start;
+        let mut variables = Vec::new();
+        for assignment in &self.environment {
+            let Some((name, wanted)) = assignment.split_once('=') else { continue };
+            let merged = merged(name, start.variable(name), wanted);
+            if !merged.is_in_effect {
+                variables.push((name, merged));
+            }
+        }
+        if start.is_secure && !variables.is_empty() {
+            return Started::Ignored;
+        }
+        let is_new = |argument: &&String| {
+            !start.has_argument(argument, &self.variables_before, &self.variables_after)
+        };
+        let mut arguments: Vec<&String> = self.arguments.iter().filter(is_new).collect();
+        if variables.is_empty() && arguments.is_empty() {
+            let all = self.environment.iter().chain(&self.arguments);
+            return Started::Already(all.map(String::as_str).collect::<Vec<_>>().join(" "));
+        }
+        let mut notes = Vec::new();
+        for argument in std::mem::take(&mut arguments) {
+            // A variable that overrules the arguments says the contrary.
+            let contrary = |name: &&String| {
+                let value = start.variable(name);
+                value.is_some_and(|_| !merged(name, value, argument).replaced.is_empty())
+            };
+            match self.variables_after.iter().find(contrary) {
+                Some(name) => {
+                    variables.push((name, merged(name, start.variable(name), argument)));
+                }
+                None => {
+                    notes.extend(start.contrary(argument).map(in_place_of));
+                    arguments.push(argument);
+                }
+            }
+        }
+        let replaced = variables.iter().flat_map(|(_, merged)| merged.replaced.clone());
+        notes.extend(replaced.map(in_place_of));
+        if start.variables.is_none() && !start.words.is_empty() {
+            notes.extend(variables.iter().map(|(name, _)| {
+                format!(
+                    "its variables cannot be read: if {name} has a value, keep it and add this one"
+                )
+            }));
+        }
+        Started::As { line: self.line(traits, &variables, &arguments), notes }
+    }
+
+    fn line(&self, traits: &Traits, variables: &[(&str, Merged)], arguments: &[&String]) -> String {
+        let assigned = variables.iter().map(|(name, new)| format!("{name}={}", quoted(&new.value)));
+        let mut words: Vec<String> = assigned.collect();
+        words.extend(traits.typed.iter().map(|word| quoted(word)));
+        let arguments = arguments.iter().map(|&argument| argument.clone());
+        let rest = || std::iter::once("..".to_owned());
+        if self.last {
+            words.extend(rest().chain(arguments));
+        } else {
+            words.extend(arguments.chain(rest()));
+        }
+        words.join(" ")
     }
 }
 
-impl Traits {
-    /// What to type for it.
-    fn command(&self) -> String {
-        let own = self.program.file_name().map_or(Path::new("PROGRAM"), Path::new);
-        let name = if self.name.is_empty() { own } else { Path::new(&self.name) };
-        quoted(name)
-    }
+fn in_place_of(old: String) -> String {
+    format!("it takes the place of {old}, which the program has now")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn found(traits: &Traits, wanted: &Wanted) -> &'static str {
-        Runtime::of(traits, wanted).map_or("", |row| row.name.as_str())
-    }
-
-    const START: u64 = 0x7f00_0000_1000;
-
-    fn anon(start: u64) -> Wanted {
-        of_length(start, 4 << 20, 2 << 20)
-    }
-
-    /// Private memory on a machine with PMD entries of `pmd_bytes`.
-    fn of_length(start: u64, bytes: u64, pmd_bytes: u64) -> Wanted {
-        let range = start..start + bytes;
-        Wanted { memory: Memory::Anon, range, is_heap: false, pmd_bytes, is_disabled: false }
-    }
-
-    #[test]
-    fn the_table_is_whole() {
-        let table: Table = toml::from_str(include_str!("runtimes.toml")).unwrap();
-        for row in &table.runtime {
-            let nr = [&row.objects, &row.programs, &row.notes, &row.constants].map(Vec::len);
-            let nr: usize = nr.iter().sum();
-            assert!(nr > 0 && !row.cost.is_empty() && row.source.len() > 8, "{}", row.name);
-        }
-    }
-
-    #[test]
-    fn an_application_comes_before_its_allocator() {
-        let mut traits = Traits {
-            program: "/usr/bin/redis-check-rdb".into(),
-            name: "redis-server".to_owned(),
-            objects: vec!["libjemalloc.so.2".to_owned(), "libc.so.6".to_owned()],
-            ..Traits::default()
-        };
-        let wanted = anon(START);
-        assert_eq!(found(&traits, &wanted), "Redis");
-        let start = Runtime::of(&traits, &wanted).unwrap().start(&traits);
-        assert_eq!(start, "MALLOC_CONF=thp:always redis-server ..");
-        (traits.program, traits.name) = ("/opt/server".into(), String::new());
-        assert_eq!(found(&traits, &wanted), "jemalloc");
-        traits.objects.remove(0);
-        assert_eq!(found(&traits, &wanted), "glibc");
-        traits.notes.push("Go".to_owned());
-        assert_eq!(found(&traits, &wanted), "Go");
-        let shared = Wanted { memory: Memory::Shmem, ..wanted };
-        assert_eq!(found(&traits, &shared), "");
-    }
-
-    #[test]
-    fn an_allocator_that_is_linked_in_is_told_by_its_constants() {
-        let mut traits = Traits {
-            program: "/opt/redis-server".into(),
-            objects: vec!["libc.so.6".to_owned()],
-            ..Traits::default()
-        };
-        let start = |traits: &Traits| Runtime::of(traits, &anon(START)).unwrap().start(traits);
-        assert!(start(&traits).starts_with("GLIBC_TUNABLES="), "Redis with malloc of glibc");
-        traits.constants.push("JE_MALLOC_CONF".to_owned());
-        assert_eq!(start(&traits), "JE_MALLOC_CONF=thp:always redis-server ..");
-        let cost = &Runtime::of(&traits, &anon(START)).unwrap().cost;
-        assert!(cost.contains("fork"), "{cost}");
-        traits = Traits { program: "/opt/x".into(), ..traits };
-        assert_eq!(start(&traits), "JE_MALLOC_CONF=thp:always x ..");
-        traits.constants = vec!["_RJEM_MALLOC_CONF".to_owned()];
-        assert_eq!(start(&traits), "_RJEM_MALLOC_CONF=thp:always x ..");
-        traits.constants = vec!["MALLOC_CONF".to_owned()];
-        assert_eq!(start(&traits), "MALLOC_CONF=thp:always x ..");
-    }
-
-    #[test]
-    fn memory_that_malloc_did_not_map_is_told_by_its_address() {
-        let traits = Traits { objects: vec!["libc.so.6".to_owned()], ..Traits::default() };
-        let of = |start| found(&traits, &anon(start));
-        assert_eq!(of(0x7f00_0000_1000), "glibc");
-        assert_eq!(of(0x7f00_0000_0000), "glibc, memory of threads");
-        assert_eq!(of(0x7f00_0020_0000), "", "a mapping of whole blocks is the program's own");
-        let longer = of_length(0x7f00_0000_0000, 65 << 20, 2 << 20);
-        assert_eq!(found(&traits, &longer), "", "no arena is longer than 64 MiB");
-    }
-
-    #[test]
-    fn malloc_advises_no_mapping_below_a_pmd_entry() {
-        let traits = Traits { objects: vec!["libc.so.6".to_owned()], ..Traits::default() };
-        let of = |bytes, pmd_bytes| found(&traits, &of_length(0x7f00_0001_0000, bytes, pmd_bytes));
-        for pmd_bytes in [2 << 20, 32 << 20, 512 << 20] {
-            assert_eq!(of(pmd_bytes - 1, pmd_bytes), "", "{pmd_bytes}");
-            assert_eq!(of(pmd_bytes, pmd_bytes), "glibc", "{pmd_bytes}");
-        }
-        let heap = Wanted { is_heap: true, ..of_length(0xaaaa_0001_0000, 1 << 20, 512 << 20) };
-        assert_eq!(found(&traits, &heap), "glibc", "the heap grows in steps of 512 MiB then");
-    }
-
-    #[test]
-    fn an_option_stands_behind_the_program_and_a_variable_before_it() {
-        let traits = Traits { objects: vec!["libjvm.so".to_owned()], ..Traits::default() };
-        let start = Runtime::of(&traits, &anon(START)).unwrap().start(&traits);
-        assert_eq!(start, "PROGRAM -XX:+UseTransparentHugePages ..");
-    }
-}
+mod tests;

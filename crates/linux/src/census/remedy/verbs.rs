@@ -3,13 +3,17 @@
 //! Owns the questions. The answers are those of the verbs' own planning: `collapse` has
 //! [`crate::collapse::blocks_of`], which needs no file and is asked directly.
 
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use crate::elf::ElfFile;
 use crate::elf::constants::constants;
+use crate::elf::symbols::defined;
+use crate::environment::{Host, find_in_path};
 use crate::run::{self, Placed};
 use crate::system::Live;
 use crate::warm::{Part, Users, Warm, Warmed};
@@ -32,6 +36,12 @@ pub trait Verbs {
     /// Owners of the ELF notes of a file.
     fn notes(&self, path: &Path) -> Vec<String>;
 
+    /// Whether a shell finds the file with this inode number by a name.
+    fn finds(&self, name: &OsStr, inode: u64) -> bool;
+
+    /// Those of the functions that a file defines.
+    fn symbols(&self, path: &Path, wanted: &[&str]) -> Vec<String>;
+
     /// Those of the words that a program holds as constants.
     fn constants(&self, path: &Path, wanted: &[&str]) -> Vec<String>;
 }
@@ -41,6 +51,9 @@ pub trait Verbs {
 pub struct LiveVerbs {
     /// Who maps what, read when the first file is asked for.
     users: OnceLock<Users>,
+    /// The symbols found in files, by device, inode and what was asked for: programs share
+    /// libraries.
+    symbols: Mutex<BTreeMap<(u64, u64, String), Vec<String>>>,
 }
 
 impl Verbs for LiveVerbs {
@@ -65,6 +78,20 @@ impl Verbs for LiveVerbs {
 
     fn notes(&self, path: &Path) -> Vec<String> {
         ElfFile::read(path).map(|elf| elf.notes).unwrap_or_default()
+    }
+
+    fn finds(&self, name: &OsStr, inode: u64) -> bool {
+        find_in_path(&Host, name).is_some_and(|found| self.is_here(&found, inode))
+    }
+
+    fn symbols(&self, path: &Path, wanted: &[&str]) -> Vec<String> {
+        let Ok(found) = fs::metadata(path) else { return Vec::new() };
+        let key = (found.dev(), found.ino(), wanted.join(" "));
+        let read = || defined(path, wanted).unwrap_or_default();
+        match self.symbols.lock() {
+            Ok(mut known) => known.entry(key).or_insert_with(read).clone(),
+            Err(_) => read(),
+        }
     }
 
     fn constants(&self, path: &Path, wanted: &[&str]) -> Vec<String> {

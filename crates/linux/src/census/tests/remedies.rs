@@ -1,5 +1,6 @@
 //! Remedies on machines that are directories: which is named, with which gain, and when none is.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,11 +18,15 @@ const THP: &str = "sys/kernel/mm/transparent_hugepage";
 /// What the verbs say in a test.
 #[derive(Default)]
 pub(super) struct Answers {
-    warm: Option<WarmRefusal>,
-    placed: Option<Placed>,
-    remap: Option<String>,
-    notes: Vec<String>,
-    constants: Vec<&'static str>,
+    pub(super) warm: Option<WarmRefusal>,
+    pub(super) placed: Option<Placed>,
+    pub(super) remap: Option<String>,
+    pub(super) notes: Vec<String>,
+    pub(super) constants: Vec<&'static str>,
+    /// Name of the file that defines malloc.
+    pub(super) malloc_of: Option<&'static str>,
+    /// No shell finds the program by its name.
+    pub(super) is_elsewhere: bool,
 }
 
 impl Verbs for Answers {
@@ -55,6 +60,15 @@ impl Verbs for Answers {
         self.notes.clone()
     }
 
+    fn finds(&self, _name: &OsStr, _inode: u64) -> bool {
+        !self.is_elsewhere
+    }
+
+    fn symbols(&self, path: &Path, wanted: &[&str]) -> Vec<String> {
+        let is_owner = self.malloc_of.is_some_and(|owner| path.ends_with(owner));
+        if is_owner { wanted.iter().map(|&name| name.to_owned()).collect() } else { Vec::new() }
+    }
+
     fn constants(&self, _path: &Path, wanted: &[&str]) -> Vec<String> {
         let is_there = |word: &&&str| self.constants.contains(word);
         wanted.iter().filter(is_there).map(|&word| word.to_owned()).collect()
@@ -72,12 +86,12 @@ fn small(dir: &Path) {
     replace(&dir.join("100/smaps"), "AnonHugePages:      2048", "AnonHugePages:         0");
 }
 
-fn set(dir: &Path, name: &str, text: &str) {
+pub(super) fn set(dir: &Path, name: &str, text: &str) {
     std::fs::write(dir.join(THP).join(name), text).unwrap();
 }
 
 /// Why the private memory is small, and the remedies for it.
-fn of_anon(answers: &Answers, edit: &dyn Fn(&Path)) -> (Refusal, Vec<Remedy>) {
+pub(super) fn of_anon(answers: &Answers, edit: &dyn Fn(&Path)) -> (Refusal, Vec<Remedy>) {
     let (_dir, system) = edited("6.18", |dir| {
         small(dir);
         edit(dir);
@@ -87,11 +101,11 @@ fn of_anon(answers: &Answers, edit: &dyn Fn(&Path)) -> (Refusal, Vec<Remedy>) {
     (found.reasons[0].refusal, found.remedies.clone())
 }
 
-fn sentences(remedies: &[Remedy]) -> Vec<String> {
+pub(super) fn sentences(remedies: &[Remedy]) -> Vec<String> {
     remedies.iter().map(ToString::to_string).collect()
 }
 
-fn collapse() -> String {
+pub(super) fn collapse() -> String {
     as_root("folio collapse 100")
 }
 
@@ -166,11 +180,14 @@ fn what_the_program_forbids_no_verb_can_do() {
     let disabled =
         |dir: &Path| std::fs::write(dir.join("100/status"), "THP_enabled:\t0\n").unwrap();
     let forbidden = |dir: &Path| replace(&dir.join("100/smaps"), " ac hg ", " ac nh ");
-    for edit in [&disabled as &dyn Fn(&Path), &forbidden] {
+    let cases = [
+        (&disabled as &dyn Fn(&Path), Refusal::Disabled, "PR_SET_THP_DISABLE"),
+        (&forbidden, Refusal::NoHugeAdvice, "MADV_NOHUGEPAGE"),
+    ];
+    for (edit, expected, cause) in cases {
         let (refusal, remedies) = of_anon(&Answers::default(), edit);
-        assert_eq!(refusal, Refusal::NoHugeAdvice);
-        assert_eq!(remedies.len(), 1);
-        assert!(!remedies[0].is_some() && remedies[0].cost.contains("forbidden"), "{remedies:?}");
+        assert_eq!((refusal, remedies.len()), (expected, 1));
+        assert!(!remedies[0].is_some() && remedies[0].cost.contains(cause), "{remedies:?}");
     }
     let redis = |dir: &Path| {
         disabled(dir);
@@ -181,7 +198,7 @@ fn what_the_program_forbids_no_verb_can_do() {
     let (_, remedies) = of_anon(&Answers::default(), &redis);
     assert_eq!(
         sentences(&remedies),
-        ["start the program again as: redis-server --disable-thp no .."]
+        ["start the program again as: redis-server .. --disable-thp no"]
     );
     assert!(remedies[0].cost.contains("fork"));
 }

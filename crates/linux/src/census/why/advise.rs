@@ -10,26 +10,21 @@
 //! stays empty. Invariant A1: a verb that would refuse is not named; why is said instead.
 
 use super::judge::{Case, FilePlan, Judge, is_shared_memory};
-use super::reason::{Finding, Question, Refusal};
+use super::reason::{Finding, Refusal};
+use super::restart::{OwnOption, SYSTEM_WIDE};
 use super::tmpfs::{Home, TmpfsMount};
 use crate::census::folios::{Cell, Kind};
 use crate::census::process::Blocks;
-use crate::census::remedy::runtime::{self, Memory, Runtime, Traits, Wanted};
+use crate::census::remedy::runtime::Memory;
 use crate::census::remedy::{self, Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
 use crate::collapse::{CollapseKind, blocks_of};
-use crate::proc::Task;
-use crate::proc::choice::Choice;
 use crate::proc::smaps::Smap;
 use crate::run::{Obstacle, Placed};
 use crate::setting::thp::size_name;
 use crate::shell::{as_typed, quoted};
 use crate::system::mounts;
 use crate::warm::{WarmRefusal, Warmed};
-
-/// What a setting for all programs costs.
-const SYSTEM_WIDE: &str =
-    "it is for all programs: more memory for those that touch theirs sparsely";
 
 impl Judge<'_> {
     /// The remedies of a finding whose reasons are known.
@@ -71,7 +66,10 @@ impl Judge<'_> {
                 let extra = pmd.bytes.saturating_sub(pmd.present_bytes).saturating_add(copied);
                 remedy.gaining(pmd.bytes.min(bytes), extra).in_folios_of(pmd_bytes)
             }
-            _ => remedy.gaining(bytes, extra).in_folios_of(case.target_bytes),
+            _ => {
+                let extra = extra.saturating_add(remedy.extra_bytes);
+                remedy.gaining(bytes, extra).in_folios_of(case.target_bytes)
+            }
         };
         remedies.into_iter().map(with_gain).collect()
     }
@@ -82,42 +80,7 @@ impl Judge<'_> {
         if self.is_collapsible(case, &smap, CollapseKind::Anon) {
             remedies.push(remedy::collapse(case.process.pid));
         }
-        let runtime = self.runtime(case, Memory::Anon);
-        let traits = self.traits(case).clone();
-        let traits = &traits;
-        let setting = self.settings.anon(case.target_bytes);
-        // What the program advised itself is as large as it will be.
-        let grows = case.grows && !smap.is_huge && case.is_short;
-        remedies.extend(match (setting, runtime) {
-            (_, Some(row)) if smap.is_no_huge && row.has_option() => Some(option(row, traits)),
-            _ if smap.is_no_huge => Some(Remedy::nothing(
-                "it is forbidden (MADV_NOHUGEPAGE, a thread's stack, or PR_SET_THP_DISABLE), and folio \
-                 knows no option against it",
-            )),
-            (None, _) => Some(Remedy::nothing("this kernel has no such folios for this memory")),
-            // What was there before, or found no free memory, stays small: collapse.
-            (Some(InForce { allows: Allows::All, .. }), _) => None,
-            (Some(InForce { allows: Allows::Advised, .. }), _) if smap.is_huge => None,
-            (Some(_), _) if grows => Some(Remedy::nothing(
-                "it grows in small steps, and where a step ends no such folio fits: a setting would \
-                 reach a part of it",
-            )),
-            (Some(set), Some(row)) if row.has_option() && !case.is_short => {
-                Some(self.with_setting(&set, option(row, traits), "madvise"))
-            }
-            (Some(_), Some(row)) if row.in_pieces && !case.is_short && !smap.is_huge => {
-                Some(Remedy::nothing(row.cost.clone()))
-            }
-            (Some(set), row) => {
-                let value = if smap.is_huge { "madvise" } else { "always" };
-                let cost = row.filter(|row| !row.has_option() && !smap.is_huge);
-                let cost = cost.map_or_else(
-                    || SYSTEM_WIDE.to_owned(),
-                    |row| format!("{SYSTEM_WIDE}; {}", row.cost),
-                );
-                Some(self.tuned(&set, value).costing_if_some(cost))
-            }
-        });
+        remedies.extend(self.anon_next_start(case, &smap));
         or_nothing(remedies)
     }
 
@@ -137,12 +100,15 @@ impl Judge<'_> {
         if self.is_collapsible(case, &smap, CollapseKind::Shmem) && !is_denied {
             remedies.push(remedy::collapse(case.process.pid));
         }
-        if smap.is_no_huge {
-            return vec![Remedy::nothing(
-                "the program forbids it (MADV_NOHUGEPAGE or PR_SET_THP_DISABLE)",
-            )];
+        if let Some(disabled) = self.disabled(case) {
+            return vec![Remedy::nothing(disabled.way_out())];
         }
-        let cost = self.runtime(case, Memory::Shmem).map(|row| row.cost.clone());
+        if smap.is_no_huge {
+            return vec![Remedy::nothing("the program forbids it (MADV_NOHUGEPAGE)")];
+        }
+        let row = self.runtime(case, Memory::Shmem);
+        let option = self.option(case, row);
+        let cost = option.note().or_else(|| row.map(|row| row.cost.clone()));
         let cost = cost.map_or(SYSTEM_WIDE.to_owned(), |cost| format!("{SYSTEM_WIDE}; {cost}"));
         remedies.extend(match (&home, setting) {
             (Home::Mount(mount), _) => Some(self.mounted(mount, &smap)),
@@ -156,10 +122,24 @@ impl Judge<'_> {
                 restart: Restart::After,
                 ..Remedy::nothing("the settings allow it, but not for what was mapped before")
             }),
-            (_, Some(set)) => {
-                let value = if smap.is_huge { "advise" } else { "always" };
-                Some(self.tuned(&set, value).costing_if_some(cost))
-            }
+            (_, Some(set)) => Some(match option {
+                OwnOption::Start(option) if !smap.is_huge => {
+                    self.with_setting(&set, option, "advise")
+                }
+                OwnOption::Already(_) if set.allows == Allows::Advised => Remedy {
+                    action: Action::Restart,
+                    restart: Restart::After,
+                    ..Remedy::nothing("its option is in effect, and the setting allows it by now")
+                },
+                // The option waits for the setting.
+                OwnOption::Already(what) => self
+                    .tuned(&set, "advise")
+                    .costing_if_some(format!("{what} is in effect, and acts once the setting is")),
+                _ => {
+                    let value = if smap.is_huge { "advise" } else { "always" };
+                    self.tuned(&set, value).costing_if_some(cost)
+                }
+            }),
         });
         or_nothing(remedies)
     }
@@ -257,7 +237,8 @@ impl Judge<'_> {
             ..Remedy::nothing(match obstacle {
                 // Each process would need another copy.
                 Obstacle::Random(_) => {
-                    "one copy of the text in memory for each process, as each has it at another address"
+                    "one copy of the text in memory for each start, as each has it at another address; \
+                     processes that it forks share the copy"
                 }
                 _ => "one copy of the text in shared memory, for all processes of the file",
             })
@@ -274,73 +255,6 @@ impl Judge<'_> {
         };
         self.files.entry((vma.device, vma.inode, block_bytes)).or_insert_with(new).clone()
     }
-
-    /// A setting changed, if `folio tune` takes the value.
-    fn tuned(&self, set: &InForce, value: &str) -> Remedy {
-        let text = self.question.system.text(&set.path).unwrap_or_default();
-        let choice = Choice::parse(&String::from_utf8_lossy(&text));
-        match choice.check(&set.name, value) {
-            Ok(()) => Remedy::tune(&set.name, value),
-            Err(error) => Remedy::nothing(error.to_string()),
-        }
-    }
-
-    /// An option that needs the setting to allow advised memory.
-    fn with_setting(&self, set: &InForce, option: Remedy, value: &str) -> Remedy {
-        if set.allows != Allows::None {
-            return option;
-        }
-        let tuned = self.tuned(set, value);
-        if !tuned.is_some() {
-            return tuned;
-        }
-        let undo = format!("{}; {}", option.undo, tuned.undo);
-        Remedy { command: tuned.command, undo, ..option }
-    }
-
-    fn runtime(&mut self, case: &Case<'_>, memory: Memory) -> Option<&'static Runtime> {
-        let system = self.question.system;
-        let is_disabled = Task::of(system, case.process.pid).is_thp_disabled();
-        let vma = &case.mapping.vma;
-        let wanted = Wanted {
-            memory,
-            range: vma.range.clone(),
-            is_heap: vma.path.as_os_str() == "[heap]",
-            pmd_bytes: self.census.geometry.pmd_bytes(),
-            is_disabled,
-        };
-        Runtime::of(self.traits(case), &wanted)
-    }
-
-    /// What tells the runtime of a process: the file at the lowest address is the program's.
-    fn traits(&mut self, case: &Case<'_>) -> &Traits {
-        let Question { system, verbs, .. } = *self.question;
-        self.traits.entry(case.process.pid).or_insert_with(|| {
-            let vmas = case.process.mappings.iter().map(|mapping| &mapping.vma);
-            let mut files: Vec<_> = vmas.filter(|vma| vma.has_file() && vma.is_exec()).collect();
-            files.dedup_by_key(|vma| (vma.device, vma.inode));
-            let name = |vma: &&crate::proc::maps::Vma| {
-                Some(vma.path.file_name()?.to_string_lossy().into_owned())
-            };
-            let objects = files.iter().filter_map(name).collect();
-            let program = files.first().map(|vma| vma.path.clone()).unwrap_or_default();
-            let is_here = files.first().is_some_and(|vma| verbs.is_here(&vma.path, vma.inode));
-            let (notes, constants) = if is_here {
-                (verbs.notes(&program), verbs.constants(&program, &runtime::constants()))
-            } else {
-                Default::default()
-            };
-            let name = Task::of(system, case.process.pid).command_name();
-            Traits { program, name, objects, notes, constants }
-        })
-    }
-}
-
-impl Remedy {
-    /// With a cost, unless it says that nothing works.
-    fn costing_if_some(self, cost: String) -> Self {
-        if self.is_some() { self.costing(cost) } else { self }
-    }
 }
 
 /// Whole blocks of the target with a page; without PFNs as many as the resident memory can fill.
@@ -355,16 +269,6 @@ fn gain(case: &Case<'_>, pmd_bytes: u64) -> Blocks {
             let bytes = bytes.min(all / case.target_bytes * case.target_bytes);
             Blocks { bytes, present_bytes: bytes, shared_bytes: 0 }
         }
-    }
-}
-
-fn option(row: &Runtime, traits: &Traits) -> Remedy {
-    Remedy {
-        action: Action::Option,
-        start: row.start(traits),
-        restart: Restart::After,
-        undo: "start it as before".to_owned(),
-        ..Remedy::nothing(row.cost.clone())
     }
 }
 

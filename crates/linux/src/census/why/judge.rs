@@ -10,6 +10,7 @@ use crate::census::folios::{Cell, Kind, Size};
 use crate::census::process::{Mapping, Process};
 use crate::census::remedy::runtime::Traits;
 use crate::census::settings::{Allows, ThpSettings};
+use crate::census::start::Disabled;
 use crate::census::{Access, Census};
 use crate::proc::Task;
 use crate::proc::maps::Vma;
@@ -37,6 +38,8 @@ pub(super) struct Judge<'a> {
     smaps: BTreeMap<u32, Vec<Smap>>,
     mounts: SeenMounts,
     pub(super) traits: BTreeMap<u32, Traits>,
+    disabled: BTreeMap<u32, Option<Disabled>>,
+    except_advised: BTreeMap<u32, bool>,
     pub(super) files: BTreeMap<((u32, u32), u64, u64), FilePlan>,
 }
 
@@ -113,6 +116,8 @@ impl<'a> Judge<'a> {
             smaps: BTreeMap::new(),
             mounts: SeenMounts::default(),
             traits: BTreeMap::new(),
+            disabled: BTreeMap::new(),
+            except_advised: BTreeMap::new(),
             files: BTreeMap::new(),
         }
     }
@@ -201,8 +206,13 @@ impl<'a> Judge<'a> {
             _ => home.allows(&self.settings, case.target_bytes),
         };
         let smap = self.smap(case);
+        let is_disabled = self.disabled(case).is_some();
         let refusal = match allows {
+            _ if is_disabled => Refusal::Disabled,
             _ if smap.is_no_huge => Refusal::NoHugeAdvice,
+            Some(Allows::All) if !smap.is_huge && self.is_except_advised(case) => {
+                Refusal::DisabledExceptAdvised
+            }
             None => Refusal::Filesystem,
             Some(_) if matches!(home, Home::Unseen) => Refusal::MountUnseen,
             Some(Allows::None) => Refusal::SettingOff,
@@ -228,8 +238,11 @@ impl<'a> Judge<'a> {
         if whole == 0 || !case.is_pmd(self.census) {
             return;
         }
-        let is_forbidden = self.smap(case).is_no_huge;
-        let refusal = if is_forbidden { Refusal::NoHugeAdvice } else { Refusal::MappedByPages };
+        let refusal = match self.smap(case).is_no_huge {
+            _ if self.disabled(case).is_some() => Refusal::Disabled,
+            true => Refusal::NoHugeAdvice,
+            false => Refusal::MappedByPages,
+        };
         reasons.push(Case::reason(refusal, whole));
     }
 
@@ -239,13 +252,40 @@ impl<'a> Judge<'a> {
     }
 
     pub(super) fn smap(&mut self, case: &Case<'_>) -> Smap {
-        let pid = case.process.pid;
-        let system = self.question.system;
-        let smaps = self
-            .smaps
-            .entry(pid)
-            .or_insert_with(|| Task::of(system, pid).advice().unwrap_or_default());
+        let smaps = self.smaps(case);
         smaps::find(smaps, case.mapping.vma.range.start).cloned().unwrap_or_default()
+    }
+
+    fn smaps(&mut self, case: &Case<'_>) -> &[Smap] {
+        let (system, pid) = (self.question.system, case.process.pid);
+        let read = || Task::of(system, pid).advice().unwrap_or_default();
+        self.smaps.entry(pid).or_insert_with(read)
+    }
+
+    /// Whether the process, or its starter, has disabled THP.
+    pub(super) fn disabled(&mut self, case: &Case<'_>) -> Option<&Disabled> {
+        let (system, pid) = (self.question.system, case.process.pid);
+        let read = || Disabled::of(&Task::of(system, pid));
+        self.disabled.entry(pid).or_insert_with(read).as_ref()
+    }
+
+    /// Whether the process has THP disabled except for advised memory. The kernel shows that only
+    /// if the setting is always: memory to which nothing else forbids it is not eligible then.
+    pub(super) fn is_except_advised(&mut self, case: &Case<'_>) -> bool {
+        let block_bytes = self.census.geometry.block_bytes();
+        let is_all = self.settings.anon(block_bytes).is_some_and(|set| set.allows == Allows::All);
+        if let Some(&known) = self.except_advised.get(&case.process.pid) {
+            return known;
+        }
+        let is_refused = |smap: &Smap| {
+            let is_plain = !smap.vma.has_file() && !smap.is_huge && !smap.is_no_huge;
+            let is_kernels = smap.vma.path.to_string_lossy().starts_with("[v");
+            let has_block = smap.vma.nr_whole_blocks(block_bytes) > 0 && smap.vma.prot() != 0;
+            is_plain && !is_kernels && has_block && smap.is_eligible == Some(false)
+        };
+        let found = is_all && self.smaps(case).iter().any(is_refused);
+        self.except_advised.insert(case.process.pid, found);
+        found
     }
 
     pub(super) fn facts(&mut self, case: &Case<'_>) -> Option<FileFacts> {

@@ -22,8 +22,12 @@ pub enum Refusal {
     OpenForWrite,
     /// Pages of a private file mapping that were written to: copies, in base pages.
     PrivateCopy,
-    /// `MADV_NOHUGEPAGE`, or transparent huge pages disabled for the process.
+    /// `MADV_NOHUGEPAGE`, which the kernel assumes for stacks of threads too.
     NoHugeAdvice,
+    /// `PR_SET_THP_DISABLE`, by the process or its starter.
+    Disabled,
+    /// The same, except for memory with `MADV_HUGEPAGE`.
+    DisabledExceptAdvised,
     /// The setting is never.
     SettingOff,
     /// The setting asks for `MADV_HUGEPAGE`, which was not given.
@@ -54,6 +58,8 @@ impl Refusal {
             Self::OpenForWrite => "open_for_write",
             Self::PrivateCopy => "private_copy",
             Self::NoHugeAdvice => "no_huge_advice",
+            Self::Disabled => "disabled",
+            Self::DisabledExceptAdvised => "disabled_except_advised",
             Self::SettingOff => "setting_off",
             Self::NotAdvised => "not_advised",
             Self::MountUnseen => "mount_unseen",
@@ -75,8 +81,10 @@ impl Refusal {
             Self::Filesystem => "the filesystem has no folios of this size",
             Self::OpenForWrite => "open for writing",
             Self::PrivateCopy => "written to: private copies of file pages",
-            Self::NoHugeAdvice => {
-                "MADV_NOHUGEPAGE, a thread's stack, or THP disabled for the process"
+            Self::NoHugeAdvice => "MADV_NOHUGEPAGE, or a thread's stack",
+            Self::Disabled => "THP is disabled for the process (PR_SET_THP_DISABLE)",
+            Self::DisabledExceptAdvised => {
+                "THP is disabled for the process except for advised memory (MemoryTHP=madvise of its unit)"
             }
             Self::SettingOff => "the setting is never",
             Self::NotAdvised => "the setting requires MADV_HUGEPAGE",

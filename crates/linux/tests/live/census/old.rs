@@ -42,6 +42,10 @@ impl System for OldKernel {
         Live.file_facts(file)
     }
 
+    fn is_there(&self, file: &FileRef) -> bool {
+        Live.is_there(file)
+    }
+
     fn writers(&self, file: &FileRef) -> Vec<u32> {
         Live.writers(file)
     }

@@ -1,0 +1,216 @@
+//! Rows and programs invented for them.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::census::start::Start;
+
+fn found(traits: &Traits, wanted: &Wanted) -> &'static str {
+    Runtime::of(traits, wanted).map_or("", |row| row.name.as_str())
+}
+
+const START: u64 = 0x7f00_0000_1000;
+
+fn anon(start: u64) -> Wanted {
+    of_length(start, 4 << 20, 2 << 20)
+}
+
+/// Private memory on a machine with PMD entries of `pmd_bytes`.
+fn of_length(start: u64, bytes: u64, pmd_bytes: u64) -> Wanted {
+    let range = start..start + bytes;
+    Wanted { memory: Memory::Anon, range, is_heap: false, pmd_bytes, is_disabled: false }
+}
+
+#[test]
+fn the_table_is_whole() {
+    let table: Table = toml::from_str(include_str!("../runtimes.toml")).unwrap();
+    for row in &table.runtime {
+        let told = [&row.objects, &row.programs, &row.notes, &row.constants, &row.allocators];
+        let is_told = row.foreign || told.iter().any(|names| !names.is_empty());
+        assert!(is_told && !row.cost.is_empty() && row.source.len() > 8, "{}", row.name);
+    }
+}
+
+fn line(traits: &Traits, wanted: &Wanted) -> String {
+    match Runtime::of(traits, wanted).unwrap().start(traits) {
+        Started::As { line, .. } => line,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn named(program: &str, name: &str, allocator: &str) -> Traits {
+    Traits {
+        program: program.into(),
+        name: name.to_owned(),
+        allocator: allocator.to_owned(),
+        objects: vec!["libc.so.6".to_owned()],
+        typed: vec![name.into()],
+        ..Traits::default()
+    }
+}
+
+#[test]
+fn an_application_comes_before_its_allocator() {
+    let mut traits = named("/usr/bin/redis-check-rdb", "redis-server", "libjemalloc.so.2");
+    let wanted = anon(START);
+    assert_eq!(found(&traits, &wanted), "Redis");
+    assert_eq!(line(&traits, &wanted), "MALLOC_CONF=thp:always redis-server ..");
+    traits = named("/opt/server", "server", "libjemalloc.so.2");
+    assert_eq!(found(&traits, &wanted), "jemalloc");
+    traits.allocator = "libc.so.6".to_owned();
+    assert_eq!(found(&traits, &wanted), "glibc");
+    traits.notes.push("Go".to_owned());
+    assert_eq!(found(&traits, &wanted), "Go");
+    let shared = Wanted { memory: Memory::Shmem, ..wanted };
+    assert_eq!(found(&traits, &shared), "");
+}
+
+#[test]
+fn an_allocator_that_is_linked_in_is_told_by_its_constants() {
+    let mut traits = named("/opt/redis-server", "redis-server", "libc.so.6");
+    let start = |traits: &Traits| line(traits, &anon(START));
+    assert!(start(&traits).starts_with("GLIBC_TUNABLES="), "Redis with malloc of glibc");
+    traits.constants.push("JE_MALLOC_CONF".to_owned());
+    assert_eq!(start(&traits), "JE_MALLOC_CONF=thp:always redis-server ..");
+    let cost = &Runtime::of(&traits, &anon(START)).unwrap().cost;
+    assert!(cost.contains("fork"), "{cost}");
+    traits = Traits { constants: traits.constants, ..named("/opt/x", "x", "libc.so.6") };
+    assert_eq!(start(&traits), "JE_MALLOC_CONF=thp:always x ..");
+    traits.constants = vec!["_RJEM_MALLOC_CONF".to_owned()];
+    assert_eq!(start(&traits), "_RJEM_MALLOC_CONF=thp:always x ..");
+    traits.constants = vec!["MALLOC_CONF".to_owned()];
+    assert_eq!(start(&traits), "MALLOC_CONF=thp:always x ..");
+}
+
+#[test]
+fn the_tunables_of_glibc_are_for_its_own_malloc_alone() {
+    for (allocator, row) in [
+        ("x", "an allocator of its own"),
+        ("libhoard.so", "an allocator of its own"),
+        ("libmimalloc.so.2.0", "mimalloc"),
+        ("libtcmalloc_minimal.so.4", "tcmalloc"),
+        ("libc.so.6", "glibc"),
+        ("", ""),
+    ] {
+        assert_eq!(found(&named("/opt/x", "x", allocator), &anon(START)), row, "{allocator}");
+    }
+    let python = named("/usr/bin/python3", "python3", "libjemalloc.so.2");
+    assert!(found(&python, &anon(START)).starts_with("CPython, memory of mmap"));
+    let linked = Traits { constants: vec!["mimalloc: ".to_owned()], ..named("/x", "x", "x") };
+    assert_eq!(found(&linked, &anon(START)), "mimalloc, linked in");
+}
+
+#[test]
+fn memory_that_malloc_did_not_map_is_told_by_its_address() {
+    let traits = named("/opt/x", "x", "libc.so.6");
+    let of = |start| found(&traits, &anon(start));
+    assert_eq!(of(0x7f00_0000_1000), "glibc");
+    assert_eq!(of(0x7f00_0000_0000), "glibc, memory of threads");
+    assert_eq!(of(0x7f00_0020_0000), "", "a mapping of whole blocks is the program's own");
+    let longer = of_length(0x7f00_0000_0000, 65 << 20, 2 << 20);
+    assert_eq!(found(&traits, &longer), "", "no arena is longer than 64 MiB");
+}
+
+#[test]
+fn malloc_advises_no_mapping_below_a_pmd_entry() {
+    let traits = named("/opt/x", "x", "libc.so.6");
+    let of = |bytes, pmd_bytes| found(&traits, &of_length(0x7f00_0001_0000, bytes, pmd_bytes));
+    for pmd_bytes in [2 << 20, 32 << 20, 512 << 20] {
+        assert_eq!(of(pmd_bytes - 1, pmd_bytes), "", "{pmd_bytes}");
+        assert_eq!(of(pmd_bytes, pmd_bytes), "glibc", "{pmd_bytes}");
+    }
+    let heap = Wanted { is_heap: true, ..of_length(0xaaaa_0001_0000, 1 << 20, 512 << 20) };
+    assert_eq!(found(&traits, &heap), "glibc", "the heap grows in steps of 512 MiB then");
+}
+
+fn started(words: &[&str], variables: &[(&str, &str)]) -> Traits {
+    let words: Vec<_> = words.iter().map(|&word| word.into()).collect();
+    let variables = variables.iter().map(|&(name, value)| (name.into(), value.into()));
+    let variables = Some(variables.chain([("HOME".into(), "/".into())]).collect());
+    let start = Start { words, variables, ..Start::default() };
+    Traits { start, ..named("/usr/bin/x", "x", "libc.so.6") }
+}
+
+#[test]
+fn an_option_stands_after_the_program_and_a_variable_before_it() {
+    let java = |start: Traits| Traits { objects: vec!["libjvm.so".to_owned()], ..start };
+    let of = |words: &[&str], variables: &[(&str, &str)]| {
+        let traits = java(started(words, variables));
+        Runtime::of(&traits, &anon(START)).unwrap().start(&traits)
+    };
+    let on = "-XX:+UseTransparentHugePages";
+    let off = "-XX:-UseTransparentHugePages";
+    let line = |started: Started| match started {
+        Started::As { line, notes } => (line, notes.join("; ")),
+        other => panic!("{other:?}"),
+    };
+    let plain = (format!("x {on} .."), String::new());
+    assert_eq!(line(of(&["x", "-jar", "a"], &[])), plain);
+    assert_eq!(line(of(&["x"], &[("JAVA_TOOL_OPTIONS", off)])), plain, "it is overruled");
+    let (said, note) = line(of(&["x", off], &[]));
+    assert!(said == plain.0 && note.contains(off), "{note}");
+    let (said, note) = line(of(&["x", on], &[("_JAVA_OPTIONS", off)]));
+    assert_eq!(said, format!("_JAVA_OPTIONS='{off} {on}' x .."));
+    assert!(note.contains(off));
+    for (words, variables) in [
+        (vec!["x", on], vec![]),
+        (vec!["x", off, on], vec![("JAVA_TOOL_OPTIONS", off)]),
+        (vec!["x"], vec![("JAVA_TOOL_OPTIONS", "-Xmx1g -XX:+UseTransparentHugePages")]),
+        (vec!["x", off], vec![("_JAVA_OPTIONS", on)]),
+    ] {
+        assert_eq!(of(&words, &variables), Started::Already(on.to_owned()), "{words:?}");
+    }
+}
+
+#[test]
+fn variables_are_merged_said_to_be_in_effect_or_ignored() {
+    let start = |traits: &Traits| Runtime::of(traits, &anon(START)).unwrap().start(traits);
+    let tunables = "glibc.pthread.rseq=0";
+    let traits = started(&["x"], &[("GLIBC_TUNABLES", tunables)]);
+    let line = format!("GLIBC_TUNABLES={tunables}:glibc.malloc.hugetlb=1 x ..");
+    assert_eq!(start(&traits), Started::As { line, notes: Vec::new() });
+    let traits = started(&["x"], &[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1:a.b.c=d")]);
+    assert!(matches!(start(&traits), Started::Already(what) if what.contains("hugetlb=1")));
+    let mut traits = started(&["x"], &[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2")]);
+    let Started::As { notes, .. } = start(&traits) else { panic!("it is new") };
+    assert!(notes[0].contains("glibc.malloc.hugetlb=2"), "{notes:?}");
+    traits.start.is_secure = true;
+    assert_eq!(start(&traits), Started::Ignored);
+    let unseen = Start { variables: None, ..started(&["x"], &[]).start };
+    let traits = Traits { start: unseen, ..traits };
+    let Started::As { notes, .. } = start(&traits) else { panic!("it is new") };
+    assert!(notes[0].contains("cannot be read"), "{notes:?}");
+}
+
+proptest! {
+    /// A shell that reads the printed line starts the program with the variables that it had,
+    /// and the merged one.
+    #[test]
+    fn a_shell_understands_the_line(
+        others in proptest::collection::vec(("[A-Z]{1,6}", "[ -~]{0,9}"), 0..4),
+        tunables in proptest::option::of("[ -~&&[^:=]]{0,6}=[ -~&&[^:=]]{0,6}"),
+        word in "[ -~]{1,9}",
+    ) {
+        let mut variables: Vec<(&str, &str)> =
+            others.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        variables.extend(tunables.as_ref().map(|text| ("GLIBC_TUNABLES", text.as_str())));
+        let mut traits = started(&["x", "a"], &variables);
+        traits.typed = vec!["env".into(), "-0".into(), format!("Z_Z={word}").into()];
+        let line = line(&traits, &anon(START));
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", line.strip_suffix(" ..").unwrap()]).env_clear();
+        let old: std::collections::BTreeMap<&str, &str> = variables.into_iter().collect();
+        command.envs(old.iter()).env("PATH", "/usr/bin:/bin");
+        let output = command.output().unwrap().stdout;
+        let text = String::from_utf8(output).unwrap();
+        let mut got: std::collections::BTreeMap<&str, &str> =
+            text.split_terminator('\0').filter_map(|line| line.split_once('=')).collect();
+        prop_assert_eq!(got.remove("Z_Z"), Some(word.as_str()));
+        let value = got.remove("GLIBC_TUNABLES").unwrap();
+        let kept = tunables.as_ref().map(|text| format!("{text}:")).unwrap_or_default();
+        prop_assert_eq!(value, format!("{kept}glibc.malloc.hugetlb=1"));
+        for (name, value) in old {
+            prop_assert!(name == "GLIBC_TUNABLES" || got.get(name) == Some(&value), "{}", name);
+        }
+    }
+}

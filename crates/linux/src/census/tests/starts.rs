@@ -1,0 +1,156 @@
+//! Remedies that need a new start: what the process has in effect, and who disabled it.
+
+use std::path::Path;
+
+use super::remedies::{Answers, collapse, of_anon, sentences, set};
+use super::{edited, replace, take};
+use crate::census::remedy::Remedy;
+use crate::census::why::Refusal;
+
+const LIBC: &str = "/usr/lib/libc.so.6";
+
+/// The program, called `server`, without advice, with glibc, and started so. Its memory is an arena of
+/// threads.
+fn started(dir: &Path, cmdline: &str, environ: &str) {
+    let process = dir.join("100");
+    replace(&process.join("smaps"), " ac hg ", " ac ");
+    std::fs::write(process.join("cmdline"), cmdline.replace(' ', "\0")).unwrap();
+    std::fs::write(process.join("environ"), environ.replace(' ', "\0")).unwrap();
+    for file in ["maps", "smaps"] {
+        let path = process.join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let line = format!("7f0000000000-7f0000001000 r-xp 00000000 fe:00 77 {LIBC}\n");
+        let (before, after) = text.split_at(text.find("ffffffffff").unwrap_or(text.len()));
+        std::fs::write(path, format!("{before}{line}{after}")).unwrap();
+    }
+    let pagemap = process.join("pagemap");
+    let text = std::fs::read_to_string(&pagemap).unwrap();
+    std::fs::write(pagemap, text + "7f0000000 1 8000000000000100\n").unwrap();
+}
+
+fn next_start(answers: &Answers, edit: &dyn Fn(&Path)) -> (Refusal, Remedy) {
+    let (refusal, mut remedies) = of_anon(answers, edit);
+    assert_eq!(sentences(&remedies[..1]), [collapse()]);
+    assert_eq!(remedies.len(), 2, "{remedies:?}");
+    (refusal, remedies.remove(1))
+}
+
+#[test]
+fn an_option_is_merged_and_one_in_effect_is_not_named_again() {
+    let of = |environ: &'static str| {
+        next_start(&Answers::default(), &move |dir| started(dir, "server -x", environ)).1
+    };
+    let both = "glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1";
+    assert_eq!(of("A=1").start, format!("GLIBC_TUNABLES={both} server .."));
+    let merged = of("GLIBC_TUNABLES=glibc.pthread.rseq=0:glibc.malloc.hugetlb=1 A=1");
+    assert_eq!(merged.start, format!("GLIBC_TUNABLES=glibc.pthread.rseq=0:{both} server .."));
+    let known = of("GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1");
+    assert!(known.start.is_empty() && known.command.contains("thp.enabled=always"), "{known:?}");
+    assert!(known.cost.contains(both) && known.cost.contains("is in effect"), "{known:?}");
+}
+
+#[test]
+fn a_program_with_its_own_malloc_gets_no_option_of_glibc() {
+    let answers = Answers { malloc_of: Some("server"), ..Answers::default() };
+    let (_, remedy) = next_start(&answers, &|dir| started(dir, "server", "A=1"));
+    assert!(remedy.start.is_empty() && remedy.command.contains("thp.enabled=always"));
+    assert!(remedy.cost.contains("malloc is not glibc's"), "{remedy:?}");
+}
+
+#[test]
+fn a_program_that_no_shell_finds_is_named_by_its_path() {
+    let answers = Answers { is_elsewhere: true, ..Answers::default() };
+    let (_, remedy) = next_start(&answers, &|dir| started(dir, "./server", "A=1"));
+    assert!(remedy.start.ends_with(" /usr/bin/server .."), "{remedy:?}");
+}
+
+#[test]
+fn a_disabled_parent_is_named_and_its_childs_own_option_is_not() {
+    let (refusal, remedies) = of_anon(&Answers::default(), &|dir| {
+        for file in ["maps", "smaps"] {
+            replace(&dir.join("100").join(file), "/usr/bin/server", "/usr/bin/redis-server");
+        }
+        let status = |parent: u32| format!("PPid:\t{parent}\nTHP_enabled:\t0\n");
+        std::fs::write(dir.join("100/status"), status(200)).unwrap();
+        std::fs::write(dir.join("200/status"), status(1)).unwrap();
+    });
+    assert_eq!((refusal, remedies.len()), (Refusal::Disabled, 1));
+    let cost = &remedies[0].cost;
+    assert!(!remedies[0].is_some() && cost.contains("process 200 (worker)"), "{cost}");
+}
+
+#[test]
+fn no_setting_is_promised_to_a_process_that_takes_advised_memory_only() {
+    let eligible = |value: u32| {
+        move |dir: &Path| {
+            started(dir, "server", "A=1");
+            set(dir, "enabled", "[always] madvise never");
+            let smaps = dir.join("100/smaps");
+            let text = std::fs::read_to_string(&smaps).unwrap();
+            let lines = text.lines().map(|line| match line.starts_with("AnonHugePages:") {
+                true => format!("{line}\nTHPeligible:           {value}\n"),
+                false => format!("{line}\n"),
+            });
+            std::fs::write(&smaps, lines.collect::<String>()).unwrap();
+        }
+    };
+    let own = Answers { malloc_of: Some("server"), ..Answers::default() };
+    let (refusal, remedies) = of_anon(&own, &eligible(0));
+    assert_eq!(refusal, Refusal::DisabledExceptAdvised);
+    assert_eq!(sentences(&remedies), [collapse()]);
+    // Advice reaches it, so an option that gives advice is named.
+    let (_, remedy) = next_start(&Answers::default(), &eligible(0));
+    assert!(remedy.start.contains("glibc.malloc.hugetlb=1"), "{remedy:?}");
+    let (refusal, remedies) = of_anon(&own, &eligible(1));
+    assert_eq!((refusal, remedies.len()), (Refusal::FilledSmall, 1));
+    // Under madvise nothing shows it.
+    let under_madvise = |release: &'static str| {
+        let (_, remedy) = next_start(&own, &move |dir| {
+            started(dir, "server", "A=1");
+            std::fs::create_dir_all(dir.join("sys/kernel")).unwrap();
+            std::fs::write(dir.join("sys/kernel/osrelease"), release).unwrap();
+        });
+        remedy.cost
+    };
+    assert!(under_madvise("6.18.44").contains("except for advised"));
+    assert!(!under_madvise("6.17.13-amd64").contains("except for advised"));
+}
+
+#[test]
+fn a_name_that_ends_like_the_mark_of_a_deleted_file_is_a_name() {
+    let of = |there: &str| {
+        let (_dir, system) = edited("6.18", |dir| {
+            for file in ["maps", "smaps"] {
+                replace(&dir.join("100").join(file), "/usr/bin/server", "/usr/bin/x (deleted)");
+            }
+            std::fs::write(dir.join("there"), there).unwrap();
+        });
+        let census = take(&system, &[100]).unwrap();
+        let vma = &census.processes[0].mappings[0].vma;
+        (vma.path.display().to_string(), vma.is_deleted)
+    };
+    assert_eq!(of("11 /usr/bin/x (deleted)\n"), ("/usr/bin/x (deleted)".to_owned(), false));
+    assert_eq!(of("12 /usr/bin/x (deleted)\n"), ("/usr/bin/x".to_owned(), true));
+    assert_eq!(of(""), ("/usr/bin/x".to_owned(), true));
+}
+
+#[test]
+fn a_new_start_of_java_costs_more_than_the_blocks_of_its_heap() {
+    let java = |dir: &Path| {
+        started(dir, "java -jar x", "A=1");
+        for file in ["maps", "smaps"] {
+            replace(&dir.join("100").join(file), LIBC, "/usr/lib/jvm/libjvm.so");
+        }
+    };
+    let (_, remedy) = next_start(&Answers::default(), &java);
+    assert_eq!(remedy.start, "java -XX:+UseTransparentHugePages ..");
+    // A quarter of the block is empty, a twentieth of the heap, and the code cache.
+    assert_eq!(remedy.extra_bytes, (512 << 10) + (2 << 20) / 20 + (32 << 20));
+    let (_, remedy) = next_start(&Answers::default(), &|dir| {
+        java(dir);
+        let cmdline = dir.join("100/cmdline");
+        std::fs::write(cmdline, "java\0-XX:+UseTransparentHugePages\0-jar\0x").unwrap();
+    });
+    assert!(remedy.start.is_empty() && remedy.command.contains("thp.enabled=always"));
+    assert!(remedy.cost.contains("-XX:+UseTransparentHugePages is in effect"), "{remedy:?}");
+}

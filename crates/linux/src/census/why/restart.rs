@@ -1,0 +1,238 @@
+//! What a new start of the program changes for its memory.
+//!
+//! Owns the choice between an option of the runtime and a setting, and what is said if neither works.
+//!
+//! Invariants:
+//! - P1: an option that is in effect, that the program's loader ignores, or that is for another
+//!   allocator than the one in use is not named.
+//! - P2: no setting is promised to a process that has THP disabled.
+
+use super::judge::{Case, Judge};
+use super::reason::Question;
+use crate::census::process::Mapping;
+use crate::census::remedy::runtime::{Memory, Runtime, Started, Traits, Wanted};
+use crate::census::remedy::{Action, Remedy, Restart};
+use crate::census::settings::{Allows, InForce};
+use crate::census::start::{Ancestor, Disabled};
+use crate::proc::choice::Choice;
+use crate::proc::host;
+use crate::proc::smaps::Smap;
+use crate::shell::as_typed;
+use crate::system::System;
+
+/// What a setting for all programs costs.
+pub(super) const SYSTEM_WIDE: &str =
+    "it is for all programs: more memory for those that touch theirs sparsely";
+
+/// Why no setting helps a process that has THP disabled except for advised memory.
+const EXCEPT_ADVISED: &str = "the process has THP disabled except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
+     MemoryTHP=madvise), so no setting reaches it: start the program without that";
+
+/// What a setting cannot be promised for, as long as it is not always.
+const UNSEEN: &str = "not for a process that has THP disabled except for advised memory, which shows only under always";
+
+/// Whether the kernel knows `PR_THP_DISABLE_EXCEPT_ADVISED` (6.18).
+fn may_except_advised(system: &dyn System) -> bool {
+    let release = host::kernel_release(system);
+    let mut numbers = release.split('.').map_while(|word| word.parse::<u32>().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 18)
+}
+
+impl Judge<'_> {
+    /// What makes private memory larger at the next start.
+    pub(super) fn anon_next_start(&mut self, case: &Case<'_>, smap: &Smap) -> Option<Remedy> {
+        let row = self.runtime(case, Memory::Anon);
+        let option = self.option(case, row);
+        if let Some(disabled) = self.disabled(case).cloned() {
+            let of_row = option.remedy().filter(|_| row.is_some_and(|row| row.disabled));
+            return Some(of_row.unwrap_or_else(|| Remedy::nothing(disabled.way_out())));
+        }
+        if smap.is_no_huge {
+            return Some(Remedy::nothing(
+                "the program forbids it (MADV_NOHUGEPAGE), or it is a thread's stack, which the \
+                 kernel keeps small (MAP_STACK); folio knows no option against it",
+            ));
+        }
+        let Some(set) = self.settings.anon(case.target_bytes) else {
+            return Some(Remedy::nothing("this kernel has no such folios for this memory"));
+        };
+        let is_advised = smap.is_huge;
+        if self.is_except_advised(case) && !is_advised {
+            return Some(option.remedy().unwrap_or_else(|| Remedy::nothing(EXCEPT_ADVISED)));
+        }
+        // What was there before, or found no free memory, stays small: collapse.
+        if set.allows == Allows::All || set.allows == Allows::Advised && is_advised {
+            return None;
+        }
+        // What the program advised itself is as large as it will be.
+        if case.grows && !is_advised && case.is_short {
+            return Some(Remedy::nothing(
+                "it grows in small steps, and where a step ends no such folio fits: a setting would \
+                 reach a part of it",
+            ));
+        }
+        let is_sought = !case.is_short && !is_advised;
+        match option {
+            OwnOption::Start(option) if is_sought => {
+                return Some(self.with_setting(&set, option, "madvise"));
+            }
+            _ => {}
+        }
+        if let Some(row) = row.filter(|row| row.in_pieces && is_sought) {
+            return Some(Remedy::nothing(row.cost.clone()));
+        }
+        let value = if is_advised { "madvise" } else { "always" };
+        let more = option.note().or_else(|| row.map(|row| row.cost.clone())).filter(|_| is_sought);
+        let may_be_excepted = !is_advised && may_except_advised(self.question.system);
+        let unseen = may_be_excepted.then(|| UNSEEN.to_owned());
+        let all = [SYSTEM_WIDE.to_owned()].into_iter().chain(more).chain(unseen);
+        let cost = all.collect::<Vec<_>>().join("; ");
+        Some(self.tuned(&set, value).costing_if_some(cost))
+    }
+
+    /// The row's option as a remedy, if it is none yet and the program would heed it.
+    pub(super) fn option(&mut self, case: &Case<'_>, row: Option<&'static Runtime>) -> OwnOption {
+        let Some(row) = row.filter(|row| row.has_option()) else { return OwnOption::None };
+        match row.start(self.traits(case)) {
+            Started::As { line, notes } => {
+                let extra_bytes = if row.keeps_tables { beside_heap(case) } else { 0 };
+                let cost = [row.cost.clone()].into_iter().chain(notes).collect::<Vec<_>>();
+                OwnOption::Start(Remedy {
+                    action: Action::Option,
+                    start: line,
+                    restart: Restart::After,
+                    undo: "start it as before".to_owned(),
+                    extra_bytes,
+                    ..Remedy::nothing(cost.join("; "))
+                })
+            }
+            Started::Already(what) => OwnOption::Already(what),
+            Started::Ignored => OwnOption::Without(
+                "the program runs with other rights (set-id or capabilities), so its loader ignores \
+                 the variables of allocators"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    pub(super) fn runtime(&mut self, case: &Case<'_>, memory: Memory) -> Option<&'static Runtime> {
+        // An option of the program does not reach what its starter disabled.
+        let disabled = self.disabled(case).cloned();
+        if disabled.as_ref().is_some_and(|disabled| disabled.ancestor.is_some()) {
+            return None;
+        }
+        let vma = &case.mapping.vma;
+        let wanted = Wanted {
+            memory,
+            range: vma.range.clone(),
+            is_heap: vma.path.as_os_str() == "[heap]",
+            pmd_bytes: self.census.geometry.pmd_bytes(),
+            is_disabled: disabled.is_some(),
+        };
+        Runtime::of(self.traits(case), &wanted)
+    }
+
+    /// A setting changed, if `folio tune` takes the value.
+    pub(super) fn tuned(&self, set: &InForce, value: &str) -> Remedy {
+        let text = self.question.system.text(&set.path).unwrap_or_default();
+        let choice = Choice::parse(&String::from_utf8_lossy(&text));
+        match choice.check(&set.name, value) {
+            Ok(()) => Remedy::tune(&set.name, value),
+            Err(error) => Remedy::nothing(error.to_string()),
+        }
+    }
+
+    /// An option that needs the setting to allow advised memory.
+    pub(super) fn with_setting(&self, set: &InForce, option: Remedy, value: &str) -> Remedy {
+        if set.allows != Allows::None {
+            return option;
+        }
+        let tuned = self.tuned(set, value);
+        if !tuned.is_some() {
+            return tuned;
+        }
+        let undo = format!("{}; {}", option.undo, tuned.undo);
+        Remedy { command: tuned.command, undo, ..option }
+    }
+
+    pub(super) fn traits(&mut self, case: &Case<'_>) -> &Traits {
+        let Question { system, verbs, .. } = *self.question;
+        let of = || Traits::of(system, verbs, case.process);
+        self.traits.entry(case.process.pid).or_insert_with(of)
+    }
+}
+
+impl Remedy {
+    /// With a cost, unless it says that nothing works.
+    pub(super) fn costing_if_some(self, cost: String) -> Self {
+        if self.is_some() { self.costing(cost) } else { self }
+    }
+}
+
+/// Share of a heap that what the collector keeps about it takes: mark bitmaps 2/64, card and offset
+/// tables 3/512 (JDK 17, G1); it is not touched before, and as a whole with the option.
+const KEPT_SHARE: u64 = 20;
+/// What else the option makes whole: three parts of the code cache, ends of tables. Tried with heaps
+/// of 0.5 to 6 GiB: 25 to 47 MiB with all, of which 11 to 13 are blocks of the heap.
+const KEPT_BYTES: u64 = 32 << 20;
+
+/// Memory beside blocks that have a page, that a runtime with a heap of its own may take: a part of
+/// each mapping, and a rest that the largest one stands for.
+fn beside_heap(case: &Case<'_>) -> u64 {
+    let len = |mapping: &Mapping| mapping.vma.len_bytes();
+    let own = case.mapping.vma.range.start;
+    let memory = case.process.mappings.iter().filter(|mapping| !mapping.vma.has_file());
+    let is_largest = memory
+        .max_by_key(|mapping| len(mapping))
+        .is_some_and(|mapping| mapping.vma.range.start == own);
+    let rest = if is_largest { KEPT_BYTES } else { 0 };
+    (len(case.mapping) / KEPT_SHARE).saturating_add(rest)
+}
+
+/// What an option of the program can do.
+pub(super) enum OwnOption {
+    /// A start with it.
+    Start(Remedy),
+    /// Nothing more: it is in effect, and this is its name.
+    Already(String),
+    /// Nothing, and why.
+    Without(String),
+    /// There is none.
+    None,
+}
+
+impl OwnOption {
+    fn remedy(&self) -> Option<Remedy> {
+        if let Self::Start(remedy) = self { Some(remedy.clone()) } else { None }
+    }
+
+    /// Why a setting is named instead.
+    pub(super) fn note(&self) -> Option<String> {
+        match self {
+            Self::Already(what) => {
+                Some(format!("{what} is in effect and does not reach this memory"))
+            }
+            Self::Without(why) => Some(why.clone()),
+            Self::Start(_) | Self::None => None,
+        }
+    }
+}
+
+impl Disabled {
+    /// Who disabled it, and how the program starts without that.
+    pub(super) fn way_out(&self) -> String {
+        let run = as_typed("folio run -- PROGRAM");
+        match &self.ancestor {
+            None => format!(
+                "the process has THP disabled (PR_SET_THP_DISABLE): the program itself, or the \
+                 wrapper that became it, asked for that; if it was a wrapper, {run} starts it \
+                 without"
+            ),
+            Some(Ancestor { pid, name }) => format!(
+                "THP is disabled (PR_SET_THP_DISABLE), and so it is for its parents up to process \
+                 {pid} ({name}), from which it was inherited: start the program from elsewhere, or \
+                 with {run}, which clears it"
+            ),
+        }
+    }
+}

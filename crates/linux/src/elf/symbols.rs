@@ -1,0 +1,66 @@
+//! Functions that a file defines: whose `malloc` a program uses is told by its symbols.
+//!
+//! Owns the reading of the two symbol tables, with bounds: Y1: of each table at most
+//! `SYMBOLS_BYTES_MAX` are read, and of its names at most `NAMES_BYTES_MAX`.
+
+use std::path::Path;
+
+use object::elf::{FileHeader32, FileHeader64, SHN_UNDEF, SHT_DYNSYM, SHT_SYMTAB, STB_LOCAL};
+use object::read::elf::{FileHeader, SectionHeader, Sym};
+use object::{Endianness, FileKind, ReadCache, ReadRef};
+
+use super::ElfError;
+
+/// Bytes of a table of symbols: a browser with all of them has 100 MiB.
+const SYMBOLS_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of its names.
+const NAMES_BYTES_MAX: u64 = 256 << 20;
+
+/// Those of `wanted` that `path` defines, in its dynamic symbols or, where it has them, in all.
+///
+/// # Errors
+/// When it is no ELF file, or a damaged one.
+pub fn defined(path: &Path, wanted: &[&str]) -> Result<Vec<String>, ElfError> {
+    let data = &ReadCache::new(ElfError::open(path)?);
+    let damaged = |error: object::read::Error| ElfError::Damaged {
+        path: path.to_owned(),
+        what: error.to_string(),
+    };
+    match FileKind::parse(data) {
+        Ok(FileKind::Elf32) => parse::<FileHeader32<Endianness>, _>(data, wanted).map_err(damaged),
+        Ok(FileKind::Elf64) => parse::<FileHeader64<Endianness>, _>(data, wanted).map_err(damaged),
+        _ => Err(ElfError::NotElf(path.to_owned())),
+    }
+}
+
+fn parse<'data, H, R>(data: R, wanted: &[&str]) -> object::read::Result<Vec<String>>
+where
+    H: FileHeader<Endian = Endianness>,
+    R: ReadRef<'data>,
+{
+    let header = H::parse(data)?;
+    let endian = header.endian()?;
+    let sections = header.sections(endian, data)?;
+    let mut found: Vec<String> = Vec::new();
+    for (_, section) in sections.enumerate() {
+        let kind = section.sh_type(endian);
+        let is_small = section.sh_size(endian).into() <= SYMBOLS_BYTES_MAX;
+        if !(kind == SHT_DYNSYM || kind == SHT_SYMTAB) || !is_small {
+            continue;
+        }
+        let names = sections.section(section.link(endian));
+        if names.is_ok_and(|names| names.sh_size(endian).into() > NAMES_BYTES_MAX) {
+            continue;
+        }
+        let table = sections.symbols(endian, data, kind)?;
+        for symbol in table.iter() {
+            if symbol.st_shndx(endian) == SHN_UNDEF || symbol.st_bind() == STB_LOCAL {
+                continue;
+            }
+            let name = table.symbol_name(endian, symbol).unwrap_or_default();
+            let new = wanted.iter().find(|one| one.as_bytes() == name).map(|&one| one.to_owned());
+            found.extend(new.filter(|new| !found.contains(new)));
+        }
+    }
+    Ok(found)
+}
