@@ -26,6 +26,7 @@ pub(crate) mod folder;
 pub mod manager;
 pub mod place;
 pub mod unit;
+pub mod variables;
 pub mod warm;
 
 use std::path::PathBuf;

@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_linux::persist::place::ServiceName;
 use largefolio_linux::persist::unit::{self, Variable};
+use largefolio_linux::persist::variables::{Joined, Variables};
 use largefolio_linux::persist::{Piece, Planned, boot};
 use largefolio_linux::shell;
 use largefolio_linux::tune::catalog::Catalog;
@@ -272,10 +273,20 @@ fn warn_of_files(plan: &ChangeSet, recorded: &[Entry]) {
     }
 }
 
-/// The drop-in of `--unit` and `--env`.
+/// The drop-in of `--unit` and `--env`: options that the unit gives a variable stay.
 fn drop_in(root: &Path, unit: &str, env: &[String]) -> Result<Piece> {
-    let variables = env.iter().map(|one| Variable::parse(one)).collect::<Result<Vec<_>, _>>()?;
-    Ok(unit::drop_in(&ServiceName::of_service(unit, root)?, &variables))
+    let given = env.iter().map(|one| Variable::parse(one)).collect::<Result<Vec<_>, _>>()?;
+    let unit = ServiceName::of_service(unit, root)?;
+    let present = Variables::of(&unit, root);
+    let mut variables = Vec::new();
+    for variable in given {
+        let Joined { variable, note } = present.join(variable, root)?;
+        if !note.is_empty() {
+            console::say(&format!("folio: {note}"));
+        }
+        variables.push(variable);
+    }
+    Ok(unit::drop_in(&unit, &variables))
 }
 
 /// The profile, with the single settings over it.

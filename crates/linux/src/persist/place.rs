@@ -10,13 +10,13 @@ use crate::tune::TuneError;
 /// Where an administrator's units and drop-ins are.
 const UNITS: &str = "etc/systemd/system";
 /// Name of a drop-in of ours: `override.conf` of `systemctl edit` comes later and wins.
-const DROP_IN: &str = "50-largefolio.conf";
+pub(super) const DROP_IN: &str = "50-largefolio.conf";
 /// What pulls units in at boot.
 const WANTED: &str = "multi-user.target.wants";
 /// Begins the names of units of ours.
 pub(crate) const WARM: &str = "largefolio-warm-";
 /// Where a unit may be, in order of precedence.
-const UNIT_FOLDERS: [&str; 8] = [
+pub(super) const UNIT_FOLDERS: [&str; 8] = [
     "etc/systemd/system",
     "run/systemd/system",
     "run/systemd/generator",
@@ -117,9 +117,8 @@ impl ServiceName {
         let unit = Self::try_from(full)
             .map_err(|message| TuneError::Given { what: format!("unit {name:?}"), message })?;
         let is_there =
-            |name: &str| UNIT_FOLDERS.iter().any(|folder| root.join(folder).join(name).exists());
-        let template = unit.0.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
-        if is_there(&unit.0) || template.is_some_and(|template| is_there(&template)) {
+            |name: String| UNIT_FOLDERS.iter().any(|folder| root.join(folder).join(&name).exists());
+        if unit.names().any(is_there) {
             return Ok(unit);
         }
         Err(TuneError::Given {
@@ -128,6 +127,12 @@ impl ServiceName {
                       those there are"
                 .to_owned(),
         })
+    }
+
+    /// Its name, and that of its template.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        let template = self.0.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
+        [self.0.clone()].into_iter().chain(template)
     }
 }
 

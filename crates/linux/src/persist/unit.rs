@@ -40,6 +40,18 @@ impl Variable {
         }
         Ok(Self { name: name.to_owned(), value: value.to_owned() })
     }
+
+    /// What stands before the sign.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What stands after it.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
 }
 
 /// The drop-in that gives a service these variables.

@@ -1,0 +1,266 @@
+//! The variables that a service has already: a new drop-in must not take options of theirs away.
+//!
+//! Owns the reading of `Environment=` in a unit and its drop-ins, in systemd's order, and which of
+//! these a new variable joins ([`crate::census::start::variable`]). The drop-in that folio writes is
+//! left out: its lines replace each other.
+//!
+//! Invariant D1: a value that cannot be read exactly, as one with a specifier (`%i`), is not merged
+//! but refused.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use largefolio_trace::disk::read_whole;
+
+use super::place::{DROP_IN, ServiceName, UNIT_FOLDERS};
+use super::unit::Variable;
+use crate::census::start::variable::merged;
+use crate::tune::TuneError;
+
+/// Longest unit taken; they have a few kilobytes.
+const UNIT_BYTES_MAX: u64 = 1 << 20;
+/// Drop-ins of one service.
+const NR_DROP_INS_MAX: usize = 256;
+
+/// The variables of a unit's files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Variables {
+    /// By name, as the files have them; an error for one that only systemd can expand.
+    values: BTreeMap<String, Result<String, String>>,
+    /// Files of `EnvironmentFile=`, which overrule them.
+    files: Vec<PathBuf>,
+}
+
+/// A variable as it is to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// With the options that the unit has.
+    pub variable: Variable,
+    /// What the reader must know; empty for a variable that the unit does not have.
+    pub note: String,
+}
+
+impl Variables {
+    /// Of a service below `root`.
+    #[must_use]
+    pub fn of(unit: &ServiceName, root: &Path) -> Self {
+        let mut found = Self::default();
+        for file in files_of(unit, root) {
+            let text = read_whole(&file, UNIT_BYTES_MAX).unwrap_or_default();
+            found.take(&String::from_utf8_lossy(&text));
+        }
+        found
+    }
+
+    fn take(&mut self, text: &str) {
+        let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
+        let mut is_service = false;
+        for line in joined.lines().map(str::trim) {
+            if line.starts_with('[') {
+                is_service = line == "[Service]";
+            }
+            let Some((key, value)) = line.split_once('=').filter(|_| is_service) else { continue };
+            match (key.trim_end(), value.trim_start()) {
+                ("Environment", "") => self.values.clear(),
+                ("Environment", value) => self.assign(value),
+                ("EnvironmentFile", "") => self.files.clear(),
+                ("EnvironmentFile", file) => {
+                    self.files.push(file.strip_prefix('-').unwrap_or(file).into());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn assign(&mut self, value: &str) {
+        for word in words(value) {
+            let Some((name, value)) = word.split_once('=') else { continue };
+            self.values.insert(name.to_owned(), expanded(value));
+        }
+    }
+
+    /// A variable with the options that the unit gives the same one.
+    ///
+    /// # Errors
+    /// A value that only systemd can expand.
+    pub fn join(&self, variable: Variable, root: &Path) -> Result<Joined, TuneError> {
+        let (name, wanted) = (variable.name().to_owned(), variable.value().to_owned());
+        let overruling = self.files.iter().find(|file| has_variable(&below(root, file), &name));
+        if let Some(file) = overruling {
+            return Err(given(
+                &name,
+                format!(
+                    "the unit reads {} (EnvironmentFile=), which has {name} and overrules this: change it \
+                 there",
+                    file.display()
+                ),
+            ));
+        }
+        let Some(old) = self.values.get(&name) else {
+            return Ok(Joined { variable, note: String::new() });
+        };
+        let old = old.as_ref().map_err(|raw| given(&name, format!(
+            "the unit has {name}={raw}, whose % only systemd can expand: write the whole value with \
+             systemctl edit"
+        )))?;
+        let new = merged(&name, Some(OsStr::new(old)), &wanted).value;
+        let value = OsString::into_string(new).unwrap_or(wanted);
+        let note = match value {
+            _ if *old == value => format!("the unit has {name}={old} already"),
+            _ => format!("the unit has {name}={old}; with this it is {name}={value}"),
+        };
+        Ok(Joined { variable: Variable::parse(&format!("{name}={value}"))?, note })
+    }
+}
+
+fn given(name: &str, message: String) -> TuneError {
+    TuneError::Given { what: format!("variable {name:?}"), message }
+}
+
+fn below(root: &Path, file: &Path) -> PathBuf {
+    root.join(file.strip_prefix("/").unwrap_or(file))
+}
+
+/// Whether a file of variables sets one.
+fn has_variable(file: &Path, name: &str) -> bool {
+    let text = read_whole(file, UNIT_BYTES_MAX).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let mut lines = text.lines().map(str::trim_start);
+    lines.any(|line| line.split_once('=').is_some_and(|(found, _)| found.trim_end() == name))
+}
+
+/// The unit, then its drop-ins by name: one in an earlier folder hides those of the same name. Those
+/// of a template come with those of its instance.
+fn files_of(unit: &ServiceName, root: &Path) -> Vec<PathBuf> {
+    let names: Vec<String> = unit.names().collect();
+    let folders = || UNIT_FOLDERS.iter().map(|folder| root.join(folder));
+    let units = names.iter().flat_map(|name| folders().map(move |folder| folder.join(name)));
+    let mut files: Vec<PathBuf> = units.filter(|file| file.is_file()).take(1).collect();
+    let mut drop_ins: BTreeMap<OsString, PathBuf> = BTreeMap::new();
+    for name in &names {
+        for folder in folders() {
+            let Ok(entries) = fs::read_dir(folder.join(format!("{name}.d"))) else { continue };
+            for entry in entries.flatten().take(NR_DROP_INS_MAX) {
+                let path = entry.path();
+                let is_ours = entry.file_name() == DROP_IN;
+                if path.extension() == Some(OsStr::new("conf")) && !is_ours {
+                    drop_ins.entry(entry.file_name()).or_insert(path);
+                }
+            }
+        }
+    }
+    files.extend(drop_ins.into_values());
+    files
+}
+
+/// Words of a value: blanks separate them, quotes and backslashes keep them together.
+fn words(value: &str) -> Vec<String> {
+    let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
+    let mut rest = value.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => word.get_or_insert_default().extend(rest.next()),
+            _ if quote == Some(c) => quote = None,
+            '"' | '\'' if quote.is_none() => {
+                quote = Some(c);
+                word.get_or_insert_default();
+            }
+            _ if c.is_ascii_whitespace() && quote.is_none() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// The value with `%%` as `%`; the value itself as an error if it has a specifier.
+fn expanded(value: &str) -> Result<String, String> {
+    let plain = value.replace("%%", "");
+    if plain.contains('%') { Err(value.to_owned()) } else { Ok(value.replace("%%", "%")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    fn joined(files: &[(&str, &str)], variable: &str) -> Result<(String, String), String> {
+        let root = place(files);
+        let unit = ServiceName::of_service("job", root.path()).unwrap();
+        let variables = Variables::of(&unit, root.path());
+        let joined = variables.join(Variable::parse(variable).unwrap(), root.path());
+        let joined = joined.map_err(|error| error.to_string())?;
+        Ok((joined.variable.value().to_owned(), joined.note))
+    }
+
+    const UNIT: &str = "usr/lib/systemd/system/job.service";
+    const TUNABLE: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1";
+
+    #[test]
+    fn options_of_the_unit_stay() {
+        let of = |environment: &str| {
+            joined(&[(UNIT, &format!("[Service]\n{environment}\n"))], TUNABLE).unwrap()
+        };
+        assert_eq!(of(""), ("glibc.malloc.hugetlb=1".to_owned(), String::new()));
+        let both = "glibc.pthread.rseq=0:glibc.malloc.hugetlb=1";
+        let (value, note) = of("Environment=A=1 GLIBC_TUNABLES=glibc.pthread.rseq=0 B=2");
+        assert_eq!(value, both);
+        assert!(note.contains("=glibc.pthread.rseq=0; with this it is"), "{note}");
+        assert_eq!(of("Environment=\"GLIBC_TUNABLES=glibc.pthread.rseq=0\"").0, both);
+        let (value, note) = of(&format!("Environment=GLIBC_TUNABLES={both}"));
+        assert!(value == both && note.contains("already"), "{note}");
+        assert_eq!(of("Environment=GLIBC_TUNABLES=a=1\nEnvironment=").0, "glibc.malloc.hugetlb=1");
+        assert_eq!(of("Environment=A=1 \\\n GLIBC_TUNABLES=a=1").0, "a=1:glibc.malloc.hugetlb=1");
+    }
+
+    #[test]
+    fn drop_ins_come_after_the_unit_and_ours_does_not_count() {
+        let drop_in = |name: &str| format!("etc/systemd/system/job.service.d/{name}.conf");
+        let (first, last) = (drop_in("10-a"), drop_in("90-b"));
+        let (ours, text) =
+            (drop_in("50-largefolio"), "[Service]\nEnvironment=GLIBC_TUNABLES=c=1\n");
+        let files = [
+            (
+                UNIT,
+                "[Service]\nEnvironment=GLIBC_TUNABLES=x=1\n[Unit]\nEnvironment=GLIBC_TUNABLES=y=1",
+            ),
+            (first.as_str(), "[Service]\nEnvironment=GLIBC_TUNABLES=a=1\n"),
+            (last.as_str(), "[Service]\nEnvironment='GLIBC_TUNABLES=b=1'\n"),
+            (ours.as_str(), text),
+        ];
+        assert_eq!(joined(&files, TUNABLE).unwrap().0, "b=1:glibc.malloc.hugetlb=1");
+        assert_eq!(joined(&files[..2], TUNABLE).unwrap().0, "a=1:glibc.malloc.hugetlb=1");
+    }
+
+    #[test]
+    fn what_cannot_be_joined_is_refused_with_its_reason() {
+        let unit =
+            "[Service]\nEnvironment=GLIBC_TUNABLES=a=%i\nEnvironmentFile=-/etc/default/job\n";
+        let error = joined(&[(UNIT, unit)], TUNABLE).unwrap_err();
+        assert!(error.contains("a=%i") && error.contains("systemctl edit"), "{error}");
+        let files = [(UNIT, unit), ("etc/default/job", "X=1\nGLIBC_TUNABLES=a=1\n")];
+        let error = joined(&files, TUNABLE).unwrap_err();
+        assert!(error.contains("EnvironmentFile="), "{error}");
+        assert_eq!(joined(&files, "MALLOC_CONF=thp:always").unwrap().0, "thp:always");
+    }
+
+    #[test]
+    fn words_and_quotes_are_systemds() {
+        assert_eq!(
+            words(r#" A=1  "B=a b" 'C=x"y' D=a\"b ""#),
+            ["A=1", "B=a b", "C=x\"y", "D=a\"b", ""]
+        );
+        assert_eq!(expanded("100%%"), Ok("100%".to_owned()));
+    }
+}
