@@ -13,7 +13,8 @@
 //!
 //! Invariants:
 //! - N1: the program's arguments, streams, directory, process group and terminal are those it would
-//!   have; its environment too, except for `GLIBC_TUNABLES` where a heap was asked for.
+//!   have; its environment too, except for `GLIBC_TUNABLES` where a heap was asked for. That THP is
+//!   disabled it does not inherit, and folio says so.
 //! - N2: it ends as it would: exit code, or death by the same signal.
 //! - N3: a setting of the system is held by a keeper ([`crate::setting`]) and put back whatever
 //!   ends this process; there are no temporary files.
@@ -22,6 +23,7 @@ mod child;
 mod choice;
 mod fallback;
 mod heap;
+mod inherited;
 mod placement;
 mod program;
 mod remap;
@@ -31,5 +33,6 @@ pub use child::{Ended, die_of};
 pub use choice::{Launch, Request, RunError, Text, Watched, placed, remap_refusal};
 pub use fallback::Fallback;
 pub use heap::Heap;
+pub use inherited::thp_disabled;
 pub use placement::{Obstacle, Placed};
 pub use sample::{Samples, Sampling};

@@ -184,8 +184,8 @@ impl RunPlan {
 
     fn tell_before(&self, plan: &Launch) {
         let cost = plan.heap.as_ref().and_then(Heap::cost);
-        if let Some(cost) = cost.filter(|_| self.telling != Telling::Nothing) {
-            warn(&cost);
+        if self.telling != Telling::Nothing {
+            cost.iter().chain(&plan.enabled).for_each(|line| warn(&printable(line)));
         }
         match self.telling {
             Telling::Nothing => {}

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, ValueEnum};
+use largefolio_linux::run;
 use largefolio_linux::verify::metric::{self, Better, Metric, Source};
 use largefolio_linux::verify::output::Output;
 use largefolio_linux::verify::rounds::{Measure, Rounds, Until, alternate};
@@ -17,6 +18,8 @@ use largefolio_linux::verify::threshold::Threshold;
 use largefolio_linux::verify::verdict::{self, Compared, Judged, Question};
 use largefolio_results::verify::{Predicted, VerifyPrediction, VerifyResult};
 use largefolio_results::{Form, Forms as _};
+
+use largefolio_report::figures::printable;
 
 use self::arms::{Changed, Plain};
 use super::names;
@@ -189,6 +192,9 @@ impl VerifyArgs {
         changed.refuse_none()?;
         let remark = prediction.as_ref().and_then(VerifyPrediction::remarks);
         console::remark(remark.as_slice());
+        if let Some(disabled) = run::thp_disabled() {
+            console::warn(&printable(&disabled));
+        }
         if has_start {
             plain.cools(changed.starts(self.text.into(), self.heap.0)?);
         }

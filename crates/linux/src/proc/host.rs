@@ -40,6 +40,22 @@ fn upstream(release: &str) -> &str {
     release[..end].trim_end_matches('.')
 }
 
+/// Bytes that lie free in blocks of at least `bytes`; 0 if the kernel does not say.
+pub(crate) fn free_bytes_in(system: &dyn System, bytes: u64) -> u64 {
+    let text = system.text(Path::new("/proc/buddyinfo")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let page_bytes = system.page_bytes();
+    // Node 0, zone Normal, and the free blocks of each order from 0 on.
+    let counts = |line: &str| -> Vec<u64> {
+        line.split_ascii_whitespace().skip(4).map_while(|word| word.parse().ok()).collect()
+    };
+    let blocks = text.lines().flat_map(|line| counts(line).into_iter().enumerate());
+    let sizes = blocks
+        .filter_map(|(order, nr)| Some((page_bytes.checked_shl(u32::try_from(order).ok()?)?, nr)));
+    let large = sizes.filter(|(size, _)| *size >= bytes);
+    large.fold(0, |sum, (size, nr)| sum.saturating_add(size.saturating_mul(nr)))
+}
+
 /// Whether the kernel was told not to charge its own memory to groups.
 pub(crate) fn has_no_kmem(system: &dyn System) -> bool {
     let text = system.text(Path::new("/proc/cmdline")).unwrap_or_default();

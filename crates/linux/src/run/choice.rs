@@ -14,6 +14,7 @@ use largefolio_trace::shown;
 use super::child::{self, ChildError, Ended};
 use super::fallback::Fallback;
 use super::heap::Heap;
+use super::inherited;
 use super::placement::{self, Obstacle, Placed, Placing};
 use super::program::{Program, Unknown};
 use super::remap;
@@ -107,6 +108,8 @@ pub struct Launch {
     pub heap: Option<Heap>,
     /// What moves text, and hears of it.
     pub moved: Option<Remap>,
+    /// That folio was started with THP disabled and the program is not, as a sentence.
+    pub enabled: Option<String>,
 }
 
 /// A program that has ended.
@@ -157,6 +160,7 @@ impl Launch {
             notes: Vec::new(),
             heap: None,
             moved: None,
+            enabled: None,
         };
         plan.prepare(request, &program);
         plan.elapsed = started.elapsed();
@@ -184,6 +188,7 @@ impl Launch {
             self.fallbacks.push(Fallback::Sanitizer(file.clone()));
             return;
         }
+        self.enabled = inherited::enable();
         let libraries = libraries::of(file).unwrap_or_default();
         self.files.push(file.clone());
         self.files.extend(libraries.iter().cloned());

@@ -154,7 +154,7 @@ impl<'w> BySize<'w> {
             _ if !pids.is_empty() => self.in_use(pids),
             None => self.unseen(),
             Some(0) => WarmRefusal::NoFolios { filesystem: self.told.filesystem.clone() },
-            Some(_) => WarmRefusal::Fragmented { bytes: self.small_bytes() },
+            Some(_) => WarmRefusal::of_small(&Live, self.small_bytes(), self.told.folio_bytes),
         })
     }
 

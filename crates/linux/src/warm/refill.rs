@@ -288,7 +288,11 @@ impl<'w> Refill<'w> {
         let has_folios = self.blocks.contains(&BlockState::Huge);
         let filesystem = self.told.filesystem.clone();
         if has_folios {
-            WarmRefusal::Fragmented { bytes: self.nr_missing() * self.cached.pmd_bytes }
+            WarmRefusal::of_small(
+                &Live,
+                self.nr_missing() * self.cached.pmd_bytes,
+                self.cached.pmd_bytes,
+            )
         } else {
             WarmRefusal::NoFolios { filesystem }
         }
@@ -302,7 +306,7 @@ impl<'w> Refill<'w> {
         }
         let pids = self.users().ok()?;
         Some(if pids.is_empty() {
-            WarmRefusal::Fragmented { bytes }
+            WarmRefusal::of_small(&Live, bytes, self.cached.pmd_bytes)
         } else {
             WarmRefusal::InUse { bytes, pids }
         })

@@ -10,8 +10,8 @@ use crate::geometry::Geometry;
 use crate::proc::cgroup::{self, Room};
 use crate::proc::{host, thp};
 use crate::setting::thp::size_name;
-use crate::shell::{as_root, compact_memory, quoted};
-use crate::system::Live;
+use crate::shell::{as_root, as_typed, compact_memory, quoted};
+use crate::system::{Live, System};
 
 /// Processes that somebody would stop for this; a library has more.
 const NR_STOPPED_MAX: usize = 4;
@@ -52,6 +52,13 @@ pub enum WarmRefusal {
         /// Bytes that got smaller folios.
         bytes: u64,
     },
+    /// The filesystem has such folios, memory has them free, and some are still smaller.
+    Disturbed {
+        /// Bytes that got smaller folios.
+        bytes: u64,
+        /// Bytes that lie free in blocks of the size.
+        free_bytes: u64,
+    },
     /// Filling the cache would press other memory out.
     LowMemory {
         /// Bytes to read.
@@ -88,6 +95,18 @@ impl WarmRefusal {
             .or_else(|| low(of_group).map(|have_bytes| Self::LowGroup { need_bytes, have_bytes }))
     }
 
+    /// Why `bytes` got folios below `folio_bytes` from a filesystem that has them: memory is blamed only
+    /// if it had none.
+    pub(super) fn of_small(system: &dyn System, bytes: u64, folio_bytes: u64) -> Self {
+        let free_bytes = host::free_bytes_in(system, folio_bytes);
+        // Half of it may be reserved, or of another node.
+        if free_bytes / 2 > bytes {
+            Self::Disturbed { bytes, free_bytes }
+        } else {
+            Self::Fragmented { bytes }
+        }
+    }
+
     /// A word for tables.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -98,6 +117,7 @@ impl WarmRefusal {
             Self::InUse { .. } => "in_use",
             Self::Busy { .. } => "busy",
             Self::Fragmented { .. } => "fragmented",
+            Self::Disturbed { .. } => "disturbed",
             Self::LowMemory { .. } => "low_memory",
             Self::LowGroup { .. } => "low_group",
             Self::Unseen { .. } => "unseen",
@@ -141,10 +161,14 @@ impl WarmRefusal {
                 }
             }
             Self::Busy { .. } => format!(
-                "wait until nobody writes or reads the file (fuser -v {}), and repeat",
+                "write to the disk what waits for that (sync), and repeat; if it is the same then, \
+                 wait until no process has the file open (fuser -v {})",
                 quoted(file)
             ),
             Self::Fragmented { .. } => format!("compact memory and repeat: {}", compact_memory()),
+            Self::Disturbed { .. } => {
+                format!("repeat while no other process uses it: {}", as_typed(&format!("folio warm {}", quoted(file))))
+            }
             Self::LowMemory { .. } => "free memory, or warm fewer files".to_owned(),
             Self::LowGroup { .. } => {
                 "run this outside the control group, or raise its memory.max".to_owned()
@@ -193,12 +217,20 @@ impl fmt::Display for WarmRefusal {
             }
             Self::Busy { bytes } => write!(
                 out,
-                "{} MiB cannot be evicted: some process is writing, reading or locking them",
+                "{} MiB cannot be evicted: they wait to be written to the disk, or some process \
+                 reads, writes or locks them",
                 mib(bytes)
             ),
             Self::Fragmented { bytes } => {
                 write!(out, "{} MiB got smaller folios: memory is fragmented or short", mib(bytes))
             }
+            Self::Disturbed { bytes, free_bytes } => write!(
+                out,
+                "{} MiB got smaller folios, though {} MiB lie free in large blocks: another process \
+                 read or mapped the file meanwhile",
+                mib(bytes),
+                free_bytes >> 20
+            ),
             Self::LowMemory { need_bytes, have_bytes } => write!(
                 out,
                 "it needs {} MiB of memory, but only {} MiB are available",
@@ -234,6 +266,28 @@ pub(super) fn refused(error: &io::Error) -> Option<WarmRefusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system::MemSystem;
+
+    #[test]
+    fn memory_is_blamed_only_if_it_has_no_free_blocks() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = MemSystem::from_dir(dir.path());
+        let of = |zones: &str| {
+            std::fs::write(dir.path().join("buddyinfo"), zones).unwrap();
+            WarmRefusal::of_small(&system, 14 << 20, 2 << 20)
+        };
+        let zone =
+            |large: u32| format!("Node 0, zone   Normal  90000 8 7 6 5 4 3 2 1 {large} {large}\n");
+        assert_eq!(of(&zone(0)), WarmRefusal::Fragmented { bytes: 14 << 20 });
+        let plenty = of(&format!("{}{}", zone(0), zone(3200)));
+        let free_bytes = 3200 * (6 << 20);
+        assert_eq!(plenty, WarmRefusal::Disturbed { bytes: 14 << 20, free_bytes });
+        let remedy = plenty.remedy(Path::new("FILE"));
+        assert!(!remedy.contains("compact") && remedy.contains("folio warm FILE"), "{remedy}");
+        assert!(of("").remedy(Path::new("FILE")).contains("compact_memory"));
+        let busy = WarmRefusal::Busy { bytes: 1 };
+        assert!(busy.remedy(Path::new("FILE")).contains("(sync)"));
+    }
 
     #[test]
     fn nobody_is_told_to_stop_sixteen_processes_and_that_there_are_more_is_said() {

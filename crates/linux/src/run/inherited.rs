@@ -1,0 +1,45 @@
+//! That THP is disabled for folio, and so for what it starts: the flag of prctl(2) is inherited.
+//!
+//! Owns the question and the answer for this process. Others: [`crate::census::start::Disabled`].
+
+use largefolio_trace::shown;
+use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
+
+use crate::census::start::{Ancestor, Disabled};
+use crate::proc::Task;
+use crate::shell::as_typed;
+use crate::system::Live;
+
+/// Who disabled it, in brackets; `None` if it is not disabled. Except for advised memory counts too.
+fn cause() -> Option<String> {
+    if !transparent_huge_pages_are_disabled().unwrap_or(false) {
+        return None;
+    }
+    Some(match Disabled::of(&Task::own(&Live)) {
+        Some(Disabled { ancestor: Some(Ancestor { pid, name }) }) => {
+            format!("PR_SET_THP_DISABLE, inherited from process {pid}, {}", shown(&name))
+        }
+        Some(_) => "PR_SET_THP_DISABLE".to_owned(),
+        None => "PR_SET_THP_DISABLE, except for advised memory".to_owned(),
+    })
+}
+
+/// What whoever measures large folios must know of this process, if they are disabled for it.
+#[must_use]
+pub fn thp_disabled() -> Option<String> {
+    cause().map(|cause| {
+        format!(
+            "THP is disabled for folio and for what it starts ({cause}): start folio from elsewhere, or \
+             with {}, which takes it back",
+            as_typed("folio run -- folio ..")
+        )
+    })
+}
+
+/// Takes it back for this process and for what it starts; says so, if there was something to take back.
+pub(super) fn enable() -> Option<String> {
+    cause().map(|cause| match disable_transparent_huge_pages(false) {
+        Ok(()) => format!("THP was disabled for folio ({cause}); it is not for the program"),
+        Err(error) => format!("THP is disabled for folio and the program ({cause}): {error}"),
+    })
+}
