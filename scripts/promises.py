@@ -41,6 +41,9 @@ KEPT = {f"{THP}/khugepaged/scan_sleep_millisecs": "4000000000", f"{KSM}/run": "0
         f"{KSM}/sleep_millisecs": "5", POOL: "16"}
 SLACK_SHARE, SLACK_BYTES = 0.1, PMD
 NR_TRIES = 3
+# Such a program splits its large folios after each start, and nothing in its memory tells: what it would gain from a
+# new start cannot be promised, and is not judged.
+SPLITS_AGAIN = {"holes", "swapped"}
 READY_SECONDS = 30
 SWAP_MIB = 512
 # Free blocks of a PMD entry's size that every start finds: three areas, twice.
@@ -388,7 +391,8 @@ def tried(judge, one):
     remedies = sorted((key for key, promise in before.promises.items() if is_worth(promise)),
                       key=lambda key: (key.action != "collapse", str(key)))
     for remedy in remedies:
-        if remedy.action in ("warm", "run"):
+        is_split = any(kind in SPLITS_AGAIN for kind, *_ in one.areas)
+        if remedy.action in ("warm", "run") or remedy.restart != "none" and is_split:
             continue
         if remedy.restart == "none" and verdicts:
             judge.stop_all()
