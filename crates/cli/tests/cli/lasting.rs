@@ -168,6 +168,19 @@ fn a_read_only_or_full_etc_leaves_no_half_of_a_file() {
     assert_eq!(system.read("sys/block/vda/queue/read_ahead_kb"), "128");
 }
 
+#[test]
+fn options_that_a_unit_gives_a_variable_stay() {
+    let system = System::with_job();
+    let unit = "[Service]\nEnvironment=A=1 GLIBC_TUNABLES=glibc.pthread.rseq=0\n";
+    system.write("usr/lib/systemd/system/job.service", unit);
+    let output = system.tune(&format!("{UNIT} --yes"));
+    done(&output);
+    let both = "GLIBC_TUNABLES=glibc.pthread.rseq=0:glibc.malloc.hugetlb=1";
+    assert!(system.read(DROP_IN).contains(&format!("Environment=\"{both}\"")));
+    assert!(text(&output.stderr).contains(&format!("with this it is {both}")));
+    done(&system.tune("--undo"));
+}
+
 /// As for settings: whenever it is killed, `--undo` finds what it needs.
 #[test]
 fn killed_while_it_writes_files_it_leaves_what_undo_needs() {

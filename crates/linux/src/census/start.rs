@@ -38,7 +38,7 @@ const LOADER_OPTIONS: [&str; 7] = [
     "--glibc-hwcaps-prepend",
     "--glibc-hwcaps-mask",
 ];
-/// Parents that are followed: longer chains are no real ones.
+/// Parents that are followed; real chains are shorter.
 const NR_PARENTS_MAX: usize = 64;
 
 /// How a process was started.
@@ -72,8 +72,8 @@ impl Start {
         variables.find(|(found, _)| found == name).map(|(_, value)| value.as_os_str())
     }
 
-    /// Whether an option of the command line is in effect, given that the words of some variables come
-    /// before and those of others after it.
+    /// Whether an option is in effect: words of the variables `before` come before the command line's
+    /// own, and words of `after` after them. The last one counts.
     #[must_use]
     pub fn has_argument(&self, argument: &str, before: &[String], after: &[String]) -> bool {
         let wanted = argument.as_bytes();
@@ -179,7 +179,7 @@ impl Start {
     }
 }
 
-/// The file name of a path, and of a login shell's the name after the dash.
+/// A path's file name; a login shell's without its dash.
 fn base_name(word: &OsStr) -> OsString {
     let name = Path::new(word).file_name().unwrap_or_default();
     let name = name.as_bytes().strip_prefix(b"-").unwrap_or(name.as_bytes());

@@ -1,4 +1,4 @@
-//! Functions that a file defines: whose `malloc` a program uses is told by its symbols.
+//! Functions that a file defines: they tell which `malloc` a program uses.
 //!
 //! Owns the reading of the two symbol tables, with bounds: Y1: of each table at most
 //! `SYMBOLS_BYTES_MAX` are read, and of its names at most `NAMES_BYTES_MAX`.
@@ -16,10 +16,10 @@ const SYMBOLS_BYTES_MAX: u64 = 256 << 20;
 /// Bytes of its names.
 const NAMES_BYTES_MAX: u64 = 256 << 20;
 
-/// Those of `wanted` that `path` defines, in its dynamic symbols or, where it has them, in all.
+/// The `wanted` names that `path` defines, in its dynamic symbols or in its full table.
 ///
 /// # Errors
-/// When it is no ELF file, or a damaged one.
+/// When it is not an ELF file, or a damaged one.
 pub fn defined(path: &Path, wanted: &[&str]) -> Result<Vec<String>, ElfError> {
     let data = &ReadCache::new(ElfError::open(path)?);
     let damaged = |error: object::read::Error| ElfError::Damaged {

@@ -129,7 +129,7 @@ impl ServiceName {
         })
     }
 
-    /// Its name, and that of its template.
+    /// Its name and its template's name.
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
         let template = self.0.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
         [self.0.clone()].into_iter().chain(template)

@@ -41,13 +41,13 @@ impl Variable {
         Ok(Self { name: name.to_owned(), value: value.to_owned() })
     }
 
-    /// What stands before the sign.
+    /// The part before the sign.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What stands after it.
+    /// The part after the sign.
     #[must_use]
     pub fn value(&self) -> &str {
         &self.value

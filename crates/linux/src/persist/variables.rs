@@ -38,7 +38,7 @@ pub struct Variables {
 pub struct Joined {
     /// With the options that the unit has.
     pub variable: Variable,
-    /// What the reader must know; empty for a variable that the unit does not have.
+    /// A remark for the reader; empty for a variable that the unit does not have.
     pub note: String,
 }
 
@@ -131,8 +131,8 @@ fn has_variable(file: &Path, name: &str) -> bool {
     lines.any(|line| line.split_once('=').is_some_and(|(found, _)| found.trim_end() == name))
 }
 
-/// The unit, then its drop-ins by name: one in an earlier folder hides those of the same name. Those
-/// of a template come with those of its instance.
+/// The unit, then its drop-ins by name: a file in an earlier folder hides files of the same name. A
+/// template's drop-ins count for its instances.
 fn files_of(unit: &ServiceName, root: &Path) -> Vec<PathBuf> {
     let names: Vec<String> = unit.names().collect();
     let folders = || UNIT_FOLDERS.iter().map(|folder| root.join(folder));

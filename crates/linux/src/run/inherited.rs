@@ -1,4 +1,4 @@
-//! That THP is disabled for folio, and so for what it starts: the flag of prctl(2) is inherited.
+//! THP may be disabled for folio and the programs that it starts: prctl(2)'s flag is inherited.
 //!
 //! Owns the question and the answer for this process. Others: [`crate::census::start::Disabled`].
 
@@ -24,7 +24,7 @@ fn cause() -> Option<String> {
     })
 }
 
-/// What whoever measures large folios must know of this process, if they are disabled for it.
+/// A warning for measurements of large folios, if they are disabled for this process.
 #[must_use]
 pub fn thp_disabled() -> Option<String> {
     cause().map(|cause| {
@@ -36,7 +36,7 @@ pub fn thp_disabled() -> Option<String> {
     })
 }
 
-/// Takes it back for this process and for what it starts; says so, if there was something to take back.
+/// Enables THP for this process and the programs that it starts; says so if it was disabled.
 pub(super) fn enable() -> Option<String> {
     cause().map(|cause| match disable_transparent_huge_pages(false) {
         Ok(()) => format!("THP was disabled for folio ({cause}); it is not for the program"),

@@ -7,7 +7,7 @@
 //!   DIR/kpageflags           runs of entries; no such file: reading is refused
 //!   DIR/sys/..               files of /sys; DIR/meminfo and others: files of /proc
 //!   DIR/files                PATH FILESYSTEM [WRITER-PID..]
-//!   DIR/there                INODE PATH of files whose names look deleted
+//!   DIR/there                INODE PATH of files with names that end in (deleted)
 //! ```
 //!
 //! A run of entries is `FIRST COUNT VALUE [STEP] [pmd]` in hexadecimal: entries `FIRST ..

@@ -13,6 +13,7 @@ mod remap;
 mod stale;
 #[path = "../support/started.rs"]
 mod started;
+mod starts;
 mod stubs;
 #[path = "../support/mod.rs"]
 mod support;

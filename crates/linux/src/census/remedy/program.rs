@@ -1,8 +1,8 @@
-//! Reads what tells the runtime and the allocator of a program.
+//! Reads the facts that identify a program's runtime and allocator.
 //!
 //! Owns which files are read. A file is read by its path if that still
-//! leads to it, else through `/proc/PID/map_files`: a deleted program, or one of another mount
-//! namespace, is known as well.
+//! leads to it, else through `/proc/PID/map_files`: this finds deleted programs, and programs in other
+//! mount namespaces.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -87,8 +87,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The file whose `malloc` counts: the program's comes before that of its libraries, and glibc's is
-/// the last.
+/// The file that provides `malloc`: the program before its libraries, and glibc last.
 fn allocator(verbs: &dyn Verbs, own: &File, others: &[File]) -> String {
     let is_base = |file: &&File| file.name != LIBC && !is_loader(Path::new(&file.name));
     let mut files = [own].into_iter().chain(others).filter(is_base);

@@ -30,7 +30,7 @@ pub struct Runtime {
     /// Constants of the program, one of which is there: what is linked into it.
     #[serde(default)]
     pub constants: Vec<String>,
-    /// Starts of the name of the file whose `malloc` the program uses.
+    /// File name prefixes: one of these files provides the program's `malloc`.
     #[serde(default)]
     pub allocators: Vec<String>,
     /// Only if that is known, and not glibc's.
@@ -60,10 +60,10 @@ pub struct Runtime {
     /// Whether they come after all other arguments.
     #[serde(default)]
     pub last: bool,
-    /// Variables whose words count as arguments: those before the program's own.
+    /// Variables with arguments that come before the program's own.
     #[serde(default)]
     pub variables_before: Vec<String>,
-    /// The ones that overrule its own.
+    /// Variables with arguments that overrule its own.
     #[serde(default)]
     pub variables_after: Vec<String>,
     /// Whether it keeps tables about its heap, which the option makes whole too.
@@ -101,7 +101,7 @@ pub(crate) fn constants() -> Vec<&'static str> {
     TABLE.iter().flat_map(|row| &row.constants).map(String::as_str).collect()
 }
 
-/// Whether a file has the name of an allocator's library.
+/// Whether a file is called like an allocator's library.
 pub(crate) fn is_known_allocator(name: &str) -> bool {
     TABLE.iter().flat_map(|row| &row.allocators).any(|start| name.starts_with(start))
 }
@@ -113,7 +113,7 @@ pub enum Started {
     As {
         /// As a shell takes it, with `..` for the arguments that it has.
         line: String,
-        /// What the reader must know of the variables and arguments that it has now.
+        /// Remarks about the variables and arguments that it has now.
         notes: Vec<String>,
     },
     /// As it was: the option is in effect.

@@ -1,4 +1,4 @@
-//! What tells the runtime and the allocator of a program, as facts.
+//! Facts that identify a program's runtime and allocator.
 //!
 //! Owns the facts that rows of the table are compared with; [`super::program`] reads them.
 
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 
 use crate::census::start::Start;
 
-/// The C library whose `malloc` most programs use.
+/// The C library that provides `malloc` to most programs.
 pub(super) const LIBC: &str = "libc.so.6";
 
-/// What is known of a program.
+/// Facts about a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
     /// Its own file; empty if that is not known.
@@ -23,7 +23,7 @@ pub struct Traits {
     pub notes: Vec<String>,
     /// The known constants that it holds.
     pub constants: Vec<String>,
-    /// Name of the file whose `malloc` it uses; empty if that is not known.
+    /// Name of the file that provides its `malloc`; empty if that is not known.
     pub allocator: String,
     /// How it was started.
     pub start: Start,

@@ -51,8 +51,7 @@ pub trait Verbs {
 pub struct LiveVerbs {
     /// Who maps what, read when the first file is asked for.
     users: OnceLock<Users>,
-    /// The symbols found in files, by device, inode and what was asked for: programs share
-    /// libraries.
+    /// Symbols found by device, inode and query: programs share libraries.
     symbols: Mutex<BTreeMap<(u64, u64, String), Vec<String>>>,
 }
 

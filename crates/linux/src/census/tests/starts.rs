@@ -1,4 +1,4 @@
-//! Remedies that need a new start: what the process has in effect, and who disabled it.
+//! Remedies that need a new start: options in effect, other allocators, disabled THP.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! What a new start of the program changes for its memory.
+//! Memory after a new start of the program.
 //!
-//! Owns the choice between an option of the runtime and a setting, and what is said if neither works.
+//! Owns the choice between a runtime's option and a setting, and the reason if neither works.
 //!
 //! Invariants:
 //! - P1: an option that is in effect, that the program's loader ignores, or that is for another
@@ -20,7 +20,7 @@ use crate::proc::smaps::Smap;
 use crate::shell::as_typed;
 use crate::system::System;
 
-/// What a setting for all programs costs.
+/// The cost of a setting for all programs.
 pub(super) const SYSTEM_WIDE: &str =
     "it is for all programs: more memory for those that touch theirs sparsely";
 
@@ -28,7 +28,7 @@ pub(super) const SYSTEM_WIDE: &str =
 const EXCEPT_ADVISED: &str = "the process has THP disabled except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
      MemoryTHP=madvise), so no setting reaches it: start the program without that";
 
-/// What a setting cannot be promised for, as long as it is not always.
+/// The limit of a promise for `always`, as long as the setting is another.
 const UNSEEN: &str = "not for a process that has THP disabled except for advised memory, which shows only under always";
 
 /// Whether the kernel knows `PR_THP_DISABLE_EXCEPT_ADVISED` (6.18).
@@ -60,11 +60,11 @@ impl Judge<'_> {
         if self.is_except_advised(case) && !is_advised {
             return Some(option.remedy().unwrap_or_else(|| Remedy::nothing(EXCEPT_ADVISED)));
         }
-        // What was there before, or found no free memory, stays small: collapse.
+        // Memory from before the setting, or without free blocks, stays small: collapse.
         if set.allows == Allows::All || set.allows == Allows::Advised && is_advised {
             return None;
         }
-        // What the program advised itself is as large as it will be.
+        // Memory that the program advised is as large as it will be.
         if case.grows && !is_advised && case.is_short {
             return Some(Remedy::nothing(
                 "it grows in small steps, and where a step ends no such folio fits: a setting would \
@@ -90,7 +90,7 @@ impl Judge<'_> {
         Some(self.tuned(&set, value).costing_if_some(cost))
     }
 
-    /// The row's option as a remedy, if it is none yet and the program would heed it.
+    /// The row's option as a remedy, unless it is in effect or the program would ignore it.
     pub(super) fn option(&mut self, case: &Case<'_>, row: Option<&'static Runtime>) -> OwnOption {
         let Some(row) = row.filter(|row| row.has_option()) else { return OwnOption::None };
         match row.start(self.traits(case)) {
@@ -169,15 +169,15 @@ impl Remedy {
     }
 }
 
-/// Share of a heap that what the collector keeps about it takes: mark bitmaps 2/64, card and offset
-/// tables 3/512 (JDK 17, G1); it is not touched before, and as a whole with the option.
+/// Share of a heap that the collector's tables take: mark bitmaps 2/64, card and offset tables 3/512
+/// (JDK 17, G1). Plain starts hardly touch them; with the option all of it is in memory.
 const KEPT_SHARE: u64 = 20;
-/// What else the option makes whole: three parts of the code cache, ends of tables. Tried with heaps
+/// The option also makes three parts of the code cache whole, and the ends of tables. Tried with heaps
 /// of 0.5 to 6 GiB: 25 to 47 MiB with all, of which 11 to 13 are blocks of the heap.
 const KEPT_BYTES: u64 = 32 << 20;
 
-/// Memory beside blocks that have a page, that a runtime with a heap of its own may take: a part of
-/// each mapping, and a rest that the largest one stands for.
+/// Memory that a runtime with its own heap may take in addition to the blocks that have a page: a
+/// share of each mapping, and a constant that is added to the largest one.
 fn beside_heap(case: &Case<'_>) -> u64 {
     let len = |mapping: &Mapping| mapping.vma.len_bytes();
     let own = case.mapping.vma.range.start;
@@ -189,7 +189,7 @@ fn beside_heap(case: &Case<'_>) -> u64 {
     (len(case.mapping) / KEPT_SHARE).saturating_add(rest)
 }
 
-/// What an option of the program can do.
+/// The effect of a program's option.
 pub(super) enum OwnOption {
     /// A start with it.
     Start(Remedy),
@@ -197,7 +197,7 @@ pub(super) enum OwnOption {
     Already(String),
     /// Nothing, and why.
     Without(String),
-    /// There is none.
+    /// The program has no option.
     None,
 }
 
