@@ -48,7 +48,9 @@ pub(crate) struct Asked<'py> {
 impl Asked<'_> {
     /// What to replay; exceptions of policies go to `raised`.
     pub(crate) fn request(&self, py: Python<'_>, raised: &Raised) -> Result<Request, Failure> {
-        let kernels = self.kernels.iter().map(Rules::kernel).collect::<Result<Vec<_>, _>>()?;
+        let this = running::This::new();
+        let kernels =
+            self.kernels.iter().map(|rules| rules.kernel(&this)).collect::<Result<Vec<_>, _>>()?;
         let policies = self.policies.iter().map(|asked| asked.policy(py, raised));
         let kernels = beside(kernels, &policies.collect::<Result<Vec<_>, _>>()?)
             .map_err(|error| Failure::Kernel(error.into()))?;
@@ -83,10 +85,10 @@ impl Asked<'_> {
 }
 
 impl Rules<'_> {
-    fn kernel(&self) -> Result<kernel::Kernel, Failure> {
+    fn kernel(&self, this: &running::This) -> Result<kernel::Kernel, Failure> {
         Ok(match self {
             Self::Value(kernel) => kernel.0.clone(),
-            Self::Name(name) => running::named(name).map_err(of_kernel)?,
+            Self::Name(name) => this.named(name).map_err(of_kernel)?,
         })
     }
 }

@@ -7,8 +7,11 @@
 //! assert_eq!(figures::size(65536), "64K");
 //! ```
 
+use std::time::Duration;
+
 use largefolio_sim::cost::{BaseSource, Cause, Estimate, Walks};
 use largefolio_sim::interval::Interval;
+use largefolio_trace::Attached;
 pub use largefolio_trace::shown::printable;
 
 /// Changes of the run time that no measurement finds, in per cent.
@@ -244,10 +247,28 @@ pub fn run_base(estimate: &Estimate) -> String {
         BaseSource::Measured => {
             format!("{mid} ({low} .. {high}), measured, n = {}", estimate.run.runs)
         }
+        BaseSource::Cpu => format!(
+            "{mid} ({low} .. {high}), CPU time of {} of wall-clock time and what reads take, n = {}",
+            seconds(estimate.run.wall_ns()),
+            estimate.run.runs
+        ),
         BaseSource::Given => format!("{mid}, as given"),
         BaseSource::Estimated => format!("{mid} ({low} .. {high}), estimated"),
         BaseSource::NotKnown => "not known".to_owned(),
     }
+}
+
+/// What a recording of running processes has: `70 page faults in 4.0 s; 42,474 pages were there before`.
+#[must_use]
+pub fn recorded(nr_references: u64, attached: &Attached) -> String {
+    let nr_faults = nr_references.saturating_sub(attached.nr_pages);
+    let verb = if attached.nr_pages == 1 { "page was" } else { "pages were" };
+    let seconds = Duration::from_nanos(attached.run.wall_ns).as_secs_f64();
+    format!(
+        "{} in {seconds:.1} s; {} {verb} there before",
+        counted(nr_faults, "page fault"),
+        grouped(attached.nr_pages),
+    )
 }
 
 /// The same of an estimate, to whole nanoseconds.

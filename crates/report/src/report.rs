@@ -22,6 +22,7 @@
 //! | `trace.kernel` `trace.machine` | string | where it was recorded; empty for a generated trace |
 //! | `trace.ended` | string | how the program ended |
 //! | `trace.nr_references` `trace.nr_rows` | integer | size of the trace |
+//! | `trace.attached` | object | of a recording of running processes: `nr_rows` and `nr_pages` of the time before, which count for nothing, and the `run` in which it was made; else absent |
 //! | `trace.warnings` | strings | what the recorder could not see |
 //! | `settings.memory_bytes` | integer | physical memory of the reference |
 //! | `settings.swap_bytes` | integer | swap space |
@@ -35,6 +36,7 @@
 //! | `reference` | integer | the row that others are compared with: 0 |
 //! | `verdict` | object | which column is best |
 //! | `rows[]` | objects | one for each kernel, machine, way to link, memory and seed |
+//! | `unfit[]` | objects | cells that have no row, because the program does not fit into their memory or a control group: `kernel` `machine` `page_bytes` `memory_bytes` `cgroups` `linked` `seed`; absent where all fit |
 //!
 //! The verdict. Columns can be compared on one machine with one size of memory; seeds are samples of a
 //! column, of which the first row stands for all:
@@ -102,7 +104,7 @@
 //! | `estimate.constants.NAME` | each cost used: `value`, `low`, `high`, `unit`, `source`, `assumed` |
 //! | `estimate.stand_ins.NAME` | the same of costs of another machine that bounds are made of |
 //! | `estimate.total.low` `..mid` `..high` | the total in ns with its bounds, or null |
-//! | `estimate.run.source` | one run of the program: `measured`, `given`, `estimated` or `not_known` |
+//! | `estimate.run.source` | one run of the program: `measured`, `cpu` (the same, as CPU time, where that is half of it or less), `given`, `estimated` or `not_known` |
 //! | `estimate.run.runs` `..ns.low` `..` | runs that were measured; their time in ns. If estimated, without memory management; 0 if not known |
 //! | `estimate.run_change.low` `..mid` `..high` | change in per cent of a run, against the first row of the machine; or null |
 //! | `strays.*` | references that could not be followed, by reason |
@@ -144,8 +146,8 @@
 use std::collections::BTreeMap;
 
 use largefolio_sim::cost::{BaseTime, Estimate};
-use largefolio_sim::replay::{Outcome, Request};
-use largefolio_trace::Meta;
+use largefolio_sim::replay::{CellSpec, Outcome, Request};
+use largefolio_trace::{Attached, Meta};
 use serde::{Deserialize, Serialize};
 
 use crate::verdict::{Goal, Verdict};
@@ -183,6 +185,10 @@ pub struct TraceInfo {
     /// Whether the references are page faults only; absent for other traces.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub faults_only: bool,
+    /// Of a recording of running processes: which rows describe the time before, and what the processes
+    /// did while it lasted; absent for other traces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached: Option<Attached>,
 }
 
 impl TraceInfo {
@@ -201,6 +207,7 @@ impl TraceInfo {
             nr_rows: meta.nr_rows,
             warnings: meta.warnings.clone(),
             faults_only: meta.faults_only,
+            attached: meta.attached,
         }
     }
 
@@ -279,6 +286,41 @@ pub(crate) fn run_reference<'a>(rows: &'a [Outcome], row: &'a Outcome) -> &'a Ou
     rows.iter().find(|other| other.machine == row.machine).unwrap_or(row)
 }
 
+/// A column that there is not: its memory, or that of a control group, is not enough for the program.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Unfit {
+    /// Its kernel.
+    pub kernel: String,
+    /// Its machine.
+    pub machine: String,
+    /// Base page in bytes.
+    pub page_bytes: u64,
+    /// Physical memory in bytes.
+    pub memory_bytes: u64,
+    /// Control groups with a limit, as they were asked for.
+    pub cgroups: Vec<String>,
+    /// Pages that programs and libraries are linked for.
+    pub linked: Vec<String>,
+    /// Its seed.
+    pub seed: u64,
+}
+
+impl Unfit {
+    /// The cell that `spec` describes.
+    #[must_use]
+    pub fn new(spec: &CellSpec) -> Self {
+        Self {
+            kernel: spec.kernel.name.clone(),
+            machine: spec.machine.name.clone(),
+            page_bytes: spec.page_size().bytes(),
+            memory_bytes: spec.ram_bytes,
+            cgroups: spec.cgroups.iter().map(ToString::to_string).collect(),
+            linked: spec.linked.iter().map(ToString::to_string).collect(),
+            seed: spec.seed,
+        }
+    }
+}
+
 /// One result: a trace in one or several cells. The module gives the schema.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PredictResult {
@@ -298,6 +340,9 @@ pub struct PredictResult {
     pub verdict: Verdict,
     /// One for each kernel, machine, way to link, memory and seed.
     pub rows: Vec<Outcome>,
+    /// Cells that have no row: the program does not fit into their memory.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unfit: Vec<Unfit>,
     /// Which rules make the difference between two kernels; `None` unless it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<Vec<Why>>,
@@ -327,6 +372,7 @@ impl PredictResult {
             reference: 0,
             verdict: Verdict::new(Goal::default(), &rows),
             rows,
+            unfit: Vec::new(),
             why: None,
         }
     }
@@ -340,6 +386,12 @@ impl PredictResult {
         compare_runs(&mut self.rows);
         let goal = self.verdict.goal;
         self.with_goal(goal)
+    }
+
+    /// Which cells are missing among the rows, in a sentence.
+    #[must_use]
+    pub fn missing(&self) -> Option<String> {
+        crate::verdict::words::unfit(self)
     }
 
     /// The same with the verdict for `goal`; rules are not searched for.

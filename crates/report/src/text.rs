@@ -65,6 +65,9 @@ impl Exporter for Text {
             writeln!(out, "{}", layout::wrapped(&line, width, 0))?;
         }
         self.write_verdict(report, width, out)?;
+        if report.rows.is_empty() {
+            return Ok(());
+        }
         if let Some(answers) = &report.why {
             return Self::write_why(report, answers, width, out);
         }
@@ -90,7 +93,7 @@ impl Exporter for Text {
         }
         writeln!(out)?;
         let mut below = notes(report);
-        below.extend(notes::run_times(&report.rows));
+        below.extend(notes::run_times(report));
         below.extend(match self.depth {
             Depth::Brief => notes::brief(),
             Depth::Time | Depth::Full => notes::estimated(report),

@@ -7,6 +7,8 @@
 //!   reference, best --halving the rules between them--> which of them make the difference
 //! ```
 //!
+//! Memory is compared across machines too: bytes are the same everywhere.
+//!
 //! Seeds are samples of one column: its change is their median, its bounds hold all of them. Owns
 //! which column is best and the words that say it; the numbers are those of the rows.
 //!
@@ -66,7 +68,8 @@ pub enum Finding {
 pub struct Verdict {
     /// For what.
     pub goal: Goal,
-    /// One for each machine and memory size: others cannot be compared.
+    /// One for each machine and memory size, for memory one for each memory size: others cannot be
+    /// compared.
     pub answers: Vec<Answer>,
 }
 
@@ -116,6 +119,12 @@ impl Goal {
             Self::Memory => "memory",
             Self::Faults => "faults",
         }
+    }
+
+    /// Whether columns of several machines can be compared: a byte is a byte, but a machine's faults
+    /// and times are its own.
+    pub(crate) const fn spans_machines(self) -> bool {
+        matches!(self, Self::Memory)
     }
 
     /// How `row` differs from `reference`, of the same machine, in per cent: of a run, of the memory, of
@@ -183,7 +192,8 @@ impl Verdict {
     /// Of all `rows` of a result; rules are not searched for.
     #[must_use]
     pub fn new(goal: Goal, rows: &[Outcome]) -> Self {
-        let answers = groups(rows, |row| (row.machine.clone(), row.memory_bytes));
+        let machine = |row: &Outcome| (!goal.spans_machines()).then(|| row.machine.clone());
+        let answers = groups(rows, |row| (machine(row), row.memory_bytes));
         let all: Vec<usize> = (0..rows.len()).collect();
         let answers = answers(&all).into_iter().map(|group| Answer::new(goal, rows, &group));
         Self { goal, answers: answers.collect() }
@@ -192,7 +202,8 @@ impl Verdict {
 
 impl Answer {
     fn new(goal: Goal, rows: &[Outcome], group: &[usize]) -> Self {
-        let columns = groups(rows, |row| (row.kernel.clone(), row.linked.clone()))(group);
+        let name = |row: &Outcome| (row.kernel.clone(), row.machine.clone(), row.linked.clone());
+        let columns = groups(rows, name)(group);
         let Some((first, others)) = columns.split_first() else {
             unreachable!("a group has a row")
         };

@@ -31,7 +31,7 @@ use largefolio_trace::{Meta, OpenTrace};
 use serde::Serialize;
 
 pub use choice::{Choice, LeftOut, Scope};
-pub use process::ProcessAdvice;
+pub use process::{ProcessAdvice, is_running};
 pub use search::Candidate;
 
 use crate::running;
@@ -154,10 +154,11 @@ impl Question {
     ) -> Result<Advice, Error> {
         let trace = OpenTrace::open(&self.trace)?;
         let meta = trace.meta();
-        if meta.faults_only && self.goal == Goal::Time {
+        if meta.faults_only && meta.attached.is_none() && self.goal == Goal::Time {
             return Err(Error::NoTime);
         }
-        let kernel = running::named(running::THIS)?;
+        let this = running::This::new();
+        let kernel = this.named(running::THIS)?;
         let running::Host { machine, walks, remark } = running::machine()?;
         let Texts { files: texts, refusal } = Texts::of(meta);
         let (choices, left_out) = choice::of_system(&kernel, &choice::Program::of(meta, refusal))?;
@@ -183,6 +184,7 @@ impl Question {
         let mut remarks: Vec<Remark> =
             Remark::of_rules(kernel.note.as_deref()).into_iter().collect();
         remarks.extend(remark);
+        remarks.extend(this.remarks().iter().cloned());
         Ok(Advice {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),

@@ -1,6 +1,8 @@
 //! The running kernel and its machine as the model knows them.
 
-use std::ops::RangeInclusive;
+mod settings;
+
+use std::cell::OnceCell;
 use std::path::Path;
 
 use largefolio_linux::geometry::Geometry;
@@ -15,6 +17,7 @@ use largefolio_sim::crosscheck::rules_of_release;
 use largefolio_sim::kernel::{Kernel, version};
 use largefolio_sim::machine::{self, CpuId, Machine, MachineError};
 
+pub use self::settings::Settings;
 use crate::{Error, Remark};
 
 /// What the kernel calls itself: `uname -r`.
@@ -74,40 +77,86 @@ pub const THIS: &str = "this";
 /// As [`rules`].
 pub fn rules_with_settings() -> Result<Kernel, Error> {
     let kernel = rules(&release(), rustix::param::page_size() as u64)?;
-    let name = with_settings(&kernel.name);
+    let name = Settings::read(&Catalog::below(Path::new("/"))).with(&kernel.name);
     Ok(Kernel { note: kernel.note, ..Kernel::parse(&name)? })
 }
 
-/// The kernel that `name` asks for: [`THIS`], with edits or without, or one that the model knows.
+/// The kernel that `name` asks for; as [`This::named`], with settings that are read for it alone.
 ///
 /// # Errors
 /// A kernel that there is not.
 pub fn named(name: &str) -> Result<Kernel, Error> {
-    let (base, edits) = name.split_at(name.find('+').unwrap_or(name.len()));
-    if base != THIS {
-        return Ok(Kernel::parse(name)?);
-    }
-    let nearest = nearest_rules()?;
-    let kernel = Kernel::parse(&format!("{}{edits}", with_settings(&known(&nearest.name))))?;
-    Ok(Kernel { note: nearest.note.or(kernel.note.clone()), ..kernel })
+    This::new().named(name)
 }
 
-/// What is compared where nobody names kernels: the running one, the next version, and the newest,
-/// all with the settings of this system.
-///
-/// # Errors
-/// A release that is no version.
-pub fn default_names() -> Result<Vec<String>, Error> {
-    let nearest = known(&nearest_rules()?.name);
-    let running = version(&nearest);
-    let mut later: Vec<_> = Kernel::names()
-        .filter_map(|name| Some((version(name)?, name)))
-        .filter(|(version, _)| Some(*version) > running)
-        .collect();
-    later.sort_unstable();
-    let next = later.first().into_iter().chain(later.last().filter(|_| later.len() > 1));
-    let next = next.map(|(_, name)| with_settings(name));
-    Ok(std::iter::once(THIS.to_owned()).chain(next).collect())
+/// The running kernel, whose settings are read once: however many columns a command compares, they have
+/// the same.
+#[derive(Debug)]
+pub struct This {
+    catalog: Catalog,
+    settings: OnceCell<Settings>,
+}
+
+impl Default for This {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl This {
+    /// Reads nothing until a kernel is asked for that has the settings of this system.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::below(Path::new("/"))
+    }
+
+    /// Of the system whose `/sys` and `/proc` are below `root`.
+    fn below(root: &Path) -> Self {
+        Self { catalog: Catalog::below(root), settings: OnceCell::new() }
+    }
+
+    fn settings(&self) -> &Settings {
+        self.settings.get_or_init(|| Settings::read(&self.catalog))
+    }
+
+    /// The kernel that `name` asks for: [`THIS`], with edits or without, or one that the model knows.
+    ///
+    /// # Errors
+    /// A kernel that there is not.
+    pub fn named(&self, name: &str) -> Result<Kernel, Error> {
+        let (base, edits) = name.split_at(name.find('+').unwrap_or(name.len()));
+        if base != THIS {
+            return Ok(Kernel::parse(name)?);
+        }
+        let nearest = nearest_rules()?;
+        let with_settings = self.settings().with(&known(&nearest.name));
+        let kernel = Kernel::parse(&format!("{with_settings}{edits}"))?;
+        Ok(Kernel { note: nearest.note.or(kernel.note.clone()), ..kernel })
+    }
+
+    /// What is compared where nobody names kernels: the running one, the next version, and the newest,
+    /// all with the settings of this system.
+    ///
+    /// # Errors
+    /// A release that is no version.
+    pub fn default_names(&self) -> Result<Vec<String>, Error> {
+        let nearest = known(&nearest_rules()?.name);
+        let running = version(&nearest);
+        let mut later: Vec<_> = Kernel::names()
+            .filter_map(|name| Some((version(name)?, name)))
+            .filter(|(version, _)| Some(*version) > running)
+            .collect();
+        later.sort_unstable();
+        let next = later.first().into_iter().chain(later.last().filter(|_| later.len() > 1));
+        let next = next.map(|(_, name)| self.settings().with(name));
+        Ok(std::iter::once(THIS.to_owned()).chain(next).collect())
+    }
+
+    /// What is to be said of the settings, if they were read.
+    #[must_use]
+    pub fn remarks(&self) -> &[Remark] {
+        self.settings.get().map_or(&[], Settings::remarks)
+    }
 }
 
 /// The machine that stands for this one.
@@ -159,54 +208,6 @@ fn known(name: &str) -> String {
     name.strip_suffix("+page=4K").unwrap_or(name).to_owned()
 }
 
-/// `base` with the settings of this system that are not those kernels start with.
-fn with_settings(base: &str) -> String {
-    let catalog = Catalog::below(Path::new("/"));
-    let read = |setting: &str| catalog.read(setting).ok().map(|current| current.value);
-    let names = ["thp.enabled", "thp.defrag", "khugepaged.max_ptes_none"].map(str::to_owned);
-    let sizes = SIZE_ORDERS.map(|order| format!("thp.{}", figures::size(1 << order)));
-    let settings = names.into_iter().chain(sizes);
-    let mut edits: Vec<String> = settings
-        .filter_map(|setting| {
-            let value = read(&setting)?;
-            (!is_usual(&setting, &value)).then(|| edit(&setting, &value))?
-        })
-        .collect();
-    // A window is a device's: that of all of them, where they have one.
-    let disks = catalog.disks();
-    let window = |disk: &String| edit("readahead.", &read(&format!("readahead.{disk}"))?);
-    let mut windows: Vec<String> = disks.iter().filter_map(window).collect();
-    windows.dedup();
-    if windows.len() == 1 {
-        edits.append(&mut windows);
-    }
-    let mut name = base.to_owned();
-    for edit in edits {
-        let edited = format!("{name}+{edit}");
-        // A size that this version's rules do not have has no setting to take over.
-        if let (Ok(plain), Ok(kernel)) = (Kernel::parse(&name), Kernel::parse(&edited))
-            && kernel.rules != plain.rules
-        {
-            name = edited;
-        }
-    }
-    name
-}
-
-/// Sizes of anonymous folios that have a setting: 8K to 512M.
-const SIZE_ORDERS: RangeInclusive<u32> = 13..=29;
-
-/// Whether kernels start with `setting` at `value`, which their rules then say already.
-fn is_usual(setting: &str, value: &str) -> bool {
-    let page_bytes = rustix::param::page_size() as u64;
-    let pages_of_pmd = page_bytes / 8;
-    match setting.strip_prefix("thp.") {
-        Some(size) if size == figures::size(pages_of_pmd * page_bytes) => value == "inherit",
-        Some(size) if size.starts_with(|first: char| first.is_ascii_digit()) => value == "never",
-        _ => setting == "khugepaged.max_ptes_none" && value == (pages_of_pmd - 1).to_string(),
-    }
-}
-
 /// The edit of a kernel that a setting of the system (`folio tune`) is; `None` for settings that the
 /// model does not have.
 #[must_use]
@@ -218,6 +219,9 @@ pub fn edit(setting: &str, value: &str) -> Option<String> {
         "khugepaged.max_ptes_none" => format!("max-ptes-none={value}"),
         "khugepaged.max_ptes_swap" => format!("max-ptes-swap={value}"),
         "khugepaged.max_ptes_shared" => format!("max-ptes-shared={value}"),
+        "khugepaged.scan_sleep_millisecs" => format!("khugepaged-scan-sleep={value}ms"),
+        "khugepaged.alloc_sleep_millisecs" => format!("khugepaged-alloc-sleep={value}ms"),
+        "thp.shmem_enabled" => format!("shmem-collapse={}", shmem(value)),
         _ => {
             if setting.starts_with("readahead.") {
                 return Some(format!("readahead={value}K"));
@@ -229,6 +233,16 @@ pub fn edit(setting: &str, value: &str) -> Option<String> {
             format!("anon-{size}={value}")
         }
     })
+}
+
+/// `shmem_enabled` as khugepaged follows it.
+fn shmem(value: &str) -> &str {
+    match value {
+        "within_size" => "within-size",
+        "deny" => "never",
+        "force" => "always",
+        value => value,
+    }
 }
 
 #[cfg(test)]
@@ -243,12 +257,16 @@ mod tests {
             ("thp.64K", "inherit"),
             ("thp.use_zero_page", "0"),
             ("khugepaged.max_ptes_none", "0"),
+            ("khugepaged.scan_sleep_millisecs", "100"),
+            ("khugepaged.alloc_sleep_millisecs", "0"),
+            ("thp.shmem_enabled", "within_size"),
+            ("thp.shmem_enabled", "force"),
             ("readahead.vda", "8192"),
         ] {
             let edit = edit(setting, value).unwrap();
             assert!(Kernel::parse(&format!("6.18+{edit}")).is_ok(), "{setting}: {edit}");
         }
-        for setting in ["thp.64K.shmem", "thp.shmem_enabled", "khugepaged.pages_to_scan"] {
+        for setting in ["thp.64K.shmem", "khugepaged.pages_to_scan", "khugepaged.defrag"] {
             assert_eq!(edit(setting, "always"), None, "{setting}");
         }
     }
@@ -273,7 +291,7 @@ mod tests {
 
     #[test]
     fn the_running_kernel_comes_first_and_later_ones_have_its_settings() {
-        let names = default_names().unwrap();
+        let names = This::new().default_names().unwrap();
         assert_eq!(names[0], "this");
         let versions: Vec<_> = names[1..].iter().map(|name| version(name).unwrap()).collect();
         assert!(versions.is_sorted() && versions.len() <= 2);

@@ -25,6 +25,7 @@
 
 mod annotate;
 pub mod asked;
+mod attached;
 mod batch;
 mod budget;
 mod causes;
@@ -165,6 +166,38 @@ pub fn replay_each(
     progress: Progress<'_>,
 ) -> Result<(Meta, Outcomes), ReplayError> {
     run(trace, specs, Failed::EndsItself, progress)
+}
+
+/// What became of cells, of which some may be too small for the program.
+#[derive(Debug)]
+pub struct Fitting {
+    /// The footer of the trace.
+    pub meta: Meta,
+    /// Cells that reached the end, each with its place among the specs.
+    pub outcomes: Vec<(usize, Outcome)>,
+    /// Cells whose memory, or that of a control group, was not enough.
+    pub unfit: Vec<usize>,
+}
+
+/// As [`replay_until`], where a cell that is too small for the program is an answer.
+///
+/// # Errors
+/// As [`replay_until`], except for memory that is not enough.
+pub fn replay_fitting(
+    trace: &OpenTrace,
+    specs: &[CellSpec],
+    progress: Progress<'_>,
+) -> Result<Fitting, ReplayError> {
+    let (meta, cells) = run(trace, specs, Failed::EndsItself, progress)?;
+    let mut fitting = Fitting { meta, outcomes: Vec::new(), unfit: Vec::new() };
+    for (nr, cell) in cells.into_iter().enumerate() {
+        match cell {
+            Ok(outcome) => fitting.outcomes.push((nr, outcome)),
+            Err(error) if error.is_out_of_memory() => fitting.unfit.push(nr),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(fitting)
 }
 
 /// What a cell that cannot continue ends.

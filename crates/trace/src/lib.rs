@@ -45,7 +45,7 @@ pub use file::{
 };
 pub use info::Info;
 pub use meta::{
-    Execution, FileInfo, HardwareCounters, Image, LayoutEntry, LayoutKind, Meta, PlainRun,
+    Attached, Execution, FileInfo, HardwareCounters, Image, LayoutEntry, LayoutKind, Meta, PlainRun,
 };
 pub use run::Run;
 pub use shown::shown;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::event::FileId;
 
 /// Newest version of the schema; a reader refuses a newer one.
-pub const SCHEMA_VERSION: u32 = 5;
+pub const SCHEMA_VERSION: u32 = 6;
 /// First version with [`Meta::runs`].
 const SCHEMA_VERSION_OF_RUNS: u32 = 2;
 /// First version with [`Meta::links`].
@@ -19,6 +19,8 @@ const SCHEMA_VERSION_OF_LINKS: u32 = 3;
 const SCHEMA_VERSION_OF_EXECS: u32 = 4;
 /// First version with [`Meta::arch`].
 const SCHEMA_VERSION_OF_ARCH: u32 = 5;
+/// First version with [`Meta::attached`].
+const SCHEMA_VERSION_OF_ATTACHED: u32 = 6;
 
 /// One file the program used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +134,19 @@ pub struct HardwareCounters {
     pub dtlb_misses: Option<u64>,
 }
 
+/// What a recording of running processes began with, and what they did while it lasted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attached {
+    /// The first rows, which describe the time before the recording: mappings, and a reference for
+    /// each page that was resident. They build memory; they happened before, so nothing of them counts.
+    pub nr_rows: u64,
+    /// References in these rows.
+    pub nr_pages: u64,
+    /// What the processes did from the moment when they were attached to the end of the recording.
+    pub run: PlainRun,
+}
+
 /// Everything the footer says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -186,9 +201,24 @@ pub struct Meta {
     /// references do not.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub faults_only: bool,
+    /// Where the recording of running processes begins in the rows (`folio record --live -p`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attached: Option<Attached>,
 }
 
 impl Meta {
+    /// Rows that describe the time before the recording.
+    #[must_use]
+    pub fn nr_rows_before(&self) -> u64 {
+        self.attached.map_or(0, |attached| attached.nr_rows)
+    }
+
+    /// References of the recorded time: without the pages that were there before.
+    #[must_use]
+    pub fn nr_references_recorded(&self) -> u64 {
+        self.nr_references.saturating_sub(self.attached.map_or(0, |attached| attached.nr_pages))
+    }
+
     /// The image that an execution, a row of [`Meta::execs`], has.
     #[must_use]
     pub fn image_of(&self, exec: u64) -> Option<&Image> {
@@ -207,6 +237,7 @@ impl Meta {
     /// versions of folio read what they can.
     pub(crate) fn schema_version_needed(&self) -> u32 {
         let needed = [
+            (self.attached.is_some(), SCHEMA_VERSION_OF_ATTACHED),
             (!self.arch.is_empty(), SCHEMA_VERSION_OF_ARCH),
             (!self.execs.is_empty() || self.faults_only, SCHEMA_VERSION_OF_EXECS),
             (self.links, SCHEMA_VERSION_OF_LINKS),

@@ -11,11 +11,13 @@
 //!   recorded; any other reference has none.
 //! - I7: an execve names a row of the footer's executions, and each of those an image.
 //! - I8: the references of all rows are as many as the footer says, below [`NR_REFERENCES_MAX`].
+//! - I9: the rows that describe the time before a recording, and their references, are not more than
+//!   all, and only a trace of page faults has such rows.
 
 use thiserror::Error;
 
 use crate::event::{Event, FileId, LINK_MAX, Op};
-use crate::meta::{LayoutEntry, Meta};
+use crate::meta::{Attached, LayoutEntry, Meta};
 
 /// Bytes of the page that references are counted by, on every architecture (the smallest base
 /// page of the machines modelled).
@@ -111,6 +113,12 @@ pub enum MetaFault {
     /// More references than any program makes (I8).
     #[error("{0} references, fewer than 2^62 are allowed")]
     TooManyReferences(u64),
+    /// More of the trace is of the time before than there is (I9).
+    #[error(
+        "{0} rows with {1} references are of the time before the recording, which a trace of page \
+         faults with at least as many may have"
+    )]
+    BadAttached(u64, u64),
     /// References are counted by another page size.
     #[error("page_bytes is {0}, version 1 counts references by {REFERENCE_PAGE_BYTES} bytes")]
     PageBytes(u64),
@@ -190,6 +198,11 @@ impl Meta {
         }
         if self.nr_references >= NR_REFERENCES_MAX {
             return Err(MetaFault::TooManyReferences(self.nr_references));
+        }
+        if let Some(Attached { nr_rows, nr_pages, .. }) = self.attached
+            && (nr_rows > self.nr_rows || nr_pages > self.nr_references || !self.faults_only)
+        {
+            return Err(MetaFault::BadAttached(nr_rows, nr_pages));
         }
         let is_known = |image: u32| (image as usize) < self.images.len();
         if let Some(row) = self.execs.iter().position(|exec| !is_known(exec.image)) {

@@ -3,6 +3,8 @@
 //! Every step is a command of folio's own: what is printed is what is run.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +13,7 @@ use clap::Args;
 use largefolio_linux::persist::place::ServiceName;
 use largefolio_linux::shell;
 use largefolio_report::Goal;
-use largefolio_results::advise::{Advice, Lasting, ProcessAdvice, Question, Step};
+use largefolio_results::advise::{Advice, Lasting, ProcessAdvice, Question, Step, is_running};
 use largefolio_results::maps::Whom;
 use largefolio_results::{Form, Forms as _};
 use largefolio_sim::replay::CacheState;
@@ -36,7 +38,7 @@ pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit>
 Examples:
   folio advise cc1.folio
   folio advise -- python3 job.py                   records it first, as python3.folio
-  sudo folio advise redis-server                   what helps a running process
+  sudo folio advise redis-server                   what helps a running process; --unit redis
   folio advise cc1.folio --goal memory
   sudo folio advise cc1.folio --verify             runs the program 40 times, alternately
   sudo folio advise cc1.folio --verify --apply     applies what was confirmed
@@ -49,9 +51,12 @@ can follow the trace: folio advise cc1.folio --verify -- cc1 -quiet other.i.
 Exit status: 0 there is a plan (with --verify: it is confirmed), 1 nothing is certain to help,
 2 error.")]
 pub(crate) struct AdviseArgs {
-    /// Trace from `folio record`; or a running process, by its id or its name
-    #[arg(value_name = "TRACE|PID|NAME", required_unless_present_any = ["command", "undo"])]
-    target: Option<PathBuf>,
+    /// Trace from `folio record`; or running processes, by their ids (lists such as 12,13 too) or names
+    #[arg(value_name = "TRACE|PID|NAME", required_unless_present_any = ["command", "undo", "name", "unit"])]
+    target: Vec<PathBuf>,
+    /// Running processes of this name; may be repeated
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["target", "command", "undo", "unit"])]
+    name: Vec<String>,
     /// What to optimise for
     #[arg(long, value_name = "time|memory|faults", default_value = "time",
         value_parser = str::parse::<Goal>)]
@@ -67,7 +72,8 @@ pub(crate) struct AdviseArgs {
     memory: u64,
     #[command(flatten)]
     deed: DeedArgs,
-    /// The program is this service of systemd: what it needs at its start becomes a drop-in
+    /// The program is this service of systemd: what it needs at its start becomes a drop-in. Alone: the
+    /// processes of this unit
     #[arg(long, value_name = "UNIT", conflicts_with = "undo")]
     unit: Option<String>,
     #[command(flatten)]
@@ -175,22 +181,18 @@ impl AdvisePlan {
 
     /// Whom the advice is for.
     fn target(&self) -> Result<Target> {
-        let Some(target) = &self.args.target else { return Ok(Target::Program) };
-        if target.exists() {
-            return Ok(Target::Trace(target.clone()));
+        let args = &self.args;
+        match (args.target.as_slice(), &args.unit) {
+            ([], _) if !args.name.is_empty() => {
+                Ok(Target::Processes(Whom::Names(args.name.clone())))
+            }
+            ([], Some(unit)) if args.command.is_empty() => {
+                Ok(Target::Processes(Whom::Unit(unit.clone())))
+            }
+            ([], _) => Ok(Target::Program),
+            ([one], _) => one_target(one),
+            (several, _) => several_targets(several),
         }
-        let text = target.to_string_lossy();
-        if let Ok(pid) = text.parse() {
-            return Ok(Target::Processes(Whom::Processes(vec![pid])));
-        }
-        if text.contains('/') || target.extension().is_some_and(|extension| extension == "folio") {
-            bail!(
-                "there is no trace {0}; record the program: folio record --runs 3 -o {0} -- CMD, or \
-                 let advise do it: folio advise -- CMD",
-                shown(target)
-            );
-        }
-        Ok(Target::Processes(Whom::Names(vec![text.into_owned()])))
     }
 
     /// Remedies for processes that run.
@@ -258,6 +260,62 @@ impl AdvisePlan {
         bar.finish_and_clear();
         Ok(answer?)
     }
+}
+
+/// What one word names: a trace, a process, or a file that is to be a trace. A process wins over a
+/// directory or file of its name that is no trace.
+fn one_target(target: &Path) -> Result<Target> {
+    if looks_like_trace(target) {
+        return Ok(Target::Trace(target.to_owned()));
+    }
+    let text = target.to_string_lossy().into_owned();
+    if let Some(pids) = pids_of(&text) {
+        return Ok(Target::Processes(Whom::Processes(pids)));
+    }
+    let is_path =
+        text.contains('/') || target.extension().is_some_and(|extension| extension == "folio");
+    if !is_path && (!target.exists() || is_running(&text)) {
+        return Ok(Target::Processes(Whom::Names(vec![text])));
+    }
+    if target.exists() {
+        return Ok(Target::Trace(target.to_owned()));
+    }
+    bail!(
+        "there is no trace {0}; record the program: folio record --runs 3 -o {0} -- CMD, or let advise \
+         do it: folio advise -- CMD",
+        shown(target)
+    );
+}
+
+/// What several words name: processes, all by their ids or all by their names.
+fn several_targets(targets: &[PathBuf]) -> Result<Target> {
+    if let Some(trace) = targets.iter().find(|target| looks_like_trace(target)) {
+        bail!("{} is a trace, and advice is for one: name nothing else", shown(trace));
+    }
+    let texts: Vec<String> =
+        targets.iter().map(|target| target.to_string_lossy().into_owned()).collect();
+    let pids: Vec<Option<Vec<u32>>> = texts.iter().map(|text| pids_of(text)).collect();
+    if pids.iter().all(Option::is_none) {
+        return Ok(Target::Processes(Whom::Names(texts)));
+    }
+    let pids: Option<Vec<Vec<u32>>> = pids.into_iter().collect();
+    match pids {
+        Some(pids) => Ok(Target::Processes(Whom::Processes(pids.concat()))),
+        None => bail!("name processes by their ids or by their names, not by both"),
+    }
+}
+
+/// `12` and `12,13`.
+fn pids_of(text: &str) -> Option<Vec<u32>> {
+    text.split(',').map(|pid| pid.parse().ok()).collect()
+}
+
+/// Whether a file begins as a trace does. What is no regular file is not opened: a pipe would wait.
+fn looks_like_trace(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    path.is_file()
+        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
+        && magic == *b"PAR1"
 }
 
 /// Runs the steps; the first that fails ends it, and what was done is named.

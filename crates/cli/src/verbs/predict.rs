@@ -15,7 +15,6 @@ use largefolio_report::sweep::Request;
 use largefolio_report::text::Depth;
 use largefolio_report::why;
 use largefolio_report::{Goal, Settings};
-use largefolio_results::running::default_names;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::{Kernel, beside};
 use largefolio_sim::machine::{Machine, NR_CPUS_MAX};
@@ -354,9 +353,7 @@ impl PredictArgs {
 
     fn request(&self) -> Result<sim::Request> {
         let pools: String = self.hugetlb_pages.iter().map(ToString::to_string).collect();
-        let kernel = |name: &String| running::named(&format!("{name}{pools}"));
-        let names = if self.kernel.is_empty() { default_names()? } else { self.kernel.clone() };
-        let kernels = names.iter().map(kernel).collect::<Result<Vec<_>>>()?;
+        let kernels = running::all_with(&self.kernel, &pools)?;
         let policies = self.policy.iter().map(|name| KernelPolicy::named(name));
         let kernels = beside(kernels, &policies.collect::<Result<Vec<_>, _>>()?)?;
         let (machines, walks) = running::machines(&self.machine)?;

@@ -154,10 +154,11 @@ impl RecordArgs {
 impl How {
     /// Records; `hears` gets a line about the state.
     fn run(&mut self, hears: &mut dyn FnMut(Heard)) -> Result<Outcome, RecordError> {
+        let what = if matches!(self, Self::Live(_)) { "page faults" } else { "references" };
         let mut is_still = false;
         let mut progress = |progress: Progress| {
             if progress.elapsed >= QUIET_START || progress.goes_on.is_some() {
-                hears(Heard::State(state(&progress)));
+                hears(Heard::State(state(&progress, what)));
             }
             if let Some(GoesOn::Lost(error)) = &progress.goes_on {
                 hears(Heard::Trouble(format!("The program goes on unrecorded: {error}")));
@@ -217,15 +218,16 @@ impl RecordPlan {
     }
 }
 
-fn state(progress: &Progress) -> String {
+fn state(progress: &Progress, what: &str) -> String {
     match &progress.goes_on {
         Some(GoesOn::Written) => return "the trace is written; the program goes on".to_owned(),
         Some(GoesOn::Lost(_)) => return "the trace is lost; the program goes on".to_owned(),
         None => {}
     }
     format!(
-        "recording: {} references, {}, {} s, {}",
-        figures::count(progress.nr_references),
+        "recording: {} {}, {}, {} s, {}",
+        figures::count(progress.nr_references - progress.nr_before),
+        what,
         figures::bytes(progress.trace_bytes),
         progress.elapsed.as_secs(),
         tasks(progress.nr_threads, progress.nr_processes),
@@ -233,19 +235,26 @@ fn state(progress: &Progress) -> String {
 }
 
 fn summary(outcome: &Outcome) {
-    let seconds = outcome.elapsed.as_secs_f64();
-    let (nr, what, one) = match outcome.recorder {
-        RecorderKind::Live => (outcome.nr_references, "page faults", "fault"),
-        _ => (outcome.nr_references, "references", "reference"),
+    let (seconds, nr) = (outcome.elapsed.as_secs_f64(), outcome.nr_references);
+    let rows = figures::count(outcome.nr_rows);
+    let size = figures::bytes(outcome.trace_bytes);
+    let (what, one) = match outcome.recorder {
+        RecorderKind::Live => ("page faults", "fault"),
+        _ => ("references", "reference"),
     };
-    console::say(&format!(
-        "folio: recorded {}: {} {what} in {} rows, {} ({:.3} bytes per {one})",
-        shown(&outcome.path),
-        figures::count(nr),
-        figures::count(outcome.nr_rows),
-        figures::bytes(outcome.trace_bytes),
-        figures::ratio(outcome.trace_bytes, nr),
-    ));
+    let what = match &outcome.attached {
+        Some(attached) => {
+            let cpu = Duration::from_nanos(attached.run.user_ns + attached.run.system_ns);
+            let what = figures::recorded(nr, attached);
+            format!("{what}; {:.3} s of CPU time; {rows} rows, {size}", cpu.as_secs_f64())
+        }
+        None => format!(
+            "{} {what} in {rows} rows, {size} ({:.3} bytes per {one})",
+            figures::count(nr),
+            figures::ratio(outcome.trace_bytes, nr),
+        ),
+    };
+    console::say(&format!("folio: recorded {}: {what}", shown(&outcome.path)));
     let programs = match outcome.nr_executions {
         0 => String::new(),
         1 => ", 1 program executed".to_owned(),

@@ -1,6 +1,7 @@
 //! The kernel and the machine that a user names, or does not name.
 
 use anyhow::Result;
+use largefolio_results::running::This;
 use largefolio_results::{Remark, running};
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::Kernel;
@@ -8,11 +9,19 @@ use largefolio_sim::machine::Machine;
 
 use crate::console;
 
-/// The kernel, with a word where it has the rules of another version.
-pub(crate) fn named(name: &str) -> Result<Kernel> {
-    let kernel = running::named(name)?;
-    console::remark(Remark::of_rules(kernel.note.as_deref()).as_slice());
-    Ok(kernel)
+/// The kernels, each with `edits`; those of this system have its settings of one moment. Without a name
+/// those that are compared by themselves.
+pub(crate) fn all_with(names: &[String], edits: &str) -> Result<Vec<Kernel>> {
+    let this = This::new();
+    let own = if names.is_empty() { this.default_names()? } else { Vec::new() };
+    let mut kernels = Vec::new();
+    for name in names.iter().chain(&own) {
+        let kernel = this.named(&format!("{name}{edits}"))?;
+        console::remark(Remark::of_rules(kernel.note.as_deref()).as_slice());
+        kernels.push(kernel);
+    }
+    console::remark(this.remarks());
+    Ok(kernels)
 }
 
 /// The machines that were named, and walks as they make them; this machine where none was.

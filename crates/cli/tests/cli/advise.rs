@@ -59,6 +59,51 @@ fn what_cannot_be_advised_is_an_error_that_helps() {
     assert!(said.contains("/no/such/program"), "{said}");
 }
 
+/// A process wins over a directory or a file of its name that is no trace; a trace wins over both.
+#[test]
+fn processes_are_named_by_ids_or_names_and_win_over_what_is_no_trace() {
+    let place = Place::with_trace();
+    let mut sleeps: Vec<std::process::Child> =
+        (0..2).map(|_| std::process::Command::new("sleep").arg("600").spawn().unwrap()).collect();
+    let pids: Vec<String> = sleeps.iter().map(|sleep| sleep.id().to_string()).collect();
+    let told = |words: &str| {
+        let output = place.run(&format!("advise --json {words}"));
+        let said = text(&output.stderr);
+        let Ok(advice) = serde_json::from_slice::<Value>(&output.stdout) else {
+            panic!("{words}: {said}")
+        };
+        let processes = advice["processes"].as_array().unwrap().clone();
+        processes.iter().map(|one| one[1].to_string()).collect::<Vec<_>>()
+    };
+    let has_both = |found: &[String]| pids.iter().all(|pid| found.contains(pid));
+    assert_eq!(told(&pids.join(" ")).len(), 2);
+    assert!(has_both(&told(&pids.join(","))));
+    assert!(has_both(&told("--name sleep")) && has_both(&told("sleep")));
+    std::fs::create_dir(place.path("sleep")).unwrap();
+    assert!(has_both(&told("sleep")), "a directory is no trace");
+    std::fs::remove_dir(place.path("sleep")).unwrap();
+    std::fs::write(place.path("sleep"), "no trace").unwrap();
+    assert!(has_both(&told("sleep")), "nor is this file");
+    std::fs::copy(place.path("mix.folio"), place.path("sleep")).unwrap();
+    let output = place.run("advise --goal faults --json sleep");
+    let advice: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(advice["candidates"].is_array(), "a trace is one whatever it is called: {advice}");
+    for sleep in &mut sleeps {
+        sleep.kill().unwrap();
+        sleep.wait().unwrap();
+    }
+    for (words, expected) in [
+        ("advise 1 sh", "by their ids or by their names"),
+        ("advise mix.folio 1", "mix.folio is a trace"),
+        ("advise --name nosuchname", "no process is called nosuchname"),
+        ("advise --unit nosuch.service", "nosuch.service"),
+        ("advise --name sh 1", "cannot be used with"),
+    ] {
+        let said = place.fails(words);
+        assert!(said.contains(expected), "{words}: {said}");
+    }
+}
+
 #[test]
 fn nothing_is_changed_unless_it_is_asked_for() {
     let place = Place::with_trace();

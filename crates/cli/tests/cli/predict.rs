@@ -9,6 +9,54 @@ use crate::support::{Place, text};
 
 const CELLS: &str = "--kernel 6.12,7.2+page=64K --machine altra,grace-64k";
 
+/// A limit that is too small is the answer for its column; the others are compared all the same.
+#[test]
+fn what_does_not_fit_is_an_answer_and_no_error() {
+    let place = Place::with_trace();
+    let json = |words: &str, code: i32| {
+        let output = place.run(&format!("predict mix.folio --json {words}"));
+        assert_eq!(output.status.code(), Some(code), "{words}: {}", text(&output.stderr));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let some = json("--machine grace-4k,grace-64k --kernel 6.12,7.2 --cgroup 2M", 0);
+    let names = |all: &serde_json::Value| -> Vec<String> {
+        all.as_array().unwrap().iter().map(|one| one["machine"].as_str().unwrap().into()).collect()
+    };
+    assert_eq!(names(&some["rows"]), ["grace-4k", "grace-4k"]);
+    assert_eq!(names(&some["unfit"]), ["grace-64k", "grace-64k"]);
+    let shown =
+        place.done("predict mix.folio --machine grace-64k,grace-4k --kernel 6.12 --cgroup 2M");
+    assert!(shown.contains("does not fit with grace-64k, 64K pages"), "{shown}");
+    assert!(shown.contains("--cgroup 2M"), "{shown}");
+    // A data frame does not say what is missing in it.
+    let csv = "predict mix.folio --machine grace-64k,grace-4k --kernel 6.12 --cgroup 2M --csv";
+    assert!(text(&place.run(csv).stderr).contains("does not fit with grace-64k"));
+    let none = json("--machine grace-64k --kernel 6.12 --cgroup 256K", 1);
+    assert!(none["rows"].as_array().unwrap().is_empty() && none["unfit"].is_array());
+    let output = place.run("predict mix.folio --machine grace-64k --kernel 6.12 --cgroup 256K");
+    let shown = text(&output.stdout);
+    assert!(shown.contains("does not fit") && shown.contains("nothing to compare"), "{shown}");
+}
+
+/// Bytes are the same everywhere: `--goal memory` has one answer for all machines.
+#[test]
+fn memory_is_compared_across_machines_and_an_edit_does_not_explain_itself() {
+    let place = Place::with_trace();
+    let words = "predict mix.folio --kernel 6.12 --machine grace-4k,grace-64k";
+    let shown = place.done(&format!("{words} --goal memory"));
+    assert!(shown.contains("\ngrace-4k, 4K pages is best for memory"), "{shown}");
+    assert!(
+        !shown.contains("of one machine") && !shown.contains("What makes the difference"),
+        "{shown}"
+    );
+    let shown = place.done(&format!("{words} --goal faults"));
+    assert!(shown.contains("On grace-4k: ") && shown.contains("On grace-64k: "), "{shown}");
+    let edited = "predict mix.folio --kernel 6.12,6.12+page=64K --machine altra --goal memory";
+    let shown = place.done(edited);
+    assert!(shown.contains("is best for memory"), "{shown}");
+    assert!(!shown.contains("What makes the difference"), "{shown}");
+}
+
 #[test]
 fn cells_come_in_the_order_kernels_machines_seeds() {
     let place = Place::with_trace();

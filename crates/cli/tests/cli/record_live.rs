@@ -2,7 +2,7 @@
 //! so when it skips.
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
@@ -187,6 +187,81 @@ fn a_process_that_runs_goes_on_after_ctrl_c() {
     let text_bytes = number(&result, "/rows/0/folios/text/mapped_bytes");
     assert!(text_bytes > 1 << 20, "{text_bytes}");
     assert!(!instances().contains(&name));
+}
+
+/// Touches 500 pages more for each line that it reads.
+const MORE: &str = "import sys
+more = [mmap.mmap(-1, 500 * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) for _ in range(9)]
+for one in more: one.madvise(mmap.MADV_NOHUGEPAGE)
+for one in more:
+    sys.stdin.readline()
+    for page in range(500): one[page * 4096] = 1
+    print('done', flush=True)
+";
+
+/// Page faults of a process so far, as the kernel counts them.
+fn faults_of(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    [7, 9].iter().map(|&nr: &usize| fields[nr].parse::<u64>().unwrap()).sum()
+}
+
+/// What was there before is memory; the faults are those that the kernel counted since.
+#[test]
+fn pages_that_were_there_before_are_no_faults() {
+    let place = Place::new();
+    if !can_record(&place) {
+        return;
+    }
+    fs::write(place.path("more.py"), format!("{TOUCHES}{MORE}")).unwrap();
+    let mut child = Command::new(PYTHON);
+    child.arg(place.path("more.py")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut running = Running(child.spawn().unwrap());
+    let mut lines = BufReader::new(running.0.stdout.take().unwrap()).lines();
+    let mut stdin = running.0.stdin.take().unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "touched");
+    // The first time the interpreter itself may touch something new.
+    stdin.write_all(b"\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "done");
+    let pid = running.0.id();
+    let record = |trace: &str, touch: &mut dyn FnMut()| {
+        let before = faults_of(pid);
+        let words = format!("record --live --for 3s -o {trace} -p {pid}");
+        let folio = place.command(&words).stderr(Stdio::piped()).spawn().unwrap();
+        sleep(Duration::from_millis(1500));
+        touch();
+        let output = folio.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        let faults = faults_of(pid) - before;
+        let expected = match faults {
+            1 => "1 page fault in".to_owned(),
+            faults => format!("{faults} page faults in"),
+        };
+        assert!(said.contains(&expected), "{expected}: {said}");
+        assert!(said.contains(" pages were there before"), "{said}");
+        faults
+    };
+    assert_eq!(record("idle.folio", &mut || {}), 0);
+    let touched = record("some.folio", &mut || {
+        stdin.write_all(b"\n").unwrap();
+        assert_eq!(lines.next().unwrap().unwrap(), "done");
+    });
+    assert!((500..520).contains(&touched), "{touched}");
+    let kernels = "predict --kernel 6.18,6.18+thp=always,7.2 --machine altra";
+    let json = place.done(&format!("{kernels} --json idle.folio"));
+    let idle: Value = serde_json::from_str(&json).unwrap();
+    assert!(number(&idle, "/trace/attached/nr_pages") > NR_PAGES);
+    for row in 0..3 {
+        assert_eq!(number(&idle, &format!("/rows/{row}/faults/total")), 0);
+        assert_eq!(number(&idle, &format!("/rows/{row}/estimate/total_ns")), 0);
+        assert!(number(&idle, &format!("/rows/{row}/folios/anon/mapped_bytes")) > NR_PAGES * 4096);
+    }
+    let table = place.done(&format!("{kernels} idle.folio"));
+    assert!(table.contains("0 page faults in") && table.contains("take the same time"), "{table}");
+    // Each page is a fault of the model too, as no larger folio may be used there.
+    let predicted = number(&predicted(&place, "some.folio"), "/rows/0/faults/total");
+    assert!(predicted.abs_diff(touched) <= 20, "{predicted} {touched}");
 }
 
 #[test]

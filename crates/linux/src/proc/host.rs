@@ -9,6 +9,8 @@ use crate::system::System;
 
 /// Tells one boot from another.
 pub(crate) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Whether folios are in generations: a word of bits, of which the lowest says it.
+pub(crate) const GENERATIONS: &str = "/sys/kernel/mm/lru_gen/enabled";
 /// The mounts this process sees.
 pub(crate) const MOUNTS: &str = "/proc/self/mountinfo";
 
@@ -139,10 +141,14 @@ pub(crate) fn hugetlb(kib: u64, name: &str) -> PathBuf {
 
 /// Whether pages age by generations, not by two lists: the first of a set of bits is the switch.
 pub(crate) fn has_generations(system: &dyn System) -> bool {
-    let text = system.text(Path::new("/sys/kernel/mm/lru_gen/enabled")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
+    let text = system.text(Path::new(GENERATIONS)).unwrap_or_default();
+    generations(&String::from_utf8_lossy(&text)).unwrap_or(false)
+}
+
+/// The same of the text that the kernel shows.
+pub(crate) fn generations(text: &str) -> Option<bool> {
     let bits = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16);
-    bits.is_ok_and(|bits| bits & 1 != 0)
+    bits.ok().map(|bits| bits & 1 != 0)
 }
 
 /// hugetlb pages of one size that are free and not reserved.

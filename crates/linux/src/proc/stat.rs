@@ -15,13 +15,18 @@ const NR_PROCESSES_MAX: usize = 256;
 pub(crate) struct Stat {
     /// `Z` for one that has ended.
     pub(crate) state: u8,
+    pub(crate) parent: u32,
     pub(crate) group: i32,
-    /// Of it and of the children it waited for, as the two below.
+    /// Of it and of the children it waited for, as all below.
     pub(crate) nr_minor_faults: u64,
+    /// Faults that waited for a read.
+    pub(crate) nr_major_faults: u64,
     /// Clock ticks in user mode.
     pub(crate) user_ticks: u64,
     /// Clock ticks in the kernel.
     pub(crate) system_ticks: u64,
+    /// Of all ticks those of the children.
+    pub(crate) children_ticks: u64,
 }
 
 impl Stat {
@@ -35,10 +40,13 @@ impl Stat {
         let id = |field: usize| fields.get(field - 3)?.parse::<i32>().ok();
         Some(Self {
             state: *fields.first()?.as_bytes().first()?,
+            parent: u32::try_from(id(4)?).unwrap_or(0),
             group: id(5)?,
             nr_minor_faults: number(10)?.saturating_add(number(11)?),
+            nr_major_faults: number(12)?.saturating_add(number(13)?),
             user_ticks: number(14)?.saturating_add(number(16)?),
             system_ticks: number(15)?.saturating_add(number(17)?),
+            children_ticks: number(16)?.saturating_add(number(17)?),
         })
     }
 

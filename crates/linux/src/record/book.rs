@@ -35,6 +35,7 @@ pub(crate) struct Book<'sink> {
     /// Whether the recorder sees links between loads.
     pub(crate) has_links: bool,
     pub(crate) nr_processes: u32,
+    nr_rows: u64,
     /// What processes became.
     pub(crate) executions: Executions,
     nr_threads: u32,
@@ -56,6 +57,7 @@ impl<'sink> Book<'sink> {
             brk: 0,
             has_links: false,
             nr_processes: 0,
+            nr_rows: 0,
             executions: Executions::default(),
             nr_threads: 0,
             nr_references: 0,
@@ -77,6 +79,11 @@ impl<'sink> Book<'sink> {
         self.nr_threads
     }
 
+    /// Rows passed on.
+    pub(crate) fn nr_rows(&self) -> u64 {
+        self.nr_rows
+    }
+
     /// References passed on.
     pub(crate) fn nr_references(&self) -> u64 {
         self.nr_references
@@ -90,12 +97,14 @@ impl<'sink> Book<'sink> {
     /// Passes rows of references on; the caller made them valid.
     pub(crate) fn push_references(&mut self, rows: &[Event]) -> Result<(), TraceError> {
         self.nr_references += rows.iter().map(|row| row.len).sum::<u64>();
+        self.nr_rows += rows.len() as u64;
         self.sink.push_rows(rows)
     }
 
     /// Passes runs of references of `thread` on.
     pub(crate) fn push_runs(&mut self, thread: ThreadId, runs: &[Run]) -> Result<(), TraceError> {
         self.nr_references += runs.iter().map(|run| run.count()).sum::<u64>();
+        self.nr_rows += runs.len() as u64;
         self.sink.push_runs(thread, runs)
     }
 
@@ -105,6 +114,7 @@ impl<'sink> Book<'sink> {
             self.nr_invalid += 1;
             return Ok(());
         }
+        self.nr_rows += 1;
         self.sink.push_rows(&[event])
     }
 

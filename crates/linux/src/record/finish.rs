@@ -106,6 +106,7 @@ impl Finish {
             nr_executions: self.executions.nr,
             elapsed: started.elapsed(),
             recorder,
+            attached: None,
             hot: None,
             warnings: self.warnings,
         })

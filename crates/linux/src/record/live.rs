@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Reading order: `seen` (what can be told), `page`, `format`, `rings`, `named` (how it is told),
-//! `handle`, `files`, `image`, `attach`, `tasks` (what it means), `hot` (pages written again), `start` (a
+//! `handle`, `files`, `image`, `attach`, `tasks` (what it means), `usage` (what they spent), `hot` (pages written again), `start` (a
 //! command), `session` (the loop).
 //!
 //! Invariants:
@@ -33,6 +33,7 @@ mod seen;
 mod session;
 mod start;
 mod tasks;
+mod usage;
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -189,6 +190,7 @@ impl LiveRecording {
             }
         };
         let (hot, last) = (session.hot_pages(), session.progress());
+        let attached = session.take_attached();
         let warnings = session.finish();
         let (ended, goes_on) = match fate {
             Fate::Ended(ended) => (ended, None),
@@ -200,6 +202,7 @@ impl LiveRecording {
             Ok(warnings) => {
                 let finish = Finish::of_book(&mut book, text, warnings);
                 writer.meta_mut().faults_only = true;
+                writer.meta_mut().attached = attached;
                 finish.complete(writer, ended, RecorderKind::Live, started)
             }
             Err(error) => Err(error),
@@ -214,7 +217,7 @@ impl LiveRecording {
             }
             None => ended,
         };
-        Ok(Outcome { ended, stopped, hot, ..outcome? })
+        Ok(Outcome { ended, stopped, attached, hot, ..outcome? })
     }
 }
 

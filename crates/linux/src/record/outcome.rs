@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use largefolio_trace::Attached;
+
 use super::error::RecordError;
 
 /// How the recorded program ended.
@@ -69,6 +71,8 @@ impl RecorderKind {
 pub struct Progress {
     /// References written so far.
     pub nr_references: u64,
+    /// Of these, pages that were there before.
+    pub nr_before: u64,
     /// Bytes of the trace so far.
     pub trace_bytes: u64,
     /// Threads seen, over all processes.
@@ -179,6 +183,8 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// What recorded.
     pub recorder: RecorderKind,
+    /// Of processes that ran before: what they were then, and what they did.
+    pub attached: Option<Attached>,
     /// What `--hot` of a live recording did.
     pub hot: Option<HotPages>,
     /// What was not seen or left out, one sentence each with its remedy.

@@ -139,6 +139,28 @@ impl Catalog {
         Some(Choice::parse(&text).value)
     }
 
+    /// Whether another process of folio has given the setting a value for a while, as `folio verify
+    /// --tune` and `folio run` do.
+    #[must_use]
+    pub fn is_held(&self, name: &str) -> bool {
+        let held = |path: PathBuf| setting::try_lock(&path);
+        matches!(self.path(name).map(held), Ok(Err(setting::SettingError::Busy { .. })))
+    }
+
+    /// Largest request of a disk in KiB.
+    #[must_use]
+    pub fn io_kib(&self, disk: &str) -> Option<u64> {
+        let path = self.below_root(&block::of_disk(disk, "queue/max_sectors_kb"));
+        read_text(&path, VALUE_BYTES_MAX).ok()?.trim().parse().ok()
+    }
+
+    /// Whether folios are in generations; `None` for a kernel that has only lists.
+    #[must_use]
+    pub fn has_generations(&self) -> Option<bool> {
+        let path = self.below_root(Path::new(host::GENERATIONS));
+        host::generations(&read_text(&path, VALUE_BYTES_MAX).ok()?)
+    }
+
     /// Disks that a mounted filesystem is on, by name, ascending. Disks in memory (zram, brd) are not
     /// among them: nothing is gained by reading ahead from memory.
     #[must_use]

@@ -22,10 +22,14 @@ pub(crate) const FAULTS_ONLY: &str = "The trace has page faults only (folio reco
 /// The lines above the table.
 pub(crate) fn title(report: &PredictResult) -> Vec<String> {
     let trace = &report.trace;
-    let nr_rows = figures::count(trace.nr_rows);
-    let nr_references = figures::count(trace.nr_references);
-    let what = if trace.faults_only { "page faults" } else { "references" };
-    let mut size = format!("{nr_references} {what} in {nr_rows} rows");
+    let mut size = match &trace.attached {
+        Some(attached) => figures::recorded(trace.nr_references, attached),
+        None => {
+            let what = if trace.faults_only { "page faults" } else { "references" };
+            let nr_references = figures::count(trace.nr_references);
+            format!("{nr_references} {what} in {} rows", figures::count(trace.nr_rows))
+        }
+    };
     if !trace.ended.is_empty() {
         let with = if trace.ended.starts_with("stopped") { "" } else { "ended with " };
         size = format!("{size}, {with}{}", trace.ended);
@@ -155,7 +159,8 @@ fn changes(report: &PredictResult) -> String {
         "change: against the first column{run}; shares in percentage points (pp), everything else \
          relative."
     );
-    let within = match (machines, sizes) {
+    let is_across = report.verdict.goal.spans_machines();
+    let within = match (machines && !is_across, sizes) {
         (true, true) => " of one machine and one size of memory",
         (true, false) => " of one machine",
         (false, true) => " of one size of memory",
@@ -170,7 +175,14 @@ fn changes(report: &PredictResult) -> String {
 
 /// A measured run that is much longer than the time of its processors.
 fn off_cpu(run: &BaseTime) -> Option<String> {
-    let share = run.off_cpu_ns? / run.ns.mid;
+    let share = run.off_cpu_ns? / run.wall_ns();
+    if run.source == BaseSource::Cpu {
+        return Some(format!(
+            "{:.0}% of the wall-clock time is neither user nor system time: the program waits, or the \
+             machine is busy. So changes are in per cent of the CPU time.",
+            100.0 * share
+        ));
+    }
     (share >= OFF_CPU_TOLD).then(|| {
         format!(
             "{:.0}% of that run is neither user nor system time: the program waits, or the host of this \
@@ -182,7 +194,8 @@ fn off_cpu(run: &BaseTime) -> Option<String> {
 }
 
 /// What the change of the run time is a share of, machine by machine, and what it assumes.
-pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
+pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
+    let (rows, is_recording) = (&report.rows, report.trace.attached.is_some());
     let mut notes = Vec::new();
     let machines: BTreeSet<&str> = rows.iter().map(|row| row.machine.as_str()).collect();
     for machine in machines {
@@ -197,7 +210,8 @@ pub(super) fn run_times(rows: &[Outcome]) -> Vec<String> {
             continue;
         }
         let how = match first.run.source {
-            BaseSource::Measured => " on this CPU",
+            BaseSource::Measured | BaseSource::Cpu if is_recording => " while it was recorded",
+            BaseSource::Measured | BaseSource::Cpu => " on this CPU",
             BaseSource::Given | BaseSource::NotKnown => "",
             BaseSource::Estimated => {
                 ": instructions times cycles for each, and memory management (times of folio record \

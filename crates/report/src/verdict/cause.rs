@@ -66,6 +66,14 @@ struct Steps<'a> {
     values: BTreeMap<usize, f64>,
 }
 
+impl Causes {
+    /// Whether all of it is the one edit that the column is named by: that says nothing.
+    pub(super) fn is_the_name(&self) -> bool {
+        let [only] = self.rules.as_slice() else { return false };
+        only.switch.since.is_none() && self.others.abs() < SMALL * only.points.abs()
+    }
+}
+
 impl Verdict {
     /// Searches for the rules of the first [`NR_ANSWERS_MAX`] answers; `progress` hears the rows
     /// replayed and all rows known to be needed, and says whether to continue. Kernels between the two
@@ -109,7 +117,8 @@ fn causes(
 ) -> Result<Option<Causes>, WhyError> {
     let Some(row) = answer.told() else { return Ok(None) };
     let (before, after) = (&question.specs[answer.reference], &question.specs[row]);
-    if before.linked != after.linked || before.kernel == after.kernel {
+    let is_other = before.linked != after.linked || before.machine.name != after.machine.name;
+    if is_other || before.kernel == after.kernel {
         return Ok(None);
     }
     let comparison = Comparison::new(before, after)?;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use largefolio_sim::cost::BaseSource;
 use largefolio_sim::interval::Interval;
+use largefolio_sim::replay::Outcome;
 
 use super::{Answer, Causes, Column, Finding, Goal, is_none};
-use crate::PredictResult;
 use crate::figures::{self, points, size};
 use crate::labels::{self, Labels};
 use crate::sums::{LARGE_BYTES, large_share, memory_bytes};
+use crate::{PredictResult, Unfit};
 
 /// Columns that a sentence names.
 const NR_NAMED: usize = 3;
@@ -25,7 +26,36 @@ pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
         sentences.extend(said.causes(answer));
         sentences
     };
-    report.verdict.answers.iter().map(of).collect()
+    let unfit = unfit(report).map(|sentence| vec![sentence]);
+    unfit.into_iter().chain(report.verdict.answers.iter().map(of)).collect()
+}
+
+/// Columns that there are not, and what was too small for them.
+pub(crate) fn unfit(report: &PredictResult) -> Option<String> {
+    // Named beside the columns that there are.
+    let as_row = |unfit: &Unfit| Outcome {
+        kernel: unfit.kernel.clone(),
+        machine: unfit.machine.clone(),
+        page_bytes: unfit.page_bytes,
+        memory_bytes: unfit.memory_bytes,
+        linked: unfit.linked.clone(),
+        seed: unfit.seed,
+        ..Outcome::default()
+    };
+    let (first, others) = report.unfit.split_first()?;
+    let unfit: Vec<Outcome> = report.unfit.iter().map(as_row).collect();
+    let names = Labels::names(unfit.iter().chain(&report.rows));
+    let names: Vec<&str> = names.iter().take(unfit.len()).map(String::as_str).collect();
+    let memory = figures::bytes(first.memory_bytes);
+    let is_same = others.iter().all(|other| other.memory_bytes == first.memory_bytes);
+    let memory = if is_same { memory } else { "its memory".to_owned() };
+    let room = match first.cgroups.as_slice() {
+        [] => format!("{memory} (--memory)"),
+        groups => format!("its control group (--cgroup {}) or {memory}", groups.join(", ")),
+    };
+    let nothing = if report.rows.is_empty() { " So there is nothing to compare." } else { "" };
+    let listed = figures::printable(&listed(&names));
+    Some(format!("The program does not fit with {listed}: it needs more than {room}.{nothing}"))
 }
 
 /// Options of the command that tell more: for a terminal, not for a page.
@@ -63,6 +93,9 @@ impl<'a> Said<'a> {
     fn place(&self, answer: &Answer) -> String {
         let rows = &self.report.rows;
         let row = &rows[answer.reference];
+        if self.goal.spans_machines() {
+            return format!("With {} of memory: ", figures::bytes(row.memory_bytes));
+        }
         let memory = if rows.iter().any(|other| other.memory_bytes != row.memory_bytes) {
             format!(" with {} of memory", figures::bytes(row.memory_bytes))
         } else {
@@ -200,6 +233,9 @@ impl<'a> Said<'a> {
     /// Which rules make it.
     fn causes(&self, answer: &Answer) -> Vec<String> {
         let Some(causes) = &answer.causes else { return Vec::new() };
+        if causes.is_the_name() {
+            return Vec::new();
+        }
         if causes.rules.is_empty() {
             return vec!["No single rule makes much of it.".to_owned()];
         }
@@ -227,8 +263,11 @@ impl<'a> Said<'a> {
 
     fn not_searched(&self, answer: &Answer) -> Option<&'static str> {
         let kernel = |row: usize| &self.report.rows[row].kernel;
+        let machine = |row: usize| &self.report.rows[row].machine;
+        let is_same = |row: usize| machine(row) == machine(answer.reference);
         let is_asked = self.report.why.is_some();
-        let is_other = |row| kernel(row) != kernel(answer.reference) && !is_asked;
+        let is_other =
+            |row| kernel(row) != kernel(answer.reference) && is_same(row) && !is_asked;
         answer.told().filter(|row| is_other(*row))?;
         Some("--why tells which rules make the difference.")
     }

@@ -206,6 +206,7 @@ fn report(rows: Vec<Outcome>) -> PredictResult {
         nr_rows: 26_730_000,
         warnings: vec!["A thread was \u{1b}[31mnot seen.".to_owned()],
         faults_only: false,
+        attached: None,
     };
     let settings = Settings {
         rules_notes: Vec::new(),

@@ -1,13 +1,19 @@
-//! The best remedies for a process that runs: those of `folio maps`, one for each mapping, those that
-//! do the same together.
+//! What to do for a process that runs: the remedies of `folio maps` for each piece of its memory, now
+//! and for good.
 //!
-//! Owns the choice among remedies. What one gains was checked with the verb that executes it
+//! ```text
+//!   mapping -- its remedies: one now, one for good --.
+//!   mappings that share a remedy                     +--> area: each remedy once, with its whole gain
+//! ```
+//!
+//! Owns the pieces. What one gains was checked with the verb that executes it
 //! (`largefolio_linux::census::remedy`); which share of a run that is cannot be known without a recording.
 
 use std::fmt::Write as _;
 
 use largefolio_linux::census::remedy::{Remedy, Restart};
 use largefolio_linux::census::why::Finding;
+use largefolio_linux::system::Live;
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_report::figures::{self, printable};
@@ -18,7 +24,7 @@ use crate::maps::{Look, MapsRequest, Whom};
 use crate::{Error, Forms, Remark, running};
 
 /// Version of the JSON's layout.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 /// Mappings that are judged: those with most memory.
 const NR_JUDGED: usize = 2_000;
 /// Mappings that a line names.
@@ -29,11 +35,21 @@ const GAIN_BYTES_MIN: u64 = 1 << 20;
 /// One command, and what it does for which mappings.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
-    /// The remedy, with the gain of all mappings.
+    /// The remedy, with the gain of all its mappings.
     #[serde(flatten)]
     pub remedy: Remedy,
     /// The mappings, most memory first.
     pub mappings: Vec<String>,
+}
+
+/// A piece of memory: mappings that share a remedy. What is done for good does it again at each start,
+/// what is done now ends with the program: both gain on the same memory, so their gains do not add up.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Area {
+    /// For good, the largest gain first.
+    pub for_good: Vec<Line>,
+    /// On the running program, the largest gain first.
+    pub now: Vec<Line>,
 }
 
 /// What to do for processes that run.
@@ -45,8 +61,8 @@ pub struct ProcessAdvice {
     kernel: String,
     /// Names and ids of the processes.
     pub processes: Vec<(String, u32)>,
-    /// What to do, the largest gain first.
-    pub lines: Vec<Line>,
+    /// Pieces of memory with what to do for each, the largest gain first.
+    pub areas: Vec<Area>,
     #[serde(skip)]
     remarks: Vec<Remark>,
 }
@@ -73,7 +89,7 @@ impl ProcessAdvice {
             command_line,
             kernel: running::release(),
             processes: names.map(|one| (one.name.clone(), one.pid)).collect(),
-            lines: lines(&look),
+            areas: areas(known(&look)),
             remarks: request.remarks(&look),
         })
     }
@@ -87,38 +103,110 @@ impl ProcessAdvice {
     /// Whether there is something to do.
     #[must_use]
     pub fn is_some(&self) -> bool {
-        !self.lines.is_empty()
+        !self.areas.is_empty()
     }
 }
 
-fn lines(look: &Look) -> Vec<Line> {
+/// Whether a process of this name runs.
+#[must_use]
+pub fn is_running(name: &str) -> bool {
+    let chosen = Whom::Names(vec![name.to_owned()]).chosen(&Live);
+    chosen.is_ok_and(|chosen| !chosen.pids.is_empty())
+}
+
+/// The remedies of each mapping that has some, with its name.
+fn known(look: &Look) -> Vec<(String, Vec<Remedy>)> {
     let Some(census) = look.census() else { return Vec::new() };
-    let mut lines: Vec<Line> = Vec::new();
-    for finding in look.findings() {
-        let Some(best) = best(finding) else { continue };
+    let of = |finding: &Finding| {
         let mapping = &census.processes[finding.process].mappings[finding.mapping];
         let path = mapping.vma.path.to_string_lossy();
         let name = if path.is_empty() { "[anonymous]".into() } else { path };
-        match lines.iter_mut().find(|line| line.remedy.is_like(best)) {
-            Some(line) => {
-                line.remedy.gain_bytes = line.remedy.gain_bytes.saturating_add(best.gain_bytes);
-                line.remedy.extra_bytes = line.remedy.extra_bytes.saturating_add(best.extra_bytes);
-                if !line.mappings.iter().any(|one| *one == name) {
-                    line.mappings.push(name.into_owned());
-                }
-            }
-            None => lines.push(Line { remedy: best.clone(), mappings: vec![name.into_owned()] }),
-        }
-    }
-    lines.retain(|line| line.remedy.gain_bytes >= GAIN_BYTES_MIN);
-    lines.sort_by_key(|line| std::cmp::Reverse(line.remedy.gain_bytes));
-    lines
+        let remedies = finding.remedies.iter().filter(|remedy| remedy.is_some());
+        (name.into_owned(), remedies.cloned().collect())
+    };
+    look.findings().iter().map(of).collect()
 }
 
-/// The remedy that gains most; of those that gain alike the one without a restart.
-fn best(finding: &Finding) -> Option<&Remedy> {
-    let known = finding.remedies.iter().filter(|remedy| remedy.is_some());
-    known.max_by_key(|remedy| (remedy.gain_bytes, remedy.restart == Restart::None))
+/// The pieces of memory: each remedy once, with its gain in all mappings that it is for.
+fn areas(known: Vec<(String, Vec<Remedy>)>) -> Vec<Area> {
+    let mut areas: Vec<Area> = Vec::new();
+    for (name, remedies) in known.into_iter().filter(|(_, remedies)| !remedies.is_empty()) {
+        let is_here = |area: &Area| remedies.iter().any(|remedy| area.line(remedy).is_some());
+        let (here, others): (Vec<_>, Vec<_>) = areas.into_iter().partition(is_here);
+        areas = others;
+        let mut area = Area::default();
+        for other in here {
+            area.for_good.extend(other.for_good);
+            area.now.extend(other.now);
+        }
+        remedies.into_iter().for_each(|remedy| area.add(remedy, &name));
+        areas.push(area);
+    }
+    for area in &mut areas {
+        area.settle();
+    }
+    areas.retain(|area| area.gain_bytes() >= GAIN_BYTES_MIN);
+    areas.sort_by_key(|area| std::cmp::Reverse(area.gain_bytes()));
+    areas
+}
+
+impl Area {
+    fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.for_good.iter().chain(&self.now)
+    }
+
+    /// The line of a remedy.
+    fn line(&self, remedy: &Remedy) -> Option<&Line> {
+        self.lines().find(|line| line.remedy.is_like(remedy))
+    }
+
+    /// A remedy is for this mapping as well.
+    fn add(&mut self, remedy: Remedy, name: &str) {
+        let lines = match remedy.restart {
+            Restart::None => &mut self.now,
+            Restart::After | Restart::Around => &mut self.for_good,
+        };
+        let Some(line) = lines.iter_mut().find(|line| line.remedy.is_like(&remedy)) else {
+            lines.push(Line { remedy, mappings: vec![name.to_owned()] });
+            return;
+        };
+        let sum = &mut line.remedy;
+        sum.gain_bytes = sum.gain_bytes.saturating_add(remedy.gain_bytes);
+        sum.extra_bytes = sum.extra_bytes.saturating_add(remedy.extra_bytes);
+        if !line.mappings.iter().any(|one| one == name) {
+            line.mappings.push(name.to_owned());
+        }
+    }
+
+    /// Leaves out what is not worth a command; what gains most comes first.
+    fn settle(&mut self) {
+        for lines in [&mut self.for_good, &mut self.now] {
+            lines.retain(|line| line.remedy.gain_bytes >= GAIN_BYTES_MIN);
+            lines.sort_by_key(|line| std::cmp::Reverse(line.remedy.gain_bytes));
+        }
+    }
+
+    fn gain_bytes(&self) -> u64 {
+        self.lines().map(|line| line.remedy.gain_bytes).max().unwrap_or(0)
+    }
+}
+
+impl Line {
+    /// What it gains in which mappings, and what it takes.
+    fn gain(&self) -> String {
+        let first: Vec<String> =
+            self.mappings.iter().take(NR_NAMED).map(|name| shown(name).to_string()).collect();
+        let more = match self.mappings.len().saturating_sub(NR_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let extra = match self.remedy.extra_bytes {
+            0 => String::new(),
+            bytes => format!(", takes up to {} more memory", figures::bytes(bytes)),
+        };
+        let gain = figures::bytes(self.remedy.gain_bytes);
+        format!("gains {gain} in {}{more}{extra}", first.join(", "))
+    }
 }
 
 impl Forms for ProcessAdvice {
@@ -128,37 +216,33 @@ impl Forms for ProcessAdvice {
             self.processes.iter().map(|(name, pid)| format!("{} ({pid})", shown(name))).collect();
         // A String takes everything.
         let _ = writeln!(out, "{}: what gives it larger folios", names.join(", "));
-        if self.lines.is_empty() {
+        if self.areas.is_empty() {
             let _ = writeln!(out, "\nNothing gains a MiB; folio maps says why for each mapping.");
         }
-        for (nr, line) in self.lines.iter().enumerate() {
-            let _ = writeln!(out, "\n  {}. {}", nr + 1, printable(&line.remedy.to_string()));
-            let first: Vec<String> =
-                line.mappings.iter().take(NR_NAMED).map(|name| shown(name).to_string()).collect();
-            let more = match line.mappings.len().saturating_sub(NR_NAMED) {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            let mut gain = format!(
-                "gains {} in {}{more}",
-                figures::bytes(line.remedy.gain_bytes),
-                first.join(", ")
-            );
-            if line.remedy.extra_bytes > 0 {
-                let _ = write!(
-                    gain,
-                    ", takes up to {} more memory",
-                    figures::bytes(line.remedy.extra_bytes)
-                );
-            }
-            let _ = writeln!(out, "     {gain}");
-            for (what, text) in
-                [("costs", &line.remedy.cost), ("to take it back", &line.remedy.undo)]
-            {
-                if !text.is_empty() {
-                    let _ = writeln!(out, "     {what}: {}", printable(text));
+        for (nr, area) in self.areas.iter().enumerate() {
+            let mut number = format!("{}.", nr + 1);
+            for (when, lines) in [("for good", &area.for_good), ("now", &area.now)] {
+                for line in lines {
+                    let first = if number.is_empty() { "" } else { "\n" };
+                    let remedy = line.remedy.to_string();
+                    let _ = writeln!(out, "{first}  {number:<2} {when:<8}  {}", printable(&remedy));
+                    number.clear();
+                    let _ = writeln!(out, "               {}", line.gain());
+                    let of = &line.remedy;
+                    for (what, text) in [("costs", &of.cost), ("to take it back", &of.undo)] {
+                        if !text.is_empty() {
+                            let _ = writeln!(out, "               {what}: {}", printable(text));
+                        }
+                    }
                 }
             }
+        }
+        if self.areas.iter().any(|area| !area.for_good.is_empty() && !area.now.is_empty()) {
+            let _ = writeln!(
+                out,
+                "\n- `now` lasts until the program ends, `for good` holds from its next start on. Under \
+                 one number both are for the same memory: use one of them."
+            );
         }
         let _ = writeln!(
             out,
@@ -180,8 +264,17 @@ impl Forms for ProcessAdvice {
             "undo",
             "cost",
             "mappings",
+            "area",
+            "when",
         ])?;
-        for line in &self.lines {
+        let lines = self.areas.iter().enumerate().flat_map(|(nr, area)| {
+            let of = move |when, lines: &'_ [Line]| {
+                let lines: Vec<Line> = lines.to_vec();
+                lines.into_iter().map(move |line| (nr + 1, when, line))
+            };
+            of("for_good", &area.for_good).chain(of("now", &area.now))
+        });
+        for (nr, when, line) in lines {
             let remedy = &line.remedy;
             let restart = match remedy.restart {
                 Restart::None => "none",
@@ -197,6 +290,8 @@ impl Forms for ProcessAdvice {
                 &remedy.undo,
                 &remedy.cost,
                 &line.mappings.join(" "),
+                &nr.to_string(),
+                when,
             ])?;
         }
         cells.flush()?;
@@ -204,3 +299,6 @@ impl Forms for ProcessAdvice {
         Ok(String::from_utf8_lossy(&out).into_owned())
     }
 }
+
+#[cfg(test)]
+mod tests;

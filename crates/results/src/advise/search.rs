@@ -16,7 +16,7 @@ use largefolio_sim::cost::Walks;
 use largefolio_sim::interval::Interval;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::{CacheState, CellSpec, Outcome, RowsDone, nr_passes, replay_until};
+use largefolio_sim::replay::{CacheState, CellSpec, Outcome, RowsDone, nr_passes, replay_fitting};
 use largefolio_trace::OpenTrace;
 use serde::Serialize;
 
@@ -83,34 +83,39 @@ impl Search<'_> {
         sets.extend((0..self.choices.len()).map(|one| vec![one]));
         let mut done = RowsDone::default();
         let mut nr_all = 0;
-        let first = self.replay(&sets, &mut done, &mut nr_all, progress)?;
-        let Some((plain, _)) = first.split_first() else { unreachable!("S1") };
-        let more = self.combinations(&sets, &first, goal);
-        let second = if more.is_empty() {
-            Vec::new()
-        } else {
-            self.replay(&more, &mut done, &mut nr_all, progress)?
+        let mut found = self.replay(&sets, &mut done, &mut nr_all, progress)?;
+        // S1: without the system as it is there is nothing to compare with.
+        let Some((_, plain)) = found.first().filter(|(set, _)| set.is_empty()).cloned() else {
+            return Err(Error::asked(
+                "the program does not fit into the memory that --memory gives it; name more"
+                    .to_owned(),
+            ));
         };
-        let all = sets.into_iter().zip(&first).chain(more.into_iter().zip(&second));
+        let more = self.combinations(&found, goal);
+        if !more.is_empty() {
+            found.extend(self.replay(&more, &mut done, &mut nr_all, progress)?);
+        }
+        let all = found.into_iter();
         let mut candidates: Vec<Candidate> =
-            all.map(|(choices, row)| candidate(choices, row, plain)).collect();
+            all.map(|(choices, row)| candidate(choices, &row, &plain)).collect();
         mark_frontier(&mut candidates, goal);
-        Ok((candidates, plain.clone()))
+        Ok((candidates, plain))
     }
 
-    /// One outcome for each set; `nr_all` are the rows of every replay that is known of.
+    /// One outcome for each set that fits into memory; `nr_all` are the rows of every replay that is known of.
     fn replay(
         &self,
         sets: &[Vec<usize>],
         done: &mut RowsDone,
         nr_all: &mut u64,
         progress: &mut Progress<'_>,
-    ) -> Result<Vec<Outcome>, Error> {
+    ) -> Result<Vec<(Vec<usize>, Outcome)>, Error> {
         let specs = sets.iter().map(|set| self.spec(set)).collect::<Result<Vec<_>, _>>()?;
         *nr_all = nr_all.saturating_add(self.nr_rows.saturating_mul(nr_passes(&specs)));
         done.begin();
         let mut hear = |nr_read| progress(done.hear(nr_read), *nr_all);
-        Ok(replay_until(self.trace, &specs, &mut hear)?.1)
+        let outcomes = replay_fitting(self.trace, &specs, &mut hear)?.outcomes.into_iter();
+        Ok(outcomes.map(|(nr, outcome)| (sets[nr].clone(), outcome)).collect())
     }
 
     fn spec(&self, set: &[usize]) -> Result<CellSpec, Error> {
@@ -143,10 +148,10 @@ impl Search<'_> {
     }
 
     /// Of each lever the best choices, each with those of other levers.
-    fn combinations(&self, sets: &[Vec<usize>], rows: &[Outcome], goal: Goal) -> Vec<Vec<usize>> {
-        let Some((plain, rows)) = rows.split_first() else { return Vec::new() };
+    fn combinations(&self, found: &[(Vec<usize>, Outcome)], goal: Goal) -> Vec<Vec<usize>> {
+        let Some(((_, plain), alone)) = found.split_first() else { return Vec::new() };
         let mut levers: Vec<(&str, Vec<(usize, f64)>)> = Vec::new();
-        for (set, row) in sets.iter().skip(1).zip(rows) {
+        for (set, row) in alone {
             let one = set[0];
             let differs =
                 |goal: Goal| goal.change(row, plain).is_some_and(|change| change.mid != 0.0);

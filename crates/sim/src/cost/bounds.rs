@@ -124,12 +124,19 @@ impl Estimate {
         (share.mid > -100.0).then(|| Interval { low, ..share }.rounded_to(PARTS))
     }
 
+    /// Waiting for reads, as far as it has bounds.
+    fn reads(&self) -> Interval {
+        let terms = self.causes.get(&Cause::Read).map_or(&[][..], |time| &time.terms);
+        Interval::sum(terms.iter().filter_map(|term| term.bounds))
+    }
+
     /// How long the program runs, in ns. An estimated base has no memory management in it: it is
-    /// added.
+    /// added. CPU time has no waits in it: those for reads are.
     #[must_use]
     pub fn run_time(&self) -> Option<Interval> {
         match self.run.source {
             super::BaseSource::Estimated => Some(Interval::sum([self.run.ns, self.total?])),
+            super::BaseSource::Cpu => Some(Interval::sum([self.run.ns, self.reads()])),
             super::BaseSource::NotKnown => None,
             super::BaseSource::Measured | super::BaseSource::Given => Some(self.run.ns),
         }

@@ -1,7 +1,9 @@
 //! How long the program runs: what a saving is a share of.
 //!
 //! ```text
-//!   measured   the trace holds runs of the plain program on this very CPU
+//!   measured   the trace holds runs of the plain program on this very CPU, or is a live recording
+//!   cpu        the same, but the processors had half of that time or less: their time, and the reads
+//!              that are predicted
 //!   not known  the trace has page faults only
 //!   estimated  instructions x cycles per instruction / clock + memory management
 //! ```
@@ -19,12 +21,19 @@ const CPI: Interval = Interval { low: 0.4, mid: 1.0, high: 2.5 };
 /// Clock in GHz where a machine file has none.
 const CLOCK_GHZ: Interval = Interval { low: 2.0, mid: 3.0, high: 4.5 };
 
+/// Wall-clock time that is so many times the CPU time, or more, says how busy the machine was, or how
+/// long a program waited.
+const WALL_OF_CPU: f64 = 2.0;
+
 /// Where a base time comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BaseSource {
     /// Runs of the plain program, recorded with the trace.
     Measured,
+    /// The CPU time of such runs, which is half of their time or less: a waiting program, or a busy
+    /// machine, says nothing of what memory management is a share of.
+    Cpu,
     /// Whoever asked gave it.
     Given,
     /// Instructions and cycles per instruction.
@@ -40,6 +49,7 @@ impl BaseSource {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
+            Self::Cpu => "cpu",
             Self::Given => "given",
             Self::Estimated => "estimated",
             Self::NotKnown => "not_known",
@@ -54,7 +64,7 @@ pub struct BaseTime {
     pub source: BaseSource,
     /// Runs behind a measured one.
     pub runs: u64,
-    /// From start to end. If estimated, without memory management.
+    /// From start to end. If estimated, without memory management; if CPU time, without waits.
     pub ns: Interval,
     /// Of a measured one the time that was neither the program's nor the kernel's: it waited, or the
     /// host of a virtual machine was at work.
@@ -62,19 +72,33 @@ pub struct BaseTime {
 }
 
 impl BaseTime {
-    /// Of the wall-clock times of `runs`; nothing without any.
+    /// Of the times of `runs`: wall-clock time, or CPU time where that is half of it or less; nothing
+    /// without any.
     #[must_use]
     pub fn measured(runs: &[PlainRun]) -> Option<Self> {
         #[expect(clippy::cast_precision_loss, reason = "a time is read to three digits")]
-        let of_runs = |ns: fn(&PlainRun) -> u64| -> Vec<f64> {
-            runs.iter().map(|run| ns(run) as f64).collect()
+        let of_runs = |ns: fn(&PlainRun) -> u64| {
+            let all: Vec<f64> = runs.iter().map(|run| ns(run) as f64).collect();
+            Interval::measured(&all).map(Interval::rounded)
         };
-        let ns = Interval::measured(&of_runs(|run| run.wall_ns)).filter(|ns| ns.low > 0.0)?;
+        let wall = of_runs(|run| run.wall_ns).filter(|ns| ns.low > 0.0)?;
         let off_cpu =
             |run: &PlainRun| run.wall_ns.saturating_sub(run.user_ns).saturating_sub(run.system_ns);
-        let off_cpu_ns = Interval::measured(&of_runs(off_cpu)).map(|ns| ns.rounded().mid);
-        let runs = runs.len() as u64;
-        Some(Self { source: BaseSource::Measured, runs, ns: ns.rounded(), off_cpu_ns })
+        let off_cpu_ns = of_runs(off_cpu).map(|ns| ns.mid);
+        let cpu = of_runs(|run| run.user_ns.saturating_add(run.system_ns));
+        let cpu = cpu.filter(|cpu| cpu.low > 0.0 && wall.mid >= WALL_OF_CPU * cpu.mid);
+        let (source, ns) = match cpu {
+            Some(cpu) => (BaseSource::Cpu, cpu),
+            None => (BaseSource::Measured, wall),
+        };
+        Some(Self { source, runs: runs.len() as u64, ns, off_cpu_ns })
+    }
+
+    /// Wall-clock time of the runs, of whichever part of it this is.
+    #[must_use]
+    pub fn wall_ns(&self) -> f64 {
+        let off_cpu = self.off_cpu_ns.filter(|_| self.source == BaseSource::Cpu);
+        self.ns.mid + off_cpu.unwrap_or(0.0)
     }
 
     /// Of a trace without a count of instructions.

@@ -61,6 +61,8 @@ pub(super) fn aged(rounds: &[RoundOfAgeing], page_bytes: u64) -> BTreeMap<u64, A
 /// Where the counters stood at the ends of the parts of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Tenths {
+    /// Rows of the time before, which belong to no part.
+    nr_before: u64,
     /// Rows of the whole trace.
     nr_rows: u64,
     /// Counters at the end of each part that is over.
@@ -68,20 +70,24 @@ pub(super) struct Tenths {
 }
 
 impl Tenths {
-    /// None of a trace of `nr_rows` is over.
-    pub(super) fn of(nr_rows: u64) -> Self {
-        Self { nr_rows, ends: Vec::new() }
+    /// None of a trace of `nr_rows`, of which `nr_before` do not count, is over.
+    pub(super) fn of(nr_before: u64, nr_rows: u64) -> Self {
+        Self { nr_before, nr_rows, ends: Vec::new() }
     }
 
     /// The same trace from its first row.
     pub(super) fn again(&self) -> Self {
-        Self::of(self.nr_rows)
+        Self::of(self.nr_before, self.nr_rows)
     }
 
     /// First row behind the present part.
     pub(super) fn next_end(&self) -> u64 {
         let nr = self.ends.len() as u64 + 1;
-        if nr > NR_PARTS { u64::MAX } else { (self.nr_rows * nr).div_ceil(NR_PARTS) }
+        if nr > NR_PARTS {
+            return u64::MAX;
+        }
+        let nr_counted = self.nr_rows.saturating_sub(self.nr_before);
+        self.nr_before + (nr_counted * nr).div_ceil(NR_PARTS)
     }
 
     /// The present part is over.

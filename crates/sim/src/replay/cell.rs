@@ -88,6 +88,8 @@ pub(super) enum Pass {
 pub(super) struct Counted {
     /// Rows that were replayed in earlier batches.
     pub(super) nr_rows: u64,
+    /// Whether the rows of the time before a recording are over.
+    pub(super) has_begun: bool,
     pub(super) touched: Touched,
     pub(super) sizes: FolioSizes,
     pub(super) largest: Largest,
@@ -96,8 +98,10 @@ pub(super) struct Counted {
     pub(super) nr_maps_without_pool: u64,
     pub(super) reads: Reads,
     pub(super) programs: Programs,
-    /// Counters of the memory manager when the pass began.
+    /// Counters of the memory manager when the pass, or the recording in it, began.
     pub(super) base: Mark,
+    /// The same at the end, where what follows counts for nothing.
+    pub(super) end: Option<Mark>,
     /// Its counters as the trace went on.
     pub(super) tenths: Tenths,
 }
@@ -107,6 +111,7 @@ impl Counted {
     pub(super) fn new(spec: &CellSpec) -> Self {
         Self {
             nr_rows: 0,
+            has_begun: false,
             touched: Touched::default(),
             sizes: FolioSizes::default(),
             largest: Largest::default(),
@@ -115,6 +120,7 @@ impl Counted {
             reads: Reads::new(Timing::new(&spec.machine.costs)),
             programs: Programs::default(),
             base: Mark::default(),
+            end: None,
             tenths: Tenths::default(),
         }
     }
@@ -140,11 +146,14 @@ impl Cell {
         spec.kernel.rules.page = page;
         let mut cell = Self::empty(spec, meta, hears)?;
         let runs_max = cell.spec.detail_runs_max;
-        cell.counted.tenths = Tenths::of(meta.nr_rows);
+        cell.counted.tenths = Tenths::of(meta.nr_rows_before(), meta.nr_rows);
         cell.unusable = cell.unusable_sizes();
         cell.pictures = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
         let is_recorded_here = cell.spec.machine.cpu.as_deref() == Some(meta.machine.as_str());
-        cell.measured = BaseTime::measured(&meta.runs).filter(|_| is_recorded_here);
+        cell.measured = match &meta.attached {
+            Some(attached) => BaseTime::measured(&[attached.run]),
+            None => BaseTime::measured(&meta.runs).filter(|_| is_recorded_here),
+        };
         cell.link(meta, images);
         cell.add_files(meta);
         cell.cgroups = Cgroups::new(&cell.spec.cgroups, &mut cell.memory);

@@ -205,6 +205,11 @@ impl Hardware {
         (0..self.cpus.len()).for_each(|cpu| self.charge(cpu));
     }
 
+    /// Nothing was charged so far.
+    pub(super) fn forget_charges(&mut self) {
+        self.by_program.clear();
+    }
+
     /// Counts by program.
     pub(super) fn by_program(&self) -> &[tlb::Counters] {
         &self.by_program

@@ -86,7 +86,12 @@ impl Seen {
 pub(super) struct Keeper {
     runs_max: usize,
     paths: Vec<String>,
+    /// References that count.
     nr_references: u64,
+    /// References of the time before; all, until they are over.
+    nr_before: u64,
+    /// Whether the trace begins with rows of the time before.
+    has_before: bool,
     /// The cause of folios that nobody was heard to insert.
     unheard: Origin,
     inserted: BTreeMap<(MappingId, PageIndex), (Order, Origin)>,
@@ -110,7 +115,9 @@ impl Keeper {
         Self {
             runs_max: runs_max as usize,
             paths: meta.files.iter().map(|file| file.path.clone()).collect(),
-            nr_references: meta.nr_references,
+            nr_references: meta.nr_references_recorded(),
+            nr_before: if meta.nr_rows_before() > 0 { u64::MAX } else { 0 },
+            has_before: meta.nr_rows_before() > 0,
             unheard: Origin::Remade,
             inserted: BTreeMap::new(),
             causes: Causes::default(),
@@ -118,7 +125,7 @@ impl Keeper {
             nr_runs: 0,
             nr_left_out: 0,
             buckets: vec![Bucket::default(); NR_BUCKETS],
-            timeline: Recorder::new(meta.nr_references),
+            timeline: Recorder::new(meta.nr_references_recorded()),
             seen: Seen::default(),
             measured: Measured::default(),
         }
@@ -131,9 +138,16 @@ impl Keeper {
         self.areas.clear();
         self.nr_runs = 0;
         (self.nr_left_out, self.seen, self.unheard) = (0, seen, Origin::Earlier);
+        self.nr_before = if self.has_before { u64::MAX } else { 0 };
         self.buckets = vec![Bucket::default(); NR_BUCKETS];
         self.measured = Measured::default();
         self.timeline.restart();
+    }
+
+    /// The time before the recording is over, after `references`; it left `seen` in the counters.
+    pub(super) fn begin(&mut self, seen: Seen, references: u64) {
+        (self.seen, self.nr_before) = (seen, references);
+        self.buckets = vec![Bucket::default(); NR_BUCKETS];
     }
 
     /// Hears what one fault or call did; `cause` brought in what the marker did not.
@@ -154,7 +168,7 @@ impl Keeper {
     /// Counters after `references`: what is new goes into their bucket.
     pub(super) fn count(&mut self, now: Seen, references: u64, page_bytes: u64) {
         let whole = u128::from(self.nr_references.max(1));
-        let nr = u128::from(references) * NR_BUCKETS as u128 / whole;
+        let nr = u128::from(references.saturating_sub(self.nr_before)) * NR_BUCKETS as u128 / whole;
         let nr = usize::try_from(nr).unwrap_or(NR_BUCKETS).min(NR_BUCKETS - 1);
         let bucket = &mut self.buckets[nr];
         bucket.faults += now.faults - self.seen.faults;
@@ -164,12 +178,12 @@ impl Keeper {
 
     /// `nr` more processes of a program live, or fewer.
     pub(super) fn change_lives(&mut self, program: ProgramNr, nr: i64, references: u64) {
-        self.timeline.change(program, nr, references);
+        self.timeline.change(program, nr, references.saturating_sub(self.nr_before));
     }
 
     /// So many bytes are in use now.
     pub(super) fn note_memory(&mut self, used_bytes: u64, references: u64) {
-        self.timeline.note_memory(used_bytes, references);
+        self.timeline.note_memory(used_bytes, references.saturating_sub(self.nr_before));
     }
 
     /// Whether the counters say what stands in the buckets.
@@ -271,7 +285,7 @@ impl Keeper {
             nr_left_out: self.nr_left_out,
             buckets: self.buckets,
             tlb_curve,
-            timeline: self.timeline.finish(references),
+            timeline: self.timeline.finish(references.saturating_sub(self.nr_before)),
         }
     }
 }

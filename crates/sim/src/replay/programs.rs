@@ -123,6 +123,16 @@ pub(super) struct Programs {
 }
 
 impl Programs {
+    /// The same programs and processes, of which nothing is counted so far.
+    pub(super) fn after(before: Self) -> Self {
+        let nothing = |tally: ProgramOutcome| ProgramOutcome {
+            path: tally.path,
+            nr_processes: tally.nr_processes,
+            ..ProgramOutcome::default()
+        };
+        Self { tallies: before.tallies.into_iter().map(nothing).collect(), ..before }
+    }
+
     /// The number of a program.
     pub(super) fn number(&mut self, path: &str) -> ProgramNr {
         if let Some(&nr) = self.by_path.get(path) {

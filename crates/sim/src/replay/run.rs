@@ -53,15 +53,20 @@ impl Cell {
         let (first, nr_rows) = (self.counted.nr_rows, batch.len());
         let mut row = 0;
         loop {
-            // Counters are noted where a tenth of the trace ends, between two rows.
-            let left = self.counted.tenths.next_end().saturating_sub(first);
+            // Counters are noted between two rows: where counting begins, and where a tenth ends.
+            let before = self.rows_until_recording();
+            let left = before.min(self.counted.tenths.next_end()).saturating_sub(first);
             let end = usize::try_from(left).unwrap_or(usize::MAX);
             self.replay_rows(batch, row..end.min(nr_rows))?;
             if end > nr_rows {
                 break;
             }
-            self.counted.tenths.end(self.memory.counters());
             row = end;
+            if before == first + end as u64 {
+                self.begin_recording();
+            } else {
+                self.counted.tenths.end(self.memory.counters());
+            }
         }
         self.counted.nr_rows += nr_rows as u64;
         match self.memory.take_policy_failure() {

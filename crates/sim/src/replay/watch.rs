@@ -80,6 +80,14 @@ impl Cell {
         }
     }
 
+    /// Forgets when faults and reads of the time before a recording happened, not what they left.
+    pub(super) fn begin_pictures(&mut self) {
+        let references = self.hardware.nr_references;
+        if let Some(keeper) = &mut self.pictures {
+            keeper.begin(Seen::of(&self.counted.base.counters), references);
+        }
+    }
+
     /// The detail at the end.
     pub(super) fn take_detail(&mut self) -> Option<Detail> {
         self.count_pictures();

@@ -4,7 +4,9 @@ use super::common::{NR_EXECS, meta, meta_with_execs, rows_of};
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
 use largefolio_trace::meta::{Execution, Image};
 use largefolio_trace::validate::{MetaFault, NR_EXECS_MAX, NR_THREADS_MAX, RowFault};
-use largefolio_trace::{Batch, Event, Info, Meta, Op, Reader, TraceError, Writer};
+use largefolio_trace::{
+    Attached, Batch, Event, Info, Meta, Op, PlainRun, Reader, TraceError, Writer,
+};
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -38,6 +40,30 @@ fn executions_come_back_in_a_trace_of_schema_4() {
     let faults = Meta { faults_only: true, ..meta() };
     write(&path, &[], faults).unwrap();
     assert_eq!(Reader::open(&path).unwrap().meta().schema_version, 4);
+}
+
+#[test]
+fn what_was_there_before_a_recording_makes_a_trace_of_schema_6() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.folio");
+    let rows = [Event::new(0, Op::Brk), Event::references(0, Op::Write, 0x1000, 1), execve(0)];
+    let run = PlainRun { wall_ns: 3_000_000_000, ..PlainRun::default() };
+    let footer = |nr_rows, nr_pages| Meta {
+        faults_only: true,
+        attached: Some(Attached { nr_rows, nr_pages, run }),
+        ..meta_with_execs()
+    };
+    write(&path, &rows, footer(2, 1)).unwrap();
+    let info = info_of(&path).unwrap().meta;
+    assert_eq!((info.schema_version, info.attached), (6, footer(2, 1).attached));
+    assert_eq!((info.nr_rows_before(), info.nr_references_recorded()), (2, 0));
+    for (nr_rows, nr_pages) in [(4, 1), (2, 2), (u64::MAX, u64::MAX)] {
+        let written = write(&path, &rows, footer(nr_rows, nr_pages));
+        let Err(TraceError::BadMeta { fault, .. }) = written else { panic!("{written:?}") };
+        assert_eq!(fault, MetaFault::BadAttached(nr_rows, nr_pages));
+    }
+    let whole = Meta { faults_only: false, ..footer(0, 0) };
+    assert!(matches!(write(&path, &rows, whole), Err(TraceError::BadMeta { .. })));
 }
 
 #[test]

@@ -89,10 +89,9 @@ impl AnonArgs {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 64G");
         }
-        let parse = |name: &String| -> Result<Kernel> {
-            Ok(running::named(&format!("{name}{}", page_edit()))?.without_policy()?)
-        };
-        let kernels = self.kernel.iter().map(parse).collect::<Result<Vec<_>>>()?;
+        let kernels = running::all_with(&self.kernel, &page_edit())?;
+        let kernels = kernels.into_iter().map(Kernel::without_policy);
+        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
         for kernel in &kernels {
             for &bytes in &self.size {
                 AnonBench::new(kernel, bytes, 4 << 20)?;

@@ -80,10 +80,9 @@ impl FaultArgs {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 16G");
         }
-        let parse = |name: &String| -> Result<Kernel> {
-            Ok(running::named(&format!("{name}{}", page_edit()))?.without_policy()?)
-        };
-        let kernels = self.kernel.iter().map(parse).collect::<Result<Vec<_>>>()?;
+        let kernels = running::all_with(&self.kernel, &page_edit())?;
+        let kernels = kernels.into_iter().map(Kernel::without_policy);
+        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
         let mut sizes = self.size.clone();
         if sizes.is_empty() {
             let Geometry { page_bytes, .. } = Geometry::running();

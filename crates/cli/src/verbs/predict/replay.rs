@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use largefolio_report::text::Depth;
 use largefolio_report::why::{Question, Why, WhyError};
-use largefolio_report::{Exporter, Goal, Html, PredictResult, Settings, TraceInfo};
-use largefolio_sim::replay::{CellSpec, Outcome, RowsDone, nr_passes, replay_until};
+use largefolio_report::{Exporter, Goal, Html, PredictResult, Settings, TraceInfo, Unfit};
+use largefolio_sim::replay::{CellSpec, Fitting, Outcome, RowsDone, nr_passes, replay_fitting};
+use largefolio_trace::OpenTrace;
 use largefolio_trace::shown::spelled;
-use largefolio_trace::{Meta, OpenTrace};
 
 use super::form::{FrameForm, Sink};
 use crate::console::{self, Console};
@@ -37,22 +37,29 @@ impl ReplayPlan {
         if self.has_idle_seeds {
             console::warn(super::IDLE_SEEDS);
         }
-        let (meta, rows) = self.replay()?;
-        let why = self.why.as_deref().map(|results| self.explain(&rows, results)).transpose()?;
+        let Fitting { meta, outcomes, unfit } = self.replay()?;
+        let unfit = unfit.into_iter().map(|nr| Unfit::new(&self.specs[nr])).collect();
+        let (fitting, rows): (Vec<usize>, Vec<Outcome>) = outcomes.into_iter().unzip();
+        let specs: Vec<CellSpec> = fitting.iter().map(|&nr| self.specs[nr].clone()).collect();
+        let asked = self.why.as_deref().filter(|_| !rows.is_empty());
+        let why = asked.map(|results| self.explain(&specs, &rows, results)).transpose()?;
         let trace = TraceInfo {
             digest: Some(self.trace.digest()?),
             ..TraceInfo::new(&spelled(self.trace.path()), &meta)
         };
         let report =
             PredictResult::new(self.command_line.clone(), trace, self.settings.clone(), rows);
-        let report = PredictResult { why, ..report };
+        let report = PredictResult { why, unfit, ..report };
         let report = match self.run_time_ns {
             Some(ns) => report.with_run_time(ns),
             None => report,
         };
         let mut report = report.with_goal(self.goal);
         if self.form.has_verdict() || self.report.is_some() {
-            self.search(&mut report)?;
+            self.search(&specs, &mut report)?;
+        } else if let Some(sentence) = report.missing() {
+            // Rows of a data frame do not say what is missing among them.
+            console::warn(&sentence);
         }
         let mut result = Vec::new();
         let sink = if self.output.is_some() { Sink::File } else { Sink::Stream };
@@ -63,14 +70,14 @@ impl ReplayPlan {
             console.deliver(&page, Some(path))?;
         }
         console.deliver(&result, self.output.as_deref())?;
-        Ok(Exit::Done)
+        Ok(if report.rows.is_empty() { Exit::No } else { Exit::Done })
     }
 
-    fn replay(&self) -> Result<(Meta, Vec<Outcome>)> {
+    fn replay(&self) -> Result<Fitting> {
         let nr_rows = self.trace.meta().nr_rows.saturating_mul(nr_passes(&self.specs));
         let bar = console::bar(nr_rows, "replaying");
         let mut done = RowsDone::default();
-        let result = replay_until(&self.trace, &self.specs, &mut |nr_read| {
+        let result = replay_fitting(&self.trace, &self.specs, &mut |nr_read| {
             bar.set_position(done.hear(nr_read));
             ControlFlow::Continue(())
         });
@@ -79,19 +86,29 @@ impl ReplayPlan {
     }
 
     /// Which rules make the differences between the rows.
-    fn explain(&self, rows: &[Outcome], results: &[String]) -> Result<Vec<Why>> {
-        let question = self.question(rows, results);
+    fn explain(
+        &self,
+        specs: &[CellSpec],
+        rows: &[Outcome],
+        results: &[String],
+    ) -> Result<Vec<Why>> {
+        let question = self.question(specs, rows, results);
         explaining(|progress| question.answer(progress))
     }
 
     /// Which rules make the column that the verdict tells of.
-    fn search(&self, report: &mut PredictResult) -> Result<()> {
-        let question = self.question(&report.rows, &[]);
+    fn search(&self, specs: &[CellSpec], report: &mut PredictResult) -> Result<()> {
+        let question = self.question(specs, &report.rows, &[]);
         explaining(|progress| report.verdict.search(&question, progress))
     }
 
-    fn question<'a>(&'a self, rows: &'a [Outcome], results: &'a [String]) -> Question<'a> {
-        let Self { trace, specs, .. } = self;
+    fn question<'a>(
+        &'a self,
+        specs: &'a [CellSpec],
+        rows: &'a [Outcome],
+        results: &'a [String],
+    ) -> Question<'a> {
+        let trace = &self.trace;
         Question { trace, nr_rows: trace.meta().nr_rows, specs, rows, results }
     }
 }

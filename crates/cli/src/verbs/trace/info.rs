@@ -113,6 +113,10 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
                 figures::ratio(info.file_bytes, references),
             ),
         ),
+        (
+            "recorded",
+            meta.attached.map(|of| figures::recorded(references, &of)).unwrap_or_default(),
+        ),
         ("threads", threads(info)),
         ("programs", programs(info)),
         (
@@ -125,7 +129,8 @@ fn facts(info: &Info) -> Vec<(&'static str, String)> {
 
 /// What the rows count: several, and one.
 const fn counted(info: &Info) -> (&'static str, &'static str) {
-    if info.meta.faults_only { ("faults", "fault") } else { ("references", "reference") }
+    let is_of_faults = info.meta.faults_only && info.meta.attached.is_none();
+    if is_of_faults { ("faults", "fault") } else { ("references", "reference") }
 }
 
 fn threads(info: &Info) -> String {

@@ -7,6 +7,7 @@ use std::mem;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use largefolio_trace::Attached;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -17,6 +18,7 @@ use super::rings::Rings;
 use super::seen::{Seen, Timed};
 use super::start::Waiting;
 use super::tasks::Tasks;
+use super::usage::Usage;
 use super::{Bounds, exit_of};
 use crate::record::book::Book;
 use crate::record::child::{go_on_without, pass_on, pause, wait_for};
@@ -41,6 +43,13 @@ pub(super) enum Stopped {
     Ended,
 }
 
+/// Rows that describe the time before processes were attached.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    nr_rows: u64,
+    nr_pages: u64,
+}
+
 /// What became of a command.
 pub(super) enum Fate {
     Ended(Ended),
@@ -58,6 +67,8 @@ pub(super) struct Session<'run, 'book, 'sink> {
     /// Asks for pages that are written again.
     pub(super) hot: Option<Hot>,
     started: Instant,
+    /// Rows and pages of the time before, and what the processes spent since.
+    attached: Option<(Before, Usage)>,
     held: Vec<Timed>,
 }
 
@@ -70,7 +81,17 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         bounds: Bounds,
     ) -> Self {
         let (tasks, started) = (Tasks::new(book), Instant::now());
-        Self { rings, names, instance, tasks, bounds, hot: None, started, held: Vec::new() }
+        Self {
+            rings,
+            names,
+            instance,
+            tasks,
+            bounds,
+            hot: None,
+            started,
+            attached: None,
+            held: Vec::new(),
+        }
     }
 
     /// Tells what running processes have.
@@ -104,6 +125,9 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         }
         // Those were executed before.
         self.tasks.book.executions.nr = 0;
+        let book = &self.tasks.book;
+        let before = Before { nr_rows: book.nr_rows(), nr_pages: book.nr_references() };
+        self.attached = Some((before, Usage::begin(self.tasks.pids())));
         Ok(())
     }
 
@@ -166,6 +190,9 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             if let Some(hot) = self.hot.as_mut().filter(|_| self.tasks.has_begun()) {
                 hot.ask(self.tasks.pids());
             }
+            if let Some((_, usage)) = &mut self.attached {
+                usage.look(self.tasks.pids());
+            }
             progress(self.progress());
             let is_over = match child.as_deref_mut() {
                 Some(child) => {
@@ -220,6 +247,12 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         self.hot.as_ref().map(|hot| hot.cost(self.tasks.nr_protected))
     }
 
+    /// What was there before the processes were attached, and what they did until now.
+    pub(super) fn take_attached(&mut self) -> Option<Attached> {
+        let (Before { nr_rows, nr_pages }, usage) = self.attached.take()?;
+        Some(Attached { nr_rows, nr_pages, run: usage.end(&self.tasks.pids().collect()) })
+    }
+
     /// Ends it; its warnings, of which the first is about events that were lost, if any were.
     pub(super) fn finish(mut self) -> Result<Vec<String>, RecordError> {
         self.stop();
@@ -252,6 +285,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         let book = &self.tasks.book;
         Progress {
             nr_references: book.nr_references(),
+            nr_before: self.attached.as_ref().map_or(0, |(before, _)| before.nr_pages),
             trace_bytes: book.trace_bytes(),
             nr_threads: book.nr_threads(),
             nr_processes: book.nr_processes,

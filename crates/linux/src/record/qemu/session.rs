@@ -183,6 +183,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
     fn progress(&self) -> Progress {
         let book = &self.ledger.book;
         Progress {
+            nr_before: 0,
             nr_references: book.nr_references(),
             trace_bytes: book.trace_bytes(),
             nr_threads: book.nr_threads(),

@@ -77,6 +77,7 @@ impl<'book, 'sink> Stream<'book, 'sink> {
     /// State for the user.
     pub(super) fn progress(&self, elapsed: Duration) -> Progress {
         Progress {
+            nr_before: 0,
             nr_references: self.book.nr_references(),
             trace_bytes: self.book.trace_bytes(),
             nr_threads: self.book.nr_threads(),

@@ -1,0 +1,69 @@
+use largefolio_linux::census::remedy::Action;
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+
+/// A remedy called `command` that gains so many MiB.
+fn remedy(command: &str, restart: Restart, gain_mib: u64) -> Remedy {
+    let text = String::new;
+    let action = if restart == Restart::None { Action::Collapse } else { Action::Option };
+    Remedy {
+        action,
+        command: command.to_owned(),
+        start: text(),
+        restart,
+        gain_bytes: gain_mib * MIB,
+        folio_bytes: 2 * MIB,
+        extra_bytes: MIB / 4,
+        undo: text(),
+        cost: text(),
+    }
+}
+
+fn figures_of(lines: &[Line]) -> Vec<(&str, u64, usize)> {
+    lines
+        .iter()
+        .map(|line| {
+            let gain = line.remedy.gain_bytes / MIB;
+            (line.remedy.command.as_str(), gain, line.mappings.len())
+        })
+        .collect()
+}
+
+/// A durable remedy is shown with all that it gains, whatever works now on the same memory.
+#[test]
+fn each_remedy_has_its_whole_gain() {
+    let [now, after] = [Restart::None, Restart::After];
+    let of = |name: &str, remedies: Vec<Remedy>| (name.to_owned(), remedies);
+    let areas = areas(vec![
+        of("[heap]", vec![remedy("collapse", now, 100), remedy("option", after, 90)]),
+        of("libc", vec![remedy("warm", Restart::Around, 2)]),
+        of("[anonymous]", vec![remedy("collapse", now, 62), remedy("option", after, 62)]),
+        of("[anonymous]", vec![remedy("option", after, 10)]),
+        of("[stack]", vec![Remedy { gain_bytes: 4096, ..remedy("other", after, 0) }]),
+        of("nothing", Vec::new()),
+    ]);
+    assert_eq!(areas.len(), 2, "{areas:?}");
+    assert_eq!(figures_of(&areas[0].for_good), [("option", 162, 2)]);
+    assert_eq!(figures_of(&areas[0].now), [("collapse", 162, 2)]);
+    assert_eq!(figures_of(&areas[1].for_good), [("warm", 2, 1)]);
+}
+
+/// Whatever the order of the mappings: one that shares remedies with two pieces makes them one.
+#[test]
+fn pieces_that_share_a_remedy_are_one_in_any_order() {
+    let [now, after] = [Restart::None, Restart::After];
+    let all = [
+        ("a", vec![remedy("collapse", now, 5), remedy("one", after, 5)]),
+        ("b", vec![remedy("two", after, 7)]),
+        ("c", vec![remedy("collapse", now, 9), remedy("two", after, 9)]),
+    ];
+    for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        let known = order.map(|nr| (all[nr].0.to_owned(), all[nr].1.clone())).to_vec();
+        let areas = areas(known);
+        assert_eq!(areas.len(), 1, "{order:?}: {areas:?}");
+        assert_eq!(figures_of(&areas[0].for_good), [("two", 16, 2), ("one", 5, 1)]);
+        assert_eq!(figures_of(&areas[0].now), [("collapse", 14, 2)]);
+    }
+}

@@ -1,0 +1,167 @@
+//! The settings of a system, read once, as edits of a kernel.
+//!
+//! ```text
+//!   /sys --read once--> name, value --the model has a rule--> edits of a kernel
+//!                              |`----no rule, not the usual value--> a remark
+//!                              `-----not there--> a remark
+//! ```
+//!
+//! Owns which settings are read, and what is said of those that the model does not follow. Which edit a
+//! setting is stands in [`super::edit`].
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use largefolio_linux::tune::catalog::Catalog;
+use largefolio_report::figures;
+use largefolio_sim::kernel::Kernel;
+
+use super::edit;
+use crate::Remark;
+
+/// Settings that every kernel with huge pages has.
+const NAMES: [&str; 9] = [
+    "thp.enabled",
+    "thp.defrag",
+    "thp.use_zero_page",
+    "thp.shmem_enabled",
+    "khugepaged.max_ptes_none",
+    "khugepaged.max_ptes_swap",
+    "khugepaged.max_ptes_shared",
+    "khugepaged.scan_sleep_millisecs",
+    "khugepaged.alloc_sleep_millisecs",
+];
+/// Sizes of folios that have a setting: 8K to 512M.
+const SIZE_ORDERS: RangeInclusive<u32> = 13..=29;
+/// Settings that a remark names.
+const NR_NAMED: usize = 4;
+
+/// The settings of a system at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    edits: Vec<String>,
+    remarks: Vec<Remark>,
+}
+
+impl Settings {
+    /// Reads everything that decides which folios a program gets.
+    pub(super) fn read(catalog: &Catalog) -> Self {
+        let read = |name: &str| catalog.read(name).ok().map(|current| current.value);
+        let sizes = || SIZE_ORDERS.map(|order| format!("thp.{}", figures::size(1 << order)));
+        let (mut edits, mut unread, mut unmodelled) = (Vec::new(), Vec::new(), Vec::new());
+        for name in NAMES.map(str::to_owned).into_iter().chain(sizes()) {
+            match read(&name) {
+                Some(value) if is_usual(&name, &value) => {}
+                Some(value) => edits.extend(edit(&name, &value)),
+                None if NAMES.contains(&name.as_str()) => unread.push(name),
+                None => {}
+            }
+        }
+        for name in sizes().map(|size| format!("{size}.shmem")) {
+            let value = read(&name).filter(|value| !["never", "inherit"].contains(&value.as_str()));
+            unmodelled.extend(value.map(|value| format!("{name}={value}")));
+        }
+        let disks = catalog.disks();
+        // A model has one disk: what all of them have.
+        let windows: BTreeSet<_> =
+            disks.iter().map(|disk| read(&format!("readahead.{disk}"))).collect();
+        match one(windows) {
+            Ok(Some(window)) => edits.extend(edit("readahead.", &window)),
+            Ok(None) => unread.push("readahead of the disks".to_owned()),
+            Err(()) => unmodelled.push("disks with different readahead".to_owned()),
+        }
+        let largest: BTreeSet<_> = disks.iter().map(|disk| catalog.io_kib(disk)).collect();
+        match one(largest) {
+            Ok(Some(kib)) => edits.push(format!("io={kib}K")),
+            Ok(None) => unread.push("max_sectors_kb of the disks".to_owned()),
+            Err(()) => unmodelled.push("disks with different max_sectors_kb".to_owned()),
+        }
+        let lists = catalog.has_generations().map(|has| if has { "generations" } else { "lists" });
+        edits.push(format!("lru={}", lists.unwrap_or("lists")));
+        let held = NAMES.map(str::to_owned).into_iter().chain(sizes());
+        let held: Vec<String> = held.filter(|name| catalog.is_held(name)).collect();
+        let remarks = [held_now(&held), not_read(&unread), not_modelled(&unmodelled)];
+        Self { edits, remarks: remarks.into_iter().flatten().collect() }
+    }
+
+    /// What is to be said of them.
+    #[must_use]
+    pub fn remarks(&self) -> &[Remark] {
+        &self.remarks
+    }
+
+    /// The name of the kernel `base` with these settings, as far as they are not those it starts with.
+    pub(super) fn with(&self, base: &str) -> String {
+        let mut name = base.to_owned();
+        for edit in &self.edits {
+            let edited = format!("{name}+{edit}");
+            // A size that this version's rules do not have has no setting to take over.
+            if let (Ok(plain), Ok(kernel)) = (Kernel::parse(&name), Kernel::parse(&edited))
+                && kernel.rules != plain.rules
+            {
+                name = edited;
+            }
+        }
+        name
+    }
+}
+
+/// What all have: nothing where one cannot be read, or there are none; an error where they differ.
+fn one<T: Ord>(all: BTreeSet<Option<T>>) -> Result<Option<T>, ()> {
+    if all.len() > 1 { Err(()) } else { Ok(all.into_iter().next().flatten()) }
+}
+
+fn held_now(names: &[String]) -> Option<Remark> {
+    (!names.is_empty()).then(|| {
+        Remark::Warning(format!(
+            "another folio has changed {} for a while (folio verify, run or bench): `this` is the kernel \
+             with that change; ask again when it has ended",
+            listed(names)
+        ))
+    })
+}
+
+fn not_read(names: &[String]) -> Option<Remark> {
+    (!names.is_empty()).then(|| {
+        Remark::Warning(format!(
+            "`this` has what kernels start with instead of {}, which cannot be read here",
+            listed(names)
+        ))
+    })
+}
+
+fn not_modelled(names: &[String]) -> Option<Remark> {
+    (!names.is_empty()).then(|| {
+        Remark::Warning(format!(
+            "`this` leaves out what the model has no rule for: {}",
+            listed(names)
+        ))
+    })
+}
+
+fn listed(names: &[String]) -> String {
+    let first = names.iter().take(NR_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(NR_NAMED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// Whether kernels start with `setting` at `value`, which their rules then say already.
+fn is_usual(setting: &str, value: &str) -> bool {
+    let page_bytes = rustix::param::page_size() as u64;
+    let pages_of_pmd = page_bytes / 8;
+    match setting.strip_prefix("thp.") {
+        Some(size) if size == figures::size(pages_of_pmd * page_bytes) => value == "inherit",
+        Some(size) if size.starts_with(|first: char| first.is_ascii_digit()) => value == "never",
+        _ => match setting {
+            "khugepaged.max_ptes_none" => value == (pages_of_pmd - 1).to_string(),
+            "khugepaged.max_ptes_swap" => value == (pages_of_pmd / 8).to_string(),
+            "khugepaged.max_ptes_shared" => value == (pages_of_pmd / 2).to_string(),
+            _ => false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

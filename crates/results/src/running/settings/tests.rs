@@ -1,0 +1,111 @@
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::running::This;
+
+/// A system below a directory, with the files that `files` names.
+fn system(files: &[(&str, &str)]) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    files.iter().for_each(|(path, text)| set(dir.path(), path, text));
+    dir
+}
+
+fn set(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+const ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+const OF_64K: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+const SHMEM_OF_64K: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled";
+const GENERATIONS: &str = "sys/kernel/mm/lru_gen/enabled";
+
+/// Whoever changes a setting meanwhile: the columns of one command have the same.
+#[test]
+fn the_kernels_of_one_command_have_the_settings_of_one_moment() {
+    let dir = system(&[
+        (ENABLED, "[always] madvise never\n"),
+        (OF_64K, "[always] inherit madvise never\n"),
+    ]);
+    let this = This::below(dir.path());
+    let first = this.named("this").unwrap();
+    set(dir.path(), ENABLED, "always madvise [never]\n");
+    set(dir.path(), OF_64K, "always inherit madvise [never]\n");
+    assert_eq!(this.named("this").unwrap(), first);
+    let with_io = this.named("this+readahead=512K").unwrap();
+    assert_eq!(with_io.rules.anon, first.rules.anon);
+    assert!(this.default_names().unwrap()[1..].iter().all(|name| name.contains("+thp=always")));
+    let later = This::below(dir.path()).named("this").unwrap();
+    assert_ne!(later.rules.anon, first.rules.anon, "the next command reads them again");
+}
+
+#[test]
+fn everything_with_a_rule_is_an_edit() {
+    let disk = "sys/block/vda";
+    let dir = system(&[
+        (ENABLED, "always [madvise] never\n"),
+        (GENERATIONS, "0x0000\n"),
+        ("proc/self/mountinfo", "20 1 254:0 / / rw - ext4 /dev/vda rw\n"),
+        (&format!("{disk}/dev"), "254:0\n"),
+        (&format!("{disk}/queue/read_ahead_kb"), "8192\n"),
+        (&format!("{disk}/queue/max_sectors_kb"), "1280\n"),
+        ("sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "100\n"),
+        (
+            "sys/kernel/mm/transparent_hugepage/shmem_enabled",
+            "always within_size [advise] never deny force\n",
+        ),
+    ]);
+    for (name, value) in [("none", 511), ("swap", 64), ("shared", 256)] {
+        let path = format!("sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_{name}");
+        set(dir.path(), &path, &format!("{value}\n"));
+    }
+    let named = This::below(dir.path()).named("this").unwrap();
+    assert!(!named.name.contains("max-ptes"), "what kernels start with is no edit: {}", named.name);
+    let rules = named.rules;
+    let expected =
+        Kernel::parse("6.18+thp=madvise+readahead=8192K+io=1280K+lru=lists").unwrap().rules;
+    assert_eq!((rules.readahead_bytes, rules.io_bytes), (8 << 20, 1280 << 10));
+    assert_eq!(rules.reclaim.lru, expected.reclaim.lru);
+    assert_eq!(rules.collapse.scan_sleep_ms, 100);
+    set(dir.path(), GENERATIONS, "0x0007\n");
+    let rules = This::below(dir.path()).named("this").unwrap().rules;
+    assert_ne!(rules.reclaim.lru, expected.reclaim.lru);
+}
+
+#[test]
+fn what_is_not_followed_is_named() {
+    let dir = system(&[
+        (ENABLED, "always [madvise] never\n"),
+        (SHMEM_OF_64K, "[always] inherit within_size advise never\n"),
+    ]);
+    let this = This::below(dir.path());
+    assert!(this.remarks().is_empty(), "nothing was read");
+    this.named("6.12").unwrap();
+    assert!(this.remarks().is_empty(), "this kernel was not asked for");
+    this.named("this").unwrap();
+    let said = format!("{:?}", this.remarks());
+    assert!(said.contains("no rule for: thp.64K.shmem=always"), "{said}");
+    assert!(
+        said.contains("instead of thp.defrag") && said.contains("more, which cannot be read"),
+        "{said}"
+    );
+}
+
+/// A value that another folio holds is not the system's.
+#[test]
+fn a_setting_that_another_folio_holds_is_a_warning() {
+    let dir = system(&[(ENABLED, "always [madvise] never\n")]);
+    let held = fs::File::open(dir.path().join(ENABLED)).unwrap();
+    let said = || {
+        let this = This::below(dir.path());
+        this.named("this").unwrap();
+        format!("{:?}", this.remarks())
+    };
+    assert!(!said().contains("another folio"));
+    held.lock().unwrap();
+    assert!(said().contains("another folio has changed thp.enabled"), "{}", said());
+}

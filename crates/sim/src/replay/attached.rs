@@ -1,0 +1,62 @@
+//! Recordings of processes that ran before: where counting begins, and where it ends.
+//!
+//! ```text
+//!   rows of the time before     rows of the recording        the end of the trace
+//!   ----------------------->|<----------------------------->|
+//!   build memory, and count nothing    counted              a live process goes on: its memory stays
+//! ```
+//!
+//! Owns these two moments. What stays from the time before is the state of the machine: memory, page
+//! cache, TLBs, and the places that the program did not find.
+
+use super::cell::{Cell, Counted};
+use super::programs::Programs;
+use crate::cost::Mark;
+
+impl Cell {
+    /// Rows before the recording, while it has not begun; `u64::MAX` for one that has.
+    pub(super) fn rows_until_recording(&self) -> u64 {
+        let attached = self.meta.attached.filter(|_| !self.counted.has_begun);
+        attached.map_or(u64::MAX, |attached| attached.nr_rows)
+    }
+
+    /// The rows of the time before are over: what they did counts for nothing.
+    pub(super) fn begin_recording(&mut self) {
+        self.cgroups.mark(&self.memory);
+        self.memory.take_observed();
+        self.memory.take_stretches();
+        self.hardware.charge_all();
+        self.hardware.forget_charges();
+        let base = self.mark();
+        let counted = Counted { has_begun: true, base, ..Counted::new(&self.spec) };
+        let before = std::mem::replace(&mut self.counted, counted);
+        self.counted.nr_rows = before.nr_rows;
+        self.counted.tenths = before.tenths;
+        self.counted.programs = Programs::after(before.programs);
+        // What the model could not place is missing from now on.
+        self.counted.strays = before.strays;
+        self.counted.nr_maps_without_pool = before.nr_maps_without_pool;
+        self.begin_pictures();
+    }
+
+    /// The trace is over. Processes of a live recording that have not ended go on, so that their end,
+    /// which follows here, is none of the program's doing.
+    pub(super) fn end_recording(&mut self) {
+        if self.rows_until_recording() < u64::MAX {
+            self.begin_recording();
+        }
+        if self.meta.faults_only {
+            self.counted.end = Some(self.mark());
+        }
+    }
+
+    /// Counters now.
+    fn mark(&self) -> Mark {
+        Mark { counters: *self.memory.counters(), ram: self.memory.core().ram }
+    }
+
+    /// Counters at the end of what counts.
+    pub(super) fn mark_at_end(&self) -> Mark {
+        self.counted.end.unwrap_or_else(|| self.mark())
+    }
+}
