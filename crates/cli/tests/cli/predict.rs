@@ -16,10 +16,10 @@ fn what_does_not_fit_is_an_answer_and_no_error() {
     let json = |words: &str, code: i32| {
         let output = place.run(&format!("predict mix.folio --json {words}"));
         assert_eq!(output.status.code(), Some(code), "{words}: {}", text(&output.stderr));
-        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
     };
     let some = json("--machine grace-4k,grace-64k --kernel 6.12,7.2 --cgroup 2M", 0);
-    let names = |all: &serde_json::Value| -> Vec<String> {
+    let names = |all: &Value| -> Vec<String> {
         all.as_array().unwrap().iter().map(|one| one["machine"].as_str().unwrap().into()).collect()
     };
     assert_eq!(names(&some["rows"]), ["grace-4k", "grace-4k"]);

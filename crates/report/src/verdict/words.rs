@@ -266,8 +266,7 @@ impl<'a> Said<'a> {
         let machine = |row: usize| &self.report.rows[row].machine;
         let is_same = |row: usize| machine(row) == machine(answer.reference);
         let is_asked = self.report.why.is_some();
-        let is_other =
-            |row| kernel(row) != kernel(answer.reference) && is_same(row) && !is_asked;
+        let is_other = |row| kernel(row) != kernel(answer.reference) && is_same(row) && !is_asked;
         answer.told().filter(|row| is_other(*row))?;
         Some("--why tells which rules make the difference.")
     }
