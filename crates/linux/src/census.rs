@@ -23,6 +23,7 @@
 //!   [`file::cached`]; a file that is judged is held by a read lease for some microseconds.
 //! - C2: memory is bounded by the page tables that are read and by the machine's memory (P2, K1).
 
+pub mod block;
 pub mod cgroup;
 pub mod file;
 pub mod folios;
@@ -36,12 +37,15 @@ pub mod start;
 pub mod whom;
 pub mod why;
 
-pub use crate::proc::{maps, smaps};
+pub use crate::proc::{Held, maps, pinned, smaps};
 
 use std::io;
 use std::sync::OnceLock;
 
-use rayon::iter::{IntoParallelIterator as _, IntoParallelRefIterator as _, ParallelIterator as _};
+use rayon::iter::{
+    IndexedParallelIterator as _, IntoParallelIterator as _, IntoParallelRefIterator as _,
+    ParallelIterator as _,
+};
 use serde::{Deserialize, Serialize};
 
 use self::folios::{Cell, Size, Tally};
@@ -118,7 +122,10 @@ pub fn take(system: &dyn System, pids: &[u32]) -> Result<Census, CensusError> {
     let taking = Taking { system, geometry, subjects, skipped };
     match flags {
         Some(flags) => taking.full(&*flags),
-        None => Ok(taking.of_smaps()),
+        None => {
+            let (read, _) = taking.pagemaps();
+            Ok(taking.of_smaps(&read))
+        }
     }
 }
 
@@ -142,6 +149,7 @@ struct Subject {
     name: String,
     vmas: Vec<Vma>,
     nr_bad_lines: usize,
+    held: Held,
     smaps: OnceLock<Vec<Smap>>,
 }
 
@@ -156,7 +164,7 @@ impl Subject {
             tally.add_all(&mapping.tally);
         }
         let (pid, name, nr_bad_lines) = (self.pid, self.name.clone(), self.nr_bad_lines);
-        Process { pid, name, mappings, tally, nr_bad_lines }
+        Process { pid, name, mappings, tally, held: self.held.clone(), nr_bad_lines }
     }
 }
 
@@ -181,7 +189,8 @@ fn open(system: &dyn System, pids: &[u32]) -> (Vec<Subject>, Skipped) {
 fn subject(system: &dyn System, pid: u32) -> io::Result<Subject> {
     let task = Task::of(system, pid);
     let Maps { vmas, nr_bad_lines } = task.maps()?;
-    Ok(Subject { pid, name: task.comm(), vmas, nr_bad_lines, smaps: OnceLock::new() })
+    let (name, held) = (task.comm(), task.held());
+    Ok(Subject { pid, name, vmas, nr_bad_lines, held, smaps: OnceLock::new() })
 }
 
 fn is_refusal(error: &io::Error) -> bool {
@@ -208,10 +217,10 @@ struct Taking<'a> {
 
 impl Taking<'_> {
     fn full(mut self, flags: &dyn Entries) -> Result<Census, CensusError> {
-        let read = self.pagemaps();
-        let is_hidden = |all: &Extents| all.nr_hidden > 0 && all.list.is_empty();
+        let (read, skipped) = self.pagemaps();
+        let is_hidden = |all: &Extents| !all.hidden.is_empty() && all.list.is_empty();
         if read.iter().flatten().any(is_hidden) {
-            return Ok(self.of_smaps());
+            return Ok(self.of_smaps(&read));
         }
         let mut book =
             FlagBook::new(flags, 1 << self.geometry.pmd_order).map_err(CensusError::Flags)?;
@@ -222,7 +231,8 @@ impl Taking<'_> {
         let pairs: Vec<_> = std::mem::take(&mut self.subjects).into_iter().zip(&read).collect();
         let processes = pairs.into_par_iter().filter_map(|(mut subject, read)| {
             let read = read.as_ref()?;
-            let mut mappings = walk.mappings(std::mem::take(&mut subject.vmas), &read.list);
+            let mut mappings =
+                walk.mappings(std::mem::take(&mut subject.vmas), read, &subject.held.pinned);
             if !read.knows_pmd {
                 let smaps = subject.smaps(self.system);
                 process::add_pmd_of_smaps(&mut mappings, smaps, self.geometry);
@@ -231,13 +241,12 @@ impl Taking<'_> {
         });
         let processes: Vec<Process> = processes.collect();
         let totals = totals(&book, self.geometry);
-        let skipped = std::mem::take(&mut self.skipped);
         let (geometry, nr_beyond) = (self.geometry, book.nr_beyond);
         Ok(Census { geometry, access: Access::Full, totals, processes, skipped, nr_beyond })
     }
 
-    /// The present pages of each process; none of one that cannot be read any more.
-    fn pagemaps(&mut self) -> Vec<Option<Extents>> {
+    /// The present pages of each process, none of one that cannot be read any more; and these.
+    fn pagemaps(&self) -> (Vec<Option<Extents>>, Skipped) {
         let pmd_pages = 1 << self.geometry.pmd_order;
         let page_bytes = self.geometry.page_bytes;
         let mut opened = Vec::new();
@@ -266,23 +275,29 @@ impl Taking<'_> {
                 None => all[*nr] = None,
             }
         }
+        let mut skipped = self.skipped.clone();
         for ((subject, entries), all) in self.subjects.iter().zip(&opened).zip(&all) {
             match (entries, all) {
-                (Err(error), _) => self.skipped.add(subject.pid, error),
-                (Ok(_), None) => self.skipped.gone.push(subject.pid),
+                (Err(error), _) => skipped.add(subject.pid, error),
+                (Ok(_), None) => skipped.gone.push(subject.pid),
                 (Ok(_), Some(_)) => {}
             }
         }
-        all
+        (all, skipped)
     }
 
-    fn of_smaps(mut self) -> Census {
-        let read = self.subjects.par_iter().map(|subject| {
+    /// What smaps says; of the pages only which there are.
+    fn of_smaps(mut self, pages: &[Option<Extents>]) -> Census {
+        let read = self.subjects.par_iter().zip(pages.par_iter()).map(|(subject, pages)| {
             let smaps = subject.smaps(self.system);
             let mappings = subject.vmas.iter().filter_map(|vma| {
                 let smap = smaps::find(smaps, vma.range.start)?;
                 let tally = process::of_smaps(vma, smap, self.geometry);
-                Some(Mapping { vma: vma.clone(), tally, touched: None })
+                let touched = pages.as_ref().filter(|pages| pages.knows_pmd);
+                let touched = touched.map(|all| {
+                    process::touched_unseen(vma, all, &subject.held.pinned, self.geometry)
+                });
+                Some(Mapping { vma: vma.clone(), tally, touched })
             });
             let mappings: Vec<_> = mappings.collect();
             if mappings.is_empty() { None } else { Some(subject.process(mappings)) }

@@ -1,33 +1,38 @@
 //! `folio collapse`: PMD folios for the memory of a running process.
 //!
 //! ```text
-//!   /proc/PID/smaps -> areas of a kind -> whole PMD blocks -> process_madvise(MADV_COLLAPSE), one each
+//!   smaps, pagemap -> areas of a kind -> blocks that the kernel takes -> process_madvise(MADV_COLLAPSE)
 //! ```
 //!
-//! Owns the choice of blocks ([`blocks_of`], which `folio maps` asks too) and the results.
+//! Owns the results. Which blocks are tried is judged by [`crate::census::block`], as `folio maps` does.
 //! The kernel copies the pages of a block into one folio; content and addresses stay. It returns an
 //! error number for each block that it leaves alone (`docs/behaviour` H.5.1); the numbers are counted.
 //! Text of ext4 and XFS is refused up to 7.1: what helps there is to start the program anew, with
 //! [`crate::run`].
 //!
 //! Invariants:
-//! - P1: areas without a resident page are left alone: collapse would only give them memory.
+//! - P1: blocks without a resident page are left alone: collapse would only give them memory, or bring
+//!   back all that was swapped out.
 //! - P2: the process is held by a pidfd: a reused process number is not mistaken for it.
 
 mod block;
 mod plan;
 
-pub use plan::{CollapseKind, Left, blocks_of};
+pub use plan::Left;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use self::plan::kind_of;
+use self::plan::{AreaPlan, kind_of, plan};
+pub use crate::census::block::Backing as CollapseKind;
+use crate::census::process::Process;
+use crate::census::{self, Census};
 use crate::geometry::Geometry;
 use crate::proc::Task;
+use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 use crate::system::Live;
 
@@ -72,9 +77,19 @@ impl Collapsed {
         self.refused.keys().all(is_empty) && !self.is_some_missed
     }
 
-    fn leave(&mut self, left: Left, resident_bytes: u64, block_bytes: u64) {
-        *self.left.entry(left).or_default() += resident_bytes;
-        self.is_some_missed |= left.is_missed(resident_bytes, block_bytes);
+    /// Adds what will be done with an area.
+    fn add(&mut self, area: &AreaPlan, block_bytes: u64) {
+        let nr = area.tried.len() as u64 + area.nr_large;
+        self.nr_areas += u64::from(nr > 0);
+        self.nr_blocks += nr;
+        for (&left, &bytes) in &area.left {
+            self.leave(left, bytes, block_bytes);
+        }
+    }
+
+    fn leave(&mut self, left: Left, bytes: u64, block_bytes: u64) {
+        *self.left.entry(left).or_default() += bytes;
+        self.is_some_missed |= left.is_missed(bytes, block_bytes);
     }
 }
 
@@ -85,6 +100,13 @@ pub struct Outcome {
     pub kinds: BTreeMap<CollapseKind, Collapsed>,
     /// Resident bytes of the process before and after: holes become memory.
     pub resident_bytes: (u64, u64),
+    /// The same, where a page that N mappings have counts 1/N in each (Pss): a file that a process maps
+    /// three times counts once.
+    pub shared_out_bytes: (u64, u64),
+    /// In PMD folios, each block once, however often the process maps it.
+    pub once_bytes: (u64, u64),
+    /// Pinned pages of the process, which stay as they are.
+    pub pinned_bytes: u64,
     /// Private memory that other processes had too, and that was copied.
     pub unshared_bytes: u64,
     /// What it took.
@@ -152,48 +174,42 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
         result => result.map_err(failed("read its areas")),
     };
     let before = read()?;
-    let mut outcome =
-        Outcome { block_bytes: Geometry::running().pmd_bytes(), ..Outcome::default() };
+    let pages = pages(pid);
+    let mut outcome = Outcome {
+        block_bytes: Geometry::running().pmd_bytes(),
+        pinned_bytes: Task::of(&Live, pid).held().pinned.bytes,
+        ..Outcome::default()
+    };
     let mountinfo = Task::of(&Live, pid).mounts().unwrap_or_default();
+    let known = |vma: &Vma| pages.as_ref().and_then(|process| process.touched(&vma.range));
     for smap in &before {
-        let vma = &smap.vma;
-        let kind = kind_of(vma, &mountinfo).filter(|kind| request.kinds.contains(kind));
-        let Some(kind) = kind else { continue };
-        if smap.rss_bytes == 0 {
-            continue;
-        }
+        let kind = kind_of(&smap.vma, &mountinfo).filter(|kind| request.kinds.contains(kind));
+        let Some(kind) = kind.filter(|_| smap.rss_bytes > 0) else { continue };
+        let runs = known(&smap.vma).map(|touched| &touched.pmd);
+        let area = plan(smap, kind, request.min_bytes, Geometry::running(), runs);
         let told = outcome.kinds.entry(kind).or_default();
-        let blocks = match blocks_of(smap, kind, request.min_bytes, outcome.block_bytes) {
-            Ok(blocks) => blocks,
-            Err(left) => {
-                told.leave(left, smap.rss_bytes, outcome.block_bytes);
-                continue;
-            }
-        };
-        told.nr_areas += 1;
-        told.nr_blocks += blocks.len() as u64;
-        let nr_large = smap.pmd_bytes() / outcome.block_bytes;
-        let nr_small = (blocks.len() as u64).saturating_sub(nr_large);
-        // Nothing is left to do; of files the kernel refuses that.
-        if nr_small == 0 {
+        told.add(&area, outcome.block_bytes);
+        // Of files the kernel refuses what is large already.
+        if runs.is_none() && area.nr_large >= area.tried.len() as u64 {
             continue;
         }
-        let mut refused = BTreeMap::new();
-        for at in blocks {
+        for at in area.tried {
             match block::collapse(&process, at, outcome.block_bytes) {
                 Ok(()) => {}
                 Err(libc::EPERM) => return Err(not_allowed("changed")),
                 Err(libc::ENOSYS) => return Err(CollapseError::OldKernel),
                 Err(libc::ESRCH) => return Err(CollapseError::NoProcess(pid)),
-                Err(errno) => *refused.entry(errno).or_insert(0) += 1,
+                Err(errno) => *told.refused.entry(errno).or_insert(0) += 1,
             }
-        }
-        for (errno, nr) in refused {
-            *told.refused.entry(errno).or_default() += nr.min(nr_small);
         }
     }
     let after = read()?;
     outcome.resident_bytes = (resident(&before), resident(&after));
+    outcome.shared_out_bytes = (proportional(&before), proportional(&after));
+    outcome.once_bytes = (
+        once(&before, pages.as_ref(), outcome.block_bytes),
+        once(&after, self::pages(pid).as_ref(), outcome.block_bytes),
+    );
     if outcome.kinds.contains_key(&CollapseKind::Anon) {
         outcome.unshared_bytes = shared(&before).saturating_sub(shared(&after));
     }
@@ -202,6 +218,41 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
     }
     outcome.elapsed = started.elapsed();
     Ok(outcome)
+}
+
+/// The pages of the process; `None` where they cannot be seen, and the kernel is asked block by block.
+fn pages(pid: u32) -> Option<Process> {
+    let Census { mut processes, .. } = census::take(&Live, &[pid]).ok()?;
+    processes.pop()
+}
+
+/// What a process has of shared pages is its share.
+fn proportional(areas: &[Smap]) -> u64 {
+    areas.iter().map(|smap| smap.pss_bytes).sum()
+}
+
+/// What PMD entries map, each block of a file once; as smaps has it where the blocks are not known.
+fn once(areas: &[Smap], pages: Option<&Process>, block_bytes: u64) -> u64 {
+    let Some(process) = pages else { return areas.iter().map(Smap::pmd_bytes).sum() };
+    let mut files = BTreeSet::new();
+    let mut bytes = 0;
+    for mapping in &process.mappings {
+        let vma = &mapping.vma;
+        for run in mapping.touched.iter().flat_map(|touched| touched.pmd.iter()) {
+            let is_large =
+                u64::from(run.facts.nr_pmd) * Geometry::running().page_bytes >= block_bytes;
+            if is_large && vma.has_file() {
+                let pos = |block: u64| {
+                    vma.pos.wrapping_sub(vma.range.start).wrapping_add(block * block_bytes)
+                };
+                let blocks = run.first..run.first + run.nr;
+                files.extend(blocks.map(|block| (vma.device, vma.inode, pos(block))));
+            } else if is_large {
+                bytes += run.nr * block_bytes;
+            }
+        }
+    }
+    bytes + files.len() as u64 * block_bytes
 }
 
 fn resident(areas: &[Smap]) -> u64 {
@@ -236,6 +287,7 @@ fn not_allowed(command: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::census::block::Obstacle;
 
     const M2: u64 = 2 << 20;
 
@@ -243,11 +295,11 @@ mod tests {
     fn stacks_of_threads_do_not_make_the_answer_no_and_a_forbidden_block_does() {
         let mut told = Collapsed { nr_areas: 1, ..Collapsed::default() };
         for _ in 0..1000 {
-            told.leave(Left::Forbidden, 8 << 10, M2);
+            told.leave(Left::Block(Obstacle::NoHugeAdvice), 8 << 10, M2);
         }
         assert!(told.is_whole(CollapseKind::Anon), "{told:?}");
-        assert_eq!(told.left[&Left::Forbidden], 8000 << 10);
-        told.leave(Left::Forbidden, M2, M2);
+        assert_eq!(told.left[&Left::Block(Obstacle::NoHugeAdvice)], 8000 << 10);
+        told.leave(Left::Block(Obstacle::NoHugeAdvice), M2, M2);
         assert!(!told.is_whole(CollapseKind::Anon), "{told:?}");
     }
 }

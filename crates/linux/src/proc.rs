@@ -4,6 +4,7 @@
 //!   /proc/PID/  Task   maps -> Vma, smaps -> Smap, comm, status, children, pagemap   task maps smaps
 //!                      stat -> Stat, the tree of a process                           stat
 //!               fd     descriptors of a process, and where they lead                 fd
+//!               pinned   what is held in place, and where                           pinned
 //!   /proc       host   release, processor, memory, this boot                        host
 //!   /sys        thp, block, cgroup: where settings and limits are                   thp block cgroup
 //!   a setting   Choice always [madvise] never                                       choice
@@ -25,6 +26,7 @@ pub(crate) mod choice;
 pub(crate) mod fd;
 pub(crate) mod host;
 pub mod maps;
+pub mod pinned;
 pub mod smaps;
 pub(crate) mod stat;
 mod task;
@@ -35,6 +37,7 @@ pub use host::{Processor, load};
 use std::io;
 use std::path::Path;
 
+pub use task::Held;
 pub(crate) use task::Task;
 
 use crate::system::{Entries, System, ids};

@@ -40,7 +40,7 @@ const USUAL_BYTES: usize = 4 << 10;
 /// Names taken from one directory: as many as there can be processes.
 pub(crate) const NAMES_MAX: usize = 1 << 22;
 
-/// A range of present pages of one process.
+/// A range of pages of one process with something in the page table: in memory, in swap, or a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Present {
     /// Virtual pages (address / page size).
@@ -57,7 +57,8 @@ pub trait Entries: Send + Sync {
     /// What the system says.
     fn read(&self, first: u64, entries: &mut [u64]) -> io::Result<usize>;
 
-    /// Appends the present ranges among `pages`, ascending; only pagemap of Linux 6.7 and later.
+    /// Appends the ranges among `pages` with something in the page table, ascending; only pagemap of
+    /// Linux 6.7 and later.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] where the kernel cannot, or what the system says.

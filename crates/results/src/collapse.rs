@@ -28,6 +28,14 @@ pub struct CollapseResult {
     elapsed_ms: f64,
     resident_before_bytes: u64,
     resident_after_bytes: u64,
+    /// The same, with each page that N mappings have as 1/N in each.
+    proportional_before_bytes: u64,
+    proportional_after_bytes: u64,
+    /// In PMD folios, each block once, however often the process maps it.
+    once_before_bytes: u64,
+    once_after_bytes: u64,
+    /// Pinned memory of the process, which stays as it is.
+    pinned_bytes: u64,
     /// Private memory that was shared with other processes before, and is a copy now.
     unshared_bytes: u64,
     rows: Vec<KindRow>,
@@ -78,7 +86,7 @@ impl CollapseResult {
                 .map(|(&errno, &nr_blocks)| Refused {
                     errno,
                     nr_blocks,
-                    reason: reason(kind, errno),
+                    reason: reason(kind, errno, outcome.pinned_bytes),
                 })
                 .collect(),
             left: told
@@ -102,6 +110,11 @@ impl CollapseResult {
             elapsed_ms: outcome.elapsed.as_secs_f64() * 1e3,
             resident_before_bytes: outcome.resident_bytes.0,
             resident_after_bytes: outcome.resident_bytes.1,
+            proportional_before_bytes: outcome.shared_out_bytes.0,
+            proportional_after_bytes: outcome.shared_out_bytes.1,
+            once_before_bytes: outcome.once_bytes.0,
+            once_after_bytes: outcome.once_bytes.1,
+            pinned_bytes: outcome.pinned_bytes,
             unshared_bytes: outcome.unshared_bytes,
             rows: outcome.kinds.iter().map(row).collect(),
         }
@@ -119,8 +132,7 @@ impl CollapseResult {
         if self.rows.iter().all(|row| row.nr_areas == 0 && row.left.is_empty()) {
             return "nothing to collapse: no memory of these kinds is resident".to_owned();
         }
-        let sum = |bytes: fn(&KindRow) -> u64| self.rows.iter().map(bytes).sum();
-        let (before, after): (u64, u64) = (sum(|row| row.before_bytes), sum(|row| row.after_bytes));
+        let (before, after) = (self.once_before_bytes, self.once_after_bytes);
         let size = figures::size(self.block_bytes);
         let (told, was) = (figures::bytes(after), figures::bytes(before));
         let rest = if self.rows.iter().all(|row| row.is_whole) {
@@ -175,9 +187,13 @@ impl Forms for CollapseResult {
             let KindRow { kind, nr_areas, nr_blocks, .. } = row;
             let _ = writeln!(text, "{kind:6} {nr_areas:>6} {nr_blocks:>7}  {before} -> {after}");
         }
-        let (before, after) = (self.resident_before_bytes, self.resident_after_bytes);
+        let (before, after) = (self.proportional_before_bytes, self.proportional_after_bytes);
         let (before, after) = (figures::bytes(before), figures::bytes(after));
-        let _ = writeln!(text, "resident {before} -> {after}; {:.1} ms", self.elapsed_ms);
+        let _ = writeln!(
+            text,
+            "memory of the process {before} -> {after}, shared pages by share (Pss); {:.1} ms",
+            self.elapsed_ms
+        );
         if self.unshared_bytes > 0 {
             let _ = writeln!(
                 text,
@@ -215,16 +231,25 @@ impl Forms for CollapseResult {
 }
 
 /// What an error number of the kernel means for a kind of memory.
-fn reason(kind: CollapseKind, errno: i32) -> String {
+fn reason(kind: CollapseKind, errno: i32, pinned_bytes: u64) -> String {
     let said = io::Error::from_raw_os_error(errno);
     let why = match (kind, Errno::from_raw_os_error(errno)) {
         (CollapseKind::File, Errno::INVAL) => {
             "this kernel does not collapse files of this filesystem; start the program with folio \
              run --text large"
         }
-        (_, Errno::INVAL) => "nothing to collapse: empty, not aligned or not eligible",
-        (_, Errno::AGAIN) => "pages were busy, pinned or shared with the kernel; try again",
-        (_, Errno::BUSY) => "the memory control group is at its limit",
+        (_, Errno::INVAL) => {
+            "nothing to collapse: the pages changed meanwhile, or are not eligible"
+        }
+        (_, Errno::AGAIN) if pinned_bytes > 0 => &format!(
+            "{} of the process are pinned (VmPin), for io_uring, RDMA or a device; a block with a \
+             pinned page stays as it is",
+            figures::bytes(pinned_bytes)
+        ),
+        (_, Errno::AGAIN) => "the kernel was using pages of the block; try again",
+        (_, Errno::BUSY) => {
+            "the memory control group is at its limit, or userfaultfd waits for pages"
+        }
         (_, Errno::NOMEM) => {
             &format!("no free folio: compact memory ({}), try again", compact_memory())
         }
@@ -237,15 +262,23 @@ fn reason(kind: CollapseKind, errno: i32) -> String {
 mod tests {
     use std::time::Duration;
 
+    use largefolio_linux::census::block::Obstacle;
+
     use super::*;
 
     const M2: u64 = 2 << 20;
+    const FORBIDDEN: Left = Left::Block(Obstacle::NoHugeAdvice);
 
     fn result(kinds: &[(CollapseKind, Collapsed)]) -> CollapseResult {
         let request = Request { pid: 7, kinds: Vec::new(), is_named: false, min_bytes: M2 };
         let outcome = Outcome {
             kinds: kinds.iter().cloned().collect(),
             resident_bytes: (0, 0),
+            shared_out_bytes: (0, 0),
+            once_bytes: kinds.iter().fold((0, 0), |(before, after), (_, told)| {
+                (before + told.before_bytes, after + told.after_bytes)
+            }),
+            pinned_bytes: 0,
             unshared_bytes: 0,
             elapsed: Duration::ZERO,
             block_bytes: M2,
@@ -268,26 +301,37 @@ mod tests {
 
     #[test]
     fn the_text_begins_with_the_answer_and_a_threads_stack_is_no_refusal() {
-        let told = anon(0, 16, &[(Left::Forbidden, 8 << 10)], false);
+        let told = anon(0, 16, &[(FORBIDDEN, 8 << 10)], false);
         let text = told.text();
         let mut lines = text.lines();
         assert_eq!(lines.next(), Some("32 MiB are in 2M folios now, 0 B before"));
-        let stack = "not tried: 8 KiB of anon: forbidden: MADV_NOHUGEPAGE, a thread's stack, or THP \
-                     disabled for the process";
+        let stack = "not tried: 8 KiB of anon: the program forbids it: MADV_NOHUGEPAGE, or a thread's \
+                     stack";
         assert_eq!(lines.next(), Some(stack));
         assert!(told.is_done());
     }
 
     #[test]
+    fn a_refusal_names_what_is_known_of_its_cause() {
+        let again = |pinned| reason(CollapseKind::Anon, libc_again(), pinned);
+        assert!(again(M2).contains("2 MiB of the process are pinned (VmPin)"), "{}", again(M2));
+        assert!(again(0).ends_with("try again") && !again(0).contains("pinned"), "{}", again(0));
+    }
+
+    fn libc_again() -> i32 {
+        Errno::AGAIN.raw_os_error()
+    }
+
+    #[test]
     fn the_answer_says_when_not_all_or_nothing_was_collapsed() {
         let first = |told: &CollapseResult| told.text().lines().next().map(str::to_owned).unwrap();
-        let part = anon(1, 16, &[(Left::Forbidden, M2)], true);
+        let part = anon(1, 16, &[(FORBIDDEN, M2)], true);
         assert_eq!(
             first(&part),
             "32 MiB are in 2M folios now, 2 MiB before; not all was collapsed"
         );
         assert!(!part.is_done());
-        let none = anon(0, 0, &[(Left::Forbidden, M2)], true);
+        let none = anon(0, 0, &[(FORBIDDEN, M2)], true);
         assert_eq!(first(&none), "0 B are in 2M folios, as before; nothing was collapsed");
         let again = anon(16, 16, &[], false);
         assert_eq!(first(&again), "32 MiB are in 2M folios, as before");

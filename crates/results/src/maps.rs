@@ -43,6 +43,7 @@ pub use elf::ElfResult;
 pub use group::Sort;
 pub use look::{Look, MapsRequest, Whom};
 pub use plain::shortened;
+pub(crate) use plain::what_in;
 pub use show::Show;
 pub use state::State;
 pub use view::MapsResult;

@@ -79,6 +79,9 @@ pub(crate) struct MapsArgs {
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::number::<usize>)]
     top: usize,
+    /// Reasons and remedies also of mappings below 4 MiB or 1% of all memory
+    #[arg(long)]
+    full: bool,
     /// Order of the rows
     #[arg(long, value_name = "KEY", value_enum, default_value_t = Sort::Size)]
     sort: Sort,
@@ -179,7 +182,13 @@ impl MapsArgs {
         }
         let watched_pids = if self.watch.is_some() { self.whom.pids.len() } else { 0 };
         let whom = self.whom.whom();
-        let show = Show { nr_rows: self.top, sort: self.sort.into(), width: 0, prose: None };
+        let show = Show {
+            nr_rows: self.top,
+            sort: self.sort.into(),
+            width: 0,
+            prose: None,
+            is_full: self.full,
+        };
         let output = match self.openmetrics {
             Some(file) => {
                 if !disk::is_stdout(&file) {

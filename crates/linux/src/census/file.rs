@@ -123,7 +123,7 @@ pub fn cached(paths: &[PathBuf], empty: Empty) -> Result<CachedFiles, FileError>
     let looker = Looker { entries: &*pagemap, geometry };
     for path in paths {
         match looker.look(path) {
-            Ok((_, extents)) if extents.nr_hidden > 0 => return Err(FileError::NoPfns),
+            Ok((_, extents)) if !extents.hidden.is_empty() => return Err(FileError::NoPfns),
             Ok((_, extents)) if extents.list.is_empty() && empty == Empty::Count => {
                 result.nr_empty += 1;
             }
@@ -158,7 +158,7 @@ pub(crate) fn cached_part(path: &Path, part: Range<u64>) -> Result<Tally, FileEr
     })?;
     let looker = Looker { entries: &*pagemap, geometry };
     let (_, extents) = looker.part(path, part)?;
-    if extents.nr_hidden > 0 {
+    if !extents.hidden.is_empty() {
         return Err(FileError::NoPfns);
     }
     let mut book =
@@ -202,7 +202,9 @@ fn tally(book: &FlagBook, extents: &Extents, geometry: Geometry) -> Tally {
                 PageKind::File => Kind::File,
                 PageKind::Shmem => Kind::Shmem,
                 PageKind::Hugetlb => Kind::Hugetlb,
-                PageKind::Anon | PageKind::Zero | PageKind::Unknown => Kind::Other,
+                PageKind::Anon | PageKind::Merged | PageKind::Zero | PageKind::Unknown => {
+                    Kind::Other
+                }
             };
             let aligned_bytes = same * geometry.page_bytes;
             counter.cell(kind, page.order()).add(&Cell { aligned_bytes, ..Cell::default() });

@@ -19,7 +19,8 @@ use super::kpageflags::NR_ORDERS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Pages of files that are mapped for execution, of tmpfs and memfd too.
+    /// Memory mapped for execution: of files, tmpfs and memfd too, and private memory without a file, which
+    /// a just-in-time compiler wrote.
     Text,
     /// Other pages of files.
     File,

@@ -47,6 +47,7 @@ mod flag {
     pub(super) const HEAD: u64 = 1 << 15;
     pub(super) const TAIL: u64 = 1 << 16;
     pub(super) const HUGETLB: u64 = 1 << 17;
+    pub(super) const KSM: u64 = 1 << 21;
     pub(super) const NOPAGE: u64 = 1 << 20;
     pub(super) const ZERO_PAGE: u64 = 1 << 24;
 }
@@ -59,6 +60,8 @@ pub(super) enum PageKind {
     File,
     Shmem,
     Anon,
+    /// Private memory that KSM merged.
+    Merged,
     Hugetlb,
     /// The page of zeros, small or huge: no folio of anybody.
     Zero,
@@ -83,8 +86,9 @@ impl Page {
             1 => PageKind::File,
             2 => PageKind::Shmem,
             3 => PageKind::Anon,
-            4 => PageKind::Hugetlb,
-            5 => PageKind::Zero,
+            4 => PageKind::Merged,
+            5 => PageKind::Hugetlb,
+            6 => PageKind::Zero,
             _ => PageKind::Unknown,
         }
     }
@@ -384,6 +388,8 @@ const fn backing(entry: u64) -> PageKind {
         PageKind::Zero
     } else if entry & flag::HUGETLB != 0 {
         PageKind::Hugetlb
+    } else if entry & flag::KSM != 0 {
+        PageKind::Merged
     } else if entry & flag::ANON != 0 {
         PageKind::Anon
     } else if entry & flag::SWAPBACKED != 0 {

@@ -20,9 +20,10 @@
 use std::io;
 use std::ops::Range;
 
+use super::block::BlockFacts;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::{self, Smap};
-use crate::system::entry::{EXCLUSIVE, PFN_MASK, PRESENT};
+use crate::system::entry::{EXCLUSIVE, GUARD, PFN_MASK, PRESENT, PROTECTED, SWAPPED};
 use crate::system::{Entries, Present};
 
 /// Pages in one span of work: 256 MiB of base pages. A larger mapping is cut, so that threads share
@@ -60,6 +61,50 @@ impl Extent {
     const fn of(page: u64, entry: u64) -> Self {
         let is_exclusive = entry & EXCLUSIVE != 0;
         Self { page, pfn: entry & PFN_MASK, nr: 1, is_pmd: false, is_exclusive }
+    }
+}
+
+/// Consecutive virtual pages with something else in the page table, or besides a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// First virtual page.
+    pub(super) page: u64,
+    pub(super) nr: u32,
+    pub(super) state: MarkState,
+}
+
+/// What a mark says of its pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MarkState {
+    Swapped,
+    Guard,
+    /// By userfaultfd, and present as may be.
+    Protected,
+}
+
+impl Mark {
+    /// Of an entry of `pagemap`, if there is one.
+    fn of(page: u64, entry: u64) -> Option<Self> {
+        let state = if entry & PRESENT == 0 && entry & GUARD != 0 {
+            MarkState::Guard
+        } else if entry & PROTECTED != 0 {
+            MarkState::Protected
+        } else if entry & (PRESENT | SWAPPED) == SWAPPED {
+            MarkState::Swapped
+        } else {
+            return None;
+        };
+        Some(Self { page, nr: 1, state })
+    }
+
+    /// What `nr` of its pages are to their block.
+    pub(super) fn facts(&self, nr: u32) -> BlockFacts {
+        let none = BlockFacts::default();
+        match self.state {
+            MarkState::Swapped => BlockFacts { nr_swapped: nr, ..none },
+            MarkState::Guard => BlockFacts { nr_guard: nr, ..none },
+            MarkState::Protected => BlockFacts { nr_protected: nr, ..none },
+        }
     }
 }
 
@@ -110,8 +155,10 @@ pub(super) struct Reader<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Extents {
     pub(super) list: Vec<Extent>,
-    /// Present pages whose PFN the kernel does not tell this process.
-    pub(super) nr_hidden: u64,
+    /// Present pages whose PFN the kernel does not tell this process; their PFN is 0.
+    pub(super) hidden: Vec<Extent>,
+    /// Ascending; their pages may be present too.
+    pub(super) marks: Vec<Mark>,
     /// Pages that PMD entries map are marked.
     pub(super) knows_pmd: bool,
 }
@@ -217,6 +264,9 @@ impl Reader<'_> {
                 if entry & PRESENT != 0 {
                     result.add(Extent::of(page, *entry));
                 }
+                if let Some(mark) = Mark::of(page, *entry) {
+                    result.mark(mark);
+                }
             }
             if nr < wanted {
                 break;
@@ -270,24 +320,34 @@ impl Extents {
             self.add(*first);
             self.list.extend_from_slice(rest);
         }
-        self.nr_hidden += later.nr_hidden;
+        self.hidden.extend_from_slice(&later.hidden);
+        self.marks.extend_from_slice(&later.marks);
         self.knows_pmd &= later.knows_pmd;
     }
 
     fn add(&mut self, next: Extent) {
-        if next.pfn == 0 {
-            self.nr_hidden += u64::from(next.nr);
-            return;
-        }
-        if let Some(last) = self.list.last_mut()
+        let list = if next.pfn == 0 { &mut self.hidden } else { &mut self.list };
+        if let Some(last) = list.last_mut()
             && last.page + u64::from(last.nr) == next.page
-            && last.pfn + u64::from(last.nr) == next.pfn
+            && (next.pfn == 0 || last.pfn + u64::from(last.nr) == next.pfn)
             && (last.is_pmd, last.is_exclusive) == (next.is_pmd, next.is_exclusive)
             && let Some(nr) = last.nr.checked_add(next.nr)
         {
             last.nr = nr;
             return;
         }
-        self.list.push(next);
+        list.push(next);
+    }
+
+    fn mark(&mut self, next: Mark) {
+        if let Some(last) = self.marks.last_mut()
+            && last.page + u64::from(last.nr) == next.page
+            && last.state == next.state
+            && let Some(nr) = last.nr.checked_add(next.nr)
+        {
+            last.nr = nr;
+            return;
+        }
+        self.marks.push(next);
     }
 }

@@ -10,11 +10,14 @@
 
 use std::ops::Range;
 
+use super::block::{self, BlockFacts, Gathering, Runs};
 use super::folios::{Cell, Counter, Kind, Size, Tally};
 use super::kpageflags::{FlagBook, Page, PageKind, seen};
-use super::pagemap::Extent;
+use super::pagemap::{Extent, Extents, Mark};
 use crate::geometry::Geometry;
+use crate::proc::Held;
 use crate::proc::maps::Vma;
+use crate::proc::pinned::Pinned;
 use crate::proc::smaps::{self, Smap};
 
 /// A process as it was found.
@@ -28,8 +31,21 @@ pub struct Process {
     pub mappings: Vec<Mapping>,
     /// Sum over them: shared memory counts in each process.
     pub tally: Tally,
+    /// What the kernel holds for it besides.
+    pub held: Held,
     /// Lines of its maps that were none.
     pub nr_bad_lines: usize,
+}
+
+impl Process {
+    /// The blocks of the mapping of these addresses, where they are known.
+    #[must_use]
+    pub fn touched(&self, range: &Range<u64>) -> Option<&Touched> {
+        let starts = |mapping: &Mapping| mapping.vma.range.start;
+        let at = self.mappings.binary_search_by_key(&range.start, starts).ok()?;
+        let mapping = &self.mappings[at];
+        mapping.touched.as_ref().filter(|_| mapping.vma.range == *range)
+    }
 }
 
 /// A mapping with its folios.
@@ -43,24 +59,23 @@ pub struct Mapping {
     pub touched: Option<Touched>,
 }
 
-/// What of a mapping lies in whole aligned blocks with at least one page.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Touched {
-    /// In blocks that a PMD entry maps.
-    pub pmd: Blocks,
-    /// In contpte blocks.
-    pub contpte: Blocks,
+impl Mapping {
+    /// What of its whole blocks is in swap space, as far as page tables show: of private memory.
+    #[must_use]
+    pub fn swapped_bytes(&self, geometry: Geometry) -> u64 {
+        let runs = self.touched.iter().flat_map(|touched| touched.contpte.iter());
+        let nr: u64 = runs.map(|run| u64::from(run.facts.nr_swapped) * run.nr).sum();
+        nr * geometry.page_bytes
+    }
 }
 
-/// Whole blocks of one size that have a page, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Blocks {
-    /// All of them.
-    pub bytes: u64,
-    /// The pages in them that are there.
-    pub present_bytes: u64,
-    /// Of those the ones that others map too; without a PMD entry.
-    pub shared_bytes: u64,
+/// The whole aligned blocks of a mapping that have something in the page table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Touched {
+    /// Blocks that a PMD entry maps.
+    pub pmd: Runs,
+    /// contpte blocks.
+    pub contpte: Runs,
 }
 
 /// The walk of a process.
@@ -71,8 +86,8 @@ pub(super) struct Walk<'a> {
 
 impl Walk<'_> {
     /// The mappings of a process with what is present of them.
-    pub(super) fn mappings(&self, vmas: Vec<Vma>, extents: &[Extent]) -> Vec<Mapping> {
-        let mut rest = extents;
+    pub(super) fn mappings(&self, vmas: Vec<Vma>, read: &Extents, pinned: &Pinned) -> Vec<Mapping> {
+        let mut rest = &read.list[..];
         let (mut mappings, mut counter) = (Vec::with_capacity(vmas.len()), Counter::new());
         for vma in vmas {
             let pages = vma.range.start / self.geometry.page_bytes
@@ -80,23 +95,20 @@ impl Walk<'_> {
             let mut touched = Touching::new(&vma, self.geometry);
             while let Some(extent) = rest.first().filter(|extent| extent.page < pages.end) {
                 let inside = clip(extent, &pages);
-                for blocks in &mut touched {
-                    blocks.add(&inside);
-                }
-                self.extent(&vma, inside, &mut counter);
+                self.extent(&vma, inside, &mut counter, &mut touched);
                 if extent.page + u64::from(extent.nr) > pages.end {
                     break;
                 }
                 rest = &rest[1..];
             }
             let tally = counter.take();
-            let [pmd, contpte] = touched.map(|blocks| blocks.found(self.geometry.page_bytes));
-            mappings.push(Mapping { vma, tally, touched: Some(Touched { pmd, contpte }) });
+            let touched = Some(touched.found(&read.marks, pinned));
+            mappings.push(Mapping { vma, tally, touched });
         }
         mappings
     }
 
-    fn extent(&self, vma: &Vma, extent: Extent, counter: &mut Counter) {
+    fn extent(&self, vma: &Vma, extent: Extent, counter: &mut Counter, touched: &mut Touching) {
         let (mut done, nr) = (0, u64::from(extent.nr));
         while done < nr {
             let pfn = extent.pfn + done;
@@ -104,6 +116,7 @@ impl Walk<'_> {
             let kind = kind(vma, page.backing());
             let found = Found { page, kind, is_pmd: extent.is_pmd };
             let first = extent.page + done;
+            touched.present(&(first..first + same), &extent, (page.backing(), vma.has_file()));
             let mut left = same;
             while left > 0 {
                 let at = same - left;
@@ -164,57 +177,98 @@ impl Walk<'_> {
     }
 }
 
-/// Blocks of one size along ascending extents; all numbers are of pages.
+/// Blocks of both sizes along ascending pages.
 struct Touching {
-    order: u32,
-    /// Whole blocks that are not passed yet.
-    rest: Range<u64>,
+    /// From what is present, from marks, and from what is pinned.
+    pages: [Gathering; 2],
+    marks: [Gathering; 2],
+    pins: [Gathering; 2],
+    geometry: Geometry,
     whole: Range<u64>,
-    nr_blocks: u64,
-    nr_present: u64,
-    nr_shared: u64,
 }
 
 impl Touching {
-    fn new(vma: &Vma, geometry: Geometry) -> [Self; 2] {
-        [geometry.pmd_order, geometry.contpte_order].map(|order| {
-            let bytes = geometry.page_bytes << order;
-            let whole = vma.range.start.div_ceil(bytes)..vma.range.end / bytes;
-            let rest = whole.clone();
-            Self { order, rest, whole, nr_blocks: 0, nr_present: 0, nr_shared: 0 }
-        })
+    fn new(vma: &Vma, geometry: Geometry) -> Self {
+        let pages = vma.range.start / geometry.page_bytes..vma.range.end / geometry.page_bytes;
+        let new =
+            || [geometry.pmd_order, geometry.contpte_order].map(|o| Gathering::new(&pages, o));
+        Self { pages: new(), marks: new(), pins: new(), geometry, whole: pages.clone() }
     }
 
-    fn add(&mut self, extent: &Extent) {
-        let end = extent.page + u64::from(extent.nr);
-        let inside = |bound: u64| bound.clamp(self.whole.start << self.order, self.bound());
-        let nr = inside(end) - inside(extent.page);
-        self.nr_present += nr;
-        if !extent.is_exclusive && !extent.is_pmd {
-            self.nr_shared += nr;
-        }
-        let blocks = (extent.page >> self.order).max(self.rest.start)
-            ..(end.div_ceil(1 << self.order)).min(self.rest.end);
-        if !blocks.is_empty() {
-            self.nr_blocks += blocks.end - blocks.start;
-            self.rest.start = blocks.end;
+    /// Adds present pages of one kind.
+    fn present(&mut self, pages: &Range<u64>, extent: &Extent, is: (PageKind, bool)) {
+        let (kind, has_file) = is;
+        let if_so = |is: bool, nr: u32| if is { nr } else { 0 };
+        let is_zero = kind == PageKind::Zero;
+        let is_anon = matches!(kind, PageKind::Anon | PageKind::Merged);
+        for sizes in &mut self.pages {
+            sizes.add(pages.clone(), |nr| BlockFacts {
+                nr_present: if_so(!is_zero, nr),
+                nr_zero: if_so(is_zero, nr),
+                nr_shared: if_so(!is_zero && !extent.is_exclusive && !extent.is_pmd, nr),
+                nr_pmd: if_so(!is_zero && extent.is_pmd, nr),
+                nr_merged: if_so(kind == PageKind::Merged, nr),
+                nr_copied: if_so(is_anon && has_file, nr),
+                ..BlockFacts::default()
+            });
         }
     }
 
-    /// The page behind the last whole block; that of the first where there is none.
-    fn bound(&self) -> u64 {
-        self.whole.end.max(self.whole.start) << self.order
-    }
-
-    fn found(&self, page_bytes: u64) -> Blocks {
-        let bytes = (self.nr_blocks << self.order) * page_bytes;
-        let of_pages = |nr| nr * page_bytes;
-        Blocks {
-            bytes,
-            present_bytes: of_pages(self.nr_present),
-            shared_bytes: of_pages(self.nr_shared),
+    /// With the marks and the pinned ranges of the process.
+    fn found(mut self, marks: &[Mark], pinned: &Pinned) -> Touched {
+        let pages = self.whole.clone();
+        let marks = overlapping(marks, |one| one.page + u64::from(one.nr), &pages);
+        for mark in marks.take_while(|mark| mark.page < pages.end) {
+            for sizes in &mut self.marks {
+                sizes.add(mark.page..mark.page + u64::from(mark.nr), |nr| mark.facts(nr));
+            }
+        }
+        let page_bytes = self.geometry.page_bytes;
+        let last = |range: &Range<u64>| range.end.div_ceil(page_bytes);
+        let pins = overlapping(&pinned.known, last, &pages);
+        for range in pins.take_while(|range| range.start / page_bytes < pages.end) {
+            for sizes in &mut self.pins {
+                sizes.add(range.start / page_bytes..last(range), |nr| BlockFacts {
+                    nr_pinned: nr,
+                    ..BlockFacts::default()
+                });
+            }
+        }
+        let [pmd, contpte] = self.pages;
+        let [pmd_marks, contpte_marks] = self.marks;
+        let [pmd_pins, contpte_pins] = self.pins;
+        Touched {
+            pmd: block::together([pmd, pmd_marks, pmd_pins]),
+            contpte: block::together([contpte, contpte_marks, contpte_pins]),
         }
     }
+}
+
+/// The blocks of a mapping whose PFNs are hidden: what its pages are is not known.
+pub(super) fn touched_unseen(
+    vma: &Vma,
+    extents: &Extents,
+    pinned: &Pinned,
+    geometry: Geometry,
+) -> Touched {
+    let mut touching = Touching::new(vma, geometry);
+    let pages = vma.range.start / geometry.page_bytes..vma.range.end / geometry.page_bytes;
+    for extent in overlapping(&extents.hidden, |one| one.page + u64::from(one.nr), &pages) {
+        let inside = clip(extent, &pages);
+        let range = inside.page..inside.page + u64::from(inside.nr);
+        touching.present(&range, &inside, (PageKind::Unknown, vma.has_file()));
+    }
+    touching.found(&extents.marks, pinned)
+}
+
+/// Those of an ascending list that end after the start of `pages`.
+fn overlapping<'a, T>(
+    list: &'a [T],
+    end: impl Fn(&T) -> u64,
+    pages: &Range<u64>,
+) -> impl Iterator<Item = &'a T> {
+    let first = list.partition_point(|one| end(one) <= pages.start);
+    list[first..].iter()
 }
 
 /// What pages are.
@@ -252,7 +306,9 @@ pub(super) fn clip(extent: &Extent, pages: &Range<u64>) -> Extent {
 
 fn kind(vma: &Vma, backing: PageKind) -> Kind {
     match backing {
-        PageKind::Anon => Kind::Anon,
+        // What a just-in-time compiler wrote.
+        PageKind::Anon | PageKind::Merged if vma.is_exec() && !vma.has_file() => Kind::Text,
+        PageKind::Anon | PageKind::Merged => Kind::Anon,
         PageKind::File | PageKind::Shmem if vma.is_exec() && vma.has_file() => Kind::Text,
         PageKind::File if vma.has_file() => Kind::File,
         PageKind::Shmem => Kind::Shmem,
@@ -267,7 +323,8 @@ pub(super) fn kind_of_seen(backing: PageKind, bits: u8) -> Kind {
         PageKind::File | PageKind::Shmem if bits & seen::TEXT != 0 => Kind::Text,
         PageKind::File => Kind::File,
         PageKind::Shmem => Kind::Shmem,
-        PageKind::Anon => Kind::Anon,
+        PageKind::Anon | PageKind::Merged if bits & seen::TEXT != 0 => Kind::Text,
+        PageKind::Anon | PageKind::Merged => Kind::Anon,
         PageKind::Hugetlb => Kind::Hugetlb,
         PageKind::Zero | PageKind::Unknown => Kind::Other,
     }
@@ -278,9 +335,10 @@ pub(super) fn of_smaps(vma: &Vma, smap: &Smap, geometry: Geometry) -> Tally {
     let mut tally = Tally::default();
     let file_kind = if vma.is_exec() { Kind::Text } else { Kind::File };
     let shmem_kind = if vma.is_exec() { Kind::Text } else { Kind::Shmem };
+    let anon_kind = if vma.is_exec() && !vma.has_file() { Kind::Text } else { Kind::Anon };
     let pmd = Size::Order(geometry.pmd_order);
     for (kind, bytes) in [
-        (Kind::Anon, smap.anon_pmd_bytes),
+        (anon_kind, smap.anon_pmd_bytes),
         (shmem_kind, smap.shmem_pmd_bytes),
         (file_kind, smap.file_pmd_bytes),
     ] {
@@ -295,17 +353,27 @@ pub(super) fn of_smaps(vma: &Vma, smap: &Smap, geometry: Geometry) -> Tally {
     // Whether a shared mapping is of tmpfs is not said where nothing of it is huge.
     let rest =
         |all: u64, pmd: u64| Cell { aligned_bytes: all.saturating_sub(pmd), ..Cell::default() };
-    tally.add(Kind::Anon, Size::Unknown, &rest(smap.anon_bytes, smap.anon_pmd_bytes));
+    tally.add(anon_kind, Size::Unknown, &rest(smap.anon_bytes, smap.anon_pmd_bytes));
     let shared = smap.rss_bytes.saturating_sub(smap.anon_bytes);
     let shared_pmd = smap.shmem_pmd_bytes.saturating_add(smap.file_pmd_bytes);
     let kind = if vma.has_file() { file_kind } else { Kind::Other };
     tally.add(kind, Size::Unknown, &rest(shared, shared_pmd));
-    tally.add(
-        Kind::Hugetlb,
-        Size::Unknown,
-        &Cell { aligned_bytes: smap.hugetlb_bytes, ..Cell::default() },
-    );
+    hugetlb_of_smaps(&mut tally, smap, geometry);
     tally
+}
+
+/// hugetlb has its own lines in smaps, and the size of its pages.
+fn hugetlb_of_smaps(tally: &mut Tally, smap: &Smap, geometry: Geometry) {
+    let bytes = smap.hugetlb_bytes;
+    let order = (smap.page_bytes / geometry.page_bytes).checked_ilog2();
+    let by_blocks = |order: Option<u32>, least| if order >= Some(least) { bytes } else { 0 };
+    let cell = Cell {
+        aligned_bytes: bytes,
+        contpte_bytes: by_blocks(order, geometry.contpte_order),
+        pmd_bytes: by_blocks(order, geometry.pmd_order),
+        ..Cell::default()
+    };
+    tally.add(Kind::Hugetlb, order.map_or(Size::Unknown, Size::Order), &cell);
 }
 
 /// Gives mappings the PMD-mapped bytes that smaps says, where pagemap could not tell.
@@ -313,8 +381,9 @@ pub(super) fn add_pmd_of_smaps(mappings: &mut [Mapping], smaps: &[Smap], geometr
     for mapping in mappings {
         let Some(smap) = smaps::find(smaps, mapping.vma.range.start) else { continue };
         let is_exec = mapping.vma.is_exec();
+        let is_jit = is_exec && !mapping.vma.has_file();
         for (kind, bytes) in [
-            (Kind::Anon, smap.anon_pmd_bytes),
+            (if is_jit { Kind::Text } else { Kind::Anon }, smap.anon_pmd_bytes),
             (if is_exec { Kind::Text } else { Kind::Shmem }, smap.shmem_pmd_bytes),
             (if is_exec { Kind::Text } else { Kind::File }, smap.file_pmd_bytes),
         ] {

@@ -23,6 +23,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::proc::host::HugetlbPool;
 use crate::shell::{as_root, as_typed, quoted};
 
 /// Which verb, or whose option, does it.
@@ -78,6 +79,8 @@ pub struct Remedy {
     /// Memory that it may take besides: blocks that are only partly touched become whole, and pages
     /// that a fork left shared are copied.
     pub extra_bytes: u64,
+    /// Memory that it reads from swap space: it takes as much more.
+    pub swapped_in_bytes: u64,
     /// What takes it back.
     pub undo: String,
     /// What else it costs, or why nothing works.
@@ -95,6 +98,7 @@ impl Remedy {
             gain_bytes: 0,
             folio_bytes: 0,
             extra_bytes: 0,
+            swapped_in_bytes: 0,
             undo: String::new(),
             cost: why.into(),
         }
@@ -116,6 +120,18 @@ impl Remedy {
         Self { gain_bytes, extra_bytes, ..self }
     }
 
+    /// With what it reads from swap space.
+    pub(crate) fn reading(self, swapped_in_bytes: u64) -> Self {
+        Self { swapped_in_bytes, ..self }
+    }
+
+    /// What is in memory already of its gain: remedies are compared by this, so that none leads
+    /// which is mostly new memory.
+    #[must_use]
+    pub const fn present_bytes(&self) -> u64 {
+        self.gain_bytes.saturating_sub(self.extra_bytes).saturating_sub(self.swapped_in_bytes)
+    }
+
     /// With the folios that it makes.
     pub(crate) fn in_folios_of(self, folio_bytes: u64) -> Self {
         Self { folio_bytes, ..self }
@@ -124,6 +140,13 @@ impl Remedy {
     /// With a cost.
     pub(crate) fn costing(self, cost: impl Into<String>) -> Self {
         Self { cost: cost.into(), ..self }
+    }
+
+    /// Adds what the same remedy does for other memory.
+    pub fn add(&mut self, other: &Self) {
+        self.gain_bytes = self.gain_bytes.saturating_add(other.gain_bytes);
+        self.extra_bytes = self.extra_bytes.saturating_add(other.extra_bytes);
+        self.swapped_in_bytes = self.swapped_in_bytes.saturating_add(other.swapped_in_bytes);
     }
 
     /// Whether it does something.
@@ -135,7 +158,7 @@ impl Remedy {
     /// The same but for the figures, so that mappings with one remedy share a line.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
-        let plain = |one: &Self| one.clone().gaining(0, 0);
+        let plain = |one: &Self| one.clone().gaining(0, 0).reading(0);
         plain(self) == plain(other)
     }
 }
@@ -148,7 +171,7 @@ impl fmt::Display for Remedy {
             start => format!(" as: {start}"),
         };
         match (self.restart, self.command.is_empty()) {
-            _ if !self.is_some() => write!(f, "not as it is: {}", self.cost),
+            _ if !self.is_some() => write!(f, "no remedy: {}", self.cost),
             (Restart::None, _) => f.write_str(&self.command),
             (_, true) => write!(f, "start the program again{start}"),
             (Restart::After, false) => {
@@ -174,9 +197,28 @@ pub(crate) fn collapse(pid: u32) -> Remedy {
     }
 }
 
+/// Reserved pages of hugetlb, for a program that has an option for them.
+pub(crate) fn hugetlb(pool: &HugetlbPool, bytes: u64, start: String) -> Remedy {
+    let nr = pool.nr_with(bytes);
+    Remedy {
+        action: Action::Option,
+        command: as_root(&format!("sysctl -w vm.nr_hugepages={nr}")),
+        start,
+        restart: Restart::After,
+        undo: as_root(&format!("sysctl -w vm.nr_hugepages={}", pool.nr)),
+        ..Remedy::nothing("")
+    }
+}
+
 /// `folio warm FILE`, of a file that others than the program map or not.
 pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     let warm = as_typed(&format!("folio warm {}", quoted(path)));
+    if is_shared && is_systems(path) {
+        return Remedy::nothing(format!(
+            "other programs map the file, which belongs to the system; once all of them are stopped, \
+             {warm} makes it large"
+        ));
+    }
     let (command, restart, cost) = if is_shared {
         (
             format!("{} && {warm}", replaced_by_copy(path, as_root)),
@@ -195,6 +237,12 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
         undo: "nothing to undo".to_owned(),
         ..Remedy::nothing(cost)
     }
+}
+
+/// Whether a package of the system owns the file: a copy in its place is no remedy.
+fn is_systems(path: &Path) -> bool {
+    let roots = ["/usr", "/lib", "/lib64", "/bin", "/sbin"];
+    !path.starts_with("/usr/local") && roots.iter().any(|root| path.starts_with(root))
 }
 
 /// Commands that put a copy in the place of a file, each as it is typed. mktemp makes the file that
@@ -230,7 +278,7 @@ mod tests {
         let sentence = warm(Path::new("/a b"), false).to_string();
         assert_eq!(sentence, "stop the program, folio warm '/a b', start it again");
         let nothing = Remedy::nothing("it is too short");
-        assert_eq!(nothing.to_string(), "not as it is: it is too short");
+        assert_eq!(nothing.to_string(), "no remedy: it is too short");
     }
 
     #[test]

@@ -109,7 +109,12 @@ impl Whom {
     /// When the processes cannot be listed.
     pub fn chosen(&self, system: &dyn System) -> Result<Chosen, CensusError> {
         Ok(match self {
-            Self::All => Chosen { pids: all(system)?, ..Chosen::default() },
+            Self::All => {
+                let mut pids = all(system)?;
+                // What asks is not what is asked about.
+                pids.retain(|pid| *pid != std::process::id());
+                Chosen { pids, ..Chosen::default() }
+            }
             Self::Processes(pids) => {
                 let pids: BTreeSet<u32> = pids.iter().copied().collect();
                 Chosen { pids: pids.into_iter().collect(), ..Chosen::default() }

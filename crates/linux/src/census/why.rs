@@ -20,6 +20,8 @@
 //! has the target size can have them; of others the caller tells the limit.
 
 mod advise;
+mod gain;
+mod gains;
 mod judge;
 mod reason;
 mod restart;
@@ -33,7 +35,8 @@ use super::folios::{Cell, Kind};
 use super::process::Mapping;
 use crate::proc::maps::Vma;
 
-/// Judges the mappings of a census: those with most memory that could be larger.
+/// Judges the mappings of a census: those with most memory that could be larger. Of the others only
+/// what is in no whole block is said, which takes no reading, so that sums over all are right.
 #[must_use]
 pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -60,19 +63,26 @@ pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
         let mapping = &census.processes[finding.process].mappings[finding.mapping];
         std::cmp::Reverse(finding.missing_bytes.min(mapping.tally.all().mapped_bytes()))
     });
-    found.truncate(question.nr_max);
     let mut judge = Judge::new(census, question);
-    for finding in &mut found {
-        finding.reasons = judge.reasons(finding);
-        finding.remedies = judge.remedies(finding);
+    for (nr, finding) in found.iter_mut().enumerate() {
+        if nr < question.nr_max {
+            finding.reasons = judge.reasons(finding);
+            finding.remedies = judge.remedies(finding);
+        } else {
+            finding.reasons = judge.aside(finding);
+        }
     }
+    found.retain(|finding| !finding.reasons.is_empty() || !finding.remedies.is_empty());
     found
 }
 
 /// Target, large and missing bytes of a mapping that has memory and could be larger.
 fn missing(census: &Census, mapping: &Mapping) -> Option<(u64, u64, u64)> {
     let all = mapping.tally.all();
-    if all.mapped_bytes() == 0 || mapping.tally.of(Kind::Other) == all || is_kernels(&mapping.vma) {
+    let is_all = |kind| mapping.tally.of(kind) == all;
+    let is_swapped_out = all.mapped_bytes() == 0 && mapping.swapped_bytes(census.geometry) > 0;
+    let is_one_kind = is_all(Kind::Other) || is_all(Kind::Hugetlb);
+    if !is_swapped_out && is_one_kind || is_kernels(&mapping.vma) {
         return None;
     }
     let geometry = census.geometry;

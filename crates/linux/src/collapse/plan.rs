@@ -2,46 +2,22 @@
 //!
 //! Owns the choice. What the kernel then refuses block by block is not known before.
 
+use std::collections::BTreeMap;
+
+use crate::census::block::{self, AreaFacts, Backing, Obstacle, Runs, When};
+use crate::geometry::Geometry;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 use crate::setting::thp::size_name;
 use crate::system::mounts;
 
-/// What kind of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CollapseKind {
-    /// Private memory without a file.
-    Anon,
-    /// memfd, tmpfs, shared anonymous memory.
-    Shmem,
-    /// Files with a page cache: text, libraries.
-    File,
-}
-
-impl CollapseKind {
-    /// A word for tables.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Anon => "anon",
-            Self::Shmem => "shmem",
-            Self::File => "file",
-        }
-    }
-}
-
-/// Why an area is not tried.
+/// Why blocks are not tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Left {
-    /// Address and position in the file or in shared memory differ mod the block.
-    Incongruent,
-    /// `MADV_NOHUGEPAGE`, a stack of glibc's threads (`MAP_STACK` counts as that advice from Linux
-    /// 6.7 on), or THP disabled for the process: the kernel would refuse each block.
-    Forbidden,
-    /// Below the smallest area that was asked for.
+    /// The kernel would refuse each, or there is nothing to do.
+    Block(Obstacle),
+    /// Their area is below the smallest that was asked for.
     BelowMinimum,
-    /// No whole block.
-    Short,
 }
 
 impl Left {
@@ -49,10 +25,8 @@ impl Left {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Incongruent => "incongruent",
-            Self::Forbidden => "no_huge_advice",
+            Self::Block(obstacle) => obstacle.name(),
             Self::BelowMinimum => "below_min_size",
-            Self::Short => "too_small",
         }
     }
 
@@ -61,56 +35,90 @@ impl Left {
     pub fn meaning(self, block_bytes: u64) -> String {
         let size = size_name(block_bytes);
         match self {
-            Self::Incongruent => format!(
+            Self::Block(Obstacle::Incongruent) => format!(
                 "mapped at an address that no {size} entry fits: it differs from the position in \
                  the memory or file modulo {size}"
             ),
-            Self::Forbidden => "forbidden: MADV_NOHUGEPAGE, a thread's stack, or THP disabled for \
-                                the process"
-                .to_owned(),
+            Self::Block(Obstacle::Short) => format!("in areas without a whole {size} block"),
+            Self::Block(obstacle) => obstacle.meaning().to_owned(),
             Self::BelowMinimum => "in areas below --min-size".to_owned(),
-            Self::Short => format!("in areas without a whole {size} block"),
         }
     }
 
-    /// Whether an area that is left keeps what was wanted from being done. The stacks of threads
-    /// hold some pages each: what would not fill one block is not missed.
-    pub(super) const fn is_missed(self, resident_bytes: u64, block_bytes: u64) -> bool {
+    /// Whether what is left keeps what was wanted from being done. The stacks of threads hold some
+    /// pages each: what would not fill one block is not missed.
+    pub(super) const fn is_missed(self, bytes: u64, block_bytes: u64) -> bool {
         match self {
-            Self::Incongruent => true,
-            Self::Forbidden => resident_bytes >= block_bytes,
-            Self::BelowMinimum | Self::Short => false,
+            Self::Block(
+                Obstacle::Short
+                | Obstacle::Empty
+                | Obstacle::Large
+                | Obstacle::SwappedOut
+                | Obstacle::Hugetlb
+                | Obstacle::Device,
+            )
+            | Self::BelowMinimum => false,
+            Self::Block(Obstacle::Incongruent) => true,
+            Self::Block(_) => bytes >= block_bytes,
         }
     }
 }
 
-/// Addresses of the blocks of an area that would be tried.
-///
-/// # Errors
-/// Why there are none.
-pub fn blocks_of(
+/// What would be done with an area.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct AreaPlan {
+    /// Addresses of the blocks that would be tried.
+    pub(super) tried: Vec<u64>,
+    /// Blocks that are large already.
+    pub(super) nr_large: u64,
+    /// Bytes in memory or in swap space that are left, by reason.
+    pub(super) left: BTreeMap<Left, u64>,
+}
+
+/// What would be done with an area whose blocks are known, or may all be tried.
+pub(super) fn plan(
     smap: &Smap,
-    kind: CollapseKind,
+    backing: Backing,
     min_bytes: u64,
-    block_bytes: u64,
-) -> Result<Vec<u64>, Left> {
-    let vma = &smap.vma;
-    if vma.nr_whole_blocks(block_bytes) == 0 {
-        Err(Left::Short)
-    } else if vma.len_bytes() < min_bytes {
-        Err(Left::BelowMinimum)
-    } else if smap.is_no_huge {
-        Err(Left::Forbidden)
-    } else if kind != CollapseKind::Anon && !vma.is_congruent(block_bytes) {
-        Err(Left::Incongruent)
-    } else {
-        Ok(blocks(vma, block_bytes))
+    geometry: Geometry,
+    runs: Option<&Runs>,
+) -> AreaPlan {
+    let block_bytes = geometry.pmd_bytes();
+    let mut plan = AreaPlan::default();
+    let refusal = match block::refusal(smap, backing, block_bytes) {
+        Some(Obstacle::Short) => Some(Left::Block(Obstacle::Short)),
+        _ if smap.vma.len_bytes() < min_bytes => Some(Left::BelowMinimum),
+        refusal => refusal.map(Left::Block),
+    };
+    if let Some(refusal) = refusal {
+        plan.left.insert(refusal, smap.rss_bytes);
+        return plan;
     }
+    let Some(runs) = runs else {
+        plan.tried = blocks(&smap.vma, block_bytes);
+        plan.nr_large = smap.pmd_bytes() / block_bytes;
+        return plan;
+    };
+    let area = AreaFacts::of(smap, backing);
+    for run in runs.iter() {
+        let addresses = (run.first..run.first + run.nr).map(|block| block * block_bytes);
+        match area.judge(&run.facts, runs.nr_pages(), When::Now) {
+            Ok(_) => plan.tried.extend(addresses),
+            Err(Obstacle::Large) => plan.nr_large += run.nr,
+            Err(Obstacle::Empty) => {}
+            Err(obstacle) => {
+                let nr = u64::from(run.facts.nr_present) + u64::from(run.facts.nr_swapped);
+                let bytes = nr * run.nr * geometry.page_bytes;
+                *plan.left.entry(Left::Block(obstacle)).or_default() += bytes;
+            }
+        }
+    }
+    plan
 }
 
 /// The kind of an area of a process with these mounts; `None` for those of the kernel and of devices.
 /// Nothing is opened by a name that the process chose.
-pub(super) fn kind_of(vma: &Vma, mountinfo: &[u8]) -> Option<CollapseKind> {
+pub(super) fn kind_of(vma: &Vma, mountinfo: &[u8]) -> Option<Backing> {
     let name = vma.path.to_string_lossy();
     let name = &*name;
     if ["[vdso]", "[vvar]", "[vvar_vclock]", "[vsyscall]"].contains(&name)
@@ -119,13 +127,15 @@ pub(super) fn kind_of(vma: &Vma, mountinfo: &[u8]) -> Option<CollapseKind> {
         return None;
     }
     if vma.inode == 0 {
-        return Some(CollapseKind::Anon);
+        return Some(Backing::Anon);
     }
-    let filesystem = || mounts::filesystem(mountinfo, vma.device, &vma.path);
-    if vma.is_nameless_shared() || filesystem().as_deref() == Some("tmpfs") {
-        return Some(CollapseKind::Shmem);
+    let filesystem = mounts::filesystem(mountinfo, vma.device, &vma.path);
+    if vma.is_nameless_shared() || filesystem.as_deref() == Some("tmpfs") {
+        return Some(Backing::Shmem);
     }
-    (name.starts_with('/') && !name.starts_with("/dev/")).then_some(CollapseKind::File)
+    // What was deleted from no mounted filesystem is the kernel's: memfd_secret, buffers of devices.
+    let is_kernels = vma.is_deleted && filesystem.is_none();
+    (name.starts_with('/') && !name.starts_with("/dev/") && !is_kernels).then_some(Backing::File)
 }
 
 /// Addresses of the whole blocks inside an area.
@@ -145,39 +155,44 @@ mod tests {
         Vma { range: start..end, pos, inode, path: name.into(), ..Vma::default() }
     }
 
-    fn judged(vma: Vma, kind: CollapseKind) -> Result<Vec<u64>, Left> {
-        blocks_of(&Smap { vma, ..Smap::default() }, kind, M2, M2)
+    fn judged(vma: Vma, backing: Backing) -> Result<Vec<u64>, Left> {
+        let smap = Smap { vma, ..Smap::default() };
+        let plan = plan(&smap, backing, M2, Geometry::of(4096), None);
+        plan.left.into_keys().next().map_or(Ok(plan.tried), Err)
     }
 
     #[test]
     fn blocks_lie_inside_the_area_and_agree_with_the_offset() {
         let anon = vma(M2 - 4096, 3 * M2 + 4096, 0, "");
-        assert_eq!(judged(anon, CollapseKind::Anon), Ok(vec![M2, 2 * M2]));
+        assert_eq!(judged(anon, Backing::Anon), Ok(vec![M2, 2 * M2]));
         let file = vma(M2 + 4096, 4 * M2, 4096, "/x");
-        assert_eq!(judged(file, CollapseKind::File), Ok(vec![2 * M2, 3 * M2]));
+        assert_eq!(judged(file, Backing::File), Ok(vec![2 * M2, 3 * M2]));
         let shifted = vma(M2 + 4096, 4 * M2, 0, "/x");
-        assert_eq!(judged(shifted, CollapseKind::File), Err(Left::Incongruent));
+        assert_eq!(judged(shifted, Backing::File), Err(Left::Block(Obstacle::Incongruent)));
         let short = vma(M2 + 4096, 2 * M2, 0, "");
-        assert_eq!(judged(short, CollapseKind::Anon), Err(Left::Short));
+        assert_eq!(judged(short, Backing::Anon), Err(Left::Block(Obstacle::Short)));
         let last = vma(u64::MAX - 4095, u64::MAX, 0, "");
-        assert_eq!(judged(last, CollapseKind::Anon), Err(Left::Short));
+        assert_eq!(judged(last, Backing::Anon), Err(Left::Block(Obstacle::Short)));
     }
 
     #[test]
     fn what_is_left_has_its_reason() {
         let area = |min_bytes, is_no_huge| {
             let vma = vma(M2, 3 * M2, 0, "");
-            let smap = Smap { vma, is_no_huge, ..Smap::default() };
-            blocks_of(&smap, CollapseKind::Anon, min_bytes, M2)
+            let smap = Smap { vma, is_no_huge, rss_bytes: 8192, ..Smap::default() };
+            plan(&smap, Backing::Anon, min_bytes, Geometry::of(4096), None).left
         };
-        assert_eq!(area(3 * M2, false), Err(Left::BelowMinimum));
-        assert_eq!(area(M2, true), Err(Left::Forbidden));
+        assert_eq!(area(3 * M2, false), BTreeMap::from([(Left::BelowMinimum, 8192)]));
+        let forbidden = Left::Block(Obstacle::NoHugeAdvice);
+        assert_eq!(area(M2, true), BTreeMap::from([(forbidden, 8192)]));
     }
 
     #[test]
     fn a_forbidden_area_is_missed_once_it_would_fill_a_block() {
-        assert!(!Left::Forbidden.is_missed(8 << 10, M2) && Left::Forbidden.is_missed(M2, M2));
-        assert!(Left::Incongruent.is_missed(4096, M2) && !Left::Short.is_missed(M2, M2));
+        let is_missed = |obstacle, bytes| Left::Block(obstacle).is_missed(bytes, M2);
+        assert!(!is_missed(Obstacle::NoHugeAdvice, 8 << 10));
+        assert!(is_missed(Obstacle::NoHugeAdvice, M2) && is_missed(Obstacle::Guard, M2));
+        assert!(is_missed(Obstacle::Incongruent, 4096) && !is_missed(Obstacle::Short, M2));
     }
 
     #[test]
@@ -188,14 +203,14 @@ mod tests {
         let nameless =
             |name: &str| kind_of(&Vma { is_deleted: true, ..vma(0, M2, 0, name) }, mounts);
         let of_device = |device| kind_of(&Vma { device, ..vma(0, M2, 0, "/dev/shm/x") }, mounts);
-        assert_eq!(of_device((0, 24)), Some(CollapseKind::Shmem));
+        assert_eq!(of_device((0, 24)), Some(Backing::Shmem));
         assert_eq!(of_device((254, 0)), None, "a device, whatever the name says");
-        assert_eq!(kind(""), Some(CollapseKind::Anon));
-        assert_eq!(kind("[heap]"), Some(CollapseKind::Anon));
+        assert_eq!(kind(""), Some(Backing::Anon));
+        assert_eq!(kind("[heap]"), Some(Backing::Anon));
         assert_eq!(kind("[vdso]"), None);
-        assert_eq!(nameless("/memfd:x"), Some(CollapseKind::Shmem));
-        assert_eq!(nameless("/dev/zero"), Some(CollapseKind::Shmem));
+        assert_eq!(nameless("/memfd:x"), Some(Backing::Shmem));
+        assert_eq!(nameless("/dev/zero"), Some(Backing::Shmem));
         assert_eq!(kind("/dev/dri/card0"), None);
-        assert_eq!(kind("/proc/version"), Some(CollapseKind::File));
+        assert_eq!(kind("/proc/version"), Some(Backing::File));
     }
 }

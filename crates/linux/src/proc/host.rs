@@ -134,6 +134,38 @@ pub(crate) fn available_bytes(system: &dyn System) -> Option<u64> {
     bytes_of_kib(value(&system.text(Path::new("/proc/meminfo")).ok()?, "MemAvailable")?)
 }
 
+/// The hugetlb pool of the default size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HugetlbPool {
+    /// Bytes of a page.
+    pub(crate) page_bytes: u64,
+    /// Pages in it (`vm.nr_hugepages`).
+    pub(crate) nr: u64,
+    /// Of them free, and not promised to a mapping.
+    pub(crate) nr_free: u64,
+}
+
+impl HugetlbPool {
+    /// As it is; `None` on a kernel without one.
+    pub(crate) fn of(system: &dyn System) -> Option<Self> {
+        let text = system.text(Path::new("/proc/meminfo")).ok()?;
+        let number = |name| value(&text, name)?.parse::<u64>().ok();
+        let page_bytes = bytes_of_kib(value(&text, "Hugepagesize")?).filter(|bytes| *bytes > 0)?;
+        let nr_free = number("HugePages_Free")?.saturating_sub(number("HugePages_Rsvd")?);
+        Some(Self { page_bytes, nr: number("HugePages_Total")?, nr_free })
+    }
+
+    /// Pages that a mapping of `bytes` takes.
+    pub(crate) const fn nr_for(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.page_bytes)
+    }
+
+    /// Pages that the pool must have for one more mapping of `bytes`.
+    pub(crate) const fn nr_with(&self, bytes: u64) -> u64 {
+        self.nr.saturating_add(self.nr_for(bytes).saturating_sub(self.nr_free))
+    }
+}
+
 /// What the kernel says about the hugetlb pool of one size, or takes for it.
 pub(crate) fn hugetlb(kib: u64, name: &str) -> PathBuf {
     format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}").into()
@@ -291,6 +323,20 @@ mod tests {
             put("meminfo", text);
             assert_eq!(available_bytes(&system), bytes);
         }
+    }
+
+    #[test]
+    fn a_pool_grows_by_what_is_not_free_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = MemSystem::from_dir(dir.path());
+        assert_eq!(HugetlbPool::of(&system), None);
+        let text = "HugePages_Total:      20\nHugePages_Free:       12\nHugePages_Rsvd:        2\n\
+            HugePages_Surp:        0\nHugepagesize:       2048 kB\n";
+        std::fs::write(dir.path().join("meminfo"), text).unwrap();
+        let pool = HugetlbPool::of(&system).unwrap();
+        assert_eq!((pool.page_bytes, pool.nr, pool.nr_free), (2 << 20, 20, 10));
+        assert_eq!((pool.nr_for(1), pool.nr_for(64 << 20)), (1, 32));
+        assert_eq!((pool.nr_with(4 << 20), pool.nr_with(64 << 20)), (20, 42));
     }
 
     #[test]

@@ -52,8 +52,13 @@ impl Vma {
     /// anonymous memory, System V. A file of tmpfs is not.
     pub(crate) fn is_nameless_shared(&self) -> bool {
         let name = self.path.as_os_str().as_bytes();
-        self.is_deleted
-            && [&b"/memfd:"[..], b"/dev/zero", b"/SYSV"].iter().any(|start| name.starts_with(start))
+        // Shared anonymous memory that the program named (PR_SET_VMA_ANON_NAME).
+        let is_named = self.has_file() && name.starts_with(b"[anon_shmem:");
+        is_named
+            || self.is_deleted
+                && [&b"/memfd:"[..], b"/dev/zero", b"/SYSV"]
+                    .iter()
+                    .any(|start| name.starts_with(start))
     }
 
     /// `PROT_*` bits.
@@ -229,6 +234,9 @@ mod tests {
         for name in ["/memfd:x (deleted)", "/dev/zero (deleted)", "/SYSV00000000 (deleted)"] {
             assert!(is_nameless(name), "{name}");
         }
+        assert!(is_nameless("[anon_shmem:opcache]"));
+        let private = one("1000-2000 rw-p 00000000 00:00 0  [anon_shmem:x]").unwrap();
+        assert!(!private.is_nameless_shared(), "a name that is no mapping of shared memory");
         assert!(!is_nameless("/dev/zero") && !is_nameless("/tmp/x (deleted)"));
     }
 

@@ -15,6 +15,12 @@ pub struct Smap {
     pub vma: Vma,
     /// Resident.
     pub rss_bytes: u64,
+    /// Its share of the resident pages: a page that N map counts 1/N for each.
+    pub pss_bytes: u64,
+    /// In swap space.
+    pub swap_bytes: u64,
+    /// What one entry of its page tables maps at least: more than a base page only of hugetlb.
+    pub page_bytes: u64,
     /// Of it anonymous.
     pub anon_bytes: u64,
     /// Resident in other processes too.
@@ -31,11 +37,29 @@ pub struct Smap {
     pub is_no_huge: bool,
     /// `MADV_HUGEPAGE` (`hg`).
     pub is_huge: bool,
-    /// `THPeligible`: memory here may get some large folio; `None` on kernels that do not say.
+    /// `THPeligible`: anonymous memory here may get some large folio; `None` where it does not say.
     pub is_eligible: Option<bool>,
+    /// THP is disabled for the process; smaps does not say it.
+    pub is_disabled: bool,
+    /// Pages of hugetlb (`ht`).
+    pub is_hugetlb: bool,
+    /// Memory of a device, or pages that are not the kernel's to move (`io`, `pf`, `mm`).
+    pub is_device: bool,
+    /// userfaultfd waits for missing pages (`um`).
+    pub awaits_missing: bool,
+    /// userfaultfd waits for pages that are there and not mapped (`ui`).
+    pub awaits_minor: bool,
+    /// userfaultfd protects pages from writes (`uw`).
+    pub is_write_tracked: bool,
 }
 
 impl Smap {
+    /// Whether no setting and no verb gives it large folios.
+    #[must_use]
+    pub const fn is_forbidden(&self) -> bool {
+        self.is_no_huge || self.is_disabled
+    }
+
     /// Mapped by PMD entries, of any kind.
     #[must_use]
     pub const fn pmd_bytes(&self) -> u64 {
@@ -91,6 +115,9 @@ fn set(smap: &mut Smap, key: &str, value: &str) {
     };
     match key {
         "Rss" => smap.rss_bytes = bytes(),
+        "Pss" => smap.pss_bytes = bytes(),
+        "Swap" => smap.swap_bytes = bytes(),
+        "KernelPageSize" => smap.page_bytes = bytes(),
         "Anonymous" => smap.anon_bytes = bytes(),
         "Shared_Clean" | "Shared_Dirty" => {
             smap.shared_bytes = smap.shared_bytes.saturating_add(bytes());
@@ -102,10 +129,21 @@ fn set(smap: &mut Smap, key: &str, value: &str) {
             smap.hugetlb_bytes = smap.hugetlb_bytes.saturating_add(bytes());
         }
         "THPeligible" => smap.is_eligible = Some(value == "1"),
-        "VmFlags" => {
-            smap.is_no_huge = value.split(' ').any(|flag| flag == "nh");
-            smap.is_huge = value.split(' ').any(|flag| flag == "hg");
-        }
+        "VmFlags" => value.split(' ').for_each(|flag| set_flag(smap, flag)),
+        _ => {}
+    }
+}
+
+/// One word of `VmFlags` (Documentation/filesystems/proc.rst).
+fn set_flag(smap: &mut Smap, flag: &str) {
+    match flag {
+        "nh" => smap.is_no_huge = true,
+        "hg" => smap.is_huge = true,
+        "ht" => smap.is_hugetlb = true,
+        "io" | "pf" | "mm" => smap.is_device = true,
+        "um" => smap.awaits_missing = true,
+        "ui" => smap.awaits_minor = true,
+        "uw" => smap.is_write_tracked = true,
         _ => {}
     }
 }

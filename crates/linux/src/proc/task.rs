@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use super::maps::{self, Maps, Vma};
+use super::pinned::Pinned;
 use super::smaps::{self, Smap};
 use super::stat::Stat;
 use super::value;
@@ -18,6 +19,15 @@ use crate::system::{Entries, FileRef, System, ids};
 pub(crate) struct Task<'a> {
     system: &'a dyn System,
     dir: PathBuf,
+}
+
+/// What the kernel holds for a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Page tables (`VmPTE`).
+    pub page_table_bytes: u64,
+    /// Pinned pages (`VmPin`).
+    pub pinned: Pinned,
 }
 
 impl<'a> Task<'a> {
@@ -69,14 +79,11 @@ impl<'a> Task<'a> {
         Ok(smaps)
     }
 
-    /// The same; where the process has THP disabled, every mapping counts as advised against.
+    /// The same, with whether the process has THP disabled.
     pub(crate) fn advice(&self) -> io::Result<Vec<Smap>> {
         let mut smaps = self.smaps()?;
-        if self.is_thp_disabled() {
-            for smap in &mut smaps {
-                smap.is_no_huge = true;
-            }
-        }
+        let is_disabled = self.is_thp_disabled();
+        smaps.iter_mut().for_each(|smap| smap.is_disabled = is_disabled);
         Ok(smaps)
     }
 
@@ -184,6 +191,22 @@ impl<'a> Task<'a> {
     /// Its threads, ascending.
     pub(crate) fn threads(&self) -> Vec<u32> {
         ids(&self.system.names(&self.dir.join("task")).unwrap_or_default())
+    }
+
+    /// What the kernel says of a descriptor.
+    pub(crate) fn fdinfo(&self, fd: u32) -> io::Result<Vec<u8>> {
+        self.text(&format!("fdinfo/{fd}"))
+    }
+
+    /// Memory that is in use besides its pages, and what of these is pinned.
+    pub(crate) fn held(&self) -> Held {
+        let text = self.text("status").unwrap_or_default();
+        let bytes = |field| {
+            let kib =
+                value(&text, field).and_then(|value| value.strip_suffix("kB")?.trim().parse().ok());
+            kib.map_or(0, |kib: u64| kib.saturating_mul(1 << 10))
+        };
+        Held { page_table_bytes: bytes("VmPTE"), pinned: Pinned::of(self, bytes("VmPin")) }
     }
 
     /// Numbers of its open descriptors, ascending.

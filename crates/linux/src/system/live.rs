@@ -24,6 +24,7 @@ const ENTRY_BYTES: usize = 8;
 const PAGEMAP_SCAN: libc::Ioctl = 0xC060_6610_u32 as libc::Ioctl;
 /// Categories of a scanned page.
 const PAGE_IS_PRESENT: u64 = 1 << 3;
+const PAGE_IS_SWAPPED: u64 = 1 << 4;
 const PAGE_IS_HUGE: u64 = 1 << 6;
 /// Regions asked for in one call: 12 KiB.
 const REGIONS: usize = 512;
@@ -205,7 +206,7 @@ impl Entries for EntryFile {
                 end,
                 vec: regions.as_mut_ptr() as u64,
                 vec_len: REGIONS as u64,
-                category_mask: PAGE_IS_PRESENT,
+                category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
                 return_mask: PAGE_IS_HUGE | PAGE_IS_PRESENT,
                 ..ScanArg::default()
             };

@@ -21,7 +21,7 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use super::entry::PRESENT;
+use super::entry::{PRESENT, SWAPPED};
 use super::{Entries, FileFacts, FileRef, Present, System, list, list_folders, read};
 
 /// The machine that a directory describes.
@@ -166,7 +166,7 @@ impl Entries for EntryRuns {
         if !self.has_scan {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        for run in self.list.iter().filter(|run| run.value & PRESENT != 0) {
+        for run in self.list.iter().filter(|run| run.value & (PRESENT | SWAPPED) != 0) {
             let end = run.first.saturating_add(run.nr).min(pages.end);
             let inside = run.first.max(pages.start)..end;
             if !inside.is_empty() {

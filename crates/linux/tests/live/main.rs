@@ -4,6 +4,7 @@
 //! lock on a file (`turn`), which holds between threads of this program and between processes. What
 //! must be alone in its process, or killed, is this program, started again.
 
+mod blocks;
 mod census;
 mod collapse;
 mod crosscheck;

@@ -20,7 +20,7 @@ use largefolio_report::figures::{self, printable};
 use largefolio_trace::shown;
 use serde::Serialize;
 
-use crate::maps::{Look, MapsRequest, Whom};
+use crate::maps::{Look, MapsRequest, Whom, what_in};
 use crate::{Error, Forms, Remark, running};
 
 /// Version of the JSON's layout.
@@ -118,11 +118,10 @@ pub fn is_running(name: &str) -> bool {
 fn known(look: &Look) -> Vec<(String, Vec<Remedy>)> {
     let Some(census) = look.census() else { return Vec::new() };
     let of = |finding: &Finding| {
-        let mapping = &census.processes[finding.process].mappings[finding.mapping];
-        let path = mapping.vma.path.to_string_lossy();
-        let name = if path.is_empty() { "[anonymous]".into() } else { path };
+        let process = &census.processes[finding.process];
+        let name = what_in(&process.name, &process.mappings[finding.mapping].vma);
         let remedies = finding.remedies.iter().filter(|remedy| remedy.is_some());
-        (name.into_owned(), remedies.cloned().collect())
+        (name, remedies.cloned().collect())
     };
     look.findings().iter().map(of).collect()
 }
@@ -146,7 +145,7 @@ fn areas(known: Vec<(String, Vec<Remedy>)>) -> Vec<Area> {
         area.settle();
     }
     areas.retain(|area| area.gain_bytes() >= GAIN_BYTES_MIN);
-    areas.sort_by_key(|area| std::cmp::Reverse(area.gain_bytes()));
+    areas.sort_by_key(|area| std::cmp::Reverse(area.present_bytes()));
     areas
 }
 
@@ -170,9 +169,7 @@ impl Area {
             lines.push(Line { remedy, mappings: vec![name.to_owned()] });
             return;
         };
-        let sum = &mut line.remedy;
-        sum.gain_bytes = sum.gain_bytes.saturating_add(remedy.gain_bytes);
-        sum.extra_bytes = sum.extra_bytes.saturating_add(remedy.extra_bytes);
+        line.remedy.add(&remedy);
         if !line.mappings.iter().any(|one| one == name) {
             line.mappings.push(name.to_owned());
         }
@@ -182,12 +179,17 @@ impl Area {
     fn settle(&mut self) {
         for lines in [&mut self.for_good, &mut self.now] {
             lines.retain(|line| line.remedy.gain_bytes >= GAIN_BYTES_MIN);
-            lines.sort_by_key(|line| std::cmp::Reverse(line.remedy.gain_bytes));
+            lines.sort_by_key(|line| std::cmp::Reverse(line.remedy.present_bytes()));
         }
     }
 
     fn gain_bytes(&self) -> u64 {
         self.lines().map(|line| line.remedy.gain_bytes).max().unwrap_or(0)
+    }
+
+    /// What its best remedy gains of the memory that there is.
+    fn present_bytes(&self) -> u64 {
+        self.lines().map(|line| line.remedy.present_bytes()).max().unwrap_or(0)
     }
 }
 
@@ -202,10 +204,19 @@ impl Line {
         };
         let extra = match self.remedy.extra_bytes {
             0 => String::new(),
-            bytes => format!(", takes up to {} more memory", figures::bytes(bytes)),
+            bytes => {
+                // What a program touches after its next start is not known.
+                let is_now = self.remedy.restart == Restart::None;
+                let takes = if is_now { "takes up to" } else { "takes at least" };
+                format!(", {takes} {} more memory", figures::bytes(bytes))
+            }
+        };
+        let read = match self.remedy.swapped_in_bytes {
+            0 => String::new(),
+            bytes => format!(", reads {} back from swap", figures::bytes(bytes)),
         };
         let gain = figures::bytes(self.remedy.gain_bytes);
-        format!("gains {gain} in {}{more}{extra}", first.join(", "))
+        format!("gains {gain} in {}{more}{extra}{read}", first.join(", "))
     }
 }
 

@@ -316,7 +316,8 @@ mod tests {
     use super::super::group::Sort;
     use super::*;
 
-    const SHOW: Show = Show { nr_rows: 10, sort: Sort::Size, width: 100, prose: None };
+    const SHOW: Show =
+        Show { nr_rows: 10, sort: Sort::Size, width: 100, prose: None, is_full: false };
 
     fn diff(old: &State, new: &State) -> DiffResult {
         DiffResult::of(old, new, SHOW, vec!["folio".to_owned()]).unwrap()

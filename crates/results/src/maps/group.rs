@@ -9,7 +9,7 @@ use largefolio_linux::census::process::{Mapping, Process};
 use largefolio_linux::census::remedy::Remedy;
 use largefolio_linux::census::why::{Finding, Refusal};
 
-use super::plain::what;
+use super::plain::{what, what_in};
 
 /// Remedies of one row: fifty processes of a file may each have their own.
 pub(super) const REMEDIES_MAX: usize = 6;
@@ -140,10 +140,7 @@ pub(super) struct Subject {
 impl Subject {
     fn add(&mut self, remedy: &Remedy) {
         match self.remedies.iter_mut().find(|one| one.is_like(remedy)) {
-            Some(one) => {
-                one.gain_bytes = one.gain_bytes.saturating_add(remedy.gain_bytes);
-                one.extra_bytes = one.extra_bytes.saturating_add(remedy.extra_bytes);
-            }
+            Some(one) => one.add(remedy),
             None => self.remedies.push(remedy.clone()),
         }
     }
@@ -154,7 +151,8 @@ pub(super) fn subjects(census: &Census, findings: &[Finding]) -> Vec<Subject> {
     let mut subjects: BTreeMap<(String, u64), (Subject, BTreeSet<usize>)> = BTreeMap::new();
     for finding in findings {
         let mapping = &census.processes[finding.process].mappings[finding.mapping];
-        let key = (what(&mapping.vma), finding.target_bytes);
+        let name = what_in(&census.processes[finding.process].name, &mapping.vma);
+        let key = (name, finding.target_bytes);
         let (subject, processes) = subjects.entry(key).or_default();
         let small = mapping.tally.all().mapped_bytes().saturating_sub(finding.large_bytes);
         subject.bytes += small.min(finding.missing_bytes);
@@ -168,7 +166,9 @@ pub(super) fn subjects(census: &Census, findings: &[Finding]) -> Vec<Subject> {
     let mut subjects: Vec<Subject> = subjects
         .into_iter()
         .map(|((what, target_bytes), (mut subject, processes))| {
-            subject.remedies.sort_by_key(|remedy| (remedy.restart, Reverse(remedy.gain_bytes)));
+            subject
+                .remedies
+                .sort_by_key(|remedy| (remedy.restart, Reverse(remedy.present_bytes())));
             if subject.remedies.iter().any(Remedy::is_some) {
                 subject.remedies.retain(Remedy::is_some);
             }

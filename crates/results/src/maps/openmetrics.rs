@@ -195,6 +195,7 @@ fn label(name: &str, value: &str) -> Labels {
 mod tests {
     use std::collections::BTreeSet;
 
+    use largefolio_linux::census::Held;
     use largefolio_linux::census::process::Process;
     use largefolio_linux::geometry::Geometry;
 
@@ -217,6 +218,7 @@ mod tests {
                 name: (*name).to_owned(),
                 mappings: Vec::new(),
                 tally: tally(*kib),
+                held: Held::default(),
                 nr_bad_lines: 0,
             })
             .collect();
@@ -230,7 +232,7 @@ mod tests {
         let (access, skipped) = (Access::Full, largefolio_linux::census::Skipped::default());
         let census = Census { geometry, access, totals, processes, skipped, nr_beyond: 0 };
         let look = Look { census: Some(census), ..Look::default() };
-        of(&look, Show { nr_rows, sort: Sort::Size, width: 0, prose: None })
+        of(&look, Show { nr_rows, sort: Sort::Size, width: 0, prose: None, is_full: false })
     }
 
     /// Samples without their values: each at most once.

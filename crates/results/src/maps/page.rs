@@ -17,7 +17,7 @@ use largefolio_report::html::sizes::{class, legend};
 use super::answer::{self, LARGE_BYTES};
 use super::look::Look;
 use super::plain::shortened;
-use super::summary::{Named, SizeData, StripData, Summary, is_aside};
+use super::summary::{Named, SizeData, StripData, Summary};
 use super::text::terms;
 use crate::page::{footer, meanings, section};
 use crate::sentence;
@@ -352,7 +352,7 @@ fn why(summary: &Summary<'_>) -> Markup {
         table.raw("<tr>").element("th scope=\"row\"", reason.meaning);
         number(&mut table, &at, reason.bytes);
         table.raw("</tr>");
-        if is_aside(reason.refusal) {
+        if reason.refusal.is_aside() {
             continue;
         }
         let mut total = Markup::new();
@@ -375,7 +375,7 @@ fn why(summary: &Summary<'_>) -> Markup {
         "smaller mappings that could have larger \
         folios",
     )]));
-    for reason in summary.reasons.iter().filter(|reason| is_aside(reason.refusal)) {
+    for reason in summary.reasons.iter().filter(|reason| reason.refusal.is_aside()) {
         let text = format!("Besides {} {}.", figures::bytes(reason.bytes), reason.meaning);
         body.element("p class=\"note\"", &text);
     }

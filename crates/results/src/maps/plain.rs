@@ -16,11 +16,26 @@ pub(super) fn what(vma: &Vma) -> String {
     what_of(&plain(&vma.path), vma.is_deleted)
 }
 
+/// The same of a mapping in a process, whose own word for it people know.
+pub(crate) fn what_in(process: &str, vma: &Vma) -> String {
+    match (process, what(vma)) {
+        ("postgres", name) if name == SHARED => format!("{name} (shared_buffers)"),
+        (_, name) => name,
+    }
+}
+
+/// Memory of `mmap(MAP_SHARED | MAP_ANONYMOUS)`, which the kernel calls `/dev/zero (deleted)`.
+const SHARED: &str = "shared memory";
+
 /// What a mapping of the file `path` is of.
 pub(super) fn what_of(path: &str, is_deleted: bool) -> String {
     let name = printable(path);
     match (name.is_empty(), is_deleted) {
         (true, _) => "[anonymous]".to_owned(),
+        (false, true) if name == "/dev/zero" => SHARED.to_owned(),
+        (false, true) if name.starts_with("/SYSV") => {
+            format!("{SHARED} (System V, key {})", name.trim_start_matches("/SYSV"))
+        }
         (false, true) => format!("{name} (deleted)"),
         (false, false) => name,
     }
@@ -42,6 +57,16 @@ pub fn shortened(text: &str, nr_chars: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_memory_has_the_name_that_people_know() {
+        assert_eq!(what_of("/dev/zero", true), "shared memory");
+        assert_eq!(what_of("/SYSV0052e2c1", true), "shared memory (System V, key 0052e2c1)");
+        assert_eq!(what_of("/dev/zero", false), "/dev/zero");
+        let vma = Vma { path: "/dev/zero".into(), is_deleted: true, inode: 1, ..Vma::default() };
+        assert_eq!(what_in("postgres", &vma), "shared memory (shared_buffers)");
+        assert_eq!(what_in("nginx", &vma), "shared memory");
+    }
 
     #[test]
     fn both_ends_of_a_path_stay() {

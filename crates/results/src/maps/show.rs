@@ -6,6 +6,8 @@ use super::group::Sort;
 const JUDGED_OF_ROW: usize = 8;
 /// Characters of a line that the columns beside a name take.
 const BESIDE: usize = 68;
+/// Memory that is not worth a reason below it, and 1% of all: two blocks of 2M.
+const LEAST_BYTES: u64 = 4 << 20;
 /// Characters a name gets at least.
 pub(super) const NAME_MIN: usize = 24;
 
@@ -23,6 +25,8 @@ pub struct Show {
     pub width: usize,
     /// Characters of a line of prose; a file has as long ones as there are.
     pub prose: Option<usize>,
+    /// Reasons and remedies of small mappings too.
+    pub is_full: bool,
 }
 
 impl Show {
@@ -30,6 +34,11 @@ impl Show {
     #[must_use]
     pub const fn nr_judged(self) -> usize {
         self.nr_rows.saturating_mul(JUDGED_OF_ROW)
+    }
+
+    /// Least memory that is worth reasons and remedies, of `all_bytes`.
+    pub(super) fn least_bytes(self, all_bytes: u64) -> u64 {
+        if self.is_full { 0 } else { LEAST_BYTES.max(all_bytes / 100) }
     }
 
     /// Adds `prose` after `first`; further lines begin below it. Words are not broken.
@@ -69,7 +78,13 @@ mod tests {
         let prose =
             "cost: each block is copied once; if the program forks, the next write splits it";
         let written = |prose_width| {
-            let show = Show { nr_rows: 9, sort: Sort::Size, width: 60, prose: prose_width };
+            let show = Show {
+                nr_rows: 9,
+                sort: Sort::Size,
+                width: 60,
+                prose: prose_width,
+                is_full: false,
+            };
             let mut text = String::new();
             show.add(&mut text, "        -> ", prose);
             text

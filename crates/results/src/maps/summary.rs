@@ -309,7 +309,7 @@ impl<'a> Summary<'a> {
         reasons.sort_by_key(|reason| Reverse(reason.bytes));
         self.reasons = reasons;
         let has_remedy =
-            |subject: &Subject| subject.reasons.keys().any(|refusal| !is_aside(*refusal));
+            |subject: &Subject| subject.reasons.keys().any(|refusal| !refusal.is_aside());
         let subjects: Vec<Subject> = subjects.into_iter().filter(has_remedy).collect();
         self.nr_subjects_not_shown = subjects.len().saturating_sub(NR_SUBJECTS_MAX);
         self.subjects = subjects.into_iter().take(NR_SUBJECTS_MAX).map(subject_data).collect();
@@ -345,15 +345,10 @@ pub(super) fn sum(files: &[CachedFile]) -> Tally {
     all
 }
 
-/// What no remedy is for.
-pub(super) const fn is_aside(refusal: Refusal) -> bool {
-    matches!(refusal, Refusal::NotTouched | Refusal::TooSmall)
-}
-
 fn subject_data(subject: Subject) -> SubjectData {
     let Subject { what, target_bytes, bytes, nr_processes, reasons, mut remedies } = subject;
     remedies.truncate(REMEDIES_MAX);
-    let reasons = reasons.into_iter().filter(|(refusal, _)| !is_aside(*refusal));
+    let reasons = reasons.into_iter().filter(|(refusal, _)| !refusal.is_aside());
     let reason = |(refusal, bytes): (Refusal, u64)| ReasonData {
         refusal,
         meaning: refusal.meaning(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use largefolio_linux::census::cgroup::MemoryLimit;
 use largefolio_linux::census::file::CachedFiles;
 use largefolio_linux::census::folios::{self, Kind, Size};
-use largefolio_linux::census::remedy::Remedy;
+use largefolio_linux::census::remedy::{Remedy, Restart};
 use largefolio_linux::census::why::Refusal;
 use largefolio_linux::census::{Access, Census};
 use largefolio_linux::geometry::Geometry;
@@ -21,21 +21,25 @@ use super::summary::{self, Sizes};
 use super::table::{Classes, bytes_or_point, grid, share};
 use crate::sentence;
 
+/// Page tables below this are not worth a line: those of 8 GiB in base pages of 4K.
+const PAGE_TABLES_MIN: u64 = 16 << 20;
+
 pub(super) fn of(look: &Look, show: Show) -> String {
     let mut text = String::new();
     if let Some(census) = &look.census {
         heading(&mut text, look, census);
         if !census.processes.is_empty() {
-            let nr = look.findings.len().min(show.nr_judged());
-            let (subjects, aside) = divided(group::subjects(census, &look.findings[..nr]));
+            let (mut subjects, mut aside) = divided(group::subjects(census, &look.findings));
+            aside.put_by(&mut subjects, show.least_bytes(census.totals.all().mapped_bytes()));
             answer(&mut text, census, &subjects, show);
             totals(&mut text, census);
+            page_tables(&mut text, census);
             limits(&mut text, &look.limits, show);
             if census.processes.len() > 1 {
                 processes(&mut text, census, show);
             }
             mappings(&mut text, census, show);
-            whys(&mut text, census, &subjects, aside, show);
+            whys(&mut text, census, &subjects, &aside, show);
         }
     }
     if let Some(cached) = &look.cached {
@@ -82,7 +86,9 @@ fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) 
         let some = subject.remedies.iter().take(REMEDIES_MAX).filter(|one| one.is_some());
         some.map(move |remedy| (&subject.what, remedy))
     });
-    if let Some((what, best)) = remedies.max_by_key(|(_, remedy)| remedy.gain_bytes) {
+    // One that is mostly new memory is no answer to begin with.
+    let remedies = remedies.filter(|(_, remedy)| remedy.present_bytes() > remedy.gain_bytes / 2);
+    if let Some((what, best)) = remedies.max_by_key(|(_, remedy)| remedy.present_bytes()) {
         let (gain, size) = (figures::bytes(best.gain_bytes), size_name(best.folio_bytes));
         let best =
             format!("Of the remedies below, that for {what} gains most: {gain} in {size} folios.");
@@ -201,23 +207,40 @@ fn more(text: &mut String, nr: usize, show: Show) {
     }
 }
 
-/// Bytes of what no remedy is for.
-type Aside = [(Refusal, u64); 2];
+/// What has no lines of its own.
+struct Aside {
+    /// Bytes of what no remedy is for.
+    refusals: [(Refusal, u64); 3],
+    /// Subjects too small to be worth lines, and their bytes.
+    nr_small: usize,
+    small_bytes: u64,
+}
 
-/// Subjects without what is not touched or too small, and that.
+impl Aside {
+    /// Takes the subjects with less than `least_bytes`.
+    fn put_by(&mut self, subjects: &mut Vec<Subject>, least_bytes: u64) {
+        let is_small = |subject: &Subject| subject.bytes < least_bytes;
+        let small = subjects.iter().filter(|subject| is_small(subject));
+        self.small_bytes = small.clone().map(|subject| subject.bytes).sum();
+        self.nr_small = small.count();
+        subjects.retain(|subject| !is_small(subject));
+    }
+}
+
+/// Subjects without what no remedy is for, and that.
 fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Aside) {
-    let mut aside = [(Refusal::NotTouched, 0), (Refusal::TooSmall, 0)];
+    let mut refusals = Refusal::ASIDE.map(|refusal| (refusal, 0));
     for subject in &mut subjects {
-        for (refusal, bytes) in &mut aside {
+        for (refusal, bytes) in &mut refusals {
             *bytes += subject.reasons.remove(refusal).unwrap_or(0);
         }
     }
     subjects.retain(|subject| !subject.reasons.is_empty());
-    (subjects, aside)
+    (subjects, Aside { refusals, nr_small: 0, small_bytes: 0 })
 }
 
 /// What could be larger, file by file; what no remedy is for is one line of each kind.
-fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: Aside, show: Show) {
+fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: &Aside, show: Show) {
     if !subjects.is_empty() {
         text.push_str("\nwhy not larger, and what removes it:\n");
     }
@@ -225,11 +248,29 @@ fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: Aside, 
         why(text, census, subject, show);
     }
     more(text, subjects.len(), show);
-    for (refusal, bytes) in aside {
-        if bytes > 0 {
-            let (bytes, meaning) = (figures::bytes(bytes), refusal.meaning());
-            let _ = writeln!(text, "  besides {bytes} {meaning}");
-        }
+    let rest: Vec<_> = aside.refusals.iter().filter(|(_, bytes)| *bytes > 0).collect();
+    if subjects.is_empty() && (aside.nr_small > 0 || !rest.is_empty()) {
+        text.push('\n');
+    }
+    if aside.nr_small > 0 {
+        let (nr, bytes) = (aside.nr_small, figures::bytes(aside.small_bytes));
+        let files = if nr == 1 { "file or area" } else { "files and areas" };
+        let _ = writeln!(text, "  and {bytes} of {nr} small {files}: --full");
+    }
+    for (refusal, bytes) in rest {
+        let _ = writeln!(text, "  {} {}", figures::bytes(*bytes), refusal.meaning());
+    }
+}
+
+/// What the page tables take, if that is much.
+fn page_tables(text: &mut String, census: &Census) {
+    let bytes: u64 = census.processes.iter().map(|one| one.held.page_table_bytes).sum();
+    if bytes >= PAGE_TABLES_MIN && bytes >= census.totals.all().mapped_bytes() / 100 {
+        let whose = match census.processes.len() {
+            1 => "the process's".to_owned(),
+            nr => format!("the {nr} processes'"),
+        };
+        let _ = writeln!(text, "{} are {whose} page tables (VmPTE)", figures::bytes(bytes));
     }
 }
 
@@ -275,7 +316,13 @@ pub(super) fn terms(remedy: &Remedy) -> Vec<String> {
     let (gain, size) = (figures::bytes(remedy.gain_bytes), size_name(remedy.folio_bytes));
     let mut gain = format!("gains {gain} in {size} folios");
     if remedy.extra_bytes > 0 {
-        let _ = write!(gain, "; may take {} more memory", figures::bytes(remedy.extra_bytes));
+        // What a program touches after its next start is not known.
+        let takes = if remedy.restart == Restart::None { "may take" } else { "takes at least" };
+        let _ = write!(gain, "; {takes} {} more memory", figures::bytes(remedy.extra_bytes));
+    }
+    if remedy.swapped_in_bytes > 0 {
+        let bytes = figures::bytes(remedy.swapped_in_bytes);
+        let _ = write!(gain, "; reads {bytes} back from swap");
     }
     let named = |name, text: &str| (!text.is_empty()).then(|| format!("{name}: {text}"));
     let more = [named("cost", &remedy.cost), named("undo", &remedy.undo)];

@@ -88,6 +88,10 @@ struct CellView {
 struct ProcessView<'a> {
     pid: u32,
     name: &'a str,
+    /// Its page tables (`VmPTE`).
+    page_table_bytes: u64,
+    /// Pinned memory (`VmPin`).
+    pinned_bytes: u64,
     mappings: Vec<MappingView<'a>>,
 }
 
@@ -247,7 +251,7 @@ fn system<'a>(census: &'a Census, look: &'a Look) -> SystemView<'a> {
         });
     }
     for process in &mut processes {
-        process.mappings.retain(|mapping| !mapping.folios.is_empty());
+        process.mappings.retain(|mapping| !mapping.folios.is_empty() || mapping.target.is_some());
     }
     SystemView {
         page_bytes,
@@ -276,6 +280,8 @@ fn of_process(process: &Process, page_bytes: u64) -> ProcessView<'_> {
     ProcessView {
         pid: process.pid,
         name: &process.name,
+        page_table_bytes: process.held.page_table_bytes,
+        pinned_bytes: process.held.pinned.bytes,
         mappings: process.mappings.iter().map(mapping).collect(),
     }
 }

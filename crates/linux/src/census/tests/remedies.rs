@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{K, edited, finding, fixture, judged, judged_with, replace};
+use crate::census::block::{BlockFacts, Runs};
 use crate::census::remedy::verbs::Verbs;
 use crate::census::remedy::{Action, Remedy, Restart};
 use crate::census::why::Refusal;
@@ -189,6 +190,14 @@ fn what_the_program_forbids_no_verb_can_do() {
         assert_eq!((refusal, remedies.len()), (expected, 1));
         assert!(!remedies[0].is_some() && remedies[0].cost.contains(cause), "{remedies:?}");
     }
+    let inherited = |dir: &Path| {
+        std::fs::write(dir.join("100/status"), "PPid:\t50\nTHP_enabled:\t0\n").unwrap();
+        std::fs::create_dir(dir.join("50")).unwrap();
+        std::fs::write(dir.join("50/status"), "PPid:\t1\nTHP_enabled:\t0\n").unwrap();
+        std::fs::write(dir.join("50/comm"), "wrapper\n").unwrap();
+    };
+    let (_, remedies) = of_anon(&Answers::default(), &inherited);
+    assert!(remedies[0].cost.contains("50 (wrapper)"), "{remedies:?}");
     let redis = |dir: &Path| {
         disabled(dir);
         for file in ["maps", "smaps"] {
@@ -227,9 +236,7 @@ fn a_file_is_warmed_only_if_warm_would() {
     assert_eq!((alone.to_string().as_str(), alone.restart), (sentence, Restart::Around));
     assert_eq!(alone.gain_bytes, 2048 * K, "the second block is not touched");
     let shared = warm(in_use(&[100, 7]));
-    assert!(shared.command.contains(&as_root("mktemp /usr/bin/server.XXXXXX")), "{shared}");
-    assert!(shared.command.contains(&as_root("cp -a /usr/bin/server \"$new\"")), "{shared}");
-    assert_eq!(shared.restart, Restart::After);
+    assert!(!shared.is_some() && shared.cost.contains("belongs to the system"), "{shared}");
     let none = warm(Some(WarmRefusal::NoFolios { filesystem: "zfs".to_owned() }));
     assert!(!none.is_some() && none.cost.contains("zfs"), "{none:?}");
 }
@@ -274,7 +281,7 @@ fn a_short_file_is_warmed_if_the_loader_places_it_so_each_time() {
     assert!(warmed.gain_bytes > 0 && warmed.gain_bytes.is_multiple_of(64 * K), "{warmed:?}");
     let in_use = Some(WarmRefusal::InUse { bytes: 1, pids: vec![100, 7] });
     let shared = of_short(&Answers { placed: well(), warm: in_use, ..Answers::default() });
-    assert!(shared.command.contains(&as_root("cp -a ")), "{shared:?}");
+    assert!(!shared.is_some() && shared.cost.contains("folio warm /usr/bin/server"), "{shared:?}");
     let random = Some(Placed::Badly(Obstacle::Random(4096)));
     let random = of_short(&Answers { placed: random, ..Answers::default() });
     assert!(!random.is_some() && random.cost.contains("folio align --align 64K"), "{random:?}");
@@ -345,8 +352,9 @@ fn of_shared(start: &str, end: &str, setting: &str) -> Vec<Remedy> {
 fn shared_memory_is_collapsed_where_it_fits_and_else_needs_the_setting() {
     const NEVER: &str = "always within_size advise [never] deny force";
     const ALWAYS: &str = "[always] within_size advise never deny force";
-    let tune =
-        as_root("folio tune --set thp.shmem_enabled=always --yes, then start the program again");
+    let tune = as_root(
+        "folio tune --set thp.shmem_enabled=within_size --yes, then start the program again",
+    );
     let fits = of_shared("60000000", "60400000", NEVER);
     assert_eq!(sentences(&fits), [collapse(), tune.clone()]);
     assert_eq!(fits[0].gain_bytes, 2048 * K);
@@ -361,11 +369,16 @@ fn shared_memory_is_collapsed_where_it_fits_and_else_needs_the_setting() {
 #[test]
 fn the_whole_blocks_of_a_mapping_are_counted_once() {
     let found = judged(&MemSystem::from_dir(fixture("6.18")), 100);
-    let touched = found.0.processes[0].mappings[0].touched.unwrap();
-    assert_eq!((touched.pmd.bytes, touched.pmd.present_bytes), (0, 0), "no whole block");
-    assert_eq!(touched.contpte.bytes, 192 * K);
-    let whole = found.0.processes[0].mappings[2].touched.unwrap();
-    assert_eq!((whole.pmd.bytes, whole.pmd.present_bytes), (2048 * K, 2048 * K));
+    let touched = |nr: usize| found.0.processes[0].mappings[nr].touched.clone().unwrap();
+    let sums = |runs: &Runs| {
+        let nr =
+            |of: fn(&BlockFacts) -> u32| runs.iter().map(move |r| u64::from(of(&r.facts)) * r.nr);
+        (runs.iter().map(|run| run.nr).sum::<u64>(), nr(|facts| facts.nr_present).sum::<u64>())
+    };
+    let server = touched(0);
+    assert_eq!(sums(&server.pmd), (0, 0), "no whole block");
+    assert_eq!(sums(&server.contpte), (3, 48));
+    assert_eq!(sums(&touched(2).pmd), (1, 512));
 }
 
 /// The mapping of a file, made one of a tmpfs of device 0:44, whose mounts the lines say: those that
@@ -402,17 +415,17 @@ fn a_tmpfs_is_judged_by_its_mount_and_remounted_where_it_is() {
     let plain = "mount -o remount,huge";
     let ours = remounts(of_tmpfs(&scratch(""), &scratch(""), &|_| ()));
     let typed = |huge: &str| as_root(&format!("{plain}={huge} /scratch"));
-    let both = (typed("always"), typed("never"));
+    let both = (typed("within_size"), typed("never"));
     assert_eq!(ours, (vec![Refusal::SettingOff], vec![both]));
 
     let theirs = remounts(of_tmpfs(ROOT, &scratch(",huge=advise"), &|_| ()));
     let typed = |huge: &str| as_root(&format!("nsenter -t 100 -m {plain}={huge} /scratch"));
-    let both = (typed("always"), typed("advise"));
+    let both = (typed("within_size"), typed("advise"));
     assert_eq!(theirs, (vec![Refusal::NotAdvised], vec![both]));
 
     let (_, remedies) = of_tmpfs(ROOT, &scratch(""), &|_| ());
     let remount = remedies.iter().find(|remedy| remedy.action == Action::Remount).unwrap();
-    assert!(remount.cost.ends_with("mount it with huge=always instead"), "{remount:?}");
+    assert!(remount.cost.ends_with("mount it with huge=within_size instead"), "{remount:?}");
 
     // shmem_enabled is never in the fixture, and does not matter.
     let allowed = remounts(of_tmpfs(ROOT, &scratch(",huge=always"), &|_| ()));
@@ -471,4 +484,82 @@ fn a_mount_of_tmpfs_has_its_own_setting() {
     assert_eq!(tmpfs(text, (0, 44)), Some((PathBuf::from("/dev/shm"), "advise".to_owned())));
     assert_eq!(tmpfs(text, (0, 45)), Some((PathBuf::from("/run"), "never".to_owned())));
     assert_eq!(tmpfs(text, (0, 46)), None);
+}
+
+/// What the pages of the private memory are, and what is promised of them.
+fn of_pages(pagemap: &str, edit: &dyn Fn(&Path)) -> Vec<Remedy> {
+    let (_, remedies) = of_anon(&Answers::default(), &|dir: &Path| {
+        replace(&dir.join("100/pagemap"), "40000 180 8100000000008000 1", pagemap);
+        edit(dir);
+    });
+    remedies
+}
+
+#[test]
+fn a_block_that_the_kernel_refuses_gains_nothing() {
+    const GUARD: &str = "40000 17f 8100000000008000 1\n4017f 1 440000000000009f";
+    let none = of_pages(GUARD, &|_| ());
+    assert!(
+        none.len() == 1 && !none[0].is_some() && none[0].cost.contains("guard page"),
+        "{none:?}"
+    );
+    let merged = |dir: &Path| replace(&dir.join("kpageflags"), "8000 200 5828", "8000 200 205828");
+    let none = of_pages("40000 180 8100000000008000 1", &merged);
+    assert!(!none[0].is_some() && none[0].cost.contains("KSM"), "{none:?}");
+    const PROTECTED: &str = "40000 17f 8100000000008000 1\n4017f 1 830000000000817f";
+    let none = of_pages(PROTECTED, &|_| ());
+    assert!(!none[0].is_some() && none[0].cost.contains("userfaultfd"), "{none:?}");
+    let armed = |dir: &Path| replace(&dir.join("100/smaps"), " ac hg ", " ac hg um ");
+    let none = of_pages("40000 180 8100000000008000 1", &armed);
+    assert!(!none[0].is_some() && none[0].cost.contains("userfaultfd"), "a hole: {none:?}");
+    let device = |dir: &Path| replace(&dir.join("100/smaps"), " ac hg ", " io pf ");
+    let none = of_pages("40000 180 8100000000008000 1", &device);
+    assert!(!none[0].is_some(), "{none:?}");
+}
+
+#[test]
+fn what_is_swapped_out_is_read_back_at_a_price_and_no_block_of_it_alone_is() {
+    const PART: &str = "40000 180 8100000000008000 1\n40180 40 4000000000000020 1";
+    let remedy = of_pages(PART, &|_| ()).remove(0);
+    assert_eq!(remedy.action, Action::Collapse);
+    let bytes = (remedy.gain_bytes, remedy.extra_bytes, remedy.swapped_in_bytes);
+    assert_eq!(bytes, (2048 * K, 256 * K, 256 * K));
+    assert_eq!(remedy.present_bytes(), 1536 * K);
+}
+
+#[test]
+fn a_pinned_block_waits_for_the_next_start() {
+    let pinned = |dir: &Path, list: &str| {
+        std::fs::write(dir.join("100/status"), "VmPin:\t4 kB\n").unwrap();
+        for name in ["fd", "fdinfo"] {
+            std::fs::create_dir_all(dir.join("100").join(name)).unwrap();
+            std::fs::write(dir.join("100").join(name).join("3"), list).unwrap();
+        }
+    };
+    let plain = |dir: &Path| replace(&dir.join("100/smaps"), " ac hg ", " ac ");
+    let actions = |list: &'static str| {
+        let remedies = of_pages("40000 180 8100000000008000 1", &move |dir: &Path| {
+            plain(dir);
+            pinned(dir, list);
+        });
+        remedies.iter().map(|remedy| remedy.action).collect::<Vec<_>>()
+    };
+    assert_eq!(actions("UserBufs:\t1\n    0: 0x40003000/4096\n"), [Action::Tune]);
+    assert_eq!(actions("UserBufs:\t1\n    0: 0x90003000/4096\n"), [Action::Collapse, Action::Tune]);
+    // Of a device, somewhere.
+    assert_eq!(actions("pos:\t0\n"), [Action::Tune]);
+}
+
+#[test]
+fn a_process_that_has_large_folios_only_where_it_advises_is_reached_by_no_setting() {
+    let (refusal, remedies) = of_anon(&Answers::default(), &|dir| {
+        replace(
+            &dir.join("100/smaps"),
+            "VmFlags: rd wr mr mw me ac hg ",
+            "THPeligible: 0\nVmFlags: rd wr mr mw me ac ",
+        );
+        set(dir, "enabled", "[always] madvise never");
+    });
+    assert_eq!(refusal, Refusal::DisabledExceptAdvised);
+    assert_eq!(sentences(&remedies), [collapse()], "{remedies:?}");
 }

@@ -9,16 +9,18 @@
 //! Owns the choice. The gain counts whole blocks that have a page now: a block that nobody touches
 //! stays empty. Invariant A1: a verb that would refuse is not named; why is said instead.
 
-use super::judge::{Case, FilePlan, Judge, is_shared_memory};
+use super::gain::Gain;
+use super::gains::{Gains, nothing_to_gain};
+use super::judge::{Case, FilePlan, Judge};
 use super::reason::{Finding, Refusal};
-use super::restart::{OwnOption, SYSTEM_WIDE};
+use super::restart::OwnOption;
 use super::tmpfs::{Home, TmpfsMount};
-use crate::census::folios::{Cell, Kind};
-use crate::census::process::Blocks;
+use crate::census::block::{self, Backing};
+use crate::census::process::{Mapping, Process};
 use crate::census::remedy::runtime::Memory;
 use crate::census::remedy::{self, Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
-use crate::collapse::{CollapseKind, blocks_of};
+use crate::proc::host::HugetlbPool;
 use crate::proc::smaps::Smap;
 use crate::run::{Obstacle, Placed};
 use crate::setting::thp::size_name;
@@ -26,78 +28,76 @@ use crate::shell::{as_typed, quoted};
 use crate::system::mounts;
 use crate::warm::{WarmRefusal, Warmed};
 
+/// What the setting of shared memory costs.
+const SHARED_WIDE: &str = "it is for shared memory of all programs, in blocks that their size fills; always \
+    instead of within_size would give 2M to the smallest of them, too";
+/// The row of the table whose program keeps its shared memory in hugetlb pages if there are enough.
+const POSTGRESQL: &str = "PostgreSQL";
+
 impl Judge<'_> {
     /// The remedies of a finding whose reasons are known.
     pub(super) fn remedies(&mut self, finding: &Finding) -> Vec<Remedy> {
-        let is_aside = |refusal| matches!(refusal, Refusal::NotTouched | Refusal::TooSmall);
+        let is_aside = |refusal: Refusal| refusal.is_aside();
         if finding.reasons.iter().all(|reason| is_aside(reason.refusal)) {
             return Vec::new();
         }
         let case = Case::new(self.census, finding);
-        let pmd_bytes = self.census.geometry.pmd_bytes();
-        let gain = gain(&case, pmd_bytes);
-        if gain.bytes == 0 {
-            return vec![Remedy::nothing("no whole block of it is touched")];
+        let gains = self.gains(&case);
+        if gains.now.bytes == 0 && gains.next.bytes == 0 {
+            return vec![Remedy::nothing(nothing_to_gain(finding, &gains))];
         }
-        let filesystem = self.facts(&case).map(|facts| facts.filesystem).unwrap_or_default();
-        let vma = &case.mapping.vma;
-        let remedies = if !vma.has_file() {
-            self.anon(&case)
-        } else if is_shared_memory(vma, &filesystem)
-            || case.mapping.tally.of(Kind::Shmem) != Cell::default()
-        {
-            self.shared(&case)
-        } else {
-            vec![self.of_file(&case, finding, &filesystem)]
+        let remedies = match gains.area.backing {
+            Backing::Anon => self.anon(&case, &gains),
+            Backing::Shmem => self.shared(&case, &gains),
+            Backing::File => vec![self.of_file(&case, finding)],
         };
-        let extra = gain.bytes.saturating_sub(gain.present_bytes);
-        let bytes = gain.bytes.saturating_sub(case.large_bytes);
-        let with_gain = |remedy: Remedy| match remedy.action {
-            Action::Nothing => remedy,
-            // The page cache holds whole folios in any case.
-            Action::Warm => remedy.gaining(bytes, 0).in_folios_of(case.target_bytes),
-            // MADV_COLLAPSE makes PMD folios only; text is moved with it too.
-            Action::Run => remedy.gaining(bytes, 0).in_folios_of(pmd_bytes),
-            Action::Collapse => {
-                let is_pmd = case.target_bytes == pmd_bytes;
-                let pmd = if is_pmd { gain } else { case.mapping.touched.unwrap_or_default().pmd };
-                // What a fork left shared is copied; pages of files and shared memory stay so.
-                let copied = if case.mapping.vma.has_file() { 0 } else { pmd.shared_bytes };
-                let extra = pmd.bytes.saturating_sub(pmd.present_bytes).saturating_add(copied);
-                remedy.gaining(pmd.bytes.min(bytes), extra).in_folios_of(pmd_bytes)
-            }
-            _ => {
-                let extra = extra.saturating_add(remedy.extra_bytes);
-                remedy.gaining(bytes, extra).in_folios_of(case.target_bytes)
-            }
+        let pmd_bytes = self.census.geometry.pmd_bytes();
+        let with_gain = |remedy: Remedy| {
+            let of_file = Gain { new_bytes: 0, copied_bytes: 0, ..gains.next };
+            let (gain, folio_bytes) = match remedy.action {
+                Action::Nothing => return remedy,
+                // The page cache holds whole folios in any case.
+                Action::Warm => (of_file, case.target_bytes),
+                // MADV_COLLAPSE makes PMD folios only; text is moved with it too.
+                Action::Run => (of_file, pmd_bytes),
+                Action::Collapse => (gains.now, pmd_bytes),
+                _ => (gains.next, case.target_bytes),
+            };
+            let extra = gain.extra_bytes().saturating_add(remedy.extra_bytes);
+            let swapped = gain.swapped_bytes;
+            remedy.gaining(gain.bytes, extra).reading(swapped).in_folios_of(folio_bytes)
         };
-        remedies.into_iter().map(with_gain).collect()
+        let remedies: Vec<_> = remedies.into_iter().map(with_gain).collect();
+        self.promise(&case, gains, &remedies);
+        let gains_some = |remedy: &Remedy| !remedy.is_some() || remedy.gain_bytes > 0;
+        or_nothing(remedies.into_iter().filter(gains_some).collect())
     }
 
-    fn anon(&mut self, case: &Case<'_>) -> Vec<Remedy> {
+    fn anon(&mut self, case: &Case<'_>, gains: &Gains) -> Vec<Remedy> {
         let mut remedies = Vec::new();
         let smap = self.smap(case);
-        if self.is_collapsible(case, &smap, CollapseKind::Anon) {
+        if self.is_collapsible(case, &smap, gains) {
             remedies.push(remedy::collapse(case.process.pid));
         }
         remedies.extend(self.anon_next_start(case, &smap));
         or_nothing(remedies)
     }
 
-    /// Whether `folio collapse` would try some of it.
-    fn is_collapsible(&self, case: &Case<'_>, smap: &Smap, kind: CollapseKind) -> bool {
+    /// Whether `folio collapse` would do some of it.
+    fn is_collapsible(&self, case: &Case<'_>, smap: &Smap, gains: &Gains) -> bool {
         let pmd_bytes = self.census.geometry.pmd_bytes();
-        let is_touched = case.mapping.touched.is_none_or(|touched| touched.pmd.bytes > 0);
-        !case.is_short && is_touched && blocks_of(smap, kind, 0, pmd_bytes).is_ok()
+        !case.is_short
+            && gains.now.bytes > 0
+            && block::refusal(smap, gains.area.backing, pmd_bytes).is_none()
     }
 
-    fn shared(&mut self, case: &Case<'_>) -> Vec<Remedy> {
+    fn shared(&mut self, case: &Case<'_>, gains: &Gains) -> Vec<Remedy> {
         let mut remedies = Vec::new();
         let smap = self.smap(case);
-        let blocks = blocks_of(&smap, CollapseKind::Shmem, 0, case.target_bytes);
+        let refusal = block::refusal(&smap, Backing::Shmem, case.target_bytes);
         let (home, setting) = (self.home(case), self.settings.shmem(case.target_bytes));
         let is_denied = self.settings.is_shmem_denied();
-        if self.is_collapsible(case, &smap, CollapseKind::Shmem) && !is_denied {
+        if self.is_collapsible(case, &smap, gains) && !is_denied {
             remedies.push(remedy::collapse(case.process.pid));
         }
         if let Some(disabled) = self.disabled(case) {
@@ -107,9 +107,12 @@ impl Judge<'_> {
             return vec![Remedy::nothing("the program forbids it (MADV_NOHUGEPAGE)")];
         }
         let row = self.runtime(case, Memory::Shmem);
+        if row.is_some_and(|row| row.name == POSTGRESQL) {
+            remedies.extend(self.reserved(case));
+        }
         let option = self.option(case, row);
         let cost = option.note().or_else(|| row.map(|row| row.cost.clone()));
-        let cost = cost.map_or(SYSTEM_WIDE.to_owned(), |cost| format!("{SYSTEM_WIDE}; {cost}"));
+        let cost = cost.map_or(SHARED_WIDE.to_owned(), |cost| format!("{SHARED_WIDE}; {cost}"));
         remedies.extend(match (&home, setting) {
             (Home::Mount(mount), _) => Some(self.mounted(mount, &smap)),
             (Home::Unseen, _) => Some(Remedy::nothing(
@@ -117,7 +120,7 @@ impl Judge<'_> {
                  another mount namespace, or was unmounted",
             )),
             (_, None) => Some(Remedy::nothing("this kernel has no such folios for shared memory")),
-            (_, Some(InForce { allows: Allows::All, .. })) => blocks.is_err().then(|| Remedy {
+            (_, Some(InForce { allows: Allows::All, .. })) => refusal.is_some().then(|| Remedy {
                 action: Action::Restart,
                 restart: Restart::After,
                 ..Remedy::nothing("the settings allow it, but not for what was mapped before")
@@ -136,12 +139,32 @@ impl Judge<'_> {
                     .tuned(&set, "advise")
                     .costing_if_some(format!("{what} is in effect, and acts once the setting is")),
                 _ => {
-                    let value = if smap.is_huge { "advise" } else { "always" };
+                    let value = if smap.is_huge { "advise" } else { "within_size" };
                     self.tuned(&set, value).costing_if_some(cost)
                 }
             }),
         });
         or_nothing(remedies)
+    }
+
+    /// PostgreSQL's own way: pages of hugetlb, reserved for the mapping.
+    fn reserved(&self, case: &Case<'_>) -> Option<Remedy> {
+        let pool = HugetlbPool::of(self.question.system)?;
+        let bytes = case.mapping.vma.len_bytes();
+        let remedy = remedy::hugetlb(&pool, bytes, "postgres -c huge_pages=on ..".to_owned());
+        let is_view = |other: &&Mapping| {
+            (other.vma.device, other.vma.inode) == (case.mapping.vma.device, case.mapping.vma.inode)
+        };
+        let maps_it = |process: &&Process| process.mappings.iter().any(|one| is_view(&one));
+        let processes = self.census.processes.iter().filter(maps_it);
+        let tables: u64 = processes.map(|process| process.held.page_table_bytes).sum();
+        Some(remedy.costing(format!(
+            "{} of {} each are reserved for it, and no other program can use them; the page tables of its \
+             processes, {} KiB now, shrink",
+            pool.nr_for(bytes),
+            size_name(pool.page_bytes),
+            tables >> 10
+        )))
     }
 
     /// Of files on tmpfs the mount decides.
@@ -159,7 +182,7 @@ impl Judge<'_> {
             }
             Some(_) => Remedy {
                 action: Action::Remount,
-                command: mount.remount("always"),
+                command: mount.remount("within_size"),
                 restart: Restart::After,
                 undo: mount.remount(&mount.huge),
                 ..Remedy::nothing(mount.cost())
@@ -167,7 +190,9 @@ impl Judge<'_> {
         }
     }
 
-    fn of_file(&mut self, case: &Case<'_>, finding: &Finding, filesystem: &str) -> Remedy {
+    fn of_file(&mut self, case: &Case<'_>, finding: &Finding) -> Remedy {
+        let filesystem = self.facts(case).map(|facts| facts.filesystem).unwrap_or_default();
+        let filesystem = filesystem.as_str();
         let vma = &case.mapping.vma;
         let has = |refusal| finding.reasons.iter().any(|reason| reason.refusal == refusal);
         if has(Refusal::OpenForWrite) {
@@ -177,12 +202,13 @@ impl Judge<'_> {
                 "{whom} has the file open for writing; close it first"
             ));
         }
+        if vma.is_deleted && filesystem.is_empty() {
+            return Remedy::nothing("it is memory of the kernel that no filesystem holds");
+        }
         if vma.is_deleted {
-            return Remedy {
-                action: Action::Restart,
-                restart: Restart::After,
-                ..Remedy::nothing("the file was replaced; the new one is judged when it is mapped")
-            };
+            return Remedy::nothing(
+                "the file was deleted or replaced; ask again once the program has started anew",
+            );
         }
         if has(Refusal::Filesystem) {
             return Remedy::nothing(format!(
@@ -254,21 +280,6 @@ impl Judge<'_> {
             warm: verbs.warm(&vma.path),
         };
         self.files.entry((vma.device, vma.inode, block_bytes)).or_insert_with(new).clone()
-    }
-}
-
-/// Whole blocks of the target with a page; without PFNs as many as the resident memory can fill.
-fn gain(case: &Case<'_>, pmd_bytes: u64) -> Blocks {
-    let all = case.mapping.tally.all().mapped_bytes();
-    match case.mapping.touched {
-        Some(touched) if case.target_bytes == pmd_bytes => touched.pmd,
-        Some(touched) => touched.contpte,
-        None => {
-            let whole = case.mapping.vma.nr_whole_blocks(case.target_bytes);
-            let bytes = whole.saturating_mul(case.target_bytes);
-            let bytes = bytes.min(all / case.target_bytes * case.target_bytes);
-            Blocks { bytes, present_bytes: bytes, shared_bytes: 0 }
-        }
     }
 }
 

@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use super::gain::{Blocks, Place, Promised};
 use super::reason::{Finding, Question, Reason, Refusal};
 use super::tmpfs::{Home, SeenMounts};
+use crate::census::block::{AreaFacts, Backing, When};
 use crate::census::folios::{Cell, Kind, Size};
 use crate::census::process::{Mapping, Process};
 use crate::census::remedy::runtime::Traits;
@@ -37,6 +39,9 @@ pub(super) struct Judge<'a> {
     writers: BTreeMap<((u32, u32), u64), Vec<u32>>,
     smaps: BTreeMap<u32, Vec<Smap>>,
     mounts: SeenMounts,
+    pub(super) promised: Promised,
+    /// Pinned bytes of each process that are not taken from a gain yet.
+    pub(super) pinned: BTreeMap<u32, u64>,
     pub(super) traits: BTreeMap<u32, Traits>,
     disabled: BTreeMap<u32, Option<Disabled>>,
     except_advised: BTreeMap<u32, bool>,
@@ -115,6 +120,8 @@ impl<'a> Judge<'a> {
             writers: BTreeMap::new(),
             smaps: BTreeMap::new(),
             mounts: SeenMounts::default(),
+            promised: promised(census),
+            pinned: BTreeMap::new(),
             traits: BTreeMap::new(),
             disabled: BTreeMap::new(),
             except_advised: BTreeMap::new(),
@@ -133,6 +140,18 @@ impl<'a> Judge<'a> {
         reasons.retain(|reason| reason.bytes > 0);
         reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
         reasons
+    }
+
+    /// What of a mapping has no remedy for want of a block.
+    pub(super) fn aside(&self, finding: &Finding) -> Vec<Reason> {
+        let case = Case::new(self.census, finding);
+        let bytes = case.mapping.tally.all().mapped_bytes();
+        let is_short = case.mapping.vma.nr_whole_blocks(case.target_bytes) == 0;
+        if is_short && bytes > 0 {
+            vec![Case::reason(Refusal::TooSmall, bytes)]
+        } else {
+            Vec::new()
+        }
     }
 
     fn judge(&mut self, case: &Case<'_>) -> Vec<Reason> {
@@ -158,7 +177,11 @@ impl<'a> Judge<'a> {
             self.memory(case, Kind::Anon, &mut reasons);
         }
         self.large(case, &mut reasons);
-        let untouched = vma.len_bytes().saturating_sub(all);
+        self.obstacles(case, &mut reasons);
+        let swapped =
+            self.smap(case).swap_bytes.max(case.mapping.swapped_bytes(self.census.geometry));
+        reasons.push(Case::reason(Refusal::SwappedOut, swapped));
+        let untouched = vma.len_bytes().saturating_sub(all).saturating_sub(swapped);
         reasons.push(Case::reason(Refusal::NotTouched, untouched));
         reasons
     }
@@ -192,7 +215,7 @@ impl<'a> Judge<'a> {
     /// Private or shared memory in small folios.
     fn memory(&mut self, case: &Case<'_>, kind: Kind, reasons: &mut Vec<Reason>) {
         let is_kind = |other| match kind {
-            Kind::Anon => other == Kind::Anon,
+            Kind::Anon => matches!(other, Kind::Anon | Kind::Text),
             _ => matches!(other, Kind::Shmem | Kind::Text),
         };
         let unknown = case.mapping.tally.sum(|other, size| is_kind(other) && size == Size::Unknown);
@@ -244,6 +267,49 @@ impl<'a> Judge<'a> {
             false => Refusal::MappedByPages,
         };
         reasons.push(Case::reason(refusal, whole));
+    }
+
+    /// What lies in single blocks.
+    fn obstacles(&mut self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
+        let area = self.area(case);
+        if let Some(blocks) = self.blocks(case, area, case.target_bytes) {
+            for (obstacle, bytes) in blocks.obstacles(When::Now) {
+                let refusal = Refusal::of(obstacle);
+                reasons.extend(refusal.map(|refusal| Case::reason(refusal, bytes)));
+            }
+        }
+    }
+
+    /// What holds for all blocks of a mapping.
+    pub(super) fn area(&mut self, case: &Case<'_>) -> AreaFacts {
+        let backing = self.backing(case);
+        AreaFacts::of(&self.smap(case), backing)
+    }
+
+    fn backing(&mut self, case: &Case<'_>) -> Backing {
+        let vma = &case.mapping.vma;
+        if !vma.has_file() {
+            return Backing::Anon;
+        }
+        if case.mapping.tally.of(Kind::Shmem) != Cell::default() {
+            return Backing::Shmem;
+        }
+        let filesystem = self.facts(case).map(|facts| facts.filesystem).unwrap_or_default();
+        if is_shared_memory(vma, &filesystem) { Backing::Shmem } else { Backing::File }
+    }
+
+    /// The blocks of a size; `None` where pages are not seen.
+    pub(super) fn blocks<'c>(
+        &self,
+        case: &Case<'c>,
+        area: AreaFacts,
+        bytes: u64,
+    ) -> Option<Blocks<'c>> {
+        let touched = case.mapping.touched.as_ref()?;
+        let geometry = self.census.geometry;
+        let runs = if bytes == geometry.pmd_bytes() { &touched.pmd } else { &touched.contpte };
+        let place = Place::of(&case.mapping.vma);
+        Some(Blocks { area, runs, place, page_bytes: geometry.page_bytes })
     }
 
     /// Where the memory of a shared mapping is.
@@ -301,6 +367,18 @@ impl<'a> Judge<'a> {
         let key = (case.mapping.vma.device, file.inode);
         self.writers.entry(key).or_insert_with(|| system.writers(&file)).clone()
     }
+}
+
+/// What all views of shared memory show together; nothing is promised yet.
+fn promised(census: &Census) -> Promised {
+    let mut promised = Promised::default();
+    let mappings = census.processes.iter().flat_map(|process| &process.mappings);
+    for mapping in mappings.filter(|mapping| mapping.tally.of(Kind::Shmem) != Cell::default()) {
+        if let (Some(place), Some(touched)) = (Place::of(&mapping.vma), &mapping.touched) {
+            promised.see(place, &touched.pmd, census.geometry.page_bytes);
+        }
+    }
+    promised
 }
 
 fn file_ref(case: &Case<'_>) -> FileRef {

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::census::block::Obstacle;
 use crate::census::remedy::Remedy;
 use crate::census::remedy::verbs::Verbs;
 use crate::system::System;
@@ -28,6 +29,16 @@ pub enum Refusal {
     Disabled,
     /// The same, except for memory with `MADV_HUGEPAGE`.
     DisabledExceptAdvised,
+    /// A guard page lies in the block.
+    GuardPage,
+    /// KSM merged pages of the block.
+    Merged,
+    /// userfaultfd watches the block.
+    Userfaultfd,
+    /// Pages of the block, or of the process, are pinned.
+    Pinned,
+    /// Memory of a device.
+    Device,
     /// The setting is never.
     SettingOff,
     /// The setting asks for `MADV_HUGEPAGE`, which was not given.
@@ -40,6 +51,8 @@ pub enum Refusal {
     PartlyMapped,
     /// Large folios mapped whole, but by one entry a page.
     MappedByPages,
+    /// In swap space.
+    SwappedOut,
     /// Nothing is mapped there yet.
     NotTouched,
     /// Sizes are not available without root.
@@ -47,6 +60,15 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Those that no remedy is for.
+    pub const ASIDE: [Self; 3] = [Self::NotTouched, Self::SwappedOut, Self::TooSmall];
+
+    /// Whether it is one of them.
+    #[must_use]
+    pub fn is_aside(self) -> bool {
+        Self::ASIDE.contains(&self)
+    }
+
     /// Name in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -60,6 +82,12 @@ impl Refusal {
             Self::NoHugeAdvice => "no_huge_advice",
             Self::Disabled => "disabled",
             Self::DisabledExceptAdvised => "disabled_except_advised",
+            Self::GuardPage => Obstacle::Guard.name(),
+            Self::Merged => Obstacle::Merged.name(),
+            Self::Userfaultfd => Obstacle::Userfaultfd.name(),
+            Self::Pinned => Obstacle::Pinned.name(),
+            Self::Device => Obstacle::Device.name(),
+            Self::SwappedOut => Obstacle::SwappedOut.name(),
             Self::SettingOff => "setting_off",
             Self::NotAdvised => "not_advised",
             Self::MountUnseen => "mount_unseen",
@@ -75,17 +103,23 @@ impl Refusal {
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::TooSmall => "smaller than any block",
-            Self::Incongruent => "address and file offset are not aligned alike",
+            Self::TooSmall => Obstacle::Short.meaning(),
+            Self::Incongruent => Obstacle::Incongruent.meaning(),
             Self::CachedSmall => "in the page cache in small folios",
             Self::Filesystem => "the filesystem has no folios of this size",
             Self::OpenForWrite => "open for writing",
             Self::PrivateCopy => "written to: private copies of file pages",
-            Self::NoHugeAdvice => "MADV_NOHUGEPAGE, or a thread's stack",
-            Self::Disabled => "THP is disabled for the process (PR_SET_THP_DISABLE)",
+            Self::NoHugeAdvice => Obstacle::NoHugeAdvice.meaning(),
+            Self::Disabled => Obstacle::Disabled.meaning(),
             Self::DisabledExceptAdvised => {
                 "THP is disabled for the process except for advised memory (MemoryTHP=madvise of its unit)"
             }
+            Self::GuardPage => Obstacle::Guard.meaning(),
+            Self::Merged => Obstacle::Merged.meaning(),
+            Self::Userfaultfd => Obstacle::Userfaultfd.meaning(),
+            Self::Pinned => Obstacle::Pinned.meaning(),
+            Self::Device => Obstacle::Device.meaning(),
+            Self::SwappedOut => Obstacle::SwappedOut.meaning(),
             Self::SettingOff => "the setting is never",
             Self::NotAdvised => "the setting requires MADV_HUGEPAGE",
             Self::MountUnseen => "on a tmpfs whose mount, which decides, cannot be seen",
@@ -94,6 +128,24 @@ impl Refusal {
             Self::MappedByPages => "whole large folios, mapped page by page",
             Self::NotTouched => "not touched yet",
             Self::SizeUnknown => "sizes need root",
+        }
+    }
+}
+
+impl Refusal {
+    /// That of an obstacle; `None` where another reason says it better.
+    pub(super) const fn of(obstacle: Obstacle) -> Option<Self> {
+        match obstacle {
+            Obstacle::Guard => Some(Self::GuardPage),
+            Obstacle::Merged => Some(Self::Merged),
+            Obstacle::Userfaultfd => Some(Self::Userfaultfd),
+            Obstacle::Pinned => Some(Self::Pinned),
+            Obstacle::Device => Some(Self::Device),
+            // Bytes of these are counted page by page.
+            Obstacle::Large | Obstacle::Empty | Obstacle::SwappedOut | Obstacle::Copied => None,
+            // And these by the setting that they overrule.
+            Obstacle::Disabled | Obstacle::NoHugeAdvice | Obstacle::Hugetlb => None,
+            Obstacle::Incongruent | Obstacle::Short => None,
         }
     }
 }

@@ -49,12 +49,13 @@ impl TmpfsMount {
     }
 
     pub(super) fn cost(&self) -> String {
-        let files = "for all files that are written there from then on";
+        let files = "for all files that are written there from then on, in blocks that their size fills; \
+                     huge=always would give a whole block to the smallest file, too";
         match self.seen_by {
             None => files.to_owned(),
             Some(_) => format!(
                 "{files}; if the mount ends with the program, as in a container, mount it with \
-                 huge=always instead"
+                 huge=within_size instead"
             ),
         }
     }

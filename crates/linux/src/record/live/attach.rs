@@ -23,7 +23,7 @@ use crate::geometry::page_bytes;
 use crate::proc::Task;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::{self, Smap};
-use crate::system::entry::{OF_FILE, PRESENT, SWAPPED};
+use crate::system::entry::{GUARD, OF_FILE, PRESENT, SWAPPED};
 use crate::system::{Entries, Live};
 
 /// Entries of pagemap read at once.
@@ -245,6 +245,8 @@ fn touch_one(
 /// How a page was touched that is there: anonymous memory was written.
 fn op_of(entry: u64, vma: &Vma) -> Option<Op> {
     match (entry & (PRESENT | SWAPPED) != 0, entry & OF_FILE != 0) {
+        // A guard page is a marker, and nothing was ever there.
+        _ if entry & GUARD != 0 => None,
         (false, _) => None,
         (true, false) => Some(Op::Write),
         (true, true) if vma.is_exec() => Some(Op::Exec),

@@ -16,6 +16,7 @@ fn remedy(command: &str, restart: Restart, gain_mib: u64) -> Remedy {
         gain_bytes: gain_mib * MIB,
         folio_bytes: 2 * MIB,
         extra_bytes: MIB / 4,
+        swapped_in_bytes: 0,
         undo: text(),
         cost: text(),
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use largefolio_linux::census::Held;
 use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
 use largefolio_linux::census::maps::Vma;
 use largefolio_linux::census::process::{Mapping, Process};
@@ -82,6 +83,7 @@ fn large() -> Look {
         name: "<b>name".to_owned(),
         mappings: mappings.clone(),
         tally: tally.clone(),
+        held: Held::default(),
         nr_bad_lines: 0,
     };
     let small = take(&system(), &[100]).unwrap();

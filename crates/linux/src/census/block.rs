@@ -1,0 +1,470 @@
+//! What the kernel would do with each block of a mapping.
+//!
+//! ```text
+//!   pagemap, kpageflags   pages of each block, by state     Runs, BlockFacts
+//!   smaps                 of the whole mapping              AreaFacts
+//!   judge                 may it become one folio, at what price?   Result<Cost, Obstacle>
+//! ```
+//!
+//! Owns the only answer to "can this block be in one folio", for `folio maps`, `folio advise` and `folio
+//! collapse`. Nothing is read here: facts come in, a judgement goes out. Each condition was tried on Linux
+//! 6.18; the live test `blocks` tries them again.
+//!
+//! Invariants:
+//! - B1: runs ascend by block, do not overlap, are not empty, and no run could be joined to the next.
+//! - B2: of the pages of a block at most all are present, zero, swapped out or markers together.
+//! - B3: an allowed block costs at most its size: new, swapped and copied pages are different pages, but
+//!   that a copied one is also present.
+
+use std::ops::Range;
+
+use crate::proc::smaps::Smap;
+
+/// When the block is to become one folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// In the running program, by `MADV_COLLAPSE`.
+    Now,
+    /// When the program touches it again after its next start.
+    NextStart,
+}
+
+/// What kind of memory a mapping has, as far as the conditions differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Backing {
+    /// Private memory without a file.
+    #[default]
+    Anon,
+    /// memfd, tmpfs, shared anonymous memory.
+    Shmem,
+    /// A file with a page cache.
+    File,
+}
+
+impl Backing {
+    /// A word for tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Anon => "anon",
+            Self::Shmem => "shmem",
+            Self::File => "file",
+        }
+    }
+}
+
+/// What holds for all blocks of a mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AreaFacts {
+    /// Kind of memory.
+    pub backing: Backing,
+    /// THP is disabled for the process.
+    pub is_disabled: bool,
+    /// `MADV_NOHUGEPAGE`, or the stack of a thread.
+    pub is_no_huge: bool,
+    /// Pages of hugetlb.
+    pub is_hugetlb: bool,
+    /// Memory of a device, or without pages that can be moved.
+    pub is_device: bool,
+    /// userfaultfd waits for missing pages.
+    pub awaits_missing: bool,
+    /// userfaultfd waits for pages that are not mapped yet.
+    pub awaits_minor: bool,
+    /// userfaultfd protects pages from writes.
+    pub is_write_tracked: bool,
+}
+
+/// Pages of one block by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockFacts {
+    /// In memory, but for the page of zeros.
+    pub nr_present: u32,
+    /// The page of zeros.
+    pub nr_zero: u32,
+    /// Present, mapped by single entries, and other processes or mappings have them too.
+    pub nr_shared: u32,
+    /// Present and mapped by a PMD entry.
+    pub nr_pmd: u32,
+    /// Present, merged by KSM.
+    pub nr_merged: u32,
+    /// Present, in a mapping of a file, and a private copy.
+    pub nr_copied: u32,
+    /// In swap space.
+    pub nr_swapped: u32,
+    /// Markers of guard pages.
+    pub nr_guard: u32,
+    /// Protected by userfaultfd, present or not.
+    pub nr_protected: u32,
+    /// Pinned, as far as the kernel says where: held in place for io_uring.
+    pub nr_pinned: u32,
+}
+
+/// What becoming one folio costs a block, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Newly allocated: nothing was there.
+    pub nr_new: u64,
+    /// Read from swap space.
+    pub nr_swapped: u64,
+    /// Copied, while others keep the original.
+    pub nr_copied: u64,
+}
+
+/// Why a block cannot be one folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Obstacle {
+    /// It is one already, mapped by a PMD entry.
+    Large,
+    /// Nothing of it is in memory.
+    Empty,
+    /// All that it has is in swap space.
+    SwappedOut,
+    /// A marker of `MADV_GUARD_INSTALL`.
+    Guard,
+    /// Pages merged by KSM.
+    Merged,
+    /// userfaultfd protects a page, or waits for a missing one.
+    Userfaultfd,
+    /// Pages that are pinned, for io_uring or a device.
+    Pinned,
+    /// Private copies of pages of a file.
+    Copied,
+    /// THP disabled for the process.
+    Disabled,
+    /// `MADV_NOHUGEPAGE`.
+    NoHugeAdvice,
+    /// hugetlb.
+    Hugetlb,
+    /// A device.
+    Device,
+    /// Address and position in the file or in shared memory differ mod the block.
+    Incongruent,
+    /// The mapping has no whole block.
+    Short,
+}
+
+impl Obstacle {
+    /// Name in exports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Large => "large",
+            Self::Empty => "not_touched",
+            Self::SwappedOut => "swapped_out",
+            Self::Guard => "guard_page",
+            Self::Merged => "merged",
+            Self::Userfaultfd => "userfaultfd",
+            Self::Pinned => "pinned",
+            Self::Copied => "private_copy",
+            Self::Disabled => "disabled",
+            Self::NoHugeAdvice => "no_huge_advice",
+            Self::Hugetlb => "hugetlb",
+            Self::Device => "device",
+            Self::Incongruent => "incongruent",
+            Self::Short => "too_small",
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Large => "in one folio already",
+            Self::Empty => "not touched yet",
+            Self::SwappedOut => "swapped out",
+            Self::Guard => "a guard page (MADV_GUARD_INSTALL) lies in the block",
+            Self::Merged => "KSM merged pages of the block with others",
+            Self::Userfaultfd => "userfaultfd watches pages of the block",
+            Self::Pinned => "pinned for io_uring or a device",
+            Self::Copied => "written to: private copies of file pages",
+            Self::Disabled => "THP is disabled for the process (PR_SET_THP_DISABLE)",
+            Self::NoHugeAdvice => "the program forbids it: MADV_NOHUGEPAGE, or a thread's stack",
+            Self::Hugetlb => "hugetlb pages",
+            Self::Device => "memory of a device",
+            Self::Incongruent => "address and file offset are not aligned alike",
+            Self::Short => "smaller than any block",
+        }
+    }
+}
+
+impl AreaFacts {
+    /// Of a mapping as smaps shows it.
+    #[must_use]
+    pub fn of(smap: &Smap, backing: Backing) -> Self {
+        Self {
+            backing,
+            is_disabled: smap.is_disabled,
+            is_no_huge: smap.is_no_huge,
+            is_hugetlb: smap.is_hugetlb,
+            is_device: smap.is_device,
+            awaits_missing: smap.awaits_missing,
+            awaits_minor: smap.awaits_minor,
+            is_write_tracked: smap.is_write_tracked,
+        }
+    }
+
+    /// What keeps every block of the mapping from being one folio.
+    #[must_use]
+    pub const fn obstacle(&self, when: When) -> Option<Obstacle> {
+        let is_armed = self.awaits_missing || self.awaits_minor || self.is_write_tracked;
+        if self.is_hugetlb {
+            Some(Obstacle::Hugetlb)
+        } else if self.is_device {
+            Some(Obstacle::Device)
+        } else if self.is_disabled {
+            Some(Obstacle::Disabled)
+        } else if self.is_no_huge {
+            Some(Obstacle::NoHugeAdvice)
+        } else if match when {
+            // What fills missing pages then, fills them one by one again.
+            When::NextStart => is_armed,
+            // The tables of shared memory under write protection are not given back.
+            When::Now => self.is_write_tracked && !matches!(self.backing, Backing::Anon),
+        } {
+            Some(Obstacle::Userfaultfd)
+        } else {
+            None
+        }
+    }
+
+    /// Whether a block of `nr_pages` can become one folio, and what that costs.
+    ///
+    /// # Errors
+    /// What is in the way.
+    pub fn judge(&self, block: &BlockFacts, nr_pages: u32, when: When) -> Result<Cost, Obstacle> {
+        if let Some(obstacle) = self.obstacle(when) {
+            return Err(obstacle);
+        }
+        let nr_holes = nr_pages.saturating_sub(block.nr_present).saturating_sub(block.nr_swapped);
+        if block.nr_pmd >= nr_pages {
+            return Err(Obstacle::Large);
+        }
+        if block.nr_guard > 0 {
+            return Err(Obstacle::Guard);
+        }
+        if block.nr_merged > 0 {
+            return Err(Obstacle::Merged);
+        }
+        if block.nr_protected > 0 {
+            return Err(Obstacle::Userfaultfd);
+        }
+        // The next start pins the folio that it then has.
+        if block.nr_pinned > 0 && when == When::Now {
+            return Err(Obstacle::Pinned);
+        }
+        if block.nr_copied > 0 {
+            return Err(Obstacle::Copied);
+        }
+        if block.nr_present == 0 {
+            let is_swapped = block.nr_swapped > 0;
+            return Err(if is_swapped { Obstacle::SwappedOut } else { Obstacle::Empty });
+        }
+        // A hole of shared memory is filled whatever waits for pages that are there.
+        let awaits_holes = match self.backing {
+            Backing::Anon => self.awaits_missing || self.awaits_minor || self.is_write_tracked,
+            Backing::Shmem | Backing::File => self.awaits_missing,
+        };
+        if nr_holes > 0 && awaits_holes {
+            return Err(Obstacle::Userfaultfd);
+        }
+        let is_anon = self.backing == Backing::Anon;
+        let is_now = when == When::Now;
+        Ok(Cost {
+            nr_new: nr_holes.into(),
+            // The next start fills it anyway.
+            nr_swapped: if is_now { block.nr_swapped.into() } else { 0 },
+            // Pages of files and of shared memory stay shared.
+            nr_copied: if is_now && is_anon { block.nr_shared.into() } else { 0 },
+        })
+    }
+}
+
+impl BlockFacts {
+    fn add(&mut self, other: &Self) {
+        let Self {
+            nr_present,
+            nr_zero,
+            nr_shared,
+            nr_pmd,
+            nr_merged,
+            nr_copied,
+            nr_swapped,
+            nr_guard,
+            nr_protected,
+            nr_pinned,
+        } = other;
+        self.nr_present += nr_present;
+        self.nr_zero += nr_zero;
+        self.nr_shared += nr_shared;
+        self.nr_pmd += nr_pmd;
+        self.nr_merged += nr_merged;
+        self.nr_copied += nr_copied;
+        self.nr_swapped += nr_swapped;
+        self.nr_guard += nr_guard;
+        self.nr_protected += nr_protected;
+        self.nr_pinned += nr_pinned;
+    }
+}
+
+/// What keeps every block of `block_bytes` of a mapping from being one folio now, whatever its pages are.
+#[must_use]
+pub fn refusal(smap: &Smap, backing: Backing, block_bytes: u64) -> Option<Obstacle> {
+    if smap.vma.nr_whole_blocks(block_bytes) == 0 {
+        return Some(Obstacle::Short);
+    }
+    let is_fit = backing == Backing::Anon || smap.vma.is_congruent(block_bytes);
+    let obstacle = AreaFacts::of(smap, backing).obstacle(When::Now);
+    obstacle.or((!is_fit).then_some(Obstacle::Incongruent))
+}
+
+/// Consecutive blocks that are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRun {
+    /// Address of the first, in blocks.
+    pub first: u64,
+    /// How many.
+    pub nr: u64,
+    /// Of each.
+    pub facts: BlockFacts,
+}
+
+impl BlockRun {
+    const fn end(&self) -> u64 {
+        self.first + self.nr
+    }
+}
+
+/// The whole blocks of a mapping that have something in the page table (B1).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// Pages of a block are `2^order`.
+    pub order: u32,
+    list: Vec<BlockRun>,
+}
+
+impl Runs {
+    /// Of nothing.
+    #[must_use]
+    pub const fn new(order: u32) -> Self {
+        Self { order, list: Vec::new() }
+    }
+
+    /// Of ascending runs.
+    #[cfg(test)]
+    pub(super) fn of(order: u32, runs: impl Iterator<Item = BlockRun>) -> Self {
+        let mut all = Self::new(order);
+        runs.for_each(|run| all.push(run));
+        all
+    }
+
+    /// Ascending.
+    pub fn iter(&self) -> impl Iterator<Item = &BlockRun> {
+        self.list.iter()
+    }
+
+    /// Pages of a block.
+    #[must_use]
+    pub const fn nr_pages(&self) -> u32 {
+        1 << self.order
+    }
+
+    /// Adds a run after all others.
+    fn push(&mut self, run: BlockRun) {
+        match self.list.last_mut() {
+            Some(last) if last.end() == run.first && last.facts == run.facts => last.nr += run.nr,
+            _ if run.nr > 0 => self.list.push(run),
+            _ => {}
+        }
+    }
+
+    /// The blocks of both, each with the sum of its pages.
+    fn joined(&self, other: &Self) -> Self {
+        let mut joined = Self::new(self.order);
+        let (mut ours, mut theirs) = (self.list.iter().copied(), other.list.iter().copied());
+        let (mut one, mut two) = (ours.next(), theirs.next());
+        while let (Some(a), Some(b)) = (one, two) {
+            let start = a.first.min(b.first);
+            let (in_a, in_b) = (a.first == start, b.first == start);
+            let bound = |run: &BlockRun, is_in: bool| if is_in { run.end() } else { run.first };
+            let end = bound(&a, in_a).min(bound(&b, in_b));
+            let mut facts = BlockFacts::default();
+            let mut rest =
+                |run: BlockRun, is_in: bool, next: &mut dyn Iterator<Item = BlockRun>| {
+                    if !is_in {
+                        return Some(run);
+                    }
+                    facts.add(&run.facts);
+                    let rest = BlockRun { first: end, nr: run.end() - end, ..run };
+                    if rest.nr > 0 { Some(rest) } else { next.next() }
+                };
+            one = rest(a, in_a, &mut ours);
+            two = rest(b, in_b, &mut theirs);
+            joined.push(BlockRun { first: start, nr: end - start, facts });
+        }
+        one.into_iter().chain(ours).chain(two).chain(theirs).for_each(|run| joined.push(run));
+        joined
+    }
+}
+
+/// Blocks of a mapping from ascending stretches of pages.
+pub(super) struct Gathering {
+    /// Blocks that lie in the mapping as a whole.
+    whole: Range<u64>,
+    runs: Runs,
+    open: Option<(u64, BlockFacts)>,
+}
+
+impl Gathering {
+    /// Of a mapping of these pages.
+    pub(super) fn new(pages: &Range<u64>, order: u32) -> Self {
+        let whole = pages.start.div_ceil(1 << order)..pages.end >> order;
+        Self { whole, runs: Runs::new(order), open: None }
+    }
+
+    /// Adds pages that follow those before.
+    pub(super) fn add(&mut self, pages: Range<u64>, facts: impl Fn(u32) -> BlockFacts) {
+        let order = self.runs.order;
+        let bounds = self.whole.start << order..self.whole.end.max(self.whole.start) << order;
+        let mut page = pages.start.max(bounds.start);
+        let end = pages.end.min(bounds.end);
+        while page < end {
+            let block = page >> order;
+            if self.open.is_none_or(|(open, _)| open != block) {
+                self.close();
+                let nr = (end - page) >> order;
+                if nr > 0 && page == block << order {
+                    self.runs.push(BlockRun { first: block, nr, facts: facts(1 << order) });
+                    page += nr << order;
+                    continue;
+                }
+            }
+            let nr = end.min((block + 1) << order) - page;
+            let (_, open) = self.open.get_or_insert((block, BlockFacts::default()));
+            open.add(&facts(u32::try_from(nr).unwrap_or(u32::MAX)));
+            page += nr;
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((first, facts)) = self.open.take() {
+            self.runs.push(BlockRun { first, nr: 1, facts });
+        }
+    }
+
+    fn found(mut self) -> Runs {
+        self.close();
+        self.runs
+    }
+}
+
+/// The blocks of one mapping from all that is known of its pages.
+pub(super) fn together(all: [Gathering; 3]) -> Runs {
+    let [first, second, third] = all.map(Gathering::found);
+    [second, third]
+        .iter()
+        .filter(|more| !more.list.is_empty())
+        .fold(first, |runs, more| runs.joined(more))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,225 @@
+//! What a remedy gains and takes: sums over the blocks of a mapping.
+//!
+//! ```text
+//!   blocks of a mapping  -> judged one by one (census::block) -> Gain
+//!   blocks of a file     -> counted for the first mapping that gains them, in whatever process
+//! ```
+//!
+//! Owns the sums. Pure: facts come in, and what was promised before ([`Promised`]).
+//!
+//! Invariants:
+//! - G1: a gain is at most the allowed blocks of the mapping.
+//! - G2: the gains of all mappings of one memory are together at most that memory, in whole blocks.
+//! - G3: present, new and swapped bytes of a gain sum to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::census::block::{AreaFacts, BlockFacts, Obstacle, Runs, When};
+use crate::proc::maps::Vma;
+
+/// What whole blocks in one folio each would be, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Gain {
+    /// In blocks that are not large and may be.
+    pub(super) bytes: u64,
+    /// Of it in memory now.
+    pub(super) present_bytes: u64,
+    /// Newly allocated.
+    pub(super) new_bytes: u64,
+    /// Read from swap space.
+    pub(super) swapped_bytes: u64,
+    /// Copied, while others keep the original: more memory, too.
+    pub(super) copied_bytes: u64,
+    /// Left out, as it is counted for another mapping of the same memory.
+    pub(super) elsewhere_bytes: u64,
+    /// Left out, as that much is pinned somewhere.
+    pub(super) pinned_bytes: u64,
+}
+
+impl Gain {
+    /// Without what is pinned of the process, wherever that lies.
+    pub(super) fn without_pinned(self, pinned_bytes: u64, block_bytes: u64) -> Self {
+        let pinned_bytes = pinned_bytes.next_multiple_of(block_bytes).min(self.bytes);
+        let left = self.bytes - pinned_bytes;
+        // What is pinned is present: the rest keeps its holes, as far as there is room for them.
+        let new_bytes = self.new_bytes.min(left);
+        let swapped_bytes = self.swapped_bytes.min(left - new_bytes);
+        let present_bytes = left - new_bytes - swapped_bytes;
+        let copied_bytes = self.copied_bytes.min(present_bytes);
+        Self {
+            bytes: left,
+            present_bytes,
+            new_bytes,
+            swapped_bytes,
+            copied_bytes,
+            pinned_bytes,
+            ..self
+        }
+    }
+
+    /// Without `bytes` that are large already; where they lie is not known.
+    pub(super) fn without_large(self, large_bytes: u64) -> Self {
+        let left = self.bytes.saturating_sub(large_bytes);
+        let new_bytes = self.new_bytes.min(left);
+        let swapped_bytes = self.swapped_bytes.min(left - new_bytes);
+        let present_bytes = left - new_bytes - swapped_bytes;
+        let copied_bytes = self.copied_bytes.min(present_bytes);
+        Self { bytes: left, present_bytes, new_bytes, swapped_bytes, copied_bytes, ..self }
+    }
+
+    /// With what swap space has of shared memory, which page tables do not show: up to `bytes` of what
+    /// seemed to be new is read instead.
+    pub(super) fn reading(self, bytes: u64) -> Self {
+        let read = bytes.min(self.new_bytes);
+        Self { new_bytes: self.new_bytes - read, swapped_bytes: self.swapped_bytes + read, ..self }
+    }
+
+    /// More memory that it takes, but for what comes from swap space.
+    pub(super) const fn extra_bytes(&self) -> u64 {
+        self.new_bytes.saturating_add(self.copied_bytes)
+    }
+}
+
+/// One block of a file or of shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FileBlock {
+    device: (u32, u32),
+    inode: u64,
+    order: u32,
+    at: u64,
+}
+
+/// Where the blocks of a mapping lie in its file; `None` of private memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    device: (u32, u32),
+    inode: u64,
+    /// Of address 0, mod 2^64.
+    pos: u64,
+}
+
+impl Place {
+    pub(super) fn of(vma: &Vma) -> Option<Self> {
+        let pos = vma.pos.wrapping_sub(vma.range.start);
+        vma.has_file().then_some(Self { device: vma.device, inode: vma.inode, pos })
+    }
+
+    fn block(&self, order: u32, block: u64, block_bytes: u64) -> FileBlock {
+        let at = block.wrapping_mul(block_bytes).wrapping_add(self.pos) / block_bytes;
+        FileBlock { device: self.device, inode: self.inode, order, at }
+    }
+}
+
+/// What is known of shared blocks over all mappings, and which are promised.
+#[derive(Debug, Default)]
+pub(super) struct Promised {
+    /// The most pages that one mapping has of a block, and those that it has in swap space.
+    views: BTreeMap<FileBlock, u32>,
+    now: BTreeSet<FileBlock>,
+    next: BTreeSet<FileBlock>,
+}
+
+impl Promised {
+    /// Adds a mapping that may show pages which others do not.
+    pub(super) fn see(&mut self, place: Place, runs: &Runs, page_bytes: u64) {
+        let block_bytes = page_bytes << runs.order;
+        for run in runs.iter() {
+            for block in run.first..run.first + run.nr {
+                let most =
+                    self.views.entry(place.block(runs.order, block, block_bytes)).or_default();
+                *most = run.facts.nr_present.max(*most);
+            }
+        }
+    }
+
+    /// Notes that the blocks are counted.
+    pub(super) fn keep(&mut self, blocks: Vec<FileBlock>, when: When) {
+        self.of(when).extend(blocks);
+    }
+
+    const fn of(&mut self, when: When) -> &mut BTreeSet<FileBlock> {
+        match when {
+            When::Now => &mut self.now,
+            When::NextStart => &mut self.next,
+        }
+    }
+
+    const fn kept(&self, when: When) -> &BTreeSet<FileBlock> {
+        match when {
+            When::Now => &self.now,
+            When::NextStart => &self.next,
+        }
+    }
+}
+
+/// The blocks of a mapping, and what holds for all of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocks<'a> {
+    pub(super) area: AreaFacts,
+    pub(super) runs: &'a Runs,
+    pub(super) place: Option<Place>,
+    pub(super) page_bytes: u64,
+}
+
+impl Blocks<'_> {
+    /// What they gain, and the shared ones among them.
+    pub(super) fn gain(&self, when: When, promised: &Promised) -> (Gain, Vec<FileBlock>) {
+        let (mut gain, mut kept) = (Gain::default(), Vec::new());
+        for run in self.runs.iter() {
+            let Some(place) = self.place else {
+                self.add(&mut gain, &run.facts, run.nr, when);
+                continue;
+            };
+            for block in run.first..run.first + run.nr {
+                let block = place.block(self.runs.order, block, self.block_bytes());
+                let mut facts = run.facts;
+                let most = promised.views.get(&block).copied().unwrap_or(0);
+                facts.nr_present = facts.nr_present.max(most).min(self.runs.nr_pages());
+                if !self.allows(&facts, when) {
+                    continue;
+                }
+                if promised.kept(when).contains(&block) || kept.contains(&block) {
+                    gain.elsewhere_bytes += self.block_bytes();
+                    continue;
+                }
+                kept.push(block);
+                self.add(&mut gain, &facts, 1, when);
+            }
+        }
+        (gain, kept)
+    }
+
+    fn allows(&self, facts: &BlockFacts, when: When) -> bool {
+        self.area.judge(facts, self.runs.nr_pages(), when).is_ok()
+    }
+
+    fn add(&self, gain: &mut Gain, facts: &BlockFacts, nr: u64, when: When) {
+        let nr_pages = self.runs.nr_pages();
+        let Ok(cost) = self.area.judge(facts, nr_pages, when) else { return };
+        let bytes = |pages: u64| pages.saturating_mul(nr).saturating_mul(self.page_bytes);
+        gain.bytes += bytes(nr_pages.into());
+        gain.new_bytes += bytes(cost.nr_new);
+        gain.swapped_bytes += bytes(cost.nr_swapped);
+        gain.copied_bytes += bytes(cost.nr_copied);
+        gain.present_bytes +=
+            bytes(u64::from(nr_pages).saturating_sub(cost.nr_new).saturating_sub(cost.nr_swapped));
+    }
+
+    /// Bytes of the blocks that have an obstacle, by obstacle; of what is swapped out the pages.
+    pub(super) fn obstacles(&self, when: When) -> BTreeMap<Obstacle, u64> {
+        let mut found: BTreeMap<Obstacle, u64> = BTreeMap::new();
+        for run in self.runs.iter() {
+            if let Err(obstacle) = self.area.judge(&run.facts, self.runs.nr_pages(), when) {
+                *found.entry(obstacle).or_default() += run.nr * self.block_bytes();
+            }
+        }
+        found
+    }
+
+    const fn block_bytes(&self) -> u64 {
+        self.page_bytes << self.runs.order
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! What a mapping gains, now and at the next start, and what is noted of it.
+//!
+//! Owns the way from the facts of a case to the sums of [`super::gain`]: which size, what is pinned, what is
+//! promised already.
+
+use super::gain::{FileBlock, Gain};
+use super::judge::{Case, Judge};
+use super::reason::{Finding, Refusal};
+use crate::census::block::{AreaFacts, Backing, When};
+use crate::census::remedy::{Action, Remedy};
+
+impl Judge<'_> {
+    /// What the blocks of a mapping gain now and at the next start, without what is promised already.
+    pub(super) fn gains(&mut self, case: &Case<'_>) -> Gains {
+        let area = self.area(case);
+        let geometry = self.census.geometry;
+        let (pmd_bytes, target_bytes) = (geometry.pmd_bytes(), case.target_bytes);
+        let swap_bytes = match area.backing {
+            Backing::Shmem => self.smap(case).swap_bytes,
+            Backing::Anon | Backing::File => 0,
+        };
+        // An option may take it back; where none does, that is said instead.
+        let lifted = AreaFacts { is_disabled: false, is_no_huge: false, ..area };
+        let Some(blocks) = self.blocks(case, lifted, target_bytes) else {
+            return Gains::unseen(case, area, pmd_bytes);
+        };
+        let (next, next_blocks) = blocks.gain(When::NextStart, &self.promised);
+        // Which contpte blocks are large already is known of all together.
+        let next =
+            if target_bytes == pmd_bytes { next } else { next.without_large(case.large_bytes) };
+        let pmd = self.blocks(case, area, pmd_bytes);
+        let (now, now_blocks) =
+            pmd.map(|pmd| pmd.gain(When::Now, &self.promised)).unwrap_or_default();
+        let pinned = &case.process.held.pinned;
+        let pinned = self.pinned.entry(case.process.pid).or_insert(pinned.unknown_bytes());
+        let now = now.without_pinned(*pinned, pmd_bytes).reading(swap_bytes);
+        Gains { area, now, next, now_blocks, next_blocks }
+    }
+
+    /// Notes what the remedies promise, so that no other mapping of the memory promises it again.
+    pub(super) fn promise(&mut self, case: &Case<'_>, gains: Gains, remedies: &[Remedy]) {
+        let is_now = |remedy: &Remedy| remedy.action == Action::Collapse;
+        if remedies.iter().any(is_now) {
+            self.promised.keep(gains.now_blocks, When::Now);
+            if let Some(pinned) = self.pinned.get_mut(&case.process.pid) {
+                *pinned = pinned.saturating_sub(gains.now.pinned_bytes);
+            }
+        }
+        if remedies.iter().any(|remedy| remedy.is_some() && !is_now(remedy)) {
+            self.promised.keep(gains.next_blocks, When::NextStart);
+        }
+    }
+}
+
+/// What a mapping gains.
+pub(super) struct Gains {
+    pub(super) area: AreaFacts,
+    /// From `folio collapse`.
+    pub(super) now: Gain,
+    /// From what takes effect when the program starts again.
+    pub(super) next: Gain,
+    now_blocks: Vec<FileBlock>,
+    next_blocks: Vec<FileBlock>,
+}
+
+impl Gains {
+    /// Without the pages: as many blocks as the resident memory can fill.
+    fn unseen(case: &Case<'_>, area: AreaFacts, pmd_bytes: u64) -> Self {
+        let all = case.mapping.tally.all().mapped_bytes();
+        let filled = |area: AreaFacts, block_bytes: u64, when| {
+            let whole = case.mapping.vma.nr_whole_blocks(block_bytes).saturating_mul(block_bytes);
+            let bytes = whole.min(all / block_bytes * block_bytes).saturating_sub(case.large_bytes);
+            let bytes = if area.obstacle(when).is_some() { 0 } else { bytes };
+            Gain { bytes, present_bytes: bytes, ..Gain::default() }
+        };
+        let now = filled(area, pmd_bytes, When::Now);
+        let lifted = AreaFacts { is_disabled: false, is_no_huge: false, ..area };
+        let next = filled(lifted, case.target_bytes, When::NextStart);
+        Self { area, now, next, now_blocks: Vec::new(), next_blocks: Vec::new() }
+    }
+}
+
+/// Why no block of a mapping gains anything.
+pub(super) fn nothing_to_gain(finding: &Finding, gains: &Gains) -> String {
+    const OF_BLOCKS: [Refusal; 8] = [
+        Refusal::Disabled,
+        Refusal::NoHugeAdvice,
+        Refusal::GuardPage,
+        Refusal::Merged,
+        Refusal::Userfaultfd,
+        Refusal::Pinned,
+        Refusal::Device,
+        Refusal::PrivateCopy,
+    ];
+    if gains.next.elsewhere_bytes > 0 || gains.now.elsewhere_bytes > 0 {
+        return "the same memory is counted at another mapping of it".to_owned();
+    }
+    let reasons = finding.reasons.iter().map(|reason| reason.refusal);
+    match reasons.into_iter().find(|refusal| OF_BLOCKS.contains(refusal)) {
+        Some(refusal) => format!("no block can be larger: {}", refusal.meaning()),
+        None => "no whole block of it is touched".to_owned(),
+    }
+}

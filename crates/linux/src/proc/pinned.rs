@@ -1,0 +1,104 @@
+//! Which memory of a process is pinned: held in place for a device or for io_uring.
+//!
+//! ```text
+//!   status          VmPin: 65536 kB             all of it, wherever it lies
+//!   fdinfo/FD       UserBufs: 1                 buffers that io_uring registered, with their addresses
+//!                      0: 0x7f2bb4600000/8388608
+//! ```
+//!
+//! Owns the two formats. What VFIO and RDMA pin has no addresses anywhere.
+
+use std::ops::Range;
+
+use super::Task;
+
+/// Descriptors that are asked for buffers: a process with more has other worries.
+const DESCRIPTORS_MAX: usize = 1 << 12;
+/// Buffers of one descriptor: `IORING_MAX_REG_BUFFERS` (io_uring/rsrc.h).
+const BUFFERS_MAX: usize = 1 << 14;
+
+/// Pinned memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pinned {
+    /// All of it, in bytes.
+    pub bytes: u64,
+    /// Addresses of the part that is known, ascending and apart from each other.
+    pub known: Vec<Range<u64>>,
+}
+
+impl Pinned {
+    /// Of a process whose status says that `bytes` are.
+    pub(crate) fn of(task: &Task<'_>, bytes: u64) -> Self {
+        if bytes == 0 {
+            return Self::default();
+        }
+        let descriptors = task.descriptors().into_iter().take(DESCRIPTORS_MAX);
+        let known = descriptors.filter_map(|fd| task.fdinfo(fd).ok());
+        Self { bytes, known: joined(known.flat_map(|text| buffers(&text)).collect()) }
+    }
+
+    /// Bytes whose place is not known.
+    #[must_use]
+    pub fn unknown_bytes(&self) -> u64 {
+        let known: u64 = self.known.iter().map(|range| range.end - range.start).sum();
+        self.bytes.saturating_sub(known)
+    }
+}
+
+/// Ranges that overlap or touch become one.
+fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.sort_unstable_by_key(|range| (range.start, range.end));
+    let mut joined: Vec<Range<u64>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end >= range.start => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+/// The buffers that the text of a descriptor of io_uring names.
+fn buffers(text: &[u8]) -> Vec<Range<u64>> {
+    let lines = text.split(|byte| *byte == b'\n');
+    let mut lines = lines.skip_while(|line| !line.starts_with(b"UserBufs:"));
+    lines.next();
+    lines.map_while(buffer).take(BUFFERS_MAX).flatten().collect()
+}
+
+/// A line of the list; inside is nothing for a place without a buffer.
+fn buffer(line: &[u8]) -> Option<Option<Range<u64>>> {
+    let (number, place) = std::str::from_utf8(line).ok()?.trim().split_once(": ")?;
+    number.parse::<u32>().ok()?;
+    let range = || {
+        let (start, len) = place.split_once('/')?;
+        let start = u64::from_str_radix(start.strip_prefix("0x")?, 16).ok()?;
+        let end = start.checked_add(len.parse().ok()?)?;
+        (start < end).then_some(start..end)
+    };
+    Some(range())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_the_lines_of_the_list() {
+        let text = b"pos:\t0\nSqMask:\t0x3\nUserFiles:\t1\n    0: /x/y\nUserBufs:\t3\n    \
+            0: 0x1000/8192\n    1: <none>\n    2: 0x9000/4096\nPollList:\n 3: 0x7000/1\n";
+        assert_eq!(buffers(text), [0x1000..0x3000, 0x9000..0xa000]);
+        let absurd = b"UserBufs: 9\n 0: 0xfffffffffffff000/8192\n 1: 0x0/0\n 2: 0x5/x\n 3: 0x1/2\n";
+        assert_eq!(buffers(absurd), [1..3]);
+        assert_eq!(buffers(b"\xff\nUserBufs:\n\xff: 0x1/2\n 0: 0x1/2"), []);
+    }
+
+    #[test]
+    fn what_overlaps_is_counted_once() {
+        let ranges = vec![0x5000..0x6000, 0x1000..0x3000, 0x2000..0x4000, 0x1000..0x1800];
+        let known = joined(ranges);
+        assert_eq!(known, [0x1000..0x4000, 0x5000..0x6000]);
+        let pinned = Pinned { bytes: 0x5000, known };
+        assert_eq!(pinned.unknown_bytes(), 0x1000);
+    }
+}
