@@ -135,21 +135,31 @@ pub struct Wanted {
     pub pmd_bytes: u64,
     /// Whether the process has THP disabled.
     pub is_disabled: bool,
+    /// Whether it begins with a header of glibc's malloc; `None` if that was not read.
+    pub has_header: Option<bool>,
 }
 
 impl Wanted {
-    /// Whether it is malloc's, as far as its address tells, and so long that the tunable advises it.
+    /// Whether it is malloc's, and so long that the tunable advises it.
     ///
-    /// - A mapping of whole PMD entries begins at a multiple of one (from Linux 6.7 on); one that malloc
-    ///   makes for a large request has a page more, and does not.
+    /// - A mapping that malloc makes for a large request begins with a header ([`is_header`]). If that
+    ///   cannot be read, the address has to tell: a mapping of whole PMD entries begins at a multiple of
+    ///   one (from Linux 6.7 on), and malloc's have a page more.
     /// - glibc advises no request below a PMD entry. With 4K pages that is what no setting reaches; with
     ///   16K and 64K pages (32M, 512M) it is most memory of most programs.
     /// - The heap then grows in steps of a PMD entry, and is advised as a whole.
     fn is_advised_by_malloc(&self) -> bool {
         let bytes = self.range.end.saturating_sub(self.range.start);
-        let is_own = self.range.start.is_multiple_of(self.pmd_bytes);
-        self.is_heap || (!is_own && bytes >= self.pmd_bytes)
+        let is_odd = || !self.range.start.is_multiple_of(self.pmd_bytes);
+        self.is_heap || (self.has_header.unwrap_or_else(is_odd) && bytes >= self.pmd_bytes)
     }
+}
+
+/// Whether the first words of a mapping of `bytes` are those of a chunk that glibc's malloc mapped: no
+/// chunk before it, then its size in pages with the bit `IS_MMAPPED` (2) alone.
+pub(crate) const fn is_header([before, size]: [u64; 2], bytes: u64, page_bytes: u64) -> bool {
+    let len = size & !7;
+    before == 0 && size & 7 == 2 && len > 0 && len <= bytes && len.is_multiple_of(page_bytes)
 }
 
 impl Runtime {

@@ -7,10 +7,12 @@
 //!   allocator than the one in use is not named.
 //! - P2: no setting is promised to a process that has THP disabled.
 
+use std::path::Path;
+
 use super::judge::{Case, Judge};
 use super::reason::Question;
 use crate::census::process::Mapping;
-use crate::census::remedy::runtime::{Memory, Runtime, Started, Traits, Wanted};
+use crate::census::remedy::runtime::{Memory, Runtime, Started, Traits, Wanted, is_header};
 use crate::census::remedy::{Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
 use crate::census::start::{Ancestor, Disabled};
@@ -19,6 +21,7 @@ use crate::proc::host;
 use crate::proc::smaps::Smap;
 use crate::shell::as_typed;
 use crate::system::System;
+use crate::system::entry::PRESENT;
 
 /// The cost of a setting for all programs.
 pub(super) const SYSTEM_WIDE: &str =
@@ -128,8 +131,27 @@ impl Judge<'_> {
             is_heap: vma.path.as_os_str() == "[heap]",
             pmd_bytes: self.census.geometry.pmd_bytes(),
             is_disabled: disabled.is_some(),
+            has_header: self.has_header(case),
         };
         Runtime::of(self.traits(case), &wanted)
+    }
+
+    /// Whether private memory begins with a header of malloc; `None` if nobody may read it, or if reading
+    /// would bring a page in.
+    fn has_header(&self, case: &Case<'_>) -> Option<bool> {
+        let range = &case.mapping.vma.range;
+        let page_bytes = self.census.geometry.page_bytes;
+        let words = |file: &str, first: u64| {
+            let path = format!("/proc/{}/{file}", case.process.pid);
+            let entries = self.question.system.entries(Path::new(&path)).ok()?;
+            let mut words = [0; 2];
+            (entries.read(first, &mut words).ok()? == 2).then_some(words)
+        };
+        if words("pagemap", range.start / page_bytes)?[0] & PRESENT == 0 {
+            return None;
+        }
+        let bytes = range.end.saturating_sub(range.start);
+        Some(is_header(words("mem", range.start / 8)?, bytes, page_bytes))
     }
 
     /// A setting changed, if `folio tune` takes the value.

@@ -18,7 +18,14 @@ fn anon(start: u64) -> Wanted {
 /// Private memory on a machine with PMD entries of `pmd_bytes`.
 fn of_length(start: u64, bytes: u64, pmd_bytes: u64) -> Wanted {
     let range = start..start + bytes;
-    Wanted { memory: Memory::Anon, range, is_heap: false, pmd_bytes, is_disabled: false }
+    Wanted {
+        memory: Memory::Anon,
+        range,
+        is_heap: false,
+        pmd_bytes,
+        is_disabled: false,
+        has_header: None,
+    }
 }
 
 #[test]
@@ -109,6 +116,22 @@ fn memory_that_malloc_did_not_map_is_told_by_its_address() {
     assert_eq!(of(0x7f00_0020_0000), "", "a mapping of whole blocks is the program's own");
     let longer = of_length(0x7f00_0000_0000, 65 << 20, 2 << 20);
     assert_eq!(found(&traits, &longer), "", "no arena is longer than 64 MiB");
+}
+
+#[test]
+fn a_header_tells_mappings_of_malloc_from_those_of_the_program() {
+    let traits = named("/opt/x", "x", "libc.so.6");
+    let odd = anon(0x7f00_0000_1000);
+    let with = |has_header| found(&traits, &Wanted { has_header, ..odd.clone() });
+    assert_eq!([with(Some(true)), with(None), with(Some(false))], ["glibc", "glibc", ""]);
+    let (bytes, page) = (8 << 20, 4096);
+    // One chunk may be followed by others in the same mapping.
+    assert!(is_header([0, bytes | 2], bytes, page) && is_header([0, 4096 | 2], bytes, page));
+    for other in
+        [[0, 0], [0, bytes], [0, bytes | 3], [0, bytes + 4096 + 2], [0, 5000 | 2], [1, bytes | 2]]
+    {
+        assert!(!is_header(other, bytes, page), "{other:?}");
+    }
 }
 
 #[test]
