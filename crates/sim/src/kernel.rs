@@ -35,7 +35,7 @@ pub use versions::Origin;
 
 use std::collections::BTreeMap;
 
-use largefolio_mm::rules::Rules;
+use largefolio_mm::rules::{Exec, Rules, StartOrder};
 use largefolio_mm::units::{Order, PageSize};
 use toml::Table;
 
@@ -158,7 +158,7 @@ impl Kernel {
         if self.is_page_given {
             self.check_page(self.rules.page)?;
         } else {
-            self.check_min_folio(PageSize::K64)?;
+            self.check_folio_sizes(PageSize::K64)?;
         }
         Ok(self)
     }
@@ -214,7 +214,7 @@ impl Kernel {
     /// # Errors
     /// If they do not; names the smallest and largest.
     pub fn check_page(&self, page: PageSize) -> Result<(), KernelError> {
-        self.check_min_folio(page)?;
+        self.check_folio_sizes(page)?;
         if let Some(bytes) = self.rules.anon.idle_control(page) {
             let kernel = self.name.clone();
             return Err(KernelError::AnonSize { kernel, page, bytes });
@@ -230,15 +230,34 @@ impl Kernel {
         Rules { page, ..self.rules.clone() }.max_pagecache_order()
     }
 
-    /// Whether the page cache has folios as large as the smallest, with base pages of `page`.
-    fn check_min_folio(&self, page: PageSize) -> Result<(), KernelError> {
-        let max = self.max_order(page);
-        let (bytes, max_bytes) = (self.rules.min_folio_bytes, page.bytes() << max.get());
-        if bytes <= max_bytes {
-            return Ok(());
+    /// Whether the page cache has folios as large as the rules ask for, with base pages of `page`:
+    /// larger ones would be made smaller without a word.
+    fn check_folio_sizes(&self, page: PageSize) -> Result<(), KernelError> {
+        let max_bytes = page.bytes() << self.max_order(page).get();
+        let Rules { fault, order, min_folio_bytes, .. } = &self.rules;
+        let exec = match fault.exec {
+            Exec::Block { bytes } => ("exec-block (fault.exec.block.bytes)", bytes),
+            Exec::Window { bytes } => ("exec-window (fault.exec.window.bytes)", bytes),
+            Exec::None | Exec::ArchWindow => ("", 0),
+        };
+        let start = match fault.start_order {
+            StartOrder::Size { bytes } => ("start-order (fault.start_order.size.bytes)", bytes),
+            StartOrder::Ramp => ("", 0),
+        };
+        let all = [
+            ("min-folio (min_folio_bytes)", *min_folio_bytes),
+            exec,
+            start,
+            ("exec-min (order.exec_min_bytes)", order.exec_min_bytes),
+            ("mmap-state (order.mmap_state_bytes)", order.mmap_state_bytes),
+        ];
+        match all.into_iter().find(|(_, bytes)| *bytes > max_bytes) {
+            None => Ok(()),
+            Some((rule, bytes)) => {
+                let kernel = self.name.clone();
+                Err(KernelError::FolioSize { kernel, page, rule, bytes, max_bytes })
+            }
         }
-        let kernel = self.name.clone();
-        Err(KernelError::MinFolio { kernel, page, mib: bytes >> 20, max_mib: max_bytes >> 20 })
     }
 
     /// Names of the kernels that are built in, oldest first; the recorded ones come last.

@@ -94,7 +94,7 @@ pub use spec::{CacheState, CellSpec};
 
 /// Version of what a replay counts: raised when the same trace, rules and machine may count
 /// differently, so that results of before and after are not taken for one another.
-pub const RESULTS_VERSION: u32 = 7;
+pub const RESULTS_VERSION: u32 = 8;
 
 /// Why a trace could not be replayed.
 #[derive(Debug, thiserror::Error)]

@@ -5,8 +5,9 @@
 //!
 //! Owns the walk over blocks of the size. The collapse itself is that of the PMD size: anonymous
 //! memory is copied and mapped by `2^order` PTEs, one folio of the cache replaces the pages of a
-//! file, which is mapped where the caller had a page of it. A file takes only sizes that its
-//! filesystem knows.
+//! file, which is mapped where the caller had a page of it. A file takes the sizes that its filesystem
+//! knows. On a filesystem without large folios it takes any size if the file rule lets collapse at
+//! all (H.1.3), and the gate keeps the folio from writers as it does a huge one (H.3).
 
 use super::advise::CollapseError;
 use super::scan::PteLimits;
@@ -77,7 +78,11 @@ impl<R: Ram> Memory<R> {
             Some(range) => {
                 let mapping = self.core.mapping(range.file);
                 let is_congruent = order.is_aligned(vma.start.0.wrapping_sub(range.first));
-                is_congruent && mapping.orders.min <= order && order <= mapping.orders.max
+                let is_known = mapping.orders.min <= order && order <= mapping.orders.max;
+                let is_let_in = order >= MIN_LARGE_ORDER
+                    && mapping.is_gated(order)
+                    && self.file_rule(vma, mapping);
+                is_congruent && (is_known || is_let_in)
             }
         };
         is_below && fits && vma.advice.huge != HugeAdvice::Nohuge

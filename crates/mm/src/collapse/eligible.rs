@@ -57,7 +57,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// Whether pages of a disk file may be collapsed in this area (H.1.3).
-    fn file_rule(&self, vma: &Vma, mapping: &Mapping) -> bool {
+    pub(super) fn file_rule(&self, vma: &Vma, mapping: &Mapping) -> bool {
         let pmd = self.rules.page.pmd_order();
         match self.rules.collapse.file {
             // The option is not built in.

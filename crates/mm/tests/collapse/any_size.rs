@@ -4,6 +4,7 @@ use largefolio_mm::collapse::Errno;
 use largefolio_mm::counters::collapse::CollapseRefusal;
 use largefolio_mm::fault::Access;
 use largefolio_mm::ram::stored_byte;
+use largefolio_mm::rules::collapse::FileCollapse;
 use largefolio_mm::units::Order;
 use largefolio_mm::vma::Prot;
 
@@ -51,14 +52,58 @@ fn text_of_a_filesystem_with_large_folios() {
     }
 }
 
+/// A filesystem without large folios under each file rule: (rule, executable, open for writing, is
+/// it collapsed?).
 #[test]
-fn a_file_without_large_folios_and_a_private_copy_are_refused() {
-    let (mut world, _, _) = World::new(old_rules()).with_file("vfat", N, Prot::READ_EXEC);
+fn a_file_without_large_folios_follows_the_file_rule() {
+    for (rule, can_exec, is_written, is_allowed) in [
+        (FileCollapse::Absent, true, false, false),
+        (FileCollapse::DenyWrite, true, false, false),
+        (FileCollapse::Exec, true, false, true),
+        (FileCollapse::Exec, false, false, false),
+        (FileCollapse::Exec, true, true, false),
+        (FileCollapse::Readers, false, false, true),
+        (FileCollapse::Readers, true, true, false),
+        (FileCollapse::LargeFolios, true, false, false),
+    ] {
+        let mut rules = old_rules();
+        rules.collapse.file = rule;
+        let prot = if can_exec { Prot::READ_EXEC } else { Prot::READ };
+        let (mut world, file, _) = World::new(rules).with_file("vfat", N, prot);
+        if is_written {
+            world.memory.open_for_write(file).unwrap();
+        }
+        world.read(0..N);
+        let collapsed = collapse_to(&mut world, 0, N, O4);
+        let what = format!("{rule:?}, executable {can_exec}, written {is_written}");
+        if is_allowed {
+            assert_eq!((collapsed, world.order(3), world.order(500)), (Ok(()), 4, 4), "{what}");
+            assert_eq!(world.byte(world.mm, 35), stored_byte(file, 35 * PAGE), "{what}");
+        } else {
+            let refused = (Errno::Einval, CollapseRefusal::VmaCheck);
+            assert_eq!((failed(collapsed), world.order(3)), (refused, 0), "{what}");
+        }
+        // Order 1 has no place for a deferred split, here as everywhere.
+        assert!(collapse_to(&mut world, 0, N, Order::new(1)).is_err(), "{what}");
+    }
+}
+
+/// The gate counts folios below the PMD size too: an open for writing drops them.
+#[test]
+fn a_writer_drops_the_folios_of_a_file_without_large_ones() {
+    let (mut world, file, _) = World::new(old_rules()).with_file("vfat", N, Prot::READ_EXEC);
     world.read(0..N);
-    assert_eq!(
-        failed(collapse_to(&mut world, 0, N, O4)),
-        (Errno::Einval, CollapseRefusal::VmaCheck)
-    );
+    collapse_to(&mut world, 0, N, O4).unwrap();
+    world.memory.open_for_write(file).unwrap();
+    world.memory.validate().unwrap();
+    assert!(world.memory.folios(file).all(|folio| folio.order == Order::ZERO));
+    world.read([3]);
+    assert_eq!(world.order(3), 0);
+    assert_eq!(failed(collapse_to(&mut world, 0, N, O4)).1, CollapseRefusal::VmaCheck);
+}
+
+#[test]
+fn a_private_copy_is_refused() {
     let (mut world, _, _) = World::new(old_rules()).with_file("xfs", N, Prot::READ_WRITE);
     world.read(0..32);
     world.write([5]);

@@ -25,10 +25,11 @@ pub enum KernelError {
     #[error("there is no rule '{}' in '+{}'; {hint}", shown(name), shown(edit))]
     UnknownEdit { name: String, edit: String, hint: String },
     #[error(
-        "{kernel}: min-folio (min_folio_bytes) is {mib}M; with {page} base pages the page cache \
-         has folios of at most {max_mib}M"
+        "{kernel}: {rule} is {}; with {page} base pages the page cache has folios of at most {}",
+        size_name(*bytes),
+        size_name(*max_bytes)
     )]
-    MinFolio { kernel: String, page: PageSize, mib: u64, max_mib: u64 },
+    FolioSize { kernel: String, page: PageSize, rule: &'static str, bytes: u64, max_bytes: u64 },
     #[error(
         "{}: no folio of private memory has {} with {page} base pages; anon-SIZE takes powers of two \
          from {} to {}",

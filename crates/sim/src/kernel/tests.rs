@@ -184,19 +184,25 @@ fn a_mistake_in_a_file_has_its_line() {
 }
 
 #[test]
-fn the_smallest_folio_is_at_most_the_largest_of_the_page_cache() {
+fn a_folio_is_at_most_the_largest_of_the_page_cache() {
     let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
     assert_eq!(
         message("7.2+min-folio=1G+page=4K"),
-        "7.2+min-folio=1G+page=4K: min-folio (min_folio_bytes) is 1024M; \
+        "7.2+min-folio=1G+page=4K: min-folio (min_folio_bytes) is 1G; \
          with 4K base pages the page cache has folios of at most 2M"
     );
-    assert!(message("7.2+min-folio=1G").contains("at most 128M"));
-    Kernel::parse("7.2+min-folio=32M+page=16K").unwrap();
-    // The machine chooses the page.
-    let kernel = Kernel::parse("7.2+min-folio=32M").unwrap();
-    assert!(kernel.check_page(PageSize::K4).is_err());
-    assert!(kernel.check_page(PageSize::K16).is_ok());
+    for edit in ["min-folio", "exec-block", "exec-window", "start-order", "exec-min", "mmap-state"]
+    {
+        let with = |size: &str, page: &str| format!("7.2+{edit}={size}{page}");
+        assert!(message(&with("4M", "+page=4K")).contains(&format!("{edit} (")), "{edit}");
+        assert!(message(&with("1G", "")).contains("at most 128M"), "{edit}");
+        Kernel::parse(&with("2M", "+page=4K")).unwrap();
+        Kernel::parse(&with("32M", "+page=16K")).unwrap();
+        // The machine chooses the page.
+        let kernel = Kernel::parse(&with("32M", "")).unwrap();
+        assert!(kernel.check_page(PageSize::K4).is_err(), "{edit}");
+        assert!(kernel.check_page(PageSize::K16).is_ok(), "{edit}");
+    }
 }
 
 #[test]
