@@ -14,13 +14,14 @@
 //! ```
 //!
 //! Reading order: [`file`](Study) (what a study says), `load` (reading and checking), [`Metric`]
-//! (which number of a cell), [`cell`](Values) and `model` (running), [`Closeness`],
-//! [`finding`](Finding) (the comparison), [`Curve`] (a program below limits), [`Frontier`] (kernels
+//! (which number of a cell), [`cell`](Values) and `model` (running), [`Closeness`], [`Score`] (which
+//! rows count), [`finding`](Finding) (the comparison), [`Curve`] (a program below limits), [`Frontier`] (kernels
 //! over many programs).
 //!
 //! Invariants:
-//! - I1: the published number of a row enters no run: only the comparison reads `published`.
-//!   `rests-on` says which other published work the machine files of a study contain.
+//! - I1: only the comparison reads `published`. If a row's inputs contain a published number of its
+//!   own series all the same, it says which (`inputs-of-series`, or a machine file that cites the
+//!   study's section), and it does not count.
 //! - I2: a row that moves in another direction than the published one, or is apart from it, says so
 //!   and why (`disagrees`), and a row that says so does disagree: [`Finding::surprises`] lists the
 //!   others.
@@ -41,6 +42,7 @@ mod metric;
 mod model;
 mod parts;
 mod sample;
+mod score;
 mod unit;
 
 #[cfg(test)]
@@ -57,3 +59,4 @@ pub use finding::{Finding, How, Measured, Measurements, RowFinding, TableFinding
 pub use frontier::{ChangeFinding, Frontier, FrontierCount, FrontierFinding, FrontierLine};
 pub use metric::Metric;
 pub use parts::{Generated, Input};
+pub use score::{Basis, Score};

@@ -24,12 +24,13 @@ const INTERRUPTED: u8 = 130;
 /// Compare the numbers published with the patch series with this model's numbers
 ///
 /// Each row shows a published number or pair, our number, the distance between the two changes, how
-/// close that is, and where our number comes from: counted in the model, estimated with the costs
-/// of a machine file, measured on this kernel (--live), or quoted from a document. The model uses
-/// none of the published numbers in the rows; each study lists other published work that its
-/// machine files use. A match that rests on assumed constants is called a coincidence. A study may
-/// also run a program below limits of memory, a line for each kernel, or many programs under several
-/// kernels: what each gains, what it costs, and who loses.
+/// close change and level are, whether the row counts, and where our number comes from: counted in
+/// the model, estimated with a machine file's costs, measured on this kernel (--live), or quoted
+/// from a document. A row counts if none of its inputs is a number of its own series, if it
+/// measures the published quantity, and if it does not compare zero with zero. It matches if level
+/// and change are within 10%; a match by assumed constants is called a coincidence. A study may
+/// also run a program below memory limits, a line for each kernel, or many programs under several
+/// kernels: the gains, the costs, and the programs that lose.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -170,8 +170,8 @@ fn a_page_of_a_study_of_ones_own() {
     let page = page(&place, "page.html");
     assert_eq!(data(&page), printed);
     let summary = &printed["summary"][0];
-    let names = ["nr_within_10_percent", "nr_within_factor_2", "nr_other_direction"];
-    assert_eq!(names.map(|name| summary[name].as_u64()), [Some(1); 3]);
+    let counts = ["nr_independent", "nr_match", "nr_miss"].map(|name| summary[name].as_u64());
+    assert_eq!(counts, [Some(3), Some(1), Some(2)]);
     assert!(page.contains("it is fewer") && page.contains("1 of 3"), "reasons and the answer");
     let kernel = format!("kernel {}", printed["kernel"].as_str().unwrap());
     insta::assert_snapshot!("page_of_a_study", skeleton(&page.replace(&kernel, "kernel RELEASE")));

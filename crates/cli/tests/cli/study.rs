@@ -211,7 +211,7 @@ fn counted_rows_are_what_they_were() {
     let place = Place::new();
     let json = place.done(&format!("study {STUDIES} --json {}", traces()));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert_eq!(json["schema_version"], 2);
+    assert_eq!(json["schema_version"], 3);
     let mut lines = Vec::new();
     for study in json["studies"].as_array().unwrap() {
         for table in study["tables"].as_array().unwrap() {
@@ -294,9 +294,9 @@ fn both_sides_of_a_row_are_measured_on_this_kernel() {
     }
     let output = Place::new().run("study owners --live --rounds 1");
     let (result, said) = (text(&output.stdout), text(&output.stderr));
-    // One round may go any way, which is exit status 1.
-    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+    // One round may go any way, and is no surprise.
+    assert_eq!(output.status.code(), Some(0), "{said}");
     let row =
         result.lines().find(|line| line.contains("stores that copy against stores that keep"));
-    assert!(row.is_some_and(|row| row.contains("measured, n = 1")), "{row:?}");
+    assert!(row.is_some_and(|row| row.contains("measured, other CPU, n = 1")), "{row:?}");
 }

@@ -1,69 +1,71 @@
-//! How close the rows come, in a sentence.
+//! How many rows count and match, in a sentence.
 
 use super::result::{StudyCounts, StudyResult};
 use crate::sentence::{Piece, figure, words};
 
-/// How close rows are.
+/// A class of rows.
 pub(super) struct Class {
     /// As a title.
     pub(super) title: &'static str,
-    /// Where "20 of 46 rows are" stands before it.
-    words: &'static str,
     /// Its key in the JSON.
     pub(super) key: &'static str,
     pub(super) of: fn(&StudyCounts) -> usize,
 }
 
-/// The closest first; rows of the last cannot be compared.
-pub(super) const CLASSES: [Class; 6] = [
-    class("within 10%", "within 10%", "nr_within_10_percent", |s| s.nr_within_10_percent),
-    class("within a factor of 2", "within a factor of 2", "nr_within_factor_2", |s| {
-        s.nr_within_factor_2
-    }),
-    class("same direction only", "in the same direction only", "nr_same_direction", |s| {
-        s.nr_same_direction
-    }),
-    class("apart", "apart", "nr_apart", |s| s.nr_apart),
-    class("other direction", "in the other direction", "nr_other_direction", |s| {
-        s.nr_other_direction
-    }),
-    class("nothing to compare", "not comparable", "nr_not_compared", |s| s.nr_not_compared),
+/// Independent rows first, then those that do not count and those that cannot be compared.
+pub(super) const CLASSES: [Class; 7] = [
+    class("match", "nr_match", |s| s.nr_match),
+    class("coincidence", "nr_coincidence", |s| s.nr_coincidence),
+    class("no match", "nr_miss", |s| s.nr_miss),
+    class("zero", "nr_zero", |s| s.nr_zero),
+    class("other quantity", "nr_other_quantity", |s| s.nr_other_quantity),
+    class("own input", "nr_own_input", |s| s.nr_own_input),
+    class("nothing to compare", "nr_not_compared", |s| s.nr_not_compared),
 ];
 
-const fn class(
-    title: &'static str,
-    words: &'static str,
-    key: &'static str,
-    of: fn(&StudyCounts) -> usize,
-) -> Class {
-    Class { title, words, key, of }
+const fn class(title: &'static str, key: &'static str, of: fn(&StudyCounts) -> usize) -> Class {
+    Class { title, key, of }
 }
 
-/// Nothing where no row can be compared.
+/// Nothing if no row can be compared.
 pub(super) fn of(report: &StudyResult) -> Option<Vec<Piece>> {
     let sum = |of: fn(&StudyCounts) -> usize| report.summary.iter().map(of).sum::<usize>();
-    let [close, farther @ .., _] = CLASSES;
-    let nr_close = sum(close.of);
-    let farther = farther.map(|class| (class.words, sum(class.of)));
-    let nr_compared = nr_close + farther.iter().map(|(_, nr)| nr).sum::<usize>();
-    if nr_compared == 0 {
+    if sum(|s| s.nr_rows) == sum(|s| s.nr_not_compared) {
         return None;
     }
-    let mut sentence = vec![
-        figure(format!("{nr_close} of {nr_compared}")),
-        words(format!(" comparable rows are {} of the published number", close.words)),
-    ];
-    for (class, nr) in farther.into_iter().filter(|(_, nr)| *nr > 0) {
-        sentence.extend([words("; "), figure(nr.to_string()), words(format!(" {class}"))]);
+    let mut sentence = Vec::new();
+    for (is_published, what) in [(true, "published"), (false, "measured")] {
+        let own =
+            report.studies.iter().map(|study| (study.reference == "published") == is_published);
+        let of = |of: fn(&StudyCounts) -> usize| {
+            let rows = report.summary.iter().zip(own.clone()).filter(|(_, is_own)| *is_own);
+            rows.map(|(counts, _)| of(counts)).sum::<usize>()
+        };
+        if of(|s| s.nr_rows) > of(|s| s.nr_not_compared) {
+            let separator = if sentence.is_empty() { "" } else { "; " };
+            let shown = format!("{} of {}", of(|s| s.nr_match), of(|s| s.nr_independent));
+            let rest = format!(" independent rows match the {what} level and change");
+            sentence.extend([words(separator), figure(shown), words(rest)]);
+        }
     }
-    let nr_coincidences = sum(|counts| counts.nr_coincidences);
+    let nr_coincidences = sum(|s| s.nr_coincidence);
     if nr_coincidences > 0 {
-        let rest = if nr_coincidences == 1 { "rests" } else { "rest" };
+        let verb = if nr_coincidences == 1 { "matches" } else { "match" };
         sentence.extend([
             words("; "),
             figure(nr_coincidences.to_string()),
-            words(format!(" of those within 10% or a factor of 2 {rest} on assumed constants")),
+            words(format!(" more {verb} by assumed constants, which proves nothing")),
         ]);
+    }
+    let not_counted = [
+        (sum(|s| s.nr_zero), "compare zero with zero"),
+        (sum(|s| s.nr_other_quantity), "measure another quantity"),
+        (sum(|s| s.nr_own_input), "have an input of their own series"),
+    ];
+    let mut separator = ". Not counted: ";
+    for (nr, what) in not_counted.into_iter().filter(|(nr, _)| *nr > 0) {
+        sentence.extend([words(separator), figure(nr.to_string()), words(format!(" {what}"))]);
+        separator = "; ";
     }
     sentence.push(words("."));
     Some(sentence)

@@ -124,13 +124,11 @@ impl Drawing<'_> {
     fn figures(&self) -> Markup {
         let mut notes: Vec<(usize, &str, bool)> = Vec::new();
         for row in &self.table.rows {
-            let (note, is_other) = match (&row.disagrees, &row.reason) {
-                (Some(note), _) => (note.as_str(), true),
-                (None, Some(note)) => (note.as_str(), false),
-                (None, None) => continue,
-            };
-            if !notes.iter().any(|(_, known, _)| *known == note) {
-                notes.push((notes.len() + 1, note, is_other));
+            for note in text::notes_of(row) {
+                if !notes.iter().any(|(_, known, _)| *known == note) {
+                    let is_other = row.disagrees.as_deref() == Some(note);
+                    notes.push((notes.len() + 1, note, is_other));
+                }
             }
         }
         let mut grounds: Vec<Ground> = self.table.rows.iter().map(ground).collect();
@@ -265,7 +263,15 @@ impl Drawing<'_> {
     }
 
     fn rows(&self, rows: &[Row<'_>], notes: &[(usize, &str, bool)]) -> Markup {
-        let columns = [self.reference, "ours", "distance", "closeness", "where ours comes from"];
+        let columns = [
+            self.reference,
+            "ours",
+            "distance",
+            "change",
+            "level",
+            "score",
+            "where ours comes from",
+        ];
         let mut table = Markup::new();
         table.raw(&table_head("Row", &columns.map(str::to_owned)).as_str().replacen(
             "<table>",
@@ -296,19 +302,21 @@ impl Drawing<'_> {
                 Some(_) => "span class=\"other-way-text\"",
                 None => "span",
             };
-            table.element(class, &text::closeness(row).to_lowercase());
-            table.raw("</td>").element("td", &obtained(&row.how)).raw("</tr>");
+            table.element(class, &text::closeness(row.closeness).to_lowercase());
+            table.raw("</td>").element("td", &text::closeness(row.level));
+            table.element("td", &text::score(row)).element("td", &obtained(row)).raw("</tr>");
         }
         table.raw(TABLE_END);
         table
     }
 }
 
-/// `[2]`, the note of a row.
+/// `[2]`, the notes of a row.
 fn mark_of(row: &RowFinding, notes: &[(usize, &str, bool)]) -> Option<String> {
-    let note = row.disagrees.as_deref().or(row.reason.as_deref())?;
-    let (nr, ..) = notes.iter().find(|(_, known, _)| *known == note)?;
-    Some(format!("[{nr}]"))
+    let numbers = text::notes_of(row)
+        .filter_map(|note| notes.iter().find(|(_, known, _)| *known == note).map(|(nr, ..)| *nr));
+    let marks: Vec<String> = numbers.map(|nr| format!("[{nr}]")).collect();
+    (!marks.is_empty()).then(|| marks.join(" "))
 }
 
 /// Before and after, and the way between.
@@ -398,21 +406,22 @@ fn pair(table: &mut Markup, pair: Option<Pair>, at: &str, unit: &str, row: &RowF
 }
 
 /// How a number was obtained, in words.
-fn obtained(how: &How) -> String {
+fn obtained(row: &RowFinding) -> String {
+    let (how, basis) = (&row.how, text::basis(row));
     match how {
-        How::Counted { of } => format!("counted: {of}"),
-        How::Estimated { of, .. } => format!("estimated: {of}{}", text::caveats(how)),
+        How::Counted { of } => format!("counted, {basis}: {of}"),
+        How::Estimated { of, .. } => format!("estimated, {basis}: {of}{}", text::caveats(how)),
         How::Measured(measured) => {
             let [_, min, max] = measured.change;
             format!(
-                "measured: n = {}, {min:+.0}% to {max:+.0}%, {}, {}",
+                "{basis}: n = {}, {min:+.0}% to {max:+.0}%, {}, {}",
                 measured.n, measured.cpu, measured.kernel
             )
         }
         How::Quoted(quoted) => {
             let range = quoted.range.map(|[min, max]| format!(", {min:+.0}% to {max:+.0}%"));
             let range = range.unwrap_or_default();
-            format!("quoted: {}; {}, n = {}{range}", quoted.from, quoted.cpu, quoted.n)
+            format!("{basis}: {}; {}, n = {}{range}", quoted.from, quoted.cpu, quoted.n)
         }
         How::None { why } => format!("none: {why}"),
     }
@@ -434,11 +443,15 @@ fn sources(report: &StudyResult) -> Markup {
         ),
         ("quoted", "Measured earlier; the named document gives the processor and n."),
         (
-            "closeness",
-            "Within 10% of the published change, or within the resolution of its table; within a \
-             factor of 2; the same direction only; the other direction. Single numbers are close \
-             or apart. If an estimate rests on assumed constants and matches, the match is a \
-             coincidence.",
+            "change, level",
+            "Within 10% of the published number, or within the resolution of its table; within a \
+             factor of 2; for a change also the same direction only, or the other direction.",
+        ),
+        (
+            "score",
+            "A row matches if both its level and its change are within 10%. A match by an estimate \
+             that rests on assumed constants is a coincidence. Not counted are rows with an input \
+             of their own series, of another quantity, and of zero against zero.",
         ),
     ]);
     body.raw("<h3>Published</h3><ul class=\"notes\">");

@@ -1,15 +1,15 @@
-//! Findings with what is needed to understand them: how many rows are how close; JSON and CSV.
+//! Findings, and how many of their rows count and match; JSON and CSV.
 
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
-use largefolio_sim::study::{self, Closeness, Finding, How, RowFinding};
+use largefolio_sim::study::{self, Closeness, Finding, How, RowFinding, Score};
 use serde::Serialize;
 
-use super::{curve, frontier};
+use super::{curve, frontier, text};
 use crate::{Remark, running};
 
 /// Version of the JSON's layout.
-const SCHEMA_VERSION: u32 = 2;
+const SCHEMA_VERSION: u32 = 3;
 
 /// The result, with what is needed to understand it.
 #[derive(Serialize)]
@@ -23,37 +23,46 @@ pub struct StudyResult {
     pub(super) studies: Vec<Finding>,
 }
 
-/// How many rows of a study are how close.
+/// How many rows of a study count, and how many of those match.
 #[derive(Serialize)]
 pub(super) struct StudyCounts {
     pub(super) study: String,
     pub(super) nr_rows: usize,
-    pub(super) nr_within_10_percent: usize,
-    pub(super) nr_within_factor_2: usize,
-    pub(super) nr_same_direction: usize,
-    /// Single numbers more than a factor of 2 apart.
-    pub(super) nr_apart: usize,
-    pub(super) nr_other_direction: usize,
+    /// Rows that can confirm or refute the model: the sum of the next three.
+    pub(super) nr_independent: usize,
+    /// Level and change are those published.
+    pub(super) nr_match: usize,
+    /// So they are, by an estimate that rests on assumed constants.
+    pub(super) nr_coincidence: usize,
+    /// Level or change is another.
+    pub(super) nr_miss: usize,
+    /// Both are nothing, before and after.
+    pub(super) nr_zero: usize,
+    /// Ours is another quantity than the published one.
+    pub(super) nr_other_quantity: usize,
+    /// One of our inputs is the series' own number.
+    pub(super) nr_own_input: usize,
     /// One side has no number.
     pub(super) nr_not_compared: usize,
-    /// Of the first two, estimates that rest on assumed constants.
-    pub(super) nr_coincidences: usize,
 }
 
 impl StudyCounts {
     fn of(finding: &Finding) -> Self {
         let rows = || finding.tables.iter().flat_map(|table| &table.rows);
-        let nr = |found| rows().filter(|row| row.closeness == found).count();
+        let nr = |found| rows().filter(|row| row.score == Some(found)).count();
         Self {
             study: finding.study.clone(),
             nr_rows: rows().count(),
-            nr_within_10_percent: nr(Some(Closeness::Close)),
-            nr_within_factor_2: nr(Some(Closeness::Factor)),
-            nr_same_direction: nr(Some(Closeness::Direction)),
-            nr_apart: nr(Some(Closeness::Apart)),
-            nr_other_direction: nr(Some(Closeness::Other)),
-            nr_not_compared: nr(None),
-            nr_coincidences: rows().filter(|row| row.coincidence).count(),
+            nr_independent: rows()
+                .filter(|row| row.score.is_some_and(Score::is_independent))
+                .count(),
+            nr_match: nr(Score::Match),
+            nr_coincidence: nr(Score::Coincidence),
+            nr_miss: nr(Score::Miss),
+            nr_zero: nr(Score::Zero),
+            nr_other_quantity: nr(Score::OtherQuantity),
+            nr_own_input: nr(Score::OwnInput),
+            nr_not_compared: rows().filter(|row| row.score.is_none()).count(),
         }
     }
 }
@@ -116,7 +125,11 @@ pub(super) fn csv(findings: &[Finding]) -> Result<String, ExportError> {
         "measure",
         "distance",
         "closeness",
-        "coincidence",
+        "level",
+        "score",
+        "basis",
+        "inputs_of_series",
+        "other_quantity",
         "how",
         "of",
         "note",
@@ -150,8 +163,13 @@ fn record(study: &str, table: &str, row: &RowFinding) -> Vec<String> {
     record.push(row.ours_unit.clone());
     record.push(if row.measure == study::Change::Points { "points" } else { "percent" }.to_owned());
     record.push(number(row.distance));
-    record.push(row.closeness.map(|found| found.words().to_lowercase()).unwrap_or_default());
-    record.push(row.coincidence.to_string());
+    let words = |found: Option<Closeness>| found.map(|found| found.words().to_lowercase());
+    record.push(words(row.closeness).unwrap_or_default());
+    record.push(words(row.level).unwrap_or_default());
+    record.push(row.score.map(|score| score.words().to_owned()).unwrap_or_default());
+    record.push(text::basis(row));
+    record.push(row.inputs_of_series.clone().unwrap_or_default());
+    record.push(row.other_quantity.clone().unwrap_or_default());
     record.push(row.how.word());
     record.push(match &row.how {
         How::Counted { of } | How::Estimated { of, .. } => of.clone(),

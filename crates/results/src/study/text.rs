@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
-use largefolio_sim::study::{Change, Closeness, Finding, How, Pair, RowFinding, TableFinding};
+use largefolio_sim::study::{
+    Change, Closeness, Finding, How, Pair, RowFinding, Score, TableFinding,
+};
 
 use super::columns::{number, signed, wrapped};
 use super::{curve, frontier};
 
 /// Heads of the columns beside what the rows are compared with.
-const HEADS: [&str; 6] = ["", "published", "ours", "distance", "closeness", "how"];
+const HEADS: [&str; 8] = ["", "published", "ours", "distance", "change", "level", "score", "how"];
 /// All of them.
 pub(super) fn shown(findings: &[Finding]) -> String {
     let mut text = String::new();
@@ -44,15 +46,16 @@ fn add_table(text: &mut String, table: &TableFinding, reference: &str) {
     reference.clone_into(&mut heads[1]);
     let mut lines = vec![heads];
     for row in &table.rows {
-        let note = row.disagrees.as_deref().or(row.reason.as_deref());
-        let mark = note.map(|note| mark_of(&mut notes, note)).unwrap_or_default();
+        let mark: String = notes_of(row).map(|note| mark_of(&mut notes, note)).collect();
         let how = how_of(&mut sources, row);
         lines.push([
             format!("{}{mark}", row.what),
             published(row),
             row.ours.map_or_else(|| "-".to_owned(), |ours| pair(ours, row, &row.ours_unit)),
             row.distance.map_or_else(|| "-".to_owned(), |distance| apart(distance, row)),
-            closeness(row),
+            closeness(row.closeness),
+            closeness(row.level),
+            score(row),
             how,
         ]);
     }
@@ -65,10 +68,26 @@ fn add_table(text: &mut String, table: &TableFinding, reference: &str) {
     }
 }
 
-/// The class, and whether it is a coincidence.
-pub(super) fn closeness(row: &RowFinding) -> String {
-    let words = row.closeness.map_or("-", Closeness::words);
-    if row.coincidence { format!("{words}: coincidence") } else { words.to_owned() }
+/// How close, in words.
+pub(super) fn closeness(found: Option<Closeness>) -> String {
+    found.map_or("-", Closeness::words).to_owned()
+}
+
+/// Whether a row counts, and whether it matches.
+pub(super) fn score(row: &RowFinding) -> String {
+    row.score.map_or("-", Score::words).to_owned()
+}
+
+/// What ours rests on, in words.
+pub(super) fn basis(row: &RowFinding) -> String {
+    row.basis.iter().map(|basis| basis.words()).collect::<Vec<_>>().join(", ")
+}
+
+/// Why the row does not count, and the reason for our number.
+pub(super) fn notes_of(row: &RowFinding) -> impl Iterator<Item = &str> {
+    let note = row.disagrees.as_ref().or(row.reason.as_ref());
+    let all = [row.inputs_of_series.as_ref(), row.other_quantity.as_ref(), note];
+    all.into_iter().flatten().map(String::as_str)
 }
 
 /// The mark of a note: a note that several rows have stands once.
@@ -88,14 +107,17 @@ fn how_of<'a>(sources: &mut Vec<&'a str>, row: &'a RowFinding) -> String {
         How::Measured(measured) => {
             let [median, min, max] = measured.change;
             return format!(
-                "measured, n = {}, {median:+.0}% [{min:+.0} .. {max:+.0}], {}",
-                measured.n, measured.cpu
+                "{}, n = {}, {median:+.0}% [{min:+.0} .. {max:+.0}], {}",
+                basis(row),
+                measured.n,
+                measured.cpu
             );
         }
         How::Quoted(quoted) => {
             let range = quoted.range.map(|[min, max]| format!(" [{min:+.0}% .. {max:+.0}%]"));
             let (range, from) = (range.unwrap_or_default(), &quoted.from);
-            return format!("quoted: {from}; {}, n = {}{range}", quoted.cpu, quoted.n);
+            let (basis, cpu, n) = (basis(row), &quoted.cpu, quoted.n);
+            return format!("{basis}: {from}; {cpu}, n = {n}{range}");
         }
     };
     let nr = sources.iter().position(|known| *known == source).unwrap_or_else(|| {
@@ -103,7 +125,7 @@ fn how_of<'a>(sources: &mut Vec<&'a str>, row: &'a RowFinding) -> String {
         sources.len() - 1
     });
     let letter = (b'a'..=b'z').nth(nr).map_or('*', char::from);
-    format!("{} ({letter}){}", row.how.word(), caveats(&row.how))
+    format!("{}, {} ({letter}){}", row.how.word(), basis(row), caveats(&row.how))
 }
 
 /// What an estimate lacks, and what of it is assumed.
@@ -114,7 +136,7 @@ pub(super) fn caveats(how: &How) -> String {
     lacks.chain(rests).collect()
 }
 
-fn add_lines(text: &mut String, lines: &[[String; 6]]) {
+fn add_lines(text: &mut String, lines: &[[String; 8]]) {
     let width =
         |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();

@@ -1,4 +1,4 @@
-//! How close two changes are.
+//! How close two changes are; [`super::score`] has the levels.
 //!
 //! ```text
 //!   published -65%    ours -61.7%   within 10%        of the published change
@@ -16,9 +16,9 @@ use serde::Serialize;
 use super::file::Row;
 
 /// Share of the published number within which ours is as good as the same.
-const CLOSE: f64 = 0.1;
+pub(super) const CLOSE: f64 = 0.1;
 /// A distance that is no more than a rounding error of the two numbers.
-const ROUNDING: f64 = 1e-9;
+pub(super) const ROUNDING: f64 = 1e-9;
 
 /// Two numbers, or the second alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -68,12 +68,6 @@ impl Closeness {
     #[must_use]
     pub const fn agrees(self) -> bool {
         matches!(self, Self::Close | Self::Factor | Self::Direction)
-    }
-
-    /// Whether the size is met, not the direction alone.
-    #[must_use]
-    pub const fn is_match(self) -> bool {
-        matches!(self, Self::Close | Self::Factor)
     }
 
     /// That of two pairs of a row; `is_undecided`: rounds of ours went both ways, which is no change.

@@ -9,6 +9,7 @@ use super::frontier::Frontier;
 use super::metric::Metric;
 use super::model::Model;
 use super::parts::Input;
+use super::score::Basis;
 use crate::replay::{Budget, CellSpec};
 
 /// A published table beside what this model gives.
@@ -75,6 +76,12 @@ pub struct Row {
     pub same_within: f64,
     /// Where ours come from.
     pub ours: Ours,
+    /// The basis that the file declares; the rest follows from `ours`.
+    pub basis: Vec<Basis>,
+    /// Which of our inputs are the series' own numbers.
+    pub inputs_of_series: Option<String>,
+    /// Our quantity, if the published one is another.
+    pub other_quantity: Option<String>,
     /// Why the distance is what it is.
     pub reason: Option<String>,
     /// Why ours goes another way.

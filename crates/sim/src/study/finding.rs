@@ -10,8 +10,13 @@ use super::curve::CurveFinding;
 use super::file::{Change, Ours, Published, Quoted, Row, Source, Study};
 use super::frontier::FrontierFinding;
 use super::metric::{Metric, Number};
+use super::parts::Input;
+use super::score::{self, Basis, Score};
 use super::unit::scaled;
 use crate::replay::{CacheState, CellSpec};
+
+/// Rounds that say which way a measurement goes: five that go one way by chance are 1 in 16.
+const NR_ROUNDS_MIN: usize = 5;
 
 /// A measurement of a row's benches, by table and row of a study's name.
 pub type Measurements = BTreeMap<(String, usize, usize), Measured>;
@@ -87,12 +92,20 @@ pub struct RowFinding {
     /// Our change minus the published one, in percentage points; of rows of one number, the
     /// difference in the unit.
     pub distance: Option<f64>,
-    /// How close ours comes; absent where there is nothing to compare.
+    /// How close our change comes, or our single number; absent where there is nothing to compare.
     pub closeness: Option<Closeness>,
-    /// Whether the size is met, but by an estimate that rests on assumed constants.
-    pub coincidence: bool,
+    /// How close the levels are; absent where none was published, or ours has another unit.
+    pub level: Option<Closeness>,
+    /// Whether the row counts, and whether it matches; absent where there is nothing to compare.
+    pub score: Option<Score>,
     /// How ours were obtained.
     pub how: How,
+    /// What ours rests on.
+    pub basis: Vec<Basis>,
+    /// Which of our inputs are the series' own numbers.
+    pub inputs_of_series: Option<String>,
+    /// Our quantity, if the published one is another.
+    pub other_quantity: Option<String>,
     /// Why the distance is what it is.
     pub reason: Option<String>,
     /// Why ours goes another way.
@@ -138,6 +151,15 @@ impl How {
             _ => None,
         };
         range.is_some_and(|[min, max]| min < 0.0 && max > 0.0)
+    }
+
+    /// Whether it can be a surprise: a measurement of few rounds, or of rounds that went both ways,
+    /// is chance.
+    fn has_direction(&self) -> bool {
+        match self {
+            Self::Measured(measured) => measured.n >= NR_ROUNDS_MIN && !self.is_undecided(),
+            _ => true,
+        }
     }
 
     /// Whether it rests on assumed constants.
@@ -195,16 +217,22 @@ impl Finding {
         let rows =
             self.tables.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
         rows.filter(|(_, row)| {
-            row.closeness.is_some_and(|found| found.agrees() == row.disagrees.is_some())
+            let is_other =
+                row.closeness.is_some_and(|found| found.agrees() == row.disagrees.is_some());
+            is_other && row.how.has_direction()
         })
     }
 }
 
 impl RowFinding {
     fn new(row: &Row, study: &Study, values: &Values, measured: Option<&Measured>) -> Self {
+        let mut own_inputs = row.inputs_of_series.clone();
         let (ours, how) = match &row.ours {
             Ours::Cells { metric, before, after } => {
-                let cells = Compared { metric, before: before.as_deref(), after };
+                let cells = Cells { metric, before: before.as_deref(), after };
+                if row.published.is_some() {
+                    own_inputs = own_inputs.or_else(|| own_constants(study, values, &cells));
+                }
                 of_cells(study, values, cells, &row.ours_unit)
             }
             Ours::Bench { quoted, .. } => of_bench(measured, quoted.as_ref()),
@@ -217,17 +245,36 @@ impl RowFinding {
             let pair = Pair { before, after, change: published.change };
             Pair { change: pair.change.or(change(row.change, pair)), ..pair }
         });
-        let both = published.zip(ours);
+        // A word such as "some" is shown, and cannot be compared.
+        let has_number =
+            |pair: &Pair| [pair.before, pair.after, pair.change].iter().any(Option::is_some);
+        let both = published.filter(has_number).zip(ours);
         let is_undecided = how.is_undecided();
         let closeness =
             both.and_then(|(published, ours)| Closeness::of(row, published, ours, is_undecided));
+        let score = both.map(|(published, ours)| {
+            let (has_own_input, is_assumed) = (own_inputs.is_some(), how.is_assumed());
+            let compared = score::Compared {
+                published,
+                ours,
+                closeness,
+                has_own_input,
+                is_assumed,
+                is_undecided,
+            };
+            Score::of(row, compared)
+        });
         Self {
             what: row.what.clone(),
             published_text: row.published.as_ref().and_then(|published| published.text.clone()),
             published_spread: row.published.as_ref().and_then(|published| published.spread.clone()),
             distance: both.and_then(|(published, ours)| distance(row, published, ours)),
-            coincidence: closeness.is_some_and(Closeness::is_match) && how.is_assumed(),
+            level: both.and_then(|(published, ours)| score::level(row, published, ours)),
             closeness,
+            score,
+            basis: basis(row, study, &how, own_inputs.is_some()),
+            inputs_of_series: own_inputs,
+            other_quantity: row.other_quantity.clone(),
             published,
             ours,
             unit: row.unit.clone(),
@@ -278,8 +325,51 @@ fn of_bench(measured: Option<&Measured>, quoted: Option<&Quoted>) -> (Option<Pai
     }
 }
 
+/// The basis that the file declares, and the one that follows from where ours come from.
+fn basis(row: &Row, study: &Study, how: &How, has_own_input: bool) -> Vec<Basis> {
+    let derived = match (&row.ours, how) {
+        (_, How::None { .. }) => return Vec::new(),
+        (_, How::Measured(_)) => Basis::Measured,
+        (_, How::Quoted(_)) => Basis::Quoted,
+        (Ours::Cells { after, .. }, _) => match study.cells.get(after) {
+            Some(Source::Replay(Input::Recorded(_), _)) => Basis::Recorded,
+            Some(Source::Replay(Input::Generated(_), _)) => Basis::Generated,
+            _ => Basis::Model,
+        },
+        _ => Basis::Model,
+    };
+    let own = has_own_input.then_some(Basis::OwnSeries);
+    let mut all: Vec<Basis> = row.basis.iter().copied().chain([derived]).chain(own).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Constants of the machine file that an estimate of these cells rests on and that come from the
+/// study's own section of the book.
+fn own_constants(study: &Study, values: &Values, cells: &Cells<'_>) -> Option<String> {
+    let section = study.source.strip_prefix("docs/behaviour ")?.split_whitespace().next()?;
+    let names = cells.before.into_iter().chain([cells.after]);
+    let mut own = BTreeSet::new();
+    for cell in names.filter_map(|name| values.cell(&study.name, name).ok()) {
+        let used = cells.metric.constants_in(cell).into_iter();
+        let cited =
+            used.filter(|(_, one)| one["source"].as_str().is_some_and(|s| cites(s, section)));
+        own.extend(cited.map(|(name, _)| name));
+    }
+    let names: Vec<&str> = own.into_iter().collect();
+    (!names.is_empty()).then(|| format!("{} of the machine file", names.join(", ")))
+}
+
+/// Whether a source names `section` or a part of it: J.2 and J.2.1, not J.21.
+fn cites(source: &str, section: &str) -> bool {
+    source
+        .match_indices(section)
+        .any(|(at, found)| !source[at + found.len()..].starts_with(|c: char| c.is_ascii_digit()))
+}
+
 /// One number of two cells, or of one.
-struct Compared<'a> {
+struct Cells<'a> {
     metric: &'a Metric,
     before: Option<&'a str>,
     after: &'a str,
@@ -288,7 +378,7 @@ struct Compared<'a> {
 fn of_cells(
     study: &Study,
     values: &Values,
-    Compared { metric, before, after }: Compared<'_>,
+    Cells { metric, before, after }: Cells<'_>,
     unit: &str,
 ) -> (Option<Pair>, How) {
     let (mut not_known, mut assumed) = (None, BTreeSet::new());

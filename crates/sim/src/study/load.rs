@@ -15,6 +15,7 @@ use super::metric::Metric;
 use super::model::Model;
 use super::parts::{Generated, Input, NR_ROWS_MAX};
 use super::sample::Sample;
+use super::score::Basis;
 use super::unit;
 use crate::datafile::{line_of, parse};
 use crate::kernel::Kernel;
@@ -97,6 +98,10 @@ struct TableFile {
     ours_unit: Option<String>,
     change: Option<Change>,
     same_within: Option<f64>,
+    #[serde(default)]
+    basis: Vec<Basis>,
+    inputs_of_series: Option<String>,
+    other_quantity: Option<String>,
     rows: Vec<RowFile>,
 }
 
@@ -152,6 +157,9 @@ struct RowFile {
     ours_unit: Option<String>,
     change: Option<Change>,
     same_within: Option<f64>,
+    basis: Option<Vec<Basis>>,
+    inputs_of_series: Option<String>,
+    other_quantity: Option<String>,
 }
 
 impl Study {
@@ -420,6 +428,17 @@ impl RowFile {
             return Err(wrong("published and quoted numbers are 0, or 10^-15 to 10^15 in size"));
         }
         let (unit, ours_unit) = common.units(&ours, place)?;
+        let is_about_both = self.inputs_of_series.is_some() || self.other_quantity.is_some();
+        if is_about_both && self.published.is_none() {
+            return Err(wrong(
+                "inputs-of-series and other-quantity are about a published number, and the row \
+                 has none",
+            ));
+        }
+        let of_published = |own, of_table| match self.published {
+            Some(_) => either(own, of_table),
+            None => None,
+        };
         Ok(Row {
             what: self.what.clone(),
             published: self.published.clone(),
@@ -428,6 +447,9 @@ impl RowFile {
             change: common.change.unwrap_or_default(),
             same_within,
             ours,
+            basis: self.basis.clone().unwrap_or_else(|| table.basis.clone()),
+            inputs_of_series: of_published(&self.inputs_of_series, &table.inputs_of_series),
+            other_quantity: of_published(&self.other_quantity, &table.other_quantity),
             reason: self.reason.clone(),
             disagrees: self.disagrees.clone(),
         })

@@ -119,9 +119,9 @@ impl Metric {
         })
     }
 
-    /// Assumed constants that the number rests on in a cell, by their name in the machine file: all
-    /// of the estimate, or those of the causes that are named.
-    pub(super) fn assumed_in(&self, cell: &Value) -> Vec<String> {
+    /// Constants of the machine file that an estimate rests on in a cell, by name: all of the
+    /// estimate, or only the costs behind the causes that are named.
+    pub(super) fn constants_in<'a>(&self, cell: &'a Value) -> Vec<(&'a str, &'a Value)> {
         let names = || self.sum.iter().chain(self.of.iter().flatten());
         let cause = |name: &Vec<String>| match name.as_slice() {
             [estimate, causes, cause, ..] if estimate == "estimate" && causes == "causes" => {
@@ -131,7 +131,8 @@ impl Metric {
         };
         let causes: Option<Vec<String>> = names().map(cause).collect();
         let estimate = &cell["estimate"];
-        let Some(constants) = estimate["constants"].as_object() else { return Vec::new() };
+        let constants = estimate["constants"].as_object().filter(|_| self.is_estimate());
+        let Some(constants) = constants else { return Vec::new() };
         let terms_of = |cause: &String| estimate["causes"][cause]["terms"].as_array();
         let costs =
             |cause| terms_of(cause).into_iter().flatten().filter_map(|t| t["cost"].as_str());
@@ -151,9 +152,14 @@ impl Metric {
                 _ => false,
             },
         };
-        let is_assumed = |constant: &Value| constant["assumed"] == true;
-        let found = constants.iter().filter(|(name, one)| is_assumed(one) && is_used(name));
-        if self.is_estimate() { found.map(|(name, _)| name.clone()).collect() } else { Vec::new() }
+        let used = constants.iter().filter(|(name, _)| is_used(name));
+        used.map(|(name, one)| (name.as_str(), one)).collect()
+    }
+
+    /// Those of them that are assumed.
+    pub(super) fn assumed_in(&self, cell: &Value) -> Vec<String> {
+        let used = self.constants_in(cell).into_iter();
+        used.filter(|(_, one)| one["assumed"] == true).map(|(name, _)| name.to_owned()).collect()
     }
 
     /// The first name that a cell such as `sample` does not have, with a hint.

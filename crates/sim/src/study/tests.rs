@@ -185,7 +185,14 @@ fn a_measurement_takes_the_place_of_what_is_quoted() {
 }
 
 /// What is replaced by what, the line of the error, and a part of what it says.
-const MUTANTS: [(&str, &str, usize, &str); 31] = [
+const MUTANTS: [(&str, &str, usize, &str); 33] = [
+    ("after = 3 }", "after = 3 }\nbasis = [\"recorded\"]", 49, "expected `proxy` or `other-cpu`"),
+    (
+        "what = \"faults\"",
+        "what = \"faults\"\ninputs-of-series = \"8M\"",
+        57,
+        "are about a published number, and the row has none",
+    ),
     ("title = \"Small\"", "titel = \"Small\"", 2, "unknown field `titel`"),
     ("setup = \"none\"", "setup = 3", 4, "expected a string"),
     ("kind = \"ret-stubs\"", "kind = \"stubs\"", 7, "unknown variant `stubs`"),
@@ -318,7 +325,7 @@ fn a_share_of_nothing_is_not_known() {
 }
 
 #[test]
-fn a_match_that_rests_on_assumed_constants_is_a_coincidence() {
+fn rows_of_a_built_in_study_are_scored_by_what_they_rest_on() {
     let owners = Study::named("owners").unwrap();
     let scratch = tempfile::tempdir().unwrap();
     let values = run(
@@ -332,13 +339,85 @@ fn a_match_that_rests_on_assumed_constants_is_a_coincidence() {
         rows.find(|row| row.what.contains(what)).unwrap().clone()
     };
     let altra = row("altra");
-    assert_eq!((altra.closeness, altra.coincidence), (Some(Closeness::Close), true));
+    assert_eq!((altra.closeness, altra.score), (Some(Closeness::Close), Some(Score::Coincidence)));
     let How::Estimated { assumed, .. } = &altra.how else { panic!("{:?}", altra.how) };
     assert!(assumed.contains(&"costs.fault".to_owned()), "{assumed:?}");
+    assert_eq!(altra.basis, [Basis::Model, Basis::OtherCpu]);
     // Counted, all of the pages: the same sign as a time that falls by two thirds.
     let pages = row("pages copied");
-    assert_eq!((pages.closeness, pages.coincidence), (Some(Closeness::Factor), false));
+    assert_eq!(
+        (pages.closeness, pages.score),
+        (Some(Closeness::Factor), Some(Score::OtherQuantity))
+    );
     assert!(finding.rests_on.is_some_and(|text| text.contains("10 GB/s")));
+}
+
+/// The rates of milan.toml are those that series 001 published.
+#[test]
+fn a_cost_that_cites_the_study_s_own_section_makes_a_row_that_does_not_count() {
+    let on = |machine: &str, source: &str| {
+        let cell = |kernel: &str| {
+            format!("do = \"clear\", kernel = \"{kernel}\", size = \"2M\", machine = \"{machine}\"")
+        };
+        let text = SMALL
+            .replace("docs/behaviour J.2", source)
+            .replace("do = \"clear\", kernel = \"6.19\", size = \"2M\"", &cell("6.19"))
+            .replace("do = \"clear\", kernel = \"7.0\", size = \"2M\"", &cell("7.0"))
+            .replacen("count = \"units\"", "count = \"estimate.causes.clear.ns\"", 1);
+        found(&text).tables[0].rows[0].clone()
+    };
+    let own = on("milan", "docs/behaviour J.2, the table");
+    assert_eq!(own.score, Some(Score::OwnInput));
+    assert_eq!(
+        own.inputs_of_series.as_deref(),
+        Some("costs.clear of 2M, costs.clear of 4K of the machine file")
+    );
+    assert!(own.basis.contains(&Basis::OwnSeries));
+    for (machine, source) in [("zen4", "docs/behaviour J.2"), ("milan", "docs/behaviour J.21")] {
+        assert_ne!(on(machine, source).score, Some(Score::OwnInput), "{machine}, {source}");
+    }
+}
+
+#[test]
+fn a_file_says_what_a_row_rests_on() {
+    let first = "published = { before = 512, after = 3 }\n";
+    let with = |line: &str| SMALL.replacen(first, &format!("{first}{line}\n"), 1);
+    let row = |line: &str| found(&with(line)).tables[0].rows[0].clone();
+    let plain = row("");
+    assert_eq!((plain.score, plain.level), (Some(Score::Match), Some(Closeness::Close)));
+    assert_eq!(plain.basis, [Basis::Model]);
+    let typed = row("inputs-of-series = \"512\"");
+    assert_eq!(typed.score, Some(Score::OwnInput));
+    assert_eq!(typed.basis, [Basis::Model, Basis::OwnSeries]);
+    assert_eq!(row("other-quantity = \"pages\"").score, Some(Score::OtherQuantity));
+    let some = SMALL.replacen("{ before = 512, after = 3 }", "{ text = \"some\" }", 1);
+    let some = found(&some).tables[0].rows[0].clone();
+    assert_eq!((some.closeness, some.level, some.score), (None, None, None));
+    let proxy = row("basis = [\"other-cpu\", \"proxy\"]").basis;
+    assert_eq!(proxy, [Basis::Model, Basis::Proxy, Basis::OtherCpu]);
+    // A table's declaration holds for its rows that have a published number.
+    let table = SMALL.replace("title = \"Table\"", "title = \"Table\"\nother-quantity = \"pages\"");
+    let rows = &found(&table).tables[0].rows;
+    let scores: Vec<_> = rows.iter().map(|row| row.score).collect();
+    let other = Some(Score::OtherQuantity);
+    assert_eq!(scores, [other, other, None, None, other, None]);
+    assert_eq!(rows[2].other_quantity, None);
+}
+
+/// Rounds that go both ways, or few of them, are chance.
+#[test]
+fn a_measurement_that_is_chance_is_no_surprise() {
+    let study = Study::from_toml(SMALL, "small.toml").unwrap();
+    let surprises = |change: [f64; 3], n| {
+        let (cpu, kernel) = (String::new(), String::new());
+        let measured = Measured { before: 1.0, after: 0.5, change, n, cpu, kernel };
+        let all = Measurements::from([(("small".to_owned(), 0, 4), measured)]);
+        let finding = Finding::new(&study, &Values::default(), &all);
+        finding.surprises().filter(|(_, row)| row.what == "quoted").count()
+    };
+    assert_eq!(surprises([-50.0, -60.0, -40.0], 7), 1);
+    assert_eq!(surprises([-50.0, -60.0, -40.0], 1), 0);
+    assert_eq!(surprises([-5.0, -60.0, 40.0], 7), 0);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The answer and the overview: how close the rows come.
+//! The answer and the overview: which rows count, and which of them match.
 
 use largefolio_report::html::bars::{Bar, Part, bars};
 use largefolio_report::html::frame::{TABLE_END, figure, table_head};
@@ -40,9 +40,9 @@ pub(super) fn headline(report: &StudyResult) -> Markup {
     }
     answer.element(
         "p class=\"honest\"",
-        "The model uses none of the published numbers in the rows; each study lists other \
-         published work in our inputs. A difference is shown unchanged, with its reason if one is \
-         known.",
+        "A row counts if none of its inputs is a number of its own series, if it measures what was \
+         published, and if it does not compare zero with zero. A difference is shown unchanged, \
+         with its reason if one is known.",
     );
     answer.element("p class=\"about\"", &format!("kernel {}", report.kernel));
     answer
@@ -57,7 +57,7 @@ pub(super) fn surprises(
 }
 
 /// Colours of [`CLASSES`].
-const COLOURS: [&str; 6] = ["equal", "near", "toward", "apart", "different", "skipped"];
+const COLOURS: [&str; 7] = ["equal", "near", "different", "apart", "toward", "skipped", "unknown"];
 
 pub(super) fn overview(report: &StudyResult) -> Markup {
     let mut drawn = Vec::new();
@@ -68,7 +68,7 @@ pub(super) fn overview(report: &StudyResult) -> Markup {
         let parts = CLASSES.iter().zip(COLOURS).map(|(class, colour)| Part {
             class: colour.to_owned(),
             value: (class.of)(summary) as u64,
-            tip: format!("{}: {} rows {}", summary.study, (class.of)(summary), class.title),
+            tip: format!("{}: {} rows: {}", summary.study, (class.of)(summary), class.title),
         });
         let mut total = Markup::new();
         total.number(
@@ -95,5 +95,5 @@ pub(super) fn overview(report: &StudyResult) -> Markup {
         picture.text(class.title).raw("</li>");
     }
     picture.raw("</ul>").append(&bars(&drawn));
-    figure("How close the rows come", &picture, &table)
+    figure("Which rows count, and which match", &picture, &table)
 }
