@@ -41,7 +41,7 @@ MDBOOK := 0.5.4
 demo: build
 	scripts/demo.sh $(FOLIO)
 
-## Formatting, lints, every test, the Python package, README's commands, benchmarks run small.
+## Formatting, lints, every test, the Python package, commands of README and docs/series, benchmarks run small.
 test: setup
 	$(MAKE) --jobs=2 --output-sync=target --no-print-directory lints environment
 	$(CARGO) build --workspace --all-targets --quiet
@@ -50,7 +50,7 @@ test: setup
 	scripts/arm64.py portable
 	scripts/python.sh built
 	python3 -m unittest discover --quiet -s scripts -t scripts
-	scripts/docs.py README.md --folio target/debug/folio --python target/python-built/bin/python
+	scripts/docs.py README.md docs/series --folio target/debug/folio --python target/python-built/bin/python
 	scripts/workloads.py --smoke --folio target/debug/folio
 	scripts/bench.py --smoke --folio target/debug/folio
 	scripts/promises.py --random 12 --seed 1 --folio target/debug/folio

@@ -3,10 +3,12 @@
 
     scripts/docs.py                  all documents
     scripts/docs.py README.md maps   documents with one of these in their name; prose of all is checked
+    scripts/docs.py --fix series     writes the numbers that are printed into the documents
 
 Each document runs in a fresh directory that holds the files its commands name; at most two at a
-time. What a document shows below a `$ ` is compared in shape: `scripts/doccheck/shape.py` says how.
-docs/commands.toml says what documents suppose and which commands do not run as they stand. Verbs,
+time. What a document shows below a `$ ` is compared number by number, and in shape alone for commands
+that docs/commands.toml calls varying (`scripts/doccheck/shape.py`). That file also says what documents
+suppose and which commands do not run as they stand. Verbs,
 options and make targets that prose names must exist, and phrases of `scripts/doccheck/english.toml`
 must not occur in prose and help texts. Needs Python 3.10.
 """
@@ -71,6 +73,7 @@ def main():
     parser.add_argument("--python", type=pathlib.Path, help="Python with the package, for Python blocks")
     parser.add_argument("--shared-machine", action="store_true",
                         help="others change settings of the system meanwhile: do not compare them")
+    parser.add_argument("--fix", action="store_true", help="write printed numbers into the documents")
     parser.add_argument("--list", action="store_true", help="print the commands and run nothing")
     args = parser.parse_args()
     if args.python and not args.python.exists():
@@ -94,6 +97,7 @@ def main():
     house = types.SimpleNamespace(
         root=ROOT, folio=args.folio.resolve(), python=args.python and args.python.absolute(),
         exceptions=rules, turns=machine.Turns(), is_shared=args.shared_machine,
+        renewals=[] if args.fix else None,
     )
     words = prose.Words(house.folio, ROOT, rules.options)
     # Drawings and advice for those who change folio: no commands to run.
@@ -104,6 +108,9 @@ def main():
     complaints += english.check({**read, **words.all_help()}, english.phrases())
     complaints += rules.complaints([command for commands in found.values() for command in commands])
     results = run_all(to_run, house)
+    for command, lines in house.renewals or []:
+        path = ROOT / command.document
+        path.write_text(markdown.renew(path.read_text(), command, lines))
     return summary(results, complaints, time.monotonic() - start)
 
 

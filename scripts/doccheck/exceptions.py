@@ -54,6 +54,18 @@ class Rule:
         return f"{name}: nothing has {unused}" if unused else None
 
 
+@dataclasses.dataclass
+class Varying:
+    """One `[[varying]]`: commands that print other numbers on another machine or at another time."""
+
+    match: str
+    why: str
+    document: str = "*"
+
+    def concerns(self, command):
+        return fnmatch.fnmatch(command.document, self.document) and re.search(self.match, command.text) is not None
+
+
 class Exceptions:
     """The file, read. `files`, `pids`, `tools` and `options` are described in it."""
 
@@ -64,6 +76,7 @@ class Exceptions:
         self.tools = data.pop("tools", {})
         self.options = data.pop("options", {})
         self.rules = [Rule(**rule) for rule in data.pop("command", [])]
+        self.varying = [Varying(**each) for each in data.pop("varying", [])]
         if data:
             raise Stale(f"{path}: not understood: {', '.join(data)}")
 
@@ -73,6 +86,10 @@ class Exceptions:
         if len(found) > 1:
             raise Stale(f"{command.document}:{command.line}: more than one rule: {[r.match for r in found]}")
         return found[0] if found else Rule(command.document, command.text, "")
+
+    def is_varying(self, command):
+        """Whether only the shape of its output is the same everywhere."""
+        return any(each.concerns(command) for each in self.varying)
 
     def missing(self, text, rule, path):
         """What this machine lacks for a command, with the remedy; None if nothing."""
@@ -98,4 +115,8 @@ class Exceptions:
         unused = tables.keys() - dict(self.named(tables, typed))
         return [f"docs/commands.toml: no command has {name}" for name in sorted(unused)] + [
             line for rule in self.rules if (line := rule.complaint(commands))
+        ] + [
+            f"docs/commands.toml: [[varying]] {each.match!r} concerns no command that shows something"
+            for each in self.varying
+            if not any(each.concerns(command) for command in commands if any(command.shown))
         ]

@@ -132,6 +132,16 @@ def commands(document, text):
     return found
 
 
+def renew(text, command, lines):
+    """The document with `lines` below a command in place of those it shows."""
+    all_lines = text.split("\n")
+    first = command.line + command.text.count("\n")
+    for at, (old, new) in enumerate(zip(command.shown, lines), first):
+        indent = all_lines[at][: len(all_lines[at]) - len(old)] if all_lines[at].endswith(old) else ""
+        all_lines[at] = (indent + new).rstrip() if new.strip() else all_lines[at]
+    return "\n".join(all_lines)
+
+
 def doubtful(text):
     """Lines that look like commands of folio in blocks that do not begin as commands."""
     for block in blocks(text):

@@ -132,11 +132,20 @@ class Session:
             tail = "\n".join(printed.splitlines()[-12:])
             raise Failure(f"exit status {code}, not {' or '.join(map(str, rule.exit))}\n{tail}")
         if any(line.strip() for line in command.shown):
-            compare = shape.missing if rule.is_any_order else shape.difference
-            if differs := compare(command.shown, printed.splitlines(), rule.optional):
-                raise Failure(differs)
+            self.compare(command, printed.splitlines(), rule)
         if not command.is_python and LASTING.match(command.text):
             self.lasting.append(command.text)
+
+    def compare(self, command, printed, rule):
+        """Raises `Failure` if the document shows something else; notes what would renew it."""
+        compare = shape.missing if rule.is_any_order else shape.difference
+        form = shape.shape if self.house.exceptions.is_varying(command) else shape.exact
+        differs = compare(command.shown, printed, rule.optional, form)
+        if differs and self.house.renewals is not None and not rule.is_any_order:
+            if lines := shape.renewed(command.shown, printed):
+                self.house.renewals.append((command, lines))
+        if differs:
+            raise Failure(differs)
 
     def lacks(self, command, text):
         """What this run was not given for a command."""

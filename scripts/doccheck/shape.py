@@ -1,8 +1,9 @@
-"""Compares what a document shows with what a command printed: the shape, not the numbers.
+"""Compares what a document shows with what a command printed: exactly, or the shape alone.
 
-Numbers and their units become `#`, so do cells that stand for a number (`.`, `-`, `=`, `?`), and
-neighbouring ones become one; rules and blanks count once. `...` alone on a line is any lines, `..`
-in a line any text. Warnings that the document does not show are the machine's. A renamed column, a changed message or a new line in between is a difference.
+Blanks and rules count once. `...` alone on a line is any lines, `..` in a line any text. Warnings
+that the document does not show are the machine's. In shape, numbers and their units become `#`, so
+do cells that stand for a number (`.`, `-`, `=`, `?`), and neighbouring ones become one: a renamed
+column, a changed message or a new line in between still is a difference.
 """
 
 import re
@@ -18,6 +19,11 @@ RULE = re.compile(r"[-─=+|]{3,}")
 CELL = re.compile(r"(?<=\s)[.=?-](?=\s|$)")
 
 
+def exact(line):
+    """The line with rules and blanks made equal."""
+    return re.sub(r"\s+", " ", RULE.sub("---", line)).strip()
+
+
 def shape(line):
     """The line with numbers and blanks made equal."""
     line = RULE.sub("---", line)
@@ -29,12 +35,12 @@ def shape(line):
     return re.sub(r"#(?: #)+", "#", line)
 
 
-def pattern(line):
+def pattern(line, form=shape):
     """A regular expression for a shown line; None for a line that stands for any lines."""
     if ELISION.match(line):
         return None
     parts = re.split(r"(?<![.\w/])\.\.\.?(?![.\w/])", line)
-    return re.compile(".*".join(re.escape(shape(part)) for part in parts).replace(r"\ .*", ".*"))
+    return re.compile(".*".join(re.escape(form(part)) for part in parts).replace(r"\ .*", ".*"))
 
 
 def told(shown, printed):
@@ -43,15 +49,15 @@ def told(shown, printed):
     return [line for line in printed if line.strip() and (with_warnings or "folio: warning:" not in line)]
 
 
-def difference(shown, printed, optional=()):
+def difference(shown, printed, optional=(), form=shape):
     """What of `shown` the lines of `printed` do not have; None if they match.
 
     A shown line that contains one of `optional` may be missing.
     """
     shown = [line for line in shown if line.strip()]
-    wanted = [(line, pattern(line)) for line in shown]
+    wanted = [(line, pattern(line, form)) for line in shown]
     actual = told(shown, printed)
-    shapes = [shape(line) for line in actual]
+    shapes = [form(line) for line in actual]
     places = {0}
     for line, regex in wanted:
         if regex is None:
@@ -69,12 +75,27 @@ def difference(shown, printed, optional=()):
     return None
 
 
-def missing(shown, printed, optional=()):
+def missing(shown, printed, optional=(), form=shape):
     """The first shown line that was printed nowhere, for output whose rows and order are the machine's."""
-    shapes = [shape(line) for line in told(shown, printed)]
+    shapes = [form(line) for line in told(shown, printed)]
     for line in shown:
-        regex = pattern(line)
+        regex = pattern(line, form)
         if line.strip() and regex and not any(part in line for part in optional):
             if not any(regex.fullmatch(each) for each in shapes):
                 return f"the document shows\n    {line.strip()}\nwhich was not printed"
     return None
+
+
+def renewed(shown, printed):
+    """The shown lines with the numbers of `printed`, if they have the same shape; None if not."""
+    if difference(shown, printed):
+        return None
+    actual, at, new = told(shown, printed), 0, []
+    for line in shown:
+        regex = pattern(line) if line.strip() else None
+        while regex and at < len(actual) and not regex.fullmatch(shape(actual[at])):
+            at += 1
+        is_whole = regex and at < len(actual) and ".*" not in regex.pattern
+        new.append(actual[at].rstrip() if is_whole else line)
+        at += bool(regex)
+    return new
