@@ -145,7 +145,7 @@ fn a_new_start_of_java_costs_more_than_the_blocks_of_its_heap() {
     let (_, remedy) = next_start(&Answers::default(), &java);
     assert_eq!(remedy.start, "java -XX:+UseTransparentHugePages ..");
     // A quarter of the block is empty, a twentieth of the heap, and the code cache.
-    assert_eq!(remedy.extra_bytes, (512 << 10) + (2 << 20) / 20 + (32 << 20));
+    assert_eq!(remedy.extra_bytes, (512 << 10) + (2 << 20) / 20 + (24 << 20));
     let (_, remedy) = next_start(&Answers::default(), &|dir| {
         java(dir);
         let cmdline = dir.join("100/cmdline");

@@ -18,6 +18,7 @@ use crate::census::settings::{Allows, InForce};
 use crate::census::start::{Ancestor, Disabled};
 use crate::proc::choice::Choice;
 use crate::proc::host;
+use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 use crate::shell::as_typed;
 use crate::system::System;
@@ -194,16 +195,17 @@ impl Remedy {
 /// Share of a heap that the collector's tables take: mark bitmaps 2/64, card and offset tables 3/512
 /// (JDK 17, G1). Plain starts hardly touch them; with the option all of it is in memory.
 const KEPT_SHARE: u64 = 20;
-/// The option also makes three parts of the code cache whole, and the ends of tables. Tried with heaps
-/// of 0.5 to 6 GiB: 25 to 47 MiB with all, of which 11 to 13 are blocks of the heap.
-const KEPT_BYTES: u64 = 32 << 20;
+/// The option also makes three parts of the code cache whole, and the ends of tables. Tried with
+/// heaps of 0.5 to 6 GiB: 6 to 56 MiB in all, of which 11 to 13 are blocks of the heap.
+const KEPT_BYTES: u64 = 24 << 20;
 
 /// Memory that a runtime with its own heap may take in addition to the blocks that have a page: a
 /// share of each mapping, and a constant that is added to the largest one.
 fn beside_heap(case: &Case<'_>) -> u64 {
     let len = |mapping: &Mapping| mapping.vma.len_bytes();
     let own = case.mapping.vma.range.start;
-    let memory = case.process.mappings.iter().filter(|mapping| !mapping.vma.has_file());
+    let is_memory = |vma: &Vma| !vma.has_file() && vma.prot() & libc::PROT_WRITE as u32 != 0;
+    let memory = case.process.mappings.iter().filter(|mapping| is_memory(&mapping.vma));
     let is_largest = memory
         .max_by_key(|mapping| len(mapping))
         .is_some_and(|mapping| mapping.vma.range.start == own);

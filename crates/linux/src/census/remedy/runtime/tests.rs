@@ -156,7 +156,11 @@ fn started(words: &[&str], variables: &[(&str, &str)]) -> Traits {
 
 #[test]
 fn an_option_stands_after_the_program_and_a_variable_before_it() {
-    let java = |start: Traits| Traits { objects: vec!["libjvm.so".to_owned()], ..start };
+    let java = |start: Traits| Traits {
+        objects: vec!["libjvm.so".to_owned()],
+        name: "java".to_owned(),
+        ..start
+    };
     let of = |words: &[&str], variables: &[(&str, &str)]| {
         let traits = java(started(words, variables));
         Runtime::of(&traits, &anon(START)).unwrap().start(&traits)
@@ -175,6 +179,9 @@ fn an_option_stands_after_the_program_and_a_variable_before_it() {
     let (said, note) = line(of(&["x", on], &[("_JAVA_OPTIONS", off)]));
     assert_eq!(said, format!("_JAVA_OPTIONS='{off} {on}' x .."));
     assert!(note.contains(off));
+    let embedded = Traits { name: "soffice".to_owned(), ..java(started(&["x"], &[])) };
+    let embedded = Runtime::of(&embedded, &anon(START)).unwrap().start(&embedded);
+    assert_eq!(line(embedded).0, format!("JAVA_TOOL_OPTIONS={on} x .."));
     for (words, variables) in [
         (vec!["x", on], vec![]),
         (vec!["x", off, on], vec![("JAVA_TOOL_OPTIONS", off)]),
