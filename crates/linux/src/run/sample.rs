@@ -1,14 +1,16 @@
 //! Samples how much of a running program is mapped by large folios.
 //!
-//! Owns the samples: of the program and its children at one moment, sums over their areas. A
-//! program that ends before the first sample has none.
+//! Owns the samples: of the program and its children at one moment, sums over their areas. Processes
+//! that were forked share their text, so it counts once. A program that ends before the first sample has none.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::census::folios::{Cell, Kind, Tally};
+use crate::census::folios::{Cell, Kind};
 use crate::census::{self, Access};
 use crate::geometry::Geometry;
 use crate::proc::Task;
+use crate::proc::maps::Vma;
 use crate::proc::stat::tree;
 use crate::system::{Live, System};
 
@@ -35,7 +37,8 @@ pub struct Samples {
     pub nr: u64,
     /// Processes at the look with most text mapped large.
     pub nr_processes: usize,
-    /// Resident bytes of executable file areas at that look; shared ones count in each process.
+    /// Resident bytes of executable file areas at that look; areas of one file at one place count once,
+    /// as the process has them that has most of them.
     pub text_bytes: u64,
     /// Those mapped by PMD entries.
     pub text_huge_bytes: u64,
@@ -82,17 +85,21 @@ impl Sampler {
     fn take(&mut self, system: &dyn System) {
         let mut now = Samples::default();
         let pids = tree(system, self.pid);
+        let mut texts: BTreeMap<Text, (u64, u64)> = BTreeMap::new();
         for &pid in &pids {
             let areas = Task::of(system, pid).smaps().unwrap_or_default();
             now.nr_processes += usize::from(!areas.is_empty());
             for smap in areas {
                 now.anon_huge_bytes += smap.anon_pmd_bytes;
                 if smap.vma.is_exec() && smap.vma.has_file() {
-                    now.text_bytes += smap.rss_bytes;
-                    now.text_huge_bytes += smap.file_pmd_bytes.saturating_add(smap.shmem_pmd_bytes);
+                    let huge = smap.file_pmd_bytes.saturating_add(smap.shmem_pmd_bytes);
+                    let most = texts.entry(Text::of(&smap.vma)).or_default();
+                    *most = (most.0.max(smap.rss_bytes), most.1.max(huge));
                 }
             }
         }
+        now.text_bytes = texts.values().map(|(rss, _)| rss).sum();
+        now.text_huge_bytes = texts.values().map(|(_, huge)| huge).sum();
         if now.nr_processes == 0 {
             return;
         }
@@ -116,12 +123,24 @@ impl Sampler {
     }
 }
 
-/// Text of all of them, where folio sizes are seen.
+/// Which part of which file a mapping shows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Text {
+    device: (u32, u32),
+    inode: u64,
+    pos: u64,
+}
+
+impl Text {
+    fn of(vma: &Vma) -> Self {
+        Self { device: vma.device, inode: vma.inode, pos: vma.pos }
+    }
+}
+
+/// Text of all of them, each page once, where folio sizes are seen.
 fn text(system: &dyn System, pids: &[u32]) -> Option<Cell> {
     let census = census::take(system, pids).ok().filter(|census| census.access == Access::Full)?;
-    let mut sum = Tally::default();
-    census.processes.iter().for_each(|process| sum.add_all(&process.tally));
-    Some(sum.of(Kind::Text))
+    Some(census.totals.of(Kind::Text))
 }
 
 #[cfg(test)]
@@ -159,7 +178,7 @@ mod tests {
         sampler.take(&system);
         let best = sampler.samples;
         assert_eq!((best.nr, best.nr_processes), (2, 2));
-        assert_eq!((best.text_bytes, best.text_huge_bytes), (32 << 10, 6 << 10));
+        assert_eq!((best.text_bytes, best.text_huge_bytes), (16 << 10, 4 << 10), "it is shared");
         assert_eq!(best.anon_huge_bytes, 6 << 10);
     }
 }

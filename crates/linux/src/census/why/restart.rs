@@ -43,7 +43,7 @@ fn may_except_advised(system: &dyn System) -> bool {
 }
 
 impl Judge<'_> {
-    /// What makes private memory larger at the next start.
+    /// The remedy for private memory at the next start.
     pub(super) fn anon_next_start(&mut self, case: &Case<'_>, smap: &Smap) -> Option<Remedy> {
         let row = self.runtime(case, Memory::Anon);
         let option = self.option(case, row);
@@ -62,7 +62,8 @@ impl Judge<'_> {
         };
         let is_advised = smap.is_huge;
         if self.is_except_advised(case) && !is_advised {
-            return Some(option.remedy().unwrap_or_else(|| Remedy::nothing(EXCEPT_ADVISED)));
+            let option = option.remedy().filter(|_| !case.is_short);
+            return Some(option.unwrap_or_else(|| Remedy::nothing(EXCEPT_ADVISED)));
         }
         // Memory from before the setting, or without free blocks, stays small: collapse.
         if set.allows == Allows::All || set.allows == Allows::Advised && is_advised {
