@@ -245,7 +245,7 @@ impl Taking<'_> {
         Ok(Census { geometry, access: Access::Full, totals, processes, skipped, nr_beyond })
     }
 
-    /// The present pages of each process, none of one that cannot be read any more; and these.
+    /// Present pages by process, and which processes are skipped.
     fn pagemaps(&self) -> (Vec<Option<Extents>>, Skipped) {
         let pmd_pages = 1 << self.geometry.pmd_order;
         let page_bytes = self.geometry.page_bytes;

@@ -189,7 +189,7 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
         let area = plan(smap, kind, request.min_bytes, Geometry::running(), runs);
         let told = outcome.kinds.entry(kind).or_default();
         told.add(&area, outcome.block_bytes);
-        // Of files the kernel refuses what is large already.
+        // The kernel refuses file blocks that are large already.
         if runs.is_none() && area.nr_large >= area.tried.len() as u64 {
             continue;
         }
@@ -226,7 +226,7 @@ fn pages(pid: u32) -> Option<Process> {
     processes.pop()
 }
 
-/// What a process has of shared pages is its share.
+/// Shared pages count by share.
 fn proportional(areas: &[Smap]) -> u64 {
     areas.iter().map(|smap| smap.pss_bytes).sum()
 }

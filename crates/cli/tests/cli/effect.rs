@@ -166,7 +166,10 @@ fn collapse_says_what_it_left_after_the_answer_and_is_not_done_then() {
     let answer = lines.next().unwrap();
     assert!(answer.ends_with(" before; not all was collapsed"), "{told}");
     let left = lines.next().unwrap();
-    assert!(left.starts_with("not tried: 8 MiB of anon: forbidden: MADV_NOHUGEPAGE"), "{told}");
+    assert!(
+        left.starts_with("not tried: 8 MiB of anon: the program forbids it: MADV_NOHUGEPAGE"),
+        "{told}"
+    );
     let again = place.run(&format!("collapse {} --kind anon --csv", holder.pid));
     assert!(
         text(&again.stdout).starts_with(

@@ -1,7 +1,7 @@
-//! What the kernel would do with each block of a mapping.
+//! Can a block of memory become one folio, and at what price?
 //!
 //! ```text
-//!   pagemap, kpageflags   pages of each block, by state     Runs, BlockFacts
+//!   pagemap, kpageflags   each block, pages by state          Runs, BlockFacts
 //!   smaps                 of the whole mapping              AreaFacts
 //!   judge                 may it become one folio, at what price?   Result<Cost, Obstacle>
 //! ```
@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //! - B1: runs ascend by block, do not overlap, are not empty, and no run could be joined to the next.
-//! - B2: of the pages of a block at most all are present, zero, swapped out or markers together.
+//! - B2: a block's present, zero, swapped and guard pages are together at most its size.
 //! - B3: an allowed block costs at most its size: new, swapped and copied pages are different pages, but
 //!   that a copied one is also present.
 
@@ -127,7 +127,7 @@ pub enum Obstacle {
     Userfaultfd,
     /// Pages that are pinned, for io_uring or a device.
     Pinned,
-    /// Private copies of pages of a file.
+    /// Private copies of file pages.
     Copied,
     /// THP disabled for the process.
     Disabled,
@@ -173,8 +173,8 @@ impl Obstacle {
             Self::Empty => "not touched yet",
             Self::SwappedOut => "swapped out",
             Self::Guard => "a guard page (MADV_GUARD_INSTALL) lies in the block",
-            Self::Merged => "KSM merged pages of the block with others",
-            Self::Userfaultfd => "userfaultfd watches pages of the block",
+            Self::Merged => "KSM merged some of its pages",
+            Self::Userfaultfd => "userfaultfd watches some of its pages",
             Self::Pinned => "pinned for io_uring or a device",
             Self::Copied => "written to: private copies of file pages",
             Self::Disabled => "THP is disabled for the process (PR_SET_THP_DISABLE)",
@@ -227,10 +227,10 @@ impl AreaFacts {
         }
     }
 
-    /// Whether a block of `nr_pages` can become one folio, and what that costs.
+    /// Judges a block of `nr_pages`: its cost as one folio.
     ///
     /// # Errors
-    /// What is in the way.
+    /// The obstacle.
     pub fn judge(&self, block: &BlockFacts, nr_pages: u32, when: When) -> Result<Cost, Obstacle> {
         if let Some(obstacle) = self.obstacle(when) {
             return Err(obstacle);

@@ -64,7 +64,7 @@ impl Extent {
     }
 }
 
-/// Consecutive virtual pages with something else in the page table, or besides a page.
+/// Consecutive virtual pages whose entries say more than a PFN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     /// First virtual page.
@@ -73,7 +73,7 @@ pub(super) struct Mark {
     pub(super) state: MarkState,
 }
 
-/// What a mark says of its pages.
+/// The state that a mark gives its pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MarkState {
     Swapped,
@@ -155,7 +155,7 @@ pub(super) struct Reader<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Extents {
     pub(super) list: Vec<Extent>,
-    /// Present pages whose PFN the kernel does not tell this process; their PFN is 0.
+    /// Present pages with a hidden PFN, which reads as 0.
     pub(super) hidden: Vec<Extent>,
     /// Ascending; their pages may be present too.
     pub(super) marks: Vec<Mark>,

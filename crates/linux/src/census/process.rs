@@ -31,7 +31,7 @@ pub struct Process {
     pub mappings: Vec<Mapping>,
     /// Sum over them: shared memory counts in each process.
     pub tally: Tally,
-    /// What the kernel holds for it besides.
+    /// Page tables and pinned memory.
     pub held: Held,
     /// Lines of its maps that were none.
     pub nr_bad_lines: usize,
@@ -60,7 +60,7 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// What of its whole blocks is in swap space, as far as page tables show: of private memory.
+    /// Bytes of its whole blocks in swap. Page tables show them of private memory only.
     #[must_use]
     pub fn swapped_bytes(&self, geometry: Geometry) -> u64 {
         let runs = self.touched.iter().flat_map(|touched| touched.contpte.iter());
@@ -179,7 +179,7 @@ impl Walk<'_> {
 
 /// Blocks of both sizes along ascending pages.
 struct Touching {
-    /// From what is present, from marks, and from what is pinned.
+    /// From present pages, marks, and pinned ranges.
     pages: [Gathering; 2],
     marks: [Gathering; 2],
     pins: [Gathering; 2],
@@ -244,7 +244,7 @@ impl Touching {
     }
 }
 
-/// The blocks of a mapping whose PFNs are hidden: what its pages are is not known.
+/// Blocks of a mapping with hidden PFNs: the kind of each page is not known.
 pub(super) fn touched_unseen(
     vma: &Vma,
     extents: &Extents,
@@ -306,7 +306,7 @@ pub(super) fn clip(extent: &Extent, pages: &Range<u64>) -> Extent {
 
 fn kind(vma: &Vma, backing: PageKind) -> Kind {
     match backing {
-        // What a just-in-time compiler wrote.
+        // Code of a just-in-time compiler.
         PageKind::Anon | PageKind::Merged if vma.is_exec() && !vma.has_file() => Kind::Text,
         PageKind::Anon | PageKind::Merged => Kind::Anon,
         PageKind::File | PageKind::Shmem if vma.is_exec() && vma.has_file() => Kind::Text,
@@ -362,7 +362,7 @@ pub(super) fn of_smaps(vma: &Vma, smap: &Smap, geometry: Geometry) -> Tally {
     tally
 }
 
-/// hugetlb has its own lines in smaps, and the size of its pages.
+/// hugetlb has its own lines in smaps, with its page size.
 fn hugetlb_of_smaps(tally: &mut Tally, smap: &Smap, geometry: Geometry) {
     let bytes = smap.hugetlb_bytes;
     let order = (smap.page_bytes / geometry.page_bytes).checked_ilog2();

@@ -120,7 +120,7 @@ impl Remedy {
         Self { gain_bytes, extra_bytes, ..self }
     }
 
-    /// With what it reads from swap space.
+    /// With the bytes that it reads from swap space.
     pub(crate) fn reading(self, swapped_in_bytes: u64) -> Self {
         Self { swapped_in_bytes, ..self }
     }
@@ -142,7 +142,7 @@ impl Remedy {
         Self { cost: cost.into(), ..self }
     }
 
-    /// Adds what the same remedy does for other memory.
+    /// Adds the figures of the same remedy for other memory.
     pub fn add(&mut self, other: &Self) {
         self.gain_bytes = self.gain_bytes.saturating_add(other.gain_bytes);
         self.extra_bytes = self.extra_bytes.saturating_add(other.extra_bytes);
@@ -239,7 +239,7 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     }
 }
 
-/// Whether a package of the system owns the file: a copy in its place is no remedy.
+/// Whether the system owns the file: nobody should put a copy in its place.
 fn is_systems(path: &Path) -> bool {
     let roots = ["/usr", "/lib", "/lib64", "/bin", "/sbin"];
     !path.starts_with("/usr/local") && roots.iter().any(|root| path.starts_with(root))

@@ -111,7 +111,7 @@ impl Whom {
         Ok(match self {
             Self::All => {
                 let mut pids = all(system)?;
-                // What asks is not what is asked about.
+                // folio itself is not of interest.
                 pids.retain(|pid| *pid != std::process::id());
                 Chosen { pids, ..Chosen::default() }
             }

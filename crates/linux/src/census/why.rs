@@ -36,7 +36,7 @@ use super::process::Mapping;
 use crate::proc::maps::Vma;
 
 /// Judges the mappings of a census: those with most memory that could be larger. Of the others only
-/// what is in no whole block is said, which takes no reading, so that sums over all are right.
+/// the memory outside whole blocks is counted, which needs no reading: sums over all mappings are right.
 #[must_use]
 pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
     let mut found = Vec::new();

@@ -75,7 +75,7 @@ pub(super) struct AreaPlan {
     pub(super) left: BTreeMap<Left, u64>,
 }
 
-/// What would be done with an area whose blocks are known, or may all be tried.
+/// Plans an area. Without its blocks, all may be tried.
 pub(super) fn plan(
     smap: &Smap,
     backing: Backing,
@@ -133,7 +133,7 @@ pub(super) fn kind_of(vma: &Vma, mountinfo: &[u8]) -> Option<Backing> {
     if vma.is_nameless_shared() || filesystem.as_deref() == Some("tmpfs") {
         return Some(Backing::Shmem);
     }
-    // What was deleted from no mounted filesystem is the kernel's: memfd_secret, buffers of devices.
+    // A deleted file of no mounted filesystem is the kernel's: memfd_secret, device buffers.
     let is_kernels = vma.is_deleted && filesystem.is_none();
     (name.starts_with('/') && !name.starts_with("/dev/") && !is_kernels).then_some(Backing::File)
 }

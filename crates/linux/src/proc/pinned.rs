@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use super::Task;
 
-/// Descriptors that are asked for buffers: a process with more has other worries.
+/// Descriptors read at most: the limit of open files is rarely higher.
 const DESCRIPTORS_MAX: usize = 1 << 12;
 /// Buffers of one descriptor: `IORING_MAX_REG_BUFFERS` (io_uring/rsrc.h).
 const BUFFERS_MAX: usize = 1 << 14;
@@ -27,7 +27,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// Of a process whose status says that `bytes` are.
+    /// Of a process with `bytes` by its status.
     pub(crate) fn of(task: &Task<'_>, bytes: u64) -> Self {
         if bytes == 0 {
             return Self::default();

@@ -21,7 +21,7 @@ pub(crate) struct Task<'a> {
     dir: PathBuf,
 }
 
-/// What the kernel holds for a process.
+/// Memory that the kernel holds for a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Page tables (`VmPTE`).
@@ -193,12 +193,12 @@ impl<'a> Task<'a> {
         ids(&self.system.names(&self.dir.join("task")).unwrap_or_default())
     }
 
-    /// What the kernel says of a descriptor.
+    /// `fdinfo` of a descriptor.
     pub(crate) fn fdinfo(&self, fd: u32) -> io::Result<Vec<u8>> {
         self.text(&format!("fdinfo/{fd}"))
     }
 
-    /// Memory that is in use besides its pages, and what of these is pinned.
+    /// Its page tables, and its pinned memory.
     pub(crate) fn held(&self) -> Held {
         let text = self.text("status").unwrap_or_default();
         let bytes = |field| {

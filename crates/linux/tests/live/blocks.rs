@@ -22,7 +22,7 @@ use crate::turn;
 
 const M2: u64 = 2 << 20;
 
-/// Says the name, backing and address of each block. What the kernel does not have is left out.
+/// Prints the name, backing and address of each block; leaves out those that the kernel cannot make.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -162,7 +162,7 @@ impl Program {
         self.blocks.iter().map(|made| (made.name.as_str(), is_large(made))).collect()
     }
 
-    /// What the judge says of each.
+    /// The judgement of each.
     fn judged(&self) -> BTreeMap<&str, Result<(), block::Obstacle>> {
         let census = census::take(&Live, &[self.child.id()]).unwrap();
         let smaps = self.smaps();

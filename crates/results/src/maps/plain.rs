@@ -16,7 +16,7 @@ pub(super) fn what(vma: &Vma) -> String {
     what_of(&plain(&vma.path), vma.is_deleted)
 }
 
-/// The same of a mapping in a process, whose own word for it people know.
+/// The same of a mapping in a process, by the name that its users know.
 pub(crate) fn what_in(process: &str, vma: &Vma) -> String {
     match (process, what(vma)) {
         ("postgres", name) if name == SHARED => format!("{name} (shared_buffers)"),

@@ -86,7 +86,7 @@ fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) 
         let some = subject.remedies.iter().take(REMEDIES_MAX).filter(|one| one.is_some());
         some.map(move |remedy| (&subject.what, remedy))
     });
-    // One that is mostly new memory is no answer to begin with.
+    // A remedy that is mostly new memory does not lead.
     let remedies = remedies.filter(|(_, remedy)| remedy.present_bytes() > remedy.gain_bytes / 2);
     if let Some((what, best)) = remedies.max_by_key(|(_, remedy)| remedy.present_bytes()) {
         let (gain, size) = (figures::bytes(best.gain_bytes), size_name(best.folio_bytes));
@@ -207,9 +207,9 @@ fn more(text: &mut String, nr: usize, show: Show) {
     }
 }
 
-/// What has no lines of its own.
+/// Memory without lines of its own.
 struct Aside {
-    /// Bytes of what no remedy is for.
+    /// Bytes without a remedy.
     refusals: [(Refusal, u64); 3],
     /// Subjects too small to be worth lines, and their bytes.
     nr_small: usize,
@@ -227,7 +227,7 @@ impl Aside {
     }
 }
 
-/// Subjects without what no remedy is for, and that.
+/// Subjects with a remedy, and the rest.
 fn divided(mut subjects: Vec<Subject>) -> (Vec<Subject>, Aside) {
     let mut refusals = Refusal::ASIDE.map(|refusal| (refusal, 0));
     for subject in &mut subjects {

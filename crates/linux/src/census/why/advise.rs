@@ -28,7 +28,7 @@ use crate::shell::{as_typed, quoted};
 use crate::system::mounts;
 use crate::warm::{WarmRefusal, Warmed};
 
-/// What the setting of shared memory costs.
+/// Cost of the setting for shared memory.
 const SHARED_WIDE: &str = "it is for shared memory of all programs, in blocks that their size fills; always \
     instead of within_size would give 2M to the smallest of them, too";
 /// The row of the table whose program keeps its shared memory in hugetlb pages if there are enough.

@@ -1,11 +1,11 @@
-//! What a remedy gains and takes: sums over the blocks of a mapping.
+//! Gain and price of a remedy: sums over the blocks of a mapping.
 //!
 //! ```text
 //!   blocks of a mapping  -> judged one by one (census::block) -> Gain
 //!   blocks of a file     -> counted for the first mapping that gains them, in whatever process
 //! ```
 //!
-//! Owns the sums. Pure: facts come in, and what was promised before ([`Promised`]).
+//! Owns the sums. Pure: facts come in, and earlier promises ([`Promised`]).
 //!
 //! Invariants:
 //! - G1: a gain is at most the allowed blocks of the mapping.
@@ -37,11 +37,11 @@ pub(super) struct Gain {
 }
 
 impl Gain {
-    /// Without what is pinned of the process, wherever that lies.
+    /// Without `pinned_bytes` of the process, wherever they lie.
     pub(super) fn without_pinned(self, pinned_bytes: u64, block_bytes: u64) -> Self {
         let pinned_bytes = pinned_bytes.next_multiple_of(block_bytes).min(self.bytes);
         let left = self.bytes - pinned_bytes;
-        // What is pinned is present: the rest keeps its holes, as far as there is room for them.
+        // Pinned pages are present: the rest keeps its holes, as far as there is room for them.
         let new_bytes = self.new_bytes.min(left);
         let swapped_bytes = self.swapped_bytes.min(left - new_bytes);
         let present_bytes = left - new_bytes - swapped_bytes;
@@ -110,7 +110,7 @@ impl Place {
     }
 }
 
-/// What is known of shared blocks over all mappings, and which are promised.
+/// Shared blocks over all mappings, and which of them are promised.
 #[derive(Debug, Default)]
 pub(super) struct Promised {
     /// The most pages that one mapping has of a block, and those that it has in swap space.
@@ -162,7 +162,7 @@ pub(super) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// What they gain, and the shared ones among them.
+    /// Their gain, and the shared blocks in it.
     pub(super) fn gain(&self, when: When, promised: &Promised) -> (Gain, Vec<FileBlock>) {
         let (mut gain, mut kept) = (Gain::default(), Vec::new());
         for run in self.runs.iter() {
@@ -205,7 +205,7 @@ impl Blocks<'_> {
             bytes(u64::from(nr_pages).saturating_sub(cost.nr_new).saturating_sub(cost.nr_swapped));
     }
 
-    /// Bytes of the blocks that have an obstacle, by obstacle; of what is swapped out the pages.
+    /// Bytes of the blocks with an obstacle, by obstacle.
     pub(super) fn obstacles(&self, when: When) -> BTreeMap<Obstacle, u64> {
         let mut found: BTreeMap<Obstacle, u64> = BTreeMap::new();
         for run in self.runs.iter() {

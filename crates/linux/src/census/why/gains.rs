@@ -1,7 +1,6 @@
-//! What a mapping gains, now and at the next start, and what is noted of it.
+//! Gains of a mapping, now and at the next start.
 //!
-//! Owns the way from the facts of a case to the sums of [`super::gain`]: which size, what is pinned, what is
-//! promised already.
+//! Owns the way from the facts of a case to the sums of [`super::gain`].
 
 use super::gain::{FileBlock, Gain};
 use super::judge::{Case, Judge};
@@ -10,7 +9,7 @@ use crate::census::block::{AreaFacts, Backing, When};
 use crate::census::remedy::{Action, Remedy};
 
 impl Judge<'_> {
-    /// What the blocks of a mapping gain now and at the next start, without what is promised already.
+    /// Gains of the blocks now and at the next start, without earlier promises.
     pub(super) fn gains(&mut self, case: &Case<'_>) -> Gains {
         let area = self.area(case);
         let geometry = self.census.geometry;
@@ -19,7 +18,7 @@ impl Judge<'_> {
             Backing::Shmem => self.smap(case).swap_bytes,
             Backing::Anon | Backing::File => 0,
         };
-        // An option may take it back; where none does, that is said instead.
+        // An option may lift it; without one, the remedy says so.
         let lifted = AreaFacts { is_disabled: false, is_no_huge: false, ..area };
         let Some(blocks) = self.blocks(case, lifted, target_bytes) else {
             return Gains::unseen(case, area, pmd_bytes);
@@ -37,7 +36,7 @@ impl Judge<'_> {
         Gains { area, now, next, now_blocks, next_blocks }
     }
 
-    /// Notes what the remedies promise, so that no other mapping of the memory promises it again.
+    /// Notes the promises, so that no other mapping of the memory repeats them.
     pub(super) fn promise(&mut self, case: &Case<'_>, gains: Gains, remedies: &[Remedy]) {
         let is_now = |remedy: &Remedy| remedy.action == Action::Collapse;
         if remedies.iter().any(is_now) {
@@ -52,7 +51,7 @@ impl Judge<'_> {
     }
 }
 
-/// What a mapping gains.
+/// Gains of one mapping.
 pub(super) struct Gains {
     pub(super) area: AreaFacts,
     /// From `folio collapse`.

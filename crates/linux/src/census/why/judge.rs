@@ -142,7 +142,7 @@ impl<'a> Judge<'a> {
         reasons
     }
 
-    /// What of a mapping has no remedy for want of a block.
+    /// Memory of a mapping without a whole block.
     pub(super) fn aside(&self, finding: &Finding) -> Vec<Reason> {
         let case = Case::new(self.census, finding);
         let bytes = case.mapping.tally.all().mapped_bytes();

@@ -31,7 +31,7 @@ pub enum Refusal {
     DisabledExceptAdvised,
     /// A guard page lies in the block.
     GuardPage,
-    /// KSM merged pages of the block.
+    /// KSM merged some of its pages.
     Merged,
     /// userfaultfd watches the block.
     Userfaultfd,
