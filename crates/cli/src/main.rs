@@ -9,6 +9,7 @@ mod console;
 mod errors;
 mod verbs;
 mod version;
+mod work;
 
 use std::process::ExitCode;
 

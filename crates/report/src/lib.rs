@@ -29,7 +29,7 @@ pub use exporter::{ExportError, Exporter};
 pub use html::Html;
 pub use json::Json;
 pub use parquet::Parquet;
-pub use report::{PredictResult, SCHEMA_VERSION, Settings, TOOL_VERSION, TraceInfo, Unfit};
+pub use report::{Absent, PredictResult, SCHEMA_VERSION, Settings, TOOL_VERSION, TraceInfo};
 pub use sums::memory_bytes;
 pub use text::Text;
 pub use tidy::Tidy;

@@ -37,6 +37,7 @@
 //! | `verdict` | object | which column is best |
 //! | `rows[]` | objects | one for each kernel, machine, way to link, memory and seed |
 //! | `unfit[]` | objects | cells that have no row, because the program does not fit into their memory or a control group: `kernel` `machine` `page_bytes` `memory_bytes` `cgroups` `linked` `seed`; absent where all fit |
+//! | `not_replayed[]` | objects | the same of cells for which there was no time (`--within`) |
 //!
 //! The verdict. Columns can be compared on one machine with one size of memory; seeds are samples of a
 //! column, of which the first row stands for all:
@@ -150,7 +151,7 @@ use largefolio_sim::replay::{CellSpec, Outcome, Request};
 use largefolio_trace::{Attached, Meta};
 use serde::{Deserialize, Serialize};
 
-use crate::verdict::{Goal, Verdict};
+use crate::verdict::{Goal, Verdict, words};
 use crate::why::Why;
 
 /// Version of the schema, raised when a key changes its meaning or goes away.
@@ -286,9 +287,9 @@ pub(crate) fn run_reference<'a>(rows: &'a [Outcome], row: &'a Outcome) -> &'a Ou
     rows.iter().find(|other| other.machine == row.machine).unwrap_or(row)
 }
 
-/// A column that there is not: its memory, or that of a control group, is not enough for the program.
+/// A cell that has no row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Unfit {
+pub struct Absent {
     /// Its kernel.
     pub kernel: String,
     /// Its machine.
@@ -305,7 +306,7 @@ pub struct Unfit {
     pub seed: u64,
 }
 
-impl Unfit {
+impl Absent {
     /// The cell that `spec` describes.
     #[must_use]
     pub fn new(spec: &CellSpec) -> Self {
@@ -342,7 +343,10 @@ pub struct PredictResult {
     pub rows: Vec<Outcome>,
     /// Cells that have no row: the program does not fit into their memory.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub unfit: Vec<Unfit>,
+    pub unfit: Vec<Absent>,
+    /// Cells that have no row: the time of `--within` was over before.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_replayed: Vec<Absent>,
     /// Which rules make the difference between two kernels; `None` unless it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<Vec<Why>>,
@@ -373,6 +377,7 @@ impl PredictResult {
             verdict: Verdict::new(Goal::default(), &rows),
             rows,
             unfit: Vec::new(),
+            not_replayed: Vec::new(),
             why: None,
         }
     }
@@ -391,7 +396,9 @@ impl PredictResult {
     /// Which cells are missing among the rows, in a sentence.
     #[must_use]
     pub fn missing(&self) -> Option<String> {
-        crate::verdict::words::unfit(self)
+        let absent = [words::unfit(self), words::not_replayed(self)];
+        let sentences: Vec<String> = absent.into_iter().flatten().collect();
+        (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 
     /// The same with the verdict for `goal`; rules are not searched for.

@@ -59,6 +59,8 @@ pub struct Question {
     pub cache: CacheState,
     /// Physical memory.
     pub memory_bytes: u64,
+    /// Whether the search may end early: candidates are then replayed some at a time.
+    pub may_end: bool,
     /// The program with its arguments, if they are not as recorded.
     pub program: Vec<String>,
     /// Whether and for whom the plan lasts.
@@ -170,10 +172,11 @@ impl Question {
             walks,
             cache: self.cache,
             memory_bytes: self.memory_bytes,
+            may_end: self.may_end,
             choices: &choices,
             texts: &texts,
         };
-        let (candidates, unchanged) = search.run(self.goal, progress)?;
+        let search::Found { candidates, unchanged, is_cut } = search.run(self.goal, progress)?;
         let program =
             if self.program.is_empty() { meta.command.clone() } else { self.program.clone() };
         let best = self.best(&candidates, &choices);
@@ -185,6 +188,12 @@ impl Question {
             Remark::of_rules(kernel.note.as_deref()).into_iter().collect();
         remarks.extend(remark);
         remarks.extend(this.remarks().iter().cloned());
+        if is_cut {
+            remarks.push(Remark::Warning(format!(
+                "the time of --within was over after {} candidates: the plan is the best of these",
+                candidates.len()
+            )));
+        }
         Ok(Advice {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),

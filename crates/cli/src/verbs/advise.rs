@@ -5,8 +5,8 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read as _;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -20,9 +20,10 @@ use largefolio_sim::replay::CacheState;
 use largefolio_sim::size;
 use largefolio_trace::shown;
 
-use super::values::FormArgs;
+use super::values::{self, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::work::Work;
 
 /// Runs words of folio, without its name.
 pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit> + 'a;
@@ -70,6 +71,9 @@ pub(crate) struct AdviseArgs {
     /// Physical memory
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = size::memory)]
     memory: u64,
+    /// Stop the search after this time, such as 2m, with the best plan found by then
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    within: Option<Duration>,
     #[command(flatten)]
     deed: DeedArgs,
     /// The program is this service of systemd: what it needs at its start becomes a drop-in. Alone: the
@@ -248,22 +252,20 @@ impl AdvisePlan {
             memory_percent_max: args.memory_growth,
             cache: if args.cold { CacheState::Cold } else { CacheState::Warm },
             memory_bytes: args.memory,
+            may_end: args.within.is_some(),
             lasting: Lasting { is_lasting: args.deed.persist, unit: args.unit.clone() },
             program: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         };
-        let bar = console::bar(0, "searching");
-        let answer = question.answer(self.command_line.clone(), &mut |nr_done, nr_all| {
-            bar.set_length(nr_all);
-            bar.set_position(nr_done);
-            ControlFlow::Continue(())
-        });
-        bar.finish_and_clear();
+        let mut work = Work::new("searching", Some(0), args.within);
+        let answer = question
+            .answer(self.command_line.clone(), &mut |nr_done, nr_all| work.hear(nr_done, nr_all));
+        work.finish();
         Ok(answer?)
     }
 }
 
 /// What one word names: a trace, a process, or a file that is to be a trace. A process wins over a
-/// directory or file of its name that is no trace.
+/// directory or file of its name that is not a trace.
 fn one_target(target: &Path) -> Result<Target> {
     if looks_like_trace(target) {
         return Ok(Target::Trace(target.to_owned()));
@@ -310,7 +312,7 @@ fn pids_of(text: &str) -> Option<Vec<u32>> {
     text.split(',').map(|pid| pid.parse().ok()).collect()
 }
 
-/// Whether a file begins as a trace does. What is no regular file is not opened: a pipe would wait.
+/// Whether a file begins as a trace does. Only regular files are opened: a pipe would wait.
 fn looks_like_trace(path: &Path) -> bool {
     let mut magic = [0; 4];
     path.is_file()

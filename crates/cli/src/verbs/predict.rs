@@ -8,6 +8,7 @@ mod sweep;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -174,6 +175,9 @@ pub(crate) struct PredictArgs {
     /// [default: as `folio record --runs` measured it on this machine's CPU, else estimated]
     #[arg(long, value_name = "TIME", value_parser = run_time)]
     runtime: Option<f64>,
+    /// Stop after this time, such as 2m, with the best column replayed by then
+    #[arg(long, value_name = "TIME", value_parser = values::duration, conflicts_with_all = ["sweep", "why"])]
+    within: Option<Duration>,
     /// Estimate for a virtual machine: walks go through two page tables
     #[arg(long)]
     nested: bool,
@@ -336,6 +340,7 @@ impl PredictArgs {
             depth: self.depth.into(),
             goal: self.goal,
             run_time_ns: self.runtime,
+            within: self.within,
             why: self.why.clone(),
             output: self.output.clone(),
             report: self.report.clone(),

@@ -176,6 +176,13 @@ impl TunePlan {
             self.deliver(&tune::planned(plan, &[], &[], "", ""), console)?;
             return Ok(done(plan));
         }
+        // Before a home is looked for, which users of services do not have.
+        if self.root == Path::new("/") && !rustix::process::geteuid().is_root() {
+            bail!(
+                "settings of the system are changed by root: run `{}`",
+                shell::again_as_root(&self.command_line)
+            );
+        }
         let store = Store::open(&state_folder()?, &self.root)?;
         let recorded = store.entries()?;
         let (settings, pieces) = self.pieces(plan, &recorded)?;

@@ -28,6 +28,7 @@ use super::run::{HeapSize, TextMode, heap_size};
 use super::values::{self, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::work::{self, Work};
 
 /// Rounds where neither --runs nor --time says how many.
 const NR_ROUNDS: usize = 20;
@@ -60,7 +61,7 @@ Examples:
 --tune takes the settings of folio tune. folio changes them for each changed run and puts them back
 after it, even if folio is killed. With --text it empties the page cache of program and libraries
 before each plain run and fills it before each changed one, unless other processes map them; in both
-cases untimed runs follow until two take the same CPU time (at most 8). With --server each run
+cases untimed runs follow until two take the same CPU time (at most 8, on a noisy machine 2). With --server each run
 starts the server, waits for --ready, times the command as its load and stops the server; the change
 is the server's. Exit status: 0 confirmed, or every --fail-if passed; 1 any other verdict, or a
 --fail-if failed or open; 2 error.
@@ -88,12 +89,15 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "CMD")]
     prepare: Option<String>,
     /// Rounds: one plain and one changed run each [default: 20]
-    #[arg(long, value_name = "N", conflicts_with = "time", value_parser = values::within::<u32>(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = values::within::<u32>(1..=100_000))]
     runs: Option<u32>,
-    /// Run rounds for this long, such as 90s or 5m
+    /// Run rounds for this long, such as 90s or 5m; with --runs, whichever comes first
     #[arg(long, value_parser = values::duration)]
     time: Option<Duration>,
-    /// What the verdict is about: wall, user, system, memory, minor faults, major faults, the same of
+    /// Stop after this time, such as 2m, with the rounds that are complete by then
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    within: Option<Duration>,
+    /// What the verdict is about: wall, cpu (user and system), user, system, memory, minor faults, major faults, the same of
     /// the server (server user), or the number that a shell command prints after each run
     #[arg(long, value_name = "NAME|CMD", default_value = "wall")]
     metric: String,
@@ -206,7 +210,8 @@ impl VerifyArgs {
 
     fn measure(&self) -> Result<Measure> {
         let until = match (self.runs, self.time) {
-            (Some(nr), _) => Until::Rounds(usize::try_from(nr).context("--runs")?),
+            (Some(nr), None) => Until::Rounds(usize::try_from(nr).context("--runs")?),
+            (Some(nr), Some(time)) => Until::Either(usize::try_from(nr).context("--runs")?, time),
             (None, Some(time)) => Until::Time(time),
             (None, None) => Until::Rounds(NR_ROUNDS),
         };
@@ -218,6 +223,7 @@ impl VerifyArgs {
         });
         Ok(Measure {
             until,
+            within: self.within,
             metric: Metric::quantity(WALL),
             prepare: self.prepare.clone(),
             ready: ready.transpose()?,
@@ -303,20 +309,24 @@ impl VerifyPlan {
     /// Runs the rounds and writes the verdict.
     pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
         let until = self.measure.until;
-        let bar = match until {
-            Until::Rounds(nr) => console::counter(nr as u64 + 1, "rounds"),
-            Until::Time(_) => console::status(),
+        // The first round counts for nothing, and takes as long as the others.
+        let (nr_all, time) = match until {
+            Until::Rounds(nr) => (Some(nr as u64 + 1), None),
+            Until::Time(time) => (None, Some(time)),
+            Until::Either(nr, time) => (Some(nr as u64 + 1), Some(time)),
         };
+        let mut work = Work::new(work::ROUNDS, nr_all, time.or(self.measure.within));
         let rounds = alternate(&mut self.plain, &mut self.changed, &self.measure, &mut |round| {
-            bar.set_position(round as u64 + 1);
-            if matches!(until, Until::Time(_)) {
-                bar.set_message(format!("round {round}"));
-            }
+            // The rounds look at the time themselves, in the middle of a run too.
+            let _ = work.done(round as u64 + 1);
         });
-        bar.finish_and_clear();
+        work.finish();
         let rounds = rounds?;
         if rounds.plain.is_empty() {
-            bail!("stopped before the first round was complete: there is nothing to compare");
+            bail!(
+                "stopped before the first round was complete: there is nothing to compare. The round \
+                 that comes before it, and untimed runs in each, take time too"
+            );
         }
         let judged = Judged::of(&rounds, &self.question);
         let predicted = self.predicted(&rounds, &judged)?;

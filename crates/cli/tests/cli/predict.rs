@@ -9,6 +9,44 @@ use crate::support::{Place, text};
 
 const CELLS: &str = "--kernel 6.12,7.2+page=64K --machine altra,grace-64k";
 
+/// Every column is complete or named, and what there is to say off a terminal comes as lines.
+#[test]
+fn long_work_says_how_far_it_is_and_ends_with_the_best_so_far() {
+    let place = Place::new();
+    place.done("trace gen zipf --files 2 --file-size 8M --anon-size 8M --runs 100000 -o mix.folio");
+    let words =
+        "predict mix.folio --kernel 6.1,6.12,6.16,6.17,6.18,7.2 --machine altra,zen4 --json";
+    let run = |more: &str, every_ms: &str| {
+        let mut command = place.command(&format!("{words} {more}"));
+        let output = command.env("LARGEFOLIO_PROGRESS_MS", every_ms).output().unwrap();
+        (output.status.code(), text(&output.stderr), output.stdout)
+    };
+    let (code, said, _) = run("", "1");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("folio: replaying: about ") && said.contains(" in all"), "{said}");
+    assert!(
+        said.lines().any(|line| line.starts_with("folio: replaying: ") && line.contains("% after"))
+    );
+    let (code, said, all) = run("", "600000");
+    assert_eq!((code, said.as_str()), (Some(0), ""), "short work is done in silence");
+    let all: Value = serde_json::from_slice(&all).unwrap();
+    // Whatever the machine does in that time: what is there is as without an end, the rest is named.
+    for within in ["1s", "10m"] {
+        let (code, said, some) = run(&format!("--within {within}"), "600000");
+        if code == Some(2) {
+            assert!(said.contains("--within was over before the first columns"), "{said}");
+            continue;
+        }
+        let some: Value = serde_json::from_slice(&some).unwrap();
+        let rows = some["rows"].as_array().unwrap();
+        let nr_absent = some["not_replayed"].as_array().map_or(0, Vec::len);
+        assert_eq!(rows.len() + nr_absent, 12);
+        for (row, of_all) in rows.iter().zip(all["rows"].as_array().unwrap()) {
+            assert_eq!((&row["kernel"], &row["faults"]), (&of_all["kernel"], &of_all["faults"]));
+        }
+    }
+}
+
 /// A limit that is too small is the answer for its column; the others are compared all the same.
 #[test]
 fn what_does_not_fit_is_an_answer_and_no_error() {

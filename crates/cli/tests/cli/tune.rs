@@ -7,6 +7,28 @@ use std::process::Output;
 
 use crate::support::{Place, text};
 
+/// Users of services have no home; that is not what is missing.
+#[test]
+fn without_root_the_command_with_sudo_is_told_before_a_home_is_looked_for() {
+    let place = Place::new();
+    let mut command = place.command_of_nobody("tune --set thp.enabled=always --yes");
+    command.env_remove("XDG_STATE_HOME").env("HOME", "/nonexistent");
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            largefolio_testkit::skipped!("nobody may not run folio: {error}");
+            return;
+        }
+    };
+    let said = text(&output.stderr);
+    if output.status.code() == Some(0) {
+        largefolio_testkit::skipped!("thp.enabled is always here already");
+        return;
+    }
+    assert!(said.contains("are changed by root: run `sudo "), "{said}");
+    assert!(!said.contains("/nonexistent"), "{said}");
+}
+
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
 /// A copy of settings, and a state directory.

@@ -21,6 +21,32 @@ fn is_root() -> bool {
     is_root
 }
 
+/// Bounds of rounds and of time, CPU time as a quantity, and lines off a terminal.
+#[test]
+fn rounds_are_bounded_by_time_too_and_say_how_far_they_are() {
+    let place = Place::new();
+    let run = |words: &str| {
+        let mut command = place.command(&format!("verify --env FOLIO_TEST=1 {words}"));
+        command.env("LARGEFOLIO_PROGRESS_MS", "20").output().unwrap()
+    };
+    let output = run("--runs 3 --time 10m --metric cpu --json -- sleep 0.05");
+    let said = text(&output.stderr);
+    let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["rounds"].as_array().unwrap().len(), 3, "{said}");
+    assert!(text(&output.stdout).contains("\"cpu\""), "{result}");
+    assert!(
+        said.lines()
+            .any(|line| line.starts_with("folio: rounds: ") && line.contains(" of 4 after")),
+        "{said}"
+    );
+    let output = run("--runs 100000 --within 2s -- sleep 0.02");
+    let said = text(&output.stdout);
+    assert!(said.contains("or at the end of --within, after"), "{said} {}", text(&output.stderr));
+    let output = run("--within 1s -- sleep 9");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("before the first round was complete"));
+}
+
 #[test]
 fn without_a_change_there_is_nothing_to_verify() {
     let said = Place::new().fails("verify -- true");

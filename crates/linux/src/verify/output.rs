@@ -1,4 +1,4 @@
-//! The end of what a command writes, for numbers that are searched in it.
+//! The end of what a command writes, for numbers that are searched in it, and the beginning of its errors.
 //!
 //! Owns a pipe and the thread that empties it. Memory is bounded by `TAIL_BYTES_MAX` twice, however
 //! much comes.
@@ -13,6 +13,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// What is kept of the output.
 pub(super) const TAIL_BYTES_MAX: usize = 1 << 20;
+/// What is kept of the first errors: the cause stands there, what follows from it comes later.
+const FIRST_BYTES_MAX: usize = 400;
 /// Between two looks whether the command has ended.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
@@ -29,22 +31,35 @@ pub enum Output {
 /// Output that is read as it comes.
 pub(super) struct Capture {
     tail: Arc<Mutex<Vec<u8>>>,
+    first_errors: Arc<Mutex<Vec<u8>>>,
     is_over: Arc<AtomicBool>,
-    reader: Option<JoinHandle<()>>,
+    readers: Vec<JoinHandle<()>>,
 }
 
 impl Capture {
     /// Of stdout and stderr of `command`.
     pub(super) fn of(command: &mut Command, output: Output) -> io::Result<Self> {
-        let (reader, writer) = io::pipe()?;
-        command.stdout(Stdio::from(writer.try_clone()?)).stderr(Stdio::from(writer));
-        let tail = Arc::new(Mutex::new(Vec::new()));
+        let ((stdout, to_stdout), (stderr, to_stderr)) = (io::pipe()?, io::pipe()?);
+        command.stdout(Stdio::from(to_stdout)).stderr(Stdio::from(to_stderr));
+        let (tail, first_errors) = (Arc::default(), Arc::default());
         let is_over = Arc::new(AtomicBool::new(false));
-        let (to, over) = (Arc::clone(&tail), Arc::clone(&is_over));
-        let reader = thread::Builder::new()
-            .name("output".to_owned())
-            .spawn(move || read(reader, &to, &over, output))?;
-        Ok(Self { tail, is_over, reader: Some(reader) })
+        let mut captured = Self { tail, first_errors, is_over, readers: Vec::new() };
+        for (from, is_error) in [(stdout, false), (stderr, true)] {
+            let to = To {
+                tail: Arc::clone(&captured.tail),
+                first: is_error.then(|| Arc::clone(&captured.first_errors)),
+                is_over: Arc::clone(&captured.is_over),
+                output,
+            };
+            let reader = thread::Builder::new().name("output".to_owned());
+            captured.readers.push(reader.spawn(move || read(from, &to))?);
+        }
+        Ok(captured)
+    }
+
+    /// The beginning of what it wrote to standard error, so far.
+    pub(super) fn first_errors(&self) -> Vec<u8> {
+        self.first_errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What was written last, so far.
@@ -60,7 +75,7 @@ impl Capture {
 
     fn stop(&mut self) {
         self.is_over.store(true, Relaxed);
-        if let Some(reader) = self.reader.take() {
+        for reader in self.readers.drain(..) {
             let _ = reader.join();
         }
     }
@@ -72,12 +87,40 @@ impl Drop for Capture {
     }
 }
 
+/// Where a reader puts what it reads.
+struct To {
+    tail: Arc<Mutex<Vec<u8>>>,
+    /// Gets the beginning.
+    first: Option<Arc<Mutex<Vec<u8>>>>,
+    is_over: Arc<AtomicBool>,
+    output: Output,
+}
+
+impl To {
+    fn take(&self, piece: &[u8]) {
+        if self.output == Output::Shown {
+            let _ = io::stderr().write_all(piece);
+        }
+        if let Some(first) = &self.first {
+            let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = FIRST_BYTES_MAX.saturating_sub(first.len());
+            first.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        let mut tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        tail.extend_from_slice(piece);
+        if tail.len() > 2 * TAIL_BYTES_MAX {
+            let first = tail.len() - TAIL_BYTES_MAX;
+            tail.drain(..first);
+        }
+    }
+}
+
 /// Reads to the end, or until nothing comes any more after the command's end.
-fn read(mut from: PipeReader, tail: &Mutex<Vec<u8>>, is_over: &AtomicBool, output: Output) {
+fn read(mut from: PipeReader, to: &To) {
     let mut piece = vec![0; 64 << 10];
     loop {
         let mut waiting = [PollFd::new(&from, PollFlags::IN)];
-        let was_over = is_over.load(Relaxed);
+        let was_over = to.is_over.load(Relaxed);
         match poll(&mut waiting, Some(&TICK)) {
             Ok(0) if was_over => return,
             Ok(0) | Err(rustix::io::Errno::INTR) => continue,
@@ -88,14 +131,6 @@ fn read(mut from: PipeReader, tail: &Mutex<Vec<u8>>, is_over: &AtomicBool, outpu
         if nr == 0 {
             return;
         }
-        if output == Output::Shown {
-            let _ = io::stderr().write_all(&piece[..nr]);
-        }
-        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-        tail.extend_from_slice(&piece[..nr]);
-        if tail.len() > 2 * TAIL_BYTES_MAX {
-            let first = tail.len() - TAIL_BYTES_MAX;
-            tail.drain(..first);
-        }
+        to.take(&piece[..nr]);
     }
 }

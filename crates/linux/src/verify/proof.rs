@@ -94,6 +94,7 @@ pub fn prove(all: &Rounds, trace: Trace) -> Proved {
     let nr_unlike = if traces.is_empty() { 0 } else { nr_unlike };
     let mut proved = Proved { traces, nr_unlike, ..Proved::default() };
     (proved.rounds.is_stopped, proved.rounds.too_dear) = (all.is_stopped, all.too_dear);
+    proved.rounds.untimed.clone_from(&all.untimed);
     for (at, why) in why.into_iter().enumerate() {
         if let Some(why) = why {
             proved.dropped.push(Dropped { nr: at + 1, why });
@@ -110,7 +111,8 @@ pub(super) fn undisturbed(all: &Rounds) -> Rounds {
     let both = all.plain.iter().zip(&all.changed);
     let calm = both.filter(|both| disturbance(*both).is_none());
     let (plain, changed) = calm.map(|(plain, changed)| (plain.clone(), changed.clone())).unzip();
-    Rounds { plain, changed, is_stopped: all.is_stopped, too_dear: all.too_dear }
+    let untimed = all.untimed.clone();
+    Rounds { plain, changed, is_stopped: all.is_stopped, too_dear: all.too_dear, untimed }
 }
 
 fn disturbance((plain, changed): (&Run, &Run)) -> Option<String> {

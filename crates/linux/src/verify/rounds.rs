@@ -1,5 +1,6 @@
 //! The rounds: each arm once a round, in an order that reverses from round to round.
 
+use std::cell::Cell;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,8 @@ pub const NR_ROUNDS_MIN: usize = 10;
 /// Untimed runs before a timed one, at most. After a cold read a command of 8.4 ms took 9.4 ms in its second
 /// run and 8.6 ms in its fourth.
 const NR_REHEARSALS_MAX: usize = 8;
+/// The same on a machine where CPU times never agree: more runs would find no rest either.
+const NR_REHEARSALS_OF_NOISE: usize = 2;
 /// Two untimed runs whose CPU time differs by less are at rest: the usual margin of a verdict.
 const AT_REST: f64 = 0.01;
 
@@ -63,6 +66,19 @@ pub enum Until {
     Rounds(usize),
     /// The round in which so much time has passed.
     Time(Duration),
+    /// Whichever comes first.
+    Either(usize, Duration),
+}
+
+impl Until {
+    /// Whether `nr` rounds, which took so long, are enough.
+    fn is_enough(self, nr: usize, passed: Duration) -> bool {
+        match self {
+            Self::Rounds(max) => nr >= max,
+            Self::Time(time) => passed >= time,
+            Self::Either(max, time) => nr >= max || passed >= time,
+        }
+    }
 }
 
 /// What is done in each run of either arm.
@@ -70,6 +86,8 @@ pub enum Until {
 pub struct Measure {
     /// How many.
     pub until: Until,
+    /// The rounds are stopped after this time, whatever they are at.
+    pub within: Option<Duration>,
     /// What the verdict is about.
     pub metric: Metric,
     /// A shell command before each run, when the server is ready. Not timed.
@@ -114,6 +132,11 @@ fn is_at_rest(before: Duration, now: Duration) -> bool {
     before.abs_diff(now).as_secs_f64() <= AT_REST * now.as_secs_f64()
 }
 
+/// Whether two CPU times differ by noise: a cache that fills makes the later run the faster one.
+fn is_noise(before: Duration, now: Duration) -> bool {
+    now > before && !is_at_rest(before, now)
+}
+
 /// Runs of both arms, a round each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rounds {
@@ -125,6 +148,21 @@ pub struct Rounds {
     pub is_stopped: bool,
     /// The part of a run that a look at its memory takes, where that is too much: no run is looked at.
     pub too_dear: Option<f64>,
+    /// A run of each arm after the rounds that was looked at and not timed, where no round was.
+    pub untimed: Option<[Run; 2]>,
+}
+
+impl Rounds {
+    /// A plain and a changed run where memory was seen: of the rounds, else beside them.
+    pub(super) fn looked_at(&self) -> (&[Run], &[Run]) {
+        let has_look = |run: &Run| run.look.is_some();
+        match &self.untimed {
+            Some([plain, changed]) if !self.plain.iter().any(has_look) => {
+                (std::slice::from_ref(plain), std::slice::from_ref(changed))
+            }
+            _ => (&self.plain, &self.changed),
+        }
+    }
 }
 
 /// Runs the arms in rounds; the first round is not counted. `progress` hears the number of rounds
@@ -138,8 +176,8 @@ pub fn alternate(
     measure: &Measure,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Rounds, VerifyError> {
-    let signals = Watch::start()?;
-    let mut rounds = Rounds::default();
+    let signals = Watch::within(measure.within)?;
+    let (mut rounds, is_noisy) = (Rounds::default(), Cell::new(false));
     let mut start = Instant::now();
     let mut when = [When::Doubling; 2];
     for round in 0.. {
@@ -147,7 +185,8 @@ pub fn alternate(
         let mut turn = |is_plain: bool| {
             let arm: &mut dyn Arm = if is_plain { &mut *plain } else { &mut *changed };
             let when = &mut when[usize::from(!is_plain)];
-            let turn = Turn { name: arm.name(), round, measure, signals: &signals, when: *when };
+            let (name, signals, is_noisy) = (arm.name(), &signals, &is_noisy);
+            let turn = Turn { name, round, measure, signals, when: *when, is_noisy };
             let Some(run) = turn.run(arm)? else { return Ok(None) };
             let too_dear = look::too_dear(run.sample.wall, run.look.as_ref());
             *when = match (*when, too_dear.filter(|_| !measure.metric.is_looked_at())) {
@@ -178,13 +217,21 @@ pub fn alternate(
         let (of_plain, of_changed) = if is_plain_first { (first, second) } else { (second, first) };
         rounds.plain.push(of_plain);
         rounds.changed.push(of_changed);
-        let is_enough = match measure.until {
-            Until::Rounds(nr) => round >= nr,
-            Until::Time(time) => start.elapsed() >= time,
-        };
-        if is_enough {
+        if measure.until.is_enough(round, start.elapsed()) {
             break;
         }
+    }
+    if rounds.too_dear.is_some() {
+        let look = |arm: &mut dyn Arm, wall: Duration| {
+            let (name, signals, is_noisy) = (arm.name(), &signals, &is_noisy);
+            let when = When::near_end(wall);
+            Turn { name, round: 0, measure, signals, when, is_noisy }.run(arm)
+        };
+        let wall = |runs: &[Run]| runs.last().map_or(Duration::ZERO, |run| run.sample.wall);
+        let of_plain = look(plain, wall(&rounds.plain))?;
+        let of_changed =
+            if of_plain.is_some() { look(changed, wall(&rounds.changed))? } else { None };
+        rounds.untimed = of_plain.zip(of_changed).map(|(plain, changed)| [plain, changed]);
     }
     Ok(rounds)
 }
@@ -196,6 +243,8 @@ struct Turn<'a> {
     measure: &'a Measure,
     signals: &'a Watch,
     when: When,
+    /// Whether CPU times of untimed runs were seen to differ by noise.
+    is_noisy: &'a Cell<bool>,
 }
 
 impl Turn<'_> {
@@ -248,21 +297,29 @@ impl Turn<'_> {
         Ok(Some(Run { metric: Some(value), ..run }))
     }
 
-    /// Runs it until two runs in a row take the same CPU time, or often enough; how often.
+    /// Runs it until two runs in a row take the same CPU time, often enough, or twice where the machine
+    /// is so noisy that they never do; how often.
     fn rehearse(
         &self,
         arm: &dyn Arm,
         server: &mut Option<Server>,
     ) -> Result<Option<usize>, VerifyError> {
-        let mut before = None;
-        for nr in 1..NR_REHEARSALS_MAX {
+        let mut before: Option<Duration> = None;
+        for nr in 1..=NR_REHEARSALS_MAX {
             let Some(run) = self.once(arm, server)? else { return Ok(None) };
             let now = run.cpu();
-            if before.replace(now).is_some_and(|before| is_at_rest(before, now)) {
+            let earlier = before.replace(now);
+            if earlier.is_some_and(|before| is_at_rest(before, now)) {
+                return Ok(Some(nr));
+            }
+            if nr == NR_REHEARSALS_MAX || earlier.is_some_and(|before| is_noise(before, now)) {
+                self.is_noisy.set(true);
+            }
+            if self.is_noisy.get() && nr >= NR_REHEARSALS_OF_NOISE {
                 return Ok(Some(nr));
             }
         }
-        Ok(self.once(arm, server)?.map(|_| NR_REHEARSALS_MAX))
+        Ok(Some(NR_REHEARSALS_MAX))
     }
 
     /// The timed part.
@@ -351,5 +408,21 @@ mod tests {
         };
         assert!(is(8400, 8400) && is(8480, 8400) && is(8400, 8480) && is(0, 0));
         assert!(!is(9400, 8600) && !is(8500, 8400) && !is(8400, 9400));
+        let noise = |before: u64, now: u64| {
+            is_noise(Duration::from_micros(before), Duration::from_micros(now))
+        };
+        assert!(noise(8400, 9400) && !noise(9400, 8400) && !noise(8400, 8440) && !noise(0, 0));
+    }
+
+    #[test]
+    fn rounds_end_at_whichever_bound_comes_first() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_mins(1));
+        assert!(Until::Either(3, minute).is_enough(3, second));
+        assert!(Until::Either(3, second).is_enough(1, minute));
+        assert!(!Until::Either(3, minute).is_enough(2, second));
+        assert!(Until::Rounds(3).is_enough(3, second) && !Until::Rounds(3).is_enough(2, minute));
+        assert!(
+            Until::Time(second).is_enough(1, minute) && !Until::Time(minute).is_enough(9, second)
+        );
     }
 }

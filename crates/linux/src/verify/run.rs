@@ -174,6 +174,8 @@ pub(crate) fn how_it_ended(status: ExitStatus) -> String {
 #[derive(Debug)]
 pub struct Watch {
     signals: Signals,
+    /// When it counts as asked to end.
+    deadline: Option<Instant>,
     _adoption: Adoption,
 }
 
@@ -183,8 +185,17 @@ impl Watch {
     /// # Errors
     /// When handlers cannot be put in place.
     pub fn start() -> Result<Self, VerifyError> {
+        Self::within(None)
+    }
+
+    /// The same, where the time ends the rounds as a signal does.
+    ///
+    /// # Errors
+    /// As [`Watch::start`].
+    pub fn within(time: Option<Duration>) -> Result<Self, VerifyError> {
         let signals = Signals::watch().map_err(failed("sigaction"))?;
-        Ok(Self { signals, _adoption: Adoption::start() })
+        let deadline = time.and_then(|time| Instant::now().checked_add(time));
+        Ok(Self { signals, deadline, _adoption: Adoption::start() })
     }
 
     /// The one that came; 0 for none.
@@ -192,10 +203,11 @@ impl Watch {
         self.signals.seen().unwrap_or(0)
     }
 
-    /// Whether one came.
+    /// Whether one came, or the time is over.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.signals.seen().is_some()
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
 

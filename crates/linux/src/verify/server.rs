@@ -153,8 +153,16 @@ impl Server {
     fn end_of_output(&self) -> String {
         let output = self.output.tail();
         let end = &output[output.len().saturating_sub(SHOWN_BYTES)..];
-        let text = String::from_utf8_lossy(end).trim().replace('\n', "; ");
-        if text.is_empty() { text } else { format!("; it wrote: {}", shown(&text)) }
+        let first = self.output.first_errors();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().replace('\n', "; ");
+        let (first, last) = (text(&first), text(end));
+        match (first.is_empty(), last.is_empty()) {
+            (_, true) => String::new(),
+            (true, _) => format!("; it wrote: {}", shown(&last)),
+            // The end of a long output may be all that follows from one error.
+            _ if last.contains(&first) => format!("; it wrote: {}", shown(&last)),
+            _ => format!("; its first errors: {}; it wrote last: {}", shown(&first), shown(&last)),
+        }
     }
 
     /// The load begins now.

@@ -60,7 +60,8 @@ impl Arm for Noted<'_> {
 
 fn measure(until: Until) -> Measure {
     let metric = Metric::quantity("wall");
-    Measure { until, metric, prepare: None, ready: None, output: Output::Discarded }
+    let output = Output::Discarded;
+    Measure { until, within: None, metric, prepare: None, ready: None, output }
 }
 
 fn run_noted(scripts: [&str; 2], until: Until) -> (Result<Rounds, VerifyError>, String) {
@@ -114,6 +115,22 @@ fn an_arm_is_rehearsed_until_it_is_at_rest_and_counts_once() {
     let all: Vec<&str> = log.split('.').collect();
     assert_eq!((all[0], all[2], all[3]), ("p", "c".repeat(nr + 1).as_str(), "p"), "{log}");
     assert!((3..=9).contains(&all[1].len()), "{log}");
+}
+
+/// Each run takes more CPU time than the one before: more rehearsals would find no rest.
+#[test]
+fn a_noisy_machine_gets_two_rehearsals_a_run() {
+    let _turn = in_turn();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let n = file.path().display();
+    let work = format!(
+        "n=$(cat {n}); n=$((n + 1)); echo $n >{n}; i=0; \
+         while [ $i -lt $((n * 20000)) ]; do i=$((i + 1)); done; : rehearsed"
+    );
+    let (rounds, _) = run_noted(["true", &work], Until::Rounds(2));
+    let rounds = rounds.unwrap();
+    let nrs: Vec<usize> = rounds.changed.iter().map(|run| run.nr_rehearsals).collect();
+    assert_eq!(nrs, [2, 2]);
 }
 
 #[test]
@@ -293,6 +310,12 @@ fn a_server_that_ends_is_told_with_its_last_words() {
     let server = Some("echo no room; exit 3");
     let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
     assert_eq!(said, "the server exited with 3 before it was ready; it wrote: no room");
+    let server = Some(
+        "echo the cause >&2; i=0; while [ $i -lt 200 ]; do echo follows $i; i=$((i + 1)); done; exit 3",
+    );
+    let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
+    assert!(said.contains("; its first errors: the cause; it wrote last: "), "{said}");
+    assert!(said.ends_with("follows 199"), "{said}");
     let asked = Measure { ready: Some(Ready::Command("exit 7".to_owned())), ..asked };
     let server = Some("echo still loading; sleep 1000");
     let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
@@ -390,7 +413,8 @@ fn no_verdict_rests_on_fewer_than_ten_rounds() {
 fn each_doubt_is_raised_by_what_it_is_about_and_by_nothing_else() {
     let of = |walls: &[u64], is_stopped| {
         let plain = runs(walls, 0);
-        let rounds = Rounds { changed: plain.clone(), plain, is_stopped, too_dear: None };
+        let rounds =
+            Rounds { changed: plain.clone(), plain, is_stopped, too_dear: None, untimed: None };
         doubts(&proved(rounds, 0), Trace::Possible)
     };
     let calm = [100; 20];

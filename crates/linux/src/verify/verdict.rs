@@ -114,14 +114,19 @@ const fn quantity(name: &'static str, unit: &'static str, of: fn(&Run) -> Option
 }
 
 #[expect(clippy::cast_precision_loss, reason = "faults and bytes of one run are below 2^53")]
-const QUANTITIES: [Quantity; 12] = [
+const QUANTITIES: [Quantity; 14] = [
     quantity("wall", "ns", |run| Some(run.sample.wall.as_secs_f64() * 1e9)),
+    quantity("cpu", "ns", |run| Some((run.sample.user + run.sample.system).as_secs_f64() * 1e9)),
     quantity("user", "ns", |run| Some(run.sample.user.as_secs_f64() * 1e9)),
     quantity("system", "ns", |run| Some(run.sample.system.as_secs_f64() * 1e9)),
     quantity("minor faults", "faults", |run| Some(run.sample.nr_minor_faults as f64)),
     quantity("major faults", "faults", |run| Some(run.sample.nr_major_faults as f64)),
     quantity("memory", "bytes", |run| Some(run.look.as_ref()?.mapped_bytes() as f64)),
     quantity("large folios", "bytes", |run| Some(run.look.as_ref()?.large_bytes() as f64)),
+    quantity("server cpu", "ns", |run| {
+        let served = run.served.as_ref()?;
+        Some((served.user + served.system).as_secs_f64() * 1e9)
+    }),
     quantity("server user", "ns", |run| Some(run.served.as_ref()?.user.as_secs_f64() * 1e9)),
     quantity("server system", "ns", |run| Some(run.served.as_ref()?.system.as_secs_f64() * 1e9)),
     quantity("server faults", "faults", |run| Some(run.served.as_ref()?.nr_minor_faults as f64)),
@@ -175,7 +180,10 @@ pub fn ratio(plain: f64, changed: f64) -> f64 {
 
 /// Of the rounds that have a value in both runs.
 fn compared(rounds: &Rounds, name: &str, unit: &str) -> Option<Compared> {
-    let pairs = rounds.plain.iter().zip(&rounds.changed);
+    let is_looked_at = matches!(name, "memory" | "large folios");
+    let (plain, changed) =
+        if is_looked_at { rounds.looked_at() } else { (&rounds.plain[..], &rounds.changed[..]) };
+    let pairs = plain.iter().zip(changed);
     let pairs =
         pairs.filter_map(|(plain, changed)| Some((value(plain, name)?, value(changed, name)?)));
     let (plain, changed): (Vec<f64>, Vec<f64>) = pairs.unzip();

@@ -10,7 +10,7 @@ use super::{Answer, Causes, Column, Finding, Goal, is_none};
 use crate::figures::{self, points, size};
 use crate::labels::{self, Labels};
 use crate::sums::{LARGE_BYTES, large_share, memory_bytes};
-use crate::{PredictResult, Unfit};
+use crate::{Absent, PredictResult};
 
 /// Columns that a sentence names.
 const NR_NAMED: usize = 3;
@@ -26,26 +26,47 @@ pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
         sentences.extend(said.causes(answer));
         sentences
     };
-    let unfit = unfit(report).map(|sentence| vec![sentence]);
-    unfit.into_iter().chain(report.verdict.answers.iter().map(of)).collect()
+    let absent = [unfit(report), not_replayed(report)].into_iter().flatten();
+    absent.map(|sentence| vec![sentence]).chain(report.verdict.answers.iter().map(of)).collect()
+}
+
+/// Cells for which there was no time.
+pub(crate) fn not_replayed(report: &PredictResult) -> Option<String> {
+    let names = absent_names(report, &report.not_replayed);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let nr_all = names.len() + report.rows.len() + report.unfit.len();
+    (!names.is_empty()).then(|| {
+        format!(
+            "The time of --within was over before {} of {nr_all} columns were replayed ({}): this is the \
+             best of the others.",
+            names.len(),
+            figures::printable(&listed(&names))
+        )
+    })
+}
+
+/// What cells without a row are called beside those that have one.
+fn absent_names(report: &PredictResult, absent: &[Absent]) -> Vec<String> {
+    let as_row = |absent: &Absent| Outcome {
+        kernel: absent.kernel.clone(),
+        machine: absent.machine.clone(),
+        page_bytes: absent.page_bytes,
+        memory_bytes: absent.memory_bytes,
+        linked: absent.linked.clone(),
+        seed: absent.seed,
+        ..Outcome::default()
+    };
+    let rows: Vec<Outcome> = absent.iter().map(as_row).collect();
+    let mut names = Labels::names(rows.iter().chain(&report.rows));
+    names.truncate(rows.len());
+    names
 }
 
 /// Columns that there are not, and what was too small for them.
 pub(crate) fn unfit(report: &PredictResult) -> Option<String> {
-    // Named beside the columns that there are.
-    let as_row = |unfit: &Unfit| Outcome {
-        kernel: unfit.kernel.clone(),
-        machine: unfit.machine.clone(),
-        page_bytes: unfit.page_bytes,
-        memory_bytes: unfit.memory_bytes,
-        linked: unfit.linked.clone(),
-        seed: unfit.seed,
-        ..Outcome::default()
-    };
     let (first, others) = report.unfit.split_first()?;
-    let unfit: Vec<Outcome> = report.unfit.iter().map(as_row).collect();
-    let names = Labels::names(unfit.iter().chain(&report.rows));
-    let names: Vec<&str> = names.iter().take(unfit.len()).map(String::as_str).collect();
+    let names = absent_names(report, &report.unfit);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let memory = figures::bytes(first.memory_bytes);
     let is_same = others.iter().all(|other| other.memory_bytes == first.memory_bytes);
     let memory = if is_same { memory } else { "its memory".to_owned() };

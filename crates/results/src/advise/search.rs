@@ -9,14 +9,18 @@
 //! - S1: candidate 0 is the system as it is.
 //! - S2: no candidate has two choices of one lever.
 
+use std::num::NonZero;
 use std::ops::ControlFlow;
+use std::thread::available_parallelism;
 
 use largefolio_report::Goal;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::interval::Interval;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::{CacheState, CellSpec, Outcome, RowsDone, nr_passes, replay_fitting};
+use largefolio_sim::replay::{
+    CacheState, CellSpec, Outcome, ReplayError, RowsDone, nr_passes, replay_fitting,
+};
 use largefolio_trace::OpenTrace;
 use serde::Serialize;
 
@@ -64,58 +68,84 @@ pub(super) struct Search<'a> {
     pub(super) walks: Walks,
     pub(super) cache: CacheState,
     pub(super) memory_bytes: u64,
+    /// Whether `progress` may end it, with what is found by then.
+    pub(super) may_end: bool,
     pub(super) choices: &'a [Choice],
     /// Files that an annotation is about.
     pub(super) texts: &'a [String],
 }
+
+/// What was found.
+pub(super) struct Found {
+    pub(super) candidates: Vec<Candidate>,
+    /// The system as it is.
+    pub(super) unchanged: Outcome,
+    /// Whether the search was ended before all were replayed.
+    pub(super) is_cut: bool,
+}
+
+/// Sets of choices with their outcomes, and whether there was no time for others.
+type Replayed = (Vec<(Vec<usize>, Outcome)>, bool);
 
 /// Hears rows done and all rows.
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
 
 impl Search<'_> {
     /// Replays; the best by `goal` go into combinations.
-    pub(super) fn run(
-        &self,
-        goal: Goal,
-        progress: &mut Progress<'_>,
-    ) -> Result<(Vec<Candidate>, Outcome), Error> {
+    pub(super) fn run(&self, goal: Goal, progress: &mut Progress<'_>) -> Result<Found, Error> {
         let mut sets: Vec<Vec<usize>> = vec![Vec::new()];
         sets.extend((0..self.choices.len()).map(|one| vec![one]));
         let mut done = RowsDone::default();
         let mut nr_all = 0;
-        let mut found = self.replay(&sets, &mut done, &mut nr_all, progress)?;
+        let (mut found, mut is_cut) = self.replay(&sets, &mut done, &mut nr_all, progress)?;
         // S1: without the system as it is there is nothing to compare with.
         let Some((_, plain)) = found.first().filter(|(set, _)| set.is_empty()).cloned() else {
-            return Err(Error::asked(
+            let why = if is_cut {
+                "the time of --within was over before the program was replayed as it is; give it more"
+            } else {
                 "the program does not fit into the memory that --memory gives it; name more"
-                    .to_owned(),
-            ));
+            };
+            return Err(Error::asked(why.to_owned()));
         };
         let more = self.combinations(&found, goal);
-        if !more.is_empty() {
-            found.extend(self.replay(&more, &mut done, &mut nr_all, progress)?);
+        if !more.is_empty() && !is_cut {
+            let (second, is_cut_now) = self.replay(&more, &mut done, &mut nr_all, progress)?;
+            found.extend(second);
+            is_cut = is_cut_now;
         }
         let all = found.into_iter();
         let mut candidates: Vec<Candidate> =
             all.map(|(choices, row)| candidate(choices, &row, &plain)).collect();
         mark_frontier(&mut candidates, goal);
-        Ok((candidates, plain))
+        Ok(Found { candidates, unchanged: plain, is_cut })
     }
 
-    /// One outcome for each set that fits into memory; `nr_all` are the rows of every replay that is known of.
+    /// One outcome for each set that fits into memory; `nr_all` are the rows of every replay that is
+    /// known of.
     fn replay(
         &self,
         sets: &[Vec<usize>],
         done: &mut RowsDone,
         nr_all: &mut u64,
         progress: &mut Progress<'_>,
-    ) -> Result<Vec<(Vec<usize>, Outcome)>, Error> {
+    ) -> Result<Replayed, Error> {
         let specs = sets.iter().map(|set| self.spec(set)).collect::<Result<Vec<_>, _>>()?;
-        *nr_all = nr_all.saturating_add(self.nr_rows.saturating_mul(nr_passes(&specs)));
-        done.begin();
-        let mut hear = |nr_read| progress(done.hear(nr_read), *nr_all);
-        let outcomes = replay_fitting(self.trace, &specs, &mut hear)?.outcomes.into_iter();
-        Ok(outcomes.map(|(nr, outcome)| (sets[nr].clone(), outcome)).collect())
+        let nr_cpus = available_parallelism().map_or(1, NonZero::get);
+        let nr_at_once = if self.may_end { nr_cpus.max(2) } else { specs.len().max(1) };
+        let nr_passes = nr_passes(&specs).saturating_mul(specs.len().div_ceil(nr_at_once) as u64);
+        *nr_all = nr_all.saturating_add(self.nr_rows.saturating_mul(nr_passes));
+        let mut found = Vec::new();
+        for (sets, specs) in sets.chunks(nr_at_once).zip(specs.chunks(nr_at_once)) {
+            done.begin();
+            let mut hear = |nr_read| progress(done.hear(nr_read), *nr_all);
+            let fitting = match replay_fitting(self.trace, specs, &mut hear) {
+                Err(ReplayError::Stopped) if self.may_end => return Ok((found, true)),
+                fitting => fitting?,
+            };
+            let outcomes = fitting.outcomes.into_iter();
+            found.extend(outcomes.map(|(nr, outcome)| (sets[nr].clone(), outcome)));
+        }
+        Ok((found, false))
     }
 
     fn spec(&self, set: &[usize]) -> Result<CellSpec, Error> {
@@ -262,14 +292,56 @@ mod tests {
             walks: Walks::default(),
             cache: CacheState::Warm,
             memory_bytes: 1 << 30,
+            may_end: false,
             choices: &choice,
             texts: &[],
         };
-        let (found, _) = search.run(Goal::Memory, &mut |_, _| ControlFlow::Continue(())).unwrap();
+        let go_on = &mut |_, _| ControlFlow::Continue(());
+        let found = search.run(Goal::Memory, go_on).unwrap().candidates;
         assert_eq!(found[0].memory_bytes, 64 << 20);
         let least = found.iter().min_by_key(|one| one.memory_bytes).unwrap();
         assert_eq!(choice[least.choices[0]].name, "2M folios only on madvise");
         assert_eq!(least.memory_bytes, 64 << 12);
+    }
+
+    /// What is found by then is as without an end; nothing is an error that says what to do.
+    #[test]
+    fn a_search_that_ends_early_has_the_best_so_far() {
+        #[derive(serde::Deserialize)]
+        struct File {
+            choice: Vec<Choice>,
+        }
+        let File { mut choice } = toml::from_str(include_str!("choices.toml")).unwrap();
+        choice.retain(|one| one.lever == "heap");
+        let trace = sparse();
+        let kernel = Kernel::parse("6.18+thp=always").unwrap();
+        let search = Search {
+            trace: &trace,
+            nr_rows: trace.meta().nr_rows,
+            kernel: &kernel,
+            machine: &Machine::load("zen5").unwrap(),
+            walks: Walks::default(),
+            cache: CacheState::Cold,
+            memory_bytes: 1 << 30,
+            may_end: true,
+            choices: &choice,
+            texts: &[],
+        };
+        let until = |nr_max: u64| {
+            let mut nr = 0;
+            search.run(Goal::Memory, &mut |_, _| {
+                nr += 1;
+                if nr > nr_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+        };
+        let all = until(u64::MAX).unwrap();
+        let cut = until(1).unwrap();
+        assert!(cut.is_cut && !all.is_cut && cut.candidates.len() < all.candidates.len());
+        for (one, other) in cut.candidates.iter().zip(&all.candidates) {
+            assert_eq!((&one.choices, one.memory_bytes), (&other.choices, other.memory_bytes));
+        }
+        let error = until(0).err().unwrap().to_string();
+        assert!(error.contains("--within"), "{error}");
     }
 
     #[test]

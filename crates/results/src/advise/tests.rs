@@ -39,6 +39,7 @@ fn question(goal: Goal) -> Question {
         memory_percent_max: 50.0,
         cache: CacheState::Warm,
         memory_bytes: 0,
+        may_end: false,
         program: Vec::new(),
         lasting: Lasting::default(),
     }

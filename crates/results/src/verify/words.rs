@@ -118,7 +118,9 @@ pub(super) fn warning(doubt: &Doubt) -> String {
             "a run takes {:.1} ms, mostly to start the process; give the command more work",
             wall_ns / 1e6
         ),
-        Doubt::Stopped { nr } => format!("stopped by a signal after {nr} rounds"),
+        Doubt::Stopped { nr } => {
+            format!("stopped by a signal, or at the end of --within, after {nr} rounds")
+        }
         Doubt::LeftRunning { name, nr_runs } => format!(
             "the command ended and left {name} running in {nr_runs} runs: nothing of what {name} \
              did afterwards is measured, and it was killed. To measure a server, start it with \
@@ -136,7 +138,8 @@ pub(super) fn warning(doubt: &Doubt) -> String {
         }
         Doubt::NotLooked { part, nr } => format!(
             "memory and folios were looked at in {nr} rounds: a look takes {:.0}% of a run, and more than \
-             2% would disturb it; give the command more work, or compare memory itself (--metric memory)",
+             2% would disturb it. So they are those of one more run of each, which was not timed; \
+             --metric memory compares them in every round",
             100.0 * part
         ),
         Doubt::Unlike { nr } => format!(

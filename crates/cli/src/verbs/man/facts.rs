@@ -70,6 +70,14 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         ("LD_LIBRARY_PATH", "Where folio searches for libraries first, as the loader does."),
     ),
     (
+        &["advise", "predict", "verify"],
+        (
+            "LARGEFOLIO_PROGRESS_MS",
+            "Milliseconds between two lines that say how far the work is, where standard error is no \
+             terminal [10000].",
+        ),
+    ),
+    (
         &["tune", "warm"],
         ("XDG_STATE_HOME, HOME", "Where the old values are kept [~/.local/state]."),
     ),

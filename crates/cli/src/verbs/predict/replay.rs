@@ -1,19 +1,24 @@
 //! `folio predict` of one trace: one result with a column for each cell.
 
+use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use largefolio_report::text::Depth;
 use largefolio_report::why::{Question, Why, WhyError};
-use largefolio_report::{Exporter, Goal, Html, PredictResult, Settings, TraceInfo, Unfit};
-use largefolio_sim::replay::{CellSpec, Fitting, Outcome, RowsDone, nr_passes, replay_fitting};
+use largefolio_report::{Absent, Exporter, Goal, Html, PredictResult, Settings, TraceInfo};
+use largefolio_sim::replay::{
+    CellSpec, Fitting, Outcome, ReplayError, RowsDone, nr_passes, replay_fitting,
+};
 use largefolio_trace::OpenTrace;
 use largefolio_trace::shown::spelled;
 
 use super::form::{FrameForm, Sink};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::work::Work;
 
 /// A replay that can be made.
 pub(crate) struct ReplayPlan {
@@ -24,6 +29,8 @@ pub(crate) struct ReplayPlan {
     pub(super) depth: Depth,
     pub(super) goal: Goal,
     pub(super) run_time_ns: Option<f64>,
+    /// When to stop, with the columns that are complete.
+    pub(super) within: Option<Duration>,
     /// Results to explain, if any.
     pub(super) why: Option<Vec<String>>,
     pub(super) output: Option<PathBuf>,
@@ -37,8 +44,20 @@ impl ReplayPlan {
         if self.has_idle_seeds {
             console::warn(super::IDLE_SEEDS);
         }
-        let Fitting { meta, outcomes, unfit } = self.replay()?;
-        let unfit = unfit.into_iter().map(|nr| Unfit::new(&self.specs[nr])).collect();
+        let started = Instant::now();
+        let mut work = self.work();
+        let Some(Fitting { meta, outcomes, unfit }) = self.replay(&mut work)? else {
+            bail!(
+                "the time of --within was over before the first columns were replayed; give it more"
+            );
+        };
+        work.finish();
+        let is_replayed =
+            |nr: &usize| unfit.contains(nr) || outcomes.iter().any(|(done, _)| done == nr);
+        let absent = |nr: usize| Absent::new(&self.specs[nr]);
+        let not_replayed: Vec<Absent> =
+            (0..self.specs.len()).filter(|nr| !is_replayed(nr)).map(absent).collect();
+        let unfit = unfit.into_iter().map(absent).collect();
         let (fitting, rows): (Vec<usize>, Vec<Outcome>) = outcomes.into_iter().unzip();
         let specs: Vec<CellSpec> = fitting.iter().map(|&nr| self.specs[nr].clone()).collect();
         let asked = self.why.as_deref().filter(|_| !rows.is_empty());
@@ -49,16 +68,21 @@ impl ReplayPlan {
         };
         let report =
             PredictResult::new(self.command_line.clone(), trace, self.settings.clone(), rows);
-        let report = PredictResult { why, unfit, ..report };
+        let is_over = !not_replayed.is_empty();
+        let report = PredictResult { why, unfit, not_replayed, ..report };
         let report = match self.run_time_ns {
             Some(ns) => report.with_run_time(ns),
             None => report,
         };
         let mut report = report.with_goal(self.goal);
-        if self.form.has_verdict() || self.report.is_some() {
-            self.search(&specs, &mut report)?;
-        } else if let Some(sentence) = report.missing() {
-            // Rows of a data frame do not say what is missing among them.
+        let is_searched = (self.form.has_verdict() || self.report.is_some()) && !is_over;
+        if is_searched {
+            self.search(&specs, &mut report, started)?;
+        }
+        if !self.form.has_verdict()
+            && let Some(sentence) = report.missing()
+        {
+            // A data frame does not say which rows are missing.
             console::warn(&sentence);
         }
         let mut result = Vec::new();
@@ -73,16 +97,44 @@ impl ReplayPlan {
         Ok(if report.rows.is_empty() { Exit::No } else { Exit::Done })
     }
 
-    fn replay(&self) -> Result<Fitting> {
+    /// The work of all passes.
+    fn work(&self) -> Work {
         let nr_rows = self.trace.meta().nr_rows.saturating_mul(nr_passes(&self.specs));
-        let bar = console::bar(nr_rows, "replaying");
-        let mut done = RowsDone::default();
-        let result = replay_fitting(&self.trace, &self.specs, &mut |nr_read| {
-            bar.set_position(done.hear(nr_read));
-            ControlFlow::Continue(())
-        });
-        bar.finish_and_clear();
-        Ok(result?)
+        let nr_batches = self.specs.len().div_ceil(self.nr_at_once()) as u64;
+        Work::new("replaying", Some(nr_rows.saturating_mul(nr_batches)), self.within)
+    }
+
+    /// Cells of one pass: all, or as many as processors where time may be short, so that some are
+    /// complete when it is over.
+    fn nr_at_once(&self) -> usize {
+        let nr_cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let nr_all = self.specs.len().max(1);
+        if self.within.is_some() { nr_cpus.max(2).min(nr_all) } else { nr_all }
+    }
+
+    /// Replays; `None` where no cell was complete in time.
+    fn replay(&self, work: &mut Work) -> Result<Option<Fitting>> {
+        let (mut done, mut all): (_, Option<Fitting>) = (RowsDone::default(), None);
+        let nr_at_once = self.nr_at_once();
+        for (batch, specs) in self.specs.chunks(nr_at_once).enumerate() {
+            done.begin();
+            let mut hear = |nr_read| work.done(done.hear(nr_read));
+            let mut found = match replay_fitting(&self.trace, specs, &mut hear) {
+                Err(ReplayError::Stopped) => break,
+                found => found?,
+            };
+            let first = batch * nr_at_once;
+            found.outcomes.iter_mut().for_each(|(nr, _)| *nr += first);
+            found.unfit.iter_mut().for_each(|nr| *nr += first);
+            match &mut all {
+                Some(all) => {
+                    all.outcomes.extend(found.outcomes);
+                    all.unfit.extend(found.unfit);
+                }
+                None => all = Some(found),
+            }
+        }
+        Ok(all)
     }
 
     /// Which rules make the differences between the rows.
@@ -93,13 +145,23 @@ impl ReplayPlan {
         results: &[String],
     ) -> Result<Vec<Why>> {
         let question = self.question(specs, rows, results);
-        explaining(|progress| question.answer(progress))
+        Ok(explaining(None, |progress| question.answer(progress))?)
     }
 
     /// Which rules make the column that the verdict tells of.
-    fn search(&self, specs: &[CellSpec], report: &mut PredictResult) -> Result<()> {
+    fn search(
+        &self,
+        specs: &[CellSpec],
+        report: &mut PredictResult,
+        started: Instant,
+    ) -> Result<()> {
         let question = self.question(specs, &report.rows, &[]);
-        explaining(|progress| report.verdict.search(&question, progress))
+        let left = self.within.map(|within| within.saturating_sub(started.elapsed()));
+        match explaining(left, |progress| report.verdict.search(&question, progress)) {
+            // The columns are compared; which rules make the difference is not known.
+            Err(WhyError::Replay(ReplayError::Stopped)) if left.is_some() => Ok(()),
+            searched => Ok(searched?),
+        }
     }
 
     fn question<'a>(
@@ -115,14 +177,11 @@ impl ReplayPlan {
 
 /// Does `work` with a bar.
 fn explaining<T>(
+    within: Option<Duration>,
     work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<T, WhyError>,
-) -> Result<T> {
-    let bar = console::bar(0, "explaining");
-    let done = work(&mut |nr_done, nr_all| {
-        bar.set_length(nr_all);
-        bar.set_position(nr_done);
-        ControlFlow::Continue(())
-    });
-    bar.finish_and_clear();
-    Ok(done?)
+) -> Result<T, WhyError> {
+    let mut line = Work::new("explaining", Some(0), within);
+    let done = work(&mut |nr_done, nr_all| line.hear(nr_done, nr_all));
+    line.finish();
+    done
 }
