@@ -6,16 +6,19 @@
 //!
 //! Invariants:
 //! - F1: rights are only given up. What the kernel does not know stays as it was ([`Confined`] says so).
-//! - F2: only the calling thread and what it starts later are confined: call it before there are others.
+//! - F2: a rule is of what was found and judged ([`Found`]), not of what has its name later.
+//! - F3: only the calling thread and what it starts later are confined: call it before there are others.
 
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, PathFd, Ruleset,
-    RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, PathBeneath, Ruleset, RulesetAttr as _,
+    RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
+use largefolio_trace::disk::{Found, Place};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::proc::OF_CPUS;
@@ -108,32 +111,42 @@ fn renaming() -> BitFlags<AccessFs> {
         | AccessFs::RemoveDir
 }
 
-/// `rules` with `rights` on `path`. What is not there, or has no place in a filesystem (a pipe), needs
-/// no rule: who opens it learns that.
+/// `rules` with `rights` on `path`. What is not there needs no rule: who opens it learns that.
 fn allowed(
     rules: RulesetCreated,
     path: &Path,
     rights: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
-    let Ok(metadata) = fs::metadata(path) else { return Ok(rules) };
-    let Ok(place) = PathFd::new(path) else { return Ok(rules) };
-    let rights = if metadata.is_dir() { rights } else { rights & AccessFs::from_file(NEWEST) };
-    rules.add_rule(PathBeneath::new(place, rights))
+    match Found::of(path) {
+        Ok(found) => with(rules, &found, rights),
+        Err(_) => Ok(rules),
+    }
+}
+
+fn with(
+    rules: RulesetCreated,
+    found: &Found,
+    rights: BitFlags<AccessFs>,
+) -> Result<RulesetCreated, RulesetError> {
+    let is_dir = found.metadata().is_dir();
+    let rights = if is_dir { rights } else { rights & AccessFs::from_file(NEWEST) };
+    rules.add_rule(PathBeneath::new(found, rights))
 }
 
 /// `rules` with a result at `path`: written in its directory, or into what stands there already.
 fn written(rules: RulesetCreated, path: &Path) -> Result<RulesetCreated, RulesetError> {
-    match fs::metadata(path) {
-        // A FIFO or a device, maybe behind /dev/stderr. A pipe has no path, and may always be opened.
-        Ok(found) if !found.is_file() && !found.is_dir() => match fs::canonicalize(path) {
-            Ok(path) => allowed(rules, &path, AccessFs::ReadFile | AccessFs::WriteFile),
-            Err(_) => Ok(rules),
-        },
-        _ => {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            allowed(rules, folder.unwrap_or(Path::new(".")), changing())
-        }
+    let Ok(place) = Place::of(path) else { return Ok(rules) };
+    let found = place.written();
+    if found.metadata().is_dir() {
+        return with(rules, found, changing());
     }
+    // A pipe has no place in a filesystem, and may always be opened.
+    let name = fs::read_link(found.handle()).unwrap_or_default();
+    let name = name.as_os_str().as_bytes();
+    if !name.starts_with(b"/") || name.starts_with(b"/memfd:") {
+        return Ok(rules);
+    }
+    with(rules, found, AccessFs::ReadFile | AccessFs::WriteFile)
 }
 
 /// No more private memory than the machine has, and no core file of what was read.

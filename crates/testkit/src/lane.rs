@@ -8,6 +8,11 @@ const NR_CASES_FAST: u32 = 256;
 #[must_use]
 pub fn cases(nr_all: u32) -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());
-    let is_all = std::env::var_os("LARGEFOLIO_LANE").is_some_and(|lane| lane == "all");
-    asked.unwrap_or(if is_all { nr_all } else { nr_all.min(NR_CASES_FAST) })
+    asked.unwrap_or(if is_whole() { nr_all } else { nr_all.min(NR_CASES_FAST) })
+}
+
+/// Whether all is tried (`LARGEFOLIO_LANE=all`).
+#[must_use]
+pub fn is_whole() -> bool {
+    std::env::var_os("LARGEFOLIO_LANE").is_some_and(|lane| lane == "all")
 }

@@ -1,20 +1,26 @@
 //! Files that a user names: opened so that nothing blocks, written so that they appear whole.
 //!
-//! Owns how every crate opens its input ([`open_regular`]) and how every result file is written
-//! ([`Whole`], [`write_whole`], [`check`]), and the
-//! directories that are made for one ([`MadeDirs`]). Does not own what is in them. Invariants:
-//! - I1: opening neither waits for the other end of a FIFO nor touches a device.
+//! Owns the one way in which a name is looked up ([`Found`]), how every crate opens its input
+//! ([`open_regular`]), where a result goes ([`Place`]) and how it is written ([`Whole`],
+//! [`write_whole`], [`check`]), and the directories that are made for one ([`MadeDirs`]). Does not own
+//! what is in them. Invariants:
+//! - I1: to open an input neither waits for the other end of a FIFO nor touches a device.
 //! - I2: under its own name a result is complete and on the disk; until then a file that had the
 //!   name before is untouched. Whatever ends the process, SIGKILL and a full disk included.
 //! - I3: a symbolic link that has the name of a result is replaced, never followed.
+//! - I4: what was judged is what is opened: no name is looked up twice.
 
+mod found;
 mod made;
 mod open;
+mod place;
 mod whole;
 
+pub use found::{Found, NotRegular};
 pub use made::MadeDirs;
 pub use open::{
-    NotRegular, is_foreign, open_lock, open_own, open_quietly, open_regular, other_kind, read_from,
-    read_text, read_whole,
+    is_foreign, open_lock, open_own, open_quietly, open_regular, other_kind, read_from, read_text,
+    read_whole,
 };
+pub use place::Place;
 pub use whole::{Whole, check, is_stdout, remove_stale, write_whole};

@@ -31,6 +31,7 @@ mod run;
 mod schemas;
 mod study;
 mod support;
+mod swap;
 mod sweep;
 mod trace;
 mod tune;

@@ -1,16 +1,18 @@
 //! The copy on disk: written beside its place, checked, and put there whole.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use largefolio_trace::disk::{Whole, open_regular};
+use largefolio_trace::disk::Whole;
 use object::ReadCache;
 
 use super::error::AlignError;
 use super::layout::Layout;
 use super::validate;
+use crate::elf::{ElfError, ElfFile};
+use crate::proc::fd;
 use crate::trust;
 
 /// A copy that was made.
@@ -39,18 +41,20 @@ pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> 
         let path = path.to_owned();
         move |source: io::Error| AlignError::Io { action, path, source }
     };
-    crate::elf::ElfFile::read(path)?;
-    let mut original = open_regular(path).map_err(failed("read", path))?;
+    // Opened once: what is checked, compared and copied is one file, whatever takes its name.
+    let mut original = ElfError::open(path)?;
+    let again = |file: &File| file.try_clone().map_err(failed("read", path));
+    ElfFile::parse(path, &ReadCache::new(again(&original)?))?;
+    let own = fd::own(&original);
     let found = original.metadata().map_err(failed("read", path))?;
     let is_same = |other: &fs::Metadata| (other.dev(), other.ino()) == (found.dev(), found.ino());
     if fs::metadata(copy).as_ref().is_ok_and(is_same) {
         return Err(AlignError::Same(copy.to_owned()));
     }
-    if rustix::fs::getxattr(path, "security.ima", &mut [0_u8; 4096][..]).is_ok() {
+    if rustix::fs::getxattr(&own, "security.ima", &mut [0_u8; 4096][..]).is_ok() {
         return Err(AlignError::Signed(path.to_owned()));
     }
-    let reading = original.try_clone().map_err(failed("read", path))?;
-    let layout = Layout::of(path, &ReadCache::new(reading), align)?;
+    let layout = Layout::of(path, &ReadCache::new(again(&original)?), align)?;
     let mut written = Whole::create_regular(copy).map_err(failed("write", copy))?;
     let mut file = written.file();
     layout.write(&mut original, &mut file).map_err(failed("write", copy))?;
@@ -63,11 +67,58 @@ pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> 
     if trust::is_set_id(&found) {
         lost.push("the set-user-id or set-group-id bit");
     }
-    if trust::has_capabilities(path) {
+    if trust::has_capabilities(&own) {
         lost.push("the file capabilities");
     }
-    written.set_mode(found.mode());
+    let created = file.metadata().map_err(failed("read", copy))?.mode();
+    written.set_mode(mode_of_copy(found.mode(), created));
     written.commit().map_err(failed("write", copy))?;
     let Layout { copy_bytes, text_bytes, .. } = layout;
     Ok(Copied { file_bytes: found.len(), copy_bytes, stored_bytes, text_bytes, nr_compared, lost })
+}
+
+/// Mode of the copy of a program with the mode `original`, as a new file gets it: with `created`, that
+/// of a file which is not executable, minus the umask. Whoever could not read or execute the program
+/// cannot with the copy; none but its owner can write it, because who copies may be root, and have
+/// examined what is copied.
+fn mode_of_copy(original: u32, created: u32) -> u32 {
+    // Of a class that the umask lets read.
+    let executable = (created & 0o444) >> 2;
+    original & (created | executable) & !0o022 | created & 0o600
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mode_of_copy;
+
+    #[test]
+    fn a_copy_can_do_no_more_than_its_original_and_the_umask_allow() {
+        for (original, created, expected) in [
+            (0o755, 0o644, 0o755),
+            (0o777, 0o644, 0o755),
+            (0o777, 0o666, 0o755),
+            (0o4755, 0o644, 0o755),
+            (0o777, 0o600, 0o700),
+            (0o775, 0o640, 0o750),
+            (0o750, 0o644, 0o750),
+            (0o644, 0o644, 0o644),
+            (0o555, 0o644, 0o755),
+        ] {
+            let mode = mode_of_copy(original, created);
+            assert_eq!(mode, expected, "{original:o} {created:o} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn no_mode_gives_others_the_right_to_write() {
+        for (original, umask) in
+            (0..=0o7777).flat_map(|mode| [(mode, 0), (mode, 0o022), (mode, 0o077)])
+        {
+            let mode = mode_of_copy(original, 0o666 & !umask);
+            assert_eq!(mode & 0o022, 0);
+            assert_eq!(mode & umask, 0);
+            assert_eq!(mode & 0o055 & !original, 0, "{original:o} {mode:o}");
+            assert_eq!(mode & 0o7000, 0);
+        }
+    }
 }

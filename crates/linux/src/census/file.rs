@@ -23,7 +23,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use largefolio_trace::disk::open_quietly;
+use largefolio_trace::disk::{open_quietly, other_kind};
 use largefolio_trace::shown;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
@@ -232,12 +232,11 @@ impl Looker<'_> {
 
     /// The same of a part that begins with a page.
     fn part(&self, path: &Path, part: Range<u64>) -> Result<(u64, Extents), FileError> {
-        let opened = |source| FileError::Open { path: path.to_owned(), source };
-        // Opening a device or a FIFO may do something; only what is regular is opened.
-        let found = fs::metadata(path).map_err(opened)?;
-        if !found.is_file() {
-            return Err(FileError::NotRegular(path.to_owned()));
-        }
+        let opened = |source| {
+            let is_other = other_kind(&source).is_some();
+            let path = path.to_owned();
+            if is_other { FileError::NotRegular(path) } else { FileError::Open { path, source } }
+        };
         let file = open_quietly(path).map_err(opened)?;
         let len = file.metadata().map_err(opened)?.len();
         let mut extents = Extents::new();
@@ -297,7 +296,7 @@ struct CacheStat {
 }
 
 /// Cached pages of a range; all it may have where the kernel cannot tell (before Linux 6.5).
-fn nr_cached(file: &File, range: &Range<u64>) -> io::Result<u64> {
+pub(crate) fn nr_cached(file: &File, range: &Range<u64>) -> io::Result<u64> {
     let offset_and_len = [range.start, range.end - range.start];
     let mut stat = CacheStat::default();
     // SAFETY: the call takes a descriptor, two u64 (`struct cachestat_range`) and the result, which

@@ -7,12 +7,14 @@
 //! every `/proc/PID/fdinfo`, so it is asked only then.
 
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata, OpenOptions};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+
+use largefolio_trace::disk::Found;
 
 use super::{
     Entries, FdInfo, FileFacts, FileRef, Present, System, ids, list, list_folders, mounts, read,
@@ -62,9 +64,7 @@ impl System for Live {
         if !mounts::is_local(&filesystem) {
             return Ok(FileFacts { filesystem, is_open_for_write: None });
         }
-        let path = reach(file)?;
-        let is_file = fs::metadata(&path)?.is_file();
-        let is_open_for_write = if is_file { is_open_for_write(&path) } else { None };
+        let is_open_for_write = is_open_for_write(&reach(file)?);
         Ok(FileFacts { filesystem, is_open_for_write })
     }
 
@@ -76,32 +76,32 @@ impl System for Live {
     }
 
     fn writers(&self, file: &FileRef) -> Vec<u32> {
-        let Ok(found) = reach(file).and_then(fs::metadata) else { return Vec::new() };
-        let id = FileId::of(&found);
+        let Ok(found) = reach(file) else { return Vec::new() };
+        let id = FileId::of(found.metadata());
         let pids = ids(&list(Path::new("/proc")).unwrap_or_default());
         pids.into_iter().filter(|pid| has_open_for_write(*pid, &file.path, id)).collect()
     }
 }
 
-/// A path that names exactly the file of a mapping.
-fn reach(file: &FileRef) -> io::Result<PathBuf> {
+/// Exactly the file of a mapping, not opened.
+fn reach(file: &FileRef) -> io::Result<Found> {
     if let Some((pid, range)) = &file.mapped {
         let link = format!("/proc/{pid}/map_files/{:x}-{:x}", range.start, range.end);
-        if fs::metadata(&link).is_ok() {
-            return Ok(link.into());
+        if let Ok(found) = Found::of(Path::new(&link)) {
+            return Ok(found);
         }
     }
-    let found = fs::metadata(&file.path)?;
+    let found = Found::of(&file.path)?;
     // Another file may have the name now, or this path be one of another root directory.
-    if file.inode != 0 && found.ino() != file.inode {
+    if file.inode != 0 && found.metadata().ino() != file.inode {
         return Err(io::ErrorKind::NotFound.into());
     }
-    Ok(file.path.clone())
+    Ok(found)
 }
 
-/// Whether somebody has the regular file `path` open for writing.
-fn is_open_for_write(path: &Path) -> Option<bool> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+/// Whether somebody has a regular file open for writing.
+fn is_open_for_write(found: &Found) -> Option<bool> {
+    let file = found.open_regular().ok()?;
     // SAFETY: asks for a lease on an open descriptor; no memory is passed.
     let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_RDLCK) };
     if result == 0 {

@@ -19,7 +19,7 @@ use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::sysno::Sysno;
@@ -218,8 +218,9 @@ fn read_head(path: &Path) -> Result<Vec<u8>, Left> {
         return Err(Left::Runs(Unrecorded::SetUserId));
     }
     let mut bytes = Vec::new();
-    let read =
-        File::open(path).and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut bytes));
+    // What has the name by now is not waited for.
+    let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+    let read = opened.and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut bytes));
     read.map(|_| bytes).map_err(|_| Left::Runs(Unrecorded::Unreadable))
 }
 

@@ -1,16 +1,16 @@
 //! Opens input files.
 
-use std::fs::{self, File, FileType};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
-/// A file of another kind than was asked for, inside an [`io::Error`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is {0}, not a regular file")]
-pub struct NotRegular(pub &'static str);
+use super::found::{Found, NotRegular};
+
+/// How often a lock is looked for before somebody is to blame who removes it again and again.
+const LOOKS: usize = 100;
 
 /// Opens a regular file to read it. Anything else is refused, and nothing is waited for: neither
 /// here nor by a read of a file such as `/proc/kmsg`, which then fails with
@@ -25,9 +25,7 @@ pub struct NotRegular(pub &'static str);
 /// # Errors
 /// The system's, or [`NotRegular`].
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    // Before it is opened: to open a device can have effects (a tape rewinds).
-    refuse_others(fs::metadata(path)?.file_type())?;
-    open(path, OFlags::empty())
+    Found::of(path)?.open_regular()
 }
 
 /// [`open_regular`] for a look that changes nothing: the access time stays, if the file is ours or
@@ -36,8 +34,9 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open_regular`].
 pub fn open_quietly(path: &Path) -> io::Result<File> {
-    refuse_others(fs::metadata(path)?.file_type())?;
-    open(path, OFlags::NOATIME).or_else(|_| open(path, OFlags::empty()))
+    let found = Found::of(path)?;
+    found.refuse_others()?;
+    found.open(OFlags::NOATIME).or_else(|_| found.open(OFlags::RDONLY))
 }
 
 /// [`open_regular`] for a file that is ours alone: a symbolic link is refused.
@@ -45,34 +44,7 @@ pub fn open_quietly(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open_regular`].
 pub fn open_own(path: &Path) -> io::Result<File> {
-    refuse_others(fs::symlink_metadata(path)?.file_type())?;
-    open(path, OFlags::NOFOLLOW)
-}
-
-fn open(path: &Path, more: OFlags) -> io::Result<File> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | more).bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    // It may be another one than was examined.
-    refuse_others(file.metadata()?.file_type())?;
-    Ok(file)
-}
-
-fn refuse_others(kind: FileType) -> io::Result<()> {
-    if kind.is_file() { Ok(()) } else { Err(not_regular(kind)) }
-}
-
-/// The error that names `kind`.
-pub(super) fn not_regular(kind: FileType) -> io::Error {
-    let (error, what) = match kind {
-        kind if kind.is_dir() => (io::ErrorKind::IsADirectory, "a directory"),
-        kind if kind.is_fifo() => (io::ErrorKind::InvalidInput, "a FIFO"),
-        kind if kind.is_socket() => (io::ErrorKind::InvalidInput, "a socket"),
-        kind if kind.is_char_device() => (io::ErrorKind::InvalidInput, "a character device"),
-        kind if kind.is_block_device() => (io::ErrorKind::InvalidInput, "a block device"),
-        kind if kind.is_symlink() => (io::ErrorKind::InvalidInput, "a symbolic link"),
-        _ => (io::ErrorKind::InvalidInput, "something else"),
-    };
-    io::Error::new(error, NotRegular(what))
+    Found::itself(path)?.open_regular()
 }
 
 /// What a file is that is not the regular one that was asked for.
@@ -129,17 +101,21 @@ pub fn read_from(file: File, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// # Errors
 /// As [`open_regular`].
 pub fn open_lock(path: &Path, mode: u32) -> io::Result<File> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW).bits().cast_signed();
-    let mut options = File::options();
-    options.append(true).create(true).mode(mode).custom_flags(flags);
-    let file = match options.open(path) {
-        Ok(file) => file,
-        // The system's words for a FIFO without a reader (ENXIO) and a link (ELOOP) do not say so.
-        Err(error) => {
-            fs::symlink_metadata(path).map_or(Ok(()), |found| refuse_others(found.file_type()))?;
-            return Err(error);
+    let new = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
+    for _ in 0..LOOKS {
+        match Found::itself(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => {
+                let found = found?;
+                found.refuse_others()?;
+                return found.open(OFlags::WRONLY | OFlags::APPEND);
+            }
         }
-    };
-    refuse_others(file.metadata()?.file_type())?;
-    Ok(file)
+        match rustix::fs::open(path, new, Mode::from(mode)) {
+            // It was made meanwhile.
+            Err(Errno::EXIST) => {}
+            made => return Ok(made?.into()),
+        }
+    }
+    Err(io::Error::other("it comes and goes: another process makes and removes it"))
 }

@@ -12,18 +12,19 @@
 //! writer holds a lock on it. A killed process leaves it unlocked, and the next writer in that
 //! directory that uses such a name removes it.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write};
-use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 
-use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
-use tempfile::{Builder, NamedTempFile};
 
-use super::open::{not_regular, open_own};
+use super::found::{Found, handle, not_regular};
+use super::place::{Folder, Place, Target, open_patiently};
 
 /// What names of files begin and end with that are being written.
 const TEMPORARY: (&str, &str) = (".folio-", ".tmp");
@@ -31,6 +32,8 @@ const TEMPORARY: (&str, &str) = (".folio-", ".tmp");
 const MODE: u32 = 0o666;
 /// Bits of an earlier file's mode that the new one gets: not set-id and sticky.
 const MODE_KEPT: u32 = 0o777;
+/// Names that are tried for a file that is being written, of 2^24.
+const NAMES: usize = 100;
 /// Names of standard output.
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
@@ -40,7 +43,6 @@ const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 /// character device such as `/dev/null`.
 #[derive(Debug)]
 pub struct Whole {
-    path: PathBuf,
     state: State,
     /// Mode of the file that is replaced, if it is ours.
     mode: Option<u32>,
@@ -49,23 +51,21 @@ pub struct Whole {
 #[derive(Debug)]
 enum State {
     /// A file without a name.
-    Nameless(File),
+    Nameless { file: File, folder: Folder, name: OsString },
     /// A file whose name says that it is not finished; removed when this is dropped.
-    Named(NamedTempFile),
+    Named { temporary: Temporary, name: OsString },
     /// Not a regular file.
     Stream(File),
     /// It has its name.
     Done(File),
 }
 
-/// What a name stands for.
-enum Target {
-    /// Nothing, a link, or a regular file, whose mode is kept.
-    Replaced { mode: Option<u32> },
-    /// Standard output.
-    Stdout,
-    /// Something that takes bytes and cannot be replaced.
-    Stream,
+/// A file with a name that is not the result's, which goes with this value.
+#[derive(Debug)]
+struct Temporary {
+    file: File,
+    folder: Folder,
+    name: OsString,
 }
 
 impl Whole {
@@ -73,19 +73,18 @@ impl Whole {
     ///
     /// # Errors
     /// If nothing can be made in its directory, or `path` is a directory, a device of blocks, or a
-    /// file that may not be written to. Opening a FIFO waits for its reader.
+    /// file that may not be written to; if no program opens a FIFO to read within ten seconds.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let (state, mode) = match target(path)? {
-            Target::Replaced { mode } => (State::begin(path)?, mode),
-            Target::Stdout => (State::Stream(stdout()?), None),
-            Target::Stream => {
-                let flags = OFlags::NOCTTY.bits().cast_signed();
-                // Appended where it is a file after all, by a descriptor's name below /proc.
-                let file = File::options().append(true).custom_flags(flags).open(path)?;
-                (State::Stream(file), None)
+        if is_stdout(path) {
+            return Ok(Self { state: State::Stream(stdout()?), mode: None });
+        }
+        let Place { folder, name, target } = Place::of(path)?;
+        match target {
+            Target::Replaced { mode } => Ok(Self { state: State::begin(folder, name)?, mode }),
+            Target::Stream(found) => {
+                Ok(Self { state: State::Stream(open_patiently(&found)?), mode: None })
             }
-        };
-        Ok(Self { path: path.to_owned(), state, mode })
+        }
     }
 
     /// [`Whole::create`] for what is read again while it is written: only a regular file.
@@ -93,12 +92,13 @@ impl Whole {
     /// # Errors
     /// As [`Whole::create`], and for a stream.
     pub fn create_regular(path: &Path) -> io::Result<Self> {
-        match target(path)? {
-            Target::Replaced { mode } => {
-                Ok(Self { path: path.to_owned(), state: State::begin(path)?, mode })
-            }
-            Target::Stdout => Err(io::Error::other("it is standard output, not a regular file")),
-            Target::Stream => Err(not_regular(fs::metadata(path)?.file_type())),
+        if is_stdout(path) {
+            return Err(io::Error::other("it is standard output, not a regular file"));
+        }
+        let Place { folder, name, target } = Place::of(path)?;
+        match target {
+            Target::Replaced { mode } => Ok(Self { state: State::begin(folder, name)?, mode }),
+            Target::Stream(found) => Err(not_regular(found.metadata().file_type())),
         }
     }
 
@@ -106,8 +106,8 @@ impl Whole {
     #[must_use]
     pub fn file(&self) -> &File {
         match &self.state {
-            State::Nameless(file) | State::Stream(file) | State::Done(file) => file,
-            State::Named(file) => file.as_file(),
+            State::Nameless { file, .. } | State::Stream(file) | State::Done(file) => file,
+            State::Named { temporary, .. } => &temporary.file,
         }
     }
 
@@ -129,16 +129,11 @@ impl Whole {
         }
         self.file().sync_all()?;
         let done = State::Done(self.file().try_clone()?);
-        let folder = folder(&self.path);
         match std::mem::replace(&mut self.state, done) {
-            State::Nameless(file) => name(&file, &self.path)?,
-            State::Named(file) => {
-                file.persist(&self.path).map_err(|error| error.error)?;
-            }
+            State::Nameless { file, folder, name } => give_name(file, folder, &name),
+            State::Named { temporary, name } => temporary.rename(&name),
             State::Stream(_) | State::Done(_) => unreachable!("returned above"),
         }
-        // A directory that cannot be read can still be written to.
-        File::open(folder).map_or(Ok(()), |folder| folder.sync_all())
     }
 }
 
@@ -153,36 +148,64 @@ impl Write for Whole {
 }
 
 impl State {
-    /// A file in the directory of `path`.
-    fn begin(path: &Path) -> io::Result<Self> {
-        let folder = folder(path);
-        match Self::nameless(folder) {
-            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::named(folder),
-            other => Ok(other?),
+    /// A file in `folder` that is going to be called `name`.
+    fn begin(folder: Folder, name: OsString) -> io::Result<Self> {
+        match nameless(&folder) {
+            Ok(file) => Ok(Self::Nameless { file, folder, name }),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Self::named(folder, name),
+            Err(error) => Err(error.into()),
         }
     }
 
-    fn nameless(folder: &Path) -> Result<Self, Errno> {
-        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(CWD, folder, flags, Mode::from(MODE))?);
-        // Without /proc it could never get a name.
-        if rustix::fs::lstat(handle(&file)).is_err() {
-            return Err(Errno::OPNOTSUPP);
-        }
-        // Nobody else has it: there is none to wait for.
-        let _ = file.try_lock();
-        Ok(Self::Nameless(file))
+    fn named(folder: Folder, name: OsString) -> io::Result<Self> {
+        remove_stale_in(&folder)?;
+        Ok(Self::Named { temporary: Temporary::create(folder)?, name })
     }
+}
 
-    fn named(folder: &Path) -> io::Result<Self> {
-        remove_stale(folder)?;
-        loop {
-            let file = temporary().permissions(Permissions::from_mode(MODE)).tempfile_in(folder)?;
-            file.as_file().lock()?;
+fn nameless(folder: &Folder) -> Result<File, Errno> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(folder, ".", flags, Mode::from(MODE))?);
+    // Without /proc it could never get a name.
+    if rustix::fs::lstat(handle(&file)).is_err() {
+        return Err(Errno::OPNOTSUPP);
+    }
+    // Nobody else has it: there is none to wait for.
+    let _ = file.try_lock();
+    Ok(file)
+}
+
+impl Temporary {
+    /// Makes an empty one, and locks it.
+    fn create(folder: Folder) -> io::Result<Self> {
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        for name in temporary_names() {
+            let file = match rustix::fs::openat(&folder, &name, flags, Mode::from(MODE)) {
+                Err(Errno::EXIST) => continue,
+                file => File::from(file?),
+            };
+            file.lock()?;
             // Another writer may have taken it for a stale one before it was locked.
-            if file.as_file().metadata()?.nlink() > 0 {
-                return Ok(Self::Named(file));
+            if file.metadata()?.nlink() > 0 {
+                return Ok(Self { file, folder, name });
             }
+        }
+        Err(no_name())
+    }
+
+    /// Gives it the name of a result, in the place of an earlier one.
+    fn rename(mut self, name: &OsStr) -> io::Result<()> {
+        rustix::fs::renameat(&self.folder, &self.name, &self.folder, name)?;
+        self.name.clear();
+        self.folder.sync()
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.name.is_empty() {
+            // The next writer removes it otherwise.
+            let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty());
         }
     }
 }
@@ -203,9 +226,13 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`Whole::create`].
 pub fn check(path: &Path) -> io::Result<()> {
-    match target(path)? {
-        Target::Replaced { .. } => State::begin(path).map(drop),
-        Target::Stdout | Target::Stream => Ok(()),
+    if is_stdout(path) {
+        return Ok(());
+    }
+    let Place { folder, name, target } = Place::of(path)?;
+    match target {
+        Target::Replaced { .. } => State::begin(folder, name).map(drop),
+        Target::Stream(_) => Ok(()),
     }
 }
 
@@ -221,69 +248,48 @@ pub fn is_stdout(path: &Path) -> bool {
 /// # Errors
 /// When `folder` cannot be listed.
 pub fn remove_stale(folder: &Path) -> io::Result<()> {
+    remove_stale_in(&Folder::of(folder)?)
+}
+
+fn remove_stale_in(folder: &Folder) -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if !(name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1)) {
+    let listed = folder.open()?;
+    for entry in fs::read_dir(handle(&listed))? {
+        let name = entry?.file_name();
+        if !is_temporary(&name) {
             continue;
         }
-        let Ok(file) = open_own(&entry.path()) else { continue };
-        let is_ours = file.metadata().is_ok_and(|found| found.uid() == user);
-        if is_ours && file.try_lock().is_ok() {
-            // Another may have removed it meanwhile.
-            let _ = fs::remove_file(entry.path());
+        let Ok(found) = folder.find(&name) else { continue };
+        let Ok(file) = found.open_regular() else { continue };
+        let is_ours = found.metadata().uid() == user;
+        if is_ours && file.try_lock().is_ok() && is_still(folder, &name, &found) {
+            // Another may have removed it meanwhile. Nothing is removed by a descriptor: who takes the
+            // name now loses what has such a name.
+            let _ = rustix::fs::unlinkat(folder, &name, AtFlags::empty());
         }
     }
     Ok(())
 }
 
-fn temporary() -> Builder<'static, 'static> {
-    let mut builder = Builder::new();
-    builder.prefix(TEMPORARY.0).suffix(TEMPORARY.1);
-    builder
+fn is_temporary(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with(TEMPORARY.0) && name.ends_with(TEMPORARY.1)
 }
 
-fn target(path: &Path) -> io::Result<Target> {
-    if is_stdout(path) {
-        return Ok(Target::Stdout);
-    }
-    let found = match fs::symlink_metadata(path) {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Target::Replaced { mode: None });
-        }
-        Err(error) => return Err(error),
-    };
-    let kind = found.file_type();
-    if kind.is_symlink() && !is_of_the_system(path) {
-        return Ok(Target::Replaced { mode: None });
-    }
-    if kind.is_file() {
-        // What may not be written to is not replaced either. Not opened: a running program is busy.
-        rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?;
-        let is_ours = found.uid() == rustix::process::geteuid().as_raw();
-        return Ok(Target::Replaced { mode: is_ours.then(|| found.mode()) });
-    }
-    // A link of the system leads to a descriptor, whatever that is.
-    let kind = fs::metadata(path)?.file_type();
-    if kind.is_fifo() || kind.is_char_device() || kind.is_file() {
-        rustix::fs::accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?;
-        return Ok(Target::Stream);
-    }
-    Err(not_regular(kind))
+fn is_still(folder: &Folder, name: &OsStr, found: &Found) -> bool {
+    let id = |found: &Found| (found.metadata().dev(), found.metadata().ino());
+    folder.find(name).is_ok_and(|now| id(&now) == id(found))
 }
 
-/// Whether a link is one that only the system makes (`/dev/stderr`, `/dev/fd/63`): to replace it
-/// would be to break the system, and nobody else can have planted it.
-fn is_of_the_system(link: &Path) -> bool {
-    let folder = fs::canonicalize(folder(link)).unwrap_or_default();
-    folder == Path::new("/dev") || folder.starts_with("/proc")
+/// Random names, so that nobody can stand in the way of all.
+fn temporary_names() -> impl Iterator<Item = OsString> {
+    let (begin, end) = TEMPORARY;
+    let random = |nr| RandomState::new().hash_one(nr) % (1 << 24);
+    (0..NAMES).map(move |nr| format!("{begin}{:06x}{end}", random(nr)).into())
 }
 
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+fn no_name() -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, "all names for a file to be written are taken")
 }
 
 fn stdout() -> io::Result<File> {
@@ -291,27 +297,27 @@ fn stdout() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
-/// The name that a file without one has below `/proc`.
-fn handle(file: &File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
-}
-
 /// Gives a file without a name that of a result, in the place of an earlier one.
-fn name(file: &File, path: &Path) -> io::Result<()> {
-    match link(file, path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        done => return done,
+fn give_name(file: File, folder: Folder, name: &OsStr) -> io::Result<()> {
+    match link(&file, &folder, name) {
+        Err(Errno::EXIST) => {}
+        Err(error) => return Err(error.into()),
+        Ok(()) => return folder.sync(),
     }
-    let folder = folder(path);
     // One that cannot be listed can still be written to.
-    let _ = remove_stale(folder);
-    let named = temporary().make_in(folder, |name| link(file, name))?;
-    named.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    let _ = remove_stale_in(&folder);
+    for other in temporary_names() {
+        match link(&file, &folder, &other) {
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+            Ok(()) => return Temporary { file, folder, name: other }.rename(name),
+        }
+    }
+    Err(no_name())
 }
 
-fn link(file: &File, name: &Path) -> io::Result<()> {
-    Ok(rustix::fs::linkat(CWD, handle(file), CWD, name, AtFlags::SYMLINK_FOLLOW)?)
+fn link(file: &File, folder: &Folder, name: &OsStr) -> Result<(), Errno> {
+    rustix::fs::linkat(CWD, handle(file), folder, name, AtFlags::SYMLINK_FOLLOW)
 }
 
 #[cfg(test)]

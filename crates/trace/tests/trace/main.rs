@@ -16,3 +16,4 @@ mod lackey;
 mod links;
 mod roundtrip;
 mod runs;
+mod swap;

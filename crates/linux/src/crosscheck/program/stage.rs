@@ -3,8 +3,11 @@
 //! Invariant S1: the mounts are seen by the calling thread and its children alone, and end with
 //! the value.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
+
+use largefolio_trace::disk::open_regular;
 
 use super::super::error::CrosscheckError;
 use super::super::facts::Facts;
@@ -74,9 +77,11 @@ impl Stage {
 
 /// Copies content, mode and time of change: Python compares the time with that in its caches.
 fn copy_file(from: &Path, to: &Path) -> Result<(), CrosscheckError> {
-    fs::copy(from, to).map_err(CrosscheckError::file(from))?;
-    let found = from.metadata().map_err(CrosscheckError::file(from))?;
-    let file = fs::File::open(to).map_err(CrosscheckError::file(to))?;
+    let mut original = open_regular(from).map_err(CrosscheckError::file(from))?;
+    let found = original.metadata().map_err(CrosscheckError::file(from))?;
+    let mut file = File::create_new(to).map_err(CrosscheckError::file(to))?;
+    io::copy(&mut original, &mut file).map_err(CrosscheckError::file(from))?;
+    file.set_permissions(found.permissions()).map_err(CrosscheckError::file(to))?;
     let time = found.modified().map_err(CrosscheckError::file(from))?;
     file.set_times(fs::FileTimes::new().set_modified(time)).map_err(CrosscheckError::file(to))?;
     file.sync_all().map_err(CrosscheckError::file(to))

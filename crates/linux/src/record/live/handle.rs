@@ -7,7 +7,10 @@
 use std::fs::{self, File};
 use std::os::fd::{AsRawFd as _, FromRawFd as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use largefolio_trace::disk::Found;
+use rustix::fs::OFlags;
 
 use crate::proc::{Task, fd};
 use crate::system::{Live, mounts};
@@ -29,7 +32,7 @@ struct Handle {
 pub(super) fn path(device: u64, inode: u64) -> Option<PathBuf> {
     let number = (libc::major(device), libc::minor(device));
     let mountinfo = Task::own(&Live).mounts().ok()?;
-    let root = File::open(mounts::point(&mountinfo, number)?).ok()?;
+    let root = mount(&mounts::point(&mountinfo, number)?)?;
     let mut handle = Handle {
         nr_bytes: 8,
         kind: INODE_AND_GENERATION,
@@ -49,4 +52,11 @@ pub(super) fn path(device: u64, inode: u64) -> Option<PathBuf> {
     let path = fs::read_link(fd::own(&file)).ok()?;
     let found = path.metadata().ok()?;
     ((found.dev(), found.ino()) == (device, inode)).then_some(path)
+}
+
+/// A descriptor on a mounted filesystem; anything but files and directories may be mounted on, too.
+fn mount(point: &Path) -> Option<File> {
+    let found = Found::of(point).ok()?;
+    let kind = found.metadata().file_type();
+    (kind.is_dir() || kind.is_file()).then(|| found.open(OFlags::RDONLY).ok())?
 }

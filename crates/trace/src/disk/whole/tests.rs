@@ -1,5 +1,8 @@
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileTypeExt as _, symlink};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
+use super::super::place::open_stream;
 use super::*;
 
 fn names(folder: &Path) -> Vec<String> {
@@ -14,7 +17,8 @@ fn names(folder: &Path) -> Vec<String> {
 fn begun(path: &Path, has_name: bool) -> Whole {
     let mut whole = Whole::create(path).unwrap();
     if has_name {
-        whole.state = State::named(folder(path)).unwrap();
+        let Place { folder, name, .. } = Place::of(path).unwrap();
+        whole.state = State::named(folder, name).unwrap();
     }
     whole
 }
@@ -90,9 +94,7 @@ fn what_cannot_be_replaced_is_written_to_or_refused() {
     let dir = tempfile::tempdir().unwrap();
     write_whole(Path::new("/dev/null"), b"gone").unwrap();
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
-    let fifo = dir.path().join("fifo");
-    rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
-        .unwrap();
+    let fifo = fifo(dir.path());
     // Opens nothing, so it does not wait.
     check(&fifo).unwrap();
     let reader = std::thread::spawn({
@@ -116,13 +118,101 @@ fn what_cannot_be_replaced_is_written_to_or_refused() {
     assert!(check(&dir.path().join("none/result")).is_err());
 }
 
+fn fifo(folder: &Path) -> PathBuf {
+    let fifo = folder.join("fifo");
+    rustix::fs::mknodat(CWD, &fifo, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+        .unwrap();
+    fifo
+}
+
+#[test]
+fn a_fifo_without_a_reader_is_not_waited_for_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let found = Found::of(&fifo(dir.path())).unwrap();
+    let begin = Instant::now();
+    let error = open_stream(&found, Duration::from_millis(50)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    assert!(begin.elapsed() >= Duration::from_millis(50), "its reader may come late");
+    let said = error.to_string();
+    assert!(said.contains("no program has opened it to read"), "{said}");
+}
+
+#[test]
+fn a_slow_reader_of_a_fifo_gets_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = fifo(dir.path());
+    let bytes = vec![7; 1 << 20];
+    let reader = std::thread::spawn({
+        let fifo = fifo.clone();
+        move || {
+            let mut file = File::open(fifo).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            let mut all = Vec::new();
+            io::Read::read_to_end(&mut file, &mut all).unwrap();
+            all
+        }
+    });
+    write_whole(&fifo, &bytes).unwrap();
+    assert_eq!(reader.join().unwrap(), bytes);
+}
+
+/// Whoever has another process could make its descriptors lead anywhere.
+#[test]
+fn only_descriptors_of_this_process_are_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let victim = dir.path().join("victim");
+    let held = File::create(&victim).unwrap();
+    let mut other = std::process::Command::new("sleep").arg("100").stdout(held).spawn().unwrap();
+    let link = dir.path().join("fd");
+    symlink(format!("/proc/{}/fd", other.id()), &link).unwrap();
+    for path in [link.join("1"), format!("/proc/{}/fd/1", other.id()).into()] {
+        let error = write_whole(&path, b"result").unwrap_err();
+        assert_eq!(error.to_string(), "it is a symbolic link, not a regular file");
+    }
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(fs::read(&victim).unwrap(), b"");
+}
+
+/// Whatever takes the directory's name while a result is written.
+#[test]
+fn a_result_stays_in_the_directory_in_which_it_was_begun() {
+    let dir = tempfile::tempdir().unwrap();
+    let [asked, other, moved] = ["asked", "other", "moved"].map(|name| dir.path().join(name));
+    for has_name in [false, true] {
+        for folder in [&asked, &other] {
+            fs::create_dir(folder).unwrap();
+        }
+        let mut whole = begun(&asked.join("result"), has_name);
+        fs::rename(&asked, &moved).unwrap();
+        symlink(&other, &asked).unwrap();
+        whole.commit().unwrap();
+        drop(whole);
+        assert_eq!((names(&moved), names(&other)), (vec!["result".to_owned()], vec![]));
+        fs::remove_file(&asked).unwrap();
+        fs::remove_dir_all(&moved).unwrap();
+        fs::remove_dir(&other).unwrap();
+    }
+}
+
+#[test]
+fn a_name_that_is_a_directory_s_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["", ".", "..", "new/"] {
+        let path = dir.path().join(name);
+        assert!(check(&path).is_err() && write_whole(&path, b"").is_err(), "{name}");
+    }
+    assert_eq!(check(Path::new("")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    assert_eq!(names(dir.path()), [""; 0]);
+}
+
 #[test]
 fn a_descriptor_by_its_name_is_appended_to() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     let mut log = File::create(&path).unwrap();
     log.write_all(b"before ").unwrap();
-    write_whole(Path::new(&handle(&log)), b"after").unwrap();
+    write_whole(&handle(&log), b"after").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"before after");
 }
 
@@ -133,11 +223,11 @@ fn what_a_killed_writer_left_goes_and_what_is_at_work_stays() {
     fs::write(&left, "cut").unwrap();
     symlink("/dev/null", dir.path().join(".folio-ghijkl.tmp")).unwrap();
     fs::write(dir.path().join("theirs.tmp"), "").unwrap();
-    let at_work = State::named(dir.path()).unwrap();
+    let at_work = Temporary::create(Folder::of(dir.path()).unwrap()).unwrap();
+    remove_stale(dir.path()).unwrap();
     assert!(!left.exists());
     remove_stale(dir.path()).unwrap();
-    let State::Named(file) = &at_work else { unreachable!("made with a name") };
-    assert!(file.path().exists());
+    assert!(dir.path().join(&at_work.name).exists());
     assert_eq!(names(dir.path()).len(), 3, "the link, the foreign file and what is at work");
 }
 

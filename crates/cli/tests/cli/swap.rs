@@ -1,0 +1,70 @@
+//! Every verb that reads or writes a file, while somebody exchanges what has the file's name: nothing
+//! outside is written to, and no device is opened.
+
+use std::fs;
+use std::process::Stdio;
+
+use largefolio_testkit::swap::Swap;
+
+use crate::support::Place;
+
+/// Command lines; `@` is the name that is attacked. Each ends by itself, whatever it finds.
+const VERBS: [&str; 22] = [
+    "maps PID --openmetrics @",
+    "maps PID --report @",
+    "maps --file @",
+    "maps --elf @",
+    "maps --diff @",
+    "predict mix.folio --kernel 6.18 --machine zen4 --json -o @",
+    "predict mix.folio --kernel 6.18 --machine zen4 --report @",
+    "predict @ --kernel 6.18 --machine zen4",
+    "predict mix.folio --kernel @ --machine zen4",
+    "predict mix.folio --kernel 6.18 --policy @",
+    "trace gen zipf --files 1 --file-size 1M --runs 100 -o @",
+    "trace info @",
+    "trace cat @",
+    "align true -o @",
+    "align @ -o copy",
+    "warm @",
+    "warm --check @",
+    "run --text large -- @",
+    "crosscheck replay @",
+    "study --file @",
+    "tune --profile @",
+    "calibrate --check --machine @",
+];
+
+/// Those that take a second or more.
+const SLOW: [&str; 3] = [
+    "record -o @ -- true",
+    "calibrate --quick -o @",
+    "verify --text large --rounds 1 --report @ -- true",
+];
+
+#[test]
+fn no_exchange_of_names_reaches_anything_else() {
+    let place = Place::with_trace();
+    fs::copy("/bin/true", place.path("true")).unwrap();
+    let is_whole = largefolio_testkit::is_whole();
+    let nr_runs = if is_whole { 60 } else { 6 };
+    let slow = SLOW.iter().filter(|_| is_whole);
+    for verb in VERBS.iter().chain(slow) {
+        let sample = fs::read(place.path(if verb.contains("mix") { "mix.folio" } else { "true" }));
+        let swap = Swap::begin(&sample.unwrap());
+        let target = swap.target();
+        let words = verb.replace("PID", &std::process::id().to_string());
+        for nr in 0..nr_runs {
+            let mut command = place.command("");
+            command.args(words.split(' ').map(|word| match word {
+                "@" => target.as_os_str(),
+                word => word.as_ref(),
+            }));
+            let status = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let status = status.status().unwrap();
+            assert!(status.code().is_some_and(|code| code != 101), "{verb}: {status}");
+            if let Some(harm) = swap.harm() {
+                panic!("{verb}: {harm} (run {nr})");
+            }
+        }
+    }
+}
