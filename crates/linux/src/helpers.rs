@@ -3,12 +3,17 @@
 //! Owns the set of the former. A keeper of a setting has a process group of its own, and so may an orphan
 //! of a command (timeout(1) and job control of shells make one): only the set tells which may be ended.
 //!
+//! Owns also how a child that waits before it does something ends with its parent: until it executes
+//! another program it holds copies of all descriptors, and so the pipes of keepers.
+//!
 //! Invariant H1: nobody sees a child of [`spawn`] before it is in the set.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
+
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::proc::Task;
 use crate::proc::stat::Stat;
@@ -39,6 +44,20 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Own)> {
     own.insert(child.id());
     let pid = Own(child.id());
     Ok((child, pid))
+}
+
+/// In a child after fork: it is killed when the thread that made it ends. `false` if that has happened
+/// already. Two system calls, which are async-signal-safe.
+pub(crate) fn end_with(parent: Pid) -> bool {
+    // An error is one of the number of a signal, which SIGKILL's is not.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    getppid() == Some(parent)
+}
+
+/// Takes [`end_with`] back.
+pub(crate) fn end_alone() {
+    // As above: it takes no signal at all.
+    let _ = set_parent_process_death_signal(None);
 }
 
 /// Children outside of this process's group that [`spawn`] did not start.

@@ -388,3 +388,53 @@ fn a_command_goes_on_without_its_recorder() {
     assert!(told.contains("stopped after the time of --for"), "{told}");
     assert!(!told.contains("records of mapped files were lost"), "{told}");
 }
+
+/// Command lines that hold `word`, of processes that are there.
+fn processes_with(word: &str) -> Vec<String> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    lines.filter(|line| line.contains(word)).collect()
+}
+
+/// Names of the tracefs instances of a recorder; `None` where tracefs cannot be mounted.
+fn instances_of(place: &Place, pid: u32) -> Option<Vec<String>> {
+    let script = "mount -t tracefs none /mnt 2>&1 >&2 || exit 77; ls /mnt/instances";
+    let said = text(&place.on_a_small_disk(script)?.stdout);
+    let ending = format!("-{pid}");
+    Some(said.lines().filter(|name| name.ends_with(&ending)).map(str::to_owned).collect())
+}
+
+/// Whatever it has begun: the child that waits for it, the keeper, the instance.
+#[test]
+fn a_recorder_killed_while_it_starts_leaves_nothing() {
+    let place = Place::new();
+    if !can_record(&place) {
+        return;
+    }
+    let nr_trials = if largefolio_testkit::is_whole() { 100 } else { 12 };
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    for nr in 0..nr_trials {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let name = format!("killed-{}-{nr}.folio", std::process::id());
+        let mut command = place.command(&format!("record --live -o {name} -- /bin/true"));
+        let mut folio = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        sleep(Duration::from_millis(random % 350));
+        folio.kill().unwrap();
+        folio.wait().unwrap();
+        let keeper = format!("folio-record-{}", folio.id());
+        let begin = std::time::Instant::now();
+        loop {
+            let left = [processes_with(&name), processes_with(&keeper)].concat();
+            if left.is_empty() {
+                break;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(30), "trial {nr}: {left:?}");
+            sleep(Duration::from_millis(20));
+        }
+        let left = instances_of(&place, folio.id()).unwrap_or_default();
+        assert_eq!(left, [""; 0], "trial {nr}");
+    }
+}

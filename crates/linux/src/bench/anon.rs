@@ -9,9 +9,10 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
 
 use crate::geometry::page_bytes;
+use crate::helpers;
 use crate::proc::Task;
 use crate::proc::thp::{self, THP};
 use crate::setting::thp::enable_only;
@@ -346,10 +347,8 @@ impl Child {
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             if life == Life::Waits {
-                // SAFETY: a child whose parent dies must not wait for ever.
-                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-                // One that was killed before leaves a copy of the pipes of its keepers here.
-                if getppid() == Some(parent) {
+                // It holds copies of the pipes of its parent's keepers.
+                if helpers::end_with(parent) {
                     // SAFETY: waits for the signal that ends it.
                     unsafe { libc::pause() };
                 }

@@ -11,10 +11,11 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
 
 use super::anon::{BenchError, FolioSize, Region, failed};
 use crate::geometry::page_bytes;
+use crate::helpers;
 
 /// In which order a child stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,9 +67,14 @@ impl Writer {
         nr: usize,
         [gate, opener]: [&OwnedFd; 2],
     ) -> Result<Self, BenchError> {
+        let parent = getpid();
         // SAFETY: the child calls only async-signal-safe functions and never returns.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
+            if !helpers::end_with(parent) {
+                // SAFETY: ends the child without running anything of the parent's.
+                unsafe { libc::_exit(0) };
+            }
             // SAFETY: the child's copy of the opener would keep the gate shut.
             unsafe { libc::close(opener.as_raw_fd()) };
             let mut byte = 0_u8;

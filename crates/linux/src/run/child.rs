@@ -18,8 +18,10 @@ use std::ptr;
 use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, getpid};
 
 use super::sample::{Sampler, Samples, Sampling};
+use crate::helpers;
 
 /// Signals that are taken and passed on. SIGCHLD is taken and kept.
 const PASSED: [i32; 7] = [
@@ -89,7 +91,7 @@ pub(super) fn run(
 /// Starts the child. std has one error for a child that cannot be made and one that cannot become the
 /// program; both may say EPERM. The child tells by a byte that it is there.
 fn spawn(command: &mut Command, earlier: libc::sigset_t) -> Result<Child, ChildError> {
-    let parent = std::process::id();
+    let parent = getpid();
     let flags = PipeFlags::CLOEXEC | PipeFlags::NONBLOCK;
     let (told, tell) = pipe_with(flags).map_err(|error| ChildError::Wait(error.into()))?;
     let in_child = move || {
@@ -106,14 +108,10 @@ fn spawn(command: &mut Command, earlier: libc::sigset_t) -> Result<Child, ChildE
 }
 
 /// In the child: the mask as it was, and an end with its parent.
-fn prepare(earlier: &libc::sigset_t, parent: u32) -> io::Result<()> {
+fn prepare(earlier: &libc::sigset_t, parent: Pid) -> io::Result<()> {
     // SAFETY: the set was written by the kernel.
     unsafe { libc::sigprocmask(libc::SIG_SETMASK, earlier, ptr::null_mut()) };
-    // SAFETY: sets an attribute of this process.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    // SAFETY: asks for a number.
-    let now = unsafe { libc::getppid() };
-    if u32::try_from(now) == Ok(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
+    if helpers::end_with(parent) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
 }
 
 fn pass_on(child: &Child, signal: i32) {

@@ -15,7 +15,10 @@ use std::ptr;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
+use rustix::process::getpid;
+
 use super::births::{BirthStop, Births};
+use crate::helpers;
 
 /// A system call at its entry.
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,10 +83,16 @@ impl TracedProgram {
         };
         let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
         let set = cpu.map(cpu_set);
+        let parent = getpid();
         // SAFETY: the child calls only async-signal-safe functions and never returns.
         let pid = unsafe { libc::fork() };
         if pid != 0 {
             return if pid > 0 { Ok(pid) } else { Err(io::Error::last_os_error()) };
+        }
+        // Until it is traced: who dies now would leave it stopped, with all that its parent holds.
+        if !helpers::end_with(parent) {
+            // SAFETY: ends the child without running the parent's handlers.
+            unsafe { libc::_exit(EXIT_NOT_EXECUTED) }
         }
         if let Some(set) = &set {
             // SAFETY: the set is a whole cpu_set_t; failure leaves the program on any CPU.
@@ -96,6 +105,8 @@ impl TracedProgram {
         unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
         // SAFETY: stops this process until its tracer goes on.
         unsafe { libc::raise(libc::SIGSTOP) };
+        // It goes on traced, and ends with its tracer.
+        helpers::end_alone();
         // SAFETY: path and both lists are terminated and live until the call replaces them.
         unsafe { libc::execve(self.path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
         // SAFETY: ends the child without running the parent's handlers.

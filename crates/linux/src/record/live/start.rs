@@ -1,10 +1,12 @@
 //! A command that waits before its execve until it is followed.
 //!
-//! Owns the child until then. `Command::spawn` returns after the execve, so it is called in a thread
+//! Owns the child until then. Until its execve it has copies of all descriptors of the recorder, of the
+//! pipe that it waits for too: it closes that end, so that the pipe ends with the recorder.
+//! `Command::spawn` returns after the execve, so it is called in a thread
 //! of its own.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 use std::thread::JoinHandle;
@@ -34,14 +36,17 @@ pub(super) fn spawn(program: &Program, signals: &Signals) -> Result<Waiting, Rec
     }
     command.args(rest);
     signals::hand_on(&mut command);
+    let opener = go.as_raw_fd();
     let in_child = move || {
+        // SAFETY: the child's copy of a descriptor that nothing else in the child uses.
+        unsafe { libc::close(opener) };
         let pid = rustix::process::getpid().as_raw_nonzero().get();
         rustix::io::write(&tell, &pid.to_ne_bytes())?;
         // If the recorder died the pipe is at its end, and the program runs without it.
         rustix::io::read(&wait, &mut [0_u8])?;
         Ok(())
     };
-    // SAFETY: the closure calls only getpid, write and read, which are async-signal-safe.
+    // SAFETY: the closure calls only close, getpid, write and read, which are async-signal-safe.
     unsafe { command.pre_exec(in_child) };
     let spawned = std::thread::spawn(move || command.spawn());
     let mut pid = [0; 4];
