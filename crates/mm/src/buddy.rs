@@ -53,6 +53,7 @@ mod watermark;
 mod tests;
 
 pub use age::{Ageing, RoundOfAgeing};
+pub(crate) use config::has_room;
 pub use config::{BuddyConfig, BuddyError};
 pub use fragment::Fragmentation;
 pub use migrate::MigrateType;

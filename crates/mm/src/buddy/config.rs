@@ -72,6 +72,16 @@ pub enum BuddyError {
     },
 }
 
+/// Asks the host for room, and gives it back: zeroed memory, which costs nothing until it is touched,
+/// cannot be asked for without an abort.
+pub(crate) fn has_room(bytes: u64) -> bool {
+    let mut room: Vec<u8> = Vec::new();
+    let is_there = usize::try_from(bytes).is_ok_and(|nr| room.try_reserve_exact(nr).is_ok());
+    // Else the compiler leaves out a request whose memory nobody uses.
+    std::hint::black_box(&room);
+    is_there
+}
+
 impl BuddyConfig {
     /// `nr_pages` page frames with the orders of an arm64 or x86-64 kernel for `page`.
     #[must_use]
@@ -81,15 +91,9 @@ impl BuddyConfig {
         Self { nr_pages, max_order, pageblock_order, fragmentation: None }
     }
 
-    /// Asks the host for as much room as the state of the zone takes, and gives it back: zeroed
-    /// memory, which costs nothing until it is touched, cannot be asked for without an abort.
     pub(super) fn check_room(&self) -> Result<(), BuddyError> {
         let (nr_pages, bytes) = (self.nr_pages, self.nr_pages * BYTES_OF_PAGE);
-        let mut room: Vec<u8> = Vec::new();
-        let is_there = usize::try_from(bytes).is_ok_and(|nr| room.try_reserve_exact(nr).is_ok());
-        // Else the compiler leaves out a request whose memory nobody uses.
-        std::hint::black_box(&room);
-        if is_there { Ok(()) } else { Err(BuddyError::NoRoom { nr_pages, bytes }) }
+        if has_room(bytes) { Ok(()) } else { Err(BuddyError::NoRoom { nr_pages, bytes }) }
     }
 
     pub(super) fn check(&self) -> Result<(), BuddyError> {

@@ -45,6 +45,16 @@ pub enum MemoryError {
     /// Not even one page is free.
     #[error("no page is free for the kernel's own use: give the model more memory")]
     NoPage,
+    /// The host has no room for the bytes of the model's memory.
+    #[error(
+        "the model needs {} MiB for its memory, and this host has no room for that: raise the limit \
+         of this process (ulimit -v)",
+        bytes >> 20
+    )]
+    NoRoom {
+        /// The bytes.
+        bytes: u64,
+    },
     /// Somebody ended the ageing of memory.
     #[error("stopped while memory was aged")]
     Stopped,

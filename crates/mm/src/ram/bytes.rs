@@ -11,6 +11,7 @@ use largefolio_bulk::plan::Plan;
 use largefolio_bulk::{Residency, clear_extent, clear_folio, copy_extent, copy_folio};
 
 use super::{Counted, FilePages, Ram};
+use crate::buddy::has_room;
 use crate::units::{MappingId, PageSize, Pfn};
 
 /// Real memory: what is stored is read back.
@@ -55,6 +56,12 @@ impl Bytes {
             slots: BTreeMap::new(),
             counted: Counted::default(),
         }
+    }
+
+    /// The same, if the host has room for it: a limit of the process (`ulimit -v`) is no abort.
+    #[must_use]
+    pub fn try_new(page: PageSize, ram_bytes: u64) -> Option<Self> {
+        has_room(ram_bytes).then(|| Self::new(page, ram_bytes))
     }
 
     /// The bytes of one frame.

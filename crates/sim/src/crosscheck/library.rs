@@ -1,8 +1,9 @@
 //! Recordings on disk: text files, folders of them, and `.tar.xz` archives of such folders.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
 use largefolio_trace::disk::open_regular;
@@ -15,6 +16,8 @@ use super::text::ParseError;
 const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// Largest archive when unpacked.
 const ARCHIVE_BYTES_MAX: u64 = 4 << 30;
+/// Longest name of an entry, or header that describes it: Linux knows names of 4 KiB.
+const HEADER_BYTES_MAX: u64 = 64 << 10;
 
 /// Why recordings could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -110,11 +113,25 @@ fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
 
 fn read_archive(path: &Path, file: File, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     let unpacked = lzma_rust2::XzReader::new(io::BufReader::new(file), true);
+    read_tar(path, unpacked, each)
+}
+
+fn read_tar(path: &Path, unpacked: impl Read, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     let mut archive = tar::Archive::new(unpacked.take(ARCHIVE_BYTES_MAX));
-    let mut nr = 0;
-    for entry in archive.entries().map_err(damaged(path))? {
-        let entry = entry.map_err(damaged(path))?;
-        let inner = entry.path().map_err(damaged(path))?.into_owned();
+    let (mut nr, mut long_name) = (0, None);
+    // The library would read the name of an entry whole, however long it says it is.
+    for entry in archive.entries().map_err(damaged(path))?.raw(true) {
+        let mut entry = entry.map_err(damaged(path))?;
+        let kind = entry.header().entry_type();
+        if kind.is_gnu_longname() || kind.is_gnu_longlink() || is_pax(kind) {
+            let text = header_text(&mut entry).map_err(damaged(path))?;
+            long_name = long_name_of(kind, &text).or(long_name);
+            continue;
+        }
+        let inner = match long_name.take() {
+            Some(name) => name,
+            None => entry.path().map_err(damaged(path))?.into_owned(),
+        };
         if !entry.header().entry_type().is_file() || !is_text(&inner) {
             continue;
         }
@@ -124,6 +141,35 @@ fn read_archive(path: &Path, file: File, each: &mut Each<'_>) -> Result<usize, L
         nr += 1;
     }
     Ok(nr)
+}
+
+/// Whether an entry describes others: the next, or all that follow.
+fn is_pax(kind: tar::EntryType) -> bool {
+    kind.is_pax_local_extensions() || kind.is_pax_global_extensions()
+}
+
+/// What an entry holds that describes the next one.
+fn header_text(entry: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    entry.take(HEADER_BYTES_MAX + 1).read_to_end(&mut text)?;
+    if text.len() as u64 > HEADER_BYTES_MAX {
+        let what = format!("an entry's name or header has more than {HEADER_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    Ok(text)
+}
+
+/// The name that such an entry gives the next one.
+fn long_name_of(kind: tar::EntryType, text: &[u8]) -> Option<PathBuf> {
+    let name = if kind.is_gnu_longname() {
+        text.split(|byte| *byte == 0).next()?.to_vec()
+    } else if kind.is_pax_local_extensions() {
+        let mut fields = tar::PaxExtensions::new(text).flatten();
+        fields.find(|field| field.key_bytes() == b"path")?.value_bytes().to_vec()
+    } else {
+        return None;
+    };
+    Some(OsString::from_vec(name).into())
 }
 
 /// The whole text of one recording.
@@ -154,4 +200,65 @@ fn short_name(path: &Path) -> String {
     let folder = part(path.parent().and_then(Path::file_name));
     let file = part(path.file_name());
     if folder.is_empty() { file } else { format!("{folder}/{file}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An archive of entries: kind, name in the header, bytes.
+    fn archive(entries: &[(tar::EntryType, &str, &[u8])]) -> Vec<u8> {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (kind, name, bytes) in entries {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(*kind);
+            header.set_size(bytes.len() as u64);
+            header.set_path(name).unwrap();
+            header.set_cksum();
+            builder.append(&header, *bytes).unwrap();
+        }
+        builder.into_inner().unwrap()
+    }
+
+    /// What is in it: place, name, text.
+    fn read(tar: &[u8]) -> Result<Vec<[String; 3]>, LibraryError> {
+        let mut all = Vec::new();
+        let mut each = |place: &str, name: &str, text: &str| {
+            let place = place.rsplit(": ").next().unwrap_or_default().to_owned();
+            all.push([place, name.to_owned(), text.to_owned()]);
+            Ok(())
+        };
+        read_tar(Path::new("x.tar.xz"), tar, &mut each)?;
+        Ok(all)
+    }
+
+    #[test]
+    fn a_long_name_is_read_from_either_kind_of_header() {
+        use tar::EntryType as Kind;
+        let long = format!("{}/{}.txt", "f".repeat(90), "n".repeat(90));
+        let record = format!("path={long}\n");
+        let pax = format!("{} {record}", record.len() + 4);
+        let gnu = [long.as_bytes(), b"\0"].concat();
+        let entries: [(Kind, &str, &[u8]); 6] = [
+            (Kind::GNULongName, "././@LongLink", &gnu),
+            (Kind::Regular, "short", b"one"),
+            (Kind::XHeader, "pax", pax.as_bytes()),
+            (Kind::Regular, "short", b"two"),
+            (Kind::XGlobalHeader, "pax", b"18 comment=abcdef\n"),
+            (Kind::Regular, "a/b.txt", b"three"),
+        ];
+        let all = read(&archive(&entries)).unwrap();
+        let found: Vec<_> = all.iter().map(|[place, _, text]| (&**place, &**text)).collect();
+        assert_eq!(found, [(&*long, "one"), (&*long, "two"), ("a/b.txt", "three")]);
+    }
+
+    #[test]
+    fn a_header_without_end_is_damage_whatever_it_describes() {
+        use tar::EntryType as Kind;
+        let bytes = vec![b'x'; 1 << 20];
+        for kind in [Kind::GNULongName, Kind::GNULongLink, Kind::XHeader, Kind::XGlobalHeader] {
+            let error = read(&archive(&[(kind, "long", &bytes)])).unwrap_err().to_string();
+            assert!(error.contains("more than 65536 bytes"), "{kind:?}: {error}");
+        }
+    }
 }

@@ -129,7 +129,8 @@ impl ProgramReplay {
         let huge = program.huge;
         let unit_bytes = huge.map_or(rules.page.bytes(), |huge| huge.kib << 10);
         let ram_bytes = RAM_BYTES + huge.map_or(0, |huge| huge.nr_pages() * unit_bytes);
-        let ram = Bytes::new(rules.page, ram_bytes);
+        let ram = Bytes::try_new(rules.page, ram_bytes);
+        let ram = ram.ok_or(MemoryError::NoRoom { bytes: ram_bytes })?;
         let pool = |huge: HugePages| HugePool {
             order: rules.page.order_of_bytes(unit_bytes),
             nr_pages: huge.nr_pages(),
