@@ -44,15 +44,17 @@ pub fn of_file(folio: &Path, file: &Path, libraries: Libraries) -> Result<Vec<Pi
     ])
 }
 
-/// `folio warm` ends with 1 if it can enlarge nothing, which is no failure. Many writes in a row must
-/// not make systemd give up: the service runs once at a time anyway.
+/// `folio warm` ends with 1 if it can enlarge nothing, which is no failure. Some writes in a row must
+/// not make systemd give up. Without a limit, whoever may write the file could keep root's service at
+/// work for ever.
 fn service_text(folio: &str, file: &str, libraries: Libraries) -> String {
     let option = if libraries == Libraries::Linked { " --libs" } else { "" };
     let (shown, word) = (percent(file), escaped(file).replace('$', "$$"));
     format!(
         "{HEADER}[Unit]\n\
          Description=Refill the page cache of {shown} with large folios\n\
-         StartLimitIntervalSec=0\n\
+         StartLimitIntervalSec=1h\n\
+         StartLimitBurst=60\n\
          \n\
          [Service]\n\
          Type=oneshot\n\

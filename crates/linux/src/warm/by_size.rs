@@ -60,7 +60,7 @@ impl<'w> BySize<'w> {
         } else if !found.is_cache {
             Some(WarmRefusal::NotCached { filesystem: found.name.clone() })
         } else {
-            None
+            WarmRefusal::of_size(&warm.file, &part)
         };
         let told = Warmed {
             path: warm.path.clone(),

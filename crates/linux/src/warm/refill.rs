@@ -119,7 +119,8 @@ impl<'w> Refill<'w> {
         } else if !found.is_cache {
             Some(WarmRefusal::NotCached { filesystem: told.filesystem.clone() })
         } else {
-            None
+            let bytes = wanted.start * cached.pmd_bytes..wanted.end * cached.pmd_bytes;
+            WarmRefusal::of_size(&warm.file, &bytes)
         };
         let mut run = Self { warm, cached, wanted, blocks: Vec::new(), told };
         if run.told.refusal.is_none() {

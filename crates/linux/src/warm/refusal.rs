@@ -1,10 +1,13 @@
 //! Why a file, or a part of it, is not in large folios.
 
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 use super::users::NR_USERS_MAX;
+use crate::census::file::nr_cached;
 use crate::census::remedy::replaced_by_copy;
 use crate::geometry::Geometry;
 use crate::proc::cgroup::{self, Room};
@@ -105,6 +108,17 @@ impl WarmRefusal {
         } else {
             Self::Fragmented { bytes }
         }
+    }
+
+    /// Whether `wanted` of a file cannot all be cached, before its pages are looked at, which takes time
+    /// in proportion: what is cached already is known, or is no more than the machine has.
+    pub(super) fn of_size(file: &File, wanted: &Range<u64>) -> Option<Self> {
+        let page_bytes = Geometry::running().page_bytes;
+        let nr_cached = nr_cached(file, wanted).unwrap_or(u64::MAX);
+        let most_bytes = host::memory_bytes(&Live).unwrap_or(u64::MAX);
+        let cached_bytes = nr_cached.saturating_mul(page_bytes).min(most_bytes);
+        let need_bytes = (wanted.end - wanted.start).saturating_sub(cached_bytes);
+        Self::of_memory(need_bytes).filter(|_| need_bytes > 0)
     }
 
     /// A word for tables.
