@@ -95,9 +95,15 @@ pub(super) fn run(
     let ended = finish::ended_of(status);
     ledger.end_all(ended)?;
     let ended_text = ledger.ended_text(ended);
-    let facts = Finish::of_book(&mut book, ended_text, Vec::new());
+    let is_crash = signals.seen().is_none() && ledger.is_emulators_end(ended);
+    let warnings = is_crash.then(|| EMULATOR_ENDED.to_owned()).into_iter().collect();
+    let facts = Finish::of_book(&mut book, ended_text, warnings);
     facts.complete(writer, ended, RecorderKind::Qemu, started)
 }
+
+/// What a trace says that ends where QEMU did.
+const EMULATOR_ENDED: &str = "QEMU ended by itself, and not the program: the trace ends there, and the exit \
+    code is QEMU's. Record again; if it happens each time, try valgrind (--with valgrind).";
 
 /// As many descriptors as this process may have at all, until it is dropped.
 struct ManyDescriptors(Rlimit);

@@ -368,6 +368,9 @@ impl Ledger<'_, '_> {
 
     /// How the recording ended, for the footer.
     pub(crate) fn ended_text(&self, ended: Ended) -> String {
+        if self.is_emulators_end(ended) {
+            return format!("{ended} of QEMU");
+        }
         let top = self.top.and_then(|pid| self.processes.get(&pid));
         match top.and_then(|process| process.execve.as_ref()) {
             Some(Execve::Unrecorded { path, .. }) => format!("execve {path}"),
@@ -376,5 +379,14 @@ impl Ledger<'_, '_> {
             }
             Some(Execve::Recorded { .. }) | None => ended.to_string(),
         }
+    }
+
+    /// Whether a code is not one that the first program announced before it ended: the emulator ended
+    /// with it, as it does when it finds an error of its own. A program's last threads may end at once,
+    /// with 0, and none of them announce it.
+    pub(crate) fn is_emulators_end(&self, ended: Ended) -> bool {
+        let top = self.top.and_then(|pid| self.processes.get(&pid));
+        let is_silent = |process: &RecordedProcess| process.execve.is_none() && process.status.is_none();
+        matches!(ended, Ended::Code(1..)) && top.is_some_and(is_silent)
     }
 }

@@ -215,3 +215,23 @@ fn nobody_announces_itself_or_the_first_process() {
     ledger.receive(12, &announced(10, 12)).expect("a vector");
     assert_eq!(ledger.book.nr_processes, 2);
 }
+
+#[test]
+fn a_code_that_no_program_announced_is_the_emulators() {
+    for (messages, ended, expected) in [
+        (vec![], Ended::Code(127), "exit 127 of QEMU"),
+        (vec![], Ended::Code(0), "exit 0"),
+        (vec![], Ended::Signal(6), "signal 6"),
+        (vec![message(Kind::Ending, (10, 10), &[], &127_u64.to_le_bytes())], Ended::Code(127), "exit 127"),
+    ] {
+        let mut sink = Vec::new();
+        let mut book = Book::new(&mut sink);
+        let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
+        ledger.start(10);
+        for bytes in &messages {
+            ledger.receive(10, bytes).expect("a vector");
+        }
+        ledger.end_all(ended).expect("a vector");
+        assert_eq!(ledger.ended_text(ended), expected);
+    }
+}
