@@ -2,9 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::fs;
+use std::io::BufReader;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use largefolio_linux::crosscheck::{
@@ -14,7 +15,7 @@ use largefolio_linux::crosscheck::{
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use crate::program::is_refusal;
-use crate::support::itself;
+use crate::support::{heard, itself};
 use crate::turn::{self, Turn};
 
 /// A reason to skip, told loudly; else the turn of this test: they compare what exists before and
@@ -220,18 +221,16 @@ fn recording_in_a_process_of_its_own() {
 }
 
 /// A recording of a quarter of an hour, in a process of its own.
-fn start() -> Child {
+fn start() -> (Child, BufReader<ChildStdout>) {
     let mut child = itself("crosscheck::recording_in_a_process_of_its_own")
         .env("FOLIO_TEST_INTERRUPT", "1")
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let out = std::io::BufReader::new(child.stdout.take().unwrap());
-    let mut lines = std::io::BufRead::lines(out);
-    assert!(lines.any(|line| line.unwrap().ends_with("go")), "it ended before it said go");
+    let said = heard(child.stdout.take(), "go");
     // The probe is starting or at work: both are fine.
     std::thread::sleep(Duration::from_millis(300));
-    child
+    (child, said)
 }
 
 fn kill(child: &Child, signal: &str) {
@@ -253,7 +252,7 @@ fn signals_stop_the_probe_and_leave_nothing() {
     let Some((_turn, _)) = turn("signals_stop_the_probe") else { return };
     for (signal, number) in [("-INT", 2), ("-TERM", 15), ("-HUP", 1)] {
         let before = loop_settings();
-        let mut child = start();
+        let (mut child, _said) = start();
         kill(&child, signal);
         let sent = Instant::now();
         let status = child.wait().unwrap();
@@ -268,7 +267,7 @@ fn signals_stop_the_probe_and_leave_nothing() {
 #[test]
 fn after_sigkill_nothing_is_left() {
     let Some((_turn, _)) = turn("after_sigkill_nothing_is_left") else { return };
-    let mut child = start();
+    let (mut child, _said) = start();
     assert_ne!(left_behind(child.id()), [""; 0], "it is at work");
     kill(&child, "-KILL");
     child.wait().unwrap();

@@ -4,7 +4,6 @@
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +11,7 @@ use std::process::{Command, Stdio};
 use largefolio_linux::remap::{Options, Refusal, Remap};
 
 use crate::stubs::{ALIGNED, Said, Stage, names, options, preload, program, said, tmpfs};
-use crate::support::{has, itself};
+use crate::support::{has, heard, itself};
 
 /// A user that owns nothing.
 const NOBODY: u32 = 65534;
@@ -273,8 +272,7 @@ fn a_killed_launcher_leaves_nothing_that_the_next_does_not_remove() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let errors = BufReader::new(launcher.stderr.take().unwrap());
-    assert!(errors.lines().map_while(Result::ok).any(|line| line.contains("holding")));
+    let _said = heard(launcher.stderr.take(), "holding");
     let alive = Remap::prepare(&options(&folder)).unwrap();
     assert_eq!(names(&store).len(), 2, "the copies of a launcher that lives stay");
     launcher.kill().unwrap();

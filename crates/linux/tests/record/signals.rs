@@ -10,7 +10,7 @@ use largefolio_linux::record::{Ended, Recording, Request, With};
 use largefolio_trace::Op;
 
 use crate::recorded::{Made, TestHost, plugin, program, read, record_pausing};
-use crate::support::{has, itself};
+use crate::support::{has, heard, itself};
 
 /// Not a test: the recording that `interrupted` interrupts.
 #[test]
@@ -46,7 +46,7 @@ fn program_is_interrupted(main: &str, kill: impl FnOnce(i32), signal: u8) {
     let made = program(main, &[]);
     let output = made.dir.path().join("endless.folio");
     let mut folio = start(&made, &output);
-    wait_for_word(&mut folio);
+    let _said = heard(folio.stdout.take(), "go");
     std::thread::sleep(Duration::from_millis(200));
     kill(i32::try_from(folio.id()).expect("a pid"));
     let status = folio.wait().expect("its end");
@@ -67,19 +67,6 @@ fn start(made: &Made, output: &Path) -> Child {
         .process_group(0)
         .spawn()
         .expect("the test itself")
-}
-
-fn wait_for_word(folio: &mut Child) {
-    use std::io::{BufRead, BufReader};
-    let out = folio.stdout.take().expect("a pipe");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    for line in BufReader::new(out).lines() {
-        if line.is_ok_and(|line| line.ends_with("go")) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "the program did not start");
-    }
-    panic!("the program ended before it said go");
 }
 
 fn send(target: &str, signal: &str) {
@@ -149,7 +136,7 @@ fn a_program_outlives_a_folio_that_is_killed() {
         &[],
     );
     let mut folio = start(&made, &made.dir.path().join("lost.folio"));
-    wait_for_word(&mut folio);
+    let _said = heard(folio.stdout.take(), "go");
     folio.kill().expect("kill");
     folio.wait().expect("its end");
     let done = made.path.with_extension("done");

@@ -4,6 +4,7 @@
 #![expect(clippy::expect_used, reason = "a test helper fails and speaks")]
 
 use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,6 +30,20 @@ pub fn has(tool: &str, package: &str) -> bool {
         );
     }
     found
+}
+
+/// Reads what a process says until a line ends with `word`. Hold what is returned until the process has
+/// ended: without a reader, the next thing that it says ends it, a test harness with 101.
+#[must_use = "a process that speaks to no reader ends"]
+pub fn heard<R: Read>(said: Option<R>, word: &str) -> BufReader<R> {
+    let mut said = BufReader::new(said.expect("a pipe"));
+    let mut line = String::new();
+    while !line.trim_end().ends_with(word) {
+        line.clear();
+        let nr_bytes = said.read_line(&mut line).expect("text");
+        assert!(nr_bytes > 0, "it ended before it said {word}");
+    }
+    said
 }
 
 /// Runs `cargo build` into this build's target directory, which is returned: cargo cannot depend on
