@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - F1: rights are only given up. What the kernel does not know stays as it was ([`Confined`] says so).
-//! - F2: a rule is of what was found and judged ([`Found`]), not of what has its name later.
+//! - F2: a rule is for the object that was found and judged ([`Found`]), whatever takes its name later.
 //! - F3: only the calling thread and what it starts later are confined: call it before there are others.
 
 use std::fs;
@@ -111,7 +111,7 @@ fn renaming() -> BitFlags<AccessFs> {
         | AccessFs::RemoveDir
 }
 
-/// `rules` with `rights` on `path`. What is not there needs no rule: who opens it learns that.
+/// `rules` with `rights` on `path`. A missing file needs no rule: opening it fails anyway.
 fn allowed(
     rules: RulesetCreated,
     path: &Path,

@@ -3,8 +3,8 @@
 //! Owns the set of the former. A keeper of a setting has a process group of its own, and so may an orphan
 //! of a command (timeout(1) and job control of shells make one): only the set tells which may be ended.
 //!
-//! Owns also how a child that waits before it does something ends with its parent: until it executes
-//! another program it holds copies of all descriptors, and so the pipes of keepers.
+//! Also owns how a waiting child ends with its parent. Until its execve a child holds copies of all
+//! descriptors, among them the pipes of keepers.
 //!
 //! Invariant H1: nobody sees a child of [`spawn`] before it is in the set.
 
@@ -49,14 +49,14 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Own)> {
 /// In a child after fork: it is killed when the thread that made it ends. `false` if that has happened
 /// already. Two system calls, which are async-signal-safe.
 pub(crate) fn end_with(parent: Pid) -> bool {
-    // An error is one of the number of a signal, which SIGKILL's is not.
+    // It fails only for an invalid signal.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     getppid() == Some(parent)
 }
 
 /// Takes [`end_with`] back.
 pub(crate) fn end_alone() {
-    // As above: it takes no signal at all.
+    // As above.
     let _ = set_parent_process_death_signal(None);
 }
 

@@ -1,4 +1,4 @@
-//! An attacker who may change a directory: exchanges what has a name there, without end.
+//! An attacker in a directory: exchanges its names without end.
 //!
 //! ```text
 //!   names/target   a regular file | a link to the victim | a FIFO | a link to a device
@@ -20,7 +20,7 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags, makedev};
 use tempfile::TempDir;
 
-/// What the victim holds.
+/// Content of the victim.
 const SECRET: &[u8] = b"not to be changed\n";
 /// Exchanges of one pair.
 const NR_EXCHANGES: u64 = 40;
@@ -34,7 +34,7 @@ pub struct Swap {
     is_over: Arc<AtomicBool>,
     nr_swaps: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
-    /// Tells who opens the device; `None` if this process may not make one.
+    /// Reports each open of the device; `None` if this process may not make one.
     opened: Option<OwnedFd>,
 }
 
@@ -105,7 +105,7 @@ impl Drop for Swap {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It ends by itself, or has said why it could not go on.
+            // It ends by itself, or has printed its panic.
             let _ = thread.join();
         }
     }
@@ -157,7 +157,7 @@ impl Attacker {
         }
     }
 
-    /// Makes what is of a kind; the read end of a FIFO.
+    /// Makes a file of a kind; returns the read end of a FIFO.
     fn put(&self, name: &str, kind: u64) -> Option<File> {
         let path = self.at.join(name);
         let _ = fs::remove_file(&path);

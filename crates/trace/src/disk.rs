@@ -1,14 +1,14 @@
 //! Files that a user names: opened so that nothing blocks, written so that they appear whole.
 //!
 //! Owns the one way in which a name is looked up ([`Found`]), how every crate opens its input
-//! ([`open_regular`]), where a result goes ([`Place`]) and how it is written ([`Whole`],
+//! ([`open_regular`]), the place of a result ([`Place`]) and how it is written ([`Whole`],
 //! [`write_whole`], [`check`]), and the directories that are made for one ([`MadeDirs`]). Does not own
 //! what is in them. Invariants:
 //! - I1: to open an input neither waits for the other end of a FIFO nor touches a device.
 //! - I2: under its own name a result is complete and on the disk; until then a file that had the
 //!   name before is untouched. Whatever ends the process, SIGKILL and a full disk included.
 //! - I3: a symbolic link that has the name of a result is replaced, never followed.
-//! - I4: what was judged is what is opened: no name is looked up twice.
+//! - I4: the object that was judged is the object that is opened: no name is looked up twice.
 
 mod found;
 mod made;

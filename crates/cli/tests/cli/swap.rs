@@ -1,5 +1,5 @@
-//! Every verb that reads or writes a file, while somebody exchanges what has the file's name: nothing
-//! outside is written to, and no device is opened.
+//! Every verb that reads or writes a file, while another thread exchanges the names: no file outside is
+//! written to, and no device is opened.
 
 use std::fs;
 use std::process::Stdio;

@@ -41,7 +41,7 @@ pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> 
         let path = path.to_owned();
         move |source: io::Error| AlignError::Io { action, path, source }
     };
-    // Opened once: what is checked, compared and copied is one file, whatever takes its name.
+    // Opened once: the file that is checked is also the file that is compared and copied.
     let mut original = ElfError::open(path)?;
     let again = |file: &File| file.try_clone().map_err(failed("read", path));
     ElfFile::parse(path, &ReadCache::new(again(&original)?))?;
@@ -78,9 +78,9 @@ pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> 
 }
 
 /// Mode of the copy of a program with the mode `original`, as a new file gets it: with `created`, that
-/// of a file which is not executable, minus the umask. Whoever could not read or execute the program
-/// cannot with the copy; none but its owner can write it, because who copies may be root, and have
-/// examined what is copied.
+/// of a file which is not executable, minus the umask. A user who could not read or execute the program
+/// cannot do so with the copy. Only its owner can write it: root may have examined the program before
+/// it made the copy.
 fn mode_of_copy(original: u32, created: u32) -> u32 {
     // Of a class that the umask lets read.
     let executable = (created & 0o444) >> 2;

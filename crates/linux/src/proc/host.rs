@@ -166,6 +166,11 @@ impl HugetlbPool {
     }
 }
 
+/// Bytes of memory, if the kernel shows them.
+pub(crate) fn memory_bytes(system: &dyn System) -> Option<u64> {
+    bytes_of_kib(value(&system.text(Path::new("/proc/meminfo")).ok()?, "MemTotal")?)
+}
+
 /// What the kernel says about the hugetlb pool of one size, or takes for it.
 pub(crate) fn hugetlb(kib: u64, name: &str) -> PathBuf {
     format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}").into()

@@ -101,7 +101,7 @@ pub(super) fn run(
     facts.complete(writer, ended, RecorderKind::Qemu, started)
 }
 
-/// What a trace says that ends where QEMU did.
+/// Warning of a trace that ends because QEMU did.
 const EMULATOR_ENDED: &str = "QEMU ended by itself, and not the program: the trace ends there, and the exit \
     code is QEMU's. Record again; if it happens each time, try valgrind (--with valgrind).";
 

@@ -99,7 +99,7 @@ fn reach(file: &FileRef) -> io::Result<Found> {
     Ok(found)
 }
 
-/// Whether somebody has a regular file open for writing.
+/// Whether a regular file is open for writing.
 fn is_open_for_write(found: &Found) -> Option<bool> {
     let file = found.open_regular().ok()?;
     // SAFETY: asks for a lease on an open descriptor; no memory is passed.

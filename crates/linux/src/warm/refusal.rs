@@ -110,8 +110,9 @@ impl WarmRefusal {
         }
     }
 
-    /// Whether `wanted` of a file cannot all be cached, before its pages are looked at, which takes time
-    /// in proportion: what is cached already is known, or is no more than the machine has.
+    /// Whether `wanted` bytes of a file cannot all be cached. It is asked before the pages are looked at,
+    /// which takes time in proportion to the file. If the kernel does not count cached pages, as many
+    /// are assumed as fit into memory.
     pub(super) fn of_size(file: &File, wanted: &Range<u64>) -> Option<Self> {
         let page_bytes = Geometry::running().page_bytes;
         let nr_cached = nr_cached(file, wanted).unwrap_or(u64::MAX);

@@ -32,9 +32,9 @@ pub fn has(tool: &str, package: &str) -> bool {
     found
 }
 
-/// Reads what a process says until a line ends with `word`. Hold what is returned until the process has
-/// ended: without a reader, the next thing that it says ends it, a test harness with 101.
-#[must_use = "a process that speaks to no reader ends"]
+/// Reads a process's output until a line ends with `word`. Hold the returned reader until the process has
+/// ended: without a reader its next output fails with EPIPE, which ends a test harness with 101.
+#[must_use = "without a reader the next output of the process ends it"]
 pub fn heard<R: Read>(said: Option<R>, word: &str) -> BufReader<R> {
     let mut said = BufReader::new(said.expect("a pipe"));
     let mut line = String::new();

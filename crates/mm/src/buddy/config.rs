@@ -72,12 +72,11 @@ pub enum BuddyError {
     },
 }
 
-/// Asks the host for room, and gives it back: zeroed memory, which costs nothing until it is touched,
-/// cannot be asked for without an abort.
+/// Asks the host for room, and gives it back: a request for zeroed memory aborts if it fails.
 pub(crate) fn has_room(bytes: u64) -> bool {
     let mut room: Vec<u8> = Vec::new();
     let is_there = usize::try_from(bytes).is_ok_and(|nr| room.try_reserve_exact(nr).is_ok());
-    // Else the compiler leaves out a request whose memory nobody uses.
+    // Otherwise the compiler removes a request for unused memory.
     std::hint::black_box(&room);
     is_there
 }

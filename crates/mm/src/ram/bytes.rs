@@ -58,7 +58,7 @@ impl Bytes {
         }
     }
 
-    /// The same, if the host has room for it: a limit of the process (`ulimit -v`) is no abort.
+    /// As [`Bytes::new`], or `None` if the host has no room, as under `ulimit -v`.
     #[must_use]
     pub fn try_new(page: PageSize, ram_bytes: u64) -> Option<Self> {
         has_room(ram_bytes).then(|| Self::new(page, ram_bytes))

@@ -218,7 +218,7 @@ fn read_head(path: &Path) -> Result<Vec<u8>, Left> {
         return Err(Left::Runs(Unrecorded::SetUserId));
     }
     let mut bytes = Vec::new();
-    // What has the name by now is not waited for.
+    // Another file may have the name by now, such as a FIFO.
     let opened = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let read = opened.and_then(|file| file.take(HEAD_BYTES as u64).read_to_end(&mut bytes));
     read.map(|_| bytes).map_err(|_| Left::Runs(Unrecorded::Unreadable))

@@ -88,7 +88,7 @@ fn truncated(call: &Call, fd: RawFd) {
 
 fn truncated_by_path(call: &Call) {
     let path = guest::string_at(call.args[0]);
-    // Only looked at: whatever has the name now is not opened, and waits for nobody.
+    // Not opened: a FIFO may have the name by now, and would wait.
     let mut options = std::fs::OpenOptions::new();
     options.read(true).custom_flags(libc::O_PATH);
     let opened = options.open(std::ffi::OsStr::from_bytes(&path));

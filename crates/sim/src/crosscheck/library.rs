@@ -16,7 +16,7 @@ use super::text::ParseError;
 const TEXT_BYTES_MAX: u64 = 256 << 20;
 /// Largest archive when unpacked.
 const ARCHIVE_BYTES_MAX: u64 = 4 << 30;
-/// Longest name of an entry, or header that describes it: Linux knows names of 4 KiB.
+/// Longest header that names or describes another entry: Linux has paths of up to 4 KiB.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 
 /// Why recordings could not be read.
@@ -119,7 +119,7 @@ fn read_archive(path: &Path, file: File, each: &mut Each<'_>) -> Result<usize, L
 fn read_tar(path: &Path, unpacked: impl Read, each: &mut Each<'_>) -> Result<usize, LibraryError> {
     let mut archive = tar::Archive::new(unpacked.take(ARCHIVE_BYTES_MAX));
     let (mut nr, mut long_name) = (0, None);
-    // The library would read the name of an entry whole, however long it says it is.
+    // Otherwise the library reads such headers itself, whatever their length.
     for entry in archive.entries().map_err(damaged(path))?.raw(true) {
         let mut entry = entry.map_err(damaged(path))?;
         let kind = entry.header().entry_type();
@@ -148,7 +148,7 @@ fn is_pax(kind: tar::EntryType) -> bool {
     kind.is_pax_local_extensions() || kind.is_pax_global_extensions()
 }
 
-/// What an entry holds that describes the next one.
+/// The content of an entry that describes the next one.
 fn header_text(entry: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     entry.take(HEADER_BYTES_MAX + 1).read_to_end(&mut text)?;
@@ -220,7 +220,7 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
-    /// What is in it: place, name, text.
+    /// Its recordings: place, name, text.
     fn read(tar: &[u8]) -> Result<Vec<[String; 3]>, LibraryError> {
         let mut all = Vec::new();
         let mut each = |place: &str, name: &str, text: &str| {

@@ -1,9 +1,8 @@
 //! An object that a name led to, held so that no other can take its place.
 //!
-//! Whoever may write to a directory decides what a name in it leads to, and may decide anew between
-//! two looks. So a name is looked up once, into a descriptor that opens nothing (`O_PATH`): no FIFO
-//! waits, and no device notices. What it holds is judged, and the same object is opened through the
-//! descriptor's own name below `/proc`.
+//! A user who may write to a directory can change its names between two looks. So a name is looked up
+//! once, into a descriptor that opens nothing (`O_PATH`): no FIFO waits, and no device notices. This
+//! object is judged, and then opened through the descriptor's own name below `/proc`.
 
 use std::fs::{File, FileType, Metadata};
 use std::io;
@@ -19,7 +18,7 @@ use rustix::io::Errno;
 #[error("it is {0}, not a regular file")]
 pub struct NotRegular(pub &'static str);
 
-/// What a name led to, of any kind and not opened.
+/// The object that a name led to, of any kind and not opened.
 ///
 /// ```
 /// use largefolio_trace::disk::Found;
@@ -36,7 +35,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// What `path` leads to; links are followed.
+    /// The object that `path` leads to; links are followed.
     ///
     /// # Errors
     /// The system's.
@@ -44,7 +43,7 @@ impl Found {
         Self::at(CWD, path, OFlags::empty())
     }
 
-    /// What has the name `path` itself, be it a link.
+    /// The object at `path` itself, be it a link.
     ///
     /// # Errors
     /// The system's.
@@ -59,7 +58,7 @@ impl Found {
         Ok(Self { descriptor, metadata })
     }
 
-    /// What the system says of it, as it was found.
+    /// Its metadata at the time it was found.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
@@ -119,7 +118,7 @@ pub(super) fn handle(file: &File) -> PathBuf {
 
 /// The error of a call that was given a descriptor's name.
 fn by_handle(error: Errno) -> io::Error {
-    // It leads to what the descriptor holds, whatever became of that one's name.
+    // The descriptor's name works even if the file was renamed or removed.
     if !matches!(error, Errno::NOENT | Errno::NOTDIR) {
         return error.into();
     }

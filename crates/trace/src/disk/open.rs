@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::found::{Found, NotRegular};
 
-/// How often a lock is looked for before somebody is to blame who removes it again and again.
+/// How often a lock is looked for; past that, another process removes it again and again.
 const LOOKS: usize = 100;
 
 /// Opens a regular file to read it. Anything else is refused, and nothing is waited for: neither

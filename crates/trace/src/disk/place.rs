@@ -1,4 +1,4 @@
-//! Where a result goes: the directory, held open, and what has the result's name there.
+//! The place of a result: its directory, held open, and the file that has its name now.
 //!
 //! ```text
 //!   name is free, a link, a regular file     replaced: a new file gets the name
@@ -39,10 +39,10 @@ pub struct Place {
     pub(super) target: Target,
 }
 
-/// What has the result's name.
+/// The file with the result's name.
 #[derive(Debug)]
 pub(super) enum Target {
-    /// Nothing, a link, or a regular file, whose mode is kept if it is ours.
+    /// Nothing, a link, or a regular file; the mode of our own file is kept.
     Replaced { mode: Option<u32> },
     /// Something that takes bytes and is not replaced.
     Stream(Found),
@@ -64,7 +64,7 @@ impl Place {
         Ok(Self { folder, name: name.to_owned(), target })
     }
 
-    /// What will be written to: the directory, or what is there and is not replaced.
+    /// The directory in which the result is made, or the stream that it is written to.
     #[must_use]
     pub fn written(&self) -> &Found {
         match &self.target {
@@ -97,7 +97,7 @@ impl Folder {
         self.open().map_or(Ok(()), |folder| folder.sync_all())
     }
 
-    /// What has the name in it, be it a link.
+    /// The object with this name in it, be it a link.
     pub(super) fn find(&self, name: &OsStr) -> io::Result<Found> {
         Found::at(self, Path::new(name), OFlags::NOFOLLOW)
     }
@@ -119,8 +119,8 @@ impl Folder {
 
 /// Whose links a directory holds.
 enum Links {
-    /// The system's (`/dev/stderr`, `/dev/fd/63`): to replace one would be to break the system, and
-    /// nobody else can have planted it.
+    /// The system's (`/dev/stderr`, `/dev/fd/63`): replacing one would break the system, and only root
+    /// can have made it.
     OfTheSystem,
     /// Below `/proc`, but not this process's own descriptors: they lead where another process wants.
     OfOthers,

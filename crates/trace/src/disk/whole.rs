@@ -170,7 +170,7 @@ fn nameless(folder: &Folder) -> Result<File, Errno> {
     if rustix::fs::lstat(handle(&file)).is_err() {
         return Err(Errno::OPNOTSUPP);
     }
-    // Nobody else has it: there is none to wait for.
+    // No other process has it, so this does not wait.
     let _ = file.try_lock();
     Ok(file)
 }
@@ -193,7 +193,7 @@ impl Temporary {
         Err(no_name())
     }
 
-    /// Gives it the name of a result, in the place of an earlier one.
+    /// Renames it to the result, in the place of an earlier one.
     fn rename(mut self, name: &OsStr) -> io::Result<()> {
         rustix::fs::renameat(&self.folder, &self.name, &self.folder, name)?;
         self.name.clear();
@@ -263,8 +263,8 @@ fn remove_stale_in(folder: &Folder) -> io::Result<()> {
         let Ok(file) = found.open_regular() else { continue };
         let is_ours = found.metadata().uid() == user;
         if is_ours && file.try_lock().is_ok() && is_still(folder, &name, &found) {
-            // Another may have removed it meanwhile. Nothing is removed by a descriptor: who takes the
-            // name now loses what has such a name.
+            // Another process may have removed it meanwhile. A file cannot be removed by its descriptor;
+            // a stranger's file with such a name in this moment is lost.
             let _ = rustix::fs::unlinkat(folder, &name, AtFlags::empty());
         }
     }
@@ -281,7 +281,7 @@ fn is_still(folder: &Folder, name: &OsStr, found: &Found) -> bool {
     folder.find(name).is_ok_and(|now| id(&now) == id(found))
 }
 
-/// Random names, so that nobody can stand in the way of all.
+/// Random names: another user cannot take all of them.
 fn temporary_names() -> impl Iterator<Item = OsString> {
     let (begin, end) = TEMPORARY;
     let random = |nr| RandomState::new().hash_one(nr) % (1 << 24);

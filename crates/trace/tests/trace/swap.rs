@@ -1,4 +1,4 @@
-//! Every function that opens a name, while somebody exchanges what has the name: nothing outside is
+//! Every function that opens a name, while another thread exchanges the names: no file outside is
 //! written to, and no device is opened.
 
 use std::io::{self, Write as _};
@@ -9,7 +9,7 @@ use largefolio_testkit::swap::Swap;
 use largefolio_trace::OpenTrace;
 use largefolio_trace::disk::{self, Found, Place, Whole};
 
-/// What is tried with a name; what comes of it does not matter here.
+/// A function of a name; whether it succeeds does not matter here.
 type Try = (&'static str, fn(&Path) -> io::Result<()>);
 
 const READS: [Try; 8] = [

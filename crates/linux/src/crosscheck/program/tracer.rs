@@ -89,7 +89,7 @@ impl TracedProgram {
         if pid != 0 {
             return if pid > 0 { Ok(pid) } else { Err(io::Error::last_os_error()) };
         }
-        // Until it is traced: who dies now would leave it stopped, with all that its parent holds.
+        // If the parent dies before it traces the child, the child would stay stopped for ever.
         if !helpers::end_with(parent) {
             // SAFETY: ends the child without running the parent's handlers.
             unsafe { libc::_exit(EXIT_NOT_EXECUTED) }
@@ -105,7 +105,7 @@ impl TracedProgram {
         unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) };
         // SAFETY: stops this process until its tracer goes on.
         unsafe { libc::raise(libc::SIGSTOP) };
-        // It goes on traced, and ends with its tracer.
+        // From here on it is traced, and ends with its tracer.
         helpers::end_alone();
         // SAFETY: path and both lists are terminated and live until the call replaces them.
         unsafe { libc::execve(self.path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };

@@ -386,7 +386,8 @@ impl Ledger<'_, '_> {
     /// with 0, and none of them announce it.
     pub(crate) fn is_emulators_end(&self, ended: Ended) -> bool {
         let top = self.top.and_then(|pid| self.processes.get(&pid));
-        let is_silent = |process: &RecordedProcess| process.execve.is_none() && process.status.is_none();
+        let is_silent =
+            |process: &RecordedProcess| process.execve.is_none() && process.status.is_none();
         matches!(ended, Ended::Code(1..)) && top.is_some_and(is_silent)
     }
 }

@@ -222,7 +222,11 @@ fn a_code_that_no_program_announced_is_the_emulators() {
         (vec![], Ended::Code(127), "exit 127 of QEMU"),
         (vec![], Ended::Code(0), "exit 0"),
         (vec![], Ended::Signal(6), "signal 6"),
-        (vec![message(Kind::Ending, (10, 10), &[], &127_u64.to_le_bytes())], Ended::Code(127), "exit 127"),
+        (
+            vec![message(Kind::Ending, (10, 10), &[], &127_u64.to_le_bytes())],
+            Ended::Code(127),
+            "exit 127",
+        ),
     ] {
         let mut sink = Vec::new();
         let mut book = Book::new(&mut sink);
