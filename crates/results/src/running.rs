@@ -17,7 +17,7 @@ use largefolio_sim::crosscheck::rules_of_release;
 use largefolio_sim::kernel::{Kernel, version};
 use largefolio_sim::machine::{self, CpuId, Machine, MachineError};
 
-pub use self::settings::Settings;
+pub use self::settings::{Settings, edit};
 use crate::{Error, Remark};
 
 /// What the kernel calls itself: `uname -r`.
@@ -206,43 +206,6 @@ pub fn machine() -> Result<Host, Error> {
 /// A kernel's name without the base page, unless that is no usual one: the machine has it.
 fn known(name: &str) -> String {
     name.strip_suffix("+page=4K").unwrap_or(name).to_owned()
-}
-
-/// The edit of a kernel that a setting of the system (`folio tune`) is; `None` for settings that the
-/// model does not have.
-#[must_use]
-pub fn edit(setting: &str, value: &str) -> Option<String> {
-    Some(match setting {
-        "thp.enabled" => format!("thp={value}"),
-        "thp.defrag" => format!("defrag={}", value.replace('+', "-")),
-        "thp.use_zero_page" => format!("huge-zero={}", if value == "0" { "off" } else { "on" }),
-        "khugepaged.max_ptes_none" => format!("max-ptes-none={value}"),
-        "khugepaged.max_ptes_swap" => format!("max-ptes-swap={value}"),
-        "khugepaged.max_ptes_shared" => format!("max-ptes-shared={value}"),
-        "khugepaged.scan_sleep_millisecs" => format!("khugepaged-scan-sleep={value}ms"),
-        "khugepaged.alloc_sleep_millisecs" => format!("khugepaged-alloc-sleep={value}ms"),
-        "thp.shmem_enabled" => format!("shmem-collapse={}", shmem(value)),
-        _ => {
-            if setting.starts_with("readahead.") {
-                return Some(format!("readahead={value}K"));
-            }
-            let size = setting.strip_prefix("thp.")?;
-            if !size.starts_with(|first: char| first.is_ascii_digit()) || size.contains('.') {
-                return None;
-            }
-            format!("anon-{size}={value}")
-        }
-    })
-}
-
-/// `shmem_enabled` as khugepaged follows it.
-fn shmem(value: &str) -> &str {
-    match value {
-        "within_size" => "within-size",
-        "deny" => "never",
-        "force" => "always",
-        value => value,
-    }
 }
 
 #[cfg(test)]

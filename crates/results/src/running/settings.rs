@@ -6,8 +6,8 @@
 //!                              `-----not there--> a remark
 //! ```
 //!
-//! Owns which settings are read, and what is said of those that the model does not follow. Which edit a
-//! setting is stands in [`super::edit`].
+//! Owns which settings are read, which edit each is ([`edit`]), and what is said of those that the model
+//! does not follow.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -16,7 +16,6 @@ use largefolio_linux::tune::catalog::Catalog;
 use largefolio_report::figures;
 use largefolio_sim::kernel::Kernel;
 
-use super::edit;
 use crate::Remark;
 
 /// Settings that every kernel with huge pages has.
@@ -160,6 +159,43 @@ fn is_usual(setting: &str, value: &str) -> bool {
             "khugepaged.max_ptes_shared" => value == (pages_of_pmd / 2).to_string(),
             _ => false,
         },
+    }
+}
+
+/// The edit of a kernel that a setting of the system (`folio tune`) is; `None` for settings that the
+/// model does not have.
+#[must_use]
+pub fn edit(setting: &str, value: &str) -> Option<String> {
+    Some(match setting {
+        "thp.enabled" => format!("thp={value}"),
+        "thp.defrag" => format!("defrag={}", value.replace('+', "-")),
+        "thp.use_zero_page" => format!("huge-zero={}", if value == "0" { "off" } else { "on" }),
+        "khugepaged.max_ptes_none" => format!("max-ptes-none={value}"),
+        "khugepaged.max_ptes_swap" => format!("max-ptes-swap={value}"),
+        "khugepaged.max_ptes_shared" => format!("max-ptes-shared={value}"),
+        "khugepaged.scan_sleep_millisecs" => format!("khugepaged-scan-sleep={value}ms"),
+        "khugepaged.alloc_sleep_millisecs" => format!("khugepaged-alloc-sleep={value}ms"),
+        "thp.shmem_enabled" => format!("shmem-collapse={}", shmem(value)),
+        _ => {
+            if setting.starts_with("readahead.") {
+                return Some(format!("readahead={value}K"));
+            }
+            let size = setting.strip_prefix("thp.")?;
+            if !size.starts_with(|first: char| first.is_ascii_digit()) || size.contains('.') {
+                return None;
+            }
+            format!("anon-{size}={value}")
+        }
+    })
+}
+
+/// `shmem_enabled` as khugepaged follows it.
+fn shmem(value: &str) -> &str {
+    match value {
+        "within_size" => "within-size",
+        "deny" => "never",
+        "force" => "always",
+        value => value,
     }
 }
 
