@@ -27,6 +27,7 @@
 //!   others.
 //! - I3: without a measurement handed in, the same inputs give the same findings.
 
+mod basis;
 mod builtin;
 mod cell;
 mod closeness;
@@ -48,6 +49,7 @@ mod unit;
 #[cfg(test)]
 mod tests;
 
+pub use basis::Basis;
 pub use builtin::names;
 pub use cell::{Ended, Folders, Progress, Values, run};
 pub use closeness::{Closeness, Pair};
@@ -59,4 +61,4 @@ pub use finding::{Finding, How, Measured, Measurements, RowFinding, TableFinding
 pub use frontier::{ChangeFinding, Frontier, FrontierCount, FrontierFinding, FrontierLine};
 pub use metric::Metric;
 pub use parts::{Generated, Input};
-pub use score::{Basis, Score};
+pub use score::Score;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::basis::Basis;
 use super::curve::Curve;
 use super::frontier::Frontier;
 use super::metric::Metric;
 use super::model::Model;
 use super::parts::Input;
-use super::score::Basis;
 use crate::replay::{Budget, CellSpec};
 
 /// A published table beside what this model gives.

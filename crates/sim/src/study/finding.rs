@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
+use super::basis::Basis;
 use super::cell::Values;
 use super::closeness::{Closeness, Pair};
 use super::curve::CurveFinding;
@@ -11,7 +12,7 @@ use super::file::{Change, Ours, Published, Quoted, Row, Source, Study};
 use super::frontier::FrontierFinding;
 use super::metric::{Metric, Number};
 use super::parts::Input;
-use super::score::{self, Basis, Score};
+use super::score::{self, Score};
 use super::unit::scaled;
 use crate::replay::{CacheState, CellSpec};
 
@@ -348,7 +349,7 @@ fn basis(row: &Row, study: &Study, how: &How, has_own_input: bool) -> Vec<Basis>
 /// Constants of the machine file that an estimate of these cells rests on and that come from the
 /// study's own section of the book.
 fn own_constants(study: &Study, values: &Values, cells: &Cells<'_>) -> Option<String> {
-    let section = study.source.strip_prefix("docs/behaviour ")?.split_whitespace().next()?;
+    let section = study.source.strip_prefix("docs/behaviour")?.split_whitespace().next()?;
     let names = cells.before.into_iter().chain([cells.after]);
     let mut own = BTreeSet::new();
     for cell in names.filter_map(|name| values.cell(&study.name, name).ok()) {
@@ -361,7 +362,7 @@ fn own_constants(study: &Study, values: &Values, cells: &Cells<'_>) -> Option<St
     (!names.is_empty()).then(|| format!("{} of the machine file", names.join(", ")))
 }
 
-/// Whether a source names `section` or a part of it: J.2 and J.2.1, not J.21.
+/// Whether a source names `section` or a part of it, not one whose number begins alike.
 fn cites(source: &str, section: &str) -> bool {
     source
         .match_indices(section)

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::basis::Basis;
 use super::builtin::STUDIES;
 use super::curve::CurveFile;
 use super::error::{Mistake, StudyError};
@@ -15,7 +16,6 @@ use super::metric::Metric;
 use super::model::Model;
 use super::parts::{Generated, Input, NR_ROWS_MAX};
 use super::sample::Sample;
-use super::score::Basis;
 use super::unit;
 use crate::datafile::{line_of, parse};
 use crate::kernel::Kernel;

@@ -373,7 +373,9 @@ fn a_cost_that_cites_the_study_s_own_section_makes_a_row_that_does_not_count() {
         Some("costs.clear of 2M, costs.clear of 4K of the machine file")
     );
     assert!(own.basis.contains(&Basis::OwnSeries));
-    for (machine, source) in [("zen4", "docs/behaviour J.2"), ("milan", "docs/behaviour J.21")] {
+    // Another section whose number begins alike.
+    let alike = format!("docs/behaviour J.2{}", 1);
+    for (machine, source) in [("zen4", "docs/behaviour J.2"), ("milan", &alike)] {
         assert_ne!(on(machine, source).score, Some(Score::OwnInput), "{machine}, {source}");
     }
 }
