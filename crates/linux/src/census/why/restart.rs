@@ -22,7 +22,7 @@ use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 use crate::shell::as_typed;
 use crate::system::System;
-use crate::system::entry::PRESENT;
+use crate::system::entry;
 
 /// The cost of a setting for all programs.
 pub(super) const SYSTEM_WIDE: &str =
@@ -149,8 +149,11 @@ impl Judge<'_> {
             let mut words = [0; 2];
             (entries.read(first, &mut words).ok()? == 2).then_some(words)
         };
-        if words("pagemap", range.start / page_bytes)?[0] & PRESENT == 0 {
-            return None;
+        let state = words("pagemap", range.start / page_bytes)?[0];
+        if state & entry::PRESENT == 0 {
+            // Malloc has written its header: a page without content is not malloc's.
+            let is_swapped = state & entry::SWAPPED != 0 && state & entry::GUARD == 0;
+            return (!is_swapped).then_some(false);
         }
         let bytes = range.end.saturating_sub(range.start);
         Some(is_header(words("mem", range.start / 8)?, bytes, page_bytes))
