@@ -14,19 +14,24 @@
 //! - P1: blocks without a resident page are left alone: collapse would only give them memory, or bring
 //!   back all that was swapped out.
 //! - P2: the process is held by a pidfd: a reused process number is not mistaken for it.
+//! - P3: collapse takes at most the memory that the machine and the process's groups have left (`room`).
 
 mod block;
 mod plan;
+mod room;
 
 pub use plan::Left;
+pub use room::{Available, Forecast};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use self::plan::{AreaPlan, kind_of, plan};
+use self::room::{Area, Block};
 pub use crate::census::block::Backing as CollapseKind;
 use crate::census::process::Process;
 use crate::census::{self, Census};
@@ -34,7 +39,10 @@ use crate::geometry::Geometry;
 use crate::proc::Task;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
-use crate::system::Live;
+use crate::system::{Entries, Live};
+
+/// Blocks that are collapsed between two looks at the memory that is available.
+const NR_BLOCKS_BLIND: usize = 64;
 
 /// What is to be collapsed.
 #[derive(Clone, Debug)]
@@ -113,6 +121,8 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// Bytes of a block.
     pub block_bytes: u64,
+    /// How much it was going to take.
+    pub forecast: Forecast,
 }
 
 /// Why nothing could be done.
@@ -149,11 +159,15 @@ pub enum CollapseError {
     },
 }
 
-/// Collapses what `request` names. `as_root` is the command line that would work for another's process.
+/// Collapses what `request` names. `begin` first gets how much memory that takes. `as_root` is the command line that would work for another's process.
 ///
 /// # Errors
 /// Before anything is collapsed; what the kernel refuses block by block is in the outcome.
-pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
+pub fn run(
+    request: &Request,
+    as_root: &str,
+    begin: &mut dyn FnMut(&Forecast),
+) -> Result<Outcome, CollapseError> {
     let started = Instant::now();
     let pid = request.pid;
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -182,6 +196,8 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
     };
     let mountinfo = Task::of(&Live, pid).mounts().unwrap_or_default();
     let known = |vma: &Vma| pages.as_ref().and_then(|process| process.touched(&vma.range));
+    let entries = Task::of(&Live, pid).pagemap().ok();
+    let mut blocks = Vec::new();
     for smap in &before {
         let kind = kind_of(&smap.vma, &mountinfo).filter(|kind| request.kinds.contains(kind));
         let Some(kind) = kind.filter(|_| smap.rss_bytes > 0) else { continue };
@@ -193,15 +209,22 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
         if runs.is_none() && area.nr_large >= area.tried.len() as u64 {
             continue;
         }
-        for at in area.tried {
-            match block::collapse(&process, at, outcome.block_bytes) {
-                Ok(()) => {}
-                Err(libc::EPERM) => return Err(not_allowed("changed")),
-                Err(libc::ENOSYS) => return Err(CollapseError::OldKernel),
-                Err(libc::ESRCH) => return Err(CollapseError::NoProcess(pid)),
-                Err(errno) => *told.refused.entry(errno).or_insert(0) += 1,
-            }
-        }
+        let needs = needs(entries.as_deref(), smap, kind, area.tried);
+        blocks.extend(needs.map_err(failed("read its pages"))?);
+    }
+    let available = || room::available(&Live, &Task::of(&Live, pid));
+    let (blocks, left, forecast) = room::choose(blocks, available());
+    begin(&forecast);
+    outcome.forecast = forecast;
+    let rest = collapse_all(&process, &blocks, &available, &mut outcome);
+    let rest = rest.map_err(|errno| match errno {
+        libc::EPERM => not_allowed("changed"),
+        libc::ENOSYS => CollapseError::OldKernel,
+        _ => CollapseError::NoProcess(pid),
+    })?;
+    for block in rest.iter().chain(&left) {
+        let told = outcome.kinds.entry(block.kind).or_default();
+        told.leave(Left::NoMemory, block.resident_bytes, outcome.block_bytes);
     }
     let after = read()?;
     outcome.resident_bytes = (resident(&before), resident(&after));
@@ -218,6 +241,52 @@ pub fn run(request: &Request, as_root: &str) -> Result<Outcome, CollapseError> {
     }
     outcome.elapsed = started.elapsed();
     Ok(outcome)
+}
+
+/// How much each of the blocks takes that are tried of an area.
+fn needs(
+    entries: Option<&dyn Entries>,
+    smap: &Smap,
+    kind: CollapseKind,
+    tried: Vec<u64>,
+) -> io::Result<Vec<Block>> {
+    let (Some(&first_address), Some(&last)) = (tried.first(), tried.last()) else {
+        return Ok(Vec::new());
+    };
+    let geometry = Geometry::running();
+    let sizes @ [_, block_bytes] = [geometry.page_bytes, geometry.pmd_bytes()];
+    let nr_blocks = (last - first_address) / block_bytes + 1;
+    let shared_bytes = if kind == CollapseKind::Anon { smap.shared_bytes } else { 0 };
+    let resident_bytes = smap.rss_bytes;
+    let area = Area { kind, first_address, nr_blocks, resident_bytes, shared_bytes };
+    room::tried(entries, &area, tried, sizes)
+}
+
+/// Collapses `blocks` as long as memory is available; returns the rest, or the error that ended it.
+fn collapse_all<'b>(
+    process: &OwnedFd,
+    blocks: &'b [Block],
+    available: &dyn Fn() -> Available,
+    outcome: &mut Outcome,
+) -> Result<&'b [Block], i32> {
+    for (nr, block) in blocks.iter().enumerate() {
+        // Other processes take memory meanwhile.
+        if nr > 0 && nr % NR_BLOCKS_BLIND == 0 {
+            let next = blocks[nr..].iter().take(NR_BLOCKS_BLIND);
+            if available().bytes < next.map(|block| block.takes_bytes).sum() {
+                return Ok(&blocks[nr..]);
+            }
+        }
+        match block::collapse(process, block.address, outcome.block_bytes) {
+            Ok(()) => {}
+            Err(errno @ (libc::EPERM | libc::ENOSYS | libc::ESRCH)) => return Err(errno),
+            Err(errno) => {
+                let told = outcome.kinds.entry(block.kind).or_default();
+                *told.refused.entry(errno).or_insert(0) += 1;
+            }
+        }
+    }
+    Ok(&[])
 }
 
 /// The pages of the process; `None` where they cannot be seen, and the kernel is asked block by block.

@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::io;
 
-use largefolio_linux::collapse::{CollapseKind, Collapsed, Left, Outcome, Request};
+use largefolio_linux::collapse::{CollapseKind, Collapsed, Forecast, Left, Outcome, Request};
 use largefolio_linux::shell::compact_memory;
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use largefolio_report::figures;
+use largefolio_trace::shown;
 use rustix::io::Errno;
 use serde::Serialize;
 
@@ -38,7 +39,58 @@ pub struct CollapseResult {
     pinned_bytes: u64,
     /// Private memory that was shared with other processes before, and is a copy now.
     unshared_bytes: u64,
+    forecast: ForecastRow,
     rows: Vec<KindRow>,
+}
+
+/// Memory that the collapse was going to take.
+#[derive(Serialize)]
+struct ForecastRow {
+    wanted_bytes: u64,
+    taken_bytes: u64,
+    available_bytes: u64,
+    /// The control group that limits it; `None` if it is the machine.
+    available_in: Option<String>,
+    nr_blocks: u64,
+    nr_left: u64,
+}
+
+impl ForecastRow {
+    fn new(forecast: &Forecast) -> Self {
+        Self {
+            wanted_bytes: forecast.wanted_bytes,
+            taken_bytes: forecast.taken_bytes,
+            available_bytes: forecast.available.bytes,
+            available_in: forecast.available.group.clone(),
+            nr_blocks: forecast.nr_blocks,
+            nr_left: forecast.nr_left,
+        }
+    }
+}
+
+/// How much memory a collapse takes and how much is available, as a sentence; `None` if it takes nothing.
+#[must_use]
+pub fn outlook(forecast: &Forecast) -> Option<String> {
+    if forecast.wanted_bytes == 0 {
+        return None;
+    }
+    let whose = match &forecast.available.group {
+        Some(group) => format!("control group {}", shown(group)),
+        None => "this machine".to_owned(),
+    };
+    let wanted = figures::bytes(forecast.wanted_bytes);
+    let available = figures::bytes(forecast.available.bytes);
+    let blocks = |nr| if nr == 1 { "1 block".to_owned() } else { format!("{nr} blocks") };
+    let nr_all = blocks(forecast.nr_blocks + forecast.nr_left);
+    let mut text = format!(
+        "to collapse {nr_all} takes up to {wanted} more memory; {available} are available in {whose}"
+    );
+    if forecast.nr_left > 0 {
+        let (nr, taken) = (forecast.nr_left, figures::bytes(forecast.taken_bytes));
+        let are = if nr == 1 { "is" } else { "are" };
+        let _ = write!(text, ": {} {are} left out, the others take {taken}", blocks(nr));
+    }
+    Some(text)
 }
 
 #[derive(Serialize)]
@@ -116,6 +168,7 @@ impl CollapseResult {
             once_after_bytes: outcome.once_bytes.1,
             pinned_bytes: outcome.pinned_bytes,
             unshared_bytes: outcome.unshared_bytes,
+            forecast: ForecastRow::new(&outcome.forecast),
             rows: outcome.kinds.iter().map(row).collect(),
         }
     }
@@ -263,6 +316,7 @@ mod tests {
     use std::time::Duration;
 
     use largefolio_linux::census::block::Obstacle;
+    use largefolio_linux::collapse::Available;
 
     use super::*;
 
@@ -282,6 +336,7 @@ mod tests {
             unshared_bytes: 0,
             elapsed: Duration::ZERO,
             block_bytes: M2,
+            forecast: Forecast::default(),
         };
         CollapseResult::new(&request, &outcome, Vec::new())
     }
@@ -320,6 +375,24 @@ mod tests {
 
     fn libc_again() -> i32 {
         Errno::AGAIN.raw_os_error()
+    }
+
+    #[test]
+    fn what_it_takes_is_said_before() {
+        let mut forecast = Forecast::default();
+        assert_eq!(outlook(&forecast), None);
+        forecast.wanted_bytes = 100 * M2;
+        forecast.taken_bytes = 100 * M2;
+        forecast.available.bytes = 200 * M2;
+        forecast.nr_blocks = 101;
+        let enough = "to collapse 101 blocks takes up to 200 MiB more memory; 400 MiB are available in \
+                      this machine";
+        assert_eq!(outlook(&forecast).as_deref(), Some(enough));
+        forecast.available = Available { bytes: 50 * M2, group: Some("/a".to_owned()) };
+        (forecast.taken_bytes, forecast.nr_blocks, forecast.nr_left) = (49 * M2, 50, 51);
+        let low = "to collapse 101 blocks takes up to 200 MiB more memory; 100 MiB are available in \
+                   control group /a: 51 blocks are left out, the others take 98 MiB";
+        assert_eq!(outlook(&forecast).as_deref(), Some(low));
     }
 
     #[test]

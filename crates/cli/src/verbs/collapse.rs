@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use largefolio_linux::collapse::{self, CollapseKind, Request};
+use largefolio_linux::collapse::{self, CollapseKind, Forecast, Request};
 use largefolio_linux::shell::again_as_root;
-use largefolio_results::collapse::CollapseResult;
+use largefolio_results::collapse::{CollapseResult, outlook};
 use largefolio_results::{Form, Forms as _};
 
 use super::values::{self, FormArgs};
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::errors::Exit;
 
 /// Collapse the memory of a running process into PMD folios
@@ -16,7 +16,9 @@ use crate::errors::Exit;
 /// Copies every whole block of a PMD entry (2M; on arm64 32M with 16K pages, 512M with 64K) that
 /// has memory into one folio. Addresses and content stay the same.
 /// Works for anonymous memory, memfd and tmpfs; from Linux 7.2 on also for files on ext4, XFS and
-/// btrfs. Holes in a block become memory, so the resident size may grow; the result shows it.
+/// btrfs. Holes in a block become memory, so the resident size may grow. folio says before how much
+/// that takes and how much is available, on this machine and in the control groups of the process, and
+/// leaves blocks out if it is too little: those with the most holes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -82,7 +84,13 @@ impl CollapseArgs {
 impl CollapsePlan {
     /// Collapses and reports.
     pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
-        let outcome = collapse::run(&self.request, &again_as_root(&self.command_line))?;
+        let mut begin = |forecast: &Forecast| {
+            if let Some(outlook) = outlook(forecast) {
+                console::say(&outlook);
+            }
+        };
+        let again = again_as_root(&self.command_line);
+        let outcome = collapse::run(&self.request, &again, &mut begin)?;
         let result = CollapseResult::new(&self.request, &outcome, self.command_line);
         console.deliver(result.written(self.form)?.as_bytes(), None)?;
         Ok(if result.is_done() { Exit::Done } else { Exit::No })

@@ -18,6 +18,8 @@ pub enum Left {
     Block(Obstacle),
     /// Their area is below the smallest that was asked for.
     BelowMinimum,
+    /// Too little memory is available: their holes would become memory.
+    NoMemory,
 }
 
 impl Left {
@@ -27,6 +29,7 @@ impl Left {
         match self {
             Self::Block(obstacle) => obstacle.name(),
             Self::BelowMinimum => "below_min_size",
+            Self::NoMemory => "no_memory",
         }
     }
 
@@ -42,6 +45,10 @@ impl Left {
             Self::Block(Obstacle::Short) => format!("in areas without a whole {size} block"),
             Self::Block(obstacle) => obstacle.meaning().to_owned(),
             Self::BelowMinimum => "in areas below --min-size".to_owned(),
+            Self::NoMemory => format!(
+                "in {size} blocks for which too little memory is available: their holes would \
+                 become memory"
+            ),
         }
     }
 
@@ -58,7 +65,7 @@ impl Left {
                 | Obstacle::Device,
             )
             | Self::BelowMinimum => false,
-            Self::Block(Obstacle::Incongruent) => true,
+            Self::Block(Obstacle::Incongruent) | Self::NoMemory => true,
             Self::Block(_) => bytes >= block_bytes,
         }
     }

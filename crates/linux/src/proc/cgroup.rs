@@ -61,7 +61,8 @@ pub struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    fn room_bytes(&self, room: Room) -> u64 {
+    /// Bytes that may still be taken.
+    pub(crate) fn room_bytes(&self, room: Room) -> u64 {
         let cold = if room == Room::Free { 0 } else { self.cold_file_bytes };
         self.max_bytes.saturating_sub(self.used_bytes.saturating_sub(cold))
     }

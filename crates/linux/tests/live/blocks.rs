@@ -279,7 +279,7 @@ fn collapse_gains_what_is_promised_block_for_block() {
     }
     let kinds = vec![CollapseKind::Anon, CollapseKind::Shmem];
     let request = Request { pid, kinds, is_named: true, min_bytes: M2 };
-    let outcome = match collapse::run(&request, "folio collapse") {
+    let outcome = match collapse::run(&request, "folio collapse", &mut |_| {}) {
         Ok(outcome) => outcome,
         Err(CollapseError::NotAllowed { .. } | CollapseError::OldKernel) => {
             largefolio_testkit::skipped!("collapse of another process needs root and Linux 6.1");

@@ -53,7 +53,7 @@ fn request(pid: u32, kinds: &[CollapseKind]) -> Request {
 
 /// What came of it; `None` where it is not allowed.
 fn collapsed(request: &Request) -> Option<Outcome> {
-    match collapse::run(request, "folio collapse") {
+    match collapse::run(request, "folio collapse", &mut |_| {}) {
         Ok(outcome) => Some(outcome),
         Err(CollapseError::NotAllowed { .. } | CollapseError::OldKernel) => {
             largefolio_testkit::skipped!("collapse of another process needs root and Linux 6.1");
@@ -87,7 +87,7 @@ fn private_and_shared_memory_become_large_and_keep_their_content() {
     // It reads all of it again.
     drop(child.stdin.take());
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    let gone = collapse::run(&all, "folio collapse").unwrap_err();
+    let gone = collapse::run(&all, "folio collapse", &mut |_| {}).unwrap_err();
     assert!(matches!(gone, CollapseError::NoProcess(_)), "{gone}");
 }
 
@@ -110,6 +110,7 @@ fn only_the_kinds_asked_for_are_touched() {
 
 #[test]
 fn a_process_that_does_not_exist_is_named() {
-    let error = collapse::run(&request(u32::MAX, &[CollapseKind::Anon]), "").unwrap_err();
+    let error =
+        collapse::run(&request(u32::MAX, &[CollapseKind::Anon]), "", &mut |_| {}).unwrap_err();
     assert!(error.to_string().starts_with("there is no process 4294967295"), "{error}");
 }

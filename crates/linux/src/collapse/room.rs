@@ -1,0 +1,329 @@
+//! How much memory a collapse takes, and how much there is.
+//!
+//! A block with a single page takes a whole folio, so a sparse mapping may grow 512-fold. The need of
+//! each block is counted first. The densest blocks come first, until memory is used up.
+//!
+//! Owns both counts and the choice. Invariant R1: the chosen blocks fit into the available memory, and
+//! the part that stays free for others is left.
+
+use std::io;
+use std::ops::Range;
+
+use super::CollapseKind;
+use crate::proc::cgroup::{self, Room};
+use crate::proc::{Task, host};
+use crate::system::{Entries, Present, System};
+
+/// Pages that are scanned at once: their ranges take 12 MiB at most.
+const WINDOW_PAGES: u64 = 1 << 20;
+/// Entries that are read at once if the kernel cannot scan.
+const READ_PAGES: usize = 1 << 13;
+/// The part of the machine and of a control group that stays free for others, as with copies of text.
+const FREE_PART: u64 = 32;
+/// A page is present: bit 63 of its entry in pagemap.
+const PRESENT: u64 = 1 << 63;
+
+/// Memory that may be taken, and its limit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Available {
+    /// Bytes.
+    pub bytes: u64,
+    /// The control group that has so little; `None` if it is the machine.
+    pub group: Option<String>,
+}
+
+/// How much a collapse will take, before it begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Forecast {
+    /// Bytes that all blocks would take in addition to their resident pages.
+    pub wanted_bytes: u64,
+    /// Bytes that the blocks take that will be collapsed.
+    pub taken_bytes: u64,
+    /// The memory that is left.
+    pub available: Available,
+    /// Blocks that will be collapsed.
+    pub nr_blocks: u64,
+    /// Blocks that are left out, because too little memory is available.
+    pub nr_left: u64,
+}
+
+/// A block in which the process has at least one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) address: u64,
+    pub(super) kind: CollapseKind,
+    pub(super) resident_bytes: u64,
+    /// What collapsing it takes beyond that.
+    pub(super) takes_bytes: u64,
+}
+
+/// Memory that may be taken for `task`.
+pub(super) fn available(system: &dyn System, task: &Task<'_>) -> Available {
+    let less_free = |bytes: u64, all: u64| bytes.saturating_sub(all / FREE_PART);
+    let all = host::memory_bytes(system).unwrap_or(0);
+    let of_machine = host::available_bytes(system).map_or(u64::MAX, |bytes| less_free(bytes, all));
+    let own = task.cgroups().unwrap_or_default();
+    let groups = cgroup::limits_of(system, &own).into_iter().map(|limit| Available {
+        bytes: less_free(limit.room_bytes(Room::WithColdFiles), limit.max_bytes),
+        group: Some(limit.group),
+    });
+    let machine = Available { bytes: of_machine, group: None };
+    groups.chain([machine.clone()]).min_by_key(|room| room.bytes).unwrap_or(machine)
+}
+
+/// Calls `each` with the page and the length of every present range in `pages`.
+fn scan(
+    entries: &dyn Entries,
+    pages: Range<u64>,
+    each: &mut dyn FnMut(&Present),
+) -> io::Result<()> {
+    let mut found = Vec::new();
+    let mut first = pages.start;
+    while first < pages.end {
+        let window = first..pages.end.min(first.saturating_add(WINDOW_PAGES));
+        found.clear();
+        match entries.scan(window.clone(), &mut found) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                read(entries, window.clone(), &mut found)?;
+            }
+            scanned => scanned?,
+        }
+        found.iter().for_each(&mut *each);
+        first = window.end;
+    }
+    Ok(())
+}
+
+/// What [`Entries::scan`] does, by the entries of all pages: before Linux 6.7.
+fn read(entries: &dyn Entries, pages: Range<u64>, found: &mut Vec<Present>) -> io::Result<()> {
+    let mut buffer = vec![0; READ_PAGES];
+    let mut first = pages.start;
+    while first < pages.end {
+        let nr = usize::try_from(pages.end - first).unwrap_or(READ_PAGES).min(READ_PAGES);
+        let nr_read = entries.read(first, &mut buffer[..nr])?;
+        for (page, _) in
+            (first..).zip(&buffer[..nr_read]).filter(|(_, entry)| **entry & PRESENT != 0)
+        {
+            match found.last_mut().filter(|last| last.pages.end == page) {
+                Some(last) => last.pages.end += 1,
+                None => found.push(Present { pages: page..page + 1, is_pmd: false }),
+            }
+        }
+        if nr_read < nr {
+            break;
+        }
+        first += nr as u64;
+    }
+    Ok(())
+}
+
+/// An area of the process, as far as its blocks need it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Area {
+    pub(super) kind: CollapseKind,
+    pub(super) first_address: u64,
+    pub(super) nr_blocks: u64,
+    pub(super) resident_bytes: u64,
+    /// The part that other processes have too: collapse copies such private memory.
+    pub(super) shared_bytes: u64,
+}
+
+/// The blocks of an area at the addresses `tried`, which ascend. If the pages cannot be seen, or the
+/// process has none of a block, it may take a whole folio.
+pub(super) fn tried(
+    entries: Option<&dyn Entries>,
+    area: &Area,
+    tried: Vec<u64>,
+    [page_bytes, block_bytes]: [u64; 2],
+) -> io::Result<Vec<Block>> {
+    let seen = match entries {
+        Some(entries) => blocks(entries, area, page_bytes, block_bytes)?,
+        None => Vec::new(),
+    };
+    let of = |address: u64| {
+        let found = seen.binary_search_by_key(&address, |block| block.address);
+        let unseen =
+            Block { address, kind: area.kind, resident_bytes: 0, takes_bytes: block_bytes };
+        found.map_or(unseen, |at| seen[at])
+    };
+    Ok(tried.into_iter().map(of).collect())
+}
+
+/// The blocks of an area that have a page, ascending.
+pub(super) fn blocks(
+    entries: &dyn Entries,
+    area: &Area,
+    page_bytes: u64,
+    block_bytes: u64,
+) -> io::Result<Vec<Block>> {
+    let block_pages = block_bytes / page_bytes;
+    let first = area.first_address / page_bytes;
+    let pages = first..first.saturating_add(area.nr_blocks.saturating_mul(block_pages));
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut add = |block: u64, bytes: u64, is_pmd: bool| {
+        let address = area.first_address + block * block_bytes;
+        if blocks.last().is_none_or(|last| last.address != address) {
+            let block = Block { address, kind: area.kind, resident_bytes: 0, takes_bytes: 0 };
+            blocks.push(block);
+        }
+        let Some(last) = blocks.last_mut() else { return };
+        last.resident_bytes = (last.resident_bytes + bytes).min(block_bytes);
+        last.takes_bytes = if is_pmd { 0 } else { area.takes(last.resident_bytes, block_bytes) };
+    };
+    scan(entries, pages, &mut |present| {
+        let mut page = present.pages.start;
+        while page < present.pages.end {
+            let block = (page - first) / block_pages;
+            let end = present.pages.end.min(first + (block + 1) * block_pages);
+            add(block, (end - page) * page_bytes, present.is_pmd);
+            page = end;
+        }
+    })?;
+    Ok(blocks)
+}
+
+impl Area {
+    /// Bytes that a block takes: its holes, and a copy of its shared pages.
+    fn takes(&self, resident_bytes: u64, block_bytes: u64) -> u64 {
+        let shared = u128::from(resident_bytes) * u128::from(self.shared_bytes);
+        let copied = shared.div_ceil(u128::from(self.resident_bytes.max(1)));
+        let copied = u64::try_from(copied).unwrap_or(u64::MAX).min(resident_bytes);
+        block_bytes - resident_bytes + copied
+    }
+}
+
+/// Splits `blocks` into those that fit into the available memory, densest first, and the rest. Both are in
+/// the order of their addresses.
+pub(super) fn choose(
+    mut blocks: Vec<Block>,
+    available: Available,
+) -> (Vec<Block>, Vec<Block>, Forecast) {
+    blocks.sort_by_key(|block| (block.takes_bytes, block.address));
+    let mut taken_bytes = 0_u64;
+    let nr = blocks.iter().take_while(|block| {
+        taken_bytes = taken_bytes.saturating_add(block.takes_bytes);
+        taken_bytes <= available.bytes
+    });
+    let nr = nr.count();
+    let sum = |blocks: &[Block]| blocks.iter().map(|block| block.takes_bytes).sum();
+    let wanted_bytes = sum(&blocks);
+    let mut left = blocks.split_off(nr);
+    let forecast = Forecast {
+        wanted_bytes,
+        taken_bytes: sum(&blocks),
+        available,
+        nr_blocks: blocks.len() as u64,
+        nr_left: left.len() as u64,
+    };
+    for blocks in [&mut blocks, &mut left] {
+        blocks.sort_by_key(|block| block.address);
+    }
+    (blocks, left, forecast)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::system::MemSystem;
+
+    const M2: u64 = 2 << 20;
+    const PAGE: u64 = 4096;
+
+    /// Pages that are present, as a kernel that scans them or one that does not.
+    struct Pages {
+        present: Vec<Range<u64>>,
+        can_scan: bool,
+    }
+
+    impl Entries for Pages {
+        fn read(&self, first: u64, entries: &mut [u64]) -> io::Result<usize> {
+            for (page, entry) in (first..).zip(entries.iter_mut()) {
+                let is_present = self.present.iter().any(|range| range.contains(&page));
+                *entry = if is_present { PRESENT } else { 0 };
+            }
+            Ok(entries.len())
+        }
+
+        fn scan(&self, pages: Range<u64>, found: &mut Vec<Present>) -> io::Result<()> {
+            if !self.can_scan {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
+            let cut = |range: &Range<u64>| range.start.max(pages.start)..range.end.min(pages.end);
+            let ranges = self.present.iter().map(cut).filter(|range| !range.is_empty());
+            found.extend(ranges.map(|pages| Present { pages, is_pmd: false }));
+            Ok(())
+        }
+    }
+
+    fn area(nr_blocks: u64, resident_bytes: u64, shared_bytes: u64) -> Area {
+        Area {
+            kind: CollapseKind::Anon,
+            first_address: M2,
+            nr_blocks,
+            resident_bytes,
+            shared_bytes,
+        }
+    }
+
+    #[test]
+    fn a_block_takes_what_it_lacks_and_one_without_a_page_is_none() {
+        // The first block has one page; the second none; the third and the fourth are halves.
+        let present = vec![600..601, 512 * 4 - 256..512 * 4 + 256];
+        for can_scan in [true, false] {
+            let pages = Pages { present: present.clone(), can_scan };
+            let found = blocks(&pages, &area(4, 513 * PAGE, 0), PAGE, M2).unwrap();
+            let told: Vec<_> = found.iter().map(|b| (b.address / M2, b.takes_bytes)).collect();
+            assert_eq!(told, [(1, M2 - PAGE), (3, M2 / 2), (4, M2 / 2)], "{can_scan}");
+        }
+    }
+
+    #[test]
+    fn shared_pages_are_copied() {
+        let pages = Pages { present: vec![512..1024], can_scan: true };
+        let found = blocks(&pages, &area(1, M2, M2 / 2), PAGE, M2).unwrap();
+        assert_eq!(found[0].takes_bytes, M2 / 2);
+        let all = blocks(&pages, &area(1, M2, M2), PAGE, M2).unwrap();
+        assert_eq!(all[0].takes_bytes, M2);
+    }
+
+    #[test]
+    fn chosen_blocks_fit_into_memory_and_the_densest_come_first() {
+        for bytes in (0..200).map(|nr| nr * M2 / 3) {
+            let blocks: Vec<Block> = (0..64)
+                .map(|nr| Block {
+                    address: nr * M2,
+                    kind: CollapseKind::Anon,
+                    resident_bytes: M2 - nr * PAGE,
+                    takes_bytes: (nr * 37 % 64) * PAGE,
+                })
+                .collect();
+            let (taken, left, forecast) = choose(blocks, Available { bytes, group: None });
+            assert!(forecast.taken_bytes <= bytes && taken.len() + left.len() == 64);
+            assert!(forecast.wanted_bytes <= bytes || !left.is_empty());
+            let most = taken.iter().map(|block| block.takes_bytes).max();
+            assert!(left.iter().all(|block| Some(block.takes_bytes) >= most));
+            assert!(taken.is_sorted_by_key(|block| block.address));
+        }
+    }
+
+    #[test]
+    fn the_smallest_of_machine_and_groups_limits() {
+        let dir = tempfile::tempdir().unwrap();
+        let put = |name: &str, text: &str| {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        put("page_bytes", "4096");
+        put("meminfo", "MemTotal: 3200 kB\nMemAvailable: 1000 kB\n");
+        put("7/cgroup", "0::/a/b\n");
+        let system = MemSystem::from_dir(dir.path());
+        let now = || available(&system, &Task::of(&system, 7));
+        assert_eq!(now(), Available { bytes: 900 << 10, group: None });
+        put("sys/fs/cgroup/a/memory.max", "65536");
+        put("sys/fs/cgroup/a/memory.current", "32768");
+        assert_eq!(now(), Available { bytes: 30 << 10, group: Some("/a".to_owned()) });
+    }
+}
