@@ -226,21 +226,30 @@ pub fn run(
         let told = outcome.kinds.entry(block.kind).or_default();
         told.leave(Left::NoMemory, block.resident_bytes, outcome.block_bytes);
     }
-    let after = read()?;
-    outcome.resident_bytes = (resident(&before), resident(&after));
-    outcome.shared_out_bytes = (proportional(&before), proportional(&after));
-    outcome.once_bytes = (
-        once(&before, pages.as_ref(), outcome.block_bytes),
-        once(&after, self::pages(pid).as_ref(), outcome.block_bytes),
-    );
-    if outcome.kinds.contains_key(&CollapseKind::Anon) {
-        outcome.unshared_bytes = shared(&before).saturating_sub(shared(&after));
-    }
-    for (&kind, told) in &mut outcome.kinds {
-        (told.before_bytes, told.after_bytes) = (huge(&before, kind), huge(&after, kind));
-    }
+    compare(&mut outcome, pid, [&before, &read()?], pages.as_ref());
     outcome.elapsed = started.elapsed();
     Ok(outcome)
+}
+
+/// Fills in the areas before and after.
+fn compare(
+    outcome: &mut Outcome,
+    pid: u32,
+    [before, after]: [&[Smap]; 2],
+    pages: Option<&Process>,
+) {
+    outcome.resident_bytes = (resident(before), resident(after));
+    outcome.shared_out_bytes = (proportional(before), proportional(after));
+    outcome.once_bytes = (
+        once(before, pages, outcome.block_bytes),
+        once(after, self::pages(pid).as_ref(), outcome.block_bytes),
+    );
+    if outcome.kinds.contains_key(&CollapseKind::Anon) {
+        outcome.unshared_bytes = shared(before).saturating_sub(shared(after));
+    }
+    for (&kind, told) in &mut outcome.kinds {
+        (told.before_bytes, told.after_bytes) = (huge(before, kind), huge(after, kind));
+    }
 }
 
 /// How much each of the blocks takes that are tried of an area.
