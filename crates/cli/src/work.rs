@@ -183,7 +183,7 @@ fn line(what: &str, now: Duration, nr_done: u64, nr_all: Option<u64>) -> String 
     let far = match all {
         Some(all) if what == ROUNDS => format!("{nr_done} of {all}"),
         Some(all) => format!("{}%", u128::from(nr_done) * 100 / u128::from(all)),
-        None => nr_done.to_string(),
+        None => return format!("folio: {what}: {} so far", about(now)),
     };
     let left = all.filter(|&all| nr_done > 0 && nr_done < all).map(|all| {
         let left = times(now, all.saturating_sub(nr_done), nr_done);
@@ -221,6 +221,7 @@ mod tests {
         let said = line("replaying", 25 * SECOND, 250, Some(1000));
         assert_eq!(said, "folio: replaying: 25% after 25 s, about 75 s left");
         assert_eq!(line(ROUNDS, 25 * SECOND, 0, Some(20)), "folio: rounds: 0 of 20 after 25 s");
+        assert_eq!(line("explaining", 25 * SECOND, 7, None), "folio: explaining: 25 s so far");
     }
 
     #[test]

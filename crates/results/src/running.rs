@@ -222,6 +222,7 @@ mod tests {
             ("khugepaged.max_ptes_none", "0"),
             ("khugepaged.scan_sleep_millisecs", "100"),
             ("khugepaged.alloc_sleep_millisecs", "0"),
+            ("khugepaged.scan_sleep_millisecs", "4294967295"),
             ("thp.shmem_enabled", "within_size"),
             ("thp.shmem_enabled", "force"),
             ("readahead.vda", "8192"),

@@ -13,9 +13,8 @@ const CELLS: &str = "--kernel 6.12,7.2+page=64K --machine altra,grace-64k";
 #[test]
 fn long_work_says_how_far_it_is_and_ends_with_the_best_so_far() {
     let place = Place::new();
-    place.done("trace gen zipf --files 2 --file-size 8M --anon-size 8M --runs 100000 -o mix.folio");
-    let words =
-        "predict mix.folio --kernel 6.1,6.12,6.16,6.17,6.18,7.2 --machine altra,zen4 --json";
+    place.done("trace gen zipf --files 2 --file-size 8M --anon-size 8M --runs 300000 -o mix.folio");
+    let words = "predict mix.folio --kernel 6.1,6.12,6.18,7.2 --machine altra --json";
     let run = |more: &str, every_ms: &str| {
         let mut command = place.command(&format!("{words} {more}"));
         let output = command.env("LARGEFOLIO_PROGRESS_MS", every_ms).output().unwrap();
@@ -40,7 +39,7 @@ fn long_work_says_how_far_it_is_and_ends_with_the_best_so_far() {
         let some: Value = serde_json::from_slice(&some).unwrap();
         let rows = some["rows"].as_array().unwrap();
         let nr_absent = some["not_replayed"].as_array().map_or(0, Vec::len);
-        assert_eq!(rows.len() + nr_absent, 12);
+        assert_eq!(rows.len() + nr_absent, 4);
         for (row, of_all) in rows.iter().zip(all["rows"].as_array().unwrap()) {
             assert_eq!((&row["kernel"], &row["faults"]), (&of_all["kernel"], &of_all["faults"]));
         }
@@ -64,8 +63,9 @@ fn what_does_not_fit_is_an_answer_and_no_error() {
     assert_eq!(names(&some["unfit"]), ["grace-64k", "grace-64k"]);
     let shown =
         place.done("predict mix.folio --machine grace-64k,grace-4k --kernel 6.12 --cgroup 2M");
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("does not fit with grace-64k, 64K pages"), "{shown}");
-    assert!(shown.contains("--cgroup 2M"), "{shown}");
+    assert!(shown.contains("(--cgroup 2M)"), "{shown}");
     // A data frame does not say what is missing in it.
     let csv = "predict mix.folio --machine grace-64k,grace-4k --kernel 6.12 --cgroup 2M --csv";
     assert!(text(&place.run(csv).stderr).contains("does not fit with grace-64k"));

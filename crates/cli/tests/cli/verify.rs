@@ -85,7 +85,7 @@ fn what_cannot_be_changed_or_run_is_told_before_a_round() {
         (format!("verify {change}"), "required"),
         (
             format!("verify {change} --metric wal -- true"),
-            "expected wall, user, system, minor faults, major faults, memory, or a shell",
+            "expected wall, cpu, user, system, minor faults, major faults, memory, or a shell",
         ),
         (format!("verify {change} --metric /bin/x -- true"), "--better higher or --better lower"),
         (format!("verify {change} --metric-pattern ( -- true"), "--metric-pattern"),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io;
+use std::ops::Range;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
@@ -39,6 +40,11 @@ impl<'a> Task<'a> {
     /// This process.
     pub(crate) fn own(system: &'a dyn System) -> Self {
         Self::of(system, "self")
+    }
+
+    /// The file of its mapping at `range`, which root reaches whatever became of the file's name.
+    pub(crate) fn mapped_file(&self, range: &Range<u64>) -> PathBuf {
+        self.dir.join(format!("map_files/{:x}-{:x}", range.start, range.end))
     }
 
     fn text(&self, name: &str) -> io::Result<Vec<u8>> {

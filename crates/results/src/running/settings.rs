@@ -173,8 +173,8 @@ pub fn edit(setting: &str, value: &str) -> Option<String> {
         "khugepaged.max_ptes_none" => format!("max-ptes-none={value}"),
         "khugepaged.max_ptes_swap" => format!("max-ptes-swap={value}"),
         "khugepaged.max_ptes_shared" => format!("max-ptes-shared={value}"),
-        "khugepaged.scan_sleep_millisecs" => format!("khugepaged-scan-sleep={value}ms"),
-        "khugepaged.alloc_sleep_millisecs" => format!("khugepaged-alloc-sleep={value}ms"),
+        "khugepaged.scan_sleep_millisecs" => format!("collapse.scan_sleep_ms={}", pause(value)?),
+        "khugepaged.alloc_sleep_millisecs" => format!("collapse.alloc_sleep_ms={}", pause(value)?),
         "thp.shmem_enabled" => format!("shmem-collapse={}", shmem(value)),
         _ => {
             if setting.starts_with("readahead.") {
@@ -187,6 +187,11 @@ pub fn edit(setting: &str, value: &str) -> Option<String> {
             format!("anon-{size}={value}")
         }
     })
+}
+
+/// A pause of khugepaged in milliseconds; the model's clock knows none shorter than one.
+fn pause(value: &str) -> Option<u32> {
+    Some(value.parse::<u32>().ok()?.max(1))
 }
 
 /// `shmem_enabled` as khugepaged follows it.

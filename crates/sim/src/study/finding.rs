@@ -350,6 +350,7 @@ fn basis(row: &Row, study: &Study, how: &How, has_own_input: bool) -> Vec<Basis>
 /// study's own section of the book.
 fn own_constants(study: &Study, values: &Values, cells: &Cells<'_>) -> Option<String> {
     let section = study.source.strip_prefix("docs/behaviour")?.split_whitespace().next()?;
+    let section = section.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
     let names = cells.before.into_iter().chain([cells.after]);
     let mut own = BTreeSet::new();
     for cell in names.filter_map(|name| values.cell(&study.name, name).ok()) {

@@ -180,8 +180,9 @@ fn explaining<T>(
     within: Option<Duration>,
     work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<T, WhyError>,
 ) -> Result<T, WhyError> {
-    let mut line = Work::new("explaining", Some(0), within);
-    let done = work(&mut |nr_done, nr_all| line.hear(nr_done, nr_all));
+    // What there is to replay grows with what is found.
+    let mut line = Work::new("explaining", None, within);
+    let done = work(&mut |nr_done, _| line.done(nr_done));
     line.finish();
     done
 }

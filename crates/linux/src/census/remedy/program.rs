@@ -36,12 +36,9 @@ impl Traits {
         let own = start.program(&files);
         let file = |vma: &Vma| {
             let Vma { path, inode, range, .. } = vma;
-            let through = || {
-                let (start, end) = (range.start, range.end);
-                format!("/proc/{}/map_files/{start:x}-{end:x}", process.pid).into()
-            };
             let is_here = verbs.is_here(path, *inode);
-            File { name: name_of(path), path: if is_here { path.clone() } else { through() } }
+            let reached = if is_here { path.clone() } else { task.mapped_file(range) };
+            File { name: name_of(path), path: reached }
         };
         let is_other = |vma: &&&Vma| {
             let id = |vma: &Vma| (vma.device, vma.inode);

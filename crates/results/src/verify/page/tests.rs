@@ -96,7 +96,7 @@ fn many_rounds_are_thinned_and_the_page_says_so() {
     let page = of(&view(1_600, 90)).unwrap().html();
     assert!(page.len() < 3 << 20, "{} bytes", page.len());
     assert!(page.contains("1500 of 1600 rounds are shown, evenly spread."));
-    assert_eq!(page.matches("<circle class=\"changed-run\"").count(), 1500 + 1500 + 8);
+    assert_eq!(page.matches("<circle class=\"changed-run\"").count(), 1500 + 1500 + 9);
 }
 
 #[test]
