@@ -120,12 +120,11 @@ pub fn take(system: &dyn System, pids: &[u32]) -> Result<Census, CensusError> {
         Err(error) => return Err(CensusError::Flags(error)),
     };
     let taking = Taking { system, geometry, subjects, skipped };
-    match flags {
-        Some(flags) => taking.full(&*flags),
-        None => {
-            let (read, _) = taking.pagemaps();
-            Ok(taking.of_smaps(&read))
-        }
+    if let Some(flags) = flags {
+        taking.full(&*flags)
+    } else {
+        let (read, _) = taking.pagemaps();
+        Ok(taking.of_smaps(&read))
     }
 }
 

@@ -7,6 +7,9 @@
 //!   device         outside, not to be opened: inotify tells
 //! ```
 
+#![expect(clippy::expect_used, reason = "a test that cannot make its attacker ends")]
+#![expect(clippy::missing_panics_doc, reason = "the same")]
+
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -49,8 +52,8 @@ impl Swap {
         let device = dir.path().join("device");
         let (kind, mode) = (FileType::CharacterDevice, Mode::RUSR | Mode::WUSR);
         // The same driver as /dev/full: to open it does nothing.
-        let made = rustix::fs::mknodat(CWD, &device, kind, mode, makedev(1, 7));
-        let opened = made.ok().map(|()| watched(&device));
+        let created = rustix::fs::mknodat(CWD, &device, kind, mode, makedev(1, 7));
+        let opened = created.ok().map(|()| watched(&device));
         let is_over = Arc::new(AtomicBool::new(false));
         let nr_swaps = Arc::new(AtomicU64::new(0));
         let attacker = Attacker {
@@ -178,7 +181,7 @@ impl Attacker {
 
     fn drain(&mut self) {
         for fifo in &mut self.fifos {
-            let mut bytes = [0; 1 << 16];
+            let mut bytes = vec![0; 1 << 16];
             while fifo.read(&mut bytes).is_ok_and(|taken| taken > 0) {}
         }
     }

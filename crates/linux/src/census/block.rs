@@ -55,6 +55,7 @@ impl Backing {
 
 /// What holds for all blocks of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not exclude each other")]
 pub struct AreaFacts {
     /// Kind of memory.
     pub backing: Backing,
@@ -95,7 +96,7 @@ pub struct BlockFacts {
     pub nr_guard: u32,
     /// Protected by userfaultfd, present or not.
     pub nr_protected: u32,
-    /// Pinned, as far as the kernel says where: held in place for io_uring.
+    /// Pinned, as far as the kernel says where: held in place for `io_uring`.
     pub nr_pinned: u32,
 }
 
@@ -125,7 +126,7 @@ pub enum Obstacle {
     Merged,
     /// userfaultfd protects a page, or waits for a missing one.
     Userfaultfd,
-    /// Pages that are pinned, for io_uring or a device.
+    /// Pages that are pinned, for `io_uring` or a device.
     Pinned,
     /// Private copies of file pages.
     Copied,

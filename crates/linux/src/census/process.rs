@@ -320,10 +320,13 @@ fn kind(vma: &Vma, backing: PageKind) -> Kind {
 /// Kind of a page in totals, over all its mappings.
 pub(super) fn kind_of_seen(backing: PageKind, bits: u8) -> Kind {
     match backing {
-        PageKind::File | PageKind::Shmem if bits & seen::TEXT != 0 => Kind::Text,
+        PageKind::File | PageKind::Shmem | PageKind::Anon | PageKind::Merged
+            if bits & seen::TEXT != 0 =>
+        {
+            Kind::Text
+        }
         PageKind::File => Kind::File,
         PageKind::Shmem => Kind::Shmem,
-        PageKind::Anon | PageKind::Merged if bits & seen::TEXT != 0 => Kind::Text,
         PageKind::Anon | PageKind::Merged => Kind::Anon,
         PageKind::Hugetlb => Kind::Hugetlb,
         PageKind::Zero | PageKind::Unknown => Kind::Other,

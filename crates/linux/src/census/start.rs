@@ -85,8 +85,8 @@ impl Start {
         };
         let own = self.words.iter().skip(1).map(|word| word.as_bytes().to_vec());
         let all = words_of(before).into_iter().chain(own).chain(words_of(after));
-        let said = all.filter(|word| variable::switch(word) == key);
-        said.last().is_some_and(|word| word == wanted)
+        let mut said = all.filter(|word| variable::switch(word) == key);
+        said.next_back().is_some_and(|word| word == wanted)
     }
 
     /// The argument of the command line that says the contrary of an option.

@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn shared_pages_are_copied() {
-        let pages = Pages { present: vec![512..1024], can_scan: true };
+        let pages = Pages { present: vec![512..1024; 1], can_scan: true };
         let found = blocks(&pages, &area(1, M2, M2 / 2), PAGE, M2).unwrap();
         assert_eq!(found[0].takes_bytes, M2 / 2);
         let all = blocks(&pages, &area(1, M2, M2), PAGE, M2).unwrap();

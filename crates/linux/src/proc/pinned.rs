@@ -1,4 +1,4 @@
-//! Which memory of a process is pinned: held in place for a device or for io_uring.
+//! Which memory of a process is pinned: held in place for a device or for `io_uring`.
 //!
 //! ```text
 //!   status          VmPin: 65536 kB             all of it, wherever it lies
@@ -14,7 +14,7 @@ use super::Task;
 
 /// Descriptors read at most: the limit of open files is rarely higher.
 const DESCRIPTORS_MAX: usize = 1 << 12;
-/// Buffers of one descriptor: `IORING_MAX_REG_BUFFERS` (io_uring/rsrc.h).
+/// Buffers of one descriptor: `IORING_MAX_REG_BUFFERS` (`io_uring/rsrc.h`).
 const BUFFERS_MAX: usize = 1 << 14;
 
 /// Pinned memory.
@@ -58,25 +58,27 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-/// The buffers that the text of a descriptor of io_uring names.
+/// The buffers that the text of a descriptor of `io_uring` names.
 fn buffers(text: &[u8]) -> Vec<Range<u64>> {
     let lines = text.split(|byte| *byte == b'\n');
     let mut lines = lines.skip_while(|line| !line.starts_with(b"UserBufs:"));
     lines.next();
-    lines.map_while(buffer).take(BUFFERS_MAX).flatten().collect()
+    lines.map_while(place_of_buffer).take(BUFFERS_MAX).filter_map(range).collect()
 }
 
-/// A line of the list; inside is nothing for a place without a buffer.
-fn buffer(line: &[u8]) -> Option<Option<Range<u64>>> {
+/// The place that a line of the list names.
+fn place_of_buffer(line: &[u8]) -> Option<&str> {
     let (number, place) = std::str::from_utf8(line).ok()?.trim().split_once(": ")?;
     number.parse::<u32>().ok()?;
-    let range = || {
-        let (start, len) = place.split_once('/')?;
-        let start = u64::from_str_radix(start.strip_prefix("0x")?, 16).ok()?;
-        let end = start.checked_add(len.parse().ok()?)?;
-        (start < end).then_some(start..end)
-    };
-    Some(range())
+    Some(place)
+}
+
+/// Addresses of a place; `None` if it holds no buffer.
+fn range(place: &str) -> Option<Range<u64>> {
+    let (start, len) = place.split_once('/')?;
+    let start = u64::from_str_radix(start.strip_prefix("0x")?, 16).ok()?;
+    let end = start.checked_add(len.parse().ok()?)?;
+    (start < end).then_some(start..end)
 }
 
 #[cfg(test)]
@@ -89,7 +91,7 @@ mod tests {
             0: 0x1000/8192\n    1: <none>\n    2: 0x9000/4096\nPollList:\n 3: 0x7000/1\n";
         assert_eq!(buffers(text), [0x1000..0x3000, 0x9000..0xa000]);
         let absurd = b"UserBufs: 9\n 0: 0xfffffffffffff000/8192\n 1: 0x0/0\n 2: 0x5/x\n 3: 0x1/2\n";
-        assert_eq!(buffers(absurd), [1..3]);
+        assert_eq!(buffers(absurd), vec![1..3; 1]);
         assert_eq!(buffers(b"\xff\nUserBufs:\n\xff: 0x1/2\n 0: 0x1/2"), []);
     }
 

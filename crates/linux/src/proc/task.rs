@@ -89,7 +89,9 @@ impl<'a> Task<'a> {
     pub(crate) fn advice(&self) -> io::Result<Vec<Smap>> {
         let mut smaps = self.smaps()?;
         let is_disabled = self.is_thp_disabled();
-        smaps.iter_mut().for_each(|smap| smap.is_disabled = is_disabled);
+        for smap in &mut smaps {
+            smap.is_disabled = is_disabled;
+        }
         Ok(smaps)
     }
 

@@ -239,7 +239,7 @@ fn is_in_memory(disk: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The disk that a hidden NVMe path leads to: `nvme0n1` of `nvme0c1n1`.
+/// The disk that a hidden `NVMe` path leads to: `nvme0n1` of `nvme0c1n1`.
 fn path_to(name: &str) -> Option<String> {
     let (subsystem, rest) = name.strip_prefix("nvme")?.split_once('c')?;
     let (controller, namespace) = rest.split_once('n')?;

@@ -2,6 +2,7 @@
 
 mod files;
 
+use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -440,7 +441,7 @@ fn an_unusually_large_readahead_is_named_with_its_hidden_path_and_memory_is_no_d
         // A hidden path has no device number, and nothing is mounted from it.
         if !disk.contains("c0") {
             system.write(&format!("sys/block/{disk}/dev"), &format!("250:{nr}\n"));
-            mounts.push_str(&format!("{nr} 1 250:{nr} / /m{nr} rw - ext4 /dev/{disk} rw\n"));
+            writeln!(mounts, "{nr} 1 250:{nr} / /m{nr} rw - ext4 /dev/{disk} rw").unwrap();
         }
     }
     system.write("proc/self/mountinfo", &mounts);

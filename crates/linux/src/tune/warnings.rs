@@ -6,7 +6,7 @@ use super::catalog::Catalog;
 use crate::shell::as_root;
 
 /// A larger readahead is unusual, in KiB. Kernels begin with 128, from Linux 6.17 on rotating disks
-/// with 4096; some NVMe disks of clouds announce an optimal size of which the kernel makes 65536.
+/// with 4096; some `NVMe` disks of clouds announce an optimal size of which the kernel makes 65536.
 const READAHEAD_USUAL_MAX: u64 = 8192;
 /// The largest value that is proposed in its place, in KiB.
 const READAHEAD_PROPOSED: u64 = 4096;

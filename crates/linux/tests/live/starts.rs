@@ -128,7 +128,7 @@ fn a_start_as_printed_gains_what_was_promised() {
     let program = compile_in(folder.path(), SOURCE, &[]);
     let blank = folder.path().join("a b (deleted)");
     std::fs::copy(&program, &blank).unwrap();
-    let [program, blank] = [&program, &blank].map(|path| quoted(path));
+    let [program, blank] = [&program, &blank].map(quoted);
     let size = MIB.to_string();
     let loader = "/lib64/ld-linux-x86-64.so.2";
     let mut lines = vec![

@@ -22,13 +22,12 @@ pub(crate) const FAULTS_ONLY: &str = "The trace has page faults only (folio reco
 /// The lines above the table.
 pub(crate) fn title(report: &PredictResult) -> Vec<String> {
     let trace = &report.trace;
-    let mut size = match &trace.attached {
-        Some(attached) => figures::recorded(trace.nr_references, attached),
-        None => {
-            let what = if trace.faults_only { "page faults" } else { "references" };
-            let nr_references = figures::count(trace.nr_references);
-            format!("{nr_references} {what} in {} rows", figures::count(trace.nr_rows))
-        }
+    let mut size = if let Some(attached) = &trace.attached {
+        figures::recorded(trace.nr_references, attached)
+    } else {
+        let what = if trace.faults_only { "page faults" } else { "references" };
+        let nr_references = figures::count(trace.nr_references);
+        format!("{nr_references} {what} in {} rows", figures::count(trace.nr_rows))
     };
     if !trace.ended.is_empty() {
         let with = if trace.ended.starts_with("stopped") { "" } else { "ended with " };

@@ -138,7 +138,9 @@ fn areas(known: Vec<(String, Vec<Remedy>)>) -> Vec<Area> {
             area.for_good.extend(other.for_good);
             area.now.extend(other.now);
         }
-        remedies.into_iter().for_each(|remedy| area.add(remedy, &name));
+        for remedy in remedies {
+            area.add(remedy, &name);
+        }
         areas.push(area);
     }
     for area in &mut areas {

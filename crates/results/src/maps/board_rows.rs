@@ -129,16 +129,16 @@ pub(super) fn totals(first: &State, last: &State, now: &State) -> Grid {
     };
     let every: Vec<Size> = sizes(&first.totals, &now.totals).into_keys().collect();
     let is_small = |size: &Size| {
-        let least = all / SHARE_MIN;
-        [first, now].iter().all(|state| of(state, &[*size], None) < least)
+        let smallest = all / SHARE_MIN;
+        [first, now].iter().all(|state| of(state, &[*size], None) < smallest)
     };
-    let (small, shown): (Vec<Size>, Vec<Size>) = every.iter().copied().partition(is_small);
-    let (small, shown) = if small.len() > 1 { (small, shown) } else { (Vec::new(), every.clone()) };
+    let (small, large): (Vec<Size>, Vec<Size>) = every.iter().copied().partition(is_small);
+    let (small, large) = if small.len() > 1 { (small, large) } else { (Vec::new(), every.clone()) };
     let name = |size: &Size| {
         let bytes = size.bytes(now.geometry.page_bytes);
         bytes.map_or_else(|| "unknown".to_owned(), size_name)
     };
-    let mut rows: Vec<Vec<String>> = shown.iter().map(|size| row(name(size), &[*size])).collect();
+    let mut rows: Vec<Vec<String>> = large.iter().map(|size| row(name(size), &[*size])).collect();
     if !small.is_empty() {
         rows.push(row(format!("{} others", small.len()), &small));
     }

@@ -114,7 +114,7 @@ pub fn open_lock(path: &Path, mode: u32) -> io::Result<File> {
         match rustix::fs::open(path, new, Mode::from(mode)) {
             // It was made meanwhile.
             Err(Errno::EXIST) => {}
-            made => return Ok(made?.into()),
+            created => return Ok(created?.into()),
         }
     }
     Err(io::Error::other("it comes and goes: another process makes and removes it"))

@@ -109,10 +109,10 @@ impl Folder {
         let is_proc = rustix::fs::fstatfs(self)
             .is_ok_and(|found| found.f_type == rustix::fs::PROC_SUPER_MAGIC);
         match is_proc {
-            true if place.starts_with(own) && place.ends_with("fd") => Links::OfTheSystem,
-            true => Links::OfOthers,
-            false if place == Path::new("/dev") => Links::OfTheSystem,
-            false => Links::OfUsers,
+            true if place.starts_with(own) && place.ends_with("fd") => Links::System,
+            true => Links::Others,
+            false if place == Path::new("/dev") => Links::System,
+            false => Links::Users,
         }
     }
 }
@@ -121,11 +121,11 @@ impl Folder {
 enum Links {
     /// The system's (`/dev/stderr`, `/dev/fd/63`): replacing one would break the system, and only root
     /// can have made it.
-    OfTheSystem,
+    System,
     /// Below `/proc`, but not this process's own descriptors: they lead where another process wants.
-    OfOthers,
+    Others,
     /// Any other.
-    OfUsers,
+    Users,
 }
 
 impl AsFd for Folder {
@@ -157,10 +157,10 @@ fn target(folder: &Folder, name: &OsStr) -> io::Result<Target> {
     }
     let found = match kind.is_symlink().then(|| folder.links()) {
         None => found,
-        Some(Links::OfUsers) => return Ok(Target::Replaced { mode: None }),
-        Some(Links::OfOthers) => return Err(not_regular(kind)),
+        Some(Links::Users) => return Ok(Target::Replaced { mode: None }),
+        Some(Links::Others) => return Err(not_regular(kind)),
         // It leads to a descriptor, whatever that is.
-        Some(Links::OfTheSystem) => Found::at(folder, Path::new(name), OFlags::empty())?,
+        Some(Links::System) => Found::at(folder, Path::new(name), OFlags::empty())?,
     };
     let kind = found.kind();
     if !(kind.is_fifo() || kind.is_char_device() || kind.is_file()) {

@@ -15,6 +15,7 @@ use crate::shell::quoted;
 /// One row of the table. A program is recognised by all that a row says of it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[expect(clippy::struct_excessive_bools, reason = "keys of the table, each one of its own")]
 pub struct Runtime {
     /// What people call it.
     pub name: String,
@@ -129,7 +130,7 @@ pub struct Wanted {
     pub memory: Memory,
     /// Its addresses.
     pub range: Range<u64>,
-    /// Whether it is the heap, which only `brk` keeps_tables.
+    /// Whether it is the heap, which only `brk` moves.
     pub is_heap: bool,
     /// What a PMD entry maps.
     pub pmd_bytes: u64,
@@ -234,18 +235,15 @@ impl Runtime {
                 let value = start.variable(name);
                 value.is_some_and(|_| !merged(name, value, argument).replaced.is_empty())
             };
-            match self.variables_after.iter().find(contrary) {
-                Some(name) => {
-                    variables.push((name, merged(name, start.variable(name), argument)));
-                }
-                None => {
-                    notes.extend(start.contrary(argument).map(in_place_of));
-                    arguments.push(argument);
-                }
+            if let Some(name) = self.variables_after.iter().find(contrary) {
+                variables.push((name, merged(name, start.variable(name), argument)));
+            } else {
+                notes.extend(start.contrary(argument).map(|old| in_place_of(&old)));
+                arguments.push(argument);
             }
         }
         let replaced = variables.iter().flat_map(|(_, merged)| merged.replaced.clone());
-        notes.extend(replaced.map(in_place_of));
+        notes.extend(replaced.map(|old| in_place_of(&old)));
         if start.variables.is_none() && !start.words.is_empty() {
             notes.extend(variables.iter().map(|(name, _)| {
                 format!(
@@ -259,7 +257,7 @@ impl Runtime {
     fn line(&self, traits: &Traits, variables: &[(&str, Merged)], arguments: &[&String]) -> String {
         let assigned = variables.iter().map(|(name, new)| format!("{name}={}", quoted(&new.value)));
         let mut words: Vec<String> = assigned.collect();
-        words.extend(traits.typed.iter().map(|word| quoted(word)));
+        words.extend(traits.typed.iter().map(quoted));
         let arguments = arguments.iter().map(|&argument| argument.clone());
         let rest = || std::iter::once("..".to_owned());
         if self.last {
@@ -271,7 +269,7 @@ impl Runtime {
     }
 }
 
-fn in_place_of(old: String) -> String {
+fn in_place_of(old: &str) -> String {
     format!("it takes the place of {old}, which the program has now")
 }
 

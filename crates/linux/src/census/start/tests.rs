@@ -1,5 +1,6 @@
 //! Starts of processes that are directories.
 
+use std::fmt::Write as _;
 use std::fs;
 
 use proptest::prelude::*;
@@ -45,8 +46,9 @@ fn words_variables_and_the_entry_are_read() {
 
 #[test]
 fn the_vector_of_a_32_bit_process_has_short_words() {
-    let short = [AT_PAGESZ, 4096, AT_ENTRY, 0x804_8000, AT_SECURE, 0, 0, 0];
-    let short: Vec<u8> = short.iter().flat_map(|&word| (word as u32).to_le_bytes()).collect();
+    let short = [AT_PAGESZ, 4096, AT_ENTRY, 0x804_8000, AT_SECURE, 0, 0, 0]
+        .map(|word| u32::try_from(word).unwrap());
+    let short: Vec<u8> = short.iter().flat_map(|word| word.to_le_bytes()).collect();
     let (_dir, start) = task_of(&[("auxv", &short)]);
     assert_eq!((start.entry, start.is_secure), (Some(0x804_8000), false));
     let (_dir, start) = task_of(&[("auxv", b"odd")]);
@@ -92,8 +94,9 @@ fn layout(names: &[&str]) -> Vec<Vma> {
     for (at, name) in names.iter().enumerate() {
         let start = 0x40_0000 + at * 0x10_0000;
         let inode = at + 1;
-        text += &format!("{start:x}-{:x} r--p 0 fe:0 {inode} {name}\n", start + 0x1000);
-        text += &format!("{:x}-{:x} r-xp 0 fe:0 {inode} {name}\n", start + 0x1000, start + 0x9000);
+        let (middle, end) = (start + 0x1000, start + 0x9000);
+        writeln!(text, "{start:x}-{middle:x} r--p 0 fe:0 {inode} {name}").unwrap();
+        writeln!(text, "{middle:x}-{end:x} r-xp 0 fe:0 {inode} {name}").unwrap();
     }
     maps::parse(text.as_bytes(), 4096).vmas
 }

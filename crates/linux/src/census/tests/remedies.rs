@@ -506,8 +506,8 @@ fn a_block_that_the_kernel_refuses_gains_nothing() {
     let merged = |dir: &Path| replace(&dir.join("kpageflags"), "8000 200 5828", "8000 200 205828");
     let none = of_pages("40000 180 8100000000008000 1", &merged);
     assert!(!none[0].is_some() && none[0].cost.contains("KSM"), "{none:?}");
-    const PROTECTED: &str = "40000 17f 8100000000008000 1\n4017f 1 830000000000817f";
-    let none = of_pages(PROTECTED, &|_| ());
+    let protected = "40000 17f 8100000000008000 1\n4017f 1 830000000000817f";
+    let none = of_pages(protected, &|_| ());
     assert!(!none[0].is_some() && none[0].cost.contains("userfaultfd"), "{none:?}");
     let armed = |dir: &Path| replace(&dir.join("100/smaps"), " ac hg ", " ac hg um ");
     let none = of_pages("40000 180 8100000000008000 1", &armed);

@@ -87,9 +87,12 @@ fn no_setting_is_promised_to_a_process_that_takes_advised_memory_only() {
             set(dir, "enabled", "[always] madvise never");
             let smaps = dir.join("100/smaps");
             let text = std::fs::read_to_string(&smaps).unwrap();
-            let lines = text.lines().map(|line| match line.starts_with("AnonHugePages:") {
-                true => format!("{line}\nTHPeligible:           {value}\n"),
-                false => format!("{line}\n"),
+            let lines = text.lines().map(|line| {
+                if line.starts_with("AnonHugePages:") {
+                    format!("{line}\nTHPeligible:           {value}\n")
+                } else {
+                    format!("{line}\n")
+                }
             });
             std::fs::write(&smaps, lines.collect::<String>()).unwrap();
         }

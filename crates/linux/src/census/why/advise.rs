@@ -147,7 +147,7 @@ impl Judge<'_> {
         or_nothing(remedies)
     }
 
-    /// PostgreSQL's own way: pages of hugetlb, reserved for the mapping.
+    /// `PostgreSQL`'s own way: pages of hugetlb, reserved for the mapping.
     fn reserved(&self, case: &Case<'_>) -> Option<Remedy> {
         let pool = HugetlbPool::of(self.question.system)?;
         let bytes = case.mapping.vma.len_bytes();

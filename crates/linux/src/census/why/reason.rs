@@ -141,11 +141,17 @@ impl Refusal {
             Obstacle::Userfaultfd => Some(Self::Userfaultfd),
             Obstacle::Pinned => Some(Self::Pinned),
             Obstacle::Device => Some(Self::Device),
-            // Bytes of these are counted page by page.
-            Obstacle::Large | Obstacle::Empty | Obstacle::SwappedOut | Obstacle::Copied => None,
-            // And these by the setting that they overrule.
-            Obstacle::Disabled | Obstacle::NoHugeAdvice | Obstacle::Hugetlb => None,
-            Obstacle::Incongruent | Obstacle::Short => None,
+            // Bytes of the first four are counted page by page, those of the others by the setting
+            // that they overrule.
+            Obstacle::Large
+            | Obstacle::Empty
+            | Obstacle::SwappedOut
+            | Obstacle::Copied
+            | Obstacle::Disabled
+            | Obstacle::NoHugeAdvice
+            | Obstacle::Hugetlb
+            | Obstacle::Incongruent
+            | Obstacle::Short => None,
         }
     }
 }

@@ -9,7 +9,9 @@ use crate::running::This;
 /// A system below a directory, with the files that `files` names.
 fn system(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    files.iter().for_each(|(path, text)| set(dir.path(), path, text));
+    for (path, text) in files {
+        set(dir.path(), path, text);
+    }
     dir
 }
 

@@ -128,7 +128,7 @@ fn a_header_tells_mappings_of_malloc_from_those_of_the_program() {
     // One chunk may be followed by others in the same mapping.
     assert!(is_header([0, bytes | 2], bytes, page) && is_header([0, 4096 | 2], bytes, page));
     for other in
-        [[0, 0], [0, bytes], [0, bytes | 3], [0, bytes + 4096 + 2], [0, 5000 | 2], [1, bytes | 2]]
+        [[0, 0], [0, bytes], [0, bytes | 3], [0, bytes + 4096 + 2], [0, 5002], [1, bytes | 2]]
     {
         assert!(!is_header(other, bytes, page), "{other:?}");
     }
