@@ -105,6 +105,11 @@ impl<'a> Task<'a> {
         self.system.entries(&self.dir.join("pagemap"))
     }
 
+    /// Its memory, by words of 8 bytes.
+    pub(crate) fn memory(&self) -> io::Result<Box<dyn Entries>> {
+        self.system.entries(&self.dir.join("mem"))
+    }
+
     /// Its name; empty where it cannot be read.
     pub(crate) fn comm(&self) -> String {
         let name = self.text("comm").unwrap_or_default();

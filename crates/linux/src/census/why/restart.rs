@@ -7,8 +7,6 @@
 //!   allocator than the one in use is not named.
 //! - P2: no setting is promised to a process that has THP disabled.
 
-use std::path::Path;
-
 use super::judge::{Case, Judge};
 use super::reason::Question;
 use crate::census::process::Mapping;
@@ -16,13 +14,13 @@ use crate::census::remedy::runtime::{Memory, Runtime, Started, Traits, Wanted, i
 use crate::census::remedy::{Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
 use crate::census::start::{Ancestor, Disabled};
+use crate::proc::Task;
 use crate::proc::choice::Choice;
 use crate::proc::host;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 use crate::shell::as_typed;
-use crate::system::System;
-use crate::system::entry;
+use crate::system::{Entries, System, entry};
 
 /// The cost of a setting for all programs.
 pub(super) const SYSTEM_WIDE: &str =
@@ -143,20 +141,19 @@ impl Judge<'_> {
     fn has_header(&self, case: &Case<'_>) -> Option<bool> {
         let range = &case.mapping.vma.range;
         let page_bytes = self.census.geometry.page_bytes;
-        let words = |file: &str, first: u64| {
-            let path = format!("/proc/{}/{file}", case.process.pid);
-            let entries = self.question.system.entries(Path::new(&path)).ok()?;
+        let task = Task::of(self.question.system, case.process.pid);
+        let pair = |entries: Box<dyn Entries>, first: u64| {
             let mut words = [0; 2];
             (entries.read(first, &mut words).ok()? == 2).then_some(words)
         };
-        let state = words("pagemap", range.start / page_bytes)?[0];
+        let state = pair(task.pagemap().ok()?, range.start / page_bytes)?[0];
         if state & entry::PRESENT == 0 {
             // Malloc has written its header: a page without content is not malloc's.
             let is_swapped = state & entry::SWAPPED != 0 && state & entry::GUARD == 0;
             return (!is_swapped).then_some(false);
         }
         let bytes = range.end.saturating_sub(range.start);
-        Some(is_header(words("mem", range.start / 8)?, bytes, page_bytes))
+        Some(is_header(pair(task.memory().ok()?, range.start / 8)?, bytes, page_bytes))
     }
 
     /// A setting changed, if `folio tune` takes the value.
