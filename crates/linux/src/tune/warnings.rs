@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::catalog::Catalog;
+use crate::proc::thp::RED_HAT_THP;
 use crate::shell::as_root;
 
 /// A larger readahead is unusual, in KiB. Kernels begin with 128, from Linux 6.17 on rotating disks
@@ -10,8 +11,6 @@ use crate::shell::as_root;
 const READAHEAD_USUAL_MAX: u64 = 8192;
 /// The largest value that is proposed in its place, in KiB.
 const READAHEAD_PROPOSED: u64 = 4096;
-/// The settings of Red Hat Enterprise Linux 6 and its relatives.
-const RED_HAT: &str = "/sys/kernel/mm/redhat_transparent_hugepage";
 
 /// A value that hurts many programs, or a setting that folio cannot change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -49,9 +48,9 @@ pub(super) fn of_readahead(catalog: &Catalog) -> Vec<Warning> {
 
 /// Settings of transparent huge pages at a place that folio does not know.
 pub(super) fn of_other_names(catalog: &Catalog) -> Option<Warning> {
-    let now = catalog.read_other(&format!("{RED_HAT}/enabled"))?;
+    let now = catalog.read_other(&format!("{RED_HAT_THP}/enabled"))?;
     Some(Warning {
-        name: format!("{RED_HAT}/enabled"),
+        name: format!("{RED_HAT_THP}/enabled"),
         now,
         reason: "this kernel has its settings of transparent huge pages there, as Red Hat \
                  Enterprise Linux 6 has; folio does not change them"
