@@ -11,6 +11,7 @@ use crate::system::System;
 pub(crate) const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// The same of Red Hat Enterprise Linux 6 and its relatives.
 pub(crate) const RED_HAT_THP: &str = "/sys/kernel/mm/redhat_transparent_hugepage";
+
 /// The setting `name`, such as `enabled` or `khugepaged/scan_sleep_millisecs`.
 pub(crate) fn setting(name: &str) -> PathBuf {
     Path::new(THP).join(name)

@@ -1,7 +1,7 @@
 //! What the verbs would do, asked before one is recommended.
 //!
-//! Owns the questions. The answers are those of the verbs' own planning: `collapse` has
-//! [`crate::collapse::blocks_of`], which needs no file and is asked directly.
+//! Owns the questions. The answers are those of the verbs' own planning. `folio collapse` needs no
+//! file: it judges the blocks of the census as the census does.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
