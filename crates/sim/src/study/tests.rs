@@ -355,21 +355,29 @@ fn rows_of_a_built_in_study_are_scored_by_what_they_rest_on() {
 /// The rates of milan.toml are those that series 001 published.
 #[test]
 fn a_cost_that_cites_the_study_s_own_section_makes_a_row_that_does_not_count() {
-    let on = |machine: &str, source: &str| {
+    let of_size = |size: &str, machine: &str, source: &str| {
         let cell = |kernel: &str| {
-            format!("do = \"clear\", kernel = \"{kernel}\", size = \"2M\", machine = \"{machine}\"")
+            let cell = format!("do = \"clear\", kernel = \"{kernel}\", size = ");
+            (format!("{cell}\"2M\""), format!("{cell}\"{size}\", machine = \"{machine}\""))
         };
+        let (old, new) = (cell("6.19"), cell("7.0"));
         let text = SMALL
             .replace("docs/behaviour J.2", source)
-            .replace("do = \"clear\", kernel = \"6.19\", size = \"2M\"", &cell("6.19"))
-            .replace("do = \"clear\", kernel = \"7.0\", size = \"2M\"", &cell("7.0"))
+            .replace(&old.0, &old.1)
+            .replace(&new.0, &new.1)
             .replacen("count = \"units\"", "count = \"estimate.causes.clear.ns\"", 1);
         found(&text).tables[0].rows[0].clone()
     };
+    let on = |machine: &str, source: &str| of_size("2M", machine, source);
     let own = on("milan", "docs/behaviour J.2, the table");
     assert_eq!(own.score, Some(Score::OwnInput));
-    let named = own.inputs_of_series.unwrap();
-    assert!(named.contains("costs.clear of 4K") && named.ends_with("of the machine file"));
+    // The stretches of a 2M folio are shorter than 2M, so the rate of that size is not used.
+    assert_eq!(own.inputs_of_series.as_deref(), Some("costs.clear of 4K of the machine file"));
+    let both = of_size("32M", "milan", "docs/behaviour J.2, the table");
+    assert_eq!(
+        both.inputs_of_series.as_deref(),
+        Some("costs.clear of 2M, costs.clear of 4K of the machine file")
+    );
     assert!(own.basis.contains(&Basis::OwnSeries));
     // Another section whose number begins alike.
     let alike = format!("docs/behaviour J.2{}", 1);
