@@ -331,7 +331,7 @@ def carried_out(judge, one, before, remedy):
             status, said = judge.shell(remedy.command) if remedy.command else (0, "")
             judge.stop_all()
             process, pid = judge.launched(one, remedy.start)
-        # 1: not all of it, which is no promise either.
+        # 1: not all of it was collapsed.
         if status not in (0, 1):
             wrong = [f"exit status {status}: {said}"]
         return large_of(pid, remedy.folio_bytes), memory_of(family(process.pid)), wrong

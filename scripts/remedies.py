@@ -198,7 +198,7 @@ def members(pid):
 
 
 def memory(pid):
-    """Memory of the program in bytes, each page once: what it shares among its processes, and what is swapped."""
+    """The program's memory in bytes, including swapped pages; pages that its processes share count once."""
     total = 0
     for one in members(pid):
         with contextlib.suppress(OSError):
@@ -216,7 +216,7 @@ def commands(undo):
 
 @dataclass
 class Outcome:
-    """What was said of a remedy and what it did, in bytes."""
+    """A remedy's promise and its effect, in bytes."""
     said: int
     gain: int
     said_more: int = 0
@@ -230,7 +230,7 @@ class Outcome:
         return not self.error and self.said - slack <= self.gain <= most + slack and self.is_memory_as_said(key)
 
     def is_memory_as_said(self, key):
-        """`folio collapse` says how much it takes, a new start how much at most: its heap is not the same twice."""
+        """`folio collapse` says how much memory it takes, a new start how much at most: its heap varies."""
         slack = max(TOLERANCE * self.said_more, MEMORY_SLACK if key[3] == "none" else RESTART_SLACK)
         return self.more <= self.said_more + slack and (key[3] != "none" or self.more >= self.said_more - slack)
 
@@ -253,7 +253,7 @@ def tried(machine, scene, key, folder, nr_left=2):
 
 
 def once(machine, scene, key, folder):
-    """Gain and memory of one remedy on a fresh copy, and what was said of that copy."""
+    """One remedy's gain and memory on a fresh copy, and the promise for that copy."""
     action, command, start, restart, undo, kind, target, path = key
     if "cp -a" in command and str(folder) not in command:
         raise RuntimeError("not tried: it replaces a file of the system")

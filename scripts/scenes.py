@@ -86,7 +86,7 @@ print("ready", flush=True); time.sleep(1000)
 RUBY = "kept = Array.new(Integer(ARGV[0]) * 8000) { |i| \"value #{i}\" * 3 }; puts 'ready'; STDOUT.flush; sleep 1000; p kept.size"
 PHP = """$kept = []; for ($i = 0; $i < $argv[1] * 8000; $i++) $kept[] = str_repeat("v$i", 12);
 echo "ready\n"; sleep(1000); echo count($kept);"""
-# Stores values of 1,000 bytes until memcached holds as many MiB as it is told.
+# Stores values of 1,000 bytes until memcached holds the given number of MiB.
 MEMCACHED = r"""
 import socket, sys
 to = socket.socket(socket.AF_UNIX); to.connect(sys.argv[1])

@@ -229,7 +229,7 @@ mod tests {
         let mut clock = Clock::new(10 * SECOND, Some(10), Some(30 * SECOND));
         assert_eq!(clock.tick(SECOND, 5), Due::Nothing, "two seconds in all");
         let mut clock = Clock::new(10 * SECOND, Some(1000), Some(30 * SECOND));
-        assert_eq!(clock.tick(SECOND, 1), Due::Announcement(30 * SECOND), "no more than --within");
+        assert_eq!(clock.tick(SECOND, 1), Due::Announcement(30 * SECOND), "at most --within");
         assert!(!clock.is_over(29 * SECOND) && clock.is_over(30 * SECOND));
         assert!(!Clock::new(SECOND, None, None).is_over(Duration::MAX));
     }

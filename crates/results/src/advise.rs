@@ -190,7 +190,7 @@ impl Question {
         remarks.extend(this.remarks().iter().cloned());
         if is_cut {
             remarks.push(Remark::Warning(format!(
-                "the time of --within was over after {} candidates: the plan is the best of these",
+                "--within ended the search after {} candidates: the plan is the best of these",
                 candidates.len()
             )));
         }

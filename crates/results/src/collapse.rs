@@ -74,7 +74,7 @@ pub fn outlook(forecast: &Forecast) -> Option<String> {
     if forecast.wanted_bytes == 0 {
         return None;
     }
-    let whose = match &forecast.available.group {
+    let place = match &forecast.available.group {
         Some(group) => format!("control group {}", shown(group)),
         None => "this machine".to_owned(),
     };
@@ -83,12 +83,12 @@ pub fn outlook(forecast: &Forecast) -> Option<String> {
     let blocks = |nr| if nr == 1 { "1 block".to_owned() } else { format!("{nr} blocks") };
     let nr_all = blocks(forecast.nr_blocks + forecast.nr_left);
     let mut text = format!(
-        "to collapse {nr_all} takes up to {wanted} more memory; {available} are available in {whose}"
+        "collapsing {nr_all} takes up to {wanted} more memory; {place} has {available} available"
     );
     if forecast.nr_left > 0 {
         let (nr, taken) = (forecast.nr_left, figures::bytes(forecast.taken_bytes));
         let are = if nr == 1 { "is" } else { "are" };
-        let _ = write!(text, ": {} {are} left out, the others take {taken}", blocks(nr));
+        let _ = write!(text, ": {} {are} left out, and the others take {taken}", blocks(nr));
     }
     Some(text)
 }
@@ -292,14 +292,14 @@ fn reason(kind: CollapseKind, errno: i32, pinned_bytes: u64) -> String {
              run --text large"
         }
         (_, Errno::INVAL) => {
-            "nothing to collapse: the pages changed meanwhile, or are not eligible"
+            "nothing to collapse: the pages have changed meanwhile, or are not eligible"
         }
         (_, Errno::AGAIN) if pinned_bytes > 0 => &format!(
-            "{} of the process are pinned (VmPin), for io_uring, RDMA or a device; a block with a \
+            "the process has {} pinned (VmPin), for io_uring, RDMA or a device; a block with a \
              pinned page stays as it is",
             figures::bytes(pinned_bytes)
         ),
-        (_, Errno::AGAIN) => "the kernel was using pages of the block; try again",
+        (_, Errno::AGAIN) => "the kernel was using some of the pages; try again",
         (_, Errno::BUSY) => {
             "the memory control group is at its limit, or userfaultfd waits for pages"
         }
@@ -385,13 +385,13 @@ mod tests {
         forecast.taken_bytes = 100 * M2;
         forecast.available.bytes = 200 * M2;
         forecast.nr_blocks = 101;
-        let enough = "to collapse 101 blocks takes up to 200 MiB more memory; 400 MiB are available in \
-                      this machine";
+        let enough = "collapsing 101 blocks takes up to 200 MiB more memory; this machine has 400 MiB \
+                      available";
         assert_eq!(outlook(&forecast).as_deref(), Some(enough));
         forecast.available = Available { bytes: 50 * M2, group: Some("/a".to_owned()) };
         (forecast.taken_bytes, forecast.nr_blocks, forecast.nr_left) = (49 * M2, 50, 51);
-        let low = "to collapse 101 blocks takes up to 200 MiB more memory; 100 MiB are available in \
-                   control group /a: 51 blocks are left out, the others take 98 MiB";
+        let low = "collapsing 101 blocks takes up to 200 MiB more memory; control group /a has 100 MiB \
+                   available: 51 blocks are left out, and the others take 98 MiB";
         assert_eq!(outlook(&forecast).as_deref(), Some(low));
     }
 

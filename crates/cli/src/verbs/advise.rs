@@ -76,8 +76,8 @@ pub(crate) struct AdviseArgs {
     within: Option<Duration>,
     #[command(flatten)]
     deed: DeedArgs,
-    /// The program is this service of systemd: what it needs at its start becomes a drop-in. Alone: the
-    /// processes of this unit
+    /// The program is this systemd service: a drop-in changes how it starts. Without a program: advice
+    /// for the unit's running processes
     #[arg(long, value_name = "UNIT", conflicts_with = "undo")]
     unit: Option<String>,
     #[command(flatten)]
@@ -292,7 +292,7 @@ fn one_target(target: &Path) -> Result<Target> {
 /// What several words name: processes, all by their ids or all by their names.
 fn several_targets(targets: &[PathBuf]) -> Result<Target> {
     if let Some(trace) = targets.iter().find(|target| looks_like_trace(target)) {
-        bail!("{} is a trace, and advice is for one: name nothing else", shown(trace));
+        bail!("{} is a trace, and advice is for one trace alone: name nothing else", shown(trace));
     }
     let texts: Vec<String> =
         targets.iter().map(|target| target.to_string_lossy().into_owned()).collect();

@@ -16,9 +16,9 @@ use crate::errors::Exit;
 /// Copies every whole block of a PMD entry (2M; on arm64 32M with 16K pages, 512M with 64K) that
 /// has memory into one folio. Addresses and content stay the same.
 /// Works for anonymous memory, memfd and tmpfs; from Linux 7.2 on also for files on ext4, XFS and
-/// btrfs. Holes in a block become memory, so the resident size may grow. folio says before how much
-/// that takes and how much is available, on this machine and in the control groups of the process, and
-/// leaves blocks out if it is too little: those with the most holes.
+/// btrfs. Holes in a block become memory, so the resident size may grow. folio first says how much
+/// memory that takes and how much is available, on this machine and in the process's control groups. If
+/// it is too little, folio leaves out the blocks with the most holes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

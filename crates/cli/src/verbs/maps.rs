@@ -79,7 +79,7 @@ pub(crate) struct MapsArgs {
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::number::<usize>)]
     top: usize,
-    /// Reasons and remedies also of mappings below 4 MiB or 1% of all memory
+    /// Show reasons and remedies of mappings below 4 MiB or 1% of all memory too
     #[arg(long)]
     full: bool,
     /// Order of the rows
@@ -101,8 +101,8 @@ pub(crate) struct MapsArgs {
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["whom", "file", "page_cache", "watch", "top", "sort"])]
     elf: Vec<PathBuf>,
-    /// With --elf: the kernel whose rules apply, with edits such as +page=16K [default: the
-    /// running one]
+    /// With --elf: follow this kernel's rules, with edits such as +page=16K [default: the running
+    /// kernel]
     #[arg(long, value_name = "KERNEL", value_parser = names::KERNEL, hide_possible_values = true)]
     kernel: Option<String>,
     #[command(flatten)]

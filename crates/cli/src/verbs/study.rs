@@ -26,7 +26,7 @@ const INTERRUPTED: u8 = 130;
 /// Each row shows a published number or pair, our number, the distance between the two changes, how
 /// close change and level are, whether the row counts, and where our number comes from: counted in
 /// the model, estimated with a machine file's costs, measured on this kernel (--live), or quoted
-/// from a document. A row counts if none of its inputs is a number of its own series, if it
+/// from a document. A row counts if none of its inputs comes from its own series, if it
 /// measures the published quantity, and if it does not compare zero with zero. It matches if level
 /// and change are within 10%; a match by assumed constants is called a coincidence. A study may
 /// also run a program below memory limits, a line for each kernel, or many programs under several

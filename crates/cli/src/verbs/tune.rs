@@ -179,7 +179,7 @@ impl TunePlan {
         // Before a home is looked for, which users of services do not have.
         if self.root == Path::new("/") && !rustix::process::geteuid().is_root() {
             bail!(
-                "settings of the system are changed by root: run `{}`",
+                "only root can change system settings: run `{}`",
                 shell::again_as_root(&self.command_line)
             );
         }

@@ -97,8 +97,8 @@ pub(crate) struct VerifyArgs {
     /// Stop after this time, such as 2m, with the rounds that are complete by then
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     within: Option<Duration>,
-    /// What the verdict is about: wall, cpu (user and system), user, system, memory, minor faults, major faults, the same of
-    /// the server (server user), or the number that a shell command prints after each run
+    /// Base the verdict on wall, cpu (user and system), user, system, memory, minor faults, major faults, a
+    /// figure of the server (such as server user), or the number that a shell command prints after each run
     #[arg(long, value_name = "NAME|CMD", default_value = "wall")]
     metric: String,
     /// The verdict is about a number in the command's output: the last match, its first group
@@ -324,8 +324,8 @@ impl VerifyPlan {
         let rounds = rounds?;
         if rounds.plain.is_empty() {
             bail!(
-                "stopped before the first round was complete: there is nothing to compare. The round \
-                 that comes before it, and untimed runs in each, take time too"
+                "stopped before the first round was complete: there is nothing to compare. The warm-up \
+                 round and the untimed runs take time too"
             );
         }
         let judged = Judged::of(&rounds, &self.question);

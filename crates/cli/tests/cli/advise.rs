@@ -80,7 +80,7 @@ fn processes_are_named_by_ids_or_names_and_win_over_what_is_no_trace() {
     assert!(has_both(&told(&pids.join(","))));
     assert!(has_both(&told("--name sleep")) && has_both(&told("sleep")));
     std::fs::create_dir(place.path("sleep")).unwrap();
-    assert!(has_both(&told("sleep")), "a directory is no trace");
+    assert!(has_both(&told("sleep")), "a directory is not a trace");
     std::fs::remove_dir(place.path("sleep")).unwrap();
     std::fs::write(place.path("sleep"), "no trace").unwrap();
     assert!(has_both(&told("sleep")), "nor is this file");

@@ -33,7 +33,7 @@ fn long_work_says_how_far_it_is_and_ends_with_the_best_so_far() {
     for within in ["1s", "10m"] {
         let (code, said, some) = run(&format!("--within {within}"), "600000");
         if code == Some(2) {
-            assert!(said.contains("--within was over before the first columns"), "{said}");
+            assert!(said.contains("--within ended the replay before the first columns"), "{said}");
             continue;
         }
         let some: Value = serde_json::from_slice(&some).unwrap();
@@ -64,11 +64,11 @@ fn what_does_not_fit_is_an_answer_and_no_error() {
     let shown =
         place.done("predict mix.folio --machine grace-64k,grace-4k --kernel 6.12 --cgroup 2M");
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains("does not fit with grace-64k, 64K pages"), "{shown}");
+    assert!(shown.contains("does not fit into memory with grace-64k, 64K pages"), "{shown}");
     assert!(shown.contains("(--cgroup 2M)"), "{shown}");
     // A data frame does not say what is missing in it.
     let csv = "predict mix.folio --machine grace-64k,grace-4k --kernel 6.12 --cgroup 2M --csv";
-    assert!(text(&place.run(csv).stderr).contains("does not fit with grace-64k"));
+    assert!(text(&place.run(csv).stderr).contains("does not fit into memory with grace-64k"));
     let none = json("--machine grace-64k --kernel 6.12 --cgroup 256K", 1);
     assert!(none["rows"].as_array().unwrap().is_empty() && none["unfit"].is_array());
     let output = place.run("predict mix.folio --machine grace-64k --kernel 6.12 --cgroup 256K");

@@ -16,7 +16,7 @@ fn without_root_the_command_with_sudo_is_told_before_a_home_is_looked_for() {
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            largefolio_testkit::skipped!("nobody may not run folio: {error}");
+            largefolio_testkit::skipped!("user nobody may not run folio: {error}");
             return;
         }
     };
@@ -25,7 +25,7 @@ fn without_root_the_command_with_sudo_is_told_before_a_home_is_looked_for() {
         largefolio_testkit::skipped!("thp.enabled is always here already");
         return;
     }
-    assert!(said.contains("are changed by root: run `sudo "), "{said}");
+    assert!(said.contains("only root can change system settings: run `sudo "), "{said}");
     assert!(!said.contains("/nonexistent"), "{said}");
 }
 

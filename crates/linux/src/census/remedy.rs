@@ -215,7 +215,7 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     let warm = as_typed(&format!("folio warm {}", quoted(path)));
     if is_shared && is_systems(path) {
         return Remedy::nothing(format!(
-            "other programs map the file, which belongs to the system; once all of them are stopped, \
+            "the file belongs to the system, and other programs map it; stop all of them, and \
              {warm} makes it large"
         ));
     }

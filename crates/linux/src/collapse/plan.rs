@@ -46,8 +46,8 @@ impl Left {
             Self::Block(obstacle) => obstacle.meaning().to_owned(),
             Self::BelowMinimum => "in areas below --min-size".to_owned(),
             Self::NoMemory => format!(
-                "in {size} blocks for which too little memory is available: their holes would \
-                 become memory"
+                "in {size} blocks that do not fit into the available memory: their holes would \
+                 be filled"
             ),
         }
     }

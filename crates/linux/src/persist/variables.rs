@@ -92,7 +92,7 @@ impl Variables {
             return Err(given(
                 &name,
                 format!(
-                    "the unit reads {} (EnvironmentFile=), which has {name} and overrules this: change it \
+                    "the unit reads {} (EnvironmentFile=), whose {name} overrides this: change it \
                  there",
                     file.display()
                 ),
@@ -102,14 +102,14 @@ impl Variables {
             return Ok(Joined { variable, note: String::new() });
         };
         let old = old.as_ref().map_err(|raw| given(&name, format!(
-            "the unit has {name}={raw}, whose % only systemd can expand: write the whole value with \
+            "the unit has {name}={raw}, and only systemd can expand the %: write the whole value with \
              systemctl edit"
         )))?;
         let new = merged(&name, Some(OsStr::new(old)), &wanted).value;
         let value = OsString::into_string(new).unwrap_or(wanted);
         let note = match value {
             _ if *old == value => format!("the unit has {name}={old} already"),
-            _ => format!("the unit has {name}={old}; with this it is {name}={value}"),
+            _ => format!("the unit has {name}={old}; with this it becomes {name}={value}"),
         };
         Ok(Joined { variable: Variable::parse(&format!("{name}={value}"))?, note })
     }

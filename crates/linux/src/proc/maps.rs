@@ -236,7 +236,7 @@ mod tests {
         }
         assert!(is_nameless("[anon_shmem:opcache]"));
         let private = one("1000-2000 rw-p 00000000 00:00 0  [anon_shmem:x]").unwrap();
-        assert!(!private.is_nameless_shared(), "a name that is no mapping of shared memory");
+        assert!(!private.is_nameless_shared(), "a name, but not of shared memory");
         assert!(!is_nameless("/dev/zero") && !is_nameless("/tmp/x (deleted)"));
     }
 

@@ -10,7 +10,7 @@ use super::maps::{self, Vma};
 
 /// What smaps says of one mapping, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "flags of the kernel, each one of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of the kernel")]
 pub struct Smap {
     /// Addresses, file, permissions.
     pub vma: Vma,

@@ -102,8 +102,8 @@ pub(super) fn run(
 }
 
 /// Warning of a trace that ends because QEMU did.
-const EMULATOR_ENDED: &str = "QEMU ended by itself, and not the program: the trace ends there, and the exit \
-    code is QEMU's. Record again; if it happens each time, try valgrind (--with valgrind).";
+const EMULATOR_ENDED: &str = "QEMU ended, not the program: the trace stops there, and the exit code is \
+    QEMU's. Record again; if it happens each time, try valgrind (--with valgrind).";
 
 /// As many descriptors as this process may have at all, until it is dropped.
 struct ManyDescriptors(Rlimit);

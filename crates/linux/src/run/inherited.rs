@@ -29,8 +29,8 @@ fn cause() -> Option<String> {
 pub fn thp_disabled() -> Option<String> {
     cause().map(|cause| {
         format!(
-            "THP is disabled for folio and for what it starts ({cause}): start folio from elsewhere, or \
-             with {}, which takes it back",
+            "THP is disabled for folio and the programs that it starts ({cause}): start folio from elsewhere, \
+             or with {}, which enables it",
             as_typed("folio run -- folio ..")
         )
     })
@@ -39,7 +39,7 @@ pub fn thp_disabled() -> Option<String> {
 /// Enables THP for this process and the programs that it starts; says so if it was disabled.
 pub(super) fn enable() -> Option<String> {
     cause().map(|cause| match disable_transparent_huge_pages(false) {
-        Ok(()) => format!("THP was disabled for folio ({cause}); it is not for the program"),
+        Ok(()) => format!("THP was disabled for folio ({cause}); it is enabled for the program"),
         Err(error) => format!("THP is disabled for folio and the program ({cause}): {error}"),
     })
 }

@@ -37,7 +37,7 @@ pub(super) fn of_readahead(catalog: &Catalog) -> Vec<Warning> {
         let reason = format!(
             "a window of {size} is unusually large: once memory is short, random reads of files can \
              read 50 to 500 times as much as they use; 128 to {READAHEAD_PROPOSED} is usual \
-             (--persist keeps it by a udev rule)"
+             (--persist keeps the setting with a udev rule)"
         );
         let command =
             as_root(&format!("folio tune --set {name}={READAHEAD_PROPOSED} --yes --persist"));
@@ -52,8 +52,8 @@ pub(super) fn of_other_names(catalog: &Catalog) -> Option<Warning> {
     Some(Warning {
         name: format!("{RED_HAT_THP}/enabled"),
         now,
-        reason: "this kernel has its settings of transparent huge pages there, as Red Hat \
-                 Enterprise Linux 6 has; folio does not change them"
+        reason: "this kernel has its settings of transparent huge pages there, like Red Hat \
+                 Enterprise Linux 6; folio does not change them"
             .to_owned(),
         command: String::new(),
     })

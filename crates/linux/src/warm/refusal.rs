@@ -176,7 +176,7 @@ impl WarmRefusal {
                 }
             }
             Self::Busy { .. } => format!(
-                "write to the disk what waits for that (sync), and repeat; if it is the same then, \
+                "write the waiting pages to the disk (sync), and repeat; if they still cannot be evicted, \
                  wait until no process has the file open (fuser -v {})",
                 quoted(file)
             ),
@@ -241,7 +241,7 @@ impl fmt::Display for WarmRefusal {
             }
             Self::Disturbed { bytes, free_bytes } => write!(
                 out,
-                "{} MiB got smaller folios, though {} MiB lie free in large blocks: another process \
+                "{} MiB got smaller folios, though {} MiB are free in large blocks: another process \
                  read or mapped the file meanwhile",
                 mib(bytes),
                 free_bytes >> 20

@@ -47,8 +47,8 @@ pub enum MemoryError {
     NoPage,
     /// The host has no room for the bytes of the model's memory.
     #[error(
-        "the model needs {} MiB for its memory, and this host has no room for that: raise the limit \
-         of this process (ulimit -v)",
+        "the model's memory takes {} MiB, more than this process can get: raise its limit \
+         (ulimit -v), or model less memory",
         bytes >> 20
     )]
     NoRoom {

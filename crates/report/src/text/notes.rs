@@ -178,7 +178,7 @@ fn off_cpu(run: &BaseTime) -> Option<String> {
     if run.source == BaseSource::Cpu {
         return Some(format!(
             "{:.0}% of the wall-clock time is neither user nor system time: the program waits, or the \
-             machine is busy. So changes are in per cent of the CPU time.",
+             machine is busy. So changes are relative to the CPU time.",
             100.0 * share
         ));
     }

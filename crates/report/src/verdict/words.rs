@@ -37,7 +37,7 @@ pub(crate) fn not_replayed(report: &PredictResult) -> Option<String> {
     let nr_all = names.len() + report.rows.len() + report.unfit.len();
     (!names.is_empty()).then(|| {
         format!(
-            "The time of --within was over before {} of {nr_all} columns were replayed ({}): this is the \
+            "--within ended the replay before {} of {nr_all} columns were complete ({}): this is the \
              best of the others.",
             names.len(),
             figures::printable(&listed(&names))
@@ -74,9 +74,11 @@ pub(crate) fn unfit(report: &PredictResult) -> Option<String> {
         [] => format!("{memory} (--memory)"),
         groups => format!("its control group (--cgroup {}) or {memory}", groups.join(", ")),
     };
-    let nothing = if report.rows.is_empty() { " So there is nothing to compare." } else { "" };
+    let nothing = if report.rows.is_empty() { " There is nothing to compare." } else { "" };
     let listed = figures::printable(&listed(&names));
-    Some(format!("The program does not fit with {listed}: it needs more than {room}.{nothing}"))
+    Some(format!(
+        "The program does not fit into memory with {listed}: it needs more than {room}.{nothing}"
+    ))
 }
 
 /// Options of the command that tell more: for a terminal, not for a page.

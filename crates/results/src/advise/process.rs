@@ -253,8 +253,8 @@ impl Forms for ProcessAdvice {
         if self.areas.iter().any(|area| !area.for_good.is_empty() && !area.now.is_empty()) {
             let _ = writeln!(
                 out,
-                "\n- `now` lasts until the program ends, `for good` holds from its next start on. Under \
-                 one number both are for the same memory: use one of them."
+                "\n- `now` lasts until the program ends; `for good` begins with its next start. Remedies \
+                 with one number help the same memory: use one of them."
             );
         }
         let _ = writeln!(

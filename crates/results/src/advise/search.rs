@@ -101,9 +101,9 @@ impl Search<'_> {
         // S1: without the system as it is there is nothing to compare with.
         let Some((_, plain)) = found.first().filter(|(set, _)| set.is_empty()).cloned() else {
             let why = if is_cut {
-                "the time of --within was over before the program was replayed as it is; give it more"
+                "--within ended the search before the program was replayed unchanged; allow more time"
             } else {
-                "the program does not fit into the memory that --memory gives it; name more"
+                "the program does not fit into the memory of --memory; allow more"
             };
             return Err(Error::asked(why.to_owned()));
         };

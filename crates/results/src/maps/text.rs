@@ -90,8 +90,7 @@ fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) 
     let remedies = remedies.filter(|(_, remedy)| remedy.present_bytes() > remedy.gain_bytes / 2);
     if let Some((what, best)) = remedies.max_by_key(|(_, remedy)| remedy.present_bytes()) {
         let (gain, size) = (figures::bytes(best.gain_bytes), size_name(best.folio_bytes));
-        let best =
-            format!("Of the remedies below, that for {what} gains most: {gain} in {size} folios.");
+        let best = format!("The remedy for {what} gains most: {gain} in {size} folios.");
         show.add(text, "", &best);
     }
     text.push('\n');
@@ -266,11 +265,11 @@ fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: &Aside,
 fn page_tables(text: &mut String, census: &Census) {
     let bytes: u64 = census.processes.iter().map(|one| one.held.page_table_bytes).sum();
     if bytes >= PAGE_TABLES_MIN && bytes >= census.totals.all().mapped_bytes() / 100 {
-        let whose = match census.processes.len() {
+        let owner = match census.processes.len() {
             1 => "the process's".to_owned(),
             nr => format!("the {nr} processes'"),
         };
-        let _ = writeln!(text, "{} are {whose} page tables (VmPTE)", figures::bytes(bytes));
+        let _ = writeln!(text, "{owner} page tables take {} (VmPTE)", figures::bytes(bytes));
     }
 }
 

@@ -113,8 +113,8 @@ fn one<T: Ord>(all: BTreeSet<Option<T>>) -> Result<Option<T>, ()> {
 fn held_now(names: &[String]) -> Option<Remark> {
     (!names.is_empty()).then(|| {
         Remark::Warning(format!(
-            "another folio has changed {} for a while (folio verify, run or bench): `this` is the kernel \
-             with that change; ask again when it has ended",
+            "another folio (verify, run or bench) has changed {} temporarily, and `this` includes \
+             that change; ask again when it has ended",
             listed(names)
         ))
     })
@@ -123,7 +123,7 @@ fn held_now(names: &[String]) -> Option<Remark> {
 fn not_read(names: &[String]) -> Option<Remark> {
     (!names.is_empty()).then(|| {
         Remark::Warning(format!(
-            "`this` has what kernels start with instead of {}, which cannot be read here",
+            "folio cannot read {} here, so `this` has the kernel's defaults for them",
             listed(names)
         ))
     })
@@ -132,7 +132,7 @@ fn not_read(names: &[String]) -> Option<Remark> {
 fn not_modelled(names: &[String]) -> Option<Remark> {
     (!names.is_empty()).then(|| {
         Remark::Warning(format!(
-            "`this` leaves out what the model has no rule for: {}",
+            "`this` leaves out settings that the model does not know: {}",
             listed(names)
         ))
     })

@@ -445,13 +445,13 @@ fn sources(report: &StudyResult) -> Markup {
         (
             "change, level",
             "Within 10% of the published number, or within the resolution of its table; within a \
-             factor of 2; for a change also the same direction only, or the other direction.",
+             factor of 2; a change may also have only the same direction, or the other one.",
         ),
         (
             "score",
             "A row matches if both its level and its change are within 10%. A match by an estimate \
-             that rests on assumed constants is a coincidence. Not counted are rows with an input \
-             of their own series, of another quantity, and of zero against zero.",
+             that rests on assumed constants is a coincidence. Rows that have an input \
+             from their own series, measure another quantity or compare zero with zero do not count.",
         ),
     ]);
     body.raw("<h3>Published</h3><ul class=\"notes\">");

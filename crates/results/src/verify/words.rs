@@ -137,8 +137,8 @@ pub(super) fn warning(doubt: &Doubt) -> String {
                 .to_owned()
         }
         Doubt::NotLooked { part, nr } => format!(
-            "memory and folios were looked at in {nr} rounds: a look takes {:.0}% of a run, and more than \
-             2% would disturb it. So they are those of one more run of each, which was not timed; \
+            "memory and folios were examined in {nr} rounds: that takes {:.0}% of a run, and more than \
+             2% would disturb it. So they come from one more run of each arm, which was not timed; \
              --metric memory compares them in every round",
             100.0 * part
         ),

@@ -25,7 +25,7 @@ pub enum KernelError {
     #[error("there is no rule '{}' in '+{}'; {hint}", shown(name), shown(edit))]
     UnknownEdit { name: String, edit: String, hint: String },
     #[error(
-        "{kernel}: {rule} is {}; with {page} base pages the page cache has folios of at most {}",
+        "{kernel}: {rule} is {}, but with {page} base pages the page cache's folios have at most {}",
         size_name(*bytes),
         size_name(*max_bytes)
     )]

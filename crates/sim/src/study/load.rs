@@ -431,7 +431,7 @@ impl RowFile {
         let is_about_both = self.inputs_of_series.is_some() || self.other_quantity.is_some();
         if is_about_both && self.published.is_none() {
             return Err(wrong(
-                "inputs-of-series and other-quantity are about a published number, and the row \
+                "inputs-of-series and other-quantity need a published number, and this row \
                  has none",
             ));
         }

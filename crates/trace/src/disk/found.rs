@@ -122,8 +122,8 @@ fn by_handle(error: Errno) -> io::Error {
     if !matches!(error, Errno::NOENT | Errno::NOTDIR) {
         return error.into();
     }
-    let why = "/proc is not mounted, and files are opened through /proc/self/fd so that no other \
-               takes their place; mount it: mount -t proc proc /proc";
+    let why = "/proc is not mounted, and folio opens files through /proc/self/fd so that nothing can \
+               replace them; mount it: mount -t proc proc /proc";
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 

@@ -117,5 +117,5 @@ pub fn open_lock(path: &Path, mode: u32) -> io::Result<File> {
             created => return Ok(created?.into()),
         }
     }
-    Err(io::Error::other("it comes and goes: another process makes and removes it"))
+    Err(io::Error::other("another process keeps creating and removing it"))
 }

@@ -73,8 +73,8 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         &["advise", "predict", "verify"],
         (
             "LARGEFOLIO_PROGRESS_MS",
-            "Milliseconds between two lines that say how far the work is, where standard error is no \
-             terminal [10000].",
+            "Milliseconds between two lines of progress if standard error is not a terminal \
+             [10000].",
         ),
     ),
     (

@@ -48,7 +48,7 @@ impl ReplayPlan {
         let mut work = self.work();
         let Some(Fitting { meta, outcomes, unfit }) = self.replay(&mut work)? else {
             bail!(
-                "the time of --within was over before the first columns were replayed; give it more"
+                "--within ended the replay before the first columns were complete; allow more time"
             );
         };
         work.finish();

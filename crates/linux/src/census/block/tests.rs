@@ -70,7 +70,7 @@ proptest! {
         prop_assert!(!area.is_hugetlb && !area.is_device && !area.is_disabled && !area.is_no_huge);
         prop_assert!(block.nr_guard == 0 && block.nr_merged == 0 && block.nr_protected == 0);
         prop_assert!(block.nr_copied == 0 && block.nr_pmd < NR && !(is_now && block.nr_pinned > 0));
-        prop_assert!(block.nr_present > 0, "what was swapped out may never be touched again");
+        prop_assert!(block.nr_present > 0, "swapped pages may never be touched again");
         prop_assert_eq!(cost.nr_new, u64::from(NR - block.nr_present - block.nr_swapped));
         let is_armed = area.awaits_missing || area.awaits_minor || area.is_write_tracked;
         prop_assert!(!is_armed || is_now, "after the next start pages come one by one");

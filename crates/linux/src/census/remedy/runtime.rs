@@ -15,7 +15,7 @@ use crate::shell::quoted;
 /// One row of the table. A program is recognised by all that a row says of it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-#[expect(clippy::struct_excessive_bools, reason = "keys of the table, each one of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "independent keys of the table")]
 pub struct Runtime {
     /// What people call it.
     pub name: String,
@@ -247,7 +247,7 @@ impl Runtime {
         if start.variables.is_none() && !start.words.is_empty() {
             notes.extend(variables.iter().map(|(name, _)| {
                 format!(
-                    "its variables cannot be read: if {name} has a value, keep it and add this one"
+                    "its variables cannot be read: if {name} has a value, keep that and add this option"
                 )
             }));
         }
@@ -270,7 +270,7 @@ impl Runtime {
 }
 
 fn in_place_of(old: &str) -> String {
-    format!("it takes the place of {old}, which the program has now")
+    format!("it replaces {old}, which the program has now")
 }
 
 #[cfg(test)]

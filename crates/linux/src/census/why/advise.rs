@@ -29,8 +29,8 @@ use crate::system::mounts;
 use crate::warm::{WarmRefusal, Warmed};
 
 /// Cost of the setting for shared memory.
-const SHARED_WIDE: &str = "it is for shared memory of all programs, in blocks that their size fills; always \
-    instead of within_size would give 2M to the smallest of them, too";
+const SHARED_WIDE: &str = "it applies to the shared memory of all programs, but only to whole blocks; with always \
+    instead of within_size, even the smallest would take 2M";
 /// The row of the table whose program keeps its shared memory in hugetlb pages if there are enough.
 const POSTGRESQL: &str = "PostgreSQL";
 
@@ -132,12 +132,12 @@ impl Judge<'_> {
                 OwnOption::Already(_) if set.allows == Allows::Advised => Remedy {
                     action: Action::Restart,
                     restart: Restart::After,
-                    ..Remedy::nothing("its option is in effect, and the setting allows it by now")
+                    ..Remedy::nothing("its option is in effect, and now the setting allows it")
                 },
                 // The option waits for the setting.
                 OwnOption::Already(what) => self
                     .tuned(&set, "advise")
-                    .costing_if_some(format!("{what} is in effect, and acts once the setting is")),
+                    .costing_if_some(format!("{what} is in effect, but needs this setting")),
                 _ => {
                     let value = if smap.is_huge { "advise" } else { "within_size" };
                     self.tuned(&set, value).costing_if_some(cost)
@@ -159,8 +159,8 @@ impl Judge<'_> {
         let processes = self.census.processes.iter().filter(maps_it);
         let tables: u64 = processes.map(|process| process.held.page_table_bytes).sum();
         Some(remedy.costing(format!(
-            "{} of {} each are reserved for it, and no other program can use them; the page tables of its \
-             processes, {} KiB now, shrink",
+            "it reserves {} of {} each, which no other program can then use; the page tables of its \
+             processes, now {} KiB, shrink",
             pool.nr_for(bytes),
             size_name(pool.page_bytes),
             tables >> 10
@@ -203,11 +203,11 @@ impl Judge<'_> {
             ));
         }
         if vma.is_deleted && filesystem.is_empty() {
-            return Remedy::nothing("it is memory of the kernel that no filesystem holds");
+            return Remedy::nothing("it is the kernel's own memory and belongs to no filesystem");
         }
         if vma.is_deleted {
             return Remedy::nothing(
-                "the file was deleted or replaced; ask again once the program has started anew",
+                "the file was deleted or replaced; restart the program and ask again",
             );
         }
         if has(Refusal::Filesystem) {
@@ -263,10 +263,10 @@ impl Judge<'_> {
             ..Remedy::nothing(match obstacle {
                 // Each process would need another copy.
                 Obstacle::Random(_) => {
-                    "one copy of the text in memory for each start, as each has it at another address; \
-                     processes that it forks share the copy"
+                    "each start takes memory for its own copy of the text, at an address of its own; \
+                     forked processes share that copy"
                 }
-                _ => "one copy of the text in shared memory, for all processes of the file",
+                _ => "it takes memory for one copy of the text, which all its processes share",
             })
         }
     }

@@ -112,7 +112,7 @@ impl Refusal {
             Self::NoHugeAdvice => Obstacle::NoHugeAdvice.meaning(),
             Self::Disabled => Obstacle::Disabled.meaning(),
             Self::DisabledExceptAdvised => {
-                "THP is disabled for the process except for advised memory (MemoryTHP=madvise of its unit)"
+                "THP is disabled for the process except for advised memory (such as by MemoryTHP=madvise)"
             }
             Self::GuardPage => Obstacle::Guard.meaning(),
             Self::Merged => Obstacle::Merged.meaning(),

@@ -24,14 +24,14 @@ use crate::system::{Entries, System, entry};
 
 /// The cost of a setting for all programs.
 pub(super) const SYSTEM_WIDE: &str =
-    "it is for all programs: more memory for those that touch theirs sparsely";
+    "it applies to all programs: those that use memory sparsely will take more";
 
 /// Why no setting helps a process that has THP disabled except for advised memory.
-const EXCEPT_ADVISED: &str = "the process has THP disabled except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
-     MemoryTHP=madvise), so no setting reaches it: start the program without that";
+const EXCEPT_ADVISED: &str = "THP is disabled for the process except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
+     MemoryTHP=madvise), so no setting helps: start the program without this flag";
 
 /// The limit of a promise for `always`, as long as the setting is another.
-const UNSEEN: &str = "not for a process that has THP disabled except for advised memory, which shows only under always";
+const UNSEEN: &str = "no gain if THP is disabled for the process except for advised memory: that can be seen only under always";
 
 /// Whether the kernel knows `PR_THP_DISABLE_EXCEPT_ADVISED` (6.18).
 fn may_except_advised(system: &dyn System) -> bool {
@@ -70,8 +70,8 @@ impl Judge<'_> {
         // Memory that the program advised is as large as it will be.
         if case.grows && !is_advised && case.is_short {
             return Some(Remedy::nothing(
-                "it grows in small steps, and where a step ends no such folio fits: a setting would \
-                 reach a part of it",
+                "it grows in small steps, and no such folio fits at the end of a step: a setting would \
+                 help only in part",
             ));
         }
         let is_sought = !case.is_short && !is_advised;
@@ -112,7 +112,7 @@ impl Judge<'_> {
             Started::Already(what) => OwnOption::Already(what),
             Started::Ignored => OwnOption::Without(
                 "the program runs with other rights (set-id or capabilities), so its loader ignores \
-                 the variables of allocators"
+                 variables for allocators"
                     .to_owned(),
             ),
         }
@@ -249,13 +249,13 @@ impl Disabled {
         let run = as_typed("folio run -- PROGRAM");
         match &self.ancestor {
             None => format!(
-                "the process has THP disabled (PR_SET_THP_DISABLE): the program itself, or the \
-                 wrapper that became it, asked for that; if it was a wrapper, {run} starts it \
-                 without"
+                "THP is disabled for the process (PR_SET_THP_DISABLE): the program itself did that, or \
+                 the wrapper that started it; if it was a wrapper, start the program with {run}, which \
+                 clears the flag"
             ),
             Some(Ancestor { pid, name }) => format!(
-                "THP is disabled (PR_SET_THP_DISABLE), and so it is for its parents up to process \
-                 {pid} ({name}), from which it was inherited: start the program from elsewhere, or \
+                "THP is disabled (PR_SET_THP_DISABLE) for the process and its parents up to process \
+                 {pid} ({name}), which passed the flag on: start the program from elsewhere, or \
                  with {run}, which clears it"
             ),
         }

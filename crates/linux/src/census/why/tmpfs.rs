@@ -49,8 +49,8 @@ impl TmpfsMount {
     }
 
     pub(super) fn cost(&self) -> String {
-        let files = "for all files that are written there from then on, in blocks that their size fills; \
-                     huge=always would give a whole block to the smallest file, too";
+        let files = "it applies to all files that are written there later, but only to whole blocks; with \
+                     huge=always, even the smallest file would take a whole block";
         match self.seen_by {
             None => files.to_owned(),
             Some(_) => format!(

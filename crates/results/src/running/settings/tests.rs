@@ -66,7 +66,7 @@ fn everything_with_a_rule_is_an_edit() {
         set(dir.path(), &path, &format!("{value}\n"));
     }
     let named = This::below(dir.path()).named("this").unwrap();
-    assert!(!named.name.contains("max-ptes"), "what kernels start with is no edit: {}", named.name);
+    assert!(!named.name.contains("max-ptes"), "a default is not an edit: {}", named.name);
     let rules = named.rules;
     let expected =
         Kernel::parse("6.18+thp=madvise+readahead=8192K+io=1280K+lru=lists").unwrap().rules;
@@ -90,9 +90,9 @@ fn what_is_not_followed_is_named() {
     assert!(this.remarks().is_empty(), "this kernel was not asked for");
     this.named("this").unwrap();
     let said = format!("{:?}", this.remarks());
-    assert!(said.contains("no rule for: thp.64K.shmem=always"), "{said}");
+    assert!(said.contains("does not know: thp.64K.shmem=always"), "{said}");
     assert!(
-        said.contains("instead of thp.defrag") && said.contains("more, which cannot be read"),
+        said.contains("cannot read thp.defrag") && said.contains("more here, so `this` has"),
         "{said}"
     );
 }

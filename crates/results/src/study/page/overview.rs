@@ -40,8 +40,8 @@ pub(super) fn headline(report: &StudyResult) -> Markup {
     }
     answer.element(
         "p class=\"honest\"",
-        "A row counts if none of its inputs is a number of its own series, if it measures what was \
-         published, and if it does not compare zero with zero. A difference is shown unchanged, \
+        "A row counts if none of its inputs comes from its own series, if it measures the published \
+         quantity, and if it does not compare zero with zero. A difference is shown unchanged, \
          with its reason if one is known.",
     );
     answer.element("p class=\"about\"", &format!("kernel {}", report.kernel));

@@ -134,7 +134,7 @@ fn a_fifo_without_a_reader_is_not_waited_for_for_ever() {
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert!(begin.elapsed() >= Duration::from_millis(50), "its reader may come late");
     let said = error.to_string();
-    assert!(said.contains("no program has opened it to read"), "{said}");
+    assert!(said.contains("no program opened it for reading"), "{said}");
 }
 
 #[test]
