@@ -41,8 +41,8 @@ KEPT = {f"{THP}/khugepaged/scan_sleep_millisecs": "4000000000", f"{KSM}/run": "0
         f"{KSM}/sleep_millisecs": "5", POOL: "16"}
 SLACK_SHARE, SLACK_BYTES = 0.1, PMD
 NR_TRIES = 3
-# Such a program splits its large folios after each start, and nothing in its memory tells: what it would gain from a
-# new start cannot be promised, and is not judged.
+# Such a program splits its large folios after each start, and its memory does not show that: a new start's gain
+# cannot be promised, and is not judged.
 SPLITS_AGAIN = {"holes", "swapped"}
 READY_SECONDS = 30
 SWAP_MIB = 512

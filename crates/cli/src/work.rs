@@ -1,4 +1,4 @@
-//! Work that takes long: what is said before it, while it lasts, and when it is to end.
+//! Long work: announces its length, reports progress, and ends it on time.
 //!
 //! ```text
 //!   terminal      a bar; once the pace is known how long all of it takes
@@ -39,7 +39,7 @@ pub(crate) struct Work {
     ticker: Option<Ticker>,
 }
 
-/// A thread that says every so often how far work is whose parts take long.
+/// A thread that reports progress while one part of the work takes long.
 struct Ticker {
     nr_done: Arc<AtomicU64>,
     end: Sender<()>,
@@ -77,7 +77,7 @@ struct Clock {
     within: Option<Duration>,
 }
 
-/// What is due.
+/// The message that is due.
 #[derive(Debug, PartialEq, Eq)]
 enum Due {
     Nothing,
@@ -140,7 +140,7 @@ impl Work {
         Self { what, bar, clock, started: Instant::now(), ticker }
     }
 
-    /// So many of all are done: says what is due, and whether there is time left.
+    /// Takes a new count of finished parts; prints the message that is due, and breaks if time is up.
     pub(crate) fn hear(&mut self, nr_done: u64, nr_all: u64) -> ControlFlow<()> {
         if self.clock.nr_all != Some(nr_all) {
             self.clock.nr_all = Some(nr_all);
@@ -149,7 +149,7 @@ impl Work {
         self.done(nr_done)
     }
 
-    /// The same where all is as much as before.
+    /// The same, with the old total.
     pub(crate) fn done(&mut self, nr_done: u64) -> ControlFlow<()> {
         let now = self.started.elapsed();
         self.bar.set_position(nr_done);
@@ -168,7 +168,7 @@ impl Work {
         if self.clock.is_over(now) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Ends what is shown.
+    /// Removes the bar.
     pub(crate) fn finish(self) {
         self.bar.finish_and_clear();
         if let Some(ticker) = self.ticker {

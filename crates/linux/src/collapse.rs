@@ -108,12 +108,12 @@ pub struct Outcome {
     pub kinds: BTreeMap<CollapseKind, Collapsed>,
     /// Resident bytes of the process before and after: holes become memory.
     pub resident_bytes: (u64, u64),
-    /// The same, where a page that N mappings have counts 1/N in each (Pss): a file that a process maps
+    /// The same by share: a page with N mappings counts 1/N in each (Pss), so a file that a process maps
     /// three times counts once.
     pub shared_out_bytes: (u64, u64),
     /// In PMD folios, each block once, however often the process maps it.
     pub once_bytes: (u64, u64),
-    /// Pinned pages of the process, which stay as they are.
+    /// Bytes that the process has pinned, which stay as they are.
     pub pinned_bytes: u64,
     /// Private memory that other processes had too, and that was copied.
     pub unshared_bytes: u64,
@@ -298,7 +298,7 @@ fn collapse_all<'b>(
     Ok(&[])
 }
 
-/// The pages of the process; `None` where they cannot be seen, and the kernel is asked block by block.
+/// The process with its pages; `None` if this user cannot see them: then each block is tried.
 fn pages(pid: u32) -> Option<Process> {
     let Census { mut processes, .. } = census::take(&Live, &[pid]).ok()?;
     processes.pop()

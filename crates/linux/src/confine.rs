@@ -7,7 +7,7 @@
 //! Invariants:
 //! - F1: rights are only given up. What the kernel does not know stays as it was ([`Confined`] says so).
 //! - F2: a rule is for the object that was found and judged ([`Found`]), whatever takes its name later.
-//! - F3: only the calling thread and what it starts later are confined: call it before there are others.
+//! - F3: only the calling thread and its later children are confined: call it before there are others.
 
 use std::fs;
 use std::io;

@@ -4,7 +4,7 @@
 //!   /proc/PID/  Task   maps -> Vma, smaps -> Smap, comm, status, children, pagemap   task maps smaps
 //!                      stat -> Stat, the tree of a process                           stat
 //!               fd     descriptors of a process, and where they lead                 fd
-//!               pinned   what is held in place, and where                           pinned
+//!               pinned   pinned pages, and their addresses                          pinned
 //!   /proc       host   release, processor, memory, this boot                        host
 //!   /sys        thp, block, cgroup: where settings and limits are                   thp block cgroup
 //!   a setting   Choice always [madvise] never                                       choice

@@ -13,7 +13,7 @@
 //!
 //! Invariants:
 //! - N1: the program's arguments, streams, directory, process group and terminal are those it would
-//!   have; its environment too, except for `GLIBC_TUNABLES` where a heap was asked for. It does
+//!   have; its environment too, except for `GLIBC_TUNABLES` with `--heap`. It does
 //!   not inherit a disabled THP, and folio says so.
 //! - N2: it ends as it would: exit code, or death by the same signal.
 //! - N3: a setting of the system is held by a keeper ([`crate::setting`]) and put back whatever

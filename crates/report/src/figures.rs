@@ -258,7 +258,7 @@ pub fn run_base(estimate: &Estimate) -> String {
     }
 }
 
-/// What a recording of running processes has: `70 page faults in 4.0 s; 42,474 pages were there before`.
+/// Sums up a recording of running processes: `70 page faults in 4.0 s; 42,474 pages were there before`.
 #[must_use]
 pub fn recorded(nr_references: u64, attached: &Attached) -> String {
     let nr_faults = nr_references.saturating_sub(attached.nr_pages);

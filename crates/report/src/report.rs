@@ -37,7 +37,7 @@
 //! | `verdict` | object | which column is best |
 //! | `rows[]` | objects | one for each kernel, machine, way to link, memory and seed |
 //! | `unfit[]` | objects | cells that have no row, because the program does not fit into their memory or a control group: `kernel` `machine` `page_bytes` `memory_bytes` `cgroups` `linked` `seed`; absent where all fit |
-//! | `not_replayed[]` | objects | the same of cells for which there was no time (`--within`) |
+//! | `not_replayed[]` | objects | the same for cells that `--within` left no time for |
 //!
 //! The verdict. Columns can be compared on one machine with one size of memory; seeds are samples of a
 //! column, of which the first row stands for all:
@@ -105,7 +105,7 @@
 //! | `estimate.constants.NAME` | each cost used: `value`, `low`, `high`, `unit`, `source`, `assumed` |
 //! | `estimate.stand_ins.NAME` | the same of costs of another machine that bounds are made of |
 //! | `estimate.total.low` `..mid` `..high` | the total in ns with its bounds, or null |
-//! | `estimate.run.source` | one run of the program: `measured`, `cpu` (the same, as CPU time, where that is half of it or less), `given`, `estimated` or `not_known` |
+//! | `estimate.run.source` | one run of the program: `measured`, `cpu` (the same as CPU time, if that is half of it or less), `given`, `estimated` or `not_known` |
 //! | `estimate.run.runs` `..ns.low` `..` | runs that were measured; their time in ns. If estimated, without memory management; 0 if not known |
 //! | `estimate.run_change.low` `..mid` `..high` | change in per cent of a run, against the first row of the machine; or null |
 //! | `strays.*` | references that could not be followed, by reason |
@@ -186,8 +186,8 @@ pub struct TraceInfo {
     /// Whether the references are page faults only; absent for other traces.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub faults_only: bool,
-    /// Of a recording of running processes: which rows describe the time before, and what the processes
-    /// did while it lasted; absent for other traces.
+    /// For a recording of running processes: which rows describe the time before, and the CPU time and
+    /// faults since then; absent for other traces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<Attached>,
 }
@@ -298,7 +298,7 @@ pub struct Absent {
     pub page_bytes: u64,
     /// Physical memory in bytes.
     pub memory_bytes: u64,
-    /// Control groups with a limit, as they were asked for.
+    /// Control groups with a limit, as given.
     pub cgroups: Vec<String>,
     /// Pages that programs and libraries are linked for.
     pub linked: Vec<String>,

@@ -29,7 +29,7 @@ pub fn release() -> String {
 /// The rules nearest to those of this kernel, however old it is.
 ///
 /// # Errors
-/// A release that is no version.
+/// A release that is not a version.
 pub fn nearest_rules() -> Result<Kernel, Error> {
     let release = release();
     let page_bytes = rustix::param::page_size() as u64;
@@ -89,8 +89,8 @@ pub fn named(name: &str) -> Result<Kernel, Error> {
     This::new().named(name)
 }
 
-/// The running kernel, whose settings are read once: however many columns a command compares, they have
-/// the same.
+/// The running kernel. Its settings are read once, so all columns that a command compares have the
+/// same.
 #[derive(Debug)]
 pub struct This {
     catalog: Catalog,
@@ -104,13 +104,13 @@ impl Default for This {
 }
 
 impl This {
-    /// Reads nothing until a kernel is asked for that has the settings of this system.
+    /// Reads nothing until a kernel needs this system's settings.
     #[must_use]
     pub fn new() -> Self {
         Self::below(Path::new("/"))
     }
 
-    /// Of the system whose `/sys` and `/proc` are below `root`.
+    /// Of a system with `/sys` and `/proc` below `root`.
     fn below(root: &Path) -> Self {
         Self { catalog: Catalog::below(root), settings: OnceCell::new() }
     }
@@ -134,11 +134,11 @@ impl This {
         Ok(Kernel { note: nearest.note.or(kernel.note.clone()), ..kernel })
     }
 
-    /// What is compared where nobody names kernels: the running one, the next version, and the newest,
-    /// all with the settings of this system.
+    /// The kernels to compare by default: the running one, the next version, and the newest, all with this
+    /// system's settings.
     ///
     /// # Errors
-    /// A release that is no version.
+    /// A release that is not a version.
     pub fn default_names(&self) -> Result<Vec<String>, Error> {
         let nearest = known(&nearest_rules()?.name);
         let running = version(&nearest);
@@ -152,7 +152,7 @@ impl This {
         Ok(std::iter::once(THIS.to_owned()).chain(next).collect())
     }
 
-    /// What is to be said of the settings, if they were read.
+    /// Remarks on the settings, if they were read.
     #[must_use]
     pub fn remarks(&self) -> &[Remark] {
         self.settings.get().map_or(&[], Settings::remarks)

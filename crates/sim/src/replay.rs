@@ -175,14 +175,14 @@ pub struct Fitting {
     pub meta: Meta,
     /// Cells that reached the end, each with its place among the specs.
     pub outcomes: Vec<(usize, Outcome)>,
-    /// Cells whose memory, or that of a control group, was not enough.
+    /// Cells in which memory, or a control group's limit, was too small.
     pub unfit: Vec<usize>,
 }
 
-/// As [`replay_until`], where a cell that is too small for the program is an answer.
+/// As [`replay_until`], but a cell that is too small for the program is an answer, not an error.
 ///
 /// # Errors
-/// As [`replay_until`], except for memory that is not enough.
+/// As [`replay_until`], except for too little memory.
 pub fn replay_fitting(
     trace: &OpenTrace,
     specs: &[CellSpec],

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Reading order: [`file`](Study) (what a study says), `load` (reading and checking), [`Metric`]
-//! (which number of a cell), [`cell`](Values) and `model` (running), [`Closeness`], [`Score`] (which
+//! (which of a cell's numbers), [`cell`](Values) and `model` (running), [`Closeness`], [`Score`] (which
 //! rows count), [`finding`](Finding) (the comparison), [`Curve`] (a program below limits), [`Frontier`] (kernels
 //! over many programs).
 //!

@@ -3,7 +3,7 @@
 //! Owns the one way in which a name is looked up ([`Found`]), how every crate opens its input
 //! ([`open_regular`]), the place of a result ([`Place`]) and how it is written ([`Whole`],
 //! [`write_whole`], [`check`]), and the directories that are made for one ([`MadeDirs`]). Does not own
-//! what is in them. Invariants:
+//! their content. Invariants:
 //! - I1: to open an input neither waits for the other end of a FIFO nor touches a device.
 //! - I2: under its own name a result is complete and on the disk; until then a file that had the
 //!   name before is untouched. Whatever ends the process, SIGKILL and a full disk included.

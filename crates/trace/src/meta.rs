@@ -134,7 +134,7 @@ pub struct HardwareCounters {
     pub dtlb_misses: Option<u64>,
 }
 
-/// What a recording of running processes began with, and what they did while it lasted.
+/// The start of a recording of running processes, and their CPU time and faults since then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attached {
@@ -143,7 +143,7 @@ pub struct Attached {
     pub nr_rows: u64,
     /// References in these rows.
     pub nr_pages: u64,
-    /// What the processes did from the moment when they were attached to the end of the recording.
+    /// CPU time and faults from the moment of attaching to the end of the recording.
     pub run: PlainRun,
 }
 

@@ -9,8 +9,8 @@ use largefolio_sim::machine::Machine;
 
 use crate::console;
 
-/// The kernels, each with `edits`; those of this system have its settings of one moment. Without a name
-/// those that are compared by themselves.
+/// The named kernels, each with `edits`; without a name, those that are compared by default. All that
+/// run on this system share one reading of its settings.
 pub(crate) fn all_with(names: &[String], edits: &str) -> Result<Vec<Kernel>> {
     let this = This::new();
     let own = if names.is_empty() { this.default_names()? } else { Vec::new() };

@@ -59,7 +59,7 @@ fn what_cannot_be_advised_is_an_error_that_helps() {
     assert!(said.contains("/no/such/program"), "{said}");
 }
 
-/// A process wins over a directory or a file of its name that is no trace; a trace wins over both.
+/// A process wins over a directory or file of its name that is not a trace; a trace wins over both.
 #[test]
 fn processes_are_named_by_ids_or_names_and_win_over_what_is_no_trace() {
     let place = Place::with_trace();

@@ -29,7 +29,7 @@ fn long_work_says_how_far_it_is_and_ends_with_the_best_so_far() {
     let (code, said, all) = run("", "600000");
     assert_eq!((code, said.as_str()), (Some(0), ""), "short work is done in silence");
     let all: Value = serde_json::from_slice(&all).unwrap();
-    // Whatever the machine does in that time: what is there is as without an end, the rest is named.
+    // However fast the machine: finished columns are as without --within, the others are named.
     for within in ["1s", "10m"] {
         let (code, said, some) = run(&format!("--within {within}"), "600000");
         if code == Some(2) {
@@ -66,7 +66,7 @@ fn what_does_not_fit_is_an_answer_and_no_error() {
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("does not fit into memory with grace-64k, 64K pages"), "{shown}");
     assert!(shown.contains("(--cgroup 2M)"), "{shown}");
-    // A data frame does not say what is missing in it.
+    // A data frame does not list missing rows.
     let csv = "predict mix.folio --machine grace-64k,grace-4k --kernel 6.12 --cgroup 2M --csv";
     assert!(text(&place.run(csv).stderr).contains("does not fit into memory with grace-64k"));
     let none = json("--machine grace-64k --kernel 6.12 --cgroup 256K", 1);

@@ -206,7 +206,7 @@ fn faults_of(pid: u32) -> u64 {
     [7, 9].iter().map(|&nr: &usize| fields[nr].parse::<u64>().unwrap()).sum()
 }
 
-/// What was there before is memory; the faults are those that the kernel counted since.
+/// Earlier pages are memory; only faults that the kernel counted since then are faults.
 #[test]
 fn pages_that_were_there_before_are_no_faults() {
     let place = Place::new();

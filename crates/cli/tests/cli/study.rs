@@ -294,7 +294,7 @@ fn both_sides_of_a_row_are_measured_on_this_kernel() {
     }
     let output = Place::new().run("study owners --live --rounds 1");
     let (result, said) = (text(&output.stdout), text(&output.stderr));
-    // One round may go any way, and is no surprise.
+    // One round may go either way, so the exit status stays 0.
     assert_eq!(output.status.code(), Some(0), "{said}");
     let row =
         result.lines().find(|line| line.contains("stores that copy against stores that keep"));

@@ -78,8 +78,8 @@ pub fn copy(path: &Path, copy: &Path, align: u64) -> Result<Copied, AlignError> 
 }
 
 /// Mode of the copy of a program with the mode `original`, as a new file gets it: with `created`, that
-/// of a file which is not executable, minus the umask. A user who could not read or execute the program
-/// cannot do so with the copy. Only its owner can write it: root may have examined the program before
+/// of a file which is not executable, minus the umask. The copy gives no user a right to read or execute
+/// that the program does not give. Only its owner can write it: root may have examined the program before
 /// it made the copy.
 fn mode_of_copy(original: u32, created: u32) -> u32 {
     // Of a class that the umask lets read.

@@ -64,7 +64,7 @@ impl Extent {
     }
 }
 
-/// Consecutive virtual pages whose entries say more than a PFN.
+/// Consecutive virtual pages with entries that say more than a PFN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     /// First virtual page.

@@ -38,7 +38,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The blocks of the mapping of these addresses, where they are known.
+    /// The blocks of the mapping at these addresses, if they are known.
     #[must_use]
     pub fn touched(&self, range: &Range<u64>) -> Option<&Touched> {
         let starts = |mapping: &Mapping| mapping.vma.range.start;

@@ -125,8 +125,8 @@ impl Remedy {
         Self { swapped_in_bytes, ..self }
     }
 
-    /// What is in memory already of its gain: remedies are compared by this, so that none leads
-    /// which is mostly new memory.
+    /// The resident part of its gain. Remedies are compared by this, so that a remedy that is mostly new
+    /// memory does not lead.
     #[must_use]
     pub const fn present_bytes(&self) -> u64 {
         self.gain_bytes.saturating_sub(self.extra_bytes).saturating_sub(self.swapped_in_bytes)
@@ -239,7 +239,7 @@ pub(crate) fn warm(path: &Path, is_shared: bool) -> Remedy {
     }
 }
 
-/// Whether the system owns the file: nobody should put a copy in its place.
+/// Whether the file belongs to the system: a copy must not replace it.
 fn is_systems(path: &Path) -> bool {
     let roots = ["/usr", "/lib", "/lib64", "/bin", "/sbin"];
     !path.starts_with("/usr/local") && roots.iter().any(|root| path.starts_with(root))

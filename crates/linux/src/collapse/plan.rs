@@ -16,7 +16,7 @@ use crate::system::mounts;
 pub enum Left {
     /// The kernel would refuse each, or there is nothing to do.
     Block(Obstacle),
-    /// Their area is below the smallest that was asked for.
+    /// Their area is smaller than `--min-size`.
     BelowMinimum,
     /// Too little memory is available: their holes would become memory.
     NoMemory,
@@ -52,8 +52,8 @@ impl Left {
         }
     }
 
-    /// Whether what is left keeps what was wanted from being done. The stacks of threads hold some
-    /// pages each: what would not fill one block is not missed.
+    /// Whether `bytes` left out mean that the request was not met. Threads' stacks hold a few pages
+    /// each: less than one block does not matter.
     pub(super) const fn is_missed(self, bytes: u64, block_bytes: u64) -> bool {
         match self {
             Self::Block(

@@ -192,8 +192,8 @@ impl Area {
     }
 }
 
-/// Splits `blocks` into those that fit into the available memory, densest first, and the rest. Both are in
-/// the order of their addresses.
+/// Splits `blocks` into those that fit into the available memory, densest first, and the rest. Both are
+/// sorted by address.
 pub(super) fn choose(
     mut blocks: Vec<Block>,
     available: Available,

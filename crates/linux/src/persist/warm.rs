@@ -45,8 +45,8 @@ pub fn of_file(folio: &Path, file: &Path, libraries: Libraries) -> Result<Vec<Pi
 }
 
 /// `folio warm` ends with 1 if it can enlarge nothing; that counts as success. A few writes in a row must
-/// not make systemd give up. Without any limit, a user who may write the file could keep root's service
-/// at work for ever.
+/// not make systemd give up. Without any limit, any user with the right to write the file could keep
+/// root's service busy forever.
 fn service_text(folio: &str, file: &str, libraries: Libraries) -> String {
     let option = if libraries == Libraries::Linked { " --libs" } else { "" };
     let (shown, word) = (percent(file), escaped(file).replace('$', "$$"));

@@ -37,7 +37,7 @@ impl Pinned {
         Self { bytes, known: joined(known.flat_map(|text| buffers(&text)).collect()) }
     }
 
-    /// Bytes whose place is not known.
+    /// Bytes at unknown addresses.
     #[must_use]
     pub fn unknown_bytes(&self) -> u64 {
         let known: u64 = self.known.iter().map(|range| range.end - range.start).sum();

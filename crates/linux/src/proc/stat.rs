@@ -25,7 +25,7 @@ pub(crate) struct Stat {
     pub(crate) user_ticks: u64,
     /// Clock ticks in the kernel.
     pub(crate) system_ticks: u64,
-    /// Of all ticks those of the children.
+    /// The part of all ticks that children used.
     pub(crate) children_ticks: u64,
 }
 

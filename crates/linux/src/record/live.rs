@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Reading order: `seen` (what can be told), `page`, `format`, `rings`, `named` (how it is told),
-//! `handle`, `files`, `image`, `attach`, `tasks` (what it means), `usage` (what they spent), `hot` (pages written again), `start` (a
+//! `handle`, `files`, `image`, `attach`, `tasks` (their meaning), `usage` (CPU time and faults), `hot` (pages written again), `start` (a
 //! command), `session` (the loop).
 //!
 //! Invariants:

@@ -183,7 +183,7 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// What recorded.
     pub recorder: RecorderKind,
-    /// Of processes that ran before: what they were then, and what they did.
+    /// For processes that ran before: their state then, and their CPU time and faults since.
     pub attached: Option<Attached>,
     /// What `--hot` of a live recording did.
     pub hot: Option<HotPages>,

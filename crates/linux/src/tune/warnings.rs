@@ -25,7 +25,7 @@ pub struct Warning {
     pub command: String,
 }
 
-/// Disks whose readahead is unusually large: those with a mounted filesystem, and their paths.
+/// Unusually large readahead, of disks with a mounted filesystem and of their hidden paths.
 pub(super) fn of_readahead(catalog: &Catalog) -> Vec<Warning> {
     let disks = catalog.disks();
     let paths = catalog.hidden_paths(&disks);

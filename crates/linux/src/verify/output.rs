@@ -1,4 +1,4 @@
-//! The end of what a command writes, for numbers that are searched in it, and the beginning of its errors.
+//! The end of a command's output, to find numbers in, and the beginning of its errors.
 //!
 //! Owns a pipe and the thread that empties it. Memory is bounded by `TAIL_BYTES_MAX` twice, however
 //! much comes.
@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// What is kept of the output.
 pub(super) const TAIL_BYTES_MAX: usize = 1 << 20;
-/// What is kept of the first errors: the cause stands there, what follows from it comes later.
+/// Kept bytes of the first errors: the cause comes first, its consequences later.
 const FIRST_BYTES_MAX: usize = 400;
 /// Between two looks whether the command has ended.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -57,7 +57,7 @@ impl Capture {
         Ok(captured)
     }
 
-    /// The beginning of what it wrote to standard error, so far.
+    /// The beginning of its standard error so far.
     pub(super) fn first_errors(&self) -> Vec<u8> {
         self.first_errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -87,7 +87,7 @@ impl Drop for Capture {
     }
 }
 
-/// Where a reader puts what it reads.
+/// The buffers that a reader fills.
 struct To {
     tail: Arc<Mutex<Vec<u8>>>,
     /// Gets the beginning.

@@ -148,12 +148,12 @@ pub struct Rounds {
     pub is_stopped: bool,
     /// The part of a run that a look at its memory takes, where that is too much: no run is looked at.
     pub too_dear: Option<f64>,
-    /// A run of each arm after the rounds that was looked at and not timed, where no round was.
+    /// A run of each arm after the rounds, examined and not timed, if no round was examined.
     pub untimed: Option<[Run; 2]>,
 }
 
 impl Rounds {
-    /// A plain and a changed run where memory was seen: of the rounds, else beside them.
+    /// Plain and changed runs in which memory was examined: rounds if there are any, else the untimed runs.
     pub(super) fn looked_at(&self) -> (&[Run], &[Run]) {
         let has_look = |run: &Run| run.look.is_some();
         match &self.untimed {

@@ -188,7 +188,7 @@ impl Watch {
         Self::within(None)
     }
 
-    /// The same, where the time ends the rounds as a signal does.
+    /// The same, but the end of `time` ends the rounds as a signal does.
     ///
     /// # Errors
     /// As [`Watch::start`].

@@ -110,9 +110,9 @@ impl WarmRefusal {
         }
     }
 
-    /// Whether `wanted` bytes of a file cannot all be cached. It is asked before the pages are looked at,
-    /// which takes time in proportion to the file. If the kernel does not count cached pages, as many
-    /// are assumed as fit into memory.
+    /// Why `wanted` bytes of a file cannot all be cached, if so. This comes before the look at each page,
+    /// which takes time in proportion to the file. If the kernel does not count cached pages, the file
+    /// is assumed to be cached as far as it fits into memory.
     pub(super) fn of_size(file: &File, wanted: &Range<u64>) -> Option<Self> {
         let page_bytes = Geometry::running().page_bytes;
         let nr_cached = nr_cached(file, wanted).unwrap_or(u64::MAX);

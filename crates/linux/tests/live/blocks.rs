@@ -117,7 +117,7 @@ int main(void) {
 }
 "#;
 
-/// A block, where the program put it.
+/// A block that the program made.
 struct Made {
     name: String,
     backing: Backing,
@@ -200,8 +200,8 @@ fn collapse_one(process: &std::os::fd::OwnedFd, range: Range<u64>) -> bool {
         iov_base: std::ptr::without_provenance_mut(number(range.start)),
         iov_len: number(range.end - range.start),
     };
-    // SAFETY: the vector is whole; the addresses in it are the other process's, whose content this advice
-    // does not change.
+    // SAFETY: the vector is whole; the addresses in it are the other process's, and this advice does not
+    // change its content.
     let result = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
@@ -215,7 +215,7 @@ fn collapse_one(process: &std::os::fd::OwnedFd, range: Range<u64>) -> bool {
     result >= 0
 }
 
-/// Whether the machine can be asked: root, and a kernel that collapses the memory of others.
+/// Whether the test can run: as root, on a kernel that collapses other processes' memory.
 fn can_ask() -> bool {
     let can = rustix::process::geteuid().is_root()
         && std::fs::File::open("/proc/kpageflags").is_ok()
@@ -289,7 +289,7 @@ fn collapse_gains_what_is_promised_block_for_block() {
     };
     for (name, is_large) in program.large() {
         let gain = promised.get(name).copied().unwrap_or(0);
-        // One memory is promised at one of its two views.
+        // A block with two views is promised at one of them.
         let expected = gain == M2 || name.starts_with("view");
         assert_eq!(is_large, expected, "{name}: {gain} promised; {outcome:?}");
     }

@@ -382,7 +382,7 @@ fn meminfo(name: &str) -> u64 {
 #[test]
 fn totals_of_the_system_are_those_of_meminfo() {
     let Some(_steady) = steady() else { return };
-    // Large folios of a process that even root may not examine, as the first one of a container.
+    // Large folios of a process that even root may not examine, such as a container's process 1.
     let hidden_before = (0..100).map(|_| nr_unseen().0[0]).find(|nr| *nr != i128::MAX);
     let hidden_before = hidden_before.unwrap();
     let mut scenes = ["pmd", "memfd"].map(|name| Scene::start(name, Path::new("")));

@@ -104,7 +104,7 @@ impl Drop for Started {
     }
 }
 
-/// PMD folios can be had when they are asked for.
+/// Sets `thp.enabled` to `madvise`; `None` if this machine does not allow that.
 fn under_madvise() -> Option<(turn::Turn, Setting)> {
     if !rustix::process::geteuid().is_root() {
         largefolio_testkit::skipped!("settings and PFNs need root");

@@ -30,7 +30,7 @@ pub(crate) fn sentences(report: &PredictResult) -> Vec<Vec<String>> {
     absent.map(|sentence| vec![sentence]).chain(report.verdict.answers.iter().map(of)).collect()
 }
 
-/// Cells for which there was no time.
+/// Cells that `--within` left no time for.
 pub(crate) fn not_replayed(report: &PredictResult) -> Option<String> {
     let names = absent_names(report, &report.not_replayed);
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -45,7 +45,7 @@ pub(crate) fn not_replayed(report: &PredictResult) -> Option<String> {
     })
 }
 
-/// What cells without a row are called beside those that have one.
+/// Names of cells without a row, as distinct as those of the rows.
 fn absent_names(report: &PredictResult, absent: &[Absent]) -> Vec<String> {
     let as_row = |absent: &Absent| Outcome {
         kernel: absent.kernel.clone(),
@@ -62,7 +62,7 @@ fn absent_names(report: &PredictResult, absent: &[Absent]) -> Vec<String> {
     names
 }
 
-/// Columns that there are not, and what was too small for them.
+/// Columns that the program does not fit into, and the limit that was too small.
 pub(crate) fn unfit(report: &PredictResult) -> Option<String> {
     let (first, others) = report.unfit.split_first()?;
     let names = absent_names(report, &report.unfit);

@@ -42,8 +42,8 @@ pub struct Line {
     pub mappings: Vec<String>,
 }
 
-/// A piece of memory: mappings that share a remedy. What is done for good does it again at each start,
-/// what is done now ends with the program: both gain on the same memory, so their gains do not add up.
+/// A piece of memory: mappings that share a remedy. A remedy for good works at each start, a remedy now
+/// until the program ends. Both help the same memory, so their gains do not add up.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Area {
     /// For good, the largest gain first.
@@ -177,7 +177,7 @@ impl Area {
         }
     }
 
-    /// Leaves out what is not worth a command; what gains most comes first.
+    /// Leaves out gains too small for a command, and sorts the others, largest first.
     fn settle(&mut self) {
         for lines in [&mut self.for_good, &mut self.now] {
             lines.retain(|line| line.remedy.gain_bytes >= GAIN_BYTES_MIN);
@@ -196,7 +196,7 @@ impl Area {
 }
 
 impl Line {
-    /// What it gains in which mappings, and what it takes.
+    /// The gain, its mappings, and the memory it takes.
     fn gain(&self) -> String {
         let first: Vec<String> =
             self.mappings.iter().take(NR_NAMED).map(|name| shown(name).to_string()).collect();
@@ -207,7 +207,7 @@ impl Line {
         let extra = match self.remedy.extra_bytes {
             0 => String::new(),
             bytes => {
-                // What a program touches after its next start is not known.
+                // After its next start the program may touch more.
                 let is_now = self.remedy.restart == Restart::None;
                 let takes = if is_now { "takes up to" } else { "takes at least" };
                 format!(", {takes} {} more memory", figures::bytes(bytes))

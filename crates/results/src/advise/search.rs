@@ -68,14 +68,14 @@ pub(super) struct Search<'a> {
     pub(super) walks: Walks,
     pub(super) cache: CacheState,
     pub(super) memory_bytes: u64,
-    /// Whether `progress` may end it, with what is found by then.
+    /// Whether `progress` may end it early; it then keeps its results so far.
     pub(super) may_end: bool,
     pub(super) choices: &'a [Choice],
     /// Files that an annotation is about.
     pub(super) texts: &'a [String],
 }
 
-/// What was found.
+/// Results of a search.
 pub(super) struct Found {
     pub(super) candidates: Vec<Candidate>,
     /// The system as it is.
@@ -84,7 +84,7 @@ pub(super) struct Found {
     pub(super) is_cut: bool,
 }
 
-/// Sets of choices with their outcomes, and whether there was no time for others.
+/// Sets of choices with their outcomes, and whether time ran out before the others.
 type Replayed = (Vec<(Vec<usize>, Outcome)>, bool);
 
 /// Hears rows done and all rows.
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(least.memory_bytes, 64 << 12);
     }
 
-    /// What is found by then is as without an end; nothing is an error that says what to do.
+    /// An early end does not change earlier results; no result at all is an error with advice.
     #[test]
     fn a_search_that_ends_early_has_the_best_so_far() {
         #[derive(serde::Deserialize)]

@@ -71,7 +71,7 @@ pub(super) struct Summary<'a> {
 }
 
 impl Summary<'_> {
-    /// The remedy that gains most, with the name of its mapping.
+    /// The remedy that gains most, and its mapping's name.
     pub(super) fn best(&self) -> Option<(&str, &Remedy)> {
         let all = self.subjects.iter().flat_map(|subject| {
             subject.remedies.iter().map(|remedy| (subject.name.as_str(), remedy))

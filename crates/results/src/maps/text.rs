@@ -261,7 +261,7 @@ fn whys(text: &mut String, census: &Census, subjects: &[Subject], aside: &Aside,
     }
 }
 
-/// What the page tables take, if that is much.
+/// The size of the page tables, if that is much.
 fn page_tables(text: &mut String, census: &Census) {
     let bytes: u64 = census.processes.iter().map(|one| one.held.page_table_bytes).sum();
     if bytes >= PAGE_TABLES_MIN && bytes >= census.totals.all().mapped_bytes() / 100 {
@@ -315,7 +315,7 @@ pub(super) fn terms(remedy: &Remedy) -> Vec<String> {
     let (gain, size) = (figures::bytes(remedy.gain_bytes), size_name(remedy.folio_bytes));
     let mut gain = format!("gains {gain} in {size} folios");
     if remedy.extra_bytes > 0 {
-        // What a program touches after its next start is not known.
+        // After its next start the program may touch more.
         let takes = if remedy.restart == Restart::None { "may take" } else { "takes at least" };
         let _ = write!(gain, "; {takes} {} more memory", figures::bytes(remedy.extra_bytes));
     }

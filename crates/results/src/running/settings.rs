@@ -6,7 +6,7 @@
 //!                              `-----not there--> a remark
 //! ```
 //!
-//! Owns which settings are read, which edit each is ([`edit`]), and what is said of those that the model
+//! Owns which settings are read, which edit each is ([`edit`]), and the remarks on settings that the model
 //! does not follow.
 
 use std::collections::BTreeSet;
@@ -83,13 +83,13 @@ impl Settings {
         Self { edits, remarks: remarks.into_iter().flatten().collect() }
     }
 
-    /// What is to be said of them.
+    /// Remarks on them.
     #[must_use]
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
     }
 
-    /// The name of the kernel `base` with these settings, as far as they are not those it starts with.
+    /// The kernel name `base` with an edit for each setting that is not its default.
     pub(super) fn with(&self, base: &str) -> String {
         let mut name = base.to_owned();
         for edit in &self.edits {
@@ -105,7 +105,7 @@ impl Settings {
     }
 }
 
-/// What all have: nothing where one cannot be read, or there are none; an error where they differ.
+/// The common value: `None` if one cannot be read or the set is empty; an error if they differ.
 fn one<T: Ord>(all: BTreeSet<Option<T>>) -> Result<Option<T>, ()> {
     if all.len() > 1 { Err(()) } else { Ok(all.into_iter().next().flatten()) }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   rows of the time before     rows of the recording        the end of the trace
 //!   ----------------------->|<----------------------------->|
-//!   build memory, and count nothing    counted              a live process goes on: its memory stays
+//!   build memory, and count nothing    counted              a live process keeps its memory
 //! ```
 //!
 //! Owns these two moments. What stays from the time before is the state of the machine: memory, page
@@ -20,7 +20,7 @@ impl Cell {
         attached.map_or(u64::MAX, |attached| attached.nr_rows)
     }
 
-    /// The rows of the time before are over: what they did counts for nothing.
+    /// Ends the rows of the time before. Their counts are dropped.
     pub(super) fn begin_recording(&mut self) {
         self.cgroups.mark(&self.memory);
         self.memory.take_observed();
@@ -33,14 +33,14 @@ impl Cell {
         self.counted.nr_rows = before.nr_rows;
         self.counted.tenths = before.tenths;
         self.counted.programs = Programs::after(before.programs);
-        // What the model could not place is missing from now on.
+        // Pages that the model could not place stay missing.
         self.counted.strays = before.strays;
         self.counted.nr_maps_without_pool = before.nr_maps_without_pool;
         self.begin_pictures();
     }
 
-    /// The trace is over. Processes of a live recording that have not ended go on, so that their end,
-    /// which follows here, is none of the program's doing.
+    /// Ends the trace. Processes of a live recording that are still alive stay so: the model ends them
+    /// here, but the program did not, so this does not count.
     pub(super) fn end_recording(&mut self) {
         if self.rows_until_recording() < u64::MAX {
             self.begin_recording();

@@ -80,7 +80,7 @@ impl Cell {
         }
     }
 
-    /// Forgets when faults and reads of the time before a recording happened, not what they left.
+    /// Forgets the times of faults and reads before the recording, but keeps their effects.
     pub(super) fn begin_pictures(&mut self) {
         let references = self.hardware.nr_references;
         if let Some(keeper) = &mut self.pictures {

@@ -1,4 +1,4 @@
-//! What a number rests on, in words.
+//! The basis of a number, in words.
 
 use serde::{Deserialize, Serialize};
 

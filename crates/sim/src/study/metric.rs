@@ -120,7 +120,7 @@ impl Metric {
     }
 
     /// Constants of the machine file that an estimate rests on in a cell, by name: all of the
-    /// estimate, or only the costs behind the causes that are named.
+    /// estimate, or only the costs of the named causes.
     pub(super) fn constants_in<'a>(&self, cell: &'a Value) -> Vec<(&'a str, &'a Value)> {
         let names = || self.sum.iter().chain(self.of.iter().flatten());
         let cause = |name: &Vec<String>| match name.as_slice() {

@@ -379,7 +379,7 @@ fn a_cost_that_cites_the_study_s_own_section_makes_a_row_that_does_not_count() {
         Some("costs.clear of 2M, costs.clear of 4K of the machine file")
     );
     assert!(own.basis.contains(&Basis::OwnSeries));
-    // Another section whose number begins alike.
+    // Another section with a number that begins alike.
     let alike = format!("docs/behaviour J.2{}", 1);
     for (machine, source) in [("zen4", "docs/behaviour J.2"), ("milan", &alike)] {
         assert_ne!(on(machine, source).score, Some(Score::OwnInput), "{machine}, {source}");

@@ -1,6 +1,6 @@
 //! An object that a name led to, held so that no other can take its place.
 //!
-//! A user who may write to a directory can change its names between two looks. So a name is looked up
+//! In a directory that a user may write to, names can change between two looks. So a name is looked up
 //! once, into a descriptor that opens nothing (`O_PATH`): no FIFO waits, and no device notices. This
 //! object is judged, and then opened through the descriptor's own name below `/proc`.
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-/// A file of another kind than was asked for, inside an [`io::Error`].
+/// The wrong kind of file, inside an [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is {0}, not a regular file")]
 pub struct NotRegular(pub &'static str);

@@ -180,7 +180,7 @@ fn explaining<T>(
     within: Option<Duration>,
     work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<T, WhyError>,
 ) -> Result<T, WhyError> {
-    // What there is to replay grows with what is found.
+    // Each finding adds cells to replay.
     let mut line = Work::new("explaining", None, within);
     let done = work(&mut |nr_done, _| line.done(nr_done));
     line.finish();

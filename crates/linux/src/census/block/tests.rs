@@ -8,7 +8,7 @@ use super::*;
 
 const NR: u32 = 512;
 
-/// A block whose pages are not more than it has (B2).
+/// A block; its counts add up to at most its pages (B2).
 fn block() -> impl Strategy<Value = BlockFacts> {
     let few = || prop_oneof![3 => Just(0_u32), 1 => 1..4_u32, 1 => 0..=NR];
     (prop::array::uniform9(few()), few()).prop_map(|(few, pinned)| {

@@ -156,7 +156,7 @@ impl Wanted {
     }
 }
 
-/// Whether the first words of a mapping of `bytes` are those of a chunk that glibc's malloc mapped: no
+/// Whether a mapping of `bytes` begins with the header of a chunk that glibc's malloc mapped: no
 /// chunk before it, then its size in pages with the bit `IS_MMAPPED` (2) alone.
 pub(crate) const fn is_header([before, size]: [u64; 2], bytes: u64, page_bytes: u64) -> bool {
     let len = size & !7;

@@ -1,6 +1,6 @@
 //! What the verbs would do, asked before one is recommended.
 //!
-//! Owns the questions. The answers are those of the verbs' own planning. `folio collapse` needs no
+//! Owns the questions; the verbs' own planning answers them. `folio collapse` needs no
 //! file: it judges the blocks of the census as the census does.
 
 use std::collections::BTreeMap;

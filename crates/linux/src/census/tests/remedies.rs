@@ -486,7 +486,7 @@ fn a_mount_of_tmpfs_has_its_own_setting() {
     assert_eq!(tmpfs(text, (0, 46)), None);
 }
 
-/// What the pages of the private memory are, and what is promised of them.
+/// The remedies for private memory with these pages.
 fn of_pages(pagemap: &str, edit: &dyn Fn(&Path)) -> Vec<Remedy> {
     let (_, remedies) = of_anon(&Answers::default(), &|dir: &Path| {
         replace(&dir.join("100/pagemap"), "40000 180 8100000000008000 1", pagemap);

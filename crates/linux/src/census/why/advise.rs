@@ -31,7 +31,7 @@ use crate::warm::{WarmRefusal, Warmed};
 /// Cost of the setting for shared memory.
 const SHARED_WIDE: &str = "it applies to the shared memory of all programs, but only to whole blocks; with always \
     instead of within_size, even the smallest would take 2M";
-/// The row of the table whose program keeps its shared memory in hugetlb pages if there are enough.
+/// The row of the program that keeps its shared memory in hugetlb pages if there are enough.
 const POSTGRESQL: &str = "PostgreSQL";
 
 impl Judge<'_> {

@@ -57,7 +57,7 @@ impl Gain {
         }
     }
 
-    /// Without `bytes` that are large already; where they lie is not known.
+    /// Without the bytes that are large already; their place is not known.
     pub(super) fn without_large(self, large_bytes: u64) -> Self {
         let left = self.bytes.saturating_sub(large_bytes);
         let new_bytes = self.new_bytes.min(left);

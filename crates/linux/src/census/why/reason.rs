@@ -141,8 +141,8 @@ impl Refusal {
             Obstacle::Userfaultfd => Some(Self::Userfaultfd),
             Obstacle::Pinned => Some(Self::Pinned),
             Obstacle::Device => Some(Self::Device),
-            // Bytes of the first four are counted page by page, those of the others by the setting
-            // that they overrule.
+            // The first four are counted page by page; the others, by the setting that they
+            // override.
             Obstacle::Large
             | Obstacle::Empty
             | Obstacle::SwappedOut

@@ -22,7 +22,7 @@ use crate::proc::smaps::Smap;
 use crate::shell::as_typed;
 use crate::system::{Entries, System, entry};
 
-/// The cost of a setting for all programs.
+/// Cost of any system-wide setting.
 pub(super) const SYSTEM_WIDE: &str =
     "it applies to all programs: those that use memory sparsely will take more";
 
@@ -136,7 +136,7 @@ impl Judge<'_> {
         Runtime::of(self.traits(case), &wanted)
     }
 
-    /// Whether private memory begins with a header of malloc; `None` if nobody may read it, or if reading
+    /// Whether private memory begins with a header of malloc; `None` if it cannot be read, or if reading
     /// would bring a page in.
     fn has_header(&self, case: &Case<'_>) -> Option<bool> {
         let range = &case.mapping.vma.range;

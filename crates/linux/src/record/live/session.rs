@@ -67,7 +67,7 @@ pub(super) struct Session<'run, 'book, 'sink> {
     /// Asks for pages that are written again.
     pub(super) hot: Option<Hot>,
     started: Instant,
-    /// Rows and pages of the time before, and what the processes spent since.
+    /// Earlier rows and pages, and the CPU time and faults since then.
     attached: Option<(Before, Usage)>,
     held: Vec<Timed>,
 }
@@ -247,7 +247,7 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         self.hot.as_ref().map(|hot| hot.cost(self.tasks.nr_protected))
     }
 
-    /// What was there before the processes were attached, and what they did until now.
+    /// The state before the processes were attached, and their CPU time and faults since then.
     pub(super) fn take_attached(&mut self) -> Option<Attached> {
         let (Before { nr_rows, nr_pages }, usage) = self.attached.take()?;
         Some(Attached { nr_rows, nr_pages, run: usage.end(&self.tasks.pids().collect()) })

@@ -1,13 +1,13 @@
 //! What running processes did while they were recorded: CPU time and faults, as the kernel counts them.
 //!
 //! ```text
-//!   attached, lives      its counts now less those of the beginning
+//!   attached, lives      its counts now less its counts at the beginning
 //!   attached, ended      in its parent's counts of children, if that is recorded; else as last seen
 //!   born, lives          all of its counts
 //!   born, ended          in its parent's counts of children
 //! ```
 //!
-//! Owns these sums. The counts of a process are its own and those of the children it waited for.
+//! Owns these sums. The counts of a process include the children that it waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Sub};
@@ -18,7 +18,7 @@ use largefolio_trace::PlainRun;
 use crate::proc::{Task, cpu_clock_ns};
 use crate::system::Live;
 
-/// Time between two looks at processes, of which one may end: what it did since is missing.
+/// Time between two readings of the counts. If a process ends, the part since the last one is missing.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Counts of a process, or their sum.

@@ -51,7 +51,7 @@ fn each_remedy_has_its_whole_gain() {
     assert_eq!(figures_of(&areas[1].for_good), [("warm", 2, 1)]);
 }
 
-/// Whatever the order of the mappings: one that shares remedies with two pieces makes them one.
+/// In any order of mappings: one that shares remedies with two pieces joins them.
 #[test]
 fn pieces_that_share_a_remedy_are_one_in_any_order() {
     let [now, after] = [Restart::None, Restart::After];

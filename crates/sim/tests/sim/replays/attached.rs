@@ -1,4 +1,4 @@
-//! Recordings of processes that ran before: what was there is memory, and counts for nothing.
+//! Recordings of processes that ran before: earlier pages are memory, and their faults do not count.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{ADDR, HUGE, program_of, store};
 
-/// Pages of private memory, and of the file behind it.
+/// Pages of private memory, and of the file.
 const NR_PAGES: u64 = 3 * HUGE / 4096;
 const OF_FILE: u64 = ADDR + (1 << 32);
 /// Kernels that touch memory in different ways.
@@ -67,11 +67,11 @@ fn any_event() -> impl Strategy<Value = Vec<Event>> {
     ]
 }
 
-/// Children that store and end; threads have numbers of their own.
+/// Children that store and end; threads have other numbers.
 fn any_child() -> impl Strategy<Value = Vec<Event>> {
     (0..NR_PAGES, any::<bool>(), any::<bool>()).prop_map(|(page, is_thread, ends)| {
         let flags = if is_thread { SHARES_MEMORY } else { 0 };
-        // The number of the child is filled in later.
+        // `aux`, the child's number, is filled in later.
         let fork = Event { aux: 0, flags, ..Event::new(0, Op::Fork) };
         let kind = if is_thread { ExitKind::Thread } else { ExitKind::Process };
         let exit = Event { flags: kind as u32, ..Event::new(1, Op::Exit) };
@@ -147,7 +147,7 @@ fn counts(outcome: &Outcome) -> BTreeMap<String, i128> {
     for name in counted {
         add(&mut counts, name, &all[name]);
     }
-    // What of a file was used follows from which places were looked up first.
+    // These depend on the first place that was looked up in a file.
     counts.retain(|name, _| name != "reads/used_bytes" && name != "reads/amplification");
     counts
 }
@@ -163,7 +163,7 @@ fn add(counts: &mut BTreeMap<String, i128>, name: &str, value: &Value) {
     }
 }
 
-/// `all` less `before`; what is 0 is left out.
+/// `all` less `before`, without zeros.
 fn less(all: &BTreeMap<String, i128>, before: &BTreeMap<String, i128>) -> BTreeMap<String, i128> {
     let of =
         |counts: &BTreeMap<String, i128>, name: &String| counts.get(name).copied().unwrap_or(0);
@@ -172,7 +172,7 @@ fn less(all: &BTreeMap<String, i128>, before: &BTreeMap<String, i128>) -> BTreeM
     all.filter(|&(_, count)| count != 0).collect()
 }
 
-/// What is in memory: page cache, and what processes that have not ended before have mapped.
+/// Memory: page cache, and mapped pages of processes that are still alive.
 fn state(outcome: &Outcome) -> (&BTreeMap<u64, u64>, u64, u64) {
     let folios = &outcome.folios;
     (&outcome.cached_bytes, folios.anon.mapped_bytes, folios.data.mapped_bytes)

@@ -11,7 +11,7 @@ const NR: u32 = 512;
 /// Blocks of the file.
 const FILE_BLOCKS: u64 = 8;
 
-/// A view of a part of a file: its first block, and what each block has.
+/// A mapping of a part of a file: its first block, and the facts of all its blocks.
 fn view() -> impl Strategy<Value = (u64, Vec<BlockFacts>)> {
     let block =
         (0..=NR, 0..8_u32, 0..6_u32, any::<bool>()).prop_map(|(nr, swapped, odd, is_pmd)| {
