@@ -363,7 +363,7 @@ fn own_constants(study: &Study, values: &Values, cells: &Cells<'_>) -> Option<St
     (!names.is_empty()).then(|| format!("{} of the machine file", names.join(", ")))
 }
 
-/// Whether a source names `section` or a part of it; `J.21` is not a part of `J.2`.
+/// Whether a source names `section` or a part of it, not a section with a number that begins alike.
 fn cites(source: &str, section: &str) -> bool {
     source
         .match_indices(section)
