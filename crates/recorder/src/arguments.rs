@@ -1,7 +1,8 @@
 //! What the plugin was started with.
 //!
 //! ```text
-//!   -plugin FILE,dir=DIRECTORY,qemu=QEMU,exe=PROGRAM,root=DIRECTORY,generation=NUMBER
+//!   -plugin FILE,dir=DIRECTORY,qemu=QEMU,exe=PROGRAM,root=DIRECTORY,generation=NUMBER,
+//!                blocked=SIGNALS
 //! ```
 //!
 //! Owns these words in both directions: an execve starts QEMU again with the same ones and another
@@ -33,14 +34,24 @@ pub(crate) struct Arguments {
     pub(crate) root: Option<PathBuf>,
     /// Programs that this process executed before.
     pub(crate) generation: u32,
+    /// Signals that the program blocks at its start; `None` for those that QEMU was started with.
+    pub(crate) blocked: Option<u64>,
 }
 
 impl Arguments {
     /// Takes them from words `KEY=VALUE`; unknown ones mean nothing.
     pub(crate) fn parse<'a>(arch: Arch, words: impl Iterator<Item = &'a [u8]>) -> Self {
         let (plugin, directory, qemu, program) = Default::default();
-        let mut arguments =
-            Self { arch, plugin, directory, qemu, program, root: None, generation: 0 };
+        let mut arguments = Self {
+            arch,
+            plugin,
+            directory,
+            qemu,
+            program,
+            root: None,
+            generation: 0,
+            blocked: None,
+        };
         for word in words {
             let Some(at) = word.iter().position(|byte| *byte == b'=') else { continue };
             let (key, value) = (&word[..at], &word[at + 1..]);
@@ -54,6 +65,10 @@ impl Arguments {
                 b"generation" => {
                     let text = std::str::from_utf8(value).ok();
                     arguments.generation = text.and_then(|text| text.parse().ok()).unwrap_or(0);
+                }
+                b"blocked" => {
+                    let text = std::str::from_utf8(value).ok();
+                    arguments.blocked = text.and_then(|text| u64::from_str_radix(text, 16).ok());
                 }
                 _ => {}
             }
@@ -71,8 +86,8 @@ impl Arguments {
         ARGUMENTS.get()
     }
 
-    /// The value of `-plugin` for the next program of this process.
-    pub(crate) fn option_for(&self, program: &Path) -> OsString {
+    /// The value of `-plugin` for the next program of this process, which blocks these signals.
+    pub(crate) fn option_for(&self, program: &Path, blocked: u64) -> OsString {
         let mut option = escaped(&self.plugin);
         let paths = [
             ("self", self.plugin.as_path()),
@@ -86,6 +101,7 @@ impl Arguments {
             option.push(escaped(path));
         }
         option.push(format!(",generation={}", self.generation.wrapping_add(1)));
+        option.push(format!(",blocked={blocked:x}"));
         option
     }
 }
@@ -108,9 +124,12 @@ mod tests {
         let words =
             ["self=/p,1.so", "dir=/d", "qemu=/q", "exe=/bin/a", "root=/r", "generation=4", "odd"];
         let arguments = Arguments::parse(Arch::Arm64, words.into_iter().map(str::as_bytes));
+        assert_eq!(arguments.blocked, None);
         assert_eq!(
-            arguments.option_for(Path::new("/bin/b,=c")),
-            "/p,,1.so,self=/p,,1.so,dir=/d,qemu=/q,exe=/bin/b,,=c,root=/r,generation=5"
+            arguments.option_for(Path::new("/bin/b,=c"), 0x4002),
+            "/p,,1.so,self=/p,,1.so,dir=/d,qemu=/q,exe=/bin/b,,=c,root=/r,generation=5,blocked=4002"
         );
+        let next = Arguments::parse(Arch::Arm64, [&b"blocked=4002"[..]].into_iter());
+        assert_eq!(next.blocked, Some(0x4002));
     }
 }

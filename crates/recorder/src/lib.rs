@@ -72,7 +72,12 @@ pub unsafe extern "C" fn qemu_plugin_install(
     let target = unsafe { CStr::from_ptr((*info.cast::<qemu::Info>()).target_name) };
     let Some(arch) = Arch::named(target.to_bytes()) else { return -1 };
     let arguments = Arguments::parse(arch, words.iter().map(|word| word.to_bytes())).keep();
-    if link::start(arguments).is_err() {
+    let linked = link::start(arguments);
+    // QEMU reads the program's mask after this.
+    if let Some(signals) = arguments.blocked {
+        sys::block_signals(signals);
+    }
+    if linked.is_err() {
         return if arguments.generation > 0 { 0 } else { -1 };
     }
     layout::start();

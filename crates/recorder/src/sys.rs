@@ -38,16 +38,32 @@ pub(crate) fn thread_number() -> u32 {
 
 /// Signals that the calling thread blocks, a bit for each from signal 1 on.
 pub(crate) fn blocked_signals() -> u64 {
+    mask(libc::SIG_BLOCK, ptr::null())
+}
+
+/// Makes the calling thread block exactly these signals, and returns those it blocked before.
+pub(crate) fn block_signals(signals: u64) -> u64 {
     // SAFETY: an all-zero set is valid.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
-    // SAFETY: without a new set nothing changes; `set` outlives the call.
-    let result = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &raw mut set) };
+    for signal in (1..=64_i32).filter(|signal| signals >> (signal - 1) & 1 == 1) {
+        // SAFETY: `set` is a whole set; the numbers that the C library keeps are refused.
+        unsafe { libc::sigaddset(&raw mut set, signal) };
+    }
+    mask(libc::SIG_SETMASK, &raw const set)
+}
+
+/// Changes the mask of the calling thread by `set`, if there is one; its bits as they were.
+fn mask(how: c_int, set: *const libc::sigset_t) -> u64 {
+    // SAFETY: an all-zero set is valid.
+    let mut earlier: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is null, which changes nothing, or a whole set; both outlive the call.
+    let result = unsafe { libc::pthread_sigmask(how, set, &raw mut earlier) };
     if result != 0 {
         return 0;
     }
     (1..=64_i32).fold(0, |signals, signal| {
-        // SAFETY: `set` is a whole set; a number that is no signal is refused.
-        let is_blocked = unsafe { libc::sigismember(&raw const set, signal) } == 1;
+        // SAFETY: `earlier` is a whole set; a number that is no signal is refused.
+        let is_blocked = unsafe { libc::sigismember(&raw const earlier, signal) } == 1;
         signals | u64::from(is_blocked) << (signal - 1)
     })
 }

@@ -11,9 +11,12 @@
 //! ```
 //!
 //! The process keeps its number, descriptors, working directory, limits and signals as in any
-//! execve. Owns the decision and the new command line. Does not own what a program is
-//! ([`crate::head`]) or how `folio record` hears of it. Invariant E1: whatever the kernel would
-//! refuse is left to it, so that the program gets the kernel's own error.
+//! execve. A signal that QEMU's handler caught in between would be lost, and QEMU's block of all
+//! signals would stay. So all signals are blocked from the decision on. The next program is given
+//! the mask (`blocked=`), and what is pending reaches it then. Owns the decision and the new command
+//! line. Does not own what a program is ([`crate::head`]) or how `folio record` hears of it.
+//! Invariant E1: whatever the kernel would refuse is left to it, so that the program gets the
+//! kernel's own error.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -55,12 +58,13 @@ struct Target {
 /// Executes what the call names; returns if that is left to QEMU.
 pub(super) fn before(call: &Call) {
     let Some(request) = Request::of(call) else { return };
+    let held = Held::all();
     let left = match request.target() {
         // QEMU restarts the call; it comes here again.
-        Ok(_) if signal_waits(call) => Left::Runs(Unrecorded::NoRecorder),
+        Ok(_) if signal_waits(call, held.earlier) => Left::Runs(Unrecorded::NoRecorder),
         Ok(target) => {
             target.tell(call);
-            target.execute(&request.variables);
+            target.execute(&request.variables, held.earlier);
             call.thread.is_executing.set(false);
             send::send(call.tail, Kind::ExecveFailed, [&[], &[]]);
             Left::Runs(Unrecorded::NoRecorder)
@@ -83,12 +87,30 @@ pub(super) fn failed(call: &Call) {
     }
 }
 
+/// Blocks all signals while this lives.
+struct Held {
+    /// Signals that the thread blocked before.
+    earlier: u64,
+}
+
+impl Held {
+    fn all() -> Self {
+        Self { earlier: sys::block_signals(u64::MAX) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        sys::block_signals(self.earlier);
+    }
+}
+
 /// Whether QEMU caught a signal for the program that it has not delivered: it blocks all others
 /// until then, and would restart the call. What replaced it now would have lost the signal and kept
 /// the block.
-fn signal_waits(call: &Call) -> bool {
+fn signal_waits(call: &Call, blocked: u64) -> bool {
     let all = |signals: u64| signals | NOT_COUNTED == u64::MAX;
-    all(sys::blocked_signals()) && !all(call.thread.blocked.get())
+    all(blocked) && !all(call.thread.blocked.get())
 }
 
 /// Follows `rt_sigprocmask`, which succeeded.
@@ -244,11 +266,11 @@ impl Target {
         call.thread.is_executing.set(true);
     }
 
-    /// Becomes QEMU with this program.
-    fn execute(&self, variables: &[CString]) {
+    /// Becomes QEMU with this program, which blocks these signals.
+    fn execute(&self, variables: &[CString], blocked: u64) {
         let Some(kept) = Arguments::kept() else { return };
         let owned = |word: &[u8]| CString::new(word).ok();
-        let option = kept.option_for(&real(&self.program)).into_vec();
+        let option = kept.option_for(&real(&self.program), blocked).into_vec();
         let zeroth = self.arguments.first().map(CString::as_bytes).unwrap_or_default();
         let program = named(&self.program);
         let qemu = kept.qemu.as_os_str().as_bytes();
