@@ -30,7 +30,10 @@ from pathlib import Path
 
 from bench import ROOT
 from promised.cases import SETTINGS, THP, Case, case
+from promised.kept import SLACK_BYTES, is_off
 from promised.measure import PMD, family, large_of, memory_of
+from promised.printed import as_printed
+from promised.room import make_room
 from remedies import M, Machine, commands
 
 HERE = Path(__file__).resolve().parent
@@ -39,7 +42,6 @@ POOL = "/proc/sys/vm/nr_hugepages"
 # While this runs: khugepaged sleeps, ksmd is quick, and there are pages for hugetlb.
 KEPT = {f"{THP}/khugepaged/scan_sleep_millisecs": "4000000000", f"{KSM}/run": "0", f"{KSM}/pages_to_scan": "20000",
         f"{KSM}/sleep_millisecs": "5", POOL: "16"}
-SLACK_SHARE, SLACK_BYTES = 0.1, PMD
 NR_TRIES = 3
 # Such a program splits its large folios after each start, and its memory does not show that: a new start's gain
 # cannot be promised, and is not judged.
@@ -121,45 +123,10 @@ def promises_of(found):
     return promised
 
 
-def is_off(value, least, most):
-    """Whether a value is too small for the least, or too large for the most that was promised."""
-    return not (least - max(SLACK_SHARE * least, SLACK_BYTES) <= value <= most + max(SLACK_SHARE * most, SLACK_BYTES))
-
-
 def wrongs(promise, gain, extra):
     """The parts of a promise that were not kept."""
     found = ["gain"] if is_off(gain, promise.gain, promise.most_gain) else []
     return found + (["memory"] if is_off(extra, promise.extra, promise.most_extra) else [])
-
-
-def as_printed(start, typed, environment):
-    """The words and variables of a printed start; `typed` is the process's own command line, whose first words name
-    the program and perhaps its loader. Raises ValueError if the print names another program, or drops options that a
-    variable has already."""
-    words = shlex.split(start)
-    environment, prefix = dict(environment), []
-    if "--" in words:
-        at = words.index("--")
-        prefix, words = [*words[:at], "--quiet", "--"] if words[:2] == ["folio", "run"] else words[:at + 1], words[at + 1:]
-    while words and "=" in words[0] and "/" not in words[0].split("=")[0]:
-        name, value = words.pop(0).split("=", 1)
-        lost = set(environment.get(name, "").split(":")) - set(value.split(":")) - {""}
-        lost = {one for one in lost if one.split("=")[0] not in value}
-        if lost:
-            raise ValueError(f"it drops {', '.join(sorted(lost))} of {name}")
-        environment[name] = value
-    if not words:
-        return prefix + typed, environment
-    names = [Path(word).name for word in typed[:2]]
-    nr = 0
-    while nr < len(words) and Path(words[nr]).name in names:
-        nr += 1
-    if not nr:
-        raise ValueError(f"it names {words[0]!r}, not {typed[0]!r}")
-    # Starting without the loader is starting the program all the same.
-    program = typed[:2] if nr == 2 else [one for one in typed[:2] if Path(one).name == Path(words[0]).name]
-    rest = typed[typed.index(program[-1]) + 1:]
-    return prefix + program + [word for word in words[nr:] if word != ".."] + rest, environment
 
 
 class Judge(Machine):
@@ -216,19 +183,6 @@ class Judge(Machine):
         words = [str(self.folder / program), str(self.folder), *one.words()]
         return [str(loader), *words] if one.start == "loader" else words
 
-    def make_room(self):
-        """Frees whole blocks: a promise cannot know that none will be left at the next start."""
-        if nr_free_blocks(Path("/proc/buddyinfo").read_text()) >= NR_FREE:
-            return
-        enabled, is_chosen = Path(f"{THP}/enabled"), self.now(f"{THP}/enabled")
-        enabled.write_text("madvise")
-        process = self.run([self.folder / "memory", self.folder, f"advised:{4 * NR_FREE * PMD >> 10}:0"])
-        self.stop(process)
-        enabled.write_text(is_chosen)
-        nr = nr_free_blocks(Path("/proc/buddyinfo").read_text())
-        if nr < NR_FREE:
-            raise NotTried(f"memory is fragmented: {nr} free blocks of 2M")
-
     def run(self, words, environment=None, before=None):
         """A program that has printed that it is ready."""
         process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -250,7 +204,7 @@ class Judge(Machine):
             words = [str(self.folder / "memory"), "--disable", flag, *words]
         if one.start == "script":
             words = [str(self.folder / "script"), *words]
-        self.make_room()
+        make_room(NR_FREE)
         for file in self.folder.glob("tmpfs-*/file-*"):
             file.unlink()
         if one.start == "deleted":
@@ -277,12 +231,6 @@ class Judge(Machine):
         self.stop_all()
         subprocess.run(["swapoff", self.swap], capture_output=True)
         super().close()
-
-
-def nr_free_blocks(buddyinfo, order=9):
-    """Free blocks of an order, with the larger ones in units of it."""
-    counts = [[int(word) for word in line.split()[4:]] for line in buddyinfo.splitlines()]
-    return sum(nr << at - order for zone in counts for at, nr in enumerate(zone) if at >= order)
 
 
 def unlimited():

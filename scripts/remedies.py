@@ -5,10 +5,14 @@ Starts real programs under several settings, asks `folio maps PID --json` for re
 one to a fresh copy of the same situation, and compares gain and memory with what was said. A remedy without
 a restart is applied to the copy that was asked; any other one between two starts. Programs that are
 not installed are named and left out. REMEDIES_REDIS names a redis-server with its own jemalloc:
-Debian's has none. Needs root; every setting is put back, however this ends. A gain that is not as said is
-measured a second time: which text a program touches, and how large a heap gets, is partly chance.
+Debian's has none; REMEDIES_NUMPY a Python with numpy and pandas. Needs root; every setting is put back, however
+this ends.
 
-Exit status: 0 every gain is as said (or nothing could be tried), 1 some is not.
+A gain, or memory, that is off by more than a tenth and more than 2 MiB is not as said. Two starts of a program without
+any remedy differ too: as far as the starts of one scene do (printed as `starts differ by`), a new start may be off as
+well. A remedy that is not as said is tried on two more copies, and counts as wrong if most of them are.
+
+Exit status: 0 every remedy does as it says (or nothing could be tried), 1 some does not.
 """
 
 import argparse
@@ -21,18 +25,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from bench import ROOT
-from scenes import M, scenes
+from promised.kept import is_off
+from promised.room import Fragmented, make_room
+from scenes import M, nr_blocks, scenes
 
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 SETTINGS = ["enabled", "shmem_enabled", "hugepages-64kB/enabled", "hugepages-64kB/shmem_enabled"]
-# A gain may differ by a tenth, or by two blocks: heaps do not have the same size twice.
-TOLERANCE = 0.1
-# And memory by so many bytes: of a process that runs on, and between two starts.
-MEMORY_SLACK, RESTART_SLACK = 2 * M, 4 * M
+# Copies on which a remedy that is not as said is tried, the first included.
+NR_TRIES = 3
+# Starts without a remedy, at the least: how far they differ is measured.
+NR_PLAIN = 2
 # Smaller promises are not tried: of 2M folios, and of smaller ones.
 LEAST, LEAST_SMALL = 4 * M, M
 READY_SECONDS = 60
@@ -61,8 +68,10 @@ def huge_of_shm():
 class Machine:
     """The settings, and the programs that were started."""
 
-    def __init__(self, folio, names=SETTINGS, undo=":"):
+    def __init__(self, folio, names=SETTINGS, undo=":", nr_free=0):
         self.folio = folio
+        # Free blocks of 2M that each start finds.
+        self.nr_free = nr_free
         self.old = {name: chosen(THP / name) for name in names}
         self.others = {"hugepages-2048kB/enabled": "inherit", "hugepages-2048kB/shmem_enabled": "inherit"}
         self.state = tempfile.TemporaryDirectory()
@@ -99,6 +108,7 @@ class Machine:
         if scene.beside and is_first:
             self.start(scene.beside)
         words, environment = scene.words(start)
+        make_room(self.nr_free)
         process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                    start_new_session=True)
         self.started.append(process)
@@ -161,33 +171,77 @@ def group(mapping, pmd):
     return "short" if mapping["end"] - mapping["start"] < 2 * pmd else "long"
 
 
+@dataclass
+class Promise:
+    """The sums of a remedy over the mappings of a process. A setting is for all memory of a kind: also for that with
+    a better remedy, which `most` counts too."""
+    gain: int = 0
+    extra: int = 0
+    most_gain: int = 0
+    most_extra: int = 0
+
+
+@dataclass
+class Look:
+    """A process as `folio` sees it: large bytes by kind of memory and file and by size, and promises by remedy."""
+    large: dict
+    promised: dict
+    memory: int = 0
+
+    def sum_of(self, key, is_launched=False):
+        """Bytes in the folios that a remedy is about."""
+        *_, kind, target, path = key
+        # Of libraries, which are loaded anywhere, another one may fit by chance.
+        kinds, paths = (("file", "shmem"), "") if is_launched else ((kind,), path)
+        return sum(sizes[target] for of, sizes in self.large.items() if of[0] in kinds and paths in ("", of[1]))
+
+
+def kind_of(mapping):
+    """Kind of most of a mapping's memory."""
+    kinds = {cell["kind"]: cell["mapped_bytes"] for cell in mapping["folios"]}
+    kind = max(kinds, key=kinds.get) if kinds else ""
+    return "file" if kind in ("text", "file") else kind
+
+
+def promises_of(mappings, pmd):
+    """The promises by remedy, kind of memory, size and file."""
+    promised, best = {}, defaultdict(lambda: [0, 0])
+    for mapping in mappings:
+        target, kind = mapping["target"], kind_of(mapping)
+        remedies = [one for one in (target or {}).get("remedies", []) if one["action"] != "nothing"]
+        for remedy in remedies:
+            key = tuple(remedy[name] for name in ("action", "command", "start", "restart", "undo"))
+            size = remedy["folio_bytes"]
+            path = mapping["path"] if kind == "file" else group(mapping, pmd) if size < pmd else ""
+            promise = promised.setdefault((*key, kind, size, path), Promise())
+            promise.gain += remedy["gain_bytes"]
+            promise.extra += remedy["extra_bytes"]
+        for size in {one["folio_bytes"] for one in remedies}:
+            for i, name in enumerate(("gain_bytes", "extra_bytes")):
+                best[kind, size][i] += max(one[name] for one in remedies if one["folio_bytes"] == size)
+    for key, promise in promised.items():
+        most = best[key[5], key[6]] if key[0] in ("tune", "remount") else (0, 0)
+        promise.most_gain, promise.most_extra = max(promise.gain, most[0]), max(promise.extra, most[1])
+    return promised
+
+
 def look(folio, pid):
-    """Promises by remedy, and large bytes by kind of memory and file, and by size."""
+    """Promises and large bytes of a process, and the memory of it and all that it started."""
+    used = memory(pid)
     done = subprocess.run([folio, "maps", str(pid), "--json"], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     if not found["processes"]:
         raise Disturbed(f"process {pid} has ended")
-    pmd = found["pmd_bytes"]
-    large, promised = {}, {}
-    for mapping in found["processes"][0]["mappings"]:
+    pmd, contpte = found["pmd_bytes"], found["contpte_bytes"]
+    mappings = found["processes"][0]["mappings"]
+    large = defaultdict(lambda: {pmd: 0, contpte: 0})
+    for mapping in mappings:
         for cell in mapping["folios"]:
             kind = "file" if cell["kind"] in ("text", "file") else cell["kind"]
-            path = mapping["path"] if kind == "file" else group(mapping, pmd)
-            of = large.setdefault((kind, path), {pmd: 0, found["contpte_bytes"]: 0})
+            of = large[kind, mapping["path"] if kind == "file" else group(mapping, pmd)]
             of[pmd] += cell["pmd_bytes"]
-            of[found["contpte_bytes"]] += cell["contpte_bytes"]
-        target = mapping["target"]
-        kinds = {cell["kind"]: cell["mapped_bytes"] for cell in mapping["folios"]}
-        kind = max(kinds, key=kinds.get) if kinds else ""
-        kind = "file" if kind in ("text", "file") else kind
-        for remedy in (target or {}).get("remedies", []):
-            key = tuple(remedy[name] for name in ("action", "command", "start", "restart", "undo"))
-            key += (kind, target["target_bytes"], mapping["path"] if kind == "file" else "")
-            if not key[-1] and target["target_bytes"] < pmd:
-                key = (*key[:-1], group(mapping, pmd))
-            gain, extra = promised.get(key, (0, 0))
-            promised[key] = (gain + remedy["gain_bytes"], extra + remedy["extra_bytes"])
-    return large, promised
+            of[contpte] += cell["contpte_bytes"]
+    return Look(dict(large), promises_of(mappings, pmd), used)
 
 
 def members(pid):
@@ -216,58 +270,85 @@ def commands(undo):
 
 @dataclass
 class Outcome:
-    """A remedy's promise and its effect, in bytes."""
-    said: int
-    gain: int
-    said_more: int = 0
+    """A remedy's promise and its effect on one copy, in bytes."""
+    said: Promise
+    gain: int = 0
     more: int = 0
     error: str = ""
 
-    def is_as_said(self, key):
-        # A setting is for all memory: of that with a better remedy too, which is not in `said`.
-        most = float("inf") if key[0] == "tune" else self.said
-        slack = max(TOLERANCE * self.said, min(2 * key[6], self.said / 2))
-        return not self.error and self.said - slack <= self.gain <= most + slack and self.is_memory_as_said(key)
+    def wrongs(self, key, spread):
+        """The parts of the promise that were not kept. Starts without a remedy differ by `spread`."""
+        said, gain, more = self.said, 0, 0
+        if key[3] != "none":
+            gain, more = spread.gains.get(key, 0), spread.memory
+        found = ["gain"] if is_off(self.gain, said.gain, said.most_gain, gain) else []
+        found += ["memory"] if is_off(self.more, said.extra, said.most_extra, more) else []
+        return [self.error] if self.error else found
 
-    def is_memory_as_said(self, key):
-        """`folio collapse` says how much memory it takes, a new start how much at most: its heap varies."""
-        slack = max(TOLERANCE * self.said_more, MEMORY_SLACK if key[3] == "none" else RESTART_SLACK)
-        return self.more <= self.said_more + slack and (key[3] != "none" or self.more >= self.said_more - slack)
+
+@dataclass
+class Spread:
+    """Starts of a program without a remedy: how far they differ, in bytes."""
+    looks: list = field(default_factory=list)
+
+    @property
+    def memory(self):
+        return span(one.memory for one in self.looks)
+
+    @property
+    def gains(self):
+        """By remedy, how far the promises differ, and the memory that is large already."""
+        keys = {key for one in self.looks for key in one.promised}
+        return {key: max(span(one.promised[key].gain for one in self.looks if key in one.promised),
+                         span(one.sum_of(key) for one in self.looks)) for key in keys}
+
+
+def span(values):
+    values = list(values)
+    return max(values) - min(values) if values else 0
+
+
+class NotTried(RuntimeError):
+    """A remedy that this script does not carry out."""
 
 
 class Disturbed(RuntimeError):
     """Settings changed, or a program ended: an undo that did not work, or somebody else."""
 
 
-def tried(machine, scene, key, folder, nr_left=2):
+def tried(machine, scene, key, folder, spread, nr_left=2):
     """As `once`, again if something else on the machine changed the settings meanwhile."""
     machine.wait()
     try:
-        return once(machine, scene, key, folder)
+        return once(machine, scene, key, folder, spread)
     except Disturbed:
         if not nr_left:
             raise
-        return tried(machine, scene, key, folder, nr_left - 1)
+        return tried(machine, scene, key, folder, spread, nr_left - 1)
     finally:
         machine.stop_all()
 
 
-def once(machine, scene, key, folder):
+def plain(machine, scene, spread):
+    """Starts the program without a remedy, and looks at it."""
+    machine.set(scene.settings)
+    process = machine.start(scene)
+    before = look(machine.folio, process.pid)
+    if not machine.is_undisturbed(scene):
+        raise Disturbed(scene.name)
+    spread.looks.append(before)
+    return process, before
+
+
+def once(machine, scene, key, folder, spread):
     """One remedy's gain and memory on a fresh copy, and the promise for that copy."""
     action, command, start, restart, undo, kind, target, path = key
     if "cp -a" in command and str(folder) not in command:
-        raise RuntimeError("not tried: it replaces a file of the system")
-    if start.startswith("folio run") and scene.command[0] == "setpriv":
-        raise RuntimeError("not tried: folio run would move the text of setpriv")
-    machine.set(scene.settings)
-    process = machine.start(scene)
-    before, promised = look(machine.folio, process.pid)
-    memory_before = memory(process.pid)
-    if not machine.is_undisturbed(scene):
-        raise Disturbed(scene.name)
+        raise NotTried("it replaces a file of the system")
+    process, before = plain(machine, scene, spread)
     try:
         if restart == "none":
-            key = next(one for one in promised if one[0] == action and one[5:] == (kind, target, path))
+            key = next(one for one in before.promised if one[0] == action and one[5:] == (kind, target, path))
             status, said = machine.shell(key[1])
         else:
             if restart == "around":
@@ -277,27 +358,24 @@ def once(machine, scene, key, folder):
                 machine.stop(process)
             process = machine.start(scene, start, is_first=False)
         is_launched = start.startswith("folio run")
-        after, _ = look(machine.folio, child(process.pid, is_launched))
-        more = memory(process.pid) - memory_before
+        pid = process.pid if scene.wrapper else child(process.pid, is_launched)
+        after = look(machine.folio, pid)
     finally:
         for one in commands(undo):
             machine.shell(one)
     if not machine.is_undisturbed(scene):
         raise Disturbed(f"{scene.name}: the settings are not what they were after: {undo}")
-    # Of libraries, which are loaded anywhere, another one may fit by chance.
-    def sum_of(large):
-        kinds, paths = (("file", "shmem"), "") if is_launched else ((kind,), path)
-        return sum(sizes[target] for of, sizes in large.items() if of[0] in kinds and paths in ("", of[1]))
-    gain = sum_of(after) - sum_of(before)
-    said_gain, said_extra = promised.get(key, (0, 0))
-    return Outcome(said_gain, gain, said_extra, more, "" if status in (0, 1) else said)
+    gain = after.sum_of(key, is_launched) - before.sum_of(key, is_launched)
+    error = "" if status in (0, 1) else said
+    return Outcome(before.promised.get(key, Promise()), gain, after.memory - before.memory, error)
 
 
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--folio", type=Path, default=ROOT / "target/release/folio")
     arguments.add_argument("--only", default="", help="scenes whose name begins so")
-    arguments.add_argument("--size", type=int, default=64, help="MiB of each program's memory")
+    arguments.add_argument("--size", type=int, default=64, help="MiB of each program's memory [64]")
+    arguments.add_argument("--copies", type=int, default=1, help="copies on which each remedy is tried [1]")
     arguments.add_argument("--json", type=Path, help="also write the rows there")
     arguments.add_argument("--table", action="store_true", help="also print the table of docs/guide/maps.md")
     options = arguments.parse_args()
@@ -308,15 +386,15 @@ def main():
     folio = options.folio.resolve()
     # Remedies name it as people type it.
     os.environ["PATH"] = f"{folio.parent}:{os.environ['PATH']}"
-    machine = Machine(folio)
+    machine = Machine(folio, nr_free=nr_blocks(options.size))
     rows, nr_bad = [], 0
     try:
         with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
             folder = Path(name)
             folder.chmod(0o755)
-            all_scenes, missing = scenes(machine.folio, folder, options.size)
-            for scene in (one for one in all_scenes if one.name.startswith(options.only)):
-                nr_bad += show(machine, scene, rows, folder)
+            found, missing = scenes(machine.folio, folder, options.size, options.only)
+            for scene in found:
+                nr_bad += show(machine, scene, rows, folder, options.copies)
             for one in missing:
                 print(f"left out, not installed: {one}")
     finally:
@@ -325,63 +403,104 @@ def main():
         options.json.write_text(json.dumps(rows, indent=1) + "\n")
     if options.table:
         print(table(rows))
-    nr = sum(row["said"] is not None for row in rows)
+    nr = sum(bool(row["outcomes"]) for row in rows)
     print(f"{nr} remedies of {len({row['scene'] for row in rows})} programs tried, {nr_bad} not as said")
     return 1 if nr_bad else 0
 
 
+def in_mib(values, form):
+    """One value, or the smallest and the largest."""
+    shown = [format(value / M, form) for value in (min(values), max(values))]
+    return shown[0] if shown[0] == shown[1] else " to ".join(shown)
+
+
 def table(rows):
-    lines = ["| program | remedy | size | said MiB | gained MiB | memory said MiB | memory taken MiB | |",
-             "|---|---|---|---|---|---|---|---|"]
+    lines = ["| program | remedy | size | said MiB | gained MiB | memory said MiB | memory taken MiB | n | starts differ by MiB | |",
+             "|---|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
-        if row["said"] is None:
-            lines.append(f"| {row['scene']} | nothing to gain, as said | | | | | | |")
+        if not row["outcomes"]:
+            lines.append(f"| {row['scene']} | {row['error'] or 'nothing to gain, as said'} | | | | | | | | |")
             continue
         size = f"{row['size'] // M}M" if row["size"] >= M else f"{row['size'] >> 10}K"
         remedy = " ".join("PID" if word.isdigit() else word for word in row["remedy"].split())
         remedy = remedy.replace("sudo ", "").removesuffix(" ..")
         remedy = re.sub(r"/var/tmp/[^\s)]*?(?=\.X{6}|[\s)]|$)", "FILE", remedy)
-        note = "" if row["good"] and row["tries"] == 1 else "second try" if row["good"] else row["error"] or "not as said"
-        lines.append(f"| {row['scene']} | `{remedy}` | {size} | {row['said'] / M:.0f} | {row['gain'] / M:.0f} | "
-                     f"{row['said_more'] / M:+.0f} | {row['more'] / M:+.0f} | {note} |")
+        nr, nr_kept = len(row["outcomes"]), row["nr_kept"]
+        note = row["error"] or ("" if nr == nr_kept else f"{nr_kept} of {nr} as said")
+        said, gain, extra, more = values_of(row["outcomes"])
+        lines.append(f"| {row['scene']} | `{remedy}` | {size} | {in_mib(said, '.0f')} | {in_mib(gain, '.0f')} | "
+                     f"{in_mib(extra, '+.0f')} | {in_mib(more, '+.0f')} | {nr} | {row['spread'] / M:.1f} | {note} |")
     return "\n".join(lines)
 
 
-def show(machine, scene, rows, folder):
-    """Tries all remedies of one scene; how many did not gain what they said."""
+def values_of(outcomes):
+    """Gains promised and measured, and memory promised and taken."""
+    pairs = [(one["said"]["gain"], one["gain"], one["said"]["extra"], one["more"]) for one in outcomes]
+    return list(zip(*pairs))
+
+
+def judged(machine, scene, key, folder, spread, nr_copies):
+    """The outcomes of a remedy on some copies, on more if it is not as said; why it was left off."""
+    outcomes = []
+    while len(outcomes) < nr_copies or len(outcomes) < NR_TRIES and any(one.wrongs(key, spread) for one in outcomes):
+        try:
+            found = tried(machine, scene, key, folder, spread)
+        except NotTried as reason:
+            return outcomes, f"not tried: {reason}"
+        except Fragmented as reason:
+            return outcomes, f"not judged: {reason}"
+        except (RuntimeError, ValueError, subprocess.CalledProcessError, StopIteration) as failure:
+            found = Outcome(Promise(), error=str(failure) or "another remedy for the copy")
+        if not found.error and found.said.gain < least_of(key):
+            return outcomes, "not judged: too little on this copy"
+        outcomes.append(found)
+    return outcomes, ""
+
+
+def least_of(key):
+    return LEAST if key[6] >= 2 * M else LEAST_SMALL
+
+
+def show(machine, scene, rows, folder, nr_copies):
+    """Tries all remedies of one scene, and counts those that do not do as they say."""
     machine.wait()
-    machine.set(scene.settings)
-    process = machine.start(scene)
-    _, promised = look(machine.folio, process.pid)
-    machine.stop_all()
-    nr_bad = 0
-    for key, (said, _) in sorted(promised.items(), key=lambda one: -one[1][0]):
-        least = LEAST if key[6] >= 2 * M else LEAST_SMALL
-        if key[0] == "nothing" or said < least:
-            continue
-        for nr_tries in (1, 2):
-            try:
-                found = tried(machine, scene, key, folder)
-            except (RuntimeError, subprocess.CalledProcessError, StopIteration) as failure:
-                found = Outcome(said, 0, error=str(failure) or "another remedy for the copy")
-            is_good = found.is_as_said(key)
-            if not found.error and found.said < least:
-                found.error = "not judged: too little on this copy"
-            if is_good or found.error.startswith("not "):
-                break
-        is_good = is_good and not found.error
-        is_bad = not is_good and not found.error.startswith("not ")
-        nr_bad += is_bad
-        how = " ".join(part for part in key[1:3] if part) or key[0]
-        rows.append({"scene": scene.name, "remedy": how, "size": key[6], "good": is_good, "tries": nr_tries,
-                     **asdict(found)})
-        print(f"{'NO ' if is_bad else 'ok ' if is_good else '-- '} {scene.name:36} said {found.said / M:7.1f} gained "
-              f"{found.gain / M:7.1f} MiB in {key[6] >> 10}K, memory said {found.said_more / M:+7.1f} took {found.more / M:+7.1f}"
-              f"  {how}{' (second try)' if nr_tries > 1 else ''}{'  ' + found.error if found.error else ''}", flush=True)
+    spread, nr_bad = Spread(), 0
+    for _ in range(NR_PLAIN):
+        plain(machine, scene, spread)
+        machine.stop_all()
+    promised = spread.looks[0].promised
+    for key in sorted(promised, key=lambda key: -promised[key].gain):
+        if promised[key].gain >= least_of(key):
+            row = row_of(scene, key, *judged(machine, scene, key, folder, spread, nr_copies), spread)
+            nr_bad += row["is_bad"]
+            rows.append(row)
+            print(line_of(row), flush=True)
     if not any(row["scene"] == scene.name for row in rows):
         print(f"    {scene.name:36} nothing to gain was said", flush=True)
-        rows.append({"scene": scene.name, "remedy": "", "good": True, **asdict(Outcome(None, 0))})
+        rows.append({"scene": scene.name, "remedy": "", "outcomes": [], "error": "", "is_bad": False})
     return nr_bad
+
+
+def row_of(scene, key, outcomes, left_off, spread):
+    wrongs = [one.wrongs(key, spread) for one in outcomes]
+    nr_kept = sum(not one for one in wrongs)
+    errors = [one.error for one in outcomes if one.error]
+    return {"scene": scene.name, "remedy": " ".join(part for part in key[1:3] if part) or key[0], "size": key[6],
+            "outcomes": [asdict(one) for one in outcomes], "nr_kept": nr_kept, "spread": spread.memory if key[3] != "none" else 0,
+            "spread_of_gain": spread.gains.get(key, 0) if key[3] != "none" else 0,
+            "is_bad": 2 * nr_kept < len(outcomes), "wrongs": wrongs, "error": errors[0] if errors else left_off}
+
+
+def line_of(row):
+    """A row for people."""
+    how = f"{row['scene']:30} {row['remedy']}"
+    if not row["outcomes"]:
+        return f"--  {how}: {row['error']}"
+    said, gain, extra, more = (in_mib(values, ".1f") for values in values_of(row["outcomes"]))
+    starts = f"; starts differ by {row['spread'] / M:.1f}, their gains by {row['spread_of_gain'] / M:.1f}"
+    return (f"{'NO ' if row['is_bad'] else 'ok '} {how}\n      in {row['size'] >> 10}K: said {said} gained {gain}, memory "
+            f"said {extra} took {more} MiB; {row['nr_kept']} of {len(row['outcomes'])} as said{starts}"
+            f"{'; ' + row['error'] if row['error'] else ''}")
 
 
 if __name__ == "__main__":

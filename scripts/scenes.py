@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from promised.printed import as_printed
+
 M = 1 << 20
+# Java's heap is so many times as large as the memory of other programs.
+HEAP = 6
 
 PY_MAP = """
 import mmap, os, sys, time
@@ -106,8 +110,10 @@ class Scene:
     """A program in a situation: how it is started, and under which settings."""
 
     def __init__(self, name, command, settings=None, environment=None, before=None, fill=None, beside=None,
-                 ready="ready"):
+                 ready="ready", wrapper=()):
         self.name, self.command, self.ready = name, [str(word) for word in command], ready.encode()
+        # What becomes the program, as `setpriv` does: no remedy is about it.
+        self.wrapper = [str(word) for word in wrapper]
         # Another program with the same file.
         self.beside = Scene(f"beside {name}", beside) if beside else None
         self.settings, self.environment = settings or {}, environment or {}
@@ -116,42 +122,60 @@ class Scene:
 
     def words(self, start):
         """The command and its variables as a remedy wants them started."""
-        words, environment = list(self.command), dict(os.environ, **self.environment)
-        if start.startswith("folio run"):
-            prefix = start.split(" -- ")[0].split()
-            return prefix + ["--quiet", "--"] + words, environment
-        fields = start.split()
-        while fields and "=" in fields[0]:
-            key, value = fields.pop(0).split("=", 1)
-            environment[key] = value
-        options = [field for field in fields[1:] if field != ".."]
-        return words[:1] + options + words[1:], environment
+        words, environment = as_printed(start, self.command, dict(os.environ, **self.environment))
+        return self.wrapper + words, environment
 
 
-def scenes(folio, folder, size):
-    """What can be started here; what cannot is named."""
-    never, madvise, always = ({"enabled": word} for word in ("never", "madvise", "always"))
-    python = sys.executable
-    found, missing = [], []
+def nr_blocks(size):
+    """Blocks of 2M that a start needs: the largest heap, twice."""
+    return 2 * HEAP * size // 2
 
-    def add(name, needs, *rest, **more):
+
+NEVER, MADVISE, ALWAYS = ({"enabled": word} for word in ("never", "madvise", "always"))
+
+
+class Place:
+    """A folder to prepare scenes in; the scenes found, and the missing ones, whose program is not installed."""
+
+    def __init__(self, folio, folder, size, only=""):
+        self.folio, self.folder, self.size, self.only = folio, folder, size, only
+        self.found, self.missing = [], []
+
+    def add(self, name, needs, *rest, **more):
+        if not name.startswith(self.only):
+            return
         lost = [one for one in needs if not (shutil.which(str(one)) or Path(one).exists())]
-        missing.append(f"{name}: {lost[0]}") if lost else found.append(Scene(name, *rest, **more))
+        if lost:
+            self.missing.append(f"{name}: {lost[0]}")
+        else:
+            self.found.append(Scene(name, *rest, **more))
+
+
+def scenes(folio, folder, size, only=""):
+    """The scenes whose names begin with `only`, and the reasons why others cannot start here."""
+    place = Place(folio, folder, size, only)
+    for names, prepare in PROGRAMS:
+        if any(name.startswith(only) or only.startswith(name) for name in names):
+            prepare(place)
+    return place.found, place.missing
+
+
+def python(place):
+    size = place.size
 
     def mapped(kind, mib=size, step=4096, *more):
-        return [python, "-c", PY_MAP, kind, mib, step, *more]
-
-    add("python, private map", [], mapped("anon"), madvise)
-    add("python, private map, thp never", [], mapped("anon"), never)
-    add("python, sparse map", [], mapped("anon", size, 3 * M), madvise)
-    add("python, sparse map, 64K", [], mapped("anon", size, 40960), madvise)
-    add("python, map that forbids", [], mapped("forbidden"), madvise)
-    add("python, shared map", [], mapped("shared"), {"shmem_enabled": "never"})
-    add("python, shared map, advise", [], mapped("shared"), {"shmem_enabled": "advise"})
-    add("python, memfd", [], mapped("memfd"), {"shmem_enabled": "never"})
-    add("python, file on tmpfs", [], mapped("tmpfs"), {})
-    add("python, objects", [], [python, "-c", PY_LISTS], madvise)
-    data = folder / "data"
+        return [sys.executable, "-c", PY_MAP, kind, mib, step, *more]
+    place.add("python, private map", [], mapped("anon"), MADVISE)
+    place.add("python, private map, thp never", [], mapped("anon"), NEVER)
+    place.add("python, sparse map", [], mapped("anon", size, 3 * M), MADVISE)
+    place.add("python, sparse map, 64K", [], mapped("anon", size, 40960), MADVISE)
+    place.add("python, map that forbids", [], mapped("forbidden"), MADVISE)
+    place.add("python, shared map", [], mapped("shared"), {"shmem_enabled": "never"})
+    place.add("python, shared map, advise", [], mapped("shared"), {"shmem_enabled": "advise"})
+    place.add("python, memfd", [], mapped("memfd"), {"shmem_enabled": "never"})
+    place.add("python, file on tmpfs", [], mapped("tmpfs"), {})
+    place.add("python, objects", [], [sys.executable, "-c", PY_LISTS], MADVISE)
+    data = place.folder / "data"
     data.write_bytes(os.urandom(size * M))
 
     def cold():
@@ -160,9 +184,24 @@ def scenes(folio, folder, size):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             file.read()
     file = mapped("file", size, 4096, data)
-    add("python, file on disk", [], file, before=cold)
-    add("python, file that others map", [], file, before=cold, beside=file)
+    place.add("python, file on disk", [], file, before=cold)
+    place.add("python, file that others map", [], file, before=cold, beside=file)
 
+
+def in_pieces(file):
+    """Reads the file into the cache page by page, as one that came in small folios."""
+    def read():
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+            for at in range(0, file.stat().st_size, 4096):
+                os.pread(opened.fileno(), 4096, at)
+    return read
+
+
+def short_text(place):
+    folder = place.folder
     if shutil.which("gcc"):
         for name in ("fixed", "random"):
             kind = ["-no-pie"] if name == "fixed" else ["-pie", "-fPIE"]
@@ -172,130 +211,155 @@ def scenes(folio, folder, size):
                       "-o", folder / name], SHORT)
             compiled(["gcc", "-O1", "-DUSER", "-x", "c", "-", "-o", folder / f"uses-{name}", f"-Wl,-rpath,{folder}",
                       f"-L{folder}", f"-l:{name}"], SHORT)
-
-    def in_pieces(file):
-        """Into the cache page by page, as a file that came in small folios."""
-        def read():
-            with file.open("rb") as opened:
-                os.fsync(opened.fileno())
-                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
-                for at in range(0, file.stat().st_size, 4096):
-                    os.pread(opened.fileno(), 4096, at)
-        return read
     for name, program, file in [
             ("C, short program, fixed", "fixed", "fixed"), ("C, short program, any address", "random", "random"),
             ("C, short library, 64K", "uses-lib64k.so", "lib64k.so"), ("C, short library, 4K", "uses-lib4k.so", "lib4k.so")]:
-        add(name, [folder / program], [folder / program], madvise, before=in_pieces(folder / file))
-    add("C, short library, 64K, others map", [folder / "uses-lib64k.so"], [folder / "uses-lib64k.so"], madvise,
-        before=in_pieces(folder / "lib64k.so"), beside=[folder / "uses-lib64k.so"])
-    watch = [folio, "maps", os.getpid(), "--watch=1000", "--json"]
-    add("folio, text at any address", [], watch, ready="schema_version")
-    c, cxx = folder / "c", folder / "cxx"
+        place.add(name, [folder / program], [folder / program], MADVISE, before=in_pieces(folder / file))
+    place.add("C, short library, 64K, others map", [folder / "uses-lib64k.so"], [folder / "uses-lib64k.so"], MADVISE,
+              before=in_pieces(folder / "lib64k.so"), beside=[folder / "uses-lib64k.so"])
+
+
+def own_text(place):
+    watch = [place.folio, "maps", os.getpid(), "--watch=1000", "--json"]
+    place.add("folio, text at any address", [], watch, ready="schema_version")
+
+
+def mallocs(place):
+    size, c, cxx = place.size, place.folder / "c", place.folder / "cxx"
     if shutil.which("gcc"):
         compiled(["gcc", "-O1", "-pthread", "-x", "c", "-", "-o", c], C)
     if shutil.which("g++"):
         compiled(["g++", "-O1", "-x", "c++", "-", "-o", cxx], CXX)
-    add("C, small mallocs", [c], [c, "small", size], madvise)
-    add("C, small mallocs, thp never", [c], [c, "small", size], never)
-    add("C, large mallocs", [c], [c, "large", size], madvise)
-    add("C, mallocs of threads", [c], [c, "threads", size], madvise)
-    add("C, System V memory", [c], [c, "sysv", size], {"shmem_enabled": "never"})
-    add("C++, std::map", [cxx], [cxx], madvise)
+    place.add("C, small mallocs", [c], [c, "small", size], MADVISE)
+    place.add("C, small mallocs, thp never", [c], [c, "small", size], NEVER)
+    place.add("C, large mallocs", [c], [c, "large", size], MADVISE)
+    place.add("C, mallocs of threads", [c], [c, "threads", size], MADVISE)
+    place.add("C, System V memory", [c], [c, "sysv", size], {"shmem_enabled": "never"})
+    place.add("C++, std::map", [cxx], [cxx], MADVISE)
     for name in ("jemalloc", "tcmalloc_minimal", "mimalloc"):
         library = next(iter(sorted(Path("/usr/lib").glob(f"*/lib{name}.so*"))), f"lib{name}.so")
-        add(f"C with {name}", [c, library], [c, "small", size], madvise,
-            environment={"LD_PRELOAD": str(library)})
+        place.add(f"C with {name}", [c, library], [c, "small", size], MADVISE,
+                  environment={"LD_PRELOAD": str(library)})
+
+
+def java(place):
+    size, folder = place.size, place.folder
     if shutil.which("javac"):
         (folder / "Fill.java").write_text(JAVA)
         subprocess.run(["javac", folder / "Fill.java"], check=True)
-    heap = [f"-Xms{6 * size}m", f"-Xmx{6 * size}m", "-cp", folder, "Fill", 3 * size]
+    heap = [f"-Xms{HEAP * size}m", f"-Xmx{HEAP * size}m", "-cp", folder, "Fill", HEAP * size // 2]
     for name, option in [("G1", "-XX:+UseG1GC"), ("Parallel", "-XX:+UseParallelGC"),
                          ("pretouched", "-XX:+AlwaysPreTouch")]:
-        add(f"java, {name}", ["java", folder / "Fill.class"], ["java", option, *heap], madvise)
-    program = folder / "gofill"
+        place.add(f"java, {name}", ["java", folder / "Fill.class"], ["java", option, *heap], MADVISE)
+
+
+def go(place):
+    program = place.folder / "gofill"
     if shutil.which("go"):
-        (folder / "fill.go").write_text(GO)
-        subprocess.run(["go", "build", "-o", program, folder / "fill.go"], check=False)
-    add("go", [program], [program], madvise)
-    add("node", ["node"], ["node", "-e", NODE], madvise)
-    socket = folder / "redis.sock"
-    # A Redis with its own jemalloc, where there is one: Debian's uses the system's.
+        (place.folder / "fill.go").write_text(GO)
+        subprocess.run(["go", "build", "-o", program, place.folder / "fill.go"], check=False)
+    place.add("go", [program], [program], MADVISE)
+
+
+def node(place):
+    place.add("node", ["node"], ["node", "-e", NODE], MADVISE)
+
+
+def redis(place):
+    """A Redis with its own jemalloc too, if there is one: Debian's uses the system's."""
+    socket = place.folder / "redis.sock"
     own = os.environ.get("REMEDIES_REDIS") or "a server that REMEDIES_REDIS names"
     options = ["--port", "0", "--save", "", "--unixsocket", socket]
     server = ["redis-server", *options, "--enable-debug-command", "yes"]
-    fill = ["redis-cli", "-e", "-s", socket, "debug", "populate", str(size * 12000), "key", "100"]
-    for name, settings in [("redis", madvise), ("redis, thp always", always)]:
-        add(name, ["redis-server", "redis-cli"], server, settings, fill=fill)
-        add(name.replace("redis", "redis, own jemalloc"), [own, "redis-cli"], [own, *options], settings, fill=fill)
-    postgres, initdb = (next(iter(sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))), None)
-                        for name in ("postgres", "initdb"))
-    if postgres and initdb:
-        base = folder / "db"
-        base.mkdir()
-        shutil.chown(base, "postgres")
-        subprocess.run(["setpriv", "--reuid=postgres", "--clear-groups", initdb, "-D", base],
-                       check=True, stdout=subprocess.DEVNULL)
-        command = ["setpriv", "--reuid=postgres", "--clear-groups", postgres, "-D", base, "-k", base,
-                   "-c", f"shared_buffers={size}MB", "-c", "listen_addresses=", "-c", "logging_collector=off",
-                   "-c", "log_destination=stderr"]
-        fill = ["psql", "-U", "postgres", "-h", base, "-v", "ON_ERROR_STOP=1", "-qc",
-                "drop table if exists t; create table t (s text); insert into t select "
-                f"repeat('x', 900) from generate_series(1, {size * 1000})", "postgres"]
-        add("postgres", ["psql"], command, {"shmem_enabled": "never"}, fill=fill)
-    else:
-        missing.append("postgres")
-    servers(add, folder, size, madvise)
-    return found, missing
+    fill = ["redis-cli", "-e", "-s", socket, "debug", "populate", str(place.size * 12000), "key", "100"]
+    for name, settings in [("redis", MADVISE), ("redis, thp always", ALWAYS)]:
+        place.add(name, ["redis-server", "redis-cli"], server, settings, fill=fill)
+        place.add(name.replace("redis", "redis, own jemalloc"), [own, "redis-cli"], [own, *options], settings, fill=fill)
 
 
-def servers(add, folder, size, madvise):
-    """Services and jobs as people run them, several processes each."""
-    python = os.environ.get("REMEDIES_NUMPY") or "a Python with numpy and pandas that REMEDIES_NUMPY names"
-    array = folder / "array.npy"
+def postgres(place):
+    program, initdb = (next(iter(sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))), None)
+                       for name in ("postgres", "initdb"))
+    if not (program and initdb):
+        place.missing.append("postgres")
+        return
+    base, size = place.folder / "db", place.size
+    base.mkdir()
+    shutil.chown(base, "postgres")
+    as_postgres = ["setpriv", "--reuid=postgres", "--clear-groups"]
+    subprocess.run([*as_postgres, initdb, "-D", base], check=True, stdout=subprocess.DEVNULL)
+    command = [program, "-D", base, "-k", base, "-c", f"shared_buffers={size}MB", "-c", "listen_addresses=",
+               "-c", "logging_collector=off", "-c", "log_destination=stderr"]
+    fill = ["psql", "-U", "postgres", "-h", base, "-v", "ON_ERROR_STOP=1", "-qc",
+            "drop table if exists t; create table t (s text); insert into t select "
+            f"repeat('x', 900) from generate_series(1, {size * 1000})", "postgres"]
+    place.add("postgres", ["psql"], command, {"shmem_enabled": "never"}, fill=fill, wrapper=as_postgres)
+
+
+def numpy(place):
+    program = os.environ.get("REMEDIES_NUMPY") or "a Python with numpy and pandas that REMEDIES_NUMPY names"
+    size, array = place.size, place.folder / "array.npy"
     with array.open("wb") as file:
         # The header of a one-dimensional array of doubles, padded to 128 bytes.
         text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({size << 17},), }}"
         file.write(b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + text.ljust(117).encode() + b"\n")
         file.write(os.urandom(size * M))
-    add("numpy, mapped array, two forks", [python], [python, "-c", NUMPY, array, size], madvise)
-    add("pandas", [python], [python, "-c", PANDAS, size], madvise)
-    add("ruby", ["ruby"], ["ruby", "-e", RUBY, size], madvise)
-    add("php", ["php"], ["php", "-d", "memory_limit=-1", "-r", PHP, size], madvise)
+    place.add("numpy, mapped array, two forks", [program], [program, "-c", NUMPY, array, size], MADVISE)
+    place.add("pandas", [program], [program, "-c", PANDAS, size], MADVISE)
 
-    socket = folder / "memcached.sock"
-    add("memcached", ["memcached"], ["memcached", "-u", "root", "-m", 2 * size, "-s", socket], madvise,
-        fill=[sys.executable, "-c", MEMCACHED, socket, str(size)])
 
-    settings = folder / "nginx.conf"
+def ruby(place):
+    place.add("ruby", ["ruby"], ["ruby", "-e", RUBY, place.size], MADVISE)
+
+
+def php(place):
+    place.add("php", ["php"], ["php", "-d", "memory_limit=-1", "-r", PHP, place.size], MADVISE)
+
+
+def memcached(place):
+    socket, size = place.folder / "memcached.sock", place.size
+    place.add("memcached", ["memcached"], ["memcached", "-u", "root", "-m", 2 * size, "-s", socket], MADVISE,
+              fill=[sys.executable, "-c", MEMCACHED, socket, str(size)])
+
+
+def nginx(place):
+    folder, settings = place.folder, place.folder / "nginx.conf"
     settings.write_text(f"""daemon off; worker_processes 2; pid {folder}/nginx.pid; error_log {folder}/nginx.log;
 events {{}}
-http {{ access_log off; proxy_cache_path {folder}/cache keys_zone=zone:{size}m;
+http {{ access_log off; proxy_cache_path {folder}/cache keys_zone=zone:{place.size}m;
 server {{ listen unix:{folder}/nginx.sock; location / {{ return 200; }} }} }}
 """)
-    add("nginx", ["nginx"], ["nginx", "-e", folder / "nginx.log", "-c", settings], madvise,
-        fill=["test", "-S", folder / "nginx.sock"])
+    place.add("nginx", ["nginx"], ["nginx", "-e", folder / "nginx.log", "-c", settings], MADVISE,
+              fill=["test", "-S", folder / "nginx.sock"])
 
-    proxy = folder / "haproxy.cfg"
+
+def haproxy(place):
+    folder, proxy = place.folder, place.folder / "haproxy.cfg"
     proxy.write_text(f"global\n maxconn 1000\n nbthread 2\ndefaults\n mode http\n timeout connect 1s\n timeout client 1s\n"
-                     f" timeout server 1s\ncache c\n total-max-size {size}\nfrontend f\n bind unix@{folder}/haproxy.sock\n"
+                     f" timeout server 1s\ncache c\n total-max-size {place.size}\nfrontend f\n bind unix@{folder}/haproxy.sock\n"
                      " http-request return status 200\n")
-    add("haproxy", ["haproxy"], ["haproxy", "-W", "-f", proxy], madvise, fill=["test", "-S", folder / "haproxy.sock"])
+    place.add("haproxy", ["haproxy"], ["haproxy", "-W", "-f", proxy], MADVISE, fill=["test", "-S", folder / "haproxy.sock"])
 
-    data = folder / "mariadb"
+
+def mariadb(place):
+    data, size = place.folder / "mariadb", place.size
     if shutil.which("mariadb-install-db") and shutil.which("mariadbd"):
         data.mkdir()
         subprocess.run(["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={data}", "--skip-test-db"],
                        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     rows = f"create or replace table test.t as select repeat(seq, 100) a from seq_1_to_{size * 2000}"
-    add("mariadb", ["mariadbd", "mariadb", data],
-        ["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={data}/s", "--skip-networking",
-         f"--innodb-buffer-pool-size={2 * size}M"], madvise,
-        fill=["mariadb", "--no-defaults", f"--socket={data}/s", "-e", f"create database if not exists test; use test; {rows}"])
+    place.add("mariadb", ["mariadbd", "mariadb", data],
+              ["mariadbd", "--no-defaults", "--user=root", f"--datadir={data}", f"--socket={data}/s", "--skip-networking",
+               f"--innodb-buffer-pool-size={2 * size}M"], MADVISE,
+              fill=["mariadb", "--no-defaults", f"--socket={data}/s", "-e",
+                    f"create database if not exists test; use test; {rows}"])
 
-    compiler = subprocess.run(["g++", "-print-prog-name=cc1plus"], capture_output=True, text=True, check=False).stdout.strip() \
+
+def compiler(place):
+    program = subprocess.run(["g++", "-print-prog-name=cc1plus"], capture_output=True, text=True, check=False).stdout.strip() \
         if shutil.which("g++") else "cc1plus"
-    source = folder / "source.fifo"
+    source = place.folder / "source.fifo"
+    writers = []
 
     def writer():
         """Keeps the pipe open, so that the compiler waits for more."""
@@ -304,8 +368,16 @@ server {{ listen unix:{folder}/nginx.sock; location / {{ return 200; }} }} }}
         opened = os.open(source, os.O_RDWR)
         os.write(opened, b"int f(int a) { return a + 1; }\n" * 1000)
         writers.append(opened)
-    writers = []
-    add("cc1plus", [compiler], [compiler, "-quiet", source, "-o", "/dev/null"], madvise, before=writer, fill=["true"])
+    place.add("cc1plus", [program], [program, "-quiet", source, "-o", "/dev/null"], MADVISE, before=writer, fill=["true"])
+
+
+# Beginnings of the names of scenes, and what prepares them.
+PROGRAMS = [
+    (["python"], python), (["C, short"], short_text), (["folio"], own_text), (["C, ", "C++", "C with"], mallocs),
+    (["java"], java), (["go"], go), (["node"], node), (["redis"], redis), (["postgres"], postgres),
+    (["numpy", "pandas"], numpy), (["ruby"], ruby), (["php"], php), (["memcached"], memcached), (["nginx"], nginx),
+    (["haproxy"], haproxy), (["mariadb"], mariadb), (["cc1plus"], compiler),
+]
 
 
 def compiled(command, text):

@@ -3,7 +3,9 @@
 import unittest
 
 from promised.cases import KINDS, STARTS, case
-from promises import M, Promise, as_printed, nr_free_blocks, promises_of, table, wrongs, Verdict
+from promised.printed import as_printed
+from promised.room import nr_free_blocks
+from promises import M, Promise, promises_of, table, wrongs, Verdict
 
 TYPED = ["/d/memory", "/d", "private:4096:1"]
 
@@ -73,6 +75,9 @@ class Starts(unittest.TestCase):
     def test_a_launcher_stands_before_all(self):
         words, _ = as_printed("folio run --heap 2M -- memory ..", TYPED, {})
         self.assertEqual(words, ["folio", "run", "--heap", "2M", "--quiet", "--", *TYPED])
+
+    def test_options_stand_before_or_behind_the_others_as_printed(self):
+        self.assertEqual(as_printed("memory -x .. -y", TYPED, {})[0], ["/d/memory", "-x", *TYPED[1:], "-y"])
 
     def test_nothing_printed_is_as_before(self):
         self.assertEqual(as_printed("", TYPED, {"A": "1"}), (TYPED, {"A": "1"}))
