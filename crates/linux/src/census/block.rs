@@ -18,6 +18,7 @@
 
 use std::ops::Range;
 
+use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 
 /// When the block is to become one folio.
@@ -321,7 +322,7 @@ pub fn refusal(smap: &Smap, backing: Backing, block_bytes: u64) -> Option<Obstac
 /// Consecutive blocks that are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRun {
-    /// Address of the first, in blocks.
+    /// Address of the first, in blocks from the first of the mapping on ([`Vma::first_block`]).
     pub first: u64,
     /// How many.
     pub nr: u64,
@@ -413,21 +414,25 @@ pub(super) struct Gathering {
     whole: Range<u64>,
     runs: Runs,
     open: Option<(u64, BlockFacts)>,
+    /// Pages before the first block.
+    nr_before: u64,
 }
 
 impl Gathering {
-    /// Of a mapping of these pages.
-    pub(super) fn new(pages: &Range<u64>, order: u32) -> Self {
-        let whole = pages.start.div_ceil(1 << order)..pages.end >> order;
-        Self { whole, runs: Runs::new(order), open: None }
+    /// Of a mapping.
+    pub(super) fn new(vma: &Vma, page_bytes: u64, order: u32) -> Self {
+        let first = vma.first_block(page_bytes << order);
+        let page = |address: u64| address.saturating_sub(first) / page_bytes;
+        let whole = page(vma.range.start).div_ceil(1 << order)..page(vma.range.end) >> order;
+        Self { whole, runs: Runs::new(order), open: None, nr_before: first / page_bytes }
     }
 
     /// Adds pages that follow those before.
     pub(super) fn add(&mut self, pages: Range<u64>, facts: impl Fn(u32) -> BlockFacts) {
         let order = self.runs.order;
         let bounds = self.whole.start << order..self.whole.end.max(self.whole.start) << order;
-        let mut page = pages.start.max(bounds.start);
-        let end = pages.end.min(bounds.end);
+        let mut page = pages.start.saturating_sub(self.nr_before).max(bounds.start);
+        let end = pages.end.saturating_sub(self.nr_before).min(bounds.end);
         while page < end {
             let block = page >> order;
             if self.open.is_none_or(|(open, _)| open != block) {

@@ -190,9 +190,9 @@ struct Touching {
 impl Touching {
     fn new(vma: &Vma, geometry: Geometry) -> Self {
         let pages = vma.range.start / geometry.page_bytes..vma.range.end / geometry.page_bytes;
-        let new =
-            || [geometry.pmd_order, geometry.contpte_order].map(|o| Gathering::new(&pages, o));
-        Self { pages: new(), marks: new(), pins: new(), geometry, whole: pages.clone() }
+        let sizes = [geometry.pmd_order, geometry.contpte_order];
+        let new = || sizes.map(|order| Gathering::new(vma, geometry.page_bytes, order));
+        Self { pages: new(), marks: new(), pins: new(), geometry, whole: pages }
     }
 
     /// Adds present pages of one kind.

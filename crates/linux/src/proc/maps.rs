@@ -94,11 +94,23 @@ impl Vma {
         self.range.end - self.range.start
     }
 
-    /// Naturally aligned blocks of `bytes` that lie wholly inside.
+    /// The address, below `bytes`, where the blocks of that size begin. Shared memory has the blocks
+    /// of its file, wherever it is mapped: the kernel aligns the next mapping of it.
+    #[must_use]
+    pub const fn first_block(&self, bytes: u64) -> u64 {
+        if self.is_shared() && self.has_file() {
+            self.range.start.wrapping_sub(self.pos) % bytes
+        } else {
+            0
+        }
+    }
+
+    /// Blocks of `bytes` that lie wholly inside.
     #[must_use]
     pub const fn nr_whole_blocks(&self, bytes: u64) -> u64 {
-        let first = self.range.start.div_ceil(bytes);
-        (self.range.end / bytes).saturating_sub(first)
+        let first = self.first_block(bytes);
+        let start = self.range.start.saturating_sub(first).div_ceil(bytes);
+        (self.range.end.saturating_sub(first) / bytes).saturating_sub(start)
     }
 
     /// Whether addresses and file positions are aligned alike mod `bytes`.
@@ -246,5 +258,20 @@ mod tests {
         assert_eq!(vma.nr_whole_blocks(2 << 20), 1);
         assert_eq!(vma.nr_whole_blocks(64 << 10), 48);
         assert!(!vma.is_congruent(2 << 20) && vma.is_congruent(4096));
+    }
+
+    #[test]
+    fn blocks_of_shared_memory_are_those_of_its_file_wherever_it_is_mapped() {
+        let vma = |start: u64, kib: u64, pos: u64, how: &str| {
+            let end = start + (kib << 10);
+            one(&format!("{start:x}-{end:x} rw-{how} {pos:08x} 00:01 7  /dev/zero (deleted)"))
+        };
+        for start in [0x7f00_0020_0000, 0x7f00_0020_1000, 0x7f00_003f_f000] {
+            assert_eq!(vma(start, 4416, 0, "s").unwrap().nr_whole_blocks(2 << 20), 2);
+            assert_eq!(vma(start, 4096, 0x1000, "s").unwrap().nr_whole_blocks(2 << 20), 1);
+            let private = vma(start, 4096, 0, "p").unwrap();
+            let expected = if start % (2 << 20) == 0 { 2 } else { 1 };
+            assert_eq!(private.nr_whole_blocks(2 << 20), expected, "private memory stays");
+        }
     }
 }

@@ -85,11 +85,23 @@ proptest! {
     fn blocks_are_those_of_the_pages_one_by_one(
         start in 0..700_u64,
         len in 0..3000_u64,
+        file in prop::option::of(0..700_u64),
         stretches in prop::collection::vec((0..600_u64, 1..1200_u64, 0..3_usize), 0..12),
     ) {
         const ORDER: u32 = 8;
+        const PAGE: u64 = 4096;
         let pages = start..start + len;
-        let mut gathered = [0; 3].map(|_| Gathering::new(&pages, ORDER));
+        let vma = Vma {
+            range: pages.start * PAGE..pages.end * PAGE,
+            pos: file.unwrap_or_default() * PAGE,
+            inode: file.map_or(0, |_| 7),
+            permissions: if file.is_some() { *b"rw-s" } else { *b"rw-p" },
+            ..Vma::default()
+        };
+        let mut gathered = [0; 3].map(|_| Gathering::new(&vma, PAGE, ORDER));
+        // Shared memory has the blocks of its file.
+        let place = |page: u64| file.map_or(page, |pos| page - start + pos);
+        let whole = place(pages.start)..place(pages.end);
         let mut naive: BTreeMap<u64, BlockFacts> = BTreeMap::new();
         let mut at = 0;
         for (gap, nr, which) in stretches {
@@ -105,8 +117,11 @@ proptest! {
                 facts
             });
             for page in at..at + nr {
-                let block = page >> ORDER;
-                if block << ORDER >= pages.start && (block + 1) << ORDER <= pages.end {
+                if !pages.contains(&page) {
+                    continue;
+                }
+                let block = place(page) >> ORDER;
+                if block << ORDER >= whole.start && (block + 1) << ORDER <= whole.end {
                     is(naive.entry(block).or_default(), 1);
                 }
             }
@@ -115,7 +130,9 @@ proptest! {
         let runs = together(gathered);
         let each = |run: &BlockRun| {
             let facts = run.facts;
-            (run.first..run.first + run.nr).map(move |block| (block, facts))
+            let first = vma.first_block(PAGE << ORDER) / PAGE;
+            let block = move |block: u64| place((block << ORDER) + first) >> ORDER;
+            (run.first..run.first + run.nr).map(move |one| (block(one), facts))
         };
         let found: Vec<_> = runs.iter().flat_map(each).collect();
         prop_assert_eq!(found, naive.into_iter().collect::<Vec<_>>());

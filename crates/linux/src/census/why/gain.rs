@@ -105,7 +105,8 @@ impl Place {
     }
 
     fn block(&self, order: u32, block: u64, block_bytes: u64) -> FileBlock {
-        let at = block.wrapping_mul(block_bytes).wrapping_add(self.pos) / block_bytes;
+        // A block of a shared mapping is one of the file, though its address is not this one.
+        let at = block.wrapping_mul(block_bytes).wrapping_add(self.pos).div_ceil(block_bytes);
         FileBlock { device: self.device, inode: self.inode, order, at }
     }
 }
