@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn a_refusal_names_what_is_known_of_its_cause() {
         let again = |pinned| reason(CollapseKind::Anon, libc_again(), pinned);
-        assert!(again(M2).contains("2 MiB of the process are pinned (VmPin)"), "{}", again(M2));
+        assert!(again(M2).contains("the process has 2 MiB pinned (VmPin)"), "{}", again(M2));
         assert!(again(0).ends_with("try again") && !again(0).contains("pinned"), "{}", again(0));
     }
 

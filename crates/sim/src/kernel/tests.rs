@@ -188,8 +188,8 @@ fn a_folio_is_at_most_the_largest_of_the_page_cache() {
     let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
     assert_eq!(
         message("7.2+min-folio=1G+page=4K"),
-        "7.2+min-folio=1G+page=4K: min-folio (min_folio_bytes) is 1G; \
-         with 4K base pages the page cache has folios of at most 2M"
+        "7.2+min-folio=1G+page=4K: min-folio (min_folio_bytes) is 1G, \
+         but with 4K base pages the page cache's folios have at most 2M"
     );
     for edit in ["min-folio", "exec-block", "exec-window", "start-order", "exec-min", "mmap-state"]
     {

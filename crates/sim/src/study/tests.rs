@@ -191,7 +191,7 @@ const MUTANTS: [(&str, &str, usize, &str); 33] = [
         "what = \"faults\"",
         "what = \"faults\"\ninputs-of-series = \"8M\"",
         57,
-        "are about a published number, and the row has none",
+        "need a published number, and this row has none",
     ),
     ("title = \"Small\"", "titel = \"Small\"", 2, "unknown field `titel`"),
     ("setup = \"none\"", "setup = 3", 4, "expected a string"),
