@@ -91,9 +91,7 @@ pub fn of_mappings(
 ) -> io::Result<Vec<Option<Layout>>> {
     let geometry = Geometry::of(system.page_bytes());
     let found = wanted.iter().map(|&(pid, vma)| {
-        let page = geometry.page_bytes;
-        let pages = vma.range.start / page..vma.range.end / page;
-        Some((pages, of_mapping(system, pid, vma).ok()?))
+        Some((vma.pages(geometry.page_bytes), of_mapping(system, pid, vma).ok()?))
     });
     layouts(&*proc::kpageflags(system)?, geometry, found.collect(), nr_runs_max)
 }

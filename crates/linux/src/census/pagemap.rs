@@ -122,7 +122,7 @@ pub(super) fn spans(vmas: &[Vma], page_bytes: u64, pmd_pages: u64) -> Vec<Span> 
     let mut spans: Vec<Span> = Vec::new();
     let mut nr_pages = 0;
     for (nr, vma) in vmas.iter().enumerate().take_while(|(_, vma)| vma.range.end <= USER_END) {
-        let pages = vma.range.start / page_bytes..vma.range.end / page_bytes;
+        let pages = vma.pages(page_bytes);
         let len = pages.end - pages.start;
         if let Some(last) = spans.last_mut().filter(|_| nr_pages + len <= SPAN_PAGES) {
             last.pages.end = pages.end;
@@ -210,8 +210,8 @@ impl Reader<'_> {
             return self.entries.scan(span.pages.clone(), present);
         }
         for vma in inside {
-            let start = (vma.range.start / self.page_bytes).max(span.pages.start);
-            let pages = start..(vma.range.end / self.page_bytes).min(span.pages.end);
+            let pages = vma.pages(self.page_bytes);
+            let pages = pages.start.max(span.pages.start)..pages.end.min(span.pages.end);
             if is_small(vma) {
                 present.push(Present { pages, is_pmd: false });
             } else {
@@ -284,8 +284,8 @@ impl Reader<'_> {
         };
         let inside = vmas[span.vmas.clone()].iter().filter(is_read);
         let pages = inside.map(|vma| {
-            let start = (vma.range.start / self.page_bytes).max(span.pages.start);
-            let end = (vma.range.end / self.page_bytes).min(span.pages.end);
+            let pages = vma.pages(self.page_bytes);
+            let (start, end) = (pages.start.max(span.pages.start), pages.end.min(span.pages.end));
             start..end.min(start.saturating_add(UNSCANNED_PAGES_MAX / CUTS_MAX))
         });
         pages

@@ -90,8 +90,7 @@ impl Walk<'_> {
         let mut rest = &read.list[..];
         let (mut mappings, mut counter) = (Vec::with_capacity(vmas.len()), Counter::new());
         for vma in vmas {
-            let pages = vma.range.start / self.geometry.page_bytes
-                ..vma.range.end / self.geometry.page_bytes;
+            let pages = vma.pages(self.geometry.page_bytes);
             let mut touched = Touching::new(&vma, self.geometry);
             while let Some(extent) = rest.first().filter(|extent| extent.page < pages.end) {
                 let inside = clip(extent, &pages);
@@ -189,7 +188,7 @@ struct Touching {
 
 impl Touching {
     fn new(vma: &Vma, geometry: Geometry) -> Self {
-        let pages = vma.range.start / geometry.page_bytes..vma.range.end / geometry.page_bytes;
+        let pages = vma.pages(geometry.page_bytes);
         let sizes = [geometry.pmd_order, geometry.contpte_order];
         let new = || sizes.map(|order| Gathering::new(vma, geometry.page_bytes, order));
         Self { pages: new(), marks: new(), pins: new(), geometry, whole: pages }
@@ -252,7 +251,7 @@ pub(super) fn touched_unseen(
     geometry: Geometry,
 ) -> Touched {
     let mut touching = Touching::new(vma, geometry);
-    let pages = vma.range.start / geometry.page_bytes..vma.range.end / geometry.page_bytes;
+    let pages = vma.pages(geometry.page_bytes);
     for extent in overlapping(&extents.hidden, |one| one.page + u64::from(one.nr), &pages) {
         let inside = clip(extent, &pages);
         let range = inside.page..inside.page + u64::from(inside.nr);

@@ -94,6 +94,12 @@ impl Vma {
         self.range.end - self.range.start
     }
 
+    /// Virtual pages (address / page size).
+    #[must_use]
+    pub const fn pages(&self, page_bytes: u64) -> Range<u64> {
+        self.range.start / page_bytes..self.range.end / page_bytes
+    }
+
     /// The address, below `bytes`, where the blocks of that size begin. Shared memory has the blocks
     /// of its file, wherever it is mapped: the kernel aligns the next mapping of it.
     #[must_use]

@@ -212,7 +212,7 @@ fn touch_one(
     vma: &Vma,
 ) -> Result<bool, TraceError> {
     let page_bytes = page_bytes() as u64;
-    let pages = vma.range.start / page_bytes..vma.range.end / page_bytes;
+    let pages = vma.pages(page_bytes);
     let mut ranges = Vec::new();
     if vma.len_bytes() > UNSCANNED_BYTES_MAX {
         let mut present = Vec::new();
