@@ -216,18 +216,17 @@ impl Touching {
     /// With the marks and the pinned ranges of the process.
     fn found(mut self, marks: &[Mark], pinned: &Pinned) -> Touched {
         let pages = self.whole.clone();
-        let marks = overlapping(marks, |one| one.page + u64::from(one.nr), &pages);
-        for mark in marks.take_while(|mark| mark.page < pages.end) {
+        for mark in overlapping(marks, |one| one.page..one.page + u64::from(one.nr), &pages) {
             for sizes in &mut self.marks {
                 sizes.add(mark.page..mark.page + u64::from(mark.nr), |nr| mark.facts(nr));
             }
         }
         let page_bytes = self.geometry.page_bytes;
-        let last = |range: &Range<u64>| range.end.div_ceil(page_bytes);
-        let pins = overlapping(&pinned.known, last, &pages);
-        for range in pins.take_while(|range| range.start / page_bytes < pages.end) {
+        let of_range =
+            |range: &Range<u64>| range.start / page_bytes..range.end.div_ceil(page_bytes);
+        for range in overlapping(&pinned.known, of_range, &pages) {
             for sizes in &mut self.pins {
-                sizes.add(range.start / page_bytes..last(range), |nr| BlockFacts {
+                sizes.add(of_range(range), |nr| BlockFacts {
                     nr_pinned: nr,
                     ..BlockFacts::default()
                 });
@@ -252,7 +251,8 @@ pub(super) fn touched_unseen(
 ) -> Touched {
     let mut touching = Touching::new(vma, geometry);
     let pages = vma.pages(geometry.page_bytes);
-    for extent in overlapping(&extents.hidden, |one| one.page + u64::from(one.nr), &pages) {
+    let of_extent = |one: &Extent| one.page..one.page + u64::from(one.nr);
+    for extent in overlapping(&extents.hidden, of_extent, &pages) {
         let inside = clip(extent, &pages);
         let range = inside.page..inside.page + u64::from(inside.nr);
         touching.present(&range, &inside, (PageKind::Unknown, vma.has_file()));
@@ -260,14 +260,15 @@ pub(super) fn touched_unseen(
     touching.found(&extents.marks, pinned)
 }
 
-/// Those of an ascending list that end after the start of `pages`.
+/// The entries of an ascending list that share pages with `pages`.
 fn overlapping<'a, T>(
     list: &'a [T],
-    end: impl Fn(&T) -> u64,
+    of: impl Fn(&T) -> Range<u64>,
     pages: &Range<u64>,
 ) -> impl Iterator<Item = &'a T> {
-    let first = list.partition_point(|one| end(one) <= pages.start);
-    list[first..].iter()
+    let first = list.partition_point(|one| of(one).end <= pages.start);
+    let end = pages.end;
+    list[first..].iter().take_while(move |one| of(one).start < end)
 }
 
 /// What pages are.
