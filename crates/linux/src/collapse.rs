@@ -33,7 +33,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use self::plan::{AreaPlan, kind_of, plan};
 use self::room::{Area, Block};
 pub use crate::census::block::Backing as CollapseKind;
-use crate::census::process::Process;
+use crate::census::block::Place;
+use crate::census::process::{Process, Touched};
 use crate::census::{self, Census};
 use crate::geometry::Geometry;
 use crate::proc::Task;
@@ -315,18 +316,15 @@ fn once(areas: &[Smap], pages: Option<&Process>, block_bytes: u64) -> u64 {
     let mut files = BTreeSet::new();
     let mut bytes = 0;
     for mapping in &process.mappings {
-        let vma = &mapping.vma;
-        for run in mapping.touched.iter().flat_map(|touched| touched.pmd.iter()) {
-            let is_large =
-                u64::from(run.facts.nr_pmd) * Geometry::running().page_bytes >= block_bytes;
-            if is_large && vma.has_file() {
-                let pos = |block: u64| {
-                    vma.pos.wrapping_sub(vma.range.start).wrapping_add(block * block_bytes)
-                };
-                let blocks = run.first..run.first + run.nr;
-                files.extend(blocks.map(|block| (vma.device, vma.inode, pos(block))));
-            } else if is_large {
-                bytes += run.nr * block_bytes;
+        let Some(Touched { pmd: runs, .. }) = &mapping.touched else { continue };
+        let place = Place::of(&mapping.vma);
+        for run in runs.iter().filter(|run| run.facts.is_large(runs.nr_pages())) {
+            let blocks = run.first..run.first + run.nr;
+            match place {
+                Some(place) => {
+                    files.extend(blocks.map(|at| place.block(runs.order, at, block_bytes)));
+                }
+                None => bytes += run.nr * block_bytes,
             }
         }
     }

@@ -16,8 +16,11 @@
 //! - B3: an allowed block costs at most its size: new, swapped and copied pages are different pages, but
 //!   that a copied one is also present.
 
+mod place;
+
 use std::ops::Range;
 
+pub(crate) use self::place::{FileBlock, Place};
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 
@@ -238,7 +241,7 @@ impl AreaFacts {
             return Err(obstacle);
         }
         let nr_holes = nr_pages.saturating_sub(block.nr_present).saturating_sub(block.nr_swapped);
-        if block.nr_pmd >= nr_pages {
+        if block.is_large(nr_pages) {
             return Err(Obstacle::Large);
         }
         if block.nr_guard > 0 {
@@ -282,6 +285,11 @@ impl AreaFacts {
 }
 
 impl BlockFacts {
+    /// Whether a PMD entry maps the block of `nr_pages` as a whole.
+    pub(crate) const fn is_large(&self, nr_pages: u32) -> bool {
+        self.nr_pmd >= nr_pages
+    }
+
     fn add(&mut self, other: &Self) {
         let Self {
             nr_present,

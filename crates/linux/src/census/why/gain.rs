@@ -14,8 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::census::block::{AreaFacts, BlockFacts, Obstacle, Runs, When};
-use crate::proc::maps::Vma;
+use crate::census::block::{AreaFacts, BlockFacts, FileBlock, Obstacle, Place, Runs, When};
 
 /// What whole blocks in one folio each would be, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,37 +76,6 @@ impl Gain {
     /// More memory that it takes, but for what comes from swap space.
     pub(super) const fn extra_bytes(&self) -> u64 {
         self.new_bytes.saturating_add(self.copied_bytes)
-    }
-}
-
-/// One block of a file or of shared memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct FileBlock {
-    device: (u32, u32),
-    inode: u64,
-    order: u32,
-    at: u64,
-}
-
-/// Where the blocks of a mapping lie in its file; `None` of private memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    device: (u32, u32),
-    inode: u64,
-    /// Of address 0, mod 2^64.
-    pos: u64,
-}
-
-impl Place {
-    pub(super) fn of(vma: &Vma) -> Option<Self> {
-        let pos = vma.pos.wrapping_sub(vma.range.start);
-        vma.has_file().then_some(Self { device: vma.device, inode: vma.inode, pos })
-    }
-
-    fn block(&self, order: u32, block: u64, block_bytes: u64) -> FileBlock {
-        // A block of a shared mapping is one of the file, though its address is not this one.
-        let at = block.wrapping_mul(block_bytes).wrapping_add(self.pos).div_ceil(block_bytes);
-        FileBlock { device: self.device, inode: self.inode, order, at }
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Owns the way from the facts of a case to the sums of [`super::gain`].
 
-use super::gain::{FileBlock, Gain};
+use super::gain::Gain;
 use super::judge::{Case, Judge};
 use super::reason::{Finding, Refusal};
-use crate::census::block::{AreaFacts, Backing, When};
+use crate::census::block::{AreaFacts, Backing, FileBlock, When};
 use crate::census::remedy::{Action, Remedy};
 
 impl Judge<'_> {

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use super::gain::{Blocks, Place, Promised};
+use super::gain::{Blocks, Promised};
 use super::reason::{Finding, Question, Reason, Refusal};
 use super::tmpfs::{Home, SeenMounts};
-use crate::census::block::{AreaFacts, Backing, When};
+use crate::census::block::{AreaFacts, Backing, Place, When};
 use crate::census::folios::{Cell, Kind, Size};
 use crate::census::process::{Mapping, Process};
 use crate::census::remedy::runtime::Traits;

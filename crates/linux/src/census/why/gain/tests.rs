@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::census::block::{Backing, BlockRun};
+use crate::proc::maps::Vma;
 
 const PAGE: u64 = 4096;
 const BLOCK: u64 = 2 << 20;
