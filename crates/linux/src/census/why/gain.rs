@@ -39,31 +39,18 @@ impl Gain {
     /// Without `pinned_bytes` of the process, wherever they lie.
     pub(super) fn without_pinned(self, pinned_bytes: u64, block_bytes: u64) -> Self {
         let pinned_bytes = pinned_bytes.next_multiple_of(block_bytes).min(self.bytes);
-        let left = self.bytes - pinned_bytes;
-        // Pinned pages are present: the rest keeps its holes, as far as there is room for them.
-        let new_bytes = self.new_bytes.min(left);
-        let swapped_bytes = self.swapped_bytes.min(left - new_bytes);
-        let present_bytes = left - new_bytes - swapped_bytes;
-        let copied_bytes = self.copied_bytes.min(present_bytes);
-        Self {
-            bytes: left,
-            present_bytes,
-            new_bytes,
-            swapped_bytes,
-            copied_bytes,
-            pinned_bytes,
-            ..self
-        }
+        Self { pinned_bytes, ..self.without(pinned_bytes) }
     }
 
-    /// Without the bytes that are large already; their place is not known.
-    pub(super) fn without_large(self, large_bytes: u64) -> Self {
-        let left = self.bytes.saturating_sub(large_bytes);
-        let new_bytes = self.new_bytes.min(left);
-        let swapped_bytes = self.swapped_bytes.min(left - new_bytes);
-        let present_bytes = left - new_bytes - swapped_bytes;
+    /// Without `bytes` of present memory; their place is not known.
+    pub(super) fn without(self, bytes: u64) -> Self {
+        let bytes = self.bytes.saturating_sub(bytes);
+        // The rest keeps its holes, as far as there is room for them.
+        let new_bytes = self.new_bytes.min(bytes);
+        let swapped_bytes = self.swapped_bytes.min(bytes - new_bytes);
+        let present_bytes = bytes - new_bytes - swapped_bytes;
         let copied_bytes = self.copied_bytes.min(present_bytes);
-        Self { bytes: left, present_bytes, new_bytes, swapped_bytes, copied_bytes, ..self }
+        Self { bytes, present_bytes, new_bytes, swapped_bytes, copied_bytes, ..self }
     }
 
     /// With what swap space has of shared memory, which page tables do not show: up to `bytes` of what

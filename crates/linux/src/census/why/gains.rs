@@ -25,8 +25,7 @@ impl Judge<'_> {
         };
         let (next, next_blocks) = blocks.gain(When::NextStart, &self.promised);
         // Which contpte blocks are large already is known of all together.
-        let next =
-            if target_bytes == pmd_bytes { next } else { next.without_large(case.large_bytes) };
+        let next = if target_bytes == pmd_bytes { next } else { next.without(case.large_bytes) };
         let pmd = self.blocks(case, area, pmd_bytes);
         let (now, now_blocks) =
             pmd.map(|pmd| pmd.gain(When::Now, &self.promised)).unwrap_or_default();

@@ -111,7 +111,7 @@ proptest! {
         let left = gain.without_pinned(pinned, BLOCK);
         prop_assert!(sums_up(&left), "{:?}", left);
         prop_assert_eq!(left.bytes, gain.bytes.saturating_sub(pinned.next_multiple_of(BLOCK)));
-        let left = gain.without_large(large);
+        let left = gain.without(large);
         prop_assert!(sums_up(&left) && left.bytes == gain.bytes.saturating_sub(large), "{:?}", left);
         let read = gain.reading(swapped);
         prop_assert!(sums_up(&read) && read.swapped_bytes >= gain.swapped_bytes, "{:?}", read);
