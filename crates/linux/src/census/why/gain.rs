@@ -134,7 +134,8 @@ impl Blocks<'_> {
                 if !self.allows(&facts, when) {
                     continue;
                 }
-                if promised.kept(when).contains(&block) || kept.contains(&block) {
+                // The mapping itself has no block of the file twice.
+                if promised.kept(when).contains(&block) {
                     gain.elsewhere_bytes += self.block_bytes();
                     continue;
                 }
