@@ -208,6 +208,12 @@ impl AreaFacts {
         }
     }
 
+    /// The same without what the program or its starter forbids, which an option may lift.
+    #[must_use]
+    pub const fn lifted(self) -> Self {
+        Self { is_disabled: false, is_no_huge: false, ..self }
+    }
+
     /// What keeps every block of the mapping from being one folio.
     #[must_use]
     pub const fn obstacle(&self, when: When) -> Option<Obstacle> {

@@ -18,9 +18,8 @@ impl Judge<'_> {
             Backing::Shmem => self.smap(case).swap_bytes,
             Backing::Anon | Backing::File => 0,
         };
-        // An option may lift it; without one, the remedy says so.
-        let lifted = AreaFacts { is_disabled: false, is_no_huge: false, ..area };
-        let Some(blocks) = self.blocks(case, lifted, target_bytes) else {
+        // If no option lifts it, the remedy says so.
+        let Some(blocks) = self.blocks(case, area.lifted(), target_bytes) else {
             return Gains::unseen(case, area, pmd_bytes);
         };
         let (next, next_blocks) = blocks.gain(When::NextStart, &self.promised);
@@ -72,8 +71,7 @@ impl Gains {
             Gain { bytes, present_bytes: bytes, ..Gain::default() }
         };
         let now = filled(area, pmd_bytes, When::Now);
-        let lifted = AreaFacts { is_disabled: false, is_no_huge: false, ..area };
-        let next = filled(lifted, case.target_bytes, When::NextStart);
+        let next = filled(area.lifted(), case.target_bytes, When::NextStart);
         Self { area, now, next, now_blocks: Vec::new(), next_blocks: Vec::new() }
     }
 }
