@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::gain::{Blocks, Promised};
+use super::is_kernels;
 use super::reason::{Finding, Question, Reason, Refusal};
 use super::tmpfs::{Home, SeenMounts};
 use crate::census::block::{AreaFacts, Backing, Place, When};
@@ -338,16 +339,15 @@ impl<'a> Judge<'a> {
     /// Whether the process has THP disabled except for advised memory. The kernel shows that only
     /// if the setting is always: memory to which nothing else forbids it is not eligible then.
     pub(super) fn is_except_advised(&mut self, case: &Case<'_>) -> bool {
-        let block_bytes = self.census.geometry.block_bytes();
-        let is_all = self.settings.anon(block_bytes).is_some_and(|set| set.allows == Allows::All);
         if let Some(&known) = self.except_advised.get(&case.process.pid) {
             return known;
         }
+        let block_bytes = self.census.geometry.block_bytes();
+        let is_all = self.settings.anon(block_bytes).is_some_and(|set| set.allows == Allows::All);
         let is_refused = |smap: &Smap| {
             let is_plain = !smap.vma.has_file() && !smap.is_huge && !smap.is_no_huge;
-            let is_kernels = smap.vma.path.to_string_lossy().starts_with("[v");
             let has_block = smap.vma.nr_whole_blocks(block_bytes) > 0 && smap.vma.prot() != 0;
-            is_plain && !is_kernels && has_block && smap.is_eligible == Some(false)
+            is_plain && !is_kernels(&smap.vma) && has_block && smap.is_eligible == Some(false)
         };
         let found = is_all && self.smaps(case).iter().any(is_refused);
         self.except_advised.insert(case.process.pid, found);
