@@ -55,12 +55,6 @@ pub struct Smap {
 }
 
 impl Smap {
-    /// Whether no setting and no verb gives it large folios.
-    #[must_use]
-    pub const fn is_forbidden(&self) -> bool {
-        self.is_no_huge || self.is_disabled
-    }
-
     /// Mapped by PMD entries, of any kind.
     #[must_use]
     pub const fn pmd_bytes(&self) -> u64 {
