@@ -210,8 +210,11 @@ pub fn run(
         if runs.is_none() && area.nr_large >= area.tried.len() as u64 {
             continue;
         }
-        let needs = needs(entries.as_deref(), smap, kind, area.tried);
-        blocks.extend(needs.map_err(failed("read its pages"))?);
+        let tried = match &entries {
+            Some(entries) if runs.is_none() => seen(&**entries, smap, area.tried),
+            _ => Ok(area.tried),
+        };
+        blocks.extend(tried.map_err(failed("read its pages"))?);
     }
     let available = || room::available(&Live, &Task::of(&Live, pid));
     let (blocks, left, forecast) = room::choose(blocks, available());
@@ -253,23 +256,18 @@ fn compare(
     }
 }
 
-/// How much each of the blocks takes that are tried of an area.
-fn needs(
-    entries: Option<&dyn Entries>,
-    smap: &Smap,
-    kind: CollapseKind,
-    tried: Vec<u64>,
-) -> io::Result<Vec<Block>> {
-    let (Some(&first_address), Some(&last)) = (tried.first(), tried.last()) else {
-        return Ok(Vec::new());
+/// How much each of the blocks takes that are tried of an area that the census did not see.
+fn seen(entries: &dyn Entries, smap: &Smap, tried: Vec<Block>) -> io::Result<Vec<Block>> {
+    let Some(&Block { address: first_address, kind, .. }) = tried.first() else {
+        return Ok(tried);
     };
     let geometry = Geometry::running();
-    let sizes @ [_, block_bytes] = [geometry.page_bytes, geometry.pmd_bytes()];
-    let nr_blocks = (last - first_address) / block_bytes + 1;
+    let sizes = [geometry.page_bytes, geometry.pmd_bytes()];
+    let nr_blocks = tried.len() as u64;
     let shared_bytes = if kind == CollapseKind::Anon { smap.shared_bytes } else { 0 };
     let resident_bytes = smap.rss_bytes;
     let area = Area { kind, first_address, nr_blocks, resident_bytes, shared_bytes };
-    room::tried(entries, &area, tried, sizes)
+    room::seen(entries, &area, tried, sizes)
 }
 
 /// Collapses `blocks` as long as memory is available; returns the rest, or the error that ended it.

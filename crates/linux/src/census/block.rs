@@ -367,7 +367,7 @@ impl Runs {
 
     /// Of ascending runs.
     #[cfg(test)]
-    pub(super) fn of(order: u32, runs: impl Iterator<Item = BlockRun>) -> Self {
+    pub(crate) fn of(order: u32, runs: impl Iterator<Item = BlockRun>) -> Self {
         let mut all = Self::new(order);
         runs.for_each(|run| all.push(run));
         all

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::census::block::{self, AreaFacts, Backing, Obstacle, Runs, When};
+use super::room::Block;
+use crate::census::block::{self, AreaFacts, Backing, Cost, Obstacle, Runs, When};
 use crate::geometry::Geometry;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
@@ -74,15 +75,15 @@ impl Left {
 /// What would be done with an area.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AreaPlan {
-    /// Addresses of the blocks that would be tried.
-    pub(super) tried: Vec<u64>,
+    /// The blocks that would be tried, ascending.
+    pub(super) tried: Vec<Block>,
     /// Blocks that are large already.
     pub(super) nr_large: u64,
     /// Bytes in memory or in swap space that are left, by reason.
     pub(super) left: BTreeMap<Left, u64>,
 }
 
-/// Plans an area. Without its blocks, all may be tried.
+/// Plans an area. Without its blocks, all may be tried, and each may take a whole folio.
 pub(super) fn plan(
     smap: &Smap,
     backing: Backing,
@@ -102,7 +103,9 @@ pub(super) fn plan(
         return plan;
     }
     let Some(runs) = runs else {
-        plan.tried = blocks(&smap.vma, block_bytes);
+        let unseen =
+            |address| Block { address, kind: backing, resident_bytes: 0, takes_bytes: block_bytes };
+        plan.tried = blocks(&smap.vma, block_bytes).map(unseen).collect();
         plan.nr_large = smap.pmd_bytes() / block_bytes;
         return plan;
     };
@@ -110,7 +113,16 @@ pub(super) fn plan(
     for run in runs.iter() {
         let addresses = (run.first..run.first + run.nr).map(|block| block * block_bytes);
         match area.judge(&run.facts, runs.nr_pages(), When::Now) {
-            Ok(_) => plan.tried.extend(addresses),
+            Ok(Cost { nr_new, nr_swapped, nr_copied }) => {
+                let bytes = |nr: u64| nr * geometry.page_bytes;
+                let block = |address| Block {
+                    address,
+                    kind: backing,
+                    resident_bytes: bytes(run.facts.nr_present.into()),
+                    takes_bytes: bytes(nr_new + nr_swapped + nr_copied),
+                };
+                plan.tried.extend(addresses.map(block));
+            }
             Err(Obstacle::Large) => plan.nr_large += run.nr,
             Err(Obstacle::Empty) => {}
             Err(obstacle) => {
@@ -146,14 +158,15 @@ pub(super) fn kind_of(vma: &Vma, mountinfo: &[u8]) -> Option<Backing> {
 }
 
 /// Addresses of the whole blocks inside an area.
-fn blocks(vma: &Vma, block_bytes: u64) -> Vec<u64> {
+fn blocks(vma: &Vma, block_bytes: u64) -> impl Iterator<Item = u64> {
     let first = vma.range.start.next_multiple_of(block_bytes);
-    (0..vma.nr_whole_blocks(block_bytes)).map(|nr| first + nr * block_bytes).collect()
+    (0..vma.nr_whole_blocks(block_bytes)).map(move |nr| first + nr * block_bytes)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::census::block::{BlockFacts, BlockRun};
 
     const M2: u64 = 2 << 20;
 
@@ -165,7 +178,8 @@ mod tests {
     fn judged(vma: Vma, backing: Backing) -> Result<Vec<u64>, Left> {
         let smap = Smap { vma, ..Smap::default() };
         let plan = plan(&smap, backing, M2, Geometry::of(4096), None);
-        plan.left.into_keys().next().map_or(Ok(plan.tried), Err)
+        let tried = plan.tried.iter().map(|block| block.address).collect();
+        plan.left.into_keys().next().map_or(Ok(tried), Err)
     }
 
     #[test]
@@ -192,6 +206,28 @@ mod tests {
         assert_eq!(area(3 * M2, false), BTreeMap::from([(Left::BelowMinimum, 8192)]));
         let forbidden = Left::Block(Obstacle::NoHugeAdvice);
         assert_eq!(area(M2, true), BTreeMap::from([(forbidden, 8192)]));
+    }
+
+    #[test]
+    fn a_block_takes_its_holes_copies_and_what_comes_from_swap_space() {
+        let run = |first, facts| BlockRun { first, nr: 1, facts };
+        let runs = [
+            run(1, BlockFacts { nr_present: 1, ..BlockFacts::default() }),
+            run(2, BlockFacts { nr_present: 256, nr_swapped: 256, ..BlockFacts::default() }),
+            run(3, BlockFacts { nr_present: 512, nr_shared: 100, ..BlockFacts::default() }),
+            run(4, BlockFacts { nr_swapped: 512, ..BlockFacts::default() }),
+            run(5, BlockFacts { nr_present: 512, nr_pmd: 512, ..BlockFacts::default() }),
+        ];
+        let runs = Runs::of(9, runs.into_iter());
+        let smap = Smap { vma: vma(M2, 6 * M2, 0, ""), ..Smap::default() };
+        let plan = plan(&smap, Backing::Anon, M2, Geometry::of(4096), Some(&runs));
+        let pages = |block: &Block| {
+            (block.address / M2, block.resident_bytes / 4096, block.takes_bytes / 4096)
+        };
+        let tried: Vec<_> = plan.tried.iter().map(pages).collect();
+        assert_eq!(tried, [(1, 1, 511), (2, 256, 256), (3, 512, 100)]);
+        assert_eq!(plan.nr_large, 1);
+        assert_eq!(plan.left, BTreeMap::from([(Left::Block(Obstacle::SwappedOut), M2)]));
     }
 
     #[test]

@@ -12,16 +12,15 @@ use std::ops::Range;
 use super::CollapseKind;
 use crate::proc::cgroup::{self, Room};
 use crate::proc::{Task, host};
+use crate::system::entry::PRESENT;
 use crate::system::{Entries, Present, System};
 
 /// Pages that are scanned at once: their ranges take 12 MiB at most.
 const WINDOW_PAGES: u64 = 1 << 20;
-/// Entries that are read at once if the kernel cannot scan.
+/// Entries that are read at once.
 const READ_PAGES: usize = 1 << 13;
 /// The part of the machine and of a control group that stays free for others, as with copies of text.
 const FREE_PART: u64 = 32;
-/// A page is present: bit 63 of its entry in pagemap.
-const PRESENT: u64 = 1 << 63;
 
 /// Memory that may be taken, and its limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,13 +46,13 @@ pub struct Forecast {
     pub nr_left: u64,
 }
 
-/// A block in which the process has at least one page.
+/// A block that is to be collapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) address: u64,
     pub(super) kind: CollapseKind,
     pub(super) resident_bytes: u64,
-    /// What collapsing it takes beyond that.
+    /// Memory that collapsing it takes beyond that.
     pub(super) takes_bytes: u64,
 }
 
@@ -71,42 +70,55 @@ pub(super) fn available(system: &dyn System, task: &Task<'_>) -> Available {
     groups.chain([machine.clone()]).min_by_key(|room| room.bytes).unwrap_or(machine)
 }
 
-/// Calls `each` with the page and the length of every present range in `pages`.
-fn scan(
+/// Calls `each` with every present range in `pages`. A scan also finds what is in swap space: only
+/// entries tell the two apart. Before Linux 6.7 the entries of all pages are read.
+fn present(
     entries: &dyn Entries,
     pages: Range<u64>,
     each: &mut dyn FnMut(&Present),
 ) -> io::Result<()> {
-    let mut found = Vec::new();
+    let (mut found, mut buffer) = (Vec::new(), vec![0; READ_PAGES]);
     let mut first = pages.start;
     while first < pages.end {
         let window = first..pages.end.min(first.saturating_add(WINDOW_PAGES));
         found.clear();
         match entries.scan(window.clone(), &mut found) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                read(entries, window.clone(), &mut found)?;
+                found.push(Present { pages: window.clone(), is_pmd: false });
             }
             scanned => scanned?,
         }
-        found.iter().for_each(&mut *each);
+        for range in &found {
+            if range.is_pmd {
+                each(range);
+            } else {
+                read(entries, range.pages.clone(), &mut buffer, each)?;
+            }
+        }
         first = window.end;
     }
     Ok(())
 }
 
-/// What [`Entries::scan`] does, by the entries of all pages: before Linux 6.7.
-fn read(entries: &dyn Entries, pages: Range<u64>, found: &mut Vec<Present>) -> io::Result<()> {
-    let mut buffer = vec![0; READ_PAGES];
+/// Calls `each` with every present range in `pages` as their entries have it.
+fn read(
+    entries: &dyn Entries,
+    pages: Range<u64>,
+    buffer: &mut [u64],
+    each: &mut dyn FnMut(&Present),
+) -> io::Result<()> {
     let mut first = pages.start;
     while first < pages.end {
-        let nr = usize::try_from(pages.end - first).unwrap_or(READ_PAGES).min(READ_PAGES);
+        let left = usize::try_from(pages.end - first).unwrap_or(usize::MAX);
+        let nr = left.min(buffer.len());
         let nr_read = entries.read(first, &mut buffer[..nr])?;
-        for (page, _) in
-            (first..).zip(&buffer[..nr_read]).filter(|(_, entry)| **entry & PRESENT != 0)
-        {
-            match found.last_mut().filter(|last| last.pages.end == page) {
-                Some(last) => last.pages.end += 1,
-                None => found.push(Present { pages: page..page + 1, is_pmd: false }),
+        let is_alike = |a: &u64, b: &u64| (a ^ b) & PRESENT == 0;
+        let mut page = first;
+        for alike in buffer[..nr_read].chunk_by(is_alike) {
+            let pages = page..page + alike.len() as u64;
+            page = pages.end;
+            if alike[0] & PRESENT != 0 {
+                each(&Present { pages, is_pmd: false });
             }
         }
         if nr_read < nr {
@@ -128,29 +140,25 @@ pub(super) struct Area {
     pub(super) shared_bytes: u64,
 }
 
-/// The blocks of an area at the addresses `tried`, which ascend. If the pages cannot be seen, or the
-/// process has none of a block, it may take a whole folio.
-pub(super) fn tried(
-    entries: Option<&dyn Entries>,
+/// The blocks `tried` of an area, which ascend, with what is seen of them now: the process may have no
+/// page of some.
+pub(super) fn seen(
+    entries: &dyn Entries,
     area: &Area,
-    tried: Vec<u64>,
+    mut tried: Vec<Block>,
     [page_bytes, block_bytes]: [u64; 2],
 ) -> io::Result<Vec<Block>> {
-    let seen = match entries {
-        Some(entries) => blocks(entries, area, page_bytes, block_bytes)?,
-        None => Vec::new(),
-    };
-    let of = |address: u64| {
-        let found = seen.binary_search_by_key(&address, |block| block.address);
-        let unseen =
-            Block { address, kind: area.kind, resident_bytes: 0, takes_bytes: block_bytes };
-        found.map_or(unseen, |at| seen[at])
-    };
-    Ok(tried.into_iter().map(of).collect())
+    let seen = blocks(entries, area, page_bytes, block_bytes)?;
+    for block in &mut tried {
+        if let Ok(at) = seen.binary_search_by_key(&block.address, |seen| seen.address) {
+            *block = seen[at];
+        }
+    }
+    Ok(tried)
 }
 
 /// The blocks of an area that have a page, ascending.
-pub(super) fn blocks(
+fn blocks(
     entries: &dyn Entries,
     area: &Area,
     page_bytes: u64,
@@ -170,7 +178,7 @@ pub(super) fn blocks(
         last.resident_bytes = (last.resident_bytes + bytes).min(block_bytes);
         last.takes_bytes = if is_pmd { 0 } else { area.takes(last.resident_bytes, block_bytes) };
     };
-    scan(entries, pages, &mut |present| {
+    present(entries, pages, &mut |present| {
         let mut page = present.pages.start;
         while page < present.pages.end {
             let block = (page - first) / block_pages;
@@ -234,7 +242,14 @@ mod tests {
     /// Pages that are present, as a kernel that scans them or one that does not.
     struct Pages {
         present: Vec<Range<u64>>,
+        swapped: Vec<Range<u64>>,
         can_scan: bool,
+    }
+
+    impl Pages {
+        fn of(present: Vec<Range<u64>>, can_scan: bool) -> Self {
+            Self { present, swapped: Vec::new(), can_scan }
+        }
     }
 
     impl Entries for Pages {
@@ -251,7 +266,8 @@ mod tests {
                 return Err(io::ErrorKind::Unsupported.into());
             }
             let cut = |range: &Range<u64>| range.start.max(pages.start)..range.end.min(pages.end);
-            let ranges = self.present.iter().map(cut).filter(|range| !range.is_empty());
+            let ranges = self.present.iter().chain(&self.swapped);
+            let ranges = ranges.map(cut).filter(|range| !range.is_empty());
             found.extend(ranges.map(|pages| Present { pages, is_pmd: false }));
             Ok(())
         }
@@ -272,7 +288,7 @@ mod tests {
         // The first block has one page; the second none; the third and the fourth are halves.
         let present = vec![600..601, 512 * 4 - 256..512 * 4 + 256];
         for can_scan in [true, false] {
-            let pages = Pages { present: present.clone(), can_scan };
+            let pages = Pages::of(present.clone(), can_scan);
             let found = blocks(&pages, &area(4, 513 * PAGE, 0), PAGE, M2).unwrap();
             let told: Vec<_> = found.iter().map(|b| (b.address / M2, b.takes_bytes)).collect();
             assert_eq!(told, [(1, M2 - PAGE), (3, M2 / 2), (4, M2 / 2)], "{can_scan}");
@@ -280,8 +296,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_in_swap_space_is_not_in_memory() {
+        for can_scan in [true, false] {
+            let (present, swapped) = (vec![512..612; 1], vec![612..1024; 1]);
+            let pages = Pages { present, swapped, can_scan };
+            let found = blocks(&pages, &area(1, 100 * PAGE, 0), PAGE, M2).unwrap();
+            let bytes = (found[0].resident_bytes, found[0].takes_bytes);
+            assert_eq!(bytes, (100 * PAGE, 412 * PAGE), "{can_scan}");
+        }
+    }
+
+    #[test]
     fn shared_pages_are_copied() {
-        let pages = Pages { present: vec![512..1024; 1], can_scan: true };
+        let pages = Pages::of(vec![512..1024; 1], true);
         let found = blocks(&pages, &area(1, M2, M2 / 2), PAGE, M2).unwrap();
         assert_eq!(found[0].takes_bytes, M2 / 2);
         let all = blocks(&pages, &area(1, M2, M2), PAGE, M2).unwrap();
