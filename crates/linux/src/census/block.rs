@@ -384,6 +384,23 @@ impl Runs {
         1 << self.order
     }
 
+    /// The blocks that lie wholly in one of these ascending ranges of addresses, of private memory.
+    pub(super) fn inside(&self, ranges: impl Iterator<Item = Range<u64>>, page_bytes: u64) -> Self {
+        let mut inside = Self::new(self.order);
+        let block_bytes = page_bytes << self.order;
+        let mut rest = &self.list[..];
+        for range in ranges {
+            let blocks = range.start.div_ceil(block_bytes)..range.end / block_bytes;
+            rest = &rest[rest.partition_point(|run| run.end() <= blocks.start)..];
+            for run in rest.iter().take_while(|run| run.first < blocks.end) {
+                let first = run.first.max(blocks.start);
+                let nr = run.end().min(blocks.end).saturating_sub(first);
+                inside.push(BlockRun { first, nr, facts: run.facts });
+            }
+        }
+        inside
+    }
+
     /// Adds a run after all others.
     fn push(&mut self, run: BlockRun) {
         match self.list.last_mut() {

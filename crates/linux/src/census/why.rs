@@ -23,6 +23,7 @@ mod advise;
 mod gain;
 mod gains;
 mod judge;
+mod pieces;
 mod reason;
 mod restart;
 mod tmpfs;

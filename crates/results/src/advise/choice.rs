@@ -84,7 +84,8 @@ impl Program {
             is_heap: true,
             pmd_bytes: 2 << 20,
             is_disabled: false,
-            has_header: None,
+            longest_chunk: None,
+            is_arena: None,
         };
         let heap_refusal = match Runtime::of(&traits, &wanted) {
             Some(row) if row.is_glibc_alone() => None,

@@ -136,31 +136,33 @@ pub struct Wanted {
     pub pmd_bytes: u64,
     /// Whether the process has THP disabled.
     pub is_disabled: bool,
-    /// Whether it begins with a header of glibc's malloc; `None` if that was not read.
-    pub has_header: Option<bool>,
+    /// Bytes of its longest request to glibc's malloc, 0 without any; `None` if that was not read.
+    pub longest_chunk: Option<u64>,
+    /// Whether it begins as an arena of glibc for threads; `None` if that was not read.
+    pub is_arena: Option<bool>,
 }
 
 impl Wanted {
-    /// Whether it is malloc's, and so long that the tunable advises it.
+    /// Whether some of it is malloc's, and so long that the tunable advises it.
     ///
-    /// - A mapping that malloc makes for a large request begins with a header ([`is_header`]). If that
-    ///   cannot be read, the address has to tell: a mapping of whole PMD entries begins at a multiple of
-    ///   one (from Linux 6.7 on), and malloc's have a page more.
+    /// - A mapping that malloc makes for a large request begins with a header. If that cannot be read,
+    ///   the address has to tell: a mapping of whole PMD entries begins at a multiple of one (from Linux
+    ///   6.7 on), and malloc's have a page more.
     /// - glibc advises no request below a PMD entry. With 4K pages that is what no setting reaches; with
     ///   16K and 64K pages (32M, 512M) it is most memory of most programs.
     /// - The heap then grows in steps of a PMD entry, and is advised as a whole.
     fn is_advised_by_malloc(&self) -> bool {
         let bytes = self.range.end.saturating_sub(self.range.start);
-        let is_odd = || !self.range.start.is_multiple_of(self.pmd_bytes);
-        self.is_heap || (self.has_header.unwrap_or_else(is_odd) && bytes >= self.pmd_bytes)
+        let is_odd = !self.range.start.is_multiple_of(self.pmd_bytes);
+        let longest = self.longest_chunk.unwrap_or(if is_odd { bytes } else { 0 });
+        self.is_heap || longest >= self.pmd_bytes
     }
-}
 
-/// Whether a mapping of `bytes` begins with the header of a chunk that glibc's malloc mapped: no
-/// chunk before it, then its size in pages with the bit `IS_MMAPPED` (2) alone.
-pub(crate) const fn is_header([before, size]: [u64; 2], bytes: u64, page_bytes: u64) -> bool {
-    let len = size & !7;
-    before == 0 && size & 7 == 2 && len > 0 && len <= bytes && len.is_multiple_of(page_bytes)
+    fn is_arena_of(&self, arena_bytes: u64) -> bool {
+        let bytes = self.range.end.saturating_sub(self.range.start);
+        let is_there = self.range.start.is_multiple_of(arena_bytes) && bytes <= arena_bytes;
+        is_there && self.is_arena.unwrap_or(true)
+    }
 }
 
 impl Runtime {
@@ -190,13 +192,8 @@ impl Runtime {
             && (!self.foreign || traits.has_foreign_allocator())
             && self.memory == wanted.memory
             && self.disabled == wanted.is_disabled
-            && (self.arena_bytes == 0 || self.is_arena(&wanted.range))
+            && (self.arena_bytes == 0 || wanted.is_arena_of(self.arena_bytes))
             && (!self.malloc || wanted.is_advised_by_malloc())
-    }
-
-    fn is_arena(&self, range: &Range<u64>) -> bool {
-        let bytes = range.end.saturating_sub(range.start);
-        range.start.is_multiple_of(self.arena_bytes) && bytes <= self.arena_bytes
     }
 
     /// Whether there is an option at all.

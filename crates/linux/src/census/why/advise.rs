@@ -31,6 +31,9 @@ use crate::warm::{WarmRefusal, Warmed};
 /// Cost of the setting for shared memory.
 const SHARED_WIDE: &str = "it applies to the shared memory of all programs, but only to whole blocks; with always \
     instead of within_size, even the smallest would take 2M";
+/// Why no start with other settings helps.
+const IN_PIECES: &str = "malloc mapped each request alone, and none of them holds a whole block: no setting makes \
+    them larger at the next start";
 /// The row of the program that keeps its shared memory in hugetlb pages if there are enough.
 const POSTGRESQL: &str = "PostgreSQL";
 
@@ -52,6 +55,7 @@ impl Judge<'_> {
             Backing::File => vec![self.of_file(&case, finding)],
         };
         let pmd_bytes = self.census.geometry.pmd_bytes();
+        let is_of_malloc = self.runtime(&case, Memory::Anon).is_some_and(|row| row.malloc);
         let with_gain = |remedy: Remedy| {
             let of_file = Gain { new_bytes: 0, copied_bytes: 0, ..gains.next };
             let (gain, folio_bytes) = match remedy.action {
@@ -61,6 +65,7 @@ impl Judge<'_> {
                 // MADV_COLLAPSE makes PMD folios only; text is moved with it too.
                 Action::Run => (of_file, pmd_bytes),
                 Action::Collapse => (gains.now, pmd_bytes),
+                Action::Option if is_of_malloc => (gains.of_malloc, case.target_bytes),
                 _ => (gains.next, case.target_bytes),
             };
             let extra = gain.extra_bytes().saturating_add(remedy.extra_bytes);
@@ -79,7 +84,11 @@ impl Judge<'_> {
         if self.is_collapsible(case, &smap, gains) {
             remedies.push(remedy::collapse(case.process.pid));
         }
-        remedies.extend(self.anon_next_start(case, &smap));
+        if gains.has_borders && gains.next.bytes == 0 {
+            remedies.push(Remedy::nothing(IN_PIECES));
+        } else {
+            remedies.extend(self.anon_next_start(case, &smap));
+        }
         or_nothing(remedies)
     }
 

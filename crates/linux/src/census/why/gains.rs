@@ -2,8 +2,9 @@
 //!
 //! Owns the way from the facts of a case to the sums of [`super::gain`].
 
-use super::gain::Gain;
+use super::gain::{Blocks, Gain};
 use super::judge::{Case, Judge};
+use super::pieces::Piece;
 use super::reason::{Finding, Refusal};
 use crate::census::block::{AreaFacts, Backing, FileBlock, When};
 use crate::census::remedy::{Action, Remedy};
@@ -22,7 +23,17 @@ impl Judge<'_> {
         let Some(blocks) = self.blocks(case, area.lifted(), target_bytes) else {
             return Gains::unseen(case, area, pmd_bytes);
         };
-        let (next, next_blocks) = blocks.gain(When::NextStart, &self.promised);
+        let pieces = self.pieces(case);
+        let page_bytes = geometry.page_bytes;
+        let inside = |is_wanted: fn(&Piece) -> bool| {
+            let pieces = pieces.iter().filter(|piece| is_wanted(piece));
+            blocks.runs.inside(pieces.map(|piece| piece.range.clone()), page_bytes)
+        };
+        let (whole, chunks) = (inside(|_| true), inside(|piece| piece.is_chunk));
+        let of_runs = |runs| Blocks { runs, ..blocks }.gain(When::NextStart, &self.promised);
+        let has_borders = pieces.has_borders();
+        let (next, next_blocks) = of_runs(if has_borders { &whole } else { blocks.runs });
+        let of_malloc = if has_borders { of_runs(&chunks).0 } else { next };
         // Which contpte blocks are large already is known of all together.
         let next = if target_bytes == pmd_bytes { next } else { next.without(case.large_bytes) };
         let pmd = self.blocks(case, area, pmd_bytes);
@@ -31,7 +42,7 @@ impl Judge<'_> {
         let pinned = &case.process.held.pinned;
         let pinned = self.pinned.entry(case.process.pid).or_insert(pinned.unknown_bytes());
         let now = now.without_pinned(*pinned, pmd_bytes).reading(swap_bytes);
-        Gains { area, now, next, now_blocks, next_blocks }
+        Gains { area, now, next, of_malloc, has_borders, now_blocks, next_blocks }
     }
 
     /// Notes the promises, so that no other mapping of the memory repeats them.
@@ -56,6 +67,10 @@ pub(super) struct Gains {
     pub(super) now: Gain,
     /// From what takes effect when the program starts again.
     pub(super) next: Gain,
+    /// The part of it that malloc of glibc mapped.
+    pub(super) of_malloc: Gain,
+    /// Whether the mapping was made in pieces.
+    pub(super) has_borders: bool,
     now_blocks: Vec<FileBlock>,
     next_blocks: Vec<FileBlock>,
 }
@@ -72,7 +87,8 @@ impl Gains {
         };
         let now = filled(area, pmd_bytes, When::Now);
         let next = filled(area.lifted(), case.target_bytes, When::NextStart);
-        Self { area, now, next, now_blocks: Vec::new(), next_blocks: Vec::new() }
+        let (now_blocks, next_blocks) = (Vec::new(), Vec::new());
+        Self { area, now, next, of_malloc: next, has_borders: false, now_blocks, next_blocks }
     }
 }
 

@@ -3,9 +3,11 @@
 //! Owns the order of the questions, and what is asked once for several mappings.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::gain::{Blocks, Promised};
 use super::is_kernels;
+use super::pieces::Pieces;
 use super::reason::{Finding, Question, Reason, Refusal};
 use super::tmpfs::{Home, SeenMounts};
 use crate::census::block::{AreaFacts, Backing, Place, When};
@@ -39,6 +41,8 @@ pub(super) struct Judge<'a> {
     facts: BTreeMap<((u32, u32), u64), Option<FileFacts>>,
     writers: BTreeMap<((u32, u32), u64), Vec<u32>>,
     smaps: BTreeMap<u32, Vec<Smap>>,
+    /// Of private memory, by process and address.
+    pub(super) pieces: BTreeMap<(u32, u64), Rc<Pieces>>,
     mounts: SeenMounts,
     pub(super) promised: Promised,
     /// Pinned bytes of each process that are not taken from a gain yet.
@@ -120,6 +124,7 @@ impl<'a> Judge<'a> {
             facts: BTreeMap::new(),
             writers: BTreeMap::new(),
             smaps: BTreeMap::new(),
+            pieces: BTreeMap::new(),
             mounts: SeenMounts::default(),
             promised: promised(census),
             pinned: BTreeMap::new(),

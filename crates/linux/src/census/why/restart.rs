@@ -7,10 +7,13 @@
 //!   allocator than the one in use is not named.
 //! - P2: no setting is promised to a process that has THP disabled.
 
+use std::rc::Rc;
+
 use super::judge::{Case, Judge};
+use super::pieces::Pieces;
 use super::reason::Question;
 use crate::census::process::Mapping;
-use crate::census::remedy::runtime::{Memory, Runtime, Started, Traits, Wanted, is_header};
+use crate::census::remedy::runtime::{Memory, Runtime, Started, Traits, Wanted};
 use crate::census::remedy::{Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
 use crate::census::start::{Ancestor, Disabled};
@@ -20,7 +23,10 @@ use crate::proc::host;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 use crate::shell::as_typed;
-use crate::system::{Entries, System, entry};
+use crate::system::{System, entry};
+
+/// Where arenas of glibc for threads begin at a multiple of (`HEAP_MAX_SIZE`, 64-bit).
+const ARENA_BYTES: u64 = 64 << 20;
 
 /// Cost of any system-wide setting.
 pub(super) const SYSTEM_WIDE: &str =
@@ -131,29 +137,54 @@ impl Judge<'_> {
             is_heap: vma.path.as_os_str() == "[heap]",
             pmd_bytes: self.census.geometry.pmd_bytes(),
             is_disabled: disabled.is_some(),
-            has_header: self.has_header(case),
+            longest_chunk: self.pieces(case).longest_chunk(),
+            is_arena: self.is_arena(case),
         };
         Runtime::of(self.traits(case), &wanted)
     }
 
-    /// Whether private memory begins with a header of malloc; `None` if it cannot be read, or if reading
-    /// would bring a page in.
-    fn has_header(&self, case: &Case<'_>) -> Option<bool> {
-        let range = &case.mapping.vma.range;
+    /// The pieces of private memory in which glibc's malloc may have mapped some.
+    pub(super) fn pieces(&mut self, case: &Case<'_>) -> Rc<Pieces> {
+        let vma = &case.mapping.vma;
+        let key = (case.process.pid, vma.range.start);
+        if let Some(known) = self.pieces.get(&key) {
+            return Rc::clone(known);
+        }
+        let name = vma.path.as_os_str();
+        let is_sought = !vma.has_file() && name != "[heap]" && name != "[stack]";
+        let found = if is_sought && !self.traits(case).has_foreign_allocator() {
+            let task = Task::of(self.question.system, case.process.pid);
+            Pieces::of(&task, vma, self.census.geometry.page_bytes)
+        } else {
+            Pieces::whole(vma)
+        };
+        let found = Rc::new(found);
+        self.pieces.insert(key, Rc::clone(&found));
+        found
+    }
+
+    /// Whether a mapping begins as an arena of glibc for threads does: with a pointer to the arena,
+    /// which lies behind it there or in another one, and the lengths used and accessible.
+    fn is_arena(&self, case: &Case<'_>) -> Option<bool> {
+        let vma = &case.mapping.vma;
+        if !vma.range.start.is_multiple_of(ARENA_BYTES) {
+            return Some(false);
+        }
         let page_bytes = self.census.geometry.page_bytes;
         let task = Task::of(self.question.system, case.process.pid);
-        let pair = |entries: Box<dyn Entries>, first: u64| {
-            let mut words = [0; 2];
-            (entries.read(first, &mut words).ok()? == 2).then_some(words)
-        };
-        let state = pair(task.pagemap().ok()?, range.start / page_bytes)?[0];
-        if state & entry::PRESENT == 0 {
-            // Malloc has written its header: a page without content is not malloc's.
-            let is_swapped = state & entry::SWAPPED != 0 && state & entry::GUARD == 0;
-            return (!is_swapped).then_some(false);
+        let mut state = [0];
+        task.pagemap().ok()?.read(vma.range.start / page_bytes, &mut state).ok()?;
+        if state[0] & entry::PRESENT == 0 {
+            return None;
         }
-        let bytes = range.end.saturating_sub(range.start);
-        Some(is_header(pair(task.memory().ok()?, range.start / 8)?, bytes, page_bytes))
+        let mut words = [0; 4];
+        (task.memory().ok()?.read(vma.range.start / 8, &mut words).ok()? == 4).then_some(())?;
+        let [arena, _, used, accessible] = words;
+        let is_near = (1..page_bytes).contains(&(arena % ARENA_BYTES));
+        let is_length = |bytes: u64| bytes.is_multiple_of(page_bytes) && bytes <= ARENA_BYTES;
+        Some(
+            is_near && is_length(used) && is_length(accessible) && (1..=accessible).contains(&used),
+        )
     }
 
     /// A setting changed, if `folio tune` takes the value.

@@ -24,7 +24,8 @@ fn of_length(start: u64, bytes: u64, pmd_bytes: u64) -> Wanted {
         is_heap: false,
         pmd_bytes,
         is_disabled: false,
-        has_header: None,
+        longest_chunk: None,
+        is_arena: None,
     }
 }
 
@@ -119,19 +120,20 @@ fn memory_that_malloc_did_not_map_is_told_by_its_address() {
 }
 
 #[test]
-fn a_header_tells_mappings_of_malloc_from_those_of_the_program() {
+fn a_request_to_malloc_tells_its_memory_from_that_of_the_program() {
     let traits = named("/opt/x", "x", "libc.so.6");
     let odd = anon(0x7f00_0000_1000);
-    let with = |has_header| found(&traits, &Wanted { has_header, ..odd.clone() });
-    assert_eq!([with(Some(true)), with(None), with(Some(false))], ["glibc", "glibc", ""]);
-    let (bytes, page) = (8 << 20, 4096);
-    // One chunk may be followed by others in the same mapping.
-    assert!(is_header([0, bytes | 2], bytes, page) && is_header([0, 4096 | 2], bytes, page));
-    for other in
-        [[0, 0], [0, bytes], [0, bytes | 3], [0, bytes + 4096 + 2], [0, 5002], [1, bytes | 2]]
-    {
-        assert!(!is_header(other, bytes, page), "{other:?}");
-    }
+    let with = |longest_chunk| found(&traits, &Wanted { longest_chunk, ..odd.clone() });
+    assert_eq!([with(Some(2 << 20)), with(None), with(Some(0))], ["glibc", "glibc", ""]);
+    assert_eq!(with(Some((2 << 20) - 4096)), "", "it advises no request below a PMD entry");
+}
+
+#[test]
+fn an_arena_is_known_by_its_address_and_what_it_begins_with() {
+    let traits = named("/opt/x", "x", "libc.so.6");
+    let with = |is_arena| found(&traits, &Wanted { is_arena, ..anon(0x7f00_0000_0000) });
+    assert_eq!(with(Some(true)), "glibc, memory of threads");
+    assert_eq!([with(None), with(Some(false))], ["glibc, memory of threads", ""]);
 }
 
 #[test]

@@ -1,0 +1,268 @@
+//! Pieces of private memory: what was mapped at once.
+//!
+//! ```text
+//!   requests to malloc of glibc   | 9 MiB |  3 MiB | 400 KiB | 400 KiB |
+//!   the kernel's one mapping      |____________________________________|
+//!   blocks that can be large        |  |  |   |
+//! ```
+//!
+//! glibc's malloc maps each large request, and the kernel joins neighbours to one mapping. A block
+//! across a border was not whole when its first page was touched, so no setting and no advice makes it
+//! large at the next start; `MADV_COLLAPSE` does.
+//!
+//! Owns the borders, which headers of malloc show. Memory is read only where it is present. Invariant
+//! P1: pieces ascend, are not empty, and cover the mapping.
+
+use std::io;
+use std::ops::Range;
+
+use crate::proc::Task;
+use crate::proc::maps::Vma;
+use crate::system::{Entries, entry};
+
+/// Pages that are read in a mapping at most: about 50 ms.
+const PAGES_MAX: u64 = 1 << 15;
+/// Pages in which the next header is sought.
+const SOUGHT_MAX: u64 = 1 << 14;
+/// Entries that are read together.
+const WINDOW: usize = 512;
+
+/// What was mapped at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) range: Range<u64>,
+    /// One request to glibc's malloc.
+    pub(super) is_chunk: bool,
+}
+
+/// The pieces of one mapping.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Pieces {
+    list: Vec<Piece>,
+    /// Whether its first header was read.
+    is_known: bool,
+}
+
+/// What a page begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// These words.
+    Words([u64; 2]),
+    /// Nothing was written to the page.
+    Empty,
+    /// It cannot be read without bringing it in.
+    Unread,
+}
+
+impl Pieces {
+    /// One piece, about which nothing is known.
+    pub(super) fn whole(vma: &Vma) -> Self {
+        Self { list: vec![Piece { range: vma.range.clone(), is_chunk: false }], is_known: false }
+    }
+
+    /// Of private memory of a process.
+    pub(super) fn of(task: &Task<'_>, vma: &Vma, page_bytes: u64) -> Self {
+        let opened = || Ok::<_, io::Error>((task.pagemap()?, task.memory()?));
+        let Ok((pagemap, memory)) = opened() else { return Self::whole(vma) };
+        let mut pages = Pages { pagemap, memory, page_bytes, first: 0, window: Vec::new() };
+        Self::found(vma, page_bytes, |address| pages.start(address))
+    }
+
+    /// By what the pages of the mapping begin with.
+    pub(super) fn found(vma: &Vma, page_bytes: u64, mut start: impl FnMut(u64) -> Start) -> Self {
+        let Range { start: mut at, end } = vma.range;
+        let (mut list, mut nr_read) = (Vec::new(), 0);
+        let mut is_known = false;
+        while at < end && nr_read < PAGES_MAX {
+            nr_read += 1;
+            let first = start(at);
+            is_known |= at == vma.range.start && first != Start::Unread;
+            let (to, is_chunk) = match chunk(first, end - at, page_bytes) {
+                Some(bytes) => (at + bytes, true),
+                None => (sought(at, end, page_bytes, &mut nr_read, &mut start), false),
+            };
+            list.push(Piece { range: at..to, is_chunk });
+            at = to;
+        }
+        if at < end {
+            list.push(Piece { range: at..end, is_chunk: false });
+        }
+        Self { list, is_known }
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Piece> {
+        self.list.iter()
+    }
+
+    /// Whether there are borders inside.
+    pub(super) const fn has_borders(&self) -> bool {
+        self.list.len() > 1
+    }
+
+    /// The longest request to malloc; `None` if no header could be read.
+    pub(super) fn longest_chunk(&self) -> Option<u64> {
+        let chunks = self.list.iter().filter(|piece| piece.is_chunk);
+        let longest = chunks.map(|piece| piece.range.end - piece.range.start).max();
+        longest.or(self.is_known.then_some(0))
+    }
+}
+
+/// The length of a chunk that begins a page: no chunk before it, then its size in pages with the bit
+/// `IS_MMAPPED` (2) alone.
+fn chunk(start: Start, bytes_max: u64, page_bytes: u64) -> Option<u64> {
+    let Start::Words([before, size]) = start else { return None };
+    let bytes = size & !7;
+    let is_header = before == 0 && size & 7 == 2 && bytes > 0 && bytes.is_multiple_of(page_bytes);
+    (is_header && bytes <= bytes_max).then_some(bytes)
+}
+
+/// The next chunk after `at` that ends with the mapping, or at another one. Other memory may look like
+/// a header by chance.
+fn sought(
+    at: u64,
+    end: u64,
+    page_bytes: u64,
+    nr_read: &mut u64,
+    start: &mut impl FnMut(u64) -> Start,
+) -> u64 {
+    let last = (at / page_bytes).saturating_add(SOUGHT_MAX).min(end / page_bytes);
+    for page in at / page_bytes + 1..last {
+        let address = page * page_bytes;
+        *nr_read += 1;
+        if *nr_read > PAGES_MAX {
+            break;
+        }
+        let Some(bytes) = chunk(start(address), end - address, page_bytes) else { continue };
+        let next = address + bytes;
+        if next == end || chunk(start(next), end - next, page_bytes).is_some() {
+            return address;
+        }
+    }
+    end
+}
+
+/// Reads what pages begin with.
+struct Pages {
+    pagemap: Box<dyn Entries>,
+    memory: Box<dyn Entries>,
+    page_bytes: u64,
+    /// Page of the first entry of the window.
+    first: u64,
+    window: Vec<u64>,
+}
+
+impl Pages {
+    fn start(&mut self, address: u64) -> Start {
+        let Some(state) = self.state(address / self.page_bytes) else { return Start::Unread };
+        if state & entry::PRESENT == 0 {
+            let is_swapped = state & entry::SWAPPED != 0 && state & entry::GUARD == 0;
+            return if is_swapped { Start::Unread } else { Start::Empty };
+        }
+        let mut words = [0; 2];
+        match self.memory.read(address / 8, &mut words) {
+            Ok(2) => Start::Words(words),
+            _ => Start::Unread,
+        }
+    }
+
+    fn state(&mut self, page: u64) -> Option<u64> {
+        let at = |first: u64| usize::try_from(page.checked_sub(first)?).ok();
+        if let Some(state) = at(self.first).and_then(|at| self.window.get(at)) {
+            return Some(*state);
+        }
+        self.window.resize(WINDOW, 0);
+        let nr = self.pagemap.read(page, &mut self.window).unwrap_or(0);
+        self.window.truncate(nr);
+        self.first = page;
+        self.window.first().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    fn vma(bytes: u64) -> Vma {
+        let start = 0x7f00_0000_3000;
+        Vma { range: start..start + bytes, ..Vma::default() }
+    }
+
+    fn pieces(vma: &Vma, words: &BTreeMap<u64, [u64; 2]>) -> Vec<(u64, bool)> {
+        let found = Pieces::found(vma, PAGE, |address| {
+            assert!(vma.range.contains(&address) && address.is_multiple_of(PAGE));
+            words.get(&address).map_or(Start::Empty, |words| Start::Words(*words))
+        });
+        found.iter().map(|one| ((one.range.end - one.range.start) / PAGE, one.is_chunk)).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Chunks lie above what else was mapped, as malloc mapped them.
+        #[test]
+        fn each_request_is_a_piece_and_what_lies_below_is_one(
+            below in 0..300_u64,
+            chunks in prop::collection::vec(1..900_u64, 0..20),
+            odd in prop::collection::vec((1..300_u64, any::<[u64; 2]>()), 0..9),
+        ) {
+            let nr = below + chunks.iter().sum::<u64>();
+            prop_assume!(nr > 0);
+            let vma = vma(nr * PAGE);
+            let mut words = BTreeMap::new();
+            let mut expected = Vec::new();
+            expected.extend((below > 0).then_some((below, false)));
+            for (page, content) in odd.iter().filter(|(page, _)| *page < below) {
+                words.insert(vma.range.start + page * PAGE, *content);
+            }
+            let mut at = vma.range.start + below * PAGE;
+            for nr in chunks {
+                words.insert(at, [0, nr * PAGE | 2]);
+                expected.push((nr, true));
+                at += nr * PAGE;
+            }
+            prop_assert_eq!(pieces(&vma, &words), expected);
+        }
+
+        #[test]
+        fn pieces_cover_the_mapping_whatever_its_pages_hold(
+            nr in 1..70_000_u64,
+            words in prop::collection::vec((0..70_000_u64, 0..2_u64, 0..400_u64, 0..8_u64), 0..60),
+        ) {
+            let vma = vma(nr * PAGE);
+            let content = words.iter().filter(|(page, ..)| *page < nr).map(|(page, before, len, bits)| {
+                (vma.range.start + page * PAGE, [*before, len * PAGE | bits])
+            });
+            let found = pieces(&vma, &content.collect());
+            prop_assert!(found.iter().all(|(nr, _)| *nr > 0));
+            prop_assert_eq!(found.iter().map(|(nr, _)| nr).sum::<u64>(), nr);
+        }
+    }
+
+    #[test]
+    fn only_a_size_in_pages_with_the_bit_of_malloc_is_a_header() {
+        let (bytes, vma) = (8 << 20, vma(8 << 20));
+        let is_chunk = |words: [u64; 2]| {
+            pieces(&vma, &BTreeMap::from([(vma.range.start, words)])).first().unwrap().1
+        };
+        assert!(is_chunk([0, bytes | 2]) && is_chunk([0, PAGE | 2]));
+        for other in
+            [[0, 0], [0, bytes], [0, bytes | 3], [0, bytes + PAGE + 2], [0, 5002], [1, bytes | 2]]
+        {
+            assert!(!is_chunk(other), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_nothing_of_malloc() {
+        let vma = vma(4 << 20);
+        let of = |start: Start| Pieces::found(&vma, PAGE, |_| start).longest_chunk();
+        assert_eq!([of(Start::Unread), of(Start::Empty)], [None, Some(0)]);
+        assert_eq!(of(Start::Words([0, 4 << 20 | 2])), Some(4 << 20));
+    }
+}
