@@ -46,6 +46,8 @@ NR_TRIES = 3
 # Such a program splits its large folios after each start, and its memory does not show that: a new start's gain
 # cannot be promised, and is not judged.
 SPLITS_AGAIN = {"holes", "swapped"}
+# The condition of a promise about settings, which no kernel shows in advance.
+CONDITION = "THP is disabled for the process except for advised memory"
 READY_SECONDS = 30
 SWAP_MIB = 512
 # Free blocks of a PMD entry's size that every start finds: three areas, twice.
@@ -77,6 +79,7 @@ class Promise:
     extra: int = 0
     most_gain: int = 0
     most_extra: int = 0
+    condition: str = ""
 
 
 @dataclass
@@ -114,6 +117,7 @@ def promises_of(found):
             promise = promised.setdefault(key, Promise())
             promise.gain += one["gain_bytes"]
             promise.extra += one["extra_bytes"]
+            promise.condition = CONDITION if CONDITION in one["cost"] else ""
         for size in {one["folio_bytes"] for one in remedies}:
             for i, name in enumerate(("gain_bytes", "extra_bytes")):
                 best[size][i] += max(one[name] for one in remedies if one["folio_bytes"] == size)
@@ -123,10 +127,12 @@ def promises_of(found):
     return promised
 
 
-def wrongs(promise, gain, extra):
-    """The parts of a promise that were not kept."""
-    found = ["gain"] if is_off(gain, promise.gain, promise.most_gain) else []
-    return found + (["memory"] if is_off(extra, promise.extra, promise.most_extra) else [])
+def wrongs(promise, gain, extra, holds=False):
+    """The parts of a promise that were not kept; `holds`: whether its condition does."""
+    is_void = holds and promise.condition
+    least_gain, least_extra = (0, 0) if is_void else (promise.gain, promise.extra)
+    found = ["gain"] if is_off(gain, least_gain, promise.most_gain) else []
+    return found + (["memory"] if is_off(extra, least_extra, promise.most_extra) else [])
 
 
 class Judge(Machine):
@@ -296,7 +302,7 @@ def verdict_of(judge, one, before, remedy):
         wrong.append("undo")
     verdict = Verdict(one.number, [kind for kind, *_ in one.areas], one.start, str(remedy), promise.gain,
                       large - before.large[remedy.folio_bytes], promise.extra, memory - before.memory, wrong)
-    verdict.wrong += wrongs(promise, verdict.gain, verdict.extra)
+    verdict.wrong += wrongs(promise, verdict.gain, verdict.extra, one.start == "except advised")
     return verdict
 
 

@@ -5,13 +5,13 @@ import unittest
 from promised.cases import KINDS, STARTS, case
 from promised.printed import as_printed
 from promised.room import nr_free_blocks
-from promises import M, Promise, promises_of, table, wrongs, Verdict
+from promises import CONDITION, M, Promise, promises_of, table, wrongs, Verdict
 
 TYPED = ["/d/memory", "/d", "private:4096:1"]
 
 
 def mapping(*remedies):
-    whole = {"command": "", "start": "", "undo": "", "restart": "none", "folio_bytes": 2 * M}
+    whole = {"command": "", "start": "", "undo": "", "cost": "", "restart": "none", "folio_bytes": 2 * M}
     return {"target": {"remedies": [whole | one for one in remedies]}}
 
 
@@ -44,6 +44,14 @@ class Promises(unittest.TestCase):
         by_action = {key.action: promise for key, promise in promises_of(found).items()}
         self.assertEqual(by_action["tune"], Promise(10 * M, 0, 30 * M, 4 * M))
         self.assertEqual(by_action["option"], Promise(20 * M, 4 * M, 20 * M, 4 * M))
+
+    def test_a_promise_with_a_condition_is_void_only_where_that_holds(self):
+        tune = {"action": "tune", "command": "folio tune", "gain_bytes": 40 * M, "extra_bytes": 0}
+        of = lambda cost: next(iter(promises_of({"processes": [{"mappings": [mapping({**tune, "cost": cost})]}]}).values()))
+        plain, limited = of("all programs"), of(f"all programs; no gain if {CONDITION}: unseen")
+        self.assertEqual(wrongs(limited, 0, 0, holds=True), [])
+        self.assertEqual(wrongs(limited, 0, 0), ["gain"])
+        self.assertEqual(wrongs(plain, 0, 0, holds=True), ["gain"])
 
     def test_that_nothing_works_is_no_promise(self):
         nothing = {"action": "nothing", "gain_bytes": 0, "extra_bytes": 0, "folio_bytes": 0}
