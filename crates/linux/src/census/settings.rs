@@ -93,7 +93,8 @@ impl<'a> ThpSettings<'a> {
         Geometry::of(self.system.page_bytes()).pmd_bytes()
     }
 
-    fn global(&self, name: &str) -> Option<InForce> {
+    /// The setting that sizes inherit.
+    pub(crate) fn global(&self, name: &str) -> Option<InForce> {
         let path = thp::setting(name);
         let word = thp::chosen(self.system, &path)?;
         Some(InForce { allows: allows(&word), path, name: format!("thp.{name}") })

@@ -100,8 +100,8 @@ impl Vma {
         self.range.start / page_bytes..self.range.end / page_bytes
     }
 
-    /// The address, below `bytes`, where the blocks of that size begin. Shared memory has the blocks
-    /// of its file, wherever it is mapped: the kernel aligns the next mapping of it.
+    /// The address, below `bytes`, from which blocks of that size count. Shared memory has the blocks
+    /// of its file at any address: the kernel aligns its next mapping.
     #[must_use]
     pub const fn first_block(&self, bytes: u64) -> u64 {
         if self.is_shared() && self.has_file() {

@@ -48,6 +48,9 @@ pub struct Runtime {
     /// Only memory of malloc of glibc that its tunable advises (`Wanted::is_advised_by_malloc`).
     #[serde(default)]
     pub malloc: bool,
+    /// The option advises memory only if `thp.enabled` is madvise when the program starts.
+    #[serde(default)]
+    pub only_if_madvise: bool,
     /// The memory is mapped in pieces below a block, so that no setting gives it larger folios when
     /// it is touched first.
     #[serde(default)]

@@ -45,8 +45,40 @@ fn an_option_is_merged_and_one_in_effect_is_not_named_again() {
     let merged = of("GLIBC_TUNABLES=glibc.pthread.rseq=0:glibc.malloc.hugetlb=1 A=1");
     assert_eq!(merged.start, format!("GLIBC_TUNABLES=glibc.pthread.rseq=0:{both} server .."));
     let known = of("GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1");
-    assert!(known.start.is_empty() && known.command.contains("thp.enabled=always"), "{known:?}");
+    assert!(known.start.is_empty() && known.command.is_empty(), "madvise is set: {known:?}");
     assert!(known.cost.contains(both) && known.cost.contains("is in effect"), "{known:?}");
+}
+
+/// glibc reads the global setting when the program starts, and advises only under madvise.
+#[test]
+fn malloc_advises_only_if_the_global_setting_is_madvise() {
+    const IN_EFFECT: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1:glibc.malloc.arena_max=1";
+    let edited = |global: &'static str, size: &'static str, environ: &'static str| {
+        move |dir: &Path| {
+            started(dir, "server -x", environ);
+            for (file, chosen) in [("enabled", global), ("hugepages-2048kB/enabled", size)] {
+                let words = "always inherit madvise never";
+                set(dir, file, &words.replace(chosen, &format!("[{chosen}]")));
+            }
+        }
+    };
+    let of =
+        |global, size, environ| next_start(&Answers::default(), &edited(global, size, environ)).1;
+    let tuned = "folio tune --set thp.enabled=madvise --yes";
+    for size in ["inherit", "madvise"] {
+        let known = of("never", size, IN_EFFECT);
+        assert!(known.command.contains(tuned) && known.start.is_empty(), "{known:?}");
+        let new = of("never", size, "A=1");
+        assert!(new.command.contains(tuned) && new.start.contains("hugetlb=1"), "{new:?}");
+    }
+    for environ in ["A=1", IN_EFFECT] {
+        for (global, size) in [("always", "madvise"), ("never", "never")] {
+            let (_, none) = of_anon(&Answers::default(), &edited(global, size, environ));
+            assert_eq!(sentences(&none), [collapse()], "{global} {size}");
+        }
+        let of_size = of("madvise", "never", environ);
+        assert!(of_size.command.contains("thp.2M=madvise"), "{of_size:?}");
+    }
 }
 
 #[test]
@@ -101,9 +133,13 @@ fn no_setting_is_promised_to_a_process_that_takes_advised_memory_only() {
     let (refusal, remedies) = of_anon(&own, &eligible(0));
     assert_eq!(refusal, Refusal::DisabledExceptAdvised);
     assert_eq!(sentences(&remedies), [collapse()]);
-    // Advice reaches it, so an option that gives advice is named.
-    let (_, remedy) = next_start(&Answers::default(), &eligible(0));
-    assert!(remedy.start.contains("glibc.malloc.hugetlb=1"), "{remedy:?}");
+    // Advice reaches it, so an option that gives advice is named. Under always, glibc gives none.
+    let mimalloc =
+        Answers { malloc_of: Some("server"), constants: vec!["mimalloc: "], ..Answers::default() };
+    let (_, remedy) = next_start(&mimalloc, &eligible(0));
+    assert!(remedy.start.contains("MIMALLOC_LARGE_OS_PAGES=1"), "{remedy:?}");
+    let (_, remedies) = of_anon(&Answers::default(), &eligible(0));
+    assert_eq!(sentences(&remedies), [collapse()]);
     let (refusal, remedies) = of_anon(&own, &eligible(1));
     assert_eq!((refusal, remedies.len()), (Refusal::FilledSmall, 1));
     // Under madvise nothing shows it.

@@ -13,7 +13,7 @@ use super::gain::Gain;
 use super::gains::{Gains, nothing_to_gain};
 use super::judge::{Case, FilePlan, Judge};
 use super::reason::{Finding, Refusal};
-use super::restart::OwnOption;
+use super::restart::{EXCEPT_ADVISED, OwnOption};
 use super::tmpfs::{Home, TmpfsMount};
 use crate::census::block::{self, Backing};
 use crate::census::process::{Mapping, Process};
@@ -120,10 +120,20 @@ impl Judge<'_> {
             remedies.extend(self.reserved(case));
         }
         let option = self.option(case, row);
+        if !smap.is_huge
+            && self.is_excepted(case) == Some(true)
+            && !matches!(option, OwnOption::Start(_))
+        {
+            remedies.push(Remedy::nothing(EXCEPT_ADVISED));
+            return or_nothing(remedies);
+        }
         let cost = option.note().or_else(|| row.map(|row| row.cost.clone()));
         let cost = cost.map_or(SHARED_WIDE.to_owned(), |cost| format!("{SHARED_WIDE}; {cost}"));
         remedies.extend(match (&home, setting) {
-            (Home::Mount(mount), _) => Some(self.mounted(mount, &smap)),
+            (Home::Mount(mount), _) => {
+ let remounted = self.mounted(mount, &smap);
+ Some(self.unless_excepted(case, remounted, &smap))
+},
             (Home::Unseen, _) => Some(Remedy::nothing(
                 "the mount of its tmpfs decides, and neither folio nor the process sees it: it is in \
                  another mount namespace, or was unmounted",
@@ -136,7 +146,7 @@ impl Judge<'_> {
             }),
             (_, Some(set)) => Some(match option {
                 OwnOption::Start(option) if !smap.is_huge => {
-                    self.with_setting(&set, option, "advise")
+                    self.with_setting(row, &set, option, "advise")
                 }
                 OwnOption::Already(_) if set.allows == Allows::Advised => Remedy {
                     action: Action::Restart,
@@ -149,7 +159,8 @@ impl Judge<'_> {
                     .costing_if_some(format!("{what} is in effect, but needs this setting")),
                 _ => {
                     let value = if smap.is_huge { "advise" } else { "within_size" };
-                    self.tuned(&set, value).costing_if_some(cost)
+                    let tuned = self.tuned(&set, value).costing_if_some(cost);
+                    self.unless_excepted(case, tuned, &smap)
                 }
             }),
         });

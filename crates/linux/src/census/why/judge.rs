@@ -49,7 +49,7 @@ pub(super) struct Judge<'a> {
     pub(super) pinned: BTreeMap<u32, u64>,
     pub(super) traits: BTreeMap<u32, Traits>,
     disabled: BTreeMap<u32, Option<Disabled>>,
-    except_advised: BTreeMap<u32, bool>,
+    is_excepted: BTreeMap<u32, Option<bool>>,
     pub(super) files: BTreeMap<((u32, u32), u64, u64), FilePlan>,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Judge<'a> {
             pinned: BTreeMap::new(),
             traits: BTreeMap::new(),
             disabled: BTreeMap::new(),
-            except_advised: BTreeMap::new(),
+            is_excepted: BTreeMap::new(),
             files: BTreeMap::new(),
         }
     }
@@ -239,7 +239,7 @@ impl<'a> Judge<'a> {
         let refusal = match allows {
             _ if is_disabled => Refusal::Disabled,
             _ if smap.is_no_huge => Refusal::NoHugeAdvice,
-            Some(Allows::All) if !smap.is_huge && self.is_except_advised(case) => {
+            Some(Allows::All) if !smap.is_huge && self.is_excepted(case) == Some(true) => {
                 Refusal::DisabledExceptAdvised
             }
             None => Refusal::Filesystem,
@@ -342,20 +342,23 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether the process has THP disabled except for advised memory. The kernel shows that only
-    /// if the setting is always: memory to which nothing else forbids it is not eligible then.
-    pub(super) fn is_except_advised(&mut self, case: &Case<'_>) -> bool {
-        if let Some(&known) = self.except_advised.get(&case.process.pid) {
+    /// if the setting is always: memory to which nothing else forbids it is not eligible then. `None`
+    /// if nothing shows it.
+    pub(super) fn is_excepted(&mut self, case: &Case<'_>) -> Option<bool> {
+        if let Some(&known) = self.is_excepted.get(&case.process.pid) {
             return known;
         }
         let block_bytes = self.census.geometry.block_bytes();
         let is_all = self.settings.anon(block_bytes).is_some_and(|set| set.allows == Allows::All);
-        let is_refused = |smap: &Smap| {
-            let is_plain = !smap.vma.has_file() && !smap.is_huge && !smap.is_no_huge;
+        let is_plain = |smap: &&Smap| {
+            let is_other = smap.vma.has_file() || smap.is_huge || smap.is_no_huge;
             let has_block = smap.vma.nr_whole_blocks(block_bytes) > 0 && smap.vma.prot() != 0;
-            is_plain && !is_kernels(&smap.vma) && has_block && smap.is_eligible == Some(false)
+            !is_other && !is_kernels(&smap.vma) && has_block
         };
-        let found = is_all && self.smaps(case).iter().any(is_refused);
-        self.except_advised.insert(case.process.pid, found);
+        let plain = self.smaps(case).iter().filter(is_plain).filter_map(|smap| smap.is_eligible);
+        let refused = plain.map(|is_eligible| !is_eligible).max();
+        let found = refused.filter(|_| is_all);
+        self.is_excepted.insert(case.process.pid, found);
         found
     }
 

@@ -1,4 +1,4 @@
-//! Pieces of private memory: what was mapped at once.
+//! Pieces of private memory: each was mapped at once.
 //!
 //! ```text
 //!   requests to malloc of glibc   | 9 MiB |  3 MiB | 400 KiB | 400 KiB |
@@ -10,7 +10,7 @@
 //! across a border was not whole when its first page was touched, so no setting and no advice makes it
 //! large at the next start; `MADV_COLLAPSE` does.
 //!
-//! Owns the borders, which headers of malloc show. Memory is read only where it is present. Invariant
+//! Owns the borders, which headers of malloc show. Only present memory is read. Invariant
 //! P1: pieces ascend, are not empty, and cover the mapping.
 
 use std::io;
@@ -27,7 +27,7 @@ const SOUGHT_MAX: u64 = 1 << 14;
 /// Entries that are read together.
 const WINDOW: usize = 512;
 
-/// What was mapped at once.
+/// Memory that was mapped at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) range: Range<u64>,
@@ -43,7 +43,7 @@ pub(super) struct Pieces {
     is_known: bool,
 }
 
-/// What a page begins with.
+/// The first words of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// These words.
@@ -68,7 +68,7 @@ impl Pieces {
         Self::found(vma, page_bytes, |address| pages.start(address))
     }
 
-    /// By what the pages of the mapping begin with.
+    /// From the first words of the mapping's pages.
     pub(super) fn found(vma: &Vma, page_bytes: u64, mut start: impl FnMut(u64) -> Start) -> Self {
         let Range { start: mut at, end } = vma.range;
         let (mut list, mut nr_read) = (Vec::new(), 0);
@@ -222,7 +222,7 @@ mod tests {
             }
             let mut at = vma.range.start + below * PAGE;
             for nr in chunks {
-                words.insert(at, [0, nr * PAGE | 2]);
+                words.insert(at, [0, (nr * PAGE) | 2]);
                 expected.push((nr, true));
                 at += nr * PAGE;
             }
@@ -236,7 +236,7 @@ mod tests {
         ) {
             let vma = vma(nr * PAGE);
             let content = words.iter().filter(|(page, ..)| *page < nr).map(|(page, before, len, bits)| {
-                (vma.range.start + page * PAGE, [*before, len * PAGE | bits])
+                (vma.range.start + page * PAGE, [*before, (len * PAGE) | bits])
             });
             let found = pieces(&vma, &content.collect());
             prop_assert!(found.iter().all(|(nr, _)| *nr > 0));

@@ -33,8 +33,12 @@ pub(super) const SYSTEM_WIDE: &str =
     "it applies to all programs: those that use memory sparsely will take more";
 
 /// Why no setting helps a process that has THP disabled except for advised memory.
-const EXCEPT_ADVISED: &str = "THP is disabled for the process except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
+pub(super) const EXCEPT_ADVISED: &str = "THP is disabled for the process except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
      MemoryTHP=madvise), so no setting helps: start the program without this flag";
+
+/// Why an option does nothing under the settings.
+const ONLY_IF_MADVISE: &str =
+    "its allocator advises memory only if thp.enabled is madvise when the program starts";
 
 /// The limit of a promise for `always`, as long as the setting is another.
 const UNSEEN: &str = "no gain if THP is disabled for the process except for advised memory: that can be seen only under always";
@@ -65,38 +69,62 @@ impl Judge<'_> {
             return Some(Remedy::nothing("this kernel has no such folios for this memory"));
         };
         let is_advised = smap.is_huge;
-        if self.is_except_advised(case) && !is_advised {
+        if !is_advised && self.is_excepted(case) == Some(true) {
             let option = option.remedy().filter(|_| !case.is_short);
+            let option = option.map(|option| self.with_setting(row, &set, option, "madvise"));
             return Some(option.unwrap_or_else(|| Remedy::nothing(EXCEPT_ADVISED)));
         }
         // Memory from before the setting, or without free blocks, stays small: collapse.
         if set.allows == Allows::All || set.allows == Allows::Advised && is_advised {
             return None;
         }
+        let is_sought = !case.is_short && !is_advised;
+        match option {
+            OwnOption::Start(option) if is_sought => {
+                return Some(self.with_setting(row, &set, option, "madvise"));
+            }
+            OwnOption::Already(ref what) if is_sought && is_for_madvise(row) => {
+                let started = Remedy {
+                    action: Action::Restart,
+                    restart: Restart::After,
+                    ..Remedy::nothing(format!(
+                        "{what} is in effect, and acts when the program starts under this setting"
+                    ))
+                };
+                return Some(self.with_setting(row, &set, started, "madvise"));
+            }
+            _ => {}
+        }
         // Memory that the program advised is as large as it will be.
-        if case.grows && !is_advised && case.is_short {
+        if !is_advised && case.grows && (case.is_short || is_heap(case)) {
             return Some(Remedy::nothing(
                 "it grows in small steps, and no such folio fits at the end of a step: a setting would \
                  help only in part",
             ));
-        }
-        let is_sought = !case.is_short && !is_advised;
-        match option {
-            OwnOption::Start(option) if is_sought => {
-                return Some(self.with_setting(&set, option, "madvise"));
-            }
-            _ => {}
         }
         if let Some(row) = row.filter(|row| row.in_pieces && is_sought) {
             return Some(Remedy::nothing(row.cost.clone()));
         }
         let value = if is_advised { "madvise" } else { "always" };
         let more = option.note().or_else(|| row.map(|row| row.cost.clone())).filter(|_| is_sought);
-        let may_be_excepted = !is_advised && may_except_advised(self.question.system);
-        let unseen = may_be_excepted.then(|| UNSEEN.to_owned());
-        let all = [SYSTEM_WIDE.to_owned()].into_iter().chain(more).chain(unseen);
-        let cost = all.collect::<Vec<_>>().join("; ");
-        Some(self.tuned(&set, value).costing_if_some(cost))
+        let cost = [SYSTEM_WIDE.to_owned()].into_iter().chain(more).collect::<Vec<_>>().join("; ");
+        let tuned = self.tuned(&set, value).costing_if_some(cost);
+        Some(self.unless_excepted(case, tuned, smap))
+    }
+
+    /// A remedy for all memory, with the limit of its promise.
+    pub(super) fn unless_excepted(
+        &mut self,
+        case: &Case<'_>,
+        remedy: Remedy,
+        smap: &Smap,
+    ) -> Remedy {
+        let may_be = may_except_advised(self.question.system) && self.is_excepted(case).is_none();
+        if smap.is_huge || !remedy.is_some() || !may_be {
+            return remedy;
+        }
+        let cost = format!("{}; {UNSEEN}", remedy.cost);
+        remedy.costing(cost)
     }
 
     /// The row's option as a remedy, unless it is in effect or the program would ignore it.
@@ -134,7 +162,7 @@ impl Judge<'_> {
         let wanted = Wanted {
             memory,
             range: vma.range.clone(),
-            is_heap: vma.path.as_os_str() == "[heap]",
+            is_heap: is_heap(case),
             pmd_bytes: self.census.geometry.pmd_bytes(),
             is_disabled: disabled.is_some(),
             longest_chunk: self.pieces(case).longest_chunk(),
@@ -163,8 +191,8 @@ impl Judge<'_> {
         found
     }
 
-    /// Whether a mapping begins as an arena of glibc for threads does: with a pointer to the arena,
-    /// which lies behind it there or in another one, and the lengths used and accessible.
+    /// Whether a mapping begins as an arena of glibc for threads does: with a pointer to the arena's
+    /// state, and the lengths in use and accessible.
     fn is_arena(&self, case: &Case<'_>) -> Option<bool> {
         let vma = &case.mapping.vma;
         if !vma.range.start.is_multiple_of(ARENA_BYTES) {
@@ -197,8 +225,27 @@ impl Judge<'_> {
         }
     }
 
-    /// An option that needs the setting to allow advised memory.
-    pub(super) fn with_setting(&self, set: &InForce, option: Remedy, value: &str) -> Remedy {
+    /// An option that needs the settings to allow advised memory.
+    pub(super) fn with_setting(
+        &self,
+        row: Option<&Runtime>,
+        set: &InForce,
+        option: Remedy,
+        value: &str,
+    ) -> Remedy {
+        let global = self.settings.global("enabled").filter(|_| is_for_madvise(row));
+        let set = match &global {
+            Some(global) if global.allows == Allows::All => {
+                return Remedy::nothing(ONLY_IF_MADVISE);
+            }
+            Some(global) if global.allows == Allows::None && global.name != set.name => {
+                if set.allows == Allows::None {
+                    return Remedy::nothing(ONLY_IF_MADVISE);
+                }
+                global
+            }
+            _ => set,
+        };
         if set.allows != Allows::None {
             return option;
         }
@@ -206,8 +253,10 @@ impl Judge<'_> {
         if !tuned.is_some() {
             return tuned;
         }
-        let undo = format!("{}; {}", option.undo, tuned.undo);
-        Remedy { command: tuned.command, undo, ..option }
+        let undo = [option.undo, tuned.undo].into_iter().filter(|undo| !undo.is_empty());
+        let undo = undo.collect::<Vec<_>>().join("; ");
+        let action = if option.start.is_empty() { tuned.action } else { option.action };
+        Remedy { action, command: tuned.command, undo, ..option }
     }
 
     pub(super) fn traits(&mut self, case: &Case<'_>) -> &Traits {
@@ -215,6 +264,14 @@ impl Judge<'_> {
         let of = || Traits::of(system, verbs, case.process);
         self.traits.entry(case.process.pid).or_insert_with(of)
     }
+}
+
+fn is_for_madvise(row: Option<&Runtime>) -> bool {
+    row.is_some_and(|row| row.only_if_madvise)
+}
+
+fn is_heap(case: &Case<'_>) -> bool {
+    case.mapping.vma.path.as_os_str() == "[heap]"
 }
 
 impl Remedy {
