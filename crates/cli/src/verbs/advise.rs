@@ -3,8 +3,6 @@
 //! Every step is a command of folio's own: what is printed is what is run.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +16,7 @@ use largefolio_results::maps::Whom;
 use largefolio_results::{Form, Forms as _};
 use largefolio_sim::replay::CacheState;
 use largefolio_sim::size;
-use largefolio_trace::shown;
+use largefolio_trace::{OpenTrace, shown};
 
 use super::values::{self, FormArgs};
 use crate::console::{self, Console};
@@ -267,7 +265,7 @@ impl AdvisePlan {
 /// What one word names: a trace, a process, or a file that is to be a trace. A process wins over a
 /// directory or file of its name that is not a trace.
 fn one_target(target: &Path) -> Result<Target> {
-    if looks_like_trace(target) {
+    if OpenTrace::looks_like(target) {
         return Ok(Target::Trace(target.to_owned()));
     }
     let text = target.to_string_lossy().into_owned();
@@ -291,7 +289,7 @@ fn one_target(target: &Path) -> Result<Target> {
 
 /// What several words name: processes, all by their ids or all by their names.
 fn several_targets(targets: &[PathBuf]) -> Result<Target> {
-    if let Some(trace) = targets.iter().find(|target| looks_like_trace(target)) {
+    if let Some(trace) = targets.iter().find(|target| OpenTrace::looks_like(target)) {
         bail!("{} is a trace, and advice is for one trace alone: name nothing else", shown(trace));
     }
     let texts: Vec<String> =
@@ -310,14 +308,6 @@ fn several_targets(targets: &[PathBuf]) -> Result<Target> {
 /// `12` and `12,13`.
 fn pids_of(text: &str) -> Option<Vec<u32>> {
     text.split(',').map(|pid| pid.parse().ok()).collect()
-}
-
-/// Whether a file begins as a trace does. Only regular files are opened: a pipe would wait.
-fn looks_like_trace(path: &Path) -> bool {
-    let mut magic = [0; 4];
-    path.is_file()
-        && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok()
-        && magic == *b"PAR1"
 }
 
 /// Runs the steps; the first that fails ends it, and what was done is named.

@@ -33,7 +33,8 @@ const CHUNK_MORE_BYTES_MAX: u64 = 4096;
 /// Most bytes between the last row group and the footer, where others keep an index of pages.
 const GAP_BYTES_MAX: u64 = FOOTER_BYTES_MAX;
 
-const MAGIC: &[u8; 4] = b"PAR1";
+/// First and last bytes of the file.
+pub(super) const MAGIC: &[u8; 4] = b"PAR1";
 
 /// Length of the footer and the magic behind it.
 pub(super) const TAIL_BYTES: usize = 8;

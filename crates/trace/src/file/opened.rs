@@ -7,13 +7,15 @@
 //! - I1: all readers, and the digest, are of the file that was opened, with the footer that it had
 //!   then.
 
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::digest::digest_of;
 use super::error::{TraceError, guarded};
-use super::footer::{self, Footer};
+use super::footer::{self, Footer, MAGIC};
 use super::source::Source;
+use crate::disk::open_regular;
 use crate::meta::Meta;
 
 /// An open trace. A clone is of the same file.
@@ -24,6 +26,14 @@ pub struct OpenTrace {
 }
 
 impl OpenTrace {
+    /// Whether the regular file at `path` begins as a trace does; no rows and no footer are read.
+    #[must_use]
+    pub fn looks_like(path: &Path) -> bool {
+        let mut begin = [0; MAGIC.len()];
+        open_regular(path).and_then(|mut file| file.read_exact(&mut begin)).is_ok()
+            && begin == *MAGIC
+    }
+
     /// Opens a trace and checks its footer.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use largefolio_trace::disk::{self, Found, Place, Whole};
 /// A function of a name; whether it succeeds does not matter here.
 type Try = (&'static str, fn(&Path) -> io::Result<()>);
 
-const READS: [Try; 8] = [
+const READS: [Try; 9] = [
     ("open_regular", |path| disk::open_regular(path).map(drop)),
     ("open_quietly", |path| disk::open_quietly(path).map(drop)),
     ("open_own", |path| disk::open_own(path).map(drop)),
@@ -20,6 +20,10 @@ const READS: [Try; 8] = [
     ("read_text", |path| disk::read_text(path, 1 << 20).map(drop)),
     ("open_lock", |path| disk::open_lock(path, 0o600).and_then(|mut file| file.write_all(b"lock"))),
     ("Found::of", |path| Found::of(path)?.open_regular().map(drop)),
+    ("OpenTrace::looks_like", |path| {
+        let _ = OpenTrace::looks_like(path);
+        Ok(())
+    }),
     ("OpenTrace", |path| OpenTrace::open(path).map(drop).map_err(io::Error::other)),
 ];
 
