@@ -26,12 +26,30 @@ const EVERY_MS: &str = "LARGEFOLIO_PROGRESS_MS";
 const EVERY: Duration = Duration::from_secs(10);
 /// Part of that time after which the pace is known well enough.
 const PACE_PART: u32 = 10;
-/// What rounds are called, which are counted one by one.
-pub(crate) const ROUNDS: &str = "rounds";
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Replaying,
+    Searching,
+    Explaining,
+    /// Each takes long: they are counted one by one, and a thread says how far they are.
+    Rounds,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Replaying => "replaying",
+            Self::Searching => "searching",
+            Self::Explaining => "explaining",
+            Self::Rounds => "rounds",
+        }
+    }
+}
 
 /// Work in progress.
 pub(crate) struct Work {
-    what: &'static str,
+    what: Kind,
     bar: ProgressBar,
     clock: Clock,
     started: Instant,
@@ -47,7 +65,7 @@ struct Ticker {
 }
 
 impl Ticker {
-    fn start(what: &'static str, nr_all: Option<u64>, every: Duration) -> Option<Self> {
+    fn start(what: Kind, nr_all: Option<u64>, every: Duration) -> Option<Self> {
         let (end, ended) = channel();
         let (nr_done, started) = (Arc::new(AtomicU64::new(0)), Instant::now());
         let seen = Arc::clone(&nr_done);
@@ -126,15 +144,15 @@ fn times(time: Duration, nr: u64, of: u64) -> Duration {
 
 impl Work {
     /// Work begins of which `nr_all` parts are known, and which may take so long.
-    pub(crate) fn new(what: &'static str, nr_all: Option<u64>, within: Option<Duration>) -> Self {
+    pub(crate) fn new(what: Kind, nr_all: Option<u64>, within: Option<Duration>) -> Self {
         let bar = match nr_all {
-            Some(nr) if what == ROUNDS => console::counter(nr, what),
-            Some(nr) => console::bar(nr, what),
+            Some(nr) if what == Kind::Rounds => console::counter(nr, what.name()),
+            Some(nr) => console::bar(nr, what.name()),
             None => console::status(),
         };
         let every = std::env::var(EVERY_MS).ok().and_then(|text| text.parse().ok());
         let every = every.map_or(EVERY, Duration::from_millis);
-        let is_slow = what == ROUNDS && !std::io::stderr().is_terminal();
+        let is_slow = what == Kind::Rounds && !std::io::stderr().is_terminal();
         let ticker = if is_slow { Ticker::start(what, nr_all, every) } else { None };
         let clock = Clock::new(every, nr_all, within);
         Self { what, bar, clock, started: Instant::now(), ticker }
@@ -159,7 +177,7 @@ impl Work {
         match self.clock.tick(now, nr_done) {
             Due::Nothing => {}
             Due::Announcement(whole) => {
-                let text = format!("folio: {}: about {} in all", self.what, about(whole));
+                let text = format!("folio: {}: about {} in all", self.what.name(), about(whole));
                 self.bar.suspend(|| console::say(&text));
             }
             Due::Line if self.ticker.is_some() || std::io::stderr().is_terminal() => {}
@@ -178,18 +196,18 @@ impl Work {
 }
 
 /// `folio: replaying: 35% after 20 s, about 37 s left`.
-fn line(what: &str, now: Duration, nr_done: u64, nr_all: Option<u64>) -> String {
-    let all = nr_all.filter(|&all| all > 0);
+fn line(what: Kind, now: Duration, nr_done: u64, nr_all: Option<u64>) -> String {
+    let (all, name) = (nr_all.filter(|&all| all > 0), what.name());
     let far = match all {
-        Some(all) if what == ROUNDS => format!("{nr_done} of {all}"),
+        Some(all) if what == Kind::Rounds => format!("{nr_done} of {all}"),
         Some(all) => format!("{}%", u128::from(nr_done) * 100 / u128::from(all)),
-        None => return format!("folio: {what}: {} so far", about(now)),
+        None => return format!("folio: {name}: {} so far", about(now)),
     };
     let left = all.filter(|&all| nr_done > 0 && nr_done < all).map(|all| {
         let left = times(now, all.saturating_sub(nr_done), nr_done);
         format!(", about {} left", about(left))
     });
-    format!("folio: {what}: {far} after {}{}", about(now), left.unwrap_or_default())
+    format!("folio: {name}: {far} after {}{}", about(now), left.unwrap_or_default())
 }
 
 /// `8 s`, `4 min`, `2.0 h`: two digits.
@@ -218,10 +236,13 @@ mod tests {
         assert_eq!(clock.tick(10 * SECOND, 100), Due::Line);
         assert_eq!(clock.tick(19 * SECOND, 190), Due::Nothing);
         assert_eq!(clock.tick(21 * SECOND, 210), Due::Line);
-        let said = line("replaying", 25 * SECOND, 250, Some(1000));
+        let said = line(Kind::Replaying, 25 * SECOND, 250, Some(1000));
         assert_eq!(said, "folio: replaying: 25% after 25 s, about 75 s left");
-        assert_eq!(line(ROUNDS, 25 * SECOND, 0, Some(20)), "folio: rounds: 0 of 20 after 25 s");
-        assert_eq!(line("explaining", 25 * SECOND, 7, None), "folio: explaining: 25 s so far");
+        assert_eq!(
+            line(Kind::Rounds, 25 * SECOND, 0, Some(20)),
+            "folio: rounds: 0 of 20 after 25 s"
+        );
+        assert_eq!(line(Kind::Explaining, 25 * SECOND, 7, None), "folio: explaining: 25 s so far");
     }
 
     #[test]

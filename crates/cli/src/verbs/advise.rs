@@ -21,7 +21,7 @@ use largefolio_trace::{OpenTrace, shown};
 use super::values::{self, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::work::Work;
+use crate::work::{Kind, Work};
 
 /// Runs words of folio, without its name.
 pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit> + 'a;
@@ -254,7 +254,7 @@ impl AdvisePlan {
             lasting: Lasting { is_lasting: args.deed.persist, unit: args.unit.clone() },
             program: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         };
-        let mut work = Work::new("searching", Some(0), args.within);
+        let mut work = Work::new(Kind::Searching, Some(0), args.within);
         let answer = question
             .answer(self.command_line.clone(), &mut |nr_done, nr_all| work.hear(nr_done, nr_all));
         work.finish();

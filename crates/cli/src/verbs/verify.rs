@@ -16,10 +16,9 @@ use largefolio_linux::verify::rounds::{Measure, Rounds, Until, alternate};
 use largefolio_linux::verify::server::Ready;
 use largefolio_linux::verify::threshold::Threshold;
 use largefolio_linux::verify::verdict::{self, Compared, Judged, Question};
+use largefolio_report::figures::printable;
 use largefolio_results::verify::{Predicted, VerifyPrediction, VerifyResult};
 use largefolio_results::{Form, Forms as _};
-
-use largefolio_report::figures::printable;
 
 use self::arms::{Changed, Plain};
 use super::names;
@@ -28,7 +27,7 @@ use super::run::{HeapSize, TextMode, heap_size};
 use super::values::{self, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::work::{self, Work};
+use crate::work::{Kind, Work};
 
 /// Rounds where neither --runs nor --time says how many.
 const NR_ROUNDS: usize = 20;
@@ -315,7 +314,7 @@ impl VerifyPlan {
             Until::Time(time) => (None, Some(time)),
             Until::Either(nr, time) => (Some(nr as u64 + 1), Some(time)),
         };
-        let mut work = Work::new(work::ROUNDS, nr_all, time.or(self.measure.within));
+        let mut work = Work::new(Kind::Rounds, nr_all, time.or(self.measure.within));
         let rounds = alternate(&mut self.plain, &mut self.changed, &self.measure, &mut |round| {
             // The rounds look at the time themselves, in the middle of a run too.
             let _ = work.done(round as u64 + 1);

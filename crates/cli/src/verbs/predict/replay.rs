@@ -18,7 +18,7 @@ use largefolio_trace::shown::spelled;
 use super::form::{FrameForm, Sink};
 use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::work::Work;
+use crate::work::{Kind, Work};
 
 /// A replay that can be made.
 pub(crate) struct ReplayPlan {
@@ -101,7 +101,7 @@ impl ReplayPlan {
     fn work(&self) -> Work {
         let nr_rows = self.trace.meta().nr_rows.saturating_mul(nr_passes(&self.specs));
         let nr_batches = self.specs.len().div_ceil(self.nr_at_once()) as u64;
-        Work::new("replaying", Some(nr_rows.saturating_mul(nr_batches)), self.within)
+        Work::new(Kind::Replaying, Some(nr_rows.saturating_mul(nr_batches)), self.within)
     }
 
     /// Cells of one pass: all, or as many as processors where time may be short, so that some are
@@ -181,7 +181,7 @@ fn explaining<T>(
     work: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<T, WhyError>,
 ) -> Result<T, WhyError> {
     // Each finding adds cells to replay.
-    let mut line = Work::new("explaining", None, within);
+    let mut line = Work::new(Kind::Explaining, None, within);
     let done = work(&mut |nr_done, _| line.done(nr_done));
     line.finish();
     done
