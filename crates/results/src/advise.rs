@@ -166,7 +166,6 @@ impl Question {
         let (choices, left_out) = choice::of_system(&kernel, &choice::Program::of(meta, refusal))?;
         let search = search::Search {
             trace: &trace,
-            nr_rows: meta.nr_rows,
             kernel: &kernel,
             machine: &machine,
             walks,

@@ -39,6 +39,7 @@ mod error;
 mod file_calls;
 mod files;
 mod finish;
+mod fitting;
 mod fragmented;
 mod hardware;
 mod huge;
@@ -84,6 +85,7 @@ pub use budget::{AgeingOverBudget, Budget, Excess, FACTOR_MAX, OverBudget};
 pub use cell::Cell;
 pub use cgroup::{Cgroup, CgroupError};
 pub use error::CellError;
+pub use fitting::{Fitting, Sharing, replay_fitting};
 pub use fragmented::{Fragmented, FragmentedError};
 pub use images::Images;
 pub use linked::{LINKED_BYTES_MAX, Linked, LinkedChoices, LinkedError};
@@ -166,38 +168,6 @@ pub fn replay_each(
     progress: Progress<'_>,
 ) -> Result<(Meta, Outcomes), ReplayError> {
     run(trace, specs, Failed::EndsItself, progress)
-}
-
-/// What became of cells, of which some may be too small for the program.
-#[derive(Debug)]
-pub struct Fitting {
-    /// The footer of the trace.
-    pub meta: Meta,
-    /// Cells that reached the end, each with its place among the specs.
-    pub outcomes: Vec<(usize, Outcome)>,
-    /// Cells in which memory, or a control group's limit, was too small.
-    pub unfit: Vec<usize>,
-}
-
-/// As [`replay_until`], but a cell that is too small for the program is an answer, not an error.
-///
-/// # Errors
-/// As [`replay_until`], except for too little memory.
-pub fn replay_fitting(
-    trace: &OpenTrace,
-    specs: &[CellSpec],
-    progress: Progress<'_>,
-) -> Result<Fitting, ReplayError> {
-    let (meta, cells) = run(trace, specs, Failed::EndsItself, progress)?;
-    let mut fitting = Fitting { meta, outcomes: Vec::new(), unfit: Vec::new() };
-    for (nr, cell) in cells.into_iter().enumerate() {
-        match cell {
-            Ok(outcome) => fitting.outcomes.push((nr, outcome)),
-            Err(error) if error.is_out_of_memory() => fitting.unfit.push(nr),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(fitting)
 }
 
 /// What a cell that cannot continue ends.

@@ -9,9 +9,7 @@
 //! - S1: candidate 0 is the system as it is.
 //! - S2: no candidate has two choices of one lever.
 
-use std::num::NonZero;
 use std::ops::ControlFlow;
-use std::thread::available_parallelism;
 
 use largefolio_report::Goal;
 use largefolio_sim::cost::Walks;
@@ -19,7 +17,7 @@ use largefolio_sim::interval::Interval;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{
-    CacheState, CellSpec, Outcome, ReplayError, RowsDone, nr_passes, replay_fitting,
+    CacheState, CellSpec, Fitting, Outcome, RowsDone, Sharing, replay_fitting,
 };
 use largefolio_trace::OpenTrace;
 use serde::Serialize;
@@ -62,7 +60,6 @@ impl Candidate {
 /// What is searched.
 pub(super) struct Search<'a> {
     pub(super) trace: &'a OpenTrace,
-    pub(super) nr_rows: u64,
     pub(super) kernel: &'a Kernel,
     pub(super) machine: &'a Machine,
     pub(super) walks: Walks,
@@ -84,9 +81,6 @@ pub(super) struct Found {
     pub(super) is_cut: bool,
 }
 
-/// Sets of choices with their outcomes, and whether time ran out before the others.
-type Replayed = (Vec<(Vec<usize>, Outcome)>, bool);
-
 /// Hears rows done and all rows.
 pub(super) type Progress<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
 
@@ -97,21 +91,23 @@ impl Search<'_> {
         sets.extend((0..self.choices.len()).map(|one| vec![one]));
         let mut done = RowsDone::default();
         let mut nr_all = 0;
-        let (mut found, mut is_cut) = self.replay(&sets, &mut done, &mut nr_all, progress)?;
+        let first = self.replay(&sets, &mut done, &mut nr_all, progress)?;
+        let (has_plain_no_room, mut is_cut) = (first.unfit.contains(&0), first.is_cut());
+        let mut found = of_sets(&sets, first);
         // S1: without the system as it is there is nothing to compare with.
         let Some((_, plain)) = found.first().filter(|(set, _)| set.is_empty()).cloned() else {
-            let why = if is_cut {
-                "--within ended the search before the program was replayed unchanged; allow more time"
-            } else {
+            let why = if has_plain_no_room {
                 "the program does not fit into the memory of --memory; allow more"
+            } else {
+                "--within ended the search before the program was replayed unchanged; allow more time"
             };
             return Err(Error::asked(why.to_owned()));
         };
         let more = self.combinations(&found, goal);
         if !more.is_empty() && !is_cut {
-            let (second, is_cut_now) = self.replay(&more, &mut done, &mut nr_all, progress)?;
-            found.extend(second);
-            is_cut = is_cut_now;
+            let second = self.replay(&more, &mut done, &mut nr_all, progress)?;
+            is_cut = second.is_cut();
+            found.extend(of_sets(&more, second));
         }
         let all = found.into_iter();
         let mut candidates: Vec<Candidate> =
@@ -120,32 +116,19 @@ impl Search<'_> {
         Ok(Found { candidates, unchanged: plain, is_cut })
     }
 
-    /// One outcome for each set that fits into memory; `nr_all` are the rows of every replay that is
-    /// known of.
+    /// What became of each set; `nr_all` are the rows of every replay that is known of.
     fn replay(
         &self,
         sets: &[Vec<usize>],
         done: &mut RowsDone,
         nr_all: &mut u64,
         progress: &mut Progress<'_>,
-    ) -> Result<Replayed, Error> {
+    ) -> Result<Fitting, Error> {
         let specs = sets.iter().map(|set| self.spec(set)).collect::<Result<Vec<_>, _>>()?;
-        let nr_cpus = available_parallelism().map_or(1, NonZero::get);
-        let nr_at_once = if self.may_end { nr_cpus.max(2) } else { specs.len().max(1) };
-        let nr_passes = nr_passes(&specs).saturating_mul(specs.len().div_ceil(nr_at_once) as u64);
-        *nr_all = nr_all.saturating_add(self.nr_rows.saturating_mul(nr_passes));
-        let mut found = Vec::new();
-        for (sets, specs) in sets.chunks(nr_at_once).zip(specs.chunks(nr_at_once)) {
-            done.begin();
-            let mut hear = |nr_read| progress(done.hear(nr_read), *nr_all);
-            let fitting = match replay_fitting(self.trace, specs, &mut hear) {
-                Err(ReplayError::Stopped) if self.may_end => return Ok((found, true)),
-                fitting => fitting?,
-            };
-            let outcomes = fitting.outcomes.into_iter();
-            found.extend(outcomes.map(|(nr, outcome)| (sets[nr].clone(), outcome)));
-        }
-        Ok((found, false))
+        let sharing = if self.may_end { Sharing::Few } else { Sharing::All };
+        *nr_all = nr_all.saturating_add(sharing.nr_rows(self.trace, &specs));
+        let mut hear = |nr_done| progress(nr_done, *nr_all);
+        Ok(replay_fitting(self.trace, &specs, sharing, done, &mut hear)?)
     }
 
     fn spec(&self, set: &[usize]) -> Result<CellSpec, Error> {
@@ -211,6 +194,12 @@ impl Search<'_> {
     }
 }
 
+/// Sets of choices with their outcomes.
+fn of_sets(sets: &[Vec<usize>], found: Fitting) -> Vec<(Vec<usize>, Outcome)> {
+    let outcomes = found.outcomes.into_iter();
+    outcomes.map(|(nr, outcome)| (sets[nr].clone(), outcome)).collect()
+}
+
 fn candidate(choices: Vec<usize>, row: &Outcome, plain: &Outcome) -> Candidate {
     let memory = Goal::Memory.change(row, plain).map_or(0.0, |change| change.mid);
     Candidate {
@@ -274,74 +263,74 @@ mod tests {
         OpenTrace::open(&path).unwrap()
     }
 
-    #[test]
-    fn memory_that_2m_folios_waste_is_saved() {
+    /// Hands over a search among the choices for the heap, which may end.
+    fn searching(cache: CacheState, may_end: bool, tests: impl FnOnce(&Search<'_>)) {
         #[derive(serde::Deserialize)]
         struct File {
             choice: Vec<Choice>,
         }
         let File { mut choice } = toml::from_str(include_str!("choices.toml")).unwrap();
         choice.retain(|one| one.lever == "heap");
-        let trace = sparse();
-        let kernel = Kernel::parse("6.18+thp=always").unwrap();
-        let search = Search {
-            trace: &trace,
-            nr_rows: trace.meta().nr_rows,
-            kernel: &kernel,
+        tests(&Search {
+            trace: &sparse(),
+            kernel: &Kernel::parse("6.18+thp=always").unwrap(),
             machine: &Machine::load("zen5").unwrap(),
             walks: Walks::default(),
-            cache: CacheState::Warm,
+            cache,
             memory_bytes: 1 << 30,
-            may_end: false,
+            may_end,
             choices: &choice,
             texts: &[],
-        };
-        let go_on = &mut |_, _| ControlFlow::Continue(());
-        let found = search.run(Goal::Memory, go_on).unwrap().candidates;
-        assert_eq!(found[0].memory_bytes, 64 << 20);
-        let least = found.iter().min_by_key(|one| one.memory_bytes).unwrap();
-        assert_eq!(choice[least.choices[0]].name, "2M folios only on madvise");
-        assert_eq!(least.memory_bytes, 64 << 12);
+        });
+    }
+
+    #[test]
+    fn memory_that_2m_folios_waste_is_saved() {
+        searching(CacheState::Warm, false, |search| {
+            let go_on = &mut |_, _| ControlFlow::Continue(());
+            let found = search.run(Goal::Memory, go_on).unwrap().candidates;
+            assert_eq!(found[0].memory_bytes, 64 << 20);
+            let least = found.iter().min_by_key(|one| one.memory_bytes).unwrap();
+            assert_eq!(search.choices[least.choices[0]].name, "2M folios only on madvise");
+            assert_eq!(least.memory_bytes, 64 << 12);
+        });
     }
 
     /// An early end does not change earlier results; no result at all is an error with advice.
     #[test]
     fn a_search_that_ends_early_has_the_best_so_far() {
-        #[derive(serde::Deserialize)]
-        struct File {
-            choice: Vec<Choice>,
-        }
-        let File { mut choice } = toml::from_str(include_str!("choices.toml")).unwrap();
-        choice.retain(|one| one.lever == "heap");
-        let trace = sparse();
-        let kernel = Kernel::parse("6.18+thp=always").unwrap();
-        let search = Search {
-            trace: &trace,
-            nr_rows: trace.meta().nr_rows,
-            kernel: &kernel,
-            machine: &Machine::load("zen5").unwrap(),
-            walks: Walks::default(),
-            cache: CacheState::Cold,
-            memory_bytes: 1 << 30,
-            may_end: true,
-            choices: &choice,
-            texts: &[],
-        };
-        let until = |nr_max: u64| {
-            let mut nr = 0;
-            search.run(Goal::Memory, &mut |_, _| {
-                nr += 1;
-                if nr > nr_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-            })
-        };
-        let all = until(u64::MAX).unwrap();
-        let cut = until(1).unwrap();
-        assert!(cut.is_cut && !all.is_cut && cut.candidates.len() < all.candidates.len());
-        for (one, other) in cut.candidates.iter().zip(&all.candidates) {
-            assert_eq!((&one.choices, one.memory_bytes), (&other.choices, other.memory_bytes));
-        }
-        let error = until(0).err().unwrap().to_string();
-        assert!(error.contains("--within"), "{error}");
+        searching(CacheState::Cold, true, |search| {
+            let until = |nr_max: u64| {
+                let mut nr = 0;
+                search.run(Goal::Memory, &mut |_, _| {
+                    nr += 1;
+                    if nr > nr_max { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })
+            };
+            let all = until(u64::MAX).unwrap();
+            let cut = until(1).unwrap();
+            assert!(cut.is_cut && !all.is_cut && cut.candidates.len() < all.candidates.len());
+            for (one, other) in cut.candidates.iter().zip(&all.candidates) {
+                assert_eq!((&one.choices, one.memory_bytes), (&other.choices, other.memory_bytes));
+            }
+            let error = until(0).err().unwrap().to_string();
+            assert!(error.contains("--within"), "{error}");
+        });
+    }
+
+    /// Time that is over afterwards is not the reason.
+    #[test]
+    fn a_program_that_does_not_fit_is_said_even_if_the_search_ends_early() {
+        searching(CacheState::Cold, true, |search| {
+            let search = Search { memory_bytes: 128 << 10, ..*search };
+            let nr = std::cell::Cell::new(0);
+            let mut once = |_, _| {
+                nr.set(nr.get() + 1);
+                if nr.get() > 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            let error = search.run(Goal::Memory, &mut once).err().unwrap().to_string();
+            assert!(error.contains("--memory"), "{error}");
+        });
     }
 
     #[test]

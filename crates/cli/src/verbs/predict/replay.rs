@@ -1,6 +1,5 @@
 //! `folio predict` of one trace: one result with a column for each cell.
 
-use std::num::NonZero;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use largefolio_report::text::Depth;
 use largefolio_report::why::{Question, Why, WhyError};
 use largefolio_report::{Absent, Exporter, Goal, Html, PredictResult, Settings, TraceInfo};
 use largefolio_sim::replay::{
-    CellSpec, Fitting, Outcome, ReplayError, RowsDone, nr_passes, replay_fitting,
+    CellSpec, Fitting, Outcome, ReplayError, RowsDone, Sharing, replay_fitting,
 };
 use largefolio_trace::OpenTrace;
 use largefolio_trace::shown::spelled;
@@ -45,30 +44,27 @@ impl ReplayPlan {
             console::warn(super::IDLE_SEEDS);
         }
         let started = Instant::now();
-        let mut work = self.work();
-        let Some(Fitting { meta, outcomes, unfit }) = self.replay(&mut work)? else {
+        let fitting = self.replay()?;
+        let is_over = fitting.is_cut();
+        let Fitting { outcomes, unfit, not_replayed } = fitting;
+        if is_over && outcomes.is_empty() && unfit.is_empty() {
             bail!(
                 "--within ended the replay before the first columns were complete; allow more time"
             );
-        };
-        work.finish();
-        let is_replayed =
-            |nr: &usize| unfit.contains(nr) || outcomes.iter().any(|(done, _)| done == nr);
+        }
         let absent = |nr: usize| Absent::new(&self.specs[nr]);
-        let not_replayed: Vec<Absent> =
-            (0..self.specs.len()).filter(|nr| !is_replayed(nr)).map(absent).collect();
-        let unfit = unfit.into_iter().map(absent).collect();
+        let [unfit, not_replayed] =
+            [unfit, not_replayed].map(|cells| cells.into_iter().map(absent).collect());
         let (fitting, rows): (Vec<usize>, Vec<Outcome>) = outcomes.into_iter().unzip();
         let specs: Vec<CellSpec> = fitting.iter().map(|&nr| self.specs[nr].clone()).collect();
         let asked = self.why.as_deref().filter(|_| !rows.is_empty());
         let why = asked.map(|results| self.explain(&specs, &rows, results)).transpose()?;
         let trace = TraceInfo {
             digest: Some(self.trace.digest()?),
-            ..TraceInfo::new(&spelled(self.trace.path()), &meta)
+            ..TraceInfo::new(&spelled(self.trace.path()), self.trace.meta())
         };
         let report =
             PredictResult::new(self.command_line.clone(), trace, self.settings.clone(), rows);
-        let is_over = !not_replayed.is_empty();
         let report = PredictResult { why, unfit, not_replayed, ..report };
         let report = match self.run_time_ns {
             Some(ns) => report.with_run_time(ns),
@@ -97,44 +93,16 @@ impl ReplayPlan {
         Ok(if report.rows.is_empty() { Exit::No } else { Exit::Done })
     }
 
-    /// The work of all passes.
-    fn work(&self) -> Work {
-        let nr_rows = self.trace.meta().nr_rows.saturating_mul(nr_passes(&self.specs));
-        let nr_batches = self.specs.len().div_ceil(self.nr_at_once()) as u64;
-        Work::new(Kind::Replaying, Some(nr_rows.saturating_mul(nr_batches)), self.within)
-    }
-
-    /// Cells of one pass: all, or as many as processors where time may be short, so that some are
-    /// complete when it is over.
-    fn nr_at_once(&self) -> usize {
-        let nr_cpus = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let nr_all = self.specs.len().max(1);
-        if self.within.is_some() { nr_cpus.max(2).min(nr_all) } else { nr_all }
-    }
-
-    /// Replays; `None` where no cell was complete in time.
-    fn replay(&self, work: &mut Work) -> Result<Option<Fitting>> {
-        let (mut done, mut all): (_, Option<Fitting>) = (RowsDone::default(), None);
-        let nr_at_once = self.nr_at_once();
-        for (batch, specs) in self.specs.chunks(nr_at_once).enumerate() {
-            done.begin();
-            let mut hear = |nr_read| work.done(done.hear(nr_read));
-            let mut found = match replay_fitting(&self.trace, specs, &mut hear) {
-                Err(ReplayError::Stopped) => break,
-                found => found?,
-            };
-            let first = batch * nr_at_once;
-            found.outcomes.iter_mut().for_each(|(nr, _)| *nr += first);
-            found.unfit.iter_mut().for_each(|nr| *nr += first);
-            match &mut all {
-                Some(all) => {
-                    all.outcomes.extend(found.outcomes);
-                    all.unfit.extend(found.unfit);
-                }
-                None => all = Some(found),
-            }
-        }
-        Ok(all)
+    /// Replays all cells, or those for which there is time.
+    fn replay(&self) -> Result<Fitting> {
+        let sharing = if self.within.is_some() { Sharing::Few } else { Sharing::All };
+        let nr_rows = sharing.nr_rows(&self.trace, &self.specs);
+        let mut work = Work::new(Kind::Replaying, Some(nr_rows), self.within);
+        let mut done = RowsDone::default();
+        let mut hear = |nr_done| work.done(nr_done);
+        let fitting = replay_fitting(&self.trace, &self.specs, sharing, &mut done, &mut hear);
+        work.finish();
+        Ok(fitting?)
     }
 
     /// Which rules make the differences between the rows.
