@@ -39,24 +39,19 @@ impl Cell {
         self.begin_pictures();
     }
 
-    /// Ends the trace. Processes of a live recording that are still alive stay so: the model ends them
-    /// here, but the program did not, so this does not count.
+    /// Ends the trace, and what counts. Processes of a live recording that are still alive stay so:
+    /// the model ends them here, but the program did not, so this does not count.
     pub(super) fn end_recording(&mut self) {
         if self.rows_until_recording() < u64::MAX {
             self.begin_recording();
         }
-        if self.meta.faults_only {
-            self.counted.end = Some(self.mark());
-        }
+        let end = self.meta.faults_only.then(|| self.mark());
+        self.end_processes();
+        self.counted.end = end.unwrap_or_else(|| self.mark());
     }
 
     /// Counters now.
-    fn mark(&self) -> Mark {
+    pub(super) fn mark(&self) -> Mark {
         Mark { counters: *self.memory.counters(), ram: self.memory.core().ram }
-    }
-
-    /// Counters at the end of what counts.
-    pub(super) fn mark_at_end(&self) -> Mark {
-        self.counted.end.unwrap_or_else(|| self.mark())
     }
 }

@@ -100,8 +100,8 @@ pub(super) struct Counted {
     pub(super) programs: Programs,
     /// Counters of the memory manager when the pass, or the recording in it, began.
     pub(super) base: Mark,
-    /// The same at the end, where what follows counts for nothing.
-    pub(super) end: Option<Mark>,
+    /// The same at the end: what follows counts for nothing.
+    pub(super) end: Mark,
     /// Its counters as the trace went on.
     pub(super) tenths: Tenths,
 }
@@ -120,7 +120,7 @@ impl Counted {
             reads: Reads::new(Timing::new(&spec.machine.costs)),
             programs: Programs::default(),
             base: Mark::default(),
-            end: None,
+            end: Mark::default(),
             tenths: Tenths::default(),
         }
     }

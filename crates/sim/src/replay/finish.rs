@@ -23,13 +23,12 @@ impl Cell {
     pub fn finish(mut self) -> Outcome {
         self.note_end_of_memory();
         self.end_recording();
-        self.end_processes();
         self.hardware.charge_all();
         let detail = self.take_detail();
         let events = self.events();
         let estimate = self.estimate(&events);
         let latency = self.latency();
-        let Mark { counters, ram } = &self.mark_at_end();
+        let Mark { counters, ram } = &self.counted.end;
         let base = &self.counted.base;
         let page_bytes = self.page().bytes();
         let refused = PmdRefusal::ALL.into_iter().map(|refusal| {
@@ -84,7 +83,7 @@ impl Cell {
     /// What came of the answers of the policy, if the kernel has one.
     fn policy(&self) -> Option<PolicyOutcome> {
         let policy = self.spec.kernel.policy.as_ref()?;
-        let (now, base) = (self.mark_at_end().counters.policy, self.counted.base.counters.policy);
+        let (now, base) = (&self.counted.end.counters.policy, &self.counted.base.counters.policy);
         let points = Point::ALL.into_iter().map(|point| {
             let (now, base) = (now[point as usize], base[point as usize]);
             let answers = PolicyAnswers {
@@ -123,7 +122,7 @@ impl Cell {
 
     fn collapses(&self) -> Collapses {
         let (now, base) =
-            (&self.mark_at_end().counters.collapse, &self.counted.base.counters.collapse);
+            (&self.counted.end.counters.collapse, &self.counted.base.counters.collapse);
         let refused = CollapseRefusal::ALL.into_iter().map(|refusal| {
             let nr = refusal as usize;
             (refusal.name(), now.refused[nr] - base.refused[nr])
@@ -150,8 +149,7 @@ impl Cell {
     }
 
     fn pressure(&self) -> BTreeMap<&'static str, u64> {
-        let (now, base) =
-            (&self.mark_at_end().counters.reclaim, &self.counted.base.counters.reclaim);
+        let (now, base) = (&self.counted.end.counters.reclaim, &self.counted.base.counters.reclaim);
         let pairs = now.named().into_iter().zip(base.named());
         let counts = pairs.map(|((name, now), (_, base))| (name, now - base));
         counts.filter(|(_, nr)| *nr > 0).collect()
@@ -159,7 +157,7 @@ impl Cell {
 
     /// Sizes to which anything happened.
     fn anon_sizes(&self) -> BTreeMap<u64, AnonSize> {
-        let (now, base) = (&self.mark_at_end().counters, &self.counted.base.counters);
+        let (now, base) = (&self.counted.end.counters, &self.counted.base.counters);
         let page = self.memory.rules().page;
         let sizes = (0_u32..).zip(now.sizes.iter().zip(&base.sizes));
         let sizes = sizes.map(|(order, (now, base))| {
@@ -184,7 +182,7 @@ impl Cell {
 
     /// What costs time, for the estimate.
     fn events(&self) -> Events {
-        let now = self.mark_at_end();
+        let now = &self.counted.end;
         let rules = self.memory.rules();
         let counted = now.since(&self.counted.base, rules.page.bytes());
         let is_on_disk = rules.reclaim.swap_device == SwapDevice::Disk;
@@ -199,7 +197,7 @@ impl Cell {
     }
 
     fn entries(&self) -> Entries {
-        let (now, base) = (&self.mark_at_end().counters, &self.counted.base.counters);
+        let (now, base) = (&self.counted.end.counters, &self.counted.base.counters);
         let set = now.nr_ptes_set + now.nr_pmds_set - base.nr_ptes_set - base.nr_pmds_set;
         let by_fork = now.nr_forked - base.nr_forked;
         Entries {
@@ -213,13 +211,13 @@ impl Cell {
 
     fn mapcounts(&self) -> Mapcounts {
         let of = |counters: &Counters| counters.mapcounts_set + counters.mapcounts_cleared;
-        let counted = of(&self.mark_at_end().counters) - of(&self.counted.base.counters);
+        let counted = of(&self.counted.end.counters) - of(&self.counted.base.counters);
         let MapcountUpdates { pages, folios, owner_words } = counted;
         Mapcounts { pages, folios, owner_words }
     }
 
     fn faults(&self) -> Faults {
-        let (now, base) = (&self.mark_at_end().counters, &self.counted.base.counters);
+        let (now, base) = (&self.counted.end.counters, &self.counted.base.counters);
         Faults {
             total: now.pgfault - base.pgfault,
             major: now.pgmajfault - base.pgmajfault,
@@ -236,8 +234,7 @@ impl Cell {
     }
 
     fn writers(&self) -> Writers {
-        let (now, base) =
-            (&self.mark_at_end().counters.writers, &self.counted.base.counters.writers);
+        let (now, base) = (&self.counted.end.counters.writers, &self.counted.base.counters.writers);
         let dropped = now.nr_dropped_pages - base.nr_dropped_pages;
         Writers {
             opens: now.nr_opens - base.nr_opens,
@@ -249,7 +246,7 @@ impl Cell {
     }
 
     fn reads(&self) -> Reads {
-        let (now, base) = (&self.mark_at_end().counters, &self.counted.base.counters);
+        let (now, base) = (&self.counted.end.counters, &self.counted.base.counters);
         let bytes = (now.nr_read - base.nr_read) << self.memory.rules().page.shift();
         let used_bytes = self.counted.touched.bytes();
         Reads {

@@ -55,8 +55,7 @@ impl Cell {
 
     /// What became of huge pages; `None` where there were none to be had or wanted.
     pub(super) fn hugetlb(&self) -> Option<Hugetlb> {
-        let (now, base) =
-            (&self.mark_at_end().counters.hugetlb, &self.counted.base.counters.hugetlb);
+        let (now, base) = (&self.counted.end.counters.hugetlb, &self.counted.base.counters.hugetlb);
         let maps_without_pool = self.counted.nr_maps_without_pool;
         if self.memory.huge_orders().next().is_none() && maps_without_pool == 0 {
             return None;

@@ -26,7 +26,6 @@ use super::hardware::{Cpu, Hardware, HardwareThread, Slot};
 use super::program::ProcessNr;
 use super::reference::{Reference, walk_of};
 use super::space::SpaceNr;
-use crate::cost::Mark;
 use crate::tlb::{Rows, Side, Tlb, Walk};
 
 /// Numbers of the reference ops, as the batches of a trace hold them.
@@ -328,7 +327,7 @@ impl Cell {
         self.end_processes();
         self.pass = Pass::Reported;
         self.cgroups.mark(&self.memory);
-        let base = Mark { counters: *self.memory.counters(), ram: self.memory.core().ram };
+        let base = self.mark();
         let tenths = self.counted.tenths.again();
         self.counted = Counted { base, tenths, ..Counted::new(&self.spec) };
         self.memory.take_observed();
