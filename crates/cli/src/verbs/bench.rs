@@ -10,10 +10,13 @@ mod owners;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use largefolio_results::bench::{BenchResult, BenchRow};
+use largefolio_results::running::page_edit;
 use largefolio_results::{Form, Forms as _};
+use largefolio_sim::kernel::Kernel;
 
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::running;
 
 /// What series 001 says (docs/behaviour J.2): demand faults, AMD Milan, boost off.
 const PUBLISHED_CLEARING: [&str; 1] = [
@@ -54,6 +57,12 @@ struct Found {
     rows: Vec<BenchRow>,
     /// What was not measured, and why.
     notes: Vec<String>,
+}
+
+/// The kernels whose model is timed, with the base page of this machine; none has a policy.
+fn timed_kernels(names: &[String]) -> Result<Vec<Kernel>> {
+    let kernels = running::all_with(names, &page_edit())?;
+    Ok(kernels.into_iter().map(Kernel::without_policy).collect::<Result<_, _>>()?)
 }
 
 /// A benchmark that can be run.

@@ -8,13 +8,11 @@ use largefolio_results::Form;
 use largefolio_results::bench::{
     AnonWork, BenchRow, Scale, Spare, beside_the_model, on_host, rows, short,
 };
-use largefolio_results::running::page_edit;
 use largefolio_sim::bench::AnonBench;
 use largefolio_sim::kernel::Kernel;
 
-use super::{Found, Measure};
+use super::{Found, Measure, timed_kernels};
 use crate::console;
-use crate::verbs::running;
 use crate::verbs::values::{FormArgs, folio_size, size, within};
 
 /// Operations in the order of the table.
@@ -89,9 +87,7 @@ impl AnonArgs {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 64G");
         }
-        let kernels = running::all_with(&self.kernel, &page_edit())?;
-        let kernels = kernels.into_iter().map(Kernel::without_policy);
-        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+        let kernels = timed_kernels(&self.kernel)?;
         for kernel in &kernels {
             for &bytes in &self.size {
                 AnonBench::new(kernel, bytes, 4 << 20)?;

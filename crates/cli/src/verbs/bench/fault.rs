@@ -9,13 +9,11 @@ use largefolio_results::Form;
 use largefolio_results::bench::{
     AnonWork, BenchRow, Scale, Spare, beside_the_model, on_gigantic_host, on_host, rows, short,
 };
-use largefolio_results::running::page_edit;
 use largefolio_sim::bench::{AnonBench, GIGANTIC_BYTES};
 use largefolio_sim::kernel::Kernel;
 
-use super::{Found, Measure, PUBLISHED_CLEARING};
+use super::{Found, Measure, PUBLISHED_CLEARING, timed_kernels};
 use crate::console;
-use crate::verbs::running;
 use crate::verbs::values::{FormArgs, folio_size, size, within};
 
 /// Name of the rows.
@@ -80,9 +78,7 @@ impl FaultArgs {
         if !REGION_BYTES.contains(&self.region) || !self.region.is_multiple_of(2 << 20) {
             bail!("--region: expected a multiple of 2M from 4M to 16G");
         }
-        let kernels = running::all_with(&self.kernel, &page_edit())?;
-        let kernels = kernels.into_iter().map(Kernel::without_policy);
-        let kernels = kernels.collect::<Result<Vec<_>, _>>()?;
+        let kernels = timed_kernels(&self.kernel)?;
         let mut sizes = self.size.clone();
         if sizes.is_empty() {
             let Geometry { page_bytes, .. } = Geometry::running();
