@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`report`] (the result and its JSON schema), [`exporter`] (what a form is),
 //! [`json`], [`cells`] and [`tidy`] (CSV), [`table`] (the data frame) and [`parquet`] (its file), [`text`] (the table
-//! people read), [`html`] (the page), [`figures`] (how they write numbers), `labels` (what columns are
+//! people read), [`html`] (the page), [`figures`] (how they write numbers), [`prose`] (lines that fit), `labels` (what columns are
 //! called), [`verdict`] (which column is best), [`why`] (which rule makes the difference), [`sweep`] (data sets of many results).
 //!
 //! Owns no number: everything comes from `sim` as it was counted there. A form may leave out and
@@ -16,6 +16,7 @@ pub mod html;
 pub mod json;
 mod labels;
 pub mod parquet;
+pub mod prose;
 pub mod report;
 mod sums;
 pub mod sweep;

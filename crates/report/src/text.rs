@@ -25,6 +25,7 @@ use std::io::Write;
 use largefolio_sim::replay::Outcome;
 use section::Shown;
 
+use crate::prose::wrapped;
 use crate::verdict::words;
 use crate::why::Why;
 use crate::{ExportError, Exporter, PredictResult};
@@ -62,7 +63,7 @@ impl Exporter for Text {
     fn export(&self, report: &PredictResult, out: &mut dyn Write) -> Result<(), ExportError> {
         let width = self.width.max(WIDTH_MIN);
         for line in title(report) {
-            writeln!(out, "{}", layout::wrapped(&line, width, 0))?;
+            writeln!(out, "{}", wrapped(&line, width, 0))?;
         }
         self.write_verdict(report, width, out)?;
         if report.rows.is_empty() {
@@ -73,7 +74,7 @@ impl Exporter for Text {
         }
         let told = programs::sentences(&report.rows);
         if !told.is_empty() {
-            writeln!(out, "\n{}", layout::wrapped(&told.join(" "), width, 0))?;
+            writeln!(out, "\n{}", wrapped(&told.join(" "), width, 0))?;
         }
         let mut lines = Vec::new();
         if self.depth == Depth::Full {
@@ -113,7 +114,7 @@ impl Text {
         for sentences in words::sentences(report) {
             writeln!(out)?;
             for (nr, sentence) in sentences.iter().enumerate() {
-                let text = layout::wrapped(sentence, width, 0);
+                let text = wrapped(sentence, width, 0);
                 match (nr, self.is_styled) {
                     (0, true) => writeln!(out, "\u{1b}[1m{text}\u{1b}[0m")?,
                     _ => writeln!(out, "{text}")?,
@@ -149,7 +150,7 @@ impl Text {
 
 fn write_notes(notes: &[String], width: usize, out: &mut dyn Write) -> Result<(), ExportError> {
     for note in notes {
-        writeln!(out, "{}", layout::wrapped(&format!("- {note}"), width, 2))?;
+        writeln!(out, "{}", wrapped(&format!("- {note}"), width, 2))?;
     }
     Ok(())
 }

@@ -10,7 +10,6 @@ use comfy_table::{
 use largefolio_sim::replay::Outcome;
 
 use super::section::{Entry, Shown};
-use crate::figures;
 use crate::labels::Labels;
 
 /// ASCII: the same on a terminal, in a file and in a mail.
@@ -135,53 +134,5 @@ impl Column {
             text.push(format!("{:>change$}", entry.change));
         }
         text.join(GAP)
-    }
-}
-
-/// `text` in lines of at most `width` characters where its words allow; further lines are
-/// indented. Control characters, which a trace may contain, do not reach the terminal.
-pub(super) fn wrapped(text: &str, width: usize, indent: usize) -> String {
-    let text = figures::printable(text);
-    let mut lines = vec![String::new()];
-    // Of the last line. Both are kept, not counted again for each word: a text may be megabytes of
-    // spaces, which all stand on one line.
-    let (mut nr_chars, mut is_blank) = (0, true);
-    for word in text.split(' ') {
-        let Some(line) = lines.last_mut() else { unreachable!("there is a first line") };
-        let word_chars = word.chars().count();
-        let is_word_blank = word.trim().is_empty();
-        if !is_blank && nr_chars + 1 + word_chars > width {
-            lines.push(format!("{}{word}", " ".repeat(indent)));
-            (nr_chars, is_blank) = (indent + word_chars, is_word_blank);
-            continue;
-        }
-        if !line.is_empty() {
-            line.push(' ');
-            nr_chars += 1;
-        }
-        line.push_str(word);
-        nr_chars += word_chars;
-        is_blank &= is_word_blank;
-    }
-    lines.join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_go_on_indented_lines() {
-        assert_eq!(wrapped("one two three", 8, 2), "one two\n  three");
-        assert_eq!(wrapped("  one two", 6, 2), "one\n  two");
-        assert_eq!(wrapped("a_long_word b", 4, 2), "a_long_word\n  b");
-    }
-
-    #[test]
-    fn megabytes_of_spaces_are_read_once() {
-        // Read again for each space, this is hours.
-        let text = format!("{}{}b", "a".repeat(150), " ".repeat(4 << 20));
-        let lines = wrapped(&text, 100, 4);
-        assert_eq!(lines.lines().map(str::len).collect::<Vec<_>>(), [150, (4 << 20) + 4]);
     }
 }

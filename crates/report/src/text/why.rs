@@ -2,9 +2,10 @@
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 
-use super::layout::{STYLE, wrapped};
+use super::layout::STYLE;
 use crate::PredictResult;
 use crate::figures::{self, change, ratio, signed_of, size};
+use crate::prose::wrapped;
 use crate::why::{Effect, Explained, Why};
 
 /// Switches that a sentence names.

@@ -1,5 +1,7 @@
 //! How much of a look is shown.
 
+use largefolio_report::prose::hanging;
+
 use super::group::Sort;
 
 /// Mappings that are judged for a row.
@@ -43,24 +45,11 @@ impl Show {
 
     /// Adds `prose` after `first`; further lines begin below it. Words are not broken.
     pub(super) fn add(self, text: &mut String, first: &str, prose: &str) {
-        let indent = first.chars().count();
-        let width = self.prose.unwrap_or(usize::MAX).max(indent + PROSE_MIN);
-        let mut at = indent;
-        text.push_str(first);
-        for (nr, word) in prose.split(' ').enumerate() {
-            let nr_chars = word.chars().count();
-            if nr > 0 && at + 1 + nr_chars > width {
-                text.push('\n');
-                text.push_str(&" ".repeat(indent));
-                at = indent;
-            } else if nr > 0 {
-                text.push(' ');
-                at += 1;
-            }
-            text.push_str(word);
-            at += nr_chars;
+        let width = self.prose.unwrap_or(usize::MAX);
+        for line in hanging(first, prose, width, PROSE_MIN) {
+            text.push_str(&line);
+            text.push('\n');
         }
-        text.push('\n');
     }
 
     /// Characters of a name beside the columns of a table.

@@ -293,12 +293,12 @@ fn why(text: &mut String, census: &Census, subject: &Subject, show: Show) {
     }
     for remedy in subject.remedies.iter().take(REMEDIES_MAX) {
         let first = format!("{:>16}", "-> ");
-        let remedy_text = printable(&remedy.to_string());
+        let remedy_text = remedy.to_string();
         // A command is copied: it stays one line.
         let of_remedy = if remedy.is_some() { Show { prose: None, ..show } } else { show };
         of_remedy.add(text, &first, &remedy_text);
         for term in terms(remedy) {
-            show.add(text, &" ".repeat(16), &printable(&term));
+            show.add(text, &" ".repeat(16), &term);
         }
     }
     let nr = subject.remedies.len();

@@ -13,6 +13,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use largefolio_report::prose::hanging;
 use largefolio_results::maps::{Grid, Picture, shortened};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -121,21 +122,8 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         Some(_) if width >= 2 * KEY_WIDTH => text.split_at(KEY_WIDTH),
         _ => ("", text),
     };
-    let indent = first.chars().count();
-    let mut lines = vec![first.to_owned()];
-    for word in rest.split_whitespace() {
-        let line = lines.last_mut().map_or(0, |line| line.chars().count());
-        if line > indent && line + 1 + word.chars().count() > width {
-            lines.push(" ".repeat(indent));
-        }
-        if let Some(line) = lines.last_mut() {
-            if line.chars().count() > indent {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines
+    let words: Vec<&str> = rest.split_whitespace().collect();
+    hanging(first, &words.join(" "), width, 1)
 }
 
 /// Widths of columns; those at the right end that do not fit are left out.
