@@ -27,8 +27,10 @@ type Key<'a> = (AreaKind, &'a str, usize, u64);
 /// One area in all cells.
 struct Group<'a> {
     key: Key<'a>,
-    /// Which of how many private areas of its process it is, by address.
-    place: (usize, usize),
+    /// Which private area of its process it is, by address.
+    nr: usize,
+    /// How many its process has.
+    nr_private: usize,
     /// The area of each cell with its number there.
     cells: Vec<Option<(usize, &'a Area)>>,
 }
@@ -72,18 +74,17 @@ fn groups<'a>(rows: &[Outcome], details: &[Option<&'a Detail>]) -> Vec<Group<'a>
             groups.entry(key).or_insert_with(|| vec![None; rows.len()])[cell] = Some((nr, area));
         }
     }
-    let mut nrs: BTreeMap<usize, usize> = BTreeMap::new();
-    let mut place = |key: &Key<'_>| {
-        let nr = nrs.entry(key.2).or_default();
-        *nr += usize::from(key.0 == AreaKind::Private);
-        (*nr, 0)
-    };
-    let mut groups: Vec<Group<'a>> =
-        groups.into_iter().map(|(key, cells)| Group { key, place: place(&key), cells }).collect();
-    for group in &mut groups {
-        group.place.1 = nrs.get(&group.key.2).copied().unwrap_or(0);
+    let mut nr_private: BTreeMap<usize, usize> = BTreeMap::new();
+    for (kind, _, process, _) in groups.keys() {
+        *nr_private.entry(*process).or_default() += usize::from(*kind == AreaKind::Private);
     }
-    groups
+    let mut nr_before: BTreeMap<usize, usize> = BTreeMap::new();
+    let group = |(key, cells): (Key<'a>, _)| {
+        let nr = nr_before.entry(key.2).or_default();
+        *nr += usize::from(key.0 == AreaKind::Private);
+        Group { key, nr: *nr, nr_private: nr_private[&key.2], cells }
+    };
+    groups.into_iter().map(group).collect()
 }
 
 /// Every folio size that a strip shows.
@@ -125,10 +126,9 @@ impl Group<'_> {
             AreaKind::File => path.to_owned(),
             AreaKind::Heap => format!("heap{of}"),
             AreaKind::Stack => format!("stack{of}"),
-            AreaKind::Private if self.place.1 == 1 => format!("private memory{of}"),
+            AreaKind::Private if self.nr_private == 1 => format!("private memory{of}"),
             AreaKind::Private => {
-                let (nr, nr_all) = self.place;
-                format!("private memory{of}, area {nr} of {nr_all}")
+                format!("private memory{of}, area {} of {}", self.nr, self.nr_private)
             }
         }
     }
