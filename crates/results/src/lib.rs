@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`form`] (the forms every result has), `sentence` (an answer, for a text and a
 //! page), [`remark`] (what is said beside a result), [`running`] (this kernel as the model knows
-//! it), [`schemas`] (what each JSON has), then a module a verb: [`maps`], [`crosscheck`], [`study`],
+//! it), `remedy` (what `folio maps` and `folio advise` say of one), [`schemas`] (what each JSON has), then a module a verb: [`maps`], [`crosscheck`], [`study`],
 //! [`verify`], [`calibrate`], [`mod@bench`], [`tune`], [`warm`], [`collapse`], [`advise`].
 //!
 //! Owns no stream and no exit code: what is printed where, and what a process ends with, is its
@@ -25,6 +25,7 @@ pub mod form;
 pub mod maps;
 mod page;
 pub mod remark;
+mod remedy;
 pub mod running;
 pub mod schemas;
 mod sentence;

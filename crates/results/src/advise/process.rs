@@ -21,6 +21,7 @@ use largefolio_trace::shown;
 use serde::Serialize;
 
 use crate::maps::{Look, MapsRequest, Whom, what_in};
+use crate::remedy::takes;
 use crate::{Error, Forms, Remark, running};
 
 /// Version of the JSON's layout.
@@ -204,21 +205,10 @@ impl Line {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        let extra = match self.remedy.extra_bytes {
-            0 => String::new(),
-            bytes => {
-                // After its next start the program may touch more.
-                let is_now = self.remedy.restart == Restart::None;
-                let takes = if is_now { "takes up to" } else { "takes at least" };
-                format!(", {takes} {} more memory", figures::bytes(bytes))
-            }
-        };
-        let read = match self.remedy.swapped_in_bytes {
-            0 => String::new(),
-            bytes => format!(", reads {} back from swap", figures::bytes(bytes)),
-        };
         let gain = figures::bytes(self.remedy.gain_bytes);
-        format!("gains {gain} in {}{more}{extra}{read}", first.join(", "))
+        let mut parts = vec![format!("gains {gain} in {}{more}", first.join(", "))];
+        parts.extend(takes(&self.remedy));
+        parts.join(", ")
     }
 }
 

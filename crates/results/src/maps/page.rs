@@ -20,6 +20,7 @@ use super::plain::shortened;
 use super::summary::{Named, SizeData, StripData, Summary};
 use super::text::terms;
 use crate::page::{footer, meanings, section};
+use crate::remedy::takes;
 use crate::sentence;
 
 /// Characters of a name beside a bar; the table has all of them.
@@ -149,11 +150,9 @@ fn best(name: &str, remedy: &Remedy) -> Markup {
     let mut best = Markup::new();
     let (gain, size) = (figures::bytes(remedy.gain_bytes), size(remedy.folio_bytes));
     best.raw("<div class=\"best\"><p>").text("The remedy that gains most is for ");
-    let extra = match remedy.extra_bytes {
-        0 => String::new(),
-        extra => format!("; it may take {} more memory", figures::bytes(extra)),
-    };
-    best.element("b", name).text(&format!(": {gain} in {size} folios{extra}. "));
+    let mut parts = vec![format!(": {gain} in {size} folios")];
+    parts.extend(takes(remedy));
+    best.element("b", name).text(&format!("{}. ", parts.join("; it ")));
     best.raw("<a href=\"#why\">All remedies</a></p>");
     best.element("code class=\"remedy\"", &remedy.to_string());
     for term in terms(remedy).iter().skip(1) {

@@ -23,6 +23,7 @@ use super::group::{self, Group, REMEDIES_MAX, Sort, Subject};
 use super::look::Look;
 use super::plain::plain;
 use super::view::SCHEMA_VERSION;
+use crate::remedy::leading;
 
 /// Rows of a table and bars of a picture.
 const NR_ROWS_MAX: usize = 24;
@@ -71,12 +72,12 @@ pub(super) struct Summary<'a> {
 }
 
 impl Summary<'_> {
-    /// The remedy that gains most, and its mapping's name.
+    /// The remedy that leads, and its mapping's name.
     pub(super) fn best(&self) -> Option<(&str, &Remedy)> {
         let all = self.subjects.iter().flat_map(|subject| {
             subject.remedies.iter().map(|remedy| (subject.name.as_str(), remedy))
         });
-        all.filter(|(_, remedy)| remedy.is_some()).max_by_key(|(_, remedy)| remedy.gain_bytes)
+        leading(all)
     }
 }
 

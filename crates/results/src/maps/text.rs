@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use largefolio_linux::census::cgroup::MemoryLimit;
 use largefolio_linux::census::file::CachedFiles;
 use largefolio_linux::census::folios::{self, Kind, Size};
-use largefolio_linux::census::remedy::{Remedy, Restart};
+use largefolio_linux::census::remedy::Remedy;
 use largefolio_linux::census::why::Refusal;
 use largefolio_linux::census::{Access, Census};
 use largefolio_linux::geometry::Geometry;
@@ -19,6 +19,7 @@ use super::plain::{plain, shortened};
 use super::show::{NAME_MIN, Show};
 use super::summary::{self, Sizes};
 use super::table::{Classes, bytes_or_point, grid, share};
+use crate::remedy::{leading, takes};
 use crate::sentence;
 
 /// Page tables below this are not worth a line: those of 8 GiB in base pages of 4K.
@@ -83,12 +84,9 @@ fn answer(text: &mut String, census: &Census, subjects: &[Subject], show: Show) 
     let share = sentence::plain(&answer::of_processes(&total, census.access, pmd_bytes));
     show.add(text, "", &share);
     let remedies = subjects.iter().take(show.nr_rows).flat_map(|subject| {
-        let some = subject.remedies.iter().take(REMEDIES_MAX).filter(|one| one.is_some());
-        some.map(move |remedy| (&subject.what, remedy))
+        subject.remedies.iter().take(REMEDIES_MAX).map(move |remedy| (&subject.what, remedy))
     });
-    // A remedy that is mostly new memory does not lead.
-    let remedies = remedies.filter(|(_, remedy)| remedy.present_bytes() > remedy.gain_bytes / 2);
-    if let Some((what, best)) = remedies.max_by_key(|(_, remedy)| remedy.present_bytes()) {
+    if let Some((what, best)) = leading(remedies) {
         let (gain, size) = (figures::bytes(best.gain_bytes), size_name(best.folio_bytes));
         let best = format!("The remedy for {what} gains most: {gain} in {size} folios.");
         show.add(text, "", &best);
@@ -313,19 +311,11 @@ pub(super) fn terms(remedy: &Remedy) -> Vec<String> {
         return Vec::new();
     }
     let (gain, size) = (figures::bytes(remedy.gain_bytes), size_name(remedy.folio_bytes));
-    let mut gain = format!("gains {gain} in {size} folios");
-    if remedy.extra_bytes > 0 {
-        // After its next start the program may touch more.
-        let takes = if remedy.restart == Restart::None { "may take" } else { "takes at least" };
-        let _ = write!(gain, "; {takes} {} more memory", figures::bytes(remedy.extra_bytes));
-    }
-    if remedy.swapped_in_bytes > 0 {
-        let bytes = figures::bytes(remedy.swapped_in_bytes);
-        let _ = write!(gain, "; reads {bytes} back from swap");
-    }
+    let mut first = vec![format!("gains {gain} in {size} folios")];
+    first.extend(takes(remedy));
     let named = |name, text: &str| (!text.is_empty()).then(|| format!("{name}: {text}"));
     let more = [named("cost", &remedy.cost), named("undo", &remedy.undo)];
-    [gain].into_iter().chain(more.into_iter().flatten()).collect()
+    [first.join("; ")].into_iter().chain(more.into_iter().flatten()).collect()
 }
 
 fn files(text: &mut String, cached: &CachedFiles, show: Show) {

@@ -1,0 +1,65 @@
+//! A remedy in words, and the choice of the one that leads: alike in a text, a page and an advice.
+
+use largefolio_linux::census::remedy::{Remedy, Restart};
+use largefolio_report::figures;
+
+/// The remedy that an answer begins with, and its companion. A remedy that is mostly new memory does not
+/// lead.
+pub(crate) fn leading<'a, T>(
+    remedies: impl Iterator<Item = (T, &'a Remedy)>,
+) -> Option<(T, &'a Remedy)> {
+    let is_present = |remedy: &Remedy| remedy.present_bytes() > remedy.gain_bytes / 2;
+    let remedies = remedies.filter(|(_, remedy)| remedy.is_some() && is_present(remedy));
+    remedies.max_by_key(|(_, remedy)| remedy.present_bytes())
+}
+
+/// The memory it takes: nothing, or one or two parts of a sentence about it.
+pub(crate) fn takes(remedy: &Remedy) -> Vec<String> {
+    // After its next start the program may touch more.
+    let is_now = remedy.restart == Restart::None;
+    let takes = if is_now { "takes up to" } else { "takes at least" };
+    let extra = (takes, remedy.extra_bytes, "more memory");
+    let read = ("reads", remedy.swapped_in_bytes, "back from swap");
+    let parts = [extra, read].into_iter().filter(|(_, bytes, _)| *bytes > 0);
+    parts.map(|(verb, bytes, what)| format!("{verb} {} {what}", figures::bytes(bytes))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use largefolio_linux::census::remedy::Action;
+
+    use super::*;
+
+    fn remedy(restart: Restart, gain_mib: u64, extra_mib: u64, swapped_mib: u64) -> Remedy {
+        Remedy {
+            action: Action::Option,
+            command: String::new(),
+            start: String::new(),
+            restart,
+            gain_bytes: gain_mib << 20,
+            folio_bytes: 2 << 20,
+            extra_bytes: extra_mib << 20,
+            swapped_in_bytes: swapped_mib << 20,
+            undo: String::new(),
+            cost: String::new(),
+        }
+    }
+
+    #[test]
+    fn what_is_mostly_new_memory_does_not_lead() {
+        let all = [(80, 60, 0), (50, 10, 5), (30, 0, 0), (90, 0, 50)];
+        let all = all.map(|(gain, extra, read)| remedy(Restart::After, gain, extra, read));
+        assert_eq!(leading(all.iter().enumerate()).map(|(nr, _)| nr), Some(1));
+        assert_eq!(leading(all[..1].iter().enumerate()), None);
+        let nothing = Remedy { action: Action::Nothing, ..all[2].clone() };
+        assert_eq!(leading([(0, &nothing)].into_iter()), None);
+    }
+
+    #[test]
+    fn the_memory_after_a_new_start_is_a_lower_bound() {
+        assert_eq!(takes(&remedy(Restart::None, 8, 0, 0)), [""; 0]);
+        let now = ["takes up to 2 MiB more memory", "reads 1 MiB back from swap"];
+        assert_eq!(takes(&remedy(Restart::None, 8, 2, 1)), now);
+        assert_eq!(takes(&remedy(Restart::After, 8, 2, 0)), ["takes at least 2 MiB more memory"]);
+    }
+}
