@@ -11,6 +11,7 @@ mod find;
 mod frontier;
 mod live;
 mod page;
+mod record;
 mod result;
 mod text;
 

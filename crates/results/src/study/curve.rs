@@ -7,6 +7,7 @@ use largefolio_report::cells::Cells;
 use largefolio_sim::study::{CountFinding, CurveFinding, LimitFinding, LineFinding, Series};
 
 use super::columns::{columns, number, wrapped};
+use super::record::Record;
 
 /// A curve: where each line is worse than the first, then its numbers.
 pub(super) fn add(text: &mut String, curve: &CurveFinding) {
@@ -128,31 +129,18 @@ pub(super) fn add_csv(
                     let note = ended(series, limit).unwrap_or_default();
                     let what = format!("{}, {}, {}%", count.what, line.name, limit.percent);
                     let of = format!("{}, {}, memory.max {}", series.kernel, curve.of, limit.bytes);
-                    let empty = String::new;
-                    csv.record([
-                        study.to_owned(),
-                        curve.title.clone(),
+                    let record = Record {
+                        study: study.to_owned(),
+                        table: curve.title.clone(),
                         what,
-                        empty(),
-                        empty(),
-                        empty(),
-                        empty(),
-                        empty(),
-                        value,
-                        empty(),
-                        count.unit.clone(),
-                        empty(),
-                        empty(),
-                        empty(),
-                        empty(),
-                        empty(),
-                        empty(),
-                        empty(),
-                        empty(),
-                        "counted".to_owned(),
+                        ours: [String::new(), value, String::new()],
+                        ours_unit: count.unit.clone(),
+                        how: "counted".to_owned(),
                         of,
-                        note.to_owned(),
-                    ])?;
+                        note: note.to_owned(),
+                        ..Record::default()
+                    };
+                    csv.record(record.cells())?;
                 }
             }
         }

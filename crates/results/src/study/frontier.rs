@@ -7,6 +7,7 @@ use largefolio_report::cells::Cells;
 use largefolio_sim::study::{ChangeFinding, FrontierCount, FrontierFinding, FrontierLine};
 
 use super::columns::{columns, signed, wrapped};
+use super::record::Record;
 
 /// A frontier: which lines are on it, which programs lose, then the changes.
 pub(super) fn add(text: &mut String, found: &FrontierFinding) {
@@ -113,31 +114,23 @@ pub(super) fn add_csv(
     for line in others {
         for (nr, count) in found.counts.iter().enumerate() {
             for (program_nr, program) in found.programs.iter().enumerate() {
-                let empty = String::new;
-                csv.record([
-                    study.to_owned(),
-                    found.title.clone(),
-                    format!("{program}, {}, {}", count.what, line.name),
-                    empty(),
-                    empty(),
-                    empty(),
-                    empty(),
-                    number(first.changes[nr].values[program_nr]),
-                    number(line.changes[nr].values[program_nr]),
-                    number(line.changes[nr].percent[program_nr]),
-                    count.unit.clone(),
-                    "percent".to_owned(),
-                    empty(),
-                    empty(),
-                    empty(),
-                    empty(),
-                    empty(),
-                    empty(),
-                    empty(),
-                    if count.is_estimate { "estimated" } else { "counted" }.to_owned(),
-                    format!("{program}, {} -> {}, {}", first.kernel, line.kernel, found.of),
-                    empty(),
-                ])?;
+                let ours = [
+                    first.changes[nr].values[program_nr],
+                    line.changes[nr].values[program_nr],
+                    line.changes[nr].percent[program_nr],
+                ];
+                let record = Record {
+                    study: study.to_owned(),
+                    table: found.title.clone(),
+                    what: format!("{program}, {}, {}", count.what, line.name),
+                    ours: ours.map(number),
+                    ours_unit: count.unit.clone(),
+                    measure: "percent",
+                    how: if count.is_estimate { "estimated" } else { "counted" }.to_owned(),
+                    of: format!("{program}, {} -> {}, {}", first.kernel, line.kernel, found.of),
+                    ..Record::default()
+                };
+                csv.record(record.cells())?;
             }
         }
     }

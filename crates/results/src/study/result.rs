@@ -5,6 +5,7 @@ use largefolio_report::cells::Cells;
 use largefolio_sim::study::{self, Closeness, Finding, How, RowFinding, Score};
 use serde::Serialize;
 
+use super::record::Record;
 use super::{curve, frontier, text};
 use crate::{Remark, running};
 
@@ -110,34 +111,11 @@ impl StudyResult {
 /// One row per row of a table, per limit of a line, and per program of a frontier.
 pub(super) fn csv(findings: &[Finding]) -> Result<String, ExportError> {
     let mut csv = Cells::text();
-    csv.record([
-        "study",
-        "table",
-        "what",
-        "published_before",
-        "published_after",
-        "published_change",
-        "unit",
-        "ours_before",
-        "ours_after",
-        "ours_change",
-        "ours_unit",
-        "measure",
-        "distance",
-        "closeness",
-        "level",
-        "score",
-        "basis",
-        "inputs_of_series",
-        "other_quantity",
-        "how",
-        "of",
-        "note",
-    ])?;
+    csv.record(Record::HEADS)?;
     for finding in findings {
         for table in &finding.tables {
             for row in &table.rows {
-                csv.record(record(&finding.study, &table.title, row))?;
+                csv.record(record(&finding.study, &table.title, row).cells())?;
             }
         }
         for found in &finding.frontiers {
@@ -150,33 +128,38 @@ pub(super) fn csv(findings: &[Finding]) -> Result<String, ExportError> {
     csv.into_text()
 }
 
-fn record(study: &str, table: &str, row: &RowFinding) -> Vec<String> {
+fn record(study: &str, table: &str, row: &RowFinding) -> Record {
     let number = |number: Option<f64>| number.map(|n| n.to_string()).unwrap_or_default();
     let pair = |pair: Option<study::Pair>| {
         let pair = pair.unwrap_or_default();
         [pair.before, pair.after, pair.change].map(number)
     };
-    let mut record = vec![study.to_owned(), table.to_owned(), row.what.clone()];
-    record.extend(pair(row.published));
-    record.push(row.unit.clone());
-    record.extend(pair(row.ours));
-    record.push(row.ours_unit.clone());
-    record.push(if row.measure == study::Change::Points { "points" } else { "percent" }.to_owned());
-    record.push(number(row.distance));
-    let words = |found: Option<Closeness>| found.map(|found| found.words().to_lowercase());
-    record.push(words(row.closeness).unwrap_or_default());
-    record.push(words(row.level).unwrap_or_default());
-    record.push(row.score.map(|score| score.words().to_owned()).unwrap_or_default());
-    record.push(text::basis(row));
-    record.push(row.inputs_of_series.clone().unwrap_or_default());
-    record.push(row.other_quantity.clone().unwrap_or_default());
-    record.push(row.how.word());
-    record.push(match &row.how {
-        How::Counted { of } | How::Estimated { of, .. } => of.clone(),
-        How::Measured(measured) => format!("{}, {}", measured.cpu, measured.kernel),
-        How::Quoted(quoted) => format!("{}, {}, n = {}", quoted.cpu, quoted.kernel, quoted.n),
-        How::None { why } => why.clone(),
-    });
-    record.push(row.disagrees.clone().or_else(|| row.reason.clone()).unwrap_or_default());
-    record
+    let words = |found: Option<Closeness>| {
+        found.map(|found| found.words().to_lowercase()).unwrap_or_default()
+    };
+    Record {
+        study: study.to_owned(),
+        table: table.to_owned(),
+        what: row.what.clone(),
+        published: pair(row.published),
+        unit: row.unit.clone(),
+        ours: pair(row.ours),
+        ours_unit: row.ours_unit.clone(),
+        measure: if row.measure == study::Change::Points { "points" } else { "percent" },
+        distance: number(row.distance),
+        closeness: words(row.closeness),
+        level: words(row.level),
+        score: row.score.map_or("", Score::words),
+        basis: text::basis(row),
+        inputs_of_series: row.inputs_of_series.clone().unwrap_or_default(),
+        other_quantity: row.other_quantity.clone().unwrap_or_default(),
+        how: row.how.word(),
+        of: match &row.how {
+            How::Counted { of } | How::Estimated { of, .. } => of.clone(),
+            How::Measured(measured) => format!("{}, {}", measured.cpu, measured.kernel),
+            How::Quoted(quoted) => format!("{}, {}, n = {}", quoted.cpu, quoted.kernel, quoted.n),
+            How::None { why } => why.clone(),
+        },
+        note: row.disagrees.clone().or_else(|| row.reason.clone()).unwrap_or_default(),
+    }
 }

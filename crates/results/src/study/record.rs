@@ -1,0 +1,84 @@
+//! A record of the CSV: its columns, and which a kind of row fills.
+
+/// One record; what a row does not have is empty.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Record {
+    pub(super) study: String,
+    pub(super) table: String,
+    pub(super) what: String,
+    /// Before, after, change.
+    pub(super) published: [String; 3],
+    pub(super) unit: String,
+    /// Before, after, change.
+    pub(super) ours: [String; 3],
+    pub(super) ours_unit: String,
+    pub(super) measure: &'static str,
+    pub(super) distance: String,
+    pub(super) closeness: String,
+    pub(super) level: String,
+    pub(super) score: &'static str,
+    pub(super) basis: String,
+    pub(super) inputs_of_series: String,
+    pub(super) other_quantity: String,
+    pub(super) how: String,
+    pub(super) of: String,
+    pub(super) note: String,
+}
+
+impl Record {
+    /// Heads of the columns.
+    pub(super) const HEADS: [&str; 22] = [
+        "study",
+        "table",
+        "what",
+        "published_before",
+        "published_after",
+        "published_change",
+        "unit",
+        "ours_before",
+        "ours_after",
+        "ours_change",
+        "ours_unit",
+        "measure",
+        "distance",
+        "closeness",
+        "level",
+        "score",
+        "basis",
+        "inputs_of_series",
+        "other_quantity",
+        "how",
+        "of",
+        "note",
+    ];
+
+    /// In the order of [`Record::HEADS`].
+    pub(super) fn cells(self) -> [String; 22] {
+        let [published_before, published_after, published_change] = self.published;
+        let [ours_before, ours_after, ours_change] = self.ours;
+        [
+            self.study,
+            self.table,
+            self.what,
+            published_before,
+            published_after,
+            published_change,
+            self.unit,
+            ours_before,
+            ours_after,
+            ours_change,
+            self.ours_unit,
+            self.measure.to_owned(),
+            self.distance,
+            self.closeness,
+            self.level,
+            self.score.to_owned(),
+            self.basis,
+            self.inputs_of_series,
+            self.other_quantity,
+            self.how,
+            self.of,
+            self.note,
+        ]
+    }
+}
