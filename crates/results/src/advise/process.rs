@@ -271,11 +271,8 @@ impl Forms for ProcessAdvice {
             "when",
         ])?;
         let lines = self.areas.iter().enumerate().flat_map(|(nr, area)| {
-            let of = move |when, lines: &'_ [Line]| {
-                let lines: Vec<Line> = lines.to_vec();
-                lines.into_iter().map(move |line| (nr + 1, when, line))
-            };
-            of("for_good", &area.for_good).chain(of("now", &area.now))
+            let for_good = area.for_good.iter().map(move |line| (nr + 1, "for_good", line));
+            for_good.chain(area.now.iter().map(move |line| (nr + 1, "now", line)))
         });
         for (nr, when, line) in lines {
             let remedy = &line.remedy;
