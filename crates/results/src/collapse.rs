@@ -80,7 +80,7 @@ pub fn outlook(forecast: &Forecast) -> Option<String> {
     };
     let wanted = figures::bytes(forecast.wanted_bytes);
     let available = figures::bytes(forecast.available.bytes);
-    let blocks = |nr| if nr == 1 { "1 block".to_owned() } else { format!("{nr} blocks") };
+    let blocks = |nr| figures::counted(nr, "block");
     let nr_all = blocks(forecast.nr_blocks + forecast.nr_left);
     let mut text = format!(
         "collapsing {nr_all} takes up to {wanted} more memory; {place} has {available} available"
@@ -368,13 +368,10 @@ mod tests {
 
     #[test]
     fn a_refusal_names_what_is_known_of_its_cause() {
-        let again = |pinned| reason(CollapseKind::Anon, libc_again(), pinned);
+        let errno = Errno::AGAIN.raw_os_error();
+        let again = |pinned| reason(CollapseKind::Anon, errno, pinned);
         assert!(again(M2).contains("the process has 2 MiB pinned (VmPin)"), "{}", again(M2));
         assert!(again(0).ends_with("try again") && !again(0).contains("pinned"), "{}", again(0));
-    }
-
-    fn libc_again() -> i32 {
-        Errno::AGAIN.raw_os_error()
     }
 
     #[test]
