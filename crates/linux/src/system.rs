@@ -81,6 +81,12 @@ pub struct FileRef {
     pub mapped: Option<(u32, Range<u64>)>,
 }
 
+/// The link to the file of a process's mapping at `range`, which root reaches whatever became of the
+/// file's name.
+pub(crate) fn mapped_file(process: &Path, range: &Range<u64>) -> PathBuf {
+    process.join(format!("map_files/{:x}-{:x}", range.start, range.end))
+}
+
 /// What is known about a file beyond its pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileFacts {

@@ -13,7 +13,7 @@ use super::pinned::Pinned;
 use super::smaps::{self, Smap};
 use super::stat::Stat;
 use super::value;
-use crate::system::{Entries, FileRef, System, ids};
+use crate::system::{self, Entries, FileRef, System, ids};
 
 /// `/proc/PID`. That it is there is not said: what has ended answers with errors.
 #[derive(Clone)]
@@ -42,9 +42,9 @@ impl<'a> Task<'a> {
         Self::of(system, "self")
     }
 
-    /// The file of its mapping at `range`, which root reaches whatever became of the file's name.
+    /// The file of its mapping at `range` ([`system::mapped_file`]).
     pub(crate) fn mapped_file(&self, range: &Range<u64>) -> PathBuf {
-        self.dir.join(format!("map_files/{:x}-{:x}", range.start, range.end))
+        system::mapped_file(&self.dir, range)
     }
 
     fn text(&self, name: &str) -> io::Result<Vec<u8>> {

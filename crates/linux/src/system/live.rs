@@ -17,7 +17,8 @@ use std::path::Path;
 use largefolio_trace::disk::Found;
 
 use super::{
-    Entries, FdInfo, FileFacts, FileRef, Present, System, ids, list, list_folders, mounts, read,
+    Entries, FdInfo, FileFacts, FileRef, Present, System, ids, list, list_folders, mapped_file,
+    mounts, read,
 };
 
 /// Bytes of an entry of pagemap and kpageflags.
@@ -86,8 +87,8 @@ impl System for Live {
 /// Exactly the file of a mapping, not opened.
 fn reach(file: &FileRef) -> io::Result<Found> {
     if let Some((pid, range)) = &file.mapped {
-        let link = format!("/proc/{pid}/map_files/{:x}-{:x}", range.start, range.end);
-        if let Ok(found) = Found::of(Path::new(&link)) {
+        let link = mapped_file(&Path::new("/proc").join(pid.to_string()), range);
+        if let Ok(found) = Found::of(&link) {
             return Ok(found);
         }
     }
