@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::ops::Range;
-use std::process::{Child, Command, Stdio};
 
 use largefolio_linux::census::block::{self, AreaFacts, Backing, When};
 use largefolio_linux::census::remedy::Action;
@@ -17,7 +16,7 @@ use largefolio_linux::census::{self, smaps};
 use largefolio_linux::collapse::{self, CollapseError, CollapseKind, Request};
 use largefolio_linux::system::Live;
 
-use crate::support::{compile_in, has};
+use crate::held::Held;
 use crate::turn;
 
 const M2: u64 = 2 << 20;
@@ -124,23 +123,16 @@ struct Made {
     at: u64,
 }
 
-/// The program and its blocks; ended when it is dropped.
+/// The program and its blocks.
 struct Program {
-    child: Child,
+    held: Held,
     blocks: Vec<Made>,
-    _place: tempfile::TempDir,
 }
 
 impl Program {
     fn start() -> Option<Self> {
-        if !has("gcc", "gcc") {
-            return None;
-        }
-        let place = tempfile::tempdir().unwrap();
-        let path = compile_in(place.path(), PROGRAM, &[]);
-        let mut child =
-            Command::new(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut held = Held::compiled(PROGRAM)?;
+        let lines = BufReader::new(held.child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let made = |line: String| {
             let words: Vec<&str> = line.split(' ').collect();
             let backing = if words[1] == "anon" { Backing::Anon } else { Backing::Shmem };
@@ -148,11 +140,11 @@ impl Program {
             Made { name: words[0].to_owned(), backing, at }
         };
         let blocks = lines.take_while(|line| line != "ready now 0").map(made).collect();
-        Some(Self { child, blocks, _place: place })
+        Some(Self { held, blocks })
     }
 
     fn smaps(&self) -> Vec<smaps::Smap> {
-        smaps::parse(&std::fs::read(format!("/proc/{}/smaps", self.child.id())).unwrap())
+        smaps::parse(&std::fs::read(format!("/proc/{}/smaps", self.held.pid())).unwrap())
     }
 
     /// The blocks that PMD entries map, by name.
@@ -164,7 +156,7 @@ impl Program {
 
     /// The judgement of each.
     fn judged(&self) -> BTreeMap<&str, Result<(), block::Obstacle>> {
-        let census = census::take(&Live, &[self.child.id()]).unwrap();
+        let census = census::take(&Live, &[self.held.pid()]).unwrap();
         let smaps = self.smaps();
         let judged = self.blocks.iter().map(|made| {
             let smap = smaps::find(&smaps, made.at).unwrap();
@@ -179,17 +171,10 @@ impl Program {
 
     /// Whether the kernel collapses the block.
     fn is_collapsed(&self, at: u64) -> bool {
-        let pid = rustix::process::Pid::from_child(&self.child);
+        let pid = rustix::process::Pid::from_child(&self.held.child);
         let process =
             rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
         collapse_one(&process, at..at + M2)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -258,7 +243,7 @@ fn collapse_gains_what_is_promised_block_for_block() {
     }
     let _turn = turn::steady();
     let Some(program) = Program::start() else { return };
-    let pid = program.child.id();
+    let pid = program.held.pid();
     let census = census::take(&Live, &[pid]).unwrap();
     let question = Question {
         system: &Live,

@@ -3,12 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
 
 use std::io::Read as _;
-use std::process::{Child, Command, Stdio};
 
 use largefolio_linux::census::smaps;
 use largefolio_linux::collapse::{self, CollapseError, CollapseKind, Outcome, Request};
 
-use crate::support::{compile_in, has};
+use crate::held::Held;
 
 const M2: u64 = 2 << 20;
 
@@ -35,16 +34,10 @@ int main(void) {
 "#;
 
 /// A process with 8 MiB of private and 8 MiB of shared memory without advice.
-fn start() -> Option<(tempfile::TempDir, Child)> {
-    if !has("gcc", "gcc") {
-        return None;
-    }
-    let place = tempfile::tempdir().unwrap();
-    let path = compile_in(place.path(), PROGRAM, &[]);
-    let mut child =
-        Command::new(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
-    Some((place, child))
+fn start() -> Option<Held> {
+    let mut held = Held::compiled(PROGRAM)?;
+    held.child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
+    Some(held)
 }
 
 fn request(pid: u32, kinds: &[CollapseKind]) -> Request {
@@ -63,11 +56,6 @@ fn collapsed(request: &Request) -> Option<Outcome> {
     }
 }
 
-fn end(child: &mut Child) {
-    child.kill().unwrap();
-    child.wait().unwrap();
-}
-
 /// Private memory of a process that PMD entries map, as the kernel says.
 fn private_pmd_bytes(pid: u32) -> u64 {
     let text = std::fs::read(format!("/proc/{pid}/smaps")).unwrap();
@@ -76,32 +64,31 @@ fn private_pmd_bytes(pid: u32) -> u64 {
 
 #[test]
 fn private_and_shared_memory_become_large_and_keep_their_content() {
-    let Some((_place, mut child)) = start() else { return };
-    let all = request(child.id(), &[CollapseKind::Anon, CollapseKind::Shmem, CollapseKind::File]);
-    let Some(outcome) = collapsed(&all) else { return end(&mut child) };
+    let Some(mut held) = start() else { return };
+    let all = request(held.pid(), &[CollapseKind::Anon, CollapseKind::Shmem, CollapseKind::File]);
+    let Some(outcome) = collapsed(&all) else { return };
     // Not aligned by the program, three of four blocks at least.
     let anon = &outcome.kinds[&CollapseKind::Anon];
     assert!(anon.after_bytes >= 3 * M2, "{outcome:?}");
     let shmem = &outcome.kinds[&CollapseKind::Shmem];
     assert_eq!((shmem.nr_blocks, shmem.after_bytes), (4, 4 * M2), "{outcome:?}");
     // It reads all of it again.
-    drop(child.stdin.take());
-    assert_eq!(child.wait().unwrap().code(), Some(0));
+    drop(held.child.stdin.take());
+    assert_eq!(held.child.wait().unwrap().code(), Some(0));
     let gone = collapse::run(&all, "folio collapse", &mut |_| {}).unwrap_err();
     assert!(matches!(gone, CollapseError::NoProcess(_)), "{gone}");
 }
 
 #[test]
 fn only_the_kinds_asked_for_are_touched() {
-    let Some((_place, mut child)) = start() else { return };
-    let pid = child.id();
+    let Some(held) = start() else { return };
+    let pid = held.pid();
     if private_pmd_bytes(pid) > 0 {
         largefolio_testkit::skipped!("the settings gave the private memory large folios already");
-        return end(&mut child);
+        return;
     }
     let outcome = collapsed(&request(pid, &[CollapseKind::Shmem]));
     let private = private_pmd_bytes(pid);
-    end(&mut child);
     let Some(outcome) = outcome else { return };
     assert_eq!(private, 0, "{outcome:?}");
     assert!(outcome.kinds.keys().eq([&CollapseKind::Shmem]), "{outcome:?}");

@@ -8,6 +8,7 @@ mod blocks;
 mod census;
 mod collapse;
 mod crosscheck;
+mod held;
 mod program;
 mod refusals;
 mod remap;

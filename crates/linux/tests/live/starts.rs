@@ -4,7 +4,7 @@
 
 use std::io::Read as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 
 use largefolio_linux::census;
 use largefolio_linux::census::remedy::verbs::LiveVerbs;
@@ -15,7 +15,8 @@ use largefolio_linux::setting::Setting;
 use largefolio_linux::shell::quoted;
 use largefolio_linux::system::Live;
 
-use crate::support::compile_in;
+use crate::held::Held;
+use crate::support::{compile_in, has};
 use crate::turn;
 
 const MIB: u64 = 48;
@@ -56,14 +57,14 @@ int main(int c, char **v) {
 }
 "#;
 
-/// A program that has its memory, until it is dropped.
-struct Started(Child);
+/// A program that has its memory.
+struct Started(Held);
 
 impl Started {
     fn of(command: &mut Command) -> Self {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        Self(child)
+        let mut held = Held::of(command);
+        held.child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        Self(held)
     }
 
     /// By a shell, as it is typed; the arguments stand for the dots.
@@ -73,7 +74,7 @@ impl Started {
     }
 
     fn huge_bytes(&self) -> u64 {
-        let path = format!("/proc/{}/smaps_rollup", self.0.id());
+        let path = format!("/proc/{}/smaps_rollup", self.0.pid());
         let text = std::fs::read_to_string(path).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:")).unwrap();
         line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
@@ -81,7 +82,7 @@ impl Started {
 
     /// The remedies for most of its private memory.
     fn remedies(&self) -> Vec<Remedy> {
-        let census = census::take(&Live, &[self.0.id()]).unwrap();
+        let census = census::take(&Live, &[self.0.pid()]).unwrap();
         let verbs = LiveVerbs::default();
         let limit = |_: &str| None;
         let question = Question { system: &Live, limit: &limit, verbs: &verbs, nr_max: 100 };
@@ -97,17 +98,13 @@ impl Started {
     }
 }
 
-impl Drop for Started {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Sets `thp.enabled` to `madvise`; `None` if this machine does not allow that.
 fn under_madvise() -> Option<(turn::Turn, Setting)> {
     if !rustix::process::geteuid().is_root() {
         largefolio_testkit::skipped!("settings and PFNs need root");
+        return None;
+    }
+    if !has("gcc", "gcc") {
         return None;
     }
     let turn = turn::alone();
@@ -171,7 +168,7 @@ fn no_start_is_promised_that_would_do_nothing() {
     // The parent has THP disabled and started the program.
     let size = MIB.to_string();
     let parent = Started::of(Command::new(plain).args([size.as_str(), "disabled"]));
-    let children = format!("/proc/{0}/task/{0}/children", parent.0.id());
+    let children = format!("/proc/{0}/task/{0}/children", parent.0.pid());
     let child: u32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
     let census = census::take(&Live, &[child]).unwrap();
     let (verbs, limit) = (LiveVerbs::default(), |_: &str| None);
@@ -179,5 +176,5 @@ fn no_start_is_promised_that_would_do_nothing() {
     let found = findings(&census, &question);
     let remedies = &found[0].remedies;
     assert!(remedies.iter().all(|remedy| !remedy.is_some()), "{remedies:?}");
-    assert!(remedies[0].cost.contains(&format!("process {} ", parent.0.id())), "{remedies:?}");
+    assert!(remedies[0].cost.contains(&format!("process {} ", parent.0.pid())), "{remedies:?}");
 }

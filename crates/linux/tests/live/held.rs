@@ -1,0 +1,50 @@
+//! Programs that a test has started and that keep their memory until it ends.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot continue")]
+
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::started::started;
+use crate::support::{compile_in, has};
+
+/// A program with pipes; killed when it is dropped.
+pub(crate) struct Held {
+    pub(crate) child: Child,
+    /// The program's file.
+    _folder: Option<TempDir>,
+}
+
+impl Held {
+    /// Starts what `command` names.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        Self::within(None, command)
+    }
+
+    /// Compiles and starts a C program; says so if there is no compiler.
+    pub(crate) fn compiled(source: &str) -> Option<Self> {
+        if !has("gcc", "gcc") {
+            return None;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = compile_in(folder.path(), source, &[]);
+        Some(Self::within(Some(folder), &mut Command::new(path)))
+    }
+
+    fn within(folder: Option<TempDir>, command: &mut Command) -> Self {
+        let child = started(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
+        Self { child, _folder: folder }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
