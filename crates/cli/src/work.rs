@@ -26,7 +26,7 @@ const EVERY_MS: &str = "LARGEFOLIO_PROGRESS_MS";
 const EVERY: Duration = Duration::from_secs(10);
 /// Part of that time after which the pace is known well enough.
 const PACE_PART: u32 = 10;
-/// What is done.
+/// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Replaying,

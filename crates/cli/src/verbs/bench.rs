@@ -59,7 +59,7 @@ struct Found {
     notes: Vec<String>,
 }
 
-/// The kernels whose model is timed, with the base page of this machine; none has a policy.
+/// The kernels to time in the model, with the base page of this machine; none has a policy.
 fn timed_kernels(names: &[String]) -> Result<Vec<Kernel>> {
     let kernels = running::all_with(names, &page_edit())?;
     Ok(kernels.into_iter().map(Kernel::without_policy).collect::<Result<_, _>>()?)

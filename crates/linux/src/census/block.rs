@@ -208,7 +208,7 @@ impl AreaFacts {
         }
     }
 
-    /// The same without what the program or its starter forbids, which an option may lift.
+    /// Without the bans of the program or its starter, which an option may lift.
     #[must_use]
     pub const fn lifted(self) -> Self {
         Self { is_disabled: false, is_no_huge: false, ..self }

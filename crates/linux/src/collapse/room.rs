@@ -70,8 +70,8 @@ pub(super) fn available(system: &dyn System, task: &Task<'_>) -> Available {
     groups.chain([machine.clone()]).min_by_key(|room| room.bytes).unwrap_or(machine)
 }
 
-/// Calls `each` with every present range in `pages`. A scan also finds what is in swap space: only
-/// entries tell the two apart. Before Linux 6.7 the entries of all pages are read.
+/// Calls `each` with every present range in `pages`. A scan also finds swapped pages: only their
+/// entries differ. Before Linux 6.7 the entries of all pages are read.
 fn present(
     entries: &dyn Entries,
     pages: Range<u64>,
