@@ -35,7 +35,7 @@ from promised.room import Fragmented, make_room
 from scenes import M, nr_blocks, scenes
 
 THP = Path("/sys/kernel/mm/transparent_hugepage")
-SETTINGS = ["enabled", "shmem_enabled", "hugepages-64kB/enabled", "hugepages-64kB/shmem_enabled"]
+SETTINGS = ["enabled", "shmem_enabled", "hugepages-64kB/enabled", "hugepages-64kB/shmem_enabled", "/proc/sys/vm/nr_hugepages"]
 # Copies on which a remedy that is not as said is tried, the first included.
 NR_TRIES = 3
 # Starts without a remedy, at the least: how far they differ is measured.
@@ -72,7 +72,7 @@ class Machine:
         self.folio = folio
         # Free blocks of 2M that each start finds.
         self.nr_free = nr_free
-        self.old = {name: chosen(THP / name) for name in names}
+        self.old = {name: chosen(THP / name) for name in names if (THP / name).exists()}
         self.others = {"hugepages-2048kB/enabled": "inherit", "hugepages-2048kB/shmem_enabled": "inherit"}
         self.state = tempfile.TemporaryDirectory()
         self.started = []
@@ -191,8 +191,8 @@ class Look:
     def sum_of(self, key, is_launched=False):
         """Bytes in the folios that a remedy is about."""
         *_, kind, target, path = key
-        # Of libraries, which are loaded anywhere, another one may fit by chance.
-        kinds, paths = (("file", "shmem"), "") if is_launched else ((kind,), path)
+        # Of libraries, which are loaded anywhere, another one may fit by chance. Reserved pages are as good.
+        kinds, paths = (("file", "shmem"), "") if is_launched else ((kind, "hugetlb"), path)
         return sum(sizes[target] for of, sizes in self.large.items() if of[0] in kinds and paths in ("", of[1]))
 
 
@@ -253,18 +253,20 @@ def members(pid):
 
 def memory(pid):
     """The program's memory in bytes, including swapped pages; pages that its processes share count once."""
-    total = 0
+    total, shared = 0, 0
     for one in members(pid):
         with contextlib.suppress(OSError):
-            for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines():
-                if line.startswith(("Pss:", "SwapPss:")):
-                    total += int(line.split()[1]) << 10
-    return total
+            lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
+            kib = {line.split()[0]: int(line.split()[1]) for line in lines if line.endswith(" kB")}
+            total += kib["Pss:"] + kib.get("SwapPss:", 0) + kib.get("Private_Hugetlb:", 0)
+            # Pss has no pages of hugetlb, and whose they are is not known: the same ones for all.
+            shared = max(shared, kib.get("Shared_Hugetlb:", 0))
+    return total + shared << 10
 
 
 def commands(undo):
     """What can be typed of an undo such as `start it as before; folio tune --undo`."""
-    programs = {"folio", "mount"}
+    programs = {"folio", "mount", "nsenter", "sysctl"}
     return [one for one in undo.split("; ") if Path(one.removeprefix("sudo ").split()[0]).name in programs]
 
 

@@ -154,7 +154,8 @@ class Room(unittest.TestCase):
 class Undo(unittest.TestCase):
     def test_root_without_sudo_types_it_too(self):
         for undo in ("folio tune --undo", "sudo folio tune --undo", "/opt/own/folio tune --undo",
-                     "sudo mount -o remount,huge=never /dev/shm"):
+                     "sudo mount -o remount,huge=never /dev/shm", "sudo sysctl -w vm.nr_hugepages=0",
+                     "nsenter -t 7 -m mount -o remount,huge=never /x"):
             self.assertEqual(commands(undo), [undo])
             self.assertEqual(commands(f"start it as before; {undo}"), [undo])
         for prose in ("nothing to undo", "start it without folio run",
