@@ -204,8 +204,9 @@ def kind_of(mapping):
 
 
 def promises_of(mappings, pmd):
-    """The promises by remedy, kind of memory, size and file."""
-    promised, best = {}, defaultdict(lambda: [0, 0])
+    """The promises by remedy, kind of memory, size and file: gains of that kind, and memory of all kinds, since what
+    a process takes is measured as a whole."""
+    promised, extras, best = {}, defaultdict(int), defaultdict(lambda: [0, 0])
     for mapping in mappings:
         target, kind = mapping["target"], kind_of(mapping)
         remedies = [one for one in (target or {}).get("remedies", []) if one["action"] != "nothing"]
@@ -215,11 +216,12 @@ def promises_of(mappings, pmd):
             path = mapping["path"] if kind == "file" else group(mapping, pmd) if size < pmd else ""
             promise = promised.setdefault((*key, kind, size, path), Promise())
             promise.gain += remedy["gain_bytes"]
-            promise.extra += remedy["extra_bytes"]
+            extras[key] += remedy["extra_bytes"]
         for size in {one["folio_bytes"] for one in remedies}:
             for i, name in enumerate(("gain_bytes", "extra_bytes")):
                 best[kind, size][i] += max(one[name] for one in remedies if one["folio_bytes"] == size)
     for key, promise in promised.items():
+        promise.extra = extras[key[:5]]
         most = best[key[5], key[6]] if key[0] in ("tune", "remount") else (0, 0)
         promise.most_gain, promise.most_extra = max(promise.gain, most[0]), max(promise.extra, most[1])
     return promised
@@ -252,14 +254,15 @@ def members(pid):
 
 
 def memory(pid):
-    """The program's memory in bytes, including swapped pages; pages that its processes share count once."""
+    """The program's memory in bytes, including swapped pages; pages that its processes share count once, and files,
+    which are in the page cache anyway, do not."""
     total, shared = 0, 0
     for one in members(pid):
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
             kib = {line.split()[0]: int(line.split()[1]) for line in lines if line.endswith(" kB")}
-            total += kib["Pss:"] + kib.get("SwapPss:", 0) + kib.get("Private_Hugetlb:", 0)
-            # Pss has no pages of hugetlb, and whose they are is not known: the same ones for all.
+            total += sum(kib.get(name, 0) for name in ("Pss_Anon:", "Pss_Shmem:", "SwapPss:", "Private_Hugetlb:"))
+            # Pss has no pages of hugetlb. The processes are taken to share the same ones.
             shared = max(shared, kib.get("Shared_Hugetlb:", 0))
     return total + shared << 10
 

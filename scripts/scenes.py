@@ -362,7 +362,8 @@ def compiler(place):
     writers = []
 
     def writer():
-        """Keeps the pipe open, so that the compiler waits for more."""
+        """Puts the compiler in small folios, and keeps the pipe open, so that it waits for more."""
+        in_pieces(Path(program))()
         source.unlink(missing_ok=True)
         os.mkfifo(source)
         opened = os.open(source, os.O_RDWR)

@@ -122,6 +122,17 @@ class Promises(unittest.TestCase):
                                  ("option", "shmem"): Promise(20 * M, 0, 20 * M)})
 
 
+    def test_memory_is_of_all_kinds_together(self):
+        def mapping(kind, extra):
+            remedy = {"action": "option", "command": "", "start": "X=1 java ..", "restart": "after", "undo": "",
+                      "folio_bytes": 2 * M, "gain_bytes": 8 * M, "extra_bytes": extra}
+            return {"path": "", "start": 0, "end": 64 * M, "folios": [{"kind": kind, "mapped_bytes": 1}],
+                    "target": {"remedies": [remedy]}}
+        found = promises_of([mapping("anon", 3 * M), mapping("text", M)], 2 * M)
+        self.assertEqual({key[5]: (one.gain, one.extra) for key, one in found.items()},
+                         {"anon": (8 * M, 4 * M), "file": (8 * M, 4 * M)})
+
+
 class Scenes(unittest.TestCase):
     def test_only_those_asked_for_are_prepared(self):
         with tempfile.TemporaryDirectory() as folder:

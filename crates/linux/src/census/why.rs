@@ -22,6 +22,7 @@
 mod advise;
 mod gain;
 mod gains;
+mod heap;
 mod judge;
 mod pieces;
 mod reason;

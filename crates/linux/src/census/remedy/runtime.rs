@@ -51,6 +51,9 @@ pub struct Runtime {
     /// The option advises memory only if `thp.enabled` is madvise when the program starts.
     #[serde(default)]
     pub only_if_madvise: bool,
+    /// Only the runtime's own heap, and the code it compiled.
+    #[serde(default)]
+    pub own_heap: bool,
     /// The memory is mapped in pieces below a block, so that no setting gives it larger folios when
     /// it is touched first.
     #[serde(default)]
@@ -70,9 +73,6 @@ pub struct Runtime {
     /// Variables with arguments that overrule its own.
     #[serde(default)]
     pub variables_after: Vec<String>,
-    /// Whether it keeps tables about its heap, which the option makes whole too.
-    #[serde(default)]
-    pub keeps_tables: bool,
     /// What it costs or does not reach; without an option, why there is none.
     pub cost: String,
     /// Where that is written.
@@ -143,6 +143,8 @@ pub struct Wanted {
     pub longest_chunk: Option<u64>,
     /// Whether it begins as an arena of glibc for threads; `None` if that was not read.
     pub is_arena: Option<bool>,
+    /// Whether it belongs to the largest reservation of the process, or is code that the process wrote.
+    pub is_own_heap: bool,
 }
 
 impl Wanted {
@@ -197,6 +199,7 @@ impl Runtime {
             && self.disabled == wanted.is_disabled
             && (self.arena_bytes == 0 || wanted.is_arena_of(self.arena_bytes))
             && (!self.malloc || wanted.is_advised_by_malloc())
+            && (!self.own_heap || wanted.is_own_heap)
     }
 
     /// Whether there is an option at all.

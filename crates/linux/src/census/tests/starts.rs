@@ -174,7 +174,7 @@ fn a_name_that_ends_like_the_mark_of_a_deleted_file_is_a_name() {
 }
 
 #[test]
-fn a_new_start_of_java_costs_more_than_the_blocks_of_its_heap() {
+fn a_new_start_of_java_costs_the_holes_of_its_heap_and_blocks_of_code() {
     let java = |dir: &Path| {
         started(dir, "java -jar x", "A=1");
         for file in ["maps", "smaps"] {
@@ -183,8 +183,22 @@ fn a_new_start_of_java_costs_more_than_the_blocks_of_its_heap() {
     };
     let (_, remedy) = next_start(&Answers::default(), &java);
     assert_eq!(remedy.start, "java -XX:+UseTransparentHugePages ..");
-    // A quarter of the block is empty, a twentieth of the heap, and the code cache.
-    assert_eq!(remedy.extra_bytes, (512 << 10) + (2 << 20) / 20 + (24 << 20));
+    assert_eq!(remedy.extra_bytes, 512 << 10, "a quarter of the block is empty");
+    // A page of code, with room for eight blocks.
+    let (_, remedy) = next_start(&Answers::default(), &|dir| {
+        java(dir);
+        for file in ["maps", "smaps"] {
+            let code = "7e0000000000-7e0000001000 rwxp 00000000 00:00 0 \n\
+                        7e0000001000-7e0001001000 ---p 00000000 00:00 0 \n";
+            let libjvm = "7f0000000000-";
+            replace(&dir.join("100").join(file), libjvm, &format!("{code}{libjvm}"));
+        }
+        let pagemap = dir.join("100/pagemap");
+        let text = std::fs::read_to_string(&pagemap).unwrap();
+        let text = text.replace("7f0000000 1 ", "7e0000000 1 8100000000000101\n7f0000000 1 ");
+        std::fs::write(pagemap, text).unwrap();
+    });
+    assert_eq!(remedy.extra_bytes, (512 << 10) + (2 << 20) - 4096, "and one block of code");
     let (_, remedy) = next_start(&Answers::default(), &|dir| {
         java(dir);
         let cmdline = dir.join("100/cmdline");

@@ -9,10 +9,10 @@
 
 use std::rc::Rc;
 
+use super::heap;
 use super::judge::{Case, Judge};
 use super::pieces::Pieces;
 use super::reason::Question;
-use crate::census::process::Mapping;
 use crate::census::remedy::runtime::{Memory, Runtime, Started, Traits, Wanted};
 use crate::census::remedy::{Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
@@ -20,7 +20,6 @@ use crate::census::start::{Ancestor, Disabled};
 use crate::proc::Task;
 use crate::proc::choice::Choice;
 use crate::proc::host;
-use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 use crate::shell::as_typed;
 use crate::system::{System, entry};
@@ -132,7 +131,9 @@ impl Judge<'_> {
         let Some(row) = row.filter(|row| row.has_option()) else { return OwnOption::None };
         match row.start(self.traits(case)) {
             Started::As { line, notes } => {
-                let extra_bytes = if row.keeps_tables { beside_heap(case) } else { 0 };
+                let pmd_bytes = self.census.geometry.pmd_bytes();
+                let has_code = row.own_heap && heap::is_largest(case);
+                let extra_bytes = if has_code { heap::code(case.process, pmd_bytes) } else { 0 };
                 let cost = [row.cost.clone()].into_iter().chain(notes).collect::<Vec<_>>();
                 OwnOption::Start(Remedy {
                     action: Action::Option,
@@ -167,6 +168,7 @@ impl Judge<'_> {
             is_disabled: disabled.is_some(),
             longest_chunk: self.pieces(case).longest_chunk(),
             is_arena: self.is_arena(case),
+            is_own_heap: heap::is_part(case),
         };
         Runtime::of(self.traits(case), &wanted)
     }
@@ -279,27 +281,6 @@ impl Remedy {
     pub(super) fn costing_if_some(self, cost: String) -> Self {
         if self.is_some() { self.costing(cost) } else { self }
     }
-}
-
-/// Share of a heap that the collector's tables take: mark bitmaps 2/64, card and offset tables 3/512
-/// (JDK 17, G1). Plain starts hardly touch them; with the option all of it is in memory.
-const KEPT_SHARE: u64 = 20;
-/// The option also makes three parts of the code cache whole, and the ends of tables. Tried with
-/// heaps of 0.5 to 6 GiB: 6 to 56 MiB in all, of which 11 to 13 are blocks of the heap.
-const KEPT_BYTES: u64 = 24 << 20;
-
-/// Memory that a runtime with its own heap may take in addition to the blocks that have a page: a
-/// share of each mapping, and a constant that is added to the largest one.
-fn beside_heap(case: &Case<'_>) -> u64 {
-    let len = |mapping: &Mapping| mapping.vma.len_bytes();
-    let own = case.mapping.vma.range.start;
-    let is_memory = |vma: &Vma| !vma.has_file() && vma.prot() & libc::PROT_WRITE as u32 != 0;
-    let memory = case.process.mappings.iter().filter(|mapping| is_memory(&mapping.vma));
-    let is_largest = memory
-        .max_by_key(|mapping| len(mapping))
-        .is_some_and(|mapping| mapping.vma.range.start == own);
-    let rest = if is_largest { KEPT_BYTES } else { 0 };
-    (len(case.mapping) / KEPT_SHARE).saturating_add(rest)
 }
 
 /// The effect of a program's option.

@@ -26,6 +26,7 @@ fn of_length(start: u64, bytes: u64, pmd_bytes: u64) -> Wanted {
         is_disabled: false,
         longest_chunk: None,
         is_arena: None,
+        is_own_heap: true,
     }
 }
 
@@ -126,6 +127,23 @@ fn a_request_to_malloc_tells_its_memory_from_that_of_the_program() {
     let with = |longest_chunk| found(&traits, &Wanted { longest_chunk, ..odd.clone() });
     assert_eq!([with(Some(2 << 20)), with(None), with(Some(0))], ["glibc", "glibc", ""]);
     assert_eq!(with(Some((2 << 20) - 4096)), "", "it advises no request below a PMD entry");
+}
+
+#[test]
+fn an_option_for_a_heap_is_for_no_other_memory() {
+    let traits = Traits {
+        objects: vec!["libjvm.so".to_owned()],
+        ..named("/usr/bin/java", "java", "libc.so.6")
+    };
+    let of = |longest_chunk, is_own_heap, start| {
+        let longest_chunk = Some(longest_chunk);
+        found(&traits, &Wanted { longest_chunk, is_own_heap, ..anon(start) })
+    };
+    let other = "OpenJDK, memory outside of its heap";
+    assert_eq!(of(0, true, START), "OpenJDK");
+    assert_eq!(of(0, false, START), other, "a table of the collector");
+    assert_eq!(of(0, false, 0x7f00_0000_0000), other, "an arena");
+    assert_eq!(of(2 << 20, false, START), "glibc", "a direct buffer");
 }
 
 #[test]

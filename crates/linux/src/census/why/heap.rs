@@ -1,0 +1,82 @@
+//! The heap that a runtime manages itself, and the code that it compiles.
+//!
+//! ```text
+//!   reservation   | used | reserved | used | reserved |     adjoining private memory without a file
+//!   heap            the reservation of the largest mapping that the process can write
+//!   code            private memory that can be written and executed
+//! ```
+//!
+//! Owns what of a process that is: an option for the heap reaches nothing else. Of tables that a collector
+//! keeps, and of what malloc has, nothing is promised.
+
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
+
+use super::judge::Case;
+use crate::census::process::Process;
+use crate::proc::maps::Vma;
+
+/// Code is advised if so many blocks of it are reserved (JDK 17, `CodeCache::page_size`).
+const CODE_BLOCKS: u64 = 8;
+
+/// Private memory without a file, used or only reserved.
+fn is_nameless(vma: &Vma) -> bool {
+    let name = vma.path.as_os_str().as_bytes();
+    !vma.has_file() && !vma.is_shared() && (name.is_empty() || name.starts_with(b"[anon:"))
+}
+
+fn is_writable(vma: &Vma) -> bool {
+    vma.prot() & libc::PROT_WRITE as u32 != 0
+}
+
+fn is_code(vma: &Vma) -> bool {
+    is_nameless(vma) && vma.is_exec() && is_writable(vma)
+}
+
+fn nameless(process: &Process) -> impl DoubleEndedIterator<Item = &Vma> {
+    process.mappings.iter().map(|mapping| &mapping.vma).filter(|vma| is_nameless(vma))
+}
+
+/// The largest mapping that a process can write; the first of several.
+fn largest(process: &Process) -> Range<u64> {
+    let writable = nameless(process).rev().filter(|vma| is_writable(vma));
+    writable.max_by_key(|vma| vma.len_bytes()).map_or(0..0, |vma| vma.range.clone())
+}
+
+/// A mapping with the memory that adjoins it: what the program reserved at once.
+fn reservation(process: &Process, range: Range<u64>) -> Range<u64> {
+    let above = nameless(process)
+        .fold(range.end, |end, vma| if vma.range.start == end { vma.range.end } else { end });
+    let below = nameless(process).rev().fold(range.start, |start, vma| {
+        if vma.range.end == start { vma.range.start } else { start }
+    });
+    below..above
+}
+
+/// Whether a mapping is the largest one of the heap.
+pub(super) fn is_largest(case: &Case<'_>) -> bool {
+    largest(case.process) == case.mapping.vma.range
+}
+
+/// Whether a mapping is part of the heap, or compiled code.
+pub(super) fn is_part(case: &Case<'_>) -> bool {
+    let vma = &case.mapping.vma;
+    let heap = || reservation(case.process, largest(case.process));
+    is_code(vma) || is_nameless(vma) && heap().contains(&vma.range.start)
+}
+
+/// Memory that compiled code takes more if it is advised: each part of it begins with a block then. Parts
+/// with a block of their own are judged as other memory is.
+pub(super) fn code(process: &Process, pmd_bytes: u64) -> u64 {
+    let is_short = |vma: &Vma| is_code(vma) && vma.nr_whole_blocks(pmd_bytes) == 0;
+    let parts = process.mappings.iter().filter(|mapping| {
+        let reserved = reservation(process, mapping.vma.range.clone());
+        is_short(&mapping.vma)
+            && reserved.end - reserved.start >= CODE_BLOCKS.saturating_mul(pmd_bytes)
+    });
+    let used = parts.map(|mapping| mapping.tally.all().mapped_bytes());
+    used.map(|bytes| bytes.next_multiple_of(pmd_bytes) - bytes).sum()
+}
+
+#[cfg(test)]
+mod tests;
