@@ -77,6 +77,8 @@ pub struct AreaFacts {
     pub awaits_minor: bool,
     /// userfaultfd protects pages from writes.
     pub is_write_tracked: bool,
+    /// A fork copied it: another process shares some of its private pages.
+    pub is_forked: bool,
 }
 
 /// Pages of one block by state.
@@ -205,6 +207,7 @@ impl AreaFacts {
             awaits_missing: smap.awaits_missing,
             awaits_minor: smap.awaits_minor,
             is_write_tracked: smap.is_write_tracked,
+            is_forked: false,
         }
     }
 
@@ -259,8 +262,8 @@ impl AreaFacts {
         if block.nr_protected > 0 {
             return Err(Obstacle::Userfaultfd);
         }
-        // The next start pins the folio that it then has.
-        if block.nr_pinned > 0 && when == When::Now {
+        // The next start pins the folio that it then has, and a fork splits the entry of such a folio.
+        if block.nr_pinned > 0 && (when == When::Now || self.is_forked) {
             return Err(Obstacle::Pinned);
         }
         if block.nr_copied > 0 {

@@ -40,8 +40,12 @@ fn block() -> impl Strategy<Value = BlockFacts> {
 fn area() -> impl Strategy<Value = AreaFacts> {
     let backing = prop_oneof![Just(Backing::Anon), Just(Backing::Shmem), Just(Backing::File)];
     let rarely = || prop::bool::weighted(0.1);
-    (backing, prop::array::uniform4(rarely()), prop::array::uniform3(rarely())).prop_map(
-        |(backing, [is_disabled, is_no_huge, is_hugetlb, is_device], [missing, minor, tracked])| {
+    (backing, prop::array::uniform4(rarely()), prop::array::uniform4(rarely())).prop_map(
+        |(
+            backing,
+            [is_disabled, is_no_huge, is_hugetlb, is_device],
+            [missing, minor, tracked, is_forked],
+        )| {
             AreaFacts {
                 backing,
                 is_disabled,
@@ -51,6 +55,7 @@ fn area() -> impl Strategy<Value = AreaFacts> {
                 awaits_missing: missing,
                 awaits_minor: minor,
                 is_write_tracked: tracked,
+                is_forked,
             }
         },
     )
@@ -69,7 +74,7 @@ proptest! {
         let Ok(cost) = area.judge(&block, NR, when) else { return Ok(()) };
         prop_assert!(!area.is_hugetlb && !area.is_device && !area.is_disabled && !area.is_no_huge);
         prop_assert!(block.nr_guard == 0 && block.nr_merged == 0 && block.nr_protected == 0);
-        prop_assert!(block.nr_copied == 0 && block.nr_pmd < NR && !(is_now && block.nr_pinned > 0));
+        prop_assert!(block.nr_copied == 0 && block.nr_pmd < NR && !((is_now || area.is_forked) && block.nr_pinned > 0));
         prop_assert!(block.nr_present > 0, "swapped pages may never be touched again");
         prop_assert_eq!(cost.nr_new, u64::from(NR - block.nr_present - block.nr_swapped));
         let is_armed = area.awaits_missing || area.awaits_minor || area.is_write_tracked;

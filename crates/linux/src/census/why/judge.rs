@@ -289,7 +289,9 @@ impl<'a> Judge<'a> {
     /// What holds for all blocks of a mapping.
     pub(super) fn area(&mut self, case: &Case<'_>) -> AreaFacts {
         let backing = self.backing(case);
-        AreaFacts::of(&self.smap(case), backing)
+        let mut runs = case.mapping.touched.iter().flat_map(|touched| touched.contpte.iter());
+        let is_forked = backing == Backing::Anon && runs.any(|run| run.facts.nr_shared > 0);
+        AreaFacts { is_forked, ..AreaFacts::of(&self.smap(case), backing) }
     }
 
     fn backing(&mut self, case: &Case<'_>) -> Backing {
