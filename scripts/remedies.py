@@ -420,7 +420,7 @@ def in_mib(values, form):
 
 
 def table(rows):
-    lines = ["| program | remedy | size | said MiB | gained MiB | memory said MiB | memory taken MiB | n | starts differ by MiB | |",
+    lines = ["| program | remedy | size | said MiB | gained MiB | memory said MiB | memory taken MiB | n | starts differ by MiB: gain, memory | |",
              "|---|---|---|---|---|---|---|---|---|---|"]
     for row in rows:
         if not row["outcomes"]:
@@ -434,7 +434,7 @@ def table(rows):
         note = row["error"] or ("" if nr == nr_kept else f"{nr_kept} of {nr} as said")
         said, gain, extra, more = values_of(row["outcomes"])
         lines.append(f"| {row['scene']} | `{remedy}` | {size} | {in_mib(said, '.0f')} | {in_mib(gain, '.0f')} | "
-                     f"{in_mib(extra, '+.0f')} | {in_mib(more, '+.0f')} | {nr} | {row['spread'] / M:.1f} | {note} |")
+                     f"{in_mib(extra, '+.0f')} | {in_mib(more, '+.0f')} | {nr} | {row['spread_of_gain'] / M:.0f}, {row['spread'] / M:.1f} | {note} |")
     return "\n".join(lines)
 
 

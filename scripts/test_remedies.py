@@ -61,11 +61,11 @@ class Tables(unittest.TestCase):
 
     def test_a_failure_is_in_the_table(self):
         last = self.last(NOW, [Outcome(Promise(8 * M, M, 8 * M, M), 0, 2 * M)])
-        self.assertEqual(last, "| x | `folio collapse PID` | 2M | 8 | 0 | +1 | +2 | 1 | 0.0 | 0 of 1 as said |")
+        self.assertEqual(last, "| x | `folio collapse PID` | 2M | 8 | 0 | +1 | +2 | 1 | 0, 0.0 | 0 of 1 as said |")
 
     def test_copies_share_a_row_with_the_smallest_and_largest_value(self):
         last = self.last(LATER, [Outcome(Promise(8 * M, 0, 8 * M), gain * M) for gain in (8, 7, 9)], looks((10, 8), (13, 8)))
-        self.assertEqual(last, "| x | `X=1 java` | 2M | 8 | 7 to 9 | +0 | +0 | 3 | 3.0 |  |")
+        self.assertEqual(last, "| x | `X=1 java` | 2M | 8 | 7 to 9 | +0 | +0 | 3 | 0, 3.0 |  |")
 
     def test_what_was_not_tried_says_why(self):
         self.assertEqual(self.last(NOW, [], left_off="not tried: y"), "| x | not tried: y | | | | | | | | |")
@@ -76,7 +76,7 @@ class Tables(unittest.TestCase):
         key = ("warm", command, "", "after", "", "file", 2 * M, "/var/tmp/a/f")
         shown = 'new=$(mktemp FILE.XXXXXX) && cp -a FILE "$new" && mv "$new" FILE && folio warm FILE'
         last = self.last(key, [Outcome(Promise(8 * M, 0, 8 * M), 8 * M)])
-        self.assertEqual(last, f"| x | `{shown}` | 2M | 8 | 8 | +0 | +0 | 1 | 0.0 |  |")
+        self.assertEqual(last, f"| x | `{shown}` | 2M | 8 | 8 | +0 | +0 | 1 | 0, 0.0 |  |")
 
 
 class Judgement(unittest.TestCase):

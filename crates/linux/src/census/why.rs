@@ -24,6 +24,7 @@ mod gain;
 mod gains;
 mod heap;
 mod judge;
+mod objects;
 mod pieces;
 mod reason;
 mod restart;

@@ -86,6 +86,7 @@ impl Program {
             is_disabled: false,
             longest_chunk: None,
             is_arena: None,
+            is_object_arena: false,
             is_own_heap: false,
         };
         let heap_refusal = match Runtime::of(&traits, &wanted) {

@@ -54,6 +54,9 @@ pub struct Runtime {
     /// Only the runtime's own heap, and the code it compiled.
     #[serde(default)]
     pub own_heap: bool,
+    /// Only arenas of CPython's allocator for objects.
+    #[serde(default)]
+    pub object_arena: bool,
     /// The memory is mapped in pieces below a block, so that no setting gives it larger folios when
     /// it is touched first.
     #[serde(default)]
@@ -143,6 +146,8 @@ pub struct Wanted {
     pub longest_chunk: Option<u64>,
     /// Whether it begins as an arena of glibc for threads; `None` if that was not read.
     pub is_arena: Option<bool>,
+    /// Whether it begins with an arena of CPython's allocator for objects.
+    pub is_object_arena: bool,
     /// Whether it belongs to the largest reservation of the process, or is code that the process wrote.
     pub is_own_heap: bool,
 }
@@ -199,6 +204,7 @@ impl Runtime {
             && self.disabled == wanted.is_disabled
             && (self.arena_bytes == 0 || wanted.is_arena_of(self.arena_bytes))
             && (!self.malloc || wanted.is_advised_by_malloc())
+            && (!self.object_arena || wanted.is_object_arena)
             && (!self.own_heap || wanted.is_own_heap)
     }
 

@@ -9,10 +9,10 @@
 
 use std::rc::Rc;
 
-use super::heap;
 use super::judge::{Case, Judge};
 use super::pieces::Pieces;
 use super::reason::Question;
+use super::{heap, objects};
 use crate::census::remedy::runtime::{Memory, Runtime, Started, Traits, Wanted};
 use crate::census::remedy::{Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
@@ -160,6 +160,7 @@ impl Judge<'_> {
             return None;
         }
         let vma = &case.mapping.vma;
+        let task = Task::of(self.question.system, case.process.pid);
         let wanted = Wanted {
             memory,
             range: vma.range.clone(),
@@ -168,6 +169,7 @@ impl Judge<'_> {
             is_disabled: disabled.is_some(),
             longest_chunk: self.pieces(case).longest_chunk(),
             is_arena: self.is_arena(case),
+            is_object_arena: objects::is_arena(&task, vma, self.census.geometry.page_bytes),
             is_own_heap: heap::is_part(case),
         };
         Runtime::of(self.traits(case), &wanted)

@@ -26,6 +26,7 @@ fn of_length(start: u64, bytes: u64, pmd_bytes: u64) -> Wanted {
         is_disabled: false,
         longest_chunk: None,
         is_arena: None,
+        is_object_arena: false,
         is_own_heap: true,
     }
 }
@@ -127,6 +128,18 @@ fn a_request_to_malloc_tells_its_memory_from_that_of_the_program() {
     let with = |longest_chunk| found(&traits, &Wanted { longest_chunk, ..odd.clone() });
     assert_eq!([with(Some(2 << 20)), with(None), with(Some(0))], ["glibc", "glibc", ""]);
     assert_eq!(with(Some((2 << 20) - 4096)), "", "it advises no request below a PMD entry");
+}
+
+#[test]
+fn arenas_of_python_are_told_from_what_it_maps_itself() {
+    let traits = named("/usr/bin/python3", "python3", "libc.so.6");
+    let of = |longest_chunk, is_object_arena| {
+        let longest_chunk = Some(longest_chunk);
+        found(&traits, &Wanted { longest_chunk, is_object_arena, ..anon(START) })
+    };
+    assert_eq!(of(0, true), "CPython, memory of objects");
+    assert_eq!(of(0, false), "CPython, memory of mmap");
+    assert_eq!([of(2 << 20, true), of(2 << 20, false)], ["CPython"; 2]);
 }
 
 #[test]
