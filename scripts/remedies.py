@@ -281,13 +281,16 @@ class Outcome:
     more: int = 0
     error: str = ""
 
-    def wrongs(self, key, spread):
+    def wrongs(self, key, spread, is_least=False):
         """The parts of the promise that were not kept. Starts without a remedy differ by `spread`."""
         said, gain, more = self.said, 0, 0
+        most_gain, most_extra = said.most_gain, said.most_extra
         if key[3] != "none":
             gain, more = spread.gains.get(key, 0), spread.memory
-        found = ["gain"] if is_off(self.gain, said.gain, said.most_gain, gain) else []
-        found += ["memory"] if is_off(self.more, said.extra, said.most_extra, more) else []
+            if is_least:
+                most_gain = most_extra = float("inf")
+        found = ["gain"] if is_off(self.gain, said.gain, most_gain, gain) else []
+        found += ["memory"] if is_off(self.more, said.extra, most_extra, more) else []
         return [self.error] if self.error else found
 
 
@@ -431,7 +434,9 @@ def table(rows):
         remedy = remedy.replace("sudo ", "").removesuffix(" ..")
         remedy = re.sub(r"/var/tmp/[^\s)]*?(?=\.X{6}|[\s)]|$)", "FILE", remedy)
         nr, nr_kept = len(row["outcomes"]), row["nr_kept"]
-        note = row["error"] or ("" if nr == nr_kept else f"{nr_kept} of {nr} as said")
+        notes = ["judged as the least"] if row["is_least"] else []
+        notes += [f"{nr_kept} of {nr} as said"] if nr_kept < nr else []
+        note = row["error"] or ", ".join(notes)
         said, gain, extra, more = values_of(row["outcomes"])
         lines.append(f"| {row['scene']} | `{remedy}` | {size} | {in_mib(said, '.0f')} | {in_mib(gain, '.0f')} | "
                      f"{in_mib(extra, '+.0f')} | {in_mib(more, '+.0f')} | {nr} | {row['spread_of_gain'] / M:.0f}, {row['spread'] / M:.1f} | {note} |")
@@ -447,7 +452,7 @@ def values_of(outcomes):
 def judged(machine, scene, key, folder, spread, nr_copies):
     """The outcomes of a remedy on some copies, on more if it is not as said; why it was left off."""
     outcomes = []
-    while len(outcomes) < nr_copies or len(outcomes) < NR_TRIES and any(one.wrongs(key, spread) for one in outcomes):
+    while len(outcomes) < nr_copies or len(outcomes) < NR_TRIES and any(one.wrongs(key, spread, scene.is_least) for one in outcomes):
         try:
             found = tried(machine, scene, key, folder, spread)
         except NotTried as reason:
@@ -487,13 +492,13 @@ def show(machine, scene, rows, folder, nr_copies):
 
 
 def row_of(scene, key, outcomes, left_off, spread):
-    wrongs = [one.wrongs(key, spread) for one in outcomes]
+    wrongs = [one.wrongs(key, spread, scene.is_least) for one in outcomes]
     nr_kept = sum(not one for one in wrongs)
     errors = [one.error for one in outcomes if one.error]
     return {"scene": scene.name, "remedy": " ".join(part for part in key[1:3] if part) or key[0], "size": key[6],
             "outcomes": [asdict(one) for one in outcomes], "nr_kept": nr_kept, "spread": spread.memory if key[3] != "none" else 0,
             "spread_of_gain": spread.gains.get(key, 0) if key[3] != "none" else 0,
-            "is_bad": 2 * nr_kept < len(outcomes), "wrongs": wrongs, "error": errors[0] if errors else left_off}
+            "is_least": scene.is_least and key[3] != "none", "is_bad": 2 * nr_kept < len(outcomes), "wrongs": wrongs, "error": errors[0] if errors else left_off}
 
 
 def line_of(row):

@@ -96,6 +96,12 @@ class Judgement(unittest.TestCase):
         self.assertEqual(Outcome(promise, 81 * M, 6 * M).wrongs(LATER, spread), ["gain", "memory"])
         self.assertEqual(Outcome(promise, 83 * M, 5 * M).wrongs(NOW, spread), ["gain", "memory"])
 
+    def test_a_program_whose_starts_differ_keeps_the_least(self):
+        promise = Promise(100 * M, 20 * M, 100 * M, 20 * M)
+        for gain, more, good in [(150, 90, True), (90, 18, True), (89, 20, False), (100, 17, False)]:
+            found = [bool(Outcome(promise, gain * M, more * M).wrongs(key, Spread(), True)) for key in (LATER, NOW)]
+            self.assertEqual(found, [not good, gain != 90])
+
     def test_an_error_is_not_as_said(self):
         self.assertEqual(Outcome(Promise(8 * M), 8 * M, error="y").wrongs(NOW, Spread()), ["y"])
 
