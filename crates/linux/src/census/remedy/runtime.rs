@@ -54,7 +54,7 @@ pub struct Runtime {
     /// Only the runtime's own heap, and the code it compiled.
     #[serde(default)]
     pub own_heap: bool,
-    /// Only arenas of CPython's allocator for objects.
+    /// Only arenas of CPython's allocator for objects; with `malloc`, these too.
     #[serde(default)]
     pub object_arena: bool,
     /// The memory is mapped in pieces below a block, so that no setting gives it larger folios when
@@ -203,9 +203,14 @@ impl Runtime {
             && self.memory == wanted.memory
             && self.disabled == wanted.is_disabled
             && (self.arena_bytes == 0 || wanted.is_arena_of(self.arena_bytes))
-            && (!self.malloc || wanted.is_advised_by_malloc())
-            && (!self.object_arena || wanted.is_object_arena)
+            && self.is_of_allocator(wanted)
             && (!self.own_heap || wanted.is_own_heap)
+    }
+
+    fn is_of_allocator(&self, wanted: &Wanted) -> bool {
+        let is_any = !(self.malloc || self.object_arena);
+        let is_of_malloc = self.malloc && wanted.is_advised_by_malloc();
+        is_any || is_of_malloc || self.object_arena && wanted.is_object_arena
     }
 
     /// Whether there is an option at all.

@@ -55,7 +55,9 @@ impl Judge<'_> {
             Backing::File => vec![self.of_file(&case, finding)],
         };
         let pmd_bytes = self.census.geometry.pmd_bytes();
-        let is_of_malloc = self.runtime(&case, Memory::Anon).is_some_and(|row| row.malloc);
+        // Objects of CPython move to malloc.
+        let is_of_malloc =
+            self.runtime(&case, Memory::Anon).is_some_and(|row| row.malloc && !row.object_arena);
         let with_gain = |remedy: Remedy| {
             let of_file = Gain { new_bytes: 0, copied_bytes: 0, ..gains.next };
             let (gain, folio_bytes) = match remedy.action {

@@ -132,14 +132,16 @@ fn a_request_to_malloc_tells_its_memory_from_that_of_the_program() {
 
 #[test]
 fn arenas_of_python_are_told_from_what_it_maps_itself() {
-    let traits = named("/usr/bin/python3", "python3", "libc.so.6");
-    let of = |longest_chunk, is_object_arena| {
+    let of = |allocator: &str, longest_chunk, is_object_arena| {
         let longest_chunk = Some(longest_chunk);
-        found(&traits, &Wanted { longest_chunk, is_object_arena, ..anon(START) })
+        let wanted = Wanted { longest_chunk, is_object_arena, ..anon(START) };
+        found(&named("/usr/bin/python3", "python3", allocator), &wanted)
     };
-    assert_eq!(of(0, true), "CPython, memory of objects");
-    assert_eq!(of(0, false), "CPython, memory of mmap");
-    assert_eq!([of(2 << 20, true), of(2 << 20, false)], ["CPython"; 2]);
+    let (libc, other) = ("libc.so.6", "libjemalloc.so.2");
+    assert_eq!([of(libc, 0, true), of(libc, 2 << 20, false)], ["CPython"; 2]);
+    assert_eq!(of(libc, 0, false), "CPython, memory of mmap");
+    assert_eq!(of(other, 0, true), "CPython, memory of objects", "no setting makes it larger");
+    assert_eq!(of(other, 0, false), "CPython, memory of mmap");
 }
 
 #[test]
