@@ -89,7 +89,15 @@ impl Judge<'_> {
         if gains.has_borders && gains.next.bytes == 0 {
             remedies.push(Remedy::nothing(IN_PIECES));
         } else {
-            remedies.extend(self.anon_next_start(case, &smap));
+            let next = self.anon_next_start(case, &smap);
+            // The option reaches a part of the mapping only.
+            let is_option = next.as_ref().is_some_and(|remedy| remedy.action == Action::Option);
+            let is_part =
+                is_option && gains.has_borders && gains.of_malloc.bytes < gains.next.bytes;
+            remedies.extend(next);
+            if is_part {
+                remedies.push(self.of_all_programs(case, &smap, "always", None));
+            }
         }
         or_nothing(remedies)
     }

@@ -106,9 +106,21 @@ impl Judge<'_> {
         }
         let value = if is_advised { "madvise" } else { "always" };
         let more = option.note().or_else(|| row.map(|row| row.cost.clone())).filter(|_| is_sought);
+        Some(self.of_all_programs(case, smap, value, more))
+    }
+
+    /// The setting for all private memory.
+    pub(super) fn of_all_programs(
+        &mut self,
+        case: &Case<'_>,
+        smap: &Smap,
+        value: &str,
+        more: Option<String>,
+    ) -> Remedy {
+        let Some(set) = self.settings.anon(case.target_bytes) else { return Remedy::nothing("") };
         let cost = [SYSTEM_WIDE.to_owned()].into_iter().chain(more).collect::<Vec<_>>().join("; ");
         let tuned = self.tuned(&set, value).costing_if_some(cost);
-        Some(self.unless_excepted(case, tuned, smap))
+        self.unless_excepted(case, tuned, smap)
     }
 
     /// A remedy for all memory, with the limit of its promise.
