@@ -42,6 +42,9 @@ POOL = "/proc/sys/vm/nr_hugepages"
 # While this runs: khugepaged sleeps, ksmd is quick, and there are pages for hugetlb.
 KEPT = {f"{THP}/khugepaged/scan_sleep_millisecs": "4000000000", f"{KSM}/run": "0", f"{KSM}/pages_to_scan": "20000",
         f"{KSM}/sleep_millisecs": "5", POOL: "16"}
+# While khugepaged is to work.
+QUICK = {f"{THP}/khugepaged/scan_sleep_millisecs": "0", f"{THP}/khugepaged/alloc_sleep_millisecs": "0",
+         f"{THP}/khugepaged/pages_to_scan": "100000"}
 NR_TRIES = 3
 # Such a program splits its large folios after each start, and its memory does not show that: a new start's gain
 # cannot be promised, and is not judged.
@@ -108,22 +111,31 @@ class NotTried(RuntimeError):
 
 def promises_of(found):
     """The promises of a result of `folio maps --json` with one process."""
-    promised = {}
-    best = defaultdict(lambda: [0, 0])
+    promised, mappings = {}, []
     for mapping in found["processes"][0]["mappings"]:
-        remedies = [one for one in (mapping["target"] or {}).get("remedies", []) if one["action"] != "nothing"]
+        target = mapping["target"] or {}
+        remedies = [one for one in target.get("remedies", []) if one["action"] != "nothing"]
+        # What userfaultfd watches is promised nothing. If the program touches it first, a setting reaches it.
+        watched = sum(one["bytes"] for one in target.get("reasons", []) if one["refusal"] == "userfaultfd")
+        mappings.append((remedies, watched, target))
         for one in remedies:
             key = Remedy(*(one[name] for name in Remedy.__dataclass_fields__))
             promise = promised.setdefault(key, Promise())
             promise.gain += one["gain_bytes"]
             promise.extra += one["extra_bytes"]
             promise.condition = CONDITION if CONDITION in one["cost"] else ""
-        for size in {one["folio_bytes"] for one in remedies}:
-            for i, name in enumerate(("gain_bytes", "extra_bytes")):
-                best[size][i] += max(one[name] for one in remedies if one["folio_bytes"] == size)
     for key, promise in promised.items():
-        most = best[key.folio_bytes] if key.action in ("tune", "remount") else (0, 0)
-        promise.most_gain, promise.most_extra = max(promise.gain, most[0]), max(promise.extra, most[1])
+        def most(name):
+            best = 0
+            for remedies, watched, target in mappings:
+                # Memory that is judged by a larger size has no promise for this one.
+                is_smaller = name == "gain_bytes" and target.get("target_bytes", 0) > key.folio_bytes
+                least = target["missing_bytes"] if is_smaller else 0
+                best += max([least, *(one[name] for one in remedies if one["folio_bytes"] >= key.folio_bytes)]) + watched
+            return best if key.action in ("tune", "remount") else 0
+
+        promise.most_gain = max(promise.gain, most("gain_bytes"))
+        promise.most_extra = max(promise.extra, most("extra_bytes"))
     return promised
 
 
@@ -141,7 +153,7 @@ class Judge(Machine):
     def __init__(self, folio, folder):
         self.folder = folder
         self.swap = folder / "swap"
-        names = [name for name in [*SETTINGS, *KEPT] if Path(name).exists()]
+        names = [name for name in dict.fromkeys([*SETTINGS, *KEPT, *QUICK]) if Path(name).exists()]
         super().__init__(folio, names, undo=f"swapoff {shlex.quote(str(self.swap))} 2>/dev/null")
         self.original = dict(self.old)
         self.base = self.old | {name: value for name, value in KEPT.items() if name in self.old}
@@ -227,6 +239,20 @@ class Judge(Machine):
         pids = [pid for pid in family(process.pid) if Path(f"/proc/{pid}/comm").read_text().strip() in own]
         return process, pids[0]
 
+    def let_khugepaged_work(self, pid):
+        """Until it has nothing more to do: memory that was touched before it was advised becomes large by it alone."""
+        end, large, since = time.monotonic() + READY_SECONDS, large_of(pid, PMD), time.monotonic()
+        old = {name: self.now(name) for name in QUICK}
+        for name, value in QUICK.items():
+            Path(name).write_text(value)
+        while time.monotonic() < end and time.monotonic() - since < 2:
+            time.sleep(0.2)
+            now = large_of(pid, PMD)
+            if now != large:
+                large, since = now, time.monotonic()
+        for name, value in old.items():
+            Path(name).write_text(value)
+
     def look(self, pid):
         done = subprocess.run([self.folio, "maps", str(pid), "--json"], capture_output=True, text=True)
         if done.returncode:
@@ -285,6 +311,8 @@ def carried_out(judge, one, before, remedy):
             status, said = judge.shell(remedy.command) if remedy.command else (0, "")
             judge.stop_all()
             process, pid = judge.launched(one, remedy.start)
+            if remedy.action == "tune" and one.is_advised_late():
+                judge.let_khugepaged_work(pid)
         # 1: not all of it was collapsed.
         if status not in (0, 1):
             wrong = [f"exit status {status}: {said}"]

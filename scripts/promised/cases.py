@@ -60,6 +60,10 @@ class Case:
         """The areas as memory.c takes them: kind, KiB, parameter."""
         return [f"{kind}:{kib}:{parameter}" for kind, kib, parameter in self.areas]
 
+    def is_advised_late(self):
+        """Whether it touches memory before it advises it."""
+        return any(kind == "advised" and parameter == 1 for kind, _, parameter in self.areas)
+
     def __str__(self):
         settings = ", ".join(f"{name.removeprefix(THP + '/')} {value}" for name, value in self.settings.items())
         return f"{self.number}: {' '.join(self.words())} | {self.start} | {settings}"
