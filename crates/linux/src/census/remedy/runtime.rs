@@ -54,7 +54,7 @@ pub struct Runtime {
     /// Only the runtime's own heap, and the code it compiled.
     #[serde(default)]
     pub own_heap: bool,
-    /// Only arenas of CPython's allocator for objects; with `malloc`, these too.
+    /// Only arenas of `CPython`'s allocator for objects; with `malloc`, these too.
     #[serde(default)]
     pub object_arena: bool,
     /// The memory is mapped in pieces below a block, so that no setting gives it larger folios when
@@ -131,6 +131,7 @@ pub enum Started {
 
 /// A mapping for which an option is sought.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not exclude each other")]
 pub struct Wanted {
     /// Its memory.
     pub memory: Memory,
@@ -146,7 +147,7 @@ pub struct Wanted {
     pub longest_chunk: Option<u64>,
     /// Whether it begins as an arena of glibc for threads; `None` if that was not read.
     pub is_arena: Option<bool>,
-    /// Whether it begins with an arena of CPython's allocator for objects.
+    /// Whether it begins with an arena of `CPython`'s allocator for objects.
     pub is_object_arena: bool,
     /// Whether it belongs to the largest reservation of the process, or is code that the process wrote.
     pub is_own_heap: bool,

@@ -1,4 +1,4 @@
-//! Arenas of CPython's allocator for objects.
+//! Arenas of `CPython`'s allocator for objects.
 //!
 //! ```text
 //!   arena   1M at once (256K before 3.10), joined by the kernel with its neighbours
@@ -11,7 +11,7 @@ use crate::proc::Task;
 use crate::proc::maps::Vma;
 use crate::system::entry;
 
-/// Lengths of pools, newest first (`POOL_SIZE` of CPython's `Objects/obmalloc.c`).
+/// Lengths of pools, newest first (`POOL_SIZE` of `CPython`'s `Objects/obmalloc.c`).
 const POOLS: [u64; 2] = [16 << 10, 4 << 10];
 /// Objects are multiples of this long, and at most so many of it.
 const STEP: u64 = 16;
