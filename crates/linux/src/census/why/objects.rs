@@ -52,16 +52,21 @@ fn is_pool([used, _, next, before, class, offsets]: [u64; 6], pool_bytes: u64) -
 mod tests {
     use super::*;
 
+    /// A word of two fields.
+    const fn both(low: u64, high: u64) -> u64 {
+        low | high << 32
+    }
+
     /// Of Python 3.11: 204 objects of 80 bytes, and 66 of 64.
     const FULL: [u64; 6] =
-        [204, 0, 0x7f76_0000_0000, 0x7f76_0000_0010, 4 << 32, 16304 << 32 | 16368];
+        [204, 0, 0x7f76_0000_0000, 0x7f76_0000_0010, 4 << 32, both(16368, 16304)];
     const PART: [u64; 6] =
-        [66, 0x7f76_7b24_d0b0, 0x7f76_0000_0000, 0x7f76_0000_0010, 3 << 32, 16320 << 32 | 4400];
+        [66, 0x7f76_7b24_d0b0, 0x7f76_0000_0000, 0x7f76_0000_0010, 3 << 32, both(4400, 16320)];
 
     #[test]
     fn a_pool_is_known_by_its_header() {
         assert!(is_pool(FULL, 16 << 10) && is_pool(PART, 16 << 10));
-        let old = [4, 0, 1, 1, 15 << 32 | 7, 3840 << 32 | 3888];
+        let old = [4, 0, 1, 1, both(7, 15), both(3888, 3840)];
         assert!(is_pool(old, 4 << 10) && !is_pool(old, 16 << 10));
         let one = |at: usize, word: u64| {
             let mut words = FULL;
@@ -78,8 +83,8 @@ mod tests {
             one(3, 0),
             one(4, 5 << 32),
             one(4, 32 << 32),
-            one(5, 16304 << 32 | 16385),
-            one(5, 16320 << 32 | 16368),
+            one(5, both(16385, 16304)),
+            one(5, both(16368, 16320)),
         ] {
             assert!(!is_pool(other, 16 << 10), "{other:?}");
         }
