@@ -139,9 +139,11 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
         let rows = found["rows"].as_array().unwrap().iter();
         rows.map(|row| row["estimate"]["run"]["source"].clone()).collect::<Vec<_>>()
     };
-    assert_eq!(sources(&predict("")), ["measured"; 2]);
+    // Of a program that waits, on a busy machine too, the CPU time counts.
+    let of_runs = sources(&predict(""));
+    assert!(of_runs == ["measured"; 2] || of_runs == ["cpu"; 2], "{of_runs:?}");
     let here = predict("--machine ./here.toml");
-    assert_eq!(sources(&here), ["measured"; 2]);
+    assert_eq!(sources(&here), of_runs);
     assert_eq!(here["rows"][0]["estimate"]["run"]["runs"], 3);
     assert!(here["rows"][0]["estimate"]["run_change"].is_null());
     assert!(here["rows"][1]["estimate"]["run_change"]["mid"].is_number());

@@ -73,7 +73,8 @@ impl Capture {
         self.tail()
     }
 
-    fn stop(&mut self) {
+    /// Waits for what was written; only once nothing writes any more.
+    pub(super) fn stop(&mut self) {
         self.is_over.store(true, Relaxed);
         for reader in self.readers.drain(..) {
             let _ = reader.join();

@@ -147,6 +147,8 @@ impl Server {
             return Ok(());
         }
         let how = first.map(how_it_ended).unwrap_or_default();
+        // Its last words may still be in the pipes.
+        self.output.stop();
         Err(VerifyError::ServerEnded { how, when, output: self.end_of_output() })
     }
 

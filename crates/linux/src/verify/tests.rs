@@ -325,11 +325,16 @@ fn a_server_that_ends_is_told_with_its_last_words() {
          wrote: still loading"
     );
     let asked = Measure { ready: Some(Ready::Command("true".to_owned())), ..asked };
-    let load = "sleep 2; false";
-    let server = Some("sleep 0.3; exit 0");
-    let said = measured([load, load], server, &asked).0.unwrap_err().to_string();
+    // The server ends once the load, or --prepare, has begun.
+    let dir = tempfile::tempdir().unwrap();
+    let begun = dir.path().join("begun").display().to_string();
+    let server = format!("until test -e {begun}; do sleep 0.02; done; exit 0");
+    let server = Some(server.as_str());
+    let load = format!("touch {begun}; sleep 1000");
+    let said = measured([&load, &load], server, &asked).0.unwrap_err().to_string();
     assert_eq!(said, "the server exited with 0 during the load");
-    let asked = Measure { prepare: Some("sleep 1000".to_owned()), ..asked };
+    std::fs::remove_file(&begun).unwrap();
+    let asked = Measure { prepare: Some(load), ..asked };
     let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
     assert!(said.starts_with("the server exited with 0 beside a command of --prepare"), "{said}");
 }
