@@ -333,7 +333,7 @@ fn a_server_that_ends_is_told_with_its_last_words() {
     let load = format!("touch {begun}; sleep 1000");
     let said = measured([&load, &load], server, &asked).0.unwrap_err().to_string();
     assert_eq!(said, "the server exited with 0 during the load");
-    std::fs::remove_file(&begun).unwrap();
+    fs::remove_file(&begun).unwrap();
     let asked = Measure { prepare: Some(load), ..asked };
     let said = measured(["true", "true"], server, &asked).0.unwrap_err().to_string();
     assert!(said.starts_with("the server exited with 0 beside a command of --prepare"), "{said}");
