@@ -26,6 +26,8 @@ use crate::proc::maps::Vma;
 const AT_PAGESZ: u64 = 6;
 const AT_ENTRY: u64 = 9;
 const AT_SECURE: u64 = 23;
+/// glibc's variable, whose value glibc takes apart in place.
+const TUNABLES: &str = "GLIBC_TUNABLES";
 /// Starts of the names of loaders: glibc's and musl's.
 const LOADERS: [&str; 4] = ["ld-linux", "ld64.so", "ld.so", "ld-musl"];
 /// Options of a loader with a word after them.
@@ -193,13 +195,25 @@ pub(crate) fn is_loader(path: &Path) -> bool {
 }
 
 /// The variables of an environ file; `None` if it holds none: a process may write its title there.
+///
+/// Some versions of glibc end each tunable with a zero byte, where the colon was: the rest of the value
+/// looks like variables of its own.
 fn variables(text: &[u8]) -> Option<Vec<(OsString, OsString)>> {
     let parsed = |line: &[u8]| {
         let at = line.iter().position(|&byte| byte == b'=').filter(|&at| at > 0)?;
         let word = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
         Some((word(&line[..at]), word(&line[at + 1..])))
     };
-    let found: Vec<_> = text.split(|&byte| byte == 0).filter_map(parsed).collect();
+    let mut found: Vec<(OsString, OsString)> = Vec::new();
+    for (name, value) in text.split(|&byte| byte == 0).filter_map(parsed) {
+        match found.last_mut().filter(|(last, _)| last == TUNABLES) {
+            Some((_, whole)) if name.as_bytes().starts_with(b"glibc.") => {
+                let parts = [whole.as_os_str(), OsStr::new(":"), &name, OsStr::new("="), &value];
+                *whole = parts.into_iter().collect();
+            }
+            _ => found.push((name, value)),
+        }
+    }
     (!found.is_empty()).then_some(found)
 }
 

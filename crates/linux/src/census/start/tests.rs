@@ -45,6 +45,22 @@ fn words_variables_and_the_entry_are_read() {
 }
 
 #[test]
+fn tunables_that_glibc_took_apart_are_one_value() {
+    let of = |text: &str| {
+        let (_dir, start) = task_of(&[("environ", text.as_bytes())]);
+        let value = start.variable("GLIBC_TUNABLES").unwrap().to_owned().into_string().unwrap();
+        (value, start.variables.unwrap().len())
+    };
+    let whole = "glibc.malloc.hugetlb=0:glibc.pthread.rseq=0:glibc.malloc.check=3";
+    for nr_split in 0..3 {
+        let value = whole.replacen(':', "\0", nr_split);
+        let text = format!("A=1\0GLIBC_TUNABLES={value}\0glibcx=1\0glibc.b=2\0");
+        assert_eq!(of(&text), (whole.to_owned(), 4));
+    }
+    assert_eq!(of("GLIBC_TUNABLES=glibc.a=1\0\0B=2\0"), ("glibc.a=1".to_owned(), 2));
+}
+
+#[test]
 fn the_vector_of_a_32_bit_process_has_short_words() {
     let short = [AT_PAGESZ, 4096, AT_ENTRY, 0x804_8000, AT_SECURE, 0, 0, 0]
         .map(|word| u32::try_from(word).unwrap());
