@@ -174,6 +174,25 @@ fn a_name_that_ends_like_the_mark_of_a_deleted_file_is_a_name() {
 }
 
 #[test]
+fn a_heap_of_malloc_takes_half_a_block_more() {
+    let (_, remedy) = next_start(&Answers::default(), &|dir| {
+        started(dir, "server", "A=1");
+        for file in ["maps", "smaps"] {
+            let path = dir.join("100").join(file);
+            let text = std::fs::read_to_string(&path).unwrap();
+            let named = text.lines().map(|line| {
+                let is_memory = line.starts_with("40000000-40200000");
+                let name = if is_memory { "                 [heap]" } else { "" };
+                format!("{line}{name}\n")
+            });
+            std::fs::write(&path, named.collect::<String>()).unwrap();
+        }
+    });
+    assert_eq!(remedy.start, "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 server ..");
+    assert_eq!(remedy.extra_bytes, (512 << 10) + (1 << 20), "the holes, and half a block");
+}
+
+#[test]
 fn a_new_start_of_java_costs_the_holes_of_its_heap_and_blocks_of_code() {
     let java = |dir: &Path| {
         started(dir, "java -jar x", "A=1");

@@ -145,7 +145,14 @@ impl Judge<'_> {
             Started::As { line, notes } => {
                 let pmd_bytes = self.census.geometry.pmd_bytes();
                 let has_code = row.own_heap && heap::is_largest(case);
-                let extra_bytes = if has_code { heap::code(case.process, pmd_bytes) } else { 0 };
+                let extra_bytes = if has_code {
+                    heap::code(case.process, pmd_bytes)
+                } else if row.malloc && is_heap(case) {
+                    // It then ends with a whole block, of which half is new on average.
+                    pmd_bytes / 2
+                } else {
+                    0
+                };
                 let cost = [row.cost.clone()].into_iter().chain(notes).collect::<Vec<_>>();
                 OwnOption::Start(Remedy {
                     action: Action::Option,
