@@ -87,7 +87,7 @@ impl Program {
             longest_chunk: None,
             is_arena: None,
             is_object_arena: false,
-            is_own_heap: false,
+            is_own_heap: true,
         };
         let heap_refusal = match Runtime::of(&traits, &wanted) {
             Some(row) if row.is_glibc_alone() => None,

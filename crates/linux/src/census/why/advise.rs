@@ -64,8 +64,8 @@ impl Judge<'_> {
                 Action::Nothing => return remedy,
                 // The page cache holds whole folios in any case.
                 Action::Warm => (of_file, case.target_bytes),
-                // MADV_COLLAPSE makes PMD folios only; text is moved with it too.
-                Action::Run => (of_file, pmd_bytes),
+                // MADV_COLLAPSE makes PMD folios only; a copy of the text is moved with it too.
+                Action::Run => (Gain { copied_bytes: of_file.bytes, ..of_file }, pmd_bytes),
                 Action::Collapse => (gains.now, pmd_bytes),
                 Action::Option if is_of_malloc => (gains.of_malloc, case.target_bytes),
                 _ => (gains.next, case.target_bytes),
