@@ -132,7 +132,7 @@ def promises_of(found):
                 is_smaller = name == "gain_bytes" and target.get("target_bytes", 0) > key.folio_bytes
                 least = target["missing_bytes"] if is_smaller else 0
                 best += max([least, *(one[name] for one in remedies if one["folio_bytes"] >= key.folio_bytes)]) + watched
-            return best if key.action in ("tune", "remount") else 0
+            return best if "folio tune" in key.command or key.action == "remount" else 0
 
         promise.most_gain = max(promise.gain, most("gain_bytes"))
         promise.most_extra = max(promise.extra, most("extra_bytes"))

@@ -11,7 +11,7 @@ TYPED = ["/d/memory", "/d", "private:4096:1"]
 
 
 def mapping(*remedies):
-    whole = {"command": "", "start": "", "undo": "", "cost": "", "restart": "none", "folio_bytes": 2 * M}
+    whole = {"command": "", "start": "", "undo": "", "cost": "", "restart": "none", "folio_bytes": 2 * M, "gain_bytes": 0, "extra_bytes": 0}
     return {"target": {"remedies": [whole | one for one in remedies]}}
 
 
@@ -44,6 +44,16 @@ class Promises(unittest.TestCase):
         by_action = {key.action: promise for key, promise in promises_of(found).items()}
         self.assertEqual(by_action["tune"], Promise(10 * M, 0, 30 * M, 4 * M))
         self.assertEqual(by_action["option"], Promise(20 * M, 4 * M, 20 * M, 4 * M))
+
+    def test_a_setting_may_reach_memory_without_a_promise_for_its_size(self):
+        tune = {"action": "option", "command": "folio tune; X=1 memory ..", "gain_bytes": 8 * M, "folio_bytes": M // 16}
+        plain, watched = mapping(tune), mapping()
+        watched["target"] |= {"target_bytes": M // 16, "reasons": [{"refusal": "userfaultfd", "bytes": 5 * M}]}
+        larger = mapping({"action": "collapse", "gain_bytes": 2 * M})
+        larger["target"] |= {"target_bytes": 2 * M, "missing_bytes": 20 * M}
+        found = promises_of({"processes": [{"mappings": [plain, watched, larger]}]})
+        promise = next(value for key, value in found.items() if key.action == "option")
+        self.assertEqual((promise.gain, promise.most_gain), (8 * M, 33 * M))
 
     def test_a_promise_with_a_condition_is_void_only_where_that_holds(self):
         tune = {"action": "tune", "command": "folio tune", "gain_bytes": 40 * M, "extra_bytes": 0}
