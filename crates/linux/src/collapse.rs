@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use self::plan::{AreaPlan, kind_of, plan};
+use self::plan::{AreaPlan, is_used, kind_of, plan};
 use self::room::{Area, Block};
 pub use crate::census::block::Backing as CollapseKind;
 use crate::census::block::Place;
@@ -71,7 +71,7 @@ pub struct Collapsed {
     pub after_bytes: u64,
     /// Blocks that the kernel left alone, by error number.
     pub refused: BTreeMap<i32, u64>,
-    /// Resident bytes of areas that were not tried, by reason.
+    /// Bytes in memory or in swap space that were not tried, by reason.
     pub left: BTreeMap<Left, u64>,
     /// Whether one of these areas was wanted all the same.
     pub is_some_missed: bool,
@@ -201,8 +201,8 @@ pub fn run(
     let mut blocks = Vec::new();
     for smap in &before {
         let kind = kind_of(&smap.vma, &mountinfo).filter(|kind| request.kinds.contains(kind));
-        let Some(kind) = kind.filter(|_| smap.rss_bytes > 0) else { continue };
         let runs = known(&smap.vma).map(|touched| &touched.pmd);
+        let Some(kind) = kind.filter(|_| is_used(smap, runs.is_some())) else { continue };
         let area = plan(smap, kind, request.min_bytes, Geometry::running(), runs);
         let told = outcome.kinds.entry(kind).or_default();
         told.add(&area, outcome.block_bytes);

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::room::Block;
-use crate::census::block::{self, AreaFacts, Backing, Cost, Obstacle, Runs, When};
+use crate::census::block::{self, AreaFacts, Backing, Cost, Obstacle, Place, Runs, When};
 use crate::geometry::Geometry;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
@@ -83,6 +83,12 @@ pub(super) struct AreaPlan {
     pub(super) left: BTreeMap<Left, u64>,
 }
 
+/// Whether an area has content. Without its blocks, nothing but memory shows that it may be tried: all
+/// that is swapped out would come back.
+pub(super) const fn is_used(smap: &Smap, has_blocks: bool) -> bool {
+    smap.rss_bytes > 0 || (has_blocks && smap.swap_bytes > 0)
+}
+
 /// Plans an area. Without its blocks, all may be tried, and each may take a whole folio.
 pub(super) fn plan(
     smap: &Smap,
@@ -99,12 +105,20 @@ pub(super) fn plan(
         refusal => refusal.map(Left::Block),
     };
     if let Some(refusal) = refusal {
-        plan.left.insert(refusal, smap.rss_bytes);
+        plan.left.insert(refusal, smap.rss_bytes + smap.swap_bytes);
         return plan;
     }
+    let order = (block_bytes / geometry.page_bytes).ilog2();
+    let place = Place::of(&smap.vma);
+    let file = |address| place.map(|place| place.block(order, address / block_bytes, block_bytes));
     let Some(runs) = runs else {
-        let unseen =
-            |address| Block { address, kind: backing, resident_bytes: 0, takes_bytes: block_bytes };
+        let unseen = |address| Block {
+            address,
+            kind: backing,
+            file: file(address),
+            resident_bytes: 0,
+            takes_bytes: block_bytes,
+        };
         plan.tried = blocks(&smap.vma, block_bytes).map(unseen).collect();
         plan.nr_large = smap.pmd_bytes() / block_bytes;
         return plan;
@@ -118,6 +132,7 @@ pub(super) fn plan(
                 let block = |address| Block {
                     address,
                     kind: backing,
+                    file: file(address),
                     resident_bytes: bytes(run.facts.nr_present.into()),
                     takes_bytes: bytes(nr_new + nr_swapped + nr_copied),
                 };
@@ -194,6 +209,23 @@ mod tests {
         assert_eq!(judged(short, Backing::Anon), Err(Left::Block(Obstacle::Short)));
         let last = vma(u64::MAX - 4095, u64::MAX, 0, "");
         assert_eq!(judged(last, Backing::Anon), Err(Left::Block(Obstacle::Short)));
+    }
+
+    #[test]
+    fn what_is_swapped_out_is_left_with_its_reason_and_not_passed_over() {
+        let of = |rss_bytes, swap_bytes| Smap { rss_bytes, swap_bytes, ..Smap::default() };
+        assert_eq!(
+            [of(0, 0), of(4096, 0), of(0, 4096)].map(|smap| is_used(&smap, true)),
+            [false, true, true]
+        );
+        assert!(is_used(&of(4096, M2), false) && !is_used(&of(0, M2), false));
+        let vma = vma(M2, 2 * M2, 0, "");
+        let swapped = Smap { vma, ..of(0, M2) };
+        let facts = BlockFacts { nr_swapped: 512, ..BlockFacts::default() };
+        let runs = Runs::of(9, [BlockRun { first: 1, nr: 1, facts }].into_iter());
+        let plan = plan(&swapped, Backing::Anon, 0, Geometry::of(4096), Some(&runs));
+        assert_eq!(plan.left, BTreeMap::from([(Left::Block(Obstacle::SwappedOut), M2)]));
+        assert!(plan.tried.is_empty());
     }
 
     #[test]

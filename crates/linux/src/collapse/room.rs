@@ -6,10 +6,12 @@
 //! Owns both counts and the choice. Invariant R1: the chosen blocks fit into the available memory, and
 //! the part that stays free for others is left.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 
 use super::CollapseKind;
+use crate::census::block::FileBlock;
 use crate::proc::cgroup::{self, Room};
 use crate::proc::{Task, host};
 use crate::system::entry::PRESENT;
@@ -51,6 +53,8 @@ pub struct Forecast {
 pub(super) struct Block {
     pub(super) address: u64,
     pub(super) kind: CollapseKind,
+    /// The block of a file: several mappings may have it.
+    pub(super) file: Option<FileBlock>,
     pub(super) resident_bytes: u64,
     /// Memory that collapsing it takes beyond that.
     pub(super) takes_bytes: u64,
@@ -151,7 +155,7 @@ pub(super) fn seen(
     let seen = blocks(entries, area, page_bytes, block_bytes)?;
     for block in &mut tried {
         if let Ok(at) = seen.binary_search_by_key(&block.address, |seen| seen.address) {
-            *block = seen[at];
+            *block = Block { file: block.file, ..seen[at] };
         }
     }
     Ok(tried)
@@ -171,8 +175,14 @@ fn blocks(
     let mut add = |block: u64, bytes: u64, is_pmd: bool| {
         let address = area.first_address + block * block_bytes;
         if blocks.last().is_none_or(|last| last.address != address) {
-            let block = Block { address, kind: area.kind, resident_bytes: 0, takes_bytes: 0 };
-            blocks.push(block);
+            let (resident_bytes, takes_bytes) = (0, 0);
+            blocks.push(Block {
+                address,
+                kind: area.kind,
+                file: None,
+                resident_bytes,
+                takes_bytes,
+            });
         }
         let Some(last) = blocks.last_mut() else { return };
         last.resident_bytes = (last.resident_bytes + bytes).min(block_bytes);
@@ -200,13 +210,34 @@ impl Area {
     }
 }
 
+/// Lets only the first mapping of a block of a file take memory: the folio is for all of them. The
+/// mapping with most pages tells how much. Returns the blocks densest first, those of one folio together.
+fn once(mut blocks: Vec<Block>) -> Vec<Block> {
+    let mut least: BTreeMap<FileBlock, u64> = BTreeMap::new();
+    for block in &blocks {
+        if let Some(file) = block.file {
+            let bytes = least.entry(file).or_insert(block.takes_bytes);
+            *bytes = block.takes_bytes.min(*bytes);
+        }
+    }
+    let least = |block: &Block| block.file.map_or(block.takes_bytes, |file| least[&file]);
+    blocks.sort_by_key(|block| (least(block), block.file, block.address));
+    let mut last = None;
+    for block in &mut blocks {
+        let is_again = block.file.is_some() && block.file == last;
+        block.takes_bytes = if is_again { 0 } else { least(block) };
+        last = block.file;
+    }
+    blocks
+}
+
 /// Splits `blocks` into those that fit into the available memory, densest first, and the rest. Both are
 /// sorted by address.
 pub(super) fn choose(
-    mut blocks: Vec<Block>,
+    blocks: Vec<Block>,
     available: Available,
 ) -> (Vec<Block>, Vec<Block>, Forecast) {
-    blocks.sort_by_key(|block| (block.takes_bytes, block.address));
+    let mut blocks = once(blocks);
     let mut taken_bytes = 0_u64;
     let nr = blocks.iter().take_while(|block| {
         taken_bytes = taken_bytes.saturating_add(block.takes_bytes);
@@ -234,6 +265,8 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::census::block::Place;
+    use crate::proc::maps::Vma;
     use crate::system::MemSystem;
 
     const M2: u64 = 2 << 20;
@@ -322,6 +355,7 @@ mod tests {
                 .map(|nr| Block {
                     address: nr * M2,
                     kind: CollapseKind::Anon,
+                    file: None,
                     resident_bytes: M2 - nr * PAGE,
                     takes_bytes: (nr * 37 % 64) * PAGE,
                 })
@@ -332,6 +366,34 @@ mod tests {
             let most = taken.iter().map(|block| block.takes_bytes).max();
             assert!(left.iter().all(|block| Some(block.takes_bytes) >= most));
             assert!(taken.is_sorted_by_key(|block| block.address));
+        }
+    }
+
+    /// Mappings of one file with other pages each: a folio is for all of them, and the mapping with most
+    /// pages knows how much it takes.
+    #[test]
+    fn a_block_of_a_file_takes_memory_once() {
+        for bytes in (0..80).map(|nr| nr * PAGE) {
+            let blocks = (0..4_u64).flat_map(|view| {
+                let vma =
+                    Vma { range: view << 40..(view << 40) + 8 * M2, inode: 1, ..Vma::default() };
+                let place = Place::of(&vma).unwrap();
+                (0..8).map(move |nr| {
+                    let address = (view << 40) + nr * M2;
+                    let file = Some(place.block(9, address / M2, M2));
+                    let takes_bytes = (nr * 7 % 8 + 1 + (view + nr) % 4) * PAGE;
+                    let kind = CollapseKind::Shmem;
+                    Block { address, kind, file, resident_bytes: PAGE, takes_bytes }
+                })
+            });
+            let (taken, left, forecast) =
+                choose(blocks.collect(), Available { bytes, group: None });
+            assert_eq!(forecast.wanted_bytes, (1..=8).sum::<u64>() * PAGE);
+            assert!(forecast.taken_bytes <= bytes && taken.len() + left.len() == 32);
+            let sum: u64 = taken.iter().map(|block| block.takes_bytes).sum();
+            assert_eq!(sum, forecast.taken_bytes);
+            let is_left = |block: &Block| left.iter().any(|other| other.file == block.file);
+            assert!(!taken.iter().any(is_left), "a folio is taken or left as a whole");
         }
     }
 
