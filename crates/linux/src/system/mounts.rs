@@ -45,6 +45,14 @@ pub(crate) fn tmpfs(mountinfo: &[u8], device: (u32, u32)) -> Option<(PathBuf, St
     Some((place(mount.point), huge.unwrap_or("never").to_owned()))
 }
 
+/// Where filesystems of disks are mounted.
+pub(crate) fn of_disks(mountinfo: &[u8]) -> Vec<PathBuf> {
+    const OF_DISKS: [&str; 5] = ["ext4", "xfs", "btrfs", "f2fs", "bcachefs"];
+    let mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
+    let of_disks = mounts.filter(|mount| OF_DISKS.contains(&mount.filesystem));
+    of_disks.map(|mount| place(mount.point)).collect()
+}
+
 fn place(point: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(unescaped(point)))
 }

@@ -154,6 +154,17 @@ impl Catalog {
         read_text(&path, VALUE_BYTES_MAX).ok()?.trim().parse().ok()
     }
 
+    /// Where filesystems of disks are mounted, and the bytes of their blocks.
+    #[must_use]
+    pub fn block_bytes(&self) -> Vec<(PathBuf, u64)> {
+        let mounts = system::read(&self.below_root(Path::new(host::MOUNTS))).unwrap_or_default();
+        let sized = |point: PathBuf| {
+            let bytes = rustix::fs::statvfs(&self.below_root(&point)).ok()?.f_bsize;
+            Some((point, bytes))
+        };
+        mounts::of_disks(&mounts).into_iter().filter_map(sized).collect()
+    }
+
     /// Whether folios are in generations; `None` for a kernel that has only lists.
     #[must_use]
     pub fn has_generations(&self) -> Option<bool> {

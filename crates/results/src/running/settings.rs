@@ -11,6 +11,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_report::figures;
@@ -75,6 +76,10 @@ impl Settings {
             Ok(None) => unread.push("max_sectors_kb of the disks".to_owned()),
             Err(()) => unmodelled.push("disks with different max_sectors_kb".to_owned()),
         }
+        match blocks(&catalog.block_bytes(), rustix::param::page_size() as u64) {
+            Ok(edit) => edits.extend(edit),
+            Err(what) => unmodelled.push(what),
+        }
         let lists = catalog.has_generations().map(|has| if has { "generations" } else { "lists" });
         edits.push(format!("lru={}", lists.unwrap_or("lists")));
         let held = NAMES.map(str::to_owned).into_iter().chain(sizes());
@@ -108,6 +113,20 @@ impl Settings {
 /// The common value: `None` if one cannot be read or the set is empty; an error if they differ.
 fn one<T: Ord>(all: BTreeSet<Option<T>>) -> Result<Option<T>, ()> {
     if all.len() > 1 { Err(()) } else { Ok(all.into_iter().next().flatten()) }
+}
+
+/// The smallest folio of files whose blocks are larger than a page, as an edit if all filesystems have
+/// it; if not, what to add to `this` for the others.
+fn blocks(filesystems: &[(PathBuf, u64)], page_bytes: u64) -> Result<Option<String>, String> {
+    let edit = |bytes: u64| format!("min-folio={}", figures::size(bytes));
+    let Some((point, bytes)) = filesystems.iter().find(|(_, bytes)| *bytes > page_bytes) else {
+        return Ok(None);
+    };
+    if filesystems.iter().all(|(_, other)| other == bytes) {
+        return Ok(Some(edit(*bytes)));
+    }
+    let size = figures::size(*bytes);
+    Err(format!("blocks of {size} in {} (this+{})", point.display(), edit(*bytes)))
 }
 
 fn held_now(names: &[String]) -> Option<Remark> {

@@ -115,3 +115,15 @@ fn a_setting_that_another_folio_holds_is_a_warning() {
         said()
     );
 }
+
+#[test]
+fn blocks_above_a_page_are_the_smallest_folios() {
+    let mounted = |sizes: &[u64]| {
+        let at = |(nr, bytes): (usize, &u64)| (PathBuf::from(format!("/m{nr}")), *bytes);
+        blocks(&sizes.iter().enumerate().map(at).collect::<Vec<_>>(), 4096)
+    };
+    assert_eq!([mounted(&[]), mounted(&[4096, 1024])], [Ok(None), Ok(None)]);
+    assert_eq!(mounted(&[16384; 2]), Ok(Some("min-folio=16K".to_owned())));
+    let mixed = mounted(&[4096, 16384]).unwrap_err();
+    assert_eq!(mixed, "blocks of 16K in /m1 (this+min-folio=16K)");
+}
