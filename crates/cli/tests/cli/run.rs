@@ -398,6 +398,7 @@ fn remapped_text_is_told_and_shared_where_the_address_is_fixed() {
     assert_eq!(text(&quiet.stderr), "");
     let none = text(&place.run("run --text remap -- true").stderr);
     assert!(none.contains("in every process, "), "{none}");
+    assert!(none.contains("or the program runs as another user"), "{none}");
 }
 
 #[test]

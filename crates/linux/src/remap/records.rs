@@ -124,7 +124,9 @@ fn numbers<const N: usize>(text: &str) -> Option<([u64; N], &str)> {
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         if self.nr_processes == 0 {
-            writeln!(f, "in every process, {}", Refusal::Tiny.text())?;
+            // A process of another user cannot write to the store, nor say so.
+            let other = "or the program runs as another user: then start folio as that user";
+            writeln!(f, "in every process, {}; {other}", Refusal::Tiny.text())?;
         }
         for (name, text) in &self.texts {
             write!(f, "{name}: {text}")?;
