@@ -59,7 +59,7 @@ pub(crate) fn maps(
         (false, Some(dir)) => Whom::Cgroup(dir),
         (false, None) => Whom::Processes(asked.pids),
     };
-    let (files, page_cache) = (asked.files, asked.page_cache);
+    let (files, page_cache) = (asked.files, asked.page_cache.into_iter().collect());
     let request = MapsRequest { whom, files, page_cache, nr_judged: usize::MAX, command_line };
     let fail = |error| Failure::Found { class: "MapsError", error: Box::new(error) };
     request.check().map_err(fail)?;

@@ -73,9 +73,9 @@ pub(crate) struct MapsArgs {
     /// Page cache of these files, mapped or not
     #[arg(long, value_name = "FILE", num_args = 1..)]
     file: Vec<PathBuf>,
-    /// Page cache of all files below a directory
+    /// Page cache of all files below a directory; several: repeat it
     #[arg(long, value_name = "DIR")]
-    page_cache: Option<PathBuf>,
+    page_cache: Vec<PathBuf>,
     /// Rows of each table
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = values::number::<usize>)]
     top: usize,

@@ -190,6 +190,11 @@ fn the_page_cache_is_shown_for_files_and_directories() {
     assert!(shown.contains("d/one") && shown.contains("1 MiB   100%"), "{shown}");
     let shown = place.done("maps --page-cache d");
     assert!(shown.contains("and 1 file with nothing cached"), "{shown}");
+    fs::create_dir(place.path("d/deep")).unwrap();
+    fs::write(place.path("d/deep/two"), vec![1; 2 << 20]).unwrap();
+    let json = place.done("maps --page-cache d/deep --page-cache d --json");
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["files"].as_array().unwrap().len(), 2, "each file once: {json}");
     let output = place.run("maps --file d/one d nothing --json");
     assert_eq!(output.status.code(), Some(2));
     let json: Value = serde_json::from_str(&text(&output.stdout)).unwrap();

@@ -77,7 +77,7 @@ impl ProcessAdvice {
         let request = MapsRequest {
             whom,
             files: Vec::new(),
-            page_cache: None,
+            page_cache: Vec::new(),
             nr_judged: NR_JUDGED,
             command_line: command_line.clone(),
         };

@@ -1,5 +1,6 @@
 //! One look at the running system: taken and judged, nothing shown yet.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,8 +30,8 @@ pub struct MapsRequest {
     pub whom: Whom,
     /// Files whose page cache is shown, mapped or not.
     pub files: Vec<PathBuf>,
-    /// A directory: all files below it.
-    pub page_cache: Option<PathBuf>,
+    /// Directories: all files below them.
+    pub page_cache: Vec<PathBuf>,
     /// Mappings of which it is asked why they are not larger: those with most memory.
     pub nr_judged: usize,
     /// The command that asks for the same; it stands in the result and in remedies.
@@ -86,7 +87,7 @@ impl MapsRequest {
     /// # Errors
     /// That, with what can be asked for.
     pub fn check(&self) -> Result<(), Error> {
-        if self.whom.is_nobody() && self.files.is_empty() && self.page_cache.is_none() {
+        if self.whom.is_nobody() && self.files.is_empty() && self.page_cache.is_empty() {
             return Err(Error::asked(
                 "name what to show: processes (folio maps 4242, --name postgres, or --all), the page cache of files \
                  (--file FILE.., --page-cache DIR), or programs and shared objects on disk (folio \
@@ -126,7 +127,7 @@ impl MapsRequest {
 
     /// What is cached of the files; `None` where none is asked for.
     fn cached(&self) -> Result<Option<CachedFiles>, Error> {
-        if self.files.is_empty() && self.page_cache.is_none() {
+        if self.files.is_empty() && self.page_cache.is_empty() {
             return Ok(None);
         }
         let mut cached = match file::cached(&self.files, Empty::Keep) {
@@ -135,20 +136,21 @@ impl MapsRequest {
             }
             other => other?,
         };
-        if let Some(dir) = &self.page_cache {
+        let mut paths = BTreeSet::new();
+        for dir in &self.page_cache {
             if dir.is_file() {
                 return Err(Error::asked(format!(
                     "--page-cache takes a directory; for one file: folio maps --file {}",
                     shown(dir)
                 )));
             }
-            let below =
-                file::below(dir).map_err(Error::system(format!("cannot read {}", shown(dir))))?;
-            let more = file::cached(&below, Empty::Count)?;
-            cached.files.extend(more.files);
-            cached.nr_empty += more.nr_empty;
-            // Files come and go in a directory; only the names that were given are errors.
+            let below = file::below(dir);
+            paths.extend(below.map_err(Error::system(format!("cannot read {}", shown(dir))))?);
         }
+        // Files come and go in a directory; only the names that were given are errors.
+        let more = file::cached(&Vec::from_iter(paths), Empty::Count)?;
+        cached.files.extend(more.files);
+        cached.nr_empty += more.nr_empty;
         Ok(Some(cached))
     }
 
@@ -224,7 +226,7 @@ impl MapsRequest {
             cached.files.is_empty() && cached.nr_empty == 0 && !cached.failed.is_empty()
         };
         let has_file = look.cached.as_ref().is_some_and(|cached| !all_failed(cached));
-        is_named && !has_process && !has_file && self.page_cache.is_none()
+        is_named && !has_process && !has_file && self.page_cache.is_empty()
     }
 }
 
