@@ -4,13 +4,21 @@ use largefolio_linux::census::remedy::{Remedy, Restart};
 use largefolio_report::figures;
 
 /// The remedy that an answer begins with, and its companion. A remedy that is mostly new memory does not
-/// lead.
+/// lead, nor does a small one beside it.
 pub(crate) fn leading<'a, T>(
     remedies: impl Iterator<Item = (T, &'a Remedy)>,
 ) -> Option<(T, &'a Remedy)> {
-    let is_present = |remedy: &Remedy| remedy.present_bytes() > remedy.gain_bytes / 2;
-    let remedies = remedies.filter(|(_, remedy)| remedy.is_some() && is_present(remedy));
-    remedies.max_by_key(|(_, remedy)| remedy.present_bytes())
+    let (mut best, mut most_bytes) = (None, 0);
+    for (of, remedy) in remedies.filter(|(_, remedy)| remedy.is_some()) {
+        let bytes = remedy.present_bytes();
+        most_bytes = most_bytes.max(bytes);
+        let is_most =
+            best.as_ref().is_none_or(|(_, best): &(T, &Remedy)| bytes >= best.present_bytes());
+        if bytes > remedy.gain_bytes / 2 && is_most {
+            best = Some((of, remedy));
+        }
+    }
+    best.filter(|(_, remedy)| remedy.present_bytes() >= most_bytes / 2)
 }
 
 /// The memory it takes: nothing, or one or two parts of a sentence about it.
@@ -51,6 +59,9 @@ mod tests {
         let all = all.map(|(gain, extra, read)| remedy(Restart::After, gain, extra, read));
         assert_eq!(leading(all.iter().enumerate()).map(|(nr, _)| nr), Some(1));
         assert_eq!(leading(all[..1].iter().enumerate()), None);
+        let small = [(200, 101, 0), (1, 0, 0)];
+        let small = small.map(|(gain, extra, read)| remedy(Restart::None, gain, extra, read));
+        assert_eq!(leading(small.iter().enumerate()), None, "1 MiB beside 200 MiB is not most");
         let nothing = Remedy { action: Action::Nothing, ..all[2].clone() };
         assert_eq!(leading([(0, &nothing)].into_iter()), None);
     }
