@@ -60,6 +60,7 @@ impl Swap {
             at: dir.path().to_owned(),
             random: 0x9e37_79b9_7f4a_7c15,
             fifos: Vec::new(),
+            earlier: Vec::new(),
         };
         attacker.put("names/target", 0);
         let thread = std::thread::spawn({
@@ -131,6 +132,8 @@ struct Attacker {
     random: u64,
     /// Read ends, so that no writer waits.
     fifos: Vec<File>,
+    /// Those of the round before: one of its names may have been looked up just now.
+    earlier: Vec<File>,
 }
 
 impl Attacker {
@@ -138,7 +141,7 @@ impl Attacker {
         while !is_over.load(Ordering::Relaxed) {
             let first = self.next() % NR_KINDS;
             let other = (first + 1 + self.next() % (NR_KINDS - 1)) % NR_KINDS;
-            self.fifos.clear();
+            self.earlier = std::mem::take(&mut self.fifos);
             for (name, kind) in [("names/next", first), ("names/spare", other)] {
                 if let Some(fifo) = self.put(name, kind) {
                     self.fifos.push(fifo);
