@@ -37,6 +37,10 @@ def interrupt():
             os.killpg(pid, signal.SIGTERM)
 
 
+# How far long work is: what a slow machine says, and a fast one does not.
+PROGRESS = re.compile(r"^folio: (replaying|searching|explaining|rounds): .*(in all|so far|after .*)\n", re.MULTILINE)
+
+
 class Failure(Exception):
     """A command did something else than its document says."""
 
@@ -178,7 +182,7 @@ class Session:
             raise Failure(f"did not end within {seconds} s") from None
         finally:
             RUNNING.discard(process.pid)
-        return process.returncode, output.decode(errors="replace"), machine.left_behind(mark)
+        return process.returncode, PROGRESS.sub("", output.decode(errors="replace")), machine.left_behind(mark)
 
     def python(self, text):
         """The same of a Python block. The blocks of a document share their names, as in a notebook."""
