@@ -222,11 +222,11 @@ fn once(mut blocks: Vec<Block>) -> Vec<Block> {
     }
     let least = |block: &Block| block.file.map_or(block.takes_bytes, |file| least[&file]);
     blocks.sort_by_key(|block| (least(block), block.file, block.address));
-    let mut last = None;
+    let mut last_block = None;
     for block in &mut blocks {
-        let is_again = block.file.is_some() && block.file == last;
+        let is_again = block.file.is_some() && block.file == last_block;
         block.takes_bytes = if is_again { 0 } else { least(block) };
-        last = block.file;
+        last_block = block.file;
     }
     blocks
 }

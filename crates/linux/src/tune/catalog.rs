@@ -159,7 +159,7 @@ impl Catalog {
     pub fn block_bytes(&self) -> Vec<(PathBuf, u64)> {
         let mounts = system::read(&self.below_root(Path::new(host::MOUNTS))).unwrap_or_default();
         let sized = |point: PathBuf| {
-            let bytes = rustix::fs::statvfs(&self.below_root(&point)).ok()?.f_bsize;
+            let bytes = rustix::fs::statvfs(self.below_root(&point)).ok()?.f_bsize;
             Some((point, bytes))
         };
         mounts::of_disks(&mounts).into_iter().filter_map(sized).collect()
