@@ -49,8 +49,12 @@ NR_TRIES = 3
 # Such a program splits its large folios after each start, and its memory does not show that: a new start's gain
 # cannot be promised, and is not judged.
 SPLITS_AGAIN = {"holes", "swapped"}
-# The condition of a promise about settings, which no kernel shows in advance.
-CONDITION = "THP is disabled for the process except for advised memory"
+# Conditions of a promise that nothing shows in advance, the starts in which they hold, and what share of the promise
+# then remains at least. The malloc of memory.c maps 8 MiB and 64 KiB at once: a border takes one block of four.
+CONDITIONS = {
+    "THP is disabled for the process except for advised memory": ("except advised", 0),
+    "less if the allocator mapped it in pieces": ("own malloc", 0.75),
+}
 READY_SECONDS = 30
 SWAP_MIB = 512
 # Free blocks of a PMD entry's size that every start finds: three areas, twice.
@@ -82,7 +86,7 @@ class Promise:
     extra: int = 0
     most_gain: int = 0
     most_extra: int = 0
-    condition: str = ""
+    conditions: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -122,8 +126,9 @@ def promises_of(found):
             key = Remedy(*(one[name] for name in Remedy.__dataclass_fields__))
             promise = promised.setdefault(key, Promise())
             promise.gain += one["gain_bytes"]
-            promise.extra += one["extra_bytes"]
-            promise.condition = CONDITION if CONDITION in one["cost"] else ""
+            # What comes from swap space is a cost of its own, and takes memory too.
+            promise.extra += one["extra_bytes"] + one["swapped_in_bytes"]
+            promise.conditions |= {condition for condition in CONDITIONS if condition in one["cost"]}
     for key, promise in promised.items():
         def most(name):
             best = 0
@@ -139,10 +144,11 @@ def promises_of(found):
     return promised
 
 
-def wrongs(promise, gain, extra, holds=False):
-    """The parts of a promise that were not kept; `holds`: whether its condition does."""
-    is_void = holds and promise.condition
-    least_gain, least_extra = (0, 0) if is_void else (promise.gain, promise.extra)
+def wrongs(promise, gain, extra, start="plain"):
+    """The parts of a promise that were not kept by a process that was started so."""
+    held = (CONDITIONS[one] for one in promise.conditions)
+    share = min((share for of, share in held if of == start), default=1)
+    least_gain, least_extra = promise.gain * share, promise.extra * share
     found = ["gain"] if is_off(gain, least_gain, promise.most_gain) else []
     return found + (["memory"] if is_off(extra, least_extra, promise.most_extra) else [])
 
@@ -330,7 +336,7 @@ def verdict_of(judge, one, before, remedy):
         wrong.append("undo")
     verdict = Verdict(one.number, [kind for kind, *_ in one.areas], one.start, str(remedy), promise.gain,
                       large - before.large[remedy.folio_bytes], promise.extra, memory - before.memory, wrong)
-    verdict.wrong += wrongs(promise, verdict.gain, verdict.extra, one.start == "except advised")
+    verdict.wrong += wrongs(promise, verdict.gain, verdict.extra, one.start)
     return verdict
 
 

@@ -5,13 +5,14 @@ import unittest
 from promised.cases import KINDS, STARTS, case
 from promised.printed import as_printed
 from promised.room import nr_free_blocks
-from promises import CONDITION, M, Promise, promises_of, table, wrongs, Verdict
+from promises import CONDITIONS, M, Promise, promises_of, table, wrongs, Verdict
 
 TYPED = ["/d/memory", "/d", "private:4096:1"]
 
 
 def mapping(*remedies):
-    whole = {"command": "", "start": "", "undo": "", "cost": "", "restart": "none", "folio_bytes": 2 * M, "gain_bytes": 0, "extra_bytes": 0}
+    whole = {"command": "", "start": "", "undo": "", "cost": "", "restart": "none", "folio_bytes": 2 * M, "gain_bytes": 0, "extra_bytes": 0,
+             "swapped_in_bytes": 0}
     return {"target": {"remedies": [whole | one for one in remedies]}}
 
 
@@ -55,13 +56,19 @@ class Promises(unittest.TestCase):
         promise = next(value for key, value in found.items() if key.action == "option")
         self.assertEqual((promise.gain, promise.most_gain), (8 * M, 33 * M))
 
-    def test_a_promise_with_a_condition_is_void_only_where_that_holds(self):
-        tune = {"action": "tune", "command": "folio tune", "gain_bytes": 40 * M, "extra_bytes": 0}
-        of = lambda cost: next(iter(promises_of({"processes": [{"mappings": [mapping({**tune, "cost": cost})]}]}).values()))
-        plain, limited = of("all programs"), of(f"all programs; no gain if {CONDITION}: unseen")
-        self.assertEqual(wrongs(limited, 0, 0, holds=True), [])
-        self.assertEqual(wrongs(limited, 0, 0), ["gain"])
-        self.assertEqual(wrongs(plain, 0, 0, holds=True), ["gain"])
+    def test_a_condition_limits_a_promise_only_where_it_holds(self):
+        tune = {"action": "tune", "command": "folio tune", "gain_bytes": 40 * M}
+
+        def of(cost):
+            return next(iter(promises_of({"processes": [{"mappings": [mapping({**tune, "cost": cost})]}]}).values()))
+
+        plain = of("all programs")
+        for condition, (start, share) in CONDITIONS.items():
+            limited = of(f"all programs; {condition}: unseen")
+            self.assertEqual(wrongs(limited, 40 * M * share, 0, start), [])
+            self.assertEqual(wrongs(limited, 40 * M * share, 0), ["gain"])
+            self.assertEqual(wrongs(plain, 40 * M * share, 0, start), ["gain"])
+        self.assertEqual(wrongs(of(next(reversed(CONDITIONS))), 24 * M, 0, "own malloc"), ["gain"])
 
     def test_that_nothing_works_is_no_promise(self):
         nothing = {"action": "nothing", "gain_bytes": 0, "extra_bytes": 0, "folio_bytes": 0}

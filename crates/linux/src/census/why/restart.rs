@@ -35,6 +35,10 @@ pub(super) const SYSTEM_WIDE: &str =
 pub(super) const EXCEPT_ADVISED: &str = "THP is disabled for the process except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
      MemoryTHP=madvise), so no setting helps: start the program without this flag";
 
+/// The limit of a promise about memory of an allocator whose requests nothing shows.
+const MAYBE_IN_PIECES: &str =
+    "less if the allocator mapped it in pieces, because a block across two of them stays small";
+
 /// Why an option does nothing under the settings.
 const ONLY_IF_MADVISE: &str =
     "its allocator advises memory only if thp.enabled is madvise when the program starts";
@@ -118,7 +122,14 @@ impl Judge<'_> {
         more: Option<String>,
     ) -> Remedy {
         let Some(set) = self.settings.anon(case.target_bytes) else { return Remedy::nothing("") };
-        let cost = [SYSTEM_WIDE.to_owned()].into_iter().chain(more).collect::<Vec<_>>().join("; ");
+        // The kernel aligns a mapping of whole blocks (Linux 6.7); no other one need be a single piece.
+        let is_odd = [case.mapping.vma.range.start, case.mapping.vma.range.end]
+            .iter()
+            .any(|address| !address.is_multiple_of(case.target_bytes));
+        let in_pieces = (is_odd && self.traits(case).has_foreign_allocator())
+            .then(|| MAYBE_IN_PIECES.to_owned());
+        let costs = [SYSTEM_WIDE.to_owned()].into_iter().chain(more).chain(in_pieces);
+        let cost = costs.collect::<Vec<_>>().join("; ");
         let tuned = self.tuned(&set, value).costing_if_some(cost);
         self.unless_excepted(case, tuned, smap)
     }
