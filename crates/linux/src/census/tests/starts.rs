@@ -192,6 +192,30 @@ fn a_heap_of_malloc_takes_half_a_block_more() {
     assert_eq!(remedy.extra_bytes, (512 << 10) + (1 << 20), "the holes, and half a block");
 }
 
+/// Under always, glibc does not advise its heap, which then grows in small steps.
+#[test]
+fn no_setting_is_named_that_takes_large_folios_from_the_heap() {
+    let own = Answers { malloc_of: Some("server"), ..Answers::default() };
+    let with_heap = |flags: &'static str| {
+        move |dir: &Path| {
+            started(dir, "server", "A=1");
+            let smaps = dir.join("100/smaps");
+            let heap = format!(
+                "0fe00000-10000000 rw-p 00000000 00:00 0                  [heap]\nRss: 2048 kB\n\
+                 VmFlags: rd wr mr mw me ac {flags}\n\
+                 10000000-10800000 rw-p 00000000 00:00 0                  [heap]\nRss: 8192 kB\n\
+                 AnonHugePages: 6144 kB\nVmFlags: rd wr mr mw me ac {flags}\n"
+            );
+            let text = std::fs::read_to_string(&smaps).unwrap();
+            std::fs::write(&smaps, heap + &text).unwrap();
+        }
+    };
+    let (_, remedy) = next_start(&own, &with_heap(""));
+    assert!(remedy.command.contains("thp.enabled=always"), "{remedy:?}");
+    let (_, remedies) = of_anon(&own, &with_heap("hg"));
+    assert_eq!(sentences(&remedies), [collapse()]);
+}
+
 #[test]
 fn a_new_start_of_java_costs_the_holes_of_its_heap_and_blocks_of_code() {
     let java = |dir: &Path| {

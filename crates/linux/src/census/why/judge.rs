@@ -330,7 +330,7 @@ impl<'a> Judge<'a> {
         smaps::find(smaps, case.mapping.vma.range.start).cloned().unwrap_or_default()
     }
 
-    fn smaps(&mut self, case: &Case<'_>) -> &[Smap] {
+    pub(super) fn smaps(&mut self, case: &Case<'_>) -> &[Smap] {
         let (system, pid) = (self.question.system, case.process.pid);
         let read = || Task::of(system, pid).advice().unwrap_or_default();
         self.smaps.entry(pid).or_insert_with(read)

@@ -122,6 +122,15 @@ impl Judge<'_> {
         more: Option<String>,
     ) -> Remedy {
         let Some(set) = self.settings.anon(case.target_bytes) else { return Remedy::nothing("") };
+        let is_advised_heap = |smap: &&Smap| smap.is_huge && smap.vma.path.as_os_str() == "[heap]";
+        let heap: u64 = self.smaps(case).iter().filter(is_advised_heap).map(Smap::pmd_bytes).sum();
+        // Of memory that is mapped at once, the setting does what the advice did.
+        if value == "always" && set.allows == Allows::Advised && heap > 0 {
+            return Remedy::nothing(format!(
+                "under always, glibc advises its heap no longer, and {} MiB of it would be small again",
+                heap >> 20
+            ));
+        }
         // The kernel aligns a mapping of whole blocks (Linux 6.7); no other one need be a single piece.
         let is_odd = [case.mapping.vma.range.start, case.mapping.vma.range.end]
             .iter()
