@@ -368,8 +368,8 @@ fn a_server_is_changed_and_its_load_is_not() {
     for name in ["server user", "server system", "server memory", "\"wall\""] {
         assert!(names.contains(name), "{name}: {names}");
     }
-    // 20 rounds of two, and one or (on a noisy machine) two untimed ones: each was told to end, none
-    // was killed.
+    // 20 rounds of two, and one untimed round, or two on a noisy machine. Each server ended when asked,
+    // and none was killed.
     let nr = fs::read_to_string(place.path("log")).unwrap().lines().count();
     assert!([42, 44].contains(&nr), "{nr}");
     assert!(is_gone(&place));

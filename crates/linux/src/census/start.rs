@@ -26,7 +26,7 @@ use crate::proc::maps::Vma;
 const AT_PAGESZ: u64 = 6;
 const AT_ENTRY: u64 = 9;
 const AT_SECURE: u64 = 23;
-/// glibc's variable, whose value glibc takes apart in place.
+/// The variable of glibc, which takes its value apart in place.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 /// Starts of the names of loaders: glibc's and musl's.
 const LOADERS: [&str; 4] = ["ld-linux", "ld64.so", "ld.so", "ld-musl"];
@@ -196,8 +196,8 @@ pub(crate) fn is_loader(path: &Path) -> bool {
 
 /// The variables of an environ file; `None` if it holds none: a process may write its title there.
 ///
-/// Some versions of glibc end each tunable with a zero byte, where the colon was: the rest of the value
-/// looks like variables of its own.
+/// Some versions of glibc write a zero byte over the colon after each tunable, so the rest of the value
+/// looks like further variables.
 fn variables(text: &[u8]) -> Option<Vec<(OsString, OsString)>> {
     let parsed = |line: &[u8]| {
         let at = line.iter().position(|&byte| byte == b'=').filter(|&at| at > 0)?;

@@ -144,8 +144,7 @@ pub(super) struct Area {
     pub(super) shared_bytes: u64,
 }
 
-/// The blocks `tried` of an area, which ascend, with what is seen of them now: the process may have no
-/// page of some.
+/// The blocks `tried` of an area, in ascending order, with the pages that they have now, if any.
 pub(super) fn seen(
     entries: &dyn Entries,
     area: &Area,

@@ -73,7 +73,7 @@ impl Capture {
         self.tail()
     }
 
-    /// Waits for what was written; only once nothing writes any more.
+    /// Waits until all output is read. Call it only after the last writer has ended.
     pub(super) fn stop(&mut self) {
         self.is_over.store(true, Relaxed);
         for reader in self.readers.drain(..) {

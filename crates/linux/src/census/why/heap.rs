@@ -6,8 +6,8 @@
 //!   code            private memory that can be written and executed
 //! ```
 //!
-//! Owns what of a process that is: an option for the heap reaches nothing else. Of tables that a collector
-//! keeps, and of what malloc has, nothing is promised.
+//! Owns the decision which mappings these are: an option for the heap reaches no others. Nothing is promised
+//! for the tables of a collector, or for the memory of malloc.
 
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
@@ -43,7 +43,7 @@ fn largest(process: &Process) -> Range<u64> {
     writable.max_by_key(|vma| vma.len_bytes()).map_or(0..0, |vma| vma.range.clone())
 }
 
-/// A mapping with the memory that adjoins it: what the program reserved at once.
+/// A mapping with the memory that adjoins it: the program reserved all of it at once.
 fn reservation(process: &Process, range: Range<u64>) -> Range<u64> {
     let above = nameless(process)
         .fold(range.end, |end, vma| if vma.range.start == end { vma.range.end } else { end });
@@ -53,7 +53,7 @@ fn reservation(process: &Process, range: Range<u64>) -> Range<u64> {
     below..above
 }
 
-/// Whether a mapping is the largest one of the heap.
+/// Whether a mapping is the heap's largest.
 pub(super) fn is_largest(case: &Case<'_>) -> bool {
     largest(case.process) == case.mapping.vma.range
 }

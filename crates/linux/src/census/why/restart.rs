@@ -35,7 +35,7 @@ pub(super) const SYSTEM_WIDE: &str =
 pub(super) const EXCEPT_ADVISED: &str = "THP is disabled for the process except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
      MemoryTHP=madvise), so no setting helps: start the program without this flag";
 
-/// The limit of a promise about memory of an allocator whose requests nothing shows.
+/// The limit of a promise about memory of an allocator that shows no borders of its requests.
 const MAYBE_IN_PIECES: &str =
     "less if the allocator mapped it in pieces, because a block across two of them stays small";
 
@@ -124,7 +124,7 @@ impl Judge<'_> {
         let Some(set) = self.settings.anon(case.target_bytes) else { return Remedy::nothing("") };
         let is_advised_heap = |smap: &&Smap| smap.is_huge && smap.vma.path.as_os_str() == "[heap]";
         let heap: u64 = self.smaps(case).iter().filter(is_advised_heap).map(Smap::pmd_bytes).sum();
-        // Of memory that is mapped at once, the setting does what the advice did.
+        // Advised memory that was mapped at once is large under always too.
         if value == "always" && set.allows == Allows::Advised && heap > 0 {
             return Remedy::nothing(format!(
                 "under always, glibc advises its heap no longer, and {} MiB of it would be small again",
