@@ -31,6 +31,7 @@ from pathlib import Path
 
 from bench import ROOT
 from promised.kept import is_off
+from promised.measure import family
 from promised.room import Fragmented, make_room
 from scenes import M, nr_blocks, scenes
 
@@ -246,18 +247,11 @@ def look(folio, pid):
     return Look(dict(large), promises_of(mappings, pmd), used)
 
 
-def members(pid):
-    """The process and everything that it started."""
-    path = Path(f"/proc/{pid}/task/{pid}/children")
-    children = path.read_text().split() if path.exists() else []
-    return [pid] + [one for child in children for one in members(int(child))]
-
-
 def memory(pid):
     """The program's memory in bytes, including swapped pages; pages that its processes share count once, and files,
     which are in the page cache anyway, do not."""
     total, shared = 0, 0
-    for one in members(pid):
+    for one in family(pid):
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
             kib = {line.split()[0]: int(line.split()[1]) for line in lines if line.endswith(" kB")}
