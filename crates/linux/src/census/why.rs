@@ -20,6 +20,8 @@
 //! has the target size can have them; of others the caller tells the limit.
 
 mod advise;
+mod allocated;
+mod contents;
 mod gain;
 mod gains;
 mod heap;

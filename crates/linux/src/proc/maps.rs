@@ -67,6 +67,16 @@ impl Vma {
         letters.filter(|((letter, _), is)| letter == is).map(|((_, bit), _)| bit).sum()
     }
 
+    /// Whether it is the heap, which only `brk` moves.
+    pub(crate) fn is_heap(&self) -> bool {
+        self.path.as_os_str() == "[heap]"
+    }
+
+    /// Whether it is the stack of the first thread.
+    pub(crate) fn is_stack(&self) -> bool {
+        self.path.as_os_str() == "[stack]"
+    }
+
     /// Whether stores reach the file, or other processes.
     pub(crate) const fn is_shared(&self) -> bool {
         self.permissions[3] == b's'

@@ -56,8 +56,8 @@ impl Judge<'_> {
         };
         let pmd_bytes = self.census.geometry.pmd_bytes();
         // Objects of CPython move to malloc.
-        let is_of_malloc =
-            self.runtime(&case, Memory::Anon).is_some_and(|row| row.malloc && !row.object_arena);
+        let is_of_malloc = gains.area.backing == Backing::Anon
+            && self.runtime(&case, Memory::Anon).is_some_and(|row| row.malloc && !row.object_arena);
         let with_gain = |remedy: Remedy| {
             let of_file = Gain { new_bytes: 0, copied_bytes: 0, ..gains.next };
             let (gain, folio_bytes) = match remedy.action {
@@ -95,8 +95,8 @@ impl Judge<'_> {
             let is_part =
                 is_option && gains.has_borders && gains.of_malloc.bytes < gains.next.bytes;
             remedies.extend(next);
-            if is_part {
-                remedies.push(self.of_all_programs(case, &smap, "always", None));
+            if let Some(set) = self.settings.anon(case.target_bytes).filter(|_| is_part) {
+                remedies.push(self.of_all_programs(case, &set, "always", None));
             }
         }
         or_nothing(remedies)

@@ -23,7 +23,8 @@ impl Judge<'_> {
         let Some(blocks) = self.blocks(case, area.lifted(), target_bytes) else {
             return Gains::unseen(case, area, pmd_bytes);
         };
-        let pieces = self.pieces(case);
+        let allocated = self.allocated(case);
+        let pieces = &allocated.pieces;
         let page_bytes = geometry.page_bytes;
         let inside = |is_wanted: fn(&Piece) -> bool| {
             let pieces = pieces.iter().filter(|piece| is_wanted(piece));

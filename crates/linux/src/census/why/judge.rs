@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use super::allocated::Allocated;
 use super::gain::{Blocks, Promised};
 use super::is_kernels;
-use super::pieces::Pieces;
 use super::reason::{Finding, Question, Reason, Refusal};
 use super::tmpfs::{Home, SeenMounts};
 use crate::census::block::{AreaFacts, Backing, Place, When};
@@ -41,8 +41,8 @@ pub(super) struct Judge<'a> {
     facts: BTreeMap<((u32, u32), u64), Option<FileFacts>>,
     writers: BTreeMap<((u32, u32), u64), Vec<u32>>,
     smaps: BTreeMap<u32, Vec<Smap>>,
-    /// Of private memory, by process and address.
-    pub(super) pieces: BTreeMap<(u32, u64), Rc<Pieces>>,
+    /// By process and address.
+    pub(super) allocated: BTreeMap<(u32, u64), Rc<Allocated>>,
     mounts: SeenMounts,
     pub(super) promised: Promised,
     /// Pinned bytes of each process that are not taken from a gain yet.
@@ -72,12 +72,11 @@ impl<'a> Case<'a> {
         let mapping = &process.mappings[finding.mapping];
         let is_rest =
             |next: &Mapping| next.vma.range.start == mapping.vma.range.end && next.vma.prot() == 0;
-        let name = mapping.vma.path.as_os_str();
         Self {
             process,
             mapping,
-            grows: name == "[heap]"
-                || name == "[stack]"
+            grows: mapping.vma.is_heap()
+                || mapping.vma.is_stack()
                 || process.mappings.get(finding.mapping + 1).is_some_and(is_rest),
             target_bytes: finding.target_bytes,
             target_order: (finding.target_bytes / census.geometry.page_bytes).ilog2(),
@@ -124,7 +123,7 @@ impl<'a> Judge<'a> {
             facts: BTreeMap::new(),
             writers: BTreeMap::new(),
             smaps: BTreeMap::new(),
-            pieces: BTreeMap::new(),
+            allocated: BTreeMap::new(),
             mounts: SeenMounts::default(),
             promised: promised(census),
             pinned: BTreeMap::new(),

@@ -7,9 +7,8 @@
 //!
 //! Owns how an arena is known: no setting makes a block larger that was mapped in such pieces.
 
-use crate::proc::Task;
+use super::contents::{Contents, Words};
 use crate::proc::maps::Vma;
-use crate::system::entry;
 
 /// Lengths of pools, newest first (`POOL_SIZE` of `CPython`'s `Objects/obmalloc.c`).
 const POOLS: [u64; 2] = [16 << 10, 4 << 10];
@@ -17,20 +16,12 @@ const POOLS: [u64; 2] = [16 << 10, 4 << 10];
 const STEP: u64 = 16;
 const STEPS_MAX: u64 = 32;
 
-/// Whether private memory of a process begins with an arena. Memory that is not present is not read.
-pub(super) fn is_arena(task: &Task<'_>, vma: &Vma, page_bytes: u64) -> bool {
-    if vma.has_file() {
-        return false;
-    }
-    let (Ok(pagemap), Ok(memory)) = (task.pagemap(), task.memory()) else { return false };
+/// Whether private memory begins with an arena.
+pub(super) fn is_arena(contents: &mut Contents, vma: &Vma) -> bool {
     POOLS.into_iter().any(|pool_bytes| {
         let at = vma.range.start.next_multiple_of(pool_bytes);
-        let (mut state, mut words) = ([0], [0; 6]);
-        at < vma.range.end
-            && pagemap.read(at / page_bytes, &mut state).is_ok_and(|nr| nr == 1)
-            && state[0] & entry::PRESENT != 0
-            && memory.read(at / 8, &mut words).is_ok_and(|nr| nr == words.len())
-            && is_pool(words, pool_bytes)
+        let is_header = |words| matches!(words, Words::Read(words) if is_pool(words, pool_bytes));
+        at < vma.range.end && is_header(contents.words(at))
     })
 }
 

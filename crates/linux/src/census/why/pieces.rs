@@ -13,19 +13,15 @@
 //! Owns the borders, which headers of malloc show. Only present memory is read. Invariant
 //! P1: pieces ascend, are not empty, and cover the mapping.
 
-use std::io;
 use std::ops::Range;
 
-use crate::proc::Task;
+use super::contents::Words;
 use crate::proc::maps::Vma;
-use crate::system::{Entries, entry};
 
 /// Pages that are read in a mapping at most: about 50 ms.
 const PAGES_MAX: u64 = 1 << 15;
 /// Pages in which the next header is sought.
 const SOUGHT_MAX: u64 = 1 << 14;
-/// Entries that are read together.
-const WINDOW: usize = 512;
 
 /// Memory that was mapped at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,40 +39,25 @@ pub(super) struct Pieces {
     is_known: bool,
 }
 
-/// The first words of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
-    /// These words.
-    Words([u64; 2]),
-    /// Nothing was written to the page.
-    Empty,
-    /// It cannot be read without bringing it in.
-    Unread,
-}
-
 impl Pieces {
     /// One piece, about which nothing is known.
     pub(super) fn whole(vma: &Vma) -> Self {
         Self { list: vec![Piece { range: vma.range.clone(), is_chunk: false }], is_known: false }
     }
 
-    /// Of private memory of a process.
-    pub(super) fn of(task: &Task<'_>, vma: &Vma, page_bytes: u64) -> Self {
-        let opened = || Ok::<_, io::Error>((task.pagemap()?, task.memory()?));
-        let Ok((pagemap, memory)) = opened() else { return Self::whole(vma) };
-        let mut pages = Pages { pagemap, memory, page_bytes, first: 0, window: Vec::new() };
-        Self::found(vma, page_bytes, |address| pages.start(address))
-    }
-
     /// From the first words of the mapping's pages.
-    pub(super) fn found(vma: &Vma, page_bytes: u64, mut start: impl FnMut(u64) -> Start) -> Self {
+    pub(super) fn found(
+        vma: &Vma,
+        page_bytes: u64,
+        mut start: impl FnMut(u64) -> Words<2>,
+    ) -> Self {
         let Range { start: mut at, end } = vma.range;
         let (mut list, mut nr_read) = (Vec::new(), 0);
         let mut is_known = false;
         while at < end && nr_read < PAGES_MAX {
             nr_read += 1;
             let first = start(at);
-            is_known |= at == vma.range.start && first != Start::Unread;
+            is_known |= at == vma.range.start && first != Words::Unread;
             let (to, is_chunk) = match chunk(first, end - at, page_bytes) {
                 Some(bytes) => (at + bytes, true),
                 None => (sought(at, end, page_bytes, &mut nr_read, &mut start), false),
@@ -109,8 +90,8 @@ impl Pieces {
 
 /// The length of a chunk that begins a page: no chunk before it, then its size in pages with the bit
 /// `IS_MMAPPED` (2) alone.
-fn chunk(start: Start, bytes_max: u64, page_bytes: u64) -> Option<u64> {
-    let Start::Words([before, size]) = start else { return None };
+fn chunk(start: Words<2>, bytes_max: u64, page_bytes: u64) -> Option<u64> {
+    let Words::Read([before, size]) = start else { return None };
     let bytes = size & !7;
     let is_header = before == 0 && size & 7 == 2 && bytes > 0 && bytes.is_multiple_of(page_bytes);
     (is_header && bytes <= bytes_max).then_some(bytes)
@@ -123,7 +104,7 @@ fn sought(
     end: u64,
     page_bytes: u64,
     nr_read: &mut u64,
-    start: &mut impl FnMut(u64) -> Start,
+    start: &mut impl FnMut(u64) -> Words<2>,
 ) -> u64 {
     let last = (at / page_bytes).saturating_add(SOUGHT_MAX).min(end / page_bytes);
     for page in at / page_bytes + 1..last {
@@ -139,43 +120,6 @@ fn sought(
         }
     }
     end
-}
-
-/// Reads what pages begin with.
-struct Pages {
-    pagemap: Box<dyn Entries>,
-    memory: Box<dyn Entries>,
-    page_bytes: u64,
-    /// Page of the first entry of the window.
-    first: u64,
-    window: Vec<u64>,
-}
-
-impl Pages {
-    fn start(&mut self, address: u64) -> Start {
-        let Some(state) = self.state(address / self.page_bytes) else { return Start::Unread };
-        if state & entry::PRESENT == 0 {
-            let is_swapped = state & entry::SWAPPED != 0 && state & entry::GUARD == 0;
-            return if is_swapped { Start::Unread } else { Start::Empty };
-        }
-        let mut words = [0; 2];
-        match self.memory.read(address / 8, &mut words) {
-            Ok(2) => Start::Words(words),
-            _ => Start::Unread,
-        }
-    }
-
-    fn state(&mut self, page: u64) -> Option<u64> {
-        let at = |first: u64| usize::try_from(page.checked_sub(first)?).ok();
-        if let Some(state) = at(self.first).and_then(|at| self.window.get(at)) {
-            return Some(*state);
-        }
-        self.window.resize(WINDOW, 0);
-        let nr = self.pagemap.read(page, &mut self.window).unwrap_or(0);
-        self.window.truncate(nr);
-        self.first = page;
-        self.window.first().copied()
-    }
 }
 
 #[cfg(test)]
@@ -196,7 +140,7 @@ mod tests {
     fn pieces(vma: &Vma, words: &BTreeMap<u64, [u64; 2]>) -> Vec<(u64, bool)> {
         let found = Pieces::found(vma, PAGE, |address| {
             assert!(vma.range.contains(&address) && address.is_multiple_of(PAGE));
-            words.get(&address).map_or(Start::Empty, |words| Start::Words(*words))
+            words.get(&address).map_or(Words::Empty, |words| Words::Read(*words))
         });
         found.iter().map(|one| ((one.range.end - one.range.start) / PAGE, one.is_chunk)).collect()
     }
@@ -261,8 +205,8 @@ mod tests {
     #[test]
     fn what_cannot_be_read_says_nothing_of_malloc() {
         let vma = vma(4 << 20);
-        let of = |start: Start| Pieces::found(&vma, PAGE, |_| start).longest_chunk();
-        assert_eq!([of(Start::Unread), of(Start::Empty)], [None, Some(0)]);
-        assert_eq!(of(Start::Words([0, 4 << 20 | 2])), Some(4 << 20));
+        let of = |start: Words<2>| Pieces::found(&vma, PAGE, |_| start).longest_chunk();
+        assert_eq!([of(Words::Unread), of(Words::Empty)], [None, Some(0)]);
+        assert_eq!(of(Words::Read([0, 4 << 20 | 2])), Some(4 << 20));
     }
 }

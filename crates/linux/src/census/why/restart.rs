@@ -9,10 +9,10 @@
 
 use std::rc::Rc;
 
+use super::allocated::Allocated;
+use super::heap;
 use super::judge::{Case, Judge};
-use super::pieces::Pieces;
 use super::reason::Question;
-use super::{heap, objects};
 use crate::census::remedy::runtime::{Memory, Runtime, Started, Traits, Wanted};
 use crate::census::remedy::{Action, Remedy, Restart};
 use crate::census::settings::{Allows, InForce};
@@ -22,10 +22,7 @@ use crate::proc::choice::Choice;
 use crate::proc::host;
 use crate::proc::smaps::Smap;
 use crate::shell::as_typed;
-use crate::system::{System, entry};
-
-/// Where arenas of glibc for threads begin at a multiple of (`HEAP_MAX_SIZE`, 64-bit).
-const ARENA_BYTES: u64 = 64 << 20;
+use crate::system::System;
 
 /// Cost of any system-wide setting.
 pub(super) const SYSTEM_WIDE: &str =
@@ -99,7 +96,7 @@ impl Judge<'_> {
             _ => {}
         }
         // Memory that the program advised is as large as it will be.
-        if !is_advised && case.grows && (case.is_short || is_heap(case)) {
+        if !is_advised && case.grows && (case.is_short || case.mapping.vma.is_heap()) {
             return Some(Remedy::nothing(
                 "it grows in small steps, and no such folio fits at the end of a step: a setting would \
                  help only in part",
@@ -110,19 +107,18 @@ impl Judge<'_> {
         }
         let value = if is_advised { "madvise" } else { "always" };
         let more = option.note().or_else(|| row.map(|row| row.cost.clone())).filter(|_| is_sought);
-        Some(self.of_all_programs(case, smap, value, more))
+        Some(self.of_all_programs(case, &set, value, more))
     }
 
     /// The setting for all private memory.
     pub(super) fn of_all_programs(
         &mut self,
         case: &Case<'_>,
-        smap: &Smap,
+        set: &InForce,
         value: &str,
         more: Option<String>,
     ) -> Remedy {
-        let Some(set) = self.settings.anon(case.target_bytes) else { return Remedy::nothing("") };
-        let is_advised_heap = |smap: &&Smap| smap.is_huge && smap.vma.path.as_os_str() == "[heap]";
+        let is_advised_heap = |smap: &&Smap| smap.is_huge && smap.vma.is_heap();
         let heap: u64 = self.smaps(case).iter().filter(is_advised_heap).map(Smap::pmd_bytes).sum();
         // Advised memory that was mapped at once is large under always too.
         if value == "always" && set.allows == Allows::Advised && heap > 0 {
@@ -139,8 +135,9 @@ impl Judge<'_> {
             .then(|| MAYBE_IN_PIECES.to_owned());
         let costs = [SYSTEM_WIDE.to_owned()].into_iter().chain(more).chain(in_pieces);
         let cost = costs.collect::<Vec<_>>().join("; ");
-        let tuned = self.tuned(&set, value).costing_if_some(cost);
-        self.unless_excepted(case, tuned, smap)
+        let tuned = self.tuned(set, value).costing_if_some(cost);
+        let smap = self.smap(case);
+        self.unless_excepted(case, tuned, &smap)
     }
 
     /// A remedy for all memory, with the limit of its promise.
@@ -167,7 +164,7 @@ impl Judge<'_> {
                 let has_code = row.own_heap && heap::is_largest(case);
                 let extra_bytes = if has_code {
                     heap::code(case.process, pmd_bytes)
-                } else if row.malloc && is_heap(case) {
+                } else if row.malloc && case.mapping.vma.is_heap() {
                     // It then ends with a whole block, of which half is new on average.
                     pmd_bytes / 2
                 } else {
@@ -199,63 +196,34 @@ impl Judge<'_> {
             return None;
         }
         let vma = &case.mapping.vma;
-        let task = Task::of(self.question.system, case.process.pid);
+        let allocated = self.allocated(case);
         let wanted = Wanted {
             memory,
             range: vma.range.clone(),
-            is_heap: is_heap(case),
+            is_heap: vma.is_heap(),
             pmd_bytes: self.census.geometry.pmd_bytes(),
             is_disabled: disabled.is_some(),
-            longest_chunk: self.pieces(case).longest_chunk(),
-            is_arena: self.is_arena(case),
-            is_object_arena: objects::is_arena(&task, vma, self.census.geometry.page_bytes),
+            longest_chunk: allocated.pieces.longest_chunk(),
+            is_arena: allocated.is_arena,
+            is_object_arena: allocated.is_object_arena,
             is_own_heap: heap::is_part(case),
         };
         Runtime::of(self.traits(case), &wanted)
     }
 
-    /// The pieces of private memory in which glibc's malloc may have mapped some.
-    pub(super) fn pieces(&mut self, case: &Case<'_>) -> Rc<Pieces> {
+    /// What the contents of a mapping show of its allocator.
+    pub(super) fn allocated(&mut self, case: &Case<'_>) -> Rc<Allocated> {
         let vma = &case.mapping.vma;
         let key = (case.process.pid, vma.range.start);
-        if let Some(known) = self.pieces.get(&key) {
+        if let Some(known) = self.allocated.get(&key) {
             return Rc::clone(known);
         }
-        let name = vma.path.as_os_str();
-        let is_sought = !vma.has_file() && name != "[heap]" && name != "[stack]";
-        let found = if is_sought && !self.traits(case).has_foreign_allocator() {
-            let task = Task::of(self.question.system, case.process.pid);
-            Pieces::of(&task, vma, self.census.geometry.page_bytes)
-        } else {
-            Pieces::whole(vma)
-        };
-        let found = Rc::new(found);
-        self.pieces.insert(key, Rc::clone(&found));
-        found
-    }
-
-    /// Whether a mapping begins as an arena of glibc for threads does: with a pointer to the arena's
-    /// state, and the lengths in use and accessible.
-    fn is_arena(&self, case: &Case<'_>) -> Option<bool> {
-        let vma = &case.mapping.vma;
-        if !vma.range.start.is_multiple_of(ARENA_BYTES) {
-            return Some(false);
-        }
-        let page_bytes = self.census.geometry.page_bytes;
+        let may_be_glibcs = !self.traits(case).has_foreign_allocator();
         let task = Task::of(self.question.system, case.process.pid);
-        let mut state = [0];
-        task.pagemap().ok()?.read(vma.range.start / page_bytes, &mut state).ok()?;
-        if state[0] & entry::PRESENT == 0 {
-            return None;
-        }
-        let mut words = [0; 4];
-        (task.memory().ok()?.read(vma.range.start / 8, &mut words).ok()? == 4).then_some(())?;
-        let [arena, _, used, accessible] = words;
-        let is_near = (1..page_bytes).contains(&(arena % ARENA_BYTES));
-        let is_length = |bytes: u64| bytes.is_multiple_of(page_bytes) && bytes <= ARENA_BYTES;
-        Some(
-            is_near && is_length(used) && is_length(accessible) && (1..=accessible).contains(&used),
-        )
+        let page_bytes = self.census.geometry.page_bytes;
+        let found = Rc::new(Allocated::of(&task, vma, page_bytes, may_be_glibcs));
+        self.allocated.insert(key, Rc::clone(&found));
+        found
     }
 
     /// A setting changed, if `folio tune` takes the value.
@@ -277,21 +245,21 @@ impl Judge<'_> {
         value: &str,
     ) -> Remedy {
         let global = self.settings.global("enabled").filter(|_| is_for_madvise(row));
-        let set = match &global {
-            Some(global) if global.allows == Allows::All => {
-                return Remedy::nothing(ONLY_IF_MADVISE);
-            }
-            Some(global) if global.allows == Allows::None && global.name != set.name => {
-                if set.allows == Allows::None {
-                    return Remedy::nothing(ONLY_IF_MADVISE);
-                }
-                global
-            }
-            _ => set,
-        };
-        if set.allows != Allows::None {
-            return option;
+        let is_always = |set: &InForce| set.allows == Allows::All;
+        if global.as_ref().is_some_and(is_always) {
+            return Remedy::nothing(ONLY_IF_MADVISE);
         }
+        let other = global.as_ref().filter(|global| global.name != set.name);
+        let off: Vec<_> = [Some(set), other]
+            .into_iter()
+            .flatten()
+            .filter(|set| set.allows == Allows::None)
+            .collect();
+        let set = match off[..] {
+            [] => return option,
+            [set] => set,
+            _ => return Remedy::nothing(ONLY_IF_MADVISE),
+        };
         let tuned = self.tuned(set, value);
         if !tuned.is_some() {
             return tuned;
@@ -311,10 +279,6 @@ impl Judge<'_> {
 
 fn is_for_madvise(row: Option<&Runtime>) -> bool {
     row.is_some_and(|row| row.only_if_madvise)
-}
-
-fn is_heap(case: &Case<'_>) -> bool {
-    case.mapping.vma.path.as_os_str() == "[heap]"
 }
 
 impl Remedy {

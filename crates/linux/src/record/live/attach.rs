@@ -10,7 +10,6 @@
 //! it the folios that it would get if it were touched by address.
 
 use std::ops::Range;
-use std::path::Path;
 
 use largefolio_trace::event::abi;
 use largefolio_trace::{Event, Op, ThreadId, TraceError};
@@ -94,7 +93,7 @@ impl Found {
     }
 
     fn heap(&self) -> Range<u64> {
-        let heap = self.vmas.iter().filter(|vma| vma.path == Path::new("[heap]"));
+        let heap = self.vmas.iter().filter(|vma| vma.is_heap());
         let (mut start, mut end) = (0, 0);
         for vma in heap {
             start = if end == 0 { vma.range.start } else { start };
