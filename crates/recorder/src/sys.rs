@@ -62,7 +62,7 @@ fn mask(how: c_int, set: *const libc::sigset_t) -> u64 {
         return 0;
     }
     (1..=64_i32).fold(0, |signals, signal| {
-        // SAFETY: `earlier` is a whole set; a number that is no signal is refused.
+        // SAFETY: `earlier` is a whole set; other numbers are refused.
         let is_blocked = unsafe { libc::sigismember(&raw const earlier, signal) } == 1;
         signals | u64::from(is_blocked) << (signal - 1)
     })

@@ -9,7 +9,7 @@ pub fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let text = printable(text);
     let mut lines = vec![String::new()];
     // Of the last line. Both are kept, not counted again for each word: a text may be megabytes of
-    // spaces, which all stand on one line.
+    // spaces, all on one line.
     let (mut nr_chars, mut is_blank) = (0, true);
     for word in text.split(' ') {
         let Some(line) = lines.last_mut() else { unreachable!("there is a first line") };

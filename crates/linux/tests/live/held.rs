@@ -22,7 +22,7 @@ impl Held {
         Self::within(None, command)
     }
 
-    /// Compiles and starts a C program; says so if there is no compiler.
+    /// Compiles and starts a C program; says so without a compiler.
     pub(crate) fn compiled(source: &str) -> Option<Self> {
         if !has("gcc", "gcc") {
             return None;
