@@ -17,7 +17,6 @@ use largefolio_mm::fault::Access;
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::ram::Counted;
 use largefolio_mm::rules::reclaim::{GenerationRule, LruRule, ReclaimRules};
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{ByteRange, GroupId, MmId, Vaddr};
@@ -57,7 +56,7 @@ impl Numbers {
 }
 
 struct World {
-    memory: Memory<Counted>,
+    memory: Memory,
     groups: Vec<(GroupId, MmId)>,
     open: OpenId,
     nr_pages: u64,

@@ -6,12 +6,11 @@
 use crate::fault::{Access, FaultError};
 use crate::io::OutOfMemory;
 use crate::memory::Memory;
-use crate::ram::Bytes;
 use crate::units::ByteRange;
 use crate::units::{MmId, Pfn, Vaddr};
 use crate::vma::OpenId;
 
-impl Memory<Bytes> {
+impl Memory {
     /// Loads bytes from a process's memory.
     ///
     /// # Errors

@@ -38,7 +38,6 @@ pub use advise::{CollapseError, Errno};
 use crate::core::inject::FailAfter;
 use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::anon::Effort;
 use crate::units::{MmId, Order, Vpn};
 use crate::vma::Vma;
@@ -68,7 +67,7 @@ impl CollapseTarget {
     }
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Makes a step of later collapses fail, for tests of what is left then.
     pub fn fail_collapse(&mut self, fail: FailAfter) {
         self.fail_collapse = fail;

@@ -93,13 +93,13 @@ impl NewFolio {
 
 /// Everything that is kept but processes and open files, which [`crate::memory::Memory`] adds.
 #[derive(Debug)]
-pub struct Core<R> {
+pub struct Core {
     /// Frames that nobody has.
     pub buddy: Buddy,
     /// Folios of files and processes that exist.
     pub folios: FolioTable,
     /// Bytes, or the count of them.
-    pub ram: R,
+    pub ram: Ram,
     /// Exact counts of what happened.
     pub counters: Counters,
     /// What was cleared and copied without a reschedule point.
@@ -131,9 +131,9 @@ pub struct Core<R> {
     pub(crate) slow: BTreeSet<(MappingId, PageIndex)>,
 }
 
-impl<R: Ram> Core<R> {
+impl Core {
     /// No files, all memory free.
-    pub(crate) fn new(buddy: Buddy, hugetlb: Hugetlb, ram: R, mapcount: MapcountRules) -> Self {
+    pub(crate) fn new(buddy: Buddy, hugetlb: Hugetlb, ram: Ram, mapcount: MapcountRules) -> Self {
         Self {
             buddy,
             folios: FolioTable::new(),

@@ -44,7 +44,6 @@ mod window;
 
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, PteFlags};
-use crate::ram::Ram;
 use crate::rules::MinorRetry;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{AccessAdvice, Backing, OpenId, Sharing, Vma};
@@ -193,7 +192,7 @@ const NR_TRIES_MAX: u32 = 16;
 /// More passes than this mean the model itself loops: one cold, one again, one tried.
 const NR_PASSES_MAX: u32 = 4;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Touches one address, faulting as the kernel would.
     ///
     /// # Errors

@@ -16,7 +16,6 @@ use crate::folio::frames::Flag;
 use crate::folio::{FolioId, FolioTable};
 use crate::memory::Memory;
 use crate::pgtable::{Batch, Copied, CopiedPmd, Copier, FolioSpan, PteFlags};
-use crate::ram::Ram;
 use crate::rmap::owners::IdsExhausted;
 use crate::rules::anon::Batching;
 use crate::units::VpnRange;
@@ -37,7 +36,7 @@ pub enum ForkError {
     OwnerIds(#[from] IdsExhausted),
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Copies the address space of `parent`; both sides keep their anonymous pages read-only.
     ///
     /// # Errors
@@ -111,8 +110,8 @@ impl<R: Ram> Memory<R> {
 }
 
 /// The counting side of a fork.
-struct ForkCopy<'a, R> {
-    core: &'a mut Core<R>,
+struct ForkCopy<'a> {
+    core: &'a mut Core,
     parent: MmId,
     child: MmId,
     batching: Batching,
@@ -123,7 +122,7 @@ struct ForkCopy<'a, R> {
     last: Option<FolioId>,
 }
 
-impl<R: Ram> ForkCopy<'_, R> {
+impl ForkCopy<'_> {
     /// E.1.2: whether pages may not be shared because a device writes to them.
     fn is_pinned(&self, id: FolioId, pfn: Pfn, nr: u64) -> bool {
         let folios: &FolioTable = &self.core.folios;
@@ -154,7 +153,7 @@ impl<R: Ram> ForkCopy<'_, R> {
     }
 }
 
-impl<R: Ram> Copier for ForkCopy<'_, R> {
+impl Copier for ForkCopy<'_> {
     type Error = ForkError;
 
     fn folio_of(&mut self, pfn: Pfn) -> FolioSpan {

@@ -28,7 +28,6 @@ use crate::core::space::HugeEntry;
 use crate::map::MapError;
 use crate::memory::Memory;
 use crate::placement;
-use crate::ram::Ram;
 use crate::units::{MmId, Order, Vaddr, Vpn, VpnRange};
 use crate::vma::{Advice, Backing, HugeArea, Prot, Sharing, Vma};
 
@@ -70,7 +69,7 @@ pub enum HugeMapError {
     Map(#[from] MapError),
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Maps huge pages; the address.
     ///
     /// # Errors

@@ -12,7 +12,6 @@ pub use advise::Fadvice;
 
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::readahead::issue::ReadTarget;
 use crate::units::MappingId;
 
@@ -50,7 +49,7 @@ pub struct OutOfMemory {
     pub short: Short,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Why a call ends at byte `pos`.
     fn out_of_memory(&mut self, pos: u64) -> OutOfMemory {
         let short = if self.take_group_oom() { Short::Group } else { Short::Machine };

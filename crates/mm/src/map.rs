@@ -18,7 +18,6 @@ use crate::mapping::gate::TextBusy;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
 use crate::placement::{self, Want};
-use crate::ram::Ram;
 use crate::rules::Placement;
 use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
@@ -143,7 +142,7 @@ const NR_AREAS_MAX: usize = 65_530;
 /// Highest address plus one (user addresses have 47 or 48 bits; the larger).
 const SPACE_BYTES: u64 = 1 << 48;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Maps a file or anonymous memory; the address.
     ///
     /// # Errors

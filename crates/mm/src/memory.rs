@@ -35,9 +35,9 @@ use crate::mapping::reserve::Reservations;
 use crate::mapping::tree::{Entry, Tree};
 use crate::mapping::{HugeSwitch, Mapping};
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
-use crate::ram::{Counted, Ram, Stretches};
+use crate::ram::{Ram, Stretches};
 use crate::readahead::Issue;
-use crate::readahead::issue::{self, Cache, ReadTarget, Run};
+use crate::readahead::issue::{self, ReadTarget, Run};
 use crate::rmap::owners::IdsExhausted;
 use crate::rules::anon::Enabled;
 use crate::rules::order::MinOrder;
@@ -83,11 +83,11 @@ pub(crate) struct Readahead<'a> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct Memory<R = Counted> {
+pub struct Memory {
     /// What the kernel does.
     pub(crate) rules: Rules,
     pub(crate) arch: Arch,
-    pub(crate) core: Core<R>,
+    pub(crate) core: Core,
     pub(crate) zero_pfn: Pfn,
     /// First frame of the huge zero folio, while somebody uses it (D.3.1).
     pub(crate) huge_zero: Option<Pfn>,
@@ -115,37 +115,13 @@ pub struct Memory<R = Counted> {
     decider: Option<Box<decider::Decider>>,
 }
 
-impl<R: Ram> Cache<R> for Memory<R> {
-    fn core(&self) -> &Core<R> {
-        &self.core
-    }
-
-    fn core_mut(&mut self) -> &mut Core<R> {
-        &mut self.core
-    }
-
-    fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
-    fn insert(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
-        let id = self.insert(new, ChargeEffort::Once)?;
-        let folio = self.core.folios.get_mut(id);
-        if self.core.groups.is_limited() && !folio.is_locked {
-            folio.is_locked = true;
-            self.window.push(id);
-        }
-        Ok(id)
-    }
-}
-
-impl Memory<Counted> {
-    /// A machine whose memory holds no bytes.
+impl Memory {
+    /// A machine whose memory only counts what moves.
     ///
     /// # Errors
     /// When `config` describes no machine the allocator can manage.
     pub fn new(rules: Rules, config: &Config) -> Result<Self, MemoryError> {
-        Self::with_ram(rules, config, Counted::default())
+        Self::with_ram(rules, config, Ram::default())
     }
 
     /// The same; `hears` is asked now and then while memory ages, and may end it.
@@ -157,23 +133,21 @@ impl Memory<Counted> {
         config: &Config,
         hears: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Self, MemoryError> {
-        Self::made(rules, config, Counted::default(), hears)
+        Self::made(rules, config, Ram::default(), hears)
     }
-}
 
-impl<R: Ram> Memory<R> {
     /// A machine with `ram` as its memory.
     ///
     /// # Errors
     /// When `config` describes no machine the allocator can manage.
-    pub fn with_ram(rules: Rules, config: &Config, ram: R) -> Result<Self, MemoryError> {
+    pub fn with_ram(rules: Rules, config: &Config, ram: Ram) -> Result<Self, MemoryError> {
         Self::made(rules, config, ram, &mut || ControlFlow::Continue(()))
     }
 
     fn made(
         rules: Rules,
         config: &Config,
-        ram: R,
+        ram: Ram,
         hears: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<Self, MemoryError> {
         let nr_pages = config.ram_bytes >> rules.page.shift();
@@ -371,7 +345,7 @@ impl<R: Ram> Memory<R> {
 
     /// What is kept: files, folios, free memory.
     #[must_use]
-    pub fn core(&self) -> &Core<R> {
+    pub fn core(&self) -> &Core {
         &self.core
     }
 
@@ -430,6 +404,17 @@ impl<R: Ram> Memory<R> {
         self.end_window();
     }
 
+    /// Inserts one folio of a window. Under a limit it stays locked until the window ends.
+    pub(crate) fn insert_for_read(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
+        let id = self.insert(new, ChargeEffort::Once)?;
+        let folio = self.core.folios.get_mut(id);
+        if self.core.groups.is_limited() && !folio.is_locked {
+            folio.is_locked = true;
+            self.window.push(id);
+        }
+        Ok(id)
+    }
+
     /// What a window reads is locked until all of it is asked for: reclaim within the group, on
     /// account of its last folio, leaves its first alone.
     fn end_window(&mut self) {
@@ -464,7 +449,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// A process, and the folios it maps.
-    pub(crate) fn space_and_core(&mut self, mm: MmId) -> (&mut Space, &mut Core<R>) {
+    pub(crate) fn space_and_core(&mut self, mm: MmId) -> (&mut Space, &mut Core) {
         (&mut self.spaces[mm.0 as usize], &mut self.core)
     }
 
@@ -476,7 +461,7 @@ impl<R: Ram> Memory<R> {
         &mut self,
         first: MmId,
         second: MmId,
-    ) -> (&mut Space, &mut Space, &mut Core<R>) {
+    ) -> (&mut Space, &mut Space, &mut Core) {
         let Ok([first, second]) =
             self.spaces.get_disjoint_mut([first.0 as usize, second.0 as usize])
         else {

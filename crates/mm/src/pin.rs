@@ -9,7 +9,6 @@ use crate::fault::{Access, Fault, FaultError, Pass};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, Protection, PteFlags};
-use crate::ram::Ram;
 use crate::units::{MmId, Pfn, Vaddr, Vpn};
 use crate::vma::Sharing;
 
@@ -23,7 +22,7 @@ pub struct Pin {
     folio: Option<FolioId>,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Pins the page at `addr` for a device that reads it (`Read`) or stores to it (`Write`).
     ///
     /// # Errors

@@ -1,8 +1,7 @@
-//! Whether memory has bytes.
+//! Physical memory and storage.
 //!
-//! Owns the seam between the decisions of the memory manager and the bytes they move. [`Counted`]
-//! keeps no bytes: it counts what would be read, zeroed and copied. [`Bytes`] is real memory. No
-//! decision may depend on which of the two is used.
+//! Counts what the memory manager reads, zeroes and copies. [`Ram::new`] also moves real bytes; no
+//! decision depends on whether it does.
 //!
 //! The order in which a folio is zeroed or copied comes as a [`Plan`]; the kernel's choice among
 //! plans is a rule ([`crate::rules::clear`]).
@@ -10,12 +9,15 @@
 mod bytes;
 mod stretches;
 
-pub use bytes::{Bytes, stored_byte};
+pub use bytes::stored_byte;
 pub use stretches::{ByUnit, Stretch, Stretches, Work};
 
 use largefolio_bulk::plan::Plan;
 
-use crate::units::{MappingId, PageIndex, Pfn};
+use bytes::Bytes;
+
+use crate::buddy::has_room;
+use crate::units::{MappingId, PageIndex, PageSize, Pfn};
 
 /// Pages of a file, from the first one on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,37 +26,6 @@ pub struct FilePages {
     pub file: MappingId,
     /// Index of the first page.
     pub index: PageIndex,
-}
-
-/// Physical memory and the storage behind files, as the memory manager uses them.
-pub trait Ram {
-    /// Fills `nr_pages` frames from `pfn` with zeroes, in ascending order: nobody waits for one of
-    /// them.
-    fn zero(&mut self, pfn: Pfn, nr_pages: u64);
-    /// Fills bytes `from .. to`, counted from the start of frame `pfn`, with zeroes: what
-    /// truncation leaves of a folio.
-    fn zero_bytes(&mut self, pfn: Pfn, from: u64, to: u64);
-    /// Fills the folio at `pfn` with zeroes in the order of `plan`, which is for its frames (D.4).
-    fn clear_folio(&mut self, pfn: Pfn, plan: &Plan);
-    /// Copies one frame.
-    fn copy_page(&mut self, from: Pfn, to: Pfn);
-    /// Copies the frames from `from` on over those from `to` on in the order of `plan`, which is for
-    /// as many (D.4.5).
-    fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan);
-    /// Reads `nr_pages` frames from a file.
-    fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages);
-    /// Writes `nr_pages` frames to a file's storage.
-    fn write_out(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages);
-    /// Writes one frame to a slot of swap space.
-    fn swap_out(&mut self, pfn: Pfn, slot: u64);
-    /// Reads one frame from a slot of swap space.
-    fn swap_in(&mut self, slot: u64, pfn: Pfn);
-    /// Nobody needs a slot of swap space any more.
-    fn swap_free(&mut self, slot: u64);
-    /// A file of `size_bytes` appears in storage.
-    fn add_file(&mut self, file: MappingId, size_bytes: u64);
-    /// Bytes `from .. to` of a file are gone from storage: they read as zeroes.
-    fn punch(&mut self, file: MappingId, from: u64, to: u64);
 }
 
 /// What plans came to so far.
@@ -85,7 +56,7 @@ impl Moved {
 /// Sizes of units that [`Counted::zeroed_by_unit`] tells apart: to 2^20 pages, the largest folio.
 pub const NR_UNITS: usize = 21;
 
-/// Memory without bytes: counts only.
+/// What was zeroed, copied, read and written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Pages filled with zeroes.
@@ -126,50 +97,135 @@ fn log2_of(nr: u64) -> usize {
     log2.min(NR_UNITS - 1)
 }
 
-impl Ram for Counted {
-    fn zero(&mut self, _pfn: Pfn, nr_pages: u64) {
-        self.nr_zeroed += nr_pages;
-        self.zeroed_by_unit[0] += nr_pages;
+/// Physical memory and storage: counts of what moved and, if asked for, the bytes themselves.
+#[derive(Clone, Debug, Default)]
+pub struct Ram {
+    /// What was zeroed, copied, read and written.
+    pub counted: Counted,
+    bytes: Option<Bytes>,
+}
+
+impl Ram {
+    /// `ram_bytes` of real memory in frames of `page`; the host backs it as it is used.
+    #[must_use]
+    pub fn new(page: PageSize, ram_bytes: u64) -> Self {
+        Self { counted: Counted::default(), bytes: Some(Bytes::new(page, ram_bytes)) }
     }
 
-    fn zero_bytes(&mut self, _pfn: Pfn, _from: u64, _to: u64) {}
-
-    fn clear_folio(&mut self, pfn: Pfn, plan: &Plan) {
-        self.nr_zeroed += plan.shape().nr_pages;
-        add_units(&mut self.zeroed_by_unit, plan);
-        self.cleared.add(pfn, plan);
+    /// As [`Ram::new`], or `None` if the host has no room, as under `ulimit -v`.
+    #[must_use]
+    pub fn try_new(page: PageSize, ram_bytes: u64) -> Option<Self> {
+        has_room(ram_bytes).then(|| Self::new(page, ram_bytes))
     }
 
-    fn copy_page(&mut self, _from: Pfn, _to: Pfn) {
-        self.nr_copied += 1;
-        self.copied_by_unit[0] += 1;
+    /// One frame's bytes.
+    ///
+    /// # Panics
+    /// If this memory only counts.
+    #[must_use]
+    pub fn frame(&self, pfn: Pfn) -> &[u8] {
+        let Some(bytes) = &self.bytes else { panic!("this memory only counts") };
+        bytes.frame(pfn)
     }
 
-    fn copy_folio(&mut self, _from: Pfn, to: Pfn, plan: &Plan) {
-        self.nr_copied += plan.shape().nr_pages;
-        add_units(&mut self.copied_by_unit, plan);
-        self.copied.add(to, plan);
+    /// One frame's bytes, to store to.
+    ///
+    /// # Panics
+    /// If this memory only counts.
+    pub fn frame_mut(&mut self, pfn: Pfn) -> &mut [u8] {
+        let Some(bytes) = &mut self.bytes else { panic!("this memory only counts") };
+        bytes.frame_mut(pfn)
     }
 
-    fn read_in(&mut self, _pfn: Pfn, nr_pages: u64, _pages: FilePages) {
-        self.nr_read += nr_pages;
+    /// Zeroes `nr_pages` frames in ascending order.
+    pub(crate) fn zero(&mut self, pfn: Pfn, nr_pages: u64) {
+        self.counted.nr_zeroed += nr_pages;
+        self.counted.zeroed_by_unit[0] += nr_pages;
+        if let Some(bytes) = &mut self.bytes {
+            bytes.zero(pfn, nr_pages);
+        }
     }
 
-    fn write_out(&mut self, _pfn: Pfn, nr_pages: u64, _pages: FilePages) {
-        self.nr_written += nr_pages;
+    /// Zeroes bytes `from .. to`, counted from the start of frame `pfn`.
+    pub(crate) fn zero_bytes(&mut self, pfn: Pfn, from: u64, to: u64) {
+        if let Some(bytes) = &mut self.bytes {
+            bytes.zero_bytes(pfn, from, to);
+        }
     }
 
-    fn swap_out(&mut self, _pfn: Pfn, _slot: u64) {
-        self.nr_swapped_out += 1;
+    /// Zeroes the folio at `pfn` in the order of `plan` (D.4).
+    pub fn clear_folio(&mut self, pfn: Pfn, plan: &Plan) {
+        self.counted.nr_zeroed += plan.shape().nr_pages;
+        add_units(&mut self.counted.zeroed_by_unit, plan);
+        self.counted.cleared.add(pfn, plan);
+        if let Some(bytes) = &mut self.bytes {
+            bytes.clear_folio(pfn, plan);
+        }
     }
 
-    fn swap_in(&mut self, _slot: u64, _pfn: Pfn) {
-        self.nr_swapped_in += 1;
+    pub(crate) fn copy_page(&mut self, from: Pfn, to: Pfn) {
+        self.counted.nr_copied += 1;
+        self.counted.copied_by_unit[0] += 1;
+        if let Some(bytes) = &mut self.bytes {
+            bytes.copy_page(from, to);
+        }
     }
 
-    fn swap_free(&mut self, _slot: u64) {}
+    /// Copies as many frames as `plan` has, in its order (D.4.5).
+    pub fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan) {
+        self.counted.nr_copied += plan.shape().nr_pages;
+        add_units(&mut self.counted.copied_by_unit, plan);
+        self.counted.copied.add(to, plan);
+        if let Some(bytes) = &mut self.bytes {
+            bytes.copy_folio(from, to, plan);
+        }
+    }
 
-    fn add_file(&mut self, _file: MappingId, _size_bytes: u64) {}
+    pub(crate) fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages) {
+        self.counted.nr_read += nr_pages;
+        if let Some(bytes) = &mut self.bytes {
+            bytes.read_in(pfn, nr_pages, pages);
+        }
+    }
 
-    fn punch(&mut self, _file: MappingId, _from: u64, _to: u64) {}
+    pub(crate) fn write_out(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages) {
+        self.counted.nr_written += nr_pages;
+        if let Some(bytes) = &mut self.bytes {
+            bytes.write_out(pfn, nr_pages, pages);
+        }
+    }
+
+    pub(crate) fn swap_out(&mut self, pfn: Pfn, slot: u64) {
+        self.counted.nr_swapped_out += 1;
+        if let Some(bytes) = &mut self.bytes {
+            bytes.swap_out(pfn, slot);
+        }
+    }
+
+    pub(crate) fn swap_in(&mut self, slot: u64, pfn: Pfn) {
+        self.counted.nr_swapped_in += 1;
+        if let Some(bytes) = &mut self.bytes {
+            bytes.swap_in(slot, pfn);
+        }
+    }
+
+    pub(crate) fn swap_free(&mut self, slot: u64) {
+        if let Some(bytes) = &mut self.bytes {
+            bytes.swap_free(slot);
+        }
+    }
+
+    /// Adds a file of `size_bytes` to storage.
+    pub(crate) fn add_file(&mut self, file: MappingId, size_bytes: u64) {
+        if let Some(bytes) = &mut self.bytes {
+            bytes.add_file(file, size_bytes);
+        }
+    }
+
+    /// Removes bytes `from .. to` of a file from storage: they read as zeroes.
+    pub(crate) fn punch(&mut self, file: MappingId, from: u64, to: u64) {
+        if let Some(bytes) = &mut self.bytes {
+            bytes.punch(file, from, to);
+        }
+    }
 }

@@ -24,12 +24,11 @@ mod truncate;
 use crate::counters::split::SplitRefusal;
 use crate::folio::{Folio, FolioId, Owner};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::units::Order;
 
 pub(crate) use file::Cut;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Splits a folio uniformly into folios of order `to`.
     ///
     /// # Errors

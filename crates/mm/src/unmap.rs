@@ -10,14 +10,13 @@ use crate::core::Core;
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{Cleared, FolioSpan, LeafKind, PageTable, PteFlags, Zap};
-use crate::ram::Ram;
 use crate::rules::anon::Batching;
 use crate::units::PageRange;
 use crate::units::VpnRange;
 use crate::units::{MmId, Pfn, Vpn};
 use crate::vma::{Backing, Vma};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Ends a process: everything it maps is unmapped.
     pub fn exit(&mut self, mm: MmId) {
         let areas: Vec<_> = self.space(mm).vmas.iter().map(|vma| (vma.start, vma.end)).collect();
@@ -175,8 +174,8 @@ impl<R: Ram> Memory<R> {
 ///
 /// Differs: the accessed bits of all entries of a page are one, so that of another process goes
 /// too.
-struct Zapping<'a, R> {
-    core: &'a mut Core<R>,
+struct Zapping<'a> {
+    core: &'a mut Core,
     mm: MmId,
     batching: Batching,
     /// The folio asked for last.
@@ -184,7 +183,7 @@ struct Zapping<'a, R> {
     has_cleared: bool,
 }
 
-impl<R: Ram> Zap for Zapping<'_, R> {
+impl Zap for Zapping<'_> {
     fn folio_of(&mut self, pfn: Pfn) -> FolioSpan {
         self.last = self.core.folios.of_pfn(pfn);
         match self.last {
@@ -220,7 +219,7 @@ impl<R: Ram> Zap for Zapping<'_, R> {
     }
 }
 
-impl<R: Ram> Zapping<'_, R> {
+impl Zapping<'_> {
     /// What an entry knew of its use goes to the folio of a file: once for a batch.
     fn pass_on_access(&mut self, id: FolioId, part: &Cleared) {
         let folio = self.core.folios.get(id);

@@ -41,7 +41,6 @@ use crate::counters::mapped::MappedCounters;
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, PageTable, PteFlags};
-use crate::ram::Ram;
 use crate::rules::EofGuard;
 use crate::units::{MappingId, MmId, Order, PageIndex, Pfn, Vpn};
 use crate::vma::{Backing, OpenId, Sharing, Vma};
@@ -249,7 +248,7 @@ struct LeafPart<'a> {
     end: Vpn,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Checks every invariant; cost grows with memory and page tables.
     ///
     /// # Errors

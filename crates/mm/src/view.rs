@@ -11,7 +11,6 @@ use crate::core::swap::Swap;
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, PteFlags};
-use crate::ram::Ram;
 use crate::rules::anon::PmdExclusive;
 use crate::units::{MmId, Order, Pfn, Vaddr};
 
@@ -39,7 +38,7 @@ pub struct PageView {
     pub mapcount: u32,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Pages in the swap cache.
     #[must_use]
     pub fn nr_swap_cached(&self) -> u64 {

@@ -26,12 +26,11 @@
 
 use crate::mapping::gate::{Gate, MustDrop, OpenForWrite, TextBusy};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::Writers;
 use crate::units::{MappingId, MmId};
 use crate::vma::{Backing, OpenId, Prot, Sharing, Vma};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Opens a file for writing; its page cache goes first where it holds huge folios that cannot
     /// be written (H.3.3).
     ///

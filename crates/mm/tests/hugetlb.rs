@@ -8,7 +8,7 @@ use largefolio_mm::map::{Madvice, MapError};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::pgtable::PteFlags;
-use largefolio_mm::ram::{Bytes, Ram};
+use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::clear::CopyOrder;
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{MmId, Order, PageSize, Vaddr};
@@ -27,7 +27,7 @@ fn private(order: Order, len_bytes: u64) -> HugeMap {
     HugeMap { addr: None, len_bytes, order, prot, sharing, is_reserved: true }
 }
 
-fn counts<R: Ram>(memory: &Memory<R>, order: Order) -> (u64, u64) {
+fn counts(memory: &Memory, order: Order) -> (u64, u64) {
     let counts = memory.huge_counts(order).unwrap();
     (counts.free_hugepages, counts.resv_hugepages)
 }
@@ -89,7 +89,7 @@ fn copied(copy: CopyOrder) -> (u64, u64, Vec<u8>) {
     let mut rules = Rules::example();
     rules.clear.copy = copy;
     let config = Config { ram_bytes: 64 << 20, ..config(Arch::X86_64, &[(M2, 2)]) };
-    let ram = Bytes::new(rules.page, config.ram_bytes);
+    let ram = Ram::new(rules.page, config.ram_bytes);
     let mut memory = Memory::with_ram(rules, &config, ram).unwrap();
     let parent = memory.new_space();
     let at = memory.mmap_huge(parent, private(M2, 2 << 20)).unwrap();

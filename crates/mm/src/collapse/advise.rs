@@ -8,7 +8,6 @@ use super::file::FileRange;
 use super::{CollapseTarget, Who};
 use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::collapse::{DirtyRange, EmptyBlock, PrivateData, ShortRequest};
 use crate::units::PageRange;
 use crate::units::VpnRange;
@@ -38,7 +37,7 @@ pub struct CollapseError {
     pub refusal: CollapseRefusal,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Collapses every whole PMD block of `[at, at + len_bytes)`, whatever the settings say.
     ///
     /// # Errors

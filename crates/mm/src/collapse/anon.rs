@@ -19,12 +19,12 @@ use crate::fault::{Access, Fault, Pass};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, DetachedTable, PmdState, Pte, PteFlags};
-use crate::ram::{Ram, Stretch, Work};
+use crate::ram::{Stretch, Work};
 use crate::rules::anon::Underused;
 use crate::units::{PageIndex, Pfn};
 use crate::vma::{Prot, Vma};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Scans a block and collapses it (H.6.1, H.6.2).
     pub(super) fn collapse_anon(
         &mut self,

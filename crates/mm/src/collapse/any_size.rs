@@ -15,13 +15,12 @@ use super::{CollapseTarget, Who};
 use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
 use crate::pgtable::{Batch, PmdState, Pte, PteFlags};
-use crate::ram::Ram;
 use crate::rules::anon::MIN_LARGE_ORDER;
 use crate::units::VpnRange;
 use crate::units::{MmId, Order, PageIndex, Vaddr, Vpn};
 use crate::vma::{HugeAdvice, Vma};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Collapses every whole block of `2^order` pages of `[at, at + len_bytes)`. Blocks without a
     /// page, and those that have a folio as large, are stepped over.
     ///

@@ -8,13 +8,12 @@
 use super::Who;
 use crate::mapping::{HugeSwitch, Mapping, tree};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders};
 use crate::rules::collapse::{CollapseSizes, FileCollapse, ShmemEnabled};
 use crate::units::{MappingId, Order};
 use crate::vma::{Backing, HugeAdvice, Vma};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Whether `who` may collapse blocks of an area to the PMD size (H.1.1); for khugepaged and
     /// anonymous memory, to any size.
     pub(crate) fn can_collapse(&self, vma: &Vma, who: Who) -> bool {

@@ -19,7 +19,7 @@ use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::ram::{Ram, Stretch, Work};
+use crate::ram::{Stretch, Work};
 use crate::readahead::issue::Run;
 use crate::rules::collapse::{DirtyFlush, DirtyRange, LargeFolios, Retract};
 use crate::units::PageRange;
@@ -52,7 +52,7 @@ struct Gathered {
     nr_holes: u64,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// The pages of a file that a target maps; `None` for anonymous memory.
     pub(super) fn file_range(&self, target: &CollapseTarget) -> Option<FileRange> {
         let Backing::File { open, .. } = target.vma.backing else { return None };

@@ -19,7 +19,6 @@ use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
 use crate::pgtable::Leaf;
 use crate::policy::{Context, Point};
-use crate::ram::Ram;
 use crate::rules::anon::{Enabled, Orders, SizeMode};
 use crate::rules::collapse::{ScanCost, ShmemEnabled};
 use crate::units::{MmId, Order, Vpn};
@@ -47,7 +46,7 @@ impl Khugepaged {
     }
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Runs khugepaged up to `until_ns` on its clock, which starts at 0 and never goes back.
     pub fn run_khugepaged(&mut self, until_ns: u64) {
         while self.khugepaged.wake_ns <= until_ns && self.khugepaged.wake_ns != NEVER_NS {

@@ -12,12 +12,11 @@ use crate::fault::{Access, Fault, Pass};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::PmdState;
-use crate::ram::Ram;
 use crate::rules::collapse::PmdTable;
 use crate::units::{MmId, PageIndex, Vpn};
 use crate::vma::Vma;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Gives back the tables of every area that maps the whole block at an aligned address, unless
     /// the area has private pages, which may be in the table.
     pub(super) fn retract_tables(&mut self, range: &FileRange) {

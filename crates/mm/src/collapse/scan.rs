@@ -9,7 +9,6 @@ use super::{CollapseTarget, Who};
 use crate::counters::collapse::CollapseRefusal;
 use crate::memory::Memory;
 use crate::pgtable::{Pte, PteFlags};
-use crate::ram::Ram;
 use crate::rules::collapse::{Lazyfree, ReadOnlyRange};
 use crate::units::Vpn;
 
@@ -45,7 +44,7 @@ pub(super) const fn is_hole(pte: Pte) -> bool {
     pte.is_none() || pte.flags().contains(PteFlags::SPECIAL)
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Limits for one PMD block (H.6.1).
     pub(super) fn limits(&self, target: &CollapseTarget) -> PteLimits {
         let limits = match target.who {

@@ -11,7 +11,6 @@ use super::scan::{PteLimits, is_hole};
 use crate::counters::collapse::{CollapseRefusal, Done};
 use crate::memory::Memory;
 use crate::pgtable::Pte;
-use crate::ram::Ram;
 use crate::rules::anon::{MIN_LARGE_ORDER, NonePtes, Orders};
 use crate::units::Order;
 
@@ -35,7 +34,7 @@ impl Walked {
     }
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Collapses what it can of a PMD block to the sizes in `orders`.
     pub(super) fn collapse_sizes(
         &mut self,

@@ -25,7 +25,6 @@ use super::Core;
 use crate::folio::{FolioId, Owner};
 use crate::mapping::Turn;
 use crate::mapping::tree::Entry;
-use crate::ram::Ram;
 use crate::units::{GroupId, MappingId, PageIndex};
 
 /// Files with dirty folios.
@@ -64,7 +63,7 @@ impl Dirty {
     }
 }
 
-impl<R: Ram> Core<R> {
+impl Core {
     /// A folio differs from its storage.
     pub(crate) fn set_dirty(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);

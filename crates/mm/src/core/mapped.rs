@@ -17,7 +17,6 @@ use std::ops::Range;
 use crate::core::Core;
 use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId, Owner};
-use crate::ram::Ram;
 use crate::rmap::Mapcount;
 use crate::rmap::mapcount::Change;
 use crate::rmap::owners::MapcountOverflow;
@@ -38,7 +37,7 @@ fn counted(change: Result<Change, MapcountOverflow>) -> Change {
     change
 }
 
-impl<R: Ram> Core<R> {
+impl Core {
     /// First mapping of a new anonymous folio, exclusive to `mm` (F.3.3).
     pub(crate) fn map_new_anon(&mut self, id: FolioId, mm: MmId, level: Level) {
         let shape = self.shape(self.folios.get(id).order);

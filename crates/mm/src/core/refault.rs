@@ -13,10 +13,9 @@ use super::Core;
 use crate::folio::FolioId;
 use crate::folio::generations::{NR_GENERATIONS_MAX, NR_REFS_MAX, nr_refs, tier_of};
 use crate::mapping::shadows::Shadow;
-use crate::ram::Ram;
 use crate::rules::reclaim::GenerationRule;
 
-impl<R: Ram> Core<R> {
+impl Core {
     /// A read call used a folio: first, second, up to five uses are told apart.
     pub(super) fn count_use(&mut self, id: FolioId, rule: GenerationRule) {
         let is_workingset = self.folios.get(id).is_workingset;

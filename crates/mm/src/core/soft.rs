@@ -7,10 +7,9 @@
 
 use super::{Core, InsertRefusal, NewFolio};
 use crate::folio::FolioId;
-use crate::ram::Ram;
 use crate::units::{Order, PageIndex};
 
-impl<R: Ram> Core<R> {
+impl Core {
     /// Inserts `new`. Where it is a folio of the smallest order that memory does not have, or that
     /// base pages of an earlier time stand in the way of, and that order is a preference, its
     /// absent pages come as base pages.

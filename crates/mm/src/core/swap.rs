@@ -18,7 +18,6 @@ use super::Core;
 use super::swap_slots::Slots;
 use crate::folio::FolioId;
 use crate::mapping::shadows::Shadow;
-use crate::ram::Ram;
 use crate::units::PageRange;
 use crate::units::{MappingId, Order, PageIndex, PageSize, SwapSlot};
 
@@ -151,7 +150,7 @@ impl Swap {
     }
 }
 
-impl<R: Ram> Core<R> {
+impl Core {
     /// One user of a slot less; what is known of the page. A folio in the swap cache that nobody maps
     /// goes with the last user of its slots; one that is mapped, if swap space is half full.
     pub(crate) fn put_slot(&mut self, slot: SwapSlot) -> Option<Stored> {

@@ -18,10 +18,9 @@
 use super::Core;
 use crate::folio::FolioId;
 use crate::mapping::shadows::Shadow;
-use crate::ram::Ram;
 use crate::units::SwapSlot;
 
-impl<R: Ram> Core<R> {
+impl Core {
     /// The folio that holds what is in a slot.
     pub(crate) fn cached_in(&self, slot: SwapSlot) -> Option<FolioId> {
         self.pressure.swap.as_ref()?.cached_in(slot)

@@ -19,13 +19,12 @@ use crate::folio::FolioId;
 use crate::folio::generations::Generations;
 use crate::folio::lru::{Age, ListId, LruKind};
 use crate::mapping::shadows::{Shadow, Shadows};
-use crate::ram::Ram;
 use crate::units::{GroupId, MappingId};
 
 /// A page that had to be read back costs as much as a batch that was examined for nothing.
 const REFAULT_COST: u64 = 32;
 
-impl<R: Ram> Core<R> {
+impl Core {
     /// Changes the shadows of a file.
     pub(crate) fn with_shadows<T>(
         &mut self,

@@ -16,11 +16,10 @@ use crate::core::mapped::Level;
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
-use crate::ram::Ram;
 use crate::rules::anon::{Effort, Orders};
 use crate::units::{Order, Vpn};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Maps zeroes for a read, a new folio for a write.
     pub(super) fn anon_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
         let orders = self.possible_orders(fault);

@@ -8,7 +8,6 @@ use crate::core::observed::Observed;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, PmdState, PteFlags};
-use crate::ram::Ram;
 use crate::rules::{AroundCredit, AroundSpan, EofGuard};
 use crate::units::{PageIndex, Vpn};
 
@@ -38,7 +37,7 @@ enum FirstFolio {
     GoOn,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Maps cached folios around the fault; whether the faulting page is mapped now.
     pub(super) fn fault_around(&mut self, fault: &Fault) -> bool {
         let nr_pages = self.rules.fault_around_pages();

@@ -20,7 +20,6 @@ use crate::folio::{FolioId, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, LeafKind, PteFlags};
-use crate::ram::Ram;
 use crate::rules::anon::{Effort, Reuse};
 use crate::units::{Order, PageIndex, Pfn};
 use crate::vma::Sharing;
@@ -28,7 +27,7 @@ use crate::vma::Sharing;
 /// Flags of a page its process may store to.
 const OWN_PAGE: PteFlags = PteFlags::YOUNG.with(PteFlags::WRITABLE).with(PteFlags::DIRTY);
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// First store to a page of a private file mapping: a copy, one PTE.
     pub(super) fn copy_file_page(&mut self, fault: &Fault, entry: Entry) -> Result<(), FaultError> {
         let from = self.core.folios.get(entry.folio).pfn_at(PageIndex(fault.index()));

@@ -12,7 +12,6 @@ use crate::core::open_file::RaState;
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::policy::{Answer, Context, Point, Window, cause, write};
-use crate::ram::Ram;
 use crate::readahead::issue::{Run, largest_folio, takes_large, window_order};
 use crate::readahead::{self, Issue, OrderHint};
 use crate::rules::anon::Orders;
@@ -48,7 +47,7 @@ impl OwnWindow {
     }
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Orders that a fault on private memory tries, of those that the kernel would.
     pub(super) fn decided_orders(&mut self, fault: &Fault, orders: Orders) -> Orders {
         if orders.is_empty() || !self.is_asked(Point::AnonOrder) {

@@ -10,7 +10,6 @@ use crate::core::observed::{EntryKind, Observed};
 use crate::core::open_file::OpenFile;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::readahead::marker::{self, MarkerHit};
 use crate::rules::{ExecMiss, HitCredit};
 use crate::units::{MappingId, Order, PageIndex};
@@ -33,7 +32,7 @@ enum AsyncStep {
     Dropped,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Looks the faulting page up, reading ahead as the rules say (B.2.1 .. B.2.5).
     pub(super) fn find_or_read(&mut self, fault: &Fault) -> Result<Lookup, FaultError> {
         let file = self.open_file(fault.open()).mapping;

@@ -7,12 +7,11 @@ use crate::counters::PmdRefusal;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, PteFlags};
-use crate::ram::Ram;
 use crate::rules::{EofGuard, Finish, NohugepagePmd};
 use crate::units::{PageIndex, Vpn};
 use crate::vma::{HugeAdvice, Prot};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Maps the faulting page: by a PMD entry, the whole folio, or one PTE.
     pub(super) fn finish(&mut self, fault: &Fault, entry: Entry) {
         let is_whole = !self.passes_end_of_file(fault, entry);

@@ -18,7 +18,7 @@ use crate::folio::FolioId;
 use crate::folio::frames::Flag;
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, PteFlags};
-use crate::ram::{Ram, Stretch, Work};
+use crate::ram::{Stretch, Work};
 use crate::rules::anon::{HugeZeroWrite, Orders, Underused};
 use crate::units::{MmId, Pfn, Vpn};
 
@@ -31,7 +31,7 @@ pub(super) enum HugeWrite {
     Split,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// D.3.1 .. D.3.3: one PMD entry; `false` = fall back to PTEs.
     pub(super) fn huge_fault(&mut self, fault: &Fault) -> bool {
         let pmd = self.rules.page.pmd_order();

@@ -9,11 +9,11 @@ use super::Fault;
 use crate::core::groups::ChargeEffort;
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::ram::{Ram, Work};
+use crate::ram::Work;
 use crate::rules::anon::{Effort, Orders};
 use crate::units::{Order, PageIndex, Vpn};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Orders that are enabled for the area and that a block around the fault fits (D.1.5).
     pub(super) fn suitable_orders(&self, fault: &Fault) -> Orders {
         let vma = &fault.vma;

@@ -10,12 +10,11 @@ use super::Fault;
 use super::choice::Choice;
 use crate::core::open_file::RaState;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::readahead::{Issue, OrderHint};
 use crate::rules::order::PressureOrder;
 use crate::units::Order;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// What a fault in an executable mapping reads instead where it has a smallest order: a page
     /// alone becomes the folio that holds it, a read-around one of whole folios.
     pub(super) fn with_exec_min(&self, fault: &Fault, choice: Choice) -> Choice {

@@ -5,7 +5,6 @@
 
 use super::Fault;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::readahead::issue::ReadTarget;
 use crate::units::Order;
 use crate::vma::Vma;
@@ -19,7 +18,7 @@ pub(crate) struct Reading {
     pub(crate) order: Option<Order>,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// What `fault` reads into and in which order: the area's wish, else the file's control.
     pub(crate) fn reading(&self, fault: &Fault) -> Reading {
         let file = self.open_file(fault.open()).mapping;

@@ -21,7 +21,6 @@ use crate::folio::FolioId;
 use crate::folio::frames::Flag;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
-use crate::ram::Ram;
 use crate::rules::anon::{Effort, Orders};
 use crate::rules::reclaim::{SwapDevice, SwapIn};
 use crate::units::{Order, PageIndex, Pfn, SwapSlot, Vpn};
@@ -35,7 +34,7 @@ struct Run {
     entry: SwapEntry,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// The page of the fault is in swap space.
     pub(super) fn swap_fault(
         &mut self,

@@ -14,7 +14,6 @@
 use super::{Fault, FaultError};
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::anon::Effort;
 use crate::units::{Order, PageIndex, SwapSlot, Vpn, VpnRange};
 use crate::vma::SwapAhead;
@@ -26,7 +25,7 @@ const HITS_FIRST: u64 = 4;
 /// More are not counted (`SWAP_RA_HITS_MAX`).
 const HITS_MAX: u64 = 63;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Reads the page of the fault and a window around it into the swap cache; the folio of the fault.
     pub(super) fn swap_in_ahead(
         &mut self,

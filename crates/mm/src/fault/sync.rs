@@ -11,7 +11,6 @@ use crate::core::observed::{EntryKind, Observed};
 use crate::core::open_file::{MissGate, OpenFile};
 use crate::memory::Memory;
 use crate::policy::Point;
-use crate::ram::Ram;
 use crate::readahead::Issue;
 use crate::readahead::issue::Run;
 use crate::readahead::sync::{self, Request, prev_index};
@@ -22,7 +21,7 @@ use crate::vma::{AccessAdvice, HugeAdvice, Vma};
 /// Cap of a forced window where it does not follow the PMD (B.4.4, B.4.5).
 const FORCED_CAP_BYTES: u64 = 2 << 20;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Reads ahead for a fault whose page is absent.
     pub(super) fn sync_step(&mut self, fault: &Fault) {
         let open = fault.open();

@@ -13,11 +13,10 @@ use super::fault::HugeFault;
 use crate::core::hugetlb::{Charge, HugeOwner};
 use crate::core::space::HugeEntry;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::units::{MmId, Pfn, Vpn};
 use crate::vma::{Backing, HugeArea, Sharing, Vma};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// fork: the child maps the private pages of its parent, both read-only; of shared areas it
     /// faults its own entries in. It owns no promise (O.4.1).
     pub(crate) fn fork_huge(&mut self, parent: MmId, child: MmId) {

@@ -10,7 +10,6 @@ use crate::core::space::HugeEntry;
 use crate::fault::{Access, FaultError, Outcome, Touched};
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, PteFlags};
-use crate::ram::Ram;
 use crate::rules::Arch;
 use crate::units::{MmId, Pfn, Vpn};
 use crate::vma::{HugeArea, Sharing, Vma};
@@ -40,7 +39,7 @@ impl HugeFault {
 /// Steps of a fault, beside the pages it clears or copies.
 const STEPS_OF_FAULT: u64 = 4;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Touches an address of a hugetlb area; `None` where there is none.
     pub(crate) fn touch_huge(
         &mut self,

@@ -5,11 +5,10 @@
 
 use crate::core::hugetlb::HugeOwner;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::units::{MmId, Vpn, VpnRange};
 use crate::vma::{Backing, HugeFileId, Prot, Sharing, Vma};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Removes the pages of `[start, end)`, a part of the hugetlb area `vma`; the area stays.
     pub(crate) fn zap_huge(&mut self, mm: MmId, vma: &Vma, start: Vpn, end: Vpn) {
         let Some(area) = vma.huge() else { return };

@@ -8,7 +8,6 @@ use std::ops::Range;
 
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::readahead::issue::Run;
 use crate::units::ByteRange;
 use crate::units::MappingId;
@@ -29,7 +28,7 @@ pub enum Fadvice {
     Dontneed,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Gives advice on a file (A.1.4).
     pub fn fadvise(
         &mut self,

@@ -26,7 +26,7 @@ use crate::vma::OpenId;
 /// Pages the kernel's own pipe of a `sendfile` holds (`PIPE_DEF_BUFFERS`).
 const PIPE_SLOTS: u64 = 16;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Reads `len_bytes` at `pos` through the page cache (docs/behaviour A.3.1); the bytes read.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl<R: Ram> Memory<R> {
         &mut self,
         open: OpenId,
         ByteRange { pos, len_bytes }: ByteRange,
-        mut show: impl FnMut(&R, Pfn, Range<u64>),
+        mut show: impl FnMut(&Ram, Pfn, Range<u64>),
     ) -> Result<u64, OutOfMemory> {
         self.begin_call();
         let file = self.open_file(open).mapping;

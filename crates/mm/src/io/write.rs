@@ -21,7 +21,7 @@ use crate::units::ByteRange;
 use crate::units::{MappingId, Order, PageIndex, Pfn};
 use crate::vma::OpenId;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Writes `len_bytes` at `pos` through the page cache, growing the file; new folios take their
     /// order from the length of the write (A.7.1) or of the part of it that space is reserved for.
     ///
@@ -37,7 +37,7 @@ impl<R: Ram> Memory<R> {
         &mut self,
         open: OpenId,
         ByteRange { pos, len_bytes }: ByteRange,
-        mut put: impl FnMut(&mut R, Pfn, Range<u64>),
+        mut put: impl FnMut(&mut Ram, Pfn, Range<u64>),
     ) -> Result<(), OutOfMemory> {
         self.begin_call();
         let file = self.open_file(open).mapping;

@@ -23,10 +23,10 @@ use crate::folio::lru::{Age, ListId, LruKind};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
-use crate::ram::{FilePages, Ram};
+use crate::ram::FilePages;
 use crate::units::{GroupId, MappingId, PageRange};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Writes every dirty folio of a file back (`fsync`).
     pub fn sync_file(&mut self, file: MappingId) {
         self.write_back(file, PageRange { first: 0, end: u64::MAX });

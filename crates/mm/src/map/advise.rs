@@ -8,7 +8,6 @@ use super::MapError;
 use super::cold::Unneeded;
 use crate::fault::{Access, FaultError};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::Arch;
 use crate::rules::anon::DropTables;
 use crate::rules::collapse::AdvisedArea;
@@ -43,7 +42,7 @@ pub enum Madvice {
     PopulateWrite,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Gives advice for a range.
     ///
     /// # Errors

@@ -12,7 +12,6 @@
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, Protection, PteFlags};
-use crate::ram::Ram;
 use crate::rules::reclaim::AdvisedFolios;
 use crate::units::{MmId, Order, Vpn, VpnRange};
 
@@ -43,7 +42,7 @@ enum Next {
     Take(Run),
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Gives up the pages of `range`, which lies in one area, PTE table by PTE table. Where nothing
     /// is mapped it passes on: a range may be as large as an address space.
     pub(super) fn give_up_range(&mut self, mm: MmId, range: VpnRange, how: Unneeded) {

@@ -9,10 +9,9 @@
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, Protection, PteFlags};
-use crate::ram::Ram;
 use crate::units::{MmId, Order, Vpn};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Marks the anonymous pages of `[start, end)`: their PTEs become clean and old. A large folio
     /// that the range covers in part is split, unless others may map it.
     pub(crate) fn free_lazily(&mut self, mm: MmId, start: Vpn, end: Vpn) {

@@ -10,10 +10,9 @@
 
 use super::MapError;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::units::{MmId, Order, Vaddr};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Asks for folios of `bytes` in a range, or for none in particular.
     ///
     /// ```

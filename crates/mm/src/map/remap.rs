@@ -6,14 +6,13 @@
 
 use super::MapError;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::anon::Remap;
 use crate::units::AddrRange;
 use crate::units::VpnRange;
 use crate::units::{MmId, Vpn};
 use crate::vma::{Backing, HugeArea, Vma};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Moves or resizes a mapping to `[to, to + new_bytes)`, the new address known (`MREMAP_FIXED`
     /// or what the kernel returned).
     ///

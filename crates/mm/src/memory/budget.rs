@@ -4,11 +4,10 @@
 
 use super::Memory;
 use crate::core::work::{THING_BYTES, Work};
-use crate::ram::Ram;
 use crate::units::MmId;
 use crate::units::VpnRange;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Steps so far and their limit.
     #[must_use]
     pub fn work(&self) -> &Work {

@@ -14,7 +14,6 @@ use crate::core::swap::Swap;
 use crate::folio::FolioId;
 use crate::policy::folio as flag;
 use crate::policy::{Answer, Context, NR_FREE, Point, Policy, PolicyError, area};
-use crate::ram::Ram;
 use crate::rules::anon::Orders;
 use crate::units::{GroupId, MmId, Order};
 use crate::vma::{AccessAdvice, Backing, HugeAdvice, Sharing, Vma};
@@ -30,7 +29,7 @@ pub(super) struct Decider {
     state_bytes: u64,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Asks `policy` from now on where the kernel decides ([`crate::policy`]).
     pub fn set_policy(&mut self, policy: Box<dyn Policy>) {
         let asks = Point::ALL.map(|point| policy.asks(point));

@@ -14,7 +14,6 @@ use std::collections::BTreeSet;
 use super::Memory;
 use crate::core::open_file::OpenFile;
 use crate::core::space::Space;
-use crate::ram::Ram;
 use crate::units::MmId;
 use crate::vma::{Backing, OpenId};
 
@@ -32,7 +31,7 @@ impl Free {
     }
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Lets the next process have the id of one that has ended. The caller has taken its flushes and
     /// never names it again.
     ///

@@ -9,7 +9,6 @@
 use super::Memory;
 use crate::folio::{FolioId, Owner};
 use crate::pgtable::{LeafKind, PteFlags};
-use crate::ram::Ram;
 use crate::units::PageRange;
 use crate::units::VpnRange;
 use crate::units::{MappingId, MmId, Pfn, Vpn};
@@ -35,7 +34,7 @@ struct Sought {
     file: Option<MappingId>,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Every mapping of a folio, by process and address.
     pub(crate) fn sites_of(&self, id: FolioId) -> Vec<Site> {
         let folio = self.core.folios.get(id);

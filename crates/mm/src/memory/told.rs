@@ -34,7 +34,7 @@ pub enum FolioState {
     PrivateData,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Changes rules, as a write to sysfs does. What is computed from them once is computed again:
     /// the watermarks. Files keep the orders that they were added with, as inodes do.
     ///
@@ -168,7 +168,7 @@ impl<R: Ram> Memory<R> {
 
     /// What memory held, when nothing else of the machine is needed any more.
     #[must_use]
-    pub fn into_ram(self) -> R {
+    pub fn into_ram(self) -> Ram {
         self.core.ram
     }
 }

@@ -10,20 +10,17 @@ use std::ops::Range;
 use largefolio_bulk::plan::Plan;
 use largefolio_bulk::{Residency, clear_extent, clear_folio, copy_extent, copy_folio};
 
-use super::{Counted, FilePages, Ram};
-use crate::buddy::has_room;
+use super::FilePages;
 use crate::units::{MappingId, PageSize, Pfn};
 
 /// Real memory: what is stored is read back.
 #[derive(Clone, Debug)]
-pub struct Bytes {
+pub(super) struct Bytes {
     page: PageSize,
     memory: Vec<u8>,
     files: BTreeMap<MappingId, Stored>,
     /// Swap space, slot by slot.
     slots: BTreeMap<u64, Box<[u8]>>,
-    /// The same counts as without bytes.
-    pub counted: Counted,
 }
 
 /// What storage holds of a file.
@@ -46,32 +43,18 @@ pub const fn stored_byte(file: MappingId, pos: u64) -> u8 {
 
 impl Bytes {
     /// `ram_bytes` of memory in frames of `page`; backed by the host where it is used.
-    #[must_use]
-    pub fn new(page: PageSize, ram_bytes: u64) -> Self {
+    pub(super) fn new(page: PageSize, ram_bytes: u64) -> Self {
         let memory = vec![0; ram_bytes as usize];
-        Self {
-            page,
-            memory,
-            files: BTreeMap::new(),
-            slots: BTreeMap::new(),
-            counted: Counted::default(),
-        }
-    }
-
-    /// As [`Bytes::new`], or `None` if the host has no room, as under `ulimit -v`.
-    #[must_use]
-    pub fn try_new(page: PageSize, ram_bytes: u64) -> Option<Self> {
-        has_room(ram_bytes).then(|| Self::new(page, ram_bytes))
+        Self { page, memory, files: BTreeMap::new(), slots: BTreeMap::new() }
     }
 
     /// The bytes of one frame.
-    #[must_use]
-    pub fn frame(&self, pfn: Pfn) -> &[u8] {
+    pub(super) fn frame(&self, pfn: Pfn) -> &[u8] {
         &self.memory[self.range(pfn, 0, self.page.bytes())]
     }
 
     /// The bytes of one frame, to store to.
-    pub fn frame_mut(&mut self, pfn: Pfn) -> &mut [u8] {
+    pub(super) fn frame_mut(&mut self, pfn: Pfn) -> &mut [u8] {
         let range = self.range(pfn, 0, self.page.bytes());
         &mut self.memory[range]
     }
@@ -97,46 +80,39 @@ impl Bytes {
         let first = pfn.0 << self.page.shift();
         (first + from) as usize..(first + to) as usize
     }
-}
 
-impl Ram for Bytes {
-    fn zero(&mut self, pfn: Pfn, nr_pages: u64) {
-        self.counted.zero(pfn, nr_pages);
+    pub(super) fn zero(&mut self, pfn: Pfn, nr_pages: u64) {
         let range = self.range(pfn, 0, nr_pages << self.page.shift());
         clear_extent(&mut self.memory[range], Residency::Unknown);
     }
 
-    fn zero_bytes(&mut self, pfn: Pfn, from: u64, to: u64) {
+    pub(super) fn zero_bytes(&mut self, pfn: Pfn, from: u64, to: u64) {
         let range = self.range(pfn, from, to);
         clear_extent(&mut self.memory[range], Residency::Unknown);
     }
 
-    fn clear_folio(&mut self, pfn: Pfn, plan: &Plan) {
-        self.counted.clear_folio(pfn, plan);
+    pub(super) fn clear_folio(&mut self, pfn: Pfn, plan: &Plan) {
         let range = self.range(pfn, 0, plan.shape().len_bytes());
         let Ok(()) = clear_folio(&mut self.memory[range], plan, || {}) else {
             unreachable!("the range is that of the plan")
         };
     }
 
-    fn copy_page(&mut self, from: Pfn, to: Pfn) {
-        self.counted.copy_page(from, to);
+    pub(super) fn copy_page(&mut self, from: Pfn, to: Pfn) {
         let (source, target) = self.pair(from, to, self.page.bytes());
         let Ok(()) = copy_extent(target, source, Residency::TouchedNow) else {
             unreachable!("a frame is as long as another")
         };
     }
 
-    fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan) {
-        self.counted.copy_folio(from, to, plan);
+    pub(super) fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan) {
         let (source, target) = self.pair(from, to, plan.shape().len_bytes());
         let Ok(()) = copy_folio(target, source, plan, || {}) else {
             unreachable!("both ranges are those of the plan")
         };
     }
 
-    fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages) {
-        self.counted.read_in(pfn, nr_pages, pages);
+    pub(super) fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages) {
         let FilePages { file, index } = pages;
         let first = index.0 << self.page.shift();
         let end = first + (nr_pages << self.page.shift());
@@ -160,8 +136,7 @@ impl Ram for Bytes {
         }
     }
 
-    fn write_out(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages) {
-        self.counted.write_out(pfn, nr_pages, pages);
+    pub(super) fn write_out(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages) {
         for by in 0..nr_pages {
             let page = Box::from(self.frame(pfn.plus(by)));
             let stored = self.files.entry(pages.file).or_default();
@@ -169,29 +144,27 @@ impl Ram for Bytes {
         }
     }
 
-    fn swap_out(&mut self, pfn: Pfn, slot: u64) {
-        self.counted.swap_out(pfn, slot);
+    pub(super) fn swap_out(&mut self, pfn: Pfn, slot: u64) {
         let page = Box::from(self.frame(pfn));
         self.slots.insert(slot, page);
     }
 
-    fn swap_in(&mut self, slot: u64, pfn: Pfn) {
-        self.counted.swap_in(slot, pfn);
+    pub(super) fn swap_in(&mut self, slot: u64, pfn: Pfn) {
         let range = self.range(pfn, 0, self.page.bytes());
         if let Some(page) = self.slots.get(&slot) {
             self.memory[range].copy_from_slice(page);
         }
     }
 
-    fn swap_free(&mut self, slot: u64) {
+    pub(super) fn swap_free(&mut self, slot: u64) {
         self.slots.remove(&slot);
     }
 
-    fn add_file(&mut self, file: MappingId, size_bytes: u64) {
+    pub(super) fn add_file(&mut self, file: MappingId, size_bytes: u64) {
         self.files.insert(file, Stored { size_bytes, ..Stored::default() });
     }
 
-    fn punch(&mut self, file: MappingId, from: u64, to: u64) {
+    pub(super) fn punch(&mut self, file: MappingId, from: u64, to: u64) {
         let Some(stored) = self.files.get_mut(&file) else { return };
         let shift = self.page.shift();
         for (&at, page) in stored.written.range_mut(from >> shift..) {

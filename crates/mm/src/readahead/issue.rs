@@ -11,14 +11,11 @@
 //!   unless the mapping's smallest order forces it.
 //! - I2: at most one marker per window, and none with `async_size == 0`.
 
-use std::marker::PhantomData;
-
 use super::RaState;
 use crate::core::observed::Observed;
-use crate::core::{Core, InsertRefusal, NewFolio};
-use crate::folio::FolioId;
+use crate::core::{Core, NewFolio};
 use crate::mapping::Mapping;
-use crate::ram::Ram;
+use crate::memory::Memory;
 use crate::rules::Rules;
 use crate::rules::anon::Orders;
 use crate::rules::readahead::{EofMarker, OrderOne, Ramp, Remainder};
@@ -85,26 +82,9 @@ pub(crate) struct Room {
     pub(crate) order: Order,
 }
 
-/// Where folios are read into.
-pub(crate) trait Cache<R> {
-    /// What is cached.
-    fn core(&self) -> &Core<R>;
-    /// The same, to change.
-    fn core_mut(&mut self) -> &mut Core<R>;
-    /// What the kernel does.
-    fn rules(&self) -> &Rules;
-    /// Reads one folio.
-    fn insert(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal>;
-}
-
 /// Reads what `issue` says.
-pub(crate) fn run<R: Ram>(
-    cache: &mut impl Cache<R>,
-    target: ReadTarget,
-    state: &mut RaState,
-    issue: Issue,
-) {
-    let mut reader = Reader { cache, file: target.file, ram: PhantomData };
+pub(crate) fn run(memory: &mut Memory, target: ReadTarget, state: &mut RaState, issue: Issue) {
+    let mut reader = Reader { memory, file: target.file };
     match issue {
         Issue::Window { start, hint } => reader.window(state, start, hint, target.allowed),
         Issue::Base { start, nr_pages, lookahead } => {
@@ -114,29 +94,27 @@ pub(crate) fn run<R: Ram>(
 }
 
 /// What is needed to read `issue`.
-pub(crate) fn room<R: Ram>(
-    core: &Core<R>,
+pub(crate) fn room(
+    core: &Core,
     rules: &Rules,
     target: ReadTarget,
     state: &RaState,
     issue: Issue,
 ) -> Room {
-    let orders = core.mapping(target.file).orders;
+    let min = core.mapping(target.file).orders.min;
     match issue {
-        Issue::Window { hint, .. } if orders.is_large() => {
-            let order = preferred_order(rules, orders.max, state, hint, target.allowed);
-            let order = target.allowed.up_to(order).max(orders.min);
-            Room { nr_pages: state.size, order }
+        Issue::Window { hint, .. } => {
+            let order = window_order(core, rules, target, state, hint);
+            Room { nr_pages: state.size, order: target.allowed.up_to(order).max(min) }
         }
-        Issue::Window { .. } => Room { nr_pages: state.size, order: orders.min },
-        Issue::Base { nr_pages, .. } => Room { nr_pages, order: orders.min },
+        Issue::Base { nr_pages, .. } => Room { nr_pages, order: min },
     }
 }
 
 /// Reads exactly the pages of `run` in the smallest folios, in chunks (A.3.2 step 2).
-pub(crate) fn forced<R: Ram>(cache: &mut impl Cache<R>, file: MappingId, run: Run) {
-    let chunk = cache.rules().page.pages_in(FORCED_CHUNK_BYTES);
-    let mut reader = Reader { cache, file, ram: PhantomData };
+pub(crate) fn forced(memory: &mut Memory, file: MappingId, run: Run) {
+    let chunk = memory.rules.page.pages_in(FORCED_CHUNK_BYTES);
+    let mut reader = Reader { memory, file };
     let mut done = 0;
     while done < run.nr_pages {
         let nr_pages = chunk.min(run.nr_pages - done);
@@ -146,46 +124,41 @@ pub(crate) fn forced<R: Ram>(cache: &mut impl Cache<R>, file: MappingId, run: Ru
 }
 
 /// Who reads: the file, and where its folios go.
-struct Reader<'a, C, R> {
-    cache: &'a mut C,
+struct Reader<'a> {
+    memory: &'a mut Memory,
     file: MappingId,
-    ram: PhantomData<R>,
 }
 
-impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
+impl Reader<'_> {
     /// Fills the state's window from `start` with folios as large as allowed (A.5).
     fn window(&mut self, state: &mut RaState, start: u64, hint: OrderHint, allowed: Orders) {
-        self.cache.core_mut().counters.nr_windows += 1;
-        self.cache.core_mut().observe(Observed::Window {
-            mapping: self.file,
-            start,
-            state: *state,
-        });
-        let mapping = self.cache.core().mapping(self.file);
+        self.memory.core.counters.nr_windows += 1;
+        self.memory.core.observe(Observed::Window { mapping: self.file, start, state: *state });
+        let mapping = self.memory.core.mapping(self.file);
         let orders = mapping.orders;
-        let Some(last) = mapping.last_index(self.cache.rules().page) else { return };
+        let Some(last) = mapping.last_index(self.memory.rules.page) else { return };
         let whole = Span { start, nr_pages: state.size, lookahead: state.async_size };
-        if !takes_large(self.cache.rules(), mapping, state.size) {
+        if !takes_large(&self.memory.rules, mapping, state.size) {
             // Nothing large fits here: the ramp starts again from base pages (A.5.2).
             state.order = Order::ZERO;
             self.rest(whole);
             return;
         }
         let order =
-            preferred_order(self.cache.rules(), orders.max, state, hint, allowed).max(orders.min);
+            preferred_order(&self.memory.rules, orders.max, state, hint, allowed).max(orders.min);
         state.order = order;
         let limit = last.0.min((start + state.size).saturating_sub(1));
         let reaches_end = start + state.size > last.0;
         // Behind the end of the file there is nothing to read next.
         let has_marker =
-            !(reaches_end && self.cache.rules().readahead.eof_marker == EofMarker::Omitted);
+            !(reaches_end && self.memory.rules.readahead.eof_marker == EofMarker::Omitted);
         let mark = has_marker.then(|| state.mark_of(start));
         let first = mapping.align_down(start);
         let filled = self.fill(Fill { first, limit, order, mark, allowed });
-        self.cache.core_mut().submit();
+        self.memory.core.submit();
         if let Err(index) = filled {
             // Memory is short, or something is cached: the rest comes in base pages (A.5.8).
-            let nr_pages = match self.cache.rules().readahead.remainder {
+            let nr_pages = match self.memory.rules.readahead.remainder {
                 Remainder::WholeSize => state.size,
                 Remainder::Rest => state.size.saturating_sub(index - first),
             };
@@ -196,7 +169,7 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
     /// What large folios did not read, by the base-order path. Where the rest is asked for, there
     /// must be one: a fresh state that meets a marker at page 0 has a window of no page.
     fn rest(&mut self, span: Span) {
-        if span.nr_pages > 0 || self.cache.rules().readahead.remainder == Remainder::WholeSize {
+        if span.nr_pages > 0 || self.memory.rules.readahead.remainder == Remainder::WholeSize {
             self.base(span);
         }
     }
@@ -204,13 +177,13 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
     /// A.5.5: naturally aligned folios over the range; the index that could not be inserted on
     /// error.
     fn fill(&mut self, range: Fill) -> Result<(), u64> {
-        let min = self.cache.core().mapping(self.file).orders.min;
+        let min = self.memory.core.mapping(self.file).orders.min;
         let mut index = range.first;
         while index <= range.limit {
-            let order = fitting_order(self.cache.rules(), min, range, index);
+            let order = fitting_order(&self.memory.rules, min, range, index);
             let is_marked = range.mark.is_some_and(|mark| order.round_down(mark) == index);
             let folio = NewFolio { file: self.file, index: PageIndex(index), order, is_marked };
-            self.cache.insert(folio).map_err(|_| index)?;
+            self.memory.insert_for_read(folio).map_err(|_| index)?;
             index += order.nr_pages();
         }
         Ok(())
@@ -219,8 +192,8 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
     /// Base-order path (A.6): the smallest folios, cached indices are stepped over.
     fn base(&mut self, span: Span) {
         let file = self.file;
-        let mapping = self.cache.core().mapping(file);
-        let (min, last) = (mapping.orders.min, mapping.last_index(self.cache.rules().page));
+        let mapping = self.memory.core.mapping(file);
+        let (min, last) = (mapping.orders.min, mapping.last_index(self.memory.rules.page));
         let Some(last) = last else { return };
         if span.start > last.0 {
             return;
@@ -229,33 +202,33 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         // Nothing lies behind the last page (A.6.1).
         if nr_pages > last.0 - start {
             nr_pages = last.0 - start + 1;
-            if self.cache.rules().readahead.eof_marker == EofMarker::Omitted {
+            if self.memory.rules.readahead.eof_marker == EofMarker::Omitted {
                 lookahead = 0;
             }
         }
-        self.cache.core_mut().observe(Observed::Base { mapping: file, start, nr_pages, lookahead });
+        self.memory.core.observe(Observed::Base { mapping: file, start, nr_pages, lookahead });
         let mark = (lookahead > 0)
             .then(|| (start + nr_pages).checked_sub(lookahead).map(|mark| min.round_up(mark)))
             .flatten();
         let mut index = min.round_down(start);
         let end = start + nr_pages;
-        self.cache.core().work.add_cheap(nr_pages);
+        self.memory.core.work.add_cheap(nr_pages);
         while index < end {
             let at = PageIndex(index);
             let is_marked = mark == Some(index);
-            if self.cache.core().find(file, at).is_some() {
+            if self.memory.core.find(file, at).is_some() {
                 // A cached page ends the request: what follows is read by another.
-                self.cache.core_mut().submit();
+                self.memory.core.submit();
             } else if self
-                .cache
-                .insert(NewFolio { file, index: at, order: min, is_marked })
+                .memory
+                .insert_for_read(NewFolio { file, index: at, order: min, is_marked })
                 .is_err()
             {
                 break;
             }
             index += min.nr_pages();
         }
-        self.cache.core_mut().submit();
+        self.memory.core.submit();
     }
 }
 
@@ -267,8 +240,8 @@ pub(crate) fn takes_large(rules: &Rules, mapping: &Mapping, nr_pages: u64) -> bo
 }
 
 /// The order that [`run`] fills the state's window with, before its length and its place limit it.
-pub(crate) fn window_order<R: Ram>(
-    core: &Core<R>,
+pub(crate) fn window_order(
+    core: &Core,
     rules: &Rules,
     target: ReadTarget,
     state: &RaState,

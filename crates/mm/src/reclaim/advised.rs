@@ -9,10 +9,9 @@ use crate::folio::FolioId;
 use crate::folio::generations::Generations;
 use crate::folio::lru::{Age, ListId};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::units::Pfn;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Evicts isolated folios in their order, used or not; those that stay get back onto a list.
     pub(crate) fn reclaim_folios(&mut self, folios: Vec<FolioId>) {
         let mut kept = Vec::new();

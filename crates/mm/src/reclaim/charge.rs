@@ -15,14 +15,13 @@ use crate::core::groups::{ChargeEffort, GroupLimits, GroupView, STOCK_PAGES};
 use crate::core::{InsertRefusal, NewFolio};
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::reclaim::ZapRule;
 use crate::units::{GroupId, MmId};
 
 /// Rounds of reclaim before a charge fails (`MAX_RECLAIM_RETRIES`).
 const NR_RETRIES_MAX: u32 = 16;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Adds a control group, a child of the root, without processes.
     pub fn add_group(&mut self, limits: GroupLimits) -> GroupId {
         self.core.folios.lru_mut().add_group();

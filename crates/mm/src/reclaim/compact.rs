@@ -16,7 +16,6 @@
 use super::effort::COSTLY_ORDER;
 use crate::buddy::MigrateType;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::anon::Effort;
 use crate::units::{Order, Pfn};
 
@@ -59,7 +58,7 @@ pub enum CompactRefusal {
     NotFragmented,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Whether compaction may give a block of `order` (I.9).
     ///
     /// # Errors

@@ -15,7 +15,6 @@
 
 use super::scan::{BATCH_PAGES, Reclaimer};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::anon::Effort;
 use crate::units::{GroupId, MappingId, Order};
 
@@ -26,7 +25,7 @@ const NR_RETRIES_MAX: u32 = 16;
 /// Rounds of an allocation of a costly order.
 const NR_COSTLY_RETRIES_MAX: u32 = NR_RETRIES_MAX / 4;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Before a fault or a call that takes single pages: background reclaim where memory is low,
     /// and direct reclaim where that was not enough.
     #[inline]

@@ -11,10 +11,10 @@ use crate::folio::frames::Flag;
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
-use crate::ram::{FilePages, Ram};
+use crate::ram::FilePages;
 use crate::units::{Order, PageRange, SwapSlot};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Frees a folio that is not in use.
     pub(super) fn evict(&mut self, id: FolioId) -> Fate {
         let folio = self.core.folios.get(id);

@@ -32,7 +32,6 @@ use crate::core::swap::Swap;
 use crate::folio::generations::{BATCH_MAX, BATCH_MIN, Generations, NR_GENERATIONS_MIN};
 use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::reclaim::GenerationRule;
 use crate::units::GroupId;
 
@@ -81,7 +80,7 @@ enum Quota {
     Stop,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Evicts from the generations of a group, as far as the priority says.
     pub(super) fn shrink_generations(&mut self, scan: &mut Scan, group: GroupId) {
         let Some(rule) = self.core.folios.generations() else { return };

@@ -21,7 +21,6 @@ use crate::folio::frames::Flag;
 use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
-use crate::ram::Ram;
 use crate::rules::reclaim::CostRule;
 use crate::units::GroupId;
 
@@ -35,7 +34,7 @@ struct Isolated {
     nr_pages: u64,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Takes folios of at least `nr_pages` off the tail of a list, the oldest first.
     fn isolate_batch(&mut self, group: GroupId, list: ListId, nr_pages: u64) -> Isolated {
         self.core.drain_lru();

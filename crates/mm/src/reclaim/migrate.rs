@@ -8,10 +8,10 @@
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::FolioSpan;
-use crate::ram::{Ram, Work};
+use crate::ram::Work;
 use crate::units::Pfn;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Whether only mappings and the page cache hold the folio, and nobody isolated it.
     pub(super) fn can_migrate(&self, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);

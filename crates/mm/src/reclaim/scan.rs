@@ -12,7 +12,6 @@ use crate::core::pressure::SWAPPINESS;
 use crate::core::swap::Swap;
 use crate::folio::lru::{Age, ListId, LruKind};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::reclaim::GroupStats;
 use crate::units::GroupId;
 
@@ -95,7 +94,7 @@ impl Scan {
 /// Pages of each list to scan, in the order in which they are.
 type Goals = [(ListId, u64); 4];
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Frees at least `nr_wanted` pages of `target` if it can; how many.
     pub(super) fn shrink(&mut self, who: Reclaimer, target: GroupId, nr_wanted: u64) -> u64 {
         let mut scan = Scan::new(who, target, nr_wanted);

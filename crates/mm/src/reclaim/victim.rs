@@ -13,10 +13,9 @@ use super::fate::{Fate, Victim};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::policy::{Answer, Context, Point, victim};
-use crate::ram::Ram;
 use crate::units::{GroupId, Order};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// What is to become of a folio that reclaim is about to evict.
     pub(super) fn decided_victim(&mut self, id: FolioId) -> Victim {
         if !self.is_asked(Point::Victim) {

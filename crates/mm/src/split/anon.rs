@@ -13,12 +13,11 @@ use crate::folio::{Folio, FolioId, Owner};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::pgtable::{FolioSpan, Protection, PteFlags};
-use crate::ram::Ram;
 use crate::rmap::Mapcount;
 use crate::rules::anon::SplitZeroPages;
 use crate::units::{Order, PageIndex, Pfn};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Splits an anonymous folio that only mappings refer to into folios of order `to`.
     pub(super) fn split_anon(&mut self, id: FolioId, to: Order) {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
@@ -123,7 +122,7 @@ struct SplitPart {
 }
 
 /// The parts in ascending order. Owner tracking starts again from the mappings (G.4.3).
-fn parts_of<R: Ram>(core: &Core<R>, whole: &Folio, to: Order, sites: &[Site]) -> Vec<SplitPart> {
+fn parts_of(core: &Core, whole: &Folio, to: Order, sites: &[Site]) -> Vec<SplitPart> {
     let shape = core.shape(to);
     let nr_parts = whole.nr_pages() >> to.get();
     let part =

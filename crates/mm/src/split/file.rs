@@ -7,7 +7,6 @@
 use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::units::{MappingId, Order, PageIndex};
 
 /// How a folio is cut.
@@ -60,7 +59,7 @@ fn parts_around(order: Order, at: u64, to: Order) -> Vec<(u64, Order)> {
     parts
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Splits the folio at `index`, to which only mappings and the page cache refer.
     pub(super) fn split_file(&mut self, file: MappingId, index: PageIndex, cut: Cut) {
         let Some(entry) = self.core.find(file, index) else {

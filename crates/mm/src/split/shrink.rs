@@ -10,10 +10,9 @@
 use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::units::Order;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Looks at the first `nr_to_scan` queued folios: splits those that are partially mapped or
     /// under-used, forgets the others; a partially mapped one that cannot be split stays queued.
     /// Returns the pages freed.

@@ -9,7 +9,6 @@ use super::Cut;
 use crate::mapping::disk::{KeepsWhole, NewEnd};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::anon::{TruncateSplit, Unsplittable};
 use crate::units::PageRange;
 use crate::units::{MappingId, PageIndex};
@@ -31,7 +30,7 @@ struct Gone {
     to: u64,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Sets a file's size. What lies beyond is unmapped, private copies included, and dropped.
     pub fn truncate(&mut self, file: MappingId, size_bytes: u64) {
         let mapping = self.core.mapping_mut(file);

@@ -8,7 +8,6 @@ use crate::counters::mapped::MappedCounters;
 use crate::folio::FolioId;
 use crate::folio::frames::Flag;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::units::{MmId, Order, Pfn};
 
 /// Entries of one folio.
@@ -64,7 +63,7 @@ impl EntriesFound {
     }
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// The counts of a folio are those of the page tables (I11).
     pub(super) fn check_counts(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
         let folio = self.core.folios.get(id);

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use super::Violation;
 use crate::core::hugetlb::{HugeOwner, Pool};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::units::{Order, Pfn};
 use crate::vma::Sharing;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// I18.
     pub(super) fn check_huge_pages(&self) -> Result<(), Violation> {
         let mut entries: BTreeMap<(Order, Pfn), u64> = BTreeMap::new();

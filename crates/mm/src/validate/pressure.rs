@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use super::Violation;
 use crate::memory::Memory;
 use crate::pgtable::PmdState;
-use crate::ram::Ram;
 use crate::units::{PageIndex, SwapSlot};
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// The lists of reclaim hold each folio once (I15), swap space what is swapped (I16).
     pub(super) fn check_reclaim(&self) -> Result<(), Violation> {
         self.core.folios.validate_lru().map_err(|(folio, what)| Violation::I15 { folio, what })?;

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use super::Violation;
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::Writers;
 use crate::units::MappingId;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// A gate counts its writers, its programs and its huge folios (I14).
     pub(super) fn check_gates(&self) -> Result<(), Violation> {
         let mut writecounts = BTreeMap::<MappingId, i64>::new();

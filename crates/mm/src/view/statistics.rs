@@ -13,7 +13,6 @@ use crate::counters::mapped::MappedCounters;
 use crate::folio::{Folio, FolioId};
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, PteFlags};
-use crate::ram::Ram;
 use crate::units::{MmId, Pfn, Vpn, VpnRange};
 
 /// Bits behind the point of PSS (`PSS_SHIFT`).
@@ -158,7 +157,7 @@ impl Smaps {
     }
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Mappings of each page, from the page tables; costs time for each entry there is.
     #[must_use]
     pub fn page_maps(&self) -> PageMaps {

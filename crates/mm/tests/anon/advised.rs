@@ -3,7 +3,7 @@
 use largefolio_mm::folio::lru::{Age, ListId, LruKind};
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::ram::Bytes;
+use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::anon::AnonRules;
 use largefolio_mm::rules::reclaim::{AdvisedFolios, LruRule};
 use largefolio_mm::rules::{Arch, Rules};
@@ -20,7 +20,7 @@ fn world(anon: AnonRules) -> World {
 fn world_of(rules: Rules) -> World {
     let (ram_bytes, swap_bytes) = (4096 * PAGE, 1024 * PAGE);
     let config = Config { ram_bytes, swap_bytes, ..Config::new(Arch::X86_64) };
-    let ram = Bytes::new(PageSize::K4, ram_bytes);
+    let ram = Ram::new(PageSize::K4, ram_bytes);
     let mut memory = Memory::with_ram(rules, &config, ram).unwrap();
     let mm = memory.new_space();
     World { memory, mm }

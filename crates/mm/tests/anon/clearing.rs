@@ -1,7 +1,7 @@
 //! Zeroing and copying by a plan: the rule of the kernel reaches the memory (docs/behaviour D.2.6,
 //! D.4).
 
-use largefolio_mm::ram::{Bytes, Counted, Moved, Ram};
+use largefolio_mm::ram::{Moved, Ram};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::anon::AnonRules;
 use largefolio_mm::rules::clear::{ClearOrder, ClearRules, Preemption};
@@ -120,7 +120,7 @@ fn the_huge_zero_folio_is_for_nobodys_page_and_has_no_plan() {
 fn a_huge_page_is_copied_as_a_naive_loop_would_in_either_direction() {
     let rules = ClearRules::stock();
     for (from, to) in [(Pfn(512), Pfn(1024)), (Pfn(1024), Pfn(512)), (Pfn(0), Pfn(1536))] {
-        let mut ram = Bytes::new(PageSize::K4, 8 << 20);
+        let mut ram = Ram::new(PageSize::K4, 8 << 20);
         for nr in 0..2048 {
             let text = |by: usize| (nr as usize * 7 + by) as u8;
             ram.frame_mut(Pfn(nr)).iter_mut().enumerate().for_each(|(by, byte)| *byte = text(by));
@@ -133,8 +133,9 @@ fn a_huge_page_is_copied_as_a_naive_loop_would_in_either_direction() {
         let plan = rules.copy_plan(Arch::X86_64, PageSize::K4, Order::new(9), 77);
         ram.copy_folio(from, to, &plan);
         assert!((0..2048).map(Pfn).all(|pfn| ram.frame(pfn) == naive.frame(pfn)));
-        let mut counted = Counted::default();
-        counted.copy_folio(from, to, &plan);
+        let mut counting = Ram::default();
+        counting.copy_folio(from, to, &plan);
+        let counted = counting.counted;
         assert_eq!(ram.counted, counted);
         assert_eq!((counted.nr_copied, counted.copied.nr_units), (512, 512));
         assert_eq!(counted.copied.last.map(|(pfn, _)| pfn), Some(to));

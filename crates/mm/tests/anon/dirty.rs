@@ -6,7 +6,7 @@ use largefolio_mm::fault::Access;
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::ram::{Bytes, stored_byte};
+use largefolio_mm::ram::{Ram, stored_byte};
 use largefolio_mm::rules::reclaim::{GenerationRule, LruRule, ReclaimRules};
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{ByteRange, MappingId, PageIndex, PageSize};
@@ -20,7 +20,7 @@ fn world(reclaim: ReclaimRules) -> World {
     let rules = Rules { reclaim, ..Rules::example() };
     let ram_bytes = NR_PAGES * PAGE;
     let config = Config { ram_bytes, ..Config::new(Arch::X86_64) };
-    let ram = Bytes::new(PageSize::K4, ram_bytes);
+    let ram = Ram::new(PageSize::K4, ram_bytes);
     let mut memory = Memory::with_ram(rules, &config, ram).unwrap();
     let mm = memory.new_space();
     World { memory, mm }

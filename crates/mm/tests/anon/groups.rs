@@ -4,7 +4,7 @@ use largefolio_mm::core::groups::{GroupEvents, GroupLimits};
 use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::io::{Fadvice, Short};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::ram::Bytes;
+use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::anon::AnonRules;
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{ByteRange, GroupId, MappingId, MmId, PageIndex, PageSize};
@@ -16,7 +16,7 @@ fn world(anon: AnonRules, nr_pages: u64, nr_slots: u64) -> World {
     let rules = Rules { anon, ..Rules::example() };
     let (ram_bytes, swap_bytes) = (nr_pages * PAGE, nr_slots * PAGE);
     let config = Config { ram_bytes, swap_bytes, ..Config::new(Arch::X86_64) };
-    let ram = Bytes::new(PageSize::K4, ram_bytes);
+    let ram = Ram::new(PageSize::K4, ram_bytes);
     let mut memory = Memory::with_ram(rules, &config, ram).unwrap();
     let mm = memory.new_space();
     World { memory, mm }

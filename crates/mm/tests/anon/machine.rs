@@ -39,8 +39,8 @@ pub(crate) enum GroupChange {
 }
 
 /// A machine that runs steps.
-pub(crate) struct Machine<R> {
-    pub(crate) memory: Memory<R>,
+pub(crate) struct Machine {
+    pub(crate) memory: Memory,
     pub(crate) mms: Vec<Option<MmId>>,
     pub(crate) files: Vec<MappingId>,
     pub(crate) opens: Vec<OpenId>,
@@ -57,8 +57,8 @@ pub(crate) fn prot(can_write: bool) -> Prot {
     if can_write { Prot::READ_WRITE } else { Prot::READ_EXEC }
 }
 
-impl<R: Ram> Machine<R> {
-    pub(crate) fn new(anon: &AnonRules, config: &Config, reclaim: ReclaimRules, ram: R) -> Self {
+impl Machine {
+    pub(crate) fn new(anon: &AnonRules, config: &Config, reclaim: ReclaimRules, ram: Ram) -> Self {
         let rules = Rules { anon: anon.clone(), reclaim, ..Rules::example() };
         let mut memory = Memory::with_ram(rules, config, ram).unwrap();
         let files: Vec<_> = FILES.map(|(fs, size)| memory.add_file(size, fs)).into();

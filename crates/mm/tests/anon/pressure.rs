@@ -6,7 +6,7 @@ use largefolio_mm::fault::Access;
 use largefolio_mm::folio::lru::{Age, ListId, LruKind};
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::ram::{Bytes, stored_byte};
+use largefolio_mm::ram::{Ram, stored_byte};
 use largefolio_mm::reclaim::compact::CompactRefusal;
 use largefolio_mm::rules::anon::{AnonRules, Defrag};
 use largefolio_mm::rules::{Arch, Rules};
@@ -26,7 +26,7 @@ fn world_of(arch: Arch, anon: AnonRules, nr_pages: u64, nr_slots: u64) -> World 
     let rules = Rules { anon, ..Rules::example() };
     let (ram_bytes, swap_bytes) = (nr_pages * PAGE, nr_slots * PAGE);
     let config = Config { ram_bytes, swap_bytes, ..Config::new(arch) };
-    let ram = Bytes::new(PageSize::K4, ram_bytes);
+    let ram = Ram::new(PageSize::K4, ram_bytes);
     let mut memory = Memory::with_ram(rules, &config, ram).unwrap();
     let mm = memory.new_space();
     World { memory, mm }

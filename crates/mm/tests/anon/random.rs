@@ -14,7 +14,7 @@ use largefolio_mm::counters::policy::PointCounters;
 use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::map::Madvice;
 use largefolio_mm::policy::Point;
-use largefolio_mm::ram::{Bytes, Counted, Ram};
+use largefolio_mm::ram::Ram;
 use largefolio_mm::rmap::mapcount::MapcountRule;
 use largefolio_mm::rules::Rules;
 use largefolio_mm::units::{PageIndex, PageSize};
@@ -100,8 +100,8 @@ fn add(totals: &mut BTreeMap<&'static str, u64>, counts: &Counters) {
 
 /// The machine, its twin without bytes, and the naive model.
 struct Trio {
-    machine: Machine<Bytes>,
-    twin: Machine<Counted>,
+    machine: Machine,
+    twin: Machine,
     naive: Naive,
     numbers: Numbers,
     /// Whether control groups change meanwhile.
@@ -119,9 +119,9 @@ impl Trio {
         let (anon, config) = random_config(&mut numbers);
         let (collapse, writers) = random_collapse(&mut numbers);
         let reclaim = random_reclaim(&mut numbers);
-        let bytes = Bytes::new(PageSize::K4, config.ram_bytes);
+        let bytes = Ram::new(PageSize::K4, config.ram_bytes);
         let mut machine = Machine::new(&anon, &config, reclaim, bytes);
-        let mut twin = Machine::new(&anon, &config, reclaim, Counted::default());
+        let mut twin = Machine::new(&anon, &config, reclaim, Ram::default());
         let clear = clear_rules().nth(seed as usize % 8).unwrap();
         let told = |rules: &mut Rules| {
             (rules.clear, rules.collapse, rules.writers) = (clear, collapse, writers);
@@ -352,7 +352,7 @@ impl Trio {
     fn compare_twins(&mut self) {
         let (with, without) = (&self.machine.memory, &self.twin.memory);
         assert_eq!(with.counters(), without.counters());
-        assert_eq!(with.core().ram.counted, without.core().ram);
+        assert_eq!(with.core().ram.counted, without.core().ram.counted);
         let free = [nr_free(with), nr_free(without)];
         assert_eq!(free[0], free[1]);
         for _ in 0..4 {
@@ -458,6 +458,6 @@ impl Trio {
     }
 }
 
-fn nr_free<R: Ram>(memory: &largefolio_mm::memory::Memory<R>) -> u64 {
+fn nr_free(memory: &largefolio_mm::memory::Memory) -> u64 {
     memory.core().buddy.nr_free_pages()
 }

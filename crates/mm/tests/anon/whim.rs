@@ -240,7 +240,7 @@ fn short(answer: u64) -> (World, (u64, u64, u64)) {
         anon: sizes(&[64]),
         ..largefolio_mm::rules::Rules::example()
     };
-    let ram = largefolio_mm::ram::Bytes::new(rules.page, config.ram_bytes);
+    let ram = largefolio_mm::ram::Ram::new(rules.page, config.ram_bytes);
     let mut memory = largefolio_mm::memory::Memory::with_ram(rules, &config, ram).unwrap();
     memory.set_policy(Box::new(Reclaims(answer)));
     let mm = memory.new_space();

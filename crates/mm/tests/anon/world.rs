@@ -3,7 +3,7 @@
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::ram::Bytes;
+use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::anon::{AnonRules, Enabled, SizeMode};
 use largefolio_mm::rules::clear::{ClearOrder, ClearRules, Preemption};
 use largefolio_mm::rules::{Arch, Rules};
@@ -18,7 +18,7 @@ pub(crate) const PAGE: u64 = 4096;
 
 /// A machine.
 pub(crate) struct World {
-    pub(crate) memory: Memory<Bytes>,
+    pub(crate) memory: Memory,
     pub(crate) mm: MmId,
 }
 
@@ -54,7 +54,7 @@ impl World {
     pub(crate) fn on(anon: AnonRules, arch: Arch, ram_bytes: u64) -> Self {
         let rules = Rules { anon, ..Rules::example() };
         let config = Config { ram_bytes, ..Config::new(arch) };
-        let ram = Bytes::new(rules.page, ram_bytes);
+        let ram = Ram::new(rules.page, ram_bytes);
         let mut memory = Memory::with_ram(rules, &config, ram).unwrap();
         let mm = memory.new_space();
         Self { memory, mm }

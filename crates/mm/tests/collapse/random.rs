@@ -12,7 +12,7 @@ use largefolio_mm::counters::collapse::CollapseCounters;
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::ram::{Bytes, Counted, Ram, stored_byte};
+use largefolio_mm::ram::{Ram, stored_byte};
 use largefolio_mm::rules::anon::{Enabled, NonePtes, SizeMode};
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{MmId, Order, Vaddr};
@@ -85,15 +85,15 @@ fn step(numbers: &mut Numbers, nr_mms: u64) -> Step {
 }
 
 /// A machine that runs steps.
-struct Machine<R> {
-    memory: Memory<R>,
+struct Machine {
+    memory: Memory,
     mms: Vec<MmId>,
     now_ms: u64,
 }
 
-impl<R: Ram> Machine<R> {
+impl Machine {
     /// An anonymous area, a private mapping of a file, a shared one of another.
-    fn new(rules: &Rules, ram: R) -> Self {
+    fn new(rules: &Rules, ram: Ram) -> Self {
         let config = Config { ram_bytes: 48 << 20, ..Config::new(Arch::X86_64) };
         let mut memory = Memory::with_ram(rules.clone(), &config, ram).unwrap();
         let mm = memory.new_space();
@@ -218,8 +218,8 @@ fn rules(numbers: &mut Numbers) -> Rules {
 fn program(seed: u64) -> CollapseCounters {
     let mut numbers = Numbers(seed);
     let rules = rules(&mut numbers);
-    let mut machine = Machine::new(&rules, Bytes::new(rules.page, 48 << 20));
-    let mut twin = Machine::new(&rules, Counted::default());
+    let mut machine = Machine::new(&rules, Ram::new(rules.page, 48 << 20));
+    let mut twin = Machine::new(&rules, Ram::default());
     let files: Vec<_> = machine.memory.core().mappings().map(|(id, _)| id).collect();
     let files = [files[0], files[1]];
     let mut naive = Naive { own: vec![BTreeMap::new()], ..Naive::default() };
@@ -253,7 +253,7 @@ fn program(seed: u64) -> CollapseCounters {
 
 /// A store, to the machine with bytes and to the one without.
 fn store(
-    (machine, twin): &mut (&mut Machine<Bytes>, &mut Machine<Counted>),
+    (machine, twin): &mut (&mut Machine, &mut Machine),
     naive: &mut Naive,
     (of, page, number): (usize, u64, u64),
 ) {
@@ -267,11 +267,7 @@ fn store(
 }
 
 /// Every present page holds what it should; looking changes nothing.
-fn compare_present(
-    machine: &Machine<Bytes>,
-    naive: &Naive,
-    files: [largefolio_mm::units::MappingId; 2],
-) {
+fn compare_present(machine: &Machine, naive: &Naive, files: [largefolio_mm::units::MappingId; 2]) {
     for (of, &mm) in machine.mms.iter().enumerate() {
         for page in (0..3).flat_map(|nr| nr * APART + FROM..nr * APART + FROM + AREA) {
             let Some(view) = machine.memory.page_at(mm, Vaddr(BASE + page * PAGE)) else {

@@ -8,7 +8,7 @@ use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::FolioState;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pgtable::LeafKind;
-use largefolio_mm::ram::Bytes;
+use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::anon::Enabled;
 use largefolio_mm::rules::collapse::{
     CollapseSizes, DirtyFlush, DirtyRange, FileCollapse, Lazyfree, PrivateData, ReadOnlyRange,
@@ -37,7 +37,7 @@ pub(crate) const fn mark(page: u64) -> u8 {
 
 /// A machine.
 pub(crate) struct World {
-    pub(crate) memory: Memory<Bytes>,
+    pub(crate) memory: Memory,
     pub(crate) mm: MmId,
     /// When khugepaged wakes next, if nothing keeps it.
     wake_ns: u64,
@@ -80,7 +80,7 @@ impl World {
 
     pub(crate) fn with_swap(rules: Rules, ram_bytes: u64, swap_bytes: u64) -> Self {
         let config = Config { ram_bytes, swap_bytes, ..Config::new(Arch::X86_64) };
-        let ram = Bytes::new(rules.page, ram_bytes);
+        let ram = Ram::new(rules.page, ram_bytes);
         let mut memory = Memory::with_ram(rules, &config, ram).unwrap();
         let mm = memory.new_space();
         Self { memory, mm, wake_ns: 0 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use largefolio_linux::bench::anon::{FolioSize, Operation};
 use largefolio_linux::bench::fault::Gigantic;
 use largefolio_linux::measure::{Series, cpu_time, interleave};
-use largefolio_mm::ram::Bytes;
+use largefolio_mm::ram::Ram;
 use largefolio_sim::bench::{AnonBench, GIGANTIC_BYTES, fault_gigantic};
 use largefolio_sim::kernel::Kernel;
 
@@ -31,7 +31,7 @@ pub struct AnonWork {
 
 /// Memory that models pass on.
 #[derive(Default)]
-pub struct Spare(RefCell<Option<Bytes>>);
+pub struct Spare(RefCell<Option<Ram>>);
 
 /// Faults of 1 GiB on this kernel.
 #[must_use]
@@ -127,7 +127,7 @@ fn faults(kernel: &Kernel, work: AnonWork, Spare(spare): &Spare) -> Result<Durat
     Ok(taken)
 }
 
-fn gigantic_faults(kernel: &Kernel, region_bytes: u64, spare: &RefCell<Option<Bytes>>) -> Duration {
+fn gigantic_faults(kernel: &Kernel, region_bytes: u64, spare: &RefCell<Option<Ram>>) -> Duration {
     let nr_pages = region_bytes.div_ceil(GIGANTIC_BYTES);
     let memory = spare.borrow_mut().take();
     let mut memory =

@@ -4,7 +4,7 @@ use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::fork::ForkError;
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
-use largefolio_mm::ram::{Bytes, Counted, Moved, Ram};
+use largefolio_mm::ram::{Moved, Ram};
 use largefolio_mm::rules::anon::{Enabled, SizeMode};
 use largefolio_mm::units::{MmId, PageSize, Pfn, Vaddr};
 use largefolio_mm::vma::Prot;
@@ -36,8 +36,8 @@ pub enum AnonBenchError {
 
 /// One process with one anonymous region whose folios have one size.
 #[derive(Debug)]
-pub struct AnonBench<R = Counted> {
-    pub(super) memory: Memory<R>,
+pub struct AnonBench {
+    pub(super) memory: Memory,
     mm: MmId,
     at: Vaddr,
     folio_bytes: u64,
@@ -51,23 +51,23 @@ impl AnonBench {
     /// Sizes that `kernel` does not have.
     pub fn new(kernel: &Kernel, folio_bytes: u64, len_bytes: u64) -> Result<Self, AnonBenchError> {
         let ram_bytes = 2 * len_bytes + (1 << 30);
-        Self::build(kernel, folio_bytes, len_bytes, ram_bytes, Counted::default())
+        Self::build(kernel, folio_bytes, len_bytes, ram_bytes, Ram::default())
     }
 
     /// What was counted so far.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { counters: *self.memory.counters(), ram: self.memory.core().ram }
+        Mark { counters: *self.memory.counters(), ram: self.memory.core().ram.counted }
     }
 }
 
-impl AnonBench<Bytes> {
+impl AnonBench {
     /// Memory for a region of `len_bytes` and little more, which the host has handed out already.
     /// Benchmarks that are compared should use the same: where memory lies decides how fast it is.
     #[must_use]
-    pub fn bytes(page: PageSize, len_bytes: u64) -> Bytes {
+    pub fn bytes(page: PageSize, len_bytes: u64) -> Ram {
         let ram_bytes = len_bytes + SPARE_BYTES;
-        let mut ram = Bytes::new(page, ram_bytes);
+        let mut ram = Ram::new(page, ram_bytes);
         for pfn in (0..ram_bytes >> page.shift()).map(Pfn) {
             ram.frame_mut(pfn).fill(1);
         }
@@ -83,14 +83,14 @@ impl AnonBench<Bytes> {
         kernel: &Kernel,
         folio_bytes: u64,
         len_bytes: u64,
-        ram: Bytes,
+        ram: Ram,
     ) -> Result<Self, AnonBenchError> {
         Self::build(kernel, folio_bytes, len_bytes, len_bytes + SPARE_BYTES, ram)
     }
 
     /// The memory, for the next machine.
     #[must_use]
-    pub fn into_bytes(self) -> Bytes {
+    pub fn into_bytes(self) -> Ram {
         self.memory.into_ram()
     }
 
@@ -101,13 +101,13 @@ impl AnonBench<Bytes> {
     }
 }
 
-impl<R: Ram> AnonBench<R> {
+impl AnonBench {
     fn build(
         kernel: &Kernel,
         folio_bytes: u64,
         len_bytes: u64,
         ram_bytes: u64,
-        ram: R,
+        ram: Ram,
     ) -> Result<Self, AnonBenchError> {
         let mut rules = kernel.rules.clone();
         let is_large = folio_bytes > rules.page.bytes();

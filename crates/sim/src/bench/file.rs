@@ -4,7 +4,6 @@ use largefolio_mm::core::NewFolio;
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::ram::Counted;
 use largefolio_mm::units::{MmId, Order, PageIndex, Vaddr};
 use largefolio_mm::vma::Prot;
 
@@ -15,7 +14,7 @@ use crate::kernel::Kernel;
 /// One process with a private mapping of a file of memory.
 #[derive(Debug)]
 pub struct FileBench {
-    memory: Memory<Counted>,
+    memory: Memory,
     mm: MmId,
     at: Vaddr,
     len_bytes: u64,
@@ -30,7 +29,7 @@ impl FileBench {
     pub fn new(kernel: &Kernel, len_bytes: u64, step_bytes: u64) -> Result<Self, AnonBenchError> {
         let page = kernel.rules.page;
         let config = Config { ram_bytes: 2 * len_bytes + (1 << 30), ..Config::new(ARCH) };
-        let mut memory = Memory::with_ram(kernel.rules.clone(), &config, Counted::default())?;
+        let mut memory = Memory::new(kernel.rules.clone(), &config)?;
         let file = memory.add_memory_file(len_bytes);
         let step = page.pages_in(step_bytes).max(1);
         for nr in 0..page.pages_in(len_bytes).div_ceil(step) {
@@ -58,7 +57,7 @@ impl FileBench {
     /// What was counted so far.
     #[must_use]
     pub fn mark(&self) -> Mark {
-        Mark { counters: *self.memory.counters(), ram: self.memory.core().ram }
+        Mark { counters: *self.memory.counters(), ram: self.memory.core().ram.counted }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Owns what the rules of a kernel decide about such a page: how it is zeroed. Does not own the pool
 //! that it comes from, or its entry: neither takes time worth measuring beside 1 GiB of zeroes.
 
-use largefolio_mm::ram::{Bytes, Ram as _};
+use largefolio_mm::ram::Ram;
 use largefolio_mm::units::Pfn;
 
 use super::ARCH;
@@ -16,7 +16,7 @@ pub const GIGANTIC_BYTES: u64 = 1 << 30;
 ///
 /// # Panics
 /// When `ram` is smaller.
-pub fn fault_gigantic(kernel: &Kernel, nr_pages: u64, ram: &mut Bytes) {
+pub fn fault_gigantic(kernel: &Kernel, nr_pages: u64, ram: &mut Ram) {
     let page = kernel.rules.page;
     let order = page.order_of_bytes(GIGANTIC_BYTES);
     let plan = kernel.rules.clear.plan(ARCH, page, order, 0);

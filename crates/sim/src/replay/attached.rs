@@ -52,6 +52,6 @@ impl Cell {
 
     /// Counters now.
     pub(super) fn mark(&self) -> Mark {
-        Mark { counters: *self.memory.counters(), ram: self.memory.core().ram }
+        Mark { counters: *self.memory.counters(), ram: self.memory.core().ram.counted }
     }
 }

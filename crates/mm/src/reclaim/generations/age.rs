@@ -8,10 +8,9 @@ use crate::folio::generations::{
 };
 use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::rules::reclaim::GenerationRule;
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Walks the page tables of the group and adds a generation; whether one was added.
     pub(super) fn add_generation(&mut self, look: &mut Look) -> bool {
         look.has_aged = true;

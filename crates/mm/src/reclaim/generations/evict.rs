@@ -9,7 +9,6 @@ use crate::folio::generations::{
 };
 use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
-use crate::ram::Ram;
 use crate::reclaim::fate::Fate;
 use crate::reclaim::scan::Scan;
 use crate::rules::reclaim::GenerationRule;
@@ -57,7 +56,7 @@ enum Round {
     Last,
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Evicts a batch; the pages looked at, 0 where nothing came of it.
     pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look, nr_max: u64) -> u64 {
         let is_bounded = look.rule == GenerationRule::FirstUse;

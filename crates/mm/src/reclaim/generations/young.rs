@@ -19,7 +19,6 @@ use crate::folio::{FolioId, lruvec::WorthWalking};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::pgtable::LeafKind;
-use crate::ram::Ram;
 use crate::rules::reclaim::GenerationRule;
 use crate::units::{MmId, Pfn, Vpn, VpnRange};
 use crate::vma::{AccessAdvice, Vma};
@@ -46,7 +45,7 @@ impl Found {
     }
 }
 
-impl<R: Ram> Memory<R> {
+impl Memory {
     /// Walks the tables of every process of a group that ran since the last walk: what is young gets
     /// into the youngest generation. None ran since there was a walk for the same request.
     pub(super) fn walk_group(&mut self, look: Look) {

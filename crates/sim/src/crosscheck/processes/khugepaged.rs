@@ -17,7 +17,6 @@ use largefolio_mm::counters::collapse::{CollapseRefusal, Done};
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::Memory;
-use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::Rules;
 use largefolio_mm::rules::anon::NonePtes;
 use largefolio_mm::rules::collapse::SharedPtes;
@@ -145,7 +144,7 @@ impl Scan {
 
 /// A process in khugepaged's list of which nothing can be collapsed (`probe/khugepaged.h`): the list
 /// is never empty.
-pub(super) fn add_keeper<R: Ram>(memory: &mut Memory<R>) {
+pub(super) fn add_keeper(memory: &mut Memory) {
     let page = memory.rules().page;
     let nr = 2 * page.pmd_order().nr_pages();
     let (at, len) = (Vaddr(nr * page.bytes()), nr * page.bytes());

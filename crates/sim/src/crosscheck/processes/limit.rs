@@ -7,7 +7,6 @@ use std::fmt;
 
 use largefolio_mm::core::groups::GroupLimits;
 use largefolio_mm::memory::Memory;
-use largefolio_mm::ram::Bytes;
 use largefolio_mm::rules::reclaim::LruRule;
 use largefolio_mm::units::{GroupId, MmId};
 
@@ -33,7 +32,7 @@ impl Limit {
     }
 
     /// A group with this limit that the process joins.
-    pub(super) fn begin(self, memory: &mut Memory<Bytes>, mm: MmId) -> GroupId {
+    pub(super) fn begin(self, memory: &mut Memory, mm: MmId) -> GroupId {
         let pages = (self.kib << 10) >> memory.rules().page.shift();
         let group = memory.add_group(GroupLimits::max(pages));
         memory.join_group(mm, group);

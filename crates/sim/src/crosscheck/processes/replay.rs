@@ -13,7 +13,7 @@ use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, PteFlags};
 use largefolio_mm::pin::Pin;
-use largefolio_mm::ram::Bytes;
+use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::rules::collapse::ShmemEnabled;
 use largefolio_mm::rules::reclaim::LruRule;
@@ -53,7 +53,7 @@ const EINVAL: u32 = 22;
 
 /// The model in the middle of a program.
 pub(super) struct ProgramReplay {
-    memory: Memory<Bytes>,
+    memory: Memory,
     file: OpenId,
     /// The program's own file.
     own: Option<Own>,
@@ -87,7 +87,7 @@ struct Own {
 }
 
 impl Own {
-    fn new(memory: &mut Memory<Bytes>, own: OwnFile, header: &RecordingHeader) -> Self {
+    fn new(memory: &mut Memory, own: OwnFile, header: &RecordingHeader) -> Self {
         let bytes = own.nr_pages * memory.rules().page.bytes();
         let is_on_disk = own.kind == FileKind::Disk;
         let file = if is_on_disk {
@@ -129,7 +129,7 @@ impl ProgramReplay {
         let huge = program.huge;
         let unit_bytes = huge.map_or(rules.page.bytes(), |huge| huge.kib << 10);
         let ram_bytes = RAM_BYTES + huge.map_or(0, |huge| huge.nr_pages() * unit_bytes);
-        let ram = Bytes::try_new(rules.page, ram_bytes);
+        let ram = Ram::try_new(rules.page, ram_bytes);
         let ram = ram.ok_or(MemoryError::NoRoom { bytes: ram_bytes })?;
         let pool = |huge: HugePages| HugePool {
             order: rules.page.order_of_bytes(unit_bytes),
@@ -391,7 +391,7 @@ impl ProgramReplay {
     /// now (`probe/khugepaged.h`).
     fn scan(&mut self) {
         self.read_mapped();
-        let counted = |memory: &Memory<Bytes>| memory.counters().collapse;
+        let counted = |memory: &Memory| memory.counters().collapse;
         let before = counted(&self.memory);
         self.memory.change_rules(|rules| rules.collapse.shmem = ShmemEnabled::Advise);
         self.memory.watch();

@@ -2,7 +2,7 @@
 
 use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::ram::{Bytes, Stretches, Work};
+use largefolio_mm::ram::{Ram, Stretches, Work};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::{MmId, Order, PageSize, Vaddr};
 use largefolio_mm::vma::Prot;
@@ -18,10 +18,10 @@ fn addr(page: u64) -> Vaddr {
 }
 
 /// A block whose pages were stored to in this order, each with a byte of its own, and collapsed.
-fn collapsed(edits: &str, pages: impl IntoIterator<Item = u64>) -> (Memory<Bytes>, MmId) {
+fn collapsed(edits: &str, pages: impl IntoIterator<Item = u64>) -> (Memory, MmId) {
     let rules = Kernel::parse(&format!("7.3+page=4K+thp=never{edits}")).unwrap().rules;
     let ram_bytes = 32 << 20;
-    let ram = Bytes::new(PageSize::K4, ram_bytes);
+    let ram = Ram::new(PageSize::K4, ram_bytes);
     let config = Config { ram_bytes, ..Config::new(Arch::X86_64) };
     let mut memory = Memory::with_ram(rules, &config, ram).unwrap();
     let mm = memory.new_space();
