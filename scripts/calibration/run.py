@@ -4,7 +4,7 @@
 
 Each of N checks is a `folio calibrate` and a `folio calibrate --check`. Then programs that nobody
 calibrated with are recorded, predicted and verified under settings of the system, which needs root.
-With --write the tables go into docs/design/calibration.md; without, to the terminal. Everything that
+With --write the tables go into docs/design/tables/calibration.txt; without, to the terminal. Everything that
 failed is in the tables.
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-DOCUMENT = ROOT / "docs/design/calibration.md"
+DOCUMENT = ROOT / "docs/design/tables/calibration.txt"
 BEGIN, END = "<!-- made by scripts/calibration/run.py: {} -->", "<!-- end of {} -->"
 SETTINGS = ["thp.enabled=always", "thp.64K=always", "thp.16K=always"]
 # What they are held against, so that a default of always or madvise hides nothing.

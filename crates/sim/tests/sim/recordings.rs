@@ -57,12 +57,12 @@ fn assert_equal(
     (nr_programs, kernels.len())
 }
 
-/// A table of `docs/design/fidelity.md` is the output of the test in this file of the folder.
+/// A table of `docs/design/tables/fidelity.txt` is the output of the test in this file of the folder.
 /// `LARGEFOLIO_UPDATE_DOCS=1` writes it.
 fn document(file: &str, table: &str) {
     let begin = format!("<!-- table: written by crates/sim/tests/sim/recordings/{file} -->\n");
     let end = "\n<!-- end of table -->";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/design/fidelity.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/design/tables/fidelity.txt");
     let text = std::fs::read_to_string(&path).unwrap();
     let begin = text.find(&begin).unwrap() + begin.len();
     let end = begin + text[begin..].find(end).unwrap();

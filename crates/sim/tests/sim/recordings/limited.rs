@@ -1,6 +1,6 @@
 //! What kernels took from a memory cgroup with a limit, and what the model takes.
 //!
-//! Not all are equal: the table of `docs/design/fidelity.md` names those that are not, and this
+//! Not all are equal: the table of `docs/design/tables/fidelity.txt` names those that are not, and this
 //! test fails when it changes. Some workloads a kernel does not take the same way each time
 //! (`varying.toml`): they are compared as far as the kernel repeats itself. `LARGEFOLIO_LIMITED=DIR`
 //! judges the recordings of another folder and prints the first difference of each.

@@ -1,7 +1,7 @@
 //! Programs in a memory cgroup with a limit, with swap space: what kernels swapped and brought
 //! back, and what the model does.
 //!
-//! Not all are equal: the table of `docs/design/fidelity.md` says how many, and this test fails when
+//! Not all are equal: the table of `docs/design/tables/fidelity.txt` says how many, and this test fails when
 //! it changes. `LARGEFOLIO_SWAP=DIR` judges the recordings of another folder and prints the first
 //! difference of each program.
 
