@@ -1,9 +1,10 @@
-//! Recorded addresses become addresses of the modelled kernel.
+//! Translates recorded addresses to addresses of the modelled kernel.
 //!
-//! A recording has the layout of the recorder (an emulator packs mappings closely) and of the
-//! recording machine's base page. The modelled kernel places mappings its own way, congruent to
-//! huge pages where it does so, and a machine with larger base pages, or any arm64 machine, runs a
-//! program *linked for* larger pages: its segments lie further apart. So every recorded range is a [`Segment`] with a shift:
+//! A recording has the recorder's layout (an emulator packs mappings closely) and the base page of
+//! the recording machine. The modelled kernel places mappings by its own rules, and aligns some to
+//! huge pages. A machine with larger base pages, and any arm64 machine, runs programs *linked for*
+//! larger pages, whose segments are further apart. So every recorded range is a [`Segment`] with an
+//! offset:
 //!
 //! ```text
 //!   recorded   | headers | text     | data | bss |           4 KiB pages
@@ -12,12 +13,12 @@
 //!              0x10000      0x21000          0x35000           address = file offset mod 64 KiB
 //! ```
 //!
-//! Owns segments and the rule for segments of one image. Does not talk to the memory manager.
+//! Owns segments and the rule for segments of one image. Does not call the memory manager.
 //!
 //! Invariants:
 //! - I1: segments do not overlap in recorded addresses.
-//! - I2: within an image, placed addresses ascend with recorded ones, and address and file
-//!   position are congruent mod the pages it is linked for.
+//! - I2: within an image, placed addresses ascend with recorded ones. Address and file position are
+//!   congruent modulo the page size that the image is linked for.
 
 use std::collections::BTreeMap;
 
@@ -25,40 +26,39 @@ use largefolio_mm::units::PageSize;
 use largefolio_trace::FileId;
 use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 
-/// log2 of the bytes of a recorded page.
+/// log2 of the recorded page size.
 pub(super) const RECORDED_SHIFT: u32 = REFERENCE_PAGE_BYTES.trailing_zeros();
-/// Bytes of the longest mapping followed: half of a 47-bit address space.
+/// Longest mapping that is replayed: half of a 47-bit address space.
 pub(super) const LEN_MAX: u64 = 1 << 46;
-/// Places are per recorded page: segments start on its boundaries, at congruent places.
+/// Mask of a recorded page. Segments start on recorded page boundaries, at congruent places.
 pub(super) const RECORDED_MASK: u64 = REFERENCE_PAGE_BYTES - 1;
 
-/// A recorded range and where it lies in the replay.
+/// A recorded range and its place in the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
-    /// First recorded address.
     pub(super) start: u64,
-    /// Recorded address after the last.
+    /// First recorded address after the range.
     pub(super) end: u64,
     /// Placed address of `start`.
     pub(super) placed: u64,
-    /// File behind it and the file position of `start`.
+    /// The mapped file and the file position of `start`.
     pub(super) file: Option<(FileId, u64)>,
 }
 
 impl Segment {
-    /// Placed address of a recorded one.
+    /// Returns the placed address of a recorded one.
     pub(super) fn place(&self, addr: u64) -> u64 {
         self.placed + (addr - self.start)
     }
 
-    /// Placed address after the last, rounded up to pages of `mask + 1` bytes; `None` = past the
-    /// end of the 64-bit space, where nothing can be mapped.
+    /// Returns the placed end, rounded up to pages of `mask + 1` bytes; `None` = past the end of
+    /// the 64-bit space, where nothing can be mapped.
     pub(super) fn placed_end(&self, mask: u64) -> Option<u64> {
         let end = self.placed.checked_add(self.end - self.start)?;
         Some(end.checked_add(mask)? & !mask)
     }
 
-    /// The part from `start` to `end`.
+    /// Returns the part from `start` to `end`.
     pub(super) fn part(&self, start: u64, end: u64) -> Self {
         let skipped = start - self.start;
         let file = self.file.map(|(file, pos)| (file, pos + skipped));
@@ -73,28 +73,27 @@ pub(super) struct Segments {
 }
 
 impl Segments {
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.by_start.len()
     }
 
-    /// The segment of a recorded address.
+    /// Returns the segment that contains a recorded address.
     pub(super) fn find(&self, addr: u64) -> Option<&Segment> {
         let (_, segment) = self.by_start.range(..=addr).next_back()?;
         (addr < segment.end).then_some(segment)
     }
 
-    /// The segment that ends at or before `addr`, the nearest one.
+    /// Returns the nearest segment that ends at or before `addr`.
     pub(super) fn before(&self, addr: u64) -> Option<&Segment> {
         self.by_start.range(..addr).next_back().map(|(_, segment)| segment)
     }
 
-    /// Segments of private memory, in recorded order.
+    /// Returns the segments of private memory, in recorded order.
     pub(super) fn private(&self) -> impl Iterator<Item = &Segment> {
         self.by_start.values().filter(|segment| segment.file.is_none())
     }
 
-    /// Segments that overlap `[start, end)`, cut to it.
+    /// Returns the segments that overlap `[start, end)`, cut to it.
     pub(super) fn overlapping(&self, start: u64, end: u64) -> Vec<Segment> {
         let from = self.find(start).map_or(start, |segment| segment.start);
         self.by_start
@@ -104,7 +103,7 @@ impl Segments {
             .collect()
     }
 
-    /// Adds a segment; what lay there before is cut away.
+    /// Inserts a segment and cuts away the overlapping parts of others.
     pub(super) fn insert(&mut self, segment: Segment) {
         self.remove(segment.start, segment.end);
         self.by_start.insert(segment.start, segment);
@@ -125,10 +124,10 @@ impl Segments {
     }
 }
 
-/// Where a segment of an image goes: after `before` (the segment below it, in the same image) at
-/// the recorded distance, moved up until its pages are its own and its address is congruent to
-/// `pos` mod `page`, the pages the image is linked for (I2). A segment without a file (bss)
-/// continues where the one before ended. `None` = past the end of the 64-bit space.
+/// Returns the place of an image's segment after `before`, the segment below it. It keeps the
+/// recorded distance, then moves up until its pages are its own and its address is congruent to
+/// `pos` mod `page`, the page size that the image is linked for (I2). A segment without a file
+/// (bss) continues at the end of `before`. `None` = past the end of the 64-bit space.
 pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSize) -> Option<u64> {
     let mask = page.bytes() - 1;
     let wanted = before.placed_end(0)?.checked_add(start.saturating_sub(before.end))?;
@@ -138,10 +137,11 @@ pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSi
     wanted.checked_add(pos.wrapping_sub(wanted) & mask)
 }
 
-/// Bytes to reserve for an image of `len` recorded bytes: where it is linked for larger pages than
-/// the recording's, its start is aligned and its segments move apart, by at most one page each.
+/// Returns the bytes to reserve for an image of `len` recorded bytes. If it is linked for pages
+/// larger than the recorded ones, its start is aligned and its segments move apart by at most one
+/// page each.
 pub(super) fn reserve(len: u64, page: PageSize) -> u64 {
-    /// A shared library has four or five load segments and a bss; more than eight are unknown.
+    /// A shared library has four or five load segments and a bss. More than eight are unknown.
     const NR_SEGMENTS: u64 = 8;
     len.saturating_add(NR_SEGMENTS * page.bytes())
 }

@@ -1,10 +1,9 @@
-//! What `meminfo` and `smaps` say of the replayed program at the moment when most was mapped
-//! (docs/behaviour F.5).
+//! `meminfo` and `smaps` of the replayed program when most is mapped (docs/behaviour F.5).
 //!
-//! The moment is one at which a process ends, the end of the trace included; of several that are
-//! equal, the first. Beside the numbers of the kernel stand the exact ones: a kernel with
-//! `NO_PAGE_MAPCOUNT` counts a folio whole that is mapped in part, and a page as shared because its
-//! folio is.
+//! Candidates are the moments when an address space ends, including the end of the trace. The first
+//! of equal ones wins. The kernel's numbers come with exact ones, because a kernel with
+//! `NO_PAGE_MAPCOUNT` counts a partially mapped folio as a whole, and a page as shared if its folio
+//! is shared.
 
 use largefolio_mm::counters::mapped::MappedCounters;
 use largefolio_mm::memory::Memory;
@@ -12,29 +11,28 @@ use largefolio_mm::units::{MmId, PageSize};
 use largefolio_mm::view::statistics::{CountedBy, Smaps};
 use serde::Serialize;
 
-/// Statistics at one moment: as the kernel gives them, and exact.
+/// Statistics at one moment, both the kernel's and exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Statistics {
     /// Mapped pages of the machine, as the kernel counts them.
     pub machine: MachineBytes,
-    /// The same, each mapped page counted once.
+    /// The same with each mapped page counted once.
     pub machine_exact: MachineBytes,
     /// Sum over the processes.
     pub total: ProcessBytes,
-    /// Exact.
+    /// Exact sum over the processes.
     pub total_exact: ProcessBytes,
-    /// Each process that lived, by its number in the order in which they began.
+    /// Each live process, in the order in which they started.
     pub processes: Vec<ProcessStatistics>,
 }
 
-/// One process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessStatistics {
-    /// 0 is the first one.
+    /// Number in results; 0 is the first process.
     pub process: usize,
-    /// As its kernel says.
+    /// The kernel's numbers.
     pub kernel: ProcessBytes,
-    /// As page tables say.
+    /// Exact numbers from the page tables.
     pub exact: ProcessBytes,
 }
 
@@ -53,7 +51,7 @@ pub struct MachineBytes {
     pub file_pmd_mapped_bytes: u64,
 }
 
-/// `smaps_rollup`, in bytes; PSS is rounded down for each process.
+/// `smaps_rollup`, in bytes. PSS is rounded down for each process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessBytes {
     /// `Rss`.
@@ -66,7 +64,7 @@ pub struct ProcessBytes {
     pub pss_file_bytes: u64,
     /// `Pss_Shmem`.
     pub pss_shmem_bytes: u64,
-    /// `Private_Clean` and `Private_Dirty`: USS.
+    /// USS: `Private_Clean` plus `Private_Dirty`.
     pub uss_bytes: u64,
     /// `Shared_Clean`.
     pub shared_clean_bytes: u64,
@@ -123,7 +121,8 @@ impl std::ops::AddAssign for ProcessBytes {
 }
 
 impl Statistics {
-    /// Those of this moment; `living` are the address spaces, each with the process that began it.
+    /// Collects the statistics of this moment. `living` holds the address spaces, each with its
+    /// first process.
     fn of(memory: &Memory, mut living: Vec<(usize, MmId)>) -> Self {
         let page_bytes = memory.rules().page.bytes();
         let maps = memory.page_maps();
@@ -143,14 +142,14 @@ impl Statistics {
         statistics
     }
 
-    /// Whether the kernel says something else than the page tables.
+    /// Returns whether the kernel's numbers differ from the page tables.
     #[must_use]
     pub fn is_inexact(&self) -> bool {
         self.machine != self.machine_exact || self.total != self.total_exact
     }
 }
 
-/// The largest moment so far.
+/// The moment with the most mapped memory so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Largest {
     /// Mapped bytes of all processes.
@@ -159,7 +158,7 @@ pub(super) struct Largest {
 }
 
 impl Largest {
-    /// Keeps the statistics of this moment if more is mapped than at any before; returns whether it
+    /// Keeps the statistics of this moment if more is mapped than ever before. Returns whether it
     /// did.
     pub(super) fn observe(
         &mut self,
@@ -174,13 +173,13 @@ impl Largest {
         is_larger
     }
 
-    /// Pages that were mapped then.
+    /// Returns the pages mapped at that moment.
     pub(super) fn nr_pages(&self, page: PageSize) -> usize {
         usize::try_from(self.nr_bytes >> page.shift()).unwrap_or(usize::MAX)
     }
 }
 
-/// Bytes that page tables map, a page of two processes twice.
+/// Returns the bytes that page tables map. A page mapped by two processes counts twice.
 fn mapped_bytes(memory: &Memory) -> u64 {
     let (now, page) = (memory.counters(), memory.rules().page);
     let nr_pmds = now.nr_pmds_set.saturating_sub(now.nr_pmds_cleared);

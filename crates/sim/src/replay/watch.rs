@@ -1,7 +1,7 @@
-//! What looks on while a cell runs: pictures, and who waits for which read.
+//! Observes a running cell for pictures and for waits on reads.
 //!
-//! Owns when they hear of a touch, a call, a collapse. Nothing of it goes back into the memory
-//! manager or a TLB, and without pictures it costs a test.
+//! Owns when these observers see a touch, a call or a collapse. They never influence the memory
+//! manager or a TLB. Without pictures they cost one test.
 
 use largefolio_mm::folio::Owner;
 use largefolio_mm::units::MmId;
@@ -19,12 +19,12 @@ use crate::tlb::curve::Then;
 use crate::tlb::{self, Lookup, Side, Walk};
 
 impl Cell {
-    /// Before a touch: what tells faults apart, where somebody wants to know.
+    /// Saves the counters before a touch, if pictures need them.
     pub(super) fn before_touch(&self) -> Option<FaultMark> {
         self.pictures.is_some().then(|| FaultMark::of(self.memory.counters()))
     }
 
-    /// After a touch that found a page: who caused its folio, and the reads that are waited for.
+    /// Handles a touch that found a page: records its folio's cause and waits for its reads.
     pub(super) fn watch_touch(
         &mut self,
         mm: MmId,
@@ -46,7 +46,8 @@ impl Cell {
         }
     }
 
-    /// After a call: what it collapsed, the reads it started, and what a read call covers.
+    /// Handles a call: records collapses, submits the reads it started, and waits for the pages of
+    /// a read call.
     pub(super) fn watch_call(&mut self, event: &Event) {
         if matches!(event.op, Op::Madvise | Op::Collapse) {
             self.note_collapsed(Origin::Collapse);
@@ -55,12 +56,11 @@ impl Cell {
         self.count_pictures();
     }
 
-    /// After khugepaged ran.
     pub(super) fn watch_khugepaged(&mut self) {
         self.note_collapsed(Origin::Khugepaged);
     }
 
-    /// After a fault or a call: what it added to the counters.
+    /// Adds the new counts of a fault or a call to the pictures.
     pub(super) fn count_pictures(&mut self) {
         let Some(keeper) = &self.pictures else { return };
         let now = Seen::of(self.memory.counters());
@@ -73,14 +73,14 @@ impl Cell {
         }
     }
 
-    /// Forgets the run that filled the page cache.
+    /// Drops the data of the run that filled the page cache.
     pub(super) fn restart_pictures(&mut self) {
         if let Some(keeper) = &mut self.pictures {
             keeper.restart(Seen::of(&self.counted.base.counters));
         }
     }
 
-    /// Forgets the times of faults and reads before the recording, but keeps their effects.
+    /// Drops the times of faults and reads before the recording, but keeps their effects.
     pub(super) fn begin_pictures(&mut self) {
         let references = self.hardware.nr_references;
         if let Some(keeper) = &mut self.pictures {
@@ -88,7 +88,6 @@ impl Cell {
         }
     }
 
-    /// The detail at the end.
     pub(super) fn take_detail(&mut self) -> Option<Detail> {
         self.count_pictures();
         let keeper = self.pictures.take()?;
@@ -97,13 +96,13 @@ impl Cell {
         Some(keeper.finish(&self.memory, &self.program.files.mappings(), curve, references))
     }
 
-    /// References of all threads so far.
+    /// Returns the references of all threads so far.
     fn references(&self) -> u64 {
         self.count_steps(1);
         self.hardware.nr_references
     }
 
-    /// After a touch that faulted: what it got, if that is a new folio of private memory.
+    /// Records the cause of a new private folio after a touch that faulted.
     fn note_fault(&mut self, mm: MmId, pfn: Pfn, before: FaultMark) {
         let now = FaultMark::of(self.memory.counters());
         if now == before {
@@ -116,8 +115,8 @@ impl Cell {
         }
     }
 
-    /// After khugepaged or `MADV_COLLAPSE`, whose flushes are the blocks they tried: the folios that
-    /// fill a block now.
+    /// Records the folios that khugepaged or `MADV_COLLAPSE` created. Each flush is a range that
+    /// was tried; it succeeded if one folio fills the range now.
     fn note_collapsed(&mut self, origin: Origin) {
         let Some(keeper) = &mut self.pictures else { return };
         for flush in &self.flushes {
@@ -133,7 +132,7 @@ impl Cell {
         }
     }
 
-    /// The reads that a call started, and what a read call covers.
+    /// Submits the reads that a call started, and waits for the pages of a read call.
     fn settle_call(&mut self, event: &Event) {
         let wait = if event.op == Op::Fadvise { Wait::WhenNeeded } else { Wait::AtOnce };
         self.settle(wait, Origin::of_call(event.op));
@@ -148,7 +147,7 @@ impl Cell {
         self.counted.reads.need(pages, references);
     }
 
-    /// Hands the reads since the last call to the device; `cause` started them.
+    /// Submits the reads since the last call to the device. `cause` started them.
     fn settle(&mut self, wait: Wait, cause: Origin) {
         let observed = self.memory.take_observed();
         if observed.is_empty() {
@@ -163,7 +162,7 @@ impl Cell {
         }
     }
 
-    /// What a walk found, for the stack as well.
+    /// Fills the stack with a walk's result.
     pub(super) fn fill_stack(&mut self, slot: Slot, side: Side, walk: &Walk) {
         let cpu = self.hardware.cpu_mut(slot);
         let walk = Walk { vpn: cpu.tlb.tagged(walk.vpn), ..*walk };
@@ -174,8 +173,8 @@ impl Cell {
         }
     }
 
-    /// A reference that the entry on top of its stack does not serve; `found` is what the TLB said.
-    /// Where that walks, the walk fills the stack as well.
+    /// Measures a reference that the top entry of its stack does not serve. `found` is the TLB's
+    /// result; if it needs a walk, that walk fills the stack too.
     #[inline(never)]
     pub(super) fn measure(&mut self, slot: Slot, kind: Reference, vpn: Vpn, found: Lookup) {
         let space = self.hardware[slot].space;
