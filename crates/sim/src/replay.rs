@@ -169,14 +169,12 @@ pub fn replay_each(
     run(trace, specs, Failed::EndsItself, progress)
 }
 
-/// The scope of a cell's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Failed {
     EndsAll,
     EndsItself,
 }
 
-/// A running cell, or its error.
 type Lane = Result<Box<Cell>, ReplayError>;
 
 fn run(
@@ -211,7 +209,6 @@ fn run(
     Ok((Arc::unwrap_or_clone(meta), outcomes))
 }
 
-/// Advances a cell that has not failed.
 fn step(lane: &mut Lane, take: impl FnOnce(&mut Cell) -> Result<(), CellError>) {
     if let Ok(cell) = lane
         && let Err(source) = take(cell)
@@ -220,7 +217,6 @@ fn step(lane: &mut Lane, take: impl FnOnce(&mut Cell) -> Result<(), CellError>) 
     }
 }
 
-/// Returns the first failure if one failure ends all cells.
 fn check(lanes: &mut Vec<Lane>, failed: Failed) -> Result<(), ReplayError> {
     if failed == Failed::EndsItself {
         return Ok(());
@@ -231,7 +227,6 @@ fn check(lanes: &mut Vec<Lane>, failed: Failed) -> Result<(), ReplayError> {
     }
 }
 
-/// Feeds the whole trace to the cells that `takes` selects.
 fn pass(
     mut reader: Reader,
     lanes: &mut Vec<Lane>,

@@ -22,12 +22,10 @@ use largefolio_mm::units::PageSize;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Annotation {
     pattern: Pattern,
-    /// The folio size.
     bytes: u64,
     wish: Wish,
 }
 
-/// When the loader requests the folio size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
     /// Before it reads the file: faults then read such folios.
@@ -45,7 +43,6 @@ pub enum AnnotationError {
          'libc.so*=collapse:64K'"
     )]
     Form(String),
-    /// Not a folio size.
     #[error("'{0}' is not a folio size; expected a power of two, such as 64K")]
     Size(String),
 }
@@ -75,7 +72,6 @@ impl fmt::Display for Annotation {
 }
 
 impl Annotation {
-    /// Returns the requested folio size.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes

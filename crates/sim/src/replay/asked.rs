@@ -10,10 +10,9 @@ use largefolio_mm::buddy::RoundOfAgeing;
 use largefolio_mm::counters::{Counters, NR_ORDERS};
 use serde::Serialize;
 
-/// The number of parts, equal in rows, that a trace is cut into.
+/// Number of parts with equal row counts that a trace is cut into.
 const NR_PARTS: u64 = 10;
 
-/// Folios of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Asked {
     /// Requests for the page cache, base pages included.
@@ -26,10 +25,9 @@ pub struct Asked {
     pub anon_got: u64,
 }
 
-/// Requests by folio size in bytes. Sizes without a request are left out.
+/// Requests and allocations by folio size in bytes. Unrequested sizes are left out.
 pub type AskedSizes = BTreeMap<u64, Asked>;
 
-/// Returns the requests between two states of the counters.
 pub(super) fn between(base: &Counters, now: &Counters, page_bytes: u64) -> AskedSizes {
     let of = |order: usize| {
         let denied = now.nr_file_denied[order] - base.nr_file_denied[order];
@@ -44,7 +42,6 @@ pub(super) fn between(base: &Counters, now: &Counters, page_bytes: u64) -> Asked
     sizes.filter(|(_, asked)| *asked != Asked::default()).collect()
 }
 
-/// Returns the requests of each ageing round.
 pub(super) fn aged(rounds: &[RoundOfAgeing], page_bytes: u64) -> BTreeMap<u64, AskedSizes> {
     let sizes = |round: &RoundOfAgeing| {
         let of = |order: usize| Asked {
@@ -58,7 +55,6 @@ pub(super) fn aged(rounds: &[RoundOfAgeing], page_bytes: u64) -> BTreeMap<u64, A
     (1..).zip(rounds).map(|(nr, round)| (nr, sizes(round))).collect()
 }
 
-/// The counters at the end of each part of a trace.
 #[derive(Debug, Default)]
 pub(super) struct Tenths {
     /// Rows recorded before the program started; they belong to no part.
@@ -73,7 +69,6 @@ impl Tenths {
         Self { nr_before, nr_rows, ends: Vec::new() }
     }
 
-    /// Starts over at the first row.
     pub(super) fn again(&self) -> Self {
         Self::of(self.nr_before, self.nr_rows)
     }
@@ -88,12 +83,11 @@ impl Tenths {
         self.nr_before + (nr_counted * nr).div_ceil(NR_PARTS)
     }
 
-    /// Ends the current part.
     pub(super) fn end(&mut self, counters: &Counters) {
         self.ends.push(*counters);
     }
 
-    /// Returns the requests of each part since `base`. The key is the percentage of the trace at
+    /// Returns the requests since `base` of each part. The key is the percentage of the trace at
     /// which the part ends.
     pub(super) fn asked(&self, base: &Counters, page_bytes: u64) -> BTreeMap<u64, AskedSizes> {
         let starts = iter::once(base).chain(&self.ends);

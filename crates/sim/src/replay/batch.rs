@@ -3,7 +3,7 @@
 //! All cells of one replay hold their state at the same time, so callers split large sets of cells
 //! into batches. A single cell can exceed the limit because it cannot be split.
 
-/// Maximum state of all cells in a batch together.
+/// Limit on the state of all cells in a batch together.
 const STATE_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of a cell's memory per byte of its state: nine bytes for a base page of 4 KiB.
 const MEMORY_BYTES_PER_STATE_BYTE: u64 = 4096 / 9;

@@ -53,7 +53,7 @@ pub struct Budget {
     pub steps: u64,
     /// Additional steps per replayed row.
     pub steps_per_row: u64,
-    /// Maximum size of the model's state.
+    /// Limit on the model's state.
     pub state_bytes: u64,
     /// Multiple of the default limits, for the error's advice.
     pub factor: u64,
@@ -66,7 +66,6 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Returns the default limits times `factor`.
     #[must_use]
     pub const fn times(factor: u64) -> Self {
         Self {
@@ -81,13 +80,11 @@ impl Budget {
         self.steps.saturating_add(self.steps_per_row.saturating_mul(nr_rows))
     }
 
-    /// Returns the factor that the error suggests.
     const fn next(&self) -> u64 {
         self.factor.saturating_mul(4)
     }
 }
 
-/// The exceeded limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
     Steps {
@@ -98,7 +95,6 @@ pub enum Excess {
         of_policy: u64,
     },
     State {
-        /// Current state in bytes.
         held: u64,
         allowed: u64,
     },
@@ -122,7 +118,6 @@ impl std::fmt::Display for Excess {
     }
 }
 
-/// A replay exceeded its budget.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{}: {excess}; {} allow more with `--max-work {}` (Python: `max_work={}`)",
@@ -131,15 +126,13 @@ impl std::fmt::Display for Excess {
 pub struct OverBudget {
     /// Row of the trace, numbered as in `folio trace cat`; `None` = the initial layout.
     pub row: Option<u64>,
-    /// The row's operation.
     pub op: Option<Op>,
     pub excess: Excess,
-    /// The name of the policy in use.
     pub policy: Option<String>,
     pub(super) budget: Budget,
 }
 
-/// Describes the likely cause, up to the point where the remedy follows.
+/// Names the likely cause. The message's remedy follows it.
 fn cause(policy: Option<&str>) -> String {
     match policy {
         Some(policy) => format!(
@@ -167,10 +160,8 @@ fn place(row: Option<u64>, op: Option<Op>) -> String {
 )]
 pub struct AgeingOverBudget {
     pub ram_bytes: u64,
-    /// Rounds of ageing.
     pub rounds: u32,
     pub excess: Excess,
-    /// The factor that would be large enough.
     pub factor: u64,
 }
 
@@ -206,7 +197,6 @@ fn too_much(excess: &Excess) -> String {
     }
 }
 
-/// The budget's state during a replay.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Meter {
     /// Rows of earlier batches, over all passes.

@@ -15,7 +15,7 @@ use largefolio_mm::units::{Order, Pfn};
 
 use super::detail::Origin;
 
-/// Largest order of a folio that a split can create smaller folios from.
+/// Largest folio order whose split still leaves large folios.
 const ORDER_MAX: u8 = 13;
 
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,6 @@ struct Known {
 /// An address space: its number, and how many spaces used that number before.
 type User = (MmId, u64);
 
-/// Causes by first frame.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Causes {
     known: BTreeMap<u64, Known>,
@@ -48,7 +47,7 @@ impl Causes {
         self.known.insert(first, Known { order, origin, first: self.user(mm) });
     }
 
-    /// Ends an address space. The next space with this number is a different one.
+    /// Marks an address space as ended. The next space with this number is a different one.
     pub(super) fn end(&mut self, mm: MmId) {
         *self.nr_before.entry(mm).or_default() += 1;
     }
@@ -74,7 +73,6 @@ impl Causes {
     }
 }
 
-/// Counters before a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "all are counts, named as the counters are")]
 pub(super) struct FaultMark {

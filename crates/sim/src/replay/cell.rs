@@ -54,17 +54,14 @@ pub struct Cell {
     pub(super) flushes: Vec<Flush>,
     pub(super) pass: Pass,
     pub(super) counted: Counted,
-    /// Data for pictures, if requested.
     pub(super) pictures: Option<Box<Keeper>>,
     pub(super) meter: Meter,
     /// Share of free memory in blocks smaller than each folio size at the start, in thousandths.
     pub(super) unusable: BTreeMap<u64, u64>,
     pub(super) meta: Arc<Meta>,
-    /// Pages allocated before the program started.
     pub(super) nr_pages_at_start: u64,
     /// Number of opens at which the next sweep runs.
     pub(super) nr_opens_max: usize,
-    /// Cgroups with limits.
     pub(super) cgroups: Cgroups,
     /// The program's measured run time on this machine.
     pub(super) measured: Option<BaseTime>,
@@ -76,13 +73,11 @@ pub struct Cell {
 pub(super) enum Pass {
     /// An earlier run that fills the page cache.
     Warming,
-    /// The run that is reported.
     Reported,
 }
 
 /// Counts of one pass that neither the memory manager nor the TLBs keep.
 pub(super) struct Counted {
-    /// Rows replayed in earlier batches.
     pub(super) nr_rows: u64,
     /// Whether the recording has begun, after any rows from before it.
     pub(super) has_begun: bool,

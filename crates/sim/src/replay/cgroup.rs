@@ -85,7 +85,6 @@ impl Cgroup {
         self.pattern.is_none()
     }
 
-    /// Returns whether the limit applies to the program at `path`.
     pub(super) fn fits(&self, path: &str) -> bool {
         self.pattern.as_ref().is_some_and(|pattern| pattern.fits(path))
     }
@@ -101,16 +100,13 @@ impl Cgroup {
     }
 }
 
-/// The results of one cgroup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CgroupOutcome {
     /// The text of the request.
     pub name: String,
     /// `memory.max`.
     pub limit_bytes: u64,
-    /// Memory charged at the end.
     pub usage_bytes: u64,
-    /// Peak of the charged memory.
     pub peak_bytes: u64,
     /// Memory that reclaim freed in the cgroup.
     pub evicted_bytes: u64,
@@ -123,7 +119,6 @@ pub struct CgroupOutcome {
 #[derive(Debug, Default)]
 pub(super) struct Cgroups {
     ids: Vec<GroupId>,
-    /// Counts before the reported run.
     base: Vec<GroupBase>,
 }
 
@@ -156,7 +151,7 @@ impl Cgroups {
         self.of(asked, path).or_else(for_all)
     }
 
-    /// Returns the cgroup for a program, whose path can be unknown.
+    /// Returns the cgroup for a program. Its path can be unknown.
     pub(super) fn of(&self, asked: &[Cgroup], path: Option<&str>) -> Option<GroupId> {
         let path = path?;
         Some(self.ids[asked.iter().rposition(|group| group.fits(path))?])

@@ -15,7 +15,7 @@ pub(super) struct FaultsSoFar {
 }
 
 impl Cell {
-    /// Call this before anything that may fault.
+    /// Saves the fault counts before anything that may fault.
     #[inline]
     pub(super) fn faults_so_far(&self) -> FaultsSoFar {
         let counters = self.memory.counters();

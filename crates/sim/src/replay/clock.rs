@@ -14,7 +14,6 @@ pub const NS_PER_REFERENCE: u64 = 1;
 /// About 600 years.
 const NEVER: u64 = u64::MAX;
 
-/// A daemon that the clock wakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sleeper {
     Khugepaged,
@@ -36,7 +35,6 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// Starts at time 0, when khugepaged wakes first.
     pub(super) const fn new(ns_per_reference: u64) -> Self {
         let wake_ns = if ns_per_reference == 0 { NEVER } else { 0 };
         Self { now_ns: 0, wake_ns: [wake_ns, NEVER], next_ns: wake_ns, ns_per_reference }
@@ -50,7 +48,7 @@ impl Clock {
         self.now_ns >= self.next_ns && self.next_ns != NEVER
     }
 
-    /// Returns a limit on the references that may pass before a daemon wakes; it is exclusive.
+    /// Returns the exclusive limit on the references that may pass before a daemon wakes.
     #[inline]
     pub(super) const fn limit(&self) -> u64 {
         if self.next_ns == NEVER {
@@ -69,7 +67,7 @@ impl Clock {
         wake_ns != NEVER && self.now_ns >= wake_ns
     }
 
-    /// Puts `who` to sleep; forever if references take no time.
+    /// Sets the daemon's next wake time. It never wakes if references take no time.
     pub(super) fn sleep(&mut self, who: Sleeper, sleep_ns: u64) {
         if self.ns_per_reference > 0 {
             self.wake_ns[who as usize] = self.now_ns.saturating_add(sleep_ns);

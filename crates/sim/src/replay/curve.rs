@@ -31,7 +31,6 @@ impl Stacks {
     }
 }
 
-/// Measurements from the stacks of all CPUs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measured {
     pub(super) distances: [Distances; 2],

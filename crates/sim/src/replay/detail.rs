@@ -30,7 +30,6 @@ use super::timeline::Timeline;
 use crate::tlb::Side;
 use crate::tlb::curve::Curve;
 
-/// The cause of a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     Fetch,
@@ -45,29 +44,25 @@ pub enum Origin {
     Advice,
     /// The earlier run that left a warm page cache.
     Earlier,
-    /// A collapse or a split of file pages. For private memory: a folio with no observed fault,
+    /// A collapse or a split of file pages. For private memory: a folio without an observed fault,
     /// because it moved or a call filled it.
     Remade,
-    /// The first touch of private memory.
     Touch,
     /// The first touch, when no larger folio was free.
     Fallback,
-    /// A copy on write.
     Copy,
     /// A fault that read the page back from swap.
     SwapIn,
-    /// A collapse by khugepaged.
     Khugepaged,
     /// `MADV_COLLAPSE`.
     Collapse,
-    /// A split of a larger folio.
     Split,
     /// A fork: the parent process had the folio first.
     Inherited,
 }
 
 impl Origin {
-    /// All causes, in the order of their numbers in [`FolioRun`].
+    /// All causes, in the order of the numbers that [`FolioRun`] uses.
     pub const ALL: [Self; 17] = [
         Self::Fetch,
         Self::Load,
@@ -88,7 +83,6 @@ impl Origin {
         Self::Inherited,
     ];
 
-    /// Returns the name used in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -153,17 +147,13 @@ impl Serialize for FolioRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AreaKind {
-    /// The page cache of a file.
     File,
     /// Memory from brk.
     Heap,
-    /// A recorded stack.
     Stack,
-    /// Other private memory.
     Private,
 }
 
-/// A file, or a range of private memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Area {
     pub kind: AreaKind,
@@ -184,7 +174,6 @@ impl Area {
         self.runs.iter().map(|run| run.nr_pages).sum()
     }
 
-    /// Appends a folio, or part of one.
     pub(super) fn push(&mut self, run: FolioRun) {
         match self.runs.last_mut() {
             Some(last)
@@ -202,11 +191,9 @@ impl Area {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Bucket {
     pub faults: u64,
-    /// Bytes read from files.
     pub read_bytes: u64,
 }
 
-/// The detail of an outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Detail {
     /// Names of the causes, indexed by their numbers in runs.
@@ -215,10 +202,7 @@ pub struct Detail {
     pub areas: Vec<Area>,
     /// Areas with folios that exceeded the limit on runs.
     pub nr_left_out: u64,
-    /// Parts of the trace, equal in references.
     pub buckets: Vec<Bucket>,
-    /// TLB misses over the number of entries.
     pub tlb_curve: Curve,
-    /// Processes and memory over the trace.
     pub timeline: Timeline,
 }

@@ -13,7 +13,6 @@ use largefolio_trace::{Op, ThreadId};
 use super::budget::{AgeingOverBudget, OverBudget};
 use crate::machine::MachineError;
 
-/// A reason why a cell cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CellError {

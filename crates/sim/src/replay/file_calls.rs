@@ -48,7 +48,6 @@ impl Cell {
         }
     }
 
-    /// Closes all files of an ended process.
     pub(super) fn close_all(&mut self, process: ProcessNr) {
         for open in self.program.processes[process].close_all() {
             self.memory.close(open);

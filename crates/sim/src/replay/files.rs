@@ -12,7 +12,7 @@ pub(super) struct TraceFile {
     pub(super) size_bytes: u64,
     /// A device has no page cache; its mappings are anonymous memory here.
     pub(super) is_device: bool,
-    /// Whether it is an image with a build id, whose segments a linker placed.
+    /// Whether the file has a build id: a linker placed its segments.
     pub(super) is_elf: bool,
     /// Folio size that the loader requests before it reads the file.
     pub(super) preferred_bytes: Option<u64>,
@@ -33,7 +33,6 @@ impl TraceFiles {
         self.0.len()
     }
 
-    /// Returns the page cache of each file.
     pub(super) fn mappings(&self) -> Vec<MappingId> {
         self.0.iter().map(|file| file.mapping).collect()
     }

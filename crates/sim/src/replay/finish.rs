@@ -18,7 +18,6 @@ use crate::cost::{BaseTime, Estimate, Events, Latency, Mark, SwapEvents};
 use crate::tlb;
 
 impl Cell {
-    /// Ends all running processes and returns the outcome.
     #[must_use]
     pub fn finish(mut self) -> Outcome {
         self.note_end_of_memory();
@@ -80,7 +79,6 @@ impl Cell {
         }
     }
 
-    /// Returns the policy's results, if the kernel has a policy.
     fn policy(&self) -> Option<PolicyOutcome> {
         let policy = self.spec.kernel.policy.as_ref()?;
         let (now, base) = (&self.counted.end.counters.policy, &self.counted.base.counters.policy);
@@ -155,7 +153,6 @@ impl Cell {
         counts.filter(|(_, nr)| *nr > 0).collect()
     }
 
-    /// Returns the anonymous folio sizes that have any count.
     fn anon_sizes(&self) -> BTreeMap<u64, AnonSize> {
         let (now, base) = (&self.counted.end.counters, &self.counted.base.counters);
         let page = self.memory.rules().page;
@@ -180,7 +177,6 @@ impl Cell {
         Latency::new(&stretches, preemption, page_bytes, &self.spec.machine.costs)
     }
 
-    /// Collects the events that cost time.
     fn events(&self) -> Events {
         let now = &self.counted.end;
         let rules = self.memory.rules();

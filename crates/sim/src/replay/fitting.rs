@@ -42,10 +42,8 @@ impl Sharing {
     }
 }
 
-/// The results, each with its cell's index in the specs.
 #[derive(Debug, Default)]
 pub struct Fitting {
-    /// Cells that reached the end.
     pub outcomes: Vec<(usize, Outcome)>,
     /// Cells whose memory, or a cgroup's limit, was too small.
     pub unfit: Vec<usize>,
@@ -54,7 +52,6 @@ pub struct Fitting {
 }
 
 impl Fitting {
-    /// Returns whether `progress` stopped the replay early.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         !self.not_replayed.is_empty()

@@ -9,9 +9,8 @@ use largefolio_mm::units::{Order, PageSize};
 
 use crate::size::parse_bytes;
 
-/// 100 percent, in thousandths.
 pub(super) const PERMILLE_MAX: u32 = 1000;
-/// Largest order of a target without a size: a PMD folio of 4 KiB pages.
+/// Largest order if no size is set: a PMD folio of 4 KiB pages.
 const PMD_ORDER_MAX: Order = Order::new(9);
 
 /// The share of free memory in blocks smaller than a size.
@@ -72,7 +71,6 @@ impl fmt::Display for Fragmented {
 }
 
 impl Fragmented {
-    /// Returns the target's order with base pages of `page`.
     fn order(self, page: PageSize) -> Order {
         if self.bytes == 0 {
             return page.pmd_order().min(PMD_ORDER_MAX);

@@ -37,16 +37,12 @@ pub(super) struct HardwareThread {
     pub(super) cpu: usize,
 }
 
-/// A CPU on which a thread has run.
 pub(super) struct Cpu {
     pub(super) tlb: Tlb,
     /// LRU stacks for the TLB curve, if one was requested.
     pub(super) stacks: Option<Box<Stacks>>,
-    /// Live threads on this CPU.
     nr_threads: usize,
-    /// The thread of the last row.
     thread: Option<ThreadId>,
-    /// The program of that thread.
     program: ProgramNr,
     /// Counts already charged to programs.
     charged: tlb::Counters,
@@ -94,7 +90,6 @@ pub(super) struct Hardware {
     /// By thread; [`Slot::NONE`] or an index into `running`.
     slots: Vec<Slot>,
     running: Vec<HardwareThread>,
-    /// CPUs used so far.
     cpus: Vec<Cpu>,
     nr_cpus_max: usize,
     by_program: Vec<tlb::Counters>,
@@ -114,7 +109,6 @@ impl Hardware {
         }
     }
 
-    /// Returns the slot of a running thread.
     #[inline]
     pub(super) fn slot_of(&self, thread: ThreadId) -> Option<Slot> {
         self.slots.get(thread as usize).copied().filter(|slot| *slot != Slot::NONE)
@@ -193,12 +187,10 @@ impl Hardware {
         self.by_program[program] += counted;
     }
 
-    /// Charges the remaining counts of all CPUs.
     pub(super) fn charge_all(&mut self) {
         (0..self.cpus.len()).for_each(|cpu| self.charge(cpu));
     }
 
-    /// Drops all charges.
     pub(super) fn forget_charges(&mut self) {
         self.by_program.clear();
     }
@@ -238,7 +230,6 @@ impl Hardware {
         self.cpus.len()
     }
 
-    /// Returns the sum over all CPUs.
     pub(super) fn counters(&self) -> tlb::Counters {
         let mut sum = tlb::Counters::default();
         for cpu in &self.cpus {

@@ -54,7 +54,7 @@ impl Cell {
         }
     }
 
-    /// Returns the counts of huge pages; `None` if there is no pool and the trace wants none.
+    /// Returns the counts of huge pages; `None` without a pool if the trace wants none.
     pub(super) fn hugetlb(&self) -> Option<Hugetlb> {
         let (now, base) = (&self.counted.end.counters.hugetlb, &self.counted.base.counters.hugetlb);
         let maps_without_pool = self.counted.nr_maps_without_pool;

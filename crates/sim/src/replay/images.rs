@@ -42,7 +42,6 @@ use super::place::{LEN_MAX, RECORDED_MASK};
 /// Maximum number of segments in an image. Linkers create four or five.
 const NR_SEGMENTS_MAX: usize = 64;
 
-/// A segment as recorded, in whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Recorded {
     addr: u64,
@@ -57,17 +56,14 @@ impl Recorded {
     }
 }
 
-/// A program or library as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Image {
     segments: Vec<Recorded>,
     /// Recorded bytes from the first segment to the end of the loader's reservation.
     span: u64,
-    /// Length of the first mapping.
     first_len: u64,
 }
 
-/// All images of a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Images {
     by_file: BTreeMap<FileId, Image>,
@@ -75,16 +71,13 @@ pub struct Images {
     last: Option<FileId>,
 }
 
-/// An image with a new layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinkedImage {
     /// Page size that it is linked for.
     pub(super) link_bytes: u64,
-    /// Segments in ascending order.
     segments: Vec<Laid>,
     /// Bytes of memory from the base to the end.
     pub(super) span: u64,
-    /// Length of the file.
     pub(super) size_bytes: u64,
     /// Recorded length of the first mapping.
     pub(super) first_len: u64,
@@ -92,15 +85,12 @@ pub(super) struct LinkedImage {
     pub(super) recorded_span: u64,
 }
 
-/// A segment in a new layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Laid {
     /// Recorded distance from the first segment.
     at: u64,
-    /// Recorded position in the file.
     pub(super) recorded: u64,
     pub(super) len: u64,
-    /// New position in the file.
     pub(super) pos: u64,
     /// New address, relative to the image's base. The base is a multiple of the page size that the
     /// image is linked for.
@@ -108,7 +98,6 @@ pub(super) struct Laid {
 }
 
 impl Image {
-    /// Starts an image with the mapping that `event` creates.
     fn begun(event: &Event) -> Self {
         let len = page_end(event.len.min(LEN_MAX));
         let prot = prot_of(event.flags);
@@ -129,13 +118,13 @@ impl Image {
             return false;
         }
         last.len = last.len.min(distance);
-        // Adds distances, because the address after a segment can be 2^64.
+        // Avoids `segment.addr + segment.len`, which can be 2^64.
         self.span = self.span.max(segment.addr - base + segment.len);
         self.segments.push(segment);
         true
     }
 
-    /// Ends the first segment at `addr`, where the loader leaves a gap.
+    /// Ends the first segment at `addr`, the start of the gap that a loader leaves.
     fn cut(&mut self, addr: u64) {
         if let [first] = self.segments.as_mut_slice()
             && addr > first.addr
@@ -202,7 +191,6 @@ impl LinkedImage {
         self.segments[0]
     }
 
-    /// Returns the segment recorded at distance `at` from the first one.
     pub(super) fn segment_at(&self, at: u64) -> Option<Laid> {
         self.segments.iter().find(|segment| segment.at == at).copied()
     }
@@ -261,7 +249,6 @@ impl Images {
         }
     }
 
-    /// Processes a system call of a loader.
     fn follow(&mut self, event: &Event) {
         if event.op != Op::Mmap {
             let takes_away = event.op == Op::Munmap || event.flags == 0;

@@ -68,7 +68,6 @@ impl Placed {
     }
 }
 
-/// The counters that buckets are made from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     faults: u64,
@@ -91,13 +90,11 @@ pub(super) struct Keeper {
     nr_before: u64,
     /// Whether the trace starts with rows from before the recording.
     has_before: bool,
-    /// The cause of folios whose insertion was not observed.
+    /// The cause of folios without an observed insertion.
     unheard: Origin,
     inserted: BTreeMap<(MappingId, PageIndex), (Order, Origin)>,
-    /// The causes of private folios.
     pub(super) causes: Causes,
     areas: Vec<Area>,
-    /// Runs of all areas.
     nr_runs: usize,
     nr_left_out: u64,
     buckets: Vec<Bucket>,
@@ -142,7 +139,7 @@ impl Keeper {
         self.timeline.restart();
     }
 
-    /// Starts the recording after `references`. `seen` holds the counters of the rows before it.
+    /// Starts the recording after `references`. `seen` holds the counters of the earlier rows.
     pub(super) fn begin(&mut self, seen: Seen, references: u64) {
         (self.seen, self.nr_before) = (seen, references);
         self.buckets = vec![Bucket::default(); NR_BUCKETS];
@@ -189,7 +186,6 @@ impl Keeper {
         self.seen == now
     }
 
-    /// Keeps the private memory of an address space that is about to end.
     pub(super) fn add_space(&mut self, memory: &Memory, space: &AddressSpace) {
         let mut open: Option<Placed> = None;
         for segment in space.segments.private() {
@@ -243,7 +239,6 @@ impl Keeper {
         });
     }
 
-    /// Keeps the page cache of every file.
     fn add_files(&mut self, memory: &Memory, files: &[MappingId]) {
         for (nr, &file) in files.iter().enumerate() {
             let path = self.paths.get(nr).cloned().unwrap_or_default();
@@ -289,7 +284,6 @@ impl Keeper {
     }
 }
 
-/// Classifies the memory at a recorded address.
 fn kind_of(space: &AddressSpace, start: u64) -> AreaKind {
     if space.stacks.iter().any(|stack| stack.contains(&start)) {
         AreaKind::Stack

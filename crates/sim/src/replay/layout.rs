@@ -21,7 +21,6 @@ pub(super) const FIXED_BELOW: u64 = 1 << 32;
 const STACK_END: u64 = 0x7fff_ffff_0000;
 
 impl Cell {
-    /// Maps a program's initial layout into the empty address space of a process.
     pub(super) fn load(
         &mut self,
         process: ProcessNr,
@@ -264,24 +263,19 @@ struct Part<'a> {
     before: Option<Segment>,
 }
 
-/// The space for an image.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     /// File position of its first segment.
     pub(super) pos: u64,
-    /// The image's length in bytes.
     pub(super) len: u64,
-    /// Bytes to reserve.
     pub(super) span: u64,
 }
 
-/// Returns the recorded bytes from the first segment of `entry`'s image to the end of the last.
 fn image_len(layout: &[LayoutEntry], entry: &LayoutEntry) -> u64 {
     let last = layout.iter().rev().find(|e| e.kind == entry.kind);
     last.map_or(entry.len, |last| last.addr.saturating_add(last.len).saturating_sub(entry.addr))
 }
 
-/// Converts the `PROT_*` of a recorded mapping.
 pub(super) fn prot_bits(prot: u32) -> Prot {
     Prot {
         // On the modelled machines, writable and executable pages are also readable.

@@ -15,7 +15,6 @@ use crate::size::parse_bytes;
 /// Largest page size to link for. No kernel has larger folios for text.
 pub const LINKED_BYTES_MAX: u64 = 2 << 20;
 
-/// The page size that some images are linked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Linked {
     /// The images; `None` = all.
@@ -85,7 +84,6 @@ impl FromStr for LinkedChoices {
     }
 }
 
-/// Parses one size of `text`.
 fn size_of(size: &str, text: &str) -> Result<u64, LinkedError> {
     let Some(bytes) = parse_bytes(size) else {
         let is_digit = size.starts_with(|first: char| first.is_ascii_digit());
@@ -102,7 +100,6 @@ fn size_of(size: &str, text: &str) -> Result<u64, LinkedError> {
 }
 
 impl LinkedChoices {
-    /// Iterates over the choices.
     pub fn each(&self) -> impl Iterator<Item = Linked> + '_ {
         self.bytes.iter().map(|&bytes| Linked { pattern: self.pattern.clone(), bytes })
     }
@@ -121,12 +118,10 @@ impl LinkedChoices {
         combined
     }
 
-    /// Returns the maximum number of combinations of [`LinkedChoices::combined`].
     pub(super) fn nr_combined(asked: &[Self]) -> usize {
         asked.iter().fold(1, |nr: usize, choices| nr.saturating_mul(choices.bytes.len()))
     }
 
-    /// Returns whether the image at `path` matches.
     #[must_use]
     pub fn fits(&self, path: &str) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| pattern.fits(path))
@@ -171,13 +166,11 @@ impl fmt::Display for LinkedChoices {
 }
 
 impl Linked {
-    /// Returns the page size in bytes.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns whether the image at `path` matches.
     #[must_use]
     pub fn fits(&self, path: &str) -> bool {
         self.pattern.as_ref().is_none_or(|pattern| pattern.fits(path))

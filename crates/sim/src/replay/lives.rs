@@ -21,7 +21,6 @@ use super::programs::ProgramNr;
 use super::sizes::FolioSizes;
 use super::space::{AddressSpace, SpaceNr};
 
-/// The first thread; no fork creates it.
 const FIRST_THREAD: ThreadId = 0;
 /// Steps per mapping of an execve.
 const STEPS_OF_MAPPING: usize = 8;
@@ -44,7 +43,6 @@ impl Cell {
         self.check_budget(process)
     }
 
-    /// Creates an empty address space.
     fn new_space(&mut self, owner: usize, program: ProgramNr) -> SpaceNr {
         let (mm, id) = (self.memory.new_space(), self.places.next());
         self.program.add_space(AddressSpace::new(mm, id, owner, program))
@@ -70,7 +68,6 @@ impl Cell {
         }
     }
 
-    /// Creates a thread or a process.
     pub(super) fn fork(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let Ok(thread) = u32::try_from(event.aux) else { return Ok(()) };
         if thread as usize >= NR_THREADS_MAX {
@@ -167,7 +164,6 @@ impl Cell {
         }
     }
 
-    /// Ends all running processes, oldest first.
     pub(super) fn end_processes(&mut self) {
         let mut living: Vec<(usize, ProcessNr)> =
             self.program.processes.iter().map(|(slot, process)| (process.nr, slot)).collect();

@@ -22,7 +22,6 @@ use super::program::ProcessNr;
 const MADV_COLLAPSE: u64 = 25;
 
 impl Cell {
-    /// Replays an event that is not a reference.
     pub(super) fn event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         match event.op {
             Op::Mmap => {
@@ -172,7 +171,6 @@ impl Cell {
         Ok(())
     }
 
-    /// Returns the segments that overlap a range, cut to it.
     pub(super) fn parts(&self, process: ProcessNr, start: u64, end: u64) -> Vec<Segment> {
         let parts = self.program.space(process).segments.overlapping(start, end);
         self.count_steps(parts.len());
@@ -346,7 +344,6 @@ impl Cell {
         self.advise(process, event, advice)
     }
 
-    /// Applies advice to the event's range.
     fn advise(
         &mut self,
         process: ProcessNr,

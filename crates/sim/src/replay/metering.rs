@@ -11,7 +11,6 @@ use super::error::CellError;
 use super::program::ProcessNr;
 
 impl Cell {
-    /// Allows more steps for the rows of a batch.
     pub(super) fn allow(&mut self, nr_rows: usize) {
         self.meter.nr_rows += nr_rows as u64;
         let limit = self.spec.budget.steps_after(self.meter.nr_rows);
@@ -27,13 +26,12 @@ impl Cell {
         self.memory.work().add(STEPS_OF_EVENT);
     }
 
-    /// Checks the budget after an event or a fault of a process.
     pub(super) fn check_budget(&mut self, process: ProcessNr) -> Result<(), CellError> {
         self.measure_process(process);
         self.check_limits()
     }
 
-    /// Checks the budget with the last measured sizes of the processes.
+    /// Checks the budget without measuring the processes again.
     pub(super) fn check_limits(&self) -> Result<(), CellError> {
         let budget = &self.spec.budget;
         let held = self.state_bytes();
@@ -52,7 +50,6 @@ impl Cell {
         Err(CellError::OverBudget(Box::new(over)))
     }
 
-    /// Measures a process again if it still lives.
     pub(super) fn measure_process(&mut self, process: ProcessNr) {
         let Some(process) = self.program.processes.get_mut(process) else { return };
         let space = &mut self.program.spaces[process.space];

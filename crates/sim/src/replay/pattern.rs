@@ -14,7 +14,6 @@ impl Pattern {
         (!text.is_empty()).then(|| Self(text.to_owned()))
     }
 
-    /// Returns whether the pattern matches the file at `path`.
     pub(super) fn fits(&self, path: &str) -> bool {
         let subject = if self.0.contains('/') { path } else { name_of(path) };
         fits(self.0.as_bytes(), subject.as_bytes())
@@ -27,7 +26,6 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Returns the last component of a path.
 pub(super) fn name_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }

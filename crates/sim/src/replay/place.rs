@@ -26,14 +26,12 @@ use largefolio_mm::units::PageSize;
 use largefolio_trace::FileId;
 use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 
-/// log2 of the recorded page size.
 pub(super) const RECORDED_SHIFT: u32 = REFERENCE_PAGE_BYTES.trailing_zeros();
 /// Longest mapping that is replayed: half of a 47-bit address space.
 pub(super) const LEN_MAX: u64 = 1 << 46;
 /// Mask of a recorded page. Segments start on recorded page boundaries, at congruent places.
 pub(super) const RECORDED_MASK: u64 = REFERENCE_PAGE_BYTES - 1;
 
-/// A recorded range and its place in the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) start: u64,
@@ -46,7 +44,6 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Returns the placed address of a recorded one.
     pub(super) fn place(&self, addr: u64) -> u64 {
         self.placed + (addr - self.start)
     }
@@ -58,7 +55,6 @@ impl Segment {
         Some(end.checked_add(mask)? & !mask)
     }
 
-    /// Returns the part from `start` to `end`.
     pub(super) fn part(&self, start: u64, end: u64) -> Self {
         let skipped = start - self.start;
         let file = self.file.map(|(file, pos)| (file, pos + skipped));
@@ -66,7 +62,6 @@ impl Segment {
     }
 }
 
-/// All segments of one process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Segments {
     by_start: BTreeMap<u64, Segment>,
@@ -77,7 +72,6 @@ impl Segments {
         self.by_start.len()
     }
 
-    /// Returns the segment that contains a recorded address.
     pub(super) fn find(&self, addr: u64) -> Option<&Segment> {
         let (_, segment) = self.by_start.range(..=addr).next_back()?;
         (addr < segment.end).then_some(segment)
@@ -88,7 +82,6 @@ impl Segments {
         self.by_start.range(..addr).next_back().map(|(_, segment)| segment)
     }
 
-    /// Returns the segments of private memory, in recorded order.
     pub(super) fn private(&self) -> impl Iterator<Item = &Segment> {
         self.by_start.values().filter(|segment| segment.file.is_none())
     }
@@ -103,13 +96,11 @@ impl Segments {
             .collect()
     }
 
-    /// Inserts a segment and cuts away the overlapping parts of others.
     pub(super) fn insert(&mut self, segment: Segment) {
         self.remove(segment.start, segment.end);
         self.by_start.insert(segment.start, segment);
     }
 
-    /// Cuts `[start, end)` out.
     pub(super) fn remove(&mut self, start: u64, end: u64) {
         for cut in self.overlapping(start, end) {
             let Some(whole) = self.find(cut.start).copied() else { continue };

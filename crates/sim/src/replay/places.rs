@@ -13,7 +13,6 @@ const NR_PLACES: usize = 1 << 12;
 const NO_PAGE: u64 = u64::MAX;
 const NO_PLACE: Place = Place { page: NO_PAGE, vpn: Vpn(0), epoch: 0 };
 
-/// The place of one recorded page in one address space.
 #[derive(Clone, Copy)]
 struct Place {
     page: u64,
@@ -24,7 +23,6 @@ struct Place {
 
 pub(super) struct Places {
     slots: Vec<Place>,
-    /// The last epoch.
     epoch: u64,
 }
 

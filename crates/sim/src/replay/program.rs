@@ -22,7 +22,6 @@ pub(super) type ProcessNr = usize;
 /// previous one.
 pub(super) const NO_DESCRIPTOR: u64 = u64::MAX;
 
-/// The program's current state.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) files: TraceFiles,
@@ -33,7 +32,6 @@ pub(super) struct Program {
     /// Address space ids by mm number. A reused mm holds the latest id.
     ids_by_mm: Vec<u64>,
     pub(super) threads: Threads,
-    /// Processes started so far.
     pub(super) nr_started: usize,
     /// Page size that the recorded programs are linked for.
     pub(super) recorded: PageSize,
@@ -102,7 +100,6 @@ impl Program {
         self.processes.insert(process)
     }
 
-    /// Adds a thread to a process.
     pub(super) fn start_thread(&mut self, thread: ThreadId, process: ProcessNr) {
         self.threads.started(thread, process);
         self.processes[process].threads.push(thread);
@@ -119,7 +116,6 @@ pub(super) struct Process {
     /// Whether the process executed `program` itself. The first process did so before the trace.
     pub(super) has_executed: bool,
     pub(super) threads: Vec<ThreadId>,
-    /// Open files by descriptor.
     by_descriptor: BTreeMap<u64, Opened>,
     /// The last open of each file, by any descriptor.
     by_file: BTreeMap<FileId, OpenId>,
@@ -127,12 +123,10 @@ pub(super) struct Process {
     pub(super) measured_bytes: u64,
 }
 
-/// The open file of a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Opened {
     pub(super) file: FileId,
     pub(super) open: OpenId,
-    /// Whether an execve closes it.
     pub(super) closes_on_exec: bool,
 }
 
@@ -158,7 +152,6 @@ impl Process {
         Self { nr, space, program, has_executed, threads, by_descriptor, by_file, measured_bytes }
     }
 
-    /// Returns the number of entries in its maps.
     pub(super) fn nr_entries(&self) -> usize {
         self.by_descriptor.len() + self.by_file.len() + self.threads.len()
     }
@@ -176,7 +169,6 @@ impl Process {
         self.by_descriptor.remove(&descriptor).map(|closed| closed.open)
     }
 
-    /// Returns the opens of all descriptors.
     pub(super) fn opens(&self) -> impl Iterator<Item = OpenId> {
         self.by_descriptor.values().map(|opened| opened.open)
     }
@@ -186,7 +178,6 @@ impl Process {
         self.opens().chain(self.by_file.values().copied())
     }
 
-    /// Closes every descriptor and returns the opens.
     pub(super) fn close_all(&mut self) -> Vec<OpenId> {
         let opens = self.opens().collect();
         self.by_descriptor.clear();
@@ -216,7 +207,6 @@ impl Process {
     }
 }
 
-/// The process of each thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Threads {
     by_id: Vec<Membership>,

@@ -26,33 +26,24 @@ const OTHERS: &str = "[other programs]";
 /// Index of a program in [`Programs`].
 pub(super) type ProgramNr = usize;
 
-/// A trace's processes by program, and the machine's memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ManyProcesses {
-    /// Processes started.
     pub nr_started: u64,
-    /// Most processes alive at one time.
     pub nr_alive_max: u64,
     pub memory: MemoryUse,
-    /// Programs in the order in which they started.
     pub programs: Vec<ProgramOutcome>,
 }
 
-/// Counts of one program's processes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProgramOutcome {
-    /// Path of the executed file.
     pub path: String,
     /// Processes that executed this program, or ended in it.
     pub nr_processes: u64,
     pub references: u64,
-    /// Faults of every kind.
     pub faults: u64,
     /// Faults that waited for a read.
     pub major_faults: u64,
-    /// Page walks for instructions.
     pub instruction_walks: u64,
-    /// Page walks for data.
     pub data_walks: u64,
     /// Estimated time of its faults (entry, handler, return), level-2 TLB hits and walks; absent if
     /// a cost is unknown. Reads, mapping, clearing and copying are not split by program.
@@ -64,7 +55,6 @@ pub struct ProgramOutcome {
 /// Page cache and private memory of the machine, each folio once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryUse {
-    /// Most bytes in use at one time.
     pub peak_bytes: u64,
     /// References of all processes before the peak.
     pub peak_references: u64,
@@ -74,14 +64,11 @@ pub struct MemoryUse {
     pub end: MemoryParts,
 }
 
-/// The composition of memory in use at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryParts {
     /// References of all processes before this moment.
     pub references: u64,
-    /// Page cache, by folio size in bytes.
     pub cached_bytes: BTreeMap<u64, u64>,
-    /// Private memory, by folio size in bytes.
     pub anon_bytes: BTreeMap<u64, u64>,
 }
 
@@ -100,7 +87,6 @@ impl MemoryParts {
         parts
     }
 
-    /// Returns the sum of all sizes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.cached_bytes.values().chain(self.anon_bytes.values()).sum()
@@ -130,7 +116,6 @@ impl Programs {
         Self { tallies: before.tallies.into_iter().map(nothing).collect(), ..before }
     }
 
-    /// Returns the number of a program, which may be new.
     pub(super) fn number(&mut self, path: &str) -> ProgramNr {
         if let Some(&nr) = self.by_path.get(path) {
             return nr;
@@ -144,18 +129,15 @@ impl Programs {
         nr
     }
 
-    /// Returns the number of a program with or without a path.
     pub(super) fn number_of(&mut self, path: Option<&str>) -> ProgramNr {
         self.number(path.unwrap_or(OTHERS))
     }
 
-    /// Counts a new process.
     pub(super) fn started(&mut self) {
         self.nr_alive += 1;
         self.nr_alive_max = self.nr_alive_max.max(self.nr_alive);
     }
 
-    /// Counts the end of a process.
     pub(super) fn ended(&mut self, program: ProgramNr) {
         self.nr_alive -= 1;
         self.tallies[program].nr_processes += 1;
@@ -168,7 +150,6 @@ impl Programs {
         self.tallies[before].nr_processes += u64::from(counts);
     }
 
-    /// Adds the mappings of an address space that ends now.
     pub(super) fn add_space(&mut self, program: ProgramNr, folios: &FolioSizes) {
         self.tallies[program].folios.add(folios);
     }

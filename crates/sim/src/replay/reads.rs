@@ -33,7 +33,6 @@ pub(super) enum Wait {
 pub(super) struct Pages {
     pub(super) file: MappingId,
     pub(super) first: u64,
-    /// The page after the last.
     pub(super) end: u64,
 }
 
@@ -43,7 +42,6 @@ impl Pages {
     }
 }
 
-/// One read: its range of pages, and how many pages of it are read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadRequest {
     pages: Pages,
@@ -52,7 +50,6 @@ pub(super) struct ReadRequest {
 }
 
 impl ReadRequest {
-    /// Adds pages of the same file.
     fn add(&mut self, pages: Pages) {
         self.pages.first = self.pages.first.min(pages.first);
         self.pages.end = self.pages.end.max(pages.end);
@@ -67,12 +64,10 @@ struct UnderWay {
     done_ns: u64,
 }
 
-/// The device, the program's clock, and the counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reads {
     /// `None` if the machine file does not describe the storage: reads are only counted.
     device: Option<Device>,
-    /// Total time that the program has waited.
     waited_ns: u64,
     under_way: VecDeque<UnderWay>,
     counts: ReadEvents,
@@ -121,7 +116,7 @@ impl Reads {
         self.under_way.is_empty()
     }
 
-    /// Waits until the pages of a file have arrived. `references` is the program's clock.
+    /// Waits for the given pages. `references` is the program's clock.
     pub(super) fn need(&mut self, pages: Pages, references: u64) {
         let Some(device) = &self.device else { return };
         let now_ns = device.timing().of_references(references).saturating_add(self.waited_ns);

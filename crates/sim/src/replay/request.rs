@@ -36,7 +36,6 @@ pub const NR_CELLS_MAX: usize = 256;
 const NR_DRAWN_RUNS_MAX: usize = 1 << 16;
 /// The filesystem that has no large folios under any kernel.
 pub const NO_LARGE_FOLIOS: &str = "none";
-/// Default physical memory.
 pub const MEMORY_BYTES: u64 = 16 << 30;
 /// Maximum rounds of ageing. Each can take as many steps as memory has pages.
 pub const AGED_ROUNDS_MAX: u32 = 100;
@@ -55,46 +54,36 @@ pub const AGED_ROUNDS_MAX: u32 = 100;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Kernels; the first is the baseline.
     pub kernels: Vec<Kernel>,
     /// Machines, each at its own base page unless a kernel sets one.
     pub machines: Vec<Machine>,
-    /// Seeds of fragmentation and ageing.
     pub seeds: Vec<u64>,
-    /// Sizes of physical memory in bytes.
     pub memory_bytes: Vec<u64>,
     /// Swap space in bytes; 0 = private memory is never reclaimed.
     pub swap_bytes: u64,
     /// Cgroup limits. If several match a program, the last one applies.
     pub cgroups: Vec<Cgroup>,
-    /// Fragmentation of memory at the start.
     pub fragmentation: Fragmented,
     /// Rounds of ageing by other programs before the start; 0 = none.
     pub aged_rounds: u32,
     /// Filesystem of all files, or [`NO_LARGE_FOLIOS`]; `None` = as recorded.
     pub filesystem: Option<String>,
-    /// Folio sizes that the loader requests.
     pub annotations: Vec<Annotation>,
     /// Page sizes that programs and libraries are linked for: a cell for each combination.
     pub linked: Vec<LinkedChoices>,
-    /// State of the page cache at the start.
     pub cache: CacheState,
     /// Nanoseconds per reference on khugepaged's clock; 0 = it never runs.
     pub ns_per_reference: u64,
     /// CPUs that threads run on; `None` = the machine's number.
     pub nr_cpus: Option<u32>,
-    /// The walks that the time estimate assumes.
     pub walks: Walks,
-    /// Whether outcomes include the detail that pictures need.
     pub detail: Detail,
     /// Multiple of the default budget for work and state.
     pub max_work: u64,
 }
 
-/// Whether outcomes include the detail that pictures need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
-    /// Counts only.
     #[default]
     None,
     /// Runs of folios, as many as can be drawn.
@@ -234,7 +223,6 @@ impl Request {
         self.nrs().into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Returns the numbers of kernels, machines, memory sizes, seeds and ways to link.
     fn nrs(&self) -> [usize; 5] {
         [
             self.kernels().len(),
@@ -316,7 +304,6 @@ impl Request {
         self.seeds().len() < unique_numbers(&self.seeds).len()
     }
 
-    /// Returns the distinct kernels; the first is the reference.
     #[must_use]
     pub fn kernels(&self) -> Vec<&Kernel> {
         unique(&self.kernels)
@@ -331,13 +318,11 @@ impl Request {
         unique(&notes).into_iter().cloned().collect()
     }
 
-    /// Returns the distinct machines.
     #[must_use]
     pub fn machines(&self) -> Vec<&Machine> {
         unique(&self.machines)
     }
 
-    /// Returns the first cell; `None` without a kernel or a machine.
     #[must_use]
     pub fn first(&self) -> Option<CellSpec> {
         let (kernel, machine) = (self.kernels.first()?, self.machines.first()?);
@@ -347,7 +332,6 @@ impl Request {
         Some(CellSpec { seed, ram_bytes, linked, ..spec })
     }
 
-    /// Returns the distinct sizes of physical memory. The reference uses the first.
     #[must_use]
     pub fn memory(&self) -> Vec<u64> {
         match self.memory_bytes.as_slice() {
@@ -472,7 +456,6 @@ pub fn filesystems() -> BTreeSet<String> {
     kernels.flat_map(|kernel| kernel.rules.filesystems.into_keys()).collect()
 }
 
-/// Returns the distinct items in the order of their first mention.
 fn unique<T: PartialEq>(items: &[T]) -> Vec<&T> {
     let mut seen: Vec<&T> = Vec::new();
     for item in items {

@@ -33,7 +33,6 @@ const EXEC: u8 = Op::Exec as u8;
 const READ: u8 = Op::Read as u8;
 const WRITE: u8 = Op::Write as u8;
 
-/// Consecutive references to one page.
 #[derive(Clone, Copy)]
 struct Run {
     addr: u64,
@@ -52,8 +51,8 @@ impl Cell {
         let (first, nr_rows) = (self.counted.nr_rows, batch.len());
         let mut row = 0;
         loop {
-            // Stop between two rows to save the counters: where counting begins, and where a tenth
-            // ends.
+            // Stops between two rows to save the counters: at the start of the recording and after
+            // each tenth.
             let before = self.rows_until_recording();
             let left = before.min(self.counted.tenths.next_end()).saturating_sub(first);
             let end = usize::try_from(left).unwrap_or(usize::MAX);
@@ -123,7 +122,6 @@ impl Cell {
         served.nr_rows
     }
 
-    /// Replays one event that is not a reference.
     fn call(&mut self, event: &Event) -> Result<(), CellError> {
         self.count_event();
         let Some(process) = self.process_of(event.thread)? else { return Ok(()) };
@@ -136,7 +134,6 @@ impl Cell {
         self.check_budget(process)
     }
 
-    /// Replays a run of references to one recorded page.
     #[inline]
     fn reference(
         &mut self,
@@ -236,7 +233,6 @@ impl Cell {
         walk_of(&self.memory.space(mm).table, leaf, vpn, coalescing)
     }
 
-    /// Fills the TLB with a walk's result, and the stacks as well.
     fn fill(&mut self, slot: Slot, side: Side, walk: &Walk) {
         let cpu = self.hardware.cpu_mut(slot);
         cpu.tlb.fill_walk(side, walk);
@@ -260,7 +256,6 @@ impl Cell {
         Ok(())
     }
 
-    /// Returns the modelled page for a recorded address.
     #[inline]
     fn place(&mut self, space: SpaceNr, addr: u64) -> Option<Vpn> {
         match self.places.find(self.program.spaces[space].epoch, addr) {

@@ -16,7 +16,6 @@ use largefolio_mm::units::{MmId, Order, Pfn, Vpn};
 use largefolio_mm::vma::{Backing, Vma};
 use serde::Serialize;
 
-/// Bytes in folios of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SizeRow {
     /// Wholly mapped at a multiple of the folio's size.
@@ -25,34 +24,26 @@ pub struct SizeRow {
     pub unaligned_bytes: u64,
 }
 
-/// Mapped bytes of one kind of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SizeTable {
     /// All mapped bytes: the sum of the rows and `partial_bytes`.
     pub mapped_bytes: u64,
-    /// By folio size in bytes.
     pub by_size: BTreeMap<u64, SizeRow>,
     /// Mapped pages of folios that are not wholly mapped.
     pub partial_bytes: u64,
-    /// Partial bytes by folio size in bytes.
     pub partial_by_size: BTreeMap<u64, u64>,
-    /// Bytes under folded contpte blocks.
     pub contpte_bytes: u64,
-    /// Bytes under PMD entries.
     pub pmd_bytes: u64,
 }
 
-/// Consecutive mapped pages of one folio.
 struct MappedRun {
     vpn: Vpn,
     pfn: Pfn,
     nr_pages: u64,
 }
 
-/// Which pages of a VMA are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageKind {
-    /// Pages of the page cache.
     Cached,
     /// Anonymous pages, including private copies of file pages. The zero page holds no memory and
     /// is never counted.
@@ -60,7 +51,6 @@ enum PageKind {
 }
 
 impl SizeTable {
-    /// Adds the mapped pages of `vma` that are of `kind`.
     fn add_area(&mut self, memory: &Memory, mm: MmId, vma: &Vma, kind: PageKind) {
         let mut run: Option<MappedRun> = None;
         for leaf in memory.space(mm).table.leaves(vma.start, vma.nr_pages()) {
@@ -146,7 +136,6 @@ fn continues(memory: &Memory, run: &MappedRun, vpn: Vpn, pfn: Pfn) -> bool {
         && memory.core().folios.of_pfn(run.pfn) == memory.core().folios.of_pfn(pfn)
 }
 
-/// Mapped memory by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FolioSizes {
     /// Executable mappings of files.
@@ -160,7 +149,6 @@ pub struct FolioSizes {
 }
 
 impl FolioSizes {
-    /// Adds every mapping of a process.
     pub(super) fn add_process(&mut self, memory: &Memory, mm: MmId) {
         for vma in memory.space(mm).vmas.iter() {
             self.anon.add_area(memory, mm, vma, PageKind::Anon);

@@ -19,7 +19,6 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Inserts an item and returns its index.
     pub(super) fn insert(&mut self, thing: T) -> usize {
         if let Some(nr) = self.free.pop() {
             self.places[nr] = Some(thing);
@@ -49,7 +48,6 @@ impl<T> Slab<T> {
         self.places.len() - self.free.len()
     }
 
-    /// Iterates over all items by index.
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         self.places.iter().enumerate().filter_map(|(nr, place)| Some((nr, place.as_ref()?)))
     }

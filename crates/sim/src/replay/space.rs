@@ -22,14 +22,12 @@ pub(super) struct AddressSpace {
     pub(super) id: u64,
     /// Number in results of its first process.
     pub(super) owner: usize,
-    /// The program that it was created for.
     pub(super) program: ProgramNr,
     /// Processes that use it: more than one while vfork lends it.
     pub(super) nr_users: usize,
     pub(super) segments: Segments,
     /// Images linked for other pages, by their recorded start.
     images: BTreeMap<u64, PlacedImage>,
-    /// Recorded ranges of its initial stacks.
     pub(super) stacks: Vec<Range<u64>>,
     pub(super) heap: Heap,
     /// Epoch of its current segments ([`super::places`]).
@@ -42,15 +40,12 @@ pub(super) struct AddressSpace {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlacedImage {
     pub(super) file: FileId,
-    /// Recorded address after the image.
     pub(super) end: u64,
-    /// Its base address in the replay.
     pub(super) base: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heap {
-    /// First recorded address.
     pub(super) start: u64,
     /// Placed address of `start`.
     pub(super) placed: u64,
@@ -74,13 +69,11 @@ impl AddressSpace {
         }
     }
 
-    /// Returns the copy that fork makes.
     pub(super) fn forked(&self, mm: MmId, id: u64, owner: usize) -> Self {
         let (nr_users, measured_bytes) = (1, 0);
         Self { mm, id, owner, nr_users, epoch: id, measured_bytes, ..self.clone() }
     }
 
-    /// Returns the number of entries in its maps.
     pub(super) fn nr_entries(&self) -> usize {
         self.segments.len() + self.images.len()
     }

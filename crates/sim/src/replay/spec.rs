@@ -14,11 +14,9 @@ use crate::cost::Walks;
 use crate::kernel::Kernel;
 use crate::machine::{Machine, NR_CPUS_MAX};
 
-/// State of the page cache when the program starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheState {
-    /// Empty.
     #[default]
     Cold,
     /// Filled by an earlier run of the same program.
@@ -26,7 +24,6 @@ pub enum CacheState {
 }
 
 impl CacheState {
-    /// Returns the name used in results.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,24 +33,18 @@ impl CacheState {
     }
 }
 
-/// The settings of one cell.
 #[derive(Clone, Debug)]
 pub struct CellSpec {
     /// Kernel, at the requested base page size.
     pub kernel: Kernel,
-    /// Machine, at its own base page size.
     pub machine: Machine,
-    /// State of the page cache at the start.
     pub cache: CacheState,
-    /// Seed of the initial state of memory.
     pub seed: u64,
-    /// Physical memory in bytes.
     pub ram_bytes: u64,
     /// Swap space in bytes; 0 = anonymous memory is not reclaimed.
     pub swap_bytes: u64,
     /// Cgroup limits. If several match a program, the last one applies.
     pub cgroups: Vec<Cgroup>,
-    /// Fragmentation of memory at the start.
     pub fragmentation: Fragmented,
     /// Rounds of ageing by other programs before the start; 0 = none.
     pub aged_rounds: u32,
@@ -63,15 +54,12 @@ pub struct CellSpec {
     pub annotations: Vec<Annotation>,
     /// Page sizes that images are linked for. If several match an image, the last one applies.
     pub linked: Vec<Linked>,
-    /// Nanoseconds per reference on khugepaged's clock; 0 = it never runs.
     pub ns_per_reference: u64,
     /// CPUs that threads run on, instead of the machine's.
     pub nr_cpus: Option<u32>,
-    /// The walks that the time estimate assumes.
     pub walks: Walks,
     /// Maximum runs of folios in the outcome's detail; 0 = no detail.
     pub detail_runs_max: u32,
-    /// Limits on the replay's work and state.
     pub budget: Budget,
 }
 
@@ -104,7 +92,7 @@ impl CellSpec {
         }
     }
 
-    /// Returns the ageing with the folio sizes of the cell's filesystem, or of XFS if each file
+    /// Returns the ageing with the folio sizes of the filesystem in use, or of XFS if each file
     /// keeps its own.
     pub(super) fn ageing(&self) -> Ageing {
         let rules = &self.kernel.rules;

@@ -11,16 +11,12 @@ use largefolio_mm::units::{MmId, PageSize};
 use largefolio_mm::view::statistics::{CountedBy, Smaps};
 use serde::Serialize;
 
-/// Statistics at one moment, both the kernel's and exact.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Statistics {
-    /// Mapped pages of the machine, as the kernel counts them.
     pub machine: MachineBytes,
     /// The same with each mapped page counted once.
     pub machine_exact: MachineBytes,
-    /// Sum over the processes.
     pub total: ProcessBytes,
-    /// Exact sum over the processes.
     pub total_exact: ProcessBytes,
     /// Each live process, in the order in which they started.
     pub processes: Vec<ProcessStatistics>,
@@ -30,49 +26,33 @@ pub struct Statistics {
 pub struct ProcessStatistics {
     /// Number in results; 0 is the first process.
     pub process: usize,
-    /// The kernel's numbers.
     pub kernel: ProcessBytes,
-    /// Exact numbers from the page tables.
     pub exact: ProcessBytes,
 }
 
 /// `/proc/meminfo`, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MachineBytes {
-    /// `AnonPages`.
     pub anon_pages_bytes: u64,
-    /// `Mapped`.
     pub mapped_bytes: u64,
-    /// `AnonHugePages`.
     pub anon_huge_pages_bytes: u64,
-    /// `ShmemPmdMapped`.
     pub shmem_pmd_mapped_bytes: u64,
-    /// `FilePmdMapped`.
     pub file_pmd_mapped_bytes: u64,
 }
 
 /// `smaps_rollup`, in bytes. PSS is rounded down for each process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessBytes {
-    /// `Rss`.
     pub rss_bytes: u64,
-    /// `Pss`.
     pub pss_bytes: u64,
-    /// `Pss_Anon`.
     pub pss_anon_bytes: u64,
-    /// `Pss_File`.
     pub pss_file_bytes: u64,
-    /// `Pss_Shmem`.
     pub pss_shmem_bytes: u64,
     /// USS: `Private_Clean` plus `Private_Dirty`.
     pub uss_bytes: u64,
-    /// `Shared_Clean`.
     pub shared_clean_bytes: u64,
-    /// `Shared_Dirty`.
     pub shared_dirty_bytes: u64,
-    /// `Private_Clean`.
     pub private_clean_bytes: u64,
-    /// `Private_Dirty`.
     pub private_dirty_bytes: u64,
 }
 
@@ -149,10 +129,8 @@ impl Statistics {
     }
 }
 
-/// The moment with the most mapped memory so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Largest {
-    /// Mapped bytes of all processes.
     nr_bytes: u64,
     pub(super) statistics: Statistics,
 }
@@ -173,7 +151,6 @@ impl Largest {
         is_larger
     }
 
-    /// Returns the pages mapped at that moment.
     pub(super) fn nr_pages(&self, page: PageSize) -> usize {
         usize::try_from(self.nr_bytes >> page.shift()).unwrap_or(usize::MAX)
     }

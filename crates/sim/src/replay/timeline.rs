@@ -9,20 +9,16 @@ use super::programs::ProgramNr;
 
 /// Buckets of a trace. A picture a few hundred pixels wide can show each of them.
 pub const NR_BUCKETS: usize = 200;
-/// Thousandths of a process.
 const MILLI: u128 = 1000;
 
-/// Live processes and memory in use. All parts have the same number of references.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
-    /// Mean number of live processes by program and part, in thousandths. The programs have the
+    /// Mean number of live processes by program and part, in thousandths. Programs are in the
     /// outcome's order.
     pub alive_milli: Vec<Vec<u64>>,
-    /// Most bytes in use, by part.
     pub memory_bytes: Vec<u64>,
 }
 
-/// The sums while a cell runs.
 #[derive(Clone, Debug)]
 pub(super) struct Recorder {
     nr_references: u64,
@@ -32,11 +28,9 @@ pub(super) struct Recorder {
     used: (u64, usize),
 }
 
-/// Live processes of one program.
 #[derive(Clone, Debug, Default)]
 struct Lives {
     nr_alive: u64,
-    /// References at the last change.
     since: u64,
     /// By part: processes times references.
     sums: Vec<u128>,
@@ -48,19 +42,16 @@ impl Recorder {
         Self { nr_references, lives: Vec::new(), memory_bytes, used: (0, 0) }
     }
 
-    /// Starts over for the next pass.
     pub(super) fn restart(&mut self) {
         *self = Self::new(self.nr_references);
     }
 
-    /// Returns the part that contains a reference.
     fn part_of(&self, references: u64) -> usize {
         let whole = u128::from(self.nr_references.max(1));
         let nr = u128::from(references) * NR_BUCKETS as u128 / whole;
         usize::try_from(nr).unwrap_or(NR_BUCKETS).min(NR_BUCKETS - 1)
     }
 
-    /// Returns the first reference of a part.
     fn start_of(&self, part: usize) -> u64 {
         let start = u128::from(self.nr_references) * part as u128 / NR_BUCKETS as u128;
         u64::try_from(start).unwrap_or(u64::MAX)
@@ -92,7 +83,6 @@ impl Recorder {
         }
     }
 
-    /// Records the bytes in use.
     pub(super) fn note_memory(&mut self, used_bytes: u64, references: u64) {
         let part = self.part_of(references);
         let (before, noted) = self.used;
@@ -103,7 +93,6 @@ impl Recorder {
         self.used = (used_bytes, part);
     }
 
-    /// Returns the result for a trace of `references` references.
     pub(super) fn finish(mut self, references: u64) -> Timeline {
         let used = self.used.0;
         self.note_memory(used, self.nr_references.max(references));

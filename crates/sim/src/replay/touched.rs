@@ -39,12 +39,10 @@ impl Touched {
         nr_words
     }
 
-    /// Returns the number of words, which determines the memory used.
     pub(super) fn nr_words(&self) -> usize {
         self.words.len()
     }
 
-    /// Returns the bytes of all pieces used.
     pub(super) fn bytes(&self) -> u64 {
         self.nr_pieces << RECORDED_SHIFT
     }
@@ -54,7 +52,6 @@ impl Touched {
 mod tests {
     use super::*;
 
-    /// Bytes covered by a word.
     const WORD_BYTES: u64 = 64 << RECORDED_SHIFT;
 
     #[test]

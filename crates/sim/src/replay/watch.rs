@@ -46,8 +46,8 @@ impl Cell {
         }
     }
 
-    /// Handles a call: records collapses, submits the reads it started, and waits for the pages of
-    /// a read call.
+    /// Handles a call: records collapses and submits the reads it started. A read call also waits
+    /// for its pages.
     pub(super) fn watch_call(&mut self, event: &Event) {
         if matches!(event.op, Op::Madvise | Op::Collapse) {
             self.note_collapsed(Origin::Collapse);
@@ -73,7 +73,6 @@ impl Cell {
         }
     }
 
-    /// Drops the data of the run that filled the page cache.
     pub(super) fn restart_pictures(&mut self) {
         if let Some(keeper) = &mut self.pictures {
             keeper.restart(Seen::of(&self.counted.base.counters));
@@ -96,7 +95,6 @@ impl Cell {
         Some(keeper.finish(&self.memory, &self.program.files.mappings(), curve, references))
     }
 
-    /// Returns the references of all threads so far.
     fn references(&self) -> u64 {
         self.count_steps(1);
         self.hardware.nr_references
@@ -132,7 +130,7 @@ impl Cell {
         }
     }
 
-    /// Submits the reads that a call started, and waits for the pages of a read call.
+    /// Submits the reads that a call started. A read call also waits for its pages.
     fn settle_call(&mut self, event: &Event) {
         let wait = if event.op == Op::Fadvise { Wait::WhenNeeded } else { Wait::AtOnce };
         self.settle(wait, Origin::of_call(event.op));
@@ -162,7 +160,6 @@ impl Cell {
         }
     }
 
-    /// Fills the stack with a walk's result.
     pub(super) fn fill_stack(&mut self, slot: Slot, side: Side, walk: &Walk) {
         let cpu = self.hardware.cpu_mut(slot);
         let walk = Walk { vpn: cpu.tlb.tagged(walk.vpn), ..*walk };

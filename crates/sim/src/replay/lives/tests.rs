@@ -20,7 +20,6 @@ const PAGE: u64 = 4096;
 const NR_PAGES: u64 = 8;
 const NR_PROGRAMS: u32 = 3;
 
-/// A step of one of the live threads; `pick` selects it.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Store(u64),
@@ -101,7 +100,6 @@ impl Naive {
         self.ended.extend(of_process.map(|(thread, _)| thread));
     }
 
-    /// Converts the step to a trace event.
     fn event(&mut self, pick: usize, step: Step) -> Option<Event> {
         let nr = pick.checked_rem(self.process_of.len())?;
         let (&thread, &process) = self.process_of.iter().nth(nr)?;
