@@ -379,7 +379,7 @@ def main():
     arguments.add_argument("--size", type=int, default=64, help="MiB of each program's memory [64]")
     arguments.add_argument("--copies", type=int, default=1, help="copies on which each remedy is tried [1]")
     arguments.add_argument("--json", type=Path, help="also write the rows there")
-    arguments.add_argument("--table", action="store_true", help="also print the table of docs/guide/maps.md")
+    arguments.add_argument("--table", action="store_true", help="also print the results as a table for docs/reference/maps.md")
     options = arguments.parse_args()
     if os.geteuid() != 0 or not THP.is_dir():
         print("remedies.py: skipped: it changes settings, which needs root and transparent huge pages")
