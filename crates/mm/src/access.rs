@@ -1,7 +1,7 @@
 //! Loads and stores of real bytes, by processes and by file calls.
 //!
-//! Owns the split of a byte range into pages. A touch comes first, as a processor faults first; the
-//! bytes are those of the frame that is mapped then.
+//! Owns the split of a byte range into pages. Each page is touched first, so faults happen as on a
+//! processor; the bytes then come from the frame that is mapped.
 
 use crate::fault::{Access, FaultError};
 use crate::io::OutOfMemory;
@@ -15,7 +15,7 @@ impl Memory<Bytes> {
     /// Loads bytes from a process's memory.
     ///
     /// # Errors
-    /// When a page cannot be touched; `into` is filled up to there.
+    /// A page cannot be touched. `into` is filled up to that page.
     pub fn load(&mut self, mm: MmId, addr: Vaddr, into: &mut [u8]) -> Result<(), FaultError> {
         for piece in pieces(self.rules.page.bytes(), addr.0, into.len()) {
             let pfn = self.touched_frame(mm, Vaddr(addr.0 + piece.from as u64), Access::Read)?;
@@ -28,7 +28,7 @@ impl Memory<Bytes> {
     /// Stores bytes to a process's memory.
     ///
     /// # Errors
-    /// When a page cannot be touched; the bytes before it are stored.
+    /// A page cannot be touched. The bytes before that page are stored.
     pub fn store(&mut self, mm: MmId, addr: Vaddr, bytes: &[u8]) -> Result<(), FaultError> {
         for piece in pieces(self.rules.page.bytes(), addr.0, bytes.len()) {
             let pfn = self.touched_frame(mm, Vaddr(addr.0 + piece.from as u64), Access::Write)?;
@@ -38,10 +38,10 @@ impl Memory<Bytes> {
         Ok(())
     }
 
-    /// Reads bytes of a file as `pread` does; how many there are.
+    /// Reads bytes of a file as `pread` does. Returns how many it read.
     ///
     /// # Errors
-    /// When no page is free.
+    /// No page is free.
     pub fn read_file(
         &mut self,
         open: OpenId,
@@ -66,7 +66,7 @@ impl Memory<Bytes> {
     /// Writes bytes to a file as `pwrite` does.
     ///
     /// # Errors
-    /// When no page is free; the bytes before are written.
+    /// No page is free. The bytes before that point are written.
     pub fn write_file(&mut self, open: OpenId, pos: u64, bytes: &[u8]) -> Result<(), OutOfMemory> {
         let page_bytes = self.rules.page.bytes();
         self.write_with(
@@ -82,7 +82,7 @@ impl Memory<Bytes> {
         )
     }
 
-    /// The bytes of a frame, as a device stores to them: no entry and no folio hears of it.
+    /// Returns a frame's bytes, for a store by a device. No entry and no folio notices it.
     pub fn frame_mut(&mut self, pfn: Pfn) -> &mut [u8] {
         self.core.ram.frame_mut(pfn)
     }
@@ -93,12 +93,11 @@ impl Memory<Bytes> {
     }
 }
 
-/// Part of a byte range that lies in one page.
 struct Piece {
-    /// Positions in the buffer.
+    /// Range in the buffer.
     from: usize,
     to: usize,
-    /// Position of `from` in its page.
+    /// Offset of `from` in its page.
     at: usize,
 }
 

@@ -1,12 +1,11 @@
-//! fork: a copy of an address space (docs/behaviour E.1, E.2).
+//! fork: copies an address space (docs/behaviour E.1, E.2).
 //!
 //! Answers to: `dup_mmap`, `copy_page_range`, `copy_present_ptes`, `copy_huge_pmd`,
 //! `folio_try_dup_anon_rmap_ptes`, `vma_needs_copy`.
 //!
-//! Owns what is copied: every area, and the pages of areas that have anonymous ones (E.1.5); the
-//! child faults the others in again. Pages go in batches, one folio at a time; a page that is
-//! pinned is copied for the child at once, so that what the device writes stays the parent's
-//! (E.1.3).
+//! Copies every area, and the pages of areas that have anonymous ones (E.1.5); the child faults in
+//! the rest. Pages are copied in batches, one folio at a time. A pinned page is copied for the
+//! child immediately, so the parent keeps the page that the device writes to (E.1.3).
 
 use crate::core::Core;
 use crate::core::mapped::Level;
@@ -23,26 +22,26 @@ use crate::units::VpnRange;
 use crate::units::{MmId, Order, Pfn};
 use crate::vma::{Sharing, Vma};
 
-/// Steps of making a process, beside its areas and entries.
+/// Fixed steps of creating a process, besides its areas and entries.
 const STEPS_OF_FORK: u64 = 64;
 
-/// Why a process could not be forked.
+/// Why fork failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForkError {
     /// A pinned page could not be copied.
     #[error("out of memory while fork copies a pinned page: give the model more memory")]
     OutOfMemory,
-    /// The child could not have an owner id.
+    /// No owner id is free for the child.
     #[error(transparent)]
     OwnerIds(#[from] IdsExhausted),
 }
 
 impl<R: Ram> Memory<R> {
-    /// Copies the address space of `parent`; both sides keep their anonymous pages read-only.
+    /// Copies the address space of `parent`. Both sides map their anonymous pages read-only.
     ///
     /// # Errors
-    /// When a pinned page cannot be copied, or no owner id is free; there is no child then, and the parent's pages hold
-    /// what they held.
+    /// A pinned page cannot be copied, or no owner id is free. No child is created, and the
+    /// parent's pages keep their content.
     pub fn fork(&mut self, parent: MmId) -> Result<MmId, ForkError> {
         self.keep_balance();
         loop {
@@ -93,7 +92,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// A child shares the swapped pages of an area.
+    /// Shares an area's swapped pages with the child.
     pub(crate) fn fork_swapped(
         &mut self,
         parent: MmId,
@@ -110,21 +109,20 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// The counting side of a fork.
 struct ForkCopy<'a, R> {
     core: &'a mut Core<R>,
     parent: MmId,
     child: MmId,
     batching: Batching,
     has_pinned: bool,
-    /// Flags of a page that the child gets for itself.
+    /// Flags of pages copied for the child.
     own_flags: PteFlags,
-    /// The folio asked for last.
+    /// The last folio looked up.
     last: Option<FolioId>,
 }
 
 impl<R: Ram> ForkCopy<'_, R> {
-    /// E.1.2: whether pages may not be shared because a device writes to them.
+    /// Whether a device may write to the pages, so they must not be shared (E.1.2).
     fn is_pinned(&self, id: FolioId, pfn: Pfn, nr: u64) -> bool {
         let folios: &FolioTable = &self.core.folios;
         self.has_pinned
@@ -132,7 +130,7 @@ impl<R: Ram> ForkCopy<'_, R> {
             && folios.frames().count(Flag::Exclusive, pfn, nr) > 0
     }
 
-    /// E.1.3: a page of the child's own.
+    /// Copies a pinned page for the child (E.1.3).
     fn copy_pinned(&mut self, id: FolioId, batch: Batch) -> Result<Copied, ForkError> {
         let folio = self.core.folios.get(id);
         let crate::folio::Owner::Anon { index } = folio.owner else {
@@ -147,7 +145,7 @@ impl<R: Ram> ForkCopy<'_, R> {
         Ok(Copied::Own(pfn, self.own_flags))
     }
 
-    /// The updates of map counts since `before` are fork's.
+    /// Attributes the mapcount updates since `before` to fork.
     fn count_updates(&mut self, before: MapcountUpdates) {
         let counters = &mut self.core.counters;
         counters.mapcounts_forked += counters.mapcounts_set - before;

@@ -75,7 +75,7 @@
 //! | partially mapped | a large folio with pages that no process maps: queued for a deferred split |
 //! | PMD order | order of the folio that one PMD entry maps |
 
-// The ground: words, and what stands alone.
+// Units, and modules that depend on little else.
 pub mod buddy;
 pub mod counters;
 pub mod pgtable;
@@ -86,14 +86,14 @@ pub mod rmap;
 pub mod rules;
 pub mod units;
 pub mod vma;
-// What is kept: folios, files, and all of it together.
+// Folios, files, and all state together.
 pub mod core;
 pub mod folio;
 pub mod mapping;
-// What is read before it is asked for, and the whole machine.
+// Readahead, and the whole machine.
 pub mod memory;
 pub mod readahead;
-// What is done: each file extends `Memory` by one operation.
+// Each file extends `Memory` by one operation.
 mod access;
 pub mod collapse;
 pub mod fault;
@@ -106,7 +106,7 @@ pub mod reclaim;
 pub mod split;
 pub mod unmap;
 pub mod writers;
-// What is seen from outside.
+// The view from outside.
 pub mod validate;
 pub mod view;
 

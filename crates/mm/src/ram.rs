@@ -1,11 +1,11 @@
-//! Whether memory has bytes.
+//! Memory with or without bytes.
 //!
-//! Owns the seam between the decisions of the memory manager and the bytes they move. [`Counted`]
-//! keeps no bytes: it counts what would be read, zeroed and copied. [`Bytes`] is real memory. No
-//! decision may depend on which of the two is used.
+//! Owns the interface between the memory manager's decisions and the bytes they move. [`Counted`]
+//! keeps no bytes and only counts reads, zeroing and copies. [`Bytes`] is real memory. No decision
+//! may depend on the implementation.
 //!
-//! The order in which a folio is zeroed or copied comes as a [`Plan`]; the kernel's choice among
-//! plans is a rule ([`crate::rules::clear`]).
+//! A [`Plan`] sets the order in which a folio is zeroed or copied; the kernel's choice of plan is a
+//! rule ([`crate::rules::clear`]).
 
 mod bytes;
 mod stretches;
@@ -20,26 +20,25 @@ use crate::units::{MappingId, PageIndex, Pfn};
 /// Pages of a file, from the first one on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilePages {
-    /// File that they belong to.
+    /// The pages' file.
     pub file: MappingId,
     /// Index of the first page.
     pub index: PageIndex,
 }
 
-/// Physical memory and the storage behind files, as the memory manager uses them.
+/// Physical memory and file storage, as the memory manager uses them.
 pub trait Ram {
-    /// Fills `nr_pages` frames from `pfn` with zeroes, in ascending order: nobody waits for one of
-    /// them.
+    /// Fills `nr_pages` frames from `pfn` with zeroes, in ascending order. Used if no program is
+    /// waiting for one of them.
     fn zero(&mut self, pfn: Pfn, nr_pages: u64);
-    /// Fills bytes `from .. to`, counted from the start of frame `pfn`, with zeroes: what
-    /// truncation leaves of a folio.
+    /// Zeroes bytes `from .. to`, counted from the start of frame `pfn`, for truncation.
     fn zero_bytes(&mut self, pfn: Pfn, from: u64, to: u64);
-    /// Fills the folio at `pfn` with zeroes in the order of `plan`, which is for its frames (D.4).
+    /// Zeroes the folio at `pfn` in the order of `plan`, which covers its frames (D.4).
     fn clear_folio(&mut self, pfn: Pfn, plan: &Plan);
     /// Copies one frame.
     fn copy_page(&mut self, from: Pfn, to: Pfn);
-    /// Copies the frames from `from` on over those from `to` on in the order of `plan`, which is for
-    /// as many (D.4.5).
+    /// Copies frames from `from` on to frames from `to` on, in the order of `plan`, which covers
+    /// them (D.4.5).
     fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan);
     /// Reads `nr_pages` frames from a file.
     fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages);
@@ -49,26 +48,26 @@ pub trait Ram {
     fn swap_out(&mut self, pfn: Pfn, slot: u64);
     /// Reads one frame from a slot of swap space.
     fn swap_in(&mut self, slot: u64, pfn: Pfn);
-    /// Nobody needs a slot of swap space any more.
+    /// Frees a slot of swap space.
     fn swap_free(&mut self, slot: u64);
-    /// A file of `size_bytes` appears in storage.
+    /// Adds a file of `size_bytes` to storage.
     fn add_file(&mut self, file: MappingId, size_bytes: u64);
-    /// Bytes `from .. to` of a file are gone from storage: they read as zeroes.
+    /// Removes bytes `from .. to` of a file from storage: they read as zeroes.
     fn punch(&mut self, file: MappingId, from: u64, to: u64);
 }
 
-/// What plans came to so far.
+/// Totals of executed plans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Folios that were moved by a plan.
+    /// Folios moved by plans.
     pub nr_folios: u64,
-    /// Consecutive pages moved in one go.
+    /// Units: consecutive pages moved in one call.
     pub nr_units: u64,
     /// Bytes zeroed or copied.
     pub nr_bytes: u64,
     /// Reschedule points passed.
     pub nr_points: u64,
-    /// The last plan and the first frame it was for: the order of its units.
+    /// The last plan and its first frame, for the order of its units.
     pub last: Option<(Pfn, Plan)>,
 }
 
@@ -82,7 +81,7 @@ impl Moved {
     }
 }
 
-/// Sizes of units that [`Counted::zeroed_by_unit`] tells apart: to 2^20 pages, the largest folio.
+/// Unit sizes in [`Counted::zeroed_by_unit`]: up to 2^20 pages, the largest folio.
 pub const NR_UNITS: usize = 21;
 
 /// Memory without bytes: counts only.
@@ -90,7 +89,7 @@ pub const NR_UNITS: usize = 21;
 pub struct Counted {
     /// Pages filled with zeroes.
     pub nr_zeroed: u64,
-    /// Pages copied, in huge pages or alone.
+    /// Pages copied, in huge pages or singly.
     pub nr_copied: u64,
     /// Pages read from files.
     pub nr_read: u64,
@@ -100,27 +99,26 @@ pub struct Counted {
     pub nr_swapped_out: u64,
     /// Pages read from swap space.
     pub nr_swapped_in: u64,
-    /// Of `nr_zeroed`, by log2 of the pages that were zeroed in one go, to the nearest power of
-    /// two: a unit of a plan as far as the architecture has a primitive for it, and a page where
-    /// nobody waits. The last counts all larger units.
+    /// Pages of `nr_zeroed` by log2 of their unit, rounded to the nearest power of two. The unit is
+    /// the plan's if the architecture has a primitive for it; background zeroing uses single pages.
+    /// The last entry counts all larger units.
     pub zeroed_by_unit: [u64; NR_UNITS],
-    /// Folios cleared around a page.
+    /// Folios zeroed around a page.
     pub cleared: Moved,
-    /// Of `nr_copied`, the same for what was copied in one go.
+    /// Pages of `nr_copied` by log2 of their unit, as in `zeroed_by_unit`.
     pub copied_by_unit: [u64; NR_UNITS],
-    /// What was copied by a plan: huge pages around a page, folios that compaction moved, runs of
-    /// pages that collapse gathered.
+    /// Copies by a plan: huge pages around a page, folios moved by compaction, runs of pages
+    /// gathered by collapse.
     pub copied: Moved,
 }
 
-/// Adds the pages of `plan` to those of the units they are moved in.
 fn add_units(by_unit: &mut [u64; NR_UNITS], plan: &Plan) {
     for unit in plan.units() {
         by_unit[log2_of(plan.at_once(unit))] += unit.nr;
     }
 }
 
-/// log2 of the power of two nearest to `nr` pages, as far as sizes are told apart.
+/// Nearest log2 of `nr`, capped at the last entry.
 fn log2_of(nr: u64) -> usize {
     let log2 = (nr + nr / 2).checked_ilog2().unwrap_or(0) as usize;
     log2.min(NR_UNITS - 1)

@@ -2,7 +2,7 @@
 //!
 //! Answers to: `madvise_collapse`.
 //!
-//! Owns the walk over areas and blocks, which refusal ends it, and what the call returns.
+//! Owns the walk over areas and blocks, the choice of refusals that end it, and the returned errno.
 
 use super::file::FileRange;
 use super::{CollapseTarget, Who};
@@ -15,35 +15,35 @@ use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{Backing, Vma};
 
-/// What a call that failed returns.
+/// Errno of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Errno {
-    /// `EINVAL`: it will not work, whatever the caller tries.
+    /// `EINVAL`: a retry cannot succeed.
     Einval,
-    /// `EAGAIN`: it may work later.
+    /// `EAGAIN`: a retry may succeed.
     Eagain,
-    /// `ENOMEM`: no memory, or nothing mapped in a part of the range.
+    /// `ENOMEM`: no memory, or a part of the range is not mapped.
     Enomem,
-    /// `EBUSY`: a limit.
+    /// `EBUSY`: a limit was reached.
     Ebusy,
 }
 
-/// Why a call did not collapse all it was asked to.
+/// Why a call did not collapse its whole range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("MADV_COLLAPSE: {refusal} ({errno:?})")]
 pub struct CollapseError {
-    /// What the call returns.
+    /// Errno that the call returns.
     pub errno: Errno,
-    /// Why the last block that failed did.
+    /// Refusal of the last block that failed.
     pub refusal: CollapseRefusal,
 }
 
 impl<R: Ram> Memory<R> {
-    /// Collapses every whole PMD block of `[at, at + len_bytes)`, whatever the settings say.
+    /// Collapses every whole PMD block of `[at, at + len_bytes)`, whatever the settings are.
     ///
     /// # Errors
-    /// When a block was not collapsed: the last refusal and the errno that stands for it. Blocks
-    /// before, and after a refusal that does not end the walk, are collapsed all the same.
+    /// A block was not collapsed: returns the last refusal and its errno. The other blocks are
+    /// still collapsed, unless the refusal ended the walk.
     pub fn madvise_collapse(
         &mut self,
         mm: MmId,
@@ -53,7 +53,8 @@ impl<R: Ram> Memory<R> {
         self.each_area(mm, at, len_bytes, |memory, vma, range| memory.collapse_area(mm, vma, range))
     }
 
-    /// Calls `each` for each area of a range and the part of it; a hole is an error in the end.
+    /// Calls `each` for each area of a range, with the part inside the range. After a hole, the
+    /// walk continues and then fails.
     pub(super) fn each_area(
         &mut self,
         mm: MmId,
@@ -81,7 +82,6 @@ impl<R: Ram> Memory<R> {
         if has_hole || next < end { Err(self.error(CollapseRefusal::VmaNull)) } else { Ok(()) }
     }
 
-    /// The blocks of `[start, end)` in one area.
     fn collapse_area(
         &mut self,
         mm: MmId,
@@ -95,7 +95,7 @@ impl<R: Ram> Memory<R> {
             self.count_outcome(Who::Advice, Err(CollapseRefusal::VmaCheck));
             return Err(CollapseRefusal::VmaCheck);
         }
-        // Nothing was asked for that could fail (H.5.2, 7.2).
+        // The request contained no whole block, so nothing could fail (H.5.2, 7.2).
         if first >= last && short == ShortRequest::Done {
             return Ok(());
         }
@@ -118,7 +118,8 @@ impl<R: Ram> Memory<R> {
                 refused = Err(refusal);
                 let is_file = vma.backing != Backing::Anon;
                 let is_unmapped = is_file && refusal == CollapseRefusal::NoPteTable;
-                // The next block would fail alike; one that has no place in a table does not end it.
+                // The next block would fail the same way. A missing place in a table does not end
+                // the walk.
                 if !self.goes_on_after(refusal) && !is_unmapped {
                     break;
                 }
@@ -127,8 +128,9 @@ impl<R: Ram> Memory<R> {
         refused
     }
 
-    /// Where the blocks of `[next, last)` end that have no table, if the first has none and such
-    /// blocks are stepped over: all of them are refused alike, however many there are.
+    /// If the first block has no table and such blocks are skipped, returns the end of the run of
+    /// blocks without a table. They all get the same refusal, so one step handles any number of
+    /// them.
     fn after_empty(
         &self,
         mm: MmId,
@@ -164,7 +166,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// H.5.1: writes the range back and tries once more.
+    /// Writes the range back and retries (H.5.1).
     fn collapse_dirty(&mut self, range: &FileRange) -> Result<Done, CollapseRefusal> {
         if self.rules.collapse.dirty != DirtyRange::WrittenBack {
             return Err(CollapseRefusal::PageDirtyOrWriteback);
@@ -174,10 +176,10 @@ impl<R: Ram> Memory<R> {
         self.collapse_file(range)
     }
 
-    /// Whether the blocks after one that was refused are tried (H.5.2).
+    /// Whether the walk continues after a refusal (H.5.2).
     fn goes_on_after(&self, refusal: CollapseRefusal) -> bool {
         match refusal {
-            // Nothing is there: a failure up to 6.18, stepped over from 6.19 on.
+            // Nothing is mapped there: a failure up to 6.18, skipped from 6.19 on.
             CollapseRefusal::NoPteTable => {
                 self.rules.collapse.empty_block == EmptyBlock::SteppedOver
             }
@@ -192,7 +194,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// H.5.2: the errno of the last refusal.
+    /// Maps the last refusal to its errno (H.5.2).
     pub(super) fn error(&self, refusal: CollapseRefusal) -> CollapseError {
         let errno = match refusal {
             CollapseRefusal::AllocHugePageFail | CollapseRefusal::VmaNull => Errno::Enomem,

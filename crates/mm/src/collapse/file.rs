@@ -8,8 +8,8 @@
 //!   new folio    [                               o9 ]     replaces them in one step
 //! ```
 //!
-//! Differs: what is gathered is locked in a kernel; here nothing else runs meanwhile. I/O completes
-//! at once, so a flush that khugepaged starts is done when it comes back.
+//! Differs: a kernel locks the gathered pages; here nothing else runs meanwhile. I/O completes
+//! immediately, so a flush that khugepaged started is done when it returns to the block.
 
 use super::{CollapseTarget, Who};
 use crate::core::NewFolio;
@@ -46,14 +46,14 @@ impl FileRange {
     }
 }
 
-/// What is cached of a range, in ascending order, and how much is not.
+/// Cached folios of a range, in ascending order, and the number of missing pages.
 struct Gathered {
     entries: Vec<Entry>,
     nr_holes: u64,
 }
 
 impl<R: Ram> Memory<R> {
-    /// The pages of a file that a target maps; `None` for anonymous memory.
+    /// Returns the file pages that a target maps; `None` for anonymous memory.
     pub(super) fn file_range(&self, target: &CollapseTarget) -> Option<FileRange> {
         let Backing::File { open, .. } = target.vma.backing else { return None };
         let file = self.open_file(open).mapping;
@@ -61,7 +61,6 @@ impl<R: Ram> Memory<R> {
         Some(FileRange { file, open, first, order: target.order, who: target.who })
     }
 
-    /// Scans a range of the page cache and collapses it (H.4, H.5).
     pub(super) fn collapse_file(&mut self, range: &FileRange) -> Result<Done, CollapseRefusal> {
         self.core.work.add(steps_of_block(range.order));
         self.scan_file(range)?;
@@ -73,7 +72,7 @@ impl<R: Ram> Memory<R> {
         collapsed.map(|()| Done::Collapsed)
     }
 
-    /// H.4: looks at what is cached, without changing anything.
+    /// Checks the cached pages without changing anything (H.4).
     fn scan_file(&self, range: &FileRange) -> Result<(), CollapseRefusal> {
         let mut nr_present = 0;
         for entry in self.entries_in(range.file, range.pages()) {
@@ -82,7 +81,7 @@ impl<R: Ram> Memory<R> {
             }
             self.check_large(entry)?;
             let folio = self.core.folios.get(entry.folio);
-            // Somebody else has isolated it and may be moving it.
+            // Already isolated: it may be about to move.
             if !self.core.folios.lru().is_on_lru(entry.folio) {
                 return Err(CollapseRefusal::PageLru);
             }
@@ -93,26 +92,25 @@ impl<R: Ram> Memory<R> {
         }
         let nr_evicted = self.core.mapping(range.file).nr_evicted(range.pages());
         let limit = self.rules.collapse.swap_limit(self.rules.page);
-        // Reading back much costs more than a large folio saves (H.4.1).
+        // Reading many pages back costs more than a large folio saves (H.4.1).
         if range.who == Who::Khugepaged && nr_evicted > limit {
             return Err(CollapseRefusal::ExceedSwapPte);
         }
         let nr_none = range.order.nr_pages() - nr_present;
         let limit = self.rules.anon.none_limit(self.rules.page);
-        // Memory would be filled with what nobody has read (H.4.2).
+        // The new folio would mostly hold pages that were never read (H.4.2).
         if range.who == Who::Khugepaged && nr_none > limit {
             return Err(CollapseRefusal::ExceedNonePte);
         }
         Ok(())
     }
 
-    /// Pages of a range that are in the page cache.
     pub(super) fn nr_cached(&self, range: &FileRange) -> u64 {
         let entries = self.entries_in(range.file, range.pages()).into_iter();
         entries.map(|entry| entry.end().min(range.end()) - entry.index.0.max(range.first)).sum()
     }
 
-    /// Large folios of a file could not be taken apart into the new one at first (H.4.1).
+    /// Early kernels could not merge a file's large folios into the new one (H.4.1).
     fn check_large(&self, entry: Entry) -> Result<(), CollapseRefusal> {
         let is_refused = self.rules.collapse.large == LargeFolios::Refused;
         if is_refused && entry.order > Order::ZERO {
@@ -121,7 +119,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// H.5 steps 1 and 2.
+    /// Steps 1 and 2 of H.5.
     fn alloc_frames(&mut self, range: &FileRange) -> Result<Pfn, CollapseRefusal> {
         let pfn =
             self.step(CollapseRefusal::AllocHugePageFail).and_then(|()| self.try_frames(range));
@@ -137,7 +135,7 @@ impl<R: Ram> Memory<R> {
         pfn.flatten().ok_or(CollapseRefusal::AllocHugePageFail)
     }
 
-    /// H.5 steps 1 to 6 with the new folio's frames.
+    /// Steps 1 to 6 of H.5, in the frames that were allocated.
     fn fill_and_replace(&mut self, range: &FileRange, pfn: Pfn) -> Result<(), CollapseRefusal> {
         self.step(CollapseRefusal::CgroupChargeFail)?;
         self.step(CollapseRefusal::Fail)?;
@@ -153,7 +151,7 @@ impl<R: Ram> Memory<R> {
         filled
     }
 
-    /// H.5 steps 3 to 5; what was gathered is off its lists, whatever comes of it.
+    /// Steps 3 to 5 of H.5. Gathered folios are off their lists, even if a step fails.
     fn gather_and_copy(
         &mut self,
         range: &FileRange,
@@ -174,7 +172,7 @@ impl<R: Ram> Memory<R> {
         copied
     }
 
-    /// H.5 step 3: finds or reads every page, and takes it away from everybody.
+    /// Step 3 of H.5: finds or reads every page, and isolates and unmaps it.
     fn gather(
         &mut self,
         range: &FileRange,
@@ -196,7 +194,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// A page of shared memory, `None` for a hole.
+    /// Returns a page of shared memory; `None` for a hole.
     fn find_shmem(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
         let index = PageIndex(at);
         if self.core.mapping(range.file).swapped.contains_key(&index) {
@@ -216,12 +214,12 @@ impl<R: Ram> Memory<R> {
         Ok(Some(entry))
     }
 
-    /// A page of a disk file, read in when it is absent.
+    /// Returns a page of a disk file and reads it in if it is absent.
     fn find_clean(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
         let found = self.core.find(range.file, PageIndex(at));
         let Some(entry) = found else { return self.read_in(range, at).map(Some) };
         let folio = self.core.folios.get(entry.folio);
-        // What it holds is not in the file yet: a copy could lose a store (H.5 step 3).
+        // Its content is not in the file yet: a copy could lose a store (H.5 step 3).
         if folio.is_dirty || folio.is_under_writeback {
             self.start_flush(range);
             return Err(self.dirty_refusal());
@@ -244,7 +242,7 @@ impl<R: Ram> Memory<R> {
         Ok(entry)
     }
 
-    /// Asks for dirty pages to be written back, so that a later pass or request can collapse them.
+    /// Starts writeback of dirty pages, so a later pass or request can collapse them.
     fn start_flush(&mut self, range: &FileRange) {
         let may_flush = match self.rules.collapse.flush {
             DirtyFlush::Always => true,
@@ -256,13 +254,13 @@ impl<R: Ram> Memory<R> {
             return;
         }
         match range.who {
-            // Under way while it looks at other blocks of the file.
+            // Writeback runs while khugepaged scans other blocks of the file.
             Who::Khugepaged => self.khugepaged.flushed.push(range.file),
             Who::Advice => self.write_back(range.file, PageRange { first: 0, end: u64::MAX }),
         }
     }
 
-    /// H.5 step 3: the code for dirty pages came with the rule of what follows it.
+    /// Kernels that retry or write back dirty pages have a refusal for them (H.5 step 3).
     fn dirty_refusal(&self) -> CollapseRefusal {
         match self.rules.collapse.dirty {
             DirtyRange::Fails => CollapseRefusal::Fail,
@@ -270,14 +268,15 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Takes a folio off its list and out of every page table; alone then, it cannot change.
+    /// Takes a folio off its list and out of every page table. After that its content cannot
+    /// change.
     fn isolate_entry(
         &mut self,
         range: &FileRange,
         entry: Entry,
         gathered: &mut Gathered,
     ) -> Result<(), CollapseRefusal> {
-        // Done already; only its entry may be missing.
+        // Already large enough; only its PMD entry may be missing.
         if entry.order >= range.order {
             return Err(CollapseRefusal::PteMappedHugepage);
         }
@@ -289,26 +288,26 @@ impl<R: Ram> Memory<R> {
         }
         gathered.entries.push(entry);
         self.step(CollapseRefusal::PageHasPrivate)?;
-        // The filesystem would not find its data with the new folio.
+        // The filesystem could not find its private data in the new folio.
         if self.core.folios.get(entry.folio).has_private {
             return Err(CollapseRefusal::PageHasPrivate);
         }
         self.unmap_file_pages(entry);
         self.step(CollapseRefusal::PageCount)?;
         let folio = self.core.folios.get(entry.folio);
-        // Unmapped everywhere: what still refers to it may read or write it at any time.
+        // Unmapped everywhere: any remaining reference may read or write it at any time.
         if folio.has_extra_refs() {
             return Err(CollapseRefusal::PageCount);
         }
-        // Unmapping brought a store to light (H.5 step 3, 7.2).
+        // Unmapping revealed a store (H.5 step 3, 7.2).
         if folio.is_dirty && !self.core.mapping(range.file).is_shmem {
             return Err(self.dirty_refusal());
         }
         Ok(())
     }
 
-    /// H.5 step 5: ascending, folio after folio, holes in passing; page by page unless the kernel
-    /// copies in extents (D.4.5).
+    /// Copies folio by folio in ascending order, filling holes on the way; page by page unless the
+    /// kernel copies in extents (D.4.5). H.5 step 5.
     fn copy_gathered(
         &mut self,
         range: &FileRange,
@@ -335,7 +334,7 @@ impl<R: Ram> Memory<R> {
         self.core.stretches.stretch(stretch); // D.4.7: no point in a collapse
         if gathered.nr_holes > 0 {
             self.step(CollapseRefusal::PageFilled)?;
-            // A hole that is filled here would never be missed there (H.5 step 5).
+            // Filling a hole here would hide it from userfaultfd (H.5 step 5).
             if self.is_watched(range) {
                 return Err(CollapseRefusal::ExceedNonePte);
             }
@@ -343,14 +342,14 @@ impl<R: Ram> Memory<R> {
         self.step(CollapseRefusal::StoreFailed)
     }
 
-    /// Whether a process wants to fill holes of the range itself (userfaultfd).
+    /// Whether a process fills holes of the range itself, through userfaultfd.
     fn is_watched(&self, range: &FileRange) -> bool {
         let areas = self.mapped_ranges(range.file, range.pages());
         let is_armed = |(mm, vpn, _)| self.space(mm).vmas.find(vpn).is_some_and(|vma| vma.is_armed);
         areas.into_iter().any(is_armed)
     }
 
-    /// H.5 step 6: one entry instead of many; the tables of its areas are given back.
+    /// Step 6 of H.5: one entry replaces many, and the areas' tables are freed.
     fn replace_gathered(&mut self, range: &FileRange, gathered: &Gathered, pfn: Pfn) {
         for &entry in &gathered.entries {
             self.core.remove(range.file, entry);
@@ -368,7 +367,7 @@ impl<R: Ram> Memory<R> {
         let Ok(()) = mapping.tree.insert(index, range.order, id) else {
             unreachable!("the range was just emptied")
         };
-        // So that the next fault can map the block by one entry (H.5 step 6).
+        // So the next fault can map the block by one entry (H.5 step 6).
         let is_own = range.who == Who::Advice && self.rules.collapse.retract == Retract::Own;
         if range.order == self.rules.page.pmd_order() && !is_own {
             self.retract_tables(range);

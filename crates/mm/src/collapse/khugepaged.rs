@@ -9,7 +9,7 @@
 //!              | no memory: sleep alloc_sleep once, go on
 //! ```
 //!
-//! Owns the list of processes, where the scan stands and when it wakes. Scanning takes no time.
+//! Owns the list of processes, the scan position and the next wake-up. Scanning takes no time.
 
 use super::file::FileRange;
 use super::{CollapseTarget, Who};
@@ -26,21 +26,18 @@ use crate::units::{MmId, Order, Vpn};
 use crate::units::{PageRange, VpnRange};
 use crate::vma::{Backing, Vma};
 
-/// Nanoseconds of a millisecond.
 const NS_PER_MS: u64 = 1_000_000;
-/// When it wakes that sleeps to the end of time.
+/// Wake-up time of a thread that never wakes.
 const NEVER_NS: u64 = u64::MAX;
 
-/// How a look at some pages ended.
 enum Look {
-    /// There is more to scan.
     More,
     /// A block could not be collapsed because memory was short.
     NoMemory,
 }
 
 impl Khugepaged {
-    /// Sleeps for a millisecond at least: time has to pass.
+    /// Sleeps for at least a millisecond: time must advance.
     const fn sleep(&mut self, ms: u64) {
         let ms = if ms == 0 { 1 } else { ms };
         self.wake_ns = self.wake_ns.saturating_add(ms.saturating_mul(NS_PER_MS));
@@ -67,13 +64,13 @@ impl<R: Ram> Memory<R> {
         self.khugepaged.now_ns
     }
 
-    /// When it wakes next on its clock.
+    /// Next wake-up on its clock, in nanoseconds.
     #[must_use]
     pub const fn khugepaged_wakes_ns(&self) -> u64 {
         self.khugepaged.wake_ns
     }
 
-    /// khugepaged scans a process from now on.
+    /// Adds a process to the scan list.
     pub(crate) fn khugepaged_enter(&mut self, mm: MmId) {
         let space = self.space_mut(mm);
         if !std::mem::replace(&mut space.is_scanned, true) {
@@ -81,7 +78,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// The same, if one of the areas of a range may be collapsed.
+    /// Adds the process if an area of the range may be collapsed.
     pub(crate) fn khugepaged_enter_areas(&mut self, mm: MmId, VpnRange { start, end }: VpnRange) {
         let vmas = &self.space(mm).vmas;
         let parts = vmas.overlapping(start, end);
@@ -90,7 +87,7 @@ impl<R: Ram> Memory<R> {
         self.khugepaged_enter_for(mm, &areas);
     }
 
-    /// The same, if one of these areas may be collapsed.
+    /// Adds the process if one of these areas may be collapsed.
     pub(crate) fn khugepaged_enter_for(&mut self, mm: MmId, areas: &[Vma]) {
         if self.space(mm).is_scanned || !self.is_khugepaged_on() {
             return;
@@ -100,7 +97,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// A process has ended.
     pub(crate) fn khugepaged_exit(&mut self, mm: MmId) {
         if !std::mem::take(&mut self.space_mut(mm).is_scanned) {
             return;
@@ -116,7 +112,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// H.1.2: whether any setting gives it work.
+    /// Whether any setting lets khugepaged run (H.1.2).
     fn is_khugepaged_on(&self) -> bool {
         let anon = &self.rules.anon;
         let is_on = |mode: &SizeMode| matches!(mode, SizeMode::Always | SizeMode::Madvise);
@@ -126,14 +122,14 @@ impl<R: Ram> Memory<R> {
             || self.rules.collapse.shmem != ShmemEnabled::Never
     }
 
-    /// One waking: scans as many pages as it may, then sleeps.
+    /// One wake-up: scans as many pages as it may, then sleeps.
     fn wake(&mut self) {
         let rules = self.rules.collapse;
         let nr_pages = rules.pages_to_scan(self.rules.page);
         while self.is_khugepaged_on() && self.may_go_on(nr_pages) {
             if let Look::NoMemory = self.look(nr_pages) {
                 let khugepaged = &mut self.khugepaged;
-                // Memory was short before this waking too: give the system its time.
+                // Memory was short before this wake-up too: give the system its time.
                 if khugepaged.has_slept {
                     break;
                 }
@@ -147,7 +143,8 @@ impl<R: Ram> Memory<R> {
         (khugepaged.nr_scanned, khugepaged.nr_passes, khugepaged.has_slept) = (0, 0, false);
     }
 
-    /// Begins a pass where none is under way: the rest of one and a whole one before it sleeps.
+    /// Starts a pass if none is under way. Before it sleeps, khugepaged may finish one pass and do
+    /// one whole pass.
     fn may_go_on(&mut self, nr_pages: u64) -> bool {
         let khugepaged = &mut self.khugepaged;
         if khugepaged.mms.is_empty() || khugepaged.nr_scanned >= nr_pages {
@@ -159,8 +156,8 @@ impl<R: Ram> Memory<R> {
         khugepaged.nr_passes < 2
     }
 
-    /// Looks at the areas of one process, until one collapse was tried, the pages are used
-    /// up, or the process is through.
+    /// Scans the areas of one process until the page budget is used up, memory runs short, or the
+    /// process is done.
     fn look(&mut self, nr_pages: u64) -> Look {
         let khugepaged = &mut self.khugepaged;
         let at = *khugepaged.at.get_or_insert(0);
@@ -245,10 +242,10 @@ impl<R: Ram> Memory<R> {
         let scanned = self.collapse_file(&range);
         self.show(target, scanned);
         match scanned {
-            // The folio is there: what is missing is its entry. That is counted as a collapse each
-            // time, also where nothing was left to do (H.6.5).
+            // The folio is already there and only its entry is missing. That counts as a collapse
+            // each time, even if there was nothing left to do (H.6.5).
             Err(CollapseRefusal::PteMappedHugepage) => {
-                // The page cache says so, without a scan (H.4.3).
+                // The page cache shows this without a scan (H.4.3).
                 self.khugepaged.nr_examined = 1;
                 if self.lacks_table(target) {
                     return Err(CollapseRefusal::NoPteTable);
@@ -259,8 +256,8 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Orders that a policy leaves of those that a block may be collapsed to. Without any, the block
-    /// is one of an area that may not be collapsed.
+    /// Returns the orders that a policy leaves for a block. With no order left, the block counts as
+    /// part of an area that may not be collapsed.
     fn decided_collapse(
         &mut self,
         target: &CollapseTarget,
@@ -284,7 +281,7 @@ impl<R: Ram> Memory<R> {
         self.decided_among(Point::Collapse, &context, orders)
     }
 
-    /// What the tracepoint of a scan says.
+    /// Reports the outcome as the scan's tracepoint does.
     fn show(&mut self, target: &CollapseTarget, outcome: Result<Done, CollapseRefusal>) {
         let CollapseTarget { mm, first, .. } = *target;
         let is_anon = target.vma.backing == Backing::Anon;

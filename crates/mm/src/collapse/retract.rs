@@ -2,8 +2,8 @@
 //!
 //! Answers to: `retract_page_tables`, `collapse_pte_mapped_thp`.
 //!
-//! Owns which empty tables are given back, so that the next fault can map the block by one entry,
-//! and the exchange of a table for that entry if the caller requested it.
+//! Owns which page tables are freed, so the next fault can map the block by one entry, and which
+//! table is replaced by that entry because the caller requested it.
 
 use super::CollapseTarget;
 use super::file::FileRange;
@@ -18,14 +18,14 @@ use crate::units::{MmId, PageIndex, Vpn};
 use crate::vma::Vma;
 
 impl<R: Ram> Memory<R> {
-    /// Gives back the tables of every area that maps the whole block at an aligned address, unless
-    /// the area has private pages, which may be in the table.
+    /// Frees the tables of every area that maps the whole block at an aligned address, unless the
+    /// area has private pages.
     pub(super) fn retract_tables(&mut self, range: &FileRange) {
         for (mm, start, end) in self.mapped_ranges(range.file, range.pages()) {
             let is_whole = end.0 - start.0 == range.order.nr_pages();
             let is_aligned = range.order.is_aligned(start.0);
             let has_anon = self.space(mm).vmas.find(start).is_some_and(Vma::has_anon);
-            // A private copy may be in the table, or another area needs a part of it (H.5).
+            // The table may hold a private copy, or another area may need part of it (H.5).
             if is_whole && is_aligned && !has_anon {
                 self.drop_table(mm, start);
             }
@@ -39,8 +39,8 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Gives back the table of one process for a block whose folio has the PMD order, if it maps
-    /// nothing but that folio's pages. What it was: `Already` without a table.
+    /// Frees one process's table for a block whose folio has the PMD order, if the table maps only
+    /// that folio's pages. Returns `Already` if there is no table.
     pub(super) fn retract_one(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let entry = self.huge_entry(target)?;
         match self.space(target.mm).table.pmd(target.first) {
@@ -48,7 +48,7 @@ impl<R: Ram> Memory<R> {
             PmdState::Table { .. } => {}
         }
         self.step(CollapseRefusal::Fail)?;
-        // A page of its own would be lost with the table.
+        // A private page would be lost with the table.
         if !self.maps_only(target, entry) {
             return Err(CollapseRefusal::Fail);
         }
@@ -57,19 +57,20 @@ impl<R: Ram> Memory<R> {
         Ok(Done::Collapsed)
     }
 
-    /// Whether the process lacks the table that the entry stands in (C.6.3).
+    /// Whether the process lacks the PMD table that holds the block's entry (C.6.3).
     pub(super) fn lacks_table(&self, target: &CollapseTarget) -> bool {
         let has_one = self.space(target.mm).table.has_pmd_table(target.first);
         self.rules.collapse.pmd_table != PmdTable::Made && !has_one
     }
 
-    /// Whether it lacks one for the pages of a block that is to be collapsed for it (C.6.3).
+    /// Whether the process lacks a PTE table for the block (C.6.3).
     pub(super) fn lacks_ptes(&self, target: &CollapseTarget) -> bool {
         let pmd = self.space(target.mm).table.pmd(target.first);
         self.rules.collapse.pmd_table == PmdTable::Block && pmd == PmdState::Empty
     }
 
-    /// The same, and one PMD entry in its place: what `MADV_COLLAPSE` does for its caller.
+    /// Frees the table and maps the block by one PMD entry: `MADV_COLLAPSE` does this for its
+    /// caller.
     pub(super) fn install_pmd(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let done = self.retract_one(target)?;
         if self.space(target.mm).table.pmd(target.first) == PmdState::Leaf {

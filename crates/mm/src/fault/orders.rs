@@ -1,8 +1,8 @@
-//! Which folio sizes a fault on anonymous memory may try (docs/behaviour D.1, D.2.3 .. D.2.5).
+//! Folio sizes that a fault on anonymous memory may try (docs/behaviour D.1, D.2.3 .. D.2.5).
 //!
 //! Answers to: `alloc_anon_folio`, `thp_vma_suitable_orders`.
 //!
-//! Owns suitability, the reduction to empty PTEs and the fallback from size to size. Does not own
+//! Owns suitability, the reduction to empty PTEs and the fallback to smaller sizes. Does not own
 //! which sizes are enabled ([`crate::rules::anon`]).
 
 use super::Fault;
@@ -14,17 +14,18 @@ use crate::rules::anon::{Effort, Orders};
 use crate::units::{Order, PageIndex, Vpn};
 
 impl<R: Ram> Memory<R> {
-    /// Orders that are enabled for the area and that a block around the fault fits (D.1.5).
+    /// Returns the enabled orders whose block around the fault fits the area (D.1.5).
     pub(super) fn suitable_orders(&self, fault: &Fault) -> Orders {
         let vma = &fault.vma;
-        // Whoever fills missing pages himself wants to hear of each (D.2.3).
+        // A userfaultfd handler must see each missing page (D.2.3).
         if vma.is_armed {
             return Orders::NONE;
         }
         let enabled = self.rules.anon.enabled(self.rules.page, vma.advice.huge);
         let fits = |order: &Order| {
             let first = order.round_down(fault.vpn.0);
-            // The allocator has such blocks, and the whole block lies in the area (D.1.5).
+            // The allocator has blocks of this order, and the whole block is inside the area
+            // (D.1.5).
             *order <= self.core.buddy.max_order()
                 && vma.start.0 <= first
                 && first + order.nr_pages() <= vma.end.0
@@ -32,8 +33,8 @@ impl<R: Ram> Memory<R> {
         enabled.descending().filter(fits).fold(Orders::NONE, Orders::with)
     }
 
-    /// From the first order down whose whole block of PTEs is empty (D.2.4); the blocks of lower
-    /// orders lie inside.
+    /// Drops orders from the top until a block's PTEs are all empty (D.2.4). Lower orders are
+    /// inside that block.
     pub(super) fn empty_orders(&self, fault: &Fault, orders: Orders) -> Orders {
         let space = self.space(fault.mm);
         let is_empty =
@@ -44,8 +45,8 @@ impl<R: Ram> Memory<R> {
             .map_or(Orders::NONE, |order| orders.below(order).with(order))
     }
 
-    /// A zeroed folio of the largest order that is free (D.2.5, D.2.6); `None` when none is, and
-    /// the fault goes on with a base page.
+    /// Allocates a zeroed folio of the largest free order (D.2.5, D.2.6). On `None`, the fault uses
+    /// a base page.
     pub(super) fn alloc_large(&mut self, fault: &Fault, orders: Orders) -> Option<FolioId> {
         let effort = self.rules.anon.effort(fault.vma.advice.huge);
         for order in orders.descending() {
@@ -58,7 +59,8 @@ impl<R: Ram> Memory<R> {
         None
     }
 
-    /// An anonymous folio for the block around the fault, zeroed around its page (D.2.6, D.4).
+    /// Allocates an anonymous folio for the block around the fault, zeroed around its page (D.2.6,
+    /// D.4).
     pub(super) fn alloc_zeroed(
         &mut self,
         fault: &Fault,
@@ -76,8 +78,8 @@ impl<R: Ram> Memory<R> {
         Some(id)
     }
 
-    /// An anonymous folio with whatever its pages held; for a large one memory is reclaimed and
-    /// compacted as far as the effort allows.
+    /// Allocates an anonymous folio without clearing it. For a large one, reclaims and compacts as
+    /// far as the effort allows.
     pub(crate) fn alloc_anon(
         &mut self,
         order: Order,

@@ -1,4 +1,4 @@
-//! The fault that brings swapped pages back (docs/behaviour P.5).
+//! The fault that swaps pages in (docs/behaviour P.5).
 //!
 //! Answers to: `do_swap_page`, `alloc_swap_folio`, `should_try_to_free_swap`.
 //!
@@ -9,10 +9,10 @@
 //!   else -----------------------------------------------> window into the cache (`swap_ahead`)
 //! ```
 //!
-//! Owns what is read and mapped. Does not own the cache ([`crate::core`]).
+//! Owns the reads and the mapping. Does not own the cache ([`crate::core`]).
 //!
 //! Invariants:
-//! - I1: what is mapped is held, so that giving its slots up does not free it.
+//! - I1: a folio being mapped is held, so freeing its slots does not free it.
 
 use super::{Access, Fault, FaultError, Outcome};
 use crate::core::mapped::Level;
@@ -26,7 +26,7 @@ use crate::rules::anon::{Effort, Orders};
 use crate::rules::reclaim::{SwapDevice, SwapIn};
 use crate::units::{Order, PageIndex, Pfn, SwapSlot, Vpn};
 
-/// Pages that one fault maps: side by side in a folio, in swap space, and in the area.
+/// Pages that one fault maps: contiguous in a folio, in swap space, and in the area.
 #[derive(Clone, Copy)]
 struct Run {
     first: Vpn,
@@ -36,7 +36,6 @@ struct Run {
 }
 
 impl<R: Ram> Memory<R> {
-    /// The page of the fault is in swap space.
     pub(super) fn swap_fault(
         &mut self,
         fault: &Fault,
@@ -51,7 +50,7 @@ impl<R: Ram> Memory<R> {
         Ok(outcome)
     }
 
-    /// Brings the page back and maps it; whether it is the process's own now.
+    /// Swaps the page in and maps it. Returns whether the process now owns it exclusively.
     pub(crate) fn swap_in(
         &mut self,
         fault: &Fault,
@@ -71,7 +70,6 @@ impl<R: Ram> Memory<R> {
         Ok((outcome, is_own))
     }
 
-    /// Reads the page of the fault, and what comes with it.
     fn read_from_swap(&mut self, fault: &Fault, slot: SwapSlot) -> Result<FolioId, FaultError> {
         let rules = &self.rules.reclaim;
         let is_within = rules.swap_device == SwapDevice::Zram;
@@ -98,7 +96,8 @@ impl<R: Ram> Memory<R> {
         Err(fault.error(FaultError::OutOfMemory, self.rules.page.shift()))
     }
 
-    /// Orders below a PMD in which the page was swapped and can come back as one folio.
+    /// Returns the orders below the PMD order in which the page was swapped out and can come back
+    /// as one folio.
     fn swapped_orders(&self, fault: &Fault, slot: SwapSlot) -> Orders {
         if self.rules.reclaim.swap_in == SwapIn::Pages {
             return Orders::NONE;
@@ -121,7 +120,7 @@ impl<R: Ram> Memory<R> {
         orders.descending().filter(is_whole).fold(Orders::NONE, Orders::with)
     }
 
-    /// A folio for what comes from swap space, on no list yet.
+    /// Allocates a folio for swap-in; it is on no list yet.
     pub(super) fn alloc_swapped(
         &mut self,
         order: Order,
@@ -134,7 +133,7 @@ impl<R: Ram> Memory<R> {
         self.core.alloc_unlisted(order, index)
     }
 
-    /// Fills a new folio from the slots from `first` on, and puts it on a list.
+    /// Fills a new folio from the slots from `first` on, and adds it to a list.
     pub(super) fn read_slots(&mut self, id: FolioId, first: SwapSlot) {
         let folio = self.core.folios.get(id);
         let (pfn, nr) = (folio.pfn, folio.nr_pages());
@@ -154,7 +153,7 @@ impl<R: Ram> Memory<R> {
         self.core.folios.enlist(id);
     }
 
-    /// Which pages the fault maps: the whole folio, where all of it is still swapped there.
+    /// Returns the pages to map: the whole folio if all of it is still swapped out there.
     fn swapped_run(&self, fault: &Fault, id: FolioId) -> Run {
         let folio = self.core.folios.get(id);
         let swapped = &self.space(fault.mm).swapped;
@@ -183,7 +182,8 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Maps a folio that the caller holds, and gives slots up; whether it is the process's own now.
+    /// Maps a folio that the caller holds, and frees its slots where allowed. Returns whether the
+    /// process now owns it exclusively.
     fn map_swapped(&mut self, fault: &Fault, id: FolioId) -> bool {
         let run = self.swapped_run(fault, id);
         let was_cached = self.core.folios.get(id).slot.is_some();
@@ -212,12 +212,12 @@ impl<R: Ram> Memory<R> {
         is_own
     }
 
-    /// Whether slots that nobody else uses are given up now (P.5.4).
+    /// Whether slots without other users are freed now (P.5.4).
     fn gives_slots_up(&self, fault: &Fault, id: FolioId) -> bool {
         let rules = &self.rules.reclaim;
         let folio = self.core.folios.get(id);
         let is_at_once = rules.swap_device == SwapDevice::Zram && rules.swap_in == SwapIn::Cached;
-        // Nobody but the cache and this fault: a store can have it.
+        // Only the cache and this fault refer to it, so a store can reuse it.
         let is_alone = folio.refs == 1 + folio.cache_refs();
         is_at_once || self.core.is_swap_full() || fault.access == Access::Write && is_alone
     }

@@ -8,8 +8,7 @@
 //!   after the last page:  [*......]      before it: [......*]      elsewhere: [...*....]
 //! ```
 //!
-//! Owns the window: pages of the area around the fault, as far as they are swapped. What is read gets
-//! into the swap cache.
+//! Owns the window: swapped pages of the area around the fault. They are read into the swap cache.
 
 use super::{Fault, FaultError};
 use crate::folio::FolioId;
@@ -19,15 +18,16 @@ use crate::rules::anon::Effort;
 use crate::units::{Order, PageIndex, SwapSlot, Vpn, VpnRange};
 use crate::vma::SwapAhead;
 
-/// Largest window: `vm.page-cluster` is 3.
+/// `vm.page-cluster` is 3.
 const WINDOW_MAX: u64 = 8;
-/// Hits that an area begins with.
+/// Initial hits of an area.
 const HITS_FIRST: u64 = 4;
-/// More are not counted (`SWAP_RA_HITS_MAX`).
+/// The kernel's `SWAP_RA_HITS_MAX`.
 const HITS_MAX: u64 = 63;
 
 impl<R: Ram> Memory<R> {
-    /// Reads the page of the fault and a window around it into the swap cache; the folio of the fault.
+    /// Reads the faulting page and a window around it into the swap cache. Returns the faulting
+    /// page's folio.
     pub(super) fn swap_in_ahead(
         &mut self,
         fault: &Fault,
@@ -41,11 +41,11 @@ impl<R: Ram> Memory<R> {
                 continue;
             }
             let Some(id) = self.swap_in_page(fault, vpn, slot) else { break };
-            // Whoever comes here finds that reading ahead was worth it.
+            // A later fault on a marked page shows that readahead paid off.
             self.core.folios.get_mut(id).is_marked = vpn != fault.vpn;
         }
         self.core.drain_lru();
-        // What was read first may have been reclaimed on account of the others.
+        // Reading the later pages may have reclaimed the first.
         let found = self.core.cached_in(slot);
         found
             .or_else(|| self.swap_in_page(fault, fault.vpn, slot))
@@ -60,7 +60,7 @@ impl<R: Ram> Memory<R> {
         Some(id)
     }
 
-    /// The window around the fault, which is noted.
+    /// Computes the window around the fault and stores it in the area.
     fn swap_window(&mut self, fault: &Fault) -> VpnRange {
         let vma = self.space(fault.mm).vmas.find(fault.vpn);
         let before = vma.and_then(|vma| vma.ahead);
@@ -84,7 +84,7 @@ impl<R: Ram> Memory<R> {
         VpnRange { start: Vpn(start.max(first)), end: Vpn(end.min(last)) }
     }
 
-    /// The page of the fault was in the swap cache: a page that was read ahead proves its window.
+    /// Counts a hit if the faulting page was read ahead.
     pub(super) fn note_ahead_used(&mut self, fault: &Fault, id: FolioId) {
         let folio = self.core.folios.get_mut(id);
         if folio.is_large() {
@@ -100,7 +100,6 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Pages of the next window.
 fn window_after(before: SwapAhead, at: u64) -> u64 {
     let last = before.last.0;
     let is_next = at == last.wrapping_add(1) || last == at.wrapping_add(1);
@@ -109,7 +108,7 @@ fn window_after(before: SwapAhead, at: u64) -> u64 {
         0 => 1,
         nr_hits => (nr_hits + 2).next_power_of_two().max(4),
     };
-    // It does not shrink too fast.
+    // The window shrinks by at most half.
     nr.min(WINDOW_MAX).max(before.window / 2)
 }
 

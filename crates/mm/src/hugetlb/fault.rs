@@ -2,8 +2,8 @@
 //!
 //! Answers to: `hugetlb_fault`, `hugetlb_no_page`, `alloc_hugetlb_folio`.
 //!
-//! Owns which page a touch gets and what it is charged to. Does not own stores to pages that are
-//! mapped read-only ([`super::copy`]).
+//! Owns the choice of a page and its accounting. Does not own stores to read-only pages
+//! ([`super::copy`]).
 
 use crate::core::hugetlb::{Charge, HugeOwner};
 use crate::core::space::HugeEntry;
@@ -15,7 +15,6 @@ use crate::rules::Arch;
 use crate::units::{MmId, Pfn, Vpn};
 use crate::vma::{HugeArea, Sharing, Vma};
 
-/// A touch of a huge page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HugeFault {
     pub(super) mm: MmId,
@@ -26,22 +25,20 @@ pub(super) struct HugeFault {
 }
 
 impl HugeFault {
-    /// First page of the huge page.
     pub(super) fn first(&self) -> Vpn {
         Vpn(self.area.order.round_down(self.vpn.0))
     }
 
-    /// Number of the huge page in its file.
     pub(super) fn index(&self) -> u64 {
         self.vma.index_of(self.vpn) >> self.area.order.get()
     }
 }
 
-/// Steps of a fault, beside the pages it clears or copies.
+/// Steps of a fault, besides the pages it clears or copies.
 const STEPS_OF_FAULT: u64 = 4;
 
 impl<R: Ram> Memory<R> {
-    /// Touches an address of a hugetlb area; `None` where there is none.
+    /// Touches an address of a hugetlb area; `None` if the address has no such area.
     pub(crate) fn touch_huge(
         &mut self,
         mm: MmId,
@@ -90,9 +87,9 @@ impl<R: Ram> Memory<R> {
         Ok(Touched { leaf: self.huge_leaf(fault, entry), outcome: Outcome::Minor })
     }
 
-    /// Nothing is mapped: a page of the shared file, else a new one (O.3.1).
+    /// Maps a page of the shared file if it has one, otherwise a new page (O.3.1).
     fn huge_absent(&mut self, fault: &HugeFault) -> Option<()> {
-        // A page of it was taken away: what was stored there must not come back as zeroes (O.4.4).
+        // One of its pages was taken away: its content must not come back as zeroes (O.4.4).
         if fault.area.has_lost {
             return None;
         }
@@ -103,7 +100,7 @@ impl<R: Ram> Memory<R> {
             Some(pfn) => pfn,
             None => self.new_huge_page(fault)?,
         };
-        // A shared page may be stored to at once; a private one after a store alone.
+        // A shared page is writable immediately; a private one only after a store.
         let is_stored = is_shared || fault.access == Access::Write;
         let is_writable = is_stored && fault.vma.prot.can_write;
         let owner = self.core.processes.of(fault.mm);
@@ -114,7 +111,7 @@ impl<R: Ram> Memory<R> {
         Some(())
     }
 
-    /// A zeroed page, charged to what was promised if anything was (O.3.2).
+    /// Allocates a zeroed page, from a reservation if one exists (O.3.2).
     fn new_huge_page(&mut self, fault: &HugeFault) -> Option<Pfn> {
         let HugeArea { file: id, order, is_owner, .. } = fault.area;
         let index = fault.index();
@@ -141,8 +138,8 @@ impl<R: Ram> Memory<R> {
         Some(pfn)
     }
 
-    /// What a TLB is told: one entry of the PMD's level, a contpte block, or for what is larger than
-    /// a PMD entry the part around the touch. Differs: processors keep larger pages in one entry.
+    /// Returns the TLB's view of the entry: one PMD-level entry, a contpte block, or for larger
+    /// pages the part around the touch. Differs: processors keep larger pages in one entry.
     fn huge_leaf(&self, fault: &HugeFault, entry: HugeEntry) -> Leaf {
         let pmd = self.rules.page.pmd_order();
         let order = entry.order.min(pmd);

@@ -1,8 +1,8 @@
-//! madvise, and userfaultfd: what a program says about its areas.
+//! madvise and userfaultfd: a program's advice about its areas.
 //!
 //! Answers to: `do_madvise`, `madvise_vma_behavior`, `madvise_dontneed_free`, `madvise_populate`.
 //!
-//! Owns which area takes which advice. Does not own `MADV_COLLAPSE` ([`crate::collapse`]).
+//! Owns which areas accept which advice. Does not own `MADV_COLLAPSE` ([`crate::collapse`]).
 
 use super::MapError;
 use super::cold::Unneeded;
@@ -16,7 +16,7 @@ use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{AccessAdvice, Backing, HugeAdvice, Vma};
 
-/// madvise, as far as it concerns files and folio sizes.
+/// The madvise values that affect files and folio sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Madvice {
     /// `MADV_NORMAL`.
@@ -29,26 +29,26 @@ pub enum Madvice {
     Hugepage,
     /// `MADV_NOHUGEPAGE`.
     Nohugepage,
-    /// `MADV_DONTNEED`: the pages are unmapped, anonymous ones are lost.
+    /// `MADV_DONTNEED`: unmaps the pages; anonymous content is lost.
     Dontneed,
-    /// `MADV_FREE`: the content of private anonymous pages may be thrown away.
+    /// `MADV_FREE`: private anonymous content may be discarded.
     Free,
-    /// `MADV_COLD`: reclaim looks at the pages soon.
+    /// `MADV_COLD`: reclaim scans the pages soon.
     Cold,
-    /// `MADV_PAGEOUT`: the pages are reclaimed now.
+    /// `MADV_PAGEOUT`: reclaims the pages now.
     Pageout,
-    /// `MADV_POPULATE_READ`: every page is touched by a load.
+    /// `MADV_POPULATE_READ`: loads from every page.
     PopulateRead,
-    /// `MADV_POPULATE_WRITE`: every page is touched by a store.
+    /// `MADV_POPULATE_WRITE`: stores to every page.
     PopulateWrite,
 }
 
 impl<R: Ram> Memory<R> {
-    /// Gives advice for a range.
+    /// Applies advice to a range.
     ///
     /// # Errors
-    /// When the range is empty, unaligned or outside the address space; for `PopulateRead` and
-    /// `PopulateWrite` also when a page cannot be touched.
+    /// The range is empty, unaligned or outside the address space. For `PopulateRead` and
+    /// `PopulateWrite`, also if a page cannot be touched.
     pub fn madvise(
         &mut self,
         mm: MmId,
@@ -106,14 +106,14 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// The areas that a range touches, as far as they reach.
+    /// Returns the whole areas that a range touches.
     fn whole_areas(&self, mm: MmId, VpnRange { start, end }: VpnRange) -> Vec<Vma> {
         let vmas = &self.space(mm).vmas;
         let parts = vmas.overlapping(start, end);
         parts.iter().filter_map(|part| vmas.find(part.start)).copied().collect()
     }
 
-    /// Makes all pages of a process look unused, as a write of 1 to `/proc/PID/clear_refs` does.
+    /// Marks all pages of a process as not referenced, like writing 1 to `/proc/PID/clear_refs`.
     pub fn clear_refs(&mut self, mm: MmId) {
         let areas: Vec<Vma> = self.space(mm).vmas.iter().copied().collect();
         for vma in areas {
@@ -127,7 +127,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// `MADV_DONTNEED`, area by area.
     fn drop_pages(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
         let frees_tables = match self.rules.anon.drop_tables {
             DropTables::Kept => false,
@@ -136,7 +135,7 @@ impl<R: Ram> Memory<R> {
         };
         for vma in self.space(mm).vmas.overlapping(start, end) {
             if let Some(area) = vma.huge() {
-                // Whole huge pages alone: a range that begins inside one is refused (O.5.2).
+                // Only whole huge pages: a range that begins inside one is refused (O.5.2).
                 if !area.order.is_aligned(vma.start.0) {
                     return Err(MapError::HugeCut(vma.start.vaddr(self.rules.page).0));
                 }
@@ -151,7 +150,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Marks the pages of a range lazy-free.
     fn free_range(&mut self, mm: MmId, start: Vpn, end: Vpn) -> Result<(), MapError> {
         let areas = self.space(mm).vmas.overlapping(start, end);
         for vma in areas {
@@ -166,7 +164,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// `MADV_COLD`, `MADV_PAGEOUT`, area by area; huge pages of a pool refuse it.
+    /// `MADV_COLD` and `MADV_PAGEOUT`; hugetlb areas refuse both.
     fn give_up_areas(&mut self, mm: MmId, range: VpnRange, how: Unneeded) -> Result<(), MapError> {
         for vma in self.space(mm).vmas.overlapping(range.start, range.end) {
             if vma.huge().is_some() {
@@ -197,10 +195,11 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Registers a range with `userfaultfd` for missing pages: they come one by one (D.2.3).
+    /// Registers a range with `userfaultfd` for missing pages: faults then allocate single pages
+    /// (D.2.3).
     ///
     /// # Errors
-    /// When the range is empty, unaligned or outside the address space.
+    /// The range is empty, unaligned or outside the address space.
     pub fn arm_userfaultfd(
         &mut self,
         mm: MmId,

@@ -1,13 +1,12 @@
-//! `MADV_COLD` and `MADV_PAGEOUT`: pages that a program does not need for some time (docs/behaviour
-//! P.4).
+//! `MADV_COLD` and `MADV_PAGEOUT`: pages that a program will not need soon (docs/behaviour P.4).
 //!
 //! Answers to: `madvise_cold_or_pageout_pte_range`.
 //!
-//! Owns which folios are meant and which are split for it. Does not own what reclaim does with them
+//! Owns which folios the advice covers and which it splits. Does not own their reclaim
 //! ([`crate::reclaim`]).
 //!
-//! Differs: the caller may write every file that it maps. A kernel takes from others' files only what
-//! the process has copied.
+//! Differs: the caller may write every file that it maps. If it could not, a kernel would reclaim
+//! only the process's private copies of that file's pages.
 
 use crate::folio::FolioId;
 use crate::memory::Memory;
@@ -16,16 +15,16 @@ use crate::ram::Ram;
 use crate::rules::reclaim::AdvisedFolios;
 use crate::units::{MmId, Order, Vpn, VpnRange};
 
-/// What becomes of the pages.
+/// Target of the advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unneeded {
-    /// Reclaim looks at them soon.
+    /// Reclaim scans them soon.
     Cold,
-    /// They are reclaimed now.
+    /// Reclaimed now.
     Out,
 }
 
-/// Entries that map pages of one folio side by side.
+/// Consecutive entries that map consecutive pages of one folio.
 #[derive(Clone, Copy)]
 struct Run {
     id: FolioId,
@@ -33,19 +32,19 @@ struct Run {
     nr: u64,
 }
 
-/// What to do with the entries at an address.
+/// Next step of the walk.
 enum Next {
-    /// Nothing: the page to go on with.
+    /// Continue at this page.
     Skip(Vpn),
-    /// The folio was split: the same page again.
+    /// The folio was split: retry the same page.
     Again,
-    /// The folio is meant, as a whole.
+    /// The advice covers the whole folio.
     Take(Run),
 }
 
 impl<R: Ram> Memory<R> {
-    /// Gives up the pages of `range`, which lies in one area, PTE table by PTE table. Where nothing
-    /// is mapped it passes on: a range may be as large as an address space.
+    /// Applies the advice to `range`, which is inside one area, one PTE table at a time. Skips
+    /// empty tables, because a range can be as large as the address space.
     pub(super) fn give_up_range(&mut self, mm: MmId, range: VpnRange, how: Unneeded) {
         self.core.drain_lru();
         let pmd = self.space(mm).table.pmd_order();
@@ -61,7 +60,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// The pages under one PMD entry: what is to be reclaimed.
+    /// Applies the advice to the pages under one PMD entry. Returns the folios to reclaim.
     fn give_up_table(
         &mut self,
         mm: MmId,
@@ -105,7 +104,7 @@ impl<R: Ram> Memory<R> {
             let is_split = !self.maybe_mapped_shared(id) && self.split(id, Order::ZERO).is_ok();
             return if is_split { Next::Again } else { Next::Skip(next) };
         }
-        // Others need it, or reclaim has it already.
+        // Other processes need it, or it is already being reclaimed.
         let maps = if is_pmd { 1 } else { nr };
         if folio.maps() != maps || self.core.folios.lru().list_of(id).is_none() {
             return Next::Skip(next);
@@ -113,7 +112,7 @@ impl<R: Ram> Memory<R> {
         Next::Take(Run { id, vpn, nr })
     }
 
-    /// Entries from the start of `range` on that map pages of the folio.
+    /// Counts the entries from the start of `range` that map pages of the folio.
     fn entries_of(&self, mm: MmId, leaf: &Leaf, id: FolioId, range: VpnRange) -> u64 {
         let folio = self.core.folios.get(id);
         let nr_max = range.end.0 - range.start.0;
@@ -123,7 +122,7 @@ impl<R: Ram> Memory<R> {
         self.space(mm).table.batch(range.start, nr_max, folio.span(), PteFlags::NONE).nr
     }
 
-    /// To 6.9 a large folio that PTEs map is split even if all of it is meant.
+    /// Up to 6.9, a PTE-mapped large folio is split even if the advice covers all of it.
     fn is_split_for(&self, is_pmd: bool, id: FolioId) -> bool {
         !is_pmd
             && self.rules.reclaim.advised == AdvisedFolios::Split

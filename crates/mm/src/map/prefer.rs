@@ -2,11 +2,11 @@
 //!
 //! Differs: proposed in the discussion of series 000 (docs/behaviour K.1.4), in no kernel. An area
 //! with a preferred size is read like an executable mapping whose size is marked exec: with the
-//! forward window of B.4.7, whatever its protection and the machine's control. Like that control it
-//! is only a preference: a size that the file's filesystem does not have is ignored.
+//! forward window of B.4.7, whatever its protection and the machine's control. It is only a
+//! preference: a size that the filesystem does not support is ignored.
 //!
-//! Owns the call. Does not own controls ([`crate::rules::sizes`]), what an area's faults read into
-//! (`fault/reading.rs`) nor windows (`fault/sync.rs`).
+//! Owns the call. Does not own controls ([`crate::rules::sizes`]), the orders of an area's faults
+//! (`fault/reading.rs`) or windows (`fault/sync.rs`).
 
 use super::MapError;
 use crate::memory::Memory;
@@ -50,7 +50,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// The order of a page-cache folio of `bytes`.
+    /// Returns the order of a page-cache folio of `bytes`.
     pub(crate) fn folio_order(&self, bytes: u64) -> Result<Order, MapError> {
         let page = self.rules.page;
         let order = page.order_of_bytes(bytes);

@@ -1,9 +1,9 @@
-//! Ids of ended processes and of files that nobody has open any more: given to those that come next.
+//! Reuse of the ids of ended processes and closed files.
 //!
-//! A program of many short processes keeps few of them at a time. Without reuse the tables of
+//! A program of many short processes has few of them at a time. Without reuse, the tables of
 //! processes and opens would grow with the length of its run.
 //!
-//! Owns which ids are free. An id is reused only after its holder said that it forgot it.
+//! Owns which ids are free. An id is reused only after its holder has forgotten it.
 //!
 //! Invariants:
 //! - I1: a free process is dead, and a free open has no descriptor and no mapping.
@@ -18,7 +18,6 @@ use crate::ram::Ram;
 use crate::units::MmId;
 use crate::vma::{Backing, OpenId};
 
-/// Ids that the next process and the next open may have.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Free {
     spaces: Vec<MmId>,
@@ -26,18 +25,17 @@ pub(super) struct Free {
 }
 
 impl Free {
-    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.spaces.len() + self.opens.len()
     }
 }
 
 impl<R: Ram> Memory<R> {
-    /// Lets the next process have the id of one that has ended. The caller has taken its flushes and
-    /// never names it again.
+    /// Frees the id of an ended process for reuse. The caller has taken its flushes and never uses
+    /// the id again.
     ///
     /// # Panics
-    /// When the process lives.
+    /// The process is alive.
     pub fn forget(&mut self, mm: MmId) {
         assert!(self.space(mm).is_dead, "I1: {mm:?} lives");
         debug_assert!(!self.free.spaces.contains(&mm), "I2: {mm:?} is free");
@@ -51,8 +49,8 @@ impl<R: Ram> Memory<R> {
         self.opens.len() - self.free.opens.len()
     }
 
-    /// Lets the next opens have the ids of those without a descriptor or a mapping; the caller
-    /// names those of `held` again, and no other.
+    /// Frees the ids of opens that have no descriptor and no mapping and are not in `held`. The
+    /// caller no longer uses those ids.
     pub fn forget_opens(&mut self, held: impl IntoIterator<Item = OpenId>) {
         let mut kept: BTreeSet<OpenId> = held.into_iter().collect();
         kept.extend(self.free.opens.iter().copied());
@@ -67,11 +65,10 @@ impl<R: Ram> Memory<R> {
         let is_unused =
             |(id, file): &(OpenId, &OpenFile)| file.nr_descriptors == 0 && !kept.contains(id);
         let unused: Vec<OpenId> = self.opens().filter(is_unused).map(|(id, _)| id).collect();
-        // The lowest is used first.
+        // Lowest first.
         self.free.opens.extend(unused.into_iter().rev());
     }
 
-    /// An id for an open.
     pub(super) fn add_open(&mut self, file: OpenFile) -> OpenId {
         if let Some(id) = self.free.opens.pop() {
             *self.open_file_mut(id) = file;
@@ -82,7 +79,6 @@ impl<R: Ram> Memory<R> {
         OpenId(id)
     }
 
-    /// An id for a process.
     pub(super) fn add_space(&mut self, space: Space) -> MmId {
         if let Some(mm) = self.free.spaces.pop() {
             *self.space_mut(mm) = space;

@@ -1,10 +1,10 @@
-//! Who maps a folio: the reverse map, found through areas (docs/behaviour G.4.2).
+//! The reverse map: finds the mappings of a folio through areas (docs/behaviour G.4.2).
 //!
 //! Answers to: `rmap_walk`, `rmap_walk_anon`, `rmap_walk_file`.
 //!
-//! An area knows which index each of its pages has, a folio knows its own: so the pages that can
-//! map it follow, and the page table says whether they do. The process that mapped it first is asked
-//! first: where it accounts for all of its mappings, no other has to be.
+//! The page indexes of an area and of a folio tell which pages can map the folio; the page table
+//! tells which do. The walk starts with the process that mapped the folio first, and ends there if
+//! that process has all mappings.
 
 use super::Memory;
 use crate::folio::{FolioId, Owner};
@@ -15,7 +15,7 @@ use crate::units::VpnRange;
 use crate::units::{MappingId, MmId, Pfn, Vpn};
 use crate::vma::{Backing, Vma};
 
-/// Consecutive pages of a folio that a process maps one after the other.
+/// Consecutive pages of a folio, mapped consecutively by one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(crate) mm: MmId,
@@ -25,18 +25,16 @@ pub(crate) struct Site {
     pub(crate) is_pmd: bool,
 }
 
-/// What is looked for in the areas of a process.
 #[derive(Clone, Copy)]
 struct Sought {
     id: FolioId,
-    /// Index of its first page, in the file or, without one, in anonymous areas.
+    /// Index of its first page, in the file or in anonymous areas.
     first: u64,
     nr_pages: u64,
     file: Option<MappingId>,
 }
 
 impl<R: Ram> Memory<R> {
-    /// Every mapping of a folio, by process and address.
     pub(crate) fn sites_of(&self, id: FolioId) -> Vec<Site> {
         let folio = self.core.folios.get(id);
         let (first, file) = match folio.owner {
@@ -51,7 +49,7 @@ impl<R: Ram> Memory<R> {
         {
             return sites;
         }
-        // Others map it too: all of them, in order.
+        // Other processes map it too: search all of them, in order.
         sites.clear();
         let mut nr_left = nr_maps;
         self.count_areas(0, self.nr_spaces());
@@ -64,7 +62,7 @@ impl<R: Ram> Memory<R> {
         sites
     }
 
-    /// Adds where a process maps the folio, until `nr_max` entries are found; how many.
+    /// Adds a process's mappings of the folio, up to `nr_max` entries. Returns their number.
     fn add_sites_in(
         &self,
         mm: MmId,
@@ -85,14 +83,13 @@ impl<R: Ram> Memory<R> {
         nr_found
     }
 
-    /// Whether a PTE among these says that its page was stored to.
+    /// Whether a dirty PTE is among these.
     pub(crate) fn has_dirty_entry(&self, sites: &[Site]) -> bool {
         let is_dirty =
             |mm, vpn: Vpn| self.space(mm).table.pte(vpn).flags().contains(PteFlags::DIRTY);
         sites.iter().any(|site| (0..site.nr).any(|by| is_dirty(site.mm, site.vpn.plus(by))))
     }
 
-    /// Whether an area can map pages of `file`, or anonymous pages.
     fn can_map(&self, vma: &Vma, file: Option<MappingId>) -> bool {
         match (file, vma.backing) {
             (None, _) => vma.has_anon(),
@@ -101,7 +98,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Adds what `[from, to)` maps of the folio; what it counts.
+    /// Adds the mappings of the folio in `[from, to)`. Returns their number.
     fn add_sites(
         &self,
         id: FolioId,
@@ -136,7 +133,7 @@ impl<R: Ram> Memory<R> {
         nr_entries
     }
 
-    /// Where pages `[first, end)` of a file would be mapped, in every process.
+    /// Returns the ranges at which processes would map pages `[first, end)` of a file.
     pub(crate) fn mapped_ranges(
         &self,
         file: MappingId,
@@ -160,7 +157,7 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// The pages of `vma` whose index lies in `[first, first + nr)`.
+/// Returns the pages of `vma` whose index is in `[first, first + nr)`.
 fn overlap(vma: &Vma, first: u64, nr: u64) -> Option<(Vpn, Vpn)> {
     let start = vma.index_of(vma.start);
     let from = start.max(first);

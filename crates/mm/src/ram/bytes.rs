@@ -1,8 +1,8 @@
-//! Memory that holds its bytes, and the storage behind files.
+//! Memory that holds its bytes, and the storage of files.
 //!
-//! Owns one buffer for all frames and, for each file, which of its bytes storage still holds. What
-//! storage holds is a pattern of file and position ([`stored_byte`]), so that any byte of any file
-//! can be checked without keeping a copy.
+//! Owns one buffer for all frames and, per file, the bytes that storage still holds. Storage holds
+//! a pattern of file and position ([`stored_byte`]), so any byte of any file can be checked without
+//! a copy.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,30 +14,28 @@ use super::{Counted, FilePages, Ram};
 use crate::buddy::has_room;
 use crate::units::{MappingId, PageSize, Pfn};
 
-/// Real memory: what is stored is read back.
+/// Real memory: loads return the stored bytes.
 #[derive(Clone, Debug)]
 pub struct Bytes {
     page: PageSize,
     memory: Vec<u8>,
     files: BTreeMap<MappingId, Stored>,
-    /// Swap space, slot by slot.
     slots: BTreeMap<u64, Box<[u8]>>,
-    /// The same counts as without bytes.
+    /// The counts of memory without bytes.
     pub counted: Counted,
 }
 
-/// What storage holds of a file.
 #[derive(Clone, Debug, Default)]
 struct Stored {
     size_bytes: u64,
-    /// Ranges that were punched or truncated away.
+    /// Ranges that were punched or truncated.
     holes: Vec<(u64, u64)>,
     /// Pages written back, by index.
     written: BTreeMap<u64, Box<[u8]>>,
 }
 
-/// The byte that storage holds at `pos` of a file: never 0, so that a byte that should have been
-/// zeroed is seen.
+/// The byte that storage holds at `pos` of a file: never 0, so a byte that should have been zeroed
+/// is noticed.
 #[must_use]
 pub const fn stored_byte(file: MappingId, pos: u64) -> u8 {
     let mixed = (pos ^ ((file.0 as u64) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -45,7 +43,7 @@ pub const fn stored_byte(file: MappingId, pos: u64) -> u8 {
 }
 
 impl Bytes {
-    /// `ram_bytes` of memory in frames of `page`; backed by the host where it is used.
+    /// Creates `ram_bytes` of memory in frames of `page`. The host allocates a page on first use.
     #[must_use]
     pub fn new(page: PageSize, ram_bytes: u64) -> Self {
         let memory = vec![0; ram_bytes as usize];
@@ -58,28 +56,28 @@ impl Bytes {
         }
     }
 
-    /// As [`Bytes::new`], or `None` if the host has no room, as under `ulimit -v`.
+    /// Like [`Bytes::new`]; `None` if the host has no room, for example under `ulimit -v`.
     #[must_use]
     pub fn try_new(page: PageSize, ram_bytes: u64) -> Option<Self> {
         has_room(ram_bytes).then(|| Self::new(page, ram_bytes))
     }
 
-    /// The bytes of one frame.
+    /// Returns a frame's bytes.
     #[must_use]
     pub fn frame(&self, pfn: Pfn) -> &[u8] {
         &self.memory[self.range(pfn, 0, self.page.bytes())]
     }
 
-    /// The bytes of one frame, to store to.
+    /// Returns a frame's bytes for stores.
     pub fn frame_mut(&mut self, pfn: Pfn) -> &mut [u8] {
         let range = self.range(pfn, 0, self.page.bytes());
         &mut self.memory[range]
     }
 
-    /// The bytes of `len` from frame `from`, and those from frame `to` to copy them over.
+    /// Returns `len_bytes` from frame `from` to read, and from frame `to` to write.
     ///
     /// # Panics
-    /// When the two overlap: a copy has frames of its own.
+    /// The two overlap: a copy needs separate frames.
     fn pair(&mut self, from: Pfn, to: Pfn, len_bytes: u64) -> (&[u8], &mut [u8]) {
         let (from, to) = (self.range(from, 0, len_bytes), self.range(to, 0, len_bytes));
         assert!(from.end <= to.start || to.end <= from.start, "a copy over its own source");
@@ -92,7 +90,6 @@ impl Bytes {
         }
     }
 
-    /// Bytes `from .. to` from the start of frame `pfn`.
     fn range(&self, pfn: Pfn, from: u64, to: u64) -> Range<usize> {
         let first = pfn.0 << self.page.shift();
         (first + from) as usize..(first + to) as usize
@@ -202,7 +199,7 @@ impl Ram for Bytes {
             }
             page[(from - start) as usize..(to - start) as usize].fill(0);
         }
-        // A file that is cut at its end does not get a hole each time.
+        // A cut at the end of the file needs no hole.
         if to >= stored.size_bytes {
             stored.size_bytes = stored.size_bytes.min(from);
         } else {
