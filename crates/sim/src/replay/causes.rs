@@ -15,7 +15,7 @@ use largefolio_mm::units::{Order, Pfn};
 
 use super::detail::Origin;
 
-/// Largest folio order whose split still leaves large folios.
+/// Largest order of a folio that can be split.
 const ORDER_MAX: u8 = 13;
 
 #[derive(Clone, Copy, Debug)]

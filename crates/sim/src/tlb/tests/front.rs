@@ -1,4 +1,4 @@
-//! Rows served from the front against a TLB that is asked for every row.
+//! Compares rows served from the front with a TLB that looks up every row.
 
 #![expect(clippy::cast_possible_truncation, reason = "small numbers")]
 
@@ -9,7 +9,6 @@ use super::super::front::Rows;
 use super::*;
 use crate::machine::Machine;
 
-/// A row: op, recorded page, references.
 type Row = (Op, u64, u64);
 
 fn kind(op: Op) -> (Side, Access) {
@@ -20,7 +19,7 @@ fn kind(op: Op) -> (Side, Access) {
     }
 }
 
-/// One row as a replay does it; the places of recorded pages are `shift` pages up.
+/// Processes one row as a replay does. Placed pages are `shift` pages above the recorded ones.
 fn refer(tlb: &mut Tlb, (op, page, len): Row, shift: u64) {
     let (side, access) = kind(op);
     let vpn = Vpn(page + shift);
@@ -31,7 +30,6 @@ fn refer(tlb: &mut Tlb, (op, page, len): Row, shift: u64) {
     }
 }
 
-/// Recorded pages: mostly a few, some of which share a hint.
 fn any_page(rng: &mut Rng) -> u64 {
     match rng.below(8) {
         0 => rng.below(1 << 20),
