@@ -4,25 +4,25 @@ use std::collections::BTreeMap;
 
 use largefolio_trace::shown;
 
-/// Characters of a wrong line that an error shows.
+/// Characters of a malformed line that an error prints.
 const NR_SHOWN: usize = 120;
 
-/// A line that is not of the format.
+/// A malformed line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{line}: {what}; recordings/README.md describes the format", shown(name))]
 pub struct ParseError {
-    /// Recording.
+    /// The recording's name.
     pub name: String,
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Describes the error.
     pub what: String,
 }
 
-/// What a line says, or what is wrong with it.
+/// The parsed value, or a description of the error.
 pub type Parsed<T> = Result<T, String>;
 
-/// Reads a text line by line, up to the first that is wrong. Lines without a word are passed over.
+/// Calls `read` for each line until one fails. Skips empty lines.
 pub(super) fn each_line(
     name: &str,
     text: &str,
@@ -45,7 +45,7 @@ pub(super) fn each_line(
 pub struct Pairs<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Pairs<'a> {
-    /// Those of `words`; others are passed over.
+    /// Collects the pairs from `words` and skips all others.
     pub(super) fn of(words: &[&'a str]) -> Self {
         Self(words.iter().filter_map(|word| word.split_once('=')).collect())
     }
@@ -54,7 +54,7 @@ impl<'a> Pairs<'a> {
         self.0.get(key).copied()
     }
 
-    /// The value of `key`, or nothing.
+    /// Returns the value of `key`, or an empty string.
     pub(super) fn text(&self, key: &str) -> String {
         self.get(key).unwrap_or_default().to_owned()
     }
@@ -64,7 +64,7 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// What an unknown line is told.
+/// Returns the error for an unknown line.
 pub(super) fn unknown<T>(words: &[&str]) -> Parsed<T> {
     let line: String = words.join(" ").chars().take(NR_SHOWN).collect();
     Err(format!("unknown line {line:?}"))
@@ -78,7 +78,7 @@ pub(super) fn number(word: &str) -> Parsed<u64> {
     word.parse().map_err(|_| not_a_number(word))
 }
 
-/// A number that is at most `max`.
+/// Parses a number of at most `max`.
 pub(super) fn number_to(max: u64, word: &str) -> Parsed<u64> {
     let value = number(word)?;
     if value <= max { Ok(value) } else { Err(format!("{value} is more than {max}")) }
@@ -89,7 +89,7 @@ pub(super) fn hex(word: &str) -> Parsed<u64> {
     u64::from_str_radix(digits, 16).map_err(|_| not_a_number(word))
 }
 
-/// Words that are shown to people as they are.
+/// Checks words that are printed unchanged.
 pub(super) fn reason(words: &[&str]) -> Parsed<String> {
     let text = words.join(" ");
     if text.chars().any(char::is_control) {
