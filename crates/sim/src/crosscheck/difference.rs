@@ -89,14 +89,10 @@ pub enum Aspect {
 /// One difference between kernel and model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The aspect that differs.
     pub aspect: Aspect,
-    /// The step or page that differs.
     #[serde(flatten)]
     pub place: Location,
-    /// The kernel's value.
     pub kernel: String,
-    /// The model's value.
     pub model: String,
 }
 
@@ -108,14 +104,12 @@ pub enum Location {
     Step {
         /// Counts from 0; the number of steps means "at the end".
         step: usize,
-        /// The program's action, as text.
         action: String,
         /// Readahead state before the step, if there was one.
         state_before: Option<String>,
     },
     /// A page of a process, after the last compared step.
     Page {
-        /// The process.
         slot: usize,
         /// Page of the window.
         page: u64,
@@ -167,7 +161,6 @@ impl Display for Difference {
     }
 }
 
-/// Formats a list for an error message.
 pub(super) fn shown<T: Debug>(items: &[T]) -> String {
     match items.get(..NR_SHOWN) {
         Some(first) if items.len() > NR_SHOWN => {

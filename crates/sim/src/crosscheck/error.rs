@@ -4,7 +4,6 @@ use largefolio_mm::memory::MemoryError;
 
 use crate::kernel::KernelError;
 
-/// Why a recording cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The release is not a version, or is older than every known kernel.
@@ -12,10 +11,8 @@ pub enum CheckError {
         "no rules for kernel {0:?}: the oldest known is 6.1; name the rules to use with --kernel"
     )]
     UnknownKernel(String),
-    /// The kernel rules did not load.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// The model could not be set up.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// The recording has steps that must read, but no recorded reads.

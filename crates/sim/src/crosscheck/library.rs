@@ -19,32 +19,24 @@ const ARCHIVE_BYTES_MAX: u64 = 4 << 30;
 /// Longest header entry that names or describes another entry; Linux paths have up to 4 KiB.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
 
-/// Why recordings could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
-    /// I/O error on a file or folder.
     #[error("{}: {source}", shown(path))]
     Read {
-        /// Path of the file or folder.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
     /// The archive cannot be unpacked.
     #[error("{}: truncated or damaged ({source}); copy it again from where it came", shown(path))]
     Archive {
-        /// Path of the archive.
         path: PathBuf,
-        /// The unpacker's error.
         source: io::Error,
     },
     /// The recording has a syntax error.
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// The recording is too large.
     #[error("{}: over {max} MiB, too large for a recording", shown(.0), max = TEXT_BYTES_MAX >> 20)]
     TooLarge(String),
-    /// The path holds no recordings.
     #[error("{}: no recordings (*.txt, or *.tar.xz archives of them)", shown(.0))]
     Empty(PathBuf),
 }
@@ -172,7 +164,6 @@ fn long_name_of(kind: tar::EntryType, text: &[u8]) -> Option<PathBuf> {
     Some(OsString::from_vec(name).into())
 }
 
-/// Reads one recording's text, up to the limit.
 fn text_of(
     name: &str,
     from: impl Read,

@@ -22,7 +22,6 @@ pub struct Recording<B> {
     pub body: B,
 }
 
-/// The kernel and its machine.
 #[derive(Clone, Debug)]
 pub struct RecordingHeader {
     /// `uname -r`.

@@ -7,15 +7,12 @@ use largefolio_trace::shown;
 /// Characters of a malformed line that an error prints.
 const NR_SHOWN: usize = 120;
 
-/// A malformed line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{line}: {what}; recordings/README.md describes the format", shown(name))]
 pub struct ParseError {
-    /// The recording's name.
     pub name: String,
     /// Line, from 1.
     pub line: usize,
-    /// Describes the error.
     pub what: String,
 }
 
@@ -45,7 +42,6 @@ pub(super) fn each_line(
 pub struct Pairs<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Pairs<'a> {
-    /// Collects the pairs from `words` and skips all others.
     pub(super) fn of(words: &[&'a str]) -> Self {
         Self(words.iter().filter_map(|word| word.split_once('=')).collect())
     }
@@ -64,7 +60,6 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// Returns the error for an unknown line.
 pub(super) fn unknown<T>(words: &[&str]) -> Parsed<T> {
     let line: String = words.join(" ").chars().take(NR_SHOWN).collect();
     Err(format!("unknown line {line:?}"))
@@ -78,7 +73,6 @@ pub(super) fn number(word: &str) -> Parsed<u64> {
     word.parse().map_err(|_| not_a_number(word))
 }
 
-/// Parses a number of at most `max`.
 pub(super) fn number_to(max: u64, word: &str) -> Parsed<u64> {
     let value = number(word)?;
     if value <= max { Ok(value) } else { Err(format!("{value} is more than {max}")) }

@@ -11,7 +11,6 @@ use crate::kernel::Kernel;
 /// Result of one recording of files, or of one program of processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Verdict {
-    /// Name of the recording or program.
     pub name: String,
     /// The kernel whose rules were used.
     pub rules: String,
@@ -19,7 +18,6 @@ pub struct Verdict {
     pub rules_note: Option<String>,
     /// Steps replayed; replay stops at the first difference.
     pub nr_steps: usize,
-    /// Number of compared items, per aspect.
     pub compared: BTreeMap<Aspect, u64>,
     /// Files: faults whose reads completed sooner or later than in the model, so that the kernel
     /// mapped more or fewer of the pages just read. Each is taken from the recording.
@@ -36,14 +34,12 @@ pub struct Verdict {
 /// The calls left out for one reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NotCompared {
-    /// Number of calls.
     pub nr_calls: u64,
     /// The files, each left out from its first such call.
     pub files: BTreeSet<u32>,
 }
 
 impl Verdict {
-    /// Creates a verdict without comparisons.
     pub(super) fn new(name: String, kernel: &Kernel) -> Self {
         let (rules, rules_note) = (kernel.name.clone(), kernel.note.clone());
         Self { name, rules, rules_note, ..Self::default() }
@@ -55,7 +51,6 @@ impl Verdict {
         self.differences.is_empty()
     }
 
-    /// Returns the number of compared items of `aspect`.
     #[must_use]
     pub fn nr_compared(&self, aspect: Aspect) -> u64 {
         self.compared.get(&aspect).copied().unwrap_or(0)

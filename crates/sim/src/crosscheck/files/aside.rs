@@ -20,7 +20,6 @@ pub(super) struct Asides {
 }
 
 impl Asides {
-    /// Records a step that marks a file as not comparable.
     pub(super) fn note(&mut self, action: &Action, found: &mut BTreeMap<String, NotCompared>) {
         match action {
             Action::Met(file) => {

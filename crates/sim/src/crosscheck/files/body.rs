@@ -39,7 +39,6 @@ pub(super) struct Setup {
     /// Fault-around window in bytes; `None` = the rules' default.
     pub(super) fault_around_bytes: Option<u64>,
     pub(super) file_bytes: u64,
-    /// Number of descriptors for the file.
     pub(super) nr_opens: u64,
     /// Bytes per read, unless its line has another number.
     pub(super) read_bytes: u64,
@@ -51,7 +50,6 @@ pub(super) struct Setup {
     pub(super) settle_us: u64,
     /// The device completes reads within the submitting call, so no read is ever in flight.
     pub(super) reads_within_call: bool,
-    /// The disk was slowed down on purpose.
     pub(super) is_slowed: bool,
     /// Major faults over all steps; `None` if not recorded.
     pub(super) nr_major: Option<u64>,
@@ -71,12 +69,10 @@ pub(super) struct AreaEnd {
     pub(super) pmd_kib: Option<u64>,
 }
 
-/// A run of mapped pages of one large folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FolioRun {
     pub(super) first: u64,
     pub(super) nr_pages: u64,
-    /// The run begins at the folio's head.
     pub(super) is_head: bool,
 }
 
@@ -87,7 +83,6 @@ impl Recording<FileSteps> {
         self.body.is_limited().then_some(self.body.setup.lru.as_str())
     }
 
-    /// Returns the readahead window in KiB.
     #[must_use]
     pub fn window_kb(&self) -> u64 {
         self.body.setup.ra_pages.saturating_mul(self.header.page_bytes) >> 10
@@ -140,7 +135,6 @@ impl FileSteps {
         self.setup.events.is_none_or(|events| events & EVENT_HANDLER != 0)
     }
 
-    /// Returns whether reclaimed pages came back as part of the working set.
     pub(super) fn restores_working_set(&self) -> bool {
         let mut counts = self.steps.iter().filter_map(|step| match step.action {
             Action::Restored(nr) => Some(nr),

@@ -323,7 +323,6 @@ fn extent_of(word: &str) -> Parsed<Extent> {
     Ok(Extent { first, end: first + nr, kind, is_next })
 }
 
-/// Builds a window of large folios.
 fn window(
     file: u32,
     start: u64,

@@ -41,9 +41,7 @@ pub(super) struct FileReplay {
     group: Option<(GroupId, u64)>,
     /// Reclaimed folios: file, first index.
     reclaimed: BTreeSet<(u32, u64)>,
-    /// The recording's facts about reads in flight.
     timing: IoTiming,
-    /// Faults that met folios under read.
     reads: FaultReads,
 }
 

@@ -7,10 +7,8 @@ use largefolio_mm::mapping::reserve::Extent;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AreaSpec {
-    /// The mapping's number in the recording.
     pub(super) id: u32,
     pub(super) open: u32,
-    /// First file page.
     pub(super) first: u64,
     pub(super) nr_pages: u64,
     /// `r`, `rx`, `rxc` (called), `rw`.
@@ -22,13 +20,10 @@ pub(super) struct AreaSpec {
     pub(super) addr: u64,
 }
 
-/// One action and the kernel's response.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileStep {
     pub(super) action: Action,
-    /// Folios that entered the page cache.
     pub(super) insertions: Vec<CachedFolio>,
-    /// Folios that left the page cache.
     pub(super) removals: Vec<CachedFolio>,
     /// For each removal: the number of folios inserted before it.
     pub(super) removed_at: Vec<usize>,
@@ -41,7 +36,6 @@ pub(super) struct FileStep {
     pub(super) around: Vec<(u32, u64, u64)>,
     /// Windows filled with large folios, and base-order reads.
     pub(super) windows: Vec<WindowLine>,
-    /// Calls of the sync and async entry points.
     pub(super) entries: Vec<EntryLine>,
     /// State at each cold fault (self-built kernels).
     pub(super) cold: Vec<PrintedState>,
@@ -76,7 +70,6 @@ pub(super) struct CachedFolio {
     pub(super) order: u8,
 }
 
-/// A folio that reclaim removed from the page cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Eviction {
     /// Number of folios inserted earlier in the same step.
@@ -84,7 +77,6 @@ pub(super) struct Eviction {
     pub(super) folio: CachedFolio,
 }
 
-/// A byte range of an address space.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct ByteSpan {
     pub(super) addr: u64,
@@ -110,7 +102,6 @@ impl fmt::Debug for ByteSpan {
     }
 }
 
-/// A program's action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Action {
     /// Before the first action.
@@ -123,16 +114,13 @@ pub(super) enum Action {
     Unmap(u64, u64),
     /// Changed the protection of bytes: first, length, `r`, `rx`, `rw`, `-`.
     Protect(u64, u64, String),
-    /// Touched a page of a mapping.
     Touch {
         index: u64,
         area: u32,
         /// Load, store or instruction fetch.
         access: Touch,
     },
-    /// `read(2)`.
     Read(FileIo),
-    /// `write(2)`.
     Write(FileIo),
     /// `sendfile(2)` to a file or device.
     Send(FileIo),
@@ -144,16 +132,13 @@ pub(super) enum Action {
     AdviseBytes(String, u64, u64),
     /// `posix_fadvise` and `readahead`: advice, and the range.
     AdviseFile(String, FileIo),
-    /// Moved or resized a mapping.
     Remap {
-        /// The mapping's new number.
         area: u32,
         from: ByteSpan,
         to: ByteSpan,
     },
     /// Touched anonymous memory at this address, so it has a page table from here on.
     Table(u64),
-    /// Switched to this address space.
     Switch(u32),
     /// Made the second address space a copy of the first.
     Fork(u32, u32),
@@ -178,7 +163,6 @@ impl Action {
     }
 }
 
-/// The kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Touch {
     /// By the mapping's protection: a load, or a call if it is `rxc`.
@@ -199,18 +183,15 @@ pub(super) struct FileIo {
 pub(super) struct PrintedState {
     /// First index of the last window.
     pub(super) start: u64,
-    /// Pages in the window.
     pub(super) size: u64,
     /// Pages in the window's async tail.
     pub(super) async_size: u64,
     pub(super) mmap_miss: u32,
 }
 
-/// A hit in the fault handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HandlerHit {
     pub(super) index: u64,
-    /// The folio had the marker.
     pub(super) is_marked: bool,
     /// The folio was locked: its read was in flight.
     pub(super) is_locked: bool,
@@ -222,7 +203,6 @@ pub(super) struct HandlerHit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WindowLine {
     pub(super) file: u32,
-    /// Base-order read.
     pub(super) is_base: bool,
     pub(super) start: u64,
     /// Order stored in the state, if the event has it.
@@ -239,11 +219,8 @@ pub(super) struct EntryLine {
     pub(super) file: u32,
     pub(super) index: u64,
     pub(super) nr_pages: u64,
-    /// Order stored in the state.
     pub(super) order: u8,
-    /// Pages of the last window.
     pub(super) size: u64,
-    /// Pages in its async tail.
     pub(super) async_size: u64,
     pub(super) ra_pages: u64,
     /// Miss counter, after the decrement.

@@ -13,14 +13,13 @@ use largefolio_mm::units::PageIndex;
 /// Most waits for I/O taken from one recording; more point to another difference.
 pub(super) const NR_WAITS_MAX: usize = 16;
 
-/// Timing facts from one recording.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IoTiming {
     /// Steps whose touched page was still being read.
     pub(super) waits: BTreeSet<usize>,
-    /// Requests that were complete early, though the step's fault did not wait for them: how many.
+    /// Per step: requests already complete although its fault did not wait for them.
     pub(super) early: BTreeMap<usize, u32>,
-    /// First page that was still being read when the step's fault woke up.
+    /// Per step: the first page still being read when its fault woke up.
     pub(super) late: BTreeMap<usize, u64>,
 }
 
@@ -44,7 +43,6 @@ impl IoTiming {
         is_new
     }
 
-    /// Returns when the reads of step `nr` complete.
     pub(super) fn completion(&self, nr: usize) -> Completion {
         Completion {
             nr_early: self.early.get(&nr).copied().unwrap_or(0),
@@ -58,7 +56,6 @@ impl IoTiming {
     }
 }
 
-/// Faults that met folios under read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultReads {
     left_out: Vec<LeftOut>,
@@ -91,10 +88,8 @@ impl FaultReads {
 /// A folio that fault-around skipped because its own fault was still reading it.
 #[derive(Clone, Debug)]
 pub(super) struct LeftOut {
-    /// Step of the fault.
     pub(super) step: usize,
     pub(super) file: u32,
-    /// The folio's pages.
     pub(super) pages: Range<u64>,
     /// Number of incomplete requests.
     pub(super) nr_requests: u32,
@@ -103,7 +98,6 @@ pub(super) struct LeftOut {
 /// A fault that waited for its page's request.
 #[derive(Clone, Debug)]
 pub(super) struct Waited {
-    /// Step of the fault.
     pub(super) step: usize,
     pub(super) file: u32,
     /// The request's pages after the page waited for.

@@ -146,7 +146,6 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    /// Compares `smaps` and `numa_maps` for each of the kernel's areas.
     fn areas(&mut self) {
         let program = &self.run.program;
         let has = |is: fn(ProcessOp) -> bool| program.steps.iter().any(|step| is(step.op));
@@ -254,7 +253,6 @@ impl<'a> ProgramComparison<'a> {
             && self.verdict.differences.iter().all(|one| follows(one.aspect))
     }
 
-    /// Compares khugepaged's scans in this step, and their results.
     fn scanned(&mut self, step: &ProcessStep, answer: &Answer) {
         let Some(model) = self.replay.take_scan() else { return };
         let (at, kernel) = (Location::page(step.slot, 0), &answer.scan);
@@ -270,7 +268,6 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
-    /// Compares swap-ins, swap-outs and slots in use.
     fn swapped(&mut self, step: &ProcessStep, answer: &Answer) {
         let Some(model) = self.replay.swap_numbers() else { return };
         let kernel = answer.swap.unwrap_or(self.swap.still());
@@ -340,7 +337,6 @@ impl Worlds {
         })
     }
 
-    /// Compares the mapped pages.
     fn compare(&self, hides_pmds: bool, verdict: &mut Verdict) {
         // Maps each side's folio label to the other's.
         let mut to_model = BTreeMap::new();
@@ -389,7 +385,6 @@ impl Worlds {
         }
     }
 
-    /// Compares each page's mapcount.
     fn compare_mapcounts(&self, verdict: &mut Verdict) {
         for ((slot, page), kernel, model) in self.pages() {
             if label(kernel.page).is_none() || label(model.page).is_none() {
@@ -404,7 +399,6 @@ impl Worlds {
         }
     }
 
-    /// Compares which pages kept their pfn.
     fn compare_frames(&self, before: &Self, verdict: &mut Verdict) {
         for (((slot, page), kernel, model), (_, kernel_was, model_was)) in
             self.pages().zip(before.pages())

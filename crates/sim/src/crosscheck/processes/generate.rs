@@ -45,7 +45,6 @@ impl Topic {
         self.window_pages(page, highest) <= NR_PAGES_MAX
     }
 
-    /// Returns the window size in pages.
     fn window_pages(self, page: PageSize, highest: Order) -> u64 {
         let pmd = page.pmd_order();
         if self == Self::Hugetlb {
@@ -68,7 +67,6 @@ impl Topic {
         matches!(self, Self::Collapse | Self::Khugepaged | Self::Disk | Self::DiskKhugepaged)
     }
 
-    /// Returns whether khugepaged is woken.
     const fn is_scanned(self) -> bool {
         matches!(self, Self::Khugepaged | Self::DiskKhugepaged)
     }
@@ -78,16 +76,12 @@ impl Topic {
     }
 }
 
-/// Options for generated programs.
 #[derive(Clone, Debug)]
 pub struct ProgramOptions {
-    /// The feature to test.
     pub topic: Topic,
-    /// Base page.
     pub page: PageSize,
     /// Orders enabled for advised areas.
     pub orders: Vec<Order>,
-    /// Steps per program.
     pub nr_steps: usize,
 }
 
@@ -136,7 +130,6 @@ struct Generator {
     pmd: Order,
     orders: Vec<Order>,
     nr_processes: usize,
-    /// Areas of each living process.
     living: [Option<Areas>; NR_SLOTS],
     /// Processes that have the program's file open for writing.
     is_writer: [bool; NR_SLOTS],
@@ -190,7 +183,6 @@ impl Generator {
         self.living = Areas::after(std::mem::take(&mut self.living), slot, op);
     }
 
-    /// Maps one to three areas in the first process.
     fn map_first_areas(&mut self) {
         for _ in 0..=self.rng.below(3) {
             match (self.program.own_file, self.program.huge) {

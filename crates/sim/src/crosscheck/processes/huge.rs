@@ -13,10 +13,8 @@ use largefolio_mm::vma::Sharing;
 use super::range::{PageRange, SIZE_KIB_MAX};
 use crate::crosscheck::text::{Parsed, number_to};
 
-/// Most pages of a pool.
 const NR_POOL_MAX: u64 = 1024;
 
-/// A program's hugetlb pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePages {
     /// Size of one page in KiB.
@@ -28,7 +26,6 @@ pub struct HugePages {
     pub nr_lost: u64,
 }
 
-/// A hugetlb mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HugeMapping {
     pub(super) sharing: Sharing,
@@ -74,7 +71,6 @@ impl HugePages {
         Ok(Self { kib, nr_pool, nr_lost })
     }
 
-    /// Returns the pool's total number of pages.
     pub(super) const fn nr_pages(self) -> u64 {
         self.nr_pool + self.nr_lost
     }

@@ -58,7 +58,6 @@ const NAMES: [(&str, &str); 22] = [
     ("non_present_pte", "pte_non_present"),
 ];
 
-/// khugepaged's limits for a program's processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ScanLimits {
     pub(super) none: u64,
@@ -67,16 +66,13 @@ pub(super) struct ScanLimits {
     pub(super) pages: u64,
 }
 
-/// The results of one wakeup.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scan {
     /// The program's scanned ranges, in order: process, kind of memory and result.
     pub(super) looks: Vec<String>,
-    /// Completed passes over all processes.
     pub(super) nr_passes: u64,
     /// Collapsed ranges; `None` if ranges of other processes are included.
     pub(super) nr_collapsed: Option<u64>,
-    /// khugepaged also scanned other processes.
     pub(super) is_of_others: bool,
 }
 
@@ -89,7 +85,6 @@ impl ScanLimits {
         Ok(Self { none: count(none)?, shared: count(shared)?, pages: count(pages)? })
     }
 
-    /// Sets the limits in the model.
     pub(super) fn apply(self, rules: &mut Rules) {
         let nr = rules.page.pmd_order().nr_pages();
         rules.anon.max_ptes_none =
@@ -125,7 +120,6 @@ impl Scan {
         Ok(())
     }
 
-    /// Adds a range that the model scanned.
     pub(super) fn look(
         &mut self,
         slot: usize,

@@ -64,7 +64,6 @@ pub(super) struct SwapNumbers {
     pub(super) nr_in: u64,
     /// Swapped out by the step.
     pub(super) nr_out: u64,
-    /// In the swap cache.
     pub(super) nr_cached: u64,
     /// Slots charged to the cgroup.
     pub(super) nr_used: u64,

@@ -27,7 +27,6 @@ use super::limit::Limit;
 use super::range::{NR_PAGES_MAX, PageRange, SIZE_KIB_MAX, slot_of};
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
-/// The actions of a few processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessProgram {
     /// The program's seed, which is also its name.
@@ -36,30 +35,25 @@ pub struct ProcessProgram {
     pub(super) nr_pages: u64,
     /// Folio sizes enabled for advised areas, in KiB.
     pub sizes_kib: Vec<u64>,
-    /// The file that the processes share.
     pub(super) own_file: Option<OwnFile>,
     /// The hugetlb pool, if the program's pages are hugetlb pages.
     pub huge: Option<HugePages>,
     /// khugepaged's limits, if any step wakes it.
     pub(super) khugepaged: Option<ScanLimits>,
-    /// The cgroup's limit.
     pub(super) limit: Option<Limit>,
     pub(super) steps: Vec<ProcessStep>,
 }
 
-/// A file that belongs to the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnFile {
     pub(super) kind: FileKind,
     pub(super) nr_pages: u64,
 }
 
-/// The location of a program's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
     /// `memfd_create`.
     Memfd,
-    /// A mounted tmpfs.
     Tmpfs,
     /// A filesystem on disk; the file has zeros and is not cached.
     Disk,
@@ -72,10 +66,8 @@ pub(super) struct ProcessStep {
     pub(super) op: ProcessOp,
 }
 
-/// The backing of a private area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AreaSource {
-    /// Anonymous memory.
     Anon,
     /// A file in memory of `FILE_PAGES` cached base pages, from page `first % (FILE_PAGES / 2)`.
     File,
@@ -89,7 +81,6 @@ pub(super) enum ProcessOp {
     Map(PageRange, AreaSource, Option<Madvice>),
     /// Maps the program's own file, from the given file page, in a free range.
     Share(PageRange, u64, OwnMapping),
-    /// Maps writable hugetlb pages.
     MapHuge(PageRange, HugeMapping),
     /// A call whose range excludes one base page of these huge pages.
     Trim(PageRange, Trim),
@@ -112,15 +103,11 @@ pub(super) enum ProcessOp {
     Unpin,
     /// `pread` from the program's own file, one call per page.
     Load(PageRange),
-    /// Opens the program's own file for writing.
     Open,
-    /// Closes the file again.
     Close,
     /// `pwrite` to the program's own file, one call per page.
     Put(PageRange),
-    /// `fsync` of the program's own file.
     Sync,
-    /// `mprotect`.
     Protect(PageRange, Prot),
     /// `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.
     Advise(PageRange, Madvice),
@@ -128,15 +115,12 @@ pub(super) enum ProcessOp {
     Remap(PageRange, u64),
     /// `fork`; the child gets this slot.
     Fork(usize),
-    /// The process exits.
     Exit,
-    /// khugepaged wakes once.
     Scan,
     /// Clears the accessed bits of the process (`clear_refs`). Nothing is read until the next scan.
     Idle,
 }
 
-/// How the program's own file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnMapping {
     /// Whether stores reach the file.
@@ -373,7 +357,6 @@ impl ProcessProgram {
         Ok(Self { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, limit, steps })
     }
 
-    /// Returns whether a step wakes khugepaged.
     #[must_use]
     pub const fn wakes_khugepaged(&self) -> bool {
         self.khugepaged.is_some()

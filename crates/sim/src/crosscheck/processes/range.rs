@@ -4,12 +4,10 @@ use std::fmt;
 
 use crate::crosscheck::text::{Parsed, number_to};
 
-/// Most pages of a window.
 pub(super) const NR_PAGES_MAX: u64 = 8192;
 /// Largest folio size: a gigantic page of x86-64.
 pub(super) const SIZE_KIB_MAX: u64 = 1 << 20;
 
-/// Most processes of a program.
 pub(super) const NR_SLOTS: usize = 4;
 
 /// Consecutive pages of the window.
@@ -21,7 +19,6 @@ pub(super) struct PageRange {
 }
 
 impl PageRange {
-    /// Returns the page after the last.
     pub(super) const fn end(&self) -> u64 {
         self.first + self.nr
     }

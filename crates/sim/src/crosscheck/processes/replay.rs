@@ -64,17 +64,13 @@ pub(super) struct ProgramReplay {
     is_idle: bool,
     /// khugepaged's results in this step.
     scan: Option<Scan>,
-    /// The cgroup with the program's limit.
     group: Option<GroupId>,
     /// Swap-ins and swap-outs before the step.
     swapped: SwapNumbers,
-    /// The hugetlb pool, if the program has one.
     huge: Option<HugePages>,
-    /// Size of a program's page in bytes.
     unit_bytes: u64,
 }
 
-/// The program's own file.
 #[derive(Clone, Copy)]
 struct Own {
     file: MappingId,
@@ -172,12 +168,10 @@ impl ProgramReplay {
         })
     }
 
-    /// Returns a page's address.
     fn addr(&self, page: u64) -> Vaddr {
         Vaddr(BASE + page * self.unit_bytes)
     }
 
-    /// Returns a range's address and its length in bytes.
     fn bytes(&self, range: PageRange) -> (Vaddr, u64) {
         (self.addr(range.first), range.nr * self.unit_bytes)
     }
@@ -257,7 +251,6 @@ impl ProgramReplay {
         }
     }
 
-    /// Clears the accessed bits of the process.
     fn idle(&mut self, mm: MmId) {
         self.read_mapped();
         self.memory.clear_refs(mm);
@@ -335,7 +328,6 @@ impl ProgramReplay {
         Ok(())
     }
 
-    /// A child inherits its parent's descriptors.
     fn inherit_writer(&mut self, parent: usize, child: usize) {
         let Some(own) = &mut self.own else { return };
         own.writers[child] = own.writers[parent];
@@ -344,7 +336,6 @@ impl ProgramReplay {
         }
     }
 
-    /// Closes the exiting process's descriptors.
     fn close_writer(&mut self, slot: usize) {
         let writer = self.own.as_mut().and_then(|own| own.writers[slot].take());
         if let Some(writer) = writer {
@@ -440,7 +431,6 @@ impl ProgramReplay {
         (self.nr_steps - 1) * VALUES_PER_STEP + 1..
     }
 
-    /// Checks the model's invariants.
     pub(super) fn validate(&self) -> Result<(), Violation> {
         self.memory.validate()
     }

@@ -11,14 +11,10 @@ use crate::crosscheck::verdict::Verdict;
 /// Differences to print; the others are counted.
 const NR_SHOWN: usize = 6;
 
-/// The result for one program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProgramRow {
-    /// The program's seed.
     pub seed: u64,
-    /// Enabled sizes, in KiB.
     pub sizes_kib: Vec<u64>,
-    /// Steps compared.
     pub nr_steps: usize,
     /// Pages compared, summed over all steps.
     pub nr_pages: u64,
@@ -35,7 +31,6 @@ pub struct ProgramRow {
 }
 
 impl ProgramRow {
-    /// Builds the row from a run and its verdict.
     #[must_use]
     pub fn new(run: &ProgramRun, verdict: Verdict) -> Self {
         let last = verdict.nr_steps.checked_sub(1).and_then(|nr| run.program.steps.get(nr));
@@ -52,7 +47,6 @@ impl ProgramRow {
         }
     }
 
-    /// Returns whether nothing differs.
     #[must_use]
     pub fn is_equal(&self) -> bool {
         self.differences.is_empty()

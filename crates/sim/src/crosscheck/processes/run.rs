@@ -14,7 +14,6 @@ use super::world::{PageState, PoolState, World};
 pub struct Programs {
     /// The kernel does not show which pages a PMD entry maps (before 6.7).
     pub(super) hides_pmds: bool,
-    /// The kernel's LRU, if the recording has it.
     pub(super) lists: Option<LruRule>,
     /// Recorded data other than the pages.
     pub(super) recorded: Recorded,
@@ -22,10 +21,8 @@ pub struct Programs {
     pub runs: Vec<ProgramRun>,
 }
 
-/// One program and its answers.
 #[derive(Clone, Debug, Default)]
 pub struct ProgramRun {
-    /// The program.
     pub program: ProcessProgram,
     /// One per step.
     pub(super) answers: Vec<Answer>,
@@ -37,14 +34,11 @@ pub struct ProgramRun {
     pub is_complete: bool,
 }
 
-/// The results of a step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Answer {
     /// Error number; 14 for a forbidden access.
     pub(super) error: Option<u32>,
-    /// Pages whose state changed.
     pub(super) changes: Vec<PageChange>,
-    /// khugepaged's results, if it was woken.
     pub(super) scan: Scan,
     /// Cached pages of the program's own file, if the number changed.
     pub(super) nr_cached: Option<u64>,
@@ -56,15 +50,11 @@ pub(super) struct Answer {
     pub(super) swap: Option<SwapNumbers>,
     /// Map counts by label, if they changed.
     pub(super) counts: Vec<(u64, u32)>,
-    /// Pages whose mapcount changed.
     pub(super) mapcounts: Vec<MapcountChange>,
-    /// Processes whose areas changed.
     pub(super) areas: Vec<SlotAreas>,
-    /// The machine's mapped pages.
     pub(super) machine: Option<MachineKib>,
 }
 
-/// Pages with a new mapcount.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MapcountChange {
     pub(super) slot: usize,
@@ -72,7 +62,6 @@ pub(super) struct MapcountChange {
     pub(super) mapcount: u32,
 }
 
-/// Pages that changed in the same way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PageChange {
     pub(super) slot: usize,
@@ -82,7 +71,6 @@ pub(super) struct PageChange {
 }
 
 impl ProgramRun {
-    /// Returns the number of answered steps.
     #[must_use]
     pub fn nr_steps(&self) -> usize {
         self.answers.len()
@@ -102,7 +90,6 @@ impl Answer {
         world.counts.extend(self.counts.iter().copied());
     }
 
-    /// Updates the areas.
     pub(super) fn apply_areas(&self, areas: &mut AllAreas) {
         for change in &self.areas {
             areas[change.slot].clone_from(&change.areas);

@@ -9,7 +9,6 @@ use largefolio_mm::view::statistics::Smaps;
 use super::range::{NR_SLOTS, PageRange};
 use crate::crosscheck::text::{Parsed, number_to};
 
-/// Length of [`NAMES`].
 const NR_VALUES: usize = 12;
 /// Names of an area's numbers, in the recording's order.
 const NAMES: [&str; NR_VALUES] = [
@@ -30,10 +29,8 @@ const NAMES: [&str; NR_VALUES] = [
 const PSS_DIRTY: usize = 2;
 const SHARED_CLEAN: usize = 3;
 const PRIVATE_CLEAN: usize = 5;
-/// Length of the machine's numbers.
 const NR_COUNTS: usize = 5;
 
-/// The recorded data other than the pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recorded {
     /// `smaps` and mapcounts.
@@ -158,7 +155,6 @@ impl MachineKib {
         Ok(counts)
     }
 
-    /// Returns the change since `before`.
     pub(super) fn since(self, before: Self) -> Self {
         Self(std::array::from_fn(|at| self.0[at] - before.0[at]))
     }

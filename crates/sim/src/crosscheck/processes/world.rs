@@ -4,37 +4,28 @@ use std::collections::BTreeMap;
 
 use super::range::{NR_SLOTS, PageRange};
 
-/// The state of a process's page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum MappedPage {
-    /// Not present.
     #[default]
     Absent,
     /// Not present: swapped out.
     Swapped,
-    /// The shared zero page.
     Zero,
-    /// A page of the huge zero folio.
     HugeZero { index: u32 },
-    /// A page of a folio.
     Folio {
         /// Identifies the folio while it is mapped.
         label: u64,
         order: u8,
-        /// The page's index in the folio.
         index: u32,
     },
 }
 
-/// A process's page, and how it is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct PageState {
-    /// The mapped page.
     pub(super) page: MappedPage,
     /// The page has no other mapping (bit 56 of its pagemap entry).
     pub(super) is_exclusive: bool,
     pub(super) is_pmd: bool,
-    /// A page-cache page.
     pub(super) is_file: bool,
     /// Sum of the page's 32-bit words, if known.
     pub(super) sum: Option<u32>,
@@ -59,7 +50,6 @@ impl PageState {
     }
 }
 
-/// The hugetlb pool's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[expect(clippy::struct_field_names, reason = "counts of pages")]
 pub(super) struct PoolState {
@@ -69,7 +59,6 @@ pub(super) struct PoolState {
     pub(super) nr_surplus: u64,
 }
 
-/// The windows of all processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct World {
     /// Pages by slot; all absent if the slot has no process.
@@ -81,7 +70,6 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Creates a world without mapped pages.
     pub(super) fn new(nr_pages: u64) -> Self {
         let empty = vec![PageState::default(); nr_pages as usize];
         let slots = std::array::from_fn(|_| empty.clone());

@@ -68,7 +68,6 @@ impl FileComparison<'_> {
     }
 }
 
-/// Returns the touched pages as runs.
 fn touched_pages(steps: &[FileStep], of: u32) -> Vec<PageRun> {
     let touched: BTreeSet<u64> = steps
         .iter()

@@ -162,7 +162,6 @@ impl FileComparison<'_> {
     }
 }
 
-/// Describes an action for an error message.
 fn described(action: &Action) -> String {
     match action {
         Action::Touch { index, area: 0, .. } => format!("touch page {index}"),

@@ -8,7 +8,6 @@ fn parsed(lines: &str) -> Recording<FileSteps> {
     Recording::parse("test", &format!("{HEADER}{lines}")).unwrap()
 }
 
-/// Parses the actions of `lines`.
 fn actions(lines: &str) -> Vec<Action> {
     parsed(lines).body.steps.into_iter().map(|step| step.action).collect()
 }

@@ -15,7 +15,6 @@ use super::super::timing::{LeftOut, Waited};
 use super::FileReplay;
 
 impl FileReplay {
-    /// Returns the model's events since the last call.
     pub(super) fn observed(&mut self, nr: usize) -> FileStep {
         let mut step = FileStep::default();
         for event in self.memory.take_observed() {
@@ -102,7 +101,6 @@ impl FileReplay {
         runs
     }
 
-    /// Returns the KiB of a mapping that PMD entries map.
     pub(in super::super) fn pmd_kib(&self, area: u32) -> u64 {
         let nr_pages: u64 = self
             .parts(area)
@@ -112,7 +110,6 @@ impl FileReplay {
         (nr_pages * self.page_bytes()) >> 10
     }
 
-    /// Returns runs of mapped pages that belong to one large folio.
     pub(in super::super) fn folio_runs(&self, area: u32) -> Vec<FolioRun> {
         let folios = &self.memory.core().folios;
         let mut runs: Vec<FolioRun> = Vec::new();

@@ -12,7 +12,6 @@ use super::super::range::{NR_SLOTS, PageRange};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageBacking {
     Source(AreaSource),
-    /// The program's own file.
     Own(Sharing),
 }
 
@@ -108,7 +107,6 @@ impl Areas {
         self.chunks().filter(|(_, kind)| kind.is_some()).map(|(range, _)| range).collect()
     }
 
-    /// Returns runs of unmapped pages.
     pub(super) fn free_runs(&self) -> Vec<PageRange> {
         self.chunks().filter(|(_, kind)| kind.is_none()).map(|(range, _)| range).collect()
     }

@@ -14,12 +14,9 @@ use super::Generator;
 
 /// Window size in huge pages.
 pub(super) const WINDOW_PAGES: u64 = 8;
-/// Largest pool, in pages.
 const POOL_MAX: u64 = 14;
-/// Smallest pool, in pages.
 const POOL_MIN: u64 = 2;
 
-/// Returns the hugetlb pages for a program with this seed.
 pub(super) fn pool_of(seed: u64, kib: u64) -> HugePages {
     // Neighbouring seeds share a pool size, so their programs can run together.
     let nr = POOL_MIN + (seed / super::NR_ALIKE).wrapping_mul(5) % (POOL_MAX - POOL_MIN + 1);
@@ -27,7 +24,6 @@ pub(super) fn pool_of(seed: u64, kib: u64) -> HugePages {
     HugePages { kib, nr_pool, nr_lost: 0 }
 }
 
-/// Returns whether areas move in the program with this seed.
 const fn moves(seed: u64) -> bool {
     (seed / super::NR_ALIKE).is_multiple_of(3)
 }
@@ -52,7 +48,6 @@ impl Generator {
         }
     }
 
-    /// Returns whether areas can still move.
     fn is_moving(&self) -> bool {
         let steps = &self.program.steps;
         moves(self.program.seed) && !steps.iter().any(|step| matches!(step.op, ProcessOp::Fork(_)))

@@ -93,7 +93,6 @@ impl Generator {
         self.emit(slot, ProcessOp::Advise(range, advice));
     }
 
-    /// Stores to nearly all of a PMD range.
     fn touch_block(&mut self, slot: usize) {
         let Some(area) = self.some_area(slot) else { return };
         let page = area.first + self.rng.below(area.nr);

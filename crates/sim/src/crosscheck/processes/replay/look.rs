@@ -24,7 +24,6 @@ impl ProgramReplay {
         Some((pages_from(Order::ZERO), pages_from(pmd)))
     }
 
-    /// Returns the mapped pages of every process.
     pub(in super::super) fn world(&self) -> World {
         if let Some(huge) = self.huge {
             return self.huge_world(huge);
@@ -97,7 +96,6 @@ impl ProgramReplay {
         }
     }
 
-    /// Returns the last step's swap activity, or nothing without swap space.
     pub(in super::super) fn swap_numbers(&self) -> Option<SwapNumbers> {
         self.group?;
         let (is, was) = (self.swapped_so_far(), self.swapped);
@@ -111,7 +109,6 @@ impl ProgramReplay {
         Some(self.memory.smaps(self.slots[slot]?, pages, CountedBy::Kernel))
     }
 
-    /// Returns the machine's mapped pages.
     pub(in super::super) fn machine(&self) -> MachineKib {
         let counters = self.memory.core().counters.mapped;
         MachineKib::of_model(&counters, self.memory.rules().page.bytes())
