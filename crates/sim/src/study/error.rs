@@ -30,7 +30,7 @@ pub enum StudyError {
     Generate { path: PathBuf, error: GenerateError },
 }
 
-/// What a study file says that no study can.
+/// An error in a study file.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Mistake {
@@ -72,7 +72,7 @@ pub enum Mistake {
 }
 
 impl Mistake {
-    /// Where in the file it shows.
+    /// Returns the place in the file that the error refers to.
     pub(super) fn place(&self) -> &str {
         match self {
             Self::Kernel { place, .. }
