@@ -33,7 +33,7 @@ pub enum MachineError {
     Calibration(Box<MachineError>),
 }
 
-/// What a machine file says that no machine can be.
+/// An impossible value in a machine file.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Contradiction {
@@ -72,13 +72,13 @@ pub enum Contradiction {
     RateOrder { place: String },
 }
 
-/// A number in few digits.
+/// Formats a number with few digits.
 fn short(value: f64) -> String {
     if value.abs() < 1e15 { value.to_string() } else { format!("{value:e}") }
 }
 
 impl Contradiction {
-    /// Where in the file it shows.
+    /// Returns the place in the file that the error refers to.
     pub(super) fn place(&self) -> String {
         match self {
             Self::Tlb(error) => error.path(),

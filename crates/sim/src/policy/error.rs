@@ -1,4 +1,4 @@
-//! Why a policy is refused.
+//! Reasons for refusing a policy.
 
 use std::io;
 
@@ -37,7 +37,7 @@ pub enum PolicyFileError {
     NotAnObject(String),
 }
 
-/// What is wrong with an object file.
+/// An error in an object file.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Refusal {

@@ -1,5 +1,5 @@
-//! What may run, what it means, and files of anybody's making. What the examples do to a replay is
-//! judged in `tests/sim/policies.rs`.
+//! Accepted and refused programs, their results, and hostile files. `tests/sim/policies.rs` tests
+//! the examples' effect on a replay.
 
 mod hostile;
 mod meaning;
@@ -67,7 +67,7 @@ fn parsed(point: Point, code: Vec<Insn>) -> Parsed {
     }
 }
 
-/// What is wrong with `code` at `point`.
+/// Returns the verifier's error for `code` at `point`.
 fn fault_at(point: Point, code: &[Insn]) -> Option<String> {
     let parsed = parsed(point, code.to_vec());
     verify::check(code, &parsed, point).err().map(|fault| format!("{}: {}", fault.at, fault.what))
@@ -77,7 +77,7 @@ fn running(parsed: Parsed) -> Running {
     Running::new(Arc::new(parsed))
 }
 
-/// What the header says and what a policy gets are the same.
+/// The C header and the context of a policy agree.
 #[test]
 fn the_header_names_the_context_and_the_numbers() {
     let header = include_str!("../../policies/folio_policy.h");
@@ -90,7 +90,7 @@ fn the_header_names_the_context_and_the_numbers() {
     expected.extend(numbers);
     expected.push(format!("__u64 free[{}]", largefolio_mm::policy::NR_FREE));
     assert_eq!(fields, expected);
-    // `comm` is two of the words.
+    // `comm` has two words.
     let nr_words = fields.len() - 2 + 2 + largefolio_mm::policy::NR_FREE;
     assert_eq!(Context::default().bytes().len(), 8 * nr_words);
     let number = |name: &str| {
