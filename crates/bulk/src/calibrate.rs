@@ -1,10 +1,10 @@
-//! The choice of primitives measured on this machine.
+//! Chooses primitives by measuring them on this machine.
 //!
-//! Owns the measurement ([`measure`]) and the pure step from samples to [`Choices`]
-//! ([`choices`]). Wall time is read here and in [`gaps`](crate::gaps) alone.
+//! Owns the measurement ([`measure`]) and the pure step from samples to [`Choices`] ([`choices`]).
+//! Only this file and [`gaps`](crate::gaps) read wall time.
 //!
-//! Rounds are outermost and primitives interleaved within a round, so that a machine that drifts
-//! drifts for all; the median round counts.
+//! Each round measures all primitives, interleaved, so a drift of the machine affects them equally.
+//! The median round counts.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -14,31 +14,30 @@ use thiserror::Error;
 use crate::primitive::{Clearer, Copier, Primitive};
 use crate::tuning::{Choices, Rung, Tuning};
 
-/// Smallest extent measured: a base page.
+/// Smallest extent: a base page.
 const LEN_BYTES_MIN: usize = 4 << 10;
-/// Largest extent measured: the merged unit, and above the last cache of most machines.
+/// Largest extent: the merged unit, larger than most last-level caches.
 const LEN_BYTES_MAX: usize = 32 << 20;
-/// Bytes a sample of hot memory moves at least: long against the clock, short against a time slice.
+/// Minimum bytes per hot sample: long compared with the clock, short compared with a time slice.
 const HOT_BYTES: usize = 4 << 20;
-/// Bytes a sample of cold memory moves at least: more than the cache holds, so that a primitive
-/// pays for writing back its own lines and not for its forerunner's.
+/// Minimum bytes per cold sample: more than the cache holds, so a primitive pays for writing back
+/// its own lines, not its predecessor's.
 const COLD_BYTES: usize = 64 << 20;
-/// Least memory: both halves hold the largest extent and some more, so that what is cold stays so.
+/// Both halves hold more than the largest extent, so cold memory stays cold.
 const MEMORY_BYTES_MIN: usize = 4 * LEN_BYTES_MAX + 2 * LEN_BYTES_MIN;
-/// A primitive is kept on the next rung while it is within this of the best: noise must not make
-/// rungs.
+/// Keep a primitive on the next rung if it is within this of the best: noise must not add rungs.
 const NEAR_BEST_PERCENT: u64 = 4;
 
-/// What is done to an extent.
+/// Operation on an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Zero it.
     Clear,
-    /// Copy another one over it.
+    /// Copy another extent over it.
     Copy,
 }
 
-/// Where the extent is when the operation begins.
+/// State of the extent when the operation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cache {
     /// As near as its size allows: it was just written.
@@ -50,42 +49,42 @@ pub enum Cache {
 /// The median speed of one primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// What was done.
+    /// Operation measured.
     pub operation: Operation,
-    /// By what.
+    /// Primitive measured.
     pub primitive: Primitive,
-    /// To memory in which state.
+    /// Cache state before the operation.
     pub cache: Cache,
-    /// Extent.
+    /// Length of the extent.
     pub len_bytes: usize,
     /// Speed in bytes per microsecond (MB/s).
     pub bytes_per_us: u64,
 }
 
-/// Why nothing was measured or chosen.
+/// Why a measurement or choice failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CalibrateError {
-    /// Too little memory to have cold extents.
+    /// Too little memory for cold extents.
     #[error("{len_bytes} bytes to measure in: pass at least {MEMORY_BYTES_MIN}")]
     Memory {
         /// Bytes passed.
         len_bytes: usize,
     },
-    /// No round to be the best.
+    /// `nr_rounds` is 0.
     #[error("0 rounds: pass at least 1")]
     NoRounds,
-    /// Samples without a cacheable primitive both hot and cold at some size.
+    /// No size has a cacheable primitive measured both hot and cold.
     #[error("no sample of a cacheable primitive for {operation:?}: measure hot and cold")]
     NoSamples {
-        /// What was to be chosen for.
+        /// Operation without a choice.
         operation: Operation,
     },
 }
 
-/// What this machine does best.
+/// Measures the best choices for clearing and copying on this machine.
 ///
-/// Takes about five seconds with 9 rounds. `memory` is overwritten; it should lie on huge pages, as the kernel's
-/// own view of memory does.
+/// Takes about five seconds with 9 rounds. Overwrites `memory`, which should be on huge pages, like
+/// the kernel's own mapping of memory.
 ///
 /// # Errors
 /// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
@@ -95,7 +94,7 @@ pub fn calibrate(memory: &mut [u8], nr_rounds: u32) -> Result<(Choices, Choices)
 }
 
 impl Tuning {
-    /// A tuning measured on this machine: see [`calibrate`].
+    /// Creates a tuning measured on this machine: see [`calibrate`].
     ///
     /// # Errors
     /// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
@@ -108,7 +107,7 @@ impl Tuning {
     }
 }
 
-/// Every primitive of this CPU at every size, hot and cold.
+/// Measures every primitive of this CPU at every size, hot and cold.
 ///
 /// # Errors
 /// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
@@ -138,10 +137,8 @@ pub fn measure(memory: &mut [u8], nr_rounds: u32) -> Result<Vec<Sample>, Calibra
     Ok(samples)
 }
 
-/// Units of memory, each visited once before any is visited again, in an order that a prefetcher
-/// cannot guess.
+/// Visits every unit of memory before repeating one, in an order that a prefetcher cannot guess.
 struct Walk {
-    /// A power of two.
     nr_units: usize,
     at: usize,
 }
@@ -160,7 +157,6 @@ impl Walk {
     }
 }
 
-/// One size in one state.
 struct Cell {
     len_bytes: usize,
     cache: Cache,
@@ -188,7 +184,7 @@ impl Cell {
         self.samples(Operation::Copy, primitives, &medians_ns)
     }
 
-    /// Median nanoseconds a sample takes with each of `nr` variants.
+    /// Median nanoseconds of a sample with each of `nr` variants.
     fn medians_of(
         &mut self,
         nr: usize,
@@ -198,7 +194,7 @@ impl Cell {
         let mut taken = vec![Vec::new(); nr];
         for round in 0..nr_rounds {
             for turn in 0..nr {
-                // Each follows one neighbour in one round and the other in the next.
+                // Each variant follows one neighbour in one round and the other in the next.
                 let which = if round % 2 == 0 { turn } else { nr - 1 - turn };
                 if self.cache == Cache::Hot {
                     run(0, 0..self.len_bytes);
@@ -244,15 +240,15 @@ impl Cell {
     }
 }
 
-/// What the samples say is best for `operation`.
+/// Chooses the best primitives for `operation` from the samples.
 ///
-/// Cacheable stores serve what stays in the cache, the fastest of all what is cold. An extent is
-/// kept in the cache up to the largest size at which that is faster when it is hot. With no hint
-/// it goes where the wrong guess costs less: through the cache while the loss by streaming what
-/// was hot is larger than the loss by caching what was cold.
+/// Extents that stay in the cache get the fastest cacheable stores, cold ones the fastest stores of
+/// all. An extent is kept in the cache up to the largest size at which that is faster when it is
+/// hot. Without a hint, the cheaper wrong guess wins: through the cache while streaming a hot
+/// extent loses more than caching a cold one.
 ///
 /// # Errors
-/// [`CalibrateError::NoSamples`] where no size has a cacheable primitive hot and cold.
+/// [`CalibrateError::NoSamples`] if no size has a cacheable primitive measured hot and cold.
 pub fn choices(samples: &[Sample], operation: Operation) -> Result<Choices, CalibrateError> {
     let samples = Table(samples.iter().filter(|s| s.operation == operation).copied().collect());
     let mut chosen =
@@ -284,7 +280,7 @@ pub fn choices(samples: &[Sample], operation: Operation) -> Result<Choices, Cali
     Ok(chosen)
 }
 
-/// Adds a rung where the primitive changes; the first rung serves all smaller extents as well.
+/// Adds a rung when the primitive changes; the first rung also serves all smaller extents.
 fn step(rungs: &mut Vec<Rung>, len_bytes: usize, primitive: Primitive) {
     match rungs.last() {
         None => rungs.push(Rung { from_bytes: 0, primitive }),
@@ -295,7 +291,6 @@ fn step(rungs: &mut Vec<Rung>, len_bytes: usize, primitive: Primitive) {
     }
 }
 
-/// The samples of one operation.
 struct Table(Vec<Sample>);
 
 impl Table {
@@ -312,8 +307,7 @@ impl Table {
         self.0.iter().find(is_it).map_or(0, |sample| u128::from(sample.bytes_per_us))
     }
 
-    /// The fastest primitive of those that `may` be taken, or the `last` one where it is about as
-    /// fast.
+    /// Returns the fastest primitive for which `may` is true, or `last` if it is about as fast.
     fn best(
         &self,
         len_bytes: usize,

@@ -3,12 +3,12 @@
 //! Answers to: `page_cache_ra_order`, `page_cache_ra_unbounded`, `do_page_cache_ra`,
 //! `force_page_cache_ra`.
 //!
-//! Large folios first; what they cannot hold - the filesystem has none, memory is short, an index
-//! is cached already - goes through the base-order path.
+//! Tries large folios first. The base-order path reads the rest: if the filesystem has no large
+//! folios, memory is short, or an index is already cached.
 //!
 //! Invariants (docs/behaviour L.1, L.2):
-//! - I1: every folio is naturally aligned and none passes the window or the last page of the file,
-//!   unless the mapping's smallest order forces it.
+//! - I1: every folio is naturally aligned and none extends past the window or the last page of the
+//!   file, unless the mapping's minimum order forces it.
 //! - I2: at most one marker per window, and none with `async_size == 0`.
 
 use std::marker::PhantomData;
@@ -24,46 +24,46 @@ use crate::rules::anon::Orders;
 use crate::rules::readahead::{EofMarker, OrderOne, Ramp, Remainder};
 use crate::units::{MappingId, Order, PageIndex};
 
-/// The order a window is asked for.
+/// How a window's folio order is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderHint {
-    /// Where orders are inherited, two more than this one (A.5.3); else the state's order.
+    /// If orders are inherited, this order plus two (A.5.3); otherwise the state's order.
     Raise(Order),
-    /// This order, as far as mapping and window allow.
+    /// Exactly this order, as far as mapping and window allow.
     Exactly(Order),
 }
 
-/// What an entry decided to read.
+/// Read chosen by an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Issue {
     /// The state's `size` pages from `start`, in large folios where possible.
     Window {
         /// Index of the first page.
         start: u64,
-        /// Order to fill the window with, before its length limits it.
+        /// Order to use, before the window's length limits it.
         hint: OrderHint,
     },
-    /// Pages in the smallest folios; the state does not describe them.
+    /// Pages in the smallest folios, independent of the state.
     Base {
         /// Index of the first page.
         start: u64,
-        /// Base pages from there on.
+        /// Length in base pages.
         nr_pages: u64,
-        /// Pages behind the marker; 0 = no marker.
+        /// Pages after the marker; 0 = no marker.
         lookahead: u64,
     },
 }
 
-/// Bytes a forced read submits at a time (A.3.2 step 2).
+/// Bytes per chunk of a forced read (A.3.2 step 2).
 const FORCED_CHUNK_BYTES: u64 = 2 << 20;
 
-/// What is read into.
+/// Target file of a read, and its orders.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadTarget {
     /// File that is read.
     pub file: MappingId,
-    /// Orders its folios may have; where none fits, the smallest of the mapping is taken. All of
-    /// them without a per-size control (K.1.4).
+    /// Orders that its folios may have; if none fits, the mapping's minimum is used. All orders
+    /// without a per-size control (K.1.4).
     pub allowed: Orders,
 }
 
@@ -72,32 +72,25 @@ pub struct ReadTarget {
 pub struct Run {
     /// Index of the first page.
     pub start: u64,
-    /// Base pages from there on.
+    /// Length in base pages.
     pub nr_pages: u64,
 }
 
-/// Memory that a read takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Base pages from there on.
+    /// Base pages needed.
     pub(crate) nr_pages: u64,
-    /// Largest order among its folios.
+    /// Largest order among the folios.
     pub(crate) order: Order,
 }
 
-/// Where folios are read into.
 pub(crate) trait Cache<R> {
-    /// What is cached.
     fn core(&self) -> &Core<R>;
-    /// The same, to change.
     fn core_mut(&mut self) -> &mut Core<R>;
-    /// What the kernel does.
     fn rules(&self) -> &Rules;
-    /// Reads one folio.
     fn insert(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal>;
 }
 
-/// Reads what `issue` says.
 pub(crate) fn run<R: Ram>(
     cache: &mut impl Cache<R>,
     target: ReadTarget,
@@ -113,7 +106,7 @@ pub(crate) fn run<R: Ram>(
     }
 }
 
-/// What is needed to read `issue`.
+/// Returns the memory that `issue` needs.
 pub(crate) fn room<R: Ram>(
     core: &Core<R>,
     rules: &Rules,
@@ -145,7 +138,6 @@ pub(crate) fn forced<R: Ram>(cache: &mut impl Cache<R>, file: MappingId, run: Ru
     }
 }
 
-/// Who reads: the file, and where its folios go.
 struct Reader<'a, C, R> {
     cache: &'a mut C,
     file: MappingId,
@@ -153,7 +145,6 @@ struct Reader<'a, C, R> {
 }
 
 impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
-    /// Fills the state's window from `start` with folios as large as allowed (A.5).
     fn window(&mut self, state: &mut RaState, start: u64, hint: OrderHint, allowed: Orders) {
         self.cache.core_mut().counters.nr_windows += 1;
         self.cache.core_mut().observe(Observed::Window {
@@ -166,7 +157,7 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         let Some(last) = mapping.last_index(self.cache.rules().page) else { return };
         let whole = Span { start, nr_pages: state.size, lookahead: state.async_size };
         if !takes_large(self.cache.rules(), mapping, state.size) {
-            // Nothing large fits here: the ramp starts again from base pages (A.5.2).
+            // Nothing large fits here: the ramp restarts from base pages (A.5.2).
             state.order = Order::ZERO;
             self.rest(whole);
             return;
@@ -176,7 +167,7 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         state.order = order;
         let limit = last.0.min((start + state.size).saturating_sub(1));
         let reaches_end = start + state.size > last.0;
-        // Behind the end of the file there is nothing to read next.
+        // After the end of the file there is nothing to read next.
         let has_marker =
             !(reaches_end && self.cache.rules().readahead.eof_marker == EofMarker::Omitted);
         let mark = has_marker.then(|| state.mark_of(start));
@@ -184,7 +175,7 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         let filled = self.fill(Fill { first, limit, order, mark, allowed });
         self.cache.core_mut().submit();
         if let Err(index) = filled {
-            // Memory is short, or something is cached: the rest comes in base pages (A.5.8).
+            // Memory is short, or an index is cached: read the rest in base pages (A.5.8).
             let nr_pages = match self.cache.rules().readahead.remainder {
                 Remainder::WholeSize => state.size,
                 Remainder::Rest => state.size.saturating_sub(index - first),
@@ -193,16 +184,16 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         }
     }
 
-    /// What large folios did not read, by the base-order path. Where the rest is asked for, there
-    /// must be one: a fresh state that meets a marker at page 0 has a window of no page.
+    /// An empty rest is possible: a fresh state that meets a marker at page 0 has a window of no
+    /// pages.
     fn rest(&mut self, span: Span) {
         if span.nr_pages > 0 || self.cache.rules().readahead.remainder == Remainder::WholeSize {
             self.base(span);
         }
     }
 
-    /// A.5.5: naturally aligned folios over the range; the index that could not be inserted on
-    /// error.
+    /// Fills the range with naturally aligned folios (A.5.5). On error, returns the index that
+    /// could not be inserted.
     fn fill(&mut self, range: Fill) -> Result<(), u64> {
         let min = self.cache.core().mapping(self.file).orders.min;
         let mut index = range.first;
@@ -216,7 +207,7 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         Ok(())
     }
 
-    /// Base-order path (A.6): the smallest folios, cached indices are stepped over.
+    /// Base-order path (A.6): the smallest folios; skips cached indices.
     fn base(&mut self, span: Span) {
         let file = self.file;
         let mapping = self.cache.core().mapping(file);
@@ -226,7 +217,7 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
             return;
         }
         let Span { start, mut nr_pages, mut lookahead } = span;
-        // Nothing lies behind the last page (A.6.1).
+        // No pages exist after the last one (A.6.1).
         if nr_pages > last.0 - start {
             nr_pages = last.0 - start + 1;
             if self.cache.rules().readahead.eof_marker == EofMarker::Omitted {
@@ -244,7 +235,7 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
             let at = PageIndex(index);
             let is_marked = mark == Some(index);
             if self.cache.core().find(file, at).is_some() {
-                // A cached page ends the request: what follows is read by another.
+                // A cached page ends the I/O request: another one reads the pages after it.
                 self.cache.core_mut().submit();
             } else if self
                 .cache
@@ -259,14 +250,14 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
     }
 }
 
-/// Whether a window of `nr_pages` gets large folios: one below the shortest does not (A.5.2).
+/// Whether a window of `nr_pages` gets large folios: it must have a minimum length (A.5.2).
 pub(crate) fn takes_large(rules: &Rules, mapping: &Mapping, nr_pages: u64) -> bool {
     let min_window = rules.readahead.large_window_min_pages;
     let is_short = min_window > 0 && nr_pages < min_window.max(mapping.min_pages());
     mapping.orders.is_large() && !is_short
 }
 
-/// The order that [`run`] fills the state's window with, before its length and its place limit it.
+/// Returns the order for the state's window, before its length and alignment limit it.
 pub(crate) fn window_order<R: Ram>(
     core: &Core<R>,
     rules: &Rules,
@@ -282,8 +273,8 @@ pub(crate) fn window_order<R: Ram>(
     preferred_order(rules, orders.max, state, hint, target.allowed).max(orders.min)
 }
 
-/// A.5.3: the order to fill the window with. It may be one that no folio is allowed to have: the
-/// ramp climbs over it.
+/// Returns the order for the window (A.5.3). No folio may be allowed to have it: the ramp passes
+/// through it.
 fn preferred_order(
     rules: &Rules,
     max: Order,
@@ -291,20 +282,20 @@ fn preferred_order(
     hint: OrderHint,
     allowed: Orders,
 ) -> Order {
-    // A folio larger than the window would read more than was decided (A.5.3).
-    // A window of no page (a fresh state met a marker) sets no limit.
+    // A folio larger than the window would read more than was decided (A.5.3). An empty window (a
+    // fresh state met a marker) sets no limit.
     let by_size = if state.size == 0 { max } else { Order::floor_of(state.size) };
     match (rules.readahead.ramp, hint) {
-        // The state has kept the order; what the marked folio is does not matter.
+        // The state keeps the order; the marked folio's order does not matter.
         (Ramp::Remembered, OrderHint::Raise(_)) => state.order.min(max).min(by_size),
-        // The marked folio was read well: the next ones may be larger.
+        // The marked folio was useful: the next ones may be larger.
         (_, OrderHint::Raise(order)) if order < max => step(order, allowed).min(max).min(by_size),
         (_, OrderHint::Raise(order) | OrderHint::Exactly(order)) => order.min(max).min(by_size),
     }
 }
 
-/// How far a ramp that inherits its order steps: two orders, or to the next allowed one where a
-/// control leaves both out; else it would never leave base pages.
+/// An inherited order grows by two. If a control excludes both, it grows to the next allowed order;
+/// otherwise the ramp would never leave base pages.
 fn step(order: Order, allowed: Orders) -> Order {
     let by_two = order.raised(2);
     if allowed.up_to(by_two) > order {
@@ -313,7 +304,6 @@ fn step(order: Order, allowed: Orders) -> Order {
     allowed.descending().take_while(|&next| next > order).last().unwrap_or(by_two)
 }
 
-/// A range to fill with folios of at most `order`.
 #[derive(Clone, Copy)]
 struct Fill {
     first: u64,
@@ -323,9 +313,8 @@ struct Fill {
     allowed: Orders,
 }
 
-/// Largest order at `index` that is aligned and ends within the range.
 fn fitting_order(rules: &Rules, min: Order, range: Fill, index: u64) -> Order {
-    // Aligned in the file, so that large entries can map it (A.5.5, A.5.6).
+    // Aligned in the file, so large entries can map it (A.5.5, A.5.6).
     let mut order = range.order.min(Order::alignment_of(index));
     while order > min && index + order.nr_pages() - 1 > range.limit {
         order = order.lower().unwrap_or(min);
@@ -333,15 +322,13 @@ fn fitting_order(rules: &Rules, min: Order, range: Fill, index: u64) -> Order {
     largest_folio(rules, min, range.allowed, order)
 }
 
-/// Largest order of a folio that has at most `order`.
 pub(crate) fn largest_folio(rules: &Rules, min: Order, allowed: Orders, order: Order) -> Order {
     let order = allowed.up_to(order).max(min);
-    // In 6.1 a folio of order 1 is never used (A.5.5).
+    // 6.1 never uses folios of order 1 (A.5.5).
     let skips = rules.readahead.order1 == OrderOne::Never && order == Order::new(1);
     if skips { Order::ZERO.max(min) } else { order }
 }
 
-/// Pages for the base-order path.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: u64,

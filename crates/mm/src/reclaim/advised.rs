@@ -1,8 +1,8 @@
-//! Reclaiming what a program said it does not need (docs/behaviour P.4).
+//! Reclaim of memory that a program advised as unneeded (docs/behaviour P.4).
 //!
 //! Answers to: `reclaim_pages`, `reclaim_folio_list`.
 //!
-//! Owns that such folios go without a second look. Does not own which they are ([`crate::map`]).
+//! Such folios are evicted without a second chance. [`crate::map`] chooses them.
 
 use super::fate::Fate;
 use crate::folio::FolioId;
@@ -13,7 +13,7 @@ use crate::ram::Ram;
 use crate::units::Pfn;
 
 impl<R: Ram> Memory<R> {
-    /// Evicts isolated folios in their order, used or not; those that stay get back onto a list.
+    /// Evicts isolated folios in order, used or not. The remaining ones go back onto a list.
     pub(crate) fn reclaim_folios(&mut self, folios: Vec<FolioId>) {
         let mut kept = Vec::new();
         for id in folios {
@@ -35,7 +35,7 @@ impl<R: Ram> Memory<R> {
                 self.note_activation(id);
                 kept.push(id);
             }
-            // Its parts go one by one.
+            // Evict its parts one by one.
             Fate::Split => {
                 for pfn in (pfn.0..end.0).map(Pfn) {
                     if let Some(part) = self.core.folios.of_pfn(pfn)
@@ -48,7 +48,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// The list that reclaim takes from first.
+    /// List from which reclaim takes first.
     fn oldest_list(&self, id: FolioId) -> ListId {
         let (kind, lru) = (self.core.folios.get(id).kind(), self.core.folios.lru());
         if self.core.folios.generations().is_none() {

@@ -2,10 +2,10 @@
 //!
 //! Answers to: `unmap_folio`, `remap_page`, `try_to_map_unused_to_zeropage`.
 //!
-//! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Pages that no
-//! process maps are freed; pages that were never stored to give way to the shared zero page.
+//! Mappings stay: each PTE maps the same page as before, now of a smaller folio. Unmapped pages are
+//! freed; pages that were never stored to are replaced by the shared zero page.
 //!
-//! Differs: what counts as zero-filled, see `shrink`.
+//! Differs: the meaning of zero-filled, see `shrink`.
 
 use crate::core::Core;
 use crate::folio::frames::Flag;
@@ -19,7 +19,7 @@ use crate::rules::anon::SplitZeroPages;
 use crate::units::{Order, PageIndex, Pfn};
 
 impl<R: Ram> Memory<R> {
-    /// Splits an anonymous folio that only mappings refer to into folios of order `to`.
+    /// Splits an anonymous folio without extra references into folios of order `to`.
     pub(super) fn split_anon(&mut self, id: FolioId, to: Order) {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
             self.split_pmd(site.mm, site.vpn);
@@ -30,7 +30,7 @@ impl<R: Ram> Memory<R> {
             self.space_mut(site.mm).table.unfold_range(site.vpn, site.nr);
         }
         let spot = self.core.folios.spot(id);
-        // What an entry knew goes to the folio, and from there to every part.
+        // The entries' dirty state moves to the folio, and from there to every part.
         self.core.folios.get_mut(id).is_dirty |= self.has_dirty_entry(&sites);
         let whole = self.take_whole(id);
         let parts = parts_of(&self.core, &whole, to, &sites);
@@ -39,7 +39,7 @@ impl<R: Ram> Memory<R> {
         for part in parts {
             let stored = whole.slot.map(|first| first.plus(part.pfn.0 - whole.pfn.0));
             let is_mapped = part.mapcount.is_mapped();
-            // In the swap cache stays what somebody can bring back.
+            // The swap cache keeps pages that can still be swapped in.
             let is_kept = is_mapped || stored.is_some_and(|slot| self.core.is_slot_used(slot));
             let is_zero = drops_zeroes && !self.core.folios.is_written(part.pfn);
             if is_zero && is_mapped {
@@ -62,7 +62,7 @@ impl<R: Ram> Memory<R> {
         self.refold(&sites, to);
     }
 
-    /// Takes the folio out of table and queue; the state of its pages stays.
+    /// Removes the folio from table and queue; its pages keep their state.
     fn take_whole(&mut self, id: FolioId) -> Folio {
         let mut whole = self.core.folios.remove(id);
         self.core.deferred.remove(&mut whole);
@@ -89,7 +89,6 @@ impl<R: Ram> Memory<R> {
         id
     }
 
-    /// Points every PTE of a page at the shared zero page.
     fn map_zero_pages(&mut self, pfn: Pfn, sites: &[Site]) {
         let zero = self.zero_pfn;
         for site in sites.iter().filter(|site| site.pfn <= pfn && pfn.0 < site.pfn.0 + site.nr) {
@@ -103,7 +102,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Contpte blocks that the parts still cover are folded as their PTEs are set again.
+    /// Setting the PTEs again folds the contpte blocks that the parts still cover.
     fn refold(&mut self, sites: &[Site], to: Order) {
         if to == Order::ZERO {
             return;
@@ -116,13 +115,12 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// One part of a split folio and who maps it.
 struct SplitPart {
     pfn: Pfn,
     mapcount: Mapcount,
 }
 
-/// The parts in ascending order. Owner tracking starts again from the mappings (G.4.3).
+/// Returns the parts in ascending order. Owner tracking restarts from the mappings (G.4.3).
 fn parts_of<R: Ram>(core: &Core<R>, whole: &Folio, to: Order, sites: &[Site]) -> Vec<SplitPart> {
     let shape = core.shape(to);
     let nr_parts = whole.nr_pages() >> to.get();

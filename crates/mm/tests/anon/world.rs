@@ -13,10 +13,8 @@ use largefolio_mm::vma::Prot;
 
 /// Address of page 0: a multiple of every PMD size.
 pub(crate) const BASE: u64 = 0x4000_0000_0000;
-/// Bytes of a page.
 pub(crate) const PAGE: u64 = 4096;
 
-/// A machine.
 pub(crate) struct World {
     pub(crate) memory: Memory<Bytes>,
     pub(crate) mm: MmId,
@@ -31,7 +29,7 @@ pub(crate) fn sizes(kib: &[u64]) -> AnonRules {
     anon
 }
 
-/// Every order of clearing under both preemption models.
+/// Every clearing order under both preemption models.
 pub(crate) fn clear_rules() -> impl Iterator<Item = ClearRules> {
     let orders =
         [ClearOrder::Converging, ClearOrder::Posted, ClearOrder::Merged, ClearOrder::OnePass];
@@ -46,7 +44,6 @@ pub(crate) fn thp() -> AnonRules {
 }
 
 impl World {
-    /// 64 MiB on x86-64.
     pub(crate) fn new(anon: AnonRules) -> Self {
         Self::on(anon, Arch::X86_64, 64 << 20)
     }
@@ -60,7 +57,6 @@ impl World {
         Self { memory, mm }
     }
 
-    /// Maps pages `[0, nr)` for loads and stores.
     pub(crate) fn mapped(mut self, nr: u64) -> Self {
         self.map(0, nr);
         self
@@ -134,7 +130,7 @@ impl World {
         self.check();
     }
 
-    /// Splits the PMD mapping by a protection of its last page that comes and goes.
+    /// Splits the PMD mapping by changing its last page's protection and restoring it.
     pub(crate) fn split_pmd(&mut self, mm: MmId) {
         self.protect(mm, 511, 1, Prot::READ);
         self.protect(mm, 511, 1, Prot::READ_WRITE);

@@ -1,8 +1,9 @@
-//! Random programs with collapses by advice, by khugepaged and to any size: every invariant after
-//! every step, every byte against a naive model, the same decisions without bytes.
+//! Random programs with collapses by advice, by khugepaged and to any size. Checks every invariant
+//! after every step, every byte against a naive model, and that a machine without bytes decides the
+//! same.
 //!
-//! `LARGEFOLIO_STEPS` and `LARGEFOLIO_SEED` set how long and from which seed; a failure prints the
-//! seed of its program.
+//! `LARGEFOLIO_STEPS` and `LARGEFOLIO_SEED` set length and first seed; a failure prints the
+//! program's seed.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,16 +21,14 @@ use largefolio_mm::vma::{OpenId, Prot};
 
 use crate::world::{BASE, N, PAGE, addr, new_rules, old_rules};
 
-/// Steps of one program.
 const NR_STEPS: u64 = 120;
-/// Pages of each of the three areas: two blocks and a bit, beginning a bit before a border.
+/// Pages of each of the three areas: two blocks and a bit, beginning just before a boundary.
 const AREA: u64 = 2 * N + 40;
-/// Distance of the areas.
+/// Distance between the areas' starts.
 const APART: u64 = 4 * N;
-/// Where an area begins: so that a border lies inside.
+/// Start of an area: just before a block boundary.
 const FROM: u64 = N - 20;
 
-/// splitmix64.
 struct Numbers(u64);
 
 impl Numbers {
@@ -41,7 +40,6 @@ impl Numbers {
     }
 }
 
-/// One step, the same for every machine.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Store { of: usize, page: u64 },
@@ -58,7 +56,6 @@ enum Step {
     FailAfter { steps: u64 },
 }
 
-/// A page of one of the areas.
 fn page(numbers: &mut Numbers) -> u64 {
     numbers.below(3) * APART + FROM + numbers.below(AREA)
 }
@@ -84,7 +81,6 @@ fn step(numbers: &mut Numbers, nr_mms: u64) -> Step {
     }
 }
 
-/// A machine that runs steps.
 struct Machine<R> {
     memory: Memory<R>,
     mms: Vec<MmId>,
@@ -92,7 +88,7 @@ struct Machine<R> {
 }
 
 impl<R: Ram> Machine<R> {
-    /// An anonymous area, a private mapping of a file, a shared one of another.
+    /// Maps an anonymous area, a private mapping of a file, and a shared mapping of another.
     fn new(rules: &Rules, ram: R) -> Self {
         let config = Config { ram_bytes: 48 << 20, ..Config::new(Arch::X86_64) };
         let mut memory = Memory::with_ram(rules.clone(), &config, ram).unwrap();
@@ -114,7 +110,7 @@ impl<R: Ram> Machine<R> {
         Self { memory, mms: vec![mm], now_ms: 0 }
     }
 
-    /// What the step answered, in words.
+    /// Runs a step. Returns its result as text.
     fn run(&mut self, step: Step) -> String {
         let answer = match step {
             Step::Load { of, page } => {
@@ -142,7 +138,7 @@ impl<R: Ram> Machine<R> {
                 self.memory.exit(self.mms.remove(1));
                 String::new()
             }
-            // Stores are followed by the caller, who knows the bytes.
+            // The caller performs stores, because it knows the bytes.
             Step::Fork | Step::Exit | Step::Store { .. } | Step::Fill { .. } => String::new(),
             Step::Dontneed { of, page, nr } => {
                 let advice = Madvice::Dontneed;
@@ -170,7 +166,7 @@ impl<R: Ram> Machine<R> {
     }
 }
 
-/// What each process should read where it stored; everything else is what the backing holds.
+/// Stored bytes that each process should read; all other bytes come from the backing.
 #[derive(Default)]
 struct Naive {
     /// By process, stores to private pages.
@@ -214,7 +210,7 @@ fn rules(numbers: &mut Numbers) -> Rules {
     rules
 }
 
-/// What was collapsed in the end.
+/// Runs a program. Returns its collapse counts.
 fn program(seed: u64) -> CollapseCounters {
     let mut numbers = Numbers(seed);
     let rules = rules(&mut numbers);
@@ -251,7 +247,6 @@ fn program(seed: u64) -> CollapseCounters {
     machine.memory.counters().collapse
 }
 
-/// A store, to the machine with bytes and to the one without.
 fn store(
     (machine, twin): &mut (&mut Machine<Bytes>, &mut Machine<Counted>),
     naive: &mut Naive,
@@ -266,7 +261,7 @@ fn store(
     }
 }
 
-/// Every present page holds what it should; looking changes nothing.
+/// Every present page has the expected content. The check changes nothing.
 fn compare_present(
     machine: &Machine<Bytes>,
     naive: &Naive,
