@@ -1,9 +1,9 @@
 //! Architectures of programs that can be recorded.
 //!
-//! Owns what differs between them for an emulator. Both crates compile this one file
-//! (`largefolio-linux` has a link to it, because a cdylib cannot be a dependency).
+//! Owns the differences that matter to an emulator. `largefolio-linux` compiles this file too,
+//! through a symbolic link: a cdylib cannot be a dependency.
 
-/// Of a program, not of the machine that records it.
+/// The program's architecture, not the recording machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arch {
     X86_64,
@@ -13,7 +13,7 @@ pub(crate) enum Arch {
 impl Arch {
     pub(crate) const ALL: [Self; 2] = [Self::X86_64, Self::Arm64];
 
-    /// By the number in an ELF header (`e_machine`).
+    /// Returns the architecture for an ELF header's `e_machine`.
     pub(crate) fn of_machine(machine: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|arch| arch.machine() == machine)
     }
@@ -25,7 +25,7 @@ impl Arch {
         }
     }
 
-    /// What QEMU calls it.
+    /// Returns QEMU's name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
@@ -33,13 +33,13 @@ impl Arch {
         }
     }
 
-    /// By QEMU's name.
+    /// Returns the architecture with this QEMU name.
     pub(crate) fn named(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|arch| arch.name().as_bytes() == name)
     }
 
-    /// QEMU's options for the CPU of the program: one without SVE and `FEAT_MOPS`, of whose loads and
-    /// stores QEMU tells a plugin nothing.
+    /// Returns QEMU's options for the program's CPU. SVE and `FEAT_MOPS` are off, because QEMU does
+    /// not report their loads and stores to a plugin.
     pub(crate) const fn options(self) -> &'static [&'static str] {
         match self {
             Self::X86_64 => &[],

@@ -1,11 +1,11 @@
-//! What the plugin was started with.
+//! The plugin's command-line arguments.
 //!
 //! ```text
 //!   -plugin FILE,dir=DIRECTORY,qemu=QEMU,exe=PROGRAM,root=DIRECTORY,generation=NUMBER,
 //!                blocked=SIGNALS
 //! ```
 //!
-//! Owns these words in both directions: an execve starts QEMU again with the same ones and another
+//! Owns parsing and writing them: an execve restarts QEMU with the same arguments and another
 //! program.
 
 use std::ffi::{OsStr, OsString};
@@ -17,29 +17,27 @@ use crate::arch::Arch;
 
 static ARGUMENTS: OnceLock<Arguments> = OnceLock::new();
 
-/// The words.
 #[derive(Debug)]
 pub(crate) struct Arguments {
-    /// Architecture of the program, which QEMU tells.
+    /// The program's architecture, from QEMU.
     pub(crate) arch: Arch,
-    /// This library.
+    /// Path of this library.
     pub(crate) plugin: PathBuf,
-    /// Directory of the recording.
+    /// The recording's directory.
     pub(crate) directory: PathBuf,
-    /// The emulator.
     pub(crate) qemu: PathBuf,
-    /// The program that runs: what `/proc/self/exe` is to it.
+    /// The target of the program's `/proc/self/exe`.
     pub(crate) program: PathBuf,
-    /// Where the program's absolute paths are looked for first.
+    /// The program's absolute paths are looked up here first.
     pub(crate) root: Option<PathBuf>,
-    /// Programs that this process executed before.
+    /// Number of programs that this process executed before.
     pub(crate) generation: u32,
-    /// Signals that the program blocks at its start; `None` for those that QEMU was started with.
+    /// Signals that the program blocks at its start. If `None`, QEMU's own mask applies.
     pub(crate) blocked: Option<u64>,
 }
 
 impl Arguments {
-    /// Takes them from words `KEY=VALUE`; unknown ones mean nothing.
+    /// Parses `KEY=VALUE` words and ignores unknown keys.
     pub(crate) fn parse<'a>(arch: Arch, words: impl Iterator<Item = &'a [u8]>) -> Self {
         let (plugin, directory, qemu, program) = Default::default();
         let mut arguments = Self {
@@ -76,17 +74,17 @@ impl Arguments {
         arguments
     }
 
-    /// Keeps them for the rest of the process.
+    /// Keeps the arguments for the rest of the process.
     pub(crate) fn keep(self) -> &'static Self {
         ARGUMENTS.get_or_init(|| self)
     }
 
-    /// What was kept.
     pub(crate) fn kept() -> Option<&'static Self> {
         ARGUMENTS.get()
     }
 
-    /// The value of `-plugin` for the next program of this process, which blocks these signals.
+    /// Returns the value of `-plugin` for the next program of this process, which blocks the
+    /// signals in `blocked`.
     pub(crate) fn option_for(&self, program: &Path, blocked: u64) -> OsString {
         let mut option = escaped(&self.plugin);
         let paths = [
@@ -106,7 +104,7 @@ impl Arguments {
     }
 }
 
-/// A value of an option of QEMU, where a comma separates and two mean one.
+/// Escapes an option value: QEMU splits at a comma and reads two commas as one.
 fn escaped(path: &Path) -> OsString {
     let mut bytes = Vec::new();
     for &byte in path.as_os_str().as_bytes() {
