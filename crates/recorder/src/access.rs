@@ -14,13 +14,11 @@ const NR_ENTRIES: usize = 64;
 /// The low bits of an entry hold the meaning, the bits above it the word.
 const MEANING_BITS: u32 = 8;
 
-/// Mask of log2 of the access size.
 const SIZE_MASK: u8 = 0xf;
 const STORE: u8 = 0x10;
 /// Set in every meaning, so no entry is 0.
 const KNOWN: u8 = 0x80;
 
-/// log2 of a pointer's size in bytes.
 const POINTER_SIZE_SHIFT: u8 = 3;
 
 static ENTRIES: [AtomicU64; NR_ENTRIES] = [const { AtomicU64::new(0) }; NR_ENTRIES];

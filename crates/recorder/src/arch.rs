@@ -3,7 +3,6 @@
 //! Owns the differences that matter to an emulator. `largefolio-linux` compiles this file too,
 //! through a symbolic link: a cdylib cannot be a dependency.
 
-/// The program's architecture, not the recording machine's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arch {
     X86_64,
@@ -25,7 +24,6 @@ impl Arch {
         }
     }
 
-    /// Returns QEMU's name.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::X86_64 => "x86_64",
@@ -33,7 +31,6 @@ impl Arch {
         }
     }
 
-    /// Returns the architecture with this QEMU name.
     pub(crate) fn named(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|arch| arch.name().as_bytes() == name)
     }

@@ -21,16 +21,13 @@ static ARGUMENTS: OnceLock<Arguments> = OnceLock::new();
 pub(crate) struct Arguments {
     /// The program's architecture, from QEMU.
     pub(crate) arch: Arch,
-    /// Path of this library.
     pub(crate) plugin: PathBuf,
-    /// The recording's directory.
     pub(crate) directory: PathBuf,
     pub(crate) qemu: PathBuf,
     /// The target of the program's `/proc/self/exe`.
     pub(crate) program: PathBuf,
     /// The program's absolute paths are looked up here first.
     pub(crate) root: Option<PathBuf>,
-    /// Number of programs that this process executed before.
     pub(crate) generation: u32,
     /// Signals that the program blocks at its start. If `None`, QEMU's own mask applies.
     pub(crate) blocked: Option<u64>,
@@ -74,7 +71,6 @@ impl Arguments {
         arguments
     }
 
-    /// Keeps the arguments for the rest of the process.
     pub(crate) fn keep(self) -> &'static Self {
         ARGUMENTS.get_or_init(|| self)
     }

@@ -28,7 +28,6 @@ const PAGE_MASK: u64 = (1 << PAGE_BITS) - 1;
 /// Largest access that QEMU reports as one, in bytes (`cmpxchg16b`).
 const ACCESS_MAX: u64 = 16;
 
-/// Size of a program pointer.
 const POINTER_BYTES: u64 = 8;
 
 /// The low bits of a segment word count its instructions (at most 512 per block). The bits above
@@ -37,7 +36,6 @@ const SEGMENT_COUNT_BITS: u32 = 12;
 
 static IS_LAYOUT_SENT: AtomicBool = AtomicBool::new(false);
 
-/// Instruments a block.
 pub(crate) extern "C" fn translated(_id: PluginId, block: *mut Block) {
     // SAFETY: QEMU passes a block that is valid during this callback.
     let nr_insns = unsafe { qemu::qemu_plugin_tb_n_insns(block) };
@@ -102,9 +100,7 @@ impl Segment {
     }
 }
 
-/// Packs a number into a callback data pointer.
 fn data_of(word: u64) -> *mut c_void {
-    // A pointer has 64 bits.
     ptr::without_provenance_mut(usize::try_from(word).unwrap_or(0))
 }
 
@@ -166,7 +162,6 @@ fn note_value_in_memory(tail: &Tail, addr: u64) {
     if !addr.is_multiple_of(POINTER_BYTES) {
         return;
     }
-    // A pointer has 64 bits.
     let Ok(host) = usize::try_from(addr.wrapping_add(base)) else { return };
     let host = ptr::with_exposed_provenance::<u64>(host);
     // SAFETY: the calling thread has just loaded these 8 aligned bytes of the program, which QEMU
@@ -211,8 +206,6 @@ pub(crate) fn touch_buffer(tail: &Tail, direction: Direction, addr: u64, len: u6
 /// The direction of the kernel's access to a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// As in `write`.
     KernelReads,
-    /// As in `read`.
     KernelWrites,
 }

@@ -23,7 +23,6 @@ pub(crate) fn join(tail: &Tail) {
     tail.epoch().store(EPOCH.load(SeqCst), Release);
 }
 
-/// Flushes the caller's own `tail` for the current epoch.
 #[cold]
 pub(crate) fn catch_up(tail: &Tail) {
     let epoch = EPOCH.load(SeqCst);

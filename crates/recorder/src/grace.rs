@@ -30,7 +30,6 @@ const STEALING: u32 = 2;
 /// run again.
 const WAIT_MAX: Duration = Duration::from_millis(10);
 
-/// Pause between checks of another thread.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Allows other threads to flush `tail`.

@@ -18,17 +18,13 @@ const SCRIPT_BYTES_MAX: usize = 256;
 const ET_EXEC: u16 = 2;
 const ET_DYN: u16 = 3;
 const PT_INTERP: u32 = 3;
-/// Size of a program header in a 64-bit ELF file.
 const HEADER_BYTES: usize = 56;
 
-/// The kind of a file, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head<'a> {
     Program(Arch),
-    /// A `#!` script.
     Script {
         interpreter: &'a [u8],
-        /// The interpreter's first argument.
         argument: Option<&'a [u8]>,
     },
     ThirtyTwoBit,
@@ -40,7 +36,6 @@ pub(crate) enum Head<'a> {
     Unknown,
 }
 
-/// Identifies the file that begins with `bytes`.
 pub(crate) fn head(bytes: &[u8]) -> Head<'_> {
     if bytes.starts_with(b"\x7fELF") {
         return elf(bytes);

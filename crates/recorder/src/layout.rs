@@ -38,7 +38,6 @@ pub(crate) fn start() {
     BEFORE.get_or_init(maps);
 }
 
-/// Reads `/proc/self/maps`.
 fn maps() -> Vec<u8> {
     let mut maps = std::fs::read("/proc/self/maps").unwrap_or_default();
     maps.truncate(MAPS_MAX);

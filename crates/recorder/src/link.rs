@@ -31,7 +31,6 @@ const SEND_BUFFER_BYTES: i32 = 4 << 20;
 /// Lowest number for our descriptor. Programs use low ones and close up to a few hundred.
 const DESCRIPTOR_WANTED: u64 = 1000;
 
-/// Attempts to deliver a packet before recording stops.
 const TRIES_MAX: u32 = 64;
 
 static FD: AtomicI32 = AtomicI32::new(-1);
@@ -40,18 +39,15 @@ static NR_SENDING: AtomicU32 = AtomicU32::new(0);
 static CONNECTING: Spin = Spin::new();
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Connects to the parent's socket.
 pub(crate) fn start(arguments: &Arguments) -> io::Result<()> {
     let reason = if arguments.generation > 0 { Reason::Execve } else { Reason::Start };
     open(reason, 0).inspect_err(|_| stop())
 }
 
-/// Returns the recording's directory.
 pub(crate) fn directory() -> Option<&'static Path> {
     Arguments::kept().map(|arguments| arguments.directory.as_path())
 }
 
-/// Returns whether recording has ended for this process.
 pub(crate) fn is_stopped() -> bool {
     STOPPED.load(Relaxed)
 }

@@ -24,16 +24,13 @@ use crate::wire::{LINK_MAX, PAGE_BITS, TAIL_ROWS, WINDOW};
 /// use of its value, so collisions are rare.
 const NR_ENTRIES: usize = 64;
 
-/// The low bits of an entry hold the row, the bits above the page number.
 const ROW_BITS: u32 = 14;
 const _: () = assert!(NR_ENTRIES <= 256 && WINDOW + TAIL_ROWS < 1 << ROW_BITS);
 
 /// Lowest address a value can point to (`mmap_min_addr`). Smaller values are plain numbers.
 const LOWEST: u64 = 1 << 16;
-/// End of the user address range.
 const END: u64 = 1 << 48;
 
-/// See the module. All zeros means empty.
 pub(crate) struct Named {
     entries: [AtomicU64; NR_ENTRIES],
 }

@@ -10,7 +10,6 @@ pub(crate) type PluginId = u64;
 /// QEMU's description of itself. The first member is the same in all versions.
 #[repr(C)]
 pub(crate) struct Info {
-    /// The program's architecture, a C string.
     pub(crate) target_name: *const c_char,
 }
 

@@ -6,7 +6,6 @@ use crate::link;
 use crate::tail::Tail;
 use crate::wire::{Kind, WireEvent};
 
-/// Sends the rows of `tail`. The caller owns the tail or holds it at STEALING.
 #[cold]
 #[inline(never)]
 pub(crate) fn flush(tail: &Tail) {
@@ -15,12 +14,10 @@ pub(crate) fn flush(tail: &Tail) {
     }
 }
 
-/// Sends the rows of `tail`, then an event of its thread.
 pub(crate) fn send_event(tail: &Tail, event: &WireEvent) {
     send(tail, Kind::Event, [&event.encode(), &[]]);
 }
 
-/// Sends the rows of `tail`, then a message of `kind` with `body`.
 pub(crate) fn send(tail: &Tail, kind: Kind, body: [&[u8]; 2]) {
     let mut header = link::header(kind, tail.tid(), body[0].len() + body[1].len());
     header.nr_rows = tail.nr_pending();

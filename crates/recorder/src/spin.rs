@@ -6,7 +6,6 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// A lock held for microseconds.
 pub(crate) struct Spin {
     is_held: AtomicBool,
 }
@@ -24,7 +23,6 @@ impl Spin {
         }
     }
 
-    /// Frees the lock. The caller must hold it.
     pub(crate) fn unlock(&self) {
         self.is_held.store(false, Release);
     }

@@ -13,7 +13,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-/// A message has at most this many parts.
 const PARTS_MAX: usize = 4;
 
 /// `AF_UNIX`, in the type of an address's family field.
@@ -21,7 +20,6 @@ const FAMILY: libc::sa_family_t = 1;
 const _: () = assert!(FAMILY as c_int == libc::AF_UNIX);
 
 fn length_of<T>() -> libc::socklen_t {
-    // The types it is used for have a few bytes.
     libc::socklen_t::try_from(size_of::<T>()).unwrap_or(0)
 }
 
@@ -41,7 +39,6 @@ pub(crate) fn blocked_signals() -> u64 {
     mask(libc::SIG_BLOCK, ptr::null())
 }
 
-/// Makes the calling thread block exactly these signals, and returns its previous mask.
 pub(crate) fn block_signals(signals: u64) -> u64 {
     // SAFETY: an all-zero set is valid.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -68,7 +65,6 @@ fn mask(how: c_int, set: *const libc::sigset_t) -> u64 {
     })
 }
 
-/// Returns whether the process may execute the file at `path`.
 pub(crate) fn is_executable(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
     // SAFETY: `path` is a C string that outlives the call.
@@ -101,7 +97,6 @@ pub(crate) fn path_in_root(root: &Path, path: &Path) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", found.as_raw_fd())).ok()
 }
 
-/// Returns the effective user and group ids.
 pub(crate) fn effective_ids() -> (u32, u32) {
     // SAFETY: no arguments and no preconditions.
     let user = unsafe { libc::geteuid() };
@@ -110,7 +105,6 @@ pub(crate) fn effective_ids() -> (u32, u32) {
     (user, group)
 }
 
-/// Returns whether the file at `path` has file capabilities.
 pub(crate) fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
     let name = c"security.capability";
@@ -128,13 +122,11 @@ pub(crate) fn execute(path: &CString, arguments: &[CString], variables: &[CStrin
     unsafe { libc::execve(path.as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
 }
 
-/// Shuts down sending on the socket `fd`, for every process that has it.
 pub(crate) fn shut_down(fd: RawFd) {
     // SAFETY: shutdown refuses an invalid descriptor and one that is not a socket.
     unsafe { libc::shutdown(fd, libc::SHUT_WR) };
 }
 
-/// Returns the soft limit on descriptors.
 pub(crate) fn descriptor_limit() -> u64 {
     soft_limit(libc::RLIMIT_NOFILE).unwrap_or(64)
 }
@@ -161,7 +153,6 @@ pub(crate) fn move_descriptor(fd: OwnedFd, lowest: RawFd) -> io::Result<OwnedFd>
     Ok(unsafe { OwnedFd::from_raw_fd(moved) })
 }
 
-/// Returns a packet socket connected to the listener at `path`.
 pub(crate) fn connect(path: &Path) -> io::Result<OwnedFd> {
     // SAFETY: an all-zero sockaddr_un is valid.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
@@ -201,7 +192,6 @@ pub(crate) fn set_send_buffer(fd: &OwnedFd, bytes: c_int) {
     }
 }
 
-/// Sends `parts` as one packet.
 pub(crate) fn send_packet(fd: RawFd, parts: &[&[u8]]) -> io::Result<()> {
     let mut vectors = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; PARTS_MAX];
     for (vector, part) in vectors.iter_mut().zip(parts) {
@@ -217,7 +207,6 @@ pub(crate) fn send_packet(fd: RawFd, parts: &[&[u8]]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The kernel's identification of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) device: u64,

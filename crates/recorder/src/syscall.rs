@@ -29,7 +29,6 @@ use crate::thread::Thread;
 use crate::wire::WireEvent;
 use crate::{grace, link, send, thread};
 
-/// A system call of the calling thread.
 struct Call {
     tail: &'static Tail,
     thread: &'static Thread,
@@ -67,7 +66,6 @@ mod op {
     pub(super) const CLOSE: u32 = 18;
 }
 
-/// QEMU's callback when the program enters a system call.
 pub(crate) extern "C" fn entered(
     _id: PluginId,
     vcpu: c_uint,
@@ -97,7 +95,6 @@ pub(crate) extern "C" fn entered(
     }
 }
 
-/// QEMU's callback when a system call of the program has returned.
 pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: i64) {
     let sysno = sysno(number);
     if process::is_new_child(sysno, result) {
@@ -130,7 +127,6 @@ fn sysno(number: i64) -> Sysno {
     Arguments::kept().map_or(Sysno::Other, |kept| Sysno::of(kept.arch, number))
 }
 
-/// Records the pages of a buffer that the kernel reads.
 fn touch_written_buffers(call: &Call) {
     if matches!(call.sysno, Sysno::Write | Sysno::Pwrite64 | Sysno::Sendto) {
         touch_buffer(call.tail, Direction::KernelReads, call.args[1], capped(call.args[2]));

@@ -29,11 +29,10 @@ use crate::named::Named;
 use crate::sys;
 use crate::wire::{self, COUNT_BITS, LINK_BITS, PAGE_SHIFT, Row, TAIL_ROWS, WINDOW, tail_offset};
 
-/// Most references one touch can add. A translation block has at most 512 instructions.
 pub(crate) const COUNT_MAX: u64 = 4096;
 
-/// A row is a key (no references, no link) plus counts. If their difference is below this limit,
-/// the row can take `COUNT_MAX` more, whatever its link.
+/// Limit for a row minus its key (the same row without references and link). Below it, the row can
+/// take `COUNT_MAX` more, whatever its link.
 const COUNT_LIMIT: u64 = ((1 << COUNT_BITS) - COUNT_MAX) << LINK_BITS;
 
 /// Op whose rows have no link.
@@ -43,7 +42,6 @@ const READ: usize = 1;
 const FIRST: u32 = 8;
 const _: () = assert!(FIRST as usize == WINDOW);
 
-/// A tail's header. The parent reads the fields in [`tail_offset`].
 #[repr(C, align(4096))]
 struct Head {
     magic: AtomicU64,
@@ -52,7 +50,6 @@ struct Head {
     seq: AtomicU64,
     end: AtomicU32,
     nr_grace_expired: AtomicU32,
-    /// Last epoch this thread flushed for.
     epoch: AtomicU32,
     /// The access right to the tail, a state of [`crate::grace`].
     state: AtomicU32,
@@ -62,7 +59,6 @@ struct Head {
     named: Named,
 }
 
-/// Header and rows.
 #[repr(C)]
 pub(crate) struct Tail {
     head: Head,
@@ -78,7 +74,6 @@ const _: () = assert!(offset_of!(Head, seq) == tail_offset::SEQ);
 const _: () = assert!(offset_of!(Head, end) == tail_offset::END);
 const _: () = assert!(offset_of!(Head, nr_grace_expired) == tail_offset::NR_GRACE_EXPIRED);
 
-/// Whether a tail can take another row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Room {
@@ -127,7 +122,6 @@ impl Tail {
         self.touch_window(key, op, count)
     }
 
-    /// The slow path of [`Tail::touch`]: searches the window, else appends.
     #[inline(never)]
     fn touch_window(&self, key: u64, op: u32, count: u64) -> Room {
         let end = self.head.end.load(Relaxed);
@@ -175,7 +169,6 @@ impl Tail {
         }
     }
 
-    /// Returns the bytes of the pending rows.
     pub(crate) fn pending(&self) -> &[u8] {
         let end = self.head.end.load(Relaxed) as usize;
         let rows = self.rows.get(FIRST as usize..end).unwrap_or_default();
@@ -189,7 +182,6 @@ impl Tail {
         self.head.end.load(Relaxed).saturating_sub(FIRST)
     }
 
-    /// Returns the sequence number of the message that will carry the pending rows.
     pub(crate) fn seq(&self) -> u64 {
         self.head.seq.load(Relaxed)
     }
@@ -205,17 +197,14 @@ impl Tail {
         self.head.seq.store(self.seq() + 1, Release);
     }
 
-    /// Returns the owner's TID.
     pub(crate) fn tid(&self) -> u32 {
         self.head.tid.load(Relaxed)
     }
 
-    /// Returns the access right to the tail.
     pub(crate) fn state(&self) -> &AtomicU32 {
         &self.head.state
     }
 
-    /// Returns the last epoch the owner flushed for.
     pub(crate) fn epoch(&self) -> &AtomicU32 {
         &self.head.epoch
     }

@@ -21,9 +21,7 @@ use crate::{epoch, link, sys, wire};
 /// limit run unrecorded.
 const SLOTS_MAX: usize = 4096;
 
-/// Private state of a thread.
 pub(crate) struct Thread {
-    /// Arguments of the current system call.
     pub(crate) args: Cell<[u64; 6]>,
     /// Keys of the files it announced.
     pub(crate) announced: RefCell<Vec<u64>>,
@@ -31,7 +29,6 @@ pub(crate) struct Thread {
     pub(crate) is_aside: Cell<bool>,
     /// Whether it announced an execve.
     pub(crate) is_executing: Cell<bool>,
-    /// Signals that the program blocks in this thread.
     pub(crate) blocked: Cell<u64>,
     /// The data mark at the last unseen clear of a block, and the number of clears since it
     /// changed.
@@ -55,7 +52,6 @@ pub(crate) fn nr_threads() -> u32 {
     NR_THREADS.load(Acquire)
 }
 
-/// Returns the tail of the calling thread, which is virtual CPU `vcpu`.
 #[inline]
 pub(crate) fn tail_of(vcpu: u32) -> Option<&'static Tail> {
     let slot = SLOTS.get(vcpu as usize)?;
@@ -105,7 +101,6 @@ fn tail_path() -> PathBuf {
     link::directory().map(|directory| directory.join(name)).unwrap_or_default()
 }
 
-/// Ends the recording of the calling thread, whose rows were sent.
 pub(crate) fn detach(vcpu: u32) {
     let Some((own, _)) = thread_of(vcpu) else { return };
     let Some(slot) = SLOTS.get(vcpu as usize) else { return };
@@ -141,7 +136,6 @@ pub(crate) fn with_registry(own: &Tail, f: impl FnOnce()) {
     REGISTRY.unlock();
 }
 
-/// Visits each thread's tail. The caller holds the registry.
 pub(crate) fn for_each_tail(mut f: impl FnMut(&Tail)) {
     let mut nr_left = nr_threads();
     for slot in &SLOTS {

@@ -68,7 +68,6 @@ extern "C" fn cleared(vcpu: c_uint, _data: *mut c_void) {
     }
 }
 
-/// Returns whether an arm64 instruction is `DC ZVA`.
 const fn is_unseen(word: u32) -> bool {
     word & 0xffff_ffe0 == 0xd50b_7420
 }

@@ -24,7 +24,6 @@ use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicPtr};
 
-/// The interface of QEMU 6.0 to 8.2.
 const WITH_N_VCPUS: c_int = 1;
 /// The interface since QEMU 9.0, the oldest that later ones accept.
 #[cfg_attr(test, expect(dead_code, reason = "no QEMU loads a unit test"))]
@@ -37,7 +36,6 @@ pub(crate) static qemu_plugin_version: AtomicI32 = AtomicI32::new(WITH_N_VCPUS);
 /// `qemu_plugin_mem_get_value`, null if QEMU does not have it.
 static MEM_GET_VALUE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// `qemu_plugin_mem_value`.
 #[repr(C)]
 struct MemValue {
     /// log2 of the size.

@@ -78,7 +78,6 @@ pub(crate) const BODY_MAX: usize = 64 * 1024;
 
 pub(crate) const MESSAGE_MAX: usize = HEADER_BYTES + TAIL_ROWS * ROW_BYTES + BODY_MAX;
 
-/// The type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Kind {
@@ -87,7 +86,6 @@ pub(crate) enum Kind {
     /// Mappings at the start. Body: guest base (8 B, see [`is_base`]), bytes of the first text (8
     /// B), `/proc/self/maps` from before QEMU loaded the program, then from after.
     Layout = 2,
-    /// Only rows.
     Rows = 3,
     /// An event. Body: [`WireEvent`].
     Event = 4,
@@ -133,10 +131,8 @@ impl Kind {
 pub(crate) struct Header {
     pub(crate) kind: Kind,
     pub(crate) pid: u32,
-    /// The kernel's TID.
     pub(crate) tid: u32,
     pub(crate) nr_rows: u32,
-    /// Bytes of the body.
     pub(crate) nr_body: u32,
     /// Sequence number of the rows (W3).
     pub(crate) seq: u64,
@@ -169,17 +165,13 @@ impl Header {
     }
 }
 
-/// Why a connection was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Reason {
-    /// First process of the recording.
     Start = 0,
-    /// Child of a fork.
     Fork = 1,
     /// The program had closed the earlier descriptor.
     Again = 2,
-    /// The process executed a program.
     Execve = 3,
 }
 
@@ -189,11 +181,9 @@ pub(crate) enum Reason {
 pub(crate) enum Unrecorded {
     /// It gets another user's rights.
     SetUserId = 0,
-    /// It is a 32-bit program.
     ThirtyTwoBit = 1,
     /// It is for another architecture, or in a format run by a kernel helper.
     Foreign = 2,
-    /// The recorder may not read it.
     Unreadable = 3,
     /// Its file was deleted.
     Deleted = 4,
@@ -238,7 +228,6 @@ impl Hello {
         bytes
     }
 
-    /// Returns `None` if the body is not valid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let reason = match u32_at(bytes, 0)? {
             0 => Reason::Start,
@@ -289,7 +278,6 @@ impl WireEvent {
         bytes
     }
 
-    /// Returns `None` if the body is too short.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         Some(Self {
             op: u32_at(bytes, 0)?,
@@ -326,7 +314,6 @@ pub(crate) fn file_key(device: u64, inode: u64, birth_ns: u64) -> u64 {
     hash.max(1)
 }
 
-/// A decoded row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     /// 0 exec, 1 read, 2 write.
@@ -365,11 +352,8 @@ impl Row {
 
 /// Offsets of the tail header fields that the parent reads.
 pub(crate) mod tail_offset {
-    /// [`super::TAIL_MAGIC`], 8 B.
     pub(crate) const MAGIC: usize = 0;
-    /// PID, 4 B.
     pub(crate) const PID: usize = 8;
-    /// TID, 4 B.
     pub(crate) const TID: usize = 12;
     /// Sequence number that the pending rows will have, 8 B.
     pub(crate) const SEQ: usize = 16;
@@ -379,13 +363,11 @@ pub(crate) mod tail_offset {
     pub(crate) const NR_GRACE_EXPIRED: usize = 28;
 }
 
-/// Reads four bytes at `offset`.
 pub(crate) fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
     let slice = bytes.get(offset..offset.checked_add(4)?)?;
     slice.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Reads eight bytes at `offset`.
 pub(crate) fn u64_at(bytes: &[u8], offset: usize) -> Option<u64> {
     let slice = bytes.get(offset..offset.checked_add(8)?)?;
     slice.try_into().ok().map(u64::from_le_bytes)

@@ -1,16 +1,15 @@
-//! Profiles: what settings should be and why, as data.
+//! Profiles: recommended settings with reasons, as data.
 
 use serde::Deserialize;
 
 use super::TuneError;
 
-/// Profiles built in: name and text.
+/// Built-in profiles: name and text.
 const BUILTIN: [(&str, &str); 2] = [
     ("large", include_str!("../../tunings/large.toml")),
     ("large-always", include_str!("../../tunings/large-always.toml")),
 ];
 
-/// A list of settings.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
@@ -21,34 +20,30 @@ pub struct Profile {
     pub wishes: Vec<Wish>,
 }
 
-/// What one setting should be.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wish {
-    /// Name in the catalogue; `readahead` alone is that of every disk with a mounted filesystem.
+    /// Name in the catalog. `readahead` alone means every disk with a mounted filesystem.
     pub name: String,
-    /// Values that are changed; others stay.
+    /// Only these values are changed.
     #[serde(rename = "instead-of", default)]
     pub instead_of: Vec<String>,
-    /// What they become.
+    /// The new value.
     pub value: Option<String>,
-    /// Numbers below it become it.
+    /// Smaller numbers are raised to this one.
     #[serde(rename = "at-least")]
     pub at_least: Option<u64>,
-    /// What it does, for the table.
+    /// Its effect, for the table.
     pub why: String,
 }
 
 impl Profile {
-    /// Names of the built-in profiles.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILTIN.iter().map(|(name, _)| *name)
     }
 
-    /// The built-in profile `name`.
-    ///
     /// # Errors
-    /// [`TuneError::Profile`] names those there are.
+    /// [`TuneError::Profile`] lists the built-in names.
     pub fn named(name: &str) -> Result<Self, TuneError> {
         let Some((_, text)) = BUILTIN.iter().find(|(known, _)| *known == name) else {
             let known: Vec<_> = Self::names().collect();
@@ -63,7 +58,7 @@ impl Profile {
         Self::parse(name, text)
     }
 
-    /// The profile in `text`, which came from `file`.
+    /// Parses the profile in `text`, which came from `file`.
     ///
     /// # Errors
     /// [`TuneError::Profile`] with the line.
@@ -88,7 +83,7 @@ impl Profile {
 }
 
 impl Wish {
-    /// What `now` becomes; `None` where it may stay.
+    /// Returns the new value for `now`, `None` if it can stay.
     #[must_use]
     pub fn of(&self, now: &str) -> Option<String> {
         if let Some(least) = self.at_least {

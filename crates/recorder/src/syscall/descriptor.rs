@@ -7,7 +7,6 @@ use super::Call;
 use super::sysno::Sysno;
 use crate::link;
 
-/// Calls [`link::step_aside`] with the descriptors that the call closes.
 pub(super) fn before(call: &Call) {
     let [a1, a2, a3, ..] = call.args;
     let (first, last) = match call.sysno {
@@ -22,7 +21,6 @@ pub(super) fn before(call: &Call) {
     }
 }
 
-/// Descriptors are 32-bit numbers.
 fn low(word: u64) -> u64 {
     word & u64::from(u32::MAX)
 }

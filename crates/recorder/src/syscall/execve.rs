@@ -35,7 +35,6 @@ use crate::variables::{SHIELD, acts_on_emulator};
 use crate::wire::{BODY_MAX, Kind, Unrecorded};
 use crate::{grace, send, sys, version, wire};
 
-/// Bytes of a command line that are sent.
 const TOLD_MAX: usize = BODY_MAX / 4;
 
 /// Signals that the comparison of masks ignores: QEMU never blocks SIGBUS and SIGSEGV, KILL and
@@ -43,10 +42,8 @@ const TOLD_MAX: usize = BODY_MAX / 4;
 const NOT_COUNTED: u64 =
     1 << (7 - 1) | 1 << (9 - 1) | 1 << (11 - 1) | 1 << (19 - 1) | 1 << 31 | 1 << 32;
 
-/// The reason to leave a call to QEMU.
 enum Left {
     Refused,
-    /// The kernel will run the program unrecorded.
     Runs(Unrecorded),
 }
 
@@ -56,7 +53,6 @@ struct Target {
     arguments: Vec<CString>,
 }
 
-/// Executes the call's program under QEMU. Returns if the call is left to QEMU.
 pub(super) fn before(call: &Call) {
     let Some(request) = Request::of(call) else { return };
     let held = Held::all();
@@ -88,9 +84,7 @@ pub(super) fn failed(call: &Call) {
     }
 }
 
-/// Blocks all signals until it is dropped.
 struct Held {
-    /// The thread's previous mask.
     earlier: u64,
 }
 
@@ -114,7 +108,6 @@ fn signal_waits(call: &Call, blocked: u64) -> bool {
     all(blocked) && !all(call.thread.blocked.get())
 }
 
-/// Tracks a successful `rt_sigprocmask`.
 pub(super) fn note_blocked(call: &Call) {
     let [how, set, ..] = call.args;
     let Some(signals) = Some(set).filter(|&set| set != 0).and_then(guest::word_at) else { return };
@@ -126,7 +119,6 @@ pub(super) fn note_blocked(call: &Call) {
     }
 }
 
-/// The arguments of the call.
 struct Request {
     path: PathBuf,
     arguments: Vec<CString>,
@@ -147,7 +139,6 @@ impl Request {
         Some(Self { path, arguments, variables })
     }
 
-    /// Returns the program that will run.
     fn target(&self) -> Result<Target, Left> {
         let mut path = behind_links(&self.path);
         let own = Arguments::kept().map(|kept| kept.arch);
@@ -224,7 +215,6 @@ fn in_root(path: &Path) -> PathBuf {
         .unwrap_or_else(|| path.to_path_buf())
 }
 
-/// Reads the first bytes of an executable file.
 fn read_head(path: &Path) -> Result<Vec<u8>, Left> {
     if path.as_os_str().as_bytes().ends_with(b" (deleted)") && !path.exists() {
         return Err(Left::Runs(Unrecorded::Deleted));
@@ -247,7 +237,6 @@ fn read_head(path: &Path) -> Result<Vec<u8>, Left> {
     read.map(|_| bytes).map_err(|_| Left::Runs(Unrecorded::Unreadable))
 }
 
-/// Refuses a program whose loader is missing: it cannot start.
 fn check_loader(bytes: &[u8]) -> Result<(), Left> {
     let loader = head::loader(bytes).map(|path| in_root(Path::new(OsStr::from_bytes(path))));
     if loader.is_none_or(|path| path.exists()) { Ok(()) } else { Err(Left::Refused) }

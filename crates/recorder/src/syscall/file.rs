@@ -20,7 +20,6 @@ const WILLNEED: u64 = libc::POSIX_FADV_WILLNEED as u64;
 /// Announcements a thread remembers. Beyond that it repeats some, which is harmless.
 const ANNOUNCED_MAX: usize = 64;
 
-/// Sends the event of a successful call.
 pub(super) fn after(call: &Call, result: u64) {
     match call.sysno {
         Sysno::Open | Sysno::Openat | Sysno::Creat | Sysno::Openat2 => {

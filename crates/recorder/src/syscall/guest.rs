@@ -15,13 +15,11 @@ const PATH_MAX: usize = 4096;
 /// execve.
 const VECTOR_BYTES_MAX: usize = 6 << 20;
 
-/// Reads the program's eight bytes at `address`.
 pub(super) fn word_at(address: u64) -> Option<u64> {
     let mut bytes = [0; 8];
     (read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
 }
 
-/// Reads the program's C string at `address`, cut at 4095 bytes.
 pub(super) fn string_at(address: u64) -> Vec<u8> {
     let mut string = Vec::new();
     read_string(address, PATH_MAX - 1, &mut string);

@@ -11,7 +11,6 @@ use super::{Call, file, low, op};
 use crate::grace;
 use crate::wire::WireEvent;
 
-/// End of the heap, 0 before the first brk.
 static BRK: AtomicU64 = AtomicU64::new(0);
 
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
@@ -35,7 +34,6 @@ fn takes_away(call: &Call) -> bool {
     }
 }
 
-/// Sends the event of a successful call.
 pub(super) fn after(call: &Call, result: u64) {
     let [a1, a2, a3, a4, ..] = call.args;
     match call.sysno {

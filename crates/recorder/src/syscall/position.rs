@@ -8,7 +8,6 @@ use std::os::fd::RawFd;
 use super::sysno::Sysno;
 use super::{Call, guest, op};
 
-/// Where a transfer began.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
     Position(u64),
@@ -16,7 +15,6 @@ pub(super) enum At {
     Descriptor,
 }
 
-/// One side of a transfer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     pub(super) op: u32,

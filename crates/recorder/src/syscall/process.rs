@@ -16,14 +16,12 @@ use crate::{grace, send, thread};
 /// PID at the last callback. It differs from the real one after a fork.
 static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a call can return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Returns,
     Ends,
 }
 
-/// Sends the events that must precede the call.
 pub(super) fn before(call: &Call) -> Next {
     PID.store(std::process::id(), Relaxed);
     match call.sysno {
@@ -53,7 +51,6 @@ fn status(call: &Call) -> u64 {
     call.args[0] & 0xff
 }
 
-/// Sends the events that follow the call.
 pub(super) fn after(call: &Call, result: i64) {
     match call.sysno {
         Sysno::Execve | Sysno::Execveat => execve::failed(call),
@@ -94,7 +91,6 @@ fn has(flags: u64, flag: i32) -> bool {
     flags & u64::from(flag.cast_unsigned()) != 0
 }
 
-/// Returns whether the call returned in a new process.
 pub(super) fn is_new_child(sysno: Sysno, result: i64) -> bool {
     let is_fork = matches!(sysno, Sysno::Fork | Sysno::Vfork | Sysno::Clone | Sysno::Clone3);
     is_fork && result == 0 && PID.load(Relaxed) != std::process::id()

@@ -16,7 +16,6 @@ use super::{Call, op};
 use crate::wire::WireEvent;
 use crate::{grace, sys};
 
-/// Maximum number of segments attached at a time.
 const NR_ATTACHED_MAX: usize = 1 << 10;
 
 /// Address (0 for a free slot) and length of each attached segment.
@@ -30,7 +29,6 @@ pub(super) fn before(call: &Call) {
     }
 }
 
-/// Sends the event of a successful call.
 pub(super) fn after(call: &Call, result: u64) {
     match call.sysno {
         Sysno::Shmat => attach(call, result),

@@ -5,7 +5,6 @@
 
 use crate::arch::Arch;
 
-/// A number that no system call has.
 const NONE: usize = usize::MAX;
 
 /// Only numbers below this are looked up.
@@ -13,7 +12,6 @@ const NR_KNOWN: usize = 512;
 
 macro_rules! sysnos {
     ($($call:ident: $x86_64:expr, $arm64:expr;)*) => {
-        /// A system call that becomes an event or is tracked.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Sysno {
             $($call,)*
@@ -86,7 +84,6 @@ const fn table(calls: &[(Sysno, usize)]) -> [Sysno; NR_KNOWN] {
 }
 
 impl Sysno {
-    /// Returns the call for `number` in a program for `arch`.
     pub(super) fn of(arch: Arch, number: i64) -> Self {
         let table = match arch {
             Arch::X86_64 => &X86_64,
@@ -102,7 +99,6 @@ mod tests {
     use super::Sysno::*;
     use super::*;
 
-    /// Calls that exist on both architectures.
     const COMMON: &[(Sysno, i64)] = &[
         (Brk, libc::SYS_brk),
         (Clone, libc::SYS_clone),
