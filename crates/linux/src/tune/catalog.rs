@@ -156,7 +156,7 @@ impl Catalog {
         mounts::of_disks(&mounts).into_iter().filter_map(sized).collect()
     }
 
-    /// Returns whether the kernel uses MGLRU, `None` if it has only LRU lists.
+    /// Returns whether MGLRU is enabled, `None` if the kernel does not have it.
     #[must_use]
     pub fn has_generations(&self) -> Option<bool> {
         let path = self.below_root(Path::new(host::GENERATIONS));
