@@ -1,10 +1,10 @@
-//! Interleaved measuring: rounds outermost, every subject once a round, ratios within a round.
+//! Interleaved measurements: every subject runs once per round, and ratios are within a round.
 //!
-//! Machines drift by tens of per cent over minutes. Two subjects are therefore only compared with
-//! each other's value of the same round, and a result is the median of such ratios with its spread.
+//! Machines drift by tens of percent over minutes. Two subjects are therefore compared only within
+//! a round, and a result is the median of such ratios with its spread.
 //!
-//! Owns the order of runs and the statistics ([`bootstrap`]: confidence in a median), and hardware
-//! [`counters`]. Does not own what is run.
+//! Owns the order of runs, the statistics ([`bootstrap`]: confidence in a median) and hardware
+//! [`counters`]. Does not own the measured operations.
 
 pub mod bootstrap;
 pub mod counters;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// CPU time of this thread so far: other programs' time slices are not in it.
+/// Returns this thread's CPU time so far, which excludes other programs' time slices.
 #[must_use]
 pub fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
@@ -22,7 +22,7 @@ pub fn cpu_time() -> Duration {
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Values of one subject, a round each, in nanoseconds.
+/// One subject's values in nanoseconds, one per round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// In the order of rounds.
@@ -32,18 +32,15 @@ pub struct Series {
 /// A median with its spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// Middle value.
     pub median: f64,
-    /// Smallest.
     pub min: f64,
-    /// Largest.
     pub max: f64,
-    /// Values.
+    /// Number of values.
     pub n: usize,
 }
 
 impl Spread {
-    /// Of `values`; `None` without any.
+    /// Returns the spread of `values`, `None` if there are none.
     ///
     /// ```
     /// # use largefolio_linux::measure::Spread;
@@ -60,7 +57,7 @@ impl Spread {
     }
 }
 
-/// The middle of the values, which must not be empty; orders them.
+/// Sorts the values, which must not be empty, and returns the median.
 fn median_of(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -72,13 +69,12 @@ fn median_of(values: &mut [f64]) -> f64 {
 }
 
 impl Series {
-    /// Its values.
     #[must_use]
     pub fn spread(&self) -> Option<Spread> {
         Spread::of(&self.rounds_ns)
     }
 
-    /// This series over `reference`, round by round.
+    /// Returns this series divided by `reference`, round by round.
     #[must_use]
     pub fn ratio(&self, reference: &Self) -> Option<Spread> {
         let pairs = self.rounds_ns.iter().zip(&reference.rounds_ns);
@@ -88,14 +84,14 @@ impl Series {
     }
 }
 
-/// The order of `nr` subjects in a round: it reverses from round to round.
+/// Returns the order of `nr` subjects in a round, which reverses from round to round.
 pub(crate) fn turns(round: usize, nr: usize) -> impl Iterator<Item = usize> {
     (0..nr).map(move |turn| if round.is_multiple_of(2) { turn } else { nr - 1 - turn })
 }
 
-/// Runs every subject once a round, after one round that is not counted, in an order that reverses
-/// from round to round: each follows one neighbour in one round and the other in the next. Each call says how long
-/// its measured part took; set-up and tear-down stay outside.
+/// Runs every subject once per round, after one round that does not count. The order reverses from
+/// round to round, so each subject follows a different neighbor. Each call returns the time of its
+/// measured part, without set-up and tear-down.
 ///
 /// # Errors
 /// The first error of a subject.

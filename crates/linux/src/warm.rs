@@ -20,8 +20,7 @@
 //! Owns the order of these steps and the report about them. [`libraries`] finds a program's files.
 //!
 //! Invariants:
-//! - W1: no byte and no modification time of the file changes: dirty pages are written, not
-//!   dropped.
+//! - W1: neither the bytes nor the change times of the file change: dirty pages are written first.
 //! - W2: blocks in a PMD folio are not touched. If the first block tried gets none, the rest is not
 //!   touched either. A part whose folios are counted by size is not touched if all of it is large.
 //! - W3: the file is opened for reading and never executed.
