@@ -56,9 +56,7 @@ pub enum CalibrateError {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// Nanoseconds.
     pub ns: Spread,
-    /// A description of the measurement.
     pub how: String,
 }
 
@@ -107,7 +105,6 @@ impl Effort {
         }
     }
 
-    /// Returns the divisor of region sizes.
     const fn part(self) -> usize {
         match self {
             Self::Quick => 8,
@@ -132,12 +129,10 @@ impl Effort {
     }
 }
 
-/// A rate of moving uncached memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rate {
     /// Bytes moved per operation.
     pub unit_bytes: usize,
-    /// Nanoseconds per unit.
     pub figure: Figure,
 }
 
@@ -150,20 +145,17 @@ pub struct MapcountCosts {
     pub owner_word: Option<Figure>,
 }
 
-/// All results.
 #[derive(Clone, Debug, Default)]
 pub struct Calibration {
     pub cpu: Cpu,
     /// Clock rate in GHz.
     pub clock_ghz: Option<Spread>,
-    /// Data and instruction curves.
     pub curves: Vec<Curve>,
     pub caches: Caches,
     /// Latency of a line by its location.
     pub lines: LineCosts,
     /// Shares of a walk that delay the program.
     pub walk_shares: WalkShares,
-    /// Faults, fork, unmapping.
     pub kernel: KernelCosts,
     /// Map counts and owner words. Empty at first: the measurement needs the model's code.
     pub mapcounts: MapcountCosts,
@@ -172,7 +164,6 @@ pub struct Calibration {
     /// Copying in user space with the kernel's instructions.
     pub copy: Vec<Rate>,
     pub storage: Storage,
-    /// Failed measurements with their reasons.
     pub missing: Vec<String>,
 }
 
@@ -230,14 +221,12 @@ impl Calibration {
         }
     }
 
-    /// Returns the curve for a side and a kind of page.
     #[must_use]
     pub fn curve(&self, side: Side, pages: Pages) -> Option<&Curve> {
         self.curves.iter().find(|curve| curve.side == side && curve.pages == pages)
     }
 }
 
-/// Returns the rates of clearing and copying uncached memory in user space.
 fn rates(effort: Effort) -> Result<(Vec<Rate>, Vec<Rate>), CalibrateError> {
     let units: &[usize] = match effort {
         Effort::Quick => &[4 << 10],

@@ -52,19 +52,15 @@ pub struct Request {
     pub kinds: Vec<CollapseKind>,
     /// Whether the user named the kinds. A kind that the kernel cannot collapse is then a refusal.
     pub is_named: bool,
-    /// Smaller areas are skipped.
     pub min_bytes: u64,
 }
 
-/// The result for one kind of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collapsed {
     /// Areas with at least one block and one resident page.
     pub nr_areas: u64,
     pub nr_blocks: u64,
-    /// Bytes mapped by PMD entries before.
     pub before_bytes: u64,
-    /// Bytes mapped by PMD entries afterwards.
     pub after_bytes: u64,
     /// Blocks that the kernel refused, by error number.
     pub refused: BTreeMap<i32, u64>,
@@ -75,7 +71,6 @@ pub struct Collapsed {
 }
 
 impl Collapsed {
-    /// Returns whether every requested block is in a PMD folio.
     #[must_use]
     pub fn is_whole(&self, kind: CollapseKind) -> bool {
         // For memory, EINVAL means a block without a page: there was nothing to collapse.
@@ -122,14 +117,12 @@ pub struct Outcome {
 pub enum CollapseError {
     #[error("there is no process {0}; ps -e lists processes")]
     NoProcess(u32),
-    /// The process belongs to another user and we are not root.
     #[error("process {pid} cannot be {what}: {}", not_allowed(command))]
     NotAllowed {
         pid: u32,
         what: &'static str,
         command: String,
     },
-    /// `process_madvise` lacks `MADV_COLLAPSE`.
     #[error(
         "this kernel cannot collapse the memory of another process: that needs Linux 6.1 or \
              later"
@@ -219,7 +212,6 @@ pub fn run(
     Ok(outcome)
 }
 
-/// Fills in the areas before and after.
 fn compare(
     outcome: &mut Outcome,
     pid: u32,
@@ -240,7 +232,6 @@ fn compare(
     }
 }
 
-/// Returns the tried blocks of an area that the census did not see, with the memory each will take.
 fn seen(entries: &dyn Entries, smap: &Smap, tried: Vec<Block>) -> io::Result<Vec<Block>> {
     let Some(&Block { address: first_address, kind, .. }) = tried.first() else {
         return Ok(tried);
@@ -319,7 +310,6 @@ fn resident(areas: &[Smap]) -> u64 {
     areas.iter().map(|smap| smap.rss_bytes).sum()
 }
 
-/// Returns the private memory that is shared with other processes.
 fn shared(areas: &[Smap]) -> u64 {
     areas.iter().filter(|smap| smap.vma.inode == 0).map(|smap| smap.shared_bytes).sum()
 }
@@ -333,7 +323,6 @@ fn huge(areas: &[Smap], kind: CollapseKind) -> u64 {
     areas.iter().map(of).sum()
 }
 
-/// Returns the remedy for EPERM.
 fn not_allowed(command: &str) -> String {
     if rustix::process::geteuid().is_root() {
         "the kernel refuses even root, which needs CAP_SYS_PTRACE and CAP_SYS_NICE here; a \

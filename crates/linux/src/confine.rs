@@ -29,7 +29,6 @@ use crate::proc::OF_CPUS;
 /// The newest restrictions. An older kernel supports fewer.
 const NEWEST: ABI = ABI::V6;
 
-/// The files that stay accessible.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     /// Files to read. A directory includes everything below it.
@@ -46,9 +45,7 @@ pub struct Files {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confined {
-    /// All of the restrictions.
     Whole,
-    /// Those that this kernel supports.
     Partly,
     /// Only memory: the kernel has no Landlock, or it is disabled.
     MemoryOnly,

@@ -37,7 +37,6 @@ const NR_OWNERS_MAX: usize = 32;
 /// Maximum number of LOAD segments: the kernel reads 64 KiB of program headers.
 const NR_LOADS_MAX: usize = (64 << 10) / 32;
 
-/// Size of addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
     Bits32,
@@ -57,7 +56,6 @@ pub enum ElfKind {
     Other,
 }
 
-/// A `PT_LOAD` segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// `PROT_*` bits: 1 read, 2 write, 4 execute.
@@ -65,14 +63,12 @@ pub struct Load {
     pub offset: u64,
     /// Address before the load bias.
     pub vaddr: u64,
-    /// Bytes from the file.
     pub file_bytes: u64,
     /// Bytes in memory. Those beyond `file_bytes` are zero.
     pub mem_bytes: u64,
     pub align: u64,
 }
 
-/// The parts of an ELF file that describe its mappings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ElfFile {
     pub file_bytes: u64,
@@ -86,7 +82,6 @@ pub struct ElfFile {
     pub interpreter: Option<PathBuf>,
     /// In hexadecimal, empty if there is none.
     pub build_id: String,
-    /// Owners of its notes, each once.
     pub notes: Vec<String>,
 }
 
@@ -97,7 +92,6 @@ pub enum ElfError {
         path: PathBuf,
         source: io::Error,
     },
-    /// A directory, a device, a pipe.
     #[error("{} is not a regular file", shown(.0))]
     NotAFile(PathBuf),
     #[error("{} is not an ELF file", shown(.0))]
@@ -108,7 +102,6 @@ pub enum ElfError {
         path: PathBuf,
         what: String,
     },
-    /// An object file or a core dump.
     #[error("{} is an object file or a core dump: nothing maps it; link it first", shown(.0))]
     NotLoadable(PathBuf),
 }

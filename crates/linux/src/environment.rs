@@ -20,19 +20,15 @@ const SET_GROUP: u32 = 0o2000;
 const GROUP_EXECUTES: u32 = 0o10;
 const CAPABILITIES: &str = "security.capability";
 
-/// The kind of file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// A file with an execute bit.
     Executable,
-    /// A file without execute bits.
     Plain,
     Directory,
     Missing,
 }
 
 pub trait Environment {
-    /// Reads an environment variable.
     fn variable(&self, name: &str) -> Option<OsString>;
 
     fn node(&self, path: &Path) -> Node;
@@ -57,7 +53,6 @@ pub trait Environment {
     fn complaint(&self, tool: &Path, arguments: &[&OsStr]) -> String;
 }
 
-/// The running machine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Host;
 
@@ -127,7 +122,6 @@ pub fn find_in_path(environment: &dyn Environment, name: &OsStr) -> Option<PathB
     find_on(environment, &path, name)
 }
 
-/// Finds the executable `name` in the directories of `path`, separated by `:`.
 pub(crate) fn find_on(
     environment: &dyn Environment,
     path: &OsStr,

@@ -14,7 +14,6 @@ use crate::mount::Detached;
 use crate::proc::Task;
 use crate::system::Live;
 
-/// The function, and the event's name.
 pub(crate) const HANDLE_MM_FAULT: &str = "handle_mm_fault";
 /// Bits of a fault's error code in x86-64 events: a store, an instruction fetch.
 pub(crate) const STORE: u64 = 2;
@@ -77,12 +76,10 @@ fn list(tracefs: &Detached) -> PathBuf {
     tracefs.path().join("kprobe_events")
 }
 
-/// Writes a line: a definition, or the removal of one.
 fn say(list: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new().append(true).open(list)?.write_all(format!("{line}\n").as_bytes())
 }
 
-/// Removes the events of processes that were killed.
 fn remove_stale(list: &Path) {
     let text = fs::read_to_string(list).unwrap_or_default();
     for event in text.lines().filter_map(of_ours) {
@@ -94,7 +91,6 @@ fn remove_stale(list: &Path) {
     }
 }
 
-/// Returns the event that a line defines, if its name is one of ours.
 fn of_ours(line: &str) -> Option<&str> {
     let (event, _) = line.strip_prefix("p:")?.split_once(' ')?;
     let (group, name) = event.strip_prefix(PREFIX)?.split_once('/')?;

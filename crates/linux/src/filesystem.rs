@@ -39,7 +39,6 @@ const WITHOUT_FILES: [i64; 9] = [
 /// Filesystems that store files only in memory: nothing can be evicted and read again.
 const MEMORY: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
 
-/// Returns the name of a magic number, or the number itself.
 pub(crate) fn name(magic: i64) -> String {
     FILESYSTEMS
         .iter()
@@ -47,12 +46,10 @@ pub(crate) fn name(magic: i64) -> String {
         .map_or_else(|| format!("{magic:#x}"), |(_, name)| (*name).to_owned())
 }
 
-/// Returns whether its files are not in the page cache.
 pub(crate) fn is_without_files(magic: i64) -> bool {
     WITHOUT_FILES.contains(&magic)
 }
 
-/// The filesystem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ground {
     pub(crate) name: String,

@@ -18,12 +18,10 @@ use crate::system::{Live, System as _};
 /// after a few hours of uptime.
 const BLOCK_BYTES_MAX: u64 = 2 << 20;
 
-/// Returns this machine's base page, for counting this process's memory.
 pub(crate) fn page_bytes() -> usize {
     rustix::param::page_size()
 }
 
-/// Returns the bytes that a PMD entry maps on this machine.
 pub(crate) fn pmd_bytes() -> usize {
     usize::try_from(Geometry::running().pmd_bytes()).unwrap_or(usize::MAX)
 }
@@ -31,16 +29,13 @@ pub(crate) fn pmd_bytes() -> usize {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     pub page_bytes: u64,
-    /// Order of the memory that a PMD entry maps.
     pub pmd_order: u32,
     /// Order of an arm64 contpte block with this base page. On other machines only a yardstick.
     pub contpte_order: u32,
-    /// Whether the machine has contpte entries.
     pub has_contpte: bool,
 }
 
 impl Geometry {
-    /// Returns the running machine's sizes.
     #[must_use]
     pub fn running() -> Self {
         Self::of(Live.page_bytes())
@@ -54,7 +49,6 @@ impl Geometry {
         Self { has_contpte, ..Self::arm64(page_bytes) }
     }
 
-    /// Returns the arm64 sizes for base pages of `page_bytes`.
     #[must_use]
     pub const fn arm64(page_bytes: u64) -> Self {
         // A page table has page / 8 entries. docs/behaviour C.1: 16, 128 and 32 pages.

@@ -59,19 +59,16 @@ impl Keeper {
         Err(io::Error::other("/bin/sh ended at once"))
     }
 
-    /// Returns the PID, which is also its process group.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Kills it before it does its part.
     #[cfg(test)]
     pub(crate) fn kill(&self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     }
 
-    /// Lets it do its part now, and waits.
     pub(crate) fn end(&mut self) {
         drop(self.pipe.take());
         let _ = self.child.wait();

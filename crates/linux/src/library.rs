@@ -24,18 +24,14 @@ pub(crate) const PRELOADED: Library =
 /// The QEMU for x86-64 programs. `scripts/qemu.sh` builds it if the distribution's has no plugins.
 pub(crate) const QEMU_X86_64: Library =
     Library { name: "qemu-x86_64", variable: "LARGEFOLIO_QEMU" };
-/// The same for arm64.
 pub(crate) const QEMU_AARCH64: Library =
     Library { name: "qemu-aarch64", variable: "LARGEFOLIO_QEMU_AARCH64" };
 
-/// The script that gets both.
 const SCRIPT: &str = "qemu.sh";
 
-/// A shared library that other programs load, or a program that `folio` runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library {
     pub(crate) name: &'static str,
-    /// Variable with the file's path.
     pub(crate) variable: &'static str,
 }
 
@@ -43,7 +39,6 @@ pub(crate) struct Library {
 pub(crate) struct NoLibrary {
     /// The places searched, and the reasons against files that were found.
     pub(crate) places: String,
-    /// The first untrusted file, with the reason.
     pub(crate) distrusted: Option<String>,
 }
 
@@ -72,13 +67,11 @@ impl Library {
         Err(NoLibrary { places: places.join(", "), distrusted })
     }
 
-    /// Returns the variable's value if it is set.
     pub(crate) fn named(self, environment: &dyn Environment) -> Option<OsString> {
         environment.variable(self.variable).filter(|named| !named.is_empty())
     }
 }
 
-/// Returns the command that gets a QEMU with plugins.
 pub(crate) fn emulator_command(environment: &dyn Environment) -> String {
     let mut places = candidates(environment, SCRIPT);
     // In a checkout, the build directory is next to the scripts.

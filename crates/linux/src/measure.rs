@@ -22,20 +22,16 @@ pub fn cpu_time() -> Duration {
     Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// One subject's values in nanoseconds, one per round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// In the order of rounds.
     pub rounds_ns: Vec<f64>,
 }
 
-/// A median with its spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     pub median: f64,
     pub min: f64,
     pub max: f64,
-    /// Number of values.
     pub n: usize,
 }
 
@@ -57,7 +53,6 @@ impl Spread {
     }
 }
 
-/// Sorts the values, which must not be empty, and returns the median.
 fn median_of(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -84,7 +79,6 @@ impl Series {
     }
 }
 
-/// Returns the order of `nr` subjects in a round, which reverses from round to round.
 pub(crate) fn turns(round: usize, nr: usize) -> impl Iterator<Item = usize> {
     (0..nr).map(move |turn| if round.is_multiple_of(2) { turn } else { nr - 1 - turn })
 }

@@ -21,7 +21,6 @@ pub(crate) struct Detached {
 }
 
 impl Detached {
-    /// Mounts a filesystem of type `driver`, from `source` if it needs one.
     pub(crate) fn new(driver: &str, source: Option<&Path>) -> io::Result<Self> {
         let context = fsopen(driver, FsOpenFlags::FSOPEN_CLOEXEC)?;
         if let Some(source) = source {

@@ -39,7 +39,6 @@ pub use place::Place;
 /// First line of every file.
 const HEADER: &str = "# Written by folio; `folio tune --undo` takes it back.\n";
 
-/// The contents planned for one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub place: Place,
@@ -50,7 +49,6 @@ pub struct Piece {
 pub(crate) enum Body {
     /// Lines that are merged with those of earlier calls.
     Lines { section: &'static str, lines: Vec<Line> },
-    /// The whole file, or a link's target.
     Whole(String),
 }
 
@@ -61,43 +59,35 @@ pub(crate) struct Line {
     pub(crate) rest: String,
 }
 
-/// A file with its full text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     pub place: Place,
-    /// That place below the root.
     pub path: PathBuf,
     /// The new contents, or a link's target.
     pub text: String,
     /// The current contents if it exists. According to the record it is ours.
     pub(crate) found: Option<String>,
-    /// Number of missing directories on its path.
     pub(crate) nr_folders: usize,
 }
 
-/// A file that exists, or should.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     pub path: PathBuf,
     pub state: State,
 }
 
-/// A file's state according to the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It is as folio wrote it.
     Persisted,
     /// Another program has changed it since.
     Changed,
-    /// It was removed.
     Missing,
     /// It has one of our names but is not in this record.
     Unrecorded,
 }
 
 impl Planned {
-    /// Returns whether it already has its planned contents.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.found.as_ref() == Some(&self.text)

@@ -53,17 +53,14 @@ pub struct Options {
     pub voice: Voice,
 }
 
-/// The library's output on stderr.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Voice {
     /// None, only records.
     #[default]
     Silent,
-    /// A line for each text of each process.
     Verbose,
 }
 
-/// Why programs run with their original text.
 #[derive(Debug, thiserror::Error)]
 pub struct Refused {
     pub refusal: Refusal,
@@ -122,7 +119,6 @@ impl Remap {
         program::check(program)
     }
 
-    /// Sets the variables for `command` and everything it starts.
     pub fn apply(&self, command: &mut Command) {
         command.envs(self.environment());
     }
@@ -223,7 +219,6 @@ fn preload_list(library: &Path, earlier: Option<OsString>) -> OsString {
     list
 }
 
-/// Appends an option to a colon-separated list.
 fn with_option(earlier: Option<OsString>, option: &str) -> OsString {
     match earlier.filter(|earlier| !earlier.is_empty()) {
         Some(mut earlier) if !earlier.as_bytes().ends_with(option.as_bytes()) => {

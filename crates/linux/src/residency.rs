@@ -33,24 +33,19 @@ const NR_BLOCKS_AT_ONCE: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
-    /// No page is cached.
     Absent,
     /// Some pages are cached, or all in smaller folios.
     Small,
-    /// Cached in one PMD folio.
     Huge,
     /// The kernel does not report it: the file is neither ours nor writable for us.
     Unknown,
 }
 
-/// A file examined in blocks.
 #[derive(Debug)]
 pub(crate) struct Cached<'f> {
     file: &'f File,
     file_bytes: u64,
-    /// Bytes of a block.
     pub(crate) pmd_bytes: u64,
-    /// Whether the kernel reports which pages are cached.
     pub(crate) is_told: bool,
     /// Whether the whole range was filled. Examining it then reads nothing, reported or not.
     pub(crate) is_filled: bool,
@@ -117,7 +112,6 @@ impl<'f> Cached<'f> {
         Ok(states)
     }
 
-    /// Returns whether a page of the range is cached, `None` if the kernel does not report it.
     pub(crate) fn is_cached(&self, range: Range<u64>) -> io::Result<Option<bool>> {
         if !self.is_told || range.is_empty() {
             return Ok(None);
@@ -143,13 +137,11 @@ impl<'f> Cached<'f> {
 struct Area {
     mapped: *mut u8,
     mapped_bytes: usize,
-    /// First aligned byte.
     at: *mut u8,
     len_bytes: usize,
 }
 
 impl Area {
-    /// Reserves unmapped addresses that start at a multiple of `align`.
     fn reserve(len_bytes: usize, align: usize) -> io::Result<Self> {
         let mapped_bytes = len_bytes.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -161,7 +153,6 @@ impl Area {
         Ok(Self { mapped, mapped_bytes, at, len_bytes })
     }
 
-    /// Maps `len` bytes of the file for reading, `at` bytes into the area.
     fn map(&self, file: &File, at: usize, pos: u64, len: usize) -> io::Result<()> {
         self.check(at, len)?;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
@@ -182,7 +173,6 @@ impl Area {
         self.advise(at, len, Advice::LinuxPopulateRead)
     }
 
-    /// Returns for each page of the range whether it is cached.
     fn resident(&self, at: usize, len: usize) -> io::Result<Vec<bool>> {
         self.check(at, len)?;
         let mut cached = vec![0_u8; len.div_ceil(rustix::param::page_size())];

@@ -32,7 +32,6 @@ const PUT_BACK: &str = "printf %s \"$1\" >\"$2\"";
 /// less.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Pause between attempts to take the lock.
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +47,6 @@ pub enum SettingError {
         value: String,
         source: io::Error,
     },
-    /// Another process has changed it temporarily.
     #[error(
         "{}: another folio process has changed it temporarily; try again when that one has ended",
         shown(path)
@@ -56,7 +54,6 @@ pub enum SettingError {
     Busy {
         path: PathBuf,
     },
-    /// The process that would restore the old value could not be started.
     #[error("cannot start the process that restores {}: {source}", shown(path))]
     Keeper {
         path: PathBuf,
@@ -67,7 +64,6 @@ pub enum SettingError {
 /// Remedy for a user who may not change a setting.
 pub(crate) const NEEDS_ROOT: &str = "; this needs root: run the same command as root";
 
-/// Returns the remedy for a failed write.
 pub(crate) fn remedy(cause: &io::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::PermissionDenied => NEEDS_ROOT,
@@ -90,10 +86,8 @@ pub struct Setting {
     lock: Locked,
 }
 
-/// A warning about a setting that was changed temporarily.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Aftermath {
-    /// It does not have its old value.
     NotBack {
         path: PathBuf,
         old: String,
@@ -102,9 +96,7 @@ pub enum Aftermath {
     /// It has its old value, but another program had changed it meanwhile.
     Overwritten {
         path: PathBuf,
-        /// The restored value.
         old: String,
-        /// The other program's value.
         theirs: String,
     },
 }
@@ -132,7 +124,6 @@ impl std::fmt::Display for Aftermath {
 
 static AFTERMATH: Mutex<Vec<Aftermath>> = Mutex::new(Vec::new());
 
-/// Returns the warnings about settings restored since the last call.
 pub fn aftermath() -> Vec<Aftermath> {
     mem::take(&mut AFTERMATH.lock().unwrap_or_else(PoisonError::into_inner))
 }
@@ -142,7 +133,6 @@ pub fn aftermath() -> Vec<Aftermath> {
 #[derive(Debug)]
 pub(crate) struct Locked(File);
 
-/// How to react if another process has changed the setting temporarily.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Busy {
     Wait,
@@ -228,7 +218,6 @@ impl Setting {
         Ok(())
     }
 
-    /// Returns the value before the change.
     #[must_use]
     pub fn old(&self) -> &str {
         &self.old
@@ -242,7 +231,6 @@ impl Setting {
         Keeper::start(PUT_BACK, &args, lock).map_err(failed)
     }
 
-    /// Returns the warning once the keeper has done its part.
     fn put_back(&self, before: Option<String>) -> Option<Aftermath> {
         let (path, old) = (self.path.clone(), self.old.clone());
         let is = |value: &str| Self::read(&self.path).ok().is_none_or(|now| now == value);
@@ -285,7 +273,6 @@ fn lock(path: &Path, busy: Busy) -> Result<Locked, SettingError> {
 }
 
 impl Locked {
-    /// Locks `file`. Returns the file if another process holds its lock.
     pub(crate) fn try_new(file: File) -> io::Result<Result<Self, File>> {
         match file.try_lock() {
             Ok(()) => Ok(Ok(Self(file))),

@@ -37,7 +37,6 @@ const FOLIO: &str = "folio";
 /// sudo's search path, whatever `PATH` is: the `secure_path` of distributions.
 const SECURE_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin";
 
-/// Whether the user has to type `sudo`.
 static NEEDS_SUDO: LazyLock<bool> = LazyLock::new(|| {
     !rustix::process::geteuid().is_root() || find_in_path(&Host, OsStr::new("sudo")).is_some()
 });
@@ -102,7 +101,6 @@ fn own() -> Option<PathBuf> {
     (path.file_name() == Some(OsStr::new(FOLIO)) && path.is_file()).then_some(path)
 }
 
-/// Replaces `folio` at the start of `command` by `name`.
 fn with_name(name: &str, command: &str) -> String {
     match command.strip_prefix(FOLIO) {
         Some(rest) if rest.starts_with(' ') => format!("{name}{rest}"),
@@ -135,7 +133,6 @@ fn is_script(found: &Path, own: &Path) -> bool {
     own.ends_with("largefolio/_folio/bin/folio") && bin.parent().is_some_and(is_below)
 }
 
-/// Returns the command that compacts memory, as the user types it.
 #[must_use]
 pub fn compact_memory() -> String {
     format!("echo 1 | {}", as_root("tee /proc/sys/vm/compact_memory"))

@@ -69,12 +69,10 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Returns a signal that must be forwarded, only once.
     pub(crate) fn take(&self) -> Option<i32> {
         Some(self.sent.swap(0, Relaxed)).filter(|signal| *signal != 0)
     }
 
-    /// Returns the last signal that arrived.
     pub(crate) fn seen(&self) -> Option<i32> {
         Some(self.seen.load(Relaxed)).filter(|signal| *signal != 0)
     }
@@ -93,7 +91,6 @@ impl Stop {
         Signals::watch().map(Self)
     }
 
-    /// Returns the signal that requested an end.
     #[must_use]
     pub fn asked_by(&self) -> Option<i32> {
         self.0.seen()

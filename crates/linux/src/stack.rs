@@ -18,10 +18,8 @@ use rustix::process::{Resource, getrlimit};
 /// With this much stack no thread is needed: parsing a command line takes 240 to 300 KiB in a debug
 /// build.
 const ENOUGH_BYTES: u64 = 1 << 20;
-/// The thread's stack, the usual default of a system.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Runs `work` on a large enough stack and returns its result.
 pub fn with_enough<T: Send + 'static>(work: fn() -> T) -> T {
     let limit = getrlimit(Resource::Stack).current;
     if limit.is_none_or(|bytes| bytes >= ENOUGH_BYTES) {

@@ -27,7 +27,6 @@ const REMOVE: &str = "cd /proc/self/fd/2 && [ -d \"$1\" ] || exit; echo 0 >\"$1\
 
 #[derive(Debug)]
 pub(crate) enum TracefsError {
-    /// No capability to mount.
     NotPermitted,
     Missing,
     /// PIDs here differ from PIDs in events.
@@ -35,7 +34,6 @@ pub(crate) enum TracefsError {
     Instance(io::Error),
 }
 
-/// An instance, removed on drop.
 #[derive(Debug)]
 pub(crate) struct Instance {
     path: PathBuf,
@@ -66,7 +64,6 @@ impl Instance {
         &self.path
     }
 
-    /// Returns whether the kernel has `event`, for example `sched/sched_switch`.
     pub(crate) fn has(&self, event: &str) -> bool {
         self.path.join("events").join(event).is_dir()
     }
@@ -75,7 +72,6 @@ impl Instance {
         fs::write(self.path.join(name), value)
     }
 
-    /// Returns the number of events that did not fit the buffers.
     pub(crate) fn nr_lost(&self) -> u64 {
         let Ok(cpus) = fs::read_dir(self.path.join("per_cpu")) else { return 0 };
         let stats = cpus.flatten().map(|cpu| cpu.path().join("stats"));
@@ -84,7 +80,6 @@ impl Instance {
     }
 }
 
-/// Parses the lost events in a line of `per_cpu/cpuN/stats`.
 fn lost_of(line: &str) -> Option<u64> {
     let (key, value) = line.split_once(": ")?;
     let is_loss = matches!(key, "overrun" | "commit overrun" | "dropped events");

@@ -53,12 +53,10 @@ fn look(path: &Path, owners: &[u32], is_open: impl Fn(&Metadata) -> bool) -> Opt
     }
 }
 
-/// Returns whether the file runs with its owner's or group's privileges.
 pub(crate) fn is_set_id(found: &Metadata) -> bool {
     found.mode() & SET_ID != 0
 }
 
-/// Returns whether the file runs with capabilities.
 pub(crate) fn has_capabilities(path: &Path) -> bool {
     rustix::fs::getxattr(path, "security.capability", &mut [0_u8; 64][..]).is_ok()
 }

@@ -34,13 +34,11 @@ use largefolio_trace::shown;
 
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
-    /// Unknown setting.
     #[error("no setting {name:?}; {expected}")]
     Name {
         name: String,
         expected: &'static str,
     },
-    /// The kernel does not have it, or it cannot be read.
     #[error("{name}: cannot read {}: {source}; does this kernel have the setting?", shown(path))]
     Read {
         name: String,
@@ -66,7 +64,6 @@ pub enum TuneError {
         path: PathBuf,
         source: io::Error,
     },
-    /// Another process is changing it.
     #[error("{name}: {message}")]
     Busy {
         name: String,
@@ -76,16 +73,13 @@ pub enum TuneError {
     Profile {
         /// File, or name of a built-in profile.
         file: String,
-        /// The error with its line.
         message: String,
     },
-    /// A name or value that cannot be written to a system file.
     #[error("{what}: {message}")]
     Given {
         what: String,
         message: String,
     },
-    /// A system file cannot be written or restored.
     #[error("{}: {message}", shown(path))]
     File {
         /// The file, or one of its parent directories.

@@ -53,23 +53,18 @@ pub enum VerifyError {
         /// From 1. 0 is the round that does not count.
         round: usize,
     },
-    /// The change could not be applied or reverted.
     #[error("the {arm} runs cannot be prepared: {source}")]
     Prepare {
         arm: &'static str,
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A user's command outside of the timed runs failed.
     #[error("{option} {how} in the {arm} run of round {round}")]
     Script {
-        /// `--prepare`.
         option: &'static str,
-        /// `exited with 1`.
         how: String,
         arm: &'static str,
         round: usize,
     },
-    /// There is no number to compare.
     #[error("no metric in the {arm} run of round {round}: {why} (--show-output shows its output)")]
     Metric {
         why: String,
@@ -81,19 +76,14 @@ pub enum VerifyError {
         seconds: u64,
         /// The response to its readiness check.
         why: String,
-        /// The end of its output.
         output: String,
     },
     #[error("the server {how} {when}{output}")]
     ServerEnded {
-        /// `exited with 1`.
         how: String,
-        /// `before it was ready`.
         when: &'static str,
-        /// The end of its output.
         output: String,
     },
-    /// A process does not end although it was killed.
     #[error("{what} was killed and does not end; the rounds cannot go on beside it")]
     Immortal {
         what: String,

@@ -82,7 +82,6 @@ fn check_room(store: &Store, job: &Job) -> Result<(), Refusal> {
     if is_room { Ok(()) } else { Err(Refusal::LowMemory) }
 }
 
-/// Returns the bytes in the line of `/proc/meminfo` that starts with `name`.
 fn kib(meminfo: &[u8], name: &[u8]) -> Option<u64> {
     let mut lines = meminfo.split(|byte| *byte == b'\n');
     let value = lines.find_map(|line| line.strip_prefix(name))?.trim_ascii();

@@ -46,7 +46,6 @@ pub(crate) fn is_fixed(source: &Fd) -> bool {
     is_read && header.starts_with(b"\x7fELF\x02\x01") && word::<2>(&header, 16) == ET_EXEC
 }
 
-/// Copies headers and tables of `source` into `copy`.
 pub(crate) fn describe(source: &Fd, copy: &Fd, file_bytes: u64, blocks: &Blocks) -> Result<()> {
     let mut header = [0; HEADER_BYTES];
     source.read_at(&mut header, 0)?;

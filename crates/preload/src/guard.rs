@@ -42,7 +42,6 @@ fn check_filters(status: &[u8]) -> Result<(), Refusal> {
     if own.is_some() && own == known { Ok(()) } else { Err(Refusal::Seccomp) }
 }
 
-/// Returns the number after `name` at the start of a line.
 fn field(status: &[u8], name: &[u8]) -> Option<u64> {
     let mut lines = status.split(|byte| *byte == b'\n');
     let value = lines.find_map(|line| line.strip_prefix(name))?;

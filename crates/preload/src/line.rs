@@ -8,7 +8,6 @@ use core::ffi::CStr;
 
 const DIGITS: &[u8] = b"0123456789abcdef";
 
-/// Text of at most `N - 1` bytes.
 pub(crate) struct Line<const N: usize> {
     bytes: [u8; N],
     len: usize,

@@ -17,20 +17,16 @@ pub(crate) struct Text<'a> {
     /// The file's device as the kernel prints it: major, minor.
     pub(crate) device: (u64, u64),
     pub(crate) inode: u64,
-    /// The file's path when it was opened.
     pub(crate) path: &'a CStr,
 }
 
-/// The part of a text that PMD entries can map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Blocks {
-    /// Bytes that a PMD entry maps.
     pub(crate) block: usize,
     /// A multiple of `block`.
     pub(crate) start: usize,
     /// Bytes, a nonzero multiple of `block`.
     pub(crate) len: usize,
-    /// File offset of `start`.
     pub(crate) offset: u64,
 }
 
@@ -80,7 +76,6 @@ impl<'a> Text<'a> {
         (start < end).then(|| Blocks { block, start, len: end - start, offset })
     }
 
-    /// Returns the file's last path component.
     pub(crate) fn name(&self) -> &'a [u8] {
         self.path.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or(b"")
     }
@@ -103,7 +98,6 @@ fn field<'a>(rest: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
     Some(field)
 }
 
-/// Parses a number in base `BASE`, `None` if it is invalid or too large.
 pub(crate) fn number<const BASE: u64>(digits: &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for &digit in digits {

@@ -37,7 +37,6 @@ unsafe extern "C" fn look(
     headers.iter().any(has_block).into()
 }
 
-/// Returns whether `start..start + len` contains an aligned block, with pages of `page_bytes`.
 fn holds_block(start: u64, len: u64, page_bytes: usize) -> bool {
     let block = block_bytes(page_bytes) as u64;
     // The loader maps whole pages, the last one past the end.

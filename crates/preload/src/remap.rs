@@ -34,10 +34,8 @@ use crate::wire::{How, Refusal};
 /// Buffer size for `/proc/self/maps`: about 5000 mappings. Texts after them are not moved. Only the
 /// pages in use take memory.
 const MAPS_BYTES: usize = 512 << 10;
-/// Pages per read of pagemap.
 const STEP_PAGES: usize = 1024;
 
-/// Moves every text that has whole blocks.
 pub(crate) fn texts(store: &Store, report: &Report) -> Result<(), Refusal> {
     let mut memory = Area::memory(MAPS_BYTES).map_err(|_| Refusal::LowMemory)?;
     let lines = read_maps(memory.bytes_mut())?;
@@ -115,7 +113,6 @@ impl Mover<'_> {
         Ok(())
     }
 
-    /// Reopens the mapped file by its path.
     fn open_source(&self) -> Result<(Fd, Status), Refusal> {
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW;
         let source = Fd::open(self.text.path, flags).map_err(|error| match error {
@@ -157,7 +154,6 @@ impl Mover<'_> {
             .is_some_and(|found| (found.device, found.inode) == (self.text.device, self.text.inode))
     }
 
-    /// Finds or makes a copy, and proves it.
     fn copy(&self, source: &Fd, status: Status) -> Result<(Proven<'_>, How), Refusal> {
         let superblock = Superblock::of(source, &status);
         let name = store::name_of(self.text, &status, superblock, &self.blocks);

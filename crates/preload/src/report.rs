@@ -13,9 +13,7 @@ pub(crate) struct Report {
     is_verbose: bool,
 }
 
-/// The gain and cost of moving a text.
 pub(crate) struct Cost {
-    /// Bytes of its blocks that PMD entries now map.
     pub(crate) large: usize,
     pub(crate) taken_ns: u64,
 }
@@ -28,7 +26,6 @@ impl Report {
         Self { file, is_verbose }
     }
 
-    /// Reports the result for a text.
     pub(crate) fn text(
         &self,
         text: &Text,
@@ -74,7 +71,6 @@ impl Report {
         }
     }
 
-    /// Reports the result for the whole process.
     pub(crate) fn process(&self, result: Result<(), Refusal>, taken_ns: u64) {
         if self.file.is_some() {
             let refusal = result.map_or_else(|refusal| refusal as u64, |()| 0);

@@ -32,7 +32,6 @@ use crate::wire::{LINK_SUFFIX, REPORT_BYTES_MAX, Refusal};
 
 /// `TMPFS_MAGIC`. Only tmpfs has shared memory that can be collapsed.
 const TMPFS: u64 = 0x0102_1994;
-/// Pause between attempts to take the lock.
 const PAUSE_NS: i64 = 1_000_000;
 /// Attempts to take the lock: half a second in total, enough to copy about 500 MiB.
 const TRIES: u32 = 500;
@@ -52,12 +51,10 @@ pub(crate) struct Store {
 pub(crate) enum Found {
     Copy(Fd),
     Nothing,
-    /// The link that an earlier copy left.
     Link,
 }
 
 impl Store {
-    /// Opens the directory and checks D1.
     pub(crate) fn open(path: &CStr) -> Result<Self, Refusal> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let directory = Fd::open(path, flags).map_err(|error| match error {
@@ -76,7 +73,6 @@ impl Store {
         Ok(Self { directory, device: status.device, user })
     }
 
-    /// Returns the free bytes of the filesystem.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.directory.file_system().map_or(0, |ground| ground.free_bytes)
     }
@@ -92,7 +88,6 @@ impl Store {
         (self.is_ours(&status) && status.bytes < REPORT_BYTES_MAX).then_some(file)
     }
 
-    /// Finds the copy named `name` and checks it (D2).
     pub(crate) fn find(&self, name: &Name, bytes: u64) -> Result<Found, Refusal> {
         let file = match self.directory.open_at(name.c_str(), libc::O_RDONLY | libc::O_NOFOLLOW, 0)
         {
@@ -182,7 +177,6 @@ impl Store {
 pub(crate) enum Lock {
     /// The lock, held until the descriptor is closed.
     Taken(Fd),
-    /// Another process made the copy.
     Made(Fd),
 }
 
@@ -214,7 +208,6 @@ pub(crate) fn name_of(
     name
 }
 
-/// Returns the copy's size: the file's size, shifted, in whole blocks.
 pub(crate) fn copy_bytes(source: &Status, blocks: &Blocks) -> Option<u64> {
     let bytes = source.bytes.checked_add(blocks.shift())?;
     bytes

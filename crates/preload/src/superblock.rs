@@ -18,7 +18,6 @@ use crate::wire::DISK_SEQUENCES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
-    /// `f_fsid`.
     pub(crate) id: u64,
     /// The disk's sequence number, 0 if there is no disk or `/sys` does not show it.
     pub(crate) disk_sequence: u64,

@@ -60,7 +60,6 @@ pub(crate) fn set_errno(value: c_int) {
     unsafe { *slot = value };
 }
 
-/// Reads an environment variable.
 pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: `name` is a C string. The value stays in place while the constructor runs: threads
     // started by an earlier constructor may not change the environment before main either.
@@ -80,7 +79,6 @@ pub(crate) fn page_bytes() -> usize {
     auxiliary(libc::AT_PAGESZ)
 }
 
-/// Returns the bytes that a PMD entry maps.
 pub(crate) fn block_bytes() -> usize {
     wire::block_bytes(page_bytes())
 }
@@ -130,7 +128,6 @@ pub(crate) fn file_size_limit() -> u64 {
     if result.is_ok() { limit.rlim_cur } else { 0 }
 }
 
-/// The kernel's description of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Status {
     pub(crate) device: u64,
@@ -142,12 +139,10 @@ pub(crate) struct Status {
     pub(crate) changed_ns: u64,
 }
 
-/// The kernel's description of an open file's filesystem.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileSystem {
     pub(crate) magic: u64,
     pub(crate) free_bytes: u64,
-    /// `f_fsid`.
     pub(crate) id: u64,
 }
 
@@ -162,7 +157,6 @@ impl Drop for Fd {
 }
 
 impl Fd {
-    /// Opens an absolute path.
     pub(crate) fn open(path: &CStr, flags: c_int) -> Result<Self> {
         Self::open_from(AT_FDCWD, path, flags, 0)
     }
@@ -236,7 +230,6 @@ impl Fd {
         Ok(done)
     }
 
-    /// Reads until `buffer` is full or the file ends. Returns the number of bytes.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize> {
         let mut done = 0;
         while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
@@ -294,14 +287,12 @@ impl Fd {
         unsafe { call(libc::SYS_linkat, [AT_FDCWD, own, directory.0, name, flags, 0]) }.map(drop)
     }
 
-    /// Makes `name` in this directory a link to `target`.
     pub(crate) fn symlink(&self, target: &CStr, name: &CStr) -> Result<()> {
         let (target, name) = (target.as_ptr().addr(), name.as_ptr().addr());
         // SAFETY: both are C strings that outlive the call.
         unsafe { call(libc::SYS_symlinkat, [target, self.0, name, 0, 0, 0]) }.map(drop)
     }
 
-    /// Removes `name` from this directory.
     pub(crate) fn unlink(&self, name: &CStr) -> Result<()> {
         let name = name.as_ptr().addr();
         // SAFETY: `name` is a C string that outlives the call.
@@ -321,7 +312,6 @@ impl Fd {
     }
 }
 
-/// Prints `text` on stderr.
 pub(crate) fn complain(text: &[u8]) {
     write_to(2, text);
 }

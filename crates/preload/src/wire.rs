@@ -43,7 +43,6 @@ pub(crate) const DISK_SEQUENCES: [&str; 2] = ["/diskseq", "/../diskseq"];
 pub(crate) const LINK_SUFFIX: &[u8] = b".src";
 /// A report of this size takes no further records.
 pub(crate) const REPORT_BYTES_MAX: u64 = 8 << 20;
-/// Longest record in bytes, including the newline.
 pub(crate) const RECORD_BYTES_MAX: usize = 512;
 
 /// The texts contain no whole block. arm64 has three block sizes.
@@ -59,15 +58,11 @@ const NO_LARGE_FOLIO: &str = if cfg!(target_arch = "aarch64") {
     "the kernel had no free 2 MiB folios: memory is fragmented"
 };
 
-/// The result for a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum How {
-    /// It was not moved.
     Plain = 0,
-    /// It was moved onto an existing copy.
     Shared = 1,
-    /// It was moved onto a copy this process made.
     Made = 2,
     /// It was moved onto a copy that only this process and its forks use: the load address differs
     /// between processes by less than a block.
@@ -83,7 +78,6 @@ impl How {
 
 macro_rules! refusals {
     ($($(#[$doc:meta])* $name:ident = $code:literal: $text:expr,)*) => {
-        /// Why a text is not moved.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u32)]
         #[non_exhaustive]
@@ -97,7 +91,6 @@ macro_rules! refusals {
                 &[$(Self::$name,)*]
             }
 
-            /// Returns cause and remedy.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self {
@@ -145,7 +138,6 @@ refusals! {
 }
 
 impl Refusal {
-    /// Returns the variant with this code. 0 has none.
     pub(crate) fn from_code(code: u32) -> Option<Self> {
         Self::all().iter().copied().find(|refusal| *refusal as u32 == code)
     }

@@ -12,7 +12,6 @@ pub(crate) enum Arch {
 impl Arch {
     pub(crate) const ALL: [Self; 2] = [Self::X86_64, Self::Arm64];
 
-    /// Returns the architecture for an ELF header's `e_machine`.
     pub(crate) fn of_machine(machine: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|arch| arch.machine() == machine)
     }

@@ -19,7 +19,6 @@ static ARGUMENTS: OnceLock<Arguments> = OnceLock::new();
 
 #[derive(Debug)]
 pub(crate) struct Arguments {
-    /// The program's architecture, from QEMU.
     pub(crate) arch: Arch,
     pub(crate) plugin: PathBuf,
     pub(crate) directory: PathBuf,
@@ -34,7 +33,6 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Parses `KEY=VALUE` words and ignores unknown keys.
     pub(crate) fn parse<'a>(arch: Arch, words: impl Iterator<Item = &'a [u8]>) -> Self {
         let (plugin, directory, qemu, program) = Default::default();
         let mut arguments = Self {

@@ -65,7 +65,6 @@ pub(crate) extern "C" fn translated(_id: PluginId, block: *mut Block) {
     segment.place(block, is_first);
 }
 
-/// A block's instructions on one page.
 struct Segment {
     page: u64,
     nr_insns: u64,
@@ -147,7 +146,6 @@ extern "C" fn accessed(vcpu: c_uint, info: u32, addr: u64, _data: *mut c_void) {
     }
 }
 
-/// Notes the value that the 8-byte load at `addr` has just read.
 #[inline]
 fn note_value(tail: &Tail, addr: u64, value: u64) {
     if addr.is_multiple_of(POINTER_BYTES) {
@@ -203,7 +201,6 @@ pub(crate) fn touch_buffer(tail: &Tail, direction: Direction, addr: u64, len: u6
     }
 }
 
-/// The direction of the kernel's access to a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     KernelReads,

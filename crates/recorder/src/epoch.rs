@@ -12,7 +12,6 @@ use crate::tail::Tail;
 
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 
-/// Returns whether `tail` was not yet flushed for the current epoch.
 #[inline]
 pub(crate) fn is_behind(tail: &Tail) -> bool {
     tail.epoch().load(Relaxed) != EPOCH.load(Relaxed)

@@ -45,7 +45,6 @@ pub(crate) fn leave_syscall(tail: &Tail) {
     }
 }
 
-/// Makes every thread except `own`'s flush its rows.
 pub(crate) fn flush_others(own: &Tail) {
     if thread::nr_threads() <= 1 {
         return;

@@ -28,11 +28,8 @@ pub(crate) enum Head<'a> {
         argument: Option<&'a [u8]>,
     },
     ThirtyTwoBit,
-    /// An ELF file for an architecture that cannot be recorded.
     Foreign(u16),
-    /// An ELF file that is not a program.
     NoProgram,
-    /// Neither ELF nor a script.
     Unknown,
 }
 

@@ -92,7 +92,6 @@ fn send_once(parts: &[&[u8]]) -> io::Result<()> {
     result
 }
 
-/// Repairs the connection for another attempt, or stops.
 fn recover(error: &io::Error) {
     match error.raw_os_error() {
         Some(libc::EINTR) => {}
@@ -133,7 +132,6 @@ fn open(reason: Reason, parent: u32) -> io::Result<()> {
     }
 }
 
-/// Returns a header of this process without rows.
 pub(crate) fn header(kind: Kind, tid: u32, nr_body: usize) -> Header {
     let nr_body = u32::try_from(nr_body).unwrap_or(u32::MAX);
     Header { kind, pid: std::process::id(), tid, nr_rows: 0, nr_body, seq: 0 }

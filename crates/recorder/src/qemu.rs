@@ -36,7 +36,6 @@ pub(crate) type Accessed = extern "C" fn(c_uint, u32, u64, *mut c_void);
 /// Plugin, virtual CPU, number, eight arguments.
 pub(crate) type SyscallEntered =
     extern "C" fn(PluginId, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
-/// Plugin, virtual CPU, number, result.
 pub(crate) type SyscallLeft = extern "C" fn(PluginId, c_uint, i64, i64);
 
 #[cfg(not(test))]

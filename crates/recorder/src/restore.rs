@@ -38,7 +38,6 @@ pub(crate) fn variables(maps: &[u8], base: u64) {
 /// at most 6 MiB of strings, and each string may have a pointer.
 const REACHES: [u64; 3] = [1 << 20, 8 << 20, 64 << 20];
 
-/// Returns the address ranges of writable private anonymous memory in a `maps` text.
 fn anonymous(maps: &[u8]) -> impl Iterator<Item = (u64, u64)> {
     let lines = maps.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
     lines.filter_map(|line| {

@@ -27,7 +27,6 @@ fn checked(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Returns the kernel's TID of the calling thread.
 pub(crate) fn thread_number() -> u32 {
     // SAFETY: gettid has no arguments and no preconditions.
     let tid = unsafe { libc::gettid() };
@@ -112,7 +111,6 @@ pub(crate) fn has_capabilities(path: &Path) -> bool {
     unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), ptr::null_mut(), 0) > 0 }
 }
 
-/// Replaces this process with the program at `path`. Returns only on failure.
 pub(crate) fn execute(path: &CString, arguments: &[CString], variables: &[CString]) {
     let pointers = |words: &[CString]| -> Vec<*const libc::c_char> {
         words.iter().map(|word| word.as_ptr()).chain([ptr::null()]).collect()
@@ -215,7 +213,6 @@ pub(crate) struct Identity {
     pub(crate) size_bytes: u64,
 }
 
-/// Returns the identity of the file at `fd`, `None` if it is not open.
 pub(crate) fn identity(fd: RawFd) -> Option<Identity> {
     // SAFETY: an all-zero stat is valid.
     let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -253,7 +250,6 @@ pub(crate) fn segment_bytes(number: c_int) -> Option<u64> {
     (result == 0).then_some(segment.shm_segsz as u64)
 }
 
-/// Returns the file position of `fd`, `None` if it has none.
 pub(crate) fn position(fd: RawFd) -> Option<u64> {
     // SAFETY: SEEK_CUR by 0 changes nothing; lseek accepts any number as descriptor.
     let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
@@ -276,7 +272,6 @@ pub(crate) fn truncate(path: &Path, length: usize) -> io::Result<()> {
     checked(result).map(|_| ())
 }
 
-/// Maps `length` bytes, shared from `file` or anonymous. New memory is zero-filled.
 pub(crate) fn map(length: usize, file: Option<&File>) -> Option<*mut u8> {
     let (flags, fd) = match file {
         Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),

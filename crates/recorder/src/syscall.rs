@@ -122,7 +122,6 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     touch_read_buffers(&call, result);
 }
 
-/// Returns the call for this number of the program's architecture.
 fn sysno(number: i64) -> Sysno {
     Arguments::kept().map_or(Sysno::Other, |kept| Sysno::of(kept.arch, number))
 }

@@ -55,7 +55,6 @@ struct Head {
     state: AtomicU32,
     /// The most recent row of each op, 0 (always empty) for none.
     last: [AtomicU32; 3],
-    /// Pages that the loaded values of pending rows point to.
     named: Named,
 }
 
@@ -144,7 +143,6 @@ impl Tail {
         if end as usize + 1 == self.rows.len() { Room::Full } else { Room::Left }
     }
 
-    /// Notes that the last load, at `addr`, read `value`.
     #[inline]
     pub(crate) fn loaded(&self, addr: u64, value: u64) {
         let slot = self.head.last.get(READ).map_or(0, |last| last.load(Relaxed));
@@ -209,7 +207,6 @@ impl Tail {
         &self.head.epoch
     }
 
-    /// Counts grace periods that timed out.
     pub(crate) fn count_grace_expired(&self, nr: u32) {
         self.head.nr_grace_expired.fetch_add(nr, Relaxed);
     }

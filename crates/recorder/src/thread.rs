@@ -23,11 +23,9 @@ const SLOTS_MAX: usize = 4096;
 
 pub(crate) struct Thread {
     pub(crate) args: Cell<[u64; 6]>,
-    /// Keys of the files it announced.
     pub(crate) announced: RefCell<Vec<u64>>,
     /// Whether it keeps the connection closed during its system call.
     pub(crate) is_aside: Cell<bool>,
-    /// Whether it announced an execve.
     pub(crate) is_executing: Cell<bool>,
     pub(crate) blocked: Cell<u64>,
     /// The data mark at the last unseen clear of a block, and the number of clears since it

@@ -11,7 +11,6 @@ pub(crate) const SHIELD: &[u8] = b"FOLIO_FOR_THE_PROGRAM_";
 /// Prefixes of the affected names: the dynamic loader's, glibc's and QEMU's own.
 const ACTING: [&[u8]; 3] = [b"LD_", b"GLIBC_TUNABLES", b"QEMU_"];
 
-/// Returns whether `variable`, a name or `NAME=VALUE`, affects QEMU.
 pub(crate) fn acts_on_emulator(variable: &[u8]) -> bool {
     ACTING.iter().any(|beginning| variable.starts_with(beginning))
 }

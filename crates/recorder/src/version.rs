@@ -38,7 +38,6 @@ static MEM_GET_VALUE: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 #[repr(C)]
 struct MemValue {
-    /// log2 of the size.
     kind: c_int,
     low: u64,
     high: u64,

@@ -65,7 +65,6 @@ pub(crate) const TAIL_BYTES: usize = TAIL_ROWS_OFFSET + (WINDOW + TAIL_ROWS) * R
 
 pub(crate) const TAIL_MAGIC: u64 = u64::from_le_bytes(*b"LFTAIL03");
 
-/// Name of the listening socket in the recording's directory.
 pub(crate) const SOCKET_NAME: &str = "s";
 
 /// Returns the prefix of a process's tail files in the recording's directory, which a number
@@ -134,7 +133,6 @@ pub(crate) struct Header {
     pub(crate) tid: u32,
     pub(crate) nr_rows: u32,
     pub(crate) nr_body: u32,
-    /// Sequence number of the rows (W3).
     pub(crate) seq: u64,
 }
 
@@ -149,7 +147,6 @@ impl Header {
         bytes
     }
 
-    /// Reads the header of a message. Returns `None` if it is not valid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         if u32_at(bytes, 0)? != MAGIC {
             return None;
@@ -170,7 +167,6 @@ impl Header {
 pub(crate) enum Reason {
     Start = 0,
     Fork = 1,
-    /// The program had closed the earlier descriptor.
     Again = 2,
     Execve = 3,
 }
@@ -185,7 +181,6 @@ pub(crate) enum Unrecorded {
     /// It is for another architecture, or in a format run by a kernel helper.
     Foreign = 2,
     Unreadable = 3,
-    /// Its file was deleted.
     Deleted = 4,
     /// The recorder could not be started in its place.
     NoRecorder = 5,
@@ -208,7 +203,6 @@ impl Unrecorded {
 
 pub(crate) const HELLO_BYTES: usize = 12;
 
-/// Body of [`Kind::Hello`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) reason: Reason,
@@ -318,7 +312,6 @@ pub(crate) fn file_key(device: u64, inode: u64, birth_ns: u64) -> u64 {
 pub(crate) struct Row {
     /// 0 exec, 1 read, 2 write.
     pub(crate) op: u32,
-    /// First address of the page.
     pub(crate) addr: u64,
     /// References, below 2^[`COUNT_BITS`].
     pub(crate) count: u64,
@@ -335,7 +328,6 @@ impl Row {
             | self.link as u64
     }
 
-    /// Returns `None` for an empty row.
     pub(crate) const fn decode(word: u64) -> Option<Self> {
         let op = (word >> OP_SHIFT) & 3;
         if op == 0 {

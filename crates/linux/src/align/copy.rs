@@ -23,7 +23,6 @@ pub struct Copied {
     pub stored_bytes: u64,
     /// Bytes of text in whole blocks.
     pub text_bytes: u64,
-    /// Segments and sections that were compared and are equal.
     pub nr_compared: usize,
     /// Attributes of the original that the copy lacks.
     pub lost: Vec<&'static str>,

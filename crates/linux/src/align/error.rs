@@ -8,7 +8,6 @@ use largefolio_trace::shown;
 use crate::elf::ElfError;
 use crate::setting::thp::size_name;
 
-/// A refusal or a system failure. There is no copy then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AlignError {
@@ -35,14 +34,11 @@ pub enum AlignError {
     NoGain {
         path: PathBuf,
         align: u64,
-        /// Bytes of executable segments.
         text_bytes: u64,
     },
-    /// Compressed by a packer.
     #[error("{}: packed (UPX): its text is unpacked elsewhere in memory; unpack it first (upx -d)",
         shown(.0))]
     Packed(PathBuf),
-    /// Bytes after the last part that the headers describe.
     #[error(
         "{}: {bytes} bytes follow its last section (an appended archive, a signature), and their \
          reader expects them at that place; align the program before they are appended",
@@ -52,11 +48,9 @@ pub enum AlignError {
         path: PathBuf,
         bytes: u64,
     },
-    /// Signed in an extended attribute.
     #[error("{}: signed (security.ima), and a copy would not be; align it before it is signed",
         shown(.0))]
     Signed(PathBuf),
-    /// The parts of the file overlap and cannot be separated.
     #[error(
         "{}: {what}: cannot be moved; re-link it with -Wl,-z,max-page-size={align}",
         shown(path)
@@ -66,7 +60,6 @@ pub enum AlignError {
         what: String,
         align: u64,
     },
-    /// The copy would replace the file.
     #[error("{}: the copy cannot be the original itself; choose another -o", shown(.0))]
     Same(PathBuf),
     #[error(

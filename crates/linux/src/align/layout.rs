@@ -27,15 +27,12 @@ const HEAD_BYTES: u64 = 4096;
 /// Bytes that stay together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Range in the file.
     pub old: Range<u64>,
-    /// Start in the copy.
     pub new: u64,
 }
 
 #[derive(Clone, Debug)]
 pub struct Layout {
-    /// In file order.
     pub pieces: Vec<Piece>,
     pub copy_bytes: u64,
     /// Bytes of text in whole blocks.
@@ -44,7 +41,6 @@ pub struct Layout {
     patches: Vec<(u64, Vec<u8>)>,
 }
 
-/// A LOAD segment with bytes in the file, and its new place.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     offset: u64,
@@ -125,7 +121,6 @@ impl Layout {
     }
 }
 
-/// Returns whether loaders already align the file.
 fn is_aligned(elf: &ElfFile, align: u64) -> bool {
     let texts = elf.loads.iter().filter(|load| load.prot & 4 != 0);
     let agree = |vaddr: u64, offset: u64| vaddr.wrapping_sub(offset).is_multiple_of(align);
@@ -170,7 +165,6 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
         Ok((header, endian, segments, sections))
     }
 
-    /// Cuts the file and assigns each piece its place.
     fn place(
         &self,
         segments: &[Segment],
@@ -223,7 +217,6 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
         sum.ok_or_else(|| self.tangled("the copy would be longer than a file can be"))
     }
 
-    /// Refuses bytes after the last part that the headers describe.
     fn check_end(
         &self,
         header: &Header,
@@ -255,7 +248,6 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
     }
 }
 
-/// Translates old offsets to new ones.
 struct Moved<'m, R> {
     plan: &'m Planner<'m, R>,
     loads: &'m [Load],
@@ -341,7 +333,6 @@ impl<'data, R: ReadRef<'data>> Moved<'_, R> {
         self.loads.iter().rev().find_map(of)
     }
 
-    /// Translates a range of bytes that must stay together.
     fn range(&self, offset: u64, len: u64, what: &str) -> Result<u64, AlignError> {
         let end = offset.checked_add(len);
         let is_inside = |piece: &&Piece| {

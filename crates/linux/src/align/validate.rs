@@ -16,7 +16,6 @@ const CHUNK_BYTES: u64 = 1 << 20;
 
 type Header = FileHeader64<Endianness>;
 
-/// Compares `copy` with the original `path`, and returns the number of equal segments and sections.
 pub(super) fn compare(
     path: &Path,
     original: &File,
@@ -67,7 +66,6 @@ pub(super) fn compare(
     Ok(nr)
 }
 
-/// The offsets of equal bytes in original and copy.
 struct Moved {
     old: u64,
     new: u64,

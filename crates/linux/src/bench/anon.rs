@@ -23,14 +23,12 @@ use crate::system::Live;
 pub enum BenchError {
     #[error(transparent)]
     Setting(#[from] SettingError),
-    /// The kernel has no folios of this size.
     #[error(
         "this kernel has no anonymous folios of {kib} KiB ({THP}/hugepages-{kib}kB is missing)"
     )]
     NoSize {
         kib: u64,
     },
-    /// Folios of this size are not available: too little of a region got memory.
     #[error(
         "only {resident_bytes} of {len_bytes} bytes were filled by folios of {folio_bytes} bytes: {}",
         cause()
@@ -40,7 +38,6 @@ pub enum BenchError {
         len_bytes: usize,
         folio_bytes: usize,
     },
-    /// Smaller folios filled a region.
     #[error(
         "{} MiB took {nr_faults} faults, where folios of {} KiB take {nr_folios}: {}",
         len_bytes >> 20,
@@ -49,11 +46,9 @@ pub enum BenchError {
     )]
     NotGiven {
         nr_faults: u64,
-        /// Folios of the requested size in the region.
         nr_folios: usize,
         len_bytes: usize,
     },
-    /// The hugetlb pool did not grow.
     #[error(
         "{mib} MiB in pages of 1 GiB: only {free} of them could be reserved; free memory is \
          fragmented or short, so reserve them at boot with hugepagesz=1G hugepages=N"
@@ -81,7 +76,6 @@ pub(super) fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -
     move |source| BenchError::Call { call, source: source.into() }
 }
 
-/// Returns why folios may be smaller than requested.
 fn cause() -> String {
     if Task::own(&Live).is_thp_disabled() {
         "large folios are off for this process (PR_SET_THP_DISABLE, which children inherit)"
@@ -91,7 +85,6 @@ fn cause() -> String {
     }
 }
 
-/// Returns this process's minor faults.
 fn nr_faults() -> Result<u64, BenchError> {
     let stat = Task::own(&Live).stat();
     let stat = stat.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData));
@@ -103,9 +96,7 @@ fn nr_faults() -> Result<u64, BenchError> {
 pub enum Operation {
     /// A store to every base page of a fresh region.
     Touch,
-    /// `fork` with the region populated.
     Fork,
-    /// `munmap` of the populated region.
     Munmap,
     /// A store to every base page while a child shares the region: each is copied.
     CowCopy,
@@ -113,7 +104,6 @@ pub enum Operation {
     CowReuse,
 }
 
-/// Settings under which advised regions get folios of one size.
 #[derive(Debug)]
 pub struct FolioSize {
     pub(crate) bytes: usize,
@@ -233,7 +223,6 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps memory without advice.
     pub(super) fn map(len_bytes: usize, flags: MapFlags) -> Result<Self, BenchError> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address that the kernel chooses overlaps no memory in use.
@@ -243,12 +232,10 @@ impl Region {
         Ok(Self { at: first, len_bytes, mapped: (first, len_bytes) })
     }
 
-    /// Stores one byte to every base page.
     pub(crate) fn store_all(&self) {
         self.store_each(page_bytes());
     }
 
-    /// Loads one byte from every base page.
     pub(crate) fn load_all(&self) {
         for offset in (0..self.len_bytes).step_by(page_bytes()) {
             // SAFETY: `offset` is inside the mapping, which nothing else refers to.
@@ -256,14 +243,12 @@ impl Region {
         }
     }
 
-    /// Stores one byte at every multiple of `step_bytes`.
     pub(super) fn store_each(&self, step_bytes: usize) {
         for offset in (0..self.len_bytes).step_by(step_bytes) {
             self.store_at(offset);
         }
     }
 
-    /// Stores one byte at `offset`, which must be inside.
     pub(super) fn store_at(&self, offset: usize) {
         assert!(offset < self.len_bytes, "a store outside of the region");
         let byte = self.at.wrapping_add(offset);
@@ -275,7 +260,6 @@ impl Region {
         self.len_bytes
     }
 
-    /// Sets whether a child gets the region.
     pub(crate) fn inherit(&self, inherit: Inherit) -> Result<(), BenchError> {
         let advice = match inherit {
             Inherit::Never => Advice::LinuxDontFork,
@@ -300,14 +284,12 @@ impl Drop for Region {
     }
 }
 
-/// The part of a region that a child gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Inherit {
     Never,
     Usual,
 }
 
-/// A child's lifetime.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     EndsAtOnce,

@@ -18,7 +18,6 @@ use super::anon::{BenchError, FolioSize, Region, failed};
 use crate::geometry::page_bytes;
 use crate::helpers;
 
-/// The order of a child's stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Sequential,
@@ -106,7 +105,6 @@ impl Drop for Writer {
     }
 }
 
-/// Stores to every base page once.
 fn store(region: &Region, order: Order, nr: usize) {
     match order {
         Order::Sequential => region.store_each(page_bytes()),

@@ -22,7 +22,6 @@ use crate::measure::{Series, cpu_time, interleave};
 
 pub use arena::Arena;
 
-/// Bytes that a sample of hot memory moves at least.
 const HOT_BYTES: usize = 8 << 20;
 /// Bytes that a sample of cold memory moves at least: more than the cache holds.
 const COLD_BYTES: usize = 64 << 20;
@@ -37,7 +36,6 @@ pub enum Work {
     Copy,
 }
 
-/// One size in one state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
     pub work: Work,
@@ -48,14 +46,12 @@ pub struct Cell {
     pub is_hot: bool,
 }
 
-/// The implementation under test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A page at a time with the kernel's primitive.
     Pagewise,
     /// The whole unit with the tuning's choice, named here.
     Chosen(Primitive),
-    /// The whole unit with this primitive.
     Whole(Primitive),
 }
 
@@ -66,7 +62,6 @@ enum Routine {
 }
 
 impl Routine {
-    /// Moves the bytes of `range` from the source, or clears them, in the destination.
     fn run(self, to: &mut [u8], from: &[u8], range: Range<usize>) {
         match self {
             Self::Clear(clearer) => clearer.clear(&mut to[range]),
@@ -80,7 +75,6 @@ impl Routine {
 }
 
 impl Cell {
-    /// Returns the bytes that a subject moves per round.
     #[must_use]
     pub fn moved_bytes(&self) -> usize {
         self.nr_repeats() * self.len_bytes
@@ -143,7 +137,6 @@ impl Cell {
         }
     }
 
-    /// Times a subject for [`Cell::moved_bytes`].
     fn sample(
         &self,
         arena: &mut Arena,

@@ -38,7 +38,6 @@ impl FolioSize {
     }
 }
 
-/// Returns the number of free reserved 1 GiB pages.
 #[must_use]
 pub fn nr_free_gigantic() -> usize {
     let nr = host::nr_free_hugetlb(&Live, GIGANTIC_BYTES as u64 >> 10);

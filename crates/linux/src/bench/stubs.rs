@@ -40,18 +40,15 @@ const HUGETLB_BYTES: usize = 2 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StubsError {
-    /// No file can be made in the directory.
     #[error("cannot make a file in {dir}: {source}; choose another directory with --dir", dir = shown(.dir))]
     Directory {
         dir: PathBuf,
         source: io::Error,
     },
-    /// The filesystem forbids execution.
     #[error(
         "files there may not be executed (mounted noexec); choose another directory with --dir"
     )]
     NoExec,
-    /// No return instruction is known.
     #[error("stubs exist only for x86-64 and arm64; this machine is different")]
     Architecture,
     #[error(
@@ -63,7 +60,6 @@ pub enum StubsError {
         needed: usize,
         free: usize,
     },
-    /// The region has no whole block to collapse.
     #[error(
         "MADV_COLLAPSE makes folios of {} only, and the region has fewer bytes; choose a larger one \
          with --region",
@@ -79,14 +75,12 @@ pub enum StubsError {
     },
 }
 
-/// The memory that holds the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// A disk file's page cache, in base pages.
     CacheBase,
     /// The same in large folios: `MADV_HUGEPAGE` before the first touch.
     CacheLarge,
-    /// A memfd, in base pages.
     Memfd,
     /// The same, collapsed into folios of 2 MiB.
     MemfdCollapsed,
@@ -95,11 +89,9 @@ pub enum Backing {
 }
 
 impl Backing {
-    /// All, the reference first.
     pub const ALL: [Self; 5] =
         [Self::CacheBase, Self::CacheLarge, Self::Memfd, Self::MemfdCollapsed, Self::Hugetlb];
 
-    /// Returns the name in tables and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         let page = page_bytes() >> 10;
@@ -116,7 +108,6 @@ impl Backing {
         }
     }
 
-    /// Returns whether its pages can be read from a disk again.
     #[must_use]
     pub const fn is_on_disk(self) -> bool {
         matches!(self, Self::CacheBase | Self::CacheLarge)
@@ -132,7 +123,6 @@ pub enum Cache {
     Dropped,
 }
 
-/// The placement of stubs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// One per page, each on a different cache line: translation dominates.
@@ -143,7 +133,6 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Returns the bytes between stubs.
     fn stride(self) -> usize {
         match self {
             Self::OnePerPage => page_bytes(),
@@ -203,7 +192,6 @@ impl Stubs {
         Ok(stubs)
     }
 
-    /// Writes the stubs into the file.
     fn write(&mut self) -> Result<(), StubsError> {
         let layout = self.layout;
         let mut fill = |at: usize, bytes: &mut [u8]| {
@@ -232,7 +220,6 @@ impl Stubs {
         Ok(())
     }
 
-    /// Loads the pages as the backing requires, and maps them all.
     fn refill(&mut self) -> Result<(), StubsError> {
         self.mapping = None;
         if self.backing.is_on_disk() {
@@ -320,7 +307,6 @@ impl Stubs {
         mapping.at() as usize + self.layout.offset(nr)
     }
 
-    /// Returns the bytes that PMD entries map now.
     #[must_use]
     pub fn pmd_mapped_bytes(&self) -> u64 {
         match (&self.mapping, self.backing) {
@@ -332,7 +318,6 @@ impl Stubs {
     }
 }
 
-/// Returns the path of the hugetlb pool's setting.
 fn pool() -> String {
     host::hugetlb(HUGETLB_BYTES as u64 >> 10, "nr_hugepages").display().to_string()
 }

@@ -19,27 +19,22 @@ const NR_UNROLLED: u64 = 20;
 /// Number of chains, of which the fastest counts. They take a few milliseconds together.
 const NR_CHAINS: usize = 10;
 
-/// Level and side of a TLB structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     L1Instruction,
     L1Data,
-    /// Level 2, shared.
     L2,
     L2Instruction,
     L2Data,
 }
 
-/// A TLB structure as the CPU describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Structure {
     pub place: Place,
     pub entries: u32,
     /// `None` means fully associative.
     pub ways: Option<u32>,
-    /// Page sizes in bytes, ascending.
     pub page_bytes: Vec<u64>,
-    /// The CPUID leaf.
     pub leaf: String,
 }
 

@@ -27,7 +27,6 @@ const PMD_BYTES_MAX: usize = 2 << 20;
 /// References per sample, which take a few milliseconds.
 const NR_REFERENCES: usize = 200_000;
 
-/// Kind of reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Loads, each at an address read by the previous one.
@@ -39,20 +38,15 @@ pub enum Side {
 /// Folios behind the spread working set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Folios of one page, mapped by PTEs.
     Base,
-    /// Folios mapped by PMD entries.
     Pmd,
 }
 
-/// The curve of one side on one kind of page.
 #[derive(Clone, Debug)]
 pub struct Curve {
     pub side: Side,
     pub pages: Pages,
-    /// Spread lines, by working set.
     pub spread: Vec<Point>,
-    /// Packed lines, by working set.
     pub packed: Vec<Point>,
     /// Spread minus packed, within a round.
     pub extra: Vec<Point>,
@@ -68,7 +62,6 @@ impl Curve {
     }
 }
 
-/// Memory of one kind with the referenced lines.
 enum Field {
     Data { mapping: Mapping, layout: Layout },
     Stubs(Stubs),
@@ -102,7 +95,6 @@ impl Field {
         }
     }
 
-    /// Returns the time of passes over `nr` lines, and the number of references.
     fn cycle(&self, nr: usize, seed: u64) -> (Duration, usize) {
         let nr_passes = NR_REFERENCES.div_ceil(nr).max(1);
         let taken = match self {
@@ -189,7 +181,6 @@ pub(super) fn measure(
     Ok((curves, missing))
 }
 
-/// Returns nanoseconds per reference of each field, the packed one last.
 fn at_point(nr: usize, spread: &[Field], packed: &Field, nr_rounds: usize) -> Vec<Series> {
     type Run<'a> = Box<dyn FnMut() -> Result<Duration, std::convert::Infallible> + 'a>;
     let mut runs: Vec<Run<'_>> = Vec::new();

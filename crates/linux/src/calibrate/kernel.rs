@@ -46,7 +46,6 @@ pub const REGION_BYTES: usize = 192 << 20;
 /// Bytes of regions under PMD entries, large enough to measure the cost of one entry.
 const PMD_REGION_BYTES: usize = 384 << 20;
 
-/// The folio sizes of a machine.
 #[derive(Clone, Copy)]
 struct Sizes {
     page: usize,
@@ -59,14 +58,11 @@ impl Sizes {
         Self { page, large: page * LARGE_PAGES, pmd }
     }
 
-    /// Returns all measured sizes, ascending.
     fn all(self) -> impl Iterator<Item = usize> {
         let pmd = (self.pmd <= PMD_BYTES_MAX).then_some(self.pmd);
         SIZES_PAGES.into_iter().map(move |nr| nr * self.page).chain([self.large]).chain(pmd)
     }
 
-    /// Returns the names of the base page, the large one, the largest of the others, and the PMD
-    /// size.
     fn names(self) -> [String; 4] {
         [self.page, self.large, self.page * SIZES_PAGES[4], self.pmd]
             .map(|bytes| size_name(bytes as u64))
@@ -92,24 +88,17 @@ pub struct KernelCosts {
     pub fork_batch: Option<Figure>,
     /// Fork, a batch of a large folio.
     pub fork_large: Option<Figure>,
-    /// Fork, each PTE.
     pub fork_entry: Option<Figure>,
-    /// Fork, a PMD entry.
     pub fork_pmd: Option<Figure>,
     /// munmap without freeing, a batch of one base page.
     pub unmap_batch: Option<Figure>,
     /// munmap, a batch of a large folio.
     pub unmap_large: Option<Figure>,
-    /// munmap, each PTE.
     pub unmap_pte: Option<Figure>,
-    /// munmap, a PMD entry.
     pub unmap_pmd: Option<Figure>,
     pub folio_free: Option<Figure>,
-    /// Freeing each of its pages.
     pub page_free: Option<Figure>,
-    /// The machine's pace during the measurement.
     pub pace: Option<Pace>,
-    /// Failed measurements with their reasons.
     pub missing: Vec<String>,
 }
 
@@ -118,7 +107,6 @@ impl Times {
         count(self.len_bytes / self.folio_bytes)
     }
 
-    /// Returns nanoseconds per folio, round by round.
     fn folio_ns(&self) -> impl Iterator<Item = f64> {
         self.series.rounds_ns.iter().map(|ns| ns / self.nr_folios())
     }
@@ -126,13 +114,11 @@ impl Times {
 
 /// Nanoseconds of faults on cached pages, one value per round.
 struct Around {
-    /// A fault without its entry.
     fault_ns: Vec<f64>,
     /// An entry, which here has its own folio.
     page_ns: Vec<f64>,
 }
 
-/// Measures all costs. `part` divides the regions, 1 keeps them whole.
 pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, CalibrateError> {
     let machine = Sizes::of(page_bytes(), pmd_bytes());
     let (sizes, missing) = allowed(machine.all(), |size| machine.region_bytes(size, part));
@@ -175,7 +161,6 @@ impl Sizes {
         }
     }
 
-    /// Rounds down to whole folios.
     const fn region_bytes(self, folio_bytes: usize, part: usize) -> usize {
         let (whole, unit) = if folio_bytes == self.pmd {
             (PMD_REGION_BYTES, self.pmd)
@@ -302,7 +287,6 @@ impl Solver<'_> {
         [fixed, each, base, pmd]
     }
 
-    /// Returns pages and nanoseconds of a folio, by size, one list per round.
     fn points(&self, work: Work, sizes: std::ops::Range<usize>) -> Vec<Vec<(f64, f64)>> {
         let of: Vec<&Times> = self
             .times
@@ -348,7 +332,6 @@ fn median(figure: Option<&Figure>) -> f64 {
     figure.map_or(0.0, |figure| figure.ns.median)
 }
 
-/// Returns the fixed and the proportional part of each round.
 fn lines(rounds: &[Vec<(f64, f64)>]) -> (Vec<f64>, Vec<f64>) {
     rounds.iter().filter_map(|points| solve(points)).unzip()
 }

@@ -38,7 +38,6 @@ const PAGE_BYTES: usize = 4096;
 const NR_LINES: usize = PAGE_BYTES / LINE_BYTES;
 /// Lines of a page that a circle through memory visits.
 const NR_LINES_APART: usize = 16;
-/// Minimum loads per sample.
 const NR_LOADS_MIN: usize = 200_000;
 /// Working sets of the shares in pages, larger than any level-2 TLB.
 const SETS: [usize; 3] = [1 << 14, 1 << 15, 3 << 15];
@@ -47,11 +46,9 @@ const BLOCK_ROUNDS: usize = 3;
 /// A smaller difference of chains, in nanoseconds, is noise.
 const DIFFERENCE_MIN_NS: f64 = 0.5;
 
-/// Latency of a line by its location.
 #[derive(Clone, Debug, Default)]
 pub struct LineCosts {
     pub l2: Option<Figure>,
-    /// In the last-level cache.
     pub llc: Option<Figure>,
     pub memory: Option<Figure>,
 }
@@ -101,10 +98,8 @@ pub(super) fn lines(
 
 type Run<'a> = Box<dyn FnMut() -> Result<Duration, Infallible> + 'a>;
 
-/// A circle of links over a working set.
 struct Circle {
     _mapping: Mapping,
-    /// Address of a word on it.
     start: usize,
     nr_lines: usize,
 }
@@ -149,7 +144,6 @@ impl Circle {
     }
 }
 
-/// Links the words at `order` into a circle, and returns the address of one.
 fn link(mapping: &Mapping, order: &[usize]) -> usize {
     #[expect(clippy::cast_ptr_alignment, reason = "each is the first word of a line")]
     let word = |nr: usize| mapping.at().wrapping_add(order[nr % order.len()]).cast::<usize>();
@@ -160,7 +154,6 @@ fn link(mapping: &Mapping, order: &[usize]) -> usize {
     word(0) as usize
 }
 
-/// Returns memory on folios of a kind, after a store to it.
 fn field(len_bytes: usize, advice: Advice) -> Result<Mapping, StubsError> {
     let prot = ProtFlags::READ | ProtFlags::WRITE;
     let mapping = Mapping::new(Source::Anonymous, len_bytes, prot)?;
@@ -169,7 +162,6 @@ fn field(len_bytes: usize, advice: Advice) -> Result<Mapping, StubsError> {
     Ok(mapping)
 }
 
-/// The test run on spread and packed lines.
 #[derive(Clone, Copy)]
 enum Way {
     Chain,
@@ -183,7 +175,6 @@ const WAYS: [Way; 5] = [Way::Chain, Way::Dense, Way::Wide, Way::Sparse, Way::Cal
 
 const NR_LINES_WIDE: usize = 8;
 
-/// Lines of a working set in one layout.
 struct Lines {
     _mapping: Mapping,
     stubs: Stubs,
@@ -193,7 +184,6 @@ struct Lines {
 }
 
 impl Lines {
-    /// Builds `nr_pages` lines, and eight times as many for the wide list.
     fn new(nr_pages: usize, layout: Layout, dir: &Path) -> Result<Self, StubsError> {
         let at = |pass: usize, nr: usize| match layout {
             Layout::OnePerPage => nr * page_bytes() + line_of(nr + pass, page_bytes()),

@@ -10,16 +10,13 @@ use super::work::{Work, warm};
 use crate::bench::anon::FolioSize;
 use crate::measure::Series;
 
-/// The works on folios of one size.
 #[derive(Clone, Debug)]
 pub struct OfSize {
     pub folio_bytes: usize,
     pub len_bytes: usize,
-    /// Run one after the other.
     pub works: Vec<Work>,
 }
 
-/// Nanoseconds of a work on a whole region, one value per round.
 #[derive(Clone, Debug)]
 pub struct Times {
     pub work: Work,
@@ -34,7 +31,6 @@ pub struct Operations {
     pub works: Vec<Times>,
     /// Nanoseconds of all read faults, for each requested number of cached pages.
     pub faults: Vec<Series>,
-    /// The machine's pace during the measurement.
     pub pace: Pace,
 }
 

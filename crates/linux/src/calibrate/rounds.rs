@@ -27,11 +27,9 @@ use super::{CalibrateError, count};
 /// Maximum distance of a round's clock from the median of all rounds. Turbo steps are smaller, a
 /// throttled core is farther away.
 pub const CLOCK_WITHIN: f64 = 0.10;
-/// Maximum distance of two blocks' medians.
 const AGREE_WITHIN: f64 = 0.15;
 /// Share of the medians that must agree. One disturbed value does not justify more rounds.
 const AGREE_SHARE: f64 = 0.9;
-/// The fixed piece of work: first touch of this many bytes in base pages.
 const TOUCH_BYTES: usize = 16 << 20;
 
 /// Runs one round of a subject and returns its values, the same number in every round.
@@ -45,17 +43,13 @@ pub enum Until {
     Agree(usize),
 }
 
-/// The machine's pace during the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Pace {
-    /// GHz in the rounds that count.
     pub clock_ghz: Spread,
-    /// GHz in all rounds.
     pub clock_all_ghz: Spread,
     /// First touch of a base page in the fixed piece of work, in nanoseconds, in the rounds that
     /// count.
     pub touch_ns: Spread,
-    /// Rounds that were run.
     pub nr_rounds: usize,
     /// Of these, rounds with a different clock.
     pub nr_rejected: usize,
@@ -66,7 +60,6 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Returns a note for readers of the results.
     #[must_use]
     pub fn note(&self) -> String {
         let Self { clock_ghz, clock_all_ghz: all, touch_ns, .. } = self;
@@ -110,7 +103,6 @@ impl Pace {
 
 #[derive(Clone, Debug)]
 struct Round {
-    /// Before and after.
     clock_ghz: [f64; 2],
     touch_ns: f64,
     values: Vec<Vec<f64>>,
@@ -165,7 +157,6 @@ fn run(nr: usize, subjects: &mut [Subject<'_>]) -> Result<Round, CalibrateError>
     Ok(Round { clock_ghz: [before, fastest_clock_ghz()], touch_ns, values })
 }
 
-/// Returns the rounds that count (R1).
 fn counted(rounds: &[Round]) -> Vec<usize> {
     let all: Vec<f64> = rounds.iter().flat_map(|round| round.clock_ghz).collect();
     let Some(Spread { median, .. }) = Spread::of(&all) else { return Vec::new() };
@@ -197,7 +188,6 @@ fn enough(until: Until, rounds: &[Round]) -> Option<Chosen> {
     }
 }
 
-/// Returns the distance within which [`AGREE_SHARE`] of two blocks' medians are.
 fn apart(rounds: &[Round], first: &[usize], second: &[usize]) -> f64 {
     let of = |nrs: &[usize]| -> Vec<f64> {
         let chosen: Vec<&Round> = nrs.iter().map(|&nr| &rounds[nr]).collect();

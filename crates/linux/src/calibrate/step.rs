@@ -19,21 +19,16 @@ use crate::measure::Spread;
 /// Minimum growth of a step. Translations that hit take equally long over any working set.
 const RATIO_MIN: f64 = 1.3;
 
-/// A working set and its time per reference.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// Pages of 4 KiB.
     pub nr: usize,
-    /// Nanoseconds per reference.
     pub ns: Spread,
 }
 
-/// The working sets between which the time rises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bracket {
-    /// The last working set before the step.
     pub last: usize,
-    /// The first working set after the step.
     pub next: usize,
 }
 

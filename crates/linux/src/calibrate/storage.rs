@@ -22,16 +22,12 @@ use crate::bench::stubs::mapping::{Mapping, Source};
 use crate::geometry::page_bytes;
 use crate::measure::{Series, interleave};
 
-/// Size of a sequential read.
 const CHUNK_BYTES: usize = 1 << 20;
-/// Random reads per round.
 const NR_READS: usize = 64;
-/// Random reads per round with several outstanding.
 const NR_DEEP_READS: usize = 256;
 /// Numbers of outstanding reads, one thread each.
 const DEPTHS: [usize; 3] = [1, 4, 16];
 
-/// Measures one round.
 type Run<'a> = Box<dyn FnMut() -> Result<Duration, StubsError> + 'a>;
 
 #[derive(Clone, Debug, Default)]
@@ -107,7 +103,6 @@ pub(super) fn measure(
     })
 }
 
-/// Runs `work` on a file that is not in the page cache.
 fn advised(
     file: &File,
     advice: Advice,
@@ -183,7 +178,6 @@ fn sequential(file: &File, buffer: &Mapping, len_bytes: usize) -> Result<Duratio
     Ok(start.elapsed())
 }
 
-/// Returns `None` if the filesystem has no direct reads.
 fn direct(file: &File, buffer: &Mapping, len_bytes: usize, nr_rounds: usize) -> Option<Series> {
     let flags = rustix::fs::fcntl_getfl(file).ok()?;
     rustix::fs::fcntl_setfl(file, flags | OFlags::DIRECT).ok()?;

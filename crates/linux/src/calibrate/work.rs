@@ -32,7 +32,6 @@ pub enum Work {
     /// `fork` minus a `fork` just before that keeps the region out of the child (`MADV_DONTFORK`).
     /// Between the forks the process stores to every page.
     ForkBeyond,
-    /// `munmap`, which frees every folio.
     Munmap,
     /// `munmap` while a child maps the same folios: only page tables are freed.
     MunmapShared,
@@ -81,7 +80,6 @@ pub(super) fn warm(size: &FolioSize, len_bytes: usize) -> Result<(), BenchError>
     Ok(())
 }
 
-/// Returns the difference of the medians of forks with and without the region.
 fn fork_beyond(region: &Region, folio_bytes: usize) -> Result<f64, BenchError> {
     let nr = if folio_bytes == pmd_bytes() { NR_PMD_FORKS } else { NR_FORKS };
     let (mut with, mut without) = (Vec::with_capacity(nr), Vec::with_capacity(nr));
@@ -99,13 +97,11 @@ fn fork_beyond(region: &Region, folio_bytes: usize) -> Result<f64, BenchError> {
     Ok(median(&with) - median(&without))
 }
 
-/// Times a fork. Its child exits immediately and is reaped afterwards.
 fn fork_ns() -> Result<f64, BenchError> {
     let (taken, child) = cpu(|| Child::fork(Life::EndsAtOnce));
     child.map(|_| taken)
 }
 
-/// Returns the CPU time of `work` in nanoseconds.
 pub(super) fn cpu<T>(work: impl FnOnce() -> T) -> (f64, T) {
     let start = cpu_time();
     let result = work();

@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-/// Collapses `len_bytes` from `address` on in the process, or returns the error number.
 pub(super) fn collapse(process: &OwnedFd, address: u64, len_bytes: u64) -> Result<(), i32> {
     let number = |value: u64| usize::try_from(value).map_err(|_| libc::EOVERFLOW);
     let range = libc::iovec {

@@ -12,19 +12,16 @@ use crate::proc::smaps::Smap;
 use crate::setting::thp::size_name;
 use crate::system::mounts;
 
-/// Why blocks are not tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Left {
     /// The kernel would refuse each, or there is nothing to do.
     Block(Obstacle),
-    /// Their area is smaller than `--min-size`.
     BelowMinimum,
     /// Too little memory is available to fill their holes.
     NoMemory,
 }
 
 impl Left {
-    /// Returns the name in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -34,7 +31,6 @@ impl Left {
         }
     }
 
-    /// Describes the reason for blocks of `block_bytes`.
     #[must_use]
     pub fn meaning(self, block_bytes: u64) -> String {
         let size = size_name(block_bytes);
@@ -72,14 +68,11 @@ impl Left {
     }
 }
 
-/// The work planned for an area.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AreaPlan {
     /// The blocks that would be tried, ascending.
     pub(super) tried: Vec<Block>,
-    /// Blocks that are large already.
     pub(super) nr_large: u64,
-    /// Resident or swapped bytes that are skipped, by reason.
     pub(super) left: BTreeMap<Left, u64>,
 }
 
@@ -172,7 +165,6 @@ pub(super) fn kind_of(vma: &Vma, mountinfo: &[u8]) -> Option<Backing> {
     (name.starts_with('/') && !name.starts_with("/dev/") && !is_kernels).then_some(Backing::File)
 }
 
-/// Returns the addresses of the whole blocks inside an area.
 fn blocks(vma: &Vma, block_bytes: u64) -> impl Iterator<Item = u64> {
     let first = vma.range.start.next_multiple_of(block_bytes);
     (0..vma.nr_whole_blocks(block_bytes)).map(move |nr| first + nr * block_bytes)

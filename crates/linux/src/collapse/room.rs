@@ -32,17 +32,13 @@ pub struct Available {
     pub group: Option<String>,
 }
 
-/// The memory estimate of a collapse before it begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
     /// Bytes that all blocks would take in addition to their resident pages.
     pub wanted_bytes: u64,
-    /// Bytes that the blocks to be collapsed take.
     pub taken_bytes: u64,
     pub available: Available,
-    /// Blocks that will be collapsed.
     pub nr_blocks: u64,
-    /// Blocks that are skipped for lack of memory.
     pub nr_left: u64,
 }
 
@@ -57,7 +53,6 @@ pub(super) struct Block {
     pub(super) takes_bytes: u64,
 }
 
-/// Returns the memory that `task` may still use.
 pub(super) fn available(system: &dyn System, task: &Task<'_>) -> Available {
     let less_free = |bytes: u64, all: u64| bytes.saturating_sub(all / FREE_PART);
     let all = host::memory_bytes(system).unwrap_or(0);
@@ -101,7 +96,6 @@ fn present(
     Ok(())
 }
 
-/// Calls `each` with every present range in `pages`, read from the page map entries.
 fn read(
     entries: &dyn Entries,
     pages: Range<u64>,
@@ -130,7 +124,6 @@ fn read(
     Ok(())
 }
 
-/// The facts about an area that its blocks need.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Area {
     pub(super) kind: CollapseKind,
@@ -141,7 +134,6 @@ pub(super) struct Area {
     pub(super) shared_bytes: u64,
 }
 
-/// Returns the blocks `tried` of an area, ascending, with their current pages.
 pub(super) fn seen(
     entries: &dyn Entries,
     area: &Area,
@@ -157,7 +149,6 @@ pub(super) fn seen(
     Ok(tried)
 }
 
-/// Returns the blocks of an area that have a page, ascending.
 fn blocks(
     entries: &dyn Entries,
     area: &Area,
@@ -197,7 +188,6 @@ fn blocks(
 }
 
 impl Area {
-    /// Returns the bytes that a block takes: its holes, and a copy of its shared pages.
     fn takes(&self, resident_bytes: u64, block_bytes: u64) -> u64 {
         let shared = u128::from(resident_bytes) * u128::from(self.shared_bytes);
         let copied = shared.div_ceil(u128::from(self.resident_bytes.max(1)));

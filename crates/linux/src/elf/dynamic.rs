@@ -21,7 +21,6 @@ const NR_NEEDED_MAX: usize = 4096;
 /// Largest string table. A browser has 2 MiB.
 const STRINGS_BYTES_MAX: u64 = 64 << 20;
 
-/// The dynamic section's contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dynamic {
     /// Names of libraries, in order (`DT_NEEDED`).
@@ -37,7 +36,6 @@ pub struct Dynamic {
 /// Whether to scan the names of all symbols. A large program has megabytes of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symbols {
-    /// Looks for a sanitizer's symbols.
     Scan,
     Skip,
 }
@@ -122,7 +120,6 @@ where
     Ok(dynamic)
 }
 
-/// Returns whether the symbol names include a sanitizer runtime's.
 fn is_sanitized(names: &[u8]) -> bool {
     let starts = |at: &usize| names[*at..].starts_with(b"__");
     let places =
@@ -130,7 +127,6 @@ fn is_sanitized(names: &[u8]) -> bool {
     places.filter(starts).any(|at| SANITIZERS.iter().any(|name| names[at..].starts_with(name)))
 }
 
-/// Returns the file offset of an address.
 fn offset_of<H: FileHeader>(
     segments: &[H::ProgramHeader],
     endian: H::Endian,

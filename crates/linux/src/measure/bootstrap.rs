@@ -13,13 +13,11 @@ const TAIL: f64 = 0.025;
 /// With fewer values an interval is meaningless.
 const NR_VALUES_MIN: usize = 3;
 
-/// A median with its 95 percent confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub median: f64,
     pub low: f64,
     pub high: f64,
-    /// Number of values.
     pub n: usize,
 }
 

@@ -38,7 +38,6 @@ const EXCLUDE_HV: u64 = 1 << 6;
 const TIMES: u64 = 1 | 1 << 1;
 const CLOSE_ON_EXEC: u64 = 1 << 3;
 
-/// An event: type and number.
 #[derive(Clone, Copy)]
 struct Event(u32, u64);
 
@@ -80,7 +79,6 @@ impl Counter {
         Some(Self(unsafe { File::from_raw_fd(descriptor) }))
     }
 
-    /// Returns the count, scaled up if the counter shared its hardware, `None` if it never ran.
     fn end(mut self) -> Option<u64> {
         let mut bytes = [0; 24];
         self.0.read_exact(&mut bytes).ok()?;
@@ -93,7 +91,6 @@ impl Counter {
     }
 }
 
-/// Scales `count` events in `running` nanoseconds to `enabled` nanoseconds.
 fn scaled(count: u64, enabled: u64, running: u64) -> Option<u64> {
     let whole = u128::from(count) * u128::from(enabled);
     u64::try_from(whole.checked_div(running.into())?).ok()
@@ -107,7 +104,6 @@ pub struct Counting {
 }
 
 impl Counting {
-    /// Starts all available counters, `None` if there are none.
     #[must_use]
     pub fn start() -> Option<Self> {
         let all = Self {
@@ -122,7 +118,6 @@ impl Counting {
         has_any.then_some(all)
     }
 
-    /// Returns the counts, `None` if no counter ran.
     #[must_use]
     pub fn end(self) -> Option<HardwareCounters> {
         let end = |counter: Option<Counter>| counter.and_then(Counter::end);

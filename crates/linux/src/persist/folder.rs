@@ -16,7 +16,6 @@ pub(crate) const BYTES_MAX: u64 = 64 << 10;
 /// Files in `/etc` are readable for all users and writable for root.
 const FILE_MODE: u32 = 0o644;
 const FOLDER_MODE: u32 = 0o755;
-/// World-writable.
 const OPEN: u32 = 0o002;
 
 pub(crate) fn error(path: &Path, message: impl Into<String>) -> TuneError {
@@ -51,7 +50,6 @@ pub(crate) fn nr_missing(root: &Path, path: &Path) -> Result<usize, TuneError> {
     Ok(0)
 }
 
-/// Returns the directories from below `root` to the parent of `path`.
 fn folders(root: &Path, path: &Path) -> Vec<PathBuf> {
     let below = |folder: &&Path| folder.starts_with(root) && *folder != root;
     let mut way: Vec<_> = path.ancestors().skip(1).take_while(below).map(Path::to_owned).collect();
@@ -143,7 +141,6 @@ pub(crate) fn remove(path: &Path, nr_folders: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes up to `nr_folders` empty parent directories of `path`.
 pub(crate) fn remove_folders(path: &Path, nr_folders: usize) {
     for folder in path.ancestors().skip(1).take(nr_folders) {
         if fs::remove_dir(folder).is_err() {
@@ -163,7 +160,6 @@ fn remedy(cause: &io::Error) -> &'static str {
     }
 }
 
-/// Returns the error for a file that is not ours.
 pub(crate) fn in_the_way(path: &Path) -> TuneError {
     error(
         path,

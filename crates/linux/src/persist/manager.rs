@@ -9,7 +9,6 @@ use super::place::{OwnUnit, Place};
 /// This directory exists while systemd is process 1 (`sd_booted(3)`).
 const BOOTED: &str = "/run/systemd/system";
 
-/// Returns whether a running systemd uses the units below `root`.
 #[must_use]
 pub fn is_running(root: &Path) -> bool {
     root == Path::new("/") && Path::new(BOOTED).is_dir()

@@ -7,14 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::tune::TuneError;
 
-/// The directory of an administrator's units and drop-ins.
 const UNITS: &str = "etc/systemd/system";
 /// Our drop-in's name. `override.conf` from `systemctl edit` sorts later and wins.
 pub(super) const DROP_IN: &str = "50-largefolio.conf";
 const WANTED: &str = "multi-user.target.wants";
-/// Prefix of our units.
 pub(crate) const WARM: &str = "largefolio-warm-";
-/// Unit directories in order of precedence.
 pub(super) const UNIT_FOLDERS: [&str; 8] = [
     "etc/systemd/system",
     "run/systemd/system",
@@ -30,7 +27,6 @@ const NAME_BYTES_MAX: usize = 250;
 /// Names that are read in the unit directory. More than a few hundred are rare.
 const NAMES_MAX: usize = 1 << 16;
 
-/// A file that folio may write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
@@ -43,7 +39,6 @@ pub enum Place {
     Wanted(OwnUnit),
 }
 
-/// Name of a service, such as `redis-server.service`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServiceName(String);
@@ -66,7 +61,6 @@ impl Place {
         }
     }
 
-    /// Returns whether the place is a symbolic link.
     pub(crate) fn is_link(&self) -> bool {
         matches!(self, Self::Wanted(_))
     }
@@ -124,7 +118,6 @@ impl ServiceName {
         })
     }
 
-    /// Returns its name and its template's name.
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
         let template = self.0.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
         [self.0.clone()].into_iter().chain(template)
@@ -137,7 +130,6 @@ impl OwnUnit {
         &self.0
     }
 
-    /// Returns whether it is a path unit.
     #[must_use]
     pub fn is_path(&self) -> bool {
         self.0.strip_suffix(".path").is_some()

@@ -32,7 +32,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Writes pieces below a root, as the store does.
 fn write(root: &Path, pieces: &[Piece]) -> Vec<PathBuf> {
     let put = |piece: &Piece| {
         let path = piece.place.path(root);
@@ -117,14 +116,12 @@ fn udev_understands_the_rules() {
     assert!(output.status.success(), "{said}");
 }
 
-/// Returns the output of `systemd-analyze verify` for units below their own root.
 fn verified(root: &Path, unit: &str) -> Option<String> {
     let rooted = format!("--root={}", root.display());
     let output = tool(&["systemd-analyze", "verify", "--man=no", &rooted, unit])?;
     Some(format!("{}{}", text(&output.stdout), text(&output.stderr)))
 }
 
-/// Makes a root with the targets that a unit depends on.
 fn root_with_targets() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let units = root.path().join("usr/lib/systemd/system");

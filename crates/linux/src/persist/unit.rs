@@ -51,7 +51,6 @@ impl Variable {
     }
 }
 
-/// Returns the drop-in that sets these variables for a service.
 #[must_use]
 pub fn drop_in(unit: &ServiceName, variables: &[Variable]) -> Piece {
     let line = |variable: &Variable| Line {

@@ -21,7 +21,6 @@ use crate::tune::TuneError;
 
 /// Maximum size of a unit file. Units have a few kilobytes.
 const UNIT_BYTES_MAX: u64 = 1 << 20;
-/// Maximum number of drop-ins per service.
 const NR_DROP_INS_MAX: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,14 +34,12 @@ pub struct Variables {
 /// A variable ready to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// Includes the options that the unit sets.
     pub variable: Variable,
     /// A note for the user, empty if the unit does not set the variable.
     pub note: String,
 }
 
 impl Variables {
-    /// Reads the variables of a service below `root`.
     #[must_use]
     pub fn of(unit: &ServiceName, root: &Path) -> Self {
         let mut found = Self::default();
@@ -122,7 +119,6 @@ fn below(root: &Path, file: &Path) -> PathBuf {
     root.join(file.strip_prefix("/").unwrap_or(file))
 }
 
-/// Returns whether a variables file sets `name`.
 fn has_variable(file: &Path, name: &str) -> bool {
     let text = read_whole(file, UNIT_BYTES_MAX).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

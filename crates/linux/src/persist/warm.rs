@@ -17,7 +17,6 @@ use crate::tune::TuneError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libraries {
     No,
-    /// The program's linked libraries.
     Linked,
 }
 
@@ -84,7 +83,6 @@ fn percent(text: &str) -> String {
     text.replace('%', "%%")
 }
 
-/// Accepts an absolute path that can end a unit's line.
 fn checked_file(file: &Path) -> Result<&str, TuneError> {
     let error = |message: &str| TuneError::Given {
         what: format!("file {}", quoted(file)),

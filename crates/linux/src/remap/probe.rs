@@ -14,7 +14,6 @@ use super::store::Store;
 use super::wire::{self, Refusal};
 use crate::proc::fd;
 
-/// Makes a large folio in the store and maps it as text.
 pub(super) fn check(store: &Store) -> Result<(), Refusal> {
     // A tmpfs that is too small for a block returns the same error as a kernel that cannot
     // collapse.
@@ -37,7 +36,6 @@ pub(super) fn check(store: &Store) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// An aligned block of address space with the file mapped over it.
 struct TrialBlock {
     reserved: *mut libc::c_void,
     start: *mut libc::c_void,

@@ -11,29 +11,21 @@ use crate::measure::Spread;
 
 /// Maximum number of separate texts. Further ones share a row.
 const NR_NAMES_MAX: usize = 10_000;
-/// Name of that row.
 const OTHERS: &str = "(others)";
 
-/// All processes of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// Processes that reported: those with a text that contains a whole block.
     pub nr_processes: u64,
-    /// Refusals for whole processes, with their counts.
     pub refused: BTreeMap<Refusal, u64>,
     pub texts: BTreeMap<String, TextSum>,
-    /// Microseconds each process spent before `main`.
     pub micros: Vec<f64>,
-    /// Invalid lines.
     pub nr_damaged: u64,
 }
 
-/// All texts of one name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TextSum {
-    /// Processes that mapped it, by result.
     pub how: BTreeMap<How, u64>,
-    /// Refusals, with their number of processes.
     pub refused: BTreeMap<Refusal, u64>,
     /// Largest text in bytes.
     pub text_bytes: u64,
@@ -41,9 +33,7 @@ pub struct TextSum {
     pub block_bytes: u64,
     /// Most bytes under PMD entries.
     pub large_bytes: u64,
-    /// Microseconds of processes that made a copy.
     pub made_micros: Vec<f64>,
-    /// Microseconds of processes that found a copy.
     pub shared_micros: Vec<f64>,
 }
 
@@ -59,7 +49,6 @@ impl Summary {
         summary
     }
 
-    /// Returns the number of texts with result `how`, over all processes.
     #[must_use]
     pub fn nr_texts(&self, how: How) -> u64 {
         self.texts.values().filter_map(|text| text.how.get(&how)).sum()
@@ -101,13 +90,11 @@ impl Summary {
     }
 }
 
-/// Converts microseconds for statistics.
 #[expect(clippy::cast_precision_loss, reason = "below 2^52 unless damaged")]
 fn as_float(value: u64) -> f64 {
     value as f64
 }
 
-/// Returns the first `N` numbers of `text`, and the rest.
 fn numbers<const N: usize>(text: &str) -> Option<([u64; N], &str)> {
     let mut values = [0; N];
     let mut rest = text;

@@ -111,7 +111,6 @@ impl Store {
         }
     }
 
-    /// Creates a new, empty report.
     pub(super) fn report(&self) -> io::Result<ReportFile> {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let pid = rustix::process::getpid().as_raw_nonzero();
@@ -184,12 +183,10 @@ fn disk_sequence(device: u64) -> u64 {
     places.find_map(|place| block::number_of(&Live, device, place)).unwrap_or(0)
 }
 
-/// Returns the copy's name for the link `name`.
 fn base_of(name: &OsStr) -> Option<&[u8]> {
     name.as_bytes().strip_suffix(LINK_SUFFIX).filter(|base| !base.is_empty())
 }
 
-/// Returns the numbers in a copy's name.
 fn key_of(name: &OsStr) -> Option<[u64; NR_KEY_FIELDS]> {
     let text = name.to_str()?;
     let mut key = [0; NR_KEY_FIELDS];
@@ -200,7 +197,6 @@ fn key_of(name: &OsStr) -> Option<[u64; NR_KEY_FIELDS]> {
     Some(key)
 }
 
-/// The file to which processes append their records.
 #[derive(Debug)]
 pub(super) struct ReportFile {
     name: String,
@@ -212,7 +208,6 @@ impl ReportFile {
         &self.name
     }
 
-    /// Returns its text, with invalid UTF-8 replaced.
     pub(super) fn read(&self) -> io::Result<String> {
         use std::io::Seek;
         let mut file = &self.file;

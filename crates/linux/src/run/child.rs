@@ -51,11 +51,8 @@ impl Ended {
 
 #[derive(Debug)]
 pub(super) enum ChildError {
-    /// The child could not be created.
     Process(io::Error),
-    /// The child could not become the program.
     Program(io::Error),
-    /// It could not be waited for.
     Wait(io::Error),
 }
 
@@ -114,7 +111,6 @@ fn pass_on(child: &Child, signal: i32) {
     unsafe { libc::kill(pid, signal) };
 }
 
-/// Blocked signals. Dropping it unblocks them.
 struct Mask {
     earlier: libc::sigset_t,
     taken: libc::sigset_t,

@@ -30,7 +30,6 @@ use crate::warm::{Part, Users, Warm, WarmRefusal, Warmed, libraries};
 /// Filesystems that place large mappings at addresses congruent to their offset.
 const PLACING: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
-/// The measure for text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text {
     Off,
@@ -38,18 +37,14 @@ pub enum Text {
     Auto,
     /// Refill the page cache of program and libraries with large folios.
     Large,
-    /// Copy it into shared memory.
     Remap,
 }
 
 #[derive(Clone, Debug)]
 pub struct Request {
     pub text: Text,
-    /// Folio size of the heap in bytes.
     pub heap_bytes: Option<u64>,
-    /// Output of processes with moved text.
     pub voice: Voice,
-    /// Program and arguments.
     pub command: Vec<OsString>,
 }
 
@@ -75,7 +70,6 @@ pub enum RunError {
     },
 }
 
-/// A program that is ready to start, with settings already changed.
 #[derive(Debug)]
 pub struct Launch {
     command: Vec<OsString>,
@@ -86,11 +80,8 @@ pub struct Launch {
     pub warmed: Vec<Warmed>,
     /// Bytes of text in these files that large entries can map.
     pub text_bytes: u64,
-    /// Preparation time.
     pub elapsed: Duration,
-    /// Measures that failed, the most important first.
     pub fallbacks: Vec<Fallback>,
-    /// Applied measures, as text.
     pub notes: Vec<String>,
     pub heap: Option<Heap>,
     /// Moves text and collects the reports.
@@ -99,7 +90,6 @@ pub struct Launch {
     pub enabled: Option<String>,
 }
 
-/// A program that has ended.
 #[derive(Debug)]
 pub struct Watched {
     pub ended: Ended,
@@ -107,7 +97,6 @@ pub struct Watched {
     pub elapsed: Duration,
 }
 
-/// The program's own file.
 #[derive(Clone, Copy)]
 struct Own<'a> {
     path: &'a Path,
@@ -287,7 +276,6 @@ impl Launch {
         });
     }
 
-    /// Returns whether our process must stay while the program runs.
     #[must_use]
     pub fn holds_settings(&self) -> bool {
         self.heap.is_some() || self.moved.is_some()
@@ -307,7 +295,6 @@ impl Launch {
         PathBuf::from(self.command.first().cloned().unwrap_or_default())
     }
 
-    /// Converts the error of execve(2).
     fn failed(&self, source: io::Error) -> RunError {
         let program = self.program();
         match source.raw_os_error() {

@@ -15,35 +15,27 @@ use crate::warm;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fallback {
-    /// Set-user-id, set-group-id or file capabilities.
     OtherRights(PathBuf),
-    /// Built with a sanitizer, which lays out the address space itself.
     Sanitizer(PathBuf),
     /// No text of the program and its libraries contains a whole block.
     TinyText(PathBuf),
-    /// Large entries cannot map the text at its addresses.
     Placement {
         file: PathBuf,
         obstacle: Obstacle,
     },
-    /// A file's cache was not, or only partly, filled.
     Cache {
         file: PathBuf,
         refusal: warm::WarmRefusal,
     },
-    /// A file could not be examined.
     Unreadable(String),
-    /// The reason why the text cannot be moved.
     NoRemap(String),
     /// The heap's allocator is not glibc's, or is statically linked.
     NotGlibc(String),
-    /// A glibc before 2.35.
     OldGlibc(PathBuf),
     /// The environment already sets the tunable differently.
     Tuned,
     /// The kernel has no anonymous folios of this size. Lists its sizes.
     NoSize(Vec<u64>),
-    /// The size of anonymous folios could not be set.
     Setting(String),
 }
 

@@ -27,12 +27,9 @@ const VERSION: &[u8] = b"GLIBC_2.35\0";
 /// Largest C library that is read. With debug information it has 20 MiB.
 const LIBC_BYTES_MAX: u64 = 64 << 20;
 
-/// Folios for the heap until this is dropped.
 #[derive(Debug)]
 pub struct Heap {
-    /// Bytes of a folio.
     pub folio_bytes: u64,
-    /// The variable's name and value.
     pub(super) variable: (OsString, OsString),
     /// The system's count of allocated folios of this size at the start.
     nr_before: u64,

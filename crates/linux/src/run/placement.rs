@@ -21,18 +21,15 @@ const EXECUTE: u32 = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placed {
-    /// Large entries can map this part.
     Well {
         /// Bytes of whole blocks inside executable segments.
         text_bytes: u64,
         /// Bytes of the file that should be in large folios: text and other read-only segments.
         file: Range<u64>,
     },
-    /// Large entries cannot map it.
     Badly(Obstacle),
 }
 
-/// Why large entries cannot map it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
     /// The text has no whole block of this many bytes.
@@ -44,7 +41,6 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// Returns the remedy, if there is one.
     #[must_use]
     pub fn remedy(self, file: &Path) -> Option<String> {
         match self {
@@ -85,12 +81,10 @@ pub(super) enum Placing {
     Anywhere,
 }
 
-/// Returns whether a text segment has at least this many bytes.
 pub(super) fn has_text_of(elf: &ElfFile, bytes: u64) -> bool {
     elf.loads.iter().any(|load| load.prot & EXECUTE != 0 && load.file_bytes >= bytes)
 }
 
-/// Judges `elf`, on a filesystem with this `placing`, for blocks of `block_bytes`.
 pub(super) fn judge(elf: &ElfFile, block_bytes: u64, placing: Placing) -> Placed {
     let texts: Vec<&Load> = elf.loads.iter().filter(|load| load.prot & EXECUTE != 0).collect();
     let is_long = |load: &&&Load| load.file_bytes >= block_bytes;
@@ -138,7 +132,6 @@ fn blocks(load: &Load, shift: u64, block_bytes: u64) -> Option<u64> {
     Some(end.saturating_sub(start))
 }
 
-/// Returns the bytes from the first to the last address.
 fn span(elf: &ElfFile) -> u64 {
     let start = elf.loads.iter().map(|load| load.vaddr).min().unwrap_or(0);
     let ends = elf.loads.iter().map(|load| load.vaddr.saturating_add(load.mem_bytes));

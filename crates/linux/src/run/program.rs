@@ -15,10 +15,8 @@ use crate::trust;
 /// Longest chain of interpreters, as in Linux.
 const INTERPRETERS_MAX: usize = 5;
 
-/// The program that a command runs.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
-    /// The command's file.
     pub(super) path: PathBuf,
     /// The ELF file that runs, without links: the program, or a script's interpreter.
     pub(super) elf: Option<(PathBuf, ElfFile)>,
@@ -53,7 +51,6 @@ impl Program {
     }
 }
 
-/// Returns the file that runs in the end.
 fn follow(path: &Path, nr_left: usize) -> Option<PathBuf> {
     let head = Host.head(path).ok()?;
     if head.starts_with(b"\x7fELF") {

@@ -8,7 +8,6 @@ use super::fallback::Fallback;
 use super::program::Program;
 use crate::remap::{Options, Refused, Remap, Voice, find_library};
 
-/// Prepares moving the text of the program and of the programs it starts.
 pub(super) fn prepare(program: &Program, voice: Voice) -> Result<Remap, Fallback> {
     let file = program.elf.as_ref().map_or(&program.path, |(file, _)| file);
     check(file)
@@ -16,7 +15,6 @@ pub(super) fn prepare(program: &Program, voice: Voice) -> Result<Remap, Fallback
         .map_err(|refused| Fallback::NoRemap(refused.to_string()))
 }
 
-/// Checks the program and this system without preparing anything.
 pub(super) fn check(file: &Path) -> Result<(), Refused> {
     find_library()?;
     Remap::check(file)

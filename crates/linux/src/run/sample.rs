@@ -26,10 +26,8 @@ pub enum Sampling {
     Off,
 }
 
-/// Sums over the program and its children at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Samples {
-    /// Number of samples.
     pub nr: u64,
     /// Processes in the sample with the most text mapped large.
     pub nr_processes: usize,
@@ -40,7 +38,6 @@ pub struct Samples {
     pub text_huge_bytes: u64,
     /// Text in contpte blocks. `None` if the machine has none or folio sizes are not visible.
     pub text_contpte_bytes: Option<u64>,
-    /// Largest number of anonymous bytes mapped by PMD entries.
     pub anon_huge_bytes: u64,
 }
 
@@ -60,12 +57,10 @@ impl Sampler {
         Self { pid, geometry, next, interval: INTERVAL_FIRST, samples }
     }
 
-    /// Returns the time until the next sample.
     pub(super) fn rest(&self) -> Duration {
         self.next.saturating_duration_since(Instant::now())
     }
 
-    /// Takes a sample if it is due.
     pub(super) fn look(&mut self) {
         let started = Instant::now();
         if started < self.next {
@@ -118,7 +113,6 @@ impl Sampler {
     }
 }
 
-/// The part of a file that a mapping shows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Text {
     device: (u32, u32),

@@ -12,7 +12,6 @@ pub(crate) fn sizes_kib() -> Result<Vec<u64>, SettingError> {
     thp::sizes_kib(&Live).map_err(|source| SettingError::Read { path: THP.into(), source })
 }
 
-/// Returns `64K` or `2M`, for example, as in the catalog of settings.
 pub(crate) fn size_name(bytes: u64) -> String {
     if bytes >= 1 << 20 { format!("{}M", bytes >> 20) } else { format!("{}K", bytes >> 10) }
 }
@@ -26,7 +25,6 @@ pub(crate) fn enable_only(wanted_kib: &[u64]) -> Result<Vec<Setting>, SettingErr
     sizes_kib()?.iter().map(change).collect()
 }
 
-/// Returns a control's value if exactly these sizes are enabled.
 pub(crate) fn value_of(kib: u64, wanted_kib: &[u64]) -> &'static str {
     if wanted_kib.contains(&kib) { "madvise" } else { "never" }
 }

@@ -72,7 +72,6 @@ impl Catalog {
         Ok(self.below_root(&file))
     }
 
-    /// Returns whether the setting determines which folios new memory gets.
     #[must_use]
     pub fn decides_folios(name: &str) -> bool {
         let rest = name.strip_prefix("thp.");
@@ -124,7 +123,6 @@ impl Catalog {
         })
     }
 
-    /// Reads a file that the catalog has no name for.
     pub(super) fn read_other(&self, path: &str) -> Option<String> {
         let text = read_text(&self.below_root(Path::new(path)), VALUE_BYTES_MAX).ok()?;
         Some(Choice::parse(&text).value)
@@ -138,7 +136,6 @@ impl Catalog {
         matches!(self.path(name).map(held), Ok(Err(setting::SettingError::Busy { .. })))
     }
 
-    /// Returns a disk's largest request in KiB.
     #[must_use]
     pub fn io_kib(&self, disk: &str) -> Option<u64> {
         let path = self.below_root(&block::of_disk(disk, "queue/max_sectors_kb"));
@@ -191,7 +188,6 @@ impl Catalog {
         disks
     }
 
-    /// Returns whether the disk or one of its partitions is in `devices` (`major:minor`).
     fn is_mounted(&self, disk: &str, devices: &[(u32, u32)]) -> bool {
         let folder = self.below_root(&block::of_disk(disk, ""));
         let is_listed = |folder: &Path| {

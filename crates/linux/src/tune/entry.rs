@@ -17,11 +17,9 @@ pub(super) struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub name: String,
-    /// Value before the first plan.
     pub old: String,
     /// The values that plans wrote, or were about to write.
     pub given: Vec<String>,
-    /// Whether a file sets it at every boot.
     #[serde(default)]
     pub is_persisted: bool,
 }

@@ -25,7 +25,6 @@ pub struct Taken {
     pub fate: Fate,
 }
 
-/// The result of removing a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
     Removed,
@@ -131,7 +130,6 @@ impl Store {
 }
 
 impl Record {
-    /// Notes that a file makes a setting at every boot.
     fn mark(&mut self, setting: &Lasting) {
         if let Some(entry) = self.changes.iter_mut().find(|entry| entry.name == setting.name) {
             entry.is_persisted = true;
@@ -214,7 +212,6 @@ pub fn check(files: &[Planned]) -> Result<(), TuneError> {
     files.iter().try_for_each(folder::check)
 }
 
-/// Returns the recorded files, and those below `root` with one of our names.
 #[must_use]
 pub fn listed(root: &Path, files: &[FileEntry]) -> Vec<Listed> {
     let state =

@@ -12,9 +12,7 @@ use super::warnings::{self, Warning};
 pub struct ChangeSet {
     /// In the order in which they are changed.
     pub changes: Vec<Change>,
-    /// Settings that need no change.
     pub kept: Vec<Kept>,
-    /// Settings this kernel does not have.
     pub missing: Vec<Missing>,
     /// Harmful values that the plan does not change.
     pub warnings: Vec<Warning>,
@@ -25,11 +23,9 @@ pub struct Change {
     pub name: String,
     pub now: String,
     pub planned: String,
-    /// Its effect.
     pub why: String,
 }
 
-/// A setting that has the planned value already.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kept {
     pub name: String,
@@ -38,7 +34,6 @@ pub struct Kept {
     pub is_asked: bool,
 }
 
-/// A setting that must survive a reboot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lasting {
     pub name: String,
@@ -52,7 +47,6 @@ pub struct Missing {
 }
 
 impl ChangeSet {
-    /// Returns whether the kernel has none of the requested settings.
     #[must_use]
     pub fn has_none(&self) -> bool {
         self.changes.is_empty() && self.kept.is_empty() && !self.missing.is_empty()

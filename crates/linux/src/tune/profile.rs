@@ -4,7 +4,6 @@ use serde::Deserialize;
 
 use super::TuneError;
 
-/// Built-in profiles: name and text.
 const BUILTIN: [(&str, &str); 2] = [
     ("large", include_str!("../../tunings/large.toml")),
     ("large-always", include_str!("../../tunings/large-always.toml")),
@@ -13,9 +12,7 @@ const BUILTIN: [(&str, &str); 2] = [
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// One line.
     pub description: String,
-    /// In the order in which they are changed.
     #[serde(rename = "setting")]
     pub wishes: Vec<Wish>,
 }
@@ -28,12 +25,10 @@ pub struct Wish {
     /// Only these values are changed.
     #[serde(rename = "instead-of", default)]
     pub instead_of: Vec<String>,
-    /// The new value.
     pub value: Option<String>,
     /// Smaller numbers are raised to this one.
     #[serde(rename = "at-least")]
     pub at_least: Option<u64>,
-    /// Its effect, for the table.
     pub why: String,
 }
 
@@ -83,7 +78,6 @@ impl Profile {
 }
 
 impl Wish {
-    /// Returns the new value for `now`, `None` if it can stay.
     #[must_use]
     pub fn of(&self, now: &str) -> Option<String> {
         if let Some(least) = self.at_least {

@@ -26,7 +26,6 @@ const SCHEMA_VERSION: u32 = 2;
 /// A record is a few lines. A longer one is not ours.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The result of restoring a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "result", rename_all = "kebab-case")]
 pub enum Undone {
@@ -59,16 +58,12 @@ pub struct Rounded {
     pub now: String,
 }
 
-/// How to treat a value that another program changed after us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
-    /// It stays, and its record stays.
     Keep,
-    /// The old value overwrites it.
     Overwrite,
 }
 
-/// The state directory, locked.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
@@ -243,7 +238,6 @@ impl Store {
         Ok(record)
     }
 
-    /// Writes the record atomically, or removes it if it is empty.
     pub(super) fn save(&self, record: &Record) -> Result<(), TuneError> {
         let error = |cause: io::Error| TuneError::Record {
             path: self.path.clone(),
@@ -265,7 +259,6 @@ impl Store {
     }
 }
 
-/// Returns the unique name of the record for the system below `root`.
 pub(super) fn file_of(root: &Path) -> String {
     let bytes = root.as_os_str().as_bytes().iter();
     let name: String = bytes

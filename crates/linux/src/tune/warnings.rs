@@ -10,7 +10,6 @@ use crate::shell::as_root;
 /// disks with 4096. Some cloud `NVMe` disks announce an optimal size that the kernel turns into
 /// 65536.
 const READAHEAD_USUAL_MAX: u64 = 8192;
-/// The largest proposed replacement, in KiB.
 const READAHEAD_PROPOSED: u64 = 4096;
 
 /// A value that hurts many programs, or a setting that folio cannot change.
@@ -21,7 +20,6 @@ pub struct Warning {
     /// Current value, empty if it was not read.
     pub now: String,
     pub reason: String,
-    /// A command that changes it, or empty.
     pub command: String,
 }
 
@@ -47,7 +45,6 @@ pub(super) fn of_readahead(catalog: &Catalog) -> Vec<Warning> {
     disks.into_iter().chain(paths).filter_map(of).collect()
 }
 
-/// Warns about transparent huge page settings at an unknown path.
 pub(super) fn of_other_names(catalog: &Catalog) -> Option<Warning> {
     let now = catalog.read_other(&format!("{RED_HAT_THP}/enabled"))?;
     Some(Warning {

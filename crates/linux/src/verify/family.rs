@@ -43,7 +43,6 @@ const GUARD: &str = "if [ -n \"$1\" ]; then \
 /// Time limit for killed processes to disappear, which takes until their memory is freed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Pause between checks of ending processes.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Time for orphans to end by themselves before they count as left running.
@@ -59,7 +58,6 @@ pub(super) struct Family {
 }
 
 impl Family {
-    /// Makes an empty family. `cgroup` is the command's cgroup.
     pub(super) fn start(cgroup: Option<PathBuf>) -> Result<Self, VerifyError> {
         let group = cgroup.as_deref().map_or_else(|| OsStr::new(""), Path::as_os_str);
         let guard = Keeper::start(GUARD, &[group], Stdio::null())
@@ -83,7 +81,6 @@ impl Family {
         }
     }
 
-    /// The command itself was reaped, so its PID can be reused.
     pub(super) fn has_no_leader(&mut self) {
         self.leader = None;
     }
@@ -109,19 +106,16 @@ impl Family {
         (of_group.unwrap_or_else(|| [time(user), time(system)]), faults)
     }
 
-    /// Returns the live processes, ascending.
     pub(super) fn pids(&self) -> Vec<u32> {
         let mut all: BTreeSet<u32> = self.in_cgroup().into_iter().collect();
         all.extend(self.heads().flat_map(|head| tree(&Live, head)));
         all.into_iter().filter(|pid| is_alive(*pid)).collect()
     }
 
-    /// Returns the command and its descendants that are children of this process.
     fn heads(&self) -> impl Iterator<Item = u32> {
         self.leader.as_ref().map(Own::pid).into_iter().chain(self.adopted())
     }
 
-    /// Returns the name of a process that continues after the command has ended.
     pub(super) fn left_running(&self) -> Option<String> {
         let alive = || self.pids().into_iter().next();
         alive()?;
@@ -138,7 +132,6 @@ impl Family {
         }
     }
 
-    /// Returns the live ones of `pids` outside of the process group.
     fn outside(&self, pids: impl Iterator<Item = u32>) -> impl Iterator<Item = i32> {
         let has_left = |pid: &u32| {
             let stat = Task::of(&Live, *pid).stat();
@@ -241,7 +234,6 @@ pub(crate) fn new_cgroup() -> Option<(PathBuf, File)> {
     None
 }
 
-/// Starts `command` in a cgroup, or in none if the kernel refuses.
 pub(crate) fn join(command: &mut Command, mut procs: File) {
     let enter = move || -> io::Result<()> {
         let _ = procs.write(b"0");

@@ -14,17 +14,13 @@ use crate::census::folios::Size;
 use crate::proc::stat::tree;
 use crate::system::{Live, System as _};
 
-/// Fraction of a run before the sample.
 const NEAR_END: f64 = 0.75;
-/// Fraction of a run that a sample may take.
 const COST_MAX: f64 = 0.02;
-/// Time of the first sample of a warm-up run.
 const FIRST: Duration = Duration::from_millis(10);
 
 /// Memory of processes, each page once if the kernel shows pages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Look {
-    /// Bytes by folio size in bytes.
     pub folios: BTreeMap<u64, u64>,
     /// Mapped bytes whose folio size this user may not see.
     pub unknown_bytes: u64,
@@ -38,14 +34,12 @@ impl Look {
         self.folios.values().fold(self.unknown_bytes, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    /// Returns the bytes in folios larger than a base page.
     #[must_use]
     pub fn large_bytes(&self) -> u64 {
         let large = self.folios.range(self.page_bytes.saturating_add(1)..);
         large.fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    /// Samples the processes. Returns `None` if nothing is visible.
     pub(super) fn at(pids: &[u32]) -> Option<Self> {
         let start = Instant::now();
         let one = rayon::ThreadPoolBuilder::new().num_threads(1).build().ok()?;
@@ -65,14 +59,11 @@ impl Look {
     }
 }
 
-/// When to sample a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum When {
     #[default]
     Never,
-    /// At doubling intervals.
     Doubling,
-    /// Once.
     After(Duration),
 }
 
@@ -89,7 +80,6 @@ pub(super) fn too_dear(wall: Duration, look: Option<&Look>) -> Option<f64> {
     (part > COST_MAX).then_some(part)
 }
 
-/// Samples `leader` and its descendants until `ended` hangs up, and returns the last sample.
 pub(super) fn watch(leader: u32, when: When, ended: &Receiver<()>) -> Option<Look> {
     let mut wait = match when {
         When::Never => return None,

@@ -11,11 +11,8 @@ use words::Known;
 
 pub use words::NoDirection;
 
-/// Largest accepted number.
 const NUMBER_MAX: f64 = 1e18;
-/// Limit for a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
-/// Bytes of a text that an error shows.
 const SHOWN_BYTES: usize = 60;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,22 +24,17 @@ pub enum Better {
     Higher,
 }
 
-/// Where the number comes from.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A quantity that each run has, by its name.
     Quantity(&'static str),
-    /// A shell command's output after each run.
     Command(String),
     /// The first group of the last match in the command's output, or the whole match.
     Pattern(Box<Regex>),
 }
 
-/// The quantity that a verdict is about.
 #[derive(Clone, Debug)]
 pub struct Metric {
     pub source: Source,
-    /// The name for users.
     pub name: String,
     /// Printed after the number.
     pub unit: String,
@@ -50,7 +42,6 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// Returns a quantity such as wall or user time. Less is better.
     #[must_use]
     pub fn quantity(name: &'static str) -> Self {
         let (unit, better) = (String::new(), Better::Lower);

@@ -11,22 +11,18 @@ use std::thread::{self, JoinHandle};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Bytes kept of the output.
 pub(super) const TAIL_BYTES_MAX: usize = 1 << 20;
 /// Bytes kept of the first errors: the cause comes before its consequences.
 const FIRST_BYTES_MAX: usize = 400;
-/// Interval between checks whether the command has ended.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
     #[default]
     Discarded,
-    /// To standard error.
     Shown,
 }
 
-/// Output that is read as it arrives.
 pub(super) struct Capture {
     tail: Arc<Mutex<Vec<u8>>>,
     first_errors: Arc<Mutex<Vec<u8>>>,
@@ -35,7 +31,6 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    /// Captures stdout and stderr of `command`.
     pub(super) fn of(command: &mut Command, output: Output) -> io::Result<Self> {
         let ((stdout, to_stdout), (stderr, to_stderr)) = (io::pipe()?, io::pipe()?);
         command.stdout(Stdio::from(to_stdout)).stderr(Stdio::from(to_stderr));
@@ -55,12 +50,10 @@ impl Capture {
         Ok(captured)
     }
 
-    /// Returns the start of its standard error so far.
     pub(super) fn first_errors(&self) -> Vec<u8> {
         self.first_errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the end of the output so far.
     pub(super) fn tail(&self) -> Vec<u8> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -88,7 +81,6 @@ impl Drop for Capture {
 
 struct To {
     tail: Arc<Mutex<Vec<u8>>>,
-    /// Receives the start of the output.
     first: Option<Arc<Mutex<Vec<u8>>>>,
     is_over: Arc<AtomicBool>,
     output: Output,

@@ -34,12 +34,9 @@ const NR_NOISES: f64 = 3.0;
 const TENTH: usize = 10;
 /// One in this many rounds must show a trace. Fewer can be chance.
 const QUARTER: usize = 4;
-/// Plain runs that are compared with each other.
 const NR_COMPARED: usize = 40;
-/// Fraction of the usual difference that a round must have.
 const SHARE: f64 = 0.5;
 
-/// Whether a change is visible in folios or faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
     /// It determines which folios memory gets.
@@ -48,10 +45,8 @@ pub enum Trace {
     Possible,
 }
 
-/// A round that does not count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// From 1.
     pub nr: usize,
     pub why: String,
 }
@@ -60,7 +55,6 @@ pub struct Dropped {
 pub struct Proved {
     /// The rounds in which the change took effect.
     pub rounds: Rounds,
-    /// The others, ascending.
     pub dropped: Vec<Dropped>,
     /// Where the change is visible: `folios`, `faults`.
     pub traces: Vec<&'static str>,
@@ -117,13 +111,11 @@ fn disturbance((plain, changed): (&Run, &Run)) -> Option<String> {
     plain.disturbance.clone().or_else(|| changed.disturbance.clone())
 }
 
-/// One kind of difference between the arms, over all rounds.
 struct Seen {
     name: &'static str,
     /// By round. `None` if it is unknown or too small.
     shown: Vec<Option<f64>>,
     known: Vec<bool>,
-    /// Median of those shown.
     usual: f64,
     is_trace: bool,
 }
@@ -164,7 +156,6 @@ fn least_shown(mut noises: Vec<f64>) -> f64 {
     SHOWN.max(NR_NOISES * usual).max(rare.next_up())
 }
 
-/// Returns why the change is not visible in the round `at`.
 fn unproved(seen: &[Seen], at: usize) -> Option<String> {
     let mut traces = seen.iter().filter(|seen| seen.is_trace).peekable();
     if traces.peek().is_none() {

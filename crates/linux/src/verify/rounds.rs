@@ -23,12 +23,9 @@ const NR_REHEARSALS_OF_NOISE: usize = 2;
 /// verdict.
 const AT_REST: f64 = 0.01;
 
-/// Cause of an arm that cannot be prepared.
 pub type ArmError = Box<dyn std::error::Error + Send + Sync>;
 
-/// One of the two ways to run the command.
 pub trait Arm {
-    /// `plain`, `changed`.
     fn name(&self) -> &'static str;
 
     /// Applies or reverts the change, untimed.
@@ -37,10 +34,8 @@ pub trait Arm {
     /// The obstacle.
     fn prepare(&mut self) -> Result<(), ArmError>;
 
-    /// Returns the command as this arm runs it.
     fn command(&self) -> Command;
 
-    /// Returns the command's server as this arm runs it.
     fn server(&self) -> Option<Command> {
         None
     }
@@ -61,19 +56,14 @@ pub trait Arm {
     fn finish(&mut self) {}
 }
 
-/// When to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// This many rounds.
     Rounds(usize),
-    /// The round during which this time has passed.
     Time(Duration),
-    /// Whichever comes first.
     Either(usize, Duration),
 }
 
 impl Until {
-    /// Returns whether `nr` rounds in the time `passed` are enough.
     fn is_enough(self, nr: usize, passed: Duration) -> bool {
         match self {
             Self::Rounds(max) => nr >= max,
@@ -83,35 +73,28 @@ impl Until {
     }
 }
 
-/// The options for each run of either arm.
 #[derive(Clone, Debug)]
 pub struct Measure {
     pub until: Until,
     /// The rounds stop after this time, even during a run.
     pub within: Option<Duration>,
-    /// The quantity that the verdict is about.
     pub metric: Metric,
     /// A shell command before each run, once the server is ready. Untimed.
     pub prepare: Option<String>,
-    /// When a server is ready.
     pub ready: Option<Ready>,
     pub output: Output,
 }
 
-/// One run of one arm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Run {
     pub sample: Sample,
-    /// Its memory near its end.
     pub look: Option<Look>,
     pub served: Option<Served>,
     /// The number of [`Metric`], if it is printed.
     pub metric: Option<f64>,
-    /// Untimed runs before it.
     pub nr_rehearsals: usize,
     /// A process of the command that continued after the command had ended.
     pub left: Option<String>,
-    /// Why the change was not always in effect.
     pub disturbance: Option<String>,
 }
 
@@ -125,7 +108,6 @@ impl Run {
     }
 }
 
-/// Returns whether two CPU times are equal except for noise.
 fn is_at_rest(before: Duration, now: Duration) -> bool {
     before.abs_diff(now).as_secs_f64() <= AT_REST * now.as_secs_f64()
 }
@@ -135,12 +117,10 @@ fn is_noise(before: Duration, now: Duration) -> bool {
     now > before && !is_at_rest(before, now)
 }
 
-/// Runs of both arms, one pair per round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rounds {
     pub plain: Vec<Run>,
     pub changed: Vec<Run>,
-    /// A signal ended them early.
     pub is_stopped: bool,
     /// Fraction of a run that a memory sample takes, if it is too much. No run is then sampled.
     pub too_dear: Option<f64>,
@@ -239,7 +219,6 @@ struct Turn<'a> {
     measure: &'a Measure,
     signals: &'a Watch,
     when: When,
-    /// Whether CPU times of untimed runs differed by noise.
     is_noisy: &'a Cell<bool>,
 }
 
@@ -318,7 +297,6 @@ impl Turn<'_> {
         Ok(Some(NR_REHEARSALS_MAX))
     }
 
-    /// Runs the timed part.
     fn once(&self, arm: &dyn Arm, server: &mut Option<Server>) -> Result<Option<Run>, VerifyError> {
         let command = arm.command();
         let program = command.get_program().to_string_lossy().into_owned();
@@ -354,7 +332,6 @@ impl Turn<'_> {
         Ok(Some(Run { served: server.as_ref().map(Server::served), ..run }))
     }
 
-    /// Runs a shell command and returns its output, `None` if a signal ended it.
     fn script(
         &self,
         option: &'static str,

@@ -26,7 +26,6 @@ const SETTLE: Duration = Duration::from_millis(20);
 
 /// Interval between checks for signals while a command runs: five wakes a second.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// Ticks between checks of the server's processes.
 const NR_TICKS_ALIVE: u32 = 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -34,7 +33,6 @@ pub struct Sample {
     pub wall: Duration,
     /// User CPU time of the command and the children it waited for.
     pub user: Duration,
-    /// Kernel CPU time.
     pub system: Duration,
     /// Page faults without a read.
     pub nr_minor_faults: u64,
@@ -42,7 +40,6 @@ pub struct Sample {
     pub nr_major_faults: u64,
 }
 
-/// How a run ended.
 #[derive(Debug)]
 pub enum Ended {
     Well(Sample),
@@ -52,30 +49,24 @@ pub enum Ended {
     Stopped,
 }
 
-/// Options of a run in addition to timing.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Asked<'a> {
     pub(super) when: When,
     /// Whether to capture the output, and where else it goes.
     pub(super) capture: Option<Output>,
-    /// The command's server.
     pub(super) beside: Option<&'a Family>,
-    /// Time limit, after which the command is killed.
     pub(super) limit: Option<Duration>,
 }
 
-/// A run with its other results.
 #[derive(Debug)]
 pub(super) struct Observed {
     pub(super) ended: Ended,
     pub(super) look: Option<Look>,
     /// The end of its output, if requested.
     pub(super) output: Vec<u8>,
-    /// A process that continued after the command had ended.
     pub(super) left: Option<String>,
 }
 
-/// Why waiting for a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     Ended,
@@ -171,7 +162,6 @@ pub(crate) fn how_it_ended(status: ExitStatus) -> String {
 #[derive(Debug)]
 pub struct Watch {
     signals: Signals,
-    /// The time at which it counts as stopped.
     deadline: Option<Instant>,
     _adoption: Adoption,
 }
@@ -200,7 +190,6 @@ impl Watch {
         self.signals.seen().unwrap_or(0)
     }
 
-    /// Returns whether a signal arrived or the time is over.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.signals.seen().is_some()
@@ -208,7 +197,6 @@ impl Watch {
     }
 }
 
-/// Waits until the leader has ended, without reaping it.
 fn wait_for_end(leader: &Child, signals: &Watch, asked: &Asked<'_>) -> Result<Why, VerifyError> {
     let start = Instant::now();
     let failed = |errno: rustix::io::Errno| failed("pidfd_open")(errno.into());
@@ -232,7 +220,6 @@ fn wait_for_end(leader: &Child, signals: &Watch, asked: &Asked<'_>) -> Result<Wh
     unreachable!("a command of 27 years")
 }
 
-/// Reaps the ended leader, and returns its exit status and usage.
 fn reap(leader: &Child) -> Result<(ExitStatus, libc::rusage), VerifyError> {
     let Ok(pid) = i32::try_from(leader.id()) else {
         unreachable!("the kernel's process numbers fit")

@@ -24,39 +24,27 @@ use super::{VerifyError, failed};
 use crate::helpers;
 use crate::signals;
 
-/// Time limit for a server to end by itself.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Time limit for a server to become ready.
 pub(super) const READY: Duration =
     if cfg!(test) { Duration::from_secs(2) } else { Duration::from_mins(1) };
-/// Interval between checks whether it is ready or has ended.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Bytes of its output that an error shows.
 const SHOWN_BYTES: usize = 400;
 
-/// How a server signals that it is ready.
 #[derive(Clone, Debug)]
 pub enum Ready {
-    /// A shell command succeeds.
     Command(String),
-    /// Its output has a match.
     Pattern(Box<Regex>),
 }
 
-/// A server's usage during one load.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Served {
-    /// User CPU time.
     pub user: Duration,
-    /// Kernel CPU time.
     pub system: Duration,
     /// Page faults of its live processes since their start.
     pub nr_minor_faults: u64,
-    /// Its memory after the load.
     pub look: Option<Look>,
 }
 
-/// A running server. Dropping it ends it.
 pub(super) struct Server {
     pub(super) family: Family,
     leader: Child,
@@ -89,7 +77,6 @@ impl Server {
         Ok(server.is_ready(ready, signals)?.then_some(server))
     }
 
-    /// Waits until it is ready. Returns false if a signal arrived.
     fn is_ready(&mut self, ready: &Ready, signals: &Watch) -> Result<bool, VerifyError> {
         let start = Instant::now();
         let mut why = "its output does not match".to_owned();
@@ -171,7 +158,6 @@ impl Server {
         self.before = self.family.usage().0;
     }
 
-    /// Returns its usage since [`Self::begin`].
     pub(super) fn served(&self) -> Served {
         let ([user, system], nr_minor_faults) = self.family.usage();
         Served {
@@ -209,7 +195,6 @@ impl Drop for Server {
     }
 }
 
-/// Returns the command that runs `text` in a shell.
 pub(super) fn shell(text: &str) -> Command {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", text]);

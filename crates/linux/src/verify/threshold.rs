@@ -7,10 +7,8 @@ use std::fmt;
 use super::rounds::NR_ROUNDS_MIN;
 use crate::measure::bootstrap::Interval;
 
-/// Largest limit in percent.
 const PERCENT_MAX: f64 = 1e6;
 
-/// A limit on the change of a quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
     pub quantity: String,
@@ -22,21 +20,17 @@ pub struct Threshold {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The whole interval is on the right side.
     Passed,
-    /// The whole interval is on the wrong side.
     Failed,
     Open(Undecided),
 }
 
-/// Why a limit is undecided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undecided {
     /// Fewer than ten rounds have the quantity in both runs, 0 if none has.
     FewRounds {
         nr: usize,
     },
-    /// The interval contains the limit.
     Inside,
 }
 

@@ -32,65 +32,48 @@ pub enum Verdict {
     NotProved,
 }
 
-/// A doubt about a verdict, and the remedy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Doubt {
-    /// Fewer rounds than `NR_ROUNDS_MIN`.
     FewRounds {
         nr: usize,
     },
-    /// The middle half of the plain runs spreads this much.
     Noise {
         /// As a fraction of the median.
         part: f64,
     },
     /// The plain runs' second half took longer or shorter than the first.
     Drift {
-        /// Second over first.
         ratio: f64,
     },
     /// Runs this short are mostly the start of a process.
     Short {
-        /// Median of the plain runs in nanoseconds.
         wall_ns: f64,
     },
-    /// A signal ended the rounds.
     Stopped {
-        /// Complete rounds.
         nr: usize,
     },
     /// The command ended before one of its processes, and was measured up to its own end.
     LeftRunning {
-        /// Name of the process.
         name: String,
-        /// Number of such runs.
         nr_runs: usize,
     },
-    /// Folios and faults are the same in both arms.
     NoTrace {
-        /// Whether folios were sampled.
         is_looked: bool,
     },
     /// In this many rounds that count, the change is less visible than in the others.
     Unlike {
-        /// Number of rounds that count.
         nr: usize,
     },
     /// Memory and folios were not sampled in every round: a sample takes too much of a run.
     NotLooked {
-        /// Fraction of a run that a sample takes.
         part: f64,
-        /// Rounds with samples.
         nr: usize,
     },
 }
 
-/// One quantity of both arms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// One of [`names`], or the metric's.
     pub name: String,
-    /// `ns`, `faults`, `bytes`, or the metric's.
     pub unit: String,
     pub plain: Spread,
     pub changed: Spread,
@@ -98,7 +81,6 @@ pub struct Compared {
     pub ratio: Option<Interval>,
 }
 
-/// A quantity of a run, `None` if it could not be measured.
 struct Quantity {
     name: &'static str,
     unit: &'static str,
@@ -134,12 +116,10 @@ const QUANTITIES: [Quantity; 14] = [
     }),
 ];
 
-/// Returns the names of all quantities. A server's begin with `server`.
 pub fn names() -> impl Iterator<Item = &'static str> {
     QUANTITIES.iter().map(|quantity| quantity.name)
 }
 
-/// Returns the value of a quantity, or of the metric, in one run.
 #[must_use]
 pub fn value(run: &Run, name: &str) -> Option<f64> {
     match QUANTITIES.iter().find(|quantity| quantity.name == name) {
@@ -159,7 +139,6 @@ pub fn compare(rounds: &Rounds, metric: &Metric) -> Vec<Compared> {
     compare_each(metric, |_| rounds)
 }
 
-/// As [`compare`], over the rounds that `of` returns for a unit.
 fn compare_each<'a>(metric: &Metric, of: impl Fn(&str) -> &'a Rounds) -> Vec<Compared> {
     let printed = (metric.name.as_str(), metric.unit.as_str());
     let known = QUANTITIES.iter().map(|quantity| (quantity.name, quantity.unit));
@@ -174,7 +153,6 @@ pub fn ratio(plain: f64, changed: f64) -> f64 {
     if plain <= 0.0 && changed <= 0.0 { 1.0 } else { changed / plain }
 }
 
-/// Compares the rounds that have a value in both runs.
 fn compared(rounds: &Rounds, name: &str, unit: &str) -> Option<Compared> {
     let is_looked_at = matches!(name, "memory" | "large folios");
     let (plain, changed) =
@@ -194,7 +172,6 @@ fn compared(rounds: &Rounds, name: &str, unit: &str) -> Option<Compared> {
     })
 }
 
-/// Returns the verdict on all rounds.
 #[must_use]
 pub fn conclude(proved: &Proved, ratio: Option<&Interval>, margin: f64, better: Better) -> Verdict {
     let nr = proved.rounds.plain.len();
@@ -269,7 +246,6 @@ pub fn nr_rounds_until(ratio: &Interval, half: f64) -> Option<usize> {
     (nr <= NR_ROUNDS_MAX).then(|| (nr as usize).max(least))
 }
 
-/// Returns the reasons to doubt the rounds.
 #[must_use]
 pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
     let rounds = &proved.rounds;
@@ -319,27 +295,21 @@ pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
     doubts
 }
 
-/// The criteria for the rounds.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The quantity that the verdict is about.
     pub metric: Metric,
     /// Differences below it do not count. 0.01 is one percent.
     pub margin: f64,
-    /// Whether the change must be visible.
     pub trace: Trace,
     pub thresholds: Vec<Threshold>,
 }
 
-/// All results of the rounds.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Which rounds count.
     pub proved: Proved,
     /// Every quantity over those. Faults, memory and folios use all undisturbed rounds.
     pub compared: Vec<Compared>,
     pub verdict: Verdict,
-    /// One per threshold.
     pub outcomes: Vec<Outcome>,
 }
 

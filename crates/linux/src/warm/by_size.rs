@@ -37,7 +37,6 @@ use crate::system::Live;
 pub(super) struct BySize<'w> {
     warm: &'w Warm,
     geometry: Geometry,
-    /// The requested bytes of the file.
     part: Range<u64>,
     pub(super) told: Warmed,
 }
@@ -81,7 +80,6 @@ impl<'w> BySize<'w> {
         Ok(work)
     }
 
-    /// Finds obstacles without changing anything.
     pub(super) fn check<U: Borrow<Users>>(
         &mut self,
         users: &dyn Fn() -> U,
@@ -97,7 +95,6 @@ impl<'w> BySize<'w> {
         Ok(())
     }
 
-    /// Evicts the file, refills the cache and records the result.
     pub(super) fn run(&mut self) -> Result<(), WarmError> {
         let started = Instant::now();
         if self.told.refusal.is_none() && !self.told.is_complete() {

@@ -14,10 +14,8 @@ use crate::geometry::Geometry;
 
 /// Bytes filled per call. Signals are handled between calls.
 pub(super) const FILL_BYTES: u64 = 256 << 20;
-/// Memory left free when the cache is filled.
 pub(super) const SPARE_BYTES: u64 = 64 << 20;
 
-/// The part of a file to warm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Part {
     #[default]
@@ -26,7 +24,6 @@ pub enum Part {
     Bytes(Range<u64>),
 }
 
-/// A file that can be warmed. Opening it changes nothing.
 #[derive(Debug)]
 pub struct Warm {
     pub(super) path: PathBuf,
@@ -46,7 +43,6 @@ pub struct Warmed {
     pub possible_bytes: u64,
     /// Bytes in such folios before, `None` if the kernel does not report them.
     pub before_bytes: Option<u64>,
-    /// Bytes in such folios now.
     pub after_bytes: Option<u64>,
     pub elapsed: Duration,
     /// The first reason why not all of it is large.
@@ -54,7 +50,6 @@ pub struct Warmed {
 }
 
 impl Warmed {
-    /// Returns whether more of it is in such folios than before.
     #[must_use]
     pub fn is_enlarged(&self) -> bool {
         self.after_bytes.unwrap_or(0) > self.before_bytes.unwrap_or(0)
@@ -73,14 +68,12 @@ impl Warmed {
         is_done && matches!(self.refusal, Some(WarmRefusal::Unseen { .. }))
     }
 
-    /// Returns whether all possible bytes are in such folios.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.possible_bytes > 0 && self.after_bytes == Some(self.possible_bytes)
     }
 }
 
-/// Returns the remedy for a failed open.
 fn right_to_read(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "; warming needs the right to read",
@@ -95,7 +88,6 @@ pub enum WarmError {
         path: PathBuf,
         source: io::Error,
     },
-    /// A directory, a device, a pipe.
     #[error("{} is not a regular file", shown(.0))]
     NotAFile(PathBuf),
     #[error("{}: cannot {action}: {source}", shown(path))]
@@ -122,7 +114,6 @@ impl Warm {
         Ok(Self { path: path.to_owned(), file, file_bytes, part })
     }
 
-    /// Returns whether it is shorter than the folios that pay off.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.file_bytes < Geometry::running().block_bytes()
@@ -138,7 +129,6 @@ impl Warm {
     }
 }
 
-/// Returns the file's whole blocks that contain the part.
 pub(super) fn wanted(part: &Part, block_bytes: u64, nr_whole: u64) -> Range<u64> {
     match part {
         Part::Whole => 0..nr_whole,

@@ -116,7 +116,6 @@ impl Search {
     }
 }
 
-/// Returns the folders of a search path, with `$ORIGIN` replaced.
 fn folders(path: Option<&OsStr>, file: &Path) -> Vec<PathBuf> {
     let Some(path) = path else { return Vec::new() };
     let origin = fs::canonicalize(file).ok().and_then(|file| Some(file.parent()?.to_owned()));

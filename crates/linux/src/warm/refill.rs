@@ -83,13 +83,10 @@ struct Refill<'w> {
     told: Warmed,
 }
 
-/// The result of trying one block.
 enum Trial {
-    /// It is now in a PMD folio.
     Works,
     /// It was evicted and came back small.
     Small,
-    /// No block could be evicted.
     NoneLeft,
 }
 
@@ -136,12 +133,10 @@ impl<'w> Refill<'w> {
         self.blocks.iter().filter(|&&block| is_counted(block)).count() as u64
     }
 
-    /// Returns the number of blocks that are not in a PMD folio.
     fn nr_missing(&self) -> u64 {
         self.count(|block| block != BlockState::Huge)
     }
 
-    /// Returns the bytes of the blocks that must be evicted first.
     fn small_bytes(&self) -> u64 {
         self.count(|block| block == BlockState::Small) * self.cached.pmd_bytes
     }
@@ -162,7 +157,6 @@ impl<'w> Refill<'w> {
         WarmRefusal::of_memory(need_bytes).filter(|_| nr > 0)
     }
 
-    /// Evicts small folios, fills absent blocks and records the result.
     fn run(&mut self) -> Result<(), WarmError> {
         // Dirty pages are not evicted. A file on a read-only filesystem cannot be synced and is
         // clean.
@@ -206,7 +200,6 @@ impl<'w> Refill<'w> {
         at..at + self.cached.pmd_bytes
     }
 
-    /// Evicts and fills the first block that can be evicted.
     fn trial(&self) -> io::Result<Trial> {
         let mut nr_left = NR_TRIALS;
         for (block, &state) in self.wanted.clone().zip(&self.blocks) {
@@ -264,7 +257,6 @@ impl<'w> Refill<'w> {
         Ok(self.cached.is_cached(range)? != Some(true))
     }
 
-    /// Returns why nothing could be evicted.
     fn stuck(&self) -> WarmRefusal {
         let bytes = self.nr_missing() * self.cached.pmd_bytes;
         let pids = self.users().unwrap_or_default();
@@ -275,7 +267,6 @@ impl<'w> Refill<'w> {
         }
     }
 
-    /// Returns why an evicted block came back small.
     fn small(&self) -> WarmRefusal {
         if !self.cached.is_told
             && let stuck @ WarmRefusal::InUse { .. } = self.stuck()
@@ -295,7 +286,6 @@ impl<'w> Refill<'w> {
         }
     }
 
-    /// Returns why some blocks are still small.
     fn remaining(&self) -> Option<WarmRefusal> {
         let bytes = self.nr_missing() * self.cached.pmd_bytes;
         if bytes == 0 {

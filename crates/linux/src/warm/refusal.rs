@@ -23,11 +23,9 @@ const NR_STOPPED_MAX: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WarmRefusal {
-    /// Shorter than the smallest folio that counts.
     TooSmall {
         folio_bytes: u64,
     },
-    /// The filesystem uses only base pages.
     NoFolios {
         filesystem: String,
     },
@@ -37,26 +35,20 @@ pub enum WarmRefusal {
     },
     /// Mapped pages are not evicted.
     InUse {
-        /// Bytes that stay unchanged.
         bytes: u64,
-        /// Processes that map the file, as far as visible.
         pids: Vec<u32>,
     },
     /// The pages are unmapped and still stay.
     Busy {
-        /// Bytes that stay unchanged.
         bytes: u64,
     },
     /// The filesystem supports such folios, but memory had none free.
     Fragmented {
-        /// Bytes that got smaller folios.
         bytes: u64,
     },
     /// The filesystem supports such folios and memory has them free, but some are still smaller.
     Disturbed {
-        /// Bytes that got smaller folios.
         bytes: u64,
-        /// Free bytes in blocks of this size.
         free_bytes: u64,
     },
     /// Filling the cache would evict other memory.
@@ -72,10 +64,8 @@ pub enum WarmRefusal {
     },
     /// The kernel shows folio sizes only to root, except for PMD entries.
     Unseen {
-        /// Smallest size that counts.
         folio_bytes: u64,
     },
-    /// The kernel lacks `MADV_HUGEPAGE`.
     NoThp,
     /// The kernel lacks `MADV_POPULATE_READ` (Linux 5.14).
     OldKernel,
@@ -115,7 +105,6 @@ impl WarmRefusal {
         Self::of_memory(need_bytes).filter(|_| need_bytes > 0)
     }
 
-    /// Returns a word for tables.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -134,7 +123,6 @@ impl WarmRefusal {
         }
     }
 
-    /// Returns the remedy for `file`.
     #[must_use]
     pub fn remedy(&self, file: &Path) -> String {
         match self {

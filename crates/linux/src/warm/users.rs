@@ -14,7 +14,6 @@ use crate::system::System;
 
 pub(super) const NR_USERS_MAX: usize = 16;
 
-/// The file mappings of all other processes, read once.
 #[derive(Debug)]
 pub struct Users {
     /// By inode number, the only reliable match between a file and its mappings.
@@ -22,7 +21,6 @@ pub struct Users {
 }
 
 impl Users {
-    /// Reads the mappings of all visible processes.
     #[must_use]
     pub fn read(system: &dyn System) -> Self {
         let own = std::process::id();

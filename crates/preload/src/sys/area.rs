@@ -5,10 +5,8 @@ use core::ptr;
 
 use super::{Errno, Fd, Result, block_bytes, call, i32_word};
 
-/// A part of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
-    /// File offset.
     pub(crate) offset: u64,
     pub(crate) len: usize,
 }
@@ -45,12 +43,10 @@ pub(crate) struct Area {
 }
 
 impl Area {
-    /// Reserves `len` bytes of address space.
     pub(crate) fn reserve(len: usize) -> Result<Self> {
         Self::map(len, libc::PROT_NONE)
     }
 
-    /// Maps `len` bytes of zeroed memory.
     pub(crate) fn memory(len: usize) -> Result<Self> {
         Self::map(len, libc::PROT_READ | libc::PROT_WRITE)
     }
@@ -63,7 +59,6 @@ impl Area {
         Ok(Self { address, len })
     }
 
-    /// Reserves room for `len` bytes of whole aligned blocks.
     pub(crate) fn reserve_blocks(len: usize) -> Result<Self> {
         Self::reserve(len.checked_add(block_bytes()).ok_or(Errno(libc::ENOMEM))?)
     }
@@ -76,7 +71,6 @@ impl Area {
         (self.address + block_bytes() - 1) & !(block_bytes() - 1)
     }
 
-    /// Returns the bytes of an area made by [`Area::memory`].
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let start = ptr::with_exposed_provenance_mut::<u8>(self.address);
         // SAFETY: the mapping is zeroed memory of `len` bytes that only this value refers to.
@@ -107,7 +101,6 @@ pub(crate) fn advise(address: usize, len: usize, advice: Advice) -> Result<()> {
     unsafe { call(libc::SYS_madvise, [address, len, advice as usize, 0, 0, 0]) }.map(drop)
 }
 
-/// Advice that does not change contents.
 #[derive(Clone, Copy, Debug)]
 #[repr(usize)]
 pub(crate) enum Advice {
@@ -134,7 +127,6 @@ struct Scan {
     returned: u64,
 }
 
-/// A run of pages that `PAGEMAP_SCAN` found.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Region {
@@ -145,7 +137,6 @@ struct Region {
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: usize = 0xc060_6610;
-/// Mapped by a PMD entry.
 const PAGE_IS_HUGE: u64 = 1 << 6;
 
 impl Fd {

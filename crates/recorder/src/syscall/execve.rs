@@ -47,7 +47,6 @@ enum Left {
     Runs(Unrecorded),
 }
 
-/// A program and its arguments, including `argv[0]`.
 struct Target {
     program: PathBuf,
     arguments: Vec<CString>,
@@ -180,7 +179,6 @@ fn path_at(address: u64) -> PathBuf {
     PathBuf::from(OsString::from_vec(guest::string_at(address)))
 }
 
-/// Resolves a path of execveat relative to a descriptor.
 fn path_from(descriptor: i32, path: &Path) -> PathBuf {
     if path.is_absolute() || descriptor == libc::AT_FDCWD {
         return path.to_path_buf();
@@ -243,7 +241,6 @@ fn check_loader(bytes: &[u8]) -> Result<(), Left> {
 }
 
 impl Target {
-    /// Announces the new program, after the rows of all threads.
     fn tell(&self, call: &Call) {
         grace::flush_others(call.tail);
         let mut body = real(&self.program).into_os_string().into_vec();
@@ -256,7 +253,6 @@ impl Target {
         call.thread.is_executing.set(true);
     }
 
-    /// Executes QEMU with this program. `blocked` is the program's signal mask.
     fn execute(&self, variables: &[CString], blocked: u64) {
         let Some(kept) = Arguments::kept() else { return };
         let owned = |word: &[u8]| CString::new(word).ok();
@@ -293,7 +289,6 @@ fn real(program: &Path) -> PathBuf {
     program.canonicalize().unwrap_or_else(|_| named(program))
 }
 
-/// Renames a variable that would affect QEMU.
 fn shielded(entry: &CString) -> CString {
     if !acts_on_emulator(entry.as_bytes()) {
         return entry.clone();

@@ -62,7 +62,6 @@ fn detach(call: &Call) {
     }
 }
 
-/// Frees the slot of an address and returns its length.
 fn forget(address: u64) -> Option<u64> {
     let (slot, length) = ATTACHED.iter().find(|(slot, _)| slot.load(Relaxed) == address)?;
     let len = length.load(Relaxed);

@@ -8,7 +8,6 @@ use super::super::anon::{BenchError, failed};
 
 const HUGE_BYTES: usize = 2 << 20;
 
-/// A destination and a source.
 #[derive(Debug)]
 pub struct Arena {
     to: Stretch,
@@ -29,7 +28,6 @@ impl Arena {
         self.to.bytes_mut()
     }
 
-    /// Returns the destination and the source.
     pub(super) fn both(&mut self) -> (&mut [u8], &[u8]) {
         (self.to.bytes_mut(), self.from.bytes())
     }
@@ -46,12 +44,10 @@ impl Arena {
     }
 }
 
-/// A private mapping that begins on a huge page.
 #[derive(Debug)]
 struct Stretch {
     start: *mut u8,
     len_bytes: usize,
-    /// The whole mapping.
     mapped: (*mut u8, usize),
 }
 

@@ -13,7 +13,6 @@ use super::near::always;
 use super::{Arena, PAGEWISE};
 use crate::measure::{Spread, cpu_time};
 
-/// The gaps of one way of clearing, on one clock.
 #[derive(Clone, Debug)]
 pub struct Waits {
     /// `wall` or `CPU`.
@@ -28,7 +27,6 @@ pub struct Waits {
     pub units_within: [Option<u64>; 2],
 }
 
-/// Targets of [`Waits::units_within`].
 pub const TARGETS: [Duration; 2] = [Duration::from_millis(1), Duration::from_micros(100)];
 
 fn cpu_ns() -> u64 {

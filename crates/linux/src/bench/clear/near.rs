@@ -14,7 +14,6 @@ use crate::measure::Series;
 const FOLIO_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
 const FAULT_PAGE: u64 = 255;
-/// The five near pages.
 const NEAR: std::ops::Range<usize> = 253 * PAGE_BYTES..258 * PAGE_BYTES;
 /// Bytes of the working set: half of a private cache of 1 MiB.
 const WORKING_BYTES: usize = 512 << 10;
@@ -35,11 +34,9 @@ impl How {
     pub const ALL: [Self; 4] = [Self::Through, Self::NearThrough, Self::Past, Self::NotCleared];
 }
 
-/// Read times after one way of clearing.
 #[derive(Clone, Debug)]
 pub struct Left {
     pub how: How,
-    /// Reading the five near pages.
     pub near: Series,
     /// Reading 512 KiB of other data that was in the cache before.
     pub other: Series,

@@ -15,13 +15,10 @@ use largefolio_trace::generate::Rng;
 
 use crate::measure::cpu_time;
 
-/// The return instruction.
 #[cfg(target_arch = "x86_64")]
 pub(crate) const RET: &[u8] = &[0xc3];
-/// The return instruction.
 #[cfg(target_arch = "aarch64")]
 pub(crate) const RET: &[u8] = &[0xc0, 0x03, 0x5f, 0xd6];
-/// This architecture's return instruction is unknown.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) const RET: &[u8] = &[];
 
@@ -35,13 +32,11 @@ pub(crate) const fn line_of(nr: usize, page_bytes: usize) -> usize {
     (nr.wrapping_mul(37) % (page_bytes / LINE_BYTES)) * LINE_BYTES
 }
 
-/// Returns `nr` random numbers below `end`, with repetition.
 pub(crate) fn draws(nr: usize, end: usize, seed: u64) -> impl Iterator<Item = usize> {
     let (mut rng, end) = (Rng::new(seed), end.max(1) as u64);
     (0..nr).map(move |_| usize::try_from(rng.below(end)).unwrap_or(0))
 }
 
-/// Returns the numbers below `end`, each once, in random order.
 pub(crate) fn shuffled(end: usize, seed: u64) -> Vec<usize> {
     let numbers = u32::try_from(end).unwrap_or(u32::MAX);
     let mut order: Vec<u32> = (0..numbers).collect();
@@ -180,7 +175,6 @@ pub(crate) unsafe fn load_apart(list: &[usize], nr_passes: usize) -> Duration {
     unsafe { timed_loads::<64>(list, nr_passes) }
 }
 
-/// Loads with `4 * NR_BETWEEN` additions after each.
 unsafe fn timed_loads<const NR_BETWEEN: usize>(list: &[usize], nr_passes: usize) -> Duration {
     let start = cpu_time();
     for _ in 0..nr_passes {

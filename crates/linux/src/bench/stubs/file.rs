@@ -12,13 +12,11 @@ use super::StubsError;
 /// Bytes of a read or write, a multiple of every base page.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Makes an unnamed file in `dir`.
 pub(crate) fn on_disk(dir: &Path) -> Result<File, StubsError> {
     tempfile::tempfile_in(dir)
         .map_err(|source| StubsError::Directory { dir: dir.to_owned(), source })
 }
 
-/// Makes a memfd on reserved 2 MiB pages, or on base pages.
 pub(super) fn in_memory(is_hugetlb: bool) -> Result<File, StubsError> {
     let flags =
         if is_hugetlb { MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB } else { MemfdFlags::empty() };

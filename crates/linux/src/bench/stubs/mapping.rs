@@ -14,7 +14,6 @@ use crate::system::Live;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source<'a> {
-    /// Fresh memory of this process.
     Anonymous,
     /// A file from its start, privately. Stores copy.
     Private(&'a File),
@@ -31,7 +30,6 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `len_bytes` at a multiple of the PMD size.
     pub(crate) fn new(
         source: Source<'_>,
         len_bytes: usize,
@@ -98,7 +96,6 @@ impl Mapping {
         self.len_bytes
     }
 
-    /// Loads a byte at every multiple of `step_bytes`.
     pub(crate) fn load_each(&self, step_bytes: usize) {
         for offset in (0..self.len_bytes).step_by(step_bytes) {
             // SAFETY: inside the readable mapping.
@@ -106,7 +103,6 @@ impl Mapping {
         }
     }
 
-    /// Stores `byte` at every multiple of `step_bytes`.
     pub(crate) fn store_each(&self, step_bytes: usize, byte: u8) {
         for offset in (0..self.len_bytes).step_by(step_bytes) {
             // SAFETY: inside the writable mapping, which nothing else refers to.

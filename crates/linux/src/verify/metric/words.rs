@@ -17,12 +17,10 @@ use serde::Deserialize;
 
 use super::Better;
 
-/// The wanted number in an outline.
 const THE_NUMBER: char = '@';
 /// Another number, or any text.
 const ANOTHER: char = '#';
 
-/// A known quantity, by a word of its name.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Known {
@@ -45,11 +43,9 @@ struct Table {
 
 static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
     let table = toml::from_str::<Table>(include_str!("words.toml"));
-    // A test reads the table.
     table.map(|table| table.metric).unwrap_or_default()
 });
 
-/// Why the user has to specify the direction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoDirection {
     #[error("more or less of the metric: which is better?")]
@@ -59,15 +55,11 @@ pub enum NoDirection {
         "'{lower}' says that less is better, and '{higher}' that more is: which is the metric?"
     )]
     Both {
-        /// Such as `elapsed`.
         lower: String,
-        /// Such as `tps`.
         higher: String,
     },
-    /// A word that may belong to another number.
     #[error("'{word}' is not next to the number, so it may be about another one: which is better?")]
     Elsewhere {
-        /// Such as `seconds`.
         word: String,
     },
 }
@@ -84,12 +76,10 @@ struct Found {
     range: Range<usize>,
 }
 
-/// Returns the quantity that `text`, a shell command, prints.
 pub(super) fn of_command(text: &str) -> Result<&'static Known, NoDirection> {
     one_direction(&all_in(&text.to_lowercase()))
 }
 
-/// Returns the quantity in the first group of `pattern`.
 pub(super) fn of_pattern(pattern: &str) -> Result<&'static Known, NoDirection> {
     let outline = outline(pattern).to_lowercase();
     let found = all_in(&outline);
@@ -188,7 +178,6 @@ fn outline(pattern: &str) -> String {
     outline
 }
 
-/// Returns the outline of a backslash escape.
 fn escaped(letter: Option<char>) -> char {
     match letter {
         Some('d') => ANOTHER,
@@ -197,7 +186,6 @@ fn escaped(letter: Option<char>) -> char {
     }
 }
 
-/// Returns the outline of a class, after its bracket.
 fn class(letters: &mut Peekable<Chars<'_>>) -> char {
     let inside = letters.clone();
     let is_without = letters.next_if_eq(&'^').is_some();
@@ -214,7 +202,6 @@ fn class(letters: &mut Peekable<Chars<'_>>) -> char {
     if has_digit && !is_without { ANOTHER } else { ' ' }
 }
 
-/// Skips to after the closing parenthesis.
 fn skip_group(letters: &mut Peekable<Chars<'_>>) {
     let mut depth = 1;
     while depth > 0 {
