@@ -14,7 +14,6 @@ use thiserror::Error;
 use crate::primitive::{Clearer, Copier, Primitive};
 use crate::tuning::{Choices, Rung, Tuning};
 
-/// Smallest extent: a base page.
 const LEN_BYTES_MIN: usize = 4 << 10;
 /// Largest extent: the merged unit, larger than most last-level caches.
 const LEN_BYTES_MAX: usize = 32 << 20;
@@ -184,7 +183,6 @@ impl Cell {
         self.samples(Operation::Copy, primitives, &medians_ns)
     }
 
-    /// Median nanoseconds of a sample with each of `nr` variants.
     fn medians_of(
         &mut self,
         nr: usize,

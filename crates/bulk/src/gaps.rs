@@ -14,7 +14,6 @@ use crate::folio::FolioError;
 use crate::plan::{Plan, PlanError, Preemption, Rule, Shape};
 use crate::tuning::Tuning;
 
-/// Longest distinct gap: a minute.
 const GAP_NS_MAX: u64 = 60_000_000_000;
 /// log2 of the units tried for a latency target, from the merged unit (docs/behaviour D.4.3) down.
 const UNIT_SHIFTS: std::ops::RangeInclusive<u32> = 16..=25;
@@ -72,7 +71,6 @@ impl Gaps {
     }
 }
 
-/// An empty distribution, from a nanosecond to a minute with three digits.
 fn nothing() -> Histogram<u64> {
     let Ok(nothing) = Histogram::new_with_bounds(1, GAP_NS_MAX, 3) else {
         unreachable!("the bounds are constants")

@@ -128,7 +128,6 @@ pub enum PlanError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     shape: Shape,
-    /// Most pages that one call of the primitive clears.
     at_once_pages: u64,
     /// In order; empty ones have no steps.
     pieces: [Piece; 3],
@@ -249,7 +248,6 @@ impl Shape {
         Ok(())
     }
 
-    /// Region of a page: near within [`NEAR_RADIUS_PAGES`] of the fault page.
     fn region(self, page: u64) -> Region {
         if page.abs_diff(self.fault_page) <= NEAR_RADIUS_PAGES {
             Region::Near

@@ -106,7 +106,6 @@ impl<R: Copy> Ladder<R> {
     }
 }
 
-/// Bit length of a number: 0 for 0, 13 for 4096.
 #[inline]
 const fn nr_bits(number: usize) -> usize {
     (usize::BITS - number.leading_zeros()) as usize

@@ -39,12 +39,10 @@ struct Case {
     what: What,
     lru: LruRule,
     ram_bytes: u64,
-    /// Folios that stay, over all cgroups.
     nr_folios: u64,
     nr_groups: u64,
 }
 
-/// Pseudo-random numbers, the same in each run.
 struct Numbers(u64);
 
 impl Numbers {

@@ -94,10 +94,8 @@ impl Memory<Bytes> {
 }
 
 struct Piece {
-    /// Range in the buffer.
     from: usize,
     to: usize,
-    /// Offset of `from` in its page.
     at: usize,
 }
 

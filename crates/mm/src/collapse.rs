@@ -45,7 +45,6 @@ use crate::vma::Vma;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// Obeys settings and limits.
     Khugepaged,
     /// `MADV_COLLAPSE`: no limits, and reclaims if needed (D.5.1).
     Advice,

@@ -120,7 +120,6 @@ impl Fault {
         error(self.vpn.0 << page_shift)
     }
 
-    /// A store to a private mapping copies the page.
     fn is_private_write(&self) -> bool {
         self.access == Access::Write && self.vma.sharing == Sharing::Private
     }
@@ -167,14 +166,11 @@ impl Pass {
 pub(crate) enum Retry {
     /// It started or waited for I/O on a cached page.
     Minor,
-    /// The page was absent.
     Major,
 }
 
 pub(crate) enum PassEnd {
-    /// The page is mapped.
     Mapped,
-    /// The lock was dropped for I/O: the fault starts over.
     Retry(Retry),
 }
 
@@ -241,7 +237,6 @@ impl<R: Ram> Memory<R> {
         Ok(touched)
     }
 
-    /// Sets the entry's flags as a processor does on a load.
     fn loaded(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
         if leaf.flags.contains(PteFlags::YOUNG) {
             return leaf;
@@ -251,7 +246,6 @@ impl<R: Ram> Memory<R> {
         table.leaf(vpn).unwrap_or(leaf)
     }
 
-    /// Sets the entry's flags as a processor does on a store through a writable entry.
     fn stored(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
         self.core.folios.note_write(leaf.pfn_of(vpn));
         let marks = PteFlags::YOUNG | PteFlags::DIRTY;

@@ -92,7 +92,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Shares an area's swapped pages with the child.
     pub(crate) fn fork_swapped(
         &mut self,
         parent: MmId,
@@ -115,9 +114,7 @@ struct ForkCopy<'a, R> {
     child: MmId,
     batching: Batching,
     has_pinned: bool,
-    /// Flags of pages copied for the child.
     own_flags: PteFlags,
-    /// The last folio looked up.
     last: Option<FolioId>,
 }
 
@@ -145,7 +142,6 @@ impl<R: Ram> ForkCopy<'_, R> {
         Ok(Copied::Own(pfn, self.own_flags))
     }
 
-    /// Attributes the mapcount updates since `before` to fork.
     fn count_updates(&mut self, before: MapcountUpdates) {
         let counters = &mut self.core.counters;
         counters.mapcounts_forked += counters.mapcounts_set - before;

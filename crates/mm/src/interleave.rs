@@ -61,7 +61,6 @@ pub(crate) fn explore<F: Send + Sync + 'static, const N: usize>(
 pub(crate) const DEADLOCK: &str = "deadlock";
 const ENDLESS: &str = "Model exceeded maximum number of branches";
 
-/// Asserts that a scenario fails by one of its assertions.
 pub(crate) fn is_caught(what: &str, scenario: fn()) {
     let said = failure(what, scenario);
     assert!(!said.contains(DEADLOCK) && !said.contains(ENDLESS), "{what}: {said}");

@@ -284,7 +284,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Refuses file positions whose byte offset does not fit in 63 bits.
     pub(super) fn check_offset(&self, backing: Backing, nr_pages: u64) -> Result<(), MapError> {
         let Backing::File { pgoff, .. } = backing else { return Ok(()) };
         let limit = 1 << (63 - self.rules.page.shift());
@@ -315,7 +314,6 @@ impl<R: Ram> Memory<R> {
             .ok_or(MapError::NoSpace(nr_pages))
     }
 
-    /// Returns the pages of `[addr, addr + len)`, with the end rounded up.
     pub(crate) fn checked_range(&self, addr: Vaddr, len_bytes: u64) -> Result<VpnRange, MapError> {
         let page = self.rules.page;
         if !addr.0.is_multiple_of(page.bytes()) {

@@ -47,7 +47,6 @@ use crate::units::{GroupId, MappingId, MmId, Order, Pfn, Vpn};
 use crate::vma::{OpenId, VmaTree};
 
 pub(crate) struct Readahead<'a> {
-    /// The entry updates the open file's state in place.
     pub(crate) state: &'a mut RaState,
     pub(crate) tree: &'a Tree,
     pub(crate) rules: &'a ReadaheadRules,
@@ -90,25 +89,20 @@ pub struct Memory<R = Counted> {
     pub(crate) huge_zero: Option<Pfn>,
     /// Pages allocated before any operation ran.
     pub(crate) nr_pinned: u64,
-    /// Allocations of ageing before any operation ran, per round.
     aged: Vec<RoundOfAgeing>,
-    /// khugepaged's clock and scan position.
     pub(crate) khugepaged: Khugepaged,
     /// The collapse step that a test makes fail.
     pub(crate) fail_collapse: FailAfter,
-    /// Bytes of processes ([`Memory::measure`]).
     pub(crate) measured_bytes: u64,
     /// Folios that the current window has locked, in a cgroup with a limit.
     window: Vec<FolioId>,
     /// Whether any area was ever advised `MADV_RANDOM` or `MADV_SEQUENTIAL`.
     pub(crate) has_unrecent: bool,
-    /// Folios that a read call has looked up.
     pub(crate) batch: Vec<Entry>,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
     flushes: Vec<Flush>,
     free: reuse::Free,
-    /// The policy, if there is one.
     decider: Option<Box<decider::Decider>>,
 }
 
@@ -403,14 +397,12 @@ impl<R: Ram> Memory<R> {
         self.flushes.push(Flush { mm, first, nr_pages });
     }
 
-    /// Returns an open file's readahead state for an entry.
     pub(crate) fn readahead(&mut self, open: OpenId) -> Readahead<'_> {
         let opened = &mut self.opens[open.0 as usize];
         let tree = &self.core.mapping(opened.mapping).tree;
         Readahead { state: &mut opened.state, tree, rules: &self.rules.readahead }
     }
 
-    /// Issues the read that an entry to readahead chose.
     pub(crate) fn read(&mut self, open: OpenId, target: ReadTarget, chosen: Issue) {
         let mut state = self.open_file(open).state;
         let room = issue::room(&self.core, &self.rules, target, &state, chosen);
@@ -420,7 +412,6 @@ impl<R: Ram> Memory<R> {
         self.end_window();
     }
 
-    /// Reads exactly the pages of `run` in the smallest folios.
     pub(crate) fn read_forced(&mut self, file: MappingId, run: Run) {
         issue::forced(self, file, run);
         self.end_window();

@@ -71,7 +71,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// A shared anonymous mapping's memory is freed with its last mapping.
     fn release_anon_shared(&mut self, vma: &Vma) {
         let Backing::File { open, .. } = vma.backing else { return };
         let file = self.open_file(open).mapping;
@@ -116,7 +115,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Splits PMD entries that cross an edge of `[start, end)`.
     pub(crate) fn cut_pmds(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         for edge in [start, end] {
             let leaf = self.space(mm).table.leaf(edge);
@@ -213,7 +211,6 @@ impl<R: Ram> Zap for Zapping<'_, R> {
 }
 
 impl<R: Ram> Zapping<'_, R> {
-    /// Records an entry's accessed bit in the file folio, once per batch.
     fn pass_on_access(&mut self, id: FolioId, part: &Cleared) {
         let folio = self.core.folios.get(id);
         if folio.is_anon() {

@@ -280,7 +280,6 @@ impl Vma {
 #[derive(Clone, Debug, Default)]
 pub struct VmaTree {
     areas: BTreeMap<Vpn, Vma>,
-    /// Number of `anon_vma`s created.
     nr_anon: u32,
 }
 
@@ -311,7 +310,6 @@ impl VmaTree {
         }
     }
 
-    /// Records the swap readahead of the area of `vpn`.
     pub(crate) fn set_ahead(&mut self, vpn: Vpn, ahead: SwapAhead) {
         let Some(start) = self.find(vpn).map(|vma| vma.start) else { return };
         if let Some(vma) = self.areas.get_mut(&start) {

@@ -108,7 +108,6 @@ impl<R: Ram> Memory<R> {
         self.space_mut(child).exe = Some(file);
     }
 
-    /// Applies the effect of changing a mapping to `prot` to its open file.
     pub(crate) fn write_through_mapping(
         &mut self,
         backing: Backing,
@@ -157,7 +156,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Removes a writer without descriptors or mappings.
     fn release_writer(&mut self, open: OpenId) {
         let opened = self.open_file(open);
         if !opened.is_writer || opened.nr_descriptors > 0 || self.is_mapped(open) {

@@ -11,7 +11,6 @@ use std::process::{Command, Output};
 const ERRORS: &str = include_str!("browser/errors.js");
 const PROBE: &str = include_str!("browser/probe.js");
 
-/// Names on Debian and Ubuntu, and in the vendor's package.
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// Finds a browser; reports a skip if there is none.

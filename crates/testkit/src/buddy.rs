@@ -8,7 +8,6 @@ const MOVABLE: usize = 0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Page {
     Free,
-    /// Allocated for this type.
     Used(usize),
 }
 
@@ -17,7 +16,6 @@ pub struct NaiveBuddy {
     pages: Vec<Page>,
     /// `lists[order][type]`: first page frames, head first.
     lists: Vec<[Vec<u64>; 3]>,
-    /// Type of each pageblock.
     pageblocks: Vec<usize>,
     max_order: u8,
     pageblock_order: u8,

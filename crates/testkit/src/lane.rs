@@ -1,6 +1,5 @@
 //! Number of cases in random tests. The Makefile describes the lanes.
 
-/// Maximum in the fast lane; proptest's own default.
 const NR_CASES_FAST: u32 = 256;
 
 /// Cases of a property: `nr_all` with `LARGEFOLIO_LANE=all` (as `make test-all` sets it), otherwise

@@ -28,11 +28,8 @@ pub type Folio = (u64, u8);
 #[derive(Clone, Debug, Default)]
 pub struct NaivePageTable {
     ptes: BTreeMap<u64, NaivePte>,
-    /// PMD leaves by slot number.
     pmds: BTreeMap<u64, (u64, u8)>,
-    /// Slots with a PTE table.
     tables: BTreeSet<u64>,
-    /// Pages per PMD slot.
     slot: u64,
     /// Pages per contpte block; 1 without contpte.
     block: u64,
@@ -346,7 +343,6 @@ impl NaivePageTable {
         self.nr_unfolds += 1;
     }
 
-    /// Unfolds blocks that cross an edge of `vpn..end`.
     fn unfold_edges(&mut self, vpn: u64, end: u64) {
         for at in vpn..end {
             let first = at / self.block * self.block;

@@ -159,7 +159,6 @@ impl Attacker {
         }
     }
 
-    /// Creates a file of a kind. Returns the read end of a FIFO.
     fn put(&self, name: &str, kind: u64) -> Option<File> {
         let path = self.at.join(name);
         let _ = fs::remove_file(&path);

@@ -144,7 +144,6 @@ fn drop_overlapping(level: &mut NaiveLevel, first: u64, nr_pages: u64) {
     }
 }
 
-/// Adds the largest part of `entry` around `vpn` that a structure can hold.
 fn add(level: &mut NaiveLevel, vpn: u64, entry: NaiveEntry) {
     let mut best: Option<(u8, usize)> = None;
     for (nr, structure) in level.iter().enumerate() {

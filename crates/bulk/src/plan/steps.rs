@@ -12,12 +12,10 @@ pub(super) enum Points {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
-    /// At least 1.
     pub(super) unit_pages: u64,
     pub(super) points: Points,
 }
 
-/// Part of a plan; its steps are computed from their index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// All pages of a folio, one at a time, from both ends towards the fault page.
@@ -27,7 +25,6 @@ pub(super) enum Piece {
         first: u64,
         nr: u64,
         region: Region,
-        /// At least 1.
         unit_pages: u64,
         points: Points,
     },
@@ -60,7 +57,6 @@ impl Piece {
         }
     }
 
-    /// Step number `at`; `None` past the last.
     fn step(&self, at: u64) -> Option<Step> {
         match *self {
             Self::Converging { shape, points } => numbered(at, shape.nr_pages, points, |k| {
@@ -132,7 +128,6 @@ fn converging(shape: Shape, k: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Steps {
     pieces: [Piece; 3],
-    /// Index of the current piece; 3 when done.
     piece: usize,
     at: u64,
 }

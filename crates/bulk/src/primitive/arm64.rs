@@ -5,7 +5,6 @@ use core::arch::asm;
 use super::lines::Lines;
 use super::{ClearFn, CopyFn, Primitive};
 
-/// Bytes per iteration of the pair loops: two pairs of 16-byte registers.
 const TURN_BYTES: usize = 64;
 /// `HWCAP2_MOPS` of the kernel's arm64 ABI (`Documentation/arch/arm64/elf_hwcaps.rst`).
 const HWCAP2_MOPS: usize = 1 << 43;

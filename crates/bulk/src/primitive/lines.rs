@@ -12,14 +12,12 @@ use super::portable;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lines {
-    /// Bytes before the first whole line; all bytes if there is none.
     pub(super) head: usize,
     pub(super) nr: usize,
     pub(super) tail: usize,
 }
 
 impl Lines {
-    /// Splits `len` bytes at address `start` into lines of `line` bytes, a power of two.
     #[inline]
     pub(super) fn of(start: usize, len: usize, line: usize) -> Self {
         let head = (start.wrapping_neg() & (line - 1)).min(len);

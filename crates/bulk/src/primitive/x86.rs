@@ -14,7 +14,6 @@ use core::arch::x86_64::{
 use super::lines::Lines;
 use super::{ClearFn, CopyFn, Primitive};
 
-/// Bytes of a cache line, on every x86-64 CPU.
 const LINE_BYTES: usize = 64;
 /// Lines per loop iteration: enough to make the loop overhead negligible.
 const UNROLL: usize = 4;
@@ -101,7 +100,6 @@ fn zero_512() -> __m512i {
     zero
 }
 
-/// Stores vectors of zeros to the whole lines of a range.
 macro_rules! clear_by_lines {
     ($name:ident, $feature:literal, $zero:ident, $store:ident, $vector:ty, $done:expr) => {
         #[target_feature(enable = $feature)]
@@ -129,7 +127,6 @@ macro_rules! clear_by_lines {
     };
 }
 
-/// Copies vectors to the whole lines of the destination.
 macro_rules! copy_by_lines {
     ($name:ident, $feature:literal, $load:ident, $store:ident, $vector:ty, $done:expr) => {
         #[target_feature(enable = $feature)]

@@ -50,7 +50,6 @@ pub(super) fn copy_choices() -> Choices {
     choices(&[(STREAM_BYTES_MIN, COPY_AWAY)], |primitive| Copier::new(primitive).is_some())
 }
 
-/// The first available primitive of each list, from its size on.
 fn choices(away: &[(usize, &[Primitive])], is_present: impl Fn(Primitive) -> bool) -> Choices {
     let first = |of: &[Primitive]| of.iter().copied().find(|&primitive| is_present(primitive));
     let near = first(CACHED).unwrap_or(Primitive::Portable);

@@ -42,7 +42,6 @@ fn numbered(nr_pages: usize) -> Guarded {
     memory
 }
 
-/// Lengths around every limit of a primitive, up to four pages.
 fn lengths() -> impl Iterator<Item = usize> {
     let steps = [0, 16, 32, 64, 128, 192, 256, 320, 512, 1024, 2048];
     let pages = (1..=4).map(|n| n * PAGE);

@@ -28,7 +28,6 @@ fn rules() -> [Rule; 6] {
     ]
 }
 
-/// Every rule, preemption model and fault page of small folios.
 fn plans() -> impl Iterator<Item = Plan> {
     let shapes = (1..=9).flat_map(|nr| (0..nr).map(move |n| shape(nr, n)));
     shapes.flat_map(|shape| {
@@ -93,7 +92,6 @@ fn a_folio_is_cleared_and_copied_whole_in_every_order() {
     }
 }
 
-/// The folio at reschedule point number `stop`.
 fn interrupted(plan: &Plan, stop: usize) -> Vec<u8> {
     let mut folio = vec![9u8; usize::try_from(plan.shape().len_bytes()).unwrap()];
     let mut nr_points = 0;

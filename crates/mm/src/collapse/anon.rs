@@ -40,7 +40,6 @@ impl<R: Ram> Memory<R> {
         Ok(Done::Collapsed)
     }
 
-    /// Returns the block's PTEs; without a table there is nothing to scan.
     pub(super) fn table_of(
         &mut self,
         target: &CollapseTarget,
@@ -175,7 +174,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Unmaps the old pages and maps the new folio in their place.
     fn replace_by(&mut self, target: &CollapseTarget, id: FolioId) {
         let CollapseTarget { mm, first, order, .. } = *target;
         let nr = order.nr_pages();

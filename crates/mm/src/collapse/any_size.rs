@@ -125,7 +125,6 @@ impl<R: Ram> Memory<R> {
         self.has_swapped(target) || ptes.iter().any(is_private)
     }
 
-    /// Maps the block's folio by read-only PTEs, up to the end of the file.
     fn map_block(&mut self, target: &CollapseTarget) {
         let Some(range) = self.file_range(target) else { return };
         let Some(entry) = self.core.find(range.file, PageIndex(range.first)) else { return };

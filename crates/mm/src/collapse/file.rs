@@ -26,7 +26,6 @@ use crate::units::PageRange;
 use crate::units::{MappingId, Order, PageIndex, Pfn};
 use crate::vma::{Backing, OpenId};
 
-/// Pages of a file to collapse: `2^order` from `first` on, aligned.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileRange {
     pub(super) file: MappingId,
@@ -46,14 +45,12 @@ impl FileRange {
     }
 }
 
-/// Cached folios of a range, in ascending order, and the number of missing pages.
 struct Gathered {
     entries: Vec<Entry>,
     nr_holes: u64,
 }
 
 impl<R: Ram> Memory<R> {
-    /// Returns the file pages that a target maps; `None` for anonymous memory.
     pub(super) fn file_range(&self, target: &CollapseTarget) -> Option<FileRange> {
         let Backing::File { open, .. } = target.vma.backing else { return None };
         let file = self.open_file(open).mapping;
@@ -194,7 +191,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Returns a page of shared memory; `None` for a hole.
     fn find_shmem(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
         let index = PageIndex(at);
         if self.core.mapping(range.file).swapped.contains_key(&index) {
@@ -214,7 +210,6 @@ impl<R: Ram> Memory<R> {
         Ok(Some(entry))
     }
 
-    /// Returns a page of a disk file and reads it in if it is absent.
     fn find_clean(&mut self, range: &FileRange, at: u64) -> Result<Option<Entry>, CollapseRefusal> {
         let found = self.core.find(range.file, PageIndex(at));
         let Some(entry) = found else { return self.read_in(range, at).map(Some) };
@@ -231,7 +226,6 @@ impl<R: Ram> Memory<R> {
         Ok(Some(entry))
     }
 
-    /// Reads the rest of a range ahead and waits for its first page.
     fn read_in(&mut self, range: &FileRange, at: u64) -> Result<Entry, CollapseRefusal> {
         if at < self.core.mapping(range.file).nr_file_pages(self.rules.page) {
             self.read_absent(range.open, Run { start: at, nr_pages: range.end() - at });

@@ -70,7 +70,6 @@ impl<R: Ram> Memory<R> {
         self.khugepaged.wake_ns
     }
 
-    /// Adds a process to the scan list.
     pub(crate) fn khugepaged_enter(&mut self, mm: MmId) {
         let space = self.space_mut(mm);
         if !std::mem::replace(&mut space.is_scanned, true) {
@@ -78,7 +77,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Adds the process if an area of the range may be collapsed.
     pub(crate) fn khugepaged_enter_areas(&mut self, mm: MmId, VpnRange { start, end }: VpnRange) {
         let vmas = &self.space(mm).vmas;
         let parts = vmas.overlapping(start, end);
@@ -87,7 +85,6 @@ impl<R: Ram> Memory<R> {
         self.khugepaged_enter_for(mm, &areas);
     }
 
-    /// Adds the process if one of these areas may be collapsed.
     pub(crate) fn khugepaged_enter_for(&mut self, mm: MmId, areas: &[Vma]) {
         if self.space(mm).is_scanned || !self.is_khugepaged_on() {
             return;
@@ -122,7 +119,6 @@ impl<R: Ram> Memory<R> {
             || self.rules.collapse.shmem != ShmemEnabled::Never
     }
 
-    /// One wake-up: scans as many pages as it may, then sleeps.
     fn wake(&mut self) {
         let rules = self.rules.collapse;
         let nr_pages = rules.pages_to_scan(self.rules.page);
@@ -215,7 +211,6 @@ impl<R: Ram> Memory<R> {
         self.core.counters.collapse.full_scans += 1;
     }
 
-    /// Collapses one block of another process.
     fn collapse_behind(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let file = self.file_range(target);
         let orders = match file {
@@ -281,7 +276,6 @@ impl<R: Ram> Memory<R> {
         self.decided_among(Point::Collapse, &context, orders)
     }
 
-    /// Reports the outcome as the scan's tracepoint does.
     fn show(&mut self, target: &CollapseTarget, outcome: Result<Done, CollapseRefusal>) {
         let CollapseTarget { mm, first, .. } = *target;
         let is_anon = target.vma.backing == Backing::Anon;

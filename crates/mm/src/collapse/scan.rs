@@ -13,14 +13,11 @@ use crate::ram::Ram;
 use crate::rules::collapse::{Lazyfree, ReadOnlyRange};
 use crate::units::Vpn;
 
-/// How many pages of each kind a block may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PteLimits {
     /// Empty pages and zero pages.
     pub(super) none: u64,
-    /// Pages in swap space.
     pub(super) swap: u64,
-    /// Pages that other processes may map.
     pub(super) shared: u64,
 }
 
@@ -29,7 +26,6 @@ impl PteLimits {
     pub(super) const OFF: Self = Self { none: u64::MAX, swap: u64::MAX, shared: u64::MAX };
 }
 
-/// Counts over the pages examined so far.
 #[derive(Default)]
 struct PtesSeen {
     nr_examined: u64,
@@ -160,7 +156,6 @@ impl<R: Ram> Memory<R> {
         self.space(target.mm).swapped.first_in(target.first, target.nr_pages()).is_some()
     }
 
-    /// Copies the PTEs of a target; `None` if its slot holds no table.
     pub(super) fn ptes_of(&self, target: &CollapseTarget) -> Option<Vec<Pte>> {
         let table = &self.space(target.mm).table;
         let ptes = table.table_ptes(target.first)?;

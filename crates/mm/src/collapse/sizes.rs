@@ -15,7 +15,6 @@ use crate::ram::Ram;
 use crate::rules::anon::{MIN_LARGE_ORDER, NonePtes, Orders};
 use crate::units::Order;
 
-/// Result of the walk over one block.
 #[derive(Default)]
 struct Walked {
     has_collapsed: bool,
@@ -36,7 +35,6 @@ impl Walked {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Collapses as much of a PMD block as it can, to the sizes in `orders`.
     pub(super) fn collapse_sizes(
         &mut self,
         block: &CollapseTarget,
@@ -118,7 +116,6 @@ impl<R: Ram> Memory<R> {
         Ok(Done::Collapsed)
     }
 
-    /// Whether the first page already belongs to a folio of this order.
     pub(super) fn has_folio(&self, target: &CollapseTarget) -> bool {
         let pte: Pte = self.space(target.mm).table.pte(target.first);
         let id = (!is_hole(pte)).then(|| self.core.folios.of_pfn(pte.pfn())).flatten();
@@ -126,7 +123,6 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Whether a smaller range may avoid a larger one's refusal.
 const fn smaller_may_help(refusal: CollapseRefusal) -> bool {
     matches!(
         refusal,

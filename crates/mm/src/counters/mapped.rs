@@ -33,7 +33,6 @@ pub struct MappedCounters {
 }
 
 impl MappedCounters {
-    /// Returns the counters of all mapped pages of a kind and of PMD-mapped pages.
     fn of(&mut self, kind: MappedKind) -> [&mut u64; 2] {
         let Self { nr_anon, nr_file, nr_anon_by_pmd, nr_shmem_by_pmd, nr_file_by_pmd } = self;
         match kind {
@@ -49,7 +48,6 @@ impl MappedCounters {
         *by_pmd = by_pmd.wrapping_add_signed(change.pmd_mapped_pages);
     }
 
-    /// Adds pages of a folio that were found in page tables.
     pub(crate) fn add_pages(&mut self, kind: MappedKind, nr_mapped: u64, nr_by_pmd: u64) {
         let [mapped, by_pmd] = self.of(kind);
         *mapped += nr_mapped;

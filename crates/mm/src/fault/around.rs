@@ -12,7 +12,6 @@ use crate::ram::Ram;
 use crate::rules::{AroundCredit, AroundSpan, EofGuard};
 use crate::units::{PageIndex, Vpn};
 
-/// Virtual pages `first ..= last`.
 #[derive(Clone, Copy)]
 struct AroundRange {
     first: Vpn,
@@ -23,7 +22,6 @@ struct AroundRange {
 struct Mapped {
     /// Pages examined, whether or not their PTE was already set.
     nr_visited: u64,
-    /// Whether the faulting page was mapped.
     has_fault: bool,
 }
 
@@ -154,7 +152,6 @@ impl<R: Ram> Memory<R> {
         mapped
     }
 
-    /// Counts pages without a PTE from `from`, up to `end`.
     fn none_run(&self, fault: &Fault, from: Vpn, end: Vpn) -> u64 {
         let nr = end.0 - from.0;
         self.space(fault.mm).first_set_in(from, nr).map_or(nr, |set| set.0 - from.0)

@@ -7,7 +7,6 @@ use crate::readahead::sync::Request;
 use crate::units::Order;
 
 pub(super) enum Choice {
-    /// Only the faulting page, no readahead.
     Nothing,
     /// Like a buffered read of a whole window (B.4.1 step 4).
     Sequential,
@@ -23,10 +22,8 @@ pub(super) enum Choice {
     AroundInFolios(Order),
 }
 
-/// Request of a sequential reader.
 pub(super) enum Sequential {
     /// These pages, in the smallest folios.
     Forced(Run),
-    /// Readahead chooses the window for this request.
     Asked(Request),
 }

@@ -28,7 +28,6 @@ use crate::vma::Sharing;
 const OWN_PAGE: PteFlags = PteFlags::YOUNG.with(PteFlags::WRITABLE).with(PteFlags::DIRTY);
 
 impl<R: Ram> Memory<R> {
-    /// Handles the first store to a page of a private file mapping: copies it and sets one PTE.
     pub(super) fn copy_file_page(&mut self, fault: &Fault, entry: Entry) -> Result<(), FaultError> {
         let from = self.core.folios.get(entry.folio).pfn_at(PageIndex(fault.index()));
         let id = self.own_copy(fault, Some(from))?;
@@ -37,7 +36,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Handles a store to a read-only page.
     pub(crate) fn write_protect_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
         let Some(leaf) = self.space(fault.mm).table.leaf(fault.vpn) else {
             unreachable!("the page of a write-protect fault is mapped")

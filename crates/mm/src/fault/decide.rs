@@ -23,32 +23,26 @@ use crate::units::Order;
 const WINDOW_PMDS_MAX: u64 = 2;
 
 pub(super) enum Decided {
-    /// The kernel's own choice.
     Own,
-    /// Only the faulting page.
     Nothing,
-    /// A window that the policy chose.
     Read(Issue),
 }
 
 /// The kernel's own window, shown to a policy.
 #[derive(Clone, Copy)]
 struct OwnWindow {
-    /// Pages, marker and order.
     window: Window,
     /// The open file's state after the window is issued; `None` if the state does not describe it.
     state: Option<RaState>,
 }
 
 impl OwnWindow {
-    /// Whether `window` has the same pages and the same marker.
     fn has_pages_of(&self, window: Window) -> bool {
         Window { order: window.order, ..self.window } == window
     }
 }
 
 impl<R: Ram> Memory<R> {
-    /// Returns the orders that a fault on private memory tries, a subset of the kernel's.
     pub(super) fn decided_orders(&mut self, fault: &Fault, orders: Orders) -> Orders {
         if orders.is_empty() || !self.is_asked(Point::AnonOrder) {
             return orders;
@@ -231,7 +225,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Returns the number of pages for fault-around, given the kernel's `nr_pages`.
     pub(super) fn decided_around(&mut self, fault: &Fault, nr_pages: u64) -> u64 {
         if !self.is_asked(Point::Around) {
             return nr_pages;

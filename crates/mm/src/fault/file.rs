@@ -17,9 +17,7 @@ use crate::units::{MappingId, Order, PageIndex};
 use crate::vma::{AccessAdvice, Vma};
 
 pub(super) enum Lookup {
-    /// The folio is cached and uptodate.
     Cached(Entry),
-    /// I/O was started or waited for: retry the fault.
     Retry(Retry),
 }
 

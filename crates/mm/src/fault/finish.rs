@@ -13,7 +13,6 @@ use crate::units::{PageIndex, Vpn};
 use crate::vma::{HugeAdvice, Prot};
 
 impl<R: Ram> Memory<R> {
-    /// Maps the faulting page: by a PMD entry, with its whole folio, or by one PTE.
     pub(super) fn finish(&mut self, fault: &Fault, entry: Entry) {
         let is_whole = !self.passes_end_of_file(fault, entry);
         if self.try_map_pmd(fault, entry, is_whole) {

@@ -24,7 +24,6 @@ use crate::units::{MmId, Pfn, Vpn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HugeWrite {
-    /// The entry is writable.
     Done,
     /// The entry became PTEs: continue with the fault's own PTE.
     Split,
@@ -48,7 +47,6 @@ impl<R: Ram> Memory<R> {
         true
     }
 
-    /// Maps a new PMD folio, exclusive to the process.
     fn map_huge(&mut self, fault: &Fault, id: FolioId) {
         self.core.counters.thp_fault_alloc += 1;
         self.core.map_new_anon(id, fault.mm, Level::Pmd);
@@ -104,7 +102,6 @@ impl<R: Ram> Memory<R> {
         Some(pfn)
     }
 
-    /// Frees the huge zero folio if no process uses it. Returns the pages freed.
     pub(crate) fn shrink_huge_zero(&mut self) -> u64 {
         if self.huge_zero.is_none() || self.spaces().any(|(_, space)| space.uses_huge_zero) {
             return 0;

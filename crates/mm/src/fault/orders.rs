@@ -92,7 +92,6 @@ impl<R: Ram> Memory<R> {
         self.core.alloc_anon(order, index)
     }
 
-    /// Makes room for an anonymous folio and charges it, as far as the effort allows.
     pub(super) fn may_have_anon(&mut self, order: Order, effort: Effort) -> bool {
         if order > Order::ZERO && !self.prepare_large(order, effort) {
             return false;

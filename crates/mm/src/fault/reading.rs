@@ -13,7 +13,6 @@ use crate::vma::Vma;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Reading {
-    /// The file, and the orders that its folios may have.
     pub(crate) target: ReadTarget,
     /// Order of the B.4.7 window for a requested size; `None` = the kernel's choice.
     pub(crate) order: Option<Order>,

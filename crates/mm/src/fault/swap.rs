@@ -120,7 +120,6 @@ impl<R: Ram> Memory<R> {
         orders.descending().filter(is_whole).fold(Orders::NONE, Orders::with)
     }
 
-    /// Allocates a folio for swap-in; it is on no list yet.
     pub(super) fn alloc_swapped(
         &mut self,
         order: Order,
@@ -133,7 +132,6 @@ impl<R: Ram> Memory<R> {
         self.core.alloc_unlisted(order, index)
     }
 
-    /// Fills a new folio from the slots from `first` on, and adds it to a list.
     pub(super) fn read_slots(&mut self, id: FolioId, first: SwapSlot) {
         let folio = self.core.folios.get(id);
         let (pfn, nr) = (folio.pfn, folio.nr_pages());
@@ -153,7 +151,6 @@ impl<R: Ram> Memory<R> {
         self.core.folios.enlist(id);
     }
 
-    /// Returns the pages to map: the whole folio if all of it is still swapped out there.
     fn swapped_run(&self, fault: &Fault, id: FolioId) -> Run {
         let folio = self.core.folios.get(id);
         let swapped = &self.space(fault.mm).swapped;

@@ -26,8 +26,6 @@ const HITS_FIRST: u64 = 4;
 const HITS_MAX: u64 = 63;
 
 impl<R: Ram> Memory<R> {
-    /// Reads the faulting page and a window around it into the swap cache. Returns the faulting
-    /// page's folio.
     pub(super) fn swap_in_ahead(
         &mut self,
         fault: &Fault,
@@ -60,7 +58,6 @@ impl<R: Ram> Memory<R> {
         Some(id)
     }
 
-    /// Computes the window around the fault and stores it in the area.
     fn swap_window(&mut self, fault: &Fault) -> VpnRange {
         let vma = self.space(fault.mm).vmas.find(fault.vpn);
         let before = vma.and_then(|vma| vma.ahead);
@@ -84,7 +81,6 @@ impl<R: Ram> Memory<R> {
         VpnRange { start: Vpn(start.max(first)), end: Vpn(end.min(last)) }
     }
 
-    /// Counts a hit if the faulting page was read ahead.
     pub(super) fn note_ahead_used(&mut self, fault: &Fault, id: FolioId) {
         let folio = self.core.folios.get_mut(id);
         if folio.is_large() {

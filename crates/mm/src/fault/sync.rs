@@ -23,7 +23,6 @@ use crate::vma::{AccessAdvice, HugeAdvice, Vma};
 const FORCED_CAP_BYTES: u64 = 2 << 20;
 
 impl<R: Ram> Memory<R> {
-    /// Reads ahead for a fault whose page is absent.
     pub(super) fn sync_step(&mut self, fault: &Fault) {
         let open = fault.open();
         let reading = self.reading(fault);
@@ -52,13 +51,11 @@ impl<R: Ram> Memory<R> {
         self.read(open, reading.target, issue);
     }
 
-    /// Returns the initial order for a read-around of the file.
     pub(super) fn start_order(&self, fault: &Fault) -> Option<Order> {
         let of_kernel = self.rules.fault.start_order.order(self.rules.page);
         self.open_file(fault.open()).start_order.or(of_kernel)
     }
 
-    /// Returns the request of a buffered read of a whole window.
     pub(super) fn sequential(&self, fault: &Fault) -> Sequential {
         let (index, io_pages) = (fault.index(), self.rules.io_pages());
         let OpenFile { state, is_random, .. } = *self.open_file(fault.open());

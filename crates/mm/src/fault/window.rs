@@ -10,7 +10,6 @@ use crate::readahead::{Issue, OrderHint};
 use crate::units::Order;
 use crate::vma::AccessAdvice;
 
-/// Turns a choice into a window and stores it in the state.
 pub(super) fn window_of(
     fault: &Fault,
     state: &mut RaState,

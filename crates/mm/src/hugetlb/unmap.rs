@@ -10,7 +10,6 @@ use crate::units::{MmId, Vpn, VpnRange};
 use crate::vma::{Backing, HugeFileId, Prot, Sharing, Vma};
 
 impl<R: Ram> Memory<R> {
-    /// Removes the pages of `[start, end)`, a part of the hugetlb area `vma`; the area stays.
     pub(crate) fn zap_huge(&mut self, mm: MmId, vma: &Vma, start: Vpn, end: Vpn) {
         let Some(area) = vma.huge() else { return };
         let (space, core) = self.space_and_core(mm);

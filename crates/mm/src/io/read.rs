@@ -165,14 +165,12 @@ impl<R: Ram> Memory<R> {
         Ok(taken)
     }
 
-    /// Records how far a read from `pos` has come.
     fn consumed(&mut self, open: OpenId, pos: u64, at: u64) {
         if at > pos {
             self.open_file_mut(open).state.prev_pos = Some(at);
         }
     }
 
-    /// Finds the folio at `index`; if it is absent, reads it ahead or alone.
     fn find_for_read(&mut self, open: OpenId, index: u64, last: u64) -> Option<Entry> {
         let file = self.open_file(open).mapping;
         let index = PageIndex(index);

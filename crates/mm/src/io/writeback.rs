@@ -128,12 +128,10 @@ impl<R: Ram> Memory<R> {
         nr_free.saturating_sub(reserved) + self.core.folios.lru().nr_of_kind(LruKind::File)
     }
 
-    /// `vm.dirty_background_ratio` of it.
     fn background_share(&self, nr_pages: u64) -> u64 {
         nr_pages.saturating_mul(self.rules.reclaim.dirty_background_ratio.into()) / 100
     }
 
-    /// Writes the next folio. Returns whether there was one.
     fn write_next(&mut self, group: Option<GroupId>) -> bool {
         let Some((file, entry)) = self.core.next_dirty(group) else { return false };
         self.core.work.add(1);

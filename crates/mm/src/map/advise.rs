@@ -106,7 +106,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Returns the whole areas that a range touches.
     fn whole_areas(&self, mm: MmId, VpnRange { start, end }: VpnRange) -> Vec<Vma> {
         let vmas = &self.space(mm).vmas;
         let parts = vmas.overlapping(start, end);

@@ -15,16 +15,12 @@ use crate::ram::Ram;
 use crate::rules::reclaim::AdvisedFolios;
 use crate::units::{MmId, Order, Vpn, VpnRange};
 
-/// Target of the advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unneeded {
-    /// Reclaim scans them soon.
     Cold,
-    /// Reclaimed now.
     Out,
 }
 
-/// Consecutive entries that map consecutive pages of one folio.
 #[derive(Clone, Copy)]
 struct Run {
     id: FolioId,
@@ -32,13 +28,10 @@ struct Run {
     nr: u64,
 }
 
-/// Next step of the walk.
 enum Next {
-    /// Continue at this page.
     Skip(Vpn),
     /// The folio was split: retry the same page.
     Again,
-    /// The advice covers the whole folio.
     Take(Run),
 }
 
@@ -60,7 +53,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Applies the advice to the pages under one PMD entry. Returns the folios to reclaim.
     fn give_up_table(
         &mut self,
         mm: MmId,
@@ -112,7 +104,6 @@ impl<R: Ram> Memory<R> {
         Next::Take(Run { id, vpn, nr })
     }
 
-    /// Counts the entries from the start of `range` that map pages of the folio.
     fn entries_of(&self, mm: MmId, leaf: &Leaf, id: FolioId, range: VpnRange) -> u64 {
         let folio = self.core.folios.get(id);
         let nr_max = range.end.0 - range.start.0;

@@ -25,7 +25,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Handles the entry that maps `vpn`. Returns the next page.
     fn free_lazily_at(&mut self, mm: MmId, vpn: Vpn, end: Vpn) -> Vpn {
         let Some(leaf) = self.space(mm).table.leaf(vpn) else { return vpn.plus(1) };
         let is_pmd = leaf.kind == LeafKind::Pmd;

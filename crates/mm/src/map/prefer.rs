@@ -50,7 +50,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Returns the order of a page-cache folio of `bytes`.
     pub(crate) fn folio_order(&self, bytes: u64) -> Result<Order, MapError> {
         let page = self.rules.page;
         let order = page.order_of_bytes(bytes);

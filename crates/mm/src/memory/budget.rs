@@ -44,7 +44,6 @@ impl<R: Ram> Memory<R> {
         self.core.work.add(nr_areas as u64 + nr_slots.min(table.nr_slots()));
     }
 
-    /// Counts a visit to every area of every process.
     pub(crate) fn count_areas(&self, nr_areas: usize, nr_spaces: usize) {
         self.core.work.add_cheap((nr_areas + nr_spaces) as u64);
     }

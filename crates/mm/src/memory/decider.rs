@@ -48,7 +48,6 @@ impl<R: Ram> Memory<R> {
         self.decider.as_ref().map_or(0, |decider| decider.nr_steps)
     }
 
-    /// Bytes that the policy may hold.
     pub(super) fn policy_bytes(&self) -> u64 {
         self.decider.as_ref().map_or(0, |decider| decider.state_bytes)
     }
@@ -63,13 +62,11 @@ impl<R: Ram> Memory<R> {
         self.space_mut(mm).comm = comm;
     }
 
-    /// Whether the policy answers at this point.
     #[inline]
     pub(crate) fn is_asked(&self, point: Point) -> bool {
         self.decider.as_ref().is_some_and(|decider| decider.asks[point as usize])
     }
 
-    /// Builds the context from memory and the cgroup that is charged.
     pub(crate) fn context(&self, group: GroupId) -> Context {
         let buddy = &self.core.buddy;
         let mut free = [0; NR_FREE];
@@ -93,7 +90,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Builds the context from memory, an area and its process.
     pub(crate) fn context_of(&self, mm: MmId, vma: &Vma) -> Context {
         let space = self.space(mm);
         Context {
@@ -106,7 +102,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Adds a folio to the context.
     pub(crate) fn with_folio(&self, context: &Context, id: FolioId) -> Context {
         let folio = self.core.folios.get(id);
         let flags = [
@@ -167,7 +162,6 @@ impl<R: Ram> Memory<R> {
         self.core.counters.policy[point as usize].nr_honoured += 1;
     }
 
-    /// Counts an answer that the kernel could not follow, or only partly.
     pub(crate) fn refused(&mut self, point: Point) {
         self.core.counters.policy[point as usize].nr_refused += 1;
     }

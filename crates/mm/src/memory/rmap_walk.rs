@@ -83,7 +83,6 @@ impl<R: Ram> Memory<R> {
         nr_found
     }
 
-    /// Whether a dirty PTE is among these.
     pub(crate) fn has_dirty_entry(&self, sites: &[Site]) -> bool {
         let is_dirty =
             |mm, vpn: Vpn| self.space(mm).table.pte(vpn).flags().contains(PteFlags::DIRTY);
@@ -98,7 +97,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Adds the mappings of the folio in `[from, to)`. Returns their number.
     fn add_sites(
         &self,
         id: FolioId,
@@ -157,7 +155,6 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Returns the pages of `vma` whose index is in `[first, first + nr)`.
 fn overlap(vma: &Vma, first: u64, nr: u64) -> Option<(Vpn, Vpn)> {
     let start = vma.index_of(vma.start);
     let from = start.max(first);

@@ -28,9 +28,7 @@ pub struct Bytes {
 #[derive(Clone, Debug, Default)]
 struct Stored {
     size_bytes: u64,
-    /// Ranges that were punched or truncated.
     holes: Vec<(u64, u64)>,
-    /// Pages written back, by index.
     written: BTreeMap<u64, Box<[u8]>>,
 }
 

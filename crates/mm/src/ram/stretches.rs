@@ -65,11 +65,8 @@ impl Stretch {
 /// Number of stretches of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stretches {
-    /// Single pages zeroed: the most common stretch.
     nr_cleared_alone: u64,
-    /// Single pages copied.
     nr_copied_alone: u64,
-    /// Longer stretches.
     longer: BTreeMap<Stretch, u64>,
 }
 

@@ -78,9 +78,7 @@ pub struct Run {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Base pages needed.
     pub(crate) nr_pages: u64,
-    /// Largest order among the folios.
     pub(crate) order: Order,
 }
 
@@ -106,7 +104,6 @@ pub(crate) fn run<R: Ram>(
     }
 }
 
-/// Returns the memory that `issue` needs.
 pub(crate) fn room<R: Ram>(
     core: &Core<R>,
     rules: &Rules,

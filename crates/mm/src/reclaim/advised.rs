@@ -48,7 +48,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// List from which reclaim takes first.
     fn oldest_list(&self, id: FolioId) -> ListId {
         let (kind, lru) = (self.core.folios.get(id).kind(), self.core.folios.lru());
         if self.core.folios.generations().is_none() {

@@ -29,12 +29,10 @@ pub const PROACTIVE_SLEEP_NS: u64 = 500_000_000;
 const NR_IDLE_LOOKS: u32 = 1 << 6;
 /// Per cent between the scores at which proactive compaction starts and stops.
 const PROACTIVE_LEEWAY: u32 = 10;
-/// Lowest target score.
 const SCORE_MIN: u32 = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
-    /// A free block of this order.
     Block(Order),
     /// At most this percentage of free memory in blocks smaller than the order.
     Score(Order, u32),

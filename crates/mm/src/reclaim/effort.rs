@@ -23,7 +23,6 @@ use crate::units::{GroupId, MappingId, Order};
 pub(super) const COSTLY_ORDER: Order = Order::new(3);
 /// Failed runs after which background reclaim stops; also the rounds of an allocation.
 const NR_RETRIES_MAX: u32 = 16;
-/// Rounds of an allocation of a costly order.
 const NR_COSTLY_RETRIES_MAX: u32 = NR_RETRIES_MAX / 4;
 
 impl<R: Ram> Memory<R> {
@@ -57,7 +56,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Background reclaim, up to the high watermark.
     fn wake_kswapd(&mut self) {
         let reclaim = &self.core.pressure;
         let high = reclaim.watermarks.high;
@@ -110,7 +108,6 @@ impl<R: Ram> Memory<R> {
         self.core.buddy.check_watermark(order, min).is_ok()
     }
 
-    /// Runs before a large anonymous folio is allocated. Returns whether to try.
     pub(crate) fn prepare_large(&mut self, order: Order, effort: Effort) -> bool {
         if self.has_block(order) {
             return true;

@@ -103,7 +103,6 @@ impl<R: Ram> Memory<R> {
         if self.split(id, Order::ZERO).is_ok() { Fate::Split } else { Fate::Activate }
     }
 
-    /// Allocates contiguous slots for a folio, and counts the results of large folios.
     fn alloc_slots(&mut self, order: Order) -> Option<SwapSlot> {
         let slot = self.core.pressure.swap.as_mut()?.alloc(order);
         let is_pmd = order == self.rules.page.pmd_order();
@@ -176,7 +175,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Shared memory: the file keeps the slot.
     fn evict_shmem(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> Fate {
         let order = self.core.folios.get(id).order;
         if !self.can_swap() {

@@ -10,7 +10,6 @@ pub(super) enum Fate {
 }
 
 pub(super) enum Victim {
-    /// The kernel decides.
     Own,
     /// Evict it. The eviction's outcome tells whether it worked.
     Evict,

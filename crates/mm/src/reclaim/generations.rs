@@ -36,7 +36,6 @@ use crate::ram::Ram;
 use crate::rules::reclaim::GenerationRule;
 use crate::units::GroupId;
 
-/// One pass over a cgroup's generations.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     group: GroupId,
@@ -55,7 +54,6 @@ impl Look {
         if self.can_swap() { &LruKind::ALL } else { &LruKind::ALL[1..] }
     }
 
-    /// The next generation to evict, over the kinds that can be evicted.
     fn min_seq(self, gens: &Generations) -> u64 {
         self.kinds().iter().map(|&kind| gens.min_seq[kind as usize]).min().unwrap_or(0)
     }
@@ -74,12 +72,10 @@ impl Look {
 
 enum Quota {
     Pages(u64),
-    /// A generation was added: this pass is done.
     Stop,
 }
 
 impl<R: Ram> Memory<R> {
-    /// Evicts from a cgroup's generations, as far as the priority allows.
     pub(super) fn shrink_generations(&mut self, scan: &mut Scan, group: GroupId) {
         let Some(rule) = self.core.folios.generations() else { return };
         self.core.drain_lru();
@@ -146,7 +142,6 @@ impl<R: Ram> Memory<R> {
         self.core.folios.lru().vec(group).nr_pages(list)
     }
 
-    /// Returns how much to scan, after adding a generation if there are too few.
     fn quota(&mut self, scan: &mut Scan, look: &mut Look) -> Quota {
         let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(*look));
         let quota = nr_pages >> scan.priority;
@@ -179,7 +174,6 @@ impl<R: Ram> Memory<R> {
         look.kinds().iter().map(of).sum()
     }
 
-    /// Whether there are too few generations, or their shares are too unequal.
     fn needs_aging(&self, look: Look, min_seq: u64) -> bool {
         let gens = self.gens(look.group);
         let max_seq = gens.max_seq;

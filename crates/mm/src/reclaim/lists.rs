@@ -33,7 +33,6 @@ struct Isolated {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Takes folios of at least `nr_pages` off the tail of a list, oldest first.
     fn isolate_batch(&mut self, group: GroupId, list: ListId, nr_pages: u64) -> Isolated {
         self.core.drain_lru();
         let mut isolated = Isolated { folios: Vec::new(), nr_pages: 0 };

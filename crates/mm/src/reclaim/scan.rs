@@ -22,10 +22,8 @@ pub(super) const PRIORITY_FIRST: u32 = 12;
 pub(super) const BATCH_PAGES: u64 = 32;
 /// Full passes without success before reclaim gives up.
 const NR_SWEEPS_MAX: u32 = 3;
-/// Cgroups per global pass.
 const NR_GROUPS_MAX: u32 = 64;
 
-/// Who pages are examined and freed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reclaimer {
     Kswapd,
@@ -44,15 +42,12 @@ pub(super) struct Scan {
     pub(super) who: Reclaimer,
     /// The cgroup that is short; the root for the machine.
     pub(super) target: GroupId,
-    /// Pages to free.
     nr_wanted: u64,
     pub(super) nr_freed: u64,
     pub(super) priority: u32,
-    /// Whether active lists are scanned, by kind.
     may_deactivate: [bool; 2],
     /// Enough inactive file memory exists: scan nothing else.
     is_trimming: bool,
-    /// An active list was skipped.
     has_spared: bool,
     /// Reclaim also from cgroups protected by `low`.
     takes_low: bool,
@@ -62,7 +57,6 @@ pub(super) struct Scan {
     takes_kept: bool,
     /// File pages taken from the oldest generation in this pass over a cgroup.
     pub(super) nr_file_taken: u64,
-    /// Dirty ones among them.
     pub(super) nr_dirty: u64,
 }
 
@@ -90,11 +84,9 @@ impl Scan {
     }
 }
 
-/// Pages to scan of each list, in scan order.
 type Goals = [(ListId, u64); 4];
 
 impl<R: Ram> Memory<R> {
-    /// Tries to free `nr_wanted` pages of `target`. Returns the pages freed.
     pub(super) fn shrink(&mut self, who: Reclaimer, target: GroupId, nr_wanted: u64) -> u64 {
         let mut scan = Scan::new(who, target, nr_wanted);
         self.core.pressure.target = target;
@@ -181,7 +173,6 @@ impl<R: Ram> Memory<R> {
         inactive * ratio < active
     }
 
-    /// Shrinks the target cgroup, or for global reclaim some of all cgroups.
     fn shrink_groups(&mut self, scan: &mut Scan) {
         if scan.target != GroupId::ROOT {
             self.shrink_lruvec(scan, scan.target);
@@ -216,7 +207,6 @@ impl<R: Ram> Memory<R> {
         false
     }
 
-    /// Returns how many of `nr_pages` protection leaves to scan.
     pub(super) fn unprotected(&self, scan: &Scan, group: GroupId, nr_pages: u64) -> u64 {
         let limits = self.core.groups.get(group).limits;
         let protected = if scan.takes_low { limits.min } else { limits.min.max(limits.low) };

@@ -74,8 +74,6 @@ impl<R: Ram> Memory<R> {
         may_split && self.split(id, Order::ZERO).is_ok()
     }
 
-    /// Returns the policy's view: the folio and its cgroup, and the area of one process that maps
-    /// it.
     fn victim_context(&self, id: FolioId) -> Context {
         let site = self.sites_of(id).first().copied();
         let area = site.and_then(|site| Some((site, *self.space(site.mm).vmas.find(site.vpn)?)));

@@ -19,7 +19,6 @@ use crate::rules::anon::SplitZeroPages;
 use crate::units::{Order, PageIndex, Pfn};
 
 impl<R: Ram> Memory<R> {
-    /// Splits an anonymous folio without extra references into folios of order `to`.
     pub(super) fn split_anon(&mut self, id: FolioId, to: Order) {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
             self.split_pmd(site.mm, site.vpn);
@@ -62,7 +61,6 @@ impl<R: Ram> Memory<R> {
         self.refold(&sites, to);
     }
 
-    /// Removes the folio from table and queue; its pages keep their state.
     fn take_whole(&mut self, id: FolioId) -> Folio {
         let mut whole = self.core.folios.remove(id);
         self.core.deferred.remove(&mut whole);

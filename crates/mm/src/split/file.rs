@@ -12,7 +12,6 @@ use crate::units::{MappingId, Order, PageIndex};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// Into folios of one order.
     Uniform(Order),
     /// Into halves, and again the half that contains page `at`, down to order `to`.
     Around {
@@ -57,7 +56,6 @@ fn parts_around(order: Order, at: u64, to: Order) -> Vec<(u64, Order)> {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Splits the folio at `index`, which has no extra references.
     pub(super) fn split_file(&mut self, file: MappingId, index: PageIndex, cut: Cut) {
         let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page cache holds what it owns")

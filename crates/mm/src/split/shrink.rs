@@ -50,7 +50,6 @@ impl<R: Ram> Memory<R> {
         nr_pages - nr_written > limit
     }
 
-    /// Frees memory that no program misses. Returns the pages freed.
     pub(crate) fn reclaim(&mut self) -> u64 {
         self.shrink_deferred(usize::MAX) + self.shrink_huge_zero()
     }

@@ -14,7 +14,6 @@ use crate::rules::anon::{TruncateSplit, Unsplittable};
 use crate::units::PageRange;
 use crate::units::{MappingId, PageIndex};
 
-/// Outcome for a partly covered folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Partial {
     /// It is split, or small: its covered pages can leave the cache.
@@ -80,7 +79,6 @@ impl<R: Ram> Memory<R> {
         self.drop_bytes(Gone { file, from: pos, to: end });
     }
 
-    /// Returns the folios that hold pages `[first, end)`.
     pub(crate) fn entries_in(
         &self,
         file: MappingId,

@@ -25,7 +25,6 @@ pub(super) struct EntriesFound {
 }
 
 impl EntriesFound {
-    /// A PMD entry counts as `refs` mappings.
     pub(super) fn add_pmd(&mut self, id: FolioId, mm: MmId, refs: u64) {
         let of = self.folios.entry(id).or_default();
         of.nr_pmds += 1;

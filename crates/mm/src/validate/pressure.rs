@@ -48,7 +48,6 @@ impl<R: Ram> Memory<R> {
         if is_sound { Ok(()) } else { Err(Violation::I16 { what: "users of slots" }) }
     }
 
-    /// Each slot of a folio in the swap cache names it, and no other slot names a folio.
     fn is_swap_cache_sound(&self) -> bool {
         let mut nr = 0;
         for (id, folio) in self.core.folios.iter() {

@@ -104,7 +104,6 @@ pub struct Smaps {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Counts {
     mapcount: u32,
-    /// Mapped by one process only.
     is_private: bool,
 }
 
@@ -235,7 +234,6 @@ impl<R: Ram> Memory<R> {
         mapped.filter_map(|leaf| Some((leaf, self.core.folios.of_pfn(leaf.pfn)?)))
     }
 
-    /// Returns a page's mappings, as far as `by` knows them.
     fn counts_of(&self, folio: &Folio, pfn: Pfn, by: CountedBy<'_>) -> Counts {
         match by {
             CountedBy::Kernel => {

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Properties of one page: everything except the area's borders.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Page {
     prot: Prot,
@@ -54,7 +53,6 @@ impl Pair {
         }
     }
 
-    /// A store marks the whole area.
     fn mark_anon(&mut self, vpn: Vpn) {
         self.tree.mark_anon(vpn);
         assert!(self.tree.find(vpn).is_none_or(Vma::has_anon));

@@ -9,7 +9,6 @@ use largefolio_mm::units::{Order, PageSize, Pfn};
 
 use crate::world::{PAGE, World, clear_rules, sizes, thp};
 
-/// Fills memory with nonzero bytes and clears by `rules`.
 fn dirty_world(anon: AnonRules, rules: ClearRules) -> World {
     let mut world = World::new(anon);
     for pfn in (0..(64 << 20) / PAGE).map(Pfn) {

@@ -207,7 +207,6 @@ fn what_comes_back_is_measured_against_the_group_that_was_short() {
     world.check();
 }
 
-/// With 10,000 cgroups, a charge costs the same as with one.
 #[test]
 fn work_of_a_charge_does_not_grow_with_the_number_of_groups() {
     let work_of = |nr_groups: u32| {
@@ -225,7 +224,6 @@ fn work_of_a_charge_does_not_grow_with_the_number_of_groups() {
     assert!(many <= one + one / 10, "{one} {many}");
 }
 
-/// A process that moves leaves its charges behind.
 #[test]
 fn what_was_charged_stays_where_it_was() {
     let mut world = world(AnonRules::stock(), 16_384, 0).mapped(64);

@@ -28,9 +28,7 @@ pub(crate) struct Regroup {
 pub(crate) enum GroupChange {
     Limits(GroupLimits),
     Join(usize),
-    /// Calls on files are charged to it.
     Enter,
-    /// `memory.reclaim`.
     Reclaim(u64),
 }
 
@@ -63,7 +61,6 @@ impl<R: Ram> Machine<R> {
         Self { memory, mms, files, opens, pins: Vec::new(), groups: Vec::new(), writers }
     }
 
-    /// Changes limits, moves a process, or charges file calls to a cgroup.
     pub(crate) fn regroup(&mut self, change: Regroup) {
         while self.groups.len() < NR_GROUPS {
             self.groups.push(self.memory.add_group(GroupLimits::default()));

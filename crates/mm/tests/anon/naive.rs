@@ -25,11 +25,8 @@ pub(crate) struct Page {
     pub(crate) source: Source,
     pub(crate) is_shared: bool,
     pub(crate) can_write: bool,
-    /// Bytes private to the process.
     pub(crate) own: Option<Bytes>,
-    /// Its content may have been discarded since `MADV_FREE`.
     pub(crate) is_lazy: bool,
-    /// The device pin on the page.
     pub(crate) pin: Option<usize>,
 }
 
@@ -40,7 +37,6 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// The file as in storage.
     pub(crate) fn stored(id: MappingId, size: u64) -> Self {
         let mut file = Self { size: 0, bytes: Vec::new() };
         file.resize(size);
@@ -120,7 +116,6 @@ impl Naive {
         }
     }
 
-    /// Fixes the content of a lazy-free page to the bytes found.
     pub(crate) fn settle(&mut self, nr: usize, at: u64, found: &[u8]) {
         let Some(page) = self.process(nr).get_mut(&at) else { return };
         if std::mem::take(&mut page.is_lazy) && found.iter().all(|&byte| byte == 0) {
@@ -158,7 +153,6 @@ impl Naive {
         self.processes.push(Some(child));
     }
 
-    /// Content of a page; `None` beyond the end of its file.
     pub(crate) fn content(&self, page: &Page) -> Option<Bytes> {
         match (&page.own, page.source) {
             (Some(own), _) => Some(own.clone()),
@@ -167,7 +161,6 @@ impl Naive {
         }
     }
 
-    /// Makes a page private to the process.
     pub(crate) fn own(&mut self, nr: usize, at: u64) -> &mut Page {
         let content = self.content(self.page(nr, at).unwrap());
         let page = self.process(nr).get_mut(&at).unwrap();

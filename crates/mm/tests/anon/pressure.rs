@@ -319,7 +319,6 @@ fn shared_memory_needs_swap_space_too() {
     world.exit(mm);
 }
 
-/// Every 16th page is a file folio, all others are free.
 fn sprinkled(anon: AnonRules) -> (World, MappingId) {
     let mut world = world(anon, 16_384, 0);
     let (file, open) = file(&mut world, 16_384);

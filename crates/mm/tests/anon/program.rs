@@ -29,7 +29,6 @@ pub(crate) const BEFORE: u64 = 100;
 pub(crate) const NR_PAGES: u64 = 1300;
 pub(crate) const FILES: [(&str, u64); 2] = [("xfs", 700 * PAGE), ("vfat", 1300 * PAGE + 100)];
 
-/// splitmix64.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers(pub(crate) u64);
 
@@ -58,7 +57,6 @@ impl Numbers {
         }
     }
 
-    /// A random page, often a folio boundary.
     fn at(&mut self) -> u64 {
         let at = self.below(NR_PAGES);
         match self.below(4) {
@@ -109,7 +107,6 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// A random step for `nr_processes` processes and `nr_pins` pins.
     pub(crate) fn random(numbers: &mut Numbers, nr_processes: usize, nr_pins: usize) -> Self {
         let of = numbers.below(nr_processes as u64) as usize;
         let (at, nr) = (numbers.at(), numbers.pages());
@@ -174,7 +171,6 @@ impl Step {
     }
 }
 
-/// A mapping at page `at`; file mappings are often placed to fit a PMD entry.
 fn what(numbers: &mut Numbers, at: u64) -> What {
     let file = numbers.below(2) as usize;
     let congruent = (at + 512 - BEFORE) % 512;
@@ -199,7 +195,6 @@ const ADVICE: [Madvice; 9] = [
     Madvice::PopulateRead,
 ];
 
-/// Every value of the anonymous rules is possible.
 pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
     use SizeMode::{Always, Inherit, Madvise, Never};
     let mut anon = AnonRules::stock();
@@ -271,7 +266,6 @@ pub(crate) fn random_config(numbers: &mut Numbers) -> (AnonRules, Config) {
     (anon, Config { ram_bytes, swap_bytes, ..Config::new(arch) })
 }
 
-/// Random LRU variants of the kernels.
 pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
     use GenerationRule::{First, FirstUse, Protected, Reworked};
     ReclaimRules {

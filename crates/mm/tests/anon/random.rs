@@ -30,12 +30,9 @@ use crate::world::{PAGE, clear_rules};
 
 /// Total steps, unless `LARGEFOLIO_STEPS` is set.
 const NR_STEPS_ALL: u64 = 60_000;
-/// Steps per program.
 const NR_STEPS: u64 = 250;
 const NR_PROCESSES: usize = 4;
-/// Steps between two cgroup changes.
 const REGROUP: u64 = 7;
-/// Steps between two full comparisons.
 const FULL_CHECK: u64 = 50;
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -102,7 +99,6 @@ struct Trio {
     twin: Machine<Counted>,
     naive: Naive,
     numbers: Numbers,
-    /// Whether cgroups change meanwhile.
     is_grouped: bool,
 }
 
@@ -155,7 +151,6 @@ impl Trio {
         self.end()
     }
 
-    /// Chooses a step that means the same to all three.
     fn choose(&mut self) -> Option<Step> {
         let nr = self.naive.processes.len();
         let step = Step::random(&mut self.numbers, nr, self.machine.pins.len());
@@ -215,7 +210,6 @@ impl Trio {
         self.compare_around(step);
     }
 
-    /// Applies the step to the naive model and to the bytes.
     fn follow(&mut self, step: Step, is_done: bool) {
         match step {
             Step::Store { of, at, from, len, seed } => {
@@ -281,7 +275,6 @@ impl Trio {
         );
     }
 
-    /// Uses a lazy-free page again: its content is whatever is found.
     fn settle(&mut self, of: usize, at: u64) {
         self.compare_page(of, at);
         let mm = self.machine.mms[of].unwrap();
@@ -344,7 +337,6 @@ impl Trio {
         }
     }
 
-    /// Checks that both machines decided the same.
     fn compare_twins(&mut self) {
         let (with, without) = (&self.machine.memory, &self.twin.memory);
         assert_eq!(with.counters(), without.counters());
@@ -376,7 +368,6 @@ impl Trio {
         }
     }
 
-    /// Compares the pages near a step's page.
     fn compare_around(&self, step: Step) {
         let (Step::Store { of, at, .. } | Step::Load { of, at } | Step::Pin { of, at, .. }) = step
         else {
@@ -415,7 +406,6 @@ impl Trio {
         }
     }
 
-    /// Loads and compares every page of every process.
     fn load_all(&mut self) {
         for of in 0..self.naive.processes.len() {
             let pages: Vec<u64> =

@@ -10,7 +10,6 @@ use largefolio_mm::vma::Prot;
 use crate::program::Numbers;
 use crate::world::{BASE, PAGE, World, sizes, thp};
 
-/// Answers from a sequence of numbers.
 #[derive(Debug)]
 pub(crate) struct Whim(pub(crate) Numbers);
 
@@ -59,7 +58,6 @@ impl Policy for Whim {
 #[derive(Debug)]
 struct Always(Answer);
 
-/// The same answer for each victim.
 #[derive(Debug)]
 struct Reclaims(u64);
 
@@ -227,7 +225,6 @@ fn what_is_answered_around_a_load_is_a_power_of_two_within_a_table() {
     }
 }
 
-/// Stores to more memory than exists, with one answer at [`Point::Victim`].
 fn short(answer: u64) -> (World, (u64, u64, u64)) {
     let config = largefolio_mm::memory::Config {
         ram_bytes: 8 << 20,
@@ -290,7 +287,6 @@ fn after_a_failure_the_kernel_decides() {
     assert_eq!(world.memory.take_policy_failure(), None);
 }
 
-/// The question whose answer uses up the work limit is the last one.
 #[test]
 fn answers_are_work_and_nobody_asks_when_it_is_spent() {
     #[derive(Debug)]

@@ -29,7 +29,6 @@ pub(crate) fn sizes(kib: &[u64]) -> AnonRules {
     anon
 }
 
-/// Every clearing order under both preemption models.
 pub(crate) fn clear_rules() -> impl Iterator<Item = ClearRules> {
     let orders =
         [ClearOrder::Converging, ClearOrder::Posted, ClearOrder::Merged, ClearOrder::OnePass];
@@ -38,7 +37,6 @@ pub(crate) fn clear_rules() -> impl Iterator<Item = ClearRules> {
     orders.into_iter().flat_map(move |order| models.map(|preemption| with(order, preemption)))
 }
 
-/// Stock rules with THP everywhere.
 pub(crate) fn thp() -> AnonRules {
     AnonRules { thp: Enabled::Always, ..AnonRules::stock() }
 }

@@ -88,7 +88,6 @@ fn a_file_without_large_folios_follows_the_file_rule() {
     }
 }
 
-/// The gate also counts folios below the PMD size: an open for writing drops them.
 #[test]
 fn a_writer_drops_the_folios_of_a_file_without_large_ones() {
     let (mut world, file, _) = World::new(old_rules()).with_file("vfat", N, Prot::READ_EXEC);

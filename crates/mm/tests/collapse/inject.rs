@@ -18,7 +18,6 @@ fn nr_steps(make: fn() -> World, collapse: fn(&mut World) -> bool) -> u64 {
     world.memory.nr_collapse_steps()
 }
 
-/// Fails each step once. Returns the refusals.
 fn each_step(
     make: fn() -> World,
     collapse: fn(&mut World) -> bool,

@@ -218,7 +218,6 @@ fn pages_that_look_unused_are_left_alone_until_one_is_used_h_6_1() {
     assert!(world.is_huge(0));
 }
 
-/// Collapses blocks with at least this many present pages; no other answer is possible.
 #[derive(Debug)]
 struct Dense {
     nr_present_min: u64,

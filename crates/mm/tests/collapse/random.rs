@@ -24,9 +24,7 @@ use crate::world::{BASE, N, PAGE, addr, new_rules, old_rules};
 const NR_STEPS: u64 = 120;
 /// Pages of each of the three areas: two blocks and a bit, beginning just before a boundary.
 const AREA: u64 = 2 * N + 40;
-/// Distance between the areas' starts.
 const APART: u64 = 4 * N;
-/// Start of an area: just before a block boundary.
 const FROM: u64 = N - 20;
 
 struct Numbers(u64);
@@ -88,7 +86,6 @@ struct Machine<R> {
 }
 
 impl<R: Ram> Machine<R> {
-    /// Maps an anonymous area, a private mapping of a file, and a shared mapping of another.
     fn new(rules: &Rules, ram: R) -> Self {
         let config = Config { ram_bytes: 48 << 20, ..Config::new(Arch::X86_64) };
         let mut memory = Memory::with_ram(rules.clone(), &config, ram).unwrap();
@@ -110,7 +107,6 @@ impl<R: Ram> Machine<R> {
         Self { memory, mms: vec![mm], now_ms: 0 }
     }
 
-    /// Runs a step. Returns its result as text.
     fn run(&mut self, step: Step) -> String {
         let answer = match step {
             Step::Load { of, page } => {
@@ -169,9 +165,7 @@ impl<R: Ram> Machine<R> {
 /// Stored bytes that each process should read; all other bytes come from the backing.
 #[derive(Default)]
 struct Naive {
-    /// By process, stores to private pages.
     own: Vec<BTreeMap<u64, u8>>,
-    /// Stores to the shared file.
     shared: BTreeMap<u64, u8>,
 }
 
@@ -210,7 +204,6 @@ fn rules(numbers: &mut Numbers) -> Rules {
     rules
 }
 
-/// Runs a program. Returns its collapse counts.
 fn program(seed: u64) -> CollapseCounters {
     let mut numbers = Numbers(seed);
     let rules = rules(&mut numbers);
@@ -261,7 +254,6 @@ fn store(
     }
 }
 
-/// Every present page has the expected content. The check changes nothing.
 fn compare_present(
     machine: &Machine<Bytes>,
     naive: &Naive,

@@ -14,7 +14,6 @@ use crate::world::{N, PAGE, World, addr, mark, new_rules, old_rules};
 
 const RAM: u64 = 32 << 20;
 
-/// A stored-to block with at least `nr` pages in swap space.
 fn swapped(nr: u64) -> World {
     let mut world = World::with_swap(new_rules(), RAM, RAM).mapped(N);
     world.write(0..N);

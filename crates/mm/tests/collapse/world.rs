@@ -28,7 +28,6 @@ pub(crate) fn addr(page: u64) -> Vaddr {
     Vaddr(BASE + page * PAGE)
 }
 
-/// The byte that [`World::write`] stores to a page.
 pub(crate) const fn mark(page: u64) -> u8 {
     0x80 | page as u8
 }
@@ -36,7 +35,6 @@ pub(crate) const fn mark(page: u64) -> u8 {
 pub(crate) struct World {
     pub(crate) memory: Memory<Bytes>,
     pub(crate) mm: MmId,
-    /// khugepaged's next wake-up, if nothing delays it.
     wake_ns: u64,
 }
 
@@ -62,7 +60,6 @@ pub(crate) fn new_rules() -> Rules {
     rules
 }
 
-/// View and bytes of a page; `None` if it is not present.
 pub(crate) type Seen = Option<(PageView, Vec<u8>)>;
 
 impl World {
@@ -88,7 +85,6 @@ impl World {
         self
     }
 
-    /// Maps `nr` pages of a new file of `filesystem` at page 0.
     pub(crate) fn with_file(
         mut self,
         filesystem: &str,
@@ -138,7 +134,6 @@ impl World {
         self.wake()
     }
 
-    /// Runs one wake-up of khugepaged. Returns the refusals.
     pub(crate) fn wake(&mut self) -> Vec<CollapseRefusal> {
         let before = self.memory.counters().collapse.refused;
         self.memory.run_khugepaged(self.wake_ns);
@@ -165,7 +160,6 @@ impl World {
         self.memory.core().ram.frame(pfn).to_vec()
     }
 
-    /// Pages `[0, nr)` of a process, without touching them.
     pub(crate) fn seen(&self, mm: MmId, nr: u64) -> Vec<Seen> {
         let see = |page| {
             let view = self.memory.page_at(mm, addr(page))?;

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use super::root;
 
-/// Files or directories searched for references.
 const SOURCES: &[&str] = &[
     "crates",
     "docs",
@@ -28,9 +27,7 @@ const SOURCES: &[&str] = &[
 ];
 const TEXTS: &[&str] =
     &["rs", "md", "toml", "py", "pyi", "sh", "c", "h", "css", "js", "snap", "ipynb", "svg", "txt"];
-/// How references outside the book name it.
 const BOOK: &str = "docs/behaviour ";
-/// Removed notes; the book or a document has their content.
 const GONE: &[&str] = &["BEHAVIOUR.md", "HOST.md", "DESIGN.md"];
 /// This file contains the forbidden names.
 const SELF: &str = "crates/testkit/tests/house/book.rs";
@@ -45,7 +42,6 @@ fn texts(path: &Path) -> Vec<PathBuf> {
     visible.flat_map(|entry| texts(&entry.path())).collect()
 }
 
-/// (name, text) of every file that may have references, except this one.
 fn sources() -> Vec<(String, String)> {
     let root = root();
     let paths = SOURCES.iter().flat_map(|source| texts(&root.join(source)));
@@ -205,7 +201,6 @@ fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// Kernel functions in the `Answers to` line of a file's head.
 fn answered(text: &str) -> Vec<String> {
     let head = text.lines().skip_while(|line| !line.starts_with("//!"));
     let head = head.take_while(|line| line.starts_with("//!"));

@@ -7,12 +7,9 @@ use std::process::Command;
 
 use super::{files_below, root};
 
-/// Start of the block in ARCHITECTURE.md that lists each crate's dependencies.
 const DEPENDENCIES: &str = "```dependencies\n";
-/// Package names are this plus the folder's name.
 const PREFIX: &str = "largefolio-";
 const UNSAFE_CRATES: &[&str] = &["bulk", "linux", "recorder", "preload"];
-/// Maximum lines of code per file.
 const FILE_LINES_MAX: usize = 500;
 /// A longer test module moves to its own file.
 const INLINE_TEST_LINES_MAX: usize = 150;
@@ -34,7 +31,6 @@ fn edges() -> BTreeMap<String, BTreeSet<String>> {
     packages.map(|package| (own(&package["name"]).unwrap(), uses(package))).collect()
 }
 
-/// Parses the lines `crate -> crate crate` of a dependency block.
 fn drawn(text: &str) -> BTreeMap<String, BTreeSet<String>> {
     let (_, rest) = text.split_once(DEPENDENCIES).unwrap();
     let (block, _) = rest.split_once("```").unwrap();

@@ -10,7 +10,6 @@ fn pages(directory: &Path) -> Vec<PathBuf> {
     files_below(directory, "md")
 }
 
-/// The prose lines of a page, without inline code and code blocks.
 fn prose(text: &str) -> Vec<String> {
     let mut is_fenced = false;
     let mut lines = Vec::new();
@@ -33,7 +32,6 @@ fn links(text: &str) -> Vec<String> {
     prose(text).iter().flat_map(of_line).collect()
 }
 
-/// The anchors of a page: its headings, as GitHub and mdBook name them, and its explicit ones.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut is_fenced = false;
@@ -54,7 +52,6 @@ fn anchors(text: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// Why a page's link is broken.
 fn fault(page: &Path, link: &str) -> Option<String> {
     if link.starts_with("https://") || link.starts_with("http://") {
         return None;

@@ -17,7 +17,6 @@ const CRATES: &[&str] = &[
 type Module = Vec<String>;
 type Imports = BTreeMap<Module, BTreeSet<Module>>;
 
-/// Module path of a file below `src`.
 fn module_of(inside: &Path) -> Module {
     let inside = inside.with_extension("");
     let names = inside.iter().map(|name| name.to_str().unwrap().to_owned());
@@ -75,7 +74,6 @@ fn imports(texts: &BTreeMap<Module, String>) -> Imports {
     imports
 }
 
-/// Imports `from -> to` that are part of a cycle.
 fn circles(mut imports: Imports) -> Vec<String> {
     // A module without remaining imports is not in a cycle: remove it, and repeat.
     loop {

@@ -12,7 +12,6 @@ use crate::ram::Ram;
 use crate::rules::reclaim::GenerationRule;
 
 impl<R: Ram> Memory<R> {
-    /// Walks the cgroup's page tables and adds a generation. Returns whether it added one.
     pub(super) fn add_generation(&mut self, look: &mut Look) -> bool {
         look.has_aged = true;
         let look = *look;
@@ -67,7 +66,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Retires empty oldest generations. Returns whether it retired one.
     pub(super) fn advance_oldest(&mut self, look: Look) -> bool {
         let gens = self.gens(look.group);
         let max_seq = gens.max_seq;
@@ -95,7 +93,6 @@ impl<R: Ram> Memory<R> {
         has_advanced
     }
 
-    /// Keeps the two kinds' oldest generations close together.
     fn keep_together(&self, look: Look, mut min_seq: [u64; 2]) -> [u64; 2] {
         let gens = self.gens(look.group);
         let [anon, file] = min_seq;

@@ -14,12 +14,10 @@ use crate::reclaim::fate::Fate;
 use crate::reclaim::scan::Scan;
 use crate::rules::reclaim::GenerationRule;
 
-/// Isolated folios of one kind.
 struct Isolated {
     kind: LruKind,
     folios: Vec<FolioId>,
     nr_pages: u64,
-    /// Pages scanned.
     nr_scanned: u64,
     /// Dirty file pages that were only moved.
     nr_dirty: u64,
@@ -31,10 +29,8 @@ impl Isolated {
     }
 }
 
-/// Outcome for a folio at the tail of the oldest generation.
 enum Sorted {
     Belongs,
-    /// It moved to a younger generation.
     Moved,
     /// It moved because it must be written first.
     LeftDirty,
@@ -270,7 +266,6 @@ impl<R: Ram> Memory<R> {
         is_idle && (look.rule.is_reworked() || !marks.is_referenced && !folio.is_locked)
     }
 
-    /// A folio that eviction refused does not return to the oldest generation.
     fn leave_oldest(&mut self, look: Look, id: FolioId) {
         let kind = self.core.folios.get(id).kind();
         let is_oldest = || {
