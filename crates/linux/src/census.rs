@@ -77,7 +77,6 @@ pub enum Access {
     Smaps,
 }
 
-/// The processes left out of the census.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Skipped {
     /// They exited or never existed.
@@ -198,7 +197,6 @@ impl Skipped {
     }
 }
 
-/// A census in progress.
 struct Taking<'a> {
     system: &'a dyn System,
     geometry: Geometry,

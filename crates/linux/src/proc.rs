@@ -44,7 +44,6 @@ use crate::system::{Entries, System, ids};
 pub(crate) const PROC: &str = "/proc";
 /// Where the allowed CPUs are shown: for this process and for its group.
 pub(crate) const OF_CPUS: [&str; 2] = ["/proc/self", "/sys/fs/cgroup"];
-/// Directories with files that the kernel generates.
 const VIRTUAL: [&str; 3] = [PROC, "/sys", "/dev"];
 
 pub(crate) fn pids(system: &dyn System) -> io::Result<Vec<u32>> {

@@ -43,13 +43,11 @@ pub(crate) const NAMES_MAX: usize = 1 << 22;
 /// A range of a process's pages with something in the page table: present, swapped, or a marker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Present {
-    /// Virtual pages (address / page size).
     pub pages: Range<u64>,
     /// Mapped by PMD entries, or hugetlb.
     pub is_pmd: bool,
 }
 
-/// A file of 64-bit entries, one per page.
 pub trait Entries: Send + Sync {
     /// Reads entries from number `first`; returns how many were available.
     ///
@@ -68,11 +66,9 @@ pub trait Entries: Send + Sync {
     }
 }
 
-/// How to reach a mapping's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRef {
     pub path: PathBuf,
-    /// The file's device, major and minor.
     pub device: (u32, u32),
     /// The inode, to check that the path still leads to the file.
     pub inode: u64,
@@ -92,7 +88,6 @@ pub struct FileFacts {
     pub is_open_for_write: Option<bool>,
 }
 
-/// Read access to a machine.
 pub trait System: Sync {
     fn page_bytes(&self) -> u64;
 
@@ -129,7 +124,6 @@ pub trait System: Sync {
     /// Whether the path leads to the file, by its inode number; never contacts a server.
     fn is_there(&self, file: &FileRef) -> bool;
 
-    /// Lists the processes that have a file open for writing.
     fn writers(&self, file: &FileRef) -> Vec<u32>;
 }
 
@@ -145,7 +139,6 @@ fn list_folders(dir: &Path) -> io::Result<Vec<OsString>> {
     Ok(folders.map(|entry| entry.file_name()).collect())
 }
 
-/// Returns the names that are pids, ascending.
 pub(crate) fn ids(names: &[OsString]) -> Vec<u32> {
     let mut ids: Vec<u32> = names.iter().filter_map(|name| name.to_str()?.parse().ok()).collect();
     ids.sort_unstable();

@@ -33,10 +33,8 @@ pub enum When {
     NextStart,
 }
 
-/// The kinds of memory with different conditions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Backing {
-    /// Private memory without a file.
     #[default]
     Anon,
     /// memfd, tmpfs, shared anonymous memory.
@@ -75,23 +73,18 @@ pub struct AreaFacts {
     pub is_forked: bool,
 }
 
-/// The pages of one block, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockFacts {
     /// In memory, without zero pages.
     pub nr_present: u32,
-    /// The shared zero page.
     pub nr_zero: u32,
     /// Present, PTE-mapped, and also mapped elsewhere.
     pub nr_shared: u32,
-    /// Present and PMD-mapped.
     pub nr_pmd: u32,
-    /// Present, merged by KSM.
     pub nr_merged: u32,
     /// Present private copies in a file mapping.
     pub nr_copied: u32,
     pub nr_swapped: u32,
-    /// Guard markers.
     pub nr_guard: u32,
     /// Write-protected by userfaultfd, present or not.
     pub nr_protected: u32,
@@ -102,9 +95,7 @@ pub struct BlockFacts {
 /// The cost of turning a block into one folio, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Newly allocated for holes.
     pub nr_new: u64,
-    /// Read from swap.
     pub nr_swapped: u64,
     /// Copied because other processes keep the original.
     pub nr_copied: u64,
@@ -116,15 +107,12 @@ pub enum Obstacle {
     Large,
     /// No page is in memory or in swap.
     Empty,
-    /// All its pages are in swap.
     SwappedOut,
     /// It contains a `MADV_GUARD_INSTALL` marker.
     Guard,
-    /// KSM merged some pages.
     Merged,
     /// userfaultfd protects a page or handles a missing one.
     Userfaultfd,
-    /// Some pages are pinned, for `io_uring` or a device.
     Pinned,
     /// Some pages are private copies of file pages.
     Copied,
@@ -139,7 +127,6 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// Returns the name used in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -160,7 +147,6 @@ impl Obstacle {
         }
     }
 
-    /// Returns a description for people.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -282,7 +268,6 @@ impl AreaFacts {
 }
 
 impl BlockFacts {
-    /// Returns whether a PMD entry maps the whole block.
     pub(crate) const fn is_large(&self, nr_pages: u32) -> bool {
         self.nr_pmd >= nr_pages
     }
@@ -324,13 +309,11 @@ pub fn refusal(smap: &Smap, backing: Backing, block_bytes: u64) -> Option<Obstac
     obstacle.or((!is_fit).then_some(Obstacle::Incongruent))
 }
 
-/// Consecutive blocks with equal facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockRun {
     /// The first block, counted in blocks from the mapping's first ([`Vma::first_block`]).
     pub first: u64,
     pub nr: u64,
-    /// The facts of each block.
     pub facts: BlockFacts,
 }
 
@@ -365,7 +348,6 @@ impl Runs {
         self.list.iter()
     }
 
-    /// Returns the number of pages per block.
     #[must_use]
     pub const fn nr_pages(&self) -> u32 {
         1 << self.order
@@ -388,7 +370,6 @@ impl Runs {
         inside
     }
 
-    /// Appends a run.
     fn push(&mut self, run: BlockRun) {
         match self.list.last_mut() {
             Some(last) if last.end() == run.first && last.facts == run.facts => last.nr += run.nr,
@@ -397,7 +378,6 @@ impl Runs {
         }
     }
 
-    /// Merges both lists and adds up each block's pages.
     fn joined(&self, other: &Self) -> Self {
         let mut joined = Self::new(self.order);
         let (mut ours, mut theirs) = (self.list.iter().copied(), other.list.iter().copied());
@@ -426,9 +406,7 @@ impl Runs {
     }
 }
 
-/// Collects a mapping's blocks from ascending runs of pages.
 pub(super) struct Gathering {
-    /// The blocks completely inside the mapping.
     whole: Range<u64>,
     runs: Runs,
     open: Option<(u64, BlockFacts)>,
@@ -478,7 +456,6 @@ impl Gathering {
     }
 }
 
-/// Merges all sources of page facts into the blocks of one mapping.
 pub(super) fn together(all: [Gathering; 3]) -> Runs {
     let [first, second, third] = all.map(Gathering::found);
     [second, third]

@@ -21,7 +21,6 @@ pub use crate::proc::cgroup::MemoryLimit;
 use crate::proc::cgroup::{self, MOUNTS, TREES_OF_V1};
 use crate::system::System;
 
-/// The processes of a group, one per line.
 pub(super) const LIST: &str = "cgroup.procs";
 /// Groups visited: no one builds deeper or wider trees by hand.
 const GROUPS_MAX: usize = 1 << 16;
@@ -63,7 +62,6 @@ fn numbers(text: &[u8]) -> Vec<u32> {
     lines.filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect()
 }
 
-/// Calls `each` for every group below `dir`.
 fn each_below(system: &dyn System, dir: &Path, each: &mut dyn FnMut(&Path)) {
     let below = |dir: &Path| -> Vec<PathBuf> {
         let names = system.folders(dir).unwrap_or_default();
@@ -149,7 +147,6 @@ impl Group {
         Self(Task::of(system, pid).cgroup().unwrap_or_else(|| "/".to_owned()))
     }
 
-    /// The service or scope that contains it.
     #[must_use]
     pub fn unit(&self) -> Option<&str> {
         let mut parts = self.0.rsplit('/');
@@ -172,7 +169,6 @@ mod tests {
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    /// Builds a machine with these groups and one process in each, numbered from 1.
     fn machine(groups: &[&str]) -> (tempfile::TempDir, MemSystem) {
         let dir = tempfile::tempdir().unwrap();
         for (nr, group) in groups.iter().enumerate() {

@@ -37,7 +37,6 @@ use crate::system::{Entries, Live};
 const WINDOW_BYTES: u64 = 1 << 30;
 /// cachestat(2), Linux 6.5. The number is the same on every architecture except alpha and mips.
 const SYS_CACHESTAT: libc::c_long = 451;
-/// At most this many files are examined below a directory.
 const FILES_MAX: usize = 1 << 22;
 
 #[derive(Debug, thiserror::Error)]
@@ -60,11 +59,9 @@ pub enum FileError {
     NoPfns,
 }
 
-/// A file and its cached memory.
 #[derive(Clone, Debug)]
 pub struct CachedFile {
     pub path: PathBuf,
-    /// The file's length in bytes.
     pub len_bytes: u64,
     /// Cached memory by folio size. All of it counts as aligned: alignment belongs to a mapping.
     pub tally: Tally,
@@ -77,11 +74,9 @@ pub struct CachedFiles {
     pub nr_empty: usize,
 }
 
-/// How to report files without cached pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Empty {
     Keep,
-    /// Only count them.
     Count,
 }
 
@@ -207,12 +202,10 @@ pub(super) struct Looker<'a> {
 }
 
 impl Looker<'_> {
-    /// Returns a file's length and its cached pages, by their index in the file.
     pub(super) fn look(&self, path: &Path) -> Result<(u64, Extents), FileError> {
         self.part(path, 0..u64::MAX)
     }
 
-    /// Does the same for a part that starts at a page boundary.
     fn part(&self, path: &Path, part: Range<u64>) -> Result<(u64, Extents), FileError> {
         let opened = |source| {
             let is_other = other_kind(&source).is_some();
@@ -267,7 +260,6 @@ impl Looker<'_> {
 
 type Failed = (&'static str, io::Error);
 
-/// `struct cachestat` of the kernel's interface.
 #[repr(C)]
 #[derive(Default)]
 struct CacheStat {
@@ -322,7 +314,6 @@ impl Window {
         Ok(window)
     }
 
-    /// Returns the cached pages as runs.
     fn resident(&self, page_bytes: u64) -> io::Result<Vec<Range<u64>>> {
         let page = usize::try_from(page_bytes).unwrap_or(4096);
         let mut states = vec![0_u8; self.len.div_ceil(page)];
@@ -342,7 +333,6 @@ impl Window {
         Ok(runs)
     }
 
-    /// Maps cached pages.
     fn populate(&self, pages: &Range<u64>, page_bytes: u64) -> io::Result<()> {
         let bytes = |pages: u64| usize::try_from(pages * page_bytes).unwrap_or(usize::MAX);
         let start = bytes(pages.start).min(self.len);

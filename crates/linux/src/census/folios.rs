@@ -21,9 +21,7 @@ pub enum Kind {
     /// Executable memory: files, tmpfs, memfd, and private memory that a just-in-time compiler
     /// wrote.
     Text,
-    /// Other file pages.
     File,
-    /// Private memory.
     Anon,
     /// tmpfs, memfd and shared anonymous memory, not executable.
     Shmem,
@@ -34,7 +32,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in table order.
     pub const ALL: [Self; 6] =
         [Self::Text, Self::File, Self::Anon, Self::Shmem, Self::Hugetlb, Self::Other];
 
@@ -60,7 +57,6 @@ pub enum Size {
 }
 
 impl Size {
-    /// Returns the bytes per folio.
     #[must_use]
     pub const fn bytes(self, page_bytes: u64) -> Option<u64> {
         match self {
@@ -77,11 +73,9 @@ pub struct Cell {
     pub aligned_bytes: u64,
     /// In folios mapped whole at another address.
     pub unaligned_bytes: u64,
-    /// In partly mapped folios.
     pub partial_bytes: u64,
     /// In contpte blocks: naturally aligned, mapped whole from one folio.
     pub contpte_bytes: u64,
-    /// Mapped by PMD entries.
     pub pmd_bytes: u64,
 }
 
@@ -106,7 +100,6 @@ impl Cell {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// In ascending order.
     cells: Vec<((Kind, Size), Cell)>,
 }
 
@@ -123,12 +116,10 @@ impl Tally {
         }
     }
 
-    /// Returns the cells with memory, ascending.
     pub fn cells(&self) -> impl Iterator<Item = (Kind, Size, &Cell)> {
         self.cells.iter().map(|((kind, size), cell)| (*kind, *size, cell))
     }
 
-    /// Sums the kinds and sizes that `is_in` accepts.
     #[must_use]
     pub fn sum(&self, mut is_in: impl FnMut(Kind, Size) -> bool) -> Cell {
         let mut sum = Cell::default();
@@ -143,7 +134,6 @@ impl Tally {
         self.sum(|_, _| true)
     }
 
-    /// Sums the memory of one kind.
     #[must_use]
     pub fn of(&self, kind: Kind) -> Cell {
         self.sum(|other, _| other == kind)
@@ -183,7 +173,6 @@ impl Counter {
         &mut self.cells[kind as usize][order]
     }
 
-    /// Takes everything counted since the last call.
     pub(super) fn take(&mut self) -> Tally {
         let mut tally = Tally::default();
         for (kind, (cells, used)) in

@@ -59,7 +59,6 @@ pub(super) enum PageKind {
     File,
     Shmem,
     Anon,
-    /// Private memory merged by KSM.
     Merged,
     Hugetlb,
     /// The zero page, small or huge; not a folio of any process.
@@ -93,13 +92,11 @@ impl Page {
     }
 }
 
-/// How a page is mapped, as bits.
 pub(super) mod seen {
     pub(in super::super) const MAPPED: u8 = 1;
     pub(in super::super) const TEXT: u8 = 2;
     /// In a folio mapped whole and naturally aligned.
     pub(in super::super) const ALIGNED: u8 = 4;
-    /// In a folio mapped whole.
     pub(in super::super) const WHOLE: u8 = 8;
     pub(in super::super) const CONTPTE: u8 = 16;
     pub(in super::super) const PMD: u8 = 32;
@@ -107,7 +104,6 @@ pub(super) mod seen {
 
 struct Chunk {
     wanted: Box<[u64; CHUNK_LEN / 64]>,
-    /// The first pages of PMD-mapped ranges.
     heads: Vec<usize>,
     pages: Box<[Page]>,
     seen: Box<[AtomicU8]>,
@@ -127,12 +123,10 @@ impl Chunk {
 pub(super) struct FlagBook {
     chunks: Vec<Option<Box<Chunk>>>,
     pmd_pages: usize,
-    /// Pages with a PFN past the end of kpageflags.
     pub(super) nr_beyond: u64,
 }
 
 impl FlagBook {
-    /// Makes an empty book for the machine that `flags` describes.
     pub(super) fn new(flags: &dyn Entries, pmd_pages: u64) -> io::Result<Self> {
         let nr = nr_pages(flags)?.div_ceil(CHUNK_PAGES).min(CHUNKS_MAX);
         let chunks = std::iter::repeat_with(|| None).take(usize::try_from(nr).unwrap_or(0));
@@ -140,7 +134,6 @@ impl FlagBook {
         Ok(Self { chunks: chunks.collect(), pmd_pages, nr_beyond: 0 })
     }
 
-    /// Marks the pages of `extent` as wanted.
     pub(super) fn want(&mut self, extent: &Extent) {
         let (mut pfn, end) = (extent.pfn, extent.pfn + u64::from(extent.nr));
         while pfn < end {
@@ -160,7 +153,6 @@ impl FlagBook {
         }
     }
 
-    /// Reads the flags of all wanted pages, on all threads.
     pub(super) fn read(&mut self, flags: &dyn Entries) -> io::Result<()> {
         let pmd_pages = self.pmd_pages;
         let chunks = self.chunks.par_iter_mut().enumerate();
@@ -180,7 +172,6 @@ impl FlagBook {
         (page, same.count() as u64)
     }
 
-    /// Records how `pages` are mapped.
     pub(super) fn see(&self, pages: Range<u64>, bits: u8) {
         let mut pfn = pages.start;
         while pfn < pages.end {
@@ -220,7 +211,6 @@ impl FlagBook {
     }
 }
 
-/// Splits a PFN into its chunk and the index in it.
 fn split(pfn: u64) -> (usize, usize) {
     let at = usize::try_from(pfn / CHUNK_PAGES).unwrap_or(usize::MAX);
     (at, usize::try_from(pfn % CHUNK_PAGES).unwrap_or(0))
@@ -250,7 +240,6 @@ fn nr_pages(flags: &dyn Entries) -> io::Result<u64> {
 }
 
 impl Chunk {
-    /// Reads the wanted pages of the chunk that starts at `first_pfn`.
     fn read(&mut self, first_pfn: u64, pmd_pages: usize, flags: &dyn Entries) -> io::Result<()> {
         self.heads.sort_unstable();
         self.heads.dedup();
@@ -307,7 +296,6 @@ fn next_run(wanted: &[u64], from: usize) -> Option<Range<usize>> {
     Some(start..end)
 }
 
-/// The entries of a run in one chunk.
 struct Window<'a> {
     flags: &'a dyn Entries,
     first_pfn: u64,

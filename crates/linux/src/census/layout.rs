@@ -37,13 +37,11 @@ const NR_CELLS: u64 = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
-    /// By PMD entries.
     Pmd,
     /// Whole, at an address congruent to the file offset or PFN; for files: cached.
     Aligned,
     /// Whole, at any other address.
     Unaligned,
-    /// In part.
     Partial,
     /// Most of a cell is in folios of this size.
     Mostly,
@@ -55,7 +53,6 @@ impl How {
         [Self::Pmd, Self::Aligned, Self::Unaligned, Self::Partial, Self::Mostly];
 }
 
-/// Neighbouring pages in folios of one order, mapped the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first page, from the start of the mapping or file.
@@ -119,7 +116,6 @@ pub fn of_files(paths: &[&Path], nr_runs_max: usize) -> io::Result<Vec<Option<La
     layouts(&*flags, geometry, found.collect(), nr_runs_max)
 }
 
-/// The examined pages and the extents present in them.
 type Found = Option<(Range<u64>, Extents)>;
 
 fn layouts(
@@ -177,7 +173,6 @@ const fn how(piece: &Piece, is_pmd: bool) -> How {
     }
 }
 
-/// Collects runs, and switches to cells if there are too many.
 struct Runs {
     nr_pages: u64,
     nr_max: usize,

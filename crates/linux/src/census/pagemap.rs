@@ -68,7 +68,6 @@ pub(super) struct Mark {
     pub(super) state: MarkState,
 }
 
-/// The state that a mark records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MarkState {
     Swapped,
@@ -91,7 +90,6 @@ impl Mark {
         Some(Self { page, nr: 1, state })
     }
 
-    /// Returns the facts of `nr` pages in this state.
     pub(super) fn facts(&self, nr: u32) -> BlockFacts {
         let none = BlockFacts::default();
         match self.state {
@@ -102,7 +100,6 @@ impl Mark {
     }
 }
 
-/// The unit of reading: virtual pages and the mappings they belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) pages: Range<u64>,
@@ -140,11 +137,9 @@ pub(super) fn spans(vmas: &[Vma], page_bytes: u64, pmd_pages: u64) -> Vec<Span> 
 pub(super) struct Reader<'a> {
     pub(super) entries: &'a dyn Entries,
     pub(super) page_bytes: u64,
-    /// Pages per PMD entry.
     pub(super) pmd_pages: u64,
 }
 
-/// The result of reading a span.
 #[derive(Debug, Default)]
 pub(super) struct Extents {
     pub(super) list: Vec<Extent>,
@@ -307,7 +302,6 @@ impl Extents {
         Self { knows_pmd: true, ..Self::default() }
     }
 
-    /// Appends the result of a later span.
     pub(super) fn append(&mut self, later: &Self) {
         // A folio may be mapped across the boundary of two spans.
         if let Some((first, rest)) = later.list.split_first() {

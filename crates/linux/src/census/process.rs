@@ -23,19 +23,15 @@ use crate::proc::smaps::{self, Smap};
 #[derive(Clone, Debug)]
 pub struct Process {
     pub pid: u32,
-    /// The name from `/proc/PID/comm`.
     pub name: String,
-    /// The mappings with present or swapped memory, ascending.
     pub mappings: Vec<Mapping>,
     /// The sum over the mappings. Shared memory counts in each process.
     pub tally: Tally,
     pub held: Held,
-    /// Lines of `maps` that could not be parsed.
     pub nr_bad_lines: usize,
 }
 
 impl Process {
-    /// Returns the blocks of the mapping at these addresses, if known.
     #[must_use]
     pub fn touched(&self, range: &Range<u64>) -> Option<&Touched> {
         let starts = |mapping: &Mapping| mapping.vma.range.start;
@@ -45,7 +41,6 @@ impl Process {
     }
 }
 
-/// A mapping and its folios.
 #[derive(Clone, Debug)]
 pub struct Mapping {
     pub vma: Vma,
@@ -67,9 +62,7 @@ impl Mapping {
 /// A mapping's whole aligned blocks that have something in the page table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
-    /// Blocks of PMD size.
     pub pmd: Runs,
-    /// Blocks of contpte size.
     pub contpte: Runs,
 }
 
@@ -79,7 +72,6 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Splits the present pages among the process's mappings.
     pub(super) fn mappings(&self, vmas: Vec<Vma>, read: &Extents, pinned: &Pinned) -> Vec<Mapping> {
         let mut rest = &read.list[..];
         let (mut mappings, mut counter) = (Vec::with_capacity(vmas.len()), Counter::new());
@@ -170,7 +162,6 @@ impl Walk<'_> {
     }
 }
 
-/// Collects blocks of both sizes from ascending pages.
 struct Touching {
     /// From present pages, marks and pinned ranges.
     pages: [Gathering; 2],
@@ -206,7 +197,6 @@ impl Touching {
         }
     }
 
-    /// Adds the marks and pinned ranges of the process.
     fn found(mut self, marks: &[Mark], pinned: &Pinned) -> Touched {
         let pages = self.whole.clone();
         for mark in overlapping(marks, |one| one.page..one.page + u64::from(one.nr), &pages) {
@@ -253,7 +243,6 @@ pub(super) fn touched_unseen(
     touching.found(&extents.marks, pinned)
 }
 
-/// Returns the entries of an ascending list that overlap `pages`.
 fn overlapping<'a, T>(
     list: &'a [T],
     of: impl Fn(&T) -> Range<u64>,
@@ -276,7 +265,6 @@ pub(super) struct Place {
     pub(super) pfn: u64,
 }
 
-/// Consecutive pages that are counted together.
 pub(super) struct Piece {
     pfn: u64,
     pub(super) nr: u64,
@@ -286,7 +274,6 @@ pub(super) struct Piece {
     blocks: Range<u64>,
 }
 
-/// Cuts an extent to `pages`.
 pub(super) fn clip(extent: &Extent, pages: &Range<u64>) -> Extent {
     let before = pages.start.saturating_sub(extent.page);
     let end = (extent.page + u64::from(extent.nr)).min(pages.end);
@@ -308,7 +295,6 @@ fn kind(vma: &Vma, backing: PageKind) -> Kind {
     }
 }
 
-/// Returns a page's kind in the totals, over all its mappings.
 pub(super) fn kind_of_seen(backing: PageKind, bits: u8) -> Kind {
     match backing {
         PageKind::File | PageKind::Shmem | PageKind::Anon | PageKind::Merged

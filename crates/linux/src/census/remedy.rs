@@ -26,7 +26,6 @@ use serde::Serialize;
 use crate::proc::host::HugetlbPool;
 use crate::shell::{as_root, as_typed, quoted};
 
-/// The means of a remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -42,19 +41,15 @@ pub enum Action {
     Nothing,
 }
 
-/// When the program must be restarted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Restart {
-    /// Never.
     None,
-    /// After the commands.
     After,
     /// It must be stopped before the commands and started after them.
     Around,
 }
 
-/// One way to larger folios.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Remedy {
     pub action: Action,
@@ -79,7 +74,6 @@ pub struct Remedy {
 }
 
 impl Remedy {
-    /// States that nothing works, and why.
     pub(crate) fn nothing(why: impl Into<String>) -> Self {
         Self {
             action: Action::Nothing,
@@ -105,12 +99,10 @@ impl Remedy {
         }
     }
 
-    /// Sets the gain and the extra memory.
     pub(crate) fn gaining(self, gain_bytes: u64, extra_bytes: u64) -> Self {
         Self { gain_bytes, extra_bytes, ..self }
     }
 
-    /// Sets the bytes read from swap.
     pub(crate) fn reading(self, swapped_in_bytes: u64) -> Self {
         Self { swapped_in_bytes, ..self }
     }
@@ -130,14 +122,12 @@ impl Remedy {
         Self { cost: cost.into(), ..self }
     }
 
-    /// Adds the same remedy's numbers for other memory.
     pub fn add(&mut self, other: &Self) {
         self.gain_bytes = self.gain_bytes.saturating_add(other.gain_bytes);
         self.extra_bytes = self.extra_bytes.saturating_add(other.extra_bytes);
         self.swapped_in_bytes = self.swapped_in_bytes.saturating_add(other.swapped_in_bytes);
     }
 
-    /// Returns whether it does anything.
     #[must_use]
     pub fn is_some(&self) -> bool {
         self.action != Action::Nothing
@@ -172,7 +162,6 @@ impl fmt::Display for Remedy {
     }
 }
 
-/// Builds `folio collapse PID`.
 pub(crate) fn collapse(pid: u32) -> Remedy {
     Remedy {
         action: Action::Collapse,
@@ -185,7 +174,6 @@ pub(crate) fn collapse(pid: u32) -> Remedy {
     }
 }
 
-/// Reserves hugetlb pages for a program with an option for them.
 pub(crate) fn hugetlb(pool: &HugetlbPool, bytes: u64, start: String) -> Remedy {
     let nr = pool.nr_with(bytes);
     Remedy {

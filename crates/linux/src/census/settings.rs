@@ -12,7 +12,6 @@ use crate::system::System;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allows {
     All,
-    /// Mappings with `MADV_HUGEPAGE`.
     Advised,
     None,
 }
@@ -22,12 +21,9 @@ pub struct ThpSettings<'a> {
     system: &'a dyn System,
 }
 
-/// The deciding setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InForce {
-    /// The memory it allows.
     pub allows: Allows,
-    /// The sysfs file.
     pub path: PathBuf,
     /// Its name for `folio tune`.
     pub name: String,
@@ -39,7 +35,6 @@ impl<'a> ThpSettings<'a> {
         Self { system }
     }
 
-    /// Returns the setting for private memory in folios of `bytes`.
     #[must_use]
     pub fn anon(&self, bytes: u64) -> Option<InForce> {
         self.sized(bytes, "enabled")
@@ -89,7 +84,6 @@ impl<'a> ThpSettings<'a> {
         Geometry::of(self.system.page_bytes()).pmd_bytes()
     }
 
-    /// Returns the setting that sizes inherit.
     pub(crate) fn global(&self, name: &str) -> Option<InForce> {
         let path = thp::setting(name);
         let word = thp::chosen(self.system, &path)?;

@@ -89,7 +89,6 @@ impl Start {
         said.next_back().is_some_and(|word| word == wanted)
     }
 
-    /// Returns the command line argument that negates an option.
     #[must_use]
     pub fn contrary(&self, argument: &str) -> Option<String> {
         let key = variable::switch(argument.as_bytes());
@@ -119,7 +118,6 @@ impl Start {
         files.iter().find(is_named).copied().or(Some(entered))
     }
 
-    /// Returns the program's position in a loader's command line.
     fn behind_loader(&self) -> Option<usize> {
         let mut at = 1;
         while let Some(word) = self.words.get(at) {
@@ -145,7 +143,6 @@ impl Start {
         if self.is_title(program) { self.title_name() } else { base_name(first) }
     }
 
-    /// Returns the part of a title before the first blank.
     fn title_name(&self) -> OsString {
         let line = self.words.first().map_or(&b""[..], |word| word.as_bytes());
         let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
@@ -187,7 +184,6 @@ fn base_name(word: &OsStr) -> OsString {
     OsStr::from_bytes(name).to_owned()
 }
 
-/// Whether this file is a dynamic loader.
 pub(crate) fn is_loader(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     LOADERS.iter().any(|loader| name.starts_with(loader.as_bytes()))
@@ -257,7 +253,6 @@ pub struct Ancestor {
 }
 
 impl Disabled {
-    /// Reads it for a process; `None` if it may have large folios.
     pub(crate) fn of(task: &Task<'_>) -> Option<Self> {
         if !task.is_thp_disabled() {
             return None;

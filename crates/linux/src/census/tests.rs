@@ -19,7 +19,6 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/proc").join(name)
 }
 
-/// Copies a fixture and replaces some files.
 fn edited(name: &str, edit: impl Fn(&Path)) -> (tempfile::TempDir, MemSystem) {
     let dir = tempfile::tempdir().unwrap();
     let mut folders = vec![PathBuf::new()];
@@ -161,13 +160,11 @@ fn judged_with(system: &MemSystem, pid: u32, verbs: &Answers) -> (Census, Vec<Fi
     (census, found)
 }
 
-/// Returns the finding of the mapping at `start`.
 fn finding(found: &(Census, Vec<Finding>), start: u64) -> Option<&Finding> {
     let mappings = &found.0.processes[0].mappings;
     found.1.iter().find(|finding| mappings[finding.mapping].vma.range.start == start)
 }
 
-/// Returns the reasons of the mapping at `start`.
 fn reasons(system: &MemSystem, pid: u32, start: u64) -> Vec<(Refusal, u64)> {
     let found = judged(system, pid);
     let reasons = finding(&found, start).map(|finding| finding.reasons.clone());

@@ -31,7 +31,6 @@ pub enum Whom {
     Container(String),
 }
 
-/// A choice that matches nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
     #[error(
@@ -62,7 +61,6 @@ pub enum Missing {
         shown(.0)
     )]
     Container(String),
-    /// More than one container matches.
     #[error("several containers have an id that begins with {}: {}", shown(id), ids.join(", "))]
     Containers {
         id: String,
@@ -75,17 +73,13 @@ fn also(like: &[String]) -> String {
     if like.is_empty() { String::new() } else { format!("; similar: {}", like.join(", ")) }
 }
 
-/// The chosen processes.
 #[derive(Debug, Default)]
 pub struct Chosen {
-    /// In ascending order.
     pub pids: Vec<u32>,
-    /// The choices that match nothing.
     pub missing: Vec<Missing>,
 }
 
 impl Whom {
-    /// Returns whether no process was requested.
     #[must_use]
     pub fn is_nobody(&self) -> bool {
         matches!(self, Self::Processes(pids) if pids.is_empty())

@@ -79,7 +79,6 @@ pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
     found
 }
 
-/// Returns the target, large and missing bytes of a mapping that could be larger.
 fn missing(census: &Census, mapping: &Mapping) -> Option<(u64, u64, u64)> {
     let all = mapping.tally.all();
     let is_all = |kind| mapping.tally.of(kind) == all;

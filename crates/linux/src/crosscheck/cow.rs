@@ -52,7 +52,6 @@ pub struct CowRecorder {
     /// Holds the program; invisible to other processes.
     place: Detached,
     _asleep: [Setting; 2],
-    /// Shows khugepaged's actions if programs wake it.
     events: Option<Instance>,
     _limits: Vec<Setting>,
     /// The settings before, with khugepaged asleep.
@@ -142,7 +141,6 @@ impl CowRecorder {
         }
     }
 
-    /// Returns the expected settings while these sizes are enabled.
     fn wanted(&self, sizes_kib: &[u64]) -> Result<Settings, CrosscheckError> {
         let mut wanted = self.settings.clone();
         for kib in thp::sizes_kib()? {

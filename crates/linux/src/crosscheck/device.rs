@@ -31,7 +31,6 @@ const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4c82;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
 const LO_FLAGS_AUTOCLEAR: u32 = 4;
 
-/// `struct loop_config` of `<linux/loop.h>`, with `struct loop_info64` inside.
 #[repr(C)]
 struct LoopConfig {
     fd: u32,
@@ -49,14 +48,12 @@ struct LoopConfig {
 #[derive(Debug)]
 pub(super) struct Device {
     number: u32,
-    /// The changed settings, by file.
     settings: BTreeMap<PathBuf, Setting>,
     /// Keeps the device attached between formatting and mounting.
     _open: File,
 }
 
 impl Device {
-    /// Attaches a new image with `more_bytes` of additional space.
     pub(super) fn new(more_bytes: u64) -> Result<Self, CrosscheckError> {
         let image = memfd_create("largefolio", MemfdFlags::CLOEXEC)
             .map_err(CrosscheckError::os("make an image in memory"))?;
@@ -122,7 +119,6 @@ impl Device {
     }
 }
 
-/// Returns the largest request in KiB for files on `filesystem`.
 pub(super) const fn max_sectors_kb(filesystem: Filesystem) -> u64 {
     if matches!(filesystem, Filesystem::Btrfs) { BTRFS_SECTORS_KB } else { MAX_SECTORS_KB }
 }

@@ -27,7 +27,6 @@ pub enum CrosscheckError {
         as_root("tee /sys/kernel/mm/transparent_hugepage/enabled")
     )]
     ThpNotMadvise,
-    /// Shared memory could get large folios at its first touch.
     #[error(
         "the programs share memory in base pages, but {path} is {value:?}; run `echo never | {}`",
         as_root(&format!("tee {}", quoted(path)))
@@ -36,7 +35,6 @@ pub enum CrosscheckError {
         path: PathBuf,
         value: String,
     },
-    /// Another process uses pages of the pool.
     #[error(
         "programs of this machine use huge pages of {kib} KiB, so the pool cannot be set: end them, \
          or choose another size with --hugetlb"
@@ -44,7 +42,6 @@ pub enum CrosscheckError {
     PoolInUse {
         kib: u64,
     },
-    /// Memory is too fragmented for the pool.
     #[error(
         "the kernel gave {got} of {wanted} huge pages of {kib} KiB: memory is fragmented; run \
          `{}` and try again",
@@ -72,7 +69,6 @@ pub enum CrosscheckError {
          later)"
     )]
     NoEvent(&'static str),
-    /// No memory cgroup with a limit can be made.
     #[error(
         "this system has no memory cgroups to make one of: cgroup.subtree_control of \
          /sys/fs/cgroup lacks memory; run \
@@ -80,14 +76,12 @@ pub enum CrosscheckError {
         as_root("tee /sys/fs/cgroup/cgroup.subtree_control")
     )]
     NoMemoryGroups,
-    /// The kernel also charges its own memory to cgroups.
     #[error(
         "this kernel charges its own memory to memory cgroups too, so what it evicts differs from \
          the model by some pages; boot it with `cgroup.memory=nokmem` and control groups of \
          version 2, or run `folio crosscheck replay` on recordings of such a kernel"
     )]
     KernelMemory,
-    /// None of the selected filesystems can be made.
     #[error("no filesystem to record on: {0}")]
     NoFilesystem(String),
     #[error("no workload is left: {0}")]
@@ -101,7 +95,6 @@ pub enum CrosscheckError {
     #[error("`{}` failed: {}", shown(command), shown(said))]
     Tool {
         command: String,
-        /// The tool's standard error.
         said: String,
     },
     #[error(
@@ -120,7 +113,6 @@ pub enum CrosscheckError {
         path: PathBuf,
         source: io::Error,
     },
-    /// The system refused another operation.
     #[error("cannot {action}: {source}")]
     Os {
         /// The operation, as a verb.
@@ -131,10 +123,8 @@ pub enum CrosscheckError {
     #[error("{}: {}", shown(workload), shown(said))]
     Probe {
         workload: String,
-        /// The probe's message.
         said: String,
     },
-    /// The kernel has neither fault events nor probes.
     #[error(
         "this kernel does not tell the addresses of page faults: it has no events of them, and no \
          probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS"
@@ -155,12 +145,10 @@ pub enum CrosscheckError {
 }
 
 impl CrosscheckError {
-    /// For `map_err`.
     pub(crate) fn os<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Os { action, source: source.into() }
     }
 
-    /// For `map_err`.
     pub(crate) fn file<E: Into<io::Error>>(path: impl Into<PathBuf>) -> impl FnOnce(E) -> Self {
         let path = path.into();
         move |source| Self::File { path, source: source.into() }

@@ -18,16 +18,12 @@ pub(super) const DEFAULT_AROUND_BYTES: u64 = 65536;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thp {
-    /// For every mapping.
     Always,
-    /// For advised mappings.
     Madvise,
-    /// For no mapping.
     Never,
     Absent,
 }
 
-/// The facts about the running machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
     pub is_root: bool,
@@ -39,14 +35,11 @@ pub struct Facts {
     pub fault_around_bytes: Option<u64>,
     /// Whether multi-generational LRU is active.
     pub has_generations: bool,
-    /// Memory cgroups with a limit.
     pub limits: Limits,
-    /// The installed formatters, by filesystem.
     pub formatters: Vec<(Filesystem, PathBuf)>,
 }
 
 impl Facts {
-    /// Reads the running machine.
     #[must_use]
     pub fn of_host() -> Self {
         let thp = match thp::chosen(&Live, &thp::setting("enabled")).as_deref() {
@@ -110,7 +103,6 @@ pub(super) fn first_cpu() -> Result<usize, CrosscheckError> {
     Ok((0..rustix::thread::CpuSet::MAX_CPU).find(is_allowed).unwrap_or(0))
 }
 
-/// Reads debugfs, mounted or not.
 pub(super) fn fault_around_bytes() -> Option<u64> {
     let debugfs = Detached::new("debugfs", None).ok()?;
     let text = fs::read_to_string(debugfs.path().join("fault_around_bytes")).ok()?;

@@ -14,17 +14,13 @@ use crate::proc::cgroup::{MEMORY_OF_V1, MOUNTS};
 use crate::proc::host;
 use crate::system::Live;
 
-/// The prefix of our groups' names; the process id follows.
 const PREFIX: &str = "folio-crosscheck-";
-/// A group's limit in version 2 and in version 1.
 const LIMITS: [&str; 2] = ["memory.max", "memory.limit_in_bytes"];
 /// Counter updates that can be pending per CPU (`MEMCG_CHARGE_BATCH`).
 const NR_WAITING: u64 = 64;
 
-/// The memory charged to a cgroup with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limits {
-    /// No such cgroup can be made.
     Absent,
     /// Folios and the kernel's own memory.
     OfAllMemory,
@@ -89,7 +85,6 @@ fn tree() -> Option<PathBuf> {
     of_v2.or(of_v1)
 }
 
-/// Removes the groups of killed processes.
 fn remove_stale(tree: &Path) {
     for entry in fs::read_dir(tree).into_iter().flatten().flatten() {
         let name = entry.file_name();

@@ -10,7 +10,6 @@ use crate::environment::{Host, find_in_path};
 /// Administrators' tools are here if `PATH` lacks them.
 const SBIN: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
-/// The formatting tool, its package, and its arguments.
 const fn formatter(
     filesystem: Filesystem,
 ) -> (&'static str, &'static str, &'static [&'static str]) {
@@ -44,7 +43,6 @@ pub(super) fn make(
     Err(CrosscheckError::Tool { command, said })
 }
 
-/// Explains the missing filesystem, with the remedy.
 pub(super) fn missing(filesystem: Filesystem) -> String {
     let (tool, package, _) = formatter(filesystem);
     format!("{tool} for {filesystem} was not found; install it: apt-get install {package}")

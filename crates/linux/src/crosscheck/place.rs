@@ -26,7 +26,6 @@ use crate::tracefs::Instance;
 
 /// Microseconds after each step for its I/O to end; the probe's own default.
 const PAUSE_US: u64 = 1500;
-/// The factor if that was too short.
 const LONG_PAUSE_FACTOR: u64 = 20;
 /// Attempts to drop the cache: a page in another CPU's batch cannot be dropped immediately.
 const NR_COOLINGS: usize = 4;
@@ -38,7 +37,6 @@ const RETURN: [u8; 4] = [0xc3, 0, 0, 0];
 #[cfg(not(target_arch = "x86_64"))]
 const RETURN: [u8; 4] = [0xc0, 0x03, 0x5f, 0xd6];
 
-/// How long the probe waits after each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// 1.5 ms, or the workload's own pause.
@@ -47,7 +45,6 @@ pub enum Pause {
     Long,
 }
 
-/// State shared by all recordings of a run.
 #[derive(Debug)]
 pub struct Recorder {
     facts: Facts,
@@ -106,7 +103,6 @@ pub struct Place<'a> {
     device: Device,
     window: PathBuf,
     files: Vec<FileSpec>,
-    /// Files that exist.
     made: BTreeSet<String>,
     /// Files with pages that no longer start with [`RETURN`].
     soiled: BTreeSet<String>,
@@ -212,7 +208,6 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Whether a hole has been written to.
 fn has_grown(path: &Path, spec: FileSpec) -> bool {
     fs::metadata(path).map_or(true, |found| found.len() != spec.bytes || found.blocks() > 0)
 }

@@ -42,7 +42,6 @@ impl Default for Selection {
     }
 }
 
-/// Workloads that share a filesystem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     pub filesystem: Filesystem,
@@ -50,7 +49,6 @@ pub struct Group {
 }
 
 impl Group {
-    /// Returns the space for the workloads' own files.
     #[must_use]
     pub fn own_bytes(&self) -> u64 {
         self.workloads.iter().map(|workload| workload.own_bytes).max().unwrap_or(0)
@@ -66,7 +64,6 @@ pub struct Skipped {
     pub reason: &'static str,
 }
 
-/// A checked selection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadPlan {
     pub groups: Vec<Group>,
@@ -157,7 +154,6 @@ impl WorkloadPlan {
         Ok(Self { groups: Vec::new(), skipped: Vec::new(), warnings })
     }
 
-    /// Returns the filesystems that can be made here.
     fn usable(
         &mut self,
         filesystems: &[Filesystem],
@@ -193,7 +189,6 @@ impl WorkloadPlan {
         self.keep(filesystem, workloads, facts);
     }
 
-    /// Keeps the workloads that this machine can record.
     fn keep(&mut self, filesystem: Filesystem, workloads: Vec<Workload>, facts: &Facts) {
         if facts.formatter(filesystem).is_none() {
             return;
@@ -225,7 +220,6 @@ impl WorkloadPlan {
     }
 }
 
-/// Returns why a workload cannot be recorded without changing system settings.
 fn obstacle(workload: &Workload, facts: &Facts) -> Option<&'static str> {
     let around = workload.word("around").and_then(|bytes| bytes.parse().ok());
     let is_around = facts.fault_around_bytes.unwrap_or(DEFAULT_AROUND_BYTES);

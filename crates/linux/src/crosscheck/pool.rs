@@ -6,10 +6,8 @@ use super::error::CrosscheckError;
 use crate::proc::host;
 use crate::setting::Setting;
 
-/// The hugetlb pages that programs need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolNeed {
-    /// The page size.
     pub kib: u64,
     /// Pages in the pool, all unused and unreserved.
     pub nr_pages: u64,

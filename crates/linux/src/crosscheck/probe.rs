@@ -22,7 +22,6 @@ const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe"));
 /// long.
 const POLL: Duration = Duration::from_millis(2);
 
-/// The program of [`super::cow`].
 const COW_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cow"));
 
 pub(super) fn install(path: &Path) -> io::Result<()> {
@@ -39,9 +38,7 @@ fn install_program(path: &Path, program: &[u8]) -> io::Result<()> {
 }
 
 pub(super) enum ProbeEnd {
-    /// The recording.
     Recorded(String),
-    /// The probe's explanation of the failure.
     Refused(String),
 }
 

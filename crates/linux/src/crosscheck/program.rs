@@ -59,15 +59,12 @@ use crate::signals::Signals;
 pub struct ProgramPlan {
     pub command: Vec<OsString>,
     pub filesystem: Filesystem,
-    /// The readahead window in KiB.
     pub window_kb: u64,
-    /// The device below the filesystem.
     pub disk: Disk,
 }
 
 #[derive(Clone, Debug)]
 pub struct ProgramRecording {
-    /// The recording (`recordings/README.md`).
     pub text: String,
     pub status: ExitStatus,
     pub nr_files: usize,

@@ -19,11 +19,9 @@ const NOT_SETTINGS: [&str; 3] = ["full_scans", "pages_collapsed", "hpage_pmd_siz
 /// Subfolders with counters.
 const COUNTERS: &str = "stats";
 
-/// Values by file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings(BTreeMap<PathBuf, String>);
 
-/// A setting with an unexpected value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Change {
     pub setting: String,
@@ -71,14 +69,12 @@ impl Settings {
         self.0.insert(path, value.to_owned());
     }
 
-    /// Returns the first setting with this name and a value not in the list.
     pub(super) fn others(&self, name: &str, values: &[&str]) -> Option<(&Path, &str)> {
         let named = self.0.iter().filter(|(path, _)| path.ends_with(name));
         let mut others = named.filter(|(_, value)| !values.contains(&value.as_str()));
         others.next().map(|(path, value)| (path.as_path(), value.as_str()))
     }
 
-    /// Returns the differences in `later`.
     #[must_use]
     pub fn changes(&self, later: &Self) -> Vec<Change> {
         let change = |(path, from): (&PathBuf, &String)| {

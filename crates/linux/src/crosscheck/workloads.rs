@@ -43,7 +43,6 @@ impl Filesystem {
     /// Filesystems for random workloads.
     pub const RANDOM: [Self; 3] = [Self::Ext4, Self::Xfs, Self::Btrfs];
 
-    /// Returns the name used in workload names.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -90,7 +89,6 @@ pub struct FileSpec {
     pub is_sparse: bool,
 }
 
-/// Returns all files of a filesystem, for base pages of `page` bytes.
 #[must_use]
 pub fn files(filesystem: Filesystem, page: u64) -> Vec<FileSpec> {
     let full = |name, bytes| FileSpec { name, bytes, is_sparse: false };
@@ -128,7 +126,6 @@ pub struct Workload {
     /// `FS_raKB_PROT_ADVICE_PATTERN_sSEED`.
     pub name: String,
     pub filesystem: Filesystem,
-    /// The readahead window in KiB.
     pub window_kb: u64,
     /// The probe's arguments, in order, each key once.
     pub words: Vec<(String, String)>,
@@ -163,7 +160,6 @@ impl Workload {
         (self.own_bytes > 0).then(|| all.join(" "))
     }
 
-    /// Whether any mapping has `MADV_HUGEPAGE`.
     #[must_use]
     pub fn is_huge(&self) -> bool {
         let has_huge = |key| self.word(key).is_some_and(|value| value.contains("huge"));
@@ -172,7 +168,6 @@ impl Workload {
     }
 }
 
-/// Returns the workloads of a filesystem with one window, for base pages of `page` bytes.
 #[must_use]
 pub fn with_window(filesystem: Filesystem, window_kb: u64, page: u64) -> Vec<Workload> {
     let rows = match (filesystem, window_kb) {
@@ -216,7 +211,6 @@ pub fn limited(filesystem: Filesystem, page: u64) -> Vec<Workload> {
     rows.map(|(window_kb, row)| Workload::of(filesystem, window_kb, row)).collect()
 }
 
-/// Returns the workloads recorded on packaged kernels.
 #[must_use]
 pub fn packaged(filesystem: Filesystem, page: u64) -> Vec<Workload> {
     let of = |window_kb, rows: Vec<Row>| {

@@ -23,13 +23,11 @@ const PROCS: &str = "cgroup.procs";
 /// The memory to compare with a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// Unused memory.
     Free,
     /// Also includes cold cached files, because reclaim takes them first.
     WithColdFiles,
 }
 
-/// The file names of one cgroup version.
 struct Names {
     max: &'static str,
     current: &'static str,
@@ -47,10 +45,8 @@ const V1: Names = Names {
 /// Version 1 shows "no limit" as the largest number of whole pages.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// A group with a memory limit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct MemoryLimit {
-    /// As written in `/proc/PID/cgroup`.
     pub group: String,
     pub max_bytes: u64,
     /// Charged to it and its descendants.
@@ -60,7 +56,6 @@ pub struct MemoryLimit {
 }
 
 impl MemoryLimit {
-    /// Returns the bytes still available.
     pub(crate) fn room_bytes(&self, room: Room) -> u64 {
         let cold = if room == Room::Free { 0 } else { self.cold_file_bytes };
         self.max_bytes.saturating_sub(self.used_bytes.saturating_sub(cold))
@@ -85,13 +80,11 @@ pub(crate) fn limits_of(system: &dyn System, own: &[u8]) -> Vec<MemoryLimit> {
     limits.collect()
 }
 
-/// Returns this process's group below the version 2 mount.
 fn own_path(own: &[u8]) -> Option<&str> {
     let path = own.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"0::/"))?;
     str::from_utf8(path).ok()
 }
 
-/// Returns this process's memory cgroup below the version 1 tree.
 fn memory_path(own: &[u8]) -> Option<&str> {
     let lines = own.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
     let mut parts = lines.filter_map(|line| line.split_once(':')?.1.split_once(":/"));

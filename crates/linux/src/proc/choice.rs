@@ -1,9 +1,7 @@
 //! A setting as shown in its file.
 
-/// A setting's value and its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// The active value.
     pub value: String,
     /// The options; empty for a number.
     pub choices: Vec<String>,
@@ -22,7 +20,6 @@ impl Choice {
         Self { value: chosen.to_owned(), choices: words.iter().map(plain).collect() }
     }
 
-    /// Returns the file's text with another active value.
     pub(crate) fn shown_with(&self, value: &str) -> String {
         if self.choices.is_empty() {
             return value.to_owned();

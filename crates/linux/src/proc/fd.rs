@@ -13,12 +13,10 @@ use std::path::{Path, PathBuf};
 
 use crate::system::{FdInfo, System};
 
-/// Returns a path to the file of a process's descriptor `fd`.
 pub(crate) fn link(pid: impl Display, fd: impl Display) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/fd/{fd}"))
 }
 
-/// Returns a path to this process's open file.
 pub(crate) fn own(file: impl AsFd) -> PathBuf {
     link("self", file.as_fd().as_raw_fd())
 }

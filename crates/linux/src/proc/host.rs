@@ -70,7 +70,6 @@ pub(crate) fn nr_cpus(system: &dyn System) -> u64 {
     nr_of_list(String::from_utf8_lossy(&text).trim())
 }
 
-/// Counts the entries of `0-3,8`; at least 1.
 fn nr_of_list(numbers: &str) -> u64 {
     let of_range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -104,7 +103,6 @@ pub struct Processor {
 }
 
 impl Processor {
-    /// Reads it from `system`.
     pub fn of(system: &dyn System) -> Self {
         let text = system.text(Path::new("/proc/cpuinfo")).unwrap_or_default();
         let all = |keys: &[&str]| {
@@ -149,7 +147,6 @@ impl HugetlbPool {
         Some(Self { page_bytes, nr: number("HugePages_Total")?, nr_free })
     }
 
-    /// Returns the pages needed for a mapping of `bytes`.
     pub(crate) const fn nr_for(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.page_bytes)
     }
@@ -160,29 +157,24 @@ impl HugetlbPool {
     }
 }
 
-/// Returns the machine's memory in bytes, if known.
 pub(crate) fn memory_bytes(system: &dyn System) -> Option<u64> {
     bytes_of_kib(value(&system.text(Path::new("/proc/meminfo")).ok()?, "MemTotal")?)
 }
 
-/// Returns a path of the hugetlb pool for one size.
 pub(crate) fn hugetlb(kib: u64, name: &str) -> PathBuf {
     format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}").into()
 }
 
-/// Whether multi-generational LRU is active.
 pub(crate) fn has_generations(system: &dyn System) -> bool {
     let text = system.text(Path::new(GENERATIONS)).unwrap_or_default();
     generations(&String::from_utf8_lossy(&text)).unwrap_or(false)
 }
 
-/// Parses the setting's text.
 pub(crate) fn generations(text: &str) -> Option<bool> {
     let bits = u32::from_str_radix(text.trim().trim_start_matches("0x"), 16);
     bits.ok().map(|bits| bits & 1 != 0)
 }
 
-/// Returns the free, unreserved hugetlb pages of one size.
 pub(crate) fn nr_free_hugetlb(system: &dyn System, kib: u64) -> u64 {
     let read = |name| number(system, &hugetlb(kib, name)).unwrap_or(0);
     // Reservations can fall below zero; the kernel shows that as a number near 2^64.
@@ -210,7 +202,6 @@ impl Default for Caches {
 /// The largest plausible cache in KiB: callers allocate several times its size.
 const CACHE_KIB_MAX: usize = 1 << 20;
 
-/// Reads the caches of the first processor.
 pub(crate) fn caches(system: &dyn System) -> Caches {
     let dir = Path::new("/sys/devices/system/cpu/cpu0/cache");
     let read = |nr: usize, name: &str| {

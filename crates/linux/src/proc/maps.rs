@@ -13,13 +13,11 @@ use std::ops::Range;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-/// The kernel's mark after a deleted file's name.
 const DELETED: &[u8] = b" (deleted)";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vma {
     pub range: Range<u64>,
-    /// `r-xp`, as in maps.
     pub permissions: [u8; 4],
     /// File position of the first byte.
     pub pos: u64,
@@ -29,7 +27,6 @@ pub struct Vma {
     pub inode: u64,
     /// A file, `[name]`, or empty. Without the mark for deleted files.
     pub path: PathBuf,
-    /// The file no longer has a name.
     pub is_deleted: bool,
 }
 
@@ -58,7 +55,6 @@ impl Vma {
                     .any(|start| name.starts_with(start))
     }
 
-    /// Returns the `PROT_*` bits.
     pub(crate) fn prot(&self) -> u32 {
         let letters = [(b'r', 1), (b'w', 2), (b'x', 4)].into_iter().zip(self.permissions);
         letters.filter(|((letter, _), is)| letter == is).map(|((_, bit), _)| bit).sum()
@@ -69,7 +65,6 @@ impl Vma {
         self.path.as_os_str() == "[heap]"
     }
 
-    /// Whether it is the first thread's stack.
     pub(crate) fn is_stack(&self) -> bool {
         self.path.as_os_str() == "[stack]"
     }
@@ -88,7 +83,6 @@ impl Vma {
         Cow::Owned(name.into())
     }
 
-    /// Returns text such as `r-xp`.
     #[must_use]
     pub fn permission_text(&self) -> String {
         self.permissions.iter().map(|&byte| char::from(byte)).collect()
@@ -99,7 +93,6 @@ impl Vma {
         self.range.end - self.range.start
     }
 
-    /// Virtual pages (address / page size).
     #[must_use]
     pub const fn pages(&self, page_bytes: u64) -> Range<u64> {
         self.range.start / page_bytes..self.range.end / page_bytes
@@ -133,13 +126,10 @@ impl Vma {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Maps {
-    /// In ascending order (M1).
     pub(crate) vmas: Vec<Vma>,
-    /// Lines that could not be parsed.
     pub(crate) nr_bad_lines: usize,
 }
 
-/// Parses a maps file from a machine with base pages of `page_bytes`.
 pub(crate) fn parse(text: &[u8], page_bytes: u64) -> Maps {
     let Maps { mut vmas, mut nr_bad_lines } = Maps::default();
     for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {

@@ -19,14 +19,12 @@ const BUFFERS_MAX: usize = 1 << 14;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pinned {
-    /// All pinned bytes.
     pub bytes: u64,
     /// The known addresses, ascending and not adjacent.
     pub known: Vec<Range<u64>>,
 }
 
 impl Pinned {
-    /// Reads the addresses of a process with `bytes` pinned by its status.
     pub(crate) fn of(task: &Task<'_>, bytes: u64) -> Self {
         if bytes == 0 {
             return Self::default();
@@ -43,7 +41,6 @@ impl Pinned {
     }
 }
 
-/// Joins ranges that overlap or touch.
 fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     ranges.sort_unstable_by_key(|range| (range.start, range.end));
     let mut joined: Vec<Range<u64>> = Vec::new();
@@ -64,7 +61,6 @@ fn buffers(text: &[u8]) -> Vec<Range<u64>> {
     lines.map_while(place_of_buffer).take(BUFFERS_MAX).filter_map(range).collect()
 }
 
-/// Returns the address part of a buffer line.
 fn place_of_buffer(line: &[u8]) -> Option<&str> {
     let (number, place) = std::str::from_utf8(line).ok()?.trim().split_once(": ")?;
     number.parse::<u32>().ok()?;

@@ -8,7 +8,6 @@
 
 use super::maps::{self, Vma};
 
-/// A mapping in smaps, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags of the kernel")]
 pub struct Smap {
@@ -19,15 +18,11 @@ pub struct Smap {
     pub swap_bytes: u64,
     /// Bytes that one of its page table entries maps at least: more than a base page only for hugetlb.
     pub page_bytes: u64,
-    /// Resident anonymous memory.
     pub anon_bytes: u64,
     /// Also resident in other processes.
     pub shared_bytes: u64,
-    /// Anonymous memory mapped by PMD entries.
     pub anon_pmd_bytes: u64,
-    /// Shared memory mapped by PMD entries.
     pub shmem_pmd_bytes: u64,
-    /// File pages mapped by PMD entries.
     pub file_pmd_bytes: u64,
     pub hugetlb_bytes: u64,
     pub is_no_huge: bool,
@@ -48,7 +43,6 @@ pub struct Smap {
 }
 
 impl Smap {
-    /// Returns all bytes mapped by PMD entries.
     #[must_use]
     pub const fn pmd_bytes(&self) -> u64 {
         self.anon_pmd_bytes.saturating_add(self.shmem_pmd_bytes).saturating_add(self.file_pmd_bytes)
@@ -77,13 +71,11 @@ pub fn parse(text: &[u8]) -> Vec<Smap> {
     smaps
 }
 
-/// Finds the mapping that starts at an address; `smaps` ascends.
 #[must_use]
 pub fn find(smaps: &[Smap], start: u64) -> Option<&Smap> {
     smaps.binary_search_by_key(&start, |smap| smap.vma.range.start).ok().map(|at| &smaps[at])
 }
 
-/// Whether a line starts with an address range.
 fn is_of_mapping(line: &[u8]) -> bool {
     line.split(|byte| *byte == b' ').next().is_some_and(|word| word.contains(&b'-'))
 }

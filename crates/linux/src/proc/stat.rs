@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use super::Task;
 use crate::system::System;
 
-/// Processes followed per tree.
 const NR_PROCESSES_MAX: usize = 256;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,9 +19,7 @@ pub(crate) struct Stat {
     pub(crate) nr_minor_faults: u64,
     /// Faults that waited for a read.
     pub(crate) nr_major_faults: u64,
-    /// Clock ticks in user mode.
     pub(crate) user_ticks: u64,
-    /// Clock ticks in the kernel.
     pub(crate) system_ticks: u64,
     /// The children's part of all ticks.
     pub(crate) children_ticks: u64,
@@ -48,7 +45,6 @@ impl Stat {
         })
     }
 
-    /// Whether it is still running.
     pub(crate) const fn is_alive(&self) -> bool {
         !matches!(self.state, b'Z' | b'X')
     }

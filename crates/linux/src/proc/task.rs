@@ -22,7 +22,6 @@ pub(crate) struct Task<'a> {
     dir: PathBuf,
 }
 
-/// Memory that the kernel holds for a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     pub page_table_bytes: u64,
@@ -47,7 +46,6 @@ impl<'a> Task<'a> {
         self.system.text(&self.dir.join(name))
     }
 
-    /// Whether it exists, even as a zombie.
     pub(crate) fn exists(&self) -> bool {
         self.text("comm").is_ok()
     }
@@ -103,7 +101,6 @@ impl<'a> Task<'a> {
         self.system.entries(&self.dir.join("mem"))
     }
 
-    /// Returns its name; empty if unreadable.
     pub(crate) fn comm(&self) -> String {
         let name = self.text("comm").unwrap_or_default();
         String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
@@ -142,7 +139,6 @@ impl<'a> Task<'a> {
         self.text("environ")
     }
 
-    /// Reads its auxiliary vector.
     pub(crate) fn auxv(&self) -> io::Result<Vec<u8>> {
         self.text("auxv")
     }
@@ -153,12 +149,10 @@ impl<'a> Task<'a> {
         Some((pid, Self::of(self.system, pid)))
     }
 
-    /// Reads its mounts, in the format of [`crate::system::mounts`].
     pub(crate) fn mounts(&self) -> io::Result<Vec<u8>> {
         self.text("mountinfo")
     }
 
-    /// Reads its cgroups, one line per tree.
     pub(crate) fn cgroups(&self) -> io::Result<Vec<u8>> {
         self.text("cgroup")
     }
@@ -178,7 +172,6 @@ impl<'a> Task<'a> {
         groups.next().map(|group| String::from_utf8_lossy(group).into_owned())
     }
 
-    /// Returns `None` if it has exited.
     pub(crate) fn stat(&self) -> Option<Stat> {
         Stat::parse(&self.text("stat").ok()?)
     }
@@ -212,7 +205,6 @@ impl<'a> Task<'a> {
         Held { page_table_bytes: bytes("VmPTE"), pinned: Pinned::of(self, bytes("VmPin")) }
     }
 
-    /// Lists its open descriptors, ascending.
     pub(crate) fn descriptors(&self) -> Vec<u32> {
         ids(&self.system.names(&self.dir.join("fd")).unwrap_or_default())
     }

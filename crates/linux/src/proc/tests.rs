@@ -8,7 +8,6 @@ use proptest::prelude::*;
 use super::*;
 use crate::system::{Live, MemSystem};
 
-/// Builds a machine with these files.
 fn machine(files: &[(&str, &[u8])]) -> (tempfile::TempDir, MemSystem) {
     let dir = tempfile::tempdir().unwrap();
     for (name, text) in files {

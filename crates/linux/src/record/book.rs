@@ -40,7 +40,6 @@ pub(crate) struct Book<'sink> {
     nr_invalid: u64,
     /// Warnings and how often each one came.
     warnings: BTreeMap<String, u64>,
-    /// Warnings beyond [`WARNINGS_MAX`].
     nr_warnings_lost: u64,
 }
 
@@ -63,7 +62,6 @@ impl<'sink> Book<'sink> {
         }
     }
 
-    /// Returns a new thread's id.
     pub(crate) fn add_thread(&mut self) -> ThreadId {
         let id = self.nr_threads;
         self.nr_threads = id.saturating_add(1);
@@ -86,7 +84,6 @@ impl<'sink> Book<'sink> {
         self.sink.bytes_written()
     }
 
-    /// Passes on rows of references that the caller has validated.
     pub(crate) fn push_references(&mut self, rows: &[Event]) -> Result<(), TraceError> {
         self.nr_references += rows.iter().map(|row| row.len).sum::<u64>();
         self.nr_rows += rows.len() as u64;
@@ -117,7 +114,6 @@ impl<'sink> Book<'sink> {
         self.push(Event { flags: mmap_flags(prot, map), aux: huge_size_of(map), ..event })
     }
 
-    /// Passes on the start of a thread or process; `flags` are the trace's.
     pub(crate) fn push_fork(
         &mut self,
         parent: ThreadId,
@@ -156,7 +152,6 @@ impl<'sink> Book<'sink> {
         self.warn_times(sentence, 1);
     }
 
-    /// Adds a warning that occurred `nr` times.
     pub(crate) fn warn_times(&mut self, sentence: impl Into<String>, nr: u64) {
         let is_full = self.warnings.len() >= WARNINGS_MAX;
         let mut sentence = sentence.into();
@@ -169,7 +164,6 @@ impl<'sink> Book<'sink> {
         }
     }
 
-    /// Returns all warnings as sentences.
     pub(crate) fn take_warnings(&mut self) -> Vec<String> {
         if self.nr_invalid > 0 {
             let nr = self.nr_invalid;

@@ -12,7 +12,6 @@ use super::finish::ended_of;
 use super::outcome::{Ended, GoesOn, Progress};
 use crate::signals::Signals;
 
-/// The polling interval.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Forwards signals sent to this process alone. The child has not been waited for yet.
@@ -23,7 +22,6 @@ pub(super) fn pass_on(child: &Child, signals: &Signals) {
     }
 }
 
-/// Waits one tick, or until the program ends.
 pub(super) fn pause(pidfd: Option<&OwnedFd>, tick: Duration) -> Result<(), RecordError> {
     let timeout = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
     let mut fds: Vec<PollFd<'_>> =
@@ -34,7 +32,6 @@ pub(super) fn pause(pidfd: Option<&OwnedFd>, tick: Duration) -> Result<(), Recor
     }
 }
 
-/// Waits for the program and forwards signals to it.
 pub(super) fn wait_for(child: &mut Child, signals: &Signals) -> Result<Ended, RecordError> {
     let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
     loop {

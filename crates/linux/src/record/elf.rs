@@ -9,7 +9,6 @@ use crate::elf::{Class, ElfFile, Load};
 
 const PAGE_BYTES: u64 = 4096;
 
-/// A `PT_LOAD` segment, widened to pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     /// The first page's address, before the load bias.
@@ -20,13 +19,10 @@ pub(crate) struct Segment {
     pub(crate) end: u64,
     /// End of the segment in bytes.
     pub(crate) byte_end: u64,
-    /// The file position of `start`.
     pub(crate) pos: u64,
-    /// `PROT_*` bits.
     pub(crate) prot: u32,
 }
 
-/// The parts of an ELF file that a recording needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Elf {
     /// In file order, which is address order.

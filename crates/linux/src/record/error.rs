@@ -33,13 +33,11 @@ pub enum RecordError {
          if it is a shell script, record `sh {path}`", path = shown(.0)
     )]
     NotAProgram(PathBuf),
-    /// Too many nested interpreters.
     #[error("{}: its `#!` interpreters form a loop; fix the first line", shown(.0))]
     InterpreterLoop(PathBuf),
     #[error("{}: its interpreter cannot be recorded: {source}", shown(script))]
     Interpreter {
         script: PathBuf,
-        /// The problem with the interpreter.
         source: Box<RecordError>,
     },
     #[error("{}: a 32-bit program; only programs for x86-64 and arm64 can be recorded; build it with \
@@ -79,14 +77,12 @@ pub enum RecordError {
     #[error("{name} not found in PATH{}; get one with `{command}`{or}", hint(why))]
     NoQemu {
         name: &'static str,
-        /// The command that installs a QEMU with plugins.
         command: String,
         /// Why the other recorder is not used.
         why: String,
         /// Another way, if one exists.
         or: &'static str,
     },
-    /// No installed QEMU supports plugins.
     #[error(
         "{}: built without plugins{}; get a QEMU that has them with `{command}`{or}",
         shown(qemu),
@@ -94,11 +90,8 @@ pub enum RecordError {
     )]
     QemuWithoutPlugins {
         qemu: PathBuf,
-        /// The command that installs a QEMU with plugins.
         command: String,
-        /// Why the other recorder is not used.
         why: String,
-        /// Another way, if one exists.
         or: &'static str,
     },
     #[error(
@@ -108,7 +101,6 @@ pub enum RecordError {
     NoValgrind,
     #[error("valgrind runs no program for {0} on this machine; use --with qemu")]
     NotUnderValgrind(&'static str),
-    /// The root is not a directory.
     #[error("{}: no such directory; --root names one with the files of another system", shown(.0))]
     NoRoot(PathBuf),
     /// A program of this system, although `--root` names another one.
@@ -130,11 +122,9 @@ pub enum RecordError {
     )]
     NoLoader {
         program: PathBuf,
-        /// The loader it needs.
         loader: PathBuf,
         arch: &'static str,
     },
-    /// A set-user-id program would run with this process's rights.
     #[error(
         "{}: runs with another user's or group's rights or with capabilities (set-user-id), which a \
          recorded program does not get; run folio as that user",
@@ -147,12 +137,10 @@ pub enum RecordError {
         shown(.0)
     )]
     ToStdout(PathBuf),
-    /// A live recording of a program for another architecture.
     #[error(
         "--live follows what this machine runs, and it does not run programs for {0}; leave --live out"
     )]
     NotNativeLive(&'static str),
-    /// Plain runs of a foreign program.
     #[error(
         "--runs times the program without a recorder, and this machine does not run programs {0}; leave \
          --runs out"
@@ -177,7 +165,6 @@ pub enum RecordError {
         status: String,
         command: String,
     },
-    /// A plain run failed.
     #[error(
         "{command} {how} when it ran by itself for --runs: its time says nothing; run it by hand to \
          see why, or record it without --runs",
@@ -194,18 +181,15 @@ pub enum RecordError {
     Interrupted(i32),
     #[error("no process {0} is running; pgrep -a NAME lists those of a name")]
     NoProcess(u32),
-    /// No process matches the choice.
     #[error("no process to record: {0}")]
     Nobody(String),
     #[error("a live recording asks the kernel what a program does, which needs root; run `{0}`")]
     NotRoot(String),
-    /// Root, but without the capability to mount.
     #[error(
         "cannot open tracefs: not permitted; a live recording needs CAP_SYS_ADMIN (in a container: \
          docker run --privileged, or record from the host)"
     )]
     NotPermitted,
-    /// The kernel has no tracefs.
     #[error(
         "this kernel has no tracefs (built without CONFIG_TRACING); use a kernel with it, or record \
          without --live"
@@ -218,7 +202,6 @@ pub enum RecordError {
          --pid=host)"
     )]
     PidNamespace,
-    /// The kernel has no soft-dirty bits.
     #[error(
         "this kernel does not know which pages were written (built without CONFIG_MEM_SOFT_DIRTY), so \
          --hot has nobody to ask; leave --hot out"
@@ -229,14 +212,12 @@ pub enum RecordError {
          it, or record without --live"
     )]
     NoEvent(String),
-    /// The kernel has no page fault events with addresses, and no probe can replace them.
     #[error(
         "this kernel does not tell the addresses of page faults: it has no events of them, and no \
          probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS. Use a kernel with it, or record \
          without --live"
     )]
     NoFaults(io::Error),
-    /// The system refused an operation.
     #[error("cannot {action}: {source}")]
     Os {
         /// The operation, as a verb.
@@ -253,7 +234,6 @@ fn hint(reason: &str) -> String {
 }
 
 impl RecordError {
-    /// For `map_err`.
     pub(crate) fn os<E: Into<io::Error>>(action: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Os { action, source: source.into() }
     }

@@ -31,14 +31,12 @@ pub(crate) struct Executions {
     known_images: Known<Image>,
 }
 
-/// A table's rows by content, and the footer space they need.
 #[derive(Debug)]
 struct Known<T> {
     rows: HashMap<T, u32>,
     table_bytes: usize,
 }
 
-/// The limits of a table.
 #[derive(Clone, Copy, Debug)]
 struct Room {
     nr_rows: usize,
@@ -90,7 +88,6 @@ fn row_of<T: Clone + Eq + Hash + Serialize>(
     Some(row)
 }
 
-/// Returns the first words of a command, with dots for the rest.
 fn cut(command: Vec<String>) -> Vec<String> {
     let mut nr_left = COMMAND_BYTES_MAX;
     let mut words = Vec::new();

@@ -20,7 +20,6 @@ use super::qemu::wire;
 use super::root::Root;
 use crate::filesystem;
 
-/// The longest path on Linux.
 const PATH_BYTES_MAX: usize = 4096;
 
 /// The footer space for the rows. Executions and images use half of the footer.
@@ -29,7 +28,6 @@ const TABLE_BYTES_MAX: usize = META_BYTES_MAX * 3 / 8;
 /// Known keys, including those of files without a page cache.
 const NR_KEYS_MAX: usize = 2 * NR_FILES_MAX;
 
-/// The warning for files without a row.
 pub(crate) const LEFT_OUT: &str = "A file was left out, because the trace has no room for more, or its path \
                                    is too long: what was read and written of it is missing.";
 
@@ -73,7 +71,6 @@ impl Files {
         id
     }
 
-    /// Adds a row if there is room.
     fn add(&mut self, info: FileInfo) -> Option<FileId> {
         let bytes = self.table_bytes.saturating_add(json_bytes(&info));
         if self.table.len() >= NR_FILES_MAX || bytes > TABLE_BYTES_MAX {
@@ -86,12 +83,10 @@ impl Files {
         FileId::try_from(self.table.len() - 1).ok()
     }
 
-    /// Returns how often a file was left out.
     pub(crate) fn nr_left_out(&self) -> u64 {
         self.nr_left_out
     }
 
-    /// Adds the file at `path` on this machine.
     pub(crate) fn add_path(&mut self, path: &Path) -> Option<FileId> {
         let found = path.metadata().ok()?;
         let birth = found.created().ok().and_then(|birth| birth.duration_since(UNIX_EPOCH).ok());
@@ -108,7 +103,6 @@ impl Files {
         self.table.get(id as usize).map_or(0, |info| info.size_bytes)
     }
 
-    /// Changes a file's name to another of its names.
     pub(crate) fn rename(&mut self, id: FileId, path: &Path) {
         // A FileId fits in usize.
         if let Some(info) = self.table.get_mut(id as usize) {
@@ -121,7 +115,6 @@ impl Files {
     }
 }
 
-/// Returns the footer space of a row.
 pub(super) fn json_bytes(row: &impl Serialize) -> usize {
     serde_json::to_vec(row).map_or(0, |text| text.len())
 }

@@ -21,7 +21,6 @@ pub(crate) fn meta(plan: &Recording, recorder: RecorderKind) -> Meta {
     Meta { runs, arch, ..meta_of(command.collect(), recorder) }
 }
 
-/// Does the same for a command without a plan.
 pub(crate) fn meta_of(command: Vec<String>, recorder: RecorderKind) -> Meta {
     Meta {
         command,
@@ -34,7 +33,6 @@ pub(crate) fn meta_of(command: Vec<String>, recorder: RecorderKind) -> Meta {
     }
 }
 
-/// Converts a wait(2) status.
 pub(crate) fn ended_of(status: ExitStatus) -> Ended {
     // Exit codes have 8 bits and signals 7: both fit.
     let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
@@ -45,7 +43,6 @@ pub(crate) fn ended_of(status: ExitStatus) -> Ended {
     }
 }
 
-/// A book's contents at the end.
 pub(crate) struct Finish {
     files: Vec<FileInfo>,
     layout: Vec<LayoutEntry>,

@@ -22,12 +22,10 @@ use super::elf::Elf;
 use super::files::Files;
 use crate::proc::maps::Vma;
 
-/// The base page size of recorded programs.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 /// The initial layout and the heap's first address (0 if the program was not found).
 pub(crate) struct Initial {
-    /// Sorted, without overlaps.
     pub(crate) layout: Vec<LayoutEntry>,
     /// The page after the program's memory.
     pub(crate) brk: u64,

@@ -68,9 +68,7 @@ const NR_ROUNDS_MAX: usize = 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A command, from its start.
     Command(Vec<OsString>),
-    /// Running processes, with their children.
     Running(Whom),
 }
 
@@ -221,7 +219,6 @@ fn set(instance: &Instance, name: &str, value: &str) -> Result<(), RecordError> 
     instance.set(name, value).map_err(RecordError::os("set up tracing"))
 }
 
-/// Prepares an instance that traces no thread yet.
 fn prepare(instance: &Instance) -> Result<(), RecordError> {
     set(instance, "tracing_on", "0")?;
     set(instance, "trace_clock", "mono")?;
@@ -232,7 +229,6 @@ fn prepare(instance: &Instance) -> Result<(), RecordError> {
     set(instance, "set_event_pid", "0")
 }
 
-/// Returns the chosen processes with their children.
 fn processes(whom: &Whom) -> Result<Vec<u32>, RecordError> {
     let chosen = whom.chosen(&Live).map_err(|error| RecordError::Nobody(error.to_string()))?;
     if let Some(missing) = chosen.missing.first() {

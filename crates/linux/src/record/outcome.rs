@@ -40,19 +40,16 @@ impl fmt::Display for Ended {
     }
 }
 
-/// The recorders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecorderKind {
     /// QEMU user emulation with our plugin.
     Qemu,
     /// Valgrind's lackey.
     Valgrind,
-    /// The running kernel.
     Live,
 }
 
 impl RecorderKind {
-    /// Returns the name in the trace's footer.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,11 +62,9 @@ impl RecorderKind {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// References written so far.
     pub nr_references: u64,
     /// How many of them are pages that were present before.
     pub nr_before: u64,
-    /// The trace's length so far.
     pub trace_bytes: u64,
     /// Threads so far, over all processes.
     pub nr_threads: u32,
@@ -83,9 +78,7 @@ pub struct Progress {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GoesOn {
-    /// The trace is complete.
     Written,
-    /// No trace: the error that ended the recording.
     Lost(String),
 }
 
@@ -99,9 +92,7 @@ impl GoesOn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standstill {
     pub pid: u32,
-    /// The message that must come first.
     pub awaited: Awaited,
-    /// How long nothing has arrived.
     pub silent: Duration,
 }
 
@@ -140,9 +131,7 @@ impl fmt::Display for Standstill {
 /// The cost of `--hot`: finding pages that are written again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HotPages {
-    /// Number of queries.
     pub nr_rounds: u64,
-    /// Kernel time of all rounds.
     pub time: Duration,
     /// Write-protect faults: those caused by `--hot`, and copies on write.
     pub nr_faults: u64,
@@ -155,12 +144,9 @@ pub struct Outcome {
     pub ended: Ended,
     /// Why the recording ended before the program.
     pub stopped: Option<String>,
-    /// References in the rows.
     pub nr_references: u64,
-    /// Rows of the trace.
     pub nr_rows: u64,
     pub trace_bytes: u64,
-    /// Threads of the program, over all processes.
     pub nr_threads: u32,
     pub nr_processes: u32,
     /// Recorded programs that they executed, without the first.
@@ -170,7 +156,6 @@ pub struct Outcome {
     pub recorder: RecorderKind,
     /// For attached processes: their state at the start, and their CPU time and faults since.
     pub attached: Option<Attached>,
-    /// The cost of `--hot` in a live recording.
     pub hot: Option<HotPages>,
     /// Everything missed or left out, one sentence each with its remedy.
     pub warnings: Vec<String>,

@@ -13,7 +13,6 @@ use super::program::{self, Program};
 use super::tools::{self, Tool, With};
 use crate::environment::{Environment, Host};
 
-/// The caller's options.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Request<'a> {
     pub command: &'a [OsString],
@@ -24,14 +23,12 @@ pub struct Request<'a> {
     pub root: Option<&'a Path>,
 }
 
-/// A recording that is possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
     pub(super) program: Program,
     pub(super) command: Vec<OsString>,
     pub(super) output: PathBuf,
     pub(super) tool: Tool,
-    /// Timed runs of the program without a recorder.
     pub(super) runs: Vec<PlainRun>,
 }
 

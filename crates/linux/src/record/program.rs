@@ -15,12 +15,10 @@ use super::qemu::head::{self, Head, INTERPRETERS_MAX};
 use super::root::Root;
 use crate::environment::{Environment, Node, find_in_path};
 
-/// A program that can be recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The ELF file that runs: the program, or a script's interpreter.
     pub elf: PathBuf,
-    /// Its arguments, including the zeroth.
     pub arguments: Vec<OsString>,
     /// The trace file's name: the command's last path component.
     pub name: OsString,
@@ -60,13 +58,11 @@ pub fn resolve(
 }
 
 impl Program {
-    /// Whether it also runs without an emulator.
     pub(super) fn is_native(&self) -> bool {
         self.arch.is_native() && self.root.directory().is_none()
     }
 }
 
-/// Finds a program's file by name.
 fn look_up(
     environment: &dyn Environment,
     root: &Root,
@@ -88,7 +84,6 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Returns the ELF file that runs, and its arguments.
     fn follow(
         &self,
         path: PathBuf,

@@ -47,7 +47,6 @@ use crate::signals::{self, Signals};
 /// A memory filesystem: tails are written constantly and must not reach a disk.
 const MEMORY_DIRECTORY: &str = "/dev/shm";
 
-/// The prefix of private directories.
 const DIRECTORY_PREFIX: &str = "folio-";
 
 pub(super) fn run(
@@ -101,7 +100,6 @@ pub(super) fn run(
     facts.complete(writer, ended, RecorderKind::Qemu, started)
 }
 
-/// The warning if QEMU ended instead of the program.
 const EMULATOR_ENDED: &str = "QEMU ended, not the program: the trace stops there, and the exit code is \
     QEMU's. Record again; if it happens each time, try valgrind (--with valgrind).";
 
@@ -123,7 +121,6 @@ impl Drop for ManyDescriptors {
     }
 }
 
-/// glibc's own settings.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
 /// Removes the directories of killed recordings: their sockets refuse connections.
@@ -196,7 +193,6 @@ fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Co
     command
 }
 
-/// Returns the name under which a variable passes QEMU to the program.
 fn shielded(name: &OsStr) -> OsString {
     let mut shielded = OsString::from_vec(variables::SHIELD.to_vec());
     shielded.push(name);
@@ -222,7 +218,6 @@ fn with_seen_clears(own: Option<OsString>) -> OsString {
 /// again has the same image. If a sandbox refuses this, each execution has its own image.
 #[expect(clippy::unnecessary_wraps, reason = "what pre_exec takes")]
 fn keep_addresses() -> std::io::Result<()> {
-    /// Queries the current setting.
     const QUERY: libc::c_ulong = 0xffff_ffff;
     // SAFETY: changes nothing.
     let set = unsafe { libc::personality(QUERY) };

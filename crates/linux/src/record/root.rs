@@ -16,12 +16,10 @@ use crate::proc::fd;
 const OF_CROSS_COMPILERS: &str = "/usr";
 
 impl Arch {
-    /// Whether this machine runs programs for this architecture.
     pub(super) fn is_native(self) -> bool {
         self.name() == std::env::consts::ARCH
     }
 
-    /// The name in [`largefolio_trace::Meta::arch`].
     pub(super) fn in_trace(self) -> &'static str {
         if self == Self::X86_64 { "" } else { self.name() }
     }
@@ -71,7 +69,6 @@ impl Root {
         self.0.as_deref()
     }
 
-    /// Translates the program's `path` to a file on this machine.
     pub(crate) fn host(&self, path: &Path) -> PathBuf {
         let root = self.directory().filter(|root| path.is_absolute() && !path.starts_with(root));
         root.and_then(|root| resolve(root, path)).unwrap_or_else(|| path.to_path_buf())

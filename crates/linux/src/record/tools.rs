@@ -18,16 +18,12 @@ pub enum With {
     /// QEMU if it supports plugins, else valgrind.
     #[default]
     Auto,
-    /// QEMU or an error.
     Qemu,
-    /// Valgrind or an error.
     Valgrind,
 }
 
-/// A recorder that can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tool {
-    /// QEMU user emulation.
     Qemu {
         /// `qemu-x86_64` or `qemu-aarch64`.
         qemu: PathBuf,

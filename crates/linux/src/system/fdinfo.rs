@@ -2,7 +2,6 @@
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FdInfo {
-    /// File position in bytes.
     pub(crate) pos: Option<u64>,
     pub(crate) flags: Option<u64>,
 }
@@ -24,7 +23,6 @@ impl FdInfo {
         info
     }
 
-    /// Whether it is open for writing.
     pub(crate) fn may_write(&self) -> bool {
         let mode = u64::from(libc::O_ACCMODE.unsigned_abs());
         self.flags.is_some_and(|flags| flags & mode != u64::from(libc::O_RDONLY.unsigned_abs()))

@@ -98,7 +98,6 @@ fn reach(file: &FileRef) -> io::Result<Found> {
     Ok(found)
 }
 
-/// Whether a regular file is open for writing.
 fn is_open_for_write(found: &Found) -> Option<bool> {
     let file = found.open_regular().ok()?;
     // SAFETY: requests a lease on an open descriptor; no memory is passed.
@@ -143,7 +142,6 @@ struct EntryFile {
     page_bytes: u64,
 }
 
-/// `struct page_region` of the kernel's interface.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Region {
@@ -152,7 +150,6 @@ struct Region {
     categories: u64,
 }
 
-/// `struct pm_scan_arg` of the kernel's interface.
 #[repr(C)]
 #[derive(Default)]
 struct ScanArg {

@@ -24,7 +24,6 @@ use std::path::{Path, PathBuf};
 use super::entry::{PRESENT, SWAPPED};
 use super::{Entries, FileFacts, FileRef, Present, System, list, list_folders, read};
 
-/// A machine described by a directory.
 #[derive(Clone, Debug)]
 pub struct MemSystem {
     dir: PathBuf,
@@ -36,7 +35,6 @@ impl MemSystem {
         Self { dir: dir.into() }
     }
 
-    /// Returns the file that represents `path`.
     fn inside(&self, path: &Path) -> PathBuf {
         let inside = path.strip_prefix("/proc").or_else(|_| path.strip_prefix("/"));
         self.dir.join(inside.unwrap_or(path))
@@ -117,7 +115,6 @@ struct EntryRun {
 }
 
 impl EntryRuns {
-    /// Parses the lines and skips invalid ones.
     fn parse(text: &str) -> Self {
         let mut runs = Self::default();
         for line in text.lines() {

@@ -50,7 +50,6 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Compiles `p`; returns false without a compiler.
     fn compile(&self, flags: &str) -> bool {
         let words = flags.split_whitespace().chain(["p.c", "-o", "p"]);
         let Ok(output) = Command::new("gcc").current_dir(self.0.path()).args(words).output() else {
@@ -186,7 +185,6 @@ fn small() -> Vec<u8> {
     fs::read("/bin/true").unwrap()
 }
 
-/// Lays out a file and writes its copy, like [`align::copy`].
 fn lay_out(bytes: &[u8]) -> Result<Vec<u8>, AlignError> {
     let layout = Layout::of(Path::new("file"), bytes, 1 << 13)?;
     // A damaged file may have a sparse layout; then only check its length.

@@ -28,7 +28,6 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Lists the recordings in an archive.
 fn recorded(archive: &Path) -> BTreeSet<String> {
     let listed = Command::new("tar").arg("-tJf").arg(archive).output().unwrap();
     let text = String::from_utf8(listed.stdout).unwrap();

@@ -51,7 +51,6 @@ fn what_is_no_file_is_not_opened() {
     assert!(matches!(error, ElfError::NotElf(_)), "{error}");
 }
 
-/// Returns the header and program headers of a file.
 fn headers() -> Vec<u8> {
     let mut bytes = own();
     bytes.truncate(4096);

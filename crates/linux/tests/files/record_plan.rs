@@ -76,7 +76,6 @@ fn elf(class: u8, kind: u16, machine: u16) -> Vec<u8> {
     head
 }
 
-/// A machine with qemu, plugin and one valid program.
 fn machine() -> Table {
     let mut table = Table::default();
     for (path, head) in [

@@ -145,7 +145,6 @@ impl Program {
         smaps::parse(&std::fs::read(format!("/proc/{}/smaps", self.held.pid())).unwrap())
     }
 
-    /// Whether a PMD entry maps each block, by name.
     fn large(&self) -> BTreeMap<&str, bool> {
         let smaps = self.smaps();
         let is_large = |made: &Made| smaps::find(&smaps, made.at).unwrap().pmd_bytes() == M2;

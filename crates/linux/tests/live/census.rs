@@ -35,7 +35,6 @@ use crate::turn::{self, Turn};
 const M: u64 = 1 << 20;
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// Whether PFNs are visible; prints why not.
 fn can_see() -> bool {
     let can = rustix::process::geteuid().is_root() && File::open("/proc/kpageflags").is_ok();
     if !can {
@@ -74,7 +73,6 @@ impl Scene {
         Self { child, input, output }
     }
 
-    /// Reads the address range of the next step.
     fn step(&mut self) -> Range<u64> {
         let words = self.said("at");
         words[0]..words[1]
@@ -190,7 +188,6 @@ fn pmd_folios_agree_with_smaps() {
     assert!(smap.anon_pmd_bytes > 0, "the kernel gave no huge page");
 }
 
-/// Returns the control of anonymous folios of a size.
 fn control(kib: u32) -> PathBuf {
     PathBuf::from(format!("{THP}/hugepages-{kib}kB/enabled"))
 }
@@ -368,7 +365,6 @@ fn pages_of_a_file_that_were_written_to_are_copies() {
     assert!(scene.refusals(&range).contains(&Refusal::PrivateCopy));
 }
 
-/// Reads a meminfo value in bytes.
 fn meminfo(name: &str) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

@@ -44,7 +44,6 @@ fn request(pid: u32, kinds: &[CollapseKind]) -> Request {
     Request { pid, kinds: kinds.to_vec(), is_named: true, min_bytes: M2 }
 }
 
-/// Returns the outcome; `None` if it is not allowed.
 fn collapsed(request: &Request) -> Option<Outcome> {
     match collapse::run(request, "folio collapse", &mut |_| {}) {
         Ok(outcome) => Some(outcome),
@@ -56,7 +55,6 @@ fn collapsed(request: &Request) -> Option<Outcome> {
     }
 }
 
-/// Returns the PMD-mapped private memory in the kernel's count.
 fn private_pmd_bytes(pid: u32) -> u64 {
     let text = std::fs::read(format!("/proc/{pid}/smaps")).unwrap();
     smaps::parse(&text).iter().map(|smap| smap.anon_pmd_bytes).sum()

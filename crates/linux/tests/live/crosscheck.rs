@@ -60,7 +60,6 @@ fn left_behind(pid: u32) -> Vec<String> {
     found
 }
 
-/// Lists the tracefs instances, even if tracefs is not mounted.
 fn instances() -> Vec<String> {
     in_instances(|path| {
         let names = fs::read_dir(path).unwrap().flatten().map(|entry| entry.file_name());
@@ -68,7 +67,6 @@ fn instances() -> Vec<String> {
     })
 }
 
-/// Runs `look` on the directory of the tracefs instances.
 fn in_instances<T>(look: impl Fn(&Path) -> T) -> T {
     let context = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC).unwrap();
     fsconfig_create(&context).unwrap();
@@ -77,7 +75,6 @@ fn in_instances<T>(look: impl Fn(&Path) -> T) -> T {
     look(Path::new(&format!("/proc/self/fd/{}/instances", root.as_raw_fd())))
 }
 
-/// Reads the settings of every loop device.
 fn loop_settings() -> Vec<(String, String)> {
     let mut all = Vec::new();
     for entry in fs::read_dir("/sys/block").unwrap().flatten() {

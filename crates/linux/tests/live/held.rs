@@ -9,7 +9,6 @@ use tempfile::TempDir;
 use crate::started::started;
 use crate::support::{compile_in, has};
 
-/// A program with pipes; killed on drop.
 pub(crate) struct Held {
     pub(crate) child: Child,
     _folder: Option<TempDir>,
@@ -20,7 +19,6 @@ impl Held {
         Self::within(None, command)
     }
 
-    /// Compiles and starts a C program; prints a message without a compiler.
     pub(crate) fn compiled(source: &str) -> Option<Self> {
         if !has("gcc", "gcc") {
             return None;

@@ -17,7 +17,6 @@ fn plan(words: &[&str]) -> ProgramPlan {
     }
 }
 
-/// Returns a recorder, or `None` if the kernel cannot be recorded.
 fn recorder() -> Option<(Turn, ProgramRecorder)> {
     // The tests of workloads use the same tracefs instance of this process.
     let turn = turn::alone();

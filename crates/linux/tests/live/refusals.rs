@@ -24,7 +24,6 @@ fn is_root() -> bool {
     is_root
 }
 
-/// Returns the output of a command under `stage`, and its only refusal.
 fn refused(stage: &Stage, command: &mut Command) -> (Said, Vec<Refusal>) {
     let said = said(&command.output().unwrap());
     let summary = stage.remap.summary().unwrap();

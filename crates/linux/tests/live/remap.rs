@@ -128,7 +128,6 @@ fn a_program_off_its_alignment_at_a_fixed_address_shares_a_shifted_elf_file() {
     assert_eq!(symbols(&copy), symbols(&stubs));
 }
 
-/// Lists the names and addresses of all symbols.
 fn symbols(path: &Path) -> String {
     let output = Command::new("nm").arg(path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -27,7 +27,6 @@ const SECOND: &str = "the answer is 2222";
 struct Images {
     first: PathBuf,
     second: PathBuf,
-    /// The answer's position in both.
     at: u64,
 }
 
@@ -56,7 +55,6 @@ impl Images {
     }
 }
 
-/// A loop device, detached on drop.
 struct Loop(String);
 
 impl Loop {
@@ -98,13 +96,11 @@ impl<'a> Mounted<'a> {
         Self(at)
     }
 
-    /// The values that identify the program.
     fn identity(&self) -> (u64, u64, u64, i64, i64) {
         let found = fs::metadata(self.0.join("p")).unwrap();
         (found.dev(), found.ino(), found.size(), found.ctime(), found.ctime_nsec())
     }
 
-    /// Returns the program's output, plain and with its text moved.
     fn answers(&self, stage: &Stage) -> [String; 2] {
         let program = self.0.join("p");
         let moved = stage.command(&program, "").output().unwrap();

@@ -57,7 +57,6 @@ int main(int c, char **v) {
 }
 "#;
 
-/// A program that has allocated its memory.
 struct Started(Held);
 
 impl Started {
@@ -80,7 +79,6 @@ impl Started {
         line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
     }
 
-    /// Returns the remedies for most of its private memory.
     fn remedies(&self) -> Vec<Remedy> {
         let census = census::take(&Live, &[self.0.pid()]).unwrap();
         let verbs = LiveVerbs::default();
@@ -92,7 +90,6 @@ impl Started {
         private.next().map(|one| one.remedies).unwrap_or_default()
     }
 
-    /// Returns the start that promises a gain.
     fn option(&self) -> Option<Remedy> {
         self.remedies().into_iter().find(|remedy| remedy.action == Action::Option)
     }

@@ -92,7 +92,6 @@ pub fn tmpfs() -> TempDir {
     tempfile::Builder::new().prefix("largefolio-test-").tempdir_in("/dev/shm").unwrap()
 }
 
-/// A program with `mib` MiB of stubs in `folder`.
 pub fn program(folder: &Path, mib: usize, flags: &[&str]) -> PathBuf {
     let (text, path) = (folder.join("stubs.c"), folder.join("stubs"));
     fs::write(&text, SOURCE.replace("STUBS", &(mib << 20).to_string())).unwrap();
@@ -102,7 +101,6 @@ pub fn program(folder: &Path, mib: usize, flags: &[&str]) -> PathBuf {
     path
 }
 
-/// A store for one test.
 pub struct Stage {
     pub folder: TempDir,
     pub remap: Remap,
@@ -123,7 +121,6 @@ impl Stage {
         command
     }
 
-    /// Lists the copies in the store.
     pub fn copies(&self) -> Vec<String> {
         let store = self.remap.store();
         let is_file =
@@ -170,7 +167,6 @@ impl Said {
     }
 }
 
-/// Parses the output of a command that must succeed.
 pub fn said(output: &Output) -> Said {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{:?} {errors}", output.status);

@@ -42,7 +42,6 @@ fn place() -> Option<tempfile::TempDir> {
     Some(place)
 }
 
-/// Content with a different value in each page.
 fn content(len: u64) -> Vec<u8> {
     (0..len / 8).flat_map(|nr| (nr * 2_654_435_761).to_le_bytes()).collect()
 }
@@ -64,7 +63,6 @@ fn a_written_file_becomes_large_and_keeps_its_bytes_and_times() {
     let Some(place) = place() else { return };
     let path = place.path().join("file");
     let len = 3 * M2 + 12_288;
-    // Dirty: just written, not synced.
     write(&path, len);
     // An access time that any read would change.
     let long_ago = UNIX_EPOCH + Duration::from_hours(24);
@@ -101,7 +99,6 @@ fn a_part_is_warmed_alone() {
     assert!(looked.before_bytes.unwrap() < 4 * M2, "{looked:?}");
 }
 
-/// A program that maps a file: its own text.
 struct Held {
     child: Child,
 }

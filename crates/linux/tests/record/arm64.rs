@@ -122,7 +122,6 @@ fn what_memset_clears_is_recorded_and_what_cannot_be_is_named() {
     }
 }
 
-/// Counts the written pages in the mapping of 1027 pages.
 fn pages_written(trace: &Recorded) -> usize {
     let base = trace.mapping(1027).addr;
     (0..1027)

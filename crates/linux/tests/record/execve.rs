@@ -67,7 +67,6 @@ int main(int argc, char **argv) {
     return 1;
 }"#;
 
-/// Returns the paths of the executed programs, in order.
 fn executed(trace: &Recorded) -> Vec<String> {
     let path = |event: &Event| {
         let image = trace.meta.image_of(event.aux)?;

@@ -17,7 +17,6 @@ use tempfile::TempDir;
 
 use crate::support::{build_library, compile_in, compile_with, has};
 
-/// The machine, with this build's plugin.
 pub struct TestHost;
 
 impl Environment for TestHost {
@@ -61,7 +60,6 @@ pub fn plugin() -> PathBuf {
         .join("release/liblargefolio_recorder.so")
 }
 
-/// A program made for one test.
 pub struct Made {
     pub dir: TempDir,
     pub path: PathBuf,
@@ -111,7 +109,6 @@ pub fn record_pausing(path: &Path, arguments: &[&str], with: With, pause: Durati
     Recorded { outcome, meta, events }
 }
 
-/// Reads a trace's footer and rows.
 pub fn read(path: &Path) -> (Meta, Vec<Event>) {
     let mut reader = Reader::open(path).expect("a valid trace");
     let (mut batch, mut events) = (Batch::default(), Vec::new());
@@ -145,7 +142,6 @@ impl Recorded {
         found.unwrap_or_else(|| panic!("no mmap of {nr_pages} pages"))
     }
 
-    /// Returns the id of the file with a path that ends in `suffix`.
     pub fn file(&self, suffix: &str) -> u32 {
         let found = self.meta.files.iter().position(|file| file.path.ends_with(suffix));
         let id = found.unwrap_or_else(|| panic!("no file {suffix} in {:?}", self.meta.files));

@@ -57,7 +57,6 @@ fn program_is_interrupted(main: &str, kill: impl FnOnce(i32), signal: u8) {
     assert_eq!(events.last().map(|event| event.op), Some(Op::Exit));
 }
 
-/// Starts folio as a separate process with its own process group.
 fn start(made: &Made, output: &Path) -> Child {
     plugin();
     itself("signals::recording_in_a_process_of_its_own")

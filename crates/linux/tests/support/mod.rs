@@ -63,7 +63,6 @@ pub fn build_library(arguments: &[&str]) -> PathBuf {
     target
 }
 
-/// Compiles `source` into the program `folder`/p; `flags` as for gcc.
 pub fn compile_in(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
     compile_with("gcc", folder, source, flags)
 }

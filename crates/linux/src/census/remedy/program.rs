@@ -26,7 +26,6 @@ impl Traits {
         Self::of_files(&verbs, own, others.collect())
     }
 
-    /// Reads a running process.
     pub(crate) fn of(system: &dyn System, verbs: &dyn Verbs, process: &Process) -> Self {
         let task = Task::of(system, process.pid);
         let start = Start::of(&task);
@@ -72,9 +71,7 @@ impl Traits {
 
 #[derive(Clone, Debug, Default)]
 struct File {
-    /// The name without folders.
     name: String,
-    /// A path to read it by.
     path: PathBuf,
 }
 

@@ -17,7 +17,6 @@ use crate::shell::quoted;
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 #[expect(clippy::struct_excessive_bools, reason = "independent keys of the table")]
 pub struct Runtime {
-    /// The common name.
     pub name: String,
     /// Prefixes of mapped file names; at least one must be mapped.
     #[serde(default)]
@@ -37,9 +36,7 @@ pub struct Runtime {
     /// Matches only if the allocator is known and not glibc's.
     #[serde(default)]
     pub foreign: bool,
-    /// The memory that the row covers.
     pub memory: Memory,
-    /// Whether the program disables THP for itself.
     #[serde(default)]
     pub disabled: bool,
     /// Matches only mappings that start at a multiple of this and are not longer; 0 for all.
@@ -79,16 +76,13 @@ pub struct Runtime {
     pub variables_after: Vec<String>,
     /// The option's cost or limits; without an option, why it has none.
     pub cost: String,
-    /// The source of these facts.
     pub source: String,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
-    /// Private memory without a file.
     Anon,
-    /// Shared memory without a file.
     Shmem,
 }
 
@@ -103,24 +97,19 @@ static TABLE: LazyLock<Vec<Runtime>> = LazyLock::new(|| {
     table.map(|table| table.runtime).unwrap_or_default()
 });
 
-/// Returns the constants that the rows need.
 pub(crate) fn constants() -> Vec<&'static str> {
     TABLE.iter().flat_map(|row| &row.constants).map(String::as_str).collect()
 }
 
-/// Whether a file has the name of an allocator's library.
 pub(crate) fn is_known_allocator(name: &str) -> bool {
     TABLE.iter().flat_map(|row| &row.allocators).any(|start| name.starts_with(start))
 }
 
-/// How to start a program with an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Started {
-    /// With this command line.
     As {
         /// In shell syntax, with `..` for the arguments the program has now.
         line: String,
-        /// Remarks about the program's current variables and arguments.
         notes: Vec<String>,
     },
     /// As before: the option is already in effect.
@@ -137,14 +126,12 @@ pub struct Wanted {
     pub range: Range<u64>,
     /// Whether it is the heap, which only `brk` moves.
     pub is_heap: bool,
-    /// The size that a PMD entry maps.
     pub pmd_bytes: u64,
     pub is_disabled: bool,
     /// Its longest request to glibc's malloc in bytes, 0 if there is none; `None` if not read.
     pub longest_chunk: Option<u64>,
     /// Whether it starts with a glibc thread arena; `None` if not read.
     pub is_arena: Option<bool>,
-    /// Whether it starts with a `CPython` object arena.
     pub is_object_arena: bool,
     /// Whether it belongs to the process's largest reservation, or is code that the process wrote.
     pub is_own_heap: bool,
@@ -180,7 +167,6 @@ impl Runtime {
         self.environment == ["GLIBC_TUNABLES=glibc.malloc.hugetlb=1"] && self.arguments.is_empty()
     }
 
-    /// Finds the row for a program's mapping.
     #[must_use]
     pub fn of(traits: &Traits, wanted: &Wanted) -> Option<&'static Self> {
         TABLE.iter().find(|row| row.is_of(traits, wanted))
@@ -216,7 +202,6 @@ impl Runtime {
         !(self.environment.is_empty() && self.arguments.is_empty())
     }
 
-    /// Builds the command line with the option.
     #[must_use]
     pub fn start(&self, traits: &Traits) -> Started {
         let start = &traits.start;

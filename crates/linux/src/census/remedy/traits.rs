@@ -16,11 +16,8 @@ pub struct Traits {
     pub program: PathBuf,
     /// The name it was started by, which may be a link's; empty if unknown.
     pub name: String,
-    /// The names of mapped files, without folders.
     pub objects: Vec<String>,
-    /// The owners of its ELF notes.
     pub notes: Vec<String>,
-    /// The known string constants in it.
     pub constants: Vec<String>,
     /// The name of the file that provides its `malloc`; empty if unknown.
     pub allocator: String,
@@ -30,7 +27,6 @@ pub struct Traits {
 }
 
 impl Traits {
-    /// Whether it uses a `malloc` other than glibc's.
     #[must_use]
     pub fn has_foreign_allocator(&self) -> bool {
         !self.allocator.is_empty() && self.allocator != LIBC

@@ -33,7 +33,6 @@ pub trait Verbs {
     /// Returns why `folio run --text remap` refuses a program, if it does.
     fn remap_refusal(&self, path: &Path) -> Option<String>;
 
-    /// Returns the owners of a file's ELF notes.
     fn notes(&self, path: &Path) -> Vec<String>;
 
     /// Whether a shell finds the file with this inode number by name.
@@ -46,7 +45,6 @@ pub trait Verbs {
     fn constants(&self, path: &Path, wanted: &[&str]) -> Vec<String>;
 }
 
-/// Answers from the running system.
 #[derive(Debug, Default)]
 pub struct LiveVerbs {
     /// Which process maps each file, read on first use.

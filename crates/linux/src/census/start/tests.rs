@@ -9,7 +9,6 @@ use super::*;
 use crate::proc::maps;
 use crate::system::MemSystem;
 
-/// Builds process 7 with these files.
 fn task_of(files: &[(&str, &[u8])]) -> (tempfile::TempDir, Start) {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("7")).unwrap();
@@ -104,7 +103,6 @@ fn a_program_is_typed_so_that_a_shell_finds_it() {
 
 const LOADER: &str = "/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2";
 
-/// Maps a program and its libraries, in this order.
 fn layout(names: &[&str]) -> Vec<Vma> {
     let mut text = String::new();
     for (at, name) in names.iter().enumerate() {

@@ -14,7 +14,6 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Merged {
     pub value: OsString,
-    /// The old value already had the option in effect.
     pub is_in_effect: bool,
     /// The old options that the new value replaces, as written.
     pub replaced: Vec<String>,
@@ -24,9 +23,7 @@ pub struct Merged {
 enum Form {
     /// `name=value:name=value`, with these two separators.
     Pairs { separator: u8, assign: u8 },
-    /// Command line words.
     Words,
-    /// The value is a single option.
     Whole,
 }
 
@@ -49,7 +46,6 @@ impl Form {
         }
     }
 
-    /// Returns the option that a part sets.
     fn key(self, part: &[u8]) -> &[u8] {
         match self {
             Self::Pairs { assign, .. } => {
@@ -68,7 +64,6 @@ pub(super) fn switch(word: &[u8]) -> &[u8] {
     name("-XX:+").or_else(|| name("-XX:-")).unwrap_or(word)
 }
 
-/// Returns the value of the variable `name` with the `wanted` options added.
 #[must_use]
 pub fn merged(name: &str, old: Option<&OsStr>, wanted: &str) -> Merged {
     let form = Form::of(name);

@@ -17,7 +17,6 @@ const M: u64 = 1 << 20;
 const ALIGNED: u64 = 0x4000_0000;
 const UNALIGNED: u64 = 0x4001_0000;
 
-/// A glibc program's private memory, all in base pages.
 struct Private {
     page_bytes: u64,
     start: u64,
@@ -53,7 +52,6 @@ impl Private {
     }
 }
 
-/// Returns the gain of `folio collapse` for `bytes`, and the folio size.
 fn collapsed(page_bytes: u64, bytes: u64) -> Option<(u64, u64)> {
     let remedies = Private { page_bytes, start: ALIGNED, bytes, name: "" }.remedies();
     let one = remedies.iter().find(|remedy| remedy.action == Action::Collapse)?;
@@ -71,7 +69,6 @@ fn collapse_says_the_folios_that_it_makes() {
     }
 }
 
-/// Returns the command for the next start and its folio size.
 fn at_the_next_start(private: &Private) -> (String, u64) {
     let remedies = private.remedies();
     let last = remedies.last().unwrap();

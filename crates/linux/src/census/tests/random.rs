@@ -44,7 +44,6 @@ fn stretch() -> impl Strategy<Value = Stretch> {
         .prop_map(|(gap, from, len, is_aligned)| Stretch { gap, from, len, is_aligned })
 }
 
-/// Maps virtual pages to their PFNs.
 fn mapped(folios: &Folios, stretches: &[Stretch]) -> BTreeMap<u64, u64> {
     let mut pages = BTreeMap::new();
     let mut page = FIRST_PAGE;

@@ -16,7 +16,6 @@ use crate::warm::{WarmRefusal, Warmed};
 
 const THP: &str = "sys/kernel/mm/transparent_hugepage";
 
-/// The verbs' answers in a test.
 #[derive(Default)]
 pub(super) struct Answers {
     pub(super) warm: Option<WarmRefusal>,
@@ -24,9 +23,7 @@ pub(super) struct Answers {
     pub(super) remap: Option<String>,
     pub(super) notes: Vec<String>,
     pub(super) constants: Vec<&'static str>,
-    /// The file that defines malloc, by name.
     pub(super) malloc_of: Option<&'static str>,
-    /// No shell finds the program by its name.
     pub(super) is_elsewhere: bool,
 }
 
@@ -91,7 +88,6 @@ pub(super) fn set(dir: &Path, name: &str, text: &str) {
     std::fs::write(dir.join(THP).join(name), text).unwrap();
 }
 
-/// Returns why the private memory is small, and its remedies.
 pub(super) fn of_anon(answers: &Answers, edit: &dyn Fn(&Path)) -> (Refusal, Vec<Remedy>) {
     let (_dir, system) = edited("6.18", |dir| {
         small(dir);
@@ -486,7 +482,6 @@ fn a_mount_of_tmpfs_has_its_own_setting() {
     assert_eq!(tmpfs(text, (0, 46)), None);
 }
 
-/// Returns the remedies for private memory with these pages.
 fn of_pages(pagemap: &str, edit: &dyn Fn(&Path)) -> Vec<Remedy> {
     let (_, remedies) = of_anon(&Answers::default(), &|dir: &Path| {
         replace(&dir.join("100/pagemap"), "40000 180 8100000000008000 1", pagemap);

@@ -29,17 +29,14 @@ use crate::shell::{as_typed, quoted};
 use crate::system::mounts;
 use crate::warm::{WarmRefusal, Warmed};
 
-/// What the shared memory setting costs.
 const SHARED_WIDE: &str = "it applies to the shared memory of all programs, but only to whole blocks; with always \
     instead of within_size, even the smallest would take 2M";
-/// The reason that no setting helps at the next start.
 const IN_PIECES: &str = "malloc mapped each request alone, and none of them holds a whole block: no setting makes \
     them larger at the next start";
 /// The program that can move its shared memory to hugetlb pages if there are enough.
 const POSTGRESQL: &str = "PostgreSQL";
 
 impl Judge<'_> {
-    /// Returns the remedies of a finding with known reasons.
     pub(super) fn remedies(&mut self, finding: &Finding) -> Vec<Remedy> {
         let is_aside = |refusal: Refusal| refusal.is_aside();
         if finding.reasons.iter().all(|reason| is_aside(reason.refusal)) {
@@ -103,7 +100,6 @@ impl Judge<'_> {
         or_nothing(remedies)
     }
 
-    /// Returns whether `folio collapse` would change anything.
     fn is_collapsible(&self, case: &Case<'_>, smap: &Smap, gains: &Gains) -> bool {
         let pmd_bytes = self.census.geometry.pmd_bytes();
         !case.is_short
@@ -198,7 +194,6 @@ impl Judge<'_> {
         )))
     }
 
-    /// Remedies for files on tmpfs, which the mount option controls.
     fn mounted(&self, mount: &TmpfsMount, smap: &Smap) -> Remedy {
         match self.settings.tmpfs(&mount.huge) {
             None => Remedy::nothing("this kernel has no such folios for shared memory"),
@@ -277,7 +272,6 @@ impl Judge<'_> {
         case.mapping.vma.nr_whole_blocks(self.census.geometry.pmd_bytes()) > 0
     }
 
-    /// Moves the program's text to shared memory.
     fn moved(&self, case: &Case<'_>, obstacle: Obstacle) -> Remedy {
         if !case.mapping.vma.is_exec() {
             return Remedy::nothing("only text can be moved, and this is not executable");
@@ -314,7 +308,6 @@ impl Judge<'_> {
     }
 }
 
-/// Recommends `folio warm` if it would change something.
 fn warmed(case: &Case<'_>, warm: Option<Warmed>) -> Remedy {
     let path = &case.mapping.vma.path;
     match warm.map(|warm| warm.refusal) {

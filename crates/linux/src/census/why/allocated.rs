@@ -14,11 +14,9 @@ const ARENA_BYTES: u64 = 64 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Allocated {
-    /// What glibc's malloc mapped.
     pub(super) pieces: Pieces,
     /// Whether it starts with a glibc thread arena; `None` if not read.
     pub(super) is_arena: Option<bool>,
-    /// Whether it starts with a `CPython` object arena.
     pub(super) is_object_arena: bool,
 }
 

@@ -7,10 +7,8 @@ use std::io;
 use crate::proc::Task;
 use crate::system::{Entries, entry};
 
-/// Entries of pagemap per read.
 const WINDOW: usize = 512;
 
-/// Words at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words<const NR: usize> {
     Read([u64; NR]),
@@ -24,7 +22,6 @@ pub(super) struct Contents {
     pagemap: Box<dyn Entries>,
     memory: Box<dyn Entries>,
     page_bytes: u64,
-    /// The first page in the window.
     first: u64,
     window: Vec<u64>,
 }

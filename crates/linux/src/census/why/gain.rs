@@ -16,16 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::census::block::{AreaFacts, BlockFacts, FileBlock, Obstacle, Place, Runs, When};
 
-/// The gain if each whole block became one folio, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gain {
     /// In blocks that are not large yet but can be.
     pub(super) bytes: u64,
-    /// The part that is in memory now.
     pub(super) present_bytes: u64,
-    /// Newly allocated.
     pub(super) new_bytes: u64,
-    /// Read from swap.
     pub(super) swapped_bytes: u64,
     /// Copied while other processes keep the original; this also needs more memory.
     pub(super) copied_bytes: u64,
@@ -36,7 +32,6 @@ pub(super) struct Gain {
 }
 
 impl Gain {
-    /// Subtracts `pinned_bytes` at unknown addresses of the process.
     pub(super) fn without_pinned(self, pinned_bytes: u64, block_bytes: u64) -> Self {
         let pinned_bytes = pinned_bytes.next_multiple_of(block_bytes).min(self.bytes);
         Self { pinned_bytes, ..self.without(pinned_bytes) }
@@ -88,7 +83,6 @@ impl Promised {
         }
     }
 
-    /// Records that the blocks are counted.
     pub(super) fn keep(&mut self, blocks: Vec<FileBlock>, when: When) {
         self.of(when).extend(blocks);
     }
@@ -108,7 +102,6 @@ impl Promised {
     }
 }
 
-/// A mapping's blocks and the facts common to all of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocks<'a> {
     pub(super) area: AreaFacts,
@@ -118,7 +111,6 @@ pub(super) struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// Returns their gain and the shared blocks in it.
     pub(super) fn gain(&self, when: When, promised: &Promised) -> (Gain, Vec<FileBlock>) {
         let (mut gain, mut kept) = (Gain::default(), Vec::new());
         for run in self.runs.iter() {
@@ -162,7 +154,6 @@ impl Blocks<'_> {
             bytes(u64::from(nr_pages).saturating_sub(cost.nr_new).saturating_sub(cost.nr_swapped));
     }
 
-    /// Sums the bytes of blocks by obstacle.
     pub(super) fn obstacles(&self, when: When) -> BTreeMap<Obstacle, u64> {
         let mut found: BTreeMap<Obstacle, u64> = BTreeMap::new();
         for run in self.runs.iter() {

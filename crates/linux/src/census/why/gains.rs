@@ -8,7 +8,6 @@ use crate::census::block::{AreaFacts, Backing, FileBlock, When};
 use crate::census::remedy::{Action, Remedy};
 
 impl Judge<'_> {
-    /// Computes the gains of the blocks, without earlier promises.
     pub(super) fn gains(&mut self, case: &Case<'_>) -> Gains {
         let area = self.area(case);
         let geometry = self.census.geometry;
@@ -61,13 +60,11 @@ impl Judge<'_> {
 
 pub(super) struct Gains {
     pub(super) area: AreaFacts,
-    /// By `folio collapse`.
     pub(super) now: Gain,
     /// By changes that take effect when the program starts again.
     pub(super) next: Gain,
     /// The part of `next` in memory that glibc's malloc mapped.
     pub(super) of_malloc: Gain,
-    /// Whether the mapping was made in pieces.
     pub(super) has_borders: bool,
     now_blocks: Vec<FileBlock>,
     next_blocks: Vec<FileBlock>,
@@ -90,7 +87,6 @@ impl Gains {
     }
 }
 
-/// Explains why no block of a mapping gains anything.
 pub(super) fn nothing_to_gain(finding: &Finding, gains: &Gains) -> String {
     const OF_BLOCKS: [Refusal; 8] = [
         Refusal::Disabled,

@@ -37,7 +37,6 @@ fn nameless(process: &Process) -> impl DoubleEndedIterator<Item = &Vma> {
     process.mappings.iter().map(|mapping| &mapping.vma).filter(|vma| is_nameless(vma))
 }
 
-/// Returns the largest mapping that the process can write; the first if several have that size.
 fn largest(process: &Process) -> Range<u64> {
     let writable = nameless(process).rev().filter(|vma| is_writable(vma));
     writable.max_by_key(|vma| vma.len_bytes()).map_or(0..0, |vma| vma.range.clone())
@@ -57,7 +56,6 @@ pub(super) fn is_largest(case: &Case<'_>) -> bool {
     largest(case.process) == case.mapping.vma.range
 }
 
-/// Whether a mapping is part of the heap or compiled code.
 pub(super) fn is_part(case: &Case<'_>) -> bool {
     let vma = &case.mapping.vma;
     let heap = || reservation(case.process, largest(case.process));

@@ -24,14 +24,12 @@ use crate::run::Placed;
 use crate::system::{FileFacts, FileRef};
 use crate::warm::Warmed;
 
-/// The verbs' answers for a file.
 #[derive(Clone, Debug)]
 pub(super) struct FilePlan {
     pub(super) placed: Option<Placed>,
     pub(super) warm: Option<Warmed>,
 }
 
-/// Facts that are read once for all mappings.
 pub(super) struct Judge<'a> {
     pub(super) census: &'a Census,
     pub(super) question: &'a Question<'a>,
@@ -53,14 +51,12 @@ pub(super) struct Judge<'a> {
     pub(super) files: BTreeMap<((u32, u32), u64, u64), FilePlan>,
 }
 
-/// A mapping under judgement.
 pub(super) struct Case<'a> {
     pub(super) process: &'a Process,
     pub(super) mapping: &'a Mapping,
     pub(super) target_bytes: u64,
     pub(super) target_order: u32,
     pub(super) large_bytes: u64,
-    /// It holds no whole block of the target size.
     pub(super) is_short: bool,
     /// It grows during use: heap, stack, or the used part of a reservation.
     pub(super) grows: bool,
@@ -94,7 +90,6 @@ impl<'a> Case<'a> {
         self.mapping.tally.sum(|kind, size| is_in(kind) && is_size(size))
     }
 
-    /// Whether only PMD entries count as large.
     fn is_pmd(&self, census: &Census) -> bool {
         self.target_bytes == census.geometry.pmd_bytes()
     }
@@ -134,7 +129,6 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Returns the reasons that a mapping is not larger, most bytes first.
     pub(super) fn reasons(&mut self, finding: &Finding) -> Vec<Reason> {
         let case = Case::new(self.census, finding);
         let mut reasons = self.judge(&case);
@@ -191,7 +185,6 @@ impl<'a> Judge<'a> {
         reasons
     }
 
-    /// Judges a file's pages: cached in small folios, and why.
     fn file(&mut self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
         let vma = &case.mapping.vma;
         let anon = case.sum(|kind| kind == Kind::Anon, false).mapped_bytes();
@@ -217,7 +210,6 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Judges private or shared memory in small folios.
     fn memory(&mut self, case: &Case<'_>, kind: Kind, reasons: &mut Vec<Reason>) {
         let is_kind = |other| match kind {
             Kind::Anon => matches!(other, Kind::Anon | Kind::Text),
@@ -250,7 +242,6 @@ impl<'a> Judge<'a> {
         reasons.push(Case::reason(refusal, small));
     }
 
-    /// Judges large folios that are not mapped large.
     fn large(&mut self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
         let large = case.sum(|_| true, true);
         let rest = large.mapped_bytes().saturating_sub(case.large_bytes);
@@ -274,7 +265,6 @@ impl<'a> Judge<'a> {
         reasons.push(Case::reason(refusal, whole));
     }
 
-    /// Adds obstacles of single blocks.
     fn obstacles(&mut self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
         let area = self.area(case);
         if let Some(blocks) = self.blocks(case, area, case.target_bytes) {
@@ -285,7 +275,6 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Returns the facts common to all blocks of a mapping.
     pub(super) fn area(&mut self, case: &Case<'_>) -> AreaFacts {
         let backing = self.backing(case);
         let mut runs = case.mapping.touched.iter().flat_map(|touched| touched.contpte.iter());
@@ -319,7 +308,6 @@ impl<'a> Judge<'a> {
         Some(Blocks { area, runs, place, page_bytes: geometry.page_bytes })
     }
 
-    /// Returns the tmpfs that holds a shared mapping.
     pub(super) fn home(&mut self, case: &Case<'_>) -> Home {
         self.mounts.home(self.question.system, case.process.pid, &case.mapping.vma)
     }
@@ -335,7 +323,6 @@ impl<'a> Judge<'a> {
         self.smaps.entry(pid).or_insert_with(read)
     }
 
-    /// Returns `Some` if the process or its parent has disabled THP.
     pub(super) fn disabled(&mut self, case: &Case<'_>) -> Option<&Disabled> {
         let (system, pid) = (self.question.system, case.process.pid);
         let read = || Disabled::of(&Task::of(system, pid));

@@ -16,7 +16,6 @@ const POOLS: [u64; 2] = [16 << 10, 4 << 10];
 const STEP: u64 = 16;
 const STEPS_MAX: u64 = 32;
 
-/// Whether private memory starts with an arena.
 pub(super) fn is_arena(contents: &mut Contents, vma: &Vma) -> bool {
     POOLS.into_iter().any(|pool_bytes| {
         let at = vma.range.start.next_multiple_of(pool_bytes);
@@ -43,7 +42,6 @@ fn is_pool([used, _, next, before, class, offsets]: [u64; 6], pool_bytes: u64) -
 mod tests {
     use super::*;
 
-    /// Joins two fields into a word.
     const fn both(low: u64, high: u64) -> u64 {
         low | high << 32
     }

@@ -23,28 +23,23 @@ const PAGES_MAX: u64 = 1 << 15;
 /// How many pages are searched for the next header.
 const SOUGHT_MAX: u64 = 1 << 14;
 
-/// Memory mapped by one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) range: Range<u64>,
-    /// One request to glibc's malloc.
     pub(super) is_chunk: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pieces {
     list: Vec<Piece>,
-    /// The first header was read.
     is_known: bool,
 }
 
 impl Pieces {
-    /// Makes one piece of unknown origin.
     pub(super) fn whole(vma: &Vma) -> Self {
         Self { list: vec![Piece { range: vma.range.clone(), is_chunk: false }], is_known: false }
     }
 
-    /// Finds the pieces from the first words of each page.
     pub(super) fn found(
         vma: &Vma,
         page_bytes: u64,
@@ -78,7 +73,6 @@ impl Pieces {
         self.list.len() > 1
     }
 
-    /// Returns the longest malloc request; `None` if no header could be read.
     pub(super) fn longest_chunk(&self) -> Option<u64> {
         let chunks = self.list.iter().filter(|piece| piece.is_chunk);
         let longest = chunks.map(|piece| piece.range.end - piece.range.start).max();

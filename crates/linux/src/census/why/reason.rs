@@ -7,7 +7,6 @@ use crate::census::remedy::Remedy;
 use crate::census::remedy::verbs::Verbs;
 use crate::system::System;
 
-/// Why a mapping is not larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
@@ -17,7 +16,6 @@ pub enum Refusal {
     Incongruent,
     /// The page cache holds the file in smaller folios.
     CachedSmall,
-    /// The filesystem does not support folios of this size.
     Filesystem,
     OpenForWrite,
     /// Written pages of a private file mapping: copies, in base pages.
@@ -32,7 +30,6 @@ pub enum Refusal {
     Merged,
     /// userfaultfd is registered on the block.
     Userfaultfd,
-    /// Some pages of the block or the process are pinned.
     Pinned,
     Device,
     SettingOff,
@@ -43,14 +40,11 @@ pub enum Refusal {
     /// Touched in smaller folios: before the setting or the advice, or while no large folio was
     /// free.
     FilledSmall,
-    /// Large folios that are only partly mapped.
     PartlyMapped,
     /// Large folios mapped whole, but by one PTE per page.
     MappedByPages,
     SwappedOut,
-    /// Not touched yet.
     NotTouched,
-    /// Folio sizes are visible only to root.
     SizeUnknown,
 }
 
@@ -58,7 +52,6 @@ impl Refusal {
     /// The reasons without a remedy.
     pub const ASIDE: [Self; 3] = [Self::NotTouched, Self::SwappedOut, Self::TooSmall];
 
-    /// Whether it is in [`Self::ASIDE`].
     #[must_use]
     pub fn is_aside(self) -> bool {
         Self::ASIDE.contains(&self)
@@ -93,7 +86,6 @@ impl Refusal {
         }
     }
 
-    /// Returns a description for people.
     #[must_use]
     pub const fn meaning(self) -> &'static str {
         match self {
@@ -151,13 +143,10 @@ impl Refusal {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Reason {
-    /// The cause.
     pub refusal: Refusal,
-    /// The number of bytes affected.
     pub bytes: u64,
 }
 
-/// A mapping compared with its largest possible size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The index into `Census::processes`.
@@ -179,13 +168,9 @@ pub struct Finding {
 /// `None` if unknown.
 pub type FolioLimit<'a> = &'a dyn Fn(&str) -> Option<u64>;
 
-/// How to judge a census.
 pub struct Question<'a> {
-    /// The system the census was taken on.
     pub system: &'a dyn System,
-    /// The folio sizes that filesystems support.
     pub limit: FolioLimit<'a>,
-    /// Asked before a verb is recommended.
     pub verbs: &'a dyn Verbs,
     /// At most this many mappings, those with most missing memory first.
     pub nr_max: usize,

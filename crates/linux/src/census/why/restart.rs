@@ -24,23 +24,18 @@ use crate::proc::smaps::Smap;
 use crate::shell::as_typed;
 use crate::system::System;
 
-/// The cost of any system-wide setting.
 pub(super) const SYSTEM_WIDE: &str =
     "it applies to all programs: those that use memory sparsely will take more";
 
-/// Why no setting helps if THP is disabled except for advised memory.
 pub(super) const EXCEPT_ADVISED: &str = "THP is disabled for the process except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED; systemd's \
      MemoryTHP=madvise), so no setting helps: start the program without this flag";
 
-/// Limits the promise for an allocator with requests that cannot be recognised.
 const MAYBE_IN_PIECES: &str =
     "less if the allocator mapped it in pieces, because a block across two of them stays small";
 
-/// Why an option does nothing under the current settings.
 const ONLY_IF_MADVISE: &str =
     "its allocator advises memory only if thp.enabled is madvise when the program starts";
 
-/// Limits the promise of `always` while another setting is active.
 const UNSEEN: &str = "no gain if THP is disabled for the process except for advised memory: that can be seen only under always";
 
 /// Whether the kernel supports `PR_THP_DISABLE_EXCEPT_ADVISED` (6.18).
@@ -51,7 +46,6 @@ fn may_except_advised(system: &dyn System) -> bool {
 }
 
 impl Judge<'_> {
-    /// Returns the remedy for private memory at the next start.
     pub(super) fn anon_next_start(&mut self, case: &Case<'_>, smap: &Smap) -> Option<Remedy> {
         let row = self.runtime(case, Memory::Anon);
         let option = self.option(case, row);
@@ -110,7 +104,6 @@ impl Judge<'_> {
         Some(self.of_all_programs(case, &set, value, more))
     }
 
-    /// Recommends the setting for all private memory.
     pub(super) fn of_all_programs(
         &mut self,
         case: &Case<'_>,
@@ -212,7 +205,6 @@ impl Judge<'_> {
         Runtime::of(self.traits(case), &wanted)
     }
 
-    /// Returns the facts about a mapping's allocator.
     pub(super) fn allocated(&mut self, case: &Case<'_>) -> Rc<Allocated> {
         let vma = &case.mapping.vma;
         let key = (case.process.pid, vma.range.start);
@@ -237,7 +229,6 @@ impl Judge<'_> {
         }
     }
 
-    /// Adds the setting that an option for advised memory needs.
     pub(super) fn with_setting(
         &self,
         row: Option<&Runtime>,
@@ -283,21 +274,17 @@ fn is_for_madvise(row: Option<&Runtime>) -> bool {
 }
 
 impl Remedy {
-    /// Sets the cost, unless nothing works.
     pub(super) fn costing_if_some(self, cost: String) -> Self {
         if self.is_some() { self.costing(cost) } else { self }
     }
 }
 
-/// The effect of a program's option.
 pub(super) enum OwnOption {
-    /// Restart the program with it.
     Start(Remedy),
     /// Already in effect, with the option's name.
     Already(String),
     /// Not possible, with the reason.
     Without(String),
-    /// The program has no option.
     None,
 }
 
@@ -306,7 +293,6 @@ impl OwnOption {
         if let Self::Start(remedy) = self { Some(remedy.clone()) } else { None }
     }
 
-    /// Explains why a setting is recommended instead.
     pub(super) fn note(&self) -> Option<String> {
         match self {
             Self::Already(what) => {
@@ -319,7 +305,6 @@ impl OwnOption {
 }
 
 impl Disabled {
-    /// Explains which process disabled THP, and how to start the program without the ban.
     pub(super) fn way_out(&self) -> String {
         let run = as_typed("folio run -- PROGRAM");
         match &self.ancestor {

@@ -22,7 +22,6 @@ use crate::system::{System, mounts};
 /// root directory is mounted).
 const KERNELS: (u32, u32) = (0, 1);
 
-/// The tmpfs that holds shared memory.
 pub(super) enum Home {
     Kernel,
     Mount(TmpfsMount),
@@ -32,14 +31,12 @@ pub(super) enum Home {
 
 pub(super) struct TmpfsMount {
     point: PathBuf,
-    /// The `huge=` mount option.
     pub(super) huge: String,
     /// The process with this mount, if this process does not have it.
     seen_by: Option<u32>,
 }
 
 impl TmpfsMount {
-    /// Returns the command that sets another `huge=`.
     pub(super) fn remount(&self, huge: &str) -> String {
         let enter = self.seen_by.map_or_else(String::new, |pid| format!("nsenter -t {pid} -m "));
         as_root(&format!("{enter}mount -o remount,huge={huge} {}", quoted(&self.point)))
@@ -58,17 +55,13 @@ impl TmpfsMount {
     }
 }
 
-/// Mount tables, read on first use.
 #[derive(Default)]
 pub(super) struct SeenMounts {
-    /// This process's mounts.
     ours: Option<Vec<u8>>,
-    /// Mounts of other processes, by pid.
     theirs: BTreeMap<u32, Vec<u8>>,
 }
 
 impl SeenMounts {
-    /// Finds the tmpfs of a shared mapping of process `pid`.
     pub(super) fn home(&mut self, system: &dyn System, pid: u32, vma: &Vma) -> Home {
         let read = |task: Task<'_>| task.mounts().unwrap_or_default();
         let ours = self.ours.get_or_insert_with(|| read(Task::own(system)));
@@ -86,7 +79,6 @@ impl SeenMounts {
 }
 
 impl Home {
-    /// Returns what the deciding setting allows; `None` if the kernel has no such folios.
     pub(super) fn allows(&self, settings: &ThpSettings<'_>, bytes: u64) -> Option<Allows> {
         match self {
             Self::Mount(mount) => settings.tmpfs(&mount.huge),

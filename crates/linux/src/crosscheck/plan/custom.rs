@@ -3,11 +3,9 @@
 use super::super::error::CrosscheckError;
 use super::super::workloads::{Filesystem, Workload};
 
-/// The name of a custom workload's file.
 pub(in super::super) const OWN_FILE: &str = "own";
 /// The limit of the probe's page map with base pages of 4 KiB.
 const OWN_BYTES_MAX: u64 = 4 << 30;
-/// The file's default length.
 const OWN_BYTES: u64 = 64 << 20;
 /// The step limit; at 1.5 ms each these take a few minutes.
 const NR_STEPS_MAX: u64 = 100_000;
@@ -15,7 +13,6 @@ const NR_STEPS_MAX: u64 = 100_000;
 const PROTS: [&str; 4] = ["r", "rx", "rxc", "rw"];
 const SHARES: [&str; 3] = ["shared", "private", "none"];
 const ADVICES: [&str; 7] = ["plain", "huge", "nohuge", "random", "seq", "hugerandom", "hugeseq"];
-/// Keys with numeric values.
 const NUMBERS: [&str; 7] = ["n", "seed", "first", "pages", "skew", "opens", "settle"];
 /// Keys with values that only the probe parses.
 const FREE: [&str; 3] = ["pattern", "ops", "also"];
@@ -28,7 +25,6 @@ pub struct Custom {
 }
 
 impl Custom {
-    /// Makes a workload without words, on a file of `own_bytes`.
     pub(super) fn empty(own_bytes: u64) -> Self {
         Self { words: Vec::new(), own_bytes }
     }
@@ -60,7 +56,6 @@ impl Custom {
         Ok(custom)
     }
 
-    /// Adds the defaults of missing words.
     pub(super) fn complete(&mut self) {
         let is_reading = self.get("pattern").is_some_and(|pattern| pattern.starts_with("read"));
         if is_reading && self.get("prot").is_none() {

@@ -11,7 +11,6 @@ pub(crate) struct Area {
     pub(crate) end: u64,
     /// File position of the first byte.
     pub(crate) pos: u64,
-    /// The file's number.
     pub(crate) file: u32,
 }
 
@@ -22,24 +21,20 @@ pub(crate) struct Areas {
 }
 
 impl Areas {
-    /// Returns an address's mapping and file position.
     pub(crate) fn find(&self, addr: u64) -> Option<(u32, u64)> {
         let (_, area) = self.areas.range(..=addr).next_back()?;
         (addr < area.end).then(|| (area.id, area.pos + (addr - area.start)))
     }
 
-    /// Whether any byte of the range is mapped.
     pub(crate) fn overlaps(&self, bytes: &Range<u64>) -> bool {
         self.areas.range(..bytes.end).next_back().is_some_and(|(_, area)| area.end > bytes.start)
     }
 
-    /// Returns the files with any mapped byte in the range.
     pub(crate) fn files(&self, bytes: &Range<u64>) -> BTreeSet<u32> {
         let inside = self.areas.range(..bytes.end).map(|(_, area)| area);
         inside.filter(|area| area.end > bytes.start).map(|area| area.file).collect()
     }
 
-    /// Adds an area at free addresses.
     pub(crate) fn insert(&mut self, area: Area) {
         self.areas.insert(area.start, area);
     }

@@ -14,7 +14,6 @@ pub(super) struct Births {
     held: BTreeSet<i32>,
 }
 
-/// The meaning of a `SIGSTOP`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BirthStop {
     /// The first stop of a reported thread: it runs.
@@ -26,7 +25,6 @@ pub(super) enum BirthStop {
 }
 
 impl Births {
-    /// Handles a thread stopped by `SIGSTOP`.
     pub(super) fn stopped(&mut self, tid: i32) -> BirthStop {
         if self.awaited.remove(&tid) {
             BirthStop::First

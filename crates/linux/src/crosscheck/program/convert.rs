@@ -33,7 +33,6 @@ pub(crate) struct Source<'a> {
     pub(crate) exec_reads: &'a dyn Fn(u64) -> Vec<(u64, u64)>,
 }
 
-/// A trace that cannot become a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} of the trace: {what}")]
 pub(crate) struct ConvertError {
@@ -42,7 +41,6 @@ pub(crate) struct ConvertError {
     pub(crate) what: String,
 }
 
-/// The recording's body and its file numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Body {
     /// Lines from the first action.
@@ -71,12 +69,9 @@ pub(crate) fn convert(trace: &str, source: &Source<'_>) -> Result<Body, ConvertE
 struct Writer<'a> {
     source: &'a Source<'a>,
     out: Output,
-    /// The recording's number by inode.
     files: BTreeMap<u64, u32>,
-    /// The file number of each open file.
     opens: BTreeMap<u32, u32>,
     nr_removed: u64,
-    /// Each thread's address space.
     spaces: BTreeMap<i32, u32>,
     areas: BTreeMap<u32, Areas>,
     /// Page tables of memory without a file: address space and number.
@@ -88,7 +83,6 @@ struct Writer<'a> {
     nr_areas: u32,
 }
 
-/// The first number for open files made by `execve`.
 const KERNEL_OPENS: u32 = 1 << 15;
 /// Why a file is no longer compared, if no call of the program is the cause.
 const FOREIGN: &str = "used by another process";
@@ -237,7 +231,6 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a change of mappings if it affects a file mapping.
     fn change(&mut self, mark: &Mark) {
         let page = self.source.page;
         let id = self.nr_areas;
@@ -273,7 +266,6 @@ impl<'a> Writer<'a> {
         self.out.act(&format!("O {id} {file}"));
     }
 
-    /// Returns a file's number; numbers follow the order of first use.
     fn number(&mut self, inode: u64) -> u32 {
         let next = u32::try_from(self.files.len()).unwrap_or(u32::MAX);
         *self.files.entry(inode).or_insert(next)
@@ -390,7 +382,6 @@ impl<'a> Writer<'a> {
         id
     }
 
-    /// Writes a kernel event on a file of the program; skips the filesystem's own inodes.
     fn kernel(&mut self, event: &Event) {
         let file = event.inode().and_then(|inode| self.files.get(&inode));
         if let Some(&file) = file {

@@ -117,12 +117,10 @@ pub(crate) fn behind(tid: i32, fd: i32) -> Option<Behind> {
     Some(Behind { device: found.dev(), inode: found.ino(), bytes: found.size(), path })
 }
 
-/// Reads a descriptor's position in bytes.
 pub(crate) fn position(tid: i32, fd: i32) -> io::Result<u64> {
     fd::info(&Live, tid, fd)?.pos.ok_or_else(|| not_told("pos", tid, fd))
 }
 
-/// Reads a descriptor's `O_*` flags.
 pub(crate) fn flags(tid: i32, fd: i32) -> io::Result<u64> {
     fd::info(&Live, tid, fd)?.flags.ok_or_else(|| not_told("flags", tid, fd))
 }

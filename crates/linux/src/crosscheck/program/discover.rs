@@ -39,7 +39,6 @@ impl Discover {
 }
 
 impl Discover {
-    /// Whether the program made or changed the file, under any name.
     fn is_own_work(&self, found: &Metadata) -> bool {
         let seconds = u64::try_from(found.ctime()).unwrap_or(0);
         let nanos = u32::try_from(found.ctime_nsec()).unwrap_or(0);

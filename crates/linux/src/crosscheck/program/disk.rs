@@ -19,7 +19,6 @@ use super::super::workloads::Filesystem;
 use super::kept::Kept;
 use crate::proc::block;
 
-/// The device below the filesystem.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Disk {
     /// zram: a read ends before its call returns.
@@ -40,9 +39,7 @@ impl Disk {
 
 #[derive(Debug)]
 pub(crate) enum BlockDevice {
-    /// `/dev/zramN`.
     Zram(u32),
-    /// A loop device over memory.
     Loop(Device),
 }
 
@@ -55,7 +52,6 @@ impl BlockDevice {
         Ok(block)
     }
 
-    /// Whether a read ends before its call returns.
     pub(crate) fn reads_within_call(&self) -> bool {
         matches!(self, Self::Zram(_))
     }
@@ -85,7 +81,6 @@ impl BlockDevice {
         }
     }
 
-    /// The largest request in KiB.
     pub(crate) fn max_sectors_kb(&self) -> Result<u64, CrosscheckError> {
         let path = self.sysfs("queue/max_sectors_kb");
         let text = fs::read_to_string(&path).map_err(CrosscheckError::file(&path))?;
@@ -93,7 +88,6 @@ impl BlockDevice {
     }
 }
 
-/// A mount that ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Mount {
     pub(crate) at: PathBuf,
@@ -111,7 +105,6 @@ impl Mount {
         Ok(Self { at: at.to_owned() })
     }
 
-    /// Bind-mounts `file` at `at`.
     pub(crate) fn bind(file: &Path, at: &Path) -> Result<Self, CrosscheckError> {
         mount(file, at, "", libc::MS_BIND)
             .map_err(CrosscheckError::os("mount a copy over a file of the program"))?;
@@ -140,7 +133,6 @@ fn mount(from: &Path, at: &Path, filesystem: &str, flags: libc::c_ulong) -> io::
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives the calling thread private mounts that no other process sees.
 pub(crate) fn private_mounts() -> Result<(), CrosscheckError> {
     // SAFETY: takes a flag and no pointers.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {

@@ -62,7 +62,6 @@ impl Events {
         Ok(Self { instance, faults, _probe: probe, known: 0 })
     }
 
-    /// Prepares it for files of a device, numbered as in `stat`.
     pub(crate) fn prepare(&mut self, device: u64, cpu: usize) -> Result<(), CrosscheckError> {
         let s_dev = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
         self.set("tracing_on", "0")?;
@@ -92,7 +91,6 @@ impl Events {
         self.instance.set(name, value).map_err(CrosscheckError::os("set up tracing"))
     }
 
-    /// Opens the file that receives marks.
     pub(crate) fn marker(&self) -> Result<File, CrosscheckError> {
         OpenOptions::new()
             .write(true)
@@ -114,7 +112,6 @@ impl Events {
         fs::write(self.instance.path().join("tracing_on"), "1")
     }
 
-    /// Stops tracing and returns the trace.
     pub(crate) fn stop(&self) -> Result<String, CrosscheckError> {
         self.set("tracing_on", "0")?;
         let lost = self.instance.nr_lost();

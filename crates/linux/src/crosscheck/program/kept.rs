@@ -44,7 +44,6 @@ rmdir "$directory/files" "$directory"
 
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// An empty mount point.
     pub(super) files: PathBuf,
     /// The zram device's number. The device has no size yet.
     pub(super) zram: Option<u32>,
@@ -54,7 +53,6 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Makes the directory, and a zram device if `has_zram`.
     pub(super) fn new(has_zram: bool) -> Result<Self, CrosscheckError> {
         let device = if has_zram { [block::ZRAM_ADD, block::ZRAM_REMOVE] } else { ["", ""] };
         let mut keeper = Command::new("/bin/sh");
@@ -97,7 +95,6 @@ impl Drop for Kept {
     }
 }
 
-/// Parses the keeper's output: the device, if any, and the directory.
 fn named(told: &[u8]) -> io::Result<(Option<u32>, PathBuf)> {
     let line = told.iter().position(|byte| *byte == b'\n');
     let Some((device, directory)) = line.map(|at| (&told[..at], &told[at + 1..])) else {

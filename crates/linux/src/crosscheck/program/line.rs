@@ -2,7 +2,6 @@
 
 use crate::fault_probe::{self, HANDLE_MM_FAULT};
 
-/// An action of a thread or a response of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     /// The thread that caused it; for a mark, the recorder.
@@ -13,7 +12,6 @@ pub(crate) struct Line {
 /// An event. Indices and runs are in pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// Written by the recorder.
     Mark(Mark),
     /// `exceptions:page_fault_*`, or a call of `handle_mm_fault` with its code from
     /// [`fault_probe`].
@@ -64,7 +62,6 @@ pub(crate) enum Mark {
 }
 
 impl Event {
-    /// Returns the file of a kernel event.
     pub(crate) fn inode(&self) -> Option<u64> {
         match *self {
             Self::Mark(_) | Self::Fault { .. } => None,
@@ -297,7 +294,6 @@ fn mark(text: &str) -> Option<Mark> {
     })
 }
 
-/// Parses a mark for a call on an open file.
 fn mark_of_file(words: &[&str]) -> Option<Mark> {
     let number = |word: &str| word.parse::<u64>().ok();
     let id = |word: &str| word.parse::<u32>().ok();

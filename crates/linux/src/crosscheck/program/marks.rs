@@ -34,7 +34,6 @@ const KMAP_SHARED: u32 = 8;
 /// Called with all threads whenever a new one exists and is stopped.
 pub(crate) type Follow<'a> = &'a mut dyn FnMut(&BTreeSet<i32>) -> io::Result<()>;
 
-/// A file the program used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Used {
     /// Its length in bytes when it was first opened.
@@ -49,7 +48,6 @@ pub(crate) struct Marks<'a> {
     follow: Follow<'a>,
     threads: BTreeSet<i32>,
     descriptors: Descriptors,
-    /// The filesystem's files.
     pub(crate) files: BTreeMap<Inode, Used>,
 }
 
@@ -161,7 +159,6 @@ impl<'a> Marks<'a> {
         self.descriptors.set(tid, i32::try_from(to).unwrap_or(-1), open);
     }
 
-    /// Marks the kernel's mappings of the filesystem's files.
     fn kernel_mappings(&mut self, tid: i32, space: u32) -> io::Result<()> {
         for vma in Task::of(&Live, tid).maps()?.vmas {
             let (major, minor) = vma.device;
@@ -325,14 +322,12 @@ fn uncovered(call: &Call) -> [Option<(&'static str, u64)>; 2] {
     }
 }
 
-/// Reads a number in a stopped thread's memory.
 fn number_at(tid: i32, addr: u64) -> io::Result<u64> {
     let mut bytes = [0; 8];
     fd::memory(tid, addr, &mut bytes)?;
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Sums the lengths of an I/O vector in a stopped thread's memory.
 fn vector_bytes(tid: i32, addr: u64, nr: u64) -> io::Result<u64> {
     let nr = usize::try_from(nr.min(1024)).unwrap_or(0);
     let mut bytes = vec![0; nr * 16];

@@ -34,7 +34,6 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// Makes the filesystem and copies `files` to it.
     pub(super) fn new(
         plan: &ProgramPlan,
         facts: &Facts,

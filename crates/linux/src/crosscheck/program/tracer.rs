@@ -36,7 +36,6 @@ pub(crate) enum Birth {
     Clone,
 }
 
-/// Called at every stop.
 pub(crate) trait Observer {
     /// The first process is about to call `execve`.
     fn starts(&mut self, tid: i32) -> io::Result<()>;
@@ -120,7 +119,6 @@ fn cpu_set(cpu: usize) -> libc::cpu_set_t {
 /// The traced program; 0 while nothing is traced.
 static TRACED: AtomicI32 = AtomicI32::new(0);
 
-/// Sends a signal to the traced program.
 pub(crate) fn pass_on(signal: i32) {
     let pid = TRACED.load(Relaxed);
     if pid > 0 {
@@ -156,7 +154,6 @@ struct Tracer {
     /// keepers.
     living: BTreeSet<i32>,
     births: Births,
-    /// The call each thread is in.
     calls: Vec<(i32, Call)>,
 }
 
@@ -236,7 +233,6 @@ impl Tracer {
         }
     }
 
-    /// Kills and reaps everything that is traced.
     fn end(&mut self) {
         for &tid in &self.living {
             // SAFETY: our own child, or a thread of one, that has not been waited for.
@@ -326,7 +322,6 @@ fn go_on(tid: i32, signal: i32) -> io::Result<()> {
     }
 }
 
-/// Waits for a stop or end of this thread's own children.
 fn wait() -> io::Result<(i32, i32)> {
     let mut status = 0;
     loop {

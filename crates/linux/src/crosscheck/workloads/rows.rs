@@ -184,7 +184,6 @@ fn scripts(page: u64) -> Vec<Row> {
         written_row("rx", "made1", page),
         script("writes", small).with("file", "made2").with("pages", 512),
         script("willneed", "a:willneed/0,t5,t90,t3000,p").with("pages", 4000),
-        // Several opens and mappings of one file.
         script("opens", "b0.0+4096x12,b12.0+4096/1,b16.0+4096x3/1,b12.0+4096x4").with("opens", 2),
         Row::touches("r", "plain", "seq", 100)
             .named("maps")
@@ -328,7 +327,6 @@ pub(super) fn long_window() -> Vec<Row> {
     ]
 }
 
-/// Readahead switched off.
 pub(super) fn no_window() -> Vec<Row> {
     vec![Row::touches("rx", "plain", "stride7", 12)]
 }

@@ -25,7 +25,6 @@ use crate::proc::smaps::{self, Smap};
 use crate::system::entry::{GUARD, OF_FILE, PRESENT, SWAPPED};
 use crate::system::{Entries, Live};
 
-/// Entries of pagemap per read.
 const NR_ENTRIES: usize = 4096;
 /// A larger mapping is read only if the kernel lists its present pages.
 const UNSCANNED_BYTES_MAX: u64 = 64 << 30;
@@ -75,7 +74,6 @@ impl Found {
         Ok(first)
     }
 
-    /// Adds the rest of its memory.
     pub(super) fn go_on(
         &self,
         tasks: &mut Tasks<'_, '_>,
@@ -185,7 +183,6 @@ impl Found {
         Ok(())
     }
 
-    /// Adds a reference for each present page.
     fn touch(&self, tasks: &mut Tasks<'_, '_>, first: ThreadId) -> Result<(), TraceError> {
         let Ok(pagemap) = Task::of(&Live, self.pid).pagemap() else {
             tasks.book.warn("A process ended before its memory could be read; it is missing.");

@@ -37,7 +37,6 @@ pub(super) struct Inodes {
 }
 
 impl Inodes {
-    /// Records the name of a file that may have been read before it was mapped.
     pub(super) fn note(&mut self, mapped: &Mapped) {
         if self.mapped.len() < NR_MAPPED_MAX {
             let inode = (mapped.device, mapped.inode);
@@ -101,7 +100,6 @@ impl Inodes {
         !self.known.contains_key(&inode)
     }
 
-    /// Adds the regular files of a process's descriptors.
     fn search(&mut self, files: &mut Files, pid: u32) {
         for number in Task::of(&crate::system::Live, pid).descriptors() {
             let Some((found, path)) = fd::regular(pid, number) else { continue };

@@ -54,7 +54,6 @@ const READS: Recorded = Recorded {
     fields: &["i_ino", "s_dev", "index", "last_index"],
     kind: Kind::FileRead,
 };
-/// System calls with the names of their arguments.
 const CALLS: [(Call, &str, &[&str]); 7] = [
     (Call::Mmap, "mmap", &["addr", "len", "prot", "flags", "fd", "off"]),
     (Call::Munmap, "munmap", &["addr", "len"]),
@@ -77,12 +76,10 @@ struct Field {
     size: usize,
 }
 
-/// Events by the kernel's event id.
 #[derive(Debug, Default)]
 pub(super) struct Formats {
     events: BTreeMap<u64, (Kind, Vec<Field>)>,
     thread: Option<Field>,
-    /// Whether file reads are reported.
     pub(super) has_reads: bool,
 }
 
@@ -110,7 +107,6 @@ impl Formats {
         Ok(formats)
     }
 
-    /// Whether the kernel has fault events with addresses.
     pub(super) fn has_faults(instance: &Instance) -> bool {
         FAULTS.iter().all(|event| instance.has(event.name))
     }

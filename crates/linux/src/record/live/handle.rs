@@ -17,7 +17,6 @@ use crate::system::{Live, mounts};
 
 const INODE_AND_GENERATION: i32 = 1;
 
-/// `struct file_handle` with its bytes.
 #[repr(C)]
 struct Handle {
     nr_bytes: u32,

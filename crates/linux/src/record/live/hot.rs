@@ -41,7 +41,6 @@ impl Hot {
         Ok(Self { every, last: Instant::now(), cost: HotPages::default() })
     }
 
-    /// Clears the bits of these processes if it is time.
     pub(super) fn ask(&mut self, pids: impl Iterator<Item = u32>) {
         if self.last.elapsed() < self.every {
             return;

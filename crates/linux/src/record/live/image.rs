@@ -70,7 +70,6 @@ pub(super) fn add_stack(layout: &mut Vec<LayoutEntry>, address: u64) -> bool {
     true
 }
 
-/// Extends the stack to the size it can grow to.
 fn grow_stack(layout: &mut [LayoutEntry]) {
     let mut below = 0;
     for entry in layout {
@@ -89,7 +88,6 @@ pub(super) fn of_lines(lines: &[Vma], program: &Path, book: &mut Book<'_>) -> Im
     Image { layout: initial.layout, brk: 0 }
 }
 
-/// Whether a maps line dates from the execve.
 pub(super) fn is_of_execve(vma: &Vma, mapped: &[Mapped]) -> bool {
     let is_in = |one: &Mapped| {
         one.inode == vma.inode && vma.range.start.wrapping_sub(one.addr) < one.len.max(1)

@@ -36,7 +36,6 @@ const RECORD_COMM: u32 = 3;
 const RECORD_MMAP2: u32 = 10;
 /// In a `RECORD_COMM`: the name changed by an execve.
 const IS_EXEC: u16 = 1 << 13;
-/// Offset of the name in a mapping's body.
 const NAME_OFFSET: usize = 64;
 
 /// `perf_event_attr` up to `clockid`; the kernel treats the rest as zero.
@@ -60,12 +59,10 @@ struct Attributes {
 pub(super) struct Names {
     rings: Vec<Ring>,
     bytes: Vec<u8>,
-    /// Records that did not fit.
     pub(super) nr_lost: u64,
 }
 
 impl Names {
-    /// Opens the rings; they start to record.
     pub(super) fn open() -> io::Result<Self> {
         let mut rings = Vec::new();
         for cpu in 0..possible_cpus() {
@@ -79,7 +76,6 @@ impl Names {
         Ok(Self { rings, bytes: Vec::new(), nr_lost: 0 })
     }
 
-    /// Reads the available records.
     pub(super) fn take(&mut self, events: &mut Vec<Timed>) {
         for ring in &mut self.rings {
             self.bytes.clear();
@@ -89,7 +85,6 @@ impl Names {
     }
 }
 
-/// Returns how many processors the kernel supports.
 fn possible_cpus() -> usize {
     // SAFETY: takes a number and returns one.
     let nr = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
@@ -159,7 +154,6 @@ impl Ring {
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
-    /// Appends the bytes that the kernel wrote since the last call.
     fn take(&mut self, bytes: &mut Vec<u8>) {
         let head = self.counter(0).load(Ordering::Acquire);
         let tail = self.counter(1).load(Ordering::Relaxed);
@@ -206,7 +200,6 @@ fn records(mut bytes: &[u8], events: &mut Vec<Timed>) -> u64 {
     nr_lost
 }
 
-/// Decodes a file mapping; `None` for other mappings.
 fn mapped(record: &[u8]) -> Option<Timed> {
     timed(record, |body| {
         let half = |at| word::<4>(body, at).and_then(|number| u32::try_from(number).ok());

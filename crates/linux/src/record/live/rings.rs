@@ -31,12 +31,10 @@ impl Rings {
         Ok(Self { cpus, formats, page: vec![0; PAGE_BYTES_MAX] })
     }
 
-    /// Whether read calls on files are reported.
     pub(super) fn has_reads(&self) -> bool {
         self.formats.has_reads
     }
 
-    /// Reads the available events, in order per processor.
     pub(super) fn take(&mut self, events: &mut Vec<Timed>) -> io::Result<()> {
         let Self { cpus, formats, page: bytes } = self;
         for cpu in cpus {

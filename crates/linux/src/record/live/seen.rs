@@ -12,7 +12,6 @@ pub(super) enum Call {
     Brk,
 }
 
-/// A file mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapped {
     pub(super) pid: u32,
@@ -23,7 +22,6 @@ pub(super) struct Mapped {
     pub(super) device: u64,
     pub(super) inode: u64,
     pub(super) prot: u32,
-    /// Its name in the process.
     pub(super) path: PathBuf,
 }
 

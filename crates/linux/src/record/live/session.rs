@@ -33,13 +33,11 @@ const TICK: Duration = Duration::from_millis(50);
 /// The interval until the command has executed, because its maps must be read while it lives.
 const FIRST_TICK: Duration = Duration::from_millis(1);
 
-/// Why a recording ended before the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stopped {
     Signal(i32),
     Time,
     Size,
-    /// Nothing is left to record.
     Ended,
 }
 
@@ -63,7 +61,6 @@ pub(super) struct Session<'run, 'book, 'sink> {
     instance: &'run Instance,
     tasks: Tasks<'book, 'sink>,
     bounds: Bounds,
-    /// Finds pages that are written again.
     pub(super) hot: Option<Hot>,
     started: Instant,
     /// Earlier rows and pages, and the CPU time and faults since then.
@@ -93,7 +90,6 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         }
     }
 
-    /// Describes running processes.
     pub(super) fn attach(&mut self, pids: &[u32]) -> Result<(), RecordError> {
         let mut found = Vec::new();
         for &pid in pids {
@@ -173,7 +169,6 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         Ok((Fate::Ended(ended), stopped))
     }
 
-    /// Records until there is a reason to stop.
     pub(super) fn run(
         &mut self,
         signals: &Signals,
@@ -234,18 +229,15 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         Ok(())
     }
 
-    /// Stops tracing.
     fn stop(&self) {
         // The instance is removed anyway.
         let _ = self.instance.set("tracing_on", "0");
     }
 
-    /// Returns the cost of `--hot`.
     pub(super) fn hot_pages(&self) -> Option<HotPages> {
         self.hot.as_ref().map(|hot| hot.cost(self.tasks.nr_protected))
     }
 
-    /// Returns the state at the attach, and the CPU time and faults since then.
     pub(super) fn take_attached(&mut self) -> Option<Attached> {
         let (Before { nr_rows, nr_pages }, usage) = self.attached.take()?;
         Some(Attached { nr_rows, nr_pages, run: usage.end(&self.tasks.pids().collect()) })

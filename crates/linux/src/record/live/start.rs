@@ -16,7 +16,6 @@ use crate::record::error::RecordError;
 use crate::record::program::Program;
 use crate::signals::{self, Signals};
 
-/// A child held before its execve.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pid: u32,
@@ -72,7 +71,6 @@ impl Waiting {
         self.pid
     }
 
-    /// Lets it execute.
     pub(super) fn go(self, signals: &Signals) -> Result<Child, RecordError> {
         let failed = not_started(signals);
         rustix::io::write(&self.go, &[1]).map_err(|error| failed(error.into()))?;

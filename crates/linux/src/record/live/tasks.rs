@@ -43,7 +43,6 @@ const NO_READER: &str = "A file was read that had no name any more when it was l
 struct Thread {
     id: ThreadId,
     pid: u32,
-    /// The call in progress.
     call: Option<(Call, [u64; 6])>,
     /// Inode and pages of its last read: a long read comes in several events.
     read: Option<(u64, u64, u64)>,
@@ -64,19 +63,16 @@ pub(super) struct Process {
     mapped: Vec<Mapped>,
     pub(super) since_ns: u64,
     pub(super) is_blind: bool,
-    /// Whether its image contains a stack.
     has_stack: bool,
     /// Faults in the memory of a program that an execve is about to start (T4).
     executing: Option<Vec<(u64, u64)>>,
 }
 
-/// All followed threads and processes.
 pub(super) struct Tasks<'book, 'sink> {
     pub(super) book: &'book mut Book<'sink>,
     pub(super) inodes: Inodes,
     threads: BTreeMap<u32, Thread>,
     processes: BTreeMap<u32, Process>,
-    /// The command recorded from its start.
     command: Option<u32>,
     /// Stores to pages that were mapped read-only.
     pub(super) nr_protected: u64,
@@ -120,7 +116,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         id
     }
 
-    /// Follows another thread of a process.
     pub(super) fn add_thread(&mut self, pid: u32, tid: u32) -> Result<(), TraceError> {
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         if self.threads.contains_key(&tid) {
@@ -136,7 +131,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         self.processes.get_mut(&pid)
     }
 
-    /// The pids of processes that have not ended.
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
         self.processes.keys().copied()
     }
@@ -145,7 +139,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         self.processes.len()
     }
 
-    /// Whether the command was executed.
     pub(super) fn has_begun(&self) -> bool {
         let pid = self.command.and_then(|pid| self.processes.get(&pid));
         pid.is_none_or(|process| !process.is_blind)
@@ -315,7 +308,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         Ok(())
     }
 
-    /// A process executes a program, or starts as one.
     pub(super) fn execve(
         &mut self,
         pid: u32,

@@ -80,7 +80,6 @@ struct Known {
     last: Spent,
 }
 
-/// The counters since processes were attached.
 #[derive(Debug)]
 pub(super) struct Usage {
     began: Instant,
@@ -98,7 +97,6 @@ impl Usage {
         Self { began, looked: began, known: known.collect() }
     }
 
-    /// Reads the counters of live processes if it is time.
     pub(super) fn look(&mut self, living: impl Iterator<Item = u32>) {
         if self.looked.elapsed() >= EVERY {
             self.look_now(living);
@@ -114,7 +112,6 @@ impl Usage {
         self.looked = Instant::now();
     }
 
-    /// Ends the recording with these processes alive.
     pub(super) fn end(mut self, living: &BTreeSet<u32>) -> PlainRun {
         let wall = self.began.elapsed();
         self.look_now(living.iter().copied());

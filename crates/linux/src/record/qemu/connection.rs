@@ -35,7 +35,6 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Accepts the next connection on `listener`.
     pub(super) fn accept(listener: &OwnedFd) -> Result<Self, Errno> {
         let fd = rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?;
         let peer = rustix::net::sockopt::socket_peercred(&fd).ok();

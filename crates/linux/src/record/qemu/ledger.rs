@@ -33,7 +33,6 @@ const PARKED_MAX: usize = 256;
 /// parent blocks a child it has not announced.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// The recording, built from the messages.
 pub(crate) struct Ledger<'book, 'sink> {
     pub(crate) book: &'book mut Book<'sink>,
     directory: PathBuf,
@@ -41,16 +40,13 @@ pub(crate) struct Ledger<'book, 'sink> {
     processes: BTreeMap<u32, RecordedProcess>,
     /// The users of recorded processes. Tails of these users are read.
     pub(crate) users: BTreeSet<u32>,
-    /// The first process.
     top: Option<u32>,
     /// Whether new processes and threads no longer fit.
     is_full: bool,
-    /// Rows of the current message.
     runs: Vec<Run>,
 }
 
 impl<'book, 'sink> Ledger<'book, 'sink> {
-    /// Starts a recording of `program` with its tails in `directory`.
     pub(crate) fn new(book: &'book mut Book<'sink>, directory: PathBuf, program: PathBuf) -> Self {
         let processes = BTreeMap::new();
         let users = BTreeSet::from([rustix::process::geteuid().as_raw()]);
@@ -58,7 +54,6 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         Self { book, directory, program, processes, users, top, is_full, runs }
     }
 
-    /// Handles a message of process `pid`.
     pub(crate) fn receive(&mut self, pid: u32, bytes: &[u8]) -> Result<(), TraceError> {
         let Some(packet) = Packet::decode(bytes).filter(|packet| packet.header.pid == pid) else {
             self.book.warn("A message from the recorder could not be read and was left out.");

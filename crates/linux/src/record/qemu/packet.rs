@@ -9,15 +9,12 @@ use super::wire::{HEADER_BYTES, Header, ROW_BYTES, Row};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet<'a> {
-    /// The kind and the sender.
     pub(crate) header: Header,
-    /// Encoded rows.
     pub(crate) rows: &'a [u8],
     pub(crate) body: &'a [u8],
 }
 
 impl<'a> Packet<'a> {
-    /// Decodes a message; `None` if it is invalid.
     pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let header = Header::decode(bytes)?;
         let rest = bytes.get(HEADER_BYTES..)?;

@@ -19,22 +19,18 @@ const COMMAND_WORDS_MAX: usize = COMMAND_BYTES_MAX + 1;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thread {
-    /// Its id in the trace.
     pub(crate) id: ThreadId,
     /// Sequence number of the last rows received.
     pub(crate) last_seq: Option<u64>,
 }
 
-/// The program that a process is about to execute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Execve {
     /// Recorded, with its path and command, called by this thread.
     Recorded { path: PathBuf, command: Vec<String>, caller: ThreadId },
-    /// Not recorded.
     Unrecorded { path: String, why: Unrecorded },
 }
 
-/// A process's state, as known from its messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Only its parent has mentioned it.
@@ -49,7 +45,6 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// Whether a process can send messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Voice {
     /// It is connected, or about to connect as another program.
@@ -61,7 +56,6 @@ pub(crate) enum Voice {
 }
 
 impl Phase {
-    /// Returns whether a process in this phase can send messages.
     pub(crate) fn voice(self) -> Voice {
         match self {
             Self::Announced | Self::Away => Voice::Silent,
@@ -73,15 +67,11 @@ impl Phase {
 
 #[derive(Debug)]
 pub(crate) struct RecordedProcess {
-    /// The id of its first thread.
     pub(crate) first: ThreadId,
-    /// Threads by the kernel's id.
     pub(crate) threads: BTreeMap<u32, Thread>,
     /// Its exit status, once announced.
     pub(crate) status: Option<u64>,
-    /// The thread that ends it.
     pub(crate) last: ThreadId,
-    /// The execve in progress.
     pub(crate) execve: Option<Execve>,
     /// How many programs it and its ancestors have executed: part of its tails' names.
     pub(crate) generation: u32,
@@ -103,7 +93,6 @@ pub(crate) struct RecordedProcess {
 }
 
 impl RecordedProcess {
-    /// Creates a process with `pid` as its first thread.
     pub(crate) fn new(pid: u32, first: ThreadId) -> Self {
         Self {
             first,
@@ -140,7 +129,6 @@ impl RecordedProcess {
 }
 
 impl Execve {
-    /// Parses a message body sent by `caller`.
     pub(crate) fn recorded(body: &[u8], caller: ThreadId) -> Self {
         let mut words = body.split(|byte| *byte == 0);
         let path = words.next().unwrap_or_default();
@@ -156,7 +144,6 @@ impl Execve {
         Self::Recorded { path, command, caller }
     }
 
-    /// Parses the body for a program that is not recorded.
     pub(crate) fn unrecorded(body: &[u8]) -> Self {
         let why = wire::u32_at(body, 0).and_then(Unrecorded::from_number);
         let path = String::from_utf8_lossy(body.get(4..).unwrap_or_default()).into_owned();
@@ -164,7 +151,6 @@ impl Execve {
     }
 }
 
-/// The warning for a program with memory clears that QEMU does not report.
 pub(crate) fn unseen(path: &[u8]) -> String {
     format!(
         "{} clears whole pages with an instruction that QEMU tells nobody of (DC ZVA): those that it \
@@ -173,7 +159,6 @@ pub(crate) fn unseen(path: &[u8]) -> String {
     )
 }
 
-/// The warning for a program that ran unrecorded.
 pub(crate) fn sentence(path: &str, why: Unrecorded) -> String {
     let why = match why {
         Unrecorded::SetUserId => {

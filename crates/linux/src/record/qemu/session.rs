@@ -65,15 +65,12 @@ const CUT_SHORT: &str = "A signal ended the recording while what processes had s
 pub(crate) struct Session<'ledger, 'book, 'sink> {
     ledger: &'ledger mut Ledger<'book, 'sink>,
     listener: OwnedFd,
-    /// The process that was started.
     program: u32,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
     started: Instant,
     last_message: Instant,
-    /// When the program's end was noticed.
     ended: Option<Instant>,
-    /// No further connection is accepted.
     has_accepted_last: bool,
     nr_packets: u64,
     has_hello: bool,
@@ -81,7 +78,6 @@ pub(crate) struct Session<'ledger, 'book, 'sink> {
 }
 
 impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
-    /// Records the process `program` through `listener`.
     pub(crate) fn new(
         ledger: &'ledger mut Ledger<'book, 'sink>,
         listener: OwnedFd,
@@ -153,7 +149,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    /// Whether the program ended so long ago that waiting is over.
     fn is_overdue(&self) -> bool {
         self.ended.is_some_and(|ended| ended.elapsed() > LINGER_MAX)
     }
@@ -168,7 +163,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         is_cut
     }
 
-    /// Whether the recording is over, once the program has ended.
     fn is_finished(&mut self) -> bool {
         if self.last_message.elapsed() <= LINGER && !self.is_overdue() {
             return self.connections.is_empty() && !self.ledger.has_executing();
@@ -192,7 +186,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    /// Reports a standstill and adds a warning to the trace.
     fn look_for_standstill(&mut self) {
         if self.last_message.elapsed() < STANDSTILL {
             self.standstill = None;
@@ -204,7 +197,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    /// Returns why connection `index` has unread messages.
     fn awaited(&self, index: usize) -> Option<Standstill> {
         let connection = &self.connections[index];
         let pid = connection.pid.filter(|_| !self.may_read(index))?;
@@ -219,7 +211,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         Some(Standstill { pid, awaited, silent: STANDSTILL })
     }
 
-    /// Waits for an event, for at most a tick.
     fn wait(&self, pidfd: Option<&OwnedFd>, is_ending: bool) -> Result<(), RecordError> {
         let mut fds = vec![PollFd::new(&self.listener, PollFlags::IN)];
         fds.extend(pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)));

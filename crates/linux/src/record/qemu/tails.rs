@@ -15,7 +15,6 @@ use super::wire::{self, ROW_BYTES, TAIL_BYTES, TAIL_ROWS, TAIL_ROWS_OFFSET, WIND
 
 #[derive(Debug)]
 pub(crate) struct Tail {
-    /// The kernel's thread id.
     pub(crate) tid: u32,
     /// The sequence number its rows would have had.
     pub(crate) seq: u64,
@@ -25,7 +24,6 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// The rows that were not sent.
     pub(crate) fn rows(&self) -> &[u8] {
         &self.rows
     }

@@ -12,7 +12,6 @@ const PAGE: u64 = 4096;
 /// Bytes aligned, unaligned and partial, by order.
 pub(crate) type ByOrder = BTreeMap<u32, [u64; 3]>;
 
-/// Drops a tally's kinds.
 pub(crate) fn by_order(tally: &Tally) -> ByOrder {
     let mut counted = ByOrder::new();
     for (_, size, cell) in tally.cells() {
@@ -63,7 +62,6 @@ pub(crate) struct Look {
     pfns: BTreeMap<u64, u64>,
 }
 
-/// Counts a range inside one mapping.
 pub(crate) fn look(pid: u32, range: &Range<u64>) -> Look {
     let pagemap = File::open(format!("/proc/{pid}/pagemap")).unwrap();
     let file = File::open("/proc/kpageflags").unwrap();

@@ -71,7 +71,6 @@ fn read(at: usize, len: usize) {
 const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 const RX: i32 = libc::PROT_READ | libc::PROT_EXEC;
 
-/// Makes private memory with an advice and touches it.
 fn anon(len: usize, advice: Option<i32>) -> usize {
     let at = reserve(len);
     map(at, len, RW, None);

@@ -15,7 +15,6 @@ fn anon(start: u64) -> Wanted {
     of_length(start, 4 << 20, 2 << 20)
 }
 
-/// Builds private memory on a machine with PMD entries of `pmd_bytes`.
 fn of_length(start: u64, bytes: u64, pmd_bytes: u64) -> Wanted {
     let range = start..start + bytes;
     Wanted {

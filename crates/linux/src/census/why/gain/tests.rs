@@ -9,7 +9,6 @@ use crate::proc::maps::Vma;
 const PAGE: u64 = 4096;
 const BLOCK: u64 = 2 << 20;
 const NR: u32 = 512;
-/// Blocks of the file.
 const FILE_BLOCKS: u64 = 8;
 
 /// Generates a mapping of part of a file: its first block, and the facts of all its blocks.
@@ -32,7 +31,6 @@ fn view() -> impl Strategy<Value = (u64, Vec<BlockFacts>)> {
     })
 }
 
-/// Returns the address of a view.
 const fn address(nr: u64) -> u64 {
     (nr + 1) << 32
 }

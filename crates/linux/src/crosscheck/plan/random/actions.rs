@@ -14,7 +14,6 @@ pub(super) struct Actions<'a> {
     pub(super) draw: &'a mut Draw,
     page: u64,
     nr_opens: u64,
-    /// The current file length.
     bytes: u64,
     parts: Vec<Part>,
     ops: Vec<String>,
@@ -25,7 +24,6 @@ pub(super) struct Actions<'a> {
 struct Bytes {
     /// The page of the first byte.
     index: u64,
-    /// The offset in that page.
     offset: u64,
     len: u64,
 }
@@ -75,7 +73,6 @@ impl<'a> Actions<'a> {
         self.bytes.div_ceil(self.page)
     }
 
-    /// Draws a mapping and its pages inside the file.
     fn mapped(&mut self) -> Option<(usize, Part)> {
         let nr = self.draw.below(self.parts.len() as u64);
         let at = usize::try_from(nr).unwrap_or(0);
@@ -153,7 +150,6 @@ impl<'a> Actions<'a> {
         ])
     }
 
-    /// Draws an offset into a page: usually 0.
     fn offset(&mut self) -> u64 {
         let odd = self.draw.below(self.page);
         self.draw.of(&[0, 0, 0, 1, odd, self.page - 1])
@@ -170,7 +166,6 @@ impl<'a> Actions<'a> {
         self.push(format!("{kind}{index}.{offset}+{len}{times}{of}"), nr);
     }
 
-    /// Draws a call's byte range.
     fn bytes(&mut self) -> Bytes {
         Bytes { index: self.index(), offset: self.offset(), len: self.call_bytes() }
     }
@@ -195,7 +190,6 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// Reads from some page down to the first.
     fn read_back(&mut self) {
         let (from, open) = (self.index(), self.open());
         let nr_pages = self.draw.of(&[1, 1, 2, 4, 16]);
@@ -206,7 +200,6 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// Two streams of read(2), on one descriptor or two.
     fn two_reads(&mut self) {
         let (a, b) = (self.index(), self.index());
         let (open, other) = (self.open(), self.open());
@@ -218,7 +211,6 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// Two streams of touches, in one mapping or two.
     fn two_touches(&mut self) {
         let (Some((at, part)), Some((other_at, other))) = (self.mapped(), self.mapped()) else {
             return;
@@ -254,7 +246,6 @@ impl<'a> Actions<'a> {
         self.push(format!("f:{advice}/{open}"), 1);
     }
 
-    /// Writes somewhere, possibly past the end of the file.
     fn write(&mut self) {
         let (index, offset) = (self.index(), self.offset());
         self.write_at(index * self.page + offset);

@@ -10,13 +10,10 @@ use crate::crosscheck::program::line::{Event, Readahead};
 #[derive(Debug, Default)]
 pub(super) struct Output {
     text: String,
-    /// The address space of the last lines.
     current: u32,
-    /// Not written yet.
     inserted: Option<Inserted>,
 }
 
-/// Consecutive folios of one order.
 #[derive(Clone, Copy, Debug)]
 struct Inserted {
     file: u32,
@@ -46,7 +43,6 @@ impl Output {
         self.act(line);
     }
 
-    /// Writes the kernel's action on a file.
     pub(super) fn kernel(&mut self, file: u32, event: &Event) {
         if let Event::Inserted { index, order, .. } = *event {
             return self.insertion(file, index, order);
@@ -86,7 +82,6 @@ impl Output {
         self.inserted = Some(Inserted { file, first: index, order, times: 1 });
     }
 
-    /// Writes the pending insertions.
     fn flush(&mut self) {
         let Some(Inserted { file, first, order, times }) = self.inserted.take() else { return };
         let at = of_file(file);

@@ -107,7 +107,6 @@ fn a_fault_inside_a_read_follows_it() {
     assert_eq!(text, format!("{EXECUTED}O 0 1\nB 1 1 100 0\n@1 A 1 0\nT 3 0 w\n"));
 }
 
-/// The same for thread 8.
 fn by_8(text: &str) -> String {
     text.replace("-7 ", "-8 ")
 }

@@ -14,10 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::line::{Event, Line, Mark};
 
-/// One action of a thread.
 #[derive(Debug)]
 pub(super) struct Unit {
-    /// The thread and its address space.
     pub(super) tid: i32,
     space: Option<u32>,
     pub(super) what: What,
@@ -36,7 +34,6 @@ pub(super) struct Unit {
 
 #[derive(Debug)]
 pub(super) enum What {
-    /// A mark by itself.
     Alone(Mark),
     /// A system call by number, and its file marks.
     Call(i64, Vec<Mark>),
@@ -61,7 +58,6 @@ struct Gatherer {
     threads: BTreeMap<i32, Doing>,
     spaces: BTreeMap<i32, u32>,
     opens: BTreeMap<u32, u64>,
-    /// The program's files.
     known: BTreeSet<u64>,
     /// The thread that marks currently belong to.
     marking: i32,
@@ -143,7 +139,6 @@ impl Gatherer {
         self.add(at, self.marking, What::Alone(mark));
     }
 
-    /// Adds a mark to the stopped thread's call.
     fn of_call(&mut self, at: usize, mark: Mark) {
         let doing = self.threads.entry(self.marking).or_default();
         match mark {

@@ -13,7 +13,6 @@ pub(super) fn prot(prot: u64) -> &'static str {
     }
 }
 
-/// The meaning of an advice on a file mapping.
 pub(super) enum Advice {
     /// The replay does it.
     Known(&'static str),
@@ -58,7 +57,6 @@ pub(super) fn file_advice(advice: u64) -> Option<&'static str> {
     })
 }
 
-/// Returns the name of a call that moved file pages and has no line of its own.
 pub(super) fn call(nr: i64) -> Cow<'static, str> {
     Cow::Borrowed(match nr {
         libc::SYS_mmap => "mmap",

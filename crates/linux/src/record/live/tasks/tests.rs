@@ -3,7 +3,6 @@ use crate::fault_probe::{LOCKED, STORE};
 
 const MAIN: u32 = 100;
 
-/// Returns the rows of events with increasing times.
 fn rows(events: Vec<(u32, Seen)>) -> Vec<Event> {
     let mut sink = Vec::new();
     let mut book = Book::new(&mut sink);
@@ -149,7 +148,6 @@ fn what_was_read_at_the_beginning_is_not_told_twice() {
     assert_eq!(sink.len(), 1);
 }
 
-/// A program that process 101 maps.
 fn program() -> Mapped {
     Mapped {
         pid: 101,

@@ -16,7 +16,6 @@ use crate::record::qemu::wire::{
     BORROWS_MEMORY, HEADER_BYTES, Header, Kind, NEW_PROCESS, Row, WireEvent,
 };
 
-/// The first process; the others follow.
 const FIRST: u32 = 10;
 
 /// Yields bytes to their end, then zeros.
@@ -109,7 +108,6 @@ impl Bytes<'_> {
         message
     }
 
-    /// Performs one message or action of a process.
     fn step(&mut self, ledger: &mut Ledger<'_, '_>) -> Result<(), RecordError> {
         let pid = self.pid();
         match self.byte() % 12 {

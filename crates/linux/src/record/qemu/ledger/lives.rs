@@ -21,7 +21,6 @@ const GRACE_EXPIRED: &str = "A thread did not pause within 10 ms when another on
                              record on a less busy machine.";
 
 impl Ledger<'_, '_> {
-    /// The first process connected.
     pub(crate) fn start(&mut self, pid: u32) {
         if self.top.is_none() {
             self.top = Some(pid);
@@ -30,7 +29,6 @@ impl Ledger<'_, '_> {
         }
     }
 
-    /// Adds a live process, if there is room.
     fn add_process(&mut self, pid: u32) -> Option<ThreadId> {
         if self.processes.len() >= NR_PROCESSES_MAX || !self.has_room() {
             self.fill();
@@ -57,7 +55,6 @@ impl Ledger<'_, '_> {
         }
     }
 
-    /// Whether new processes and threads are left out.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
@@ -67,24 +64,20 @@ impl Ledger<'_, '_> {
         self.voice(pid) != Voice::Over
     }
 
-    /// Whether `pid` can send messages.
     pub(crate) fn voice(&self, pid: u32) -> Voice {
         self.processes.get(&pid).map_or(Voice::Over, |process| process.phase.voice())
     }
 
-    /// The announced process `pid` connected.
     pub(crate) fn connected(&mut self, pid: u32, generation: u32) {
         if let Some(process) = self.processes.get_mut(&pid) {
             (process.phase, process.generation) = (Phase::Connected, generation);
         }
     }
 
-    /// Whether any process is between two programs.
     pub(crate) fn has_executing(&self) -> bool {
         self.processes.values().any(|process| process.phase == Phase::Executing)
     }
 
-    /// `pid` connected as a new program.
     pub(crate) fn executed(&mut self, pid: u32, generation: u32) {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.executed(pid, generation);
@@ -108,7 +101,6 @@ impl Ledger<'_, '_> {
         is_heard.then_some(child)
     }
 
-    /// `lender` waits while `child` has its memory (L5).
     fn lend(&mut self, lender: u32, child: u32) {
         if let Some(process) = self.processes.get_mut(&child) {
             process.lender = Some(lender);
@@ -366,7 +358,6 @@ impl Ledger<'_, '_> {
         Ok(self.thread(pid, tid).copied())
     }
 
-    /// Describes the recording's end for the footer.
     pub(crate) fn ended_text(&self, ended: Ended) -> String {
         if self.is_emulators_end(ended) {
             return format!("{ended} of QEMU");

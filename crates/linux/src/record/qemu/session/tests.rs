@@ -30,7 +30,6 @@ fn session(play: impl FnOnce(&mut Session<'_, '_, '_>, &Path)) -> (Vec<Event>, V
     (sink, warnings)
 }
 
-/// Connects and sends nothing.
 fn silent(path: &Path) -> OwnedFd {
     let fd = packet_socket().expect("a socket");
     let address = SocketAddrUnix::new(path).expect("a short path");
@@ -38,7 +37,6 @@ fn silent(path: &Path) -> OwnedFd {
     fd
 }
 
-/// Connects as this process and sends a hello.
 fn connect(path: &Path, reason: Reason, generation: u32) -> OwnedFd {
     let fd = silent(path);
     let hello = Hello { reason, parent: PARENT, generation };
