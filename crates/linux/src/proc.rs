@@ -50,11 +50,9 @@ pub(crate) fn pids(system: &dyn System) -> io::Result<Vec<u32>> {
     Ok(ids(&system.names(Path::new(PROC))?))
 }
 
-/// Returns the CPU time of a process and its threads, including those that ended; `None` if the
-/// process has ended.
+/// Returns the CPU time of a process, including threads that ended; `None` if it has ended.
 pub(crate) fn cpu_clock_ns(pid: u32) -> Option<u64> {
-    // The kernel's clock id for a process: the inverted pid, with the clock type (2: CPU time) in
-    // the low bits.
+    // A process's clock id: the inverted pid, with the clock type (2: CPU time) in the low bits.
     let clock = (!libc::pid_t::try_from(pid).ok()?).checked_mul(8)? | 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes one `timespec`, which outlives the call.

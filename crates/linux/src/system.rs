@@ -34,8 +34,7 @@ pub use memory::MemSystem;
 
 /// The longest text read from procfs: with the usual limit of 65,530 mappings, `smaps` has 50 MiB.
 pub(crate) const TEXT_BYTES_MAX: u64 = 256 << 20;
-/// Initial buffer for the usual text; otherwise a file of unknown length is read in pieces that
-/// start at 32 bytes.
+/// Initial buffer: otherwise a file of unknown length is read in pieces from 32 bytes.
 const USUAL_BYTES: usize = 4 << 10;
 /// The most names read from a directory: as many as there can be processes.
 pub(crate) const NAMES_MAX: usize = 1 << 22;

@@ -235,8 +235,7 @@ impl AreaFacts {
         if block.nr_protected > 0 {
             return Err(Obstacle::Userfaultfd);
         }
-        // After the restart, the program pins the new folio instead, but a fork splits its PMD
-        // entry.
+        // The restarted program pins the new folio instead, but a fork splits its PMD entry.
         if block.nr_pinned > 0 && (when == When::Now || self.is_forked) {
             return Err(Obstacle::Pinned);
         }

@@ -76,7 +76,7 @@ fn each_below(system: &dyn System, dir: &Path, each: &mut dyn FnMut(&Path)) {
     }
 }
 
-/// Returns a unit's groups in every tree; if there are none, the names of similar units.
+/// Returns a unit's groups in every tree, or the names of similar units.
 pub(super) fn of_unit(system: &dyn System, unit: &str) -> Result<Vec<PathBuf>, Vec<String>> {
     let name = if is_unit(unit) { unit.to_owned() } else { format!("{unit}.service") };
     // The processes of `postgresql` are in postgresql@15-main.service.
@@ -102,7 +102,7 @@ fn is_inner(name: &str) -> bool {
     [".service", ".scope"].iter().any(|kind| name.ends_with(kind))
 }
 
-/// Returns the groups of containers whose id starts with `id`, with their ids.
+/// Returns the groups of containers with an id that starts with `id`, and those ids.
 pub(super) fn of_container(system: &dyn System, id: &str) -> Vec<(String, PathBuf)> {
     let mut groups = Vec::new();
     each_below(system, Path::new(MOUNTS[0]), &mut |group| {
@@ -114,8 +114,7 @@ pub(super) fn of_container(system: &dyn System, id: &str) -> Vec<(String, PathBu
     groups
 }
 
-/// Extracts the id from a container group's name: `docker-ID.scope`, `ID`, `crio-ID`,
-/// `x:cri-containerd:ID`.
+/// Extracts the id from names such as `docker-ID.scope`, `ID`, `crio-ID`, `x:cri-containerd:ID`.
 fn container_id(name: &str) -> Option<&str> {
     // podman and CRI-O run a monitor next to the container.
     if name.contains("conmon") {

@@ -268,8 +268,7 @@ struct CacheStat {
     others: [u64; 4],
 }
 
-/// Returns the cached pages of a range. Before Linux 6.5 the kernel cannot tell, and all pages
-/// count.
+/// Counts a range's cached pages; before Linux 6.5, all its pages.
 pub(crate) fn nr_cached(file: &File, range: &Range<u64>) -> io::Result<u64> {
     let offset_and_len = [range.start, range.end - range.start];
     let mut stat = CacheStat::default();

@@ -18,8 +18,7 @@ use super::kpageflags::NR_ORDERS;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Executable memory: files, tmpfs, memfd, and private memory that a just-in-time compiler
-    /// wrote.
+    /// Executable memory: files, tmpfs, memfd, and code from a just-in-time compiler.
     Text,
     File,
     Anon,
@@ -152,8 +151,7 @@ impl Tally {
     }
 }
 
-/// Counts a tally without searches, because a mapping has thousands of pieces. Used for one mapping
-/// after another.
+/// Counts without searches, because a mapping has thousands of pieces. Reused for each mapping.
 pub(super) struct Counter {
     cells: [[Cell; NR_ORDERS]; Kind::ALL.len()],
     /// The orders in use for each kind, as bits.

@@ -345,8 +345,7 @@ impl Window<'_> {
     }
 }
 
-/// Decodes orders and backing from flags. Tails without a head are unknown: the folio changed
-/// meanwhile.
+/// Decodes orders and backing. A tail without a head is unknown: its folio changed meanwhile.
 fn decode(entries: &[u64], pages: &mut [Page]) {
     let mut at = 0;
     while at < entries.len() {

@@ -24,18 +24,15 @@ use crate::proc::smaps::{self, Smap};
 use crate::system::entry::{EXCLUSIVE, GUARD, PFN_MASK, PRESENT, PROTECTED, SWAPPED};
 use crate::system::{Entries, Present};
 
-/// Pages in one span of work: 256 MiB of base pages. A larger mapping is cut into at most
-/// [`CUTS_MAX`] parts that threads share.
+/// Pages in one span: 256 MiB. A larger mapping is cut into at most [`CUTS_MAX`] parts.
 const SPAN_PAGES: u64 = 1 << 16;
 /// Parts of one mapping: a reservation of 128 TiB must not cause half a million calls.
 const CUTS_MAX: u64 = 64;
 /// Entries read per call: 256 KiB, which fit in a core's own cache.
 const BUFFER_ENTRIES: usize = 1 << 15;
-/// One call reads two present ranges with at most this gap: a call costs as much as about 30
-/// entries.
+/// The largest gap read over: a call costs as much as about 30 entries.
 const GAP_PAGES: u64 = 32;
-/// Pages of small mappings that are read without a scan in one span: enough for a program with a
-/// few libraries.
+/// Pages of small mappings read without a scan: enough for a program with a few libraries.
 const SMALL_PAGES_MAX: u64 = 4096;
 /// Entries read from one mapping without a scan: 4 TiB of address space, about 30 seconds.
 const UNSCANNED_PAGES_MAX: u64 = 1 << 30;
@@ -188,8 +185,7 @@ impl Reader<'_> {
     }
 
     /// Collects the ranges that may have present pages. Mappings too small for a PMD entry are
-    /// taken whole, because a scan would walk their page tables a second time; other mappings are
-    /// scanned.
+    /// taken whole, because a scan would walk their page tables a second time.
     fn present(&self, span: &Span, vmas: &[Vma], present: &mut Vec<Present>) -> io::Result<()> {
         let pmd_bytes = self.page_bytes * self.pmd_pages;
         let is_small = |vma: &Vma| vma.nr_whole_blocks(pmd_bytes) == 0;
@@ -283,8 +279,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns how many ranges one call can read: gaps are small, no range is PMD-mapped, and all fit
-/// in the buffer.
+/// Returns how many ranges one call can read. Gaps are small, and no range is PMD-mapped.
 fn joined(present: &[Present], nr_max: u64) -> usize {
     let start = present[0].pages.start;
     let pairs = present.windows(2);

@@ -60,11 +60,9 @@ pub struct Remedy {
     pub restart: Restart,
     /// Additional bytes in folios of `folio_bytes`, if the program touches the same memory again.
     pub gain_bytes: u64,
-    /// The folio size it makes: the target, or a PMD entry if it can make no others; 0 if
-    /// nothing works.
+    /// The folio size it makes: the target, or a PMD entry; 0 if nothing works.
     pub folio_bytes: u64,
-    /// Additional memory: partly touched blocks become whole, and pages shared by a fork are
-    /// copied.
+    /// Additional memory: partly touched blocks become whole, and forked pages are copied.
     pub extra_bytes: u64,
     /// Memory that it reads from swap; memory use grows by the same amount.
     pub swapped_in_bytes: u64,
@@ -107,8 +105,7 @@ impl Remedy {
         Self { swapped_in_bytes, ..self }
     }
 
-    /// Returns the resident part of its gain. Remedies are ranked by it, so a remedy of mostly new
-    /// memory does not come first.
+    /// Returns the resident part of its gain. A remedy of mostly new memory must not rank first.
     #[must_use]
     pub const fn present_bytes(&self) -> u64 {
         self.gain_bytes.saturating_sub(self.extra_bytes).saturating_sub(self.swapped_in_bytes)
@@ -221,8 +218,7 @@ fn is_systems(path: &Path) -> bool {
     !path.starts_with("/usr/local") && roots.iter().any(|root| path.starts_with(root))
 }
 
-/// Builds the commands that replace a file by a copy. mktemp creates the copy's file, so no
-/// existing file is overwritten.
+/// Builds the commands that replace a file by a copy. mktemp never overwrites an existing file.
 pub(crate) fn replaced_by_copy(path: &Path, typed: impl Fn(&str) -> String) -> String {
     let mut name = path.as_os_str().to_owned();
     name.push(".XXXXXX");

@@ -40,15 +40,14 @@ impl<'a> ThpSettings<'a> {
         self.sized(bytes, "enabled")
     }
 
-    /// Returns the setting for shared memory (memfd, shared anonymous memory, System V) in folios
-    /// of `bytes`.
+    /// Returns the setting for memfd, shared anonymous memory and System V in folios of `bytes`.
     #[must_use]
     pub fn shmem(&self, bytes: u64) -> Option<InForce> {
         self.sized(bytes, "shmem_enabled")
     }
 
-    /// Returns the memory that a tmpfs mounted with `huge` allows. The mount option overrides the setting,
-    /// except for `deny` and `force`. `None` on kernels without transparent huge pages.
+    /// Returns the memory that a tmpfs mounted with `huge` allows. The mount option overrides the
+    /// setting, except for `deny` and `force`. `None` without transparent huge pages.
     #[must_use]
     pub fn tmpfs(&self, huge: &str) -> Option<Allows> {
         match thp::chosen(self.system, &thp::setting("shmem_enabled"))?.as_str() {

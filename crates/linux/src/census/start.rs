@@ -50,8 +50,7 @@ pub struct Start {
     /// The environment; `None` if it is not readable or the process overwrote it.
     pub variables: Option<Vec<(OsString, OsString)>>,
     pub is_secure: bool,
-    /// Where the kernel started execution: in the program, or in its loader if the loader was run
-    /// directly.
+    /// The first instruction: in the program, or in its loader if the loader was run directly.
     pub entry: Option<u64>,
 }
 

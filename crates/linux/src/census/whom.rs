@@ -20,8 +20,7 @@ const NR_IDS_MAX: usize = 4;
 pub enum Whom {
     All,
     Processes(Vec<u32>),
-    /// Every process with one of these names: the kernel's name for it, or the program's as
-    /// started.
+    /// Every process with one of these names: the kernel's, or the program's as started.
     Names(Vec<String>),
     /// The processes of a cgroup and of its descendants.
     Cgroup(PathBuf),

@@ -79,8 +79,7 @@ impl Device {
         self.set(&self.queue("max_sectors_kb"), MAX_SECTORS_KB)
     }
 
-    /// Returns the readahead window setting of `filesystem` on this device. btrfs has its own
-    /// device for it.
+    /// Returns the readahead window setting of `filesystem`. btrfs has its own device for it.
     pub(super) fn window_of(&self, filesystem: Filesystem) -> Result<PathBuf, CrosscheckError> {
         if filesystem != Filesystem::Btrfs {
             return Ok(self.queue("read_ahead_kb"));
@@ -93,8 +92,7 @@ impl Device {
         Ok(found.ok_or_else(missing)?.join("bdi/read_ahead_kb"))
     }
 
-    /// Sets the readahead window for files opened from now on, if the filesystem uses this
-    /// device's.
+    /// Sets the readahead window for files opened from now on, except on btrfs.
     pub(super) fn set_window_kb(&mut self, window_kb: u64) -> Result<(), CrosscheckError> {
         self.set(&self.queue("read_ahead_kb"), window_kb)
     }

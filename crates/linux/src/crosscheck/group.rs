@@ -67,8 +67,7 @@ pub(super) fn limits() -> Limits {
     }
 }
 
-/// Returns how many faults make the kernel add up a group's counters: more than can be pending on
-/// all CPUs.
+/// Returns how many faults flush a group's counters: more than can be pending on all CPUs.
 pub(super) fn nr_refresh_faults() -> u64 {
     NR_WAITING * (host::nr_cpus(&Live) + 1) + 2
 }

@@ -191,8 +191,7 @@ impl<'a> Place<'a> {
         };
         let path = self.mount.path().join(name);
         let is_called = workload.word("prot") == Some("rxc");
-        // A random workload needs a new file: the recording could not describe leftovers of earlier
-        // writes.
+        // A random workload needs a new file, free of leftovers from earlier writes.
         let is_stale = spec.is_sparse && has_grown(&path, spec)
             || is_own && has_length(&path, spec.bytes) == Some(false)
             || (is_called || is_own) && self.soiled.contains(name);

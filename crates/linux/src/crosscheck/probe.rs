@@ -18,8 +18,7 @@ use crate::signals::Signals;
 
 /// The program, a few tens of KiB: static, without a C library.
 const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/probe"));
-/// The polling interval for the probe and signals; the shortest workloads take about ten times as
-/// long.
+/// The polling interval; the shortest workloads take about ten times as long.
 const POLL: Duration = Duration::from_millis(2);
 
 const COW_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cow"));
@@ -56,8 +55,7 @@ pub(super) fn run(
         .stdin(Stdio::null())
         .stdout(shared(&out)?)
         .stderr(shared(&said)?)
-        // Ctrl-C must reach only this process: it stops the probe, waits for it, then removes its
-        // traces.
+        // Ctrl-C must reach only this process, which stops the probe and removes its traces.
         .process_group(0)
         .spawn()
         .map_err(CrosscheckError::os("run the probe"))?;

@@ -68,8 +68,7 @@ pub struct ProgramRecording {
     pub text: String,
     pub status: ExitStatus,
     pub nr_files: usize,
-    /// Folios that others removed from the page cache during the run (reclaim, DAMON,
-    /// `drop_caches`).
+    /// Folios that others removed from the page cache (reclaim, DAMON, `drop_caches`).
     pub nr_removed: u64,
 }
 
@@ -116,8 +115,7 @@ impl ProgramRecorder {
         if self.facts.formatter(plan.filesystem).is_none() {
             return Err(CrosscheckError::NoFilesystem(mkfs::missing(plan.filesystem)));
         }
-        // Mounts are private to a thread, and only the thread that traces a process may wait for
-        // it.
+        // Mounts are private to a thread, and only the tracing thread may wait for its tracees.
         thread::scope(|scope| {
             let recording = scope.spawn(|| record_here(plan, &self.facts));
             while !recording.is_finished() {

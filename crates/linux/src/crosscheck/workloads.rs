@@ -26,8 +26,7 @@ pub enum Filesystem {
     Xfs,
     /// ext4 with the encrypt feature: its files never have large folios.
     Ext4Encrypt,
-    /// ext4 on a device so slow that reads are in flight at the next touch. Only an emulator has
-    /// such a device.
+    /// ext4 on an emulated device so slow that reads are in flight at the next touch.
     Ext4Slow,
     /// btrfs, with the window and largest request of its own device.
     Btrfs,
@@ -198,8 +197,8 @@ pub fn with_window(filesystem: Filesystem, window_kb: u64, page: u64) -> Vec<Wor
 }
 
 /// Returns the workloads in a memory cgroup with a limit, each with its own window, for base pages
-/// of 4 KiB: on filesystems with base page files and with large folio files. `limit=` is the
-/// group's size in bytes; the recorder makes the group and passes it in `group=`.
+/// of 4 KiB. `limit=` is the group's size in bytes; the recorder makes the group and passes it in
+/// `group=`.
 #[must_use]
 pub fn limited(filesystem: Filesystem, page: u64) -> Vec<Workload> {
     let is_recorded =

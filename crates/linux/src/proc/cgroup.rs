@@ -62,8 +62,7 @@ impl MemoryLimit {
     }
 }
 
-/// Returns the bytes this process can still take before a limit of its group or an ancestor; `None`
-/// without a limit.
+/// Returns how much this process can take before a limit of its group or an ancestor.
 pub(crate) fn room_bytes(system: &dyn System, room: Room) -> Option<u64> {
     let own = system.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     limits_of(system, &own).iter().map(|limit| limit.room_bytes(room)).min()

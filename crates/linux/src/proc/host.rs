@@ -26,8 +26,7 @@ pub(crate) fn has_pids_of_machine() -> bool {
     fs::metadata("/proc/self/ns/pid").map_or(true, |file| file.ino() == PIDS_OF_MACHINE)
 }
 
-/// Returns the running kernel's version, empty if unknown. A builder's suffix (`-amd64`, `-custom`)
-/// is dropped, because no rule depends on it.
+/// Returns the kernel version without a builder's suffix (`-amd64`, `-custom`); empty if unknown.
 pub(crate) fn kernel_release(system: &dyn System) -> String {
     let release = system.text(Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
     upstream(&String::from_utf8_lossy(&release)).to_owned()
@@ -92,8 +91,7 @@ const NAME_LEN_MAX: usize = 100;
 /// The first processor's identity, and whether it is virtual.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// The numbers in `/proc/cpuinfo`: vendor, family and model, or implementer and part. Empty if
-    /// unknown.
+    /// From `/proc/cpuinfo`: vendor, family and model, or implementer and part.
     pub id: Vec<String>,
     /// The name with family and model, because hypervisors use one name for several generations.
     /// For arm64, which has no name there, its numbers; empty if unknown.

@@ -42,8 +42,7 @@ impl Vma {
         self.inode != 0
     }
 
-    /// Whether it is shared memory with a kernel-made name: memfd, shared anonymous memory, System
-    /// V. Files on tmpfs are not.
+    /// Whether it is memfd, shared anonymous memory or System V, but not a file on tmpfs.
     pub(crate) fn is_nameless_shared(&self) -> bool {
         let name = self.path.as_os_str().as_bytes();
         // Shared anonymous memory that the program named (PR_SET_VMA_ANON_NAME).

@@ -62,8 +62,8 @@ pub fn parse(text: &[u8]) -> Vec<Smap> {
         } else if !line.is_empty() {
             let end = smaps.last().map_or(0, |smap| smap.vma.range.end);
             let vma = maps::parse_line(line).filter(|vma| vma.range.start >= end);
-            // This is a mapping's line, even if not understood; any other unknown line comes from a
-            // later kernel.
+            // A mapping's line, even if not understood. Other unknown lines come from later
+            // kernels.
             is_known = vma.is_some() || is_known && !is_of_mapping(line);
             smaps.extend(vma.map(|vma| Smap { vma, ..Smap::default() }));
         }
@@ -80,8 +80,7 @@ fn is_of_mapping(line: &[u8]) -> bool {
     line.split(|byte| *byte == b' ').next().is_some_and(|word| word.contains(&b'-'))
 }
 
-/// Splits `Name:  value`. In a mapping's own line, the first colon comes later, in the device
-/// number.
+/// Splits `Name:  value`. A mapping's own line has its first colon in the device number.
 fn field(line: &[u8]) -> Option<(&str, &str)> {
     let colon = line.iter().position(|byte| *byte == b':')?;
     let key = std::str::from_utf8(&line[..colon]).ok()?;

@@ -106,8 +106,7 @@ impl<'a> Task<'a> {
         String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
     }
 
-    /// Returns the name it was started by, without folders: the part before the first argument, or
-    /// before its title. Empty if unreadable.
+    /// Returns the name it was started by, without folders and arguments; empty if unreadable.
     pub(crate) fn command_name(&self) -> String {
         let line = self.text("cmdline").unwrap_or_default();
         let end = line.iter().position(|byte| b"\0 ".contains(byte)).unwrap_or(line.len());
@@ -124,8 +123,7 @@ impl<'a> Task<'a> {
         words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
     }
 
-    /// Returns its raw words; a process may have overwritten them with a title. Empty if
-    /// unreadable.
+    /// Returns its raw command line, possibly overwritten by a title; empty if unreadable.
     pub(crate) fn words(&self) -> Vec<OsString> {
         let line = self.text("cmdline").unwrap_or_default();
         // A title leaves zeros in the rest of the space.
@@ -157,8 +155,7 @@ impl<'a> Task<'a> {
         self.text("cgroup")
     }
 
-    /// Returns its cgroup from the root: in version 2 if it has one there, else in the tree of
-    /// systemd or of the memory controller.
+    /// Returns its cgroup: in version 2 if it has one there, else in the systemd or memory tree.
     pub(crate) fn cgroup(&self) -> Option<String> {
         let text = self.cgroups().ok()?;
         let line = |tree: &[u8]| {

@@ -32,8 +32,7 @@ pub(crate) fn chosen(system: &dyn System, path: &Path) -> Option<String> {
     (!choice.choices.is_empty()).then_some(choice.value)
 }
 
-/// Returns how many anonymous folios of one size page faults allocated since boot; 0 without a
-/// counter.
+/// Returns how many folios of one size page faults allocated since boot; 0 without a counter.
 pub(crate) fn nr_given(system: &dyn System, kib: u64) -> u64 {
     number(system, &of_size(kib, "stats/anon_fault_alloc")).unwrap_or(0)
 }

@@ -123,8 +123,7 @@ impl<'sink> Book<'sink> {
         self.push(Event { aux: child.into(), flags, ..Event::new(parent, Op::Fork) })
     }
 
-    /// Records that a process became `image`; returns false if the trace has no room for another
-    /// one.
+    /// Records that a process became `image`; returns false if the trace is full.
     pub(crate) fn push_execve(
         &mut self,
         thread: ThreadId,

@@ -43,8 +43,7 @@ pub(super) fn wait_for(child: &mut Child, signals: &Signals) -> Result<Ended, Re
     }
 }
 
-/// The recording failed with `error`. Reports it immediately if the program still runs, and waits
-/// for the program to end on its own.
+/// Reports `error` immediately if the program still runs, and waits for the program to end.
 pub(super) fn go_on_without(
     error: &RecordError,
     child: &mut Child,

@@ -25,7 +25,7 @@ const PATH_BYTES_MAX: usize = 4096;
 /// The footer space for the rows. Executions and images use half of the footer.
 const TABLE_BYTES_MAX: usize = META_BYTES_MAX * 3 / 8;
 
-/// Known keys, including those of files without a page cache.
+/// Known keys, also of files without a page cache.
 const NR_KEYS_MAX: usize = 2 * NR_FILES_MAX;
 
 pub(crate) const LEFT_OUT: &str = "A file was left out, because the trace has no room for more, or its path \

@@ -164,8 +164,7 @@ impl Builder<'_> {
         Some(bias)
     }
 
-    /// Adds mappings that belong to no ELF file: the stack above its guard, and all other
-    /// accessible memory.
+    /// Adds mappings without an ELF file: the stack above its guard, and other accessible memory.
     fn add_others(&mut self) {
         let mut previous: Option<&Vma> = None;
         for line in self.lines {

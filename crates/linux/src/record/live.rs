@@ -60,8 +60,7 @@ use crate::signals::Signals;
 use crate::system::Live;
 use crate::tracefs::{Instance, TracefsError};
 
-/// Buffer per processor. A fault takes 36 bytes, so 400,000 fit, and the loop empties the buffer
-/// twenty times a second.
+/// Buffer per processor: room for 400,000 faults, emptied twenty times a second.
 const BUFFER_KB: u32 = 16 << 10;
 /// Rounds of listing threads until no new ones appear.
 const NR_ROUNDS_MAX: usize = 10;
@@ -145,8 +144,7 @@ impl LiveRecording {
         let hot = self.hot.map(Hot::new).transpose()?;
         let meta = finish::meta_of(self.command.clone(), RecorderKind::Live);
         let mut writer = Writer::create(&self.output, meta)?;
-        // Declared before the instance, so it is dropped after it: an enabled event cannot be
-        // removed.
+        // Declared before the instance, so it drops later: an enabled event cannot be removed.
         let probe;
         let instance = Instance::new("record").map_err(refused)?;
         prepare(&instance)?;

@@ -1,6 +1,6 @@
 //! A checked recording, ready to run.
 //!
-//! Owns the order of the checks. [`Recording::new`] starts and writes nothing; it only checks that
+//! [`Recording::new`] starts and writes nothing; it only checks that
 //! the output's directory accepts a file.
 
 use std::ffi::OsString;

@@ -127,8 +127,7 @@ impl Search<'_> {
         })
     }
 
-    /// `#!/usr/bin/env NAME` executes NAME from `PATH`. It is resolved here, because valgrind does
-    /// not follow it.
+    /// `#!/usr/bin/env NAME` executes NAME from `PATH`; valgrind does not follow it.
     fn through_env(
         &self,
         interpreter: OsString,
@@ -165,8 +164,7 @@ fn machine_name(machine: u16) -> String {
     }
 }
 
-/// Returns the trace's path, by default `<program>.folio` in the current directory, after checking
-/// that it accepts a file.
+/// Returns the trace's path (`<program>.folio` by default) if a file can be made there.
 pub(super) fn checked_output(asked: Option<&Path>, name: &OsStr) -> Result<PathBuf, RecordError> {
     let default = || PathBuf::from(OsString::from_vec([name.as_bytes(), b".folio"].concat()));
     let path = asked.map_or_else(default, Path::to_path_buf);

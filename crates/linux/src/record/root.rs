@@ -43,8 +43,7 @@ impl Root {
         Ok(Self((real != Path::new("/")).then_some(real)))
     }
 
-    /// Returns the root of a program for `arch` with this `loader`: this one, or the cross
-    /// compilers' root if it has the loader.
+    /// Returns this root, or the cross compilers' root if it has the `loader`.
     pub(crate) fn with_loader(
         self,
         environment: &dyn Environment,

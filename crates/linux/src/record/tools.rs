@@ -111,8 +111,8 @@ fn find_emulator_of(environment: &dyn Environment, arch: Arch) -> Result<PathBuf
     })
 }
 
-/// Whether a QEMU loads plugins. The probe names a missing plugin: a QEMU with plugins cannot open
-/// it, one without rejects the option. Neither runs anything.
+/// Probes with a missing plugin: a QEMU with plugins cannot open it, one without rejects the
+/// option.
 fn has_plugins(environment: &dyn Environment, qemu: &Path) -> bool {
     let probe = ["-plugin", "/nonexistent/largefolio-probe.so", "/nonexistent/program"];
     let complaint = environment.complaint(qemu, &probe.map(OsStr::new));

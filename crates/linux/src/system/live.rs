@@ -122,8 +122,8 @@ impl FileId {
     }
 }
 
-/// Whether a process has a writable descriptor of the file. Only descriptors with the file's name
-/// are examined: others may be on a filesystem with a server that does not respond.
+/// Whether a process can write to the file. Only descriptors with the file's name are examined:
+/// others may be on a filesystem with a server that does not respond.
 fn has_open_for_write(pid: u32, path: &Path, id: FileId) -> bool {
     let Ok(entries) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
     let is_writer = |fd: &std::ffi::OsStr| {

@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-/// Returns the filesystem's name for device number `device`. btrfs files have the number of their
-/// subvolume, which no mount has; for them, the mount of `path` decides.
+/// Returns the filesystem's name. btrfs files have their subvolume's device number, which no mount
+/// has; for them, the mount of `path` decides.
 pub(crate) fn filesystem(mountinfo: &[u8], device: (u32, u32), path: &Path) -> Option<String> {
     let mounts = || mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
     let name = |mount: Mount<'_>| mount.filesystem.to_owned();
@@ -55,8 +55,7 @@ fn place(point: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(unescaped(point)))
 }
 
-/// Decodes a word: the kernel writes space, tab, newline and backslash as `\\` and three octal
-/// digits.
+/// Decodes a word: space, tab, newline and backslash are `\\` and three octal digits.
 fn unescaped(word: &[u8]) -> Vec<u8> {
     let mut pieces = word.split(|byte| *byte == b'\\');
     let mut name = pieces.next().unwrap_or_default().to_vec();

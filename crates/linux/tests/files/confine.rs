@@ -12,8 +12,7 @@ use largefolio_linux::confine::{self, Confined, Files};
 use largefolio_trace::disk;
 use tempfile::TempDir;
 
-/// Does `work` in a thread confined to `files`. If the kernel cannot, prints that and returns
-/// `None`.
+/// Does `work` in a thread confined to `files`; returns `None` if the kernel cannot.
 fn confined<T: Send>(files: &Files, work: impl FnOnce() -> T + Send) -> Option<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| match confine::to(files).unwrap() {

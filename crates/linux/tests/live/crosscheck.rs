@@ -18,8 +18,7 @@ use crate::program::is_refusal;
 use crate::support::{heard, itself};
 use crate::turn::{self, Turn};
 
-/// Prints the reason to skip, or waits for this test's turn: the tests compare the system's objects
-/// before and after.
+/// Prints the reason to skip, or waits for this test's turn.
 fn turn(test: &str) -> Option<(Turn, Facts)> {
     // Wait first: otherwise another test would see this test's instance.
     let turn = turn::alone();

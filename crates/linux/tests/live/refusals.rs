@@ -160,8 +160,7 @@ fn a_filtered_process_and_one_without_large_folios_are_left_alone() {
     let nr_before = stage.remap.summary().unwrap().nr_processes;
     let (said, _) = refused(&stage, &mut stage.command(&stubs, "filtered"));
     assert_eq!(said.large_kib, 0);
-    // An unknown filter may kill the process for the report's system calls: only the process before
-    // it sent a report.
+    // The filter may kill the process for the report's calls, so only the one before it reported.
     assert_eq!(stage.remap.summary().unwrap().nr_processes, nr_before + 1);
 }
 

@@ -17,8 +17,7 @@ use crate::support::{compile_in, has};
 
 const M2: u64 = 2 << 20;
 
-/// A folder on the build's filesystem, which is on a disk. If it has no large folios, prints the
-/// reason and returns `None`.
+/// A folder on the build's filesystem; `None`, with a message, if it has no large folios.
 fn place() -> Option<tempfile::TempDir> {
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = place.path().join("try");

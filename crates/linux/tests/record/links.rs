@@ -76,7 +76,7 @@ fn check_targets(trace: &Recorded) {
     }
 }
 
-/// Returns a thread's reads of a mapping, each with the number of the thread's row.
+/// Returns a thread's reads of a mapping, each with its row number in the thread.
 fn reads_of(trace: &Recorded, map: Event, thread: u32) -> Vec<(usize, Event)> {
     // Earlier mappings at this address, such as the loader's cache, were read too.
     let is_map = |row: &Event| row.op == Op::Mmap && (row.addr, row.len) == (map.addr, map.len);

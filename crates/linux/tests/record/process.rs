@@ -152,8 +152,7 @@ fn a_forked_child_is_another_thread_with_its_own_exit() {
     assert_eq!(exits, [(0, 0, process), (1, 3, process), (2, 4, process)]);
 }
 
-/// Checks that every reference of `thread` is to memory it inherited at the fork or mapped itself.
-/// It must come from the only fork of a first thread without other threads.
+/// Checks that `thread`, forked by a first thread without others, uses only its own memory.
 fn assert_lies_in_its_memory(trace: &Recorded, thread: u32) {
     let pages = |addr: u64, len: u64| addr / 4096..(addr + len).div_ceil(4096);
     let mut parent: BTreeSet<u64> =
@@ -377,8 +376,7 @@ fn a_child_that_closes_its_descriptors_before_it_is_announced_is_recorded() {
     assert!(writes >= 400 * 2048, "{writes}");
 }
 
-/// Finds the recording's socket in the arguments, as any process can, and claims to be the program
-/// or a part of it.
+/// Finds the recording's socket, as any process can, and claims to be the program.
 const STRANGER: &str = r#"
 import os, socket, struct, sys, time
 os.setgroups([]); os.setgid(65534); os.setuid(65534)

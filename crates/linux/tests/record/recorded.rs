@@ -181,8 +181,7 @@ static void fill(long first, long nr, int times) {
 }
 ";
 
-/// Compiles `main` after [`SHARED`]: `pages` maps pages, `fill` writes each page the given number
-/// of times.
+/// Compiles `main` after [`SHARED`]: `pages` maps pages, `fill` writes each page repeatedly.
 pub fn program(main: &str, flags: &[&str]) -> Made {
     compile(&format!("{SHARED}{main}"), flags)
 }

@@ -29,8 +29,7 @@ fn recording_in_a_process_of_its_own() {
     std::process::exit(outcome.ended.exit_code().into());
 }
 
-/// Starts a recording of an endless program that ignores the signals `ignored`, lets `kill` stop
-/// it, and checks the trace.
+/// Records an endless program that ignores `ignored`, stops it by `kill`, checks the trace.
 fn interrupted(ignored: &[&str], kill: impl FnOnce(i32), signal: u8) {
     let ignore =
         ignored.iter().fold(String::new(), |code, name| code + "signal(" + name + ", SIG_IGN); ");

@@ -42,8 +42,7 @@ pub struct Runtime {
     /// Matches only mappings that start at a multiple of this and are not longer; 0 for all.
     #[serde(default)]
     pub arena_bytes: u64,
-    /// Matches only memory of glibc's malloc that its tunable advises
-    /// (`Wanted::is_advised_by_malloc`).
+    /// Matches only malloc memory that glibc's tunable advises (`Wanted::is_advised_by_malloc`).
     #[serde(default)]
     pub malloc: bool,
     /// The option advises memory only if `thp.enabled` is madvise when the program starts.
@@ -55,8 +54,7 @@ pub struct Runtime {
     /// Matches only `CPython`'s object arenas; with `malloc`, these too.
     #[serde(default)]
     pub object_arena: bool,
-    /// The memory is mapped in pieces below a block, so no setting makes its folios larger at first
-    /// touch.
+    /// The memory is mapped in pieces below a block, so no setting makes its folios larger.
     #[serde(default)]
     pub in_pieces: bool,
     /// `NAME=VALUE`, put before the command.
@@ -128,7 +126,7 @@ pub struct Wanted {
     pub is_heap: bool,
     pub pmd_bytes: u64,
     pub is_disabled: bool,
-    /// Its longest request to glibc's malloc in bytes, 0 if there is none; `None` if not read.
+    /// Its longest request to glibc's malloc in bytes, or 0; `None` if not read.
     pub longest_chunk: Option<u64>,
     /// Whether it starts with a glibc thread arena; `None` if not read.
     pub is_arena: Option<bool>,

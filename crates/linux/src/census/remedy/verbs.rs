@@ -26,8 +26,8 @@ pub trait Verbs {
     /// Runs `folio warm --check` on a file; `None` if it cannot be examined.
     fn warm(&self, path: &Path) -> Option<Warmed>;
 
-    /// Returns whether the loader places the file's text at blocks of `block_bytes`; `None` if it
-    /// is not a program.
+    /// Returns whether the file's text is loaded at blocks of `block_bytes`; `None` for
+    /// non-programs.
     fn placed(&self, path: &Path, block_bytes: u64) -> Option<Placed>;
 
     /// Returns why `folio run --text remap` refuses a program, if it does.

@@ -133,8 +133,7 @@ fn no_setting_is_promised_to_a_process_that_takes_advised_memory_only() {
     let (refusal, remedies) = of_anon(&own, &eligible(0));
     assert_eq!(refusal, Refusal::DisabledExceptAdvised);
     assert_eq!(sentences(&remedies), [collapse()]);
-    // Advice works for this process, so an option that advises is recommended. Under always, glibc
-    // does not advise.
+    // Advice works here, so an option that advises is recommended. Under always, glibc gives none.
     let mimalloc =
         Answers { malloc_of: Some("server"), constants: vec!["mimalloc: "], ..Answers::default() };
     let (_, remedy) = next_start(&mimalloc, &eligible(0));

@@ -358,7 +358,7 @@ fn short(case: &Case<'_>, plan: FilePlan) -> Remedy {
     }
 }
 
-/// Returns the remedies that work. Only if there are none, returns the reasons.
+/// Returns the remedies that work; if none does, the reasons.
 fn or_nothing(mut remedies: Vec<Remedy>) -> Vec<Remedy> {
     if remedies.iter().any(Remedy::is_some) {
         remedies.retain(Remedy::is_some);

@@ -46,8 +46,7 @@ impl Allocated {
     }
 }
 
-/// Checks for a thread arena's header: a pointer to the arena's state, and the used and accessible
-/// lengths.
+/// Checks for a thread arena's header: a pointer to its state, the used and accessible lengths.
 fn is_arena([arena, _, used, accessible]: [u64; 4], page_bytes: u64) -> bool {
     let is_near = (1..page_bytes).contains(&(arena % ARENA_BYTES));
     let is_length = |bytes: u64| bytes.is_multiple_of(page_bytes) && bytes <= ARENA_BYTES;

@@ -37,8 +37,7 @@ pub enum Refusal {
     NotAdvised,
     /// The mount's `huge=` option decides, and `folio` cannot see the mount.
     MountUnseen,
-    /// Touched in smaller folios: before the setting or the advice, or while no large folio was
-    /// free.
+    /// Touched in smaller folios: before the setting or advice, or no large folio was free.
     FilledSmall,
     PartlyMapped,
     /// Large folios mapped whole, but by one PTE per page.
@@ -159,13 +158,11 @@ pub struct Finding {
     pub missing_bytes: u64,
     /// Most bytes first.
     pub reasons: Vec<Reason>,
-    /// At most one remedy for the running program and one that needs a restart. If nothing works,
-    /// one that says why.
+    /// At most one for the running program and one that needs a restart, or one that says why not.
     pub remedies: Vec<Remedy>,
 }
 
-/// Returns a filesystem's largest folio in bytes, by its name; 0 if it supports only base pages,
-/// `None` if unknown.
+/// Returns a filesystem's largest folio in bytes; 0 for base pages only, `None` if unknown.
 pub type FolioLimit<'a> = &'a dyn Fn(&str) -> Option<u64>;
 
 pub struct Question<'a> {

@@ -120,8 +120,7 @@ impl Judge<'_> {
                 heap >> 20
             ));
         }
-        // The kernel aligns a mapping of whole blocks (Linux 6.7). Any other mapping may consist of
-        // several pieces.
+        // The kernel aligns a mapping of whole blocks (Linux 6.7). Others may consist of pieces.
         let is_odd = [case.mapping.vma.range.start, case.mapping.vma.range.end]
             .iter()
             .any(|address| !address.is_multiple_of(case.target_bytes));

@@ -76,8 +76,7 @@ impl Areas {
     }
 }
 
-/// Rounds `len` bytes at an address up to whole pages of `page` bytes; cuts the range at the end of
-/// the address space.
+/// Rounds `len` bytes at an address up to whole pages; cuts at the end of the address space.
 pub(crate) fn whole_pages(addr: u64, len: u64, page: u64) -> Range<u64> {
     addr..addr.saturating_add(len.checked_next_multiple_of(page).unwrap_or(len))
 }

@@ -306,8 +306,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Handles a page fault. For memory without a file, only the first fault in each page table
-    /// counts.
+    /// Handles a page fault. Without a file, only the first fault in each page table counts.
     fn fault(&mut self, tid: i32, address: u64, code: u64) {
         let page = self.source.page;
         let Some(&space) = self.spaces.get(&tid) else { return };

@@ -33,8 +33,7 @@ const NEEDED: [&str; 2] = ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_f
 const FILTER_BYTES_MAX: usize = 4000;
 const FAULTS: [&str; 2] = ["exceptions/page_fault_user", "exceptions/page_fault_kernel"];
 
-/// Returns the kernel's fault events, or sets a probe instead: only x86-64 has events with
-/// addresses.
+/// Returns the fault events. Only x86-64 has them with addresses; elsewhere sets a probe.
 fn faults(instance: &Instance) -> Result<(Vec<String>, Option<FaultProbe>), CrosscheckError> {
     if FAULTS.iter().all(|event| instance.has(event)) {
         return Ok((FAULTS.map(str::to_owned).to_vec(), None));
@@ -98,8 +97,7 @@ impl Events {
             .map_err(CrosscheckError::os("open trace_marker"))
     }
 
-    /// Traces the faults of these threads. File events are traced for all threads, because reclaim
-    /// works in other threads.
+    /// Traces the faults of these threads. File events are always traced, because of reclaim.
     pub(crate) fn follow(&self, tids: &BTreeSet<i32>) -> io::Result<()> {
         let filter: Vec<String> = tids.iter().map(|tid| format!("common_pid=={tid}")).collect();
         let filter = Some(filter.join("||")).filter(|filter| filter.len() < FILTER_BYTES_MAX);

@@ -13,8 +13,7 @@ pub(crate) struct Line {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Mark(Mark),
-    /// `exceptions:page_fault_*`, or a call of `handle_mm_fault` with its code from
-    /// [`fault_probe`].
+    /// `exceptions:page_fault_*`, or `handle_mm_fault` with its code from [`fault_probe`].
     Fault { address: u64, code: u64 },
     /// `mm_filemap_add_to_page_cache`.
     Inserted { inode: u64, index: u64, order: u8 },
@@ -85,8 +84,7 @@ impl Event {
     }
 }
 
-/// Parses a line from a machine with pages of `1 << shift` bytes; `None` for comments and unused
-/// events.
+/// Parses a line; pages have `1 << shift` bytes. `None` for comments and unused events.
 pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<Line>, String> {
     if text.starts_with('#') || text.trim().is_empty() {
         return Ok(None);
@@ -95,8 +93,7 @@ pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<Line>, String> {
         return Err("events were lost".to_owned());
     }
     let Some((tid, name, fields)) = split(text) else {
-        // A thread's name may contain a newline: the text before it is then at most as long as a
-        // name.
+        // A thread's name may contain a newline. The text before it is at most as long as a name.
         if text.chars().count() <= COMM_WIDTH {
             return Ok(None);
         }
@@ -119,8 +116,7 @@ pub(crate) fn parse(text: &str, shift: u32) -> Result<Option<Line>, String> {
 /// The width of the thread name in a line; the name itself has at most one character less.
 const COMM_WIDTH: usize = 16;
 
-/// Splits `COMM-TID  [CPU] FLAGS TIME: NAME: FIELDS`. COMM can contain anything, but is too short
-/// to contain the parts after it.
+/// Splits `COMM-TID  [CPU] FLAGS TIME: NAME: FIELDS`. COMM is too short to contain the rest.
 fn split(text: &str) -> Option<(i32, &str, &str)> {
     let mut after_dashes = text.match_indices('-').map(|(at, _)| &text[at + 1..]);
     let (tid, rest) = after_dashes.find_map(after_comm)?;

@@ -123,8 +123,7 @@ impl<'a> Marks<'a> {
         self.mark(&format!("aside {inode} {why}"))
     }
 
-    /// `sendfile` reads through its own pipe; if the target is a pipe of the program, it reads only
-    /// as much as fits.
+    /// `sendfile` reads through its own pipe. Into a pipe, it reads only as much as fits.
     fn send_begins(&mut self, tid: i32, call: &Call) -> io::Result<()> {
         let [to, from, at, len, ..] = call.args;
         let from = descriptor(from);
@@ -294,8 +293,7 @@ fn bits(flag: i32) -> u64 {
     u64::try_from(flag).unwrap_or(0)
 }
 
-/// Flags of `preadv2` and `pwritev2` without effect on the page cache: `RWF_HIPRI`, `RWF_DSYNC`,
-/// `RWF_SYNC`.
+/// `RWF_HIPRI`, `RWF_DSYNC`, `RWF_SYNC`: flags without effect on the page cache.
 const RWF_PLAIN: u32 = 7;
 
 pub(crate) fn is_open(nr: i64) -> bool {

@@ -150,8 +150,7 @@ pub(crate) fn run(
 
 struct Tracer {
     first: i32,
-    /// Threads that were seen and have not ended. This thread also has other children, such as
-    /// keepers.
+    /// Threads that were seen and have not ended. Keepers are children too, but not traced.
     living: BTreeSet<i32>,
     births: Births,
     calls: Vec<(i32, Call)>,
@@ -312,8 +311,7 @@ fn ptrace(request: libc::c_uint, tid: i32, data: usize) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Continues a thread to its next stop. If it was killed in the meantime, the next wait reports its
-/// end.
+/// Continues a thread to its next stop. If it was killed, the next wait reports its end.
 fn go_on(tid: i32, signal: i32) -> io::Result<()> {
     let signal = usize::try_from(signal).unwrap_or(0);
     match ptrace(libc::PTRACE_SYSCALL, tid, signal) {

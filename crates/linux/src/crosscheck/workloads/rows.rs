@@ -361,9 +361,8 @@ pub(super) fn decisive(page: u64) -> Vec<Row> {
     rows
 }
 
-/// The workload that repeatedly touches cached pages. Its effect on the miss counter follows the
-/// documented rule only with classic LRU lists, not with multi-generational LRU and 16K pages
-/// (docs/differences.md).
+/// Repeatedly touches cached pages. The miss counter follows the documented rule only with classic
+/// LRU lists, not with multi-generational LRU and 16K pages (docs/differences.md).
 pub(in crate::crosscheck) const OF_LISTS: &str = "eofguard";
 
 /// B.5.6: sixty misses, the last PMD folio of the file mapped seventy times, sixty misses. If

@@ -50,8 +50,7 @@ impl Found {
         (!vmas.is_empty()).then_some(Self { pid, vmas, smaps, program, command })
     }
 
-    /// Adds its program, loader and stack: to the footer for the first process, as an execve for
-    /// others.
+    /// Adds its program, loader and stack: for the first process in the footer, else as an execve.
     pub(super) fn begin(&self, tasks: &mut Tasks<'_, '_>) -> Result<ThreadId, TraceError> {
         let lines: Vec<Vma> = self.vmas.iter().filter(|vma| self.is_image(vma)).cloned().collect();
         for vma in &self.vmas {
@@ -100,8 +99,7 @@ impl Found {
         start..end
     }
 
-    /// Whether it is part of the image: the program, the loader, and mappings with a kernel name.
-    /// The loader's first mapping stands for it.
+    /// Whether the image contains it: the program, the loader's first mapping, and kernel mappings.
     fn is_image(&self, vma: &Vma) -> bool {
         vma.path == self.program
             || vma.path.file_name().is_some_and(|name| {
@@ -111,8 +109,7 @@ impl Found {
             || image::is_of_execve(vma, &[])
     }
 
-    /// Adds rows for mappings. Consecutive mappings of one file are a reservation and the parts
-    /// that the loader maps into it.
+    /// Adds rows for mappings. Consecutive mappings of a file are a reservation and its parts.
     fn map(&self, tasks: &mut Tasks<'_, '_>, first: ThreadId) -> Result<(), TraceError> {
         let is_rest = |vma: &&Vma| {
             !self.is_image(vma) && !vma.path.to_string_lossy().starts_with('[') && !self.is_bss(vma)
@@ -142,8 +139,7 @@ impl Found {
         Ok(())
     }
 
-    /// Returns the protection that the present pages needed: some were written before a loader made
-    /// them read-only.
+    /// Returns the protection its pages needed: a loader may have made written pages read-only.
     fn prot(&self, vma: &Vma) -> u32 {
         let was_written = !vma.is_shared()
             && smaps::find(&self.smaps, vma.range.start).is_some_and(|smap| smap.anon_bytes > 0);

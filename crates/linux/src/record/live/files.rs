@@ -62,8 +62,7 @@ impl Inodes {
         id
     }
 
-    /// Finds the file that a process reads: by its inode, by a mapping, or by the process's
-    /// descriptors. `None` if it is not found or has no page cache.
+    /// Finds a file by its inode, a mapping, or the process's descriptors; `None` if unknown.
     pub(super) fn of_descriptor(
         &mut self,
         files: &mut Files,

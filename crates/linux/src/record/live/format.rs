@@ -28,8 +28,7 @@ struct Recorded {
     kind: Kind,
 }
 
-/// Faults in user mode, and faults while the kernel works for a program. Only x86-64 has these
-/// events.
+/// Faults in user mode, and in the kernel on user addresses. Only x86-64 has these events.
 const FAULTS: [Recorded; 2] = [
     Recorded {
         name: "exceptions/page_fault_user",

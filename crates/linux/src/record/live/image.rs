@@ -22,8 +22,7 @@ use crate::system::Live;
 const STACK_BYTES: u64 = 8 << 20;
 /// Bytes above the page of a first fault, for arguments and environment.
 const STACK_ABOVE_BYTES: u64 = 128 << 10;
-/// Address space ends: x86-64 and arm64 with 47 bits, arm64 with 48. Stacks are below these ends;
-/// the kernel randomizes up to 16 GiB.
+/// Address space ends: 47 bits, and 48 on arm64. The kernel puts stacks up to 16 GiB below.
 const ADDRESSES_END: [u64; 2] = [1 << 47, 1 << 48];
 const STACKS_BYTES: u64 = 64 << 30;
 /// Kernel mappings of a program that have no file.
@@ -52,8 +51,8 @@ pub(super) fn of_execve(
     Some((command, of_lines(&lines, &program.path, book)))
 }
 
-/// Adds the stack of a program that exited before its maps could be read: it is above all files, at
-/// the first fault. Returns whether the layout has a stack now.
+/// Adds the stack of a program that exited before its maps could be read, at its first fault.
+/// Returns whether the layout has a stack now.
 pub(super) fn add_stack(layout: &mut Vec<LayoutEntry>, address: u64) -> bool {
     if layout.iter().any(|entry| entry.kind == LayoutKind::Stack) {
         return true;

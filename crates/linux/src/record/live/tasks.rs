@@ -52,8 +52,7 @@ struct Thread {
 
 #[derive(Debug)]
 pub(super) struct Process {
-    /// The first thread's id. An execve ends all threads except its caller, which becomes the
-    /// first.
+    /// The first thread's id. The caller of an execve becomes the first thread.
     pub(super) first: ThreadId,
     nr_threads: usize,
     /// The heap's end, 0 while unknown.

@@ -27,8 +27,7 @@ pub(super) struct Connection {
     pub(super) is_ours: bool,
     /// The pid it reported.
     pub(super) pid: Option<u32>,
-    /// Its first message, until the session can act on it: a forked child may not be announced yet,
-    /// or an earlier connection of the process may have unread messages.
+    /// Its first message, while its fork is not announced or its earlier connection is unread.
     pub(super) waits: Option<Hello>,
     pub(super) accepted: Instant,
     pub(super) is_closed: bool,
@@ -76,8 +75,7 @@ fn is_now(fd: BorrowedFd<'_>, asked: PollFlags, wanted: PollFlags) -> bool {
     rustix::event::poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(wanted)
 }
 
-/// Listens on a socket at `path`. The path appears only once it listens, because [`is_refused`]
-/// must not see it earlier.
+/// Listens on a socket at `path`. The path appears only then: [`is_refused`] must not see it.
 pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
     let fd = packet_socket()?;
     let unready = path.with_extension("new");

@@ -177,8 +177,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let Some(thread) = self.thread(header.pid, header.tid).map(|thread| thread.id) else {
             return Ok(());
         };
-        // References come as rows, and the ledger itself makes execve events: both refer to other
-        // rows.
+        // References arrive as rows, and the ledger makes execve events itself.
         let is_call = |op: &Op| !op.is_reference() && *op != Op::Execve;
         let op = u8::try_from(wire.op).ok().and_then(Op::from_number).filter(is_call);
         let Some(op) = op else { return Ok(()) };

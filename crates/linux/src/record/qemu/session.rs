@@ -238,8 +238,8 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    /// Whether `parent` can still announce a child that connected at `since`: the parent is
-    /// connected, or waits to be announced itself.
+    /// Whether `parent` can still announce a child: it is connected, or waits for its own
+    /// announcement.
     fn may_announce(&self, parent: u32, since: Instant) -> bool {
         let waits =
             |connection: &Connection| connection.pid == Some(parent) && connection.waits.is_some();
@@ -250,8 +250,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         }
     }
 
-    /// Whether an earlier connection of `pid` has unread messages. A process opens its connections
-    /// in sequence, and they are accepted in that order.
+    /// Whether an earlier connection of `pid` has unread messages.
     fn is_preceded(&self, index: usize, pid: u32) -> bool {
         let is_earlier = |earlier: &Connection| earlier.pid == Some(pid) && !earlier.is_closed;
         self.connections[..index].iter().any(is_earlier)
@@ -319,8 +318,7 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
                 self.ledger.start(pid);
                 true
             }
-            // The parent may have ended before it announced the child. A child of another user is
-            // rejected then, because nothing proves its origin.
+            // The parent may have ended before it announced the child. Another user's child is then rejected.
             Reason::Fork if !is_known => {
                 connection.is_ours && self.ledger.adopt(pid, hello.parent)?
             }

@@ -51,8 +51,7 @@ impl Tail {
     }
 }
 
-/// Removes and returns the tails of process `pid` as the program of `generation`, in thread order.
-/// Reads only files of `users`.
+/// Removes and returns the tails of `pid` as the program of `generation`, in thread order.
 pub(crate) fn take(
     directory: &Path,
     pid: u32,

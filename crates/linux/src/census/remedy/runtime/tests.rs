@@ -247,8 +247,7 @@ fn variables_are_merged_said_to_be_in_effect_or_ignored() {
 }
 
 proptest! {
-    /// A shell that reads the printed line starts the program with its old variables and the merged
-    /// one.
+    /// A shell runs the printed line with the program's old variables and the merged one.
     #[test]
     fn a_shell_understands_the_line(
         // A shell keeps its own values in IFS, PWD and other variables.

@@ -214,8 +214,8 @@ impl Gatherer {
         }
     }
 
-    /// Drops faults without events if another thread of the address space mapped pages before the
-    /// faulting thread continued: the page was already mapped.
+    /// Drops faults without events if another thread mapped the page before the faulting thread
+    /// continued.
     fn drop_late_faults(&mut self) {
         let mut mapped: BTreeMap<u32, BTreeMap<usize, i32>> = BTreeMap::new();
         for unit in &self.units {

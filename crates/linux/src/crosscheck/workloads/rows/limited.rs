@@ -20,8 +20,7 @@ pub(in super::super) fn limited(filesystem: Filesystem) -> Vec<(u64, Row)> {
     rows.into_iter().map(|(window_kb, row)| (window_kb, on_holes(row))).collect()
 }
 
-/// read(2): once, repeatedly, hot pages mixed with scans, as often as decides between tiers, mixed
-/// with writes.
+/// read(2): once, repeatedly, hot pages mixed with scans, and with writes.
 fn by_calls() -> Vec<(u64, Row)> {
     let small = |row| (128, limit(row, SMALL));
     let large = |row| (128, limit(row, LARGE));

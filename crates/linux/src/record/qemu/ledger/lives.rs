@@ -89,8 +89,7 @@ impl Ledger<'_, '_> {
         self.borrower_of(pid).is_some()
     }
 
-    /// Returns the process that has borrowed the memory of `pid`, unless it has been silent for too
-    /// long.
+    /// Returns the process that has the memory of `pid`, unless it was silent for too long.
     pub(crate) fn borrower_of(&self, pid: u32) -> Option<u32> {
         let child = self.processes.get(&pid)?.borrower?;
         let is_heard = match self.voice(child) {
@@ -119,9 +118,9 @@ impl Ledger<'_, '_> {
         }
     }
 
-    /// Adopts a child if its parent can no longer announce it or is silent. In the trace it belongs
-    /// to its parent or, if that has ended, to the first process. Returns false if neither remains
-    /// or the recording is full.
+    /// Adopts a child that its parent can no longer announce. In the trace it belongs to its parent
+    /// or, if that has ended, to the first process. Returns false if the recording has no place for
+    /// it.
     pub(crate) fn adopt(&mut self, pid: u32, parent: u32) -> Result<bool, TraceError> {
         let thread_of = |pid: u32| {
             let process = self.processes.get(&pid).filter(|found| found.phase != Phase::Over);
