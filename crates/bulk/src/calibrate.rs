@@ -1,6 +1,5 @@
 //! Chooses primitives by measuring them on this machine.
 //!
-//! Owns the measurement ([`measure`]) and the pure step from samples to [`Choices`] ([`choices`]).
 //! Only this file and [`gaps`](crate::gaps) read wall time.
 //!
 //! Each round measures all primitives, interleaved, so a drift of the machine affects them equally.

@@ -1,8 +1,7 @@
 //! [`clear_folio`] and [`copy_folio`]: run a plan on bytes.
 //!
-//! The near region goes through the cache, because the fault touches it next; the rest of the folio
-//! may bypass it. Copies use the same order: the copy that series 001 announced, which no kernel
-//! has (docs/behaviour D.4.5, K.2.5).
+//! The near region goes through the cache, because the fault touches it next; the rest may bypass
+//! it. Copies use the same order, which no kernel has (docs/behaviour D.4.5, K.2.5).
 
 use std::ops::Range;
 

@@ -1,8 +1,7 @@
 //! The time that other tasks wait between two reschedule points, and the unit that keeps it short.
 //!
-//! Under cooperative preemption the unit bounds the wait: series 001 promised 1 ms at 8 MiB and 10
-//! GB/s (docs/behaviour J.2.1). This file measures the distribution in wall time, which a waiting
-//! task feels, or with the caller's clock, such as the thread's CPU time to exclude other programs.
+//! Series 001 promised 1 ms at 8 MiB and 10 GB/s (docs/behaviour J.2.1). This file measures the
+//! gaps in wall time, or with the caller's clock.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

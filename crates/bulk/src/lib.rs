@@ -1,13 +1,10 @@
 //! Clears and copies memory in extents: the fastest safe way for the size, the CPU and the memory's
 //! next use, in the kernel's orders for a folio.
 //!
-//! Reading order: [`primitive`](Primitive) (the CPU's instructions), [`tuning`](Tuning) (the best
-//! of them), [`calibrate`] (measured), [`clear_extent`] and [`copy_extent`] (choose and run),
-//! [`plan`] (the kernel's orders, without bytes), [`clear_folio`] and [`copy_folio`] (run a plan),
-//! [`gaps`] (other tasks' waits).
+//! Reading order: [`primitive`](Primitive), [`tuning`](Tuning), [`calibrate`], [`clear_extent`] and
+//! [`copy_extent`], [`plan`], [`clear_folio`] and [`copy_folio`], [`gaps`].
 //!
-//! Unsafe code is limited to `primitive`, which executes the instructions, and the raw forms for
-//! mapped memory. Everything else uses slices.
+//! Unsafe code is limited to `primitive` and the raw forms for mapped memory.
 
 pub mod calibrate;
 mod error;

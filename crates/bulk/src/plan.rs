@@ -1,8 +1,7 @@
 //! The order and units in which a folio's pages are cleared or copied, without bytes.
 //!
-//! Owns the orders by kernel version (docs/behaviour D.4) as a pure function from a rule, a shape
-//! and a preemption model to steps. [`clear_folio`](crate::clear_folio) and
-//! [`copy_folio`](crate::copy_folio) run a plan; a memory manager without bytes counts it.
+//! A plan is a pure function of a rule, a shape and a preemption model (docs/behaviour D.4).
+//! [`clear_folio`](crate::clear_folio) and [`copy_folio`](crate::copy_folio) run it.
 //!
 //! - I1: the units of a plan cover every page of the folio once.
 //! - I2: the last unit is the near region, or in converging order the faulting page.

@@ -1,8 +1,7 @@
 //! The instructions that zero or copy memory, each as a routine that this CPU supports.
 //!
-//! Owns the list of primitives and the proof that one may run: a [`Clearer`] or [`Copier`] exists
-//! only for a primitive whose instructions were detected. [`Tuning`](crate::Tuning) chooses among
-//! them.
+//! A [`Clearer`] or [`Copier`] exists only for a primitive whose instructions were detected.
+//! [`Tuning`](crate::Tuning) chooses among them.
 //!
 //! - I1: a routine writes every byte of its range and no other, whatever the length and alignment.
 //! - I2: a routine with stores that x86-64 does not order returns after ordering them (`sfence`):

@@ -1,7 +1,6 @@
 //! Loads and stores of real bytes, by processes and by file calls.
 //!
-//! Owns the split of a byte range into pages. Each page is touched first, so faults happen as on a
-//! processor; the bytes then come from the frame that is mapped.
+//! Each page is touched before its bytes move, so it faults as on a processor.
 
 use crate::fault::{Access, FaultError};
 use crate::io::OutOfMemory;

@@ -12,10 +12,8 @@
 //!      one PMD entry, or PTEs                tables of all areas retracted
 //! ```
 //!
-//! Owns what may be collapsed, the order of the checks and the name of each failure. Reading order:
-//! `eligible`, `scan`, `anon`, `sizes`, `file`, `retract`, `advise`, `any_size`, `khugepaged`. The
-//! refusals are in [`crate::counters::collapse`]; [`crate::mapping::gate`] keeps writers away from
-//! huge folios.
+//! Reading order: `eligible`, `scan`, `anon`, `sizes`, `file`, `retract`, `advise`, `any_size`,
+//! `khugepaged`. The refusals are in [`crate::counters::collapse`].
 //!
 //! Invariants:
 //! - I1: a refused collapse changes no content and no folio. Pages of files may have lost their

@@ -23,8 +23,7 @@
 //! retry. The miss counter depends on which steps a retry repeats, so each pass is modelled
 //! (`Pass`).
 //!
-//! Owns the order of these steps. Does not own windows ([`crate::readahead`]) or page-table entries
-//! ([`crate::pgtable`]).
+//! Windows belong to [`crate::readahead`], page-table entries to [`crate::pgtable`].
 
 mod anon;
 mod around;

@@ -4,8 +4,7 @@
 //! `folio_try_dup_anon_rmap_ptes`, `vma_needs_copy`.
 //!
 //! Copies every area, and the pages of areas that have anonymous ones (E.1.5); the child faults in
-//! the rest. Pages are copied in batches, one folio at a time. A pinned page is copied for the
-//! child immediately, so the parent keeps the page that the device writes to (E.1.3).
+//! the rest. Pages are copied in batches of one folio; pinned pages are copied immediately (E.1.3).
 
 use crate::core::Core;
 use crate::core::mapped::Level;

@@ -8,10 +8,9 @@
 //!   store to a page that fork shared: mapped once -> kept, else copied as a whole      (O.4)
 //! ```
 //!
-//! Owns mappings of huge pages from mmap to exit: reservations, faults, fork and copies on store.
-//! Does not own the pools ([`crate::core::hugetlb`]). A process's huge pages are kept outside its
-//! page table: part of a huge page can never be unmapped, split, reclaimed or collapsed. Reading
-//! order: this file, `fault`, `copy`, `unmap`.
+//! A process's huge pages are kept outside its page table: part of one can never be unmapped,
+//! split, reclaimed or collapsed. The pools are in [`crate::core::hugetlb`]. Reading order: this
+//! file, `fault`, `copy`, `unmap`.
 //!
 //! Invariants:
 //! - I1: a hugetlb area, and each part of it, begins and ends at a multiple of its page size.

@@ -1,8 +1,5 @@
 //! Shared helpers for the loom tests of the concurrent types: they explore every interleaving of a
 //! few threads.
-//!
-//! Owns the counting cell over loom's atomics, the thread runner, and the check that a mutant
-//! fails. Each type's tests hold its promises and mutants.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! System calls on files: read, sendfile, write, fadvise, fsync, dropped caches. Truncation and
 //! hole punch are in [`crate::split`].
 //!
-//! Owns code that all calls share. Reading order: this file, `read`, `write`, `writeback`,
-//! `advise`.
+//! Reading order: this file, `read`, `write`, `writeback`, `advise`.
 
 mod advise;
 mod read;

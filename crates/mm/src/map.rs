@@ -2,9 +2,7 @@
 //!
 //! Answers to: `do_mmap`, `mmap_region`, `mprotect_fixup`, `change_protection`.
 //!
-//! Owns the checks and results of the calls. Does not own areas ([`crate::vma`]) or the unmapping
-//! of pages ([`crate::unmap`]). Reading order: this file, `advise`, `lazyfree`, `cold`, `prefer`,
-//! `remap`.
+//! Reading order: this file, `advise`, `lazyfree`, `cold`, `prefer`, `remap`.
 
 mod advise;
 mod cold;

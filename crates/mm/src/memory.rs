@@ -1,8 +1,6 @@
 //! The whole machine: its memory, its files, its processes.
 //!
-//! Owns construction, files, opens and the views that reports need. Operations extend [`Memory`] in
-//! their own files: [`crate::fault`] (touch), [`crate::map`] (mmap and related calls),
-//! [`crate::unmap`], [`crate::fork`], [`crate::io`] (read calls).
+//! Operations extend [`Memory`] in their own files, such as [`crate::fault`] and [`crate::map`].
 
 mod budget;
 mod config;

@@ -2,8 +2,8 @@
 //!
 //! Answers to: `thp_get_unmapped_area`, `vm_unmapped_area`.
 //!
-//! Owns the top-down search below the mmap base. A large mapping gets an address congruent to its
-//! file offset modulo the PMD size, so a PMD entry can map it (docs/behaviour B.6.3, C.6.4).
+//! A large mapping gets an address congruent to its file offset modulo the PMD size, so a PMD entry
+//! can map it (docs/behaviour B.6.3, C.6.4).
 
 use crate::units::{Order, PageSize, Vpn};
 use crate::vma::VmaTree;

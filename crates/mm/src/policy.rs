@@ -9,10 +9,9 @@
 //!                                                     v  counted
 //! ```
 //!
-//! Owns the points, a policy's input and its answers. Each point checks which answers it can follow
-//! (`fault/decide.rs`, `collapse/khugepaged.rs`, `reclaim/victim.rs`). A policy is a preference,
-//! like a BPF program in a kernel: it never makes an operation fail. Its computation and the
-//! effects of its answers count as work ([`crate::core::work`]), so a work limit applies to it.
+//! A policy is a preference, like a BPF program in a kernel: it never makes an operation fail. Each
+//! point checks which answers it can follow. Answers and their effects count as work
+//! ([`crate::core::work`]).
 //!
 //! Differs: in no kernel. Proposed for anonymous memory.
 

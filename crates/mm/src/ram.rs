@@ -1,11 +1,9 @@
 //! Memory with or without bytes.
 //!
-//! Owns the interface between the memory manager's decisions and the bytes they move. [`Counted`]
-//! keeps no bytes and only counts reads, zeroing and copies. [`Bytes`] is real memory. No decision
-//! may depend on the implementation.
+//! [`Counted`] keeps no bytes and only counts reads, zeroing and copies. [`Bytes`] is real memory.
+//! No decision may depend on the implementation.
 //!
-//! A [`Plan`] sets the order in which a folio is zeroed or copied; the kernel's choice of plan is a
-//! rule ([`crate::rules::clear`]).
+//! A [`Plan`] sets the order in which a folio is zeroed or copied.
 
 mod bytes;
 mod stretches;

@@ -9,9 +9,8 @@
 //!      | read already             | read while waiting |  next window ->
 //! ```
 //!
-//! Owns the window sizes ([`window`]), both entries ([`sync`], [`marker`]) and the issue of windows
-//! ([`issue`]). The state belongs to the open file ([`RaState`]). [`crate::fault`] decides *when* a
-//! mapped fault reads ahead.
+//! The state belongs to the open file ([`RaState`]). [`crate::fault`] decides *when* a mapped fault
+//! reads ahead.
 //!
 //! Like the kernel, the searches for the end of the cached run can return an index a few pages too
 //! high ([`crate::mapping::search`]), so interleaved streams leave holes.

@@ -11,10 +11,8 @@
 //!          lazy-free  throw away
 //! ```
 //!
-//! Owns which folios are evicted and when. Does not own unmapping ([`crate::unmap`], the reverse
-//! map of [`crate::split`]) or free blocks ([`crate::buddy`]). Reading order: `charge` `scan`
-//! `lists` `generations` `evict` `effort` [`compact`] `migrate`. The state is in [`crate::core`]:
-//! `pressure` `watermarks` `swap` `workingset`; the lists are in [`crate::folio::lru`].
+//! Reading order: `charge` `scan` `lists` `generations` `evict` `effort` [`compact`] `migrate`. The
+//! state is in [`crate::core`], the lists are in [`crate::folio::lru`].
 //!
 //! A page counts as used if a page walk (a replayed TLB miss) reached it since reclaim last
 //! checked. As on hardware, TLB hits are invisible. Fault-around alone does not count.

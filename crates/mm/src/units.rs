@@ -1,7 +1,6 @@
 //! Numbers with a unit: addresses, page numbers, orders and the base page size.
 //!
-//! Owns the newtypes, which keep a page frame number from being used as a file index, and the
-//! conversions between them.
+//! The newtypes keep a page frame number from being used as a file index.
 //!
 //! Invariants:
 //! - I1: a [`PageSize`] is 4, 16 or 64 KiB.

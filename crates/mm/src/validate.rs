@@ -1,7 +1,6 @@
 //! Checks a whole memory manager against the invariants between its parts.
 //!
-//! Each part checks its own invariants ([`crate::buddy`], [`crate::pgtable`], [`crate::vma`],
-//! [`crate::mapping`]).
+//! Each part checks its own invariants.
 //!
 //! Invariants:
 //! - I1: `refs == maps + pins + 2^order` for a folio in the page cache, `refs == maps + pins > 0`

@@ -1,7 +1,6 @@
 //! A process's virtual memory areas: their backing, protection and advice.
 //!
-//! Owns [`Vma`] and the tree of them: split, merge, remove, advise. Does not choose addresses
-//! ([`crate::placement`]) or change page tables.
+//! [`crate::placement`] chooses addresses.
 //!
 //! Invariants:
 //! - I1: areas do not overlap and are not empty.

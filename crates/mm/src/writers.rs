@@ -10,9 +10,8 @@
 //!   it has huge folios | its whole cache is dropped| yes                    | yes
 //! ```
 //!
-//! Owns the effects of open, close and execution on a file's [`Gate`] and, by
-//! [`rules.writers`](crate::rules::Writers), on its page cache. Does not decide collapses
-//! (`collapse`) or check permissions.
+//! [`rules.writers`](crate::rules::Writers) decide the effect on the page cache. Permissions are
+//! not checked.
 //!
 //! An open for writing remains a writer until its last descriptor is closed *and* its last mapping
 //! is gone: a mapping holds the open file, whatever its protection.

@@ -1,8 +1,6 @@
 //! `MADV_COLLAPSE`: a process collapses its own memory now (docs/behaviour H.5.1, H.5.2).
 //!
 //! Answers to: `madvise_collapse`.
-//!
-//! Owns the walk over areas and blocks, the choice of refusals that end it, and the returned errno.
 
 use super::file::FileRange;
 use super::{CollapseTarget, Who};

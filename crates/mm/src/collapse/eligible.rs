@@ -2,8 +2,7 @@
 //!
 //! Answers to: `thp_vma_allowable_orders`, `file_thp_enabled`.
 //!
-//! Owns the order of the tests and the file rule of each kernel. The pages of a block are checked
-//! elsewhere ([`super::scan`], [`super::file`]).
+//! The pages of a block are checked in [`super::scan`] and [`super::file`].
 
 use super::Who;
 use crate::mapping::{HugeSwitch, Mapping, tree};

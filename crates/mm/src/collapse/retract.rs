@@ -2,8 +2,7 @@
 //!
 //! Answers to: `retract_page_tables`, `collapse_pte_mapped_thp`.
 //!
-//! Owns which page tables are freed, so the next fault can map the block by one entry, and which
-//! table is replaced by that entry because the caller requested it.
+//! With the table gone, the next fault can map the block by one entry.
 
 use super::CollapseTarget;
 use super::file::FileRange;

@@ -2,8 +2,7 @@
 //!
 //! Answers to: `hpage_collapse_scan_pmd`, `__collapse_huge_page_isolate`.
 //!
-//! Owns which page states refuse a collapse, and the order of the tests. The same tests run twice:
-//! before memory is allocated, and again when the pages can no longer change.
+//! The tests run twice: before memory is allocated, and again when the pages can no longer change.
 
 use super::{CollapseTarget, Who};
 use crate::counters::collapse::CollapseRefusal;

@@ -1,7 +1,5 @@
 //! Mapcount updates: how often setting or clearing an entry changed a counter of its folio
 //! (docs/behaviour F.3, F.4.6, F.5.1).
-//!
-//! Owns the numbers; `rmap/mapcount` increments them.
 
 use std::ops::{Add, AddAssign, Sub};
 

@@ -1,8 +1,7 @@
 //! Pages that are mapped now, as `/proc/meminfo` and `/proc/vmstat` count them (docs/behaviour
 //! F.5.2, F.5.7).
 //!
-//! Owns the sums; [`crate::rmap::mapcount`] decides how a mapping changes them. With a mapcount per
-//! page, every mapped page counts once; without, a mapped folio counts as a whole.
+//! With a mapcount per page, every mapped page counts once; without, a mapped folio counts whole.
 
 use crate::rmap::Change;
 

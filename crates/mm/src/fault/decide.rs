@@ -1,9 +1,6 @@
 //! A policy's decisions about a fault, within the limits of a kernel.
 //!
 //! Differs: in no kernel ([`crate::policy`]).
-//!
-//! Owns the four decision points of faults: orders that private memory tries, pages read from a
-//! file, pages mapped around a load, and reuse of a large private folio by a store.
 
 use super::choice::{Choice, Sequential};
 use super::window::window_of;

@@ -3,8 +3,7 @@
 //! Answers to: `do_huge_pmd_anonymous_page`, `mm_get_huge_zero_folio`, `do_huge_pmd_wp_page`,
 //! `do_huge_zero_wp_pmd`.
 //!
-//! Owns the first touch of an empty PMD slot, stores through a PMD entry, and the huge zero folio
-//! that reads share. [`super::cow`] continues after a PMD entry was split.
+//! [`super::cow`] continues after a PMD entry was split.
 //!
 //! Invariants:
 //! - I1: the huge zero folio exists while a process uses it; it is not in the folio table, and its

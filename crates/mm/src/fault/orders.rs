@@ -2,8 +2,7 @@
 //!
 //! Answers to: `alloc_anon_folio`, `thp_vma_suitable_orders`.
 //!
-//! Owns suitability, the reduction to empty PTEs and the fallback to smaller sizes. Does not own
-//! which sizes are enabled ([`crate::rules::anon`]).
+//! [`crate::rules::anon`] decides which sizes are enabled.
 
 use super::Fault;
 use crate::core::groups::ChargeEffort;

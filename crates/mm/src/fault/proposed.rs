@@ -2,9 +2,6 @@
 //! [`crate::rules::order`]).
 //!
 //! Differs: in no kernel.
-//!
-//! Owns rounding a chosen window to a minimum order, and the order that memory pressure leaves.
-//! Does not own the choice (`sync`).
 
 use super::Fault;
 use super::choice::Choice;

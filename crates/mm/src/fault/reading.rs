@@ -1,8 +1,5 @@
 //! The file and the folio orders that an area's faults read: the area's preferred size comes first,
 //! then the file's control.
-//!
-//! Owns that precedence. Does not own the preference (`map/prefer.rs`) or the control
-//! ([`crate::rules::sizes`]).
 
 use super::Fault;
 use crate::memory::Memory;

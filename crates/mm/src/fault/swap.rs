@@ -9,8 +9,6 @@
 //!   else -----------------------------------------------> window into the cache (`swap_ahead`)
 //! ```
 //!
-//! Owns the reads and the mapping. Does not own the cache ([`crate::core`]).
-//!
 //! Invariants:
 //! - I1: a folio being mapped is held, so freeing its slots does not free it.
 

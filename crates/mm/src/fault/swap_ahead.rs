@@ -7,8 +7,6 @@
 //!                           n: n + 2 pages, rounded up to a power of two, at most 8
 //!   after the last page:  [*......]      before it: [......*]      elsewhere: [...*....]
 //! ```
-//!
-//! Owns the window: swapped pages of the area around the fault. They are read into the swap cache.
 
 use super::{Fault, FaultError};
 use crate::folio::FolioId;

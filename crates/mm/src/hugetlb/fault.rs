@@ -1,9 +1,6 @@
 //! Faults on huge pages (docs/behaviour O.3).
 //!
 //! Answers to: `hugetlb_fault`, `hugetlb_no_page`, `alloc_hugetlb_folio`.
-//!
-//! Owns the choice of a page and its accounting. Does not own stores to read-only pages
-//! ([`super::copy`]).
 
 use crate::core::hugetlb::{Charge, HugeOwner};
 use crate::core::space::HugeEntry;

@@ -2,7 +2,7 @@
 //!
 //! Answers to: `generic_fadvise`, `mapping_try_invalidate`, `drop_pagecache_sb`.
 //!
-//! Owns which folios are dropped: clean, unmapped, entirely inside the range.
+//! Only clean, unmapped folios entirely inside the range are dropped.
 
 use std::ops::Range;
 

@@ -1,9 +1,6 @@
 //! Reads through the page cache, and their two entries to readahead (docs/behaviour A.3, A.4).
 //!
 //! Answers to: `filemap_read`, `filemap_get_pages`, `filemap_splice_read`.
-//!
-//! Owns the progress of a call and its requests to readahead. Does not own windows
-//! ([`crate::readahead`]).
 
 use std::ops::Range;
 

@@ -2,8 +2,7 @@
 //!
 //! Answers to: `generic_perform_write`, `iomap_write_iter`, `__filemap_get_folio`, `fgf_set_order`.
 //!
-//! Owns the order of new folios and the pages that a write dirties. Does not own the space that a
-//! filesystem reserves ([`crate::mapping::reserve`]).
+//! [`crate::mapping::reserve`] tracks the space that a filesystem reserves.
 
 use std::ops::Range;
 

@@ -3,9 +3,8 @@
 //! Answers to: `filemap_write_and_wait_range`, `folio_mkclean`, `balance_dirty_pages`,
 //! `wakeup_flusher_threads`, `folio_end_writeback`, `folio_rotate_reclaimable`.
 //!
-//! Owns the moment at which a folio becomes clean: its content is stored, and every writable entry
-//! becomes read-only and clean, so the next store faults. I/O completes before the next operation,
-//! as for reads.
+//! A written folio's entries become read-only and clean, so the next store faults. I/O completes
+//! before the next operation, as for reads.
 //!
 //! ```text
 //!   a write, a store --> more is dirty than the background limit? --> written, oldest first, down to it

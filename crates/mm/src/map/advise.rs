@@ -2,7 +2,7 @@
 //!
 //! Answers to: `do_madvise`, `madvise_vma_behavior`, `madvise_dontneed_free`, `madvise_populate`.
 //!
-//! Owns which areas accept which advice. Does not own `MADV_COLLAPSE` ([`crate::collapse`]).
+//! `MADV_COLLAPSE` is in [`crate::collapse`].
 
 use super::MapError;
 use super::cold::Unneeded;

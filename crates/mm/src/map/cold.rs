@@ -2,9 +2,6 @@
 //!
 //! Answers to: `madvise_cold_or_pageout_pte_range`.
 //!
-//! Owns which folios the advice covers and which it splits. Does not own their reclaim
-//! ([`crate::reclaim`]).
-//!
 //! Differs: the caller may write every file that it maps. If it could not, a kernel would reclaim
 //! only the process's private copies of that file's pages.
 

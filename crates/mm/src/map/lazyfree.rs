@@ -2,9 +2,8 @@
 //!
 //! Answers to: `madvise_free_pte_range`, `madvise_free_huge_pmd`, `folio_mark_lazyfree`.
 //!
-//! Owns which folios become lazy-free and which are split for it. Base pages shared by fork also
-//! qualify, as long as only page tables record that they are dirty. A lazy-free page keeps its
-//! content until it is stored to, unmapped or advised otherwise.
+//! Base pages shared by fork also qualify, as long as only page tables record that they are dirty.
+//! A lazy-free page keeps its content until it is stored to, unmapped or advised otherwise.
 
 use crate::folio::FolioId;
 use crate::memory::Memory;

@@ -1,12 +1,8 @@
 //! Folio sizes that an area prefers: the loader's annotation and the program's advice.
 //!
 //! Differs: proposed in the discussion of series 000 (docs/behaviour K.1.4), in no kernel. An area
-//! with a preferred size is read like an executable mapping whose size is marked exec: with the
-//! forward window of B.4.7, whatever its protection and the machine's control. It is only a
-//! preference: a size that the filesystem does not support is ignored.
-//!
-//! Owns the call. Does not own controls ([`crate::rules::sizes`]), the orders of an area's faults
-//! (`fault/reading.rs`) or windows (`fault/sync.rs`).
+//! with a preferred size is read with the forward window of B.4.7, like executable memory. A size
+//! that the filesystem does not support is ignored.
 
 use super::MapError;
 use crate::memory::Memory;

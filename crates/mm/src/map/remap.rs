@@ -2,7 +2,7 @@
 //!
 //! Answers to: `mremap_to`, `move_vma`, `move_page_tables`.
 //!
-//! Owns the move of areas and pages. The caller chooses the new address.
+//! The caller chooses the new address.
 
 use super::MapError;
 use crate::memory::Memory;

@@ -1,7 +1,6 @@
 //! A machine's policy: the calls to it, and their counts.
 //!
-//! Owns the policy's state, the common part of its context, and the counts. Each decision point
-//! fills in the rest and decides which answers it can follow.
+//! Each decision point fills in its part of the context and decides which answers it can follow.
 //!
 //! Invariants:
 //! - I1: without a policy, no context is built and nothing is counted.

@@ -1,9 +1,7 @@
 //! Reuse of the ids of ended processes and closed files.
 //!
-//! A program of many short processes has few of them at a time. Without reuse, the tables of
-//! processes and opens would grow with the length of its run.
-//!
-//! Owns which ids are free. An id is reused only after its holder has forgotten it.
+//! Without reuse, the tables would grow with the length of a run. An id is reused only after its
+//! holder has forgotten it.
 //!
 //! Invariants:
 //! - I1: a free process is dead, and a free open has no descriptor and no mapping.

@@ -2,9 +2,8 @@
 //!
 //! Answers to: `rmap_walk`, `rmap_walk_anon`, `rmap_walk_file`.
 //!
-//! The page indexes of an area and of a folio tell which pages can map the folio; the page table
-//! tells which do. The walk starts with the process that mapped the folio first, and ends there if
-//! that process has all mappings.
+//! The page indexes of an area and of a folio tell which pages can map the folio. The walk starts
+//! with the process that mapped it first, and ends there if that process has all mappings.
 
 use super::Memory;
 use crate::folio::{FolioId, Owner};

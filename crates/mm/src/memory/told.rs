@@ -1,8 +1,7 @@
 //! Changes to the machine from outside: by a recording of a kernel, a device or a test.
 //!
-//! No program's call causes these changes directly. Each has a method that also updates the state
-//! that depends on it. Code outside this crate changes parts of the machine only through these
-//! methods.
+//! Each method also updates the state that depends on the change. Code outside this crate changes
+//! parts of the machine only through these methods.
 
 use super::Memory;
 use crate::buddy::MigrateType;

@@ -1,8 +1,7 @@
 //! Memory that holds its bytes, and the storage of files.
 //!
-//! Owns one buffer for all frames and, per file, the bytes that storage still holds. Storage holds
-//! a pattern of file and position ([`stored_byte`]), so any byte of any file can be checked without
-//! a copy.
+//! Storage holds a pattern of file and position ([`stored_byte`]), so any byte of any file can be
+//! checked without a copy.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

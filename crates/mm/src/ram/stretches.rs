@@ -1,8 +1,5 @@
 //! Stretches: pages cleared and copied between two reschedule points (docs/behaviour D.4.7).
 //!
-//! Owns the counts, by content of the stretches. Does not own their duration, which depends on the
-//! machine's rates.
-//!
 //! ```text
 //!   point | right ................ | left ... | near | point     no point inside: one stretch
 //!   point | unit | point | unit | point                          units with points: one each

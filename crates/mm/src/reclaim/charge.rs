@@ -2,9 +2,6 @@
 //!
 //! Answers to: `try_charge_memcg`, `mem_cgroup_handle_over_high`, `reclaim_high`.
 //!
-//! Owns the effort of a charge. Does not own limits and stock ([`crate::core::groups`]) or the
-//! choice of victims (`scan`).
-//!
 //! Invariants:
 //! - I1: a charge comes before its folio's allocation; a caller that holds a folio meanwhile has a
 //!   reference to it.

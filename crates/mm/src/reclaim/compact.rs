@@ -9,9 +9,8 @@
 //!         \___________________________________________________^
 //! ```
 //!
-//! Two scanners pass through the pageblocks, one up and one down, until they meet or the goal is
-//! reached: a block of the order, or for proactive compaction few enough fragments. Does not own
-//! how a folio moves (`migrate`).
+//! One scanner moves up the pageblocks and one down, until they meet or the goal is reached: a
+//! block of the order, or for proactive compaction few enough fragments.
 
 use super::effort::COSTLY_ORDER;
 use crate::buddy::MigrateType;

@@ -1,8 +1,6 @@
 //! Evicting one folio (docs/behaviour G.5.1, G.5.2).
 //!
 //! Answers to: `shrink_folio_list`, `try_to_unmap`, `pageout`.
-//!
-//! Owns the content of an unused folio: it is evicted whole, or split so its parts can be.
 
 use super::fate::{Fate, Victim};
 use crate::core::space::SwapEntry;

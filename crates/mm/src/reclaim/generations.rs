@@ -13,8 +13,8 @@
 //!     +-- else: isolated, examined ---> evicted, or back as what it is then
 //! ```
 //!
-//! Owns how much is scanned and when a generation is added. Reading order: this file, `evict`,
-//! `age`, `young`. The generation numbers are in [`crate::folio::generations`].
+//! Reading order: this file, `evict`, `age`, `young`. [`crate::folio::generations`] has the
+//! numbers.
 //!
 //! Differs:
 //! - Global reclaim visits cgroups in turn, as with two lists; a kernel keeps generations of

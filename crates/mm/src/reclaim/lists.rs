@@ -8,8 +8,6 @@
 //!                           examine in that order: a freed, b kept, c active, d freed
 //!                           put back in that order: b at the head of inactive, c of active
 //! ```
-//!
-//! Does not own eviction (`evict`) or the amount of scanning (`scan`).
 
 use std::collections::BTreeSet;
 

@@ -3,8 +3,6 @@
 //! Answers to: `do_try_to_free_pages`, `shrink_node`, `shrink_node_memcgs`, `shrink_lruvec`,
 //! `get_scan_count`, `prepare_scan_control`, `mem_cgroup_calculate_protection`.
 //!
-//! Does not own the outcome for a folio (`lists`).
-//!
 //! Differs: a global pass visits at most 64 cgroups and the next one continues after them;
 //! background reclaim in a kernel visits all. All cgroups share one queue of deferred splits.
 

@@ -3,10 +3,8 @@
 //!
 //! Answers to: `smaps_account`, `gather_stats`.
 //!
-//! Owns the sums over page tables. The kernel uses map counts to tell whether and how often a page
-//! is shared. With `NO_PAGE_MAPCOUNT` it has no counts of single pages and uses the folio's
-//! ([`CountedBy::Kernel`]). [`CountedBy::Tables`] walks all page tables for the result of a kernel
-//! with per-page counts; the difference is the error of the folio counts.
+//! With `NO_PAGE_MAPCOUNT`, the kernel judges a page by its folio's counts ([`CountedBy::Kernel`]).
+//! [`CountedBy::Tables`] walks all page tables for the exact result; the difference is the error.
 //!
 //! Not covered: swapped pages, `Locked`, `Referenced`, `LazyFree`, KSM, hugetlb.
 

@@ -7,8 +7,6 @@
 //! The first walk covers every table of every process of the cgroup. Later walks cover only PMD
 //! ranges in which at least one in eight entries was young at the last walk or look-around
 //! ([`WorthWalking`]).
-//!
-//! Owns which folios use promotes. Does not own eviction (`evict`).
 
 use std::collections::BTreeSet;
 
