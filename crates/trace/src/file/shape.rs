@@ -1,22 +1,23 @@
-//! What Parquet's own structures hold, by field id.
+//! The shapes of Parquet's own structures, by field id.
 //!
-//! The Parquet library reads a field that it knows as what the format says, whatever wire type the
-//! file gives it. So a file that lies about one has two readings, and what [`super::thrift`] walked
-//! is not what the library reads next. The tables are here so that such a file is refused.
+//! The Parquet library reads a known field with the type from the format definition, regardless of
+//! the wire type in the file. A file with the wrong wire type therefore has two readings, and
+//! [`super::thrift`] would walk different data than the library reads. These tables serve to reject
+//! such a file.
 //!
 //! From the format's definition (`parquet.thrift` of parquet-format).
 
-/// What a value is.
+/// The type of a value.
 pub(super) enum Shape {
     Bool,
     Byte,
-    /// Of any width: all are written alike.
+    /// An integer of any width; all are encoded the same way.
     Int,
     Double,
     Text,
     List(&'static Shape),
-    /// A structure or a union: its field with id `n` is the one at `n - 1`. A later id is of a newer
-    /// format, and is skipped by its wire type.
+    /// A structure or a union: the field with id `n` is at index `n - 1`. A larger id belongs to a
+    /// newer format and is skipped by its wire type.
     Struct(&'static [Shape]),
     /// Not read by the library, but skipped by its wire type.
     Skipped,
@@ -84,7 +85,6 @@ const ROW_GROUP: Shape = Struct(&[
     Int,
 ]);
 
-/// The footer.
 pub(super) const FOOTER: Shape = Struct(&[
     Int,
     List(&SCHEMA_ELEMENT),
@@ -95,7 +95,6 @@ pub(super) const FOOTER: Shape = Struct(&[
     List(&Struct(&[NOTHING, NOTHING])), // How each column is ordered.
 ]);
 
-/// The header of a page.
 pub(super) const PAGE_HEADER: Shape = Struct(&[
     Int,
     Int,

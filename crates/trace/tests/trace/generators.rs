@@ -1,4 +1,5 @@
-//! Generators: what each makes, that it is the same everywhere, and which options are refused.
+//! Tests the generators: their events, that these are the same everywhere, and which options are
+//! rejected.
 
 use std::collections::BTreeSet;
 
