@@ -22,10 +22,10 @@
 //!   last descriptor removes them, even after SIGKILL. Guards restore everything with a name: the
 //!   tracefs instance, a memory cgroup, and two settings of a loop device. After SIGKILL, keepers
 //!   do it; the next run removes the cgroup of a killed process.
-//! - C2: the only settings changed are those of the loop device and of btrfs on it, never the
-//!   caches, THP or fault-around. [`cow`] alone sets folio sizes, and restores them. It disables
-//!   khugepaged, as does [`Recorder::send_khugepaged_to_sleep`] and its equivalent for programs if
-//!   khugepaged handles files.
+//! - C2: only settings of the loop device and of btrfs on it are changed, never the caches, THP or
+//!   fault-around. [`cow`] alone sets folio sizes, and restores them. It disables khugepaged, as
+//!   does [`Recorder::send_khugepaged_to_sleep`] and its equivalent for programs if khugepaged
+//!   handles files.
 //! - C3: a recording with a lost event, or of a file that was already cached, is an error.
 
 pub mod workloads;

@@ -21,7 +21,7 @@
 //! - R1: the program sees its own arguments, environment, standard streams and exit code.
 //! - R2: however the program ends, and on SIGINT, SIGTERM and SIGHUP, the trace is complete up to
 //!   that point.
-//! - R3: whatever the recorder missed is a sentence in [`Outcome::warnings`] and in the trace.
+//! - R3: [`Outcome::warnings`] and the trace report everything the recorder missed.
 
 pub mod program;
 pub mod tools;

@@ -42,19 +42,12 @@ const FILES_MAX: usize = 1 << 22;
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("cannot open {}: {source}", shown(path))]
-    Open {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Open { path: PathBuf, source: io::Error },
     /// It is a directory, a device or another special file.
     #[error("{} is not a regular file; for a directory use --page-cache", shown(.0))]
     NotRegular(PathBuf),
     #[error("{call} of {} failed: {source}", shown(path))]
-    Call {
-        call: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Call { call: &'static str, path: PathBuf, source: io::Error },
     #[error("folio sizes of the page cache need PFNs, which the kernel shows only to root")]
     NoPfns,
 }

@@ -30,9 +30,9 @@ const SPAN_PAGES: u64 = 1 << 16;
 const CUTS_MAX: u64 = 64;
 /// Entries read per call: 256 KiB, which fit in a core's own cache.
 const BUFFER_ENTRIES: usize = 1 << 15;
-/// The largest gap read over: a call costs as much as about 30 entries.
+/// A call reads across gaps up to this, because it costs as much as about 30 entries.
 const GAP_PAGES: u64 = 32;
-/// Pages of small mappings read without a scan: enough for a program with a few libraries.
+/// The most pages in small mappings read without a scan: enough for a few libraries.
 const SMALL_PAGES_MAX: u64 = 4096;
 /// Entries read from one mapping without a scan: 4 TiB of address space, about 30 seconds.
 const UNSCANNED_PAGES_MAX: u64 = 1 << 30;
@@ -260,7 +260,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Returns the mappings of a span with resident pages by smaps; without smaps, all of them.
+    /// Returns a span's mappings with resident pages in smaps; without smaps, all of them.
     fn unscanned(&self, span: &Span, vmas: &[Vma], smaps: &[Smap]) -> Vec<Present> {
         let is_read = |vma: &&Vma| match smaps::find(smaps, vma.range.start) {
             Some(smap) => smap.rss_bytes > 0,

@@ -7,8 +7,8 @@
 //!             AT_SECURE             the loader drops the variables of allocators
 //! ```
 //!
-//! Owns reading these files and all that follows from them alone. An option that is already in
-//! effect is never recommended again ([`super::remedy::runtime`] asks here).
+//! Owns reading and interpreting these files. An option that is already in effect is never
+//! recommended again ([`super::remedy::runtime`] asks here).
 //!
 //! Invariant T1: whatever a process wrote over its command line and environment, the printed
 //! command has only words it was started with, or its program's path.

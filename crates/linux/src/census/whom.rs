@@ -41,19 +41,13 @@ pub enum Missing {
         "cannot read {}: {source}; is it a control group directory? systemd-cgls shows them",
         shown(path)
     )]
-    Cgroup {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Cgroup { path: PathBuf, source: io::Error },
     #[error(
         "no control group belongs to the unit {}; systemctl list-units shows what runs{}",
         shown(unit),
         also(like)
     )]
-    Unit {
-        unit: String,
-        like: Vec<String>,
-    },
+    Unit { unit: String, like: Vec<String> },
     #[error(
         "no control group belongs to a container with the id {}; docker ps, podman ps or crictl ps \
          show ids, not names",
@@ -61,10 +55,7 @@ pub enum Missing {
     )]
     Container(String),
     #[error("several containers have an id that begins with {}: {}", shown(id), ids.join(", "))]
-    Containers {
-        id: String,
-        ids: Vec<String>,
-    },
+    Containers { id: String, ids: Vec<String> },
 }
 
 fn also(like: &[String]) -> String {

@@ -66,7 +66,7 @@ pub struct CowRun {
 }
 
 impl CowRecorder {
-    /// Disables khugepaged; `command` is the command line for root.
+    /// Disables khugepaged; `command` is the command line to repeat as root.
     ///
     /// # Errors
     /// Not root, no THP for advised areas, or a setting that cannot be changed.

@@ -18,9 +18,7 @@ pub enum CrosscheckError {
         "cannot mount {what}: not permitted; recording needs CAP_SYS_ADMIN (in a container: \
          docker run --privileged, or run it on the host)"
     )]
-    NotPermitted {
-        what: &'static str,
-    },
+    NotPermitted { what: &'static str },
     #[error(
         "the programs advise their memory, so transparent_hugepage/enabled must be madvise; run \
          `echo madvise | {}`",
@@ -31,27 +29,18 @@ pub enum CrosscheckError {
         "the programs share memory in base pages, but {path} is {value:?}; run `echo never | {}`",
         as_root(&format!("tee {}", quoted(path)))
     )]
-    SharedNotNever {
-        path: PathBuf,
-        value: String,
-    },
+    SharedNotNever { path: PathBuf, value: String },
     #[error(
         "programs of this machine use huge pages of {kib} KiB, so the pool cannot be set: end them, \
          or choose another size with --hugetlb"
     )]
-    PoolInUse {
-        kib: u64,
-    },
+    PoolInUse { kib: u64 },
     #[error(
         "the kernel gave {got} of {wanted} huge pages of {kib} KiB: memory is fragmented; run \
          `{}` and try again",
         compact_memory()
     )]
-    PoolTooSmall {
-        kib: u64,
-        wanted: u64,
-        got: u64,
-    },
+    PoolTooSmall { kib: u64, wanted: u64, got: u64 },
     #[error(
         "this kernel has no tracefs (built without CONFIG_TRACING); use a kernel with it, or \
          `folio crosscheck replay` for recordings made elsewhere"
@@ -93,26 +82,17 @@ pub enum CrosscheckError {
         what: String,
     },
     #[error("`{}` failed: {}", shown(command), shown(said))]
-    Tool {
-        command: String,
-        said: String,
-    },
+    Tool { command: String, said: String },
     #[error(
         "cannot mount {filesystem} from a loop device: {source}; is its driver in this kernel?"
     )]
-    Mount {
-        filesystem: &'static str,
-        source: io::Error,
-    },
+    Mount { filesystem: &'static str, source: io::Error },
     #[error("no loop device: {0}; load the driver (`modprobe loop`) or free one (`losetup -a`)")]
     NoLoop(io::Error),
     #[error(transparent)]
     Setting(#[from] SettingError),
     #[error("{}: {source}", shown(path))]
-    File {
-        path: PathBuf,
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     #[error("cannot {action}: {source}")]
     Os {
         /// The operation, as a verb.
@@ -121,10 +101,7 @@ pub enum CrosscheckError {
     },
     /// The probe failed: an event was lost, or the file was cached.
     #[error("{}: {}", shown(workload), shown(said))]
-    Probe {
-        workload: String,
-        said: String,
-    },
+    Probe { workload: String, said: String },
     #[error(
         "this kernel does not tell the addresses of page faults: it has no events of them, and no \
          probe can be set ({0}); probes need CONFIG_KPROBE_EVENTS"

@@ -66,7 +66,8 @@ impl Recorder {
         Ok(Self { facts, instance, signals, cpu, asleep: None })
     }
 
-    /// Disables khugepaged until this is dropped, on kernels with a khugepaged that collapses files on filesystems with large folios.
+    /// Disables khugepaged until this is dropped, on kernels with a khugepaged that collapses files
+    /// on filesystems with large folios.
     ///
     /// # Errors
     /// A setting that cannot be changed.

@@ -73,7 +73,7 @@ pub struct WorkloadPlan {
 }
 
 impl WorkloadPlan {
-    /// Chooses workloads; `command` is the command line for root.
+    /// Chooses workloads; `command` is the command line to repeat as root.
     ///
     /// # Errors
     /// Not root, no filesystem that can be made, or nothing selected.

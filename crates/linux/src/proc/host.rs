@@ -55,7 +55,7 @@ pub(crate) fn free_bytes_in(system: &dyn System, bytes: u64) -> u64 {
     large.fold(0, |sum, (size, nr)| sum.saturating_add(size.saturating_mul(nr)))
 }
 
-/// Whether the kernel was booted without charging its own memory to cgroups.
+/// Whether `cgroup.memory=nokmem` is on the kernel command line.
 pub(crate) fn has_no_kmem(system: &dyn System) -> bool {
     let text = system.text(Path::new("/proc/cmdline")).unwrap_or_default();
     let mut words = text.split(u8::is_ascii_whitespace);

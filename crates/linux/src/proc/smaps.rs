@@ -1,7 +1,7 @@
 //! `/proc/PID/smaps`: resident memory, page table level and advice of each mapping.
 //!
-//! Owns the parser. To write this file, the kernel walks all pages, so a census
-//! reads it only if needed.
+//! Owns the parser. To write this file, the kernel walks all pages, so a census reads it only if
+//! needed.
 //!
 //! Invariant M2: mappings ascend and do not overlap. After a line that breaks this, fields are
 //! ignored until the next mapping.
@@ -16,7 +16,8 @@ pub struct Smap {
     /// Its share of the resident pages: a page mapped N times counts 1/N in each.
     pub pss_bytes: u64,
     pub swap_bytes: u64,
-    /// Bytes that one of its page table entries maps at least: more than a base page only for hugetlb.
+    /// Bytes that one of its page table entries maps at least: more than a base page only for
+    /// hugetlb.
     pub page_bytes: u64,
     pub anon_bytes: u64,
     /// Also resident in other processes.

@@ -56,7 +56,8 @@ impl<'a> Task<'a> {
         Ok(maps)
     }
 
-    /// Restores the names of existing files if the kernel's mark for deleted files is part of the name.
+    /// Restores the names of existing files if the kernel's mark for deleted files is part of the
+    /// name.
     fn restore_names<'v>(&self, vmas: impl Iterator<Item = &'v mut Vma>) {
         let mut known = BTreeMap::new();
         for vma in vmas.filter(|vma| vma.is_deleted && !vma.is_nameless_shared()) {

@@ -24,10 +24,7 @@ pub enum RecordError {
     #[error("{path}: not executable; make it so with `chmod +x {path}`", path = shown(.0))]
     NotExecutable(PathBuf),
     #[error("{}: {source}; the recorder must be able to read the program", shown(path))]
-    Unreadable {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Unreadable { path: PathBuf, source: io::Error },
     #[error(
         "{path}: neither an ELF program nor a script with a `#!` line; \
          if it is a shell script, record `sh {path}`", path = shown(.0)
@@ -36,10 +33,7 @@ pub enum RecordError {
     #[error("{}: its `#!` interpreters form a loop; fix the first line", shown(.0))]
     InterpreterLoop(PathBuf),
     #[error("{}: its interpreter cannot be recorded: {source}", shown(script))]
-    Interpreter {
-        script: PathBuf,
-        source: Box<RecordError>,
-    },
+    Interpreter { script: PathBuf, source: Box<RecordError> },
     #[error("{}: a 32-bit program; only programs for x86-64 and arm64 can be recorded; build it with \
         64 bits", shown(.0))]
     ThirtyTwoBit(PathBuf),
@@ -48,10 +42,7 @@ pub enum RecordError {
          one of them",
         shown(path)
     )]
-    ForeignMachine {
-        path: PathBuf,
-        machine: String,
-    },
+    ForeignMachine { path: PathBuf, machine: String },
     #[error("{}: an ELF file that is not a program (object file, core dump or damaged); link it \
         first", shown(.0))]
     NotExecutableElf(PathBuf),
@@ -59,10 +50,7 @@ pub enum RecordError {
         "{}: cannot write the trace: {source}; choose another place with --output",
         shown(path)
     )]
-    Output {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Output { path: PathBuf, source: io::Error },
     #[error(
         "neither qemu-x86_64 with plugins nor valgrind found; get one: `{command}` (fast) or \
         `apt-get install valgrind`{}",
@@ -88,12 +76,7 @@ pub enum RecordError {
         shown(qemu),
         hint(why)
     )]
-    QemuWithoutPlugins {
-        qemu: PathBuf,
-        command: String,
-        why: String,
-        or: &'static str,
-    },
+    QemuWithoutPlugins { qemu: PathBuf, command: String, why: String, or: &'static str },
     #[error(
         "valgrind not found in PATH; install it: `apt-get install valgrind`, or use --with \
         qemu"
@@ -109,10 +92,7 @@ pub enum RecordError {
         shown(path),
         shown(root)
     )]
-    NotInRoot {
-        path: PathBuf,
-        root: PathBuf,
-    },
+    NotInRoot { path: PathBuf, root: PathBuf },
     /// The loader of a foreign program is missing.
     #[error(
         "{}: its loader {} is not on this system; name a directory that has the libraries of {arch} \
@@ -120,11 +100,7 @@ pub enum RecordError {
         shown(program),
         shown(loader)
     )]
-    NoLoader {
-        program: PathBuf,
-        loader: PathBuf,
-        arch: &'static str,
-    },
+    NoLoader { program: PathBuf, loader: PathBuf, arch: &'static str },
     #[error(
         "{}: runs with another user's or group's rights or with capabilities (set-user-id), which a \
          recorded program does not get; run folio as that user",
@@ -160,11 +136,7 @@ pub enum RecordError {
         "{recorder} did not start recording ({status}); run it by hand to see why: \
         {command}"
     )]
-    RecorderFailed {
-        recorder: &'static str,
-        status: String,
-        command: String,
-    },
+    RecorderFailed { recorder: &'static str, status: String, command: String },
     #[error(
         "{command} {how} when it ran by itself for --runs: its time says nothing; run it by hand to \
          see why, or record it without --runs",

@@ -144,7 +144,8 @@ fn private_directory() -> std::io::Result<TempDir> {
 
 /// Lets other users connect. A service that root starts continues as another user, and its children
 /// connect as that user. The directory's name is visible in QEMU's arguments, so any process can
-/// connect. The kernel tells which process did, and the session reads only processes that it saw start.
+/// connect. The kernel tells which process did, and the session reads only processes that it saw
+/// start.
 fn admit_other_users(directory: &Path) -> std::io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());

@@ -27,7 +27,8 @@ pub struct Runtime {
     /// Owners of the program's ELF notes.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// String constants that show which code is linked into the program; at least one must be there.
+    /// String constants that show which code is linked into the program; at least one must be
+    /// there.
     #[serde(default)]
     pub constants: Vec<String>,
     /// File name prefixes: one of these files provides the program's `malloc`.

@@ -1,7 +1,7 @@
 //! Adds an option to an environment variable without losing the value it has.
 //!
 //! Owns how the variables of allocators and runtimes list their options. In all of them, the last
-//! of several values of an option counts.
+//! value of an option counts.
 //!
 //! Invariants:
 //! - V1: the result keeps every old option that the new value does not set again, unchanged and in
@@ -22,7 +22,10 @@ pub struct Merged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// `name=value:name=value`, with these two separators.
-    Pairs { separator: u8, assign: u8 },
+    Pairs {
+        separator: u8,
+        assign: u8,
+    },
     Words,
     Whole,
 }

@@ -61,7 +61,7 @@ fn mapped(folios: &Folios, stretches: &[Stretch]) -> BTreeMap<u64, u64> {
     pages
 }
 
-/// Bytes aligned, unaligned, partial and in contpte blocks, by order.
+/// Aligned, unaligned, partial and contpte bytes, by order.
 type Counted = BTreeMap<u32, [u64; 4]>;
 
 fn naive(folios: &Folios, pages: &BTreeMap<u64, u64>) -> Counted {

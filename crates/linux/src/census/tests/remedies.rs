@@ -1,4 +1,5 @@
-//! Remedies on machines stored in directories: which one is recommended, with which gain, and when nothing helps.
+//! Remedies on machines stored in directories: which one is recommended, with which gain, and when
+//! nothing helps.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

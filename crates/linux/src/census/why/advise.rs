@@ -267,7 +267,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Returns whether some of it fits the shared memory folios that `MADV_COLLAPSE` makes.
+    /// Returns whether it contains a PMD block, the size that `MADV_COLLAPSE` makes.
     fn has_moving_block(&self, case: &Case<'_>) -> bool {
         case.mapping.vma.nr_whole_blocks(self.census.geometry.pmd_bytes()) > 0
     }

@@ -126,7 +126,8 @@ impl Refusal {
             Obstacle::Userfaultfd => Some(Self::Userfaultfd),
             Obstacle::Pinned => Some(Self::Pinned),
             Obstacle::Device => Some(Self::Device),
-            // The page counts cover the first four. The others override a setting and are judged with it.
+            // The page counts cover the first four. The others override a setting and are judged
+            // with it.
             Obstacle::Large
             | Obstacle::Empty
             | Obstacle::SwappedOut

@@ -74,7 +74,7 @@ fn custom(draw: &mut Draw, seed: u64, page: u64) -> Custom {
     custom
 }
 
-/// Draws a file length: near a limit of some rule, or any.
+/// Draws a file length: near the limit of a rule, or arbitrary.
 fn length(draw: &mut Draw, page: u64) -> u64 {
     let pmd = page * page / 8;
     let few = draw.below(20) * page;

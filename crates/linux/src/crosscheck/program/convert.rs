@@ -45,7 +45,7 @@ pub(crate) struct ConvertError {
 pub(crate) struct Body {
     /// Lines from the first action.
     pub(crate) text: String,
-    /// The recording's number by inode.
+    /// Each file's number in the recording, by inode.
     pub(crate) files: BTreeMap<u64, u32>,
     /// Folios that others removed from the page cache during the run.
     pub(crate) nr_removed: u64,

@@ -29,7 +29,8 @@ const FILE_EVENTS: [&str; 9] = [
 ];
 /// Required: without these, events or their order are missing.
 const NEEDED: [&str; 2] = ["filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_fault"];
-/// A filter must be shorter than a page. For very many threads the filter is `0`, which passes all faults; other programs' faults are skipped later.
+/// A filter must be shorter than a page. For very many threads the filter is `0`, which passes all
+/// faults; other programs' faults are skipped later.
 const FILTER_BYTES_MAX: usize = 4000;
 const FAULTS: [&str; 2] = ["exceptions/page_fault_user", "exceptions/page_fault_kernel"];
 

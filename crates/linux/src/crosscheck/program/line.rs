@@ -14,19 +14,45 @@ pub(crate) struct Line {
 pub(crate) enum Event {
     Mark(Mark),
     /// `exceptions:page_fault_*`, or `handle_mm_fault` with its code from [`fault_probe`].
-    Fault { address: u64, code: u64 },
+    Fault {
+        address: u64,
+        code: u64,
+    },
     /// `mm_filemap_add_to_page_cache`.
-    Inserted { inode: u64, index: u64, order: u8 },
+    Inserted {
+        inode: u64,
+        index: u64,
+        order: u8,
+    },
     /// `mm_filemap_delete_from_page_cache`.
-    Removed { inode: u64, index: u64, order: u8 },
+    Removed {
+        inode: u64,
+        index: u64,
+        order: u8,
+    },
     /// `mm_filemap_fault`.
-    Handler { inode: u64, index: u64 },
+    Handler {
+        inode: u64,
+        index: u64,
+    },
     /// `mm_filemap_map_pages`.
-    Around { inode: u64, first: u64, last: u64 },
+    Around {
+        inode: u64,
+        first: u64,
+        last: u64,
+    },
     /// `mm_filemap_get_pages`.
-    Collected { inode: u64, first: u64, last: u64 },
+    Collected {
+        inode: u64,
+        first: u64,
+        last: u64,
+    },
     /// `page_cache_*`, with the values in the order of `recordings/README.md`.
-    Readahead { inode: u64, kind: Readahead, fields: Vec<i64> },
+    Readahead {
+        inode: u64,
+        kind: Readahead,
+        fields: Vec<i64>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

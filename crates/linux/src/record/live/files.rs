@@ -117,7 +117,7 @@ impl Inodes {
     }
 }
 
-/// Adds a file that its path does not lead to.
+/// Adds a file that is no longer at its path.
 fn announce(files: &mut Files, inode: Inode, size_bytes: u64, path: &Path) -> Option<FileId> {
     let name = path.to_string_lossy();
     let name = name.strip_suffix(" (deleted)").unwrap_or(&name);

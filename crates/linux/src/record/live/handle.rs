@@ -53,7 +53,7 @@ pub(super) fn path(device: u64, inode: u64) -> Option<PathBuf> {
     ((found.dev(), found.ino()) == (device, inode)).then_some(path)
 }
 
-/// Opens a mounted filesystem. The mount point may also be neither file nor directory.
+/// Opens a mounted filesystem. Skips mount points that are neither files nor directories.
 fn mount(point: &Path) -> Option<File> {
     let found = Found::of(point).ok()?;
     let kind = found.metadata().file_type();

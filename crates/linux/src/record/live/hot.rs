@@ -1,7 +1,7 @@
 //! `--hot`: finds pages that are written again and again.
 //!
-//! Owns the interval and the cost. A store to a page mapped writable does not fault,
-//! so a live recording misses it. At intervals this module clears the soft-dirty bits of a process
+//! Owns the interval and the cost. A store to a page mapped writable does not fault, so a live
+//! recording misses it. At intervals this module clears the soft-dirty bits of a process
 //! (`clear_refs`). The kernel then write-protects the entries, and the next store to each one
 //! faults and is recorded like any other fault, in order. A PMD entry is a single entry: a huge
 //! page reports one store per interval.

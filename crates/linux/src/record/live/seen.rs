@@ -28,16 +28,35 @@ pub(super) struct Mapped {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     /// A page fault on a user address.
-    Fault { address: u64, code: u64 },
+    Fault {
+        address: u64,
+        code: u64,
+    },
     /// A read call reached the page cache for the pages `first..end` of a file.
-    FileRead { inode: u64, device: u64, first: u64, end: u64 },
+    FileRead {
+        inode: u64,
+        device: u64,
+        first: u64,
+        end: u64,
+    },
     /// The thread created another one (`CLONE_*`).
-    Birth { child: u32, flags: u64 },
+    Birth {
+        child: u32,
+        flags: u64,
+    },
     /// The process has executed a program; `earlier` is the thread that called execve.
-    Executes { process: u32, earlier: u32 },
+    Executes {
+        process: u32,
+        earlier: u32,
+    },
     Ends,
-    Enter { call: Call, arguments: [u64; 6] },
-    Exit { result: i64 },
+    Enter {
+        call: Call,
+        arguments: [u64; 6],
+    },
+    Exit {
+        result: i64,
+    },
     Mapped(Box<Mapped>),
     /// An execve is about to map its program.
     Clears,

@@ -1,7 +1,7 @@
 //! Checked messages of the plugin.
 //!
-//! Decodes bytes to a [`Packet`], and its rows to runs. Rejects everything else (I1): a
-//! recorded program could write to the socket, but it can only spoil its own trace.
+//! Decodes bytes to a [`Packet`], and its rows to runs. Rejects everything else (I1): a recorded
+//! program could write to the socket, but it can only spoil its own trace.
 
 use largefolio_trace::{Op, Run};
 

@@ -27,8 +27,15 @@ pub(crate) struct Thread {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Execve {
     /// Recorded, with its path and command, called by this thread.
-    Recorded { path: PathBuf, command: Vec<String>, caller: ThreadId },
-    Unrecorded { path: String, why: Unrecorded },
+    Recorded {
+        path: PathBuf,
+        command: Vec<String>,
+        caller: ThreadId,
+    },
+    Unrecorded {
+        path: String,
+        why: Unrecorded,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

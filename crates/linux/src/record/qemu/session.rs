@@ -9,7 +9,7 @@
 //! - S3: after the program ended, the loop ends when all connections are closed. Messages sent
 //!   before a process's end are read completely, however long that takes, unless a signal arrives.
 //!   The loop listens to surviving processes until nothing arrives for [`LINGER`], or for at most
-//!   [`LINGER_MAX`], and then accepts no more.
+//!   [`LINGER_MAX`], and then stops accepting.
 //! - S4: a connection can only send for the process that the kernel sees at its other end. This
 //!   must be the started program, a process announced by a recorded one, or a process of this user
 //!   that names its parent. There are at most [`NR_STRANGERS_MAX`] other connections. A stranger
@@ -44,7 +44,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long to wait for messages of children that outlive the program.
 const LINGER: Duration = Duration::from_millis(300);
 
-/// The limit of that.
+/// The longest wait for them.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 
 /// A waiting connection is reported after this time without messages.
@@ -318,7 +318,8 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
                 self.ledger.start(pid);
                 true
             }
-            // The parent may have ended before it announced the child. Another user's child is then rejected.
+            // The parent may have ended before it announced the child. Another user's child is then
+            // rejected.
             Reason::Fork if !is_known => {
                 connection.is_ours && self.ledger.adopt(pid, hello.parent)?
             }

@@ -9,7 +9,7 @@ use largefolio_linux::census::folios::{Size, Tally};
 
 const PAGE: u64 = 4096;
 
-/// Bytes aligned, unaligned and partial, by order.
+/// Aligned, unaligned and partial bytes, by order.
 pub(crate) type ByOrder = BTreeMap<u32, [u64; 3]>;
 
 pub(crate) fn by_order(tally: &Tally) -> ByOrder {

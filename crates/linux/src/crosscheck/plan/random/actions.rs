@@ -124,7 +124,7 @@ impl<'a> Actions<'a> {
         }
     }
 
-    /// Draws a call's length: about a page, windows, odd.
+    /// Draws a call's length: about a page, a window, or an odd length.
     fn call_bytes(&mut self) -> u64 {
         let page = self.page;
         let pages = 1 + self.draw.below(40);

@@ -37,7 +37,10 @@ pub(super) enum What {
     Alone(Mark),
     /// A system call by number, and its file marks.
     Call(i64, Vec<Mark>),
-    Fault { address: u64, code: u64 },
+    Fault {
+        address: u64,
+        code: u64,
+    },
     /// By a thread outside the program.
     Foreign,
 }

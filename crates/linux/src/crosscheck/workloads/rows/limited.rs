@@ -53,8 +53,8 @@ fn by_calls() -> Vec<(u64, Row)> {
     ]
 }
 
-/// Mapped pages: executable or not, single pages and fault-around, stores to private pages, which
-/// have no swap, and to the file.
+/// Mapped pages: executable or not, single pages and fault-around, stores to private pages (without
+/// swap) and to the file.
 fn by_touches() -> Vec<(u64, Row)> {
     let around = |row| (128, limit(row, SMALL));
     // Without a window, a fault reads only its own page.
@@ -82,7 +82,7 @@ fn by_touches() -> Vec<(u64, Row)> {
     ]
 }
 
-/// Reads `nr` times 64 KiB from this page.
+/// Reads 64 KiB `nr` times, starting at this page.
 fn read(page: u64, nr: u64) -> String {
     format!("b{page}.0+65536x{nr}")
 }

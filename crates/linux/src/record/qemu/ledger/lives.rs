@@ -167,7 +167,8 @@ impl Ledger<'_, '_> {
         child.is_some_and(|child| child.adopted_from.take_if(|from| *from == parent).is_some())
     }
 
-    /// Announces thread `tid` of `pid` and applies its parked packets; drops them if the thread does not fit.
+    /// Announces thread `tid` of `pid` and applies its parked packets; drops them if the thread
+    /// does not fit.
     pub(super) fn add_thread(
         &mut self,
         pid: u32,
@@ -196,7 +197,8 @@ impl Ledger<'_, '_> {
         Ok(())
     }
 
-    /// Adds threads of `pid` that have parked packets but can no longer be announced: an execve or exit of another thread ended their creator.
+    /// Adds threads of `pid` that have parked packets but can no longer be announced: an execve or
+    /// exit of another thread ended their creator.
     fn adopt_parked(&mut self, pid: u32) -> Result<(), TraceError> {
         while let Some(process) = self.processes.get(&pid)
             && process.phase != Phase::Away
