@@ -242,7 +242,6 @@ pub const fn map_of(flags: u32) -> u32 {
 
 /// First bit of the huge page size's log2 in `MAP_*`, as a program passes it.
 const MAP_HUGE_SHIFT: u32 = 26;
-/// log2 of the default huge page size.
 const HUGE_DEFAULT_LOG2: u32 = 21;
 /// log2 of 16 GiB, the largest huge page of any architecture.
 const HUGE_MAX_LOG2: u64 = 34;

@@ -115,7 +115,6 @@ impl Started {
         }
     }
 
-    /// Returns the number of starts by program path, including the first program.
     fn programs(&self, meta: &Meta) -> BTreeMap<String, u64> {
         let mut of_images = vec![0; meta.images.len()];
         for (exec, nr) in meta.execs.iter().zip(&self.of_execs) {

@@ -45,7 +45,6 @@ struct Waiting {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct RunBuffer {
-    /// In the order of their first references.
     waiting: VecDeque<Waiting>,
 }
 

@@ -116,7 +116,6 @@ pub(super) fn handle(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// Converts the error of a call that used a descriptor's name.
 fn by_handle(error: Errno) -> io::Error {
     // A descriptor's name works even if the file was renamed or removed, so this error means that
     // `/proc` is missing.
@@ -128,7 +127,6 @@ fn by_handle(error: Errno) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
-/// Returns an error that names `kind`.
 pub(super) fn not_regular(kind: FileType) -> io::Error {
     let (error, what) = match kind {
         kind if kind.is_dir() => (io::ErrorKind::IsADirectory, "a directory"),

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Default)]
 #[must_use = "they are removed when this is dropped"]
 pub struct MadeDirs {
-    /// The outermost first.
     dirs: Vec<PathBuf>,
 }
 

@@ -111,7 +111,6 @@ pub fn open_lock(path: &Path, mode: u32) -> io::Result<File> {
             }
         }
         match rustix::fs::open(path, new, Mode::from(mode)) {
-            // Another process created it in the meantime.
             Err(Errno::EXIST) => {}
             created => return Ok(created?.into()),
         }

@@ -40,8 +40,9 @@ pub struct Place {
 #[derive(Debug)]
 pub(super) enum Target {
     /// Nothing, a link, or a regular file. `mode` is kept from a file of the same user.
-    Replaced { mode: Option<u32> },
-    /// An object that accepts bytes and is not replaced.
+    Replaced {
+        mode: Option<u32>,
+    },
     Stream(Found),
 }
 
@@ -84,7 +85,6 @@ impl Folder {
         Ok(Self { found: Found::at(CWD, path, OFlags::DIRECTORY)? })
     }
 
-    /// Opens the directory for listing.
     pub(super) fn open(&self) -> io::Result<File> {
         self.found.open(OFlags::RDONLY | OFlags::DIRECTORY)
     }
@@ -113,7 +113,6 @@ impl Folder {
     }
 }
 
-/// The owner of a directory's links.
 enum Links {
     /// The system (`/dev/stderr`, `/dev/fd/63`). Replacing such a link would break the system, and
     /// only root can create one.
@@ -121,7 +120,6 @@ enum Links {
     /// Other links below `/proc`, except this process's own descriptors. Another process controls
     /// their targets.
     Others,
-    /// Any other user.
     Users,
 }
 
@@ -157,7 +155,6 @@ fn target(folder: &Folder, name: &OsStr) -> io::Result<Target> {
         None => found,
         Some(Links::Users) => return Ok(Target::Replaced { mode: None }),
         Some(Links::Others) => return Err(not_regular(kind)),
-        // The link refers to a descriptor of any kind.
         Some(Links::System) => Found::at(folder, Path::new(name), OFlags::empty())?,
     };
     let kind = found.kind();
@@ -193,7 +190,6 @@ pub(super) fn open_stream(found: &Found, reader_max: Duration) -> io::Result<Fil
     Ok(file)
 }
 
-/// Like [`open_stream`], with the maximum wait for a reader.
 pub(super) fn open_patiently(found: &Found) -> io::Result<File> {
     open_stream(found, READER_MAX)
 }

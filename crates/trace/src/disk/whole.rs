@@ -34,7 +34,6 @@ const MODE: u32 = 0o666;
 const MODE_KEPT: u32 = 0o777;
 /// Temporary names to try, of 2^24.
 const NAMES: usize = 100;
-/// Names of standard output.
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
 /// A result in progress. It appears complete under its name after [`Whole::commit`], or not at all.
@@ -50,13 +49,9 @@ pub struct Whole {
 
 #[derive(Debug)]
 enum State {
-    /// A file without a name.
     Nameless { file: File, folder: Folder, name: OsString },
-    /// A file with a temporary name, removed on drop.
     Named { temporary: Temporary, name: OsString },
-    /// Not a regular file.
     Stream(File),
-    /// The file has its final name.
     Done(File),
 }
 
@@ -149,7 +144,6 @@ impl Write for Whole {
 }
 
 impl State {
-    /// Creates a file in `folder` whose final name is `name`.
     fn begin(folder: Folder, name: OsString) -> io::Result<Self> {
         match nameless(&folder) {
             Ok(file) => Ok(Self::Nameless { file, folder, name }),
@@ -177,7 +171,6 @@ fn nameless(folder: &Folder) -> Result<File, Errno> {
 }
 
 impl Temporary {
-    /// Creates an empty file and locks it.
     fn create(folder: Folder) -> io::Result<Self> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
         for name in temporary_names() {

@@ -174,7 +174,6 @@ impl Batch {
         Ok(())
     }
 
-    /// Returns the total references; saturates on overflow.
     pub(super) fn nr_references(&self) -> u64 {
         let is_reference = |&op: &u8| op <= Op::Write as u8;
         let runs = self.ops().iter().zip(self.lens()).filter(|(op, _)| is_reference(op));

@@ -29,9 +29,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 pub(super) struct Checksum {
     /// Number of bytes from the start of the file that `data` covers.
     pub(super) len: u64,
-    /// CRC-32 of these bytes.
     pub(super) data: u32,
-    /// CRC-32 of the metadata ([`meta_crc`]).
     pub(super) meta: u32,
 }
 
@@ -53,7 +51,6 @@ impl FromStr for Checksum {
     }
 }
 
-/// Computes the CRC-32 of everything written to a file.
 #[derive(Debug)]
 pub(super) struct Sink {
     whole: Whole,
@@ -65,12 +62,10 @@ impl Sink {
         Self { whole, hasher: Hasher::new() }
     }
 
-    /// Gives the file its name.
     pub(super) fn commit(&mut self) -> io::Result<()> {
         self.whole.commit()
     }
 
-    /// Returns the CRC-32 of the bytes written so far.
     pub(super) fn crc(&self) -> u32 {
         self.hasher.clone().finalize()
     }
@@ -114,7 +109,6 @@ fn layout_of(chunk: &ColumnChunkMetaData) -> [i64; 6] {
     ]
 }
 
-/// Verifies the file against the checksum in its footer.
 pub(super) fn verify(source: &Source, footer: &Footer) -> Result<(), TraceError> {
     let bad = |what: &str| Err(TraceError::corrupt(source.path(), what));
     let Some(stored) = footer.value_of(CHECKSUM_KEY) else {

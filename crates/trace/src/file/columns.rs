@@ -51,7 +51,6 @@ impl Columns {
         })
     }
 
-    /// Decodes the next `nr_rows` rows into the empty `batch`.
     pub(super) fn decode(&mut self, nr_rows: usize, batch: &mut Batch) -> Result<(), ParquetError> {
         self.thread.take(nr_rows, &mut batch.threads)?;
         self.op.take(nr_rows, &mut batch.ops)?;
@@ -64,9 +63,7 @@ impl Columns {
     }
 }
 
-/// A value of a batch and its stored form.
 trait Value: Copy + Default + PartialEq + Sized {
-    /// The Parquet library's type for it.
     type Stored: DataType;
 
     fn of_stored(stored: &<Self::Stored as DataType>::T) -> Self;
@@ -74,7 +71,6 @@ trait Value: Copy + Default + PartialEq + Sized {
     /// Reads values in plain encoding, little-endian; `None` if `bytes` are too few.
     fn read_plain(bytes: &[u8], values: &mut [Self]) -> Option<()>;
 
-    /// Length of a plain value.
     const NR_BYTES: usize = size_of::<Self>();
 }
 
@@ -116,7 +112,6 @@ impl Value for u64 {
     }
 }
 
-/// Reads values of `N` bytes each; `None` if `bytes` are too few.
 fn read_words<T, const N: usize>(
     bytes: &[u8],
     values: &mut [T],
@@ -127,7 +122,6 @@ fn read_words<T, const N: usize>(
     Some(())
 }
 
-/// Decodes one column of a row group in order.
 struct Decoder<T: Value> {
     pages: Pages,
     column: Column,
@@ -135,22 +129,13 @@ struct Decoder<T: Value> {
     dictionary: Vec<T>,
     numbers: Numbers,
     values: Encoded<T>,
-    /// Values left in the current page.
     nr_left: usize,
 }
 
-/// Encoding of the current page's values.
 enum Encoded<T: Value> {
-    /// In [`Decoder::numbers`].
     Numbers,
-    Plain {
-        bytes: Bytes,
-        at: usize,
-    },
-    Other {
-        reader: Box<ColumnReaderImpl<T::Stored>>,
-        read: Vec<<T::Stored as DataType>::T>,
-    },
+    Plain { bytes: Bytes, at: usize },
+    Other { reader: Box<ColumnReaderImpl<T::Stored>>, read: Vec<<T::Stored as DataType>::T> },
 }
 
 impl<T: Value> Decoder<T> {
@@ -247,7 +232,6 @@ impl<T: Value> Decoder<T> {
     }
 }
 
-/// A one-page column for the Parquet library's decoders.
 struct OnePage(Option<Page>);
 
 impl PageReader for OnePage {

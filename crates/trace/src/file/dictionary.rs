@@ -9,13 +9,11 @@
 const NR_SMALL: usize = 4096;
 const NO_NUMBER: u32 = u32::MAX;
 
-/// Initial slots. They double when half of them are used.
 const NR_SLOTS_MIN: usize = 1 << 12;
 
 /// Fibonacci hashing multiplier: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The dictionary of one column chunk.
 #[derive(Debug)]
 pub(super) struct Dictionary {
     values: Vec<u64>,
@@ -46,12 +44,10 @@ impl Dictionary {
         self.nr_slots_used = 0;
     }
 
-    /// Returns the values in the order of their numbers.
     pub(super) fn values(&self) -> &[u64] {
         &self.values
     }
 
-    /// Appends the numbers of `values` to `numbers`.
     #[inline]
     pub(super) fn number(
         &mut self,

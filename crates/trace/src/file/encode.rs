@@ -64,15 +64,12 @@ const DICTIONARY_BYTES_MAX: usize = 1 << 20;
 /// Consecutive rows with the same number from which a run is stored.
 const RUN_MIN: usize = 64;
 
-/// Rows packed together.
 const GROUP: usize = 8;
 
-/// Encodes row groups and reuses its memory.
 pub(super) struct Encoder {
     columns: Vec<ColumnDescPtr>,
     compressor: Compressor<'static>,
     page: Vec<u8>,
-    /// Numbers of short runs, waiting to be packed.
     short: Vec<u32>,
 }
 
@@ -91,7 +88,6 @@ impl Encoder {
         })
     }
 
-    /// Writes `rows` as a row group.
     pub(super) fn encode(
         &mut self,
         group: &mut SerializedRowGroupWriter<'_, Sink>,
@@ -169,7 +165,6 @@ impl Chunk {
     }
 }
 
-/// Appends a chunk of `nr_rows` rows, whose data pages begin at `data_offset`.
 fn append(
     group: &mut SerializedRowGroupWriter<'_, Sink>,
     described: ColumnDescPtr,
@@ -204,7 +199,6 @@ fn plain(values: impl Iterator<Item = u64>, column: Column, page: &mut Vec<u8>) 
         if column == Column::Op {
             let op = u8::try_from(value).ok().and_then(Op::from_number);
             let name = op.map_or("", Op::name);
-            // A name has a few letters.
             page.extend_from_slice(&u32::try_from(name.len()).unwrap_or(0).to_le_bytes());
             page.extend_from_slice(name.as_bytes());
         } else {
@@ -213,7 +207,6 @@ fn plain(values: impl Iterator<Item = u64>, column: Column, page: &mut Vec<u8>) 
     }
 }
 
-/// Returns the values of a page's rows.
 fn values_of<'a>(page: &RowsPage<'a>, values: &'a [u64]) -> Box<dyn Iterator<Item = u64> + 'a> {
     match page.numbers {
         Numbers::Rows(numbers) => Box::new(numbers.iter().map(|&number| values[number as usize])),
@@ -312,7 +305,6 @@ fn put_groups(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
     }
 }
 
-/// Writes consecutive numbers of `width` bits.
 fn put_bits(numbers: &[u32], width: u32, target: &mut [u8]) {
     let (mut word, mut nr_bits) = (0_u64, 0);
     let mut cells = target.chunks_mut(size_of::<u32>());

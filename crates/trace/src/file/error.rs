@@ -104,7 +104,6 @@ impl TraceError {
         Self::Io { path: path.to_path_buf(), action, source }
     }
 
-    /// Converts an error from opening a file.
     pub(super) fn from_open(path: &Path, source: io::Error) -> Self {
         match other_kind(&source) {
             Some(what) => Self::not_a_trace(path, what),

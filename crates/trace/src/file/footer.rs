@@ -33,13 +33,11 @@ const CHUNK_MORE_BYTES_MAX: u64 = 4096;
 /// Maximum bytes between the last row group and the footer, where other writers put a page index.
 const GAP_BYTES_MAX: u64 = FOOTER_BYTES_MAX;
 
-/// First and last bytes of the file.
 pub(super) const MAGIC: &[u8; 4] = b"PAR1";
 
 /// Length of the footer's length field and the magic after it.
 pub(super) const TAIL_BYTES: usize = 8;
 
-/// Field ids of Parquet's footer.
 const SCHEMA: usize = 2;
 const ROW_GROUPS: usize = 4;
 const KEY_VALUES: usize = 5;
@@ -51,7 +49,6 @@ const COLUMN_ORDERS: usize = 7;
 const LIST_LIMITS: [(usize, u64); 4] =
     [(SCHEMA, 4096), (ROW_GROUPS, NR_GROUPS_MAX as u64), (KEY_VALUES, 256), (COLUMN_ORDERS, 4096)];
 
-/// The checked footer.
 #[derive(Debug)]
 pub(super) struct Footer {
     pub(super) meta: Meta,
@@ -65,13 +62,11 @@ impl Footer {
         value_of(&self.parquet, key)
     }
 
-    /// Returns the stored metadata.
     pub(super) fn json(&self) -> &str {
         self.value_of(META_KEY).unwrap_or_default()
     }
 }
 
-/// Reads and checks the footer of `source`.
 pub(super) fn read(source: &Source) -> Result<Footer, TraceError> {
     check_magic(source)?;
     let bytes = footer_bytes(source)?;
@@ -96,7 +91,6 @@ fn check_magic(source: &Source) -> Result<(), TraceError> {
     Ok(())
 }
 
-/// Describes a foreign file by its first bytes.
 fn describe(start: &[u8]) -> String {
     match start {
         [] => "an empty file".to_owned(),
@@ -108,7 +102,6 @@ fn describe(start: &[u8]) -> String {
     }
 }
 
-/// Returns the footer's bytes after checking its length.
 fn footer_bytes(source: &Source) -> Result<Vec<u8>, TraceError> {
     let path = source.path();
     let cut = || TraceError::corrupt(path, "it ends before its footer");
@@ -199,7 +192,6 @@ fn value_of<'a>(parquet: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
     pairs.iter().find(|pair| pair.key == key)?.value.as_deref()
 }
 
-/// Describes a foreign Parquet file by its columns.
 fn describe_parquet(parquet: &ParquetMetaData) -> String {
     let schema = parquet.file_metadata().schema_descr();
     let names: Vec<_> =
@@ -250,7 +242,6 @@ fn group_rows(group: &RowGroupMetaData) -> Option<u64> {
     (1..=GROUP_ROWS_MAX as u64).contains(&nr_rows).then_some(nr_rows)
 }
 
-/// Returns the end of a column chunk that must start at `start` and have at most `bytes_max`.
 fn chunk_end(chunk: &ColumnChunkMetaData, start: u64, bytes_max: u64) -> Option<u64> {
     let is_known = matches!(chunk.compression(), Compression::ZSTD(_) | Compression::UNCOMPRESSED);
     let first = chunk.dictionary_page_offset().unwrap_or_else(|| chunk.data_page_offset());

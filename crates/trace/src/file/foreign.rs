@@ -19,7 +19,6 @@ use super::source::PageHeader;
 #[derive(Debug)]
 pub struct ForeignParquet {
     bytes: Bytes,
-    /// Decompressed bytes that further pages may have.
     left: AtomicU64,
 }
 

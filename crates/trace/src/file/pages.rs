@@ -25,7 +25,6 @@ const VALUE_BYTES_MAX: usize = 20;
 /// 512 bytes.
 const MORE_BYTES_MAX: usize = 1024;
 
-/// A page reader between the Parquet library's reader and a column's decoder.
 pub(super) struct Pages {
     inner: SerializedPageReader<Source>,
     checks: Checks,
@@ -37,7 +36,6 @@ impl Pages {
     }
 }
 
-/// The checks' state for one column.
 struct Checks {
     column: Column,
     nr_rows: usize,

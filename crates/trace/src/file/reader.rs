@@ -36,13 +36,10 @@ pub struct Reader {
     /// Decoders of the current row group; `None` before the first, after the last or after an
     /// error.
     columns: Option<Columns>,
-    /// Rows left in the current row group.
     nr_left: usize,
     /// Row group to open next; [`STOPPED`] after the end or an error.
     next_group: usize,
-    /// Rows returned so far.
     nr_read: u64,
-    /// References in these rows.
     nr_references: u64,
 }
 
@@ -123,7 +120,6 @@ impl Reader {
         Ok(true)
     }
 
-    /// Opens the next row group; `false` if there is none.
     fn open_group(&mut self) -> Result<bool, TraceError> {
         let Some(group) = self.trace.footer().parquet.row_groups().get(self.next_group) else {
             let is_stopped = self.next_group == STOPPED;

@@ -32,7 +32,6 @@ pub(super) struct Rows {
     total: usize,
 }
 
-/// A column whose values change on most rows.
 #[derive(Debug, Default)]
 struct Varied {
     dictionary: Dictionary,
@@ -41,7 +40,6 @@ struct Varied {
     ends: Vec<usize>,
 }
 
-/// A column that holds one value for many rows.
 #[derive(Debug, Default)]
 struct Steady {
     dictionary: Dictionary,
@@ -59,9 +57,7 @@ struct SteadyEnd {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Numbers<'a> {
-    /// One number per row.
     Rows(&'a [u32]),
-    /// Each number with its count of rows.
     Runs(&'a [(u32, u32)]),
 }
 
@@ -95,7 +91,6 @@ impl Rows {
         self.grown(1);
     }
 
-    /// Appends reference rows of `thread`.
     pub(super) fn push_runs(&mut self, thread: ThreadId, runs: &[Run]) {
         let mut rest = runs;
         while !rest.is_empty() {
@@ -121,7 +116,6 @@ impl Rows {
         }
     }
 
-    /// Drops all rows but keeps the memory.
     pub(super) fn clear(&mut self) {
         self.varied().into_iter().for_each(Varied::clear);
         self.steady().into_iter().for_each(Steady::clear);
@@ -136,7 +130,6 @@ impl Rows {
         [&mut self.thread, &mut self.pos, &mut self.aux, &mut self.file]
     }
 
-    /// Returns a column's values in the order of their numbers.
     pub(super) fn values(&self, column: Column) -> &[u64] {
         match self.column(column) {
             Either::Varied(column) => column.dictionary.values(),

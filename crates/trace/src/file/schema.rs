@@ -51,7 +51,6 @@ pub(super) const PAGE_BYTES_MAX: u64 = 8 << 20;
 /// Maximum bytes of a page header. The writer's take about 30.
 pub(super) const PAGE_HEADER_BYTES_MAX: usize = 4096;
 
-/// Columns in file order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Column {
     Thread,
@@ -97,7 +96,6 @@ impl Column {
         }
     }
 
-    /// Returns the bytes of a value, with op names as numbers.
     pub(super) const fn value_bytes(self) -> usize {
         match self {
             Self::Op => 1,
@@ -106,7 +104,6 @@ impl Column {
         }
     }
 
-    /// Creates the error for a damaged column.
     pub(super) fn bad(self, what: &str) -> ParquetError {
         ParquetError::General(format!("column {} {what}", self.name()))
     }

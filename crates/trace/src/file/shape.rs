@@ -7,7 +7,6 @@
 //!
 //! From the format's definition (`parquet.thrift` of parquet-format).
 
-/// The type of a value.
 pub(super) enum Shape {
     Bool,
     Byte,

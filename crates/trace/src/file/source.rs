@@ -21,7 +21,6 @@ use super::shape::PAGE_HEADER;
 use super::thrift::Outline;
 use crate::disk;
 
-/// Field ids of Parquet's page header.
 const UNCOMPRESSED_SIZE: usize = 2;
 const COMPRESSED_SIZE: usize = 3;
 const DATA: usize = 5;
@@ -37,12 +36,10 @@ const DICTIONARY_VALUE_BYTES: u64 = 4;
 /// Parquet's numbers of the encodings `PLAIN`, `PLAIN_DICTIONARY` and `RLE_DICTIONARY`.
 const SIMPLE: [u64; 3] = [0, 2, 8];
 
-/// An open trace file.
 #[derive(Debug)]
 pub(super) struct Source {
     path: PathBuf,
     file: File,
-    /// Length of the file when it was opened.
     len: u64,
 }
 
@@ -62,7 +59,6 @@ impl Source {
         self.len
     }
 
-    /// Reads `len` bytes at `start`, which must be inside the file.
     pub(super) fn read(&self, start: u64, len: usize) -> io::Result<Vec<u8>> {
         let end = start.checked_add(len as u64);
         if end.is_none_or(|end| end > self.len) {
@@ -125,9 +121,7 @@ impl ChunkReader for Source {
 
 /// A page header with possible sizes (I2).
 pub(super) struct PageHeader {
-    /// Length of the header.
     pub(super) len: usize,
-    /// Decompressed length of the page.
     pub(super) page_bytes: u64,
     /// Whether the values are plain or dictionary numbers. Pages in other encodings repeat the
     /// number of values at their start.
@@ -164,7 +158,6 @@ impl PageHeader {
 mod tests {
     use super::*;
 
-    /// Creates a source with one page header that declares these sizes as zigzag numbers.
     fn header(uncompressed: &[u8], compressed: &[u8]) -> (tempfile::TempDir, Source) {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("header");

@@ -20,7 +20,6 @@ const NR_FIELDS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outline {
-    /// Length of the structure in bytes.
     pub(super) len: usize,
     fields: [Option<u64>; NR_FIELDS],
 }
@@ -58,7 +57,6 @@ impl Outline {
     }
 }
 
-/// Wire types of the compact protocol.
 const STOP: u8 = 0;
 const BOOL_TRUE: u8 = 1;
 const BOOL_FALSE: u8 = 2;
@@ -71,7 +69,6 @@ const LIST: u8 = 9;
 const STRUCT: u8 = 12;
 
 impl Shape {
-    /// Returns whether `kind` is the wire type of this shape.
     const fn is_written_as(&self, kind: u8) -> bool {
         match self {
             Self::Bool => matches!(kind, BOOL_TRUE | BOOL_FALSE),
@@ -107,7 +104,6 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Walks a structure. Calls `seen` with each field's id and the result of [`Self::value`].
     fn structure(
         &mut self,
         shape: &Shape,
@@ -211,7 +207,6 @@ mod tests {
     use super::super::shape::FOOTER;
     use super::*;
 
-    /// Outlines a structure of unknown shape.
     fn outline(bytes: &[u8]) -> Option<Outline> {
         Outline::of(bytes, &Shape::Skipped)
     }

@@ -17,18 +17,15 @@
 
 use super::values::Values;
 
-/// Maximum width of a number.
 const WIDTH_MAX: u8 = 32;
 
 /// Bytes read for a group of eight numbers: at most 32, plus the rest of a word.
 const WINDOW: usize = 40;
 
-/// Numbers of one data page.
 #[derive(Debug)]
 pub(super) struct Numbers {
     /// The page, followed by [`WINDOW`] zeros.
     bytes: Vec<u8>,
-    /// Length of the page.
     end: usize,
     /// First byte after the current run's header; for a packed run, after the groups used.
     at: usize,
@@ -36,7 +33,6 @@ pub(super) struct Numbers {
     run: Run,
 }
 
-/// The rest of a run.
 #[derive(Clone, Copy, Debug)]
 enum Run {
     Repeated {
@@ -102,7 +98,6 @@ impl Numbers {
 
     fn next_run(&mut self) -> Option<()> {
         if let Run::Packed { nr_used: 1.., .. } = self.run {
-            // The last group was cut short at the end of the page.
             self.at = self.end;
         }
         let header = self.varint()?;

@@ -6,7 +6,6 @@
 //! - I1: the rows are `cells[..len]`.
 //! - I2: `uniform` is `Some((value, nr))`: the first `nr` cells hold `value`.
 
-/// Rows of one column.
 #[derive(Clone, Debug)]
 pub(super) struct Values<T> {
     cells: Vec<T>,
@@ -34,7 +33,6 @@ impl<T: Copy + Default + PartialEq> Values<T> {
         self.uniform.filter(|&(_, nr)| nr >= self.len).map(|(value, _)| value)
     }
 
-    /// Drops all rows but keeps the memory.
     pub(super) fn clear(&mut self) {
         self.len = 0;
     }

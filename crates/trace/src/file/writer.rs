@@ -54,7 +54,6 @@ pub struct Writer {
     /// The encoder; `None` only after the file is finished.
     parquet: Option<SerializedFileWriter<Sink>>,
     encoder: Encoder,
-    /// Rows of the current row group.
     rows: Rows,
     nr_rows: u64,
     nr_references: u64,
@@ -265,7 +264,6 @@ impl Writer {
         Ok(())
     }
 
-    /// Encodes the waiting rows as a row group.
     fn flush(&mut self) -> Result<(), TraceError> {
         if self.nr_groups == NR_GROUPS_MAX {
             return Err(self.too_large(format!("{} rows", self.nr_rows)));

@@ -99,7 +99,6 @@ impl Workload for Snapshots {
             sink(Event::references(0, Op::Write, BASE + page * REFERENCE_PAGE_BYTES, 64))?;
         }
         for nr in 1..=self.nr_snapshots {
-            // NR_SNAPSHOTS_MAX fits.
             let child = ThreadId::try_from(nr).unwrap_or(ThreadId::MAX);
             self.snapshot(child, &mut rng, sink)?;
         }

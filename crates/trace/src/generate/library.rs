@@ -76,7 +76,6 @@ impl LinkedFor {
         }
     }
 
-    /// Returns the address of the library's first byte.
     const fn address(self) -> u64 {
         match self {
             Self::Base => BASE + NR_OFF_PAGES * REFERENCE_PAGE_BYTES,

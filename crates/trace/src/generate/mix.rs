@@ -64,7 +64,6 @@ impl Default for ZipfMix {
     }
 }
 
-/// Region of a run: a slot of the address space.
 #[derive(Clone, Copy, Debug)]
 struct Region {
     addr: u64,
@@ -76,7 +75,6 @@ impl Region {
         Self { addr: BASE + number * REGION_BYTES_MAX, nr_pages: bytes / REFERENCE_PAGE_BYTES }
     }
 
-    /// Returns the address of the page with this rank.
     fn page(self, rank: u64) -> u64 {
         let page = scattered(rank, self.nr_pages);
         self.addr + page * REFERENCE_PAGE_BYTES

@@ -12,7 +12,6 @@ use crate::event::{Event, ExitKind, Op, mmap_flags};
 use crate::meta::Meta;
 use crate::validate::{CALL_BYTES_MAX, REFERENCE_PAGE_BYTES};
 
-/// Descriptor of the file.
 const DESCRIPTOR: u64 = 3;
 
 /// How a piece is read.
@@ -25,7 +24,6 @@ pub enum ReadWay {
 }
 
 impl ReadWay {
-    /// Returns the command-line switch that selects it.
     fn option(self) -> Option<(&'static str, String)> {
         (self == Self::Mapped).then(|| ("mapped", String::new()))
     }
@@ -40,7 +38,6 @@ impl ReadWay {
         sink(Event { flags, file: Some(0), ..range })
     }
 
-    /// Reads `bytes` at `pos`; `bytes` is at least 1.
     fn emit_piece(self, pos: u64, bytes: u64, sink: &mut Sink<'_>) -> Result<(), GenerateError> {
         if self == Self::Pread {
             let read = Event { len: bytes, pos, aux: DESCRIPTOR, ..Event::new(0, Op::Pread) };

@@ -16,7 +16,6 @@ use crate::meta::Meta;
 /// Maximum stubs. A random order takes 4 bytes per stub and must fit into memory.
 const NR_PAGES_MAX: u64 = 1 << 26;
 
-/// Descriptor of the text file.
 const DESCRIPTOR: u64 = 3;
 
 /// Order of the cold sweep.
@@ -31,7 +30,6 @@ pub enum SweepOrder {
 }
 
 impl SweepOrder {
-    /// Returns the value of `--order`.
     const fn name(self) -> &'static str {
         match self {
             Self::Sequential => "sequential",
@@ -57,7 +55,6 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// Returns the value of `--advice`.
     const fn name(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -20,7 +20,6 @@ use crate::event::{Event, ExitKind, Op, ThreadId, mmap_flags};
 use crate::meta::Meta;
 use crate::validate::REFERENCE_PAGE_BYTES;
 
-/// Maximum workers at a time.
 const NR_WORKERS_MAX: u64 = 10_000;
 /// Maximum requests: each could be the last of a worker.
 const NR_REQUESTS_MAX: u64 = 1 << 31;
@@ -30,7 +29,6 @@ const NR_TEXT: u64 = 24;
 const NR_READS: u64 = 12;
 const NR_WRITES: u64 = 2;
 const NR_OWN: u64 = 6;
-/// References of the longest row.
 const RUN_MAX: u64 = 40;
 
 /// Options of the workload.
@@ -80,7 +78,6 @@ struct Worker {
     nr_answered: u64,
 }
 
-/// The workload's state while it emits rows.
 struct Running<'a, 'b> {
     server: &'a Server,
     rng: Rng,
@@ -105,7 +102,6 @@ impl Running<'_, '_> {
         (self.sink)(Event { addr: slot(number), len, flags, file, ..Event::new(thread, Op::Mmap) })
     }
 
-    /// Emits `nr` rows of `op` to pages of a region of `bytes`.
     fn rows(
         &mut self,
         (thread, op): (ThreadId, Op),
@@ -153,7 +149,6 @@ impl Running<'_, '_> {
             workers.push(self.worker()?);
         }
         for _ in 0..server.nr_requests {
-            // NR_WORKERS_MAX fits.
             let nr = usize::try_from(self.rng.below(server.nr_workers)).unwrap_or(0);
             self.request(workers[nr].thread)?;
             workers[nr].nr_answered += 1;

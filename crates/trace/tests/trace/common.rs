@@ -8,7 +8,6 @@ use largefolio_trace::validate::CALL_BYTES_MAX;
 use largefolio_trace::{Batch, Event, Meta, Op, Reader, TraceError, Writer};
 use proptest::prelude::*;
 
-/// Files in the table of [`meta`].
 pub(crate) const NR_FILES: u32 = 5;
 
 pub(crate) fn meta() -> Meta {
@@ -32,10 +31,8 @@ pub(crate) fn meta_with_execs() -> Meta {
     Meta { execs: (0..NR_EXECS).map(exec).collect(), images, ..footer }
 }
 
-/// Executions of [`meta_with_execs`].
 pub(crate) const NR_EXECS: u64 = 3;
 
-/// Any legal row.
 pub(crate) fn any_event() -> impl Strategy<Value = Event> {
     let numbers = (any::<u32>(), 0..Op::ALL.len(), any::<u64>(), any::<u64>(), any::<u64>());
     let rest = (any::<u64>(), any::<u32>(), proptest::option::of(0..NR_FILES));

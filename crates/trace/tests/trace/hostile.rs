@@ -38,7 +38,6 @@ const SCHEMA: &str = "message event { required int32 thread (uint_32);
     required int64 pos (uint_64); required int64 aux (uint_64); required int32 flags (uint_32);
     required int32 file; }";
 
-/// Reads the rows without verifying the checksum.
 fn read(path: &Path) -> Result<Vec<Event>, TraceError> {
     rows_of(Reader::open_unverified(path)?)
 }
@@ -106,7 +105,6 @@ fn wide(group: &mut Group<'_>, rows: &[Event], value: impl Fn(&Event) -> i64) {
     column.close().unwrap();
 }
 
-/// Returns the three encodings.
 fn seeds(dir: &Path) -> Vec<Vec<u8>> {
     let path = dir.join("seed.folio");
     write(&path, &rows());
@@ -121,7 +119,6 @@ fn seeds(dir: &Path) -> Vec<Vec<u8>> {
     std::iter::once(fs::read(&path).unwrap()).chain(twins).collect()
 }
 
-/// Applies one to four mutations, half of them in the footer.
 fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     for _ in 0..=rng.below(4) {
         let len = bytes.len() as u64;

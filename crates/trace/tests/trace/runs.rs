@@ -29,7 +29,6 @@ fn totals(events: &[Event]) -> BTreeMap<Key, u64> {
     totals
 }
 
-/// Returns the keys in the order of their first appearance.
 fn first_touches(events: &[Event]) -> Vec<Key> {
     let mut keys = Vec::new();
     for event in events {

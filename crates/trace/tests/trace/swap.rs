@@ -40,7 +40,6 @@ const WRITES: [Try; 6] = [
     ("Place::of", |path| Place::of(path).map(drop)),
 ];
 
-/// How long each function is tried.
 fn patience() -> Duration {
     Duration::from_millis(if largefolio_testkit::is_whole() { 5000 } else { 200 })
 }

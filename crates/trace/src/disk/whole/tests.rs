@@ -95,7 +95,6 @@ fn what_cannot_be_replaced_is_written_to_or_refused() {
     write_whole(Path::new("/dev/null"), b"gone").unwrap();
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     let fifo = fifo(dir.path());
-    // Opens nothing, so it does not block.
     check(&fifo).unwrap();
     let reader = std::thread::spawn({
         let fifo = fifo.clone();

@@ -31,7 +31,6 @@ fn page(width: u8, runs: &[(bool, Vec<u32>)]) -> Vec<u8> {
     bytes
 }
 
-/// Returns random runs of numbers below `nr_known`.
 fn runs(rng: &mut Rng, nr_known: u64) -> Vec<(bool, Vec<u32>)> {
     let run = |rng: &mut Rng| {
         let is_packed = rng.below(2) == 0;
