@@ -40,7 +40,7 @@ fn most_rules_are_switches_of_their_own() {
 
 #[test]
 fn rules_that_need_each_other_move_together() {
-    // Sizes of their own need a kernel that has them.
+    // Sizes of their own need a kernel that supports them.
     let found = rules(&compared("6.1", "6.1+anon.sizes=per-size+anon-64K=always", "altra"));
     assert_eq!(found, [["anon.size_kib.64", "anon.sizes"]]);
     let three = "6.1+anon.sizes=per-size+anon-64K=always+anon-32K=always+exec-block=64K";
@@ -81,7 +81,7 @@ proptest! {
         prop_assert_eq!(sum(|effect| effect.alone) + pairs + shared.together, difference);
     }
 
-    /// Where nothing works together every view says the same.
+    /// Without interactions, all views agree.
     #[test]
     fn switches_that_only_add_up_have_no_interaction(each in prop::collection::vec(-99..99_i128, 4..5)) {
         let value = |mix: &Mix| {
