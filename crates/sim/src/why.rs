@@ -49,7 +49,7 @@ impl Comparison {
         let changes = before.kernel.changes_to(&after.kernel)?;
         let switches = changes.into_iter().map(|change| Switch { changes: vec![change] }).collect();
         let mut comparison = Self { before, after: after.kernel.name, switches };
-        // A joined switch is in the place of its last rule.
+        // Joined switches take the position of the last one.
         while let Some((one, other)) = comparison.inseparable() {
             let mut earlier = comparison.switches.remove(one.min(other));
             let later = &mut comparison.switches[one.max(other) - 1].changes;

@@ -17,7 +17,8 @@ fn addr(page: u64) -> Vaddr {
     Vaddr(AT.0 + page * PAGE)
 }
 
-/// A block whose pages were stored to in this order, each with a byte of its own, and collapsed.
+/// A PMD range whose pages were stored to in this order, each with a distinct byte, and then
+/// collapsed.
 fn collapsed(edits: &str, pages: impl IntoIterator<Item = u64>) -> (Memory<Bytes>, MmId) {
     let rules = Kernel::parse(&format!("7.3+page=4K+thp=never{edits}")).unwrap().rules;
     let ram_bytes = 32 << 20;
@@ -38,7 +39,7 @@ fn mark(page: u64) -> u8 {
     (page % 251) as u8 + 1
 }
 
-/// Pages of the stretches, and how many there were.
+/// Lengths of the extents in pages, and their counts.
 fn lengths(stretches: &Stretches) -> Vec<(u64, u64)> {
     let mut all: Vec<_> = stretches.iter().map(|(of, nr)| (of.nr_pages(), nr)).collect();
     all.sort_unstable();

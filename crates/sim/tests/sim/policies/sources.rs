@@ -1,13 +1,13 @@
-//! What clang makes of sources: what may run, what is refused and why, and what it means.
+//! C sources compiled by clang: accepted ones, refused ones with reasons, and results.
 
 use largefolio_mm::policy::{Answer, Context, Point};
 
 use super::{compiled, compiled_with};
 
-/// Names the function of a point in the sources below.
+/// Declares the point's function in the sources below.
 const F: &str = "SEC(\"folio/around\") __u64 f(struct folio_context *c)";
 
-/// A whole source.
+/// Builds a whole source.
 fn around(body: &str) -> String {
     format!(
         "#include \"folio_policy.h\"\n{body}\n\
@@ -15,11 +15,10 @@ fn around(body: &str) -> String {
     )
 }
 
-/// What clang compiles for: without and with instructions of 32 bits. Which it takes by itself depends
-/// on its version.
+/// clang targets: without and with 32-bit instructions. The default depends on clang's version.
 const TARGETS: [&str; 2] = ["-mcpu=v1", "-mcpu=v3"];
 
-/// Each source is refused with what to do instead.
+/// Asserts that each source is refused with a remedy.
 fn refused(cases: &[(String, &str)]) {
     for (target, (source, expected)) in
         TARGETS.into_iter().flat_map(|to| cases.iter().map(move |case| (to, case)))
@@ -30,7 +29,7 @@ fn refused(cases: &[(String, &str)]) {
     }
 }
 
-/// An index that is compared first, of any type.
+/// An index of any type, compared before use.
 #[test]
 fn an_index_that_was_compared_is_within_its_table() {
     let count = |declared: &str| {
@@ -49,7 +48,8 @@ fn an_index_that_was_compared_is_within_its_table() {
             assert!(policy.is_ok(), "{target}: {source}: {policy:?}");
         }
     }
-    // Without instructions of 32 bits clang compares a copy, as kernels do not follow either.
+    // Without 32-bit instructions, clang compares a copy, which Linux's verifier does not track
+    // either.
     assert!(of("-mcpu=v3", &int_).unwrap().is_ok());
     let told = of("-mcpu=v1", &int_).unwrap().unwrap_err();
     assert!(
@@ -69,7 +69,7 @@ fn code_that_was_not_optimized_is_told_so() {
     assert!(told.contains("compile with -O2"), "{told}");
 }
 
-/// What clang makes and nobody may run.
+/// Programs that clang compiles but the verifier refuses.
 #[test]
 fn programs_that_are_refused_say_what_to_do() {
     refused(&[
@@ -116,7 +116,7 @@ fn programs_that_are_refused_say_what_to_do() {
     ]);
 }
 
-/// What clang makes that is no policy.
+/// Objects that clang produces but that are not policies.
 #[test]
 fn files_that_are_refused_say_what_to_do() {
     refused(&[
