@@ -18,7 +18,6 @@ use largefolio_mm::rules::Rules;
 use largefolio_mm::units::{Order, PageSize};
 use serde::Serialize;
 
-/// How a file is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loading {
     /// At its own addresses.
@@ -80,7 +79,6 @@ impl Refusal {
 /// A filesystem's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ground {
-    /// Base page.
     pub page: PageSize,
     /// Largest folio of the filesystem.
     pub max: Order,
@@ -89,7 +87,6 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Returns the limits of `filesystem` under `rules`.
     #[must_use]
     pub fn of(rules: &Rules, filesystem: &str) -> Self {
         let max = rules.order_range(filesystem).max;

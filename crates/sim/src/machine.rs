@@ -56,7 +56,6 @@ pub use cpu::{CpuId, Nearest};
 pub use error::{Contradiction, MachineError};
 pub use this::{THIS, this_path};
 
-/// A machine for a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     /// Short name: the file name without `.toml`.
@@ -85,7 +84,6 @@ pub struct Machine {
 /// Most CPUs of a machine: Linux's limit on arm64, and half of its limit on x86-64.
 pub const NR_CPUS_MAX: u32 = 1 << 12;
 
-/// A machine's number of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CpuCount {
@@ -93,7 +91,6 @@ pub struct CpuCount {
     pub value: u32,
     /// The document, or the reason for an assumption.
     pub source: String,
-    /// Whether it is assumed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub assumed: bool,
 }

@@ -84,7 +84,6 @@ impl PartialEq for KernelPolicy {
 }
 
 impl KernelPolicy {
-    /// Name in results.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name()

@@ -16,7 +16,6 @@ use crate::kernel::Kernel;
 /// Memory beyond the region, on a machine with real bytes.
 const SPARE_BYTES: u64 = 64 << 20;
 
-/// Why a benchmark of the model cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum AnonBenchError {
@@ -89,7 +88,6 @@ impl AnonBench<Bytes> {
         Self::build(kernel, folio_bytes, len_bytes, len_bytes + SPARE_BYTES, ram)
     }
 
-    /// Returns the memory for the next machine.
     #[must_use]
     pub fn into_bytes(self) -> Bytes {
         self.memory.into_ram()
@@ -173,7 +171,6 @@ impl<R: Ram> AnonBench<R> {
         Ok(self.memory.fork(self.mm)?)
     }
 
-    /// Ends a child.
     pub fn exit(&mut self, child: MmId) {
         self.memory.exit(child);
     }

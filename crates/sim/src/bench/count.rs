@@ -13,9 +13,7 @@ use crate::cost::Events;
 pub enum AnonOperation {
     /// The first store to every page.
     Touch,
-    /// fork.
     Fork,
-    /// munmap.
     Munmap,
     /// A store to every page while a child shares them.
     StoreChildAlive,
@@ -23,14 +21,11 @@ pub enum AnonOperation {
     StoreChildGone,
 }
 
-/// The counts of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Events that cost time.
     pub events: Events,
-    /// Pages copied by stores.
     pub copied_pages: u64,
-    /// Pages reused by stores.
     pub reused_pages: u64,
 }
 

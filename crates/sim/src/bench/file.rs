@@ -12,7 +12,6 @@ use super::{ARCH, AnonBenchError};
 use crate::cost::Mark;
 use crate::kernel::Kernel;
 
-/// One process with a private mapping of a file in memory.
 #[derive(Debug)]
 pub struct FileBench {
     memory: Memory<Counted>,

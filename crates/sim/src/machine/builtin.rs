@@ -29,7 +29,6 @@ const BUILT_IN: [(&str, &str); 16] = [
     ("zen5", include_str!("../../machines/zen5.toml")),
 ];
 
-/// Returns the built-in machines' names, sorted.
 pub fn names() -> impl Iterator<Item = &'static str> {
     MACHINES.names()
 }

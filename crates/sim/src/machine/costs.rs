@@ -9,16 +9,12 @@ use serde::{Deserialize, Serialize};
 use crate::interval::Interval;
 use crate::size::parse_bytes;
 
-/// Unit of a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
-    /// Core cycles.
     #[serde(rename = "cycles")]
     Cycles,
-    /// Nanoseconds.
     #[serde(rename = "ns")]
     Ns,
-    /// Microseconds.
     #[serde(rename = "us")]
     Us,
     /// Gigahertz: cycles per nanosecond.
@@ -74,7 +70,6 @@ impl Unit {
 pub struct Quantity {
     /// Above 0, and within the limits of [`Unit`].
     pub value: f64,
-    /// Unit of `value`.
     pub unit: Unit,
     /// The document, or the reason for an assumption.
     pub source: String,
@@ -143,9 +138,7 @@ pub struct UnitRate {
     pub size: UnitBytes,
     /// 10^9 bytes per second: finite, above 0.
     pub gb_per_s: f64,
-    /// The document, or the reason for an assumption.
     pub source: String,
-    /// Whether it is assumed: no document was found.
     #[serde(default)]
     pub assumed: bool,
     /// Like [`Quantity::range`], in GB/s.
@@ -160,9 +153,7 @@ pub struct UnitRate {
 pub struct Elision {
     /// Smallest operation that bypasses the cache.
     pub from: UnitBytes,
-    /// The document, or the reason for an assumption.
     pub source: String,
-    /// Whether it is assumed: no document was found.
     #[serde(default)]
     pub assumed: bool,
 }
@@ -172,11 +163,8 @@ pub struct Elision {
 pub(super) enum CostKind {
     /// Cycles, nanoseconds or microseconds.
     Time,
-    /// GHz.
     Clock,
-    /// GB/s.
     Rate,
-    /// Cycles per instruction.
     Cpi,
     /// A share of another cost.
     Share,
@@ -273,7 +261,6 @@ pub struct Costs {
     pub swap_out: Option<Quantity>,
     /// Rates of clearing uncached memory, by the size cleared at a time; sizes ascend.
     pub clear: Vec<UnitRate>,
-    /// Rates of copying.
     pub copy: Vec<UnitRate>,
     /// Smallest string operation that does not allocate cache lines.
     pub elision: Option<Elision>,
@@ -329,7 +316,6 @@ macro_rules! quantities {
                 [$((stringify!($name), CostKind::$kind, $name.as_ref())),*]
             }
 
-            /// Returns every single cost, mutable.
             pub fn quantities_mut(
                 &mut self,
             ) -> [(&'static str, &mut Option<Quantity>); NR_QUANTITIES] {

@@ -10,7 +10,6 @@ use super::{Machine, MachineError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuId(Vec<String>);
 
-/// The machine for a CPU.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nearest {
     pub machine: Machine,

@@ -12,7 +12,6 @@ use crate::tlb::ConfigError;
 use super::NR_CPUS_MAX;
 use super::costs::Unit;
 
-/// Why a machine could not be loaded or changed.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum MachineError {
@@ -33,7 +32,6 @@ pub enum MachineError {
     Calibration(Box<MachineError>),
 }
 
-/// An impossible value in a machine file.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Contradiction {
@@ -72,13 +70,11 @@ pub enum Contradiction {
     RateOrder { place: String },
 }
 
-/// Formats a number with few digits.
 fn short(value: f64) -> String {
     if value.abs() < 1e15 { value.to_string() } else { format!("{value:e}") }
 }
 
 impl Contradiction {
-    /// Returns the place in the file that the error refers to.
     pub(super) fn place(&self) -> String {
         match self {
             Self::Tlb(error) => error.path(),

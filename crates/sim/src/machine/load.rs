@@ -159,7 +159,6 @@ impl MachineFile {
     }
 }
 
-/// Returns a file's built-in base machine.
 fn base(name: &str) -> Result<Machine, Contradiction> {
     Machine::named(name).map_err(|error| match error {
         MachineError::File(DataFileError::Unknown { name, hint, .. }) => {

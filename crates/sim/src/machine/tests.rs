@@ -40,7 +40,6 @@ unit = "ns"
 source = "test"
 "#;
 
-/// Returns the message for [`GOOD`] with one change.
 fn message(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     Machine::from_toml(&GOOD.replacen(from, to, 1), "mine.toml").unwrap_err().to_string()

@@ -28,7 +28,6 @@ pub(super) fn object(name: &str) -> Option<&'static [u8]> {
     BUILT_IN.iter().find(|(known, _, _)| *known == name).map(|&(_, _, object)| object)
 }
 
-/// Suggests a similar name.
 pub(super) fn hint(name: &str) -> String {
     nearest(name, all().map(|(name, _)| name))
 }

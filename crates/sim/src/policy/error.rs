@@ -6,7 +6,6 @@ use largefolio_trace::shown;
 
 use super::limits::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
 
-/// Why a policy is refused.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum PolicyFileError {
@@ -37,7 +36,6 @@ pub enum PolicyFileError {
     NotAnObject(String),
 }
 
-/// An error in an object file.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Refusal {

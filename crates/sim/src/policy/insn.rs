@@ -72,7 +72,6 @@ pub(super) mod wide {
     pub(in super::super) const DATA: u8 = 2;
 }
 
-/// Helpers by call number.
 pub(super) mod helper {
     pub(in super::super) const MAP_LOOKUP: i64 = 1;
     pub(in super::super) const MAP_UPDATE: i64 = 2;

@@ -33,10 +33,8 @@ const MAP_FIRST: u64 = 1 << 24;
 const INSNS_OF_HELPER: u64 = 64;
 /// Bytes of keys and values that cost one more instruction.
 const BYTES_OF_INSN: usize = 8;
-/// Bits of an offset.
 const REGION_SHIFT: u32 = 32;
 
-/// A policy's data and maps.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) data: Vec<Section>,
@@ -44,17 +42,14 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Creates empty maps and initial variables.
     pub(super) fn new(parsed: &Parsed) -> Self {
         let data = parsed.data.iter().map(Section::fresh).collect();
         Self { data, maps: parsed.maps.iter().map(Map::new).collect() }
     }
 }
 
-/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ran {
-    /// The return value.
     pub(super) value: u64,
     pub(super) window: Option<Window>,
     /// Executed instructions, including the helpers' cost.
@@ -68,7 +63,6 @@ pub(super) struct Trap {
     pub(super) what: &'static str,
 }
 
-/// A program during a run.
 struct Run<'a> {
     state: &'a mut State,
     context: &'a [u8],
@@ -128,7 +122,6 @@ pub(super) fn run(code: &[Insn], context: &[u8], state: &mut State) -> Result<Ra
     Err(Trap { at, what: "no exit" })
 }
 
-/// Returns the number that an [`LDDW`] loads.
 const fn wide_value(insn: Insn) -> u64 {
     let number = insn.imm as u64;
     match insn.src {
@@ -143,7 +136,6 @@ impl Run<'_> {
         self.registers[register as usize].wrapping_add_signed(off.into())
     }
 
-    /// Returns the bytes at an address.
     fn bytes(&self, addr: u64, nr: usize) -> Option<&[u8]> {
         let (region, offset) = (addr >> REGION_SHIFT, addr as u32 as usize);
         let all = match region {
@@ -287,7 +279,6 @@ pub(super) fn computed(op: u8, a: u64, b: u64) -> u64 {
     }
 }
 
-/// Computes on 32 bits.
 pub(super) fn computed32(op: u8, a: u32, b: u32) -> u32 {
     match op {
         alu::DIV => a.checked_div(b).unwrap_or(0),

@@ -4,5 +4,4 @@ pub(super) const OBJECT_BYTES_MAX: usize = 1 << 20;
 /// The limit that Linux sets for unprivileged programs.
 pub(super) const NR_INSNS_MAX: usize = 4096;
 pub(super) const NR_MAPS_MAX: usize = 64;
-/// Section of maps.
 pub(super) const MAPS: &str = "folio_maps";

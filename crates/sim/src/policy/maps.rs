@@ -11,7 +11,6 @@ use std::collections::HashMap;
 /// just have grown, and its key's allocation.
 const HASHED_BYTES: usize = 112;
 
-/// A map's definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MapSpec {
     pub(super) name: String,
@@ -39,11 +38,9 @@ impl MapSpec {
 pub(super) enum MapKind {
     /// By a 32-bit index; every entry exists from the start, zeroed.
     Array,
-    /// By its key.
     Hash,
 }
 
-/// A map with its entries.
 #[derive(Clone, Debug)]
 pub(super) struct Map {
     spec: MapSpec,

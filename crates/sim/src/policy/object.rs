@@ -36,15 +36,12 @@ const PROGRAMS: &str = "folio/";
 const BTF_MAPS: &str = ".maps";
 /// Bytes of a map definition: four 32-bit numbers.
 const MAP_BYTES: usize = 16;
-/// Longest key or value.
 const ENTRY_BYTES_MAX: usize = 4096;
-/// Longest map name.
 const NAME_BYTES_MAX: usize = 255;
 
 type File<'a> = ElfFile64<'a, LittleEndian>;
 type Part<'a, 'b> = ElfSection64<'a, 'b, LittleEndian>;
 
-/// A section of variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Section {
     pub(super) bytes: Vec<u8>,
@@ -61,7 +58,6 @@ impl Section {
     }
 }
 
-/// The parsed contents of an object file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parsed {
     pub(super) programs: BTreeMap<Point, Vec<Insn>>,
@@ -204,7 +200,6 @@ impl<'a> Reader<'a, '_> {
         Ok(code)
     }
 
-    /// Applies a relocation to an instruction.
     fn relocated(
         &mut self,
         insn: Insn,
@@ -316,7 +311,6 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-/// Shortens a name for an error.
 fn cut(name: &str) -> String {
     const NR_SHOWN: usize = 80;
     match name.char_indices().nth(NR_SHOWN) {

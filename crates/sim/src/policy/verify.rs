@@ -30,13 +30,11 @@ use number::{Number, Range, Width, mirrored};
 use value::{MIXED, Value};
 
 const CONTEXT_BYTES: usize = 8 * NR_CONTEXT_WORDS;
-/// Most arguments of a helper.
 const NR_ARGUMENTS: u8 = 5;
 /// Bytes of keys and values that the helpers of one run may handle: at most 0.3 ms (measured) with
 /// as many helper calls as fit in a program. A cell's budget limits the number of runs.
 const HANDLED_BYTES_MAX: usize = 16 << 10;
 
-/// The reason for a refusal, and its instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) at: usize,
@@ -80,7 +78,6 @@ impl Known {
 
 type Checked<T> = Result<T, String>;
 
-/// Checks a program of `parsed` for `point`.
 pub(super) fn check(code: &[Insn], parsed: &Parsed, point: Point) -> Result<(), Fault> {
     let fresh = code.len();
     let mut verifier =
@@ -267,7 +264,6 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Adds bytes that a helper handles.
     fn handle(&mut self, nr: usize) -> Checked<()> {
         self.handled_bytes += nr;
         if self.handled_bytes > HANDLED_BYTES_MAX {
@@ -378,7 +374,6 @@ fn wide_value(insn: Insn) -> Checked<Value> {
     }
 }
 
-/// The target of an access.
 enum Place {
     /// Offset in the stack, from its lowest byte.
     Frame(usize),
@@ -431,7 +426,6 @@ fn number_in(known: &Known, register: u8) -> Checked<()> {
     Err(format!("r{register} is no number"))
 }
 
-/// Applies arithmetic to a register.
 fn compute(insn: Insn, known: &mut Known) -> Checked<()> {
     check_written(insn.dst)?;
     let is_wide = insn.class() == class::ALU64;

@@ -2,14 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The basis of our number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all(serialize = "snake_case", deserialize = "kebab-case"))]
 pub enum Basis {
-    /// A recorded trace.
     #[serde(skip_deserializing)]
     Recorded,
-    /// A generated trace.
     #[serde(skip_deserializing)]
     Generated,
     /// The memory manager alone, without a trace.

@@ -5,7 +5,6 @@ use crate::datafile::DataFiles;
 pub(super) static STUDIES: DataFiles =
     DataFiles { what: "study", own: "", built_in: &BUILT_IN, bytes_max: 256 << 10 };
 
-/// Name and text of every built-in study, in display order.
 const BUILT_IN: [(&str, &str); 12] = [
     ("exec-order", include_str!("../../studies/exec-order.toml")),
     ("exec-order-arm64", include_str!("../../studies/exec-order-arm64.toml")),
@@ -21,7 +20,6 @@ const BUILT_IN: [(&str, &str); 12] = [
     ("history", include_str!("../../studies/history.toml")),
 ];
 
-/// Returns the built-in studies' names in display order.
 pub fn names() -> impl Iterator<Item = &'static str> {
     STUDIES.names()
 }

@@ -19,7 +19,6 @@ use crate::replay::{CellError, CellSpec, NR_CELLS_MAX, ReplayError, batches, rep
 /// Called with a name and the number of rows decoded so far; can stop the run.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, u64) -> ControlFlow<()>;
 
-/// The results of all cells of some studies.
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     /// By study and cell; an error means that the trace is missing.
@@ -38,7 +37,6 @@ impl Values {
         }
     }
 
-    /// Returns why a cell ended early.
     pub(super) fn ended(&self, study: &str, name: &str) -> Option<Ended> {
         self.ended.get(&(study.to_owned(), name.to_owned())).copied()
     }
@@ -260,12 +258,10 @@ const fn ended(error: &ReplayError) -> Option<Ended> {
     }
 }
 
-/// Returns the peak memory of a cell's only cgroup.
 pub(super) fn peak_bytes(value: &Value) -> Option<u64> {
     value.pointer("/cgroups/0/peak_bytes")?.as_u64()
 }
 
-/// Explains why a trace of page faults has no numbers.
 fn faults_only(path: &Path) -> String {
     let path = largefolio_trace::shown(path);
     format!("{path} holds page faults only; record it without --live")

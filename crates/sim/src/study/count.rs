@@ -7,7 +7,6 @@ use super::metric::Metric;
 use super::sample::Sample;
 use super::unit;
 
-/// A number to draw.
 #[derive(Clone, Debug)]
 pub struct Count {
     pub what: String,
@@ -26,7 +25,6 @@ pub(super) struct CountFile {
 }
 
 impl CountFile {
-    /// Converts `files`; `place` names them in errors.
     pub(super) fn counts(
         files: Vec<Self>,
         place: &str,

@@ -22,7 +22,6 @@ pub(super) use load::CurveFile;
 /// Divisors of the replay's work budget below a limit: for the whole trace, and per row.
 const THRASHING: (u64, u64) = (8, 64);
 
-/// Lines and limits under one title.
 #[derive(Clone, Debug)]
 pub struct Curve {
     pub title: String,

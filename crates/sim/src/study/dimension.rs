@@ -11,7 +11,6 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dimension {
     Bytes,
-    /// Nanoseconds.
     Time,
     /// A quotient of two numbers of one dimension.
     Share,
@@ -73,7 +72,6 @@ impl Dimension {
         }
     }
 
-    /// Returns the units' names and values.
     pub(super) const fn units(self) -> &'static [(&'static str, f64)] {
         match self {
             Self::Bytes => &BYTES,

@@ -12,7 +12,6 @@ use crate::machine::MachineError;
 use crate::replay::request::NO_LARGE_FOLIOS;
 use crate::replay::{LinkedError, ReplayError};
 
-/// Why a study could not be loaded or run.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum StudyError {
@@ -30,7 +29,6 @@ pub enum StudyError {
     Generate { path: PathBuf, error: GenerateError },
 }
 
-/// An error in a study file.
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum Mistake {

@@ -42,15 +42,12 @@ pub struct Study {
 
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// A trace under a kernel, on a machine.
     Replay(Input, Box<CellSpec>),
-    /// The memory manager alone.
     Model(Model),
 }
 
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Names the published and our numbers.
     pub title: String,
     pub rows: Vec<Row>,
 }
@@ -125,7 +122,6 @@ pub enum Ours {
         before: Option<String>,
         after: String,
     },
-    /// Measured on the running kernel, or quoted.
     Bench {
         /// Bench without the change.
         before: String,
@@ -188,9 +184,7 @@ impl From<String> for Subject {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quoted {
-    /// Median without the change.
     pub before: f64,
-    /// Median with the change.
     pub after: f64,
     pub from: String,
     pub cpu: String,

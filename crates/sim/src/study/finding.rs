@@ -24,7 +24,6 @@ pub type Measurements = BTreeMap<(String, usize, usize), Measured>;
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
-    /// Median without the change.
     pub before: f64,
     /// Median with the change, in the row's unit.
     pub after: f64,
@@ -38,20 +37,13 @@ pub struct Measured {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     pub study: String,
-    /// One line.
     pub title: String,
-    /// Location of the published table.
     pub source: String,
-    /// Machine and software of the published numbers.
     pub setup: String,
-    /// Word for the reference numbers: published, or measured here.
     pub reference: String,
-    /// Parts of the published work that our inputs contain.
     pub rests_on: Option<String>,
     pub tables: Vec<TableFinding>,
-    /// Programs below limits.
     pub curves: Vec<CurveFinding>,
-    /// Kernels over many programs.
     pub frontiers: Vec<FrontierFinding>,
 }
 
@@ -61,7 +53,6 @@ pub struct TableFinding {
     pub rows: Vec<RowFinding>,
 }
 
-/// A published row and ours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RowFinding {
     pub what: String,
@@ -69,7 +60,6 @@ pub struct RowFinding {
     pub published: Option<Pair>,
     /// Printed text, if it is not a number.
     pub published_text: Option<String>,
-    /// Spread of the published numbers, as printed.
     pub published_spread: Option<String>,
     pub unit: String,
     /// Our numbers, if any.
@@ -87,17 +77,12 @@ pub struct RowFinding {
     pub score: Option<Score>,
     pub how: How,
     pub basis: Vec<Basis>,
-    /// Our inputs that are the series' own numbers.
     pub inputs_of_series: Option<String>,
-    /// Our quantity, if it differs from the published one.
     pub other_quantity: Option<String>,
-    /// Explains the distance.
     pub reason: Option<String>,
-    /// Explains why ours goes another way.
     pub disagrees: Option<String>,
 }
 
-/// How a number was obtained.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum How {
@@ -115,11 +100,9 @@ pub enum How {
         /// Constants without a document or measurement, by their name in the machine file.
         assumed: Vec<String>,
     },
-    /// Measured on the running kernel for this comparison.
     Measured(Measured),
     /// Measured earlier; the study has the numbers.
     Quoted(Quoted),
-    /// No number.
     None {
         /// One line for the reader.
         why: String,
@@ -164,7 +147,6 @@ impl How {
 }
 
 impl Finding {
-    /// Compares the rows of `study` with the cells' results and the measurements.
     #[must_use]
     pub fn new(study: &Study, values: &Values, measured: &Measurements) -> Self {
         let table = |(nr, table): (usize, &super::file::Table)| TableFinding {
@@ -352,7 +334,6 @@ fn cites(source: &str, section: &str) -> bool {
         .any(|(at, found)| !source[at + found.len()..].starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// A number of one or two cells.
 struct Cells<'a> {
     metric: &'a Metric,
     before: Option<&'a str>,
@@ -411,7 +392,6 @@ pub(super) fn described_setup(spec: &CellSpec) -> String {
     parts.join(", ")
 }
 
-/// Describes a pair of cells: trace, kernels, machine.
 fn described(study: &Study, before: Option<&str>, after: &str) -> String {
     let (input, kernel, machine) = described_cell(study, after);
     let kernels = match before.map(|name| described_cell(study, name).1) {
@@ -436,7 +416,6 @@ fn links(study: &Study, name: &str) -> Option<String> {
     (!each.is_empty()).then(|| each.join(" "))
 }
 
-/// Returns a cell's input, kernel and machine.
 fn described_cell(study: &Study, name: &str) -> (String, String, Option<String>) {
     let of = |input: &str, spec: &CellSpec| {
         let warm = if spec.cache == CacheState::Warm { ", page cache warm" } else { "" };

@@ -18,7 +18,6 @@ use crate::replay::CellSpec;
 pub use finding::{ChangeFinding, FrontierCount, FrontierFinding, FrontierLine};
 pub(super) use load::FrontierFile;
 
-/// Lines and programs under one title.
 #[derive(Clone, Debug)]
 pub struct Frontier {
     pub title: String,

@@ -52,7 +52,6 @@ struct StudyFile {
     frontiers: Vec<FrontierFile>,
 }
 
-/// The default reference.
 fn published() -> String {
     "published".to_owned()
 }
@@ -315,7 +314,6 @@ impl CellFile {
 }
 
 impl CellFile {
-    /// Sets memory size and state.
     fn set_memory(&self, spec: &mut CellSpec, place: &str) -> Result<(), Mistake> {
         let wrong = |key: &str, value: &str, expected| {
             let (place, value) = (format!("{place}.{key}"), value.to_owned());
@@ -398,7 +396,6 @@ fn is_readable(number: f64) -> bool {
 }
 
 impl RowFile {
-    /// Returns the row, completed from its table.
     fn row(&self, place: &str, table: &TableFile, known: Known<'_>) -> Result<Row, Mistake> {
         let either = |own: &Option<String>, of_table: &Option<String>| {
             own.as_ref().or(of_table.as_ref()).cloned()

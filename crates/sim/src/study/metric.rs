@@ -48,7 +48,6 @@ pub struct Metric {
     of: Option<Vec<Vec<String>>>,
 }
 
-/// A metric's value in a cell.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Number {
     /// The value, in the result's unit.
@@ -263,7 +262,6 @@ fn lookup(cell: &Value, name: &[String]) -> Option<f64> {
     at.as_f64()
 }
 
-/// Describes the estimate's missing input.
 fn not_known(cell: &Value, name: &[String]) -> String {
     let missing = cell.pointer("/estimate/not_known").and_then(Value::as_array);
     let missing: Vec<&str> = missing.into_iter().flatten().filter_map(Value::as_str).collect();

@@ -23,7 +23,6 @@ use crate::cost::{Estimate, Events, Latency, Walks, by_unit};
 use crate::kernel::Kernel;
 use crate::machine::{Costs, Machine};
 
-/// A model without a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Model {
@@ -41,7 +40,6 @@ pub enum Model {
         /// The page that faulted; default: the middle.
         touched: Option<u64>,
     },
-    /// An operation on a region of anonymous memory.
     Anon {
         /// Kernel rules, with edits.
         kernel: String,
@@ -54,7 +52,6 @@ pub enum Model {
         #[serde(with = "parts::bytes")]
         region: u64,
     },
-    /// A file that came into the page cache in one way.
     History {
         /// Kernel rules, with the device's readahead window.
         kernel: String,
@@ -102,14 +99,12 @@ pub enum Way {
     Willneed,
 }
 
-/// The counts of a clearing plan.
 #[derive(Debug, Default, Serialize)]
 struct Cleared {
     /// Pieces zeroed at a time.
     units: u64,
     /// Points at which the scheduler may switch.
     reschedule_points: u64,
-    /// Bytes of the largest piece.
     largest_unit_bytes: u64,
     /// Cache lines (64 bytes) that enter the cache, over all folios. If a piece is long enough, the
     /// CPU bypasses the cache for it.
@@ -123,7 +118,6 @@ struct Cleared {
 /// Cache line size of every x86-64 CPU, in bytes.
 const LINE_BYTES: u64 = 64;
 
-/// The counts of an operation on anonymous memory.
 #[derive(Debug, Default, Serialize)]
 struct Anon {
     faults: u64,
@@ -139,7 +133,6 @@ struct Anon {
     page_mapcounts: u64,
     /// Changes of the owner word: one per run of pages of one large folio.
     owner_words: u64,
-    /// Estimated time by cause, in nanoseconds.
     estimate: Estimate,
 }
 
@@ -147,7 +140,6 @@ struct Anon {
 #[expect(clippy::struct_field_names, reason = "the unit of each")]
 struct History {
     file_bytes: u64,
-    /// In the page cache.
     cached_bytes: u64,
     /// In PMD-sized folios: PMD entries can map them if the mapping is aligned.
     pmd_folio_bytes: u64,
@@ -186,7 +178,6 @@ impl Model {
         Ok(())
     }
 
-    /// Returns a cell with every name and zero counts.
     pub(super) fn sample(&self) -> Value {
         let value = match self {
             Self::Clear { .. } => serde_json::to_value(Cleared::default()),

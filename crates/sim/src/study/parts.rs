@@ -34,7 +34,6 @@ pub(super) mod bytes {
 /// took 0.4 s of CPU time and 21 MB, so the limit costs 7 s and 350 MB.
 pub(super) const NR_ROWS_MAX: u64 = 1 << 27;
 
-/// Source of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// `traces/NAME.folio`.
@@ -107,10 +106,8 @@ pub enum Generated {
     },
     /// A program that maps data files and has a heap; some pages are hot and most cold.
     Zipf(Mix),
-    /// A pre-forking server.
     #[serde(rename_all = "kebab-case")]
     Server {
-        /// Concurrent workers.
         workers: u64,
         /// Shared text in bytes.
         #[serde(with = "bytes")]
@@ -121,11 +118,9 @@ pub enum Generated {
         /// A worker's private memory in bytes.
         #[serde(with = "bytes")]
         own_size: u64,
-        /// Total number of requests.
         requests: u64,
         /// A worker is replaced after this many requests; 0 = never.
         requests_per_worker: u64,
-        /// Seed of all random choices.
         seed: u64,
     },
 }
@@ -141,7 +136,6 @@ pub struct Mix {
     file_size: u64,
     #[serde(with = "bytes")]
     anon_size: u64,
-    /// Runs of references.
     runs: u64,
     /// References in the longest run.
     run_max: u64,
@@ -151,7 +145,6 @@ pub struct Mix {
     write_percent: u64,
     /// Percentage of the other runs that use the heap.
     anon_percent: u64,
-    /// Seed of all random choices.
     seed: u64,
 }
 
@@ -184,14 +177,11 @@ pub enum Sweep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advised {
-    /// No madvise call.
     None,
-    /// `MADV_HUGEPAGE`.
     Hugepage,
 }
 
 impl Generated {
-    /// Builds the workload; the cell sets the filesystem.
     fn workload(&self) -> Box<dyn Workload> {
         match *self {
             Self::RetStubs { pages, stub_size, order, calls, advice, seed } => Box::new(RetStubs {

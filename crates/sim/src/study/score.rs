@@ -55,7 +55,6 @@ impl Score {
     }
 }
 
-/// The inputs of a score other than the row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compared {
     pub(super) published: Pair,

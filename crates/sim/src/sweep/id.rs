@@ -44,7 +44,6 @@ impl CellId {
         cell.of_version(env!("CARGO_PKG_VERSION"), RESULTS_VERSION)
     }
 
-    /// Returns the 64 hexadecimal digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

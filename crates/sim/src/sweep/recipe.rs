@@ -33,7 +33,6 @@ pub enum RecipeError {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Named {
-    /// Name in a row.
     pub name: String,
     /// Its file, without a base file.
     pub toml: String,
@@ -47,9 +46,7 @@ pub struct Setting {
     pub cache: CacheState,
     /// Seed of the initial memory state.
     pub seed: u64,
-    /// Physical memory in bytes.
     pub memory_bytes: u64,
-    /// Swap space in bytes.
     pub swap_bytes: u64,
     /// Limits of cgroups, as `LIMIT` or `PROGRAM=LIMIT`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -102,7 +99,6 @@ pub struct Recipe {
 /// A short [`Named`], with the text's BLAKE3.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stamp {
-    /// Name in a row.
     pub name: String,
     /// BLAKE3 of the text, in hex.
     pub text: String,
@@ -134,7 +130,6 @@ impl Named {
 }
 
 impl Setting {
-    /// Returns a cell's setting.
     #[must_use]
     pub fn of(cell: &CellSpec) -> Self {
         Self {

@@ -124,7 +124,6 @@ proptest! {
         check(&lines.join("\n"))?;
     }
 
-    /// Replaces bytes of a good file.
     #[test]
     fn replaced_bytes_are_refused_with_a_line_or_are_a_machine(
         edits in proptest::collection::vec((any::<u16>(), BYTES), 1..8),

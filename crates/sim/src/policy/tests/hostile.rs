@@ -21,7 +21,6 @@ fn objects() -> impl Strategy<Value = &'static [u8]> {
     prop::sample::select(names).prop_map(|name| builtin::object(name).unwrap())
 }
 
-/// A register that programs use.
 fn register() -> impl Strategy<Value = u8> {
     prop_oneof![4 => 0_u8..4, 1 => 4_u8..11]
 }

@@ -14,11 +14,9 @@ const NR_SLOTS: usize = STACK_BYTES / SLOT_BYTES;
 enum Slot {
     /// Bitmap of the bytes that hold numbers.
     Bytes(u8),
-    /// A saved register.
     Saved(Value),
 }
 
-/// The stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     slots: [Slot; NR_SLOTS],

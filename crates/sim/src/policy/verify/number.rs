@@ -27,7 +27,6 @@ pub(super) struct Number {
 
 impl Range {
     pub(super) const ANY: Self = Self { min: 0, max: u64::MAX };
-    /// All 32-bit numbers.
     const HALF: Self = Self { min: 0, max: HALF };
 
     pub(super) const fn exact(number: u64) -> Self {
@@ -65,7 +64,6 @@ impl Range {
         Ok(Self::exact(self.min.wrapping_neg()))
     }
 
-    /// Returns the range of the lower 32 bits.
     fn low_half(self) -> Self {
         if self.max <= HALF {
             self
@@ -227,7 +225,6 @@ impl Number {
         Self::of(self.low)
     }
 
-    /// Returns the possible results of an operation.
     pub(super) fn computed(self, op: u8, by: Self, width: Width) -> Self {
         let (a, b) = match width {
             Width::Half => (self.low, by.low),

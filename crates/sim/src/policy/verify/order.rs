@@ -3,7 +3,6 @@
 use super::super::insn::{Insn, LDDW, class, jump};
 use super::Fault;
 
-/// The search state of an instruction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Seen {
     Not,

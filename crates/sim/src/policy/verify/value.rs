@@ -6,7 +6,6 @@ use super::number::{Number, Range};
 pub(super) const MIXED: &str = "an address is of one thing on one path and of another on another; use \
                                 each in its own branch, and let the branches join with numbers";
 
-/// The known state of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// Unset: it may not be used.
@@ -19,7 +18,6 @@ pub(super) enum Value {
     Context { offset: Range },
     /// Into the stack, from its end.
     Stack { offset: i64 },
-    /// A map.
     Map { nr: usize },
     /// The result of lookup `id`: an entry, or 0.
     MaybeEntry { map: usize, id: usize },

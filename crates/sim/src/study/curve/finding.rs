@@ -26,9 +26,7 @@ pub struct CurveFinding {
     pub missing: Option<String>,
     /// Rising.
     pub limits: Vec<LimitFinding>,
-    /// Description of the second set of lines.
     pub beside: Option<String>,
-    /// One table per count.
     pub counts: Vec<CountFinding>,
 }
 
@@ -40,7 +38,6 @@ pub struct LimitFinding {
     pub bytes: u64,
 }
 
-/// A number at every limit, for every line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CountFinding {
     pub what: String,
@@ -51,7 +48,6 @@ pub struct CountFinding {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LineFinding {
-    /// The line's label.
     pub name: String,
     /// The line's own kernel.
     pub own: Series,
@@ -72,7 +68,6 @@ pub struct Series {
 }
 
 impl CurveFinding {
-    /// Collects the cells of curve `nr`.
     pub(in super::super) fn new(study: &Study, nr: usize, values: &Values) -> Self {
         let curve = &study.curves[nr];
         let (whole, spec) = curve.whole(nr);

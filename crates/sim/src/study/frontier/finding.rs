@@ -29,7 +29,6 @@ pub struct FrontierFinding {
     pub lines: Vec<FrontierLine>,
 }
 
-/// A number of every cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FrontierCount {
     pub what: String,
@@ -41,10 +40,8 @@ pub struct FrontierCount {
     pub assumed: BTreeSet<String>,
 }
 
-/// A kernel over all programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FrontierLine {
-    /// The line's label.
     pub name: String,
     pub kernel: String,
     /// One per count.
@@ -56,7 +53,6 @@ pub struct FrontierLine {
     pub losers: Vec<String>,
 }
 
-/// A count of a kernel over all programs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ChangeFinding {
     /// In the order of the programs.
@@ -69,7 +65,6 @@ pub struct ChangeFinding {
 }
 
 impl FrontierFinding {
-    /// Collects the cells of frontier `nr`.
     pub(in super::super) fn new(study: &Study, nr: usize, values: &Values) -> Self {
         let frontier = &study.frontiers[nr];
         let programs: Vec<String> =
