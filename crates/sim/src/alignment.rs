@@ -36,7 +36,6 @@ pub enum Loading {
 /// A validated LOAD segment: no sum of its fields overflows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Segment {
-    /// Position in the file.
     pub offset: u64,
     /// Address before the load bias.
     pub vaddr: u64,
@@ -63,7 +62,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Returns the name used in exports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -76,11 +74,9 @@ impl Refusal {
     }
 }
 
-/// A filesystem's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ground {
     pub page: PageSize,
-    /// Largest folio of the filesystem.
     pub max: Order,
     /// Whether it places files that span a PMD range congruently.
     pub places_aligned: bool,

@@ -28,7 +28,6 @@ pub enum DataFileError {
     Syntax { origin: String, line: usize, message: String },
 }
 
-/// The files of one kind.
 #[derive(Debug)]
 pub struct DataFiles {
     /// The kind's name: `machine`.

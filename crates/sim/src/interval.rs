@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A number with its bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     /// The smallest plausible value.
@@ -14,7 +13,6 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Returns a number without uncertainty.
     #[must_use]
     pub const fn exact(value: f64) -> Self {
         Self { low: value, mid: value, high: value }

@@ -73,7 +73,6 @@ pub struct Machine {
     pub page_size: PageSize,
     /// CPUs that run threads; `None`: one per thread.
     pub nr_cpus: Option<CpuCount>,
-    /// One CPU's TLB.
     pub tlb: TlbConfig,
     /// The calibrations that the costs are the mean of, if `folio calibrate` wrote the file.
     pub calibrated: Option<Calibrated>,
@@ -95,11 +94,9 @@ pub struct CpuCount {
     pub assumed: bool,
 }
 
-/// How a machine's costs were measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibrated {
-    /// Kernel release during the measurement.
     pub kernel: String,
     /// Number of calibrations that the costs are the mean of; 0 for a first estimate.
     pub nr: u32,

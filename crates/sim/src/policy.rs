@@ -50,7 +50,6 @@ pub const OWN: u64 = u64::MAX;
 pub const OWN_OF_INT: u64 = u32::MAX as u64;
 /// Instructions that cost about as much as one step of the memory manager.
 const INSNS_OF_STEP: u64 = 16;
-/// Suffix of object files.
 const SUFFIX: &str = ".o";
 
 /// Source of policies: each cell starts its own.
@@ -61,7 +60,6 @@ pub trait Source: fmt::Debug + Send + Sync {
     /// BLAKE3 of its behaviour, in hex; `None` if unknown.
     fn digest(&self) -> Option<&str>;
 
-    /// The object file, if any.
     fn object(&self) -> Option<&[u8]>;
 
     /// Starts a policy without state.
@@ -71,7 +69,6 @@ pub trait Source: fmt::Debug + Send + Sync {
     fn start(&self) -> Result<Box<dyn Policy>, String>;
 }
 
-/// A kernel's policy.
 #[derive(Clone, Debug)]
 pub struct KernelPolicy(pub Arc<dyn Source>);
 
@@ -126,12 +123,10 @@ impl KernelPolicy {
     }
 }
 
-/// Lists the decision points for an error.
 fn point_names() -> String {
     Point::ALL.map(Point::name).join(", ")
 }
 
-/// A verified object file.
 #[derive(Debug)]
 struct Program {
     name: String,
@@ -178,7 +173,6 @@ impl Source for Program {
 struct Running {
     parsed: Arc<Parsed>,
     state: State,
-    /// Steps of the last answer.
     nr_steps: u64,
 }
 

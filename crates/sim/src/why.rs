@@ -30,7 +30,6 @@ pub struct Switch {
     pub changes: Vec<Change>,
 }
 
-/// Two cells whose kernels differ.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     before: CellSpec,

@@ -54,7 +54,6 @@ impl AnonBench {
         Self::build(kernel, folio_bytes, len_bytes, ram_bytes, Counted::default())
     }
 
-    /// Returns the counts so far.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { counters: *self.memory.counters(), ram: self.memory.core().ram }

@@ -54,7 +54,6 @@ impl FileBench {
         Ok(())
     }
 
-    /// Returns the counts so far.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark { counters: *self.memory.counters(), ram: self.memory.core().ram }

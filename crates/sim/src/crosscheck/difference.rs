@@ -58,13 +58,11 @@ pub enum Aspect {
     Presence,
     /// Processes: the folio's order and the page's index in it.
     Folio,
-    /// Processes: the exclusive bit.
     Exclusive,
     /// Processes: whether a PMD entry maps the page.
     Pmd,
     /// Processes: pages that moved to another page frame.
     Frame,
-    /// Processes: the page's content.
     Content,
     /// Processes: how many pages of the program's own file are cached.
     Cached,
@@ -86,7 +84,6 @@ pub enum Aspect {
     Invariant,
 }
 
-/// One difference between kernel and model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     pub aspect: Aspect,

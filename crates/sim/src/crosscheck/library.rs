@@ -26,7 +26,6 @@ pub enum LibraryError {
         path: PathBuf,
         source: io::Error,
     },
-    /// The archive cannot be unpacked.
     #[error("{}: truncated or damaged ({source}); copy it again from where it came", shown(path))]
     Archive {
         path: PathBuf,

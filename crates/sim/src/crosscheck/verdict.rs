@@ -27,7 +27,6 @@ pub struct Verdict {
     pub nr_waits: u64,
     /// Files: calls left out, by reason: the recording marks calls that no rule covers.
     pub not_compared: BTreeMap<String, NotCompared>,
-    /// Differences, in the order found.
     pub differences: Vec<Difference>,
 }
 

@@ -64,7 +64,6 @@ impl Unit {
     }
 }
 
-/// One number of a machine file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {

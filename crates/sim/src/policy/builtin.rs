@@ -8,7 +8,6 @@ macro_rules! policy {
     };
 }
 
-/// Name, description, and object file.
 static BUILT_IN: &[(&str, &str, &[u8])] = &[
     policy!("around-64k", "the kernel's own windows of files, in whole folios of 64K"),
     policy!("exec-order", "text is read in folios of 64K, as kernels from 6.17 on do on arm64"),

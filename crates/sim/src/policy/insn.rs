@@ -18,7 +18,6 @@ pub(super) mod class {
     pub(in super::super) const ALU64: u8 = 7;
 }
 
-/// Arithmetic operations: the highest four bits.
 pub(super) mod alu {
     pub(in super::super) const ADD: u8 = 0x00;
     pub(in super::super) const SUB: u8 = 0x10;
@@ -36,7 +35,6 @@ pub(super) mod alu {
     pub(in super::super) const END: u8 = 0xd0;
 }
 
-/// Jump operations: the highest four bits.
 pub(super) mod jump {
     pub(in super::super) const JA: u8 = 0x00;
     pub(in super::super) const JEQ: u8 = 0x10;

@@ -21,7 +21,6 @@ pub(super) struct MapSpec {
 }
 
 impl MapSpec {
-    /// Returns the largest memory use of its entries.
     pub(super) fn bytes_max(&self) -> usize {
         let of_entry = match self.kind {
             MapKind::Array => self.value_bytes,
@@ -33,7 +32,6 @@ impl MapSpec {
     }
 }
 
-/// How a map finds an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MapKind {
     /// By a 32-bit index; every entry exists from the start, zeroed.
@@ -49,7 +47,6 @@ pub(super) struct Map {
     places: HashMap<Box<[u8]>, usize>,
     /// Freed slots, most recent last.
     free: Vec<usize>,
-    /// Number of slots ever used.
     nr_used: usize,
 }
 

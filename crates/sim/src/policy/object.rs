@@ -156,7 +156,6 @@ impl<'a> Reader<'a, '_> {
         Ok(numbers)
     }
 
-    /// Returns a section's program with all relocations applied.
     fn program(
         &mut self,
         section: &Part<'a, '_>,
@@ -350,7 +349,6 @@ fn join_wide(code: &mut [Insn], section: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Parses a map definition: kind, key, value, entries.
 fn map_spec(name: &str, words: &[u8]) -> Result<MapSpec, &'static str> {
     let (words, _) = words.as_chunks::<4>();
     let number = |nr: usize| {

@@ -41,7 +41,6 @@ pub(super) struct Fault {
     pub(super) what: String,
 }
 
-/// The known state before an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     registers: [Value; NR_REGISTERS],

@@ -42,7 +42,6 @@ impl Values {
     }
 }
 
-/// Why a program ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {

@@ -20,7 +20,6 @@ pub(super) const CLOSE: f64 = 0.1;
 /// Distances up to this are rounding errors.
 pub(super) const ROUNDING: f64 = 1e-9;
 
-/// Two numbers, or only the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Pair {
     /// Without the change under study.

@@ -32,7 +32,6 @@ pub struct Curve {
     pub lines: Vec<Line>,
     /// Description of the second set of lines.
     pub beside: Option<String>,
-    /// The numbers at each limit.
     pub counts: Vec<Count>,
 }
 
@@ -40,7 +39,6 @@ pub struct Curve {
 pub struct Line {
     /// The line's label.
     pub name: String,
-    /// Without a limit.
     pub(super) spec: CellSpec,
     /// With the `beside` edit.
     pub(super) beside: Option<CellSpec>,
@@ -63,7 +61,6 @@ impl Line {
 }
 
 impl Curve {
-    /// Returns the cell without a limit: name and specification.
     pub(super) fn whole(&self, nr: usize) -> (String, CellSpec) {
         let mut spec = self.lines[0].spec.clone();
         spec.cgroups = vec![Cgroup::for_all(spec.ram_bytes)];

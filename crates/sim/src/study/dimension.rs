@@ -50,7 +50,6 @@ impl Dimension {
         }
     }
 
-    /// Returns the dimension of a quotient.
     pub(super) const fn over(self, below: Self) -> Self {
         match (self, below) {
             (Self::Bytes, Self::Bytes) | (Self::Time, Self::Time) | (Self::Count, Self::Count) => {

@@ -27,9 +27,7 @@ pub struct Study {
     pub reference: String,
     /// Parts of the published work that our inputs contain.
     pub rests_on: Option<String>,
-    /// The study's file, for errors.
     pub origin: String,
-    /// Runs, by name.
     pub(super) cells: BTreeMap<String, Source>,
     /// Measurements on the running kernel, by name.
     pub(super) benches: BTreeMap<String, Bench>,
@@ -56,7 +54,6 @@ pub struct Table {
 #[derive(Clone, Debug)]
 pub struct Row {
     pub what: String,
-    /// The published numbers, if any.
     pub published: Option<Published>,
     pub unit: String,
     /// Unit of our numbers, if different.
@@ -123,7 +120,6 @@ pub enum Ours {
         after: String,
     },
     Bench {
-        /// Bench without the change.
         before: String,
         after: String,
         /// Earlier results, used if nothing is measured now.
@@ -163,7 +159,6 @@ pub enum BenchWork {
     StoreChildGone,
 }
 
-/// The code under test.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(from = "String")]
 pub enum Subject {
@@ -190,7 +185,6 @@ pub struct Quoted {
     pub cpu: String,
     pub kernel: String,
     pub n: u32,
-    /// Date, if known.
     pub date: Option<String>,
     /// Smallest and largest change within a round, in percent.
     pub range: Option<[f64; 2]>,

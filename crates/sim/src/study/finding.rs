@@ -62,7 +62,6 @@ pub struct RowFinding {
     pub published_text: Option<String>,
     pub published_spread: Option<String>,
     pub unit: String,
-    /// Our numbers, if any.
     pub ours: Option<Pair>,
     pub ours_unit: String,
     pub measure: Change,
@@ -88,12 +87,10 @@ pub struct RowFinding {
 pub enum How {
     /// Counted in the model: exact for the trace.
     Counted {
-        /// Trace, kernels and machine.
         of: String,
     },
     /// Counts multiplied by the costs in a machine file.
     Estimated {
-        /// Trace, kernels and machine.
         of: String,
         /// Costs that the machine file lacks.
         not_known: Option<String>,
@@ -104,7 +101,6 @@ pub enum How {
     /// Measured earlier; the study has the numbers.
     Quoted(Quoted),
     None {
-        /// One line for the reader.
         why: String,
     },
 }
@@ -129,7 +125,6 @@ impl How {
         }
     }
 
-    /// Returns whether it uses assumed constants.
     const fn is_assumed(&self) -> bool {
         matches!(self, Self::Estimated { assumed, .. } if !assumed.is_empty())
     }
@@ -378,7 +373,6 @@ fn of_cells(
     (is_whole.then_some(pair), how)
 }
 
-/// Describes a cell's machine, filesystem and swap space.
 pub(super) fn described_setup(spec: &CellSpec) -> String {
     let mut parts = vec![spec.machine.name.clone()];
     parts.extend(spec.filesystem.clone());

@@ -30,7 +30,6 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// Returns the cells: name, program and specification.
     pub(super) fn cells(&self, nr: usize) -> impl Iterator<Item = (String, &Input, &CellSpec)> {
         self.programs.iter().enumerate().flat_map(move |(program_nr, program)| {
             self.lines.iter().enumerate().map(move |(line_nr, (_, spec))| {

@@ -101,7 +101,6 @@ pub enum Way {
 
 #[derive(Debug, Default, Serialize)]
 struct Cleared {
-    /// Pieces zeroed at a time.
     units: u64,
     /// Points at which the scheduler may switch.
     reschedule_points: u64,
@@ -124,7 +123,6 @@ struct Anon {
     copied_pages: u64,
     /// Pages kept by their last remaining process.
     reused_pages: u64,
-    /// Page-table entries set by fork.
     entries_forked: u64,
     ptes_cleared: u64,
     /// Runs of PTEs of one folio that were cleared together.
@@ -165,7 +163,6 @@ impl Model {
         }
     }
 
-    /// Checks that the model does not take too long.
     pub(super) fn check(&self) -> Result<(), String> {
         let Self::History { size, call, .. } = self else { return Ok(()) };
         let nr_calls = size.div_ceil((*call).max(1));

@@ -67,9 +67,7 @@ pub enum Generated {
         order: Sweep,
         /// Calls after the sweep.
         calls: u64,
-        /// madvise before the sweep.
         advice: Advised,
-        /// Seed of the calls.
         seed: u64,
     },
     /// A program that runs code in a library.
@@ -88,7 +86,6 @@ pub enum Generated {
         run_max: u64,
         /// Percentage of calls that stay in the program.
         program_percent: u64,
-        /// Seed of the calls.
         seed: u64,
     },
     /// A process that forks to write snapshots of its memory.
@@ -97,11 +94,9 @@ pub enum Generated {
         /// The parent's memory in bytes.
         #[serde(with = "bytes")]
         anon_size: u64,
-        /// One child per snapshot.
         snapshots: u64,
         /// Writes during and after a snapshot, in percent of the pages.
         write_percent: u64,
-        /// Seed of the written pages.
         seed: u64,
     },
     /// A program that maps data files and has a heap; some pages are hot and most cold.

@@ -25,7 +25,6 @@ pub enum Score {
     Match,
     /// Level and change agree, but the estimate uses assumed constants.
     Coincidence,
-    /// Level or change differs.
     Miss,
     /// Both are zero, before and after.
     Zero,
@@ -69,7 +68,6 @@ pub(super) struct Compared {
 }
 
 impl Score {
-    /// Scores a row that has both sides.
     pub(super) fn of(row: &Row, compared: Compared) -> Self {
         if compared.has_own_input {
             Self::OwnInput
@@ -116,7 +114,6 @@ fn of_level(row: &Row, published: f64, ours: f64) -> Closeness {
     }
 }
 
-/// Returns whether every published number agrees.
 fn is_met(row: &Row, compared: &Compared) -> bool {
     let Compared { published, ours, closeness, .. } = *compared;
     let is_level_met = match level(row, published, ours) {
@@ -129,7 +126,6 @@ fn is_met(row: &Row, compared: &Compared) -> bool {
     is_level_met && (!has_change || closeness == Some(Closeness::Close))
 }
 
-/// Returns whether both sides are zero and stay zero.
 fn is_zero(row: &Row, compared: &Compared) -> bool {
     let Compared { published, ours, is_undecided, .. } = *compared;
     let nothing = if row.change == Change::Points { row.same_within } else { 0.0 };

@@ -283,7 +283,6 @@ fn a_file_that_is_wrong_is_answered_with_line_and_expected_form() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The filesystem of a curve and of a frontier.
 #[test]
 fn a_misspelt_filesystem_of_many_cells_is_named_with_its_line() {
     let body = "title = \"t\"\nmachine = \"altra\"\nfilesystem = \"xsf\"\ncounts = [\

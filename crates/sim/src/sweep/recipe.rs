@@ -42,7 +42,6 @@ pub struct Named {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setting {
-    /// Page cache at the start.
     pub cache: CacheState,
     /// Seed of the initial memory state.
     pub seed: u64,

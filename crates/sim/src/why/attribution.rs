@@ -44,9 +44,7 @@ pub struct Attribution {
     pub before: i128,
     /// The result under the second kernel.
     pub after: i128,
-    /// One per switch.
     pub effects: Vec<Effect>,
-    /// One per requested pair.
     pub interactions: Vec<Interaction>,
     /// The sum of all other interactions.
     pub together: i128,

@@ -23,7 +23,6 @@ impl Mix {
         Self((0..nr).map(|one| one < nr_first).collect())
     }
 
-    /// Returns the complement.
     #[must_use]
     pub fn rest(&self) -> Self {
         Self(self.0.iter().map(|is_set| !is_set).collect())
@@ -41,7 +40,6 @@ impl Mix {
         !self.0.contains(&false)
     }
 
-    /// Returns one flag per switch.
     #[must_use]
     pub fn is_set(&self) -> &[bool] {
         &self.0

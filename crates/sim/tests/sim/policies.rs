@@ -40,7 +40,6 @@ fn compiled(name: &str, source: &str) -> Option<Result<KernelPolicy, String>> {
     compiled_with(&["-O2"], name, source)
 }
 
-/// Compiles with clang options.
 fn compiled_with(
     options: &[&str],
     name: &str,
@@ -158,7 +157,6 @@ fn the_context_is_read_in_every_form_of_c() {
     }
 }
 
-/// Each refusal names its cause.
 #[test]
 fn what_is_refused_of_c_says_what_to_do() {
     let array = "FOLIO_MAP(one, FOLIO_HASH, __u64, __u64, 16);\n";
@@ -256,7 +254,6 @@ fn per_program_counts_the_faults_of_a_program() {
     assert!((0..300).all(|_| ask("python3", 7) == Answer::Value(1 << 2)));
 }
 
-/// Pseudo-random numbers from a seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -271,7 +268,6 @@ impl Numbers {
     }
 }
 
-/// A plausible context, by number.
 fn question(number: u64) -> Context {
     let mut numbers = Numbers(number);
     let mut comm = [0; 16];

@@ -21,7 +21,6 @@ use largefolio_sim::crosscheck::processes::{
 use largefolio_sim::crosscheck::{Recording, read_all};
 use largefolio_sim::kernel::{Kernel, version};
 
-/// Loads the project's recordings of one kind of program.
 fn recordings(kind: &str) -> Vec<Recording<Programs>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings").join(kind);
     let mut all = Vec::new();

@@ -34,7 +34,6 @@ pub(super) fn program(files: Vec<FileInfo>, events: &[Event]) -> (TempDir, PathB
     program_of(Meta { files, ..Meta::default() }, events)
 }
 
-/// Writes such a trace with the given metadata.
 pub(super) fn program_of(meta: Meta, events: &[Event]) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("program.folio");

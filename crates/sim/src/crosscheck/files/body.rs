@@ -130,7 +130,6 @@ impl FileSteps {
         self.setup.limit_bytes.is_some()
     }
 
-    /// Returns whether the kernel traces its fault handler.
     pub(super) fn shows_handler(&self) -> bool {
         self.setup.events.is_none_or(|events| events & EVENT_HANDLER != 0)
     }

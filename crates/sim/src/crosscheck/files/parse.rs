@@ -273,7 +273,6 @@ impl FileSteps {
     }
 }
 
-/// Consecutive folios of one order.
 struct CachedRun {
     first: CachedFolio,
     times: u64,

@@ -15,7 +15,6 @@ pub(super) struct AreaSpec {
     pub(super) prot: String,
     /// `shared`, otherwise private.
     pub(super) is_shared: bool,
-    /// Advice given directly after mmap.
     pub(super) advice: String,
     pub(super) addr: u64,
 }
@@ -39,7 +38,6 @@ pub(super) struct FileStep {
     pub(super) entries: Vec<EntryLine>,
     /// State at each cold fault (self-built kernels).
     pub(super) cold: Vec<PrintedState>,
-    /// Handler hits (self-built kernels).
     pub(super) hits: Vec<HandlerHit>,
     /// Pages of a mapping that are present, for [`Action::Point`].
     pub(super) present: Vec<PageRun>,
@@ -178,7 +176,6 @@ pub(super) struct FileIo {
     pub(super) open: u32,
 }
 
-/// Readahead state that the kernel printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PrintedState {
     /// First index of the last window.

@@ -43,7 +43,6 @@ struct ProgramComparison<'a> {
     run: &'a ProgramRun,
     replay: ProgramReplay,
     verdict: Verdict,
-    /// State after the last step.
     pair: Worlds,
     /// Cached pages of the program's own file, from the kernel.
     nr_cached: u64,

@@ -19,7 +19,6 @@ use super::program::{AreaSource, ProcessOp, ProcessProgram, ProcessStep};
 use super::range::{NR_PAGES_MAX, NR_SLOTS, PageRange};
 use areas::Areas;
 
-/// The feature that programs test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// fork and copy-on-write.
@@ -62,7 +61,6 @@ impl Topic {
         }
     }
 
-    /// Returns whether PMD ranges are collapsed.
     const fn is_collapse(self) -> bool {
         matches!(self, Self::Collapse | Self::Khugepaged | Self::Disk | Self::DiskKhugepaged)
     }
@@ -80,7 +78,6 @@ impl Topic {
 pub struct ProgramOptions {
     pub topic: Topic,
     pub page: PageSize,
-    /// Orders enabled for advised areas.
     pub orders: Vec<Order>,
     pub nr_steps: usize,
 }

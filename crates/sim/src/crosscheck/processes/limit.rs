@@ -65,7 +65,6 @@ pub(super) struct SwapNumbers {
     /// Swapped out by the step.
     pub(super) nr_out: u64,
     pub(super) nr_cached: u64,
-    /// Slots charged to the cgroup.
     pub(super) nr_used: u64,
 }
 
@@ -82,7 +81,6 @@ impl SwapNumbers {
         })
     }
 
-    /// Returns the numbers after a step without swap activity.
     pub(super) const fn still(self) -> Self {
         Self { nr_in: 0, nr_out: 0, ..self }
     }

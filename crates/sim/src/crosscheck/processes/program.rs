@@ -170,7 +170,6 @@ impl fmt::Display for OwnMapping {
     }
 }
 
-/// Reads the folio advice from a word of flags.
 fn advice_of(word: &str) -> Option<Madvice> {
     match (word.contains('h'), word.contains('n')) {
         (true, _) => Some(Madvice::Hugepage),

@@ -48,7 +48,6 @@ const EBUSY: u32 = 16;
 const EAGAIN: u32 = 11;
 /// Number of distinct values that one step's stores can write (`probe/cow.c`).
 const VALUES_PER_STEP: u32 = 8192;
-/// Any other refusal.
 const EINVAL: u32 = 22;
 
 pub(super) struct ProgramReplay {
@@ -62,7 +61,6 @@ pub(super) struct ProgramReplay {
     nr_steps: u32,
     /// Pages are not read after a step until the next scan.
     is_idle: bool,
-    /// khugepaged's results in this step.
     scan: Option<Scan>,
     group: Option<GroupId>,
     /// Swap-ins and swap-outs before the step.
@@ -288,7 +286,6 @@ impl ProgramReplay {
         if self.is_mapped(mm, range) { Ok(()) } else { Err(ENOMEM) }
     }
 
-    /// Returns whether areas cover the range without holes.
     fn is_mapped(&self, mm: MmId, range: PageRange) -> bool {
         let first = Vaddr(BASE).vpn(self.memory.rules().page);
         let end = first.plus(range.end());

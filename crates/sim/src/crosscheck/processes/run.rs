@@ -78,7 +78,6 @@ impl ProgramRun {
 }
 
 impl Answer {
-    /// Applies the changes to the state before the step.
     pub(super) fn apply(&self, world: &mut World) {
         for change in &self.mapcounts {
             world.set_mapcount(change.slot, change.pages, change.mapcount);

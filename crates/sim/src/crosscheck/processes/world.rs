@@ -8,7 +8,6 @@ use super::range::{NR_SLOTS, PageRange};
 pub(super) enum MappedPage {
     #[default]
     Absent,
-    /// Not present: swapped out.
     Swapped,
     Zero,
     HugeZero { index: u32 },

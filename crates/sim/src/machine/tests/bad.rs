@@ -65,7 +65,6 @@ fn the_file_that_the_tables_change_is_good() {
     assert_eq!(String::from(machine.costs.clear[1].size), "2M");
 }
 
-/// One invalid file.
 #[derive(serde::Deserialize)]
 struct Case {
     from: String,

@@ -90,7 +90,6 @@ impl Frame {
         Ok(())
     }
 
-    /// Keeps the facts that are true on both paths.
     pub(super) fn meet(&mut self, other: &Self, fresh: &mut usize) {
         for (one, other) in self.slots.iter_mut().zip(&other.slots) {
             *one = match (*one, *other) {
@@ -103,7 +102,6 @@ impl Frame {
         }
     }
 
-    /// Returns the saved registers.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Value> {
         self.slots.iter_mut().filter_map(|slot| match slot {
             Slot::Saved(value) => Some(value),

@@ -80,7 +80,6 @@ impl Range {
         if self.is_exact() { Self::exact(self.min & most) } else { Self { min: 0, max: most } }
     }
 
-    /// Returns the possible results of an operation.
     fn computed(self, op: u8, by: Self) -> Self {
         let both = |min: Option<u64>, max: Option<u64>| match (min, max) {
             (Some(min), Some(max)) => Self { min, max },
@@ -165,7 +164,6 @@ pub(super) enum Width {
 }
 
 impl Width {
-    /// Returns the largest non-negative signed number.
     const fn positive_max(self) -> u64 {
         match self {
             Self::Whole => i64::MAX as u64,
@@ -207,7 +205,6 @@ impl Number {
         Self { all, low: all.low_half() }
     }
 
-    /// Combines both ranges.
     fn new(all: Range, low: Range) -> Self {
         let low = low.both(all.low_half());
         // If the upper half is 0, both describe the same number.

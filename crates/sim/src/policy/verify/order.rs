@@ -42,7 +42,6 @@ pub(super) fn order(code: &[Insn]) -> Result<Vec<usize>, Fault> {
     Ok(order)
 }
 
-/// Returns the possible next instructions.
 fn followers(code: &[Insn], at: usize) -> [Option<usize>; 2] {
     let insn = code[at];
     let is_jump = matches!(insn.class(), class::JMP | class::JMP32);

@@ -23,7 +23,6 @@ pub(super) enum Value {
     MaybeEntry { map: usize, id: usize },
     /// Into a map entry.
     Entry { map: usize, offset: Range },
-    /// Into a section of variables.
     Data { section: usize, offset: Range },
 }
 

@@ -22,7 +22,6 @@ pub struct CurveFinding {
     pub of: String,
     /// Peak memory of the first line without a limit: 100%.
     pub peak_bytes: Option<u64>,
-    /// Why there are no numbers.
     pub missing: Option<String>,
     /// Rising.
     pub limits: Vec<LimitFinding>,
@@ -32,7 +31,6 @@ pub struct CurveFinding {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LimitFinding {
-    /// Share of the peak.
     pub percent: u32,
     /// `memory.max`.
     pub bytes: u64,
@@ -49,7 +47,6 @@ pub struct CountFinding {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LineFinding {
     pub name: String,
-    /// The line's own kernel.
     pub own: Series,
     /// The same kernel with the `beside` edit.
     pub beside: Option<Series>,

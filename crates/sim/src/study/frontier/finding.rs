@@ -18,10 +18,8 @@ const SAME_WITHIN: f64 = 0.05;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FrontierFinding {
     pub title: String,
-    /// Machine, filesystem and swap space.
     pub of: String,
     pub programs: Vec<String>,
-    /// Why programs have no numbers.
     pub missing: BTreeSet<String>,
     /// The first count is the gain.
     pub counts: Vec<FrontierCount>,
@@ -131,7 +129,6 @@ struct Numbers(Vec<Vec<CellNumbers>>);
 /// A cell's number per count, or the reason for its absence.
 struct CellNumbers {
     counts: Vec<Result<f64, String>>,
-    /// The program ended early.
     has_ended: bool,
 }
 
@@ -183,7 +180,6 @@ impl Numbers {
         })
     }
 
-    /// Explains why the means leave out a program.
     fn missing(&self, program: usize) -> &str {
         let mut all = self.0.iter().flat_map(|of_line| &of_line[program].counts);
         let why = all.find_map(|number| number.as_ref().err());

@@ -7,7 +7,6 @@ use largefolio_mm::vma::Prot;
 
 use super::world::World;
 
-/// A file cached in base pages without markers.
 fn cached(kernel: &str, nr_pages: u64) -> World {
     let mut world = World::x86(kernel, "xfs", nr_pages);
     (0..nr_pages).for_each(|index| world.cache(index, 0));

@@ -39,7 +39,6 @@ fn mark(page: u64) -> u8 {
     (page % 251) as u8 + 1
 }
 
-/// Lengths of the extents in pages, and their counts.
 fn lengths(stretches: &Stretches) -> Vec<(u64, u64)> {
     let mut all: Vec<_> = stretches.iter().map(|(of, nr)| (of.nr_pages(), nr)).collect();
     all.sort_unstable();

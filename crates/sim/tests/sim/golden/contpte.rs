@@ -7,7 +7,6 @@ use largefolio_mm::vma::Prot;
 
 use super::world::World;
 
-/// Counts the contpte blocks.
 fn nr_folded(world: &World) -> u64 {
     world.memory.space(world.mm).table.stats().nr_contpte_blocks
 }

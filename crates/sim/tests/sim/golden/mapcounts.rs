@@ -13,7 +13,6 @@ fn counted(kernel: &str, operation: AnonOperation) -> Counted {
     AnonBench::new(&kernel, 64 << 10, 4 << 20).unwrap().count(operation).unwrap()
 }
 
-/// Updates of pages, of folios, of owner words.
 fn updates(kernel: &str, operation: AnonOperation) -> [u64; 3] {
     let events = counted(kernel, operation).events;
     let MapcountUpdates { pages, folios, owner_words } =

@@ -6,7 +6,6 @@ use largefolio_mm::vma::Prot;
 
 use super::world::World;
 
-/// The columns of the table.
 const KERNELS: [&str; 6] =
     ["6.1", "6.12", "6.18", "7.0", "6.12+forced=posted+forced-gate=on+exec-miss=posted", "7.2"];
 

@@ -12,7 +12,6 @@ use super::world::World;
 /// A row of A.9: the window and its folios.
 type Row = ((u64, u64, u64), &'static str);
 
-/// Reads page by page and collects each new window.
 fn sequential(kernel: &str, nr_rows: usize) -> Vec<((u64, u64, u64), String)> {
     let mut world = World::x86(kernel, "xfs", 1 << 14);
     let mut rows = Vec::new();

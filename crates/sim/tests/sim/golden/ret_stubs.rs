@@ -10,7 +10,6 @@ use super::world::World;
 /// 512 MiB in 64K pages.
 const NR_PAGES: u64 = 8192;
 
-/// Order of the calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Sweep {
     Sequential,
@@ -42,7 +41,6 @@ impl Sweep {
     }
 }
 
-/// The results of a sweep.
 #[derive(Debug)]
 struct Result {
     nr_cold: u64,

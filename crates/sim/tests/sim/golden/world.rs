@@ -14,7 +14,6 @@ use largefolio_sim::kernel::Kernel;
 /// Address of file mappings: a multiple of every PMD size.
 const BASE: Vaddr = Vaddr(0x4000_0000_0000);
 
-/// A file on a machine.
 pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) file: MappingId,
@@ -49,7 +48,6 @@ impl World {
         Self { memory, file, open, mm, base: BASE }
     }
 
-    /// Maps the whole file privately.
     pub(crate) fn mapped(mut self, prot: Prot) -> Self {
         let nr_pages =
             self.memory.core().mapping(self.file).nr_file_pages(self.memory.rules().page);
@@ -70,7 +68,6 @@ impl World {
         self
     }
 
-    /// Gives advice for the whole mapping.
     pub(crate) fn advised(mut self, advices: &[Madvice]) -> Self {
         for &advice in advices {
             self.advise(advice);
@@ -120,7 +117,6 @@ impl World {
         self.memory.touch(self.mm, self.addr(index), Access::Write).unwrap()
     }
 
-    /// Reads one page by a read call.
     pub(crate) fn read(&mut self, index: u64) {
         self.read_pages(index, 1);
     }
@@ -202,7 +198,6 @@ impl World {
     }
 }
 
-/// Formats runs of adjacent folios of one order.
 fn printed(folios: impl Iterator<Item = (u64, u8)>) -> String {
     let mut runs: Vec<(u64, u8, u64)> = Vec::new();
     for (index, order) in folios {

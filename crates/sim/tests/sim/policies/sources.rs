@@ -7,7 +7,6 @@ use super::{compiled, compiled_with};
 /// Declares the point's function in the sources below.
 const F: &str = "SEC(\"folio/around\") __u64 f(struct folio_context *c)";
 
-/// Builds a whole source.
 fn around(body: &str) -> String {
     format!(
         "#include \"folio_policy.h\"\n{body}\n\
@@ -18,7 +17,6 @@ fn around(body: &str) -> String {
 /// clang targets: without and with 32-bit instructions. The default depends on clang's version.
 const TARGETS: [&str; 2] = ["-mcpu=v1", "-mcpu=v3"];
 
-/// Asserts that each source is refused with a remedy.
 fn refused(cases: &[(String, &str)]) {
     for (target, (source, expected)) in
         TARGETS.into_iter().flat_map(|to| cases.iter().map(move |case| (to, case)))
@@ -69,7 +67,6 @@ fn code_that_was_not_optimized_is_told_so() {
     assert!(told.contains("compile with -O2"), "{told}");
 }
 
-/// Programs that clang compiles but the verifier refuses.
 #[test]
 fn programs_that_are_refused_say_what_to_do() {
     refused(&[
@@ -116,7 +113,6 @@ fn programs_that_are_refused_say_what_to_do() {
     ]);
 }
 
-/// Objects that clang produces but that are not policies.
 #[test]
 fn files_that_are_refused_say_what_to_do() {
     refused(&[
@@ -167,7 +163,6 @@ fn files_that_are_refused_say_what_to_do() {
     ]);
 }
 
-/// Maps of both kinds, variables, tables and a bounded index.
 #[test]
 fn what_sources_use_works_as_in_c() {
     let source = "#include \"folio_policy.h\"\n\

@@ -31,7 +31,6 @@ fn model_equals_the_recorded_kernels() {
     assert!(nr_programs >= 3_524 && nr_kernels >= 10, "{nr_programs} of {nr_kernels} kernels");
 }
 
-/// The comparison distinguishes kernels with other collapse rules.
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
     assert_told_apart("collapse", [((7, 2), "7.1"), ((7, 1), "7.2"), ((6, 12), "6.18")], 5);

@@ -39,7 +39,6 @@ fn counts_of_the_machine_are_judged() {
     }
 }
 
-/// The comparison distinguishes kernels with and without owner tracking.
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
     assert_told_apart("cow", [((6, 12), "6.16"), ((6, 16), "6.12"), ((7, 2), "6.12")], 20);
@@ -223,7 +222,6 @@ fn a_wrong_line_is_named() {
     assert!(error.to_string().starts_with("mine:2: \"jump\" is no operation;"), "{error}");
 }
 
-/// The replay refuses rules with another base page.
 #[test]
 fn another_base_page_is_refused() {
     let text = "# cow page=16384 arch=arm64 release=6.12.0\nprogram 1 pages=8 sizes=-\n";

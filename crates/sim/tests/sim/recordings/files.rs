@@ -59,7 +59,6 @@ fn model_equals_the_recorded_kernels() {
     }
 }
 
-/// The results for one kernel's recordings.
 #[derive(Default)]
 struct KernelRow {
     nr_equal: u64,

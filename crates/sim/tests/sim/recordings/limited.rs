@@ -81,7 +81,6 @@ impl Row {
     }
 }
 
-/// Returns the step of a replay's first difference.
 fn first_step(verdict: &Verdict) -> Option<usize> {
     match verdict.differences.first()?.place {
         Location::Step { step, .. } => Some(step),
@@ -128,7 +127,6 @@ fn table(rows: &BTreeMap<(String, String), Row>) -> String {
     text
 }
 
-/// Formats the rows of workloads that write.
 fn dirty_table(all: &[Recording<FileSteps>]) -> String {
     let mut rows: BTreeMap<_, [usize; 2]> = BTreeMap::new();
     for one in all.iter().filter(|one| is_dirty(one)) {

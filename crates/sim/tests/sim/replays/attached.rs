@@ -86,7 +86,6 @@ fn any_events() -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(one, 0..12).prop_map(|all| all.into_iter().flatten().collect())
 }
 
-/// Gives each child its number.
 fn numbered(mut events: Vec<Event>) -> Vec<Event> {
     let mut nr = 0;
     for event in &mut events {
@@ -125,7 +124,6 @@ fn outcomes(events: &[Event], nr_before: Option<usize>, cache: CacheState) -> Ve
     replay(&path, &specs, &mut |_| {}).unwrap().1
 }
 
-/// Returns all additive counts of an outcome, by name.
 fn counts(outcome: &Outcome) -> BTreeMap<String, i128> {
     let Value::Object(all) = serde_json::to_value(outcome).unwrap() else { panic!("an object") };
     let counted = [

@@ -88,7 +88,6 @@ fn protections() -> Vec<Event> {
     events
 }
 
-/// Populates a file mapping over and over.
 fn populates() -> Vec<Event> {
     let flags = mmap_flags(PROT_READ, MAP_SHARED);
     let map = Event { file: Some(0), addr: ADDR, len: HUGE_LEN, flags, ..Event::new(0, Op::Mmap) };
@@ -96,7 +95,6 @@ fn populates() -> Vec<Event> {
     std::iter::once(map).chain(times(1_000, |_| populate)).collect()
 }
 
-/// Opens without a close.
 fn opens() -> Vec<Event> {
     times(1 << 20, |nr| Event { file: Some(0), pos: nr, ..Event::new(0, Op::Open) })
 }

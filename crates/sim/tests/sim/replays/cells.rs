@@ -187,7 +187,6 @@ fn a_kernel_that_asks_for_pages_the_machine_lacks_is_refused() {
     assert!(error.to_string().contains("cascadelake"), "{error}");
 }
 
-/// Rows of one thread over anonymous memory, no files.
 fn anonymous(dir: &Path, rows: &[Event]) -> PathBuf {
     let path = dir.join("anonymous.folio");
     let mut writer = Writer::create(&path, Meta::default()).unwrap();

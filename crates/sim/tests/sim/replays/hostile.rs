@@ -18,7 +18,6 @@ fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
     from[usize::try_from(rng.below(from.len() as u64)).unwrap()]
 }
 
-/// Numbers that could overflow.
 fn number(rng: &mut Rng) -> u64 {
     const EDGES: [u64; 12] = [
         0,

@@ -24,7 +24,6 @@ const PAGE: u64 = 4096;
 /// Pages of text and of data.
 const NR_PAGES: u64 = 16;
 
-/// The initial layout of a program with two mappings.
 fn layout(file: u32) -> Vec<LayoutEntry> {
     let (len, pos) = (NR_PAGES * PAGE, 0);
     let text =

@@ -50,7 +50,6 @@ fn sweep(dir: &Path) -> PathBuf {
     path
 }
 
-/// Returns the program's total waiting time for reads.
 fn waited_ns(outcome: &Outcome) -> u64 {
     outcome.estimate.causes[&Cause::Read].ns.unwrap()
 }

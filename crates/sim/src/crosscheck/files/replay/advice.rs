@@ -124,7 +124,6 @@ impl FileReplay {
         dropped
     }
 
-    /// Lists a file's cached folios: first index, order.
     fn folios(&self, file: MappingId) -> BTreeSet<(u64, u8)> {
         let folios = self.memory.core().mapping(file).tree.iter();
         folios.map(|entry| (entry.index.0, entry.order.get())).collect()

@@ -82,7 +82,6 @@ impl FileReplay {
         step
     }
 
-    /// Returns the cached pages of the first file.
     pub(in super::super) fn cached_pages(&self) -> BTreeSet<u64> {
         let Some(&file) = self.files.get(&0) else { return BTreeSet::new() };
         let entries = self.memory.core().mapping(file).tree.iter();

@@ -102,7 +102,6 @@ impl Areas {
         &mut self.pages[range.first as usize..range.end() as usize]
     }
 
-    /// Returns runs of mapped pages with equal attributes.
     pub(super) fn runs(&self) -> Vec<PageRange> {
         self.chunks().filter(|(_, kind)| kind.is_some()).map(|(range, _)| range).collect()
     }

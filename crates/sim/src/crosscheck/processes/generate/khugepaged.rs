@@ -80,7 +80,6 @@ impl Generator {
         }
     }
 
-    /// Advises whole ranges, or parts.
     pub(super) fn advise_blocks(&mut self, slot: usize) {
         let advice = if self.chance(85) { Madvice::Hugepage } else { Madvice::Nohugepage };
         if self.chance(20) {

@@ -71,7 +71,6 @@ impl Generator {
         self.emit(slot, if is_store { ProcessOp::Write(range) } else { ProcessOp::Read(range) });
     }
 
-    /// Maps anonymous memory in a free range.
     fn map_again(&mut self, slot: usize) {
         let Some(areas) = &self.living[slot] else { return };
         let free = areas.free_runs();

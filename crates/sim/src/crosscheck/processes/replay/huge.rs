@@ -102,7 +102,6 @@ impl ProgramReplay {
         Ok(())
     }
 
-    /// Returns each process's pool pages, and the pool's numbers.
     pub(super) fn huge_world(&self, huge: HugePages) -> World {
         let page = self.memory.rules().page;
         let order = self.huge_order(huge);
