@@ -31,8 +31,8 @@ CROSS = ["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross"]
 SYSROOT = pathlib.Path("/usr/aarch64-linux-gnu")
 WITHOUT_MOPS = "portable,stp,stnp,dc-zva"
 MOPS_SINCE = (8, 2)
-# What each crate tests: nothing that looks at this machine. The unit tests of linux do, and run on
-# arm64 kernels, in the laboratory (scripts/lab).
+# Per crate, the tests that do not depend on the host. linux's unit tests do; they run on arm64
+# kernels in the laboratory (scripts/lab).
 FAST = {"bulk": ["--lib", "--tests"]}
 REST = {crate: ["--lib"] for crate in ("mm", "trace", "sim")}
 

@@ -9,9 +9,9 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGETS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
-# What one `cargo build` compiles shares its features: folio with the module, the libraries by themselves.
+# One `cargo build` shares features among its crates: folio with the module, the libraries alone.
 COMPILED = [("largefolio-cli", "largefolio-python"), ("largefolio-recorder", "largefolio-preload")]
-# All that is compiled for it, and what of that ends in a program: no build script, no macro.
+# All compiled dependencies, and those linked into a program: no build scripts, no macros.
 ALL = "normal,build"
 LINKED = "normal,no-proc-macro"
 

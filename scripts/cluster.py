@@ -28,7 +28,7 @@ sys.dont_write_bytecode = True
 import roots  # noqa: E402
 
 WORK = ROOT / "target" / "cluster"
-# What the sweep needs beside the package's own extra `cluster`.
+# Requirements of the sweep beyond the package's extra `cluster`.
 OF_S3 = ["moto[server]>=5", "s3fs>=2024.10"]
 OF_SLURM = ["dask-jobqueue>=0.9"]
 BRIDGE, HEAD, WORKER = "folio0", "10.77.0.1", "10.77.0.{}"
@@ -49,7 +49,7 @@ SlurmdSpoolDir=/var/spool/slurmd
 NodeName=head NodeAddr={head} CPUs={nr_cpus} RealMemory=1500 State=UNKNOWN
 PartitionName=main Nodes=head Default=YES MaxTime=INFINITE State=UP
 """
-# Names are looked up only where there is an address beside that of the loopback device.
+# Names resolve only if there is an address besides the loopback device's.
 START_SLURM = """set -e
 hostname head
 ip link set lo up
@@ -63,7 +63,7 @@ slurmctld
 slurmd -N head
 cd /tmp && /opt/largefolio/bin/python sweep.py
 """
-# What both sweep: enough cells that workers are lost in the middle, few enough for a minute.
+# Both clusters sweep these: enough cells to lose workers midway, few enough for a minute.
 CELLS = """
 import os, sys, time
 import largefolio as lf
@@ -101,7 +101,7 @@ with Client(f"tcp://{head}:8786") as client:
     def lose(done, asked):
         if PLACES and done >= PLACES[0]:
             PLACES.pop(0)
-            # The one that runs longest; whoever started it starts another.
+            # Kill the oldest worker; its parent starts another.
             with open(pids) as file:
                 os.kill(int(file.read().split()[0]), 9)
             time.sleep(2)
@@ -127,7 +127,7 @@ if __name__ == "__main__":
     with SLURMCluster(cores=1, memory="600MB", walltime="00:20:00", interface="folio0", python=sys.executable,
                       scheduler_options={"dashboard_address": None}, log_directory="/tmp/jobs") as cluster:
         with Client(cluster) as client:
-            # A job that is gone is started again.
+            # Start lost jobs again.
             cluster.adapt(minimum_jobs=2, maximum_jobs=2, interval="2s")
             client.wait_for_workers(2, timeout=120)
             print(len(jobs()), "jobs of Slurm run")
@@ -201,7 +201,7 @@ def wait_for(address, what):
             urllib.request.urlopen(address, timeout=1)
             return
         except OSError as why:
-            # Whoever answers with an error answers.
+            # An HTTP error is an answer, too.
             if isinstance(why, urllib.error.HTTPError):
                 return
             time.sleep(0.3)
@@ -308,7 +308,7 @@ def main():
             return slurm(args.wheel.absolute())
         if args.python is None or not args.python.exists():
             raise Unable("there is no Python with the package. Run: scripts/python.sh wheel")
-        # Not resolved: a virtual environment is where its link is.
+        # Do not resolve the path: a virtual environment is found by its link.
         return (inside if args.what == "inside" else s3)(args.python.absolute()) or 0
     except (Unable, roots.Unable) as why:
         print(f"SKIPPED: sweeps on {args.what}: {why}", file=sys.stderr)

@@ -100,7 +100,7 @@ def main():
         renewals=[] if args.fix else None,
     )
     words = prose.Words(house.folio, ROOT, rules.options)
-    # Drawings and advice for those who change folio: no commands to run.
+    # Contributors' documents have no commands to run.
     names = ["ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"]
     pages = {name: (ROOT / name).read_text() for name in names}
     complaints = prose.check({**documents, **pages}, words)

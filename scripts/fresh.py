@@ -36,13 +36,13 @@ from package import said  # noqa: E402
 import roots  # noqa: E402
 
 PLACES = ["bookworm-amd64", "trixie-amd64", "trixie-arm64"]
-# The C++ library is for the pyarrow that the wheel needs. What records is recommended by the package.
+# The wheel's pyarrow needs the C++ library. The package recommends the recording tools.
 OWN = ["apt", "ca-certificates", "python3", "python3-venv", "qemu-user", "valgrind"]
 COMPILED = [*OWN, "gcc", "libc6-dev"]
 OTHER = ["libgcc-s1", "libstdc++6", "python3"]
 TRACE = "demo.folio"
 ASKED = ["--kernel", "6.12,7.2+page=64K", "--machine", "altra", "--json"]
-# Prints what the module predicts, as the command does.
+# Prints the module's prediction, as the command does.
 USE_OF_WHEEL = """import json, sys
 import largefolio
 from largefolio._command import folio
@@ -50,7 +50,7 @@ report = largefolio.report(sys.argv[1], ["6.12", "7.2+page=64K"], ["altra"])
 table = largefolio.predict(sys.argv[1], ["6.12", "7.2+page=64K"], ["altra"])
 print(json.dumps([report, table.num_rows, folio()]))
 """
-# A program that has memory for a while, and who is looked at meanwhile.
+# A program that keeps memory for a while and is inspected meanwhile.
 LOOK = """set -e
 sleep 60 & looked=$!
 sleep 1
@@ -81,7 +81,7 @@ class Place:
         self.root = roots.Root(suite, arch, "source" if is_source else "fresh")
         self.machine = roots.MACHINES[arch]
         self.is_source = is_source
-        # The toolchain of this machine is what rustup would install there.
+        # This machine's toolchain, as rustup would install it.
         self.local = said("rustc", "--print", "sysroot") if is_source else None
 
     def made(self):
@@ -89,12 +89,12 @@ class Place:
             raise roots.Unable("compiling under emulation takes hours")
         self.root.made(COMPILED if self.is_source else OWN if self.root.is_own else OTHER)
         if self.root.is_own:
-            # Names of hosts are found, and certificates of this network are known.
+            # Provide name resolution and this network's certificates.
             etc = self.root.path / "etc"
             shutil.copy("/etc/resolv.conf", etc / "resolv.conf")
             shutil.copy("/etc/ssl/certs/ca-certificates.crt", etc / "ssl/certs/ca-certificates.crt")
         if self.is_source:
-            # Crates that were downloaded are not downloaded again.
+            # Reuse downloaded crates.
             cargo = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
             there = self.root.path / "root/.cargo"
             shutil.rmtree(there, ignore_errors=True)
@@ -265,7 +265,7 @@ def main():
         parser.error("--deb, --wheel and --source: in which place?")
     if args.source and (args.deb or args.wheel):
         parser.error("--source packs what is committed: no --deb or --wheel beside it")
-    # What runs in a root ends with this.
+    # Stop whatever runs in a root together with this script.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     is_good = True
     for name in args.places or PLACES:

@@ -31,7 +31,7 @@ sys.dont_write_bytecode = True
 from built_in import said  # noqa: E402
 
 KEPT = ROOT / "fuzz" / "corpus"
-# A line for each target of each run that was kept, with its seconds of processor time.
+# One line per target of each kept run, with its CPU seconds.
 HOURS = ROOT / "fuzz" / "hours.csv"
 COLUMNS = ["day", "commit", "target", "seconds", "inputs", "places", "found"]
 WORK = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "fuzz"
@@ -41,11 +41,12 @@ INSTRUMENTED = [
     "-Cllvm-args=-sanitizer-coverage-level=4", "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
     "-Cllvm-args=-sanitizer-coverage-pc-table", "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ]
-# Each input that has to be a file is one; the program ends without removing its directory.
+# Inputs that must be files; the program ends without removing its directory.
 MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
-# Longer ones are not kept. A part of a sweep has 60 KiB, of which an archive of many shows little.
+# Longer inputs are not kept. A part of a sweep has 60 KiB, too little for an archive of many to
+# show more.
 KEPT_BYTES_MAX = 96 << 10
-# A parser's own bound is 512 MiB. One input must not take seconds.
+# A parser's own limit is 512 MiB. No input may take seconds.
 LIMITS = ["-rss_limit_mb=1024", "-malloc_limit_mb=768", "-timeout=10", "-max_len=131072"]
 
 
@@ -56,7 +57,7 @@ def targets():
 
 def build():
     """The program with all targets."""
-    # With a target named, build scripts are not instrumented.
+    # An explicit target keeps build scripts uninstrumented.
     words = ["cargo", "build", "--quiet", "--release", f"--target={TARGET}", f"--target-dir={WORK}"]
     environment = {**os.environ, "RUSTFLAGS": " ".join(INSTRUMENTED), "CARGO_INCREMENTAL": "0"}
     subprocess.run(words, cwd=ROOT / "fuzz", env=environment, check=True)
@@ -173,7 +174,7 @@ def main():
     if not shutil.which("c++"):
         print("SKIPPED: fuzzing. Run: sudo apt-get install g++", file=sys.stderr)
         return 0
-    # That of the program: work may go on while it runs.
+    # The tested program's commit: the working tree may change while it runs.
     commit = said("git", "rev-parse", "--short=12", "HEAD") if args.merge else None
     program = build()
     files = [name.partition("=") for name in chosen if "=" in name]

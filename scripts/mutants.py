@@ -21,12 +21,12 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MM = "crates/mm/src/"
-# Which tests of crates/sim judge: the first that fails, in this order.
+# Test groups of crates/sim, run in this order until one fails.
 JUDGES = {"golden": "golden::", "hugetlb": "recordings::hugetlb", "statistics": "statistics",
           "khugepaged": "recordings::khugepaged", "collapse": "recordings::collapse",
           "processes": "recordings::cow", "recordings": "recordings::files"}
 
-# Name, file, what stands there, what the mutant puts instead.
+# Name, file, original text, replacement.
 MUTANTS = [
     ("ramp-up", "readahead/marker.rs",
      "state.order = state.order.raised(ORDER_STEP);",

@@ -20,7 +20,8 @@ import nbformat
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SECONDS_A_CELL = 300
-# What the notebook leaves for the comparison. `mine` is its policy: a kernel file for the command.
+# Files that the notebook writes for the comparison. `mine` is its policy: a kernel file for the
+# command.
 LEAVE = """
 import json
 (work / "mine.toml").write_text(mine.to_toml())

@@ -30,14 +30,14 @@ from built_in import said  # noqa: E402
 from roots import MACHINES  # noqa: E402
 
 COMPILERS = {"amd64": "gcc-x86-64-linux-gnu", "arm64": "gcc-aarch64-linux-gnu"}
-# What `deb` installs if it is missing.
+# Installed by `deb` if missing.
 CARGO_DEB = "3.8.0"
 TOOLS = ROOT / "target" / "tools"
 FOLIO = ["--package=largefolio-cli", "--bin=folio"]
 LIBRARIES = ["--package=largefolio-recorder", "--package=largefolio-preload"]
-# Named beside folio, it has cargo choose the features with which a wheel's folio is built.
+# Built together with folio, so that cargo selects the features of a wheel's folio.
 MODULE = ["--package=largefolio-python"]
-# No crates: the wheel has the one, tests the other.
+# Not published as crates: the wheel has one, the tests use the other.
 UNPUBLISHED = ["largefolio-python", "largefolio-testkit"]
 
 
@@ -152,7 +152,7 @@ def wheel(arch, profile):
     environment["PATH"] = f"{pip.parent}:{environment['PATH']}"
     subprocess.run([pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", *words,
                     "--wheel-dir", folder, ROOT / "python"], env=environment, check=True)
-    # manylinux_.. if that was asked for, else linux_..
+    # manylinux_.. if requested, otherwise linux_..
     found = max(folder.glob(f"largefolio-*_{MACHINES[arch]}.whl"),
                 key=lambda path: path.stat().st_mtime)
     packed.check_wheel(found)
@@ -160,7 +160,7 @@ def wheel(arch, profile):
     return found
 
 
-# Calls the build backend, as pip does.
+# Calls the build backend as pip does.
 PACK = """import sys
 sys.path.insert(0, "build_backend")
 import largefolio_build

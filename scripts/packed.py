@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 
-# The package of Debian that has a library.
+# The Debian package of each library.
 LIBRARIES = {
     "libc.so.6": "libc6", "libm.so.6": "libc6", "ld-linux-x86-64.so.2": "libc6", "ld-linux-aarch64.so.1": "libc6",
     "libgcc_s.so.1": "libgcc-s1",
@@ -46,7 +46,7 @@ def needs(program):
     """Names of libraries that a program needs, and the newest symbols of glibc, or None."""
     told = said("readelf", "--dynamic", "--version-info", "--wide", str(program))
     symbols = set(re.findall(r"Name: GLIBC_([0-9.]+)", told))
-    # Packed relocations, which have a name and no number.
+    # Packed relocations have a symbol version without a number.
     symbols |= {"2.36"} if "GLIBC_ABI_DT_RELR" in told else set()
     return re.findall(r"\(NEEDED\).*\[(.+)\]", told), max(symbols, key=version, default=None)
 

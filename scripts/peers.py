@@ -23,11 +23,11 @@ from bench import ROOT, compile_input, run
 
 VENV = ROOT / "target/peers"
 PACKAGES = ["libcachesim==0.3.5", "pyarrow"]
-# Pages a cache of libCacheSim holds: entries of a second-level TLB of today.
+# Pages in a libCacheSim cache: entries of a current second-level TLB.
 NR_PAGES = 1536
 KERNELS, MACHINES = "6.12,6.18,7.2", "altra,cascadelake"
 
-# Rows of references become libCacheSim's binary format `oracleGeneral`.
+# Converts rows of references to libCacheSim's binary format `oracleGeneral`.
 CONVERT = """
 import sys, numpy, pyarrow.compute, pyarrow.parquet
 table = pyarrow.parquet.read_table(sys.argv[1], columns=["op", "addr"])

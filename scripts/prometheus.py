@@ -31,7 +31,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DASHBOARD = ROOT / "docs/dashboards/folio.json"
 PROGRAMS = ["prometheus", "prometheus-node-exporter", "promtool"]
-# Its name has what a label must escape.
+# A name with characters that a label must escape.
 ODD_NAME = 'a"b\\c'
 ODD = f"open('/proc/self/comm', 'w').write({ODD_NAME!r}); print('ready', flush=True); import time; time.sleep(1000)"
 SECONDS = 90

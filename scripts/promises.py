@@ -39,25 +39,26 @@ from remedies import M, Machine, commands
 HERE = Path(__file__).resolve().parent
 KSM = "/sys/kernel/mm/ksm"
 POOL = "/proc/sys/vm/nr_hugepages"
-# While this runs: khugepaged sleeps, ksmd is quick, and there are pages for hugetlb.
+# Settings during measurements: khugepaged sleeps, ksmd is fast, and hugetlb has pages.
 KEPT = {f"{THP}/khugepaged/scan_sleep_millisecs": "4000000000", f"{KSM}/run": "0", f"{KSM}/pages_to_scan": "20000",
         f"{KSM}/sleep_millisecs": "5", POOL: "16"}
-# While khugepaged is to work.
+# Settings while khugepaged must work.
 QUICK = {f"{THP}/khugepaged/scan_sleep_millisecs": "0", f"{THP}/khugepaged/alloc_sleep_millisecs": "0",
          f"{THP}/khugepaged/pages_to_scan": "100000"}
 NR_TRIES = 3
-# Such a program splits its large folios after each start, and its memory does not show that: a new start's gain
-# cannot be promised, and is not judged.
+# These programs split their large folios after each start, which their memory does not show. Gains
+# of a new start cannot be promised and are not judged.
 SPLITS_AGAIN = {"holes", "swapped"}
-# Conditions of a promise that nothing shows in advance, the starts in which they hold, and what share of the promise
-# then remains at least. The malloc of memory.c maps 8 MiB and 64 KiB at once: a border takes one block of four.
+# Conditions that are not visible in advance, the starts in which they hold, and the smallest
+# remaining share of the promise. memory.c's malloc maps 8 MiB and 64 KiB together: a boundary costs
+# one block of four.
 CONDITIONS = {
     "THP is disabled for the process except for advised memory": ("except advised", 0),
     "less if the allocator mapped it in pieces": ("own malloc", 0.75),
 }
 READY_SECONDS = 30
 SWAP_MIB = 512
-# Free blocks of a PMD entry's size that every start finds: three areas, twice.
+# Free PMD-sized blocks for every start: three areas, twice.
 NR_FREE = 160
 
 
@@ -119,21 +120,22 @@ def promises_of(found):
     for mapping in found["processes"][0]["mappings"]:
         target = mapping["target"] or {}
         remedies = [one for one in target.get("remedies", []) if one["action"] != "nothing"]
-        # What userfaultfd watches is promised nothing. If the program touches it first, a setting reaches it.
+        # Memory watched by userfaultfd gets no promise. If the program touches it first, a setting
+        # has an effect.
         watched = sum(one["bytes"] for one in target.get("reasons", []) if one["refusal"] == "userfaultfd")
         mappings.append((remedies, watched, target))
         for one in remedies:
             key = Remedy(*(one[name] for name in Remedy.__dataclass_fields__))
             promise = promised.setdefault(key, Promise())
             promise.gain += one["gain_bytes"]
-            # What comes from swap space is a cost of its own, and takes memory too.
+            # Swap-in is a separate cost, and also takes memory.
             promise.extra += one["extra_bytes"] + one["swapped_in_bytes"]
             promise.conditions |= {condition for condition in CONDITIONS if condition in one["cost"]}
     for key, promise in promised.items():
         def most(name):
             best = 0
             for remedies, watched, target in mappings:
-                # Memory that is judged by a larger size has no promise for this one.
+                # Memory judged by a larger size has no promise for this one.
                 is_smaller = name == "gain_bytes" and target.get("target_bytes", 0) > key.folio_bytes
                 least = target["missing_bytes"] if is_smaller else 0
                 best += max([least, *(one[name] for one in remedies if one["folio_bytes"] >= key.folio_bytes)]) + watched
@@ -319,7 +321,7 @@ def carried_out(judge, one, before, remedy):
             process, pid = judge.launched(one, remedy.start)
             if remedy.action == "tune" and one.is_advised_late():
                 judge.let_khugepaged_work(pid)
-        # 1: not all of it was collapsed.
+        # 1: not everything was collapsed.
         if status not in (0, 1):
             wrong = [f"exit status {status}: {said}"]
         return large_of(pid, remedy.folio_bytes), memory_of(family(process.pid)), wrong

@@ -37,9 +37,9 @@ import package  # noqa: E402
 from package import said  # noqa: E402
 
 OUTPUT = ROOT / "target" / "published"
-# Where scripts/package.py puts them.
+# Output paths of scripts/package.py.
 PARTS = {"crates": "package/*.crate", "sdist": "wheels/*.tar.gz", "wheel": "wheels/*.whl", "deb": "debian/*.*deb"}
-# Debian 12, the oldest system that the packages are for.
+# Debian 12, the oldest supported system.
 GLIBC = "manylinux_2_36"
 
 
@@ -57,7 +57,7 @@ def git(*words):
 
 def check_unchanged(commit_id):
     """Raises unless the checkout is this commit: lists of components and tools are made from its files."""
-    # Members of the workspace are `crates/*`, whether git knows them or not.
+    # `crates/*` are workspace members, whether git tracks them or not.
     unknown = git("ls-files", "--others", "--exclude-standard", "crates").splitlines()
     changed = [*git("diff", "--name-status", commit_id).splitlines(), *(f"?\t{path}" for path in unknown)]
     if changed:
@@ -87,7 +87,7 @@ class Build:
         subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, self.source], check=True)
         subprocess.run(["git", "-C", self.source, "checkout", "--quiet", "--detach", commit.id], check=True)
         cargo = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
-        # Where it was built must not be in what was built.
+        # The programs must not contain build paths.
         paths = {self.source: "/largefolio", self.target: "/target", cargo: "/cargo"}
         remap = " ".join(f"--remap-path-prefix={path}={name}" for path, name in paths.items())
         self.environment = {
@@ -147,7 +147,7 @@ def sbom(commit):
         licence = (one["license"] or "").replace("/", " OR ")
         return {
             "type": "library", "bom-ref": reference(one), "name": one["name"], "version": one["version"],
-            # Build scripts and macros run where it is compiled, and are in no program.
+            # Build scripts and macros run at compile time and are in no program.
             "scope": "required" if one["id"] in of.linked else "excluded", "purl": reference(one),
             **({"licenses": [{"expression": licence}]} if licence else {}),
             **({"hashes": [{"alg": "SHA-256", "content": checksum}]} if checksum else {}),
@@ -214,16 +214,17 @@ def provenance(commit, args, digests):
 def release(args):
     check_unchanged(git("rev-parse", "HEAD"))
     commit = Commit()
-    # Both builds use what is installed there, and provenance names it. In a fresh clone it is not there.
+    # Both builds use the tools installed there, and provenance names them. A fresh clone lacks
+    # them.
     package.TOOLS.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=OUTPUT.parent, prefix="release-") as folder:
         builds = []
-        # Names of different lengths: what depends on a path or on its length shows.
+        # Paths of different lengths reveal a dependency on a path or its length.
         for name in ("a", "another"):
             (pathlib.Path(folder) / name).mkdir()
             builds.append(Build(pathlib.Path(folder) / name, commit, args).made())
         digests = compared(*builds)
-        # The builds took long; the lists are made from what is there now.
+        # The builds took long, and the lists use the current state.
         check_unchanged(commit.id)
         shutil.rmtree(OUTPUT, ignore_errors=True)
         OUTPUT.mkdir(parents=True)

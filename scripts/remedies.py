@@ -37,14 +37,15 @@ from scenes import M, nr_blocks, scenes
 
 THP = Path("/sys/kernel/mm/transparent_hugepage")
 SETTINGS = ["enabled", "shmem_enabled", "hugepages-64kB/enabled", "hugepages-64kB/shmem_enabled", "/proc/sys/vm/nr_hugepages"]
-# Copies on which a remedy that is not as said is tried, the first included.
+# Attempts for a remedy with an unexpected result, including the first.
 NR_TRIES = 3
-# Starts without a remedy, at the least: how far they differ is measured.
+# Minimal starts without a remedy; they measure the normal variation.
 NR_PLAIN = 2
-# Smaller promises are not tried: of 2M folios, and of smaller ones.
+# Smaller promises are not tested: for 2M folios, and for smaller ones.
 LEAST, LEAST_SMALL = 4 * M, M
 READY_SECONDS = 60
-# Waits for this process to end, mounts /dev/shm as it was, runs `undo`, and writes the old value of each file.
+# Waits for this process to end, remounts /dev/shm as before, runs `undo`, and restores each file's
+# old value.
 KEEPER = """trap '' INT TERM HUP; cat >/dev/null; [ -z "$1" ] || mount -o "remount,huge=$1" /dev/shm; eval "$2"; shift 2
 while [ $# -gt 0 ]; do printf %s "$2" >"$1"; shift 2; done"""
 
@@ -71,7 +72,7 @@ class Machine:
 
     def __init__(self, folio, names=SETTINGS, undo=":", nr_free=0):
         self.folio = folio
-        # Free blocks of 2M that each start finds.
+        # Free 2M blocks for each start.
         self.nr_free = nr_free
         self.old = {name: chosen(THP / name) for name in names if (THP / name).exists()}
         self.others = {"hugepages-2048kB/enabled": "inherit", "hugepages-2048kB/shmem_enabled": "inherit"}
@@ -131,7 +132,7 @@ class Machine:
         return process
 
     def stop(self, process):
-        # Servers remove their shared memory if they may.
+        # Let servers remove their shared memory first.
         for one in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, one)
@@ -192,7 +193,7 @@ class Look:
     def sum_of(self, key, is_launched=False):
         """Bytes in the folios that a remedy is about."""
         *_, kind, target, path = key
-        # Of libraries, which are loaded anywhere, another one may fit by chance. Reserved pages are as good.
+        # Libraries load anywhere, so another one can fit by chance. hugetlb pages count as well.
         kinds, paths = (("file", "shmem"), "") if is_launched else ((kind, "hugetlb"), path)
         return sum(sizes[target] for of, sizes in self.large.items() if of[0] in kinds and paths in ("", of[1]))
 
@@ -256,7 +257,7 @@ def memory(pid):
             lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
             kib = {line.split()[0]: int(line.split()[1]) for line in lines if line.endswith(" kB")}
             total += sum(kib.get(name, 0) for name in ("Pss_Anon:", "Pss_Shmem:", "SwapPss:", "Private_Hugetlb:"))
-            # Pss has no pages of hugetlb. The processes are taken to share the same ones.
+            # Pss excludes hugetlb pages. Assume that the processes share the same ones.
             shared = max(shared, kib.get("Shared_Hugetlb:", 0))
     return total + shared << 10
 
@@ -386,7 +387,7 @@ def main():
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folio = options.folio.resolve()
-    # Remedies name it as people type it.
+    # Remedies call it by name, as users do.
     os.environ["PATH"] = f"{folio.parent}:{os.environ['PATH']}"
     machine = Machine(folio, nr_free=nr_blocks(options.size))
     rows, nr_bad = [], 0

@@ -19,11 +19,11 @@ sys.path.insert(0, str(ROOT / "scripts" / "recordings"))
 import arm64  # noqa: E402
 import packages  # noqa: E402
 
-# By the name of the architecture in Debian.
+# Debian's architecture names and the kernel's.
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 FOLDER = ROOT / "target" / "roots"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# All that a program of this machine may want to see, as in a container.
+# Mounts that programs of this machine may need, as in a container.
 OWN = """set -e
 mount -t proc proc "$root/proc"
 mount --rbind /dev "$root/dev"
@@ -37,14 +37,14 @@ exec "$@"
 # ELF, 64 bits, little endian, any ABI; an executable or shared object; EM_AARCH64.
 MAGIC = r"\x7fELF\x02\x01\x01" + r"\x00" * 9 + r"\x02\x00\xb7\x00"
 MASK = r"\xff" * 7 + r"\x00" + r"\xff" * 8 + r"\xfe" + r"\xff" * 3
-# F: the kernel opens QEMU now, so that it need not be in the root.
+# F: the kernel opens QEMU now, so the root does not need it.
 REGISTER = f"""set -e
 mount -t proc proc /proc
 mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
 printf %s ':largefolio:M::{MAGIC}:{MASK}:'"$LARGEFOLIO_QEMU"':F' >/proc/sys/fs/binfmt_misc/register
 exec "$@"
 """
-# A process without a user in its namespace loses what it may do when it executes: so twice.
+# A process without a user in its namespace loses its capabilities at exec, so exec twice.
 WAIT = 'echo ready >&{ready}; read _ <&{go}; exec {go}<&- {ready}>&-; exec sh -c "$0" setup "$@"'
 
 

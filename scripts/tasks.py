@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bench import ROOT
 
-# What holds 64 MiB that could be in 2M folios, until it is ended.
+# Keeps 64 MiB that could use 2M folios, until it is killed.
 HOLDER = """
 import mmap, time
 memory = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -28,7 +28,7 @@ memory.write(bytes(64 << 20))
 print("ready", flush=True)
 time.sleep(600)
 """
-# Allocates 64 MiB with glibc's malloc and touches them.
+# Allocates 64 MiB with glibc's malloc and touches it.
 C = """
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ TASKS = [
      [r"folio collapse {pid}|thp\.enabled=always", r"gains 6[0-9](\.\d)? MiB"]),
     ("Does a large heap help my program?",
      ["folio verify --env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 --runs 10 -- ./alloc"],
-     # Times are as they come; the faults are counted.
+     # Times vary; the faults are counted.
      [r"confirmed|inconclusive|not proved", r"minor faults \d+ \[.*\] \d+ \[.*\] 0\.0\d+ \["]),
     ("Change a setting and take it back.",
      ["folio tune --set khugepaged.max_ptes_none=500 --yes", "folio tune --undo"],

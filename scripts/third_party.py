@@ -21,7 +21,7 @@ import built_in  # noqa: E402
 from built_in import said  # noqa: E402
 
 NAMES = re.compile(r"(un)?licen[cs]e|copying|notice|copyright", re.IGNORECASE)
-# licence.rs and the like are about licences, and are none.
+# Source files such as licence.rs are not licences.
 CODE = {".rs", ".py", ".c", ".h", ".sh", ".toml", ".json"}
 LINE = "=" * 100
 HEAD = """Software of others in largefolio

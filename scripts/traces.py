@@ -20,7 +20,7 @@ from recordings import sources
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WORK = pathlib.Path("/tmp/largefolio-traces")
-# The committed recordings together; git keeps every version of them.
+# Total size of the committed recordings; git keeps every version.
 COMMITTED_BYTES_MAX = 24 << 20
 ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
@@ -40,7 +40,8 @@ static int total_{n}(const int *v, int len) {{
     return sum;
 }}
 """
-# A page's worth of work for an engine: objects, strings, closures, sorting, JSON, regular expressions.
+# A web page's work for a JavaScript engine: objects, strings, closures, sorting, JSON, regular
+# expressions.
 SCRIPT = """
 const rows = [];
 for (let i = 0; i < 400; i++) rows.push({ id: i, name: 'row ' + (i * 7919) % 400, tags: [i % 7, i % 11] });
@@ -67,7 +68,7 @@ def c_source(nr_headers, nr_functions, compiler="gcc"):
 def cc1(nr_headers, nr_functions):
     c_source(nr_headers, nr_functions)
     found = subprocess.run(["gcc", "-print-prog-name=cc1"], capture_output=True, text=True, check=True)
-    # The compiler proper, without the driver, assembler and linker around it.
+    # The compiler proper, without the driver, assembler and linker.
     return [str(pathlib.Path(found.stdout.strip()).resolve()), "-quiet", "-O2", "unit.i", "-o", "/dev/null"]
 
 
@@ -93,7 +94,7 @@ def arm64_root():
         packages = "gcc,libc6-dev,make,python3"
         subprocess.run(["mmdebstrap", "--quiet", "--variant=extract", "--architectures=arm64",
                         f"--include={packages}", "bookworm", root], check=True)
-        # As an installation leaves it: what python3 imports is compiled.
+        # Compile the imported modules, as an installation does.
         subprocess.run(["/usr/bin/python3", "-m", "compileall", "-q", root / "usr/lib/python3.11/encodings"],
                        env=ENVIRONMENT, check=True)
     return root
@@ -107,7 +108,7 @@ def arm64_cc1():
 
 
 def arm64_make():
-    # gcc finds its parts beside itself.
+    # gcc finds its parts relative to itself.
     return make(compiler=arm64_root() / "usr/bin/gcc")
 
 
@@ -128,7 +129,7 @@ def node(script):
 PROGRAMS = {
     # name: (needs, Debian package, command)
     "cc1": ("/usr/bin/gcc", "gcc", lambda: cc1(1, 0)),
-    # An interpreter that loads OpenSSL: 20 files, several of them with text of megabytes.
+    # An interpreter that loads OpenSSL: 20 files, several with megabytes of text.
     "python3": ("/usr/bin/python3", "python3", lambda: python("_ssl")),
     # Hardly any code of its own, 27 shared objects.
     "perf": ("/usr/bin/perf", "linux-perf", lambda: ["/usr/bin/perf", "version"]),
@@ -142,7 +143,7 @@ LARGE = {
     "cc1": ("/usr/bin/gcc", "gcc", lambda: cc1(len(C_HEADERS), 300)),
     "python3": ("/usr/bin/python3", "python3", lambda: python("asyncio, decimal, email.message, sqlite3, ssl")),
     "node": ("/usr/bin/node", "nodejs", lambda: node(SCRIPT)),
-    # Some 170 processes, ten minutes and three gigabytes.
+    # About 170 processes, ten minutes and three gigabytes.
     "make": ("/usr/bin/make", "make", lambda: make_project("zlib")),
     "gdb": ("/usr/bin/gdb", "gdb", lambda: ["/usr/bin/gdb", "-nx", "-batch", "-ex", "print 6*7"]),
 }

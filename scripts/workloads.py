@@ -32,7 +32,7 @@ from pathlib import Path
 from bench import ROOT
 
 LIMIT = 600  # seconds that a workload may take recorded
-# What the recorder says of a machine that lets threads wait: no fault of it, and not judged here.
+# The recorder's warning about a machine that delays threads: not an error, and not judged here.
 BUSY = "folio: warning: A thread did not pause within "
 PYTHON = """
 import multiprocessing, subprocess, sys
@@ -93,9 +93,9 @@ class Workload:
     programs: list
     files: dict = dataclasses.field(default_factory=dict)
     is_smoke: bool = False
-    # Puts load on a server that runs in a place.
+    # Loads a server that runs in a folder.
     load: collections.abc.Callable | None = None
-    # The oldest QEMU that runs it, and why.
+    # The oldest QEMU that runs it, and the reason.
     qemu: tuple = (0, "")
 
     def missing(self):
@@ -224,7 +224,7 @@ def tried(folio, workload):
     with tempfile.TemporaryDirectory() as directory:
         top = Path(directory)
         trace = top / "trace.folio"
-        # A server does not run as root.
+        # Do not run a server as root.
         user = pwd.getpwnam("nobody") if workload.load and os.geteuid() == 0 else None
         identity = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
         if user:
@@ -272,7 +272,7 @@ def run(command, place, workload, identity):
         try:
             if workload.load:
                 workload.load(place, process)
-                # As Ctrl-C, which folio leaves to the program.
+                # Like Ctrl-C, which folio leaves to the program.
                 process.send_signal(signal.SIGINT)
             status = process.wait(LIMIT)
         except BaseException:

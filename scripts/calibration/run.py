@@ -27,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 DOCUMENT = ROOT / "docs/design/tables/calibration.txt"
 BEGIN, END = "<!-- made by scripts/calibration/run.py: {} -->", "<!-- end of {} -->"
 SETTINGS = ["thp.enabled=always", "thp.64K=always", "thp.16K=always"]
-# What they are held against, so that a default of always or madvise hides nothing.
+# The baseline settings, so that a default of always or madvise hides nothing.
 BASELINE = ["thp.enabled=never", "thp.64K=never", "thp.16K=never"]
 
 

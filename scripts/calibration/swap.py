@@ -22,7 +22,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 DEVICE = Path("/sys/block/zram0")
-# Waits for this process to end, however it does, and puts the device back.
+# Waits for this process to end in any way, and resets the device.
 KEEPER = "cat >/dev/null; swapoff /dev/zram0 2>/dev/null; echo 1 >/sys/block/zram0/reset"
 CONTENTS = {"text of python": sys.executable, "prose": str(ROOT / "docs/behaviour/reclaim.md"), "noise": "-"}
 

@@ -9,9 +9,9 @@ import threading
 import time
 
 SETTINGS = ["/sys/kernel/mm/transparent_hugepage/**", "/sys/block/*/queue/read_ahead_kb"]
-# Counters and triggers below these directories are no settings.
+# Counters and triggers in these directories are not settings.
 NO_SETTING = {"pages_collapsed", "full_scans"}
-# Seconds that keepers of a setting and children of a command have to end by themselves.
+# Seconds for keepers of a setting and children of a command to exit.
 GRACE = 5
 MARK = "FOLIO_DOCS_COMMAND"
 
@@ -64,7 +64,7 @@ def environment(process):
     """The environment of a process. Within execve it shows none for a moment, so it is asked again."""
     for _ in range(20):
         shown = pathlib.Path(process, "environ").read_bytes()
-        # A process that has ended, or is of the kernel, has no program.
+        # Exited processes and kernel threads have no executable.
         if shown or not os.path.exists(f"{process}/exe"):
             break
         time.sleep(0.002)

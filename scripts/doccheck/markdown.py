@@ -8,8 +8,8 @@ import re
 import shlex
 
 SHELL_FENCES = {"", "console", "sh", "bash", "shell"}
-# A line of a block without prompts is a command if it begins so. Two blanks after the word are a
-# drawing: `folio      process`.
+# In a block without prompts, a line with this beginning is a command. Two blanks after the word
+# make it a drawing: `folio      process`.
 COMMAND = re.compile(
     r"(sudo )?([A-Za-z_]+=\S* )*"
     r"(for \w+ in |folio (?=[a-z-])|(make|gcc|cc|python3?|pip|perf|duckdb|jq|cargo|mdbook|git|curl|tar"

@@ -16,15 +16,15 @@ import uuid
 
 from . import machine, shape
 
-# Assignments and changes of directory hold for the commands after them.
+# Assignments and directory changes apply to later commands.
 LASTING = re.compile(r"(export )?[A-Za-z_]\w*=\S*$|(cd|source|\.) \S+$")
-# Settings change, times are measured, or files must not be mapped by others: nothing else runs.
+# These change settings, measure times, or need unmapped files: run them alone.
 ALONE = re.compile(r"folio (verify|tune|bench|calibrate|crosscheck|run|warm|collapse)|--live")
 PACKAGES = re.compile(r"import (largefolio|pandas|polars|duckdb|pyarrow)|python3? -m (venv|dask)")
 PYTHON_DRIVER = pathlib.Path(__file__).with_name("driver.py")
 
 
-# After Ctrl-C nothing more is begun, and what runs is asked to end.
+# After Ctrl-C, start nothing new and stop running commands.
 INTERRUPTED = threading.Event()
 RUNNING = set()
 
@@ -37,7 +37,7 @@ def interrupt():
             os.killpg(pid, signal.SIGTERM)
 
 
-# How far long work is: what a slow machine says, and a fast one does not.
+# Progress messages, which only a slow machine prints.
 PROGRESS = re.compile(r"^folio: (replaying|searching|explaining|rounds): .*(in all|so far|after .*)\n", re.MULTILINE)
 
 

@@ -11,7 +11,7 @@ import re
 from .markdown import ELISION
 
 UNIT = r"(?:%|pp|[KMGT]i?B|kB|[BKMGT]|ns|us|ms|s|min|h|GB/s)"
-# What a distribution appends to a version: 6.1.0-18-amd64.
+# A distribution's suffix of a version: 6.1.0-18-amd64.
 RELEASE = re.compile(r"\b(\d+\.\d+\.\d+)-[\w.+-]+")
 NUMBER = re.compile(rf"(?:0x[0-9a-f]+|[+-]?x?\d[\d,]*(?:\.\d+)*(?:\s?{UNIT}(?![\w]))?)")
 IDENTIFIER = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{12,}\b")

@@ -23,9 +23,9 @@ sys.dont_write_bytecode = True
 
 import verbs  # noqa: E402
 
-# Crates whose unit tests need no compiler, no network and no settings of the machine.
+# Crates whose unit tests need no compiler, network or machine settings.
 TESTED = ["mm", "trace", "linux"]
-# What runs on the machine that is checked.
+# Scripts for the tested machine.
 CHECKS = [f"{name}.py" for name in ("checks", "check", "killed", "model", "pagemap", "recording",
                                     "sizes", "units", "verbs")]
 TRACE = ROOT / "traces" / "demo.folio"

@@ -18,8 +18,7 @@ import time
 SECONDS = 300                   # a command that takes longer is stuck
 TOLD = 300                      # characters of a failure that its line shows
 THP = pathlib.Path("/sys/kernel/mm/transparent_hugepage")
-# A process with 16 MiB of its own and 4 MiB that it could share, which stays as it is until it is
-# killed.
+# A process with 16 MiB of private and 4 MiB of shared memory, unchanged until it is killed.
 IDLE = """import mmap, signal
 own = mmap.mmap(-1, 16 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 shared = mmap.mmap(-1, 4 << 20)
@@ -87,7 +86,7 @@ class Run:
 
     def folio_json(self, *words, **how):
         """A result: with status 1 its answer is no."""
-        # What follows -- is another program's.
+        # Words after -- belong to another program.
         end = words.index("--") if "--" in words else len(words)
         words = [*words[:end], "--json", *words[end:]]
         return json.loads(self.folio(*words, wanted=(0, 1), **how))

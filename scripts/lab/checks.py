@@ -89,7 +89,7 @@ def main():
         parser.error("--bundle and --out are needed")
     if os.geteuid() != 0:
         parser.error("folio sizes need root")
-    # What is open then puts its settings back.
+    # Exit normally, so that open contexts restore their settings.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     args.out.mkdir(parents=True, exist_ok=True)
     summary = {"schema_version": 1, "machine": machine(), "names": names, "checks": []}

@@ -23,7 +23,7 @@ TRACING = pathlib.Path("/sys/kernel/tracing")
 def state():
     """What a killed folio could leave, by name."""
     files = [*THP.rglob("*"), *pathlib.Path("/sys/block").glob("*/queue/read_ahead_kb")]
-    # Without counters, and without what counts how often khugepaged ran.
+    # Exclude counters, including khugepaged's.
     files = [path for path in files if path.parent.name != "stats"
              and not path.name.endswith(("scans", "collapsed"))]
     found = {str(path): text(path) for path in files if path.is_file()}

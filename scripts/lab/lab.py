@@ -33,16 +33,17 @@ import packages  # noqa: E402
 
 WORK = ROOT / "target" / "arm64"
 KERNELS = ROOT / "target" / "recordings"     # shared with the recorders
-# By base page: the newest packaged kernel whose source is packaged too, which 64K is built from.
+# Per base page size, the newest packaged kernel that also has packaged source, from which 64K is
+# built.
 MACHINES = {"4K": ("7.2", "arm64"), "16K": ("7.2", "arm64_16k"), "64K": ("7.2-lab", "arm64_64k")}
-# The suite whose qemu-user loads plugins, which `folio record` needs.
+# The suite whose qemu-user loads plugins, for `folio record`.
 SUITE = "bookworm"
 PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "dpkg", "e2fsprogs",
             "findutils",
             "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "qemu-user",
             "sed", "tar", "util-linux", "xfsprogs"]
 EMULATORS = {"qemu-aarch64"}    # of qemu-user, which has one for each architecture
-# xfs, loop and zram are what `folio crosscheck` asks for.
+# `folio crosscheck` needs xfs, loop and zram.
 MODULES = ["nvme", "ext4", "xfs", "btrfs", "loop", "zram"]
 ROOT_BYTES = 2 << 30
 RESULT_BYTES = 256 << 20
@@ -58,7 +59,7 @@ class LabGuest(guest.Guest):
 
     memory_mb = 6144     # the model of `crosscheck cow` has 4 GiB
     options = "init_on_alloc=0"     # what is copied over need not be cleared first
-    # Emulated, each of these costs time; no check needs them.
+    # Emulating these costs time, and no check needs them.
     without = "pauth=off,sve=off,sme=off"
 
     def __init__(self, work, tree, variant, root, checks):
@@ -94,14 +95,14 @@ def root_image():
     print(f"lab: making a root of {SUITE}", flush=True)
     folder = WORK / "root"
     shutil.rmtree(folder, ignore_errors=True)
-    # Unpacked only: maintainer scripts would need an emulator registered on this machine.
+    # Only unpack: maintainer scripts would need an emulator registered on this machine.
     subprocess.run(["mmdebstrap", "--quiet", "--mode=root", "--architectures=arm64",
                     "--variant=extract", f"--include={','.join(PACKAGES)}", SUITE, folder,
                     packages.mirror()], check=True)
     for path in (folder / "usr/bin").glob("qemu-*"):
         if path.name not in EMULATORS:
             path.unlink()
-    # What maintainer scripts would have written.
+    # Files that maintainer scripts would have written.
     (folder / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\n")
     (folder / "etc/group").write_text("root:x:0:\n")
     disk(folder, image, ROOT_BYTES)
@@ -206,12 +207,12 @@ def main():
     subprocess.run(probe, check=True)
     words = [f"--only={args.only}"] if args.only else []
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        # The kernel, the bundle and the root are made side by side.
+        # Make the kernel, the bundle and the root in parallel.
         kernels = pool.submit(lambda: [page for page in pages if has_kernel(page)])
         image = pool.submit(root_image)
         disk_of_checks = bundle_image(bundle.make(WORK / "bundle", arm64.TARGET, args.folio))
         root, pages = image.result(), kernels.result()
-        # All machines at once: they are alike in length.
+        # Run all machines in parallel: they take about equally long.
         agreed = list(pool.map(lambda page: checked(page, root, disk_of_checks, words), pages))
     return 0 if all(agreed) else 1
 

@@ -6,8 +6,8 @@ import sys
 from check import check, expect, settings
 
 PROGRAMS = 200                  # random ones of a kind
-# Steps of a program about collapse with 16K and 64K pages (else 40): many clear or copy 32 MiB or
-# 512 MiB.
+# Steps per program about collapse with 16K and 64K pages (otherwise 40): many clear or copy 32 MiB
+# or 512 MiB.
 STEPS_OF_LARGE = 20
 
 

@@ -10,7 +10,7 @@ import struct
 from collections import namedtuple
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-# Base pages of a contpte block by base page (docs/behaviour C.1).
+# Base pages per contpte block, by base page size (docs/behaviour C.1).
 CONTPTE_PAGES = {4 << 10: 16, 16 << 10: 128, 64 << 10: 32}[PAGE]
 PRESENT = 1 << 63                # of an entry of pagemap
 PFN = (1 << 55) - 1

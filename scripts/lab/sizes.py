@@ -119,7 +119,7 @@ def large_python(run, name, block):
     """A fresh copy of python, in the folios that a copy gets, where blocks can map its text."""
     python, program = os.path.realpath(sys.executable), run.folder / name / "python3"
     program.parent.mkdir()
-    # A program at fixed addresses is aligned as it is, which `align` answers with an error.
+    # A program at fixed addresses keeps its alignment, so `align` returns an error.
     if block > LINKED_FOR:
         run.folio("align", python, "-o", program, wanted=(0, 2))
     if not program.exists():

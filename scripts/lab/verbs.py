@@ -90,7 +90,7 @@ def package(run):
     state.mkdir(parents=True)
     for name in ("status", "available"):
         (state / name).touch()
-    # The libraries it depends on are those of this system, which this dpkg does not know.
+    # Its libraries belong to the system, which this dpkg does not know.
     dpkg = ["dpkg", f"--instdir={root}", f"--admindir={state}", "--force-depends",
             "--force-script-chrootless", "--log=/dev/null"]
     run.command(*dpkg, "--install", deb)

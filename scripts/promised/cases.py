@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, field
 
 THP = "/sys/kernel/mm/transparent_hugepage"
-# Kind of memory: how often, and its parameter. A step of n is every n-th page.
+# Per kind of memory: its frequency and parameter. A step of n means every n-th page.
 KINDS = {
     "private": (4, lambda r: r.choice([1, 1, 1, 2, 7, 33, 200, 511, 700])),
     "head": (2, lambda r: r.randint(5, 95)),
@@ -36,13 +36,13 @@ STARTS = {
     "plain": 8, "tunables": 2, "hugetlb=1": 2, "loader": 2, "unlimited stack": 2, "script": 2, "disabled": 2,
     "except advised": 2, "deleted": 1, "named (deleted)": 1, "own malloc": 2,
 }
-# With their values on most machines first.
+# The first value is the most common default.
 SETTINGS = {
     f"{THP}/enabled": ["madvise", "madvise", "madvise", "always", "never"],
     f"{THP}/shmem_enabled": ["never", "never", "advise", "always", "within_size"],
     f"{THP}/hugepages-64kB/enabled": ["never", "never", "never", "madvise", "always", "inherit"],
 }
-# Such memory is slow to make, or each piece is an area of its own.
+# This memory is slow to make, or each piece is a separate area.
 SMALL_KINDS = {"threads": (2048, 12288), "pieces": (1024, 16384), "hugetlb": (4096, 8192), "merged": (4096, 24576)}
 
 
@@ -81,7 +81,7 @@ def case(seed, number):
         kind = drawn(r, {name: weight for name, (weight, _) in KINDS.items()})
         low, high = SMALL_KINDS.get(kind, (4096, 49152))
         kib = r.randint(low // 4, high // 4) * 4
-        # Programs like round sizes too.
+        # Some sizes are round, as in real programs.
         if kind == "hugetlb" or r.random() < 0.5:
             kib = max(low, kib // 2048 * 2048)
         areas.append((kind, kib, KINDS[kind][1](r)))

@@ -30,7 +30,7 @@ class Area:
 
     @property
     def is_shared_memory(self):
-        # Files of disks are judged by remedies.py.
+        # remedies.py judges files on disk.
         return self.path.startswith(("/memfd:", "/dev/zero", "/SYSV", "/dev/shm/")) or "/tmpfs-" in self.path
 
     @property

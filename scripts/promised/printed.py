@@ -28,9 +28,9 @@ def as_printed(start, typed, environment):
         nr += 1
     if not nr:
         raise ValueError(f"it names {words[0]!r}, not {typed[0]!r}")
-    # Starting without the loader is starting the program all the same.
+    # Starting it without the loader is equivalent.
     program = typed[:2] if nr == 2 else [one for one in typed[:2] if Path(one).name == Path(words[0]).name]
     rest = typed[typed.index(program[-1]) + 1:]
-    # The arguments that it has stand where `..` is.
+    # Its existing arguments replace `..`.
     at = words.index("..") if ".." in words else len(words)
     return prefix + program + words[nr:at] + rest + words[at + 1:], environment

@@ -11,10 +11,10 @@ from promised.measure import PMD
 
 BUDDYINFO = Path("/proc/buddyinfo")
 ENABLED = Path(THP) / "enabled"
-# The kernel gathers pages that can be moved when memory that was advised asks for a block. It takes the blocks that
-# are free first, and others split some meanwhile: so many times the room is asked for.
+# The kernel compacts movable pages when advised memory needs a block. It takes free blocks first,
+# and other allocations split some meanwhile. So request this multiple of the room.
 ASKED = 4
-# The kernel gives up for a while when it finds none at once.
+# The kernel pauses compaction after a failure.
 NR_ROUNDS = 5
 
 

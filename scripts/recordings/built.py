@@ -15,7 +15,7 @@ import packages
 
 BUILT = pathlib.Path(__file__).resolve().parent / "built"
 KERNELS = tomllib.loads((BUILT / "kernels.toml").read_text())
-# What `make` calls the architecture, which image it makes, and what compiles it.
+# `make`'s architecture name, image and compiler.
 ARCHES = {
     "amd64": ("x86_64", "arch/x86/boot/bzImage", ""),
     "arm64": ("arm64", "arch/arm64/boot/Image", "aarch64-linux-gnu-"),

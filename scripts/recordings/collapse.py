@@ -44,7 +44,7 @@ def commands(files, name, words=""):
     lines = [f"{line} dir=/own{words}" if line.startswith("run ") else line for line in lines]
     mounts = ["mount none tmpfs /own", "mount /dev/@2 ext4 /ext4", "mount /dev/@3 xfs /xfs"]
     if on_disk:
-        # A dirty page stays dirty until the program writes it back.
+        # Keep pages dirty until the program writes them back.
         lines.append("set /proc/sys/vm/dirty_writeback_centisecs 0")
         lines.append(f"set {cow.THP}/hugepages-2048kB/enabled madvise")
     own = f" variant={name}" if name.startswith("built_") else ""

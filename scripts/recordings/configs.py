@@ -20,8 +20,8 @@ import packages
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 MARK = "# What the packages were built with: written by scripts/recordings/configs.py."
-# What decides a rule, or what a reader of a prediction wants to know. Of a choice, the member that
-# is built in tells all; of the others it counts whether they are off or not there at all.
+# Options that decide a rule or interest a reader of a prediction. For CHOICES, the built-in member
+# is enough; for OTHERS, off and absent differ.
 CHOICES = ["ARM64_*K_PAGES", "PREEMPT", "PREEMPT_LAZY",
            "TRANSPARENT_HUGEPAGE_ALWAYS", "TRANSPARENT_HUGEPAGE_MADVISE",
            "TRANSPARENT_HUGEPAGE_NEVER", "TRANSPARENT_HUGEPAGE_SHMEM_HUGE_*"]

@@ -14,7 +14,7 @@ DISK_BYTES = 640 << 20
 SLOW_DISK_BYTES = 128 << 20
 SLOW_REQUESTS = 80                           # a second: one request takes 12.5 ms
 THP = "/sys/kernel/mm/transparent_hugepage"
-# khugepaged would collapse pages behind a program's back; from 7.2 on also those of files.
+# khugepaged would collapse a program's pages at random; since 7.2 also file pages.
 KHUGEPAGED_ASLEEP = [f"set {THP}/khugepaged/{name}_sleep_millisecs 4000000"
                      for name in ("scan", "alloc")]
 WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # those that are not built in
@@ -86,7 +86,7 @@ class Guest:
         self.name = tree.name
         self.image = packages.image_of(tree)
         self.modules = Modules(tree).closure(WANTED_MODULES)
-        # A kernel that was built here has no modules: all it needs is built in.
+        # A kernel built here has no modules: everything it needs is built in.
         if Modules(tree).paths and "xfs" not in self.modules:
             raise packages.Missing(f"{tree.name} has no XFS")
         self.files = {}      # beyond the init and the probe: path to bytes, None for a folder
@@ -136,7 +136,7 @@ class Guest:
 
     def command(self, initramfs, disks):
         if self.variant == "amd64":
-            # Without cx16: with the emulated cmpxchg16b 6.12 crashes in its slab allocator.
+            # No cx16: with the emulated cmpxchg16b, 6.12 crashes in its slab allocator.
             machine = ["qemu-system-x86_64", "-machine", "q35", "-cpu", "qemu64,-cx16"]
             console = "ttyS0"
         else:

@@ -27,7 +27,7 @@ import record
 ROOT = guest.ROOT
 LISTS = {"lists": 0, "generations": 7}
 GROUPS = "/groups"
-# More than the kernel lets wait on one processor (MEMCG_CHARGE_BATCH): see probe/pressure.h.
+# Above the kernel's per-CPU batch (MEMCG_CHARGE_BATCH); see probe/pressure.h.
 REFRESH = 130
 
 
@@ -40,7 +40,7 @@ VARYING = """# Workloads that a kernel does not take the same way each time, wit
 class LimitedGuest(guest.Guest):
     """A machine whose groups pay for pages of files and processes, not for the kernel's own."""
 
-    # A busy machine may not deliver the ticks that the kernel looks for when it starts.
+    # On a busy host, the kernel's timer check at boot can miss ticks.
     options = "cgroup.memory=nokmem no_timer_check"
 
     def kinds(self):
@@ -127,7 +127,7 @@ def varying(texts, repeats):
 def note_varying(path, name, nr_repeats, found):
     """Puts the section of one kernel with one kind of lists into the file."""
     known = tomllib.loads(path.read_text()) if path.exists() else {}
-    # What varied once varies.
+    # Once a workload has varied, it stays listed.
     before = known.get(name, {"n": 0})
     earliest = {workload: min(nr, before.get(workload, nr)) for workload, nr in found.items()}
     known[name] = {**before, **earliest, "n": before["n"] + nr_repeats}

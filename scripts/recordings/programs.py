@@ -20,7 +20,7 @@ import cow
 import guest
 import packages
 
-# By base page in KiB: name, folio sizes, number of programs, first seed.
+# Per base page in KiB: name, folio sizes, number of programs, first seed.
 SETS = {
     4: [("base", "none", 100, 40000), ("s64", "64K", 140, 40200),
         ("s16-128", "16K,32K,64K,128K", 100, 40400), ("s2048", "2M", 100, 40600),
@@ -63,7 +63,7 @@ def main():
             if kind == "cow":
                 for page_kb, sets in SETS.items():
                     write_programs(programs / f"{page_kb}K", kind, page_kb, sets)
-                # Nothing else runs in a guest, so the counts of the machine are the programs'.
+                # Nothing else runs in a guest, so the machine's counts are the programs'.
                 recorder, wanted = functools.partial(cow.record, words=" machine"), variants
             else:
                 write_programs(programs, kind, 4, COLLAPSE)

@@ -53,11 +53,11 @@ def commands(missing, page, variant):
     lines = [f"mkdir {INSTANCE}", "result /dev/@3",
              "show /sys/block/@1/queue/max_sectors_kb",
              f"set {THP}/enabled madvise", *guest.KHUGEPAGED_ASLEEP,
-             # The first advice since boot wakes khugepaged once, however long it is to sleep; it
-             # then reads no block of a file that lacks a page.
+             # The first advice since boot wakes khugepaged once, whatever its sleep time. With this
+             # setting it skips file ranges with a missing page.
              f"set {THP}/khugepaged/max_ptes_none 0",
-             # Where pages have generations, several accesses put a page into the working set
-             # (docs/differences.md, "working set"); on the classic lists only a refault does.
+             # With MGLRU, several accesses put a page into the working set (docs/differences.md,
+             # "working set"); on the classic lists only a refault does.
              "set /sys/kernel/mm/lru_gen/enabled 0"]
     for filesystem, device in DEVICES.items():
         files, rows = workload_set(page)[filesystem]

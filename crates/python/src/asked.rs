@@ -1,7 +1,7 @@
-//! Arguments of `predict` become a [`Request`].
+//! Converts the arguments of `predict` to a [`Request`].
 //!
-//! Python has checked types and the range of integers (`largefolio/_arguments.py`); names and sizes
-//! are read here as the command line reads them.
+//! Python has checked types and integer ranges (`largefolio/_arguments.py`). Names and sizes are
+//! parsed here as on the command line.
 
 use largefolio_results::{Error, running};
 use largefolio_sim::cost::Walks;
@@ -46,7 +46,7 @@ pub(crate) struct Asked<'py> {
 }
 
 impl Asked<'_> {
-    /// What to replay; exceptions of policies go to `raised`.
+    /// Returns the request; exceptions of policies go to `raised`.
     pub(crate) fn request(&self, py: Python<'_>, raised: &Raised) -> Result<Request, Failure> {
         let this = running::This::new();
         let kernels =
@@ -93,7 +93,6 @@ impl Rules<'_> {
     }
 }
 
-/// Why there is no such kernel.
 pub(crate) fn of_kernel(error: Error) -> Failure {
     match error {
         Error::Kernel(error) => Failure::Kernel(error),
