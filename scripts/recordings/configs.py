@@ -19,7 +19,7 @@ import tarfile
 import packages
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-MARK = "# What the packages were built with: written by scripts/recordings/configs.py."
+MARK = "# The packages' build options, written by scripts/recordings/configs.py."
 # Options that decide a rule or interest a reader of a prediction. For CHOICES, the built-in member
 # is enough; for OTHERS, off and absent differ.
 CHOICES = ["ARM64_*K_PAGES", "PREEMPT", "PREEMPT_LAZY",
