@@ -2,17 +2,13 @@
 //!
 //! A loader places a position-independent file at a multiple of its largest `p_align` (kernel 5.10
 //! for programs, glibc 2.35 for libraries). The copy sets it to 2 MiB and moves each segment in the
-//! file until its offset agrees with its address mod 2 MiB. Addresses, code, relocations, symbols
-//! and debug information do not change.
+//! file until its offset agrees with its address mod 2 MiB. Addresses and code do not change.
 //!
 //! ```text
 //!   file    |hdr|ro |text ......|ro  |data|sections, debug|      addresses 0, 1000, 4004000, 4005dd0
 //!   copy    |hdr|ro |text ......|ro  |      ..      |data|sections, debug|
 //!                                      padding: a hole, no storage
 //! ```
-//!
-//! Owns the new layout ([`Layout`]) and the copy. Refuses files that could behave differently as a
-//! copy.
 //!
 //! Invariants:
 //! - A1: segments and sections have the file's bytes, checked by reading the copy back.

@@ -1,10 +1,9 @@
 //! Measures the running machine's costs for a machine file.
 //!
-//! Owns the measurements and the arithmetic that turns them into costs. Does not own the machine
-//! file or the model. Reading order: [`cpu`](Cpu) (the CPU's own data), `curve` (translation),
-//! `step` (the steps of a curve), `loads` (cache lines and overlapping walks), `rounds` (which
-//! rounds count), [`work`](Work) (one operation), `operations` (many of them), `kernel` (faults,
-//! fork, unmapping), `storage`, [`Calibration`].
+//! Reading order: [`cpu`](Cpu) (the CPU's own data), `curve` (translation), `step` (the steps of a
+//! curve), `loads` (cache lines and overlapping walks), `rounds` (which rounds count),
+//! [`work`](Work) (one operation), `operations` (many of them), `kernel` (faults, fork, unmapping),
+//! `storage`, [`Calibration`].
 //!
 //! Everything is measured in interleaved rounds. A [`Figure`] is the median of rounds with its
 //! spread. `docs/design/calibration.md` explains each figure and its accuracy.
@@ -131,15 +130,12 @@ impl Effort {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rate {
-    /// Bytes moved per operation.
     pub unit_bytes: usize,
     pub figure: Figure,
 }
 
-/// The cost of updating a map count, in user space.
 #[derive(Clone, Debug, Default)]
 pub struct MapcountCosts {
-    /// An atomic addition to a page's count.
     pub page: Option<Figure>,
     /// A call that changes an owner word.
     pub owner_word: Option<Figure>,
@@ -148,20 +144,16 @@ pub struct MapcountCosts {
 #[derive(Clone, Debug, Default)]
 pub struct Calibration {
     pub cpu: Cpu,
-    /// Clock rate in GHz.
     pub clock_ghz: Option<Spread>,
     pub curves: Vec<Curve>,
     pub caches: Caches,
-    /// Latency of a line by its location.
     pub lines: LineCosts,
     /// Shares of a walk that delay the program.
     pub walk_shares: WalkShares,
     pub kernel: KernelCosts,
     /// Map counts and owner words. Empty at first: the measurement needs the model's code.
     pub mapcounts: MapcountCosts,
-    /// Clearing in user space with the kernel's instructions.
     pub clear: Vec<Rate>,
-    /// Copying in user space with the kernel's instructions.
     pub copy: Vec<Rate>,
     pub storage: Storage,
     pub missing: Vec<String>,

@@ -4,18 +4,16 @@
 //!   smaps, pagemap -> areas of a kind -> blocks that the kernel takes -> process_madvise(MADV_COLLAPSE)
 //! ```
 //!
-//! Owns the results. [`crate::census::block`] chooses the blocks, as for `folio maps`. The kernel
-//! copies a block's pages into one folio; contents and addresses do not change. It returns an error
-//! number for each block that it leaves alone (`docs/behaviour` H.5.1), and these are counted.
-//! Linux up to 7.1 refuses text of ext4 and XFS. The remedy is to restart the program with
-//! [`crate::run`].
+//! [`crate::census::block`] chooses the blocks, as for `folio maps`. The kernel copies a block's
+//! pages into one folio; contents and addresses do not change. It returns an error number for each
+//! block that it leaves alone (`docs/behaviour` H.5.1). Linux up to 7.1 refuses text of ext4 and
+//! XFS. The remedy is to restart the program with [`crate::run`].
 //!
 //! Invariants:
 //! - P1: blocks without a resident page are not collapsed: that would only allocate memory, or swap
 //!   in everything.
 //! - P2: a pidfd refers to the process, so a reused PID cannot be mistaken for it.
-//! - P3: collapse uses at most the memory that the machine and the process's cgroups have left
-//!   (`room`).
+//! - P3: collapse uses at most the memory that the machine and the process's cgroups have left.
 
 mod block;
 mod plan;
@@ -43,7 +41,6 @@ use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 use crate::system::{Entries, Live};
 
-/// Blocks that are collapsed between two checks of the available memory.
 const NR_BLOCKS_BLIND: usize = 64;
 
 #[derive(Clone, Debug)]
@@ -57,12 +54,10 @@ pub struct Request {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Collapsed {
-    /// Areas with at least one block and one resident page.
     pub nr_areas: u64,
     pub nr_blocks: u64,
     pub before_bytes: u64,
     pub after_bytes: u64,
-    /// Blocks that the kernel refused, by error number.
     pub refused: BTreeMap<i32, u64>,
     /// Resident or swapped bytes that were not tried, by reason.
     pub left: BTreeMap<Left, u64>,
@@ -118,22 +113,14 @@ pub enum CollapseError {
     #[error("there is no process {0}; ps -e lists processes")]
     NoProcess(u32),
     #[error("process {pid} cannot be {what}: {}", not_allowed(command))]
-    NotAllowed {
-        pid: u32,
-        what: &'static str,
-        command: String,
-    },
+    NotAllowed { pid: u32, what: &'static str, command: String },
     #[error(
         "this kernel cannot collapse the memory of another process: that needs Linux 6.1 or \
              later"
     )]
     OldKernel,
     #[error("process {pid}: cannot {action}: {source}")]
-    Call {
-        pid: u32,
-        action: &'static str,
-        source: io::Error,
-    },
+    Call { pid: u32, action: &'static str, source: io::Error },
 }
 
 /// Collapses the memory that `request` names. `begin` receives the memory estimate first. `as_root`

@@ -5,12 +5,9 @@
 //! execute, to connect, and to use more private memory than the machine has.
 //!
 //! Invariants:
-//! - F1: rights are only dropped. Rights that the kernel cannot restrict are unchanged
-//!   ([`Confined`] reports it).
-//! - F2: a rule is for the object that was found and checked ([`Found`]), whatever takes its name
-//!   later.
-//! - F3: only the calling thread and its later children are confined, so call it before starting
-//!   other threads.
+//! - F1: rights are only dropped. [`Confined`] reports those that the kernel cannot restrict.
+//! - F2: a rule is for the object that was found and checked ([`Found`]), whatever takes its name.
+//! - F3: only the calling thread and its later children are confined.
 
 use std::fs;
 use std::io;
@@ -36,7 +33,6 @@ pub struct Files {
     /// Files to write. Files can be read, created, written and removed in their directories and
     /// below, because Landlock's rights cover trees.
     pub write: Vec<PathBuf>,
-    /// A directory to read and fill.
     pub fill: Option<PathBuf>,
     /// A directory below which empty ones may be removed. It is the parent of `fill`, which is
     /// removed again if the work fails.

@@ -1,11 +1,7 @@
-//! The mappings described by an ELF file.
+//! The mappings described by an ELF file, of both classes and byte orders.
 //!
-//! Owns reading segments, interpreter and build id from files of both classes and byte orders. The
-//! model owns where segments are loaded and what maps them.
-//!
-//! Invariants:
-//! - E1: on any input, reading neither panics nor uses more memory than the headers plus 1 MiB per
-//!   part.
+//! Invariant E1: on any input, reading neither panics nor uses more memory than the headers plus 1
+//! MiB per part.
 
 pub mod constants;
 pub mod dynamic;
@@ -76,7 +72,6 @@ pub struct ElfFile {
     pub is_little_endian: bool,
     pub machine: u16,
     pub kind: ElfKind,
-    /// In file order, which is ascending by address.
     pub loads: Vec<Load>,
     /// The dynamic loader, `None` for a static program.
     pub interpreter: Option<PathBuf>,
@@ -88,20 +83,14 @@ pub struct ElfFile {
 #[derive(Debug, thiserror::Error)]
 pub enum ElfError {
     #[error("cannot read {}: {source}", shown(path))]
-    Io {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { path: PathBuf, source: io::Error },
     #[error("{} is not a regular file", shown(.0))]
     NotAFile(PathBuf),
     #[error("{} is not an ELF file", shown(.0))]
     NotElf(PathBuf),
     /// A file with the ELF magic and broken contents.
     #[error("{} is a damaged ELF file: {what}", shown(path))]
-    Damaged {
-        path: PathBuf,
-        what: String,
-    },
+    Damaged { path: PathBuf, what: String },
     #[error("{} is an object file or a core dump: nothing maps it; link it first", shown(.0))]
     NotLoadable(PathBuf),
 }
@@ -209,7 +198,6 @@ where
                 elf.interpreter = segment.interpreter(endian, data).ok().flatten().map(path_of);
             }
             PT_NOTE if is_small => {
-                // Keeps the notes before a damaged one.
                 let _ = add_notes::<H, R>(&mut elf, segment, endian, data);
             }
             PT_DYNAMIC if is_small => {

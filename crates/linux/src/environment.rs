@@ -1,8 +1,7 @@
-//! Facts about the machine that are needed before another program is started: variables, files,
-//! tools.
+//! Facts about the machine before another program starts: variables, files, tools.
 //!
-//! Owns the seam: [`Environment`] is the interface and [`Host`] the running machine. Tests use a
-//! table instead, so every refusal is tested without QEMU, valgrind or root.
+//! [`Environment`] is the interface and [`Host`] the running machine. Tests use a table instead, so
+//! every refusal is tested without QEMU, valgrind or root.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read};

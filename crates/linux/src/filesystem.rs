@@ -53,7 +53,6 @@ pub(crate) fn is_without_files(magic: i64) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ground {
     pub(crate) name: String,
-    /// Whether the page cache is a copy of storage.
     pub(crate) is_cache: bool,
 }
 

@@ -1,5 +1,4 @@
-//! The machine's sizes: its base page, the memory that one TLB entry covers, and which size pays
-//! off.
+//! The machine's sizes: its base page, the memory that one TLB entry covers, and the useful size.
 //!
 //! ```text
 //!                         x86-64   arm64 4K   arm64 16K   arm64 64K
@@ -9,8 +8,7 @@
 //!   text block                2M        64K          2M          2M     the smallest one entry covers
 //! ```
 //!
-//! Owns these sizes for this machine and, in tests, for others. docs/design/machine-sizes.md
-//! explains why the block is the target size.
+//! docs/design/machine-sizes.md explains why the block is the target size.
 
 use crate::system::{Live, System as _};
 

@@ -1,11 +1,8 @@
 //! Child processes that folio starts itself, as opposed to orphans that it adopts.
 //!
-//! Owns the set of them. A setting's keeper has its own process group, but so can a command's
-//! orphan (through timeout(1) or a shell's job control). Only this set tells which processes may be
-//! ended.
-//!
-//! Also makes a waiting child end with its parent. Until its execve, a child holds copies of all
-//! descriptors, including the keepers' pipes.
+//! A setting's keeper has its own process group, but so can a command's orphan (through timeout(1)
+//! or a shell's job control). Only this set tells which processes may be ended. Also makes a
+//! waiting child end with its parent: until its execve, it holds copies of the keepers' pipes.
 //!
 //! Invariant H1: a child of [`spawn`] is visible only once it is in the set.
 

@@ -2,15 +2,14 @@
 //!
 //! ```text
 //!   folio ---- pipe ----> keeper: reads until the pipe ends, then does its part
-//!     | drop, error, SIGKILL, also of the whole control group: the pipe ends in each case
+//!     | drop, error, SIGKILL even of the whole cgroup: the pipe always ends
 //! ```
 //!
-//! Owns a keeper. It is a shell in its own process group, which terminal signals do not reach, and
-//! in the root cgroup if this process may move it there. It waits with a shell builtin, so nothing
-//! else need be installed.
+//! A keeper is a shell in its own process group, which terminal signals do not reach, and in the
+//! root cgroup if this process may move it there. It waits with a shell builtin.
 //!
-//! Invariant K1: once a keeper is started, it is already waiting and ignores the signals that end
-//! its parent.
+//! Invariant K1: once a keeper is started, it is waiting and ignores the signals that end its
+//! parent.
 
 use std::ffi::OsStr;
 use std::io::{self, Read as _};

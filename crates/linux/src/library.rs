@@ -17,7 +17,6 @@ use crate::environment::{Environment, Node};
 /// The plugin that QEMU loads.
 pub(crate) const RECORDER: Library =
     Library { name: "liblargefolio_recorder.so", variable: "LARGEFOLIO_RECORDER" };
-/// Moves a program's text. Loaded into every process.
 pub(crate) const PRELOADED: Library =
     Library { name: "liblargefolio_preload.so", variable: "LARGEFOLIO_PRELOAD" };
 
@@ -37,7 +36,6 @@ pub(crate) struct Library {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoLibrary {
-    /// The places searched, and the reasons against files that were found.
     pub(crate) places: String,
     pub(crate) distrusted: Option<String>,
 }

@@ -2,9 +2,6 @@
 //!
 //! Machines drift by tens of percent over minutes. Two subjects are therefore compared only within
 //! a round, and a result is the median of such ratios with its spread.
-//!
-//! Owns the order of runs, the statistics ([`bootstrap`]: confidence in a median) and hardware
-//! [`counters`]. Does not own the measured operations.
 
 pub mod bootstrap;
 pub mod counters;

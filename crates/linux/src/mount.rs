@@ -1,8 +1,7 @@
 //! Mounts that are not attached to any directory tree.
 //!
-//! Owns [`Detached`]: a mounted filesystem that only its descriptor holds. Its path is
-//! `/proc/PID/fd/N`, it is in no list of mounts, and the kernel unmounts it when the descriptor
-//! closes, however the process ends.
+//! Only a descriptor holds a [`Detached`] filesystem. Its path is `/proc/PID/fd/N`, it is in no
+//! list of mounts, and the kernel unmounts it however the process ends.
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};

@@ -1,6 +1,6 @@
 //! Files through which a change survives a reboot: systemd and udev read them.
 //!
-//! | place | file | what is in it |
+//! | place | file | contents |
 //! |---|---|---|
 //! | [`Place::Tmpfiles`] | `/etc/tmpfiles.d/largefolio.conf` | settings below `/sys` that exist from boot on |
 //! | [`Place::Udev`] | `/etc/udev/rules.d/60-largefolio.rules` | readahead of disks, which appear later |
@@ -8,17 +8,16 @@
 //! | [`Place::Unit`] | `/etc/systemd/system/largefolio-warm-NAME.{service,path}` | `folio warm`, again after an upgrade |
 //! | [`Place::Wanted`] | `multi-user.target.wants/` of that directory | a link: the unit starts at boot |
 //!
-//! Owns the places of these files ([`place`]), their contents ([`boot`], [`mod@unit`],
-//! [`mod@warm`]) and how they are read and written (`folder`). [`crate::tune`] owns the record of
-//! written files, which decides what may be replaced and removed.
+//! [`crate::tune`] owns the record of written files, which decides what may be replaced and
+//! removed.
 //!
 //! Invariants:
 //! - P1: a place is from a fixed list or contains a checked name, so neither an argument nor a
 //!   record can lead to another file.
 //! - P2: a text is rendered from checked values. None can end its line or be expanded by systemd or
 //!   udev.
-//! - P3: no directory on the way to a file is a link, belongs to a user other than root and this
-//!   one, or is world-writable.
+//! - P3: no directory on the way to a file is a link, belongs to a third user, or is
+//!   world-writable.
 //! - P4: a file appears under its name only when it is complete. It is replaced and removed only if
 //!   the record has its text.
 
@@ -36,7 +35,6 @@ use serde::Serialize;
 
 pub use place::Place;
 
-/// First line of every file.
 const HEADER: &str = "# Written by folio; `folio tune --undo` takes it back.\n";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +45,6 @@ pub struct Piece {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// Lines that are merged with those of earlier calls.
     Lines { section: &'static str, lines: Vec<Line> },
     Whole(String),
 }
@@ -63,7 +60,6 @@ pub(crate) struct Line {
 pub struct Planned {
     pub place: Place,
     pub path: PathBuf,
-    /// The new contents, or a link's target.
     pub text: String,
     /// The current contents if it exists. According to the record it is ours.
     pub(crate) found: Option<String>,
@@ -80,7 +76,6 @@ pub struct Listed {
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     Persisted,
-    /// Another program has changed it since.
     Changed,
     Missing,
     /// It has one of our names but is not in this record.

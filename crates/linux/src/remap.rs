@@ -1,8 +1,7 @@
 //! Starts programs with their text moved onto shared large folios (`folio run --text remap`).
 //!
-//! Owns the launcher's side: the checks, the directory of shared copies and its cleaning, the
-//! programs' environment, and their reports. The preloaded library (`crates/preload`) moves the
-//! text in each process. docs/design/remap.md describes the protocol.
+//! This is the launcher's side. The preloaded library (`crates/preload`) moves the text in each
+//! process. docs/design/remap.md describes the protocol.
 //!
 //! ```text
 //!   Remap::prepare   library found? store private? a trial copy mapped large and executable?

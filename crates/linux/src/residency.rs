@@ -1,9 +1,8 @@
 //! Finds the blocks of a file that the page cache holds in PMD folios.
 //!
-//! Owns mappings of a file in this process and the kernel's reports about them. A block is a
-//! naturally aligned PMD range of the file. It is mapped here at an equally aligned address and one
-//! of its pages is touched. The kernel maps a PMD folio whole and shows it in `smaps`. Needs no
-//! root.
+//! A block is a naturally aligned PMD range of the file. It is mapped here at an equally aligned
+//! address and one of its pages is touched. The kernel maps a PMD folio whole and shows it in
+//! `smaps`. Needs no root.
 //!
 //! ```text
 //!   file       | block 0 | block 1 | block 2 |
@@ -34,7 +33,6 @@ const NR_BLOCKS_AT_ONCE: u64 = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockState {
     Absent,
-    /// Some pages are cached, or all in smaller folios.
     Small,
     Huge,
     /// The kernel does not report it: the file is neither ours nor writable for us.
@@ -133,7 +131,6 @@ impl<'f> Cached<'f> {
     }
 }
 
-/// Reserved addresses of this process, released on drop.
 struct Area {
     mapped: *mut u8,
     mapped_bytes: usize,
@@ -168,7 +165,6 @@ impl Area {
         Ok(unsafe { madvise(self.at.wrapping_add(at).cast(), len, advice) }?)
     }
 
-    /// Faults a range in. A failed read is an error, not a signal.
     fn populate(&self, at: usize, len: usize) -> io::Result<()> {
         self.advise(at, len, Advice::LinuxPopulateRead)
     }

@@ -1,8 +1,8 @@
 //! Temporary changes of system settings, restored however the process ends.
 //!
-//! Owns one changed file below `/sys` or `/proc`. A keeper (`keeper.rs`) holds the old value and
-//! restores it even if this process is killed. Process and keeper hold a lock on the file
-//! (`flock`). Otherwise another folio could take our value for the system's and restore that.
+//! A keeper (`keeper.rs`) holds the old value and restores it even if this process is killed.
+//! Process and keeper lock the file (`flock`). Otherwise another folio could take our value for the
+//! system's and restore that.
 //!
 //! Invariant S1: [`aftermath`] reports every value that was not restored, and every value of
 //! another program that was overwritten.
@@ -37,31 +37,18 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 pub enum SettingError {
     #[error("{}: {source}; does this kernel have the setting?", shown(path))]
-    Read {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     #[error("cannot set {} to {value:?}: {source}{}", shown(path), remedy(source))]
-    Write {
-        path: PathBuf,
-        value: String,
-        source: io::Error,
-    },
+    Write { path: PathBuf, value: String, source: io::Error },
     #[error(
         "{}: another folio process has changed it temporarily; try again when that one has ended",
         shown(path)
     )]
-    Busy {
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     #[error("cannot start the process that restores {}: {source}", shown(path))]
-    Keeper {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Keeper { path: PathBuf, source: io::Error },
 }
 
-/// Remedy for a user who may not change a setting.
 pub(crate) const NEEDS_ROOT: &str = "; this needs root: run the same command as root";
 
 pub(crate) fn remedy(cause: &io::Error) -> &'static str {
@@ -81,7 +68,6 @@ pub struct Setting {
     old: String,
     /// The last value set, as the kernel stored it. `None` if none was set.
     given: Option<String>,
-    /// `None` if the value was right already.
     keeper: Option<Keeper>,
     lock: Locked,
 }
@@ -225,7 +211,6 @@ impl Setting {
 
     fn start_keeper(&self) -> Result<Keeper, SettingError> {
         let failed = |source| SettingError::Keeper { path: self.path.clone(), source };
-        // The keeper's copy holds the lock if this process is killed.
         let lock = self.lock.0.try_clone().map_err(failed)?;
         let args = [OsStr::new(&self.old), self.path.as_os_str()];
         Keeper::start(PUT_BACK, &args, lock).map_err(failed)

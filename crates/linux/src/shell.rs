@@ -90,11 +90,9 @@ static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 /// Sets the path of folio if another program loaded this library. Call it before any command is
 /// printed. Only the first call counts.
 pub fn set_program(path: PathBuf) {
-    // Every caller passes the same path.
     let _ = PROGRAM.set(path);
 }
 
-/// Returns the path of the running folio, or of the one next to the library.
 fn own() -> Option<PathBuf> {
     let running = || env::current_exe().ok();
     let path = PROGRAM.get().cloned().or_else(running)?;

@@ -1,11 +1,9 @@
-//! SIGINT, SIGTERM and SIGHUP during recording, SIGXFSZ while folio runs, and SIGPIPE for programs
-//! that folio starts.
+//! SIGINT, SIGTERM and SIGHUP during recording, SIGXFSZ in folio, and SIGPIPE in started programs.
 //!
-//! Owns the handlers; the first three are in place only during a run. A signal from the terminal
-//! also reaches the recorded program (same process group). The caller forwards one sent by `kill`
-//! to folio alone. A program may ignore SIGINT: the second one is passed on as SIGTERM, each
-//! further one as SIGKILL. `Signals::seen` tells folio itself to stop. Invariant S1: dropping
-//! `Signals` restores the earlier dispositions.
+//! A signal from the terminal also reaches the recorded program (same process group). The caller
+//! forwards one sent by `kill` to folio alone. A program may ignore SIGINT: the second one is
+//! passed on as SIGTERM, each further one as SIGKILL. Invariant S1: dropping `Signals` restores the
+//! earlier dispositions.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -15,13 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
 
 const WATCHED: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
-/// Last signal to forward that was not taken yet, 0 for none.
 static SENT: AtomicI32 = AtomicI32::new(0);
 
 /// Last signal of any kind, 0 for none.
 static SEEN: AtomicI32 = AtomicI32::new(0);
 
-/// SIGINTs since [`Signals::watch`].
 static NR_INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Debug)]
@@ -164,7 +160,6 @@ impl Drop for Signals {
         for (signal, earlier) in &self.earlier {
             // SAFETY: an all-zero sigaction is valid.
             let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
-            // sigaction fails only for signals that do not exist.
             let _ = set(*signal, earlier, &mut ours);
         }
     }

@@ -1,12 +1,10 @@
 //! Runs folio's work on a stack of its own size, whatever `ulimit -s` is.
 //!
-//! The limit applies to the main thread and to the programs that folio runs. It could only be
-//! raised up to the hard limit, and would have to be restored before each program. A separate
-//! thread gets the stack instead.
+//! Raising the limit would also affect the programs that folio runs, so a separate thread gets the
+//! stack. If no thread can be created (a seccomp filter, a limit), the work runs without one.
 //!
-//! Owns signals meanwhile. A signal for the process goes to any thread that does not block it. The
-//! work blocks some signals and takes them one by one (`run/child`), so the waiting thread blocks
-//! all. If no thread can be created (a seccomp filter, a limit), the work runs without one.
+//! A signal for the process goes to any thread that does not block it. The work blocks some signals
+//! and takes them one by one (`run/child`), so the waiting thread blocks all.
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -1,8 +1,7 @@
 //! Our own tracefs instance.
 //!
-//! Owns the instance's lifetime and its common files. The caller owns the enabled events. Does not
-//! touch other instances or the global buffer, and uses a private mount, so tracefs need not be
-//! mounted anywhere.
+//! The caller owns the enabled events. Does not touch other instances or the global buffer, and
+//! uses a private mount, so tracefs need not be mounted anywhere.
 //!
 //! Invariant T1: dropping the value or killing this process removes the instance. If its
 //! [keeper](crate::keeper) was killed too, the next instance of any process removes it.
@@ -17,7 +16,6 @@ use crate::mount::Detached;
 use crate::proc::{Task, host};
 use crate::system::Live;
 
-/// Prefix of our instances' names. The purpose and the PID follow.
 const PREFIX: &str = "folio-";
 
 /// The keeper's script: `$1` is an instance in the directory that it holds. It cannot be removed
@@ -29,7 +27,6 @@ const REMOVE: &str = "cd /proc/self/fd/2 && [ -d \"$1\" ] || exit; echo 0 >\"$1\
 pub(crate) enum TracefsError {
     NotPermitted,
     Missing,
-    /// PIDs here differ from PIDs in events.
     PidNamespace,
     Instance(io::Error),
 }
@@ -38,7 +35,6 @@ pub(crate) enum TracefsError {
 pub(crate) struct Instance {
     path: PathBuf,
     _keeper: Keeper,
-    /// Holds the mount that contains `path`.
     _tracefs: Detached,
 }
 

@@ -1,14 +1,11 @@
 //! Checks which users could have put a file in its place, and whether it runs with other
 //! privileges.
 //!
-//! Owns the check of a file that will be loaded into programs: its owner and mode, and those of
-//! every directory above it.
-//!
 //! ```text
-//!   /  opt  x  lib  largefolio  file          the way as it is named, and the way with links followed
-//!   `--------------'     |       `-- nobody else owns it, not everybody may write it
-//!          |             `-- nobody else owns it, not everybody may write to it, sticky or not
-//!          `-- the same, or sticky: there everybody may add names, but not take those of others
+//!   /  opt  x  lib  largefolio  file          the path as given, and the path with links resolved
+//!   `--------------'     |       `-- owned by a trusted user, not world-writable
+//!          |             `-- owned by a trusted user, not world-writable even if sticky
+//!          `-- the same, or sticky: any user can add names there, but not replace others
 //! ```
 //!
 //! Invariant:

@@ -7,17 +7,15 @@
 //!                                       undo: in reverse <----+---------------------+
 //! ```
 //!
-//! Owns the names of settings ([`catalog`]), profiles ([`profile`]), plans, and the record of old
-//! values and files ([`record`], [`files`]). [`crate::setting`] owns changes for one run,
-//! [`crate::persist`] the contents of files.
+//! [`crate::setting`] owns changes for one run, [`crate::persist`] the contents of files.
 //!
 //! Invariants:
 //! - T1: a setting is written only after a record with its old value is on disk, a file only after
 //!   a record with its text.
 //! - T2: a record's old value is the one before the first plan, no matter how many plans followed.
 //! - T3: only settings in the catalog are written, with a word the setting offers or a bounded
-//!   number. A forged record can therefore do no more than a plan. Records hold places of files,
-//!   not paths (P1 of [`crate::persist`]).
+//!   number, so a forged record can do no harm beyond a plan. Records hold places of files, not
+//!   paths.
 
 pub mod catalog;
 pub mod entry;
@@ -35,62 +33,25 @@ use largefolio_trace::shown;
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     #[error("no setting {name:?}; {expected}")]
-    Name {
-        name: String,
-        expected: &'static str,
-    },
+    Name { name: String, expected: &'static str },
     #[error("{name}: cannot read {}: {source}; does this kernel have the setting?", shown(path))]
-    Read {
-        name: String,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Read { name: String, path: PathBuf, source: io::Error },
     #[error("{name}: cannot be {value:?}; expected {expected}")]
-    Value {
-        name: String,
-        value: String,
-        expected: String,
-    },
+    Value { name: String, value: String, expected: String },
     #[error("cannot set {name} to {value:?} ({}): {source}{remedy}", shown(path))]
-    Write {
-        name: String,
-        value: String,
-        path: PathBuf,
-        source: io::Error,
-        remedy: &'static str,
-    },
+    Write { name: String, value: String, path: PathBuf, source: io::Error, remedy: &'static str },
     #[error("{}: {source}; folio tune needs /proc and /sys, or those below --root", shown(path))]
-    Root {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Root { path: PathBuf, source: io::Error },
     #[error("{name}: {message}")]
-    Busy {
-        name: String,
-        message: String,
-    },
+    Busy { name: String, message: String },
     #[error("{}: {message}", shown(file))]
-    Profile {
-        /// File, or name of a built-in profile.
-        file: String,
-        message: String,
-    },
+    Profile { file: String, message: String },
     #[error("{what}: {message}")]
-    Given {
-        what: String,
-        message: String,
-    },
+    Given { what: String, message: String },
     #[error("{}: {message}", shown(path))]
-    File {
-        /// The file, or one of its parent directories.
-        path: PathBuf,
-        message: String,
-    },
+    File { path: PathBuf, message: String },
     #[error("{}: {message}", shown(path))]
-    Record {
-        path: PathBuf,
-        message: String,
-    },
+    Record { path: PathBuf, message: String },
 }
 
 #[cfg(test)]

@@ -1,16 +1,15 @@
 //! Checks whether a change helps a program: runs it with and without the change, alternately.
 //!
 //! ```text
-//!   round 1   plain  changed      each run: prepare (not timed), run (timed), in turn
+//!   round 1   plain  changed      each run: prepare (untimed), then run (timed)
 //!   round 2   changed  plain      with a server: start it, wait until it is ready, time the load,
-//!   round 3   plain  changed                     look at both, stop it
+//!   round 3   plain  changed                     sample both, stop it
 //!             ratio of a round = changed / plain of that round
 //! ```
 //!
-//! Owns one timed run of a command ([`run`]) and its processes (`family`), a server ([`server`]),
-//! numbers that programs print ([`metric`]), the rounds ([`rounds`]), which of them show the change
-//! ([`proof`], from [`mod@look`]) and the result ([`verdict`], [`threshold`]). A [`rounds::Arm`]
-//! owns the change.
+//! [`run`] times one command and [`rounds`] alternates the arms. [`proof`] finds the rounds that
+//! show the change, and [`verdict`] and [`threshold`] judge them. A [`rounds::Arm`] owns the
+//! change.
 //!
 //! Invariants:
 //! - V1: no process of a started command is left, however this process ends. Only a daemon without
@@ -35,11 +34,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     #[error("cannot start {command}: {source}{remedy}")]
-    Start {
-        command: String,
-        source: io::Error,
-        remedy: &'static str,
-    },
+    Start { command: String, source: io::Error, remedy: &'static str },
     /// It failed. Times of failing runs mean nothing.
     #[error(
         "{command} {how} in the {arm} run of round {round}; a failed run cannot be compared \
@@ -47,52 +42,25 @@ pub enum VerifyError {
     )]
     Failed {
         command: String,
-        /// `exited with 1`, `was killed by signal 11`.
         how: String,
         arm: &'static str,
         /// From 1. 0 is the round that does not count.
         round: usize,
     },
     #[error("the {arm} runs cannot be prepared: {source}")]
-    Prepare {
-        arm: &'static str,
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    Prepare { arm: &'static str, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("{option} {how} in the {arm} run of round {round}")]
-    Script {
-        option: &'static str,
-        how: String,
-        arm: &'static str,
-        round: usize,
-    },
+    Script { option: &'static str, how: String, arm: &'static str, round: usize },
     #[error("no metric in the {arm} run of round {round}: {why} (--show-output shows its output)")]
-    Metric {
-        why: String,
-        arm: &'static str,
-        round: usize,
-    },
+    Metric { why: String, arm: &'static str, round: usize },
     #[error("the server was not ready within {seconds} s: --ready: {why}{output}")]
-    NotReady {
-        seconds: u64,
-        /// The response to its readiness check.
-        why: String,
-        output: String,
-    },
+    NotReady { seconds: u64, why: String, output: String },
     #[error("the server {how} {when}{output}")]
-    ServerEnded {
-        how: String,
-        when: &'static str,
-        output: String,
-    },
+    ServerEnded { how: String, when: &'static str, output: String },
     #[error("{what} was killed and does not end; the rounds cannot go on beside it")]
-    Immortal {
-        what: String,
-    },
+    Immortal { what: String },
     #[error("{call} failed: {source}")]
-    Call {
-        call: &'static str,
-        source: io::Error,
-    },
+    Call { call: &'static str, source: io::Error },
 }
 
 fn failed(call: &'static str) -> impl FnOnce(io::Error) -> VerifyError {

@@ -1,23 +1,20 @@
 //! `folio warm`: refills a file's page cache with the largest folios that its filesystem supports.
 //!
-//! The kernel chooses a folio's size when pages enter the cache. A file that was copied or read in
-//! small pieces stays in small folios until its pages are evicted. folio drops the small ones (only
-//! clean, unmapped pages can be dropped) and reads them again through a mapping advised
-//! `MADV_HUGEPAGE`. Afterwards large entries map every plain mapping at a matching address
-//! (`docs/behaviour` B.4.6, B.6.3), shared by all processes as before.
+//! The kernel chooses a folio's size when pages enter the cache, so a file that was read in small
+//! pieces stays in small folios. folio drops these (only clean, unmapped pages can be dropped) and
+//! reads them again through a mapping advised `MADV_HUGEPAGE`. Afterwards large entries map every
+//! plain mapping at a matching address (`docs/behaviour` B.4.6, B.6.3).
 //!
 //! ```text
-//!   look     which blocks are in one PMD folio already                    (residency)
+//!   look     which blocks are already in one PMD folio                    (residency)
 //!   evict    sync, then POSIX_FADV_DONTNEED of the other blocks
-//!   try      one block: does this filesystem, does this memory give a folio?
-//!   fill     MADV_HUGEPAGE + MADV_POPULATE_READ; the end by the next largest sizes
+//!   try      one block: do filesystem and memory provide a folio?
+//!   fill     MADV_HUGEPAGE + MADV_POPULATE_READ; the end in the next largest sizes
 //!   look
 //! ```
 //!
 //! A shorter file gets the largest folios that fit into it. If a PMD entry maps more than is useful
 //! (arm64 with 16K and 64K pages), contpte blocks and larger folios count (`by_size`).
-//!
-//! Owns the order of these steps and the report about them. [`libraries`] finds a program's files.
 //!
 //! Invariants:
 //! - W1: neither the bytes nor the change times of the file change: dirty pages are written first.

@@ -30,7 +30,6 @@ pub(crate) struct Job<'a> {
     pub(crate) pagemap: &'a Fd,
 }
 
-/// Makes the copy and publishes it under `name`, if other processes can use it.
 pub(crate) fn make(store: &Store, job: &Job, name: Option<&Name>) -> Result<Fd, Refusal> {
     check_gain(job)?;
     check_room(store, job)?;

@@ -15,7 +15,6 @@
 use crate::maps::Blocks;
 use crate::sys::{Area, Errno, Fd, Result};
 
-/// Size of an ELF header, program header and section header of the 64-bit class.
 const HEADER_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
 const SECTION_BYTES: usize = 64;
@@ -145,7 +144,6 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies the parts of a section that are before and after the text's blocks.
     fn copy_outside(&mut self, offset: u64, bytes: u64) -> Result<()> {
         let end = offset.saturating_add(bytes).min(self.file_bytes);
         let blocks_end = self.blocks.offset.saturating_add(self.blocks.len as u64);
@@ -175,7 +173,6 @@ impl Copier<'_> {
         if nr == bytes.len() { Ok(()) } else { Err(Errno(libc::ENOEXEC)) }
     }
 
-    /// Writes outside of the blocks and inside the copy (F1).
     fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let start = self.blocks.offset.saturating_add(self.blocks.shift());
         let end = start.saturating_add(self.blocks.len as u64);

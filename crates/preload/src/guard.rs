@@ -8,7 +8,6 @@ use crate::maps::number;
 use crate::sys::{self, Fd};
 use crate::wire::{FILTERS_VARIABLE, PAGES_BYTES, Refusal};
 
-/// Bytes of `/proc/self/status` that are read. It has about 1500.
 const STATUS_BYTES: usize = 4096;
 
 pub(crate) fn check() -> Result<(), Refusal> {

@@ -3,16 +3,15 @@
 //! `folio run --text remap` loads it through `LD_PRELOAD`. The page cache cannot hold some text in
 //! large folios because of its filesystem, its alignment or an earlier mapping. The library maps a
 //! copy in shared memory over it: 2 MiB folios under PMD entries, one copy for all processes of a
-//! file. Nothing else about the program changes. docs/design/remap.md describes the protocol and
-//! why it is safe.
+//! file. docs/design/remap.md describes the protocol and why it is safe.
 //!
 //! ```text
 //!   constructor -> objects: any text with a whole block?
-//!                  guard: a process to be left alone?
+//!                  guard: must this process stay unchanged?
 //!                  store: the private directory of copies, checked
 //!                  remap: /proc/self/maps -> texts -> copy found or made -> compared with the text
 //!                         -> mapped over it
-//!                  report: one line a text, one a process
+//!                  report: one line per text, one per process
 //! ```
 //!
 //! Invariants of the whole:
@@ -21,8 +20,7 @@
 //!   no descriptor open, prints only on request, and restores errno.
 //! - P3: a process without a whole block of text makes no system call here.
 //! - P4: the library cannot panic: it never indexes or unwraps, and uses only inlined functions of
-//!   `core`. It needs only libc and exports nothing. A test of `largefolio-linux` checks the built
-//!   file.
+//!   `core`. It needs only libc and exports nothing, which a test of `largefolio-linux` checks.
 
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]

@@ -35,7 +35,6 @@ impl<const N: usize> Line<N> {
     }
 
     fn push_number<const BASE: u64>(&mut self, mut number: u64) -> &mut Self {
-        // 64 binary digits at most.
         let mut digits = [0_u8; 64];
         let mut nr = 0;
         for slot in &mut digits {

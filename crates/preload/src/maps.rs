@@ -25,7 +25,6 @@ pub(crate) struct Blocks {
     pub(crate) block: usize,
     /// A multiple of `block`.
     pub(crate) start: usize,
-    /// Bytes, a nonzero multiple of `block`.
     pub(crate) len: usize,
     pub(crate) offset: u64,
 }
@@ -37,7 +36,6 @@ impl<'a> Text<'a> {
         Self::parse_mapping(line, b"r-xp")
     }
 
-    /// Parses a line that maps a file with the access rights `wanted`.
     pub(crate) fn parse_mapping(line: &'a [u8], wanted: &[u8]) -> Option<Self> {
         let mut rest = line;
         let start = number::<16>(field(&mut rest, b'-')?)?;
@@ -90,7 +88,6 @@ impl Blocks {
     }
 }
 
-/// Removes the bytes up to the next `end`, and returns them without `end`.
 fn field<'a>(rest: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
     let at = rest.iter().position(|byte| *byte == end)?;
     let (field, after) = (rest.get(..at)?, rest.get(at + 1..)?);

@@ -10,13 +10,11 @@ use crate::wire::block_bytes;
 
 const EXECUTABLE: u32 = 1;
 
-/// Returns whether an executable segment of a loaded object contains a whole aligned block.
 pub(crate) fn have_blocks() -> bool {
     // SAFETY: `look` only reads what the loader passes; it takes no data.
     unsafe { libc::dl_iterate_phdr(Some(look), core::ptr::null_mut()) != 0 }
 }
 
-/// Returns 1, which ends the iteration, for an object with a block.
 unsafe extern "C" fn look(
     info: *mut libc::dl_phdr_info,
     _size: usize,

@@ -9,9 +9,8 @@
 //!   copy (mapped elsewhere, r-x)     |== block ==|== block ==|     block by block
 //! ```
 //!
-//! The comparison uses the mapping that will be replaced, not the file at its path. It proves that
-//! the copy holds the running code, however the copy was found. It reads both at about memory
-//! speed; reading the file through its descriptor takes 1.3 to 1.5 times as long
+//! The comparison uses the mapping that will be replaced, not the file at its path. It reads both
+//! at about memory speed; reading the file through its descriptor takes 1.3 to 1.5 times as long
 //! (docs/design/remap.md).
 //!
 //! Invariants:

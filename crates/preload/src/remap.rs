@@ -1,7 +1,5 @@
 //! Moves the texts of this process.
 //!
-//! Owns the order of steps for each text:
-//!
 //! ```text
 //!   maps line --> file opened by its path --> same device and inode?      FileChanged
 //!      |                                        |
@@ -9,8 +7,8 @@
 //!      |                        Modified        |
 //!      `------> map the copy elsewhere as text: allowed?                  NoExec, Denied
 //!                  and equal to the mapped text, byte for byte? (proof)
-//!                               | yes           | no: a found copy loses its name, one is made;
-//!                               |                     of that one                FileChanged
+//!                               | yes           | no: unlink a found copy and make a new one
+//!                               |                     if that differs too      FileChanged
 //!                     mmap(MAP_FIXED) over the blocks
 //! ```
 //!
@@ -55,7 +53,6 @@ pub(crate) fn texts(store: &Store, report: &Report) -> Result<(), Refusal> {
     if is_any { Ok(()) } else { Err(Refusal::Tiny) }
 }
 
-/// Reads `/proc/self/maps`, with each line ended by a zero byte.
 fn read_maps(buffer: &mut [u8]) -> Result<&[u8], Refusal> {
     let maps = Fd::open(c"/proc/self/maps", libc::O_RDONLY).map_err(|_| Refusal::NoProc)?;
     let nr = maps.read(buffer).map_err(|_| Refusal::NoProc)?;

@@ -1,24 +1,23 @@
 //! The directory of shared copies.
 //!
-//! Owns finding a copy and the lock for making one. A name in the directory always refers to a
-//! complete copy: a copy is an unnamed file (`O_TMPFILE`) until it is complete.
+//! A name in the directory always refers to a complete copy: a copy is an unnamed file
+//! (`O_TMPFILE`) until it is complete.
 //!
 //! ```text
 //!   find --found--> map it
 //!     | missing
 //!   lock the directory (bounded wait), find again
 //!     | missing
-//!   unnamed file -> fill -> check the source once more -> link -> find
-//!     | SIGKILL anywhere: the unnamed file and the lock go with the process
+//!   unnamed file -> fill -> check the source again -> link -> find
+//!     | SIGKILL anywhere: the kernel removes the unnamed file and the lock
 //! ```
 //!
 //! Invariants:
 //! - D1: the directory is a real directory, owned by the effective user, with mode 0700, on tmpfs.
-//!   That is the trust boundary: a user who can write to it can also trace this process.
+//!   A user with write access to it can also trace this process.
 //! - D2: a copy is used only if it is a regular file of that user on that filesystem, with mode
 //!   0400, one name and the expected size.
-//! - D3: a name is a hint: a copy is used only after a comparison with the text it replaces
-//!   (`proof`).
+//! - D3: a name is a hint: a copy is used only after a comparison with the text it replaces.
 //! - D4: every path below the directory is opened relative to its descriptor, without following
 //!   links.
 
@@ -39,7 +38,6 @@ const TRIES: u32 = 500;
 /// and the suffix of a link 4.
 const NAME_BYTES_MAX: usize = 96;
 
-/// Longest file name in bytes, including its zero.
 pub(crate) type Name = Line<256>;
 
 pub(crate) struct Store {
@@ -111,8 +109,6 @@ impl Store {
             && status.has_one_name
     }
 
-    /// Waits for the lock, or until another process has made `name`. Closing the descriptor
-    /// releases the lock.
     pub(crate) fn lock(&self, name: &Name, bytes: u64) -> Result<Lock, Refusal> {
         let lock = self.directory.open_at(c".", libc::O_RDONLY | libc::O_DIRECTORY, 0);
         let lock = lock.map_err(|_| Refusal::Os)?;

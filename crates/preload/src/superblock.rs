@@ -7,9 +7,8 @@
 //!   medium;
 //! - `f_fsid`: derived from the UUID on ext4 and btrfs, random for each tmpfs.
 //!
-//! Both are the same for every mount of a superblock, in any mount namespace, so these mounts share
-//! their copies. Mount ids would differ. Neither number proves the contents, and FUSE has neither:
-//! `proof` covers that.
+//! Both are the same for every mount of a superblock, so these mounts share their copies. Neither
+//! number proves the contents, and FUSE has neither: `proof` covers that.
 
 use crate::line::Line;
 use crate::maps::number;

@@ -1,8 +1,7 @@
 //! System calls, in safe functions where that is possible.
 //!
-//! Owns every call to libc. Calls use `syscall(2)` instead of the wrappers: the program or another
-//! preloaded library may have replaced `open` or `mmap` with functions that are not ready before
-//! `main`.
+//! Calls use `syscall(2)` instead of libc's wrappers: the program or another preloaded library may
+//! have replaced `open` or `mmap` with functions that are not ready before `main`.
 //!
 //! Invariants:
 //! - S1: nothing here allocates, blocks without bound, raises a signal or changes a disposition.
@@ -100,7 +99,6 @@ const fn nanoseconds(seconds: i64, nanoseconds: i64) -> u64 {
     (seconds.cast_unsigned()).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds.cast_unsigned())
 }
 
-/// Sleeps for the time, or until a signal arrives.
 pub(crate) fn pause_ns(nanoseconds: i64) {
     let pause = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
     // SAFETY: `pause` is a timespec that outlives the call.
@@ -277,7 +275,6 @@ impl Fd {
         unsafe { call(libc::SYS_flock, [self.0, operation, 0, 0, 0, 0]) }.is_ok()
     }
 
-    /// Links this unnamed file as `name` in `directory`.
     pub(crate) fn link(&self, directory: &Self, name: &CStr) -> Result<()> {
         let mut own = crate::line::Line::<40>::new();
         own.push(b"/proc/self/fd/").push_decimal(self.0 as u64);

@@ -11,7 +11,6 @@ use crate::qemu;
 /// Entries of the table, indexed by a hash of the word. A colliding word replaces the entry.
 const NR_ENTRIES: usize = 64;
 
-/// The low bits of an entry hold the meaning, the bits above it the word.
 const MEANING_BITS: u32 = 8;
 
 const SIZE_MASK: u8 = 0xf;

@@ -1,12 +1,9 @@
-//! The plugin's command-line arguments.
+//! The plugin's command-line arguments, which an execve passes on to the next QEMU.
 //!
 //! ```text
 //!   -plugin FILE,dir=DIRECTORY,qemu=QEMU,exe=PROGRAM,root=DIRECTORY,generation=NUMBER,
 //!                blocked=SIGNALS
 //! ```
-//!
-//! Owns parsing and writing them: an execve restarts QEMU with the same arguments and another
-//! program.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,8 +1,6 @@
-//! Epochs: a new one begins when the address space shrinks, and every thread flushes once per
-//! epoch.
+//! Epochs: a new one begins when the address space shrinks, and every thread flushes once for it.
 //!
-//! Owns the current epoch's number and whether a tail was flushed for it. [`crate::grace`] owns the
-//! waiting.
+//! [`crate::grace`] owns the waiting.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Relaxed, Release, SeqCst};

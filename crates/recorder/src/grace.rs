@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use crate::tail::Tail;
 use crate::{epoch, send, thread};
 
-/// The owner runs program code or one of our callbacks.
 pub(crate) const RUNNING: u32 = 0;
 const IN_SYSCALL: u32 = 1;
 /// The owner is in a system call while another thread flushes its rows.

@@ -1,15 +1,12 @@
 //! Identifies a program by its first bytes, as the kernel does.
 //!
-//! Owns the rules that tell an ELF file from a script, as far as a recorder needs them. The bytes
-//! are untrusted. `largefolio-linux` compiles this file too, through a symbolic link: a cdylib
-//! cannot be a dependency.
+//! The bytes are untrusted. `largefolio-linux` compiles this file too, through a symbolic link: a
+//! cdylib cannot be a dependency.
 
 use super::arch::Arch;
 
-/// Bytes read from the start of a file. They cover the program headers and the loader's path.
 pub(crate) const HEAD_BYTES: usize = 4096;
 
-/// Longest chain of interpreters, as in Linux.
 pub(crate) const INTERPRETERS_MAX: usize = 5;
 
 /// Bytes that the kernel reads of a script (`BINPRM_BUF_SIZE`).
@@ -23,10 +20,7 @@ const HEADER_BYTES: usize = 56;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Head<'a> {
     Program(Arch),
-    Script {
-        interpreter: &'a [u8],
-        argument: Option<&'a [u8]>,
-    },
+    Script { interpreter: &'a [u8], argument: Option<&'a [u8]> },
     ThirtyTwoBit,
     Foreign(u16),
     NoProgram,

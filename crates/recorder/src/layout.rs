@@ -26,7 +26,6 @@ pub(crate) fn guest_base() -> u64 {
     GUEST_BASE.load(Relaxed)
 }
 
-/// Returns the same offset for the addresses of loads, `None` if it is unknown.
 #[inline]
 pub(crate) fn load_base() -> Option<u64> {
     let base = LOAD_BASE.load(Relaxed);

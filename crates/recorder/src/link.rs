@@ -1,17 +1,17 @@
 //! The connection to `folio record`.
 //!
-//! Owns the descriptor, protects it from the program that shares it, and ends recording when the
-//! parent dies. Does not own the messages.
+//! Protects the descriptor from the program that shares it, and ends recording when the parent
+//! dies.
 //!
 //! Invariants:
 //! - L1: a packet goes only to a descriptor with our socket's inode. The program can close any
 //!   number and get it back for a file of its own.
 //! - L2: we close the descriptor only while no thread is sending.
 //! - L3: once the parent is gone ([`is_stopped`]), nothing is sent and the program continues.
+//! - L4: every wait here is finite: it waits for a sender, for another thread's connect, or for the
+//!   parent. If the parent dies, the send fails with EPIPE.
 //! - L5: [`stop`] and [`step_aside`] shut the connection down, so it ends for the parent even if
 //!   other processes hold the descriptor. The child of a fork only closes it.
-//! - L4: every wait here is finite: it waits for a sender, for another thread's connect, or for the
-//!   parent, whose death ends a send with EPIPE.
 
 use std::io;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};

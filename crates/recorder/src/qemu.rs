@@ -25,9 +25,7 @@ pub(crate) struct Insn {
     _opaque: [u8; 0],
 }
 
-/// `QEMU_PLUGIN_CB_NO_REGS`: the callback reads no guest register.
 pub(crate) const NO_REGS: c_int = 0;
-/// `QEMU_PLUGIN_MEM_RW`: call for loads and stores.
 pub(crate) const MEM_BOTH: c_int = 3;
 
 pub(crate) type BlockTranslated = extern "C" fn(PluginId, *mut Block);

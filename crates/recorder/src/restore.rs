@@ -44,7 +44,6 @@ fn anonymous(maps: &[u8]) -> impl Iterator<Item = (u64, u64)> {
         let mut words = line.split_ascii_whitespace();
         let (start, end) = words.next()?.split_once('-')?;
         let is_writable = words.next()?.starts_with("rw-p");
-        // Skips offset, device and inode. The next word would be a name.
         let is_unnamed = words.nth(3).is_none();
         let number = |text| u64::from_str_radix(text, 16).ok();
         let (start, end) = (number(start)?, number(end)?);

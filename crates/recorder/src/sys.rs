@@ -48,7 +48,6 @@ pub(crate) fn block_signals(signals: u64) -> u64 {
     mask(libc::SIG_SETMASK, &raw const set)
 }
 
-/// Changes the calling thread's mask by `set`, if there is one, and returns the previous mask.
 fn mask(how: c_int, set: *const libc::sigset_t) -> u64 {
     // SAFETY: an all-zero set is valid.
     let mut earlier: libc::sigset_t = unsafe { std::mem::zeroed() };
@@ -141,7 +140,6 @@ fn soft_limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
     (result == 0).then_some(limit.rlim_cur)
 }
 
-/// Duplicates `fd` to a number of at least `lowest`, and closes the old one.
 pub(crate) fn move_descriptor(fd: OwnedFd, lowest: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC takes an open descriptor, which `fd` owns, and a number.
     let moved = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest) };
@@ -256,8 +254,6 @@ pub(crate) fn position(fd: RawFd) -> Option<u64> {
     u64::try_from(position).ok()
 }
 
-/// Reserves memory for the first `length` bytes of `file` without changing its size. A write to a
-/// mapping on a full filesystem would raise SIGBUS.
 pub(crate) fn reserve(file: &File, length: usize) -> io::Result<()> {
     let length = length.cast_signed() as libc::off_t;
     // SAFETY: fallocate takes an open descriptor, which `file` owns, and numbers.

@@ -1,8 +1,7 @@
 //! System calls, and the events they become.
 //!
-//! Owns the two callbacks and the dispatch. The files of the folder own the call numbers
-//! ([`sysno`]), memory ([`memory`], [`segment`]), files ([`file`], [`position`]) and processes
-//! ([`process`], [`execve`]). [`guest`] reads memory that arguments point to. Invariants:
+//! The folder's files own the call numbers ([`sysno`]), memory ([`memory`], [`segment`]), files
+//! ([`file`], [`position`]) and processes ([`process`], [`execve`]). Invariants:
 //! - C1: only a successful call becomes an event, after it returned. An exit and an execve do not
 //!   return, so they are sent before.
 //! - C2: before a call that removes address space, every thread's rows have been sent (within the

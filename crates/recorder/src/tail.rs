@@ -53,7 +53,6 @@ struct Head {
     epoch: AtomicU32,
     /// The access right to the tail, a state of [`crate::grace`].
     state: AtomicU32,
-    /// The most recent row of each op, 0 (always empty) for none.
     last: [AtomicU32; 3],
     named: Named,
 }

@@ -16,7 +16,6 @@ use crate::sys;
 use crate::thread;
 use crate::wire::{Kind, PAGE_BITS};
 
-/// Bytes that `DC ZVA` clears.
 const BLOCK_BYTES: u64 = 64;
 
 /// Consecutive clears that cover a page which nothing else touches.

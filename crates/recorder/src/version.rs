@@ -1,13 +1,12 @@
 //! Differences between the QEMU versions that load this plugin.
 //!
-//! Owns `qemu_plugin_version`, which QEMU reads after loading this library and before calling it,
-//! the value of a load and the order of variables.
+//! QEMU reads `qemu_plugin_version` after loading this library and before calling it.
 //!
 //! ```text
 //!   QEMU         takes versions   the plugin says   the value of a load      variables
 //!   6.0 to 8.2   0 to 1           1                 is read from memory      in reverse
 //!   9.0, 9.1     2 to 2, 3        2                 is read from memory      in order
-//!   9.2, 10.0    2 to 4           2                 is told by QEMU          in order
+//!   9.2, 10.0    2 to 4           2                 is reported by QEMU      in order
 //! ```
 //!
 //! Tested with 7.2 and 10.0.

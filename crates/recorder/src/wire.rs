@@ -1,8 +1,7 @@
 //! The protocol between the plugin and `folio record`.
 //!
-//! Owns the byte layout of messages, rows and tails. Does not own the meaning of ops: their numbers
-//! are defined by `largefolio_trace::event::Op`. `largefolio-linux` compiles this file too, through
-//! a symbolic link: a cdylib cannot be a dependency.
+//! `largefolio_trace::event::Op` defines the op numbers. `largefolio-linux` compiles this file too,
+//! through a symbolic link: a cdylib cannot be a dependency.
 //!
 //! A message is one packet of a `SOCK_SEQPACKET` socket:
 //!
@@ -36,7 +35,6 @@ pub(crate) const ROW_BYTES: usize = 8;
 
 pub(crate) const LINK_BITS: u32 = 4;
 
-/// Largest link. A load further back gets none.
 pub(crate) const LINK_MAX: u64 = (1 << LINK_BITS) - 1;
 
 /// Bits of a row's count: up to 2^22 - 1 references.
@@ -182,7 +180,6 @@ pub(crate) enum Unrecorded {
     Foreign = 2,
     Unreadable = 3,
     Deleted = 4,
-    /// The recorder could not be started in its place.
     NoRecorder = 5,
 }
 
@@ -255,7 +252,6 @@ pub(crate) const SHARES_MEMORY: u32 = 1;
 /// Bit of a fork's `flags`: the new process borrows its parent's memory, as in the trace.
 pub(crate) const BORROWS_MEMORY: u32 = 2;
 
-/// Bit of a fork's `flags`: the fork made a new process.
 pub(crate) const NEW_PROCESS: u32 = 1 << 16;
 
 pub(crate) const EVENT_BYTES: usize = 48;

@@ -18,7 +18,6 @@ use crate::trust;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copied {
     pub file_bytes: u64,
-    /// Length of the copy including its holes.
     pub copy_bytes: u64,
     pub stored_bytes: u64,
     /// Bytes of text in whole blocks.

@@ -18,10 +18,7 @@ pub enum AlignError {
         -Wl,-z,max-page-size={align}",
         shown(path)
     )]
-    Bits32 {
-        path: PathBuf,
-        align: u64,
-    },
+    Bits32 { path: PathBuf, align: u64 },
     #[error("{}: already aligned; folio warm fills its page cache", shown(.0))]
     Already(PathBuf),
     #[error(
@@ -31,11 +28,7 @@ pub enum AlignError {
         text_bytes.div_ceil(1 << 10),
         size_name(*align)
     )]
-    NoGain {
-        path: PathBuf,
-        align: u64,
-        text_bytes: u64,
-    },
+    NoGain { path: PathBuf, align: u64, text_bytes: u64 },
     #[error("{}: packed (UPX): its text is unpacked elsewhere in memory; unpack it first (upx -d)",
         shown(.0))]
     Packed(PathBuf),
@@ -44,10 +37,7 @@ pub enum AlignError {
          reader expects them at that place; align the program before they are appended",
         shown(path)
     )]
-    Appended {
-        path: PathBuf,
-        bytes: u64,
-    },
+    Appended { path: PathBuf, bytes: u64 },
     #[error("{}: signed (security.ima), and a copy would not be; align it before it is signed",
         shown(.0))]
     Signed(PathBuf),
@@ -55,11 +45,7 @@ pub enum AlignError {
         "{}: {what}: cannot be moved; re-link it with -Wl,-z,max-page-size={align}",
         shown(path)
     )]
-    Tangled {
-        path: PathBuf,
-        what: String,
-        align: u64,
-    },
+    Tangled { path: PathBuf, what: String, align: u64 },
     #[error("{}: the copy cannot be the original itself; choose another -o", shown(.0))]
     Same(PathBuf),
     #[error(
@@ -67,14 +53,7 @@ pub enum AlignError {
         written",
         shown(path)
     )]
-    Differs {
-        path: PathBuf,
-        what: String,
-    },
+    Differs { path: PathBuf, what: String },
     #[error("cannot {action} {}: {source}", shown(path))]
-    Io {
-        action: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { action: &'static str, path: PathBuf, source: io::Error },
 }

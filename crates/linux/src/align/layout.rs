@@ -21,7 +21,6 @@ use crate::elf::{Class, ElfFile, ElfKind};
 const PAGE_BYTES: u64 = 4096;
 /// Up to this many zero bytes at the end are padding: linkers round the length.
 const PADDING_BYTES_MAX: u64 = 16;
-/// A packer's mark is in this many first bytes.
 const HEAD_BYTES: u64 = 4096;
 
 /// Bytes that stay together.
@@ -37,7 +36,6 @@ pub struct Layout {
     pub copy_bytes: u64,
     /// Bytes of text in whole blocks.
     pub text_bytes: u64,
-    /// The copy's headers: position and bytes.
     patches: Vec<(u64, Vec<u8>)>,
 }
 

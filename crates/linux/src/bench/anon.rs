@@ -26,37 +26,24 @@ pub enum BenchError {
     #[error(
         "this kernel has no anonymous folios of {kib} KiB ({THP}/hugepages-{kib}kB is missing)"
     )]
-    NoSize {
-        kib: u64,
-    },
+    NoSize { kib: u64 },
     #[error(
         "only {resident_bytes} of {len_bytes} bytes were filled by folios of {folio_bytes} bytes: {}",
         cause()
     )]
-    NotFilled {
-        resident_bytes: usize,
-        len_bytes: usize,
-        folio_bytes: usize,
-    },
+    NotFilled { resident_bytes: usize, len_bytes: usize, folio_bytes: usize },
     #[error(
         "{} MiB took {nr_faults} faults, where folios of {} KiB take {nr_folios}: {}",
         len_bytes >> 20,
         (len_bytes / nr_folios) >> 10,
         cause()
     )]
-    NotGiven {
-        nr_faults: u64,
-        nr_folios: usize,
-        len_bytes: usize,
-    },
+    NotGiven { nr_faults: u64, nr_folios: usize, len_bytes: usize },
     #[error(
         "{mib} MiB in pages of 1 GiB: only {free} of them could be reserved; free memory is \
          fragmented or short, so reserve them at boot with hugepagesz=1G hugepages=N"
     )]
-    NoPool {
-        mib: usize,
-        free: usize,
-    },
+    NoPool { mib: usize, free: usize },
     #[error(transparent)]
     Gaps(#[from] largefolio_bulk::gaps::GapsError),
     #[error(transparent)]
@@ -66,10 +53,7 @@ pub enum BenchError {
     #[error(transparent)]
     Tuning(#[from] largefolio_bulk::TuningError),
     #[error("{call} failed: {source}")]
-    Call {
-        call: &'static str,
-        source: io::Error,
-    },
+    Call { call: &'static str, source: io::Error },
 }
 
 pub(super) fn failed<E: Into<io::Error>>(call: &'static str) -> impl FnOnce(E) -> BenchError {
@@ -91,7 +75,6 @@ fn nr_faults() -> Result<u64, BenchError> {
     Ok(stat.map_err(failed("reading /proc/self/stat"))?.nr_minor_faults)
 }
 
-/// The timed operation. All times are the parent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A store to every base page of a fresh region.

@@ -53,7 +53,6 @@ impl FolioSize {
     }
 }
 
-/// A child that stores. Dropping it kills and reaps it.
 struct Writer {
     pid: Pid,
     is_reaped: bool,

@@ -1,10 +1,9 @@
 //! Clearing and copying in user space by size, cold and hot (series 001): the choice of
 //! `largefolio-bulk` against page-at-a-time, the C library and every primitive of the CPU.
 //!
-//! Owns the memory it works on ([`Arena`]) and the cells of the table. Reading order: [`Cell`],
-//! [`near`] (data left in the cache after a folio was cleared), [`gaps`] (how long other tasks
-//! wait). All times are the thread's CPU time unless stated otherwise. They exclude other programs'
-//! time slices, but not their effect on caches and memory.
+//! Reading order: [`Cell`], [`near`] (data left in the cache after a folio was cleared), [`gaps`]
+//! (how long other tasks wait). Times are the thread's CPU time unless stated otherwise. They
+//! exclude other programs' time slices, but not their effect on caches and memory.
 
 mod arena;
 pub mod gaps;
@@ -23,7 +22,6 @@ use crate::measure::{Series, cpu_time, interleave};
 pub use arena::Arena;
 
 const HOT_BYTES: usize = 8 << 20;
-/// Bytes that a sample of cold memory moves at least: more than the cache holds.
 const COLD_BYTES: usize = 64 << 20;
 
 /// The kernel's primitive for clearing a page.
@@ -50,7 +48,6 @@ pub struct Cell {
 pub enum Subject {
     /// A page at a time with the kernel's primitive.
     Pagewise,
-    /// The whole unit with the tuning's choice, named here.
     Chosen(Primitive),
     Whole(Primitive),
 }

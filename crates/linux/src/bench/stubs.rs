@@ -1,9 +1,9 @@
 //! RET stubs: one return instruction per page, called in order and at random (series 000, 002,
 //! 003).
 //!
-//! Owns the file of stubs, the backing of its pages, and the two phases. A call costs little except
-//! its translation, which isolates the effect of large folios on a program's text. Reading order:
-//! [`Backing`], [`Stubs`], `call` (the timed loops), `file`, `mapping`.
+//! A call costs little except its translation, which isolates the effect of large folios on a
+//! program's text. Reading order: [`Backing`], [`Stubs`], `call` (the timed loops), `file`,
+//! `mapping`.
 //!
 //! ```text
 //!   page 0     page 1     page 2              cold    fresh mapping, one call a page in order
@@ -41,10 +41,7 @@ const HUGETLB_BYTES: usize = 2 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum StubsError {
     #[error("cannot make a file in {dir}: {source}; choose another directory with --dir", dir = shown(.dir))]
-    Directory {
-        dir: PathBuf,
-        source: io::Error,
-    },
+    Directory { dir: PathBuf, source: io::Error },
     #[error(
         "files there may not be executed (mounted noexec); choose another directory with --dir"
     )]
@@ -56,23 +53,15 @@ pub enum StubsError {
          to add them: echo $((`cat {pool}` + {needed})) > {pool}",
         pool = pool()
     )]
-    NotReserved {
-        needed: usize,
-        free: usize,
-    },
+    NotReserved { needed: usize, free: usize },
     #[error(
         "MADV_COLLAPSE makes folios of {} only, and the region has fewer bytes; choose a larger one \
          with --region",
         size_name(*.block_bytes as u64)
     )]
-    NoBlock {
-        block_bytes: usize,
-    },
+    NoBlock { block_bytes: usize },
     #[error("{call} failed: {source}")]
-    Call {
-        call: &'static str,
-        source: io::Error,
-    },
+    Call { call: &'static str, source: io::Error },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,9 +106,7 @@ impl Backing {
 /// Page cache before a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cache {
-    /// Unchanged: faults only map.
     Warm,
-    /// Without the file if it is on disk: faults read.
     Dropped,
 }
 
@@ -154,7 +141,6 @@ pub struct Stubs {
     layout: Layout,
     file: File,
     len_bytes: usize,
-    /// `None` only while it is replaced.
     mapping: Option<Mapping>,
 }
 

@@ -12,7 +12,6 @@ use crate::bench::stubs::file::failed;
 use crate::bench::stubs::mapping::{Mapping, Source};
 use crate::geometry::page_bytes;
 
-/// Bytes that fault-around covers (64 KiB unless the administrator changed it).
 pub const AROUND_BYTES: usize = 64 << 10;
 
 /// Returns the CPU time of one load in every 64 KiB of a fresh mapping of a fresh file with

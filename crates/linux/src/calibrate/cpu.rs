@@ -44,7 +44,6 @@ pub struct Cpu {
     pub name: String,
     /// Whether a hypervisor is visible, `None` if unknown.
     pub is_virtual: Option<bool>,
-    /// TLB structures, empty if the CPU does not report them.
     pub structures: Vec<Structure>,
 }
 
@@ -175,7 +174,6 @@ mod leaves {
         structures
     }
 
-    /// Decodes the ways of leaf `8000_0006h`.
     fn coded(code: u32) -> Option<u32> {
         const WAYS: [u32; 16] = [0, 1, 2, 3, 4, 6, 8, 0, 16, 0, 32, 48, 64, 96, 128, 0];
         WAYS.get(code as usize).copied().filter(|&ways| ways > 0)

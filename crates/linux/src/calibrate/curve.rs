@@ -1,9 +1,8 @@
 //! Time per reference over the working set, for data and for instructions.
 //!
-//! Owns the memory of the curves and the order of runs. A working set of `n` is `n` cache lines in
-//! random order, once spread over `n` base pages (in folios of one page, or under a PMD entry) and
-//! once packed into at most a 64th of them. Lines, caches and predictions are the same, so the
-//! difference in time is translation.
+//! A working set of `n` is `n` cache lines in random order, once spread over `n` base pages (in
+//! folios of one page, or under a PMD entry) and once packed into at most a 64th of them. Lines,
+//! caches and predictions are the same, so the difference in time is translation.
 //!
 //! ```text
 //!   spread   |..#.....|.....#..|#.......|  n pages        extra = spread - packed, round by round
@@ -24,18 +23,15 @@ use crate::measure::{Series, interleave};
 
 /// Larger folios are rarely available in quantity.
 const PMD_BYTES_MAX: usize = 2 << 20;
-/// References per sample, which take a few milliseconds.
 const NR_REFERENCES: usize = 200_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Loads, each at an address read by the previous one.
     Data,
-    /// Calls of RET stubs.
     Instruction,
 }
 
-/// Folios behind the spread working set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
     Base,
@@ -48,12 +44,10 @@ pub struct Curve {
     pub pages: Pages,
     pub spread: Vec<Point>,
     pub packed: Vec<Point>,
-    /// Spread minus packed, within a round.
     pub extra: Vec<Point>,
 }
 
 impl Curve {
-    /// Returns the median of the medians of `extra` over working sets in `within`.
     #[must_use]
     pub fn extra_over(&self, within: std::ops::RangeInclusive<usize>) -> Option<f64> {
         let points = self.extra.iter().filter(|point| within.contains(&point.nr));

@@ -1,27 +1,27 @@
 //! The running kernel's cost of faults, fork and unmapping.
 //!
-//! Owns the operations and how costs are solved from them. Regions and folio sizes
-//! ([`SIZES_PAGES`], [`REGION_BYTES`]) differ from those in `folio calibrate --check`. All
-//! operations share the rounds ([`super::rounds`]), and each round solves for every cost:
+//! Regions and folio sizes ([`SIZES_PAGES`], [`REGION_BYTES`]) differ from those in `folio
+//! calibrate --check`. All operations share the rounds ([`super::rounds`]), and each round solves
+//! for every cost:
 //!
 //! | cost | from |
 //! |---|---|
-//! | `fault` | loads from fresh base pages: the shared page of zeroes is mapped |
-//! | `fault_around`, `map_batch` + `map_entry` | reads of a file of memory of which fault-around finds 1 or 16 pages cached |
+//! | `fault` | loads from fresh base pages: the shared zero page is mapped |
+//! | `fault_around`, `map_batch` + `map_entry` | reads of a memfd with 1 or 16 cached pages around the fault |
 //! | `folio_alloc`, each page | first touch of several sizes: fixed for a folio, each for a page |
-//! | clearing a page | first touch of 2 MiB, mapped by one entry: less what is fixed |
-//! | `map_entry` | each page of first touch, less its clearing |
-//! | `fork_large`, `fork_entry` | fork with several sizes above the base page, less fork without the region |
-//! | `fork_batch` | the same with base pages, less `fork_entry` |
+//! | clearing a page | first touch of 2 MiB, mapped by one entry, minus the fixed part |
+//! | `map_entry` | each page of first touch, minus its clearing |
+//! | `fork_large`, `fork_entry` | fork with several sizes above the base page, minus fork without the region |
+//! | `fork_batch` | the same with base pages, minus `fork_entry` |
 //! | `unmap_large`, `unmap_pte` | munmap of several sizes above the base page while a child maps them |
-//! | `unmap_batch` | the same with base pages, less `unmap_pte` |
+//! | `unmap_batch` | the same with base pages, minus `unmap_pte` |
 //! | `fork_pmd`, `unmap_pmd` | the same with 2 MiB |
-//! | `folio_free`, `page_free` | munmap of every size, less munmap while a child maps them |
+//! | `folio_free`, `page_free` | munmap of every size, minus munmap while a child maps them |
 //!
 //! A base page is not a large folio of one page: it has no owner word, and no count other than the
 //! page's. n = 6, medians: fork took 65 ns for it, and 276, 456, 1,152 and 2,118 ns for folios of
-//! 16K, 32K, 128K and 256K, which is 161 ns and 31 ns a page. One line through all five, as before,
-//! put the base page at 150.
+//! 16K, 32K, 128K and 256K, which is 161 ns and 31 ns a page. One line through all five put the
+//! base page at 150.
 
 use super::cached::AROUND_BYTES;
 use super::operations::{OfSize, Times, allowed, operations};
@@ -74,11 +74,9 @@ impl Sizes {
 pub struct KernelCosts {
     /// A fault that only maps a page, without allocating or searching.
     pub fault: Option<Figure>,
-    /// Searching for cached pages.
     pub fault_around: Option<Figure>,
     /// Setting the entries of one folio.
     pub map_batch: Option<Figure>,
-    /// Setting each entry.
     pub map_entry: Option<Figure>,
     /// First touch of a folio, in addition to a fault that only maps.
     pub folio_alloc: Option<Figure>,
@@ -115,7 +113,6 @@ impl Times {
 /// Nanoseconds of faults on cached pages, one value per round.
 struct Around {
     fault_ns: Vec<f64>,
-    /// An entry, which here has its own folio.
     page_ns: Vec<f64>,
 }
 

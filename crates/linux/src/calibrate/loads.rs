@@ -1,17 +1,16 @@
 //! How long loads wait: for a line from each cache, and for page walks that overlap other work.
 //!
 //! ```text
-//!   lines    a circle over lines of a working set; each load needs the one before it. In the caches
-//!            all lines of the pages, in random order, as unused neighbours would be fetched as well;
-//!            in memory 16 of each page one after the other, so that translation is a 16th
-//!   walks    one line of each page, in random order, on folios of one page, and as many lines packed,
-//!            64 to 4 KiB. What the former take longer is translation, and the share of it that is waited for
+//!   lines    a circle over lines of a working set; each load depends on the one before it.
+//!            Caches: all lines of the pages in random order, because unused neighbours would be
+//!            fetched too. Memory: 16 lines of each page in sequence, so translation is a 16th.
+//!   walks    one line of each page in random order, on folios of one page, and as many lines
+//!            packed, 64 to 4 KiB. The difference is translation. Its share that delays the program:
 //!               dense    addresses from a list, nothing between     (dense spread - packed)
 //!               wide     the same over eight lines of each page     -----------------------
 //!               sparse   as dense, 256 instructions between         (chain spread - packed)
 //!               calls    of stubs on as many pages
-//!            Dense and wide are the ends of one range: where loads wait for memory, walks are hidden
-//!            behind them.
+//!            Dense and wide are the ends of a range: walks overlap with waits for memory.
 //! ```
 //!
 //! A share uses the medians of a few rounds. Packed lines replace the earlier 2M folios: if a host
@@ -36,7 +35,6 @@ use crate::system::Live;
 /// Page of a circle, whatever the base page is.
 const PAGE_BYTES: usize = 4096;
 const NR_LINES: usize = PAGE_BYTES / LINE_BYTES;
-/// Lines of a page that a circle through memory visits.
 const NR_LINES_APART: usize = 16;
 const NR_LOADS_MIN: usize = 200_000;
 /// Working sets of the shares in pages, larger than any level-2 TLB.

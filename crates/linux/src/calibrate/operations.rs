@@ -27,7 +27,6 @@ pub struct Times {
 
 #[derive(Debug)]
 pub struct Operations {
-    /// In the order of the plan.
     pub works: Vec<Times>,
     /// Nanoseconds of all read faults, for each requested number of cached pages.
     pub faults: Vec<Series>,

@@ -37,7 +37,6 @@ pub(super) type Subject<'a> = Box<dyn FnMut() -> Result<Vec<f64>, CalibrateError
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// This many that count, or twice as many in all.
     Counted(usize),
     /// Two blocks of this many that agree, or six blocks in all.
     Agree(usize),
@@ -51,7 +50,6 @@ pub struct Pace {
     /// count.
     pub touch_ns: Spread,
     pub nr_rounds: usize,
-    /// Of these, rounds with a different clock.
     pub nr_rejected: usize,
     /// Whether two blocks agreed, and the distance within which nine tenths of their medians are.
     /// Absent unless [`Until::Agree`] was used.

@@ -4,8 +4,10 @@
 //!
 //! ```text
 //!   ns                      .  *       1. lower envelope: e(i) = the least value from i on. A working
-//!   +--------------------------> n     2. a step lies where e(i + 1) / e(i) is largest, within a
-//!        ^ step   ^ step                  range of n; it is one if that is RATIO_MIN or more and the
+//!   |            *  . . * * *             set that was disturbed does not look like a step, as a
+//!   |  . . * . . *                        larger one is at least as slow
+//!   +--------------------------> n     2. a step is where e(i + 1)  / e(i) is largest, within a
+//!        ^ step   ^ step                  range of n, if that is RATIO_MIN or more and the
 //!                                         envelopes of smallest and largest rounds do not overlap
 //! ```
 //!
@@ -21,7 +23,6 @@ const RATIO_MIN: f64 = 1.3;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Pages of 4 KiB.
     pub nr: usize,
     pub ns: Spread,
 }

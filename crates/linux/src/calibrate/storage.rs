@@ -34,7 +34,6 @@ type Run<'a> = Box<dyn FnMut() -> Result<Duration, StubsError> + 'a>;
 pub struct Storage {
     /// Nanoseconds of a random read of an uncached base page.
     pub random: Option<Figure>,
-    /// The same with `DEPTHS` outstanding: wall time divided by reads.
     pub at_depth: Vec<(usize, Figure)>,
     /// One at a time, without the page cache (`O_DIRECT`).
     pub random_direct: Option<Figure>,

@@ -1,9 +1,8 @@
 //! One operation of the kernel, timed for a calibration or its check.
 //!
-//! Owns the preparation of a region before the timed part, which makes two runs comparable. All
-//! times are this thread's CPU time, without other programs' time slices. This process used the
-//! memory just before ([`warm`]). Otherwise a virtual machine may have returned free memory to its
-//! host, and the first touch takes five times as long.
+//! All times are this thread's CPU time. This process used the memory just before ([`warm`]).
+//! Otherwise a virtual machine may have returned free memory to its host, and the first touch takes
+//! five times as long.
 //!
 //! Measured with two other programs busy on two cores, n = 7: first touch of 4K folios takes 1,838
 //! ns [1,637 .. 1,918] a page this way, 2,666 to 2,859 by the wall clock without warming. From 48

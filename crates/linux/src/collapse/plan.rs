@@ -70,7 +70,6 @@ impl Left {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AreaPlan {
-    /// The blocks that would be tried, ascending.
     pub(super) tried: Vec<Block>,
     pub(super) nr_large: u64,
     pub(super) left: BTreeMap<Left, u64>,

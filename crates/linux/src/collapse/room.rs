@@ -1,11 +1,10 @@
 //! The memory that a collapse needs, and the memory available.
 //!
 //! A block with a single page takes a whole folio, so a sparse mapping can grow 512-fold. Each
-//! block's need is therefore counted first, and the densest blocks are collapsed until memory is
-//! used up.
+//! block's need is counted first, and the densest blocks are collapsed until memory is used up.
 //!
-//! Owns both counts and the choice. Invariant R1: the chosen blocks fit into the available memory
-//! and leave a reserve for other processes.
+//! Invariant R1: the chosen blocks fit into the available memory and leave a reserve for other
+//! processes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,7 +33,6 @@ pub struct Available {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forecast {
-    /// Bytes that all blocks would take in addition to their resident pages.
     pub wanted_bytes: u64,
     pub taken_bytes: u64,
     pub available: Available,

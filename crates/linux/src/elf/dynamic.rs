@@ -16,7 +16,6 @@ use object::{Endianness, FileKind, ReadCache, ReadRef};
 
 use super::{ElfError, PART_BYTES_MAX};
 
-/// Maximum number of libraries a file can name.
 const NR_NEEDED_MAX: usize = 4096;
 /// Largest string table. A browser has 2 MiB.
 const STRINGS_BYTES_MAX: u64 = 64 << 20;
@@ -40,7 +39,6 @@ pub enum Symbols {
     Skip,
 }
 
-/// Symbols of sanitizer runtimes, linked in or not.
 const SANITIZERS: [&[u8]; 5] =
     [b"__asan_init\0", b"__tsan_init\0", b"__msan_init\0", b"__hwasan_init\0", b"__lsan_init\0"];
 

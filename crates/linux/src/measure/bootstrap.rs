@@ -8,7 +8,6 @@ use super::median_of;
 
 /// Number of resamples. Each end of the interval is determined by 100 medians.
 const NR_RESAMPLES: usize = 4_000;
-/// Fraction of the medians excluded at each end.
 const TAIL: f64 = 0.025;
 /// With fewer values an interval is meaningless.
 const NR_VALUES_MIN: usize = 3;

@@ -1,10 +1,8 @@
 //! Hardware counters (`perf_event_open`) of the processes that this thread starts.
 //!
-//! Owns the descriptors and reading them. An event is absent if the CPU, the hypervisor or
-//! `kernel.perf_event_paranoid` refuses it. A virtual machine often has none.
-//!
-//! Every process started while a counter runs inherits it, and its counts are added when it ends.
-//! This thread's own work is included too: it starts a process and waits.
+//! An event is absent if the CPU, the hypervisor or `kernel.perf_event_paranoid` refuses it. Every
+//! process started while a counter runs inherits it, and its counts are added when it ends. This
+//! thread's own work is included too: it starts a process and waits.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -43,9 +41,7 @@ struct Event(u32, u64);
 
 const CYCLES: Event = Event(0, 0);
 const INSTRUCTIONS: Event = Event(0, 1);
-/// Read misses of the data TLB.
 const DTLB_MISSES: Event = Event(3, 3 | 1 << 16);
-/// Read misses of the instruction TLB.
 const ITLB_MISSES: Event = Event(3, 4 | 1 << 16);
 
 struct Counter(File);

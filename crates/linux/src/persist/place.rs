@@ -35,7 +35,6 @@ pub enum Place {
     Udev,
     DropIn(ServiceName),
     Unit(OwnUnit),
-    /// The link that starts our unit at boot.
     Wanted(OwnUnit),
 }
 
@@ -65,7 +64,6 @@ impl Place {
         matches!(self, Self::Wanted(_))
     }
 
-    /// Returns whether systemd reads it only after a reload.
     #[must_use]
     pub fn is_of_systemd(&self) -> bool {
         !matches!(self, Self::Tmpfiles | Self::Udev)

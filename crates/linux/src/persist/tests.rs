@@ -86,7 +86,6 @@ fn a_line_of_an_earlier_call_stays_and_one_of_the_same_setting_is_replaced() {
     assert_eq!(second.text(Some(&joined)), joined);
 }
 
-/// Tries a file outside of `/sys` with systemd-tmpfiles.
 #[test]
 fn systemd_tmpfiles_understands_the_file() {
     let root = tempfile::tempdir().unwrap();

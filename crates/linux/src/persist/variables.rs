@@ -1,8 +1,7 @@
 //! A service's existing variables: a new drop-in must not remove their options.
 //!
-//! Reads `Environment=` in a unit and its drop-ins, in systemd's order, and decides which of these
-//! a new variable joins ([`crate::census::start::variable`]). folio's own drop-in is skipped: its
-//! lines replace each other.
+//! Reads `Environment=` in a unit and its drop-ins, in systemd's order. Skips folio's own drop-in,
+//! whose lines replace each other.
 //!
 //! Invariant D1: a value that cannot be read exactly, such as one with a specifier (`%i`), is
 //! refused instead of merged.
@@ -19,7 +18,6 @@ use super::unit::Variable;
 use crate::census::start::variable::merged;
 use crate::tune::TuneError;
 
-/// Maximum size of a unit file. Units have a few kilobytes.
 const UNIT_BYTES_MAX: u64 = 1 << 20;
 const NR_DROP_INS_MAX: usize = 256;
 
@@ -27,11 +25,9 @@ const NR_DROP_INS_MAX: usize = 256;
 pub struct Variables {
     /// By name, as in the files. An error if only systemd can expand it.
     values: BTreeMap<String, Result<String, String>>,
-    /// Files of `EnvironmentFile=`, which override them.
     files: Vec<PathBuf>,
 }
 
-/// A variable ready to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joined {
     pub variable: Variable,

@@ -8,7 +8,6 @@ use crate::proc::Task;
 use crate::system::Live;
 use crate::trust;
 
-/// The library's architecture as an ELF machine number.
 const OWN_MACHINE: u16 = if cfg!(target_arch = "x86_64") { 62 } else { 183 };
 
 /// Checks the program at `path`. A script passes, because its interpreter decides.

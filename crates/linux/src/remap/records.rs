@@ -9,13 +9,11 @@ use std::fmt;
 use super::wire::{How, Refusal};
 use crate::measure::Spread;
 
-/// Maximum number of separate texts. Further ones share a row.
 const NR_NAMES_MAX: usize = 10_000;
 const OTHERS: &str = "(others)";
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Processes that reported: those with a text that contains a whole block.
     pub nr_processes: u64,
     pub refused: BTreeMap<Refusal, u64>,
     pub texts: BTreeMap<String, TextSum>,
@@ -29,7 +27,6 @@ pub struct TextSum {
     pub refused: BTreeMap<Refusal, u64>,
     /// Largest text in bytes.
     pub text_bytes: u64,
-    /// Its bytes in whole blocks.
     pub block_bytes: u64,
     /// Most bytes under PMD entries.
     pub large_bytes: u64,

@@ -2,15 +2,14 @@
 //!
 //! ```text
 //!   /dev/shm/largefolio-UID/   0700
-//!     lease                    locked shared by every launcher that runs
+//!     lease                    locked shared by every running launcher
 //!     report.PID.TIME          records of one launcher's processes
 //!     NAME.KEY                 a copy, 0400
-//!     NAME.KEY.src             link to its file, which takes its name in the end
+//!     NAME.KEY.src             link to its file, which replaces the copy in the end
 //! ```
 //!
-//! A launcher that gets the lease exclusively is the only one and may clean up, at its start (after
-//! a killed launcher) and at its end. The lock ends with the process. A process that outlives its
-//! launcher keeps its mapping: a removed copy exists until its last user ends.
+//! A launcher that gets the lease exclusively may clean up, at its start (after a killed launcher)
+//! and at its end. A process that outlives its launcher keeps its mapping of a removed copy.
 //!
 //! Invariants:
 //! - S1: the directory is not a link, belongs only to this user (0700) and is on tmpfs.
@@ -64,7 +63,6 @@ pub(super) fn places() -> Vec<PathBuf> {
 }
 
 impl Store {
-    /// Opens the directory `path`, creates it if it is missing, and checks S1.
     pub(super) fn open(path: &Path) -> Result<Self, Refusal> {
         match rustix::fs::mkdir(path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -104,7 +102,6 @@ impl Store {
         Ok(rustix::fs::flock(&self.lease, FlockOperation::LockShared)?)
     }
 
-    /// Releases the store, and cleans it if no other launcher holds it.
     pub(super) fn release(&self) {
         if rustix::fs::flock(&self.lease, FlockOperation::NonBlockingLockExclusive).is_ok() {
             self.clean();
@@ -177,7 +174,6 @@ impl Store {
     }
 }
 
-/// Returns the disk's sequence number for a device, 0 if there is none, as in the library's names.
 fn disk_sequence(device: u64) -> u64 {
     let mut places = DISK_SEQUENCES.iter().filter(|_| libc::major(device) != 0);
     places.find_map(|place| block::number_of(&Live, device, place)).unwrap_or(0)

@@ -33,9 +33,7 @@ const PLACING: [&str; 3] = ["ext4", "xfs", "btrfs"];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text {
     Off,
-    /// Large if files and addresses allow it, else remap.
     Auto,
-    /// Refill the page cache of program and libraries with large folios.
     Large,
     Remap,
 }
@@ -59,24 +57,16 @@ pub enum RunError {
          it",
         shown(program)
     )]
-    NoProcess {
-        program: PathBuf,
-        source: io::Error,
-    },
+    NoProcess { program: PathBuf, source: io::Error },
     #[error("cannot start {}: {source}", shown(program))]
-    Start {
-        program: PathBuf,
-        source: io::Error,
-    },
+    Start { program: PathBuf, source: io::Error },
 }
 
 #[derive(Debug)]
 pub struct Launch {
     command: Vec<OsString>,
     variables: Vec<(OsString, OsString)>,
-    /// The program and its libraries, as far as they were examined.
     pub files: Vec<PathBuf>,
-    /// Files that now have large folios in the cache.
     pub warmed: Vec<Warmed>,
     /// Bytes of text in these files that large entries can map.
     pub text_bytes: u64,
@@ -86,7 +76,6 @@ pub struct Launch {
     pub heap: Option<Heap>,
     /// Moves text and collects the reports.
     pub moved: Option<Remap>,
-    /// A sentence, if folio was started with THP disabled and enabled it for the program.
     pub enabled: Option<String>,
 }
 

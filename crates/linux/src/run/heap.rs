@@ -4,9 +4,7 @@
 //! memory with `MADV_HUGEPAGE`. The per-size settings determine the sizes of advised memory for all
 //! processes. While the program runs, sizes above the requested one are therefore off. If the
 //! global setting was `always`, unadvised memory loses its large folios for that time
-//! ([`Heap::cost`]).
-//!
-//! Owns these settings and the variable. Other allocators are not affected.
+//! ([`Heap::cost`]). Other allocators are not affected.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -31,7 +29,6 @@ const LIBC_BYTES_MAX: u64 = 64 << 20;
 pub struct Heap {
     pub folio_bytes: u64,
     pub(super) variable: (OsString, OsString),
-    /// The system's count of allocated folios of this size at the start.
     nr_before: u64,
     /// Folio sizes in KiB that unadvised memory has lost until this is dropped, ascending.
     lost_kib: Vec<u64>,

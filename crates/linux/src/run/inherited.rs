@@ -37,7 +37,6 @@ pub fn thp_disabled() -> Option<String> {
     })
 }
 
-/// Enables THP for this process and the programs it starts. Returns a sentence if it was disabled.
 pub(super) fn enable() -> Option<String> {
     cause().map(|cause| match disable_transparent_huge_pages(false) {
         Ok(()) => format!("THP was disabled for folio ({cause}); it is enabled for the program"),

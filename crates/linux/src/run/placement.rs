@@ -4,8 +4,6 @@
 //! multiple of its size in memory. So load bias + vaddr and offset must agree modulo that size, and
 //! the segment must contain a whole block. The linker chooses vaddr, offset and `p_align`, the
 //! loader the bias. docs/design/alignment.md has the rules and how they were checked.
-//!
-//! Judges one file for one size.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,7 +20,6 @@ const EXECUTE: u32 = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Placed {
     Well {
-        /// Bytes of whole blocks inside executable segments.
         text_bytes: u64,
         /// Bytes of the file that should be in large folios: text and other read-only segments.
         file: Range<u64>,
@@ -32,7 +29,6 @@ pub enum Placed {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// The text has no whole block of this many bytes.
     TooSmall(u64),
     /// Address and offset disagree modulo this many bytes at any load address.
     Incongruent(u64),
@@ -73,7 +69,6 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// How a filesystem places large mappings without an address hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placing {
     /// From the PMD size on, at addresses congruent to their offset (ext4, XFS, btrfs).

@@ -18,10 +18,8 @@ const INTERPRETERS_MAX: usize = 5;
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// The ELF file that runs, without links: the program, or a script's interpreter.
     pub(super) elf: Option<(PathBuf, ElfFile)>,
     pub(super) dynamic: Dynamic,
-    /// Whether it runs with different privileges than ours.
     pub(super) has_rights: bool,
 }
 

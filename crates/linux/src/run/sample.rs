@@ -29,12 +29,10 @@ pub enum Sampling {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Samples {
     pub nr: u64,
-    /// Processes in the sample with the most text mapped large.
     pub nr_processes: usize,
     /// Resident bytes of executable file areas in that sample. Areas of the same part of a file
     /// count once, from the process with the most resident bytes.
     pub text_bytes: u64,
-    /// Those mapped by PMD entries.
     pub text_huge_bytes: u64,
     /// Text in contpte blocks. `None` if the machine has none or folio sizes are not visible.
     pub text_contpte_bytes: Option<u64>,

@@ -66,7 +66,6 @@ fn somebody_elses_value_that_goes_is_told() {
     assert!(said.len() == 1 && said[0].contains("to always while folio"), "{said:?}");
 }
 
-/// The next test runs this as a separate process.
 #[test]
 #[ignore = "helper of `the_old_value_comes_back_after_sigkill`"]
 fn hold() {
@@ -142,7 +141,6 @@ fn a_second_change_waits_for_the_first_and_finds_the_systems_value() {
 fn a_child_of_another_thread_does_not_keep_the_lock() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let locked = try_lock(file.path()).unwrap();
-    // A copy as a fork makes it, which an exec closes.
     let _copy = locked.0.try_clone().unwrap();
     assert!(try_lock(file.path()).is_err());
     drop(locked);

@@ -171,7 +171,6 @@ impl Catalog {
         disks
     }
 
-    /// Returns hidden paths of `disks`: `nvme0c1n1` leads to `nvme0n1` and has its own window.
     pub(super) fn hidden_paths(&self, disks: &[String]) -> Vec<String> {
         let mut all = self.all_disks();
         all.retain(|name| path_to(name).is_some_and(|disk| disks.contains(&disk)));
@@ -230,7 +229,6 @@ impl Choice {
     }
 }
 
-/// Returns true for `zram0` or `ram15`, for example.
 fn is_in_memory(disk: &str) -> bool {
     let number = disk.strip_prefix("zram").or_else(|| disk.strip_prefix("ram"));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()))

@@ -30,6 +30,5 @@ pub struct FileEntry {
     /// Texts the file can contain: the last one, and the previous one if a replacement was
     /// interrupted.
     pub(super) texts: Vec<String>,
-    /// Directories that were created for it.
     pub(super) nr_folders: usize,
 }

@@ -1,12 +1,11 @@
 //! System files in the record: writing, listing and removing them.
 //!
-//! The record has each file's text instead of a digest: the files are short, and people can read
-//! the text.
+//! The record has each file's text instead of a digest: the files are short and readable.
 //!
 //! ```text
-//!   plan    place + lines, joined with the text that is there, if the record has that text
-//!   record  the text that is there and the new one          a crash here: the record has both
-//!   write   beside, synced, renamed                         and undo takes either
+//!   plan    place + lines, merged with the existing text if the record has it
+//!   record  both the existing text and the new one
+//!   write   temporary file, sync, rename       after a crash, undo accepts either text
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -147,7 +146,6 @@ impl Record {
         });
     }
 
-    /// Notes the text that a file will have, or still has.
     fn expect(&mut self, file: &Planned) {
         let texts = file.found.iter().chain([&file.text]).cloned().collect();
         let (place, nr_folders) = (file.place.clone(), file.nr_folders);

@@ -10,11 +10,9 @@ use super::warnings::{self, Warning};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ChangeSet {
-    /// In the order in which they are changed.
     pub changes: Vec<Change>,
     pub kept: Vec<Kept>,
     pub missing: Vec<Missing>,
-    /// Harmful values that the plan does not change.
     pub warnings: Vec<Warning>,
 }
 
@@ -30,7 +28,6 @@ pub struct Change {
 pub struct Kept {
     pub name: String,
     pub now: String,
-    /// Requested by name and value, not by a profile.
     pub is_asked: bool,
 }
 

@@ -22,11 +22,9 @@ pub struct Profile {
 pub struct Wish {
     /// Name in the catalog. `readahead` alone means every disk with a mounted filesystem.
     pub name: String,
-    /// Only these values are changed.
     #[serde(rename = "instead-of", default)]
     pub instead_of: Vec<String>,
     pub value: Option<String>,
-    /// Smaller numbers are raised to this one.
     #[serde(rename = "at-least")]
     pub at_least: Option<u64>,
     pub why: String,

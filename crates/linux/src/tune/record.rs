@@ -1,9 +1,7 @@
-//! The record of old values and files. It is written before a change and removed after everything
-//! is restored.
+//! The record of old values and files, written before a change and removed after a full undo.
 //!
-//! `tune.json` in the state directory (`tune-DIR.json` for a system below DIR), which only the user
-//! can access (mode 0700). A write is atomic (temporary file, sync, rename), and one process at a
-//! time uses the record (`tune.lock`).
+//! `tune.json` is in the state directory (`tune-DIR.json` for a system below DIR), with mode 0700.
+//! A write is atomic, and one process at a time uses the record (`tune.lock`).
 
 use std::fs;
 use std::io;
@@ -23,7 +21,6 @@ use crate::setting::{self, Locked};
 
 /// Version 1 has no files and can still be read.
 const SCHEMA_VERSION: u32 = 2;
-/// A record is a few lines. A longer one is not ours.
 const BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -212,7 +209,6 @@ impl Store {
         Ok(all)
     }
 
-    /// Reads the record. After a reboot, keeps only the settings that files have made again.
     pub(super) fn load(&self) -> Result<Record, TuneError> {
         let error = |message: String| TuneError::Record { path: self.path.clone(), message };
         let bytes = match disk::open_own(&self.path)

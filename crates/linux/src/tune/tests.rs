@@ -84,7 +84,6 @@ impl System {
     }
 }
 
-/// Fails at step `k`, counting from 0, as if the process ended there.
 fn ends_at(k: usize) -> impl FnMut() -> Result<(), TuneError> {
     let mut step = 0;
     move || {

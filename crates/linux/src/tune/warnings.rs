@@ -12,7 +12,6 @@ use crate::shell::as_root;
 const READAHEAD_USUAL_MAX: u64 = 8192;
 const READAHEAD_PROPOSED: u64 = 4096;
 
-/// A value that hurts many programs, or a setting that folio cannot change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
     /// Name in the catalog, or the file of a setting outside of it.

@@ -1,14 +1,14 @@
 //! The processes of a started command, tracked so that all of them end.
 //!
 //! ```text
-//!   folio ---- pipe ----> guard, a keeper: when the pipe ends, kills control and process group
+//!   folio ---- pipe ----> guard, a keeper: when the pipe ends, kills cgroup and process group
 //!     |                     | process group
-//!     +----- starts ----> command, and what it starts
-//!     +----- adopts ----> what lost its parent, such as a daemon (PR_SET_CHILD_SUBREAPER)
+//!     +----- starts ----> command and its children
+//!     +----- adopts ----> orphans, such as a daemon (PR_SET_CHILD_SUBREAPER)
 //! ```
 //!
-//! Owns the process group, a server's cgroup (version 2, if one can be made) and the search for
-//! processes that left both. Without a cgroup a daemon outlives folio's own SIGKILL.
+//! A server also has a cgroup (version 2) if one can be made. Without it, a daemon outlives folio's
+//! own SIGKILL.
 //!
 //! Invariant G1: only the command's descendants are signalled. An adopted child is a descendant,
 //! whatever its group: [`helpers`] lists the children that folio itself starts. If a server runs
@@ -53,7 +53,6 @@ pub(super) struct Family {
     guard: Keeper,
     cgroup: Option<PathBuf>,
     leader: Option<Own>,
-    /// Whether orphans that left the group belong to this command.
     has_daemons: bool,
 }
 
@@ -140,7 +139,6 @@ impl Family {
         pids.filter(has_left).filter_map(|pid| i32::try_from(pid).ok())
     }
 
-    /// Kills all of them. The command and the guard still need to be reaped.
     pub(super) fn kill(&self) {
         if let Some(group) = &self.cgroup {
             let _ = fs::write(group.join("cgroup.kill"), "1");

@@ -22,7 +22,6 @@ const FIRST: Duration = Duration::from_millis(10);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Look {
     pub folios: BTreeMap<u64, u64>,
-    /// Mapped bytes whose folio size this user may not see.
     pub unknown_bytes: u64,
     pub page_bytes: u64,
     pub took: Duration,
@@ -68,7 +67,6 @@ pub(super) enum When {
 }
 
 impl When {
-    /// Returns the time for the next run after one that took `wall`.
     pub(super) fn near_end(wall: Duration) -> Self {
         Self::After(wall.mul_f64(NEAR_END))
     }

@@ -17,10 +17,8 @@ const SHOWN_BYTES: usize = 60;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Better {
-    /// For example time or memory.
     #[default]
     Lower,
-    /// For example work per time.
     Higher,
 }
 
@@ -36,7 +34,6 @@ pub enum Source {
 pub struct Metric {
     pub source: Source,
     pub name: String,
-    /// Printed after the number.
     pub unit: String,
     pub better: Better,
 }
@@ -48,7 +45,6 @@ impl Metric {
         Self { source: Source::Quantity(name), name: name.to_owned(), unit, better }
     }
 
-    /// Returns whether it needs a sample of the run's memory, which may then cost time.
     pub(super) fn is_looked_at(&self) -> bool {
         matches!(self.source, Source::Quantity("memory"))
     }

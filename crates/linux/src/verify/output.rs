@@ -64,7 +64,6 @@ impl Capture {
         self.tail()
     }
 
-    /// Waits until all output is read. Call it only after the last writer has ended.
     pub(super) fn stop(&mut self) {
         self.is_over.store(true, Relaxed);
         for reader in self.readers.drain(..) {

@@ -1,23 +1,23 @@
 //! Determines the rounds in which the change took effect.
 //!
 //! ```text
-//!   difference of a round    folios  bytes that lie in folios of other sizes / bytes mapped
+//!   difference of a round    folios  bytes in folios of other sizes / bytes mapped
 //!                            faults  |changed - plain| / plain
-//!   noise                    the same between two plain runs: the median over pairs of rounds, and
-//!                            what one pair in ten exceeds
-//!   shown in a round         difference >= 1%, >= 3 * median, > what one pair in ten exceeds, and of
-//!                            at least 128 KiB or 32 faults
+//!   noise                    the same between two plain runs: the median over pairs of rounds,
+//!                            and the value that one pair in ten exceeds
+//!   shown in a round         difference >= 1%, >= 3 * median, above one pair in ten, and at least
+//!                            128 KiB or 32 faults
 //!   the change's traces      folios or faults, whichever shows in a quarter of the rounds
 //!   a round proves it        each trace is shown, and is at least half of its median
 //! ```
 //!
-//! Owns this rule. A change to the folios that memory gets must leave a trace
-//! ([`Trace::Required`]), and rounds without it are dropped. The traces of other changes are
-//! unknown: all rounds count, and those that differ from the rest are only reported. A setting that
-//! another program changed meanwhile invalidates a round in either case.
+//! A change to the folios that memory gets must leave a trace ([`Trace::Required`]), and rounds
+//! without it are dropped. The traces of other changes are unknown: all rounds count, and those
+//! that differ from the rest are only reported. A setting that another program changed meanwhile
+//! invalidates a round in either case.
 //!
 //! Invariant Q1: rounds are dropped by their folios and faults, never by the compared value. A
-//! comparison of faults, memory or folios themselves uses all undisturbed rounds (`undisturbed`).
+//! comparison of faults, memory or folios themselves uses all undisturbed rounds.
 
 use super::rounds::{Rounds, Run};
 use crate::measure::Spread;
@@ -39,7 +39,6 @@ const SHARE: f64 = 0.5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
-    /// It determines which folios memory gets.
     Required,
     /// It may change anything, or nothing.
     Possible,
@@ -53,7 +52,6 @@ pub struct Dropped {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Proved {
-    /// The rounds in which the change took effect.
     pub rounds: Rounds,
     pub dropped: Vec<Dropped>,
     /// Where the change is visible: `folios`, `faults`.
@@ -62,11 +60,9 @@ pub struct Proved {
     pub nr_unlike: usize,
 }
 
-/// Returns the difference of two runs, `None` if one was not sampled.
 type Difference = fn(&Run, &Run) -> Option<f64>;
 const DIFFERENCES: [(&str, Difference); 2] = [("folios", folios), ("faults", faults)];
 
-/// Separates the rounds that count from the others.
 #[must_use]
 pub fn prove(all: &Rounds, trace: Trace) -> Proved {
     let mut why: Vec<Option<String>> =
@@ -98,7 +94,6 @@ pub fn prove(all: &Rounds, trace: Trace) -> Proved {
     proved
 }
 
-/// Returns the rounds without a setting changed by another program.
 pub(super) fn undisturbed(all: &Rounds) -> Rounds {
     let both = all.plain.iter().zip(&all.changed);
     let calm = both.filter(|both| disturbance(*both).is_none());
@@ -113,7 +108,6 @@ fn disturbance((plain, changed): (&Run, &Run)) -> Option<String> {
 
 struct Seen {
     name: &'static str,
-    /// By round. `None` if it is unknown or too small.
     shown: Vec<Option<f64>>,
     known: Vec<bool>,
     usual: f64,
@@ -148,7 +142,6 @@ impl Seen {
     }
 }
 
-/// Returns the smallest difference in a round that exceeds `noises`, the differences of plain runs.
 fn least_shown(mut noises: Vec<f64>) -> f64 {
     let usual = Spread::of(&noises).map_or(0.0, |noise| noise.median);
     noises.sort_by(f64::total_cmp);
@@ -172,7 +165,6 @@ fn unproved(seen: &[Seen], at: usize) -> Option<String> {
     Some(format!("{} differ less than in other rounds", missing.name))
 }
 
-/// Returns the fraction of the memory that is in folios of other sizes.
 #[expect(clippy::cast_precision_loss, reason = "bytes of a process")]
 fn folios(one: &Run, other: &Run) -> Option<f64> {
     let look = |run: &Run| match &run.served {

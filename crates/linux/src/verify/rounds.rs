@@ -76,10 +76,8 @@ impl Until {
 #[derive(Clone, Debug)]
 pub struct Measure {
     pub until: Until,
-    /// The rounds stop after this time, even during a run.
     pub within: Option<Duration>,
     pub metric: Metric,
-    /// A shell command before each run, once the server is ready. Untimed.
     pub prepare: Option<String>,
     pub ready: Option<Ready>,
     pub output: Output,
@@ -90,7 +88,6 @@ pub struct Run {
     pub sample: Sample,
     pub look: Option<Look>,
     pub served: Option<Served>,
-    /// The number of [`Metric`], if it is printed.
     pub metric: Option<f64>,
     pub nr_rehearsals: usize,
     /// A process of the command that continued after the command had ended.
@@ -223,7 +220,6 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Returns `None` if a signal ended it.
     fn run(&self, arm: &mut dyn Arm) -> Result<Option<Run>, VerifyError> {
         let prepared =
             arm.prepare().map_err(|source| VerifyError::Prepare { arm: self.name, source });

@@ -34,9 +34,7 @@ pub struct Sample {
     /// User CPU time of the command and the children it waited for.
     pub user: Duration,
     pub system: Duration,
-    /// Page faults without a read.
     pub nr_minor_faults: u64,
-    /// Page faults that waited for a read.
     pub nr_major_faults: u64,
 }
 
@@ -45,7 +43,6 @@ pub enum Ended {
     Well(Sample),
     /// With another exit code, or by a signal.
     Badly(ExitStatus),
-    /// This process was asked to stop, and killed the command.
     Stopped,
 }
 
@@ -62,7 +59,6 @@ pub(super) struct Asked<'a> {
 pub(super) struct Observed {
     pub(super) ended: Ended,
     pub(super) look: Option<Look>,
-    /// The end of its output, if requested.
     pub(super) output: Vec<u8>,
     pub(super) left: Option<String>,
 }

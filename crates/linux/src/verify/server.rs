@@ -1,11 +1,9 @@
 //! A server: starts it, waits until it is ready, and stops it.
 //!
-//! Owns its processes. They are in their own cgroup if a version 2 cgroup can be made, and
-//! otherwise in the tree of the started process. The server's usage during a load is the difference
-//! of its counters before and after the load.
+//! Its processes are in their own cgroup if a version 2 cgroup can be made, and otherwise in the
+//! tree of the started process. The server's usage during a load is the difference of its counters.
 //!
-//! Invariant W1: however the run ends, a server gets SIGTERM and is killed after `PATIENCE`. No
-//! process of it is left.
+//! Invariant W1: however the run ends, a server gets SIGTERM and is killed after `PATIENCE`.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt as _;
@@ -40,7 +38,6 @@ pub enum Ready {
 pub struct Served {
     pub user: Duration,
     pub system: Duration,
-    /// Page faults of its live processes since their start.
     pub nr_minor_faults: u64,
     pub look: Option<Look>,
 }
@@ -53,7 +50,6 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts it and waits until it is ready. Returns `None` if a signal arrived.
     pub(super) fn start(
         mut command: Command,
         ready: &Ready,

@@ -22,7 +22,6 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// Notes in a file when it was prepared, run and finished.
 struct Noted<'a> {
     name: &'static str,
     log: &'a Path,
@@ -197,7 +196,6 @@ fn an_orphan_in_a_group_of_its_own_is_ended_and_what_this_process_started_is_not
     drop(number);
 }
 
-/// Returns whether a process has ended, waiting for a moment.
 fn is_gone(pid: &str) -> bool {
     (0..2000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));

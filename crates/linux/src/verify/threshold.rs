@@ -14,7 +14,6 @@ pub struct Threshold {
     pub quantity: String,
     /// Whether a ratio above the limit fails, or one below it.
     pub is_above: bool,
-    /// In percent of plain.
     pub percent: f64,
 }
 

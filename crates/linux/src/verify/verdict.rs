@@ -38,14 +38,12 @@ pub enum Doubt {
         nr: usize,
     },
     Noise {
-        /// As a fraction of the median.
         part: f64,
     },
     /// The plain runs' second half took longer or shorter than the first.
     Drift {
         ratio: f64,
     },
-    /// Runs this short are mostly the start of a process.
     Short {
         wall_ns: f64,
     },
@@ -60,7 +58,6 @@ pub enum Doubt {
     NoTrace {
         is_looked: bool,
     },
-    /// In this many rounds that count, the change is less visible than in the others.
     Unlike {
         nr: usize,
     },
@@ -77,7 +74,6 @@ pub struct Compared {
     pub unit: String,
     pub plain: Spread,
     pub changed: Spread,
-    /// Changed over plain within a round, `None` for fewer than three rounds.
     pub ratio: Option<Interval>,
 }
 
@@ -128,12 +124,10 @@ pub fn value(run: &Run, name: &str) -> Option<f64> {
     }
 }
 
-/// Returns whether a quantity with this unit is used to drop rounds: faults, memory and folios.
 fn selects(unit: &str) -> bool {
     matches!(unit, "faults" | "bytes")
 }
 
-/// Compares every quantity, first the user's metric. Returns an empty list without a round.
 #[must_use]
 pub fn compare(rounds: &Rounds, metric: &Metric) -> Vec<Compared> {
     compare_each(metric, |_| rounds)
@@ -147,7 +141,6 @@ fn compare_each<'a>(metric: &Metric, of: impl Fn(&str) -> &'a Rounds) -> Vec<Com
     all.filter_map(|(name, unit)| compared(of(unit), name, unit)).collect()
 }
 
-/// Returns `changed` over `plain`: 1 if both are 0, infinite if only `plain` is 0.
 #[must_use]
 pub fn ratio(plain: f64, changed: f64) -> f64 {
     if plain <= 0.0 && changed <= 0.0 { 1.0 } else { changed / plain }
@@ -182,7 +175,6 @@ pub fn conclude(proved: &Proved, ratio: Option<&Interval>, margin: f64, better: 
     }
 }
 
-/// Returns the ratio at which a change begins to count.
 #[must_use]
 pub fn limit(margin: f64, better: Better) -> f64 {
     match better {

@@ -45,7 +45,6 @@ pub struct Warmed {
     pub before_bytes: Option<u64>,
     pub after_bytes: Option<u64>,
     pub elapsed: Duration,
-    /// The first reason why not all of it is large.
     pub refusal: Option<WarmRefusal>,
 }
 
@@ -61,7 +60,6 @@ impl Warmed {
         self.folio_bytes < Geometry::running().block_bytes()
     }
 
-    /// Returns whether it was refilled but the kernel does not report the folios.
     #[must_use]
     pub fn is_unseen(&self) -> bool {
         let is_done = self.elapsed > Duration::ZERO;
@@ -84,18 +82,11 @@ fn right_to_read(error: &io::Error) -> &'static str {
 #[derive(Debug, thiserror::Error)]
 pub enum WarmError {
     #[error("cannot read {}: {source}{}", shown(path), right_to_read(source))]
-    Open {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Open { path: PathBuf, source: io::Error },
     #[error("{} is not a regular file", shown(.0))]
     NotAFile(PathBuf),
     #[error("{}: cannot {action}: {source}", shown(path))]
-    Call {
-        path: PathBuf,
-        action: &'static str,
-        source: io::Error,
-    },
+    Call { path: PathBuf, action: &'static str, source: io::Error },
 }
 
 impl Warm {

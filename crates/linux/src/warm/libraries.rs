@@ -19,14 +19,12 @@ use crate::elf::{Class, ElfError, ElfFile};
 const CACHE: &str = "/etc/ld.so.cache";
 /// Magic of that file since glibc 2.32. Older ones have it after a part in the old format.
 const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
-/// Size of the header, and of an entry: flags, name, path, version, capabilities.
 const CACHE_HEADER_BYTES: usize = 48;
 const CACHE_ENTRY_BYTES: usize = 24;
 /// Largest cache that is read. A desktop's has 200 KiB.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 /// Maximum number of libraries. A large desktop program has 300.
 const NR_LIBRARIES_MAX: usize = 4096;
-/// The last folders that glibc and musl search. The first two are Debian's.
 const FOLDERS: [&str; 6] = if cfg!(target_arch = "aarch64") {
     [
         "/lib/aarch64-linux-gnu",
@@ -142,7 +140,6 @@ fn folders(path: Option<&OsStr>, file: &Path) -> Vec<PathBuf> {
 /// `/etc/ld.so.cache`, empty if it is missing or has another format.
 #[derive(Debug, Default)]
 struct Cache {
-    /// Starts at its magic: offsets in it are relative to that.
     bytes: Vec<u8>,
     nr: usize,
 }
@@ -161,7 +158,6 @@ impl Cache {
         Some(Self { bytes, nr: nr.min(room) })
     }
 
-    /// Returns the paths of libraries with this name, for all machines, the preferred first.
     fn paths<'a>(&'a self, name: &'a OsStr) -> impl Iterator<Item = PathBuf> + 'a {
         (0..self.nr).filter_map(move |nr| {
             let at = CACHE_HEADER_BYTES + nr * CACHE_ENTRY_BYTES;
@@ -170,7 +166,6 @@ impl Cache {
         })
     }
 
-    /// Returns the text to which the number at `at` points.
     fn text(&self, at: usize) -> Option<&[u8]> {
         let start = usize::try_from(word(&self.bytes, at)?).ok()?;
         let rest = self.bytes.get(start..)?;

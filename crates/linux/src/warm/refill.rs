@@ -16,7 +16,6 @@ use crate::filesystem;
 use crate::residency::{BlockState, Cached};
 use crate::system::Live;
 
-/// Blocks tried if the kernel does not report whether they were evicted.
 const NR_TRIALS: u32 = 4;
 
 impl Warm {
@@ -158,8 +157,6 @@ impl<'w> Refill<'w> {
     }
 
     fn run(&mut self) -> Result<(), WarmError> {
-        // Dirty pages are not evicted. A file on a read-only filesystem cannot be synced and is
-        // clean.
         let _ = rustix::fs::fdatasync(&self.warm.file);
         if !self.cached.is_told && self.is_large_for_strangers()? {
             return Ok(());
@@ -220,7 +217,6 @@ impl<'w> Refill<'w> {
         Ok(Trial::NoneLeft)
     }
 
-    /// Evicts all blocks that are not in PMD folios, and fills the whole part.
     fn rest(&self) -> io::Result<()> {
         for (block, &state) in self.wanted.clone().zip(&self.blocks) {
             if state != BlockState::Huge {
@@ -241,7 +237,6 @@ impl<'w> Refill<'w> {
         Ok(())
     }
 
-    /// Returns the end of the part, including the rest after the last whole block.
     fn end(&self) -> u64 {
         let whole = self.wanted.end * self.cached.pmd_bytes;
         match &self.warm.part {

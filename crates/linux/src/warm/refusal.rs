@@ -33,16 +33,13 @@ pub enum WarmRefusal {
     NotCached {
         filesystem: String,
     },
-    /// Mapped pages are not evicted.
     InUse {
         bytes: u64,
         pids: Vec<u32>,
     },
-    /// The pages are unmapped and still stay.
     Busy {
         bytes: u64,
     },
-    /// The filesystem supports such folios, but memory had none free.
     Fragmented {
         bytes: u64,
     },
@@ -51,7 +48,6 @@ pub enum WarmRefusal {
         bytes: u64,
         free_bytes: u64,
     },
-    /// Filling the cache would evict other memory.
     LowMemory {
         need_bytes: u64,
         have_bytes: u64,
@@ -250,7 +246,6 @@ impl fmt::Display for WarmRefusal {
     }
 }
 
-/// Returns the refusal for an error that means a missing kernel feature.
 pub(super) fn refused(error: &io::Error) -> Option<WarmRefusal> {
     // MADV_POPULATE_READ returns EINVAL before 5.14, and so does MADV_HUGEPAGE without THP.
     if error.raw_os_error() != Some(libc::EINVAL) {

@@ -13,9 +13,7 @@ pub(crate) struct Window {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mapping {
-    /// To fill a copy: shared, writable.
     Fill,
-    /// To read its line in `/proc/self/maps`.
     Look,
     /// To run: as the loader maps text, with its pages mapped immediately.
     Text,
@@ -95,7 +93,6 @@ pub(crate) unsafe fn is_same(one: usize, other: usize, len: usize) -> bool {
     unsafe { libc::memcmp(one, other, len) == 0 }
 }
 
-/// Applies advice to `len` bytes of our address space at `address`.
 pub(crate) fn advise(address: usize, len: usize, advice: Advice) -> Result<()> {
     // SAFETY: neither advice changes what the memory holds.
     unsafe { call(libc::SYS_madvise, [address, len, advice as usize, 0, 0, 0]) }.map(drop)
@@ -106,7 +103,6 @@ pub(crate) fn advise(address: usize, len: usize, advice: Advice) -> Result<()> {
 pub(crate) enum Advice {
     /// Map pages as a read would, with an error instead of a signal (Linux 5.14).
     PopulateRead = 22,
-    /// Make large folios (Linux 6.1).
     Collapse = 25,
 }
 

@@ -1,24 +1,21 @@
 //! execve: records the new program too.
 //!
 //! By default QEMU would let the kernel execute the new program, outside of QEMU. This callback
-//! runs before QEMU's own call and instead executes QEMU with the new program, the same plugin and
-//! the same recording:
+//! runs before QEMU's own call and instead executes QEMU with the new program:
 //!
 //! ```text
-//!   execve(PATH, ARGV, ENVP) --> is it a program? whose interpreter? --> execve(QEMU, ..)
+//!   execve(PATH, ARGV, ENVP) --> is it a program? which interpreter? --> execve(QEMU, ..)
 //!                                 |  no: nothing is done                      | refused
 //!                                 v                                           v
 //!                               QEMU's own call: the kernel refuses, or runs it unrecorded
 //! ```
 //!
-//! The process keeps its PID, descriptors, working directory, limits and signals as in any execve.
 //! A signal that QEMU's handler caught in between would be lost, and QEMU's block of all signals
 //! would stay. All signals are therefore blocked from the decision on. The next program gets the
 //! mask (`blocked=`) and then receives the pending signals.
 //!
-//! Owns the decision and the new command line. [`crate::head`] identifies programs. Invariant E1:
-//! anything the kernel would refuse is left to the kernel, so the program gets the kernel's own
-//! error.
+//! Invariant E1: anything the kernel would refuse is left to the kernel, so the program gets the
+//! kernel's own error.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -279,12 +276,10 @@ impl Target {
     }
 }
 
-/// Returns the name by which QEMU opens the program. A leading `-` would make it an option.
 fn named(program: &Path) -> PathBuf {
     std::path::absolute(program).unwrap_or_else(|_| Path::new(".").join(program))
 }
 
-/// Returns the file's name without links, as `/proc/self/exe` shows it.
 fn real(program: &Path) -> PathBuf {
     program.canonicalize().unwrap_or_else(|_| named(program))
 }

@@ -1,8 +1,7 @@
 //! Calls that use the page cache through a descriptor.
 //!
-//! Owns which reads and writes become events, and the announcement of files. Only regular files
-//! count: pipes, sockets and terminals have no page cache. A file's key combines device, inode and
-//! birth time, so a reused inode counts as another file.
+//! Only regular files count: pipes, sockets and terminals have no page cache. A file's key combines
+//! device, inode and birth time, so a reused inode counts as another file.
 
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +13,6 @@ use super::{Call, guest, low, op};
 use crate::wire::{self, Kind, WireEvent};
 use crate::{send, sys};
 
-/// `POSIX_FADV_WILLNEED`, the equivalent of readahead(2).
 const WILLNEED: u64 = libc::POSIX_FADV_WILLNEED as u64;
 
 /// Announcements a thread remembers. Beyond that it repeats some, which is harmless.

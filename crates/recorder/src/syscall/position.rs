@@ -11,7 +11,6 @@ use super::{Call, guest, op};
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
     Position(u64),
-    /// The descriptor's current position minus the transferred bytes.
     Descriptor,
 }
 

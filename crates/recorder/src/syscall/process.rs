@@ -1,9 +1,8 @@
 //! Calls that create, replace and end threads and processes.
 //!
-//! Owns clone, fork, vfork, exit and `exit_group`. QEMU runs vfork (and `posix_spawn`'s clone) as
-//! fork. The kernel lends the child its parent's memory and suspends the parent, and the event says
-//! so. `folio record` puts the rows into that order. TIDs are the kernel's; `folio record` makes
-//! them dense.
+//! QEMU runs vfork (and `posix_spawn`'s clone) as fork. The kernel lends the child its parent's
+//! memory and suspends the parent, and the event says so. `folio record` puts the rows into that
+//! order, and makes the kernel's TIDs dense.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -96,7 +95,6 @@ pub(super) fn is_new_child(sysno: Sysno, result: i64) -> bool {
     is_fork && result == 0 && PID.load(Relaxed) != std::process::id()
 }
 
-/// Handles the first callback in a forked child, which starts its own rows.
 pub(super) fn start_child(vcpu: u32) {
     let parent = PID.swap(std::process::id(), Relaxed);
     thread::restart_in_child(vcpu, parent);

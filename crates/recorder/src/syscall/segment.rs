@@ -1,8 +1,8 @@
 //! System V shared memory.
 //!
-//! Owns shmat and shmdt. A segment is recorded as shared anonymous memory, as it appears to a
-//! process and its children. Keeps the lengths of attached segments, because shmdt does not report
-//! them. A segment beyond [`NR_ATTACHED_MAX`] stays until its process ends.
+//! A segment is recorded as shared anonymous memory, as it appears to a process and its children.
+//! Keeps the lengths of attached segments, because shmdt does not report them. A segment beyond
+//! [`NR_ATTACHED_MAX`] stays until its process ends.
 //!
 //! `Differs`: unrelated processes that attach one segment by its id each have their own memory in
 //! the trace.
@@ -22,7 +22,6 @@ const NR_ATTACHED_MAX: usize = 1 << 10;
 static ATTACHED: [(AtomicU64, AtomicU64); NR_ATTACHED_MAX] =
     [const { (AtomicU64::new(0), AtomicU64::new(0)) }; NR_ATTACHED_MAX];
 
-/// Sends other threads' rows first if the call removes memory.
 pub(super) fn before(call: &Call) {
     if call.sysno == Sysno::Shmdt {
         grace::flush_others(call.tail);

@@ -146,7 +146,6 @@ fn a_load_more_than_fifteen_rows_back_is_not_linked() {
 #[test]
 fn numbers_and_the_own_page_are_not_noted() {
     let tail = tail();
-    // Below mmap_min_addr, and on the page it was loaded from.
     load(tail, 0x30_0000, 0xf000);
     load(tail, 0x30_0000, 0x30_0010);
     for page in [0xf, 0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x300] {

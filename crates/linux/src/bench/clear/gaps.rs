@@ -15,7 +15,6 @@ use crate::measure::{Spread, cpu_time};
 
 #[derive(Clone, Debug)]
 pub struct Waits {
-    /// `wall` or `CPU`.
     pub clock: &'static str,
     /// Whether `tuning` chose the primitive. If not, it is the kernel's.
     pub is_chosen: bool,

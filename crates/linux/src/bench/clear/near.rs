@@ -15,7 +15,6 @@ const FOLIO_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
 const FAULT_PAGE: u64 = 255;
 const NEAR: std::ops::Range<usize> = 253 * PAGE_BYTES..258 * PAGE_BYTES;
-/// Bytes of the working set: half of a private cache of 1 MiB.
 const WORKING_BYTES: usize = 512 << 10;
 const LINE_BYTES: usize = 64;
 

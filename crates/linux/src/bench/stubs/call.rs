@@ -2,8 +2,7 @@
 //!
 //! The loops are assembly, so a build without optimization measures the same. A loop reads the
 //! addresses it calls from a list, in order. Eight addresses share a cache line, which the CPU
-//! prefetches. Nothing is subtracted for that. Times are the thread's CPU time, without other
-//! programs' time slices.
+//! prefetches. Nothing is subtracted for that. Times are the thread's CPU time.
 //!
 //! ```text
 //!   list: [a3][a0][a7]..      x86-64  call [list]   arm64  ldr, blr       a stub: ret
@@ -22,7 +21,6 @@ pub(crate) const RET: &[u8] = &[0xc0, 0x03, 0x5f, 0xd6];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(crate) const RET: &[u8] = &[];
 
-/// Cache line size for stubs and links, a power of two.
 pub(crate) const LINE_BYTES: usize = 64;
 
 /// Returns the offset of stub `nr` in its page of `page_bytes`. Each page uses a different line, so

@@ -9,7 +9,6 @@ use rustix::fs::{Advice, MemfdFlags, fadvise, fsync, memfd_create};
 
 use super::StubsError;
 
-/// Bytes of a read or write, a multiple of every base page.
 const CHUNK_BYTES: usize = 1 << 20;
 
 pub(crate) fn on_disk(dir: &Path) -> Result<File, StubsError> {
@@ -24,7 +23,6 @@ pub(super) fn in_memory(is_hugetlb: bool) -> Result<File, StubsError> {
     file.map(File::from).map_err(|error| failed("memfd_create", error))
 }
 
-/// Writes `len_bytes`. `make` fills each chunk, given its position.
 pub(crate) fn write(
     file: &mut File,
     len_bytes: usize,

@@ -25,7 +25,6 @@ pub(crate) enum Source<'a> {
 pub(crate) struct Mapping {
     at: *mut u8,
     len_bytes: usize,
-    /// Reserved address space. `at` is its first aligned address.
     reserved: (*mut u8, usize),
 }
 
@@ -76,7 +75,6 @@ impl Mapping {
             .map_err(|error| failed("madvise", error))
     }
 
-    /// Collapses the mapping's whole blocks into PMD folios.
     pub(crate) fn collapse(&self) -> Result<(), StubsError> {
         let len = self.len_bytes / pmd_bytes() * pmd_bytes();
         // SAFETY: the advice does not change contents, and the range is this value's mapping.
@@ -110,7 +108,6 @@ impl Mapping {
         }
     }
 
-    /// Returns the bytes that PMD entries map according to smaps, 0 if it cannot be read.
     pub(crate) fn pmd_mapped_bytes(&self) -> u64 {
         let first = self.at.addr() as u64;
         let range = first..first + self.len_bytes as u64;

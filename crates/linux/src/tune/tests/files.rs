@@ -11,7 +11,6 @@ use crate::persist::{Piece, Place, State, boot};
 use crate::tune::files::{self, Fate, Taken};
 use crate::tune::plan::Lasting;
 
-/// Settings, a service variable and a warmed file: one file in every place.
 fn pieces(readahead: &str, arenas: &str) -> Vec<Piece> {
     let mut all = boot::of_settings(&settings(readahead)).unwrap();
     let service = ServiceName::try_from("job.service".to_owned()).unwrap();

@@ -18,7 +18,6 @@ use serde::Deserialize;
 use super::Better;
 
 const THE_NUMBER: char = '@';
-/// Another number, or any text.
 const ANOTHER: char = '#';
 
 #[derive(Debug, Deserialize)]
@@ -54,14 +53,9 @@ pub enum NoDirection {
     #[error(
         "'{lower}' says that less is better, and '{higher}' that more is: which is the metric?"
     )]
-    Both {
-        lower: String,
-        higher: String,
-    },
+    Both { lower: String, higher: String },
     #[error("'{word}' is not next to the number, so it may be about another one: which is better?")]
-    Elsewhere {
-        word: String,
-    },
+    Elsewhere { word: String },
 }
 
 impl Known {
@@ -88,7 +82,6 @@ pub(super) fn of_pattern(pattern: &str) -> Result<&'static Known, NoDirection> {
     nearest(&outline, at, &found).ok_or_else(|| NoDirection::Elsewhere { word: first.word.clone() })
 }
 
-/// Returns the word next to the first group of `pattern`, if it has this direction.
 pub(super) fn beside(pattern: &str, better: Better) -> Option<&'static Known> {
     let outline = outline(pattern).to_lowercase();
     let at = outline.find(THE_NUMBER)?;
@@ -137,7 +130,6 @@ fn nearest(outline: &str, at: usize, found: &[Found]) -> Option<&'static Known> 
     found.iter().filter_map(gap).min_by_key(|(nr_bytes, _)| *nr_bytes).map(|(_, known)| known)
 }
 
-/// Returns whether the texts at both ends of `gap` belong together.
 fn is_of_one(gap: &str, is_unit: bool) -> bool {
     let mut words = gap.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let is_number = |word: &str| word.chars().all(|c| c.is_ascii_digit());
@@ -145,7 +137,6 @@ fn is_of_one(gap: &str, is_unit: bool) -> bool {
     !has_other && !gap.contains([ANOTHER, ',', ';'])
 }
 
-/// Returns the approximate text that `pattern` matches: see the head of this file.
 fn outline(pattern: &str) -> String {
     let mut outline = String::new();
     let mut letters = pattern.chars().peekable();
