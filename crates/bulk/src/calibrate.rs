@@ -1,9 +1,7 @@
 //! Chooses primitives by measuring them on this machine.
 //!
-//! Only this file and [`gaps`](crate::gaps) read wall time.
-//!
-//! Each round measures all primitives, interleaved, so a drift of the machine affects them equally.
-//! The median round counts.
+//! Only this file and [`gaps`](crate::gaps) read wall time. Each round measures all primitives,
+//! interleaved, so drift affects them equally. The median round counts.
 
 use std::ops::Range;
 use std::time::Instant;

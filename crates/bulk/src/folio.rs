@@ -91,8 +91,7 @@ impl Tuning {
     }
 }
 
-/// Zeroes `folio` in the order of `plan` with this CPU's defaults, calling `reschedule` at its
-/// points.
+/// Zeroes `folio` in the order of `plan` with this CPU's defaults; see [`Tuning::clear_folio`].
 ///
 /// # Errors
 /// [`FolioError::Length`] if the plan is for a folio of another size.

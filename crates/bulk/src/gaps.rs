@@ -130,11 +130,9 @@ impl Tuning {
         Ok(all)
     }
 
-    /// Finds the largest unit, from 64 KiB to 32 MiB, whose gaps are within `target` 99 times in
-    /// 100.
+    /// Finds the largest unit, from 64 KiB to 32 MiB, with 99% of its gaps within `target`.
     ///
-    /// `folio` should be larger than 32 MiB and than the cache, or the result is the latency of
-    /// cached memory.
+    /// `folio` should be larger than 32 MiB and than the cache, or cached memory is measured.
     ///
     /// # Errors
     /// [`GapsError`] unless `folio` is one or more whole pages of 4 KiB, or if the smallest unit takes longer.
@@ -167,8 +165,7 @@ mod tests {
     fn every_point_ends_a_gap() {
         let tuning = Tuning::host();
         let mut folio = vec![1; 64 * PAGE_BYTES];
-        // Units of 16 pages: right 30 pages, left 30, near 5, so 2 + 2 + 1 units, a point before
-        // each, and the gap after the last.
+        // Units of 16 pages: right 30 pages, left 30, near 5, so 2 + 2 + 1 units.
         let gaps = tuning.gaps(&mut folio, 16 * PAGE_BYTES as u64, wall_ns).unwrap();
         assert_eq!(gaps.len() % 6, 0);
         assert!(gaps.len() >= NR_GAPS_MIN);

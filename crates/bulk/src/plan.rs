@@ -165,8 +165,7 @@ impl Plan {
         };
         let at_once_pages = match rule {
             Rule::Converging { .. } => 1,
-            // A unit smaller than a page: page by page (D.4.4), even in an extent without
-            // reschedule points.
+            // A unit smaller than a page: page by page (D.4.4).
             Rule::Merged { unit_bytes } | Rule::OnePass { unit_bytes }
                 if unit_bytes < shape.page_bytes =>
             {

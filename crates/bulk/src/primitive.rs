@@ -19,8 +19,7 @@ use std::fmt;
 
 use crate::error::RangeError;
 
-/// Zeroes `len` bytes at the address. Safe to call if the CPU has the instructions and the range is
-/// valid for writes.
+/// Zeroes `len` bytes. Safe if the CPU has the instructions and the range is valid for writes.
 type ClearFn = unsafe fn(*mut u8, usize);
 /// Copies `len` bytes from the second address to the first. Safe to call if the CPU has the
 /// instructions, and both ranges are valid and do not overlap.
@@ -31,8 +30,7 @@ type CopyFn = unsafe fn(*mut u8, *const u8, usize);
 pub enum Primitive {
     /// The platform's `memset` and `memcpy`, available everywhere.
     Portable,
-    /// x86-64 `rep stosb` and `rep movsb`: the kernel's multi-page clear uses the former with ERMS
-    /// (docs/behaviour D.4.4).
+    /// x86-64 `rep stosb`, as in the kernel's multi-page clear with ERMS (D.4.4), and `rep movsb`.
     RepString,
     /// 32-byte AVX2 stores through the cache.
     Avx2,
@@ -48,8 +46,7 @@ pub enum Primitive {
     StorePair,
     /// arm64 `stnp`: `stp` with the hint that the data will not be used again.
     StorePairStream,
-    /// arm64 `dc zva`: one zeroing block of the CPU per instruction; clears only. Unavailable if
-    /// the system prohibits it.
+    /// arm64 `dc zva`: clears only; unavailable if the system prohibits it.
     DcZva,
     /// arm64 `set*` and `cpyf*` (`FEAT_MOPS`, v8.8).
     Mops,
@@ -146,8 +143,7 @@ pub struct Clearer {
 }
 
 impl Clearer {
-    /// Returns the routine of `primitive`, or `None` if this CPU lacks the instruction or the
-    /// primitive cannot clear.
+    /// Returns the routine of `primitive`, or `None` if this CPU cannot clear with it.
     #[must_use]
     pub fn new(primitive: Primitive) -> Option<Self> {
         Some(Self { primitive, run: primitive.clear_fn()? })
@@ -197,8 +193,7 @@ pub struct Copier {
 }
 
 impl Copier {
-    /// Returns the routine of `primitive`, or `None` if this CPU lacks the instruction or the
-    /// primitive cannot copy.
+    /// Returns the routine of `primitive`, or `None` if this CPU cannot copy with it.
     #[must_use]
     pub fn new(primitive: Primitive) -> Option<Self> {
         Some(Self { primitive, run: primitive.copy_fn()? })

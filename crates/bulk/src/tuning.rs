@@ -36,8 +36,7 @@ pub struct Rung {
     pub primitive: Primitive,
 }
 
-/// The choices for one operation, as data: the result of calibration and the content of a machine
-/// file.
+/// The choices for one operation, as data for calibration and machine files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choices {
     /// For extents that should stay in the cache.

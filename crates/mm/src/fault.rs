@@ -173,8 +173,7 @@ pub(crate) enum PassEnd {
     Retry(Retry),
 }
 
-/// A process is out of memory if its page tables would fill 1/8 of memory: tables are not taken
-/// from the allocator here.
+/// Page tables larger than 1/8 of memory count as out of memory: the allocator does not track them.
 const TABLES_PART: u64 = 8;
 /// Steps of a fault, besides the folios and entries it sets.
 const STEPS_OF_FAULT: u64 = 4;
@@ -318,8 +317,7 @@ impl<R: Ram> Memory<R> {
             return Ok(PassEnd::Mapped);
         }
         if fault.is_private_write() {
-            // Before the page lookup: the kernel does this even if the store is beyond the end of
-            // the file.
+            // The kernel does this first, even if the store is beyond the end of the file.
             self.mark_anon(fault.mm, fault.vpn);
         }
         let entry = match self.find_or_read(fault)? {

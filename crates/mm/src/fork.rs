@@ -39,8 +39,7 @@ impl<R: Ram> Memory<R> {
     /// Copies the address space of `parent`. Both sides map their anonymous pages read-only.
     ///
     /// # Errors
-    /// A pinned page cannot be copied, or no owner id is free. No child is created, and the
-    /// parent's pages keep their content.
+    /// A pinned page cannot be copied, or no owner id is free. No child is created.
     pub fn fork(&mut self, parent: MmId) -> Result<MmId, ForkError> {
         self.keep_balance();
         loop {

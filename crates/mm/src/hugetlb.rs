@@ -117,8 +117,7 @@ impl<R: Ram> Memory<R> {
         Ok(start.vaddr(page))
     }
 
-    /// Returns the pages for a new mapping: at the requested address, otherwise the highest free
-    /// ones aligned to its page size.
+    /// Returns the requested pages, otherwise the highest free ones aligned to the page size.
     fn place_huge(&self, mm: MmId, map: &HugeMap) -> Result<VpnRange, MapError> {
         let page = self.rules.page;
         let nr_pages = map.order.round_up(page.pages_in(map.len_bytes));

@@ -1,5 +1,4 @@
-//! Shared helpers for the loom tests of the concurrent types: they explore every interleaving of a
-//! few threads.
+//! Shared helpers for the loom tests, which explore every interleaving of a few threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -193,9 +193,8 @@ impl<R: Ram> Memory<R> {
         Ok(start.vaddr(page))
     }
 
-    /// Proposed for series 000, in no kernel (K.1.4): mapping a file for execution sets its
-    /// readahead state immediately, not at a fault. The state belongs to the open file, so the data
-    /// after the text gets it too.
+    /// Proposed for series 000, in no kernel (K.1.4): an executable mapping sets its file's
+    /// readahead state immediately, not at a fault.
     fn set_mmap_state(&mut self, vma: &Vma) {
         let order = self.rules.order.mmap_state(self.rules.page);
         let (Some(order), Backing::File { open, .. }) = (order, vma.backing) else { return };
@@ -227,8 +226,7 @@ impl<R: Ram> Memory<R> {
     /// Changes the protection of a range.
     ///
     /// # Errors
-    /// The range is empty, unaligned or outside the address space, or stores would reach a file
-    /// that a process runs.
+    /// The range is invalid, or stores would reach a file that a process runs.
     pub fn mprotect(
         &mut self,
         mm: MmId,
@@ -265,8 +263,8 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Changes the areas of a range. A PMD entry never spans two areas, so a new boundary inside
-    /// one splits it.
+    /// Changes the areas of a range. Splits a PMD entry at a new boundary, because none spans two
+    /// areas.
     pub(crate) fn change_areas(
         &mut self,
         mm: MmId,

@@ -41,8 +41,7 @@ impl PageSize {
         1 << self.shift()
     }
 
-    /// Order of the folio that one PMD entry maps: 9, 11 or 13 (`log2(size / 8)`, docs/behaviour
-    /// 0.4).
+    /// Order of the folio that one PMD entry maps: 9, 11 or 13 (docs/behaviour 0.4).
     #[must_use]
     pub const fn pmd_order(self) -> Order {
         match self {

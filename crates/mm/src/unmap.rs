@@ -136,9 +136,8 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Splits the PMD entry that maps `vpn`, if there is one. An anonymous entry becomes PTEs, the
-    /// huge zero folio's becomes PTEs of the zero page, and a file's is dropped so its pages fault
-    /// again.
+    /// Splits the PMD entry that maps `vpn`, if there is one. An anonymous entry becomes PTEs; a
+    /// file's is dropped so its pages fault again.
     pub(crate) fn split_pmd(&mut self, mm: MmId, vpn: Vpn) {
         let Some(leaf) = self.space(mm).table.leaf(vpn) else { return };
         if leaf.kind != LeafKind::Pmd {
@@ -214,8 +213,7 @@ impl<R: Ram> Zapping<'_, R> {
     fn pass_on_access(&mut self, id: FolioId, part: &Cleared) {
         let folio = self.core.folios.get(id);
         if folio.is_anon() {
-            // A process's accessed bits disappear with its entries; a forked child's entries are
-            // old.
+            // A process's accessed bits disappear with its entries; a child's entries are old.
             if part.flags.contains(PteFlags::YOUNG) && folio.maps() > part.nr {
                 let _ = self.core.folios.take_accessed_in(part.pfn, part.nr);
             }

@@ -354,8 +354,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Whether `pfn` is the cached first page of `part`, and the file extends to its last page
-    /// (I4).
+    /// Whether `pfn` is the cached first page of `part`, and all of `part` is inside the file (I4).
     fn is_page_of(&self, part: &LeafPart<'_>, pfn: Pfn) -> bool {
         let Backing::File { open, .. } = part.vma.backing else { return false };
         let file = self.open_file(open).mapping;

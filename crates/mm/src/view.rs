@@ -97,8 +97,8 @@ impl<R: Ram> Memory<R> {
         })
     }
 
-    /// Whether more than one process may map the folio (F.2.2, F.2.3). With owner tracking, a "no"
-    /// is never wrong.
+    /// Whether more than one process may map the folio (F.2.2, F.2.3); with owner tracking, a "no"
+    /// is right.
     #[must_use]
     pub fn maybe_mapped_shared(&self, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);

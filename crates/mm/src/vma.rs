@@ -183,8 +183,8 @@ impl Vma {
         self.anon.is_some()
     }
 
-    /// Changes the protection and the commit accounting: anonymous memory made read-only before it
-    /// has pages does not count.
+    /// Changes protection and commit accounting: read-only anonymous memory without pages does not
+    /// count.
     pub fn protect(&mut self, prot: Prot) {
         self.prot = prot;
         if prot.can_write && self.sharing == Sharing::Private {
@@ -410,8 +410,7 @@ impl VmaTree {
         self.areas.insert(vma.start, vma);
     }
 
-    /// Removes `[start, end)`, splitting areas at the edges. Returns the removed areas in ascending
-    /// order.
+    /// Removes `[start, end)`. Returns the removed areas in ascending order.
     pub fn remove(&mut self, start: Vpn, end: Vpn) -> Vec<Vma> {
         let removed = self.overlapping(start, end);
         for part in &removed {

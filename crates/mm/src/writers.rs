@@ -31,8 +31,7 @@ use crate::units::{MappingId, MmId};
 use crate::vma::{Backing, OpenId, Prot, Sharing, Vma};
 
 impl<R: Ram> Memory<R> {
-    /// Opens a file for writing. Drops its page cache first if it has huge folios that cannot be
-    /// written (H.3.3).
+    /// Opens a file for writing. Drops its page cache if that has unwritable huge folios (H.3.3).
     ///
     /// # Errors
     /// A process runs the file. Nothing has changed.

@@ -84,8 +84,7 @@ fn a_pool_that_is_too_large_or_missing_is_refused() {
     assert_eq!(memory.mmap_huge(mm, off), Err(MapError::Unaligned(4096).into()));
 }
 
-/// Two processes share one page; the child stores to it. Returns the pages copied, the number of
-/// units, and the bytes.
+/// A child stores to a shared page. Returns the pages and units copied, and the parent's bytes.
 fn copied(copy: CopyOrder) -> (u64, u64, Vec<u8>) {
     let mut rules = Rules::example();
     rules.clear.copy = copy;

@@ -1,8 +1,7 @@
-//! Opens a page in a real browser and checks its numbers, pointing, zoom, keys and narrow windows,
-//! without errors or requests.
+//! Opens a page in a real browser and checks numbers, pointing, zoom, keys and narrow windows.
 //!
-//! The probe (`browser/probe.js`) is appended to the page's script and runs in a frame of the
-//! test's width. It posts its results to the outer page, which the browser prints.
+//! The probe (`browser/probe.js`) is appended to the page's script and runs in a frame. It posts
+//! its results to the outer page, which the browser prints.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,4 @@
-//! A naive LRU buffer: a list searched from end to end. Tests check a curve of misses over sizes
-//! against one list per size.
+//! A naive LRU buffer: a list searched from end to end.
 
 /// `2^order` pages from `first`, which is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

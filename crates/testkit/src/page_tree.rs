@@ -1,5 +1,4 @@
-//! A naive model of the page cache's tree: a sorted map from first index to order; every query is a
-//! scan.
+//! A naive model of the page cache's tree: a sorted map, searched from end to end.
 
 use std::collections::BTreeMap;
 

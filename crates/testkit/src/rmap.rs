@@ -30,8 +30,7 @@ impl NaiveRmap {
         }
     }
 
-    /// Removes one mapping of each page. Returns `false` without changes if `mm` does not map one
-    /// of them.
+    /// Removes one mapping of each page; `false` without changes if `mm` does not map one of them.
     pub fn remove_ptes(&mut self, mm: usize, pages: std::ops::Range<usize>) -> bool {
         let ptes = &mut self.mms[mm].ptes[pages];
         let are_mapped = ptes.iter().all(|&nr| nr > 0);

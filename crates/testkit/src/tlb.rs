@@ -1,8 +1,5 @@
 //! A naive TLB: a second implementation of the rules of `sim::tlb`, as lists searched from end to
-//! end. It shares no code and no types with the TLB it checks.
-//!
-//! A set is a list of entries, least recently used first. There is no clock, index, hint or
-//! summary.
+//! end, least recently used first. It shares no code and no types with the TLB it checks.
 
 /// `2^order` pages from `first`, which is aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

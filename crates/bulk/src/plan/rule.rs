@@ -1,7 +1,6 @@
 //! The orders by kernel version.
 
-/// Unit of the posted series under cooperative preemption: 1 ms at 10 GB/s (docs/behaviour D.4.2,
-/// J.2.1).
+/// Unit of the posted series under cooperative preemption: 1 ms at 10 GB/s (D.4.2, J.2.1).
 pub const POSTED_UNIT_BYTES: u64 = 8 << 20;
 /// Unit of the merged form if the architecture clears several pages per call (docs/behaviour
 /// D.4.3). Large enough for Zen CPUs to stop allocating cache lines (K.2.2).
@@ -15,22 +14,19 @@ pub enum Rule {
         /// Larger folios are cleared in one ascending pass (`MAX_ORDER_NR_PAGES`).
         straight_over_pages: u64,
     },
-    /// Series 001 as posted: three extents, reschedule points after the units (docs/behaviour
-    /// D.4.2).
+    /// Series 001 as posted: three extents, reschedule points after the units (D.4.2).
     Posted {
         /// Larger folios are cleared in one ascending pass (`MAX_ORDER_NR_PAGES`).
         straight_over_pages: u64,
         /// Unit under cooperative preemption.
         unit_bytes: u64,
     },
-    /// From 7.0: three extents at every size, reschedule points before the units (docs/behaviour
-    /// D.4.3).
+    /// From 7.0: three extents at every size, reschedule points before the units (D.4.3).
     Merged {
         /// Unit under cooperative preemption, at least one page.
         unit_bytes: u64,
     },
-    /// One ascending pass at every size, reschedule points before the units: the baseline for
-    /// comparisons.
+    /// One ascending pass, reschedule points before the units: the baseline for comparisons.
     OnePass {
         /// Unit under cooperative preemption, at least one page.
         unit_bytes: u64,
@@ -56,15 +52,14 @@ pub enum PreemptBuild {
 }
 
 impl Rule {
-    /// The rule up to 6.19, for the base page: `MAX_ORDER_NR_PAGES` is 1024, 2048 or 8192
-    /// (docs/behaviour 0.4, D.4.1).
+    /// The rule up to 6.19: `MAX_ORDER_NR_PAGES` is 1024, 2048 or 8192 (docs/behaviour 0.4, D.4.1).
     #[must_use]
     pub const fn converging(page_bytes: u64) -> Self {
         Self::Converging { straight_over_pages: max_order_nr_pages(page_bytes) }
     }
 
-    /// The posted series. It replaces the converging order only on x86-64 with `CONFIG_PREEMPTION`
-    /// (docs/behaviour D.4.2).
+    /// The posted series: replaces the converging order only on x86-64 with `CONFIG_PREEMPTION`
+    /// (D.4.2).
     #[must_use]
     pub const fn posted(page_bytes: u64, arch: Arch, build: PreemptBuild) -> Self {
         match (arch, build) {

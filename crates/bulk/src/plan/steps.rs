@@ -89,8 +89,7 @@ fn numbered(at: u64, nr_units: u64, points: Points, unit: impl Fn(u64) -> Unit) 
     Some(if is_point { Step::Reschedule } else { Step::Unit(unit(k)) })
 }
 
-/// Step `at` of an extent with a point after each whole unit, then the remainder, then another
-/// point (docs/behaviour D.4.2).
+/// Step `at`: each whole unit and a point, then the remainder and another point (D.4.2).
 fn closed(at: u64, nr: u64, unit_pages: u64, unit: impl Fn(u64) -> Unit) -> Option<Step> {
     if nr == 0 {
         return None;

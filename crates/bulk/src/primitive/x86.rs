@@ -47,8 +47,7 @@ pub(super) fn copy_fn(primitive: Primitive) -> Option<CopyFn> {
     is_present.then_some(run)
 }
 
-/// `clzero` is bit 0 of EBX in extended leaf 8 (AMD64 manual, volume 3, appendix E). The standard
-/// library does not detect it.
+/// Bit 0 of EBX in extended leaf 8 (AMD64 manual, volume 3, appendix E).
 fn has_clzero() -> bool {
     const LEAF: u32 = 0x8000_0008;
     __cpuid(0x8000_0000).eax >= LEAF && __cpuid(LEAF).ebx & 1 == 1

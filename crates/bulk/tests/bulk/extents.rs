@@ -1,5 +1,4 @@
-//! Every byte of the extent and none beyond it: all primitives, lengths and alignments, between
-//! guard pages.
+//! Writes every byte of the extent and no other: all primitives, lengths and alignments.
 
 use largefolio_bulk::{Clearer, Copier, RangeError, Residency};
 use largefolio_bulk::{clear_extent_raw, copy_extent_raw};

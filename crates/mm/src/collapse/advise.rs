@@ -51,8 +51,7 @@ impl<R: Ram> Memory<R> {
         self.each_area(mm, at, len_bytes, |memory, vma, range| memory.collapse_area(mm, vma, range))
     }
 
-    /// Calls `each` for each area of a range, with the part inside the range. After a hole, the
-    /// walk continues and then fails.
+    /// Calls `each` for each area's part of a range. A hole makes the call fail at the end.
     pub(super) fn each_area(
         &mut self,
         mm: MmId,
@@ -116,8 +115,8 @@ impl<R: Ram> Memory<R> {
                 refused = Err(refusal);
                 let is_file = vma.backing != Backing::Anon;
                 let is_unmapped = is_file && refusal == CollapseRefusal::NoPteTable;
-                // The next block would fail the same way. A missing place in a table does not end
-                // the walk.
+                // The next block would fail the same way, unless only its place in a table is
+                // missing.
                 if !self.goes_on_after(refusal) && !is_unmapped {
                     break;
                 }
@@ -127,8 +126,7 @@ impl<R: Ram> Memory<R> {
     }
 
     /// If the first block has no table and such blocks are skipped, returns the end of the run of
-    /// blocks without a table. They all get the same refusal, so one step handles any number of
-    /// them.
+    /// blocks without a table: one step for any number of them.
     fn after_empty(
         &self,
         mm: MmId,

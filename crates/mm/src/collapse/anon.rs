@@ -150,8 +150,8 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Copies in ascending order, filling holes on the way; page by page unless the kernel copies
-    /// in extents (D.4.5).
+    /// Copies in ascending order, with holes; page by page unless the kernel copies in extents
+    /// (D.4.5).
     fn copy_run(
         &mut self,
         run: &[Pte],

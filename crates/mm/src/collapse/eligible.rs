@@ -14,8 +14,8 @@ use crate::units::{MappingId, Order};
 use crate::vma::{Backing, HugeAdvice, Vma};
 
 impl<R: Ram> Memory<R> {
-    /// Whether `who` may collapse blocks of an area to the PMD size (H.1.1). For khugepaged and
-    /// anonymous memory: to any size.
+    /// Whether `who` may collapse blocks to the PMD size; khugepaged on anonymous memory: to any
+    /// (H.1.1).
     pub(crate) fn can_collapse(&self, vma: &Vma, who: Who) -> bool {
         let pmd = self.rules.page.pmd_order();
         // The program opted out, or no aligned block fits inside (H.1.1).

@@ -262,8 +262,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Takes a folio off its list and out of every page table. After that its content cannot
-    /// change.
+    /// Takes a folio off its list and out of every page table, so its content cannot change.
     fn isolate_entry(
         &mut self,
         range: &FileRange,

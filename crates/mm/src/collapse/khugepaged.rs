@@ -139,8 +139,7 @@ impl<R: Ram> Memory<R> {
         (khugepaged.nr_scanned, khugepaged.nr_passes, khugepaged.has_slept) = (0, 0, false);
     }
 
-    /// Starts a pass if none is under way. Before it sleeps, khugepaged may finish one pass and do
-    /// one whole pass.
+    /// Starts a pass if none is under way. khugepaged sleeps after one whole pass.
     fn may_go_on(&mut self, nr_pages: u64) -> bool {
         let khugepaged = &mut self.khugepaged;
         if khugepaged.mms.is_empty() || khugepaged.nr_scanned >= nr_pages {
@@ -152,8 +151,7 @@ impl<R: Ram> Memory<R> {
         khugepaged.nr_passes < 2
     }
 
-    /// Scans the areas of one process until the page budget is used up, memory runs short, or the
-    /// process is done.
+    /// Scans one process until the page budget is used up or memory runs short.
     fn look(&mut self, nr_pages: u64) -> Look {
         let khugepaged = &mut self.khugepaged;
         let at = *khugepaged.at.get_or_insert(0);

@@ -17,8 +17,7 @@ use crate::units::{MmId, PageIndex, Vpn};
 use crate::vma::Vma;
 
 impl<R: Ram> Memory<R> {
-    /// Frees the tables of every area that maps the whole block at an aligned address, unless the
-    /// area has private pages.
+    /// Frees the tables of areas that map the whole block aligned and have no private pages.
     pub(super) fn retract_tables(&mut self, range: &FileRange) {
         for (mm, start, end) in self.mapped_ranges(range.file, range.pages()) {
             let is_whole = end.0 - start.0 == range.order.nr_pages();
@@ -68,8 +67,7 @@ impl<R: Ram> Memory<R> {
         self.rules.collapse.pmd_table == PmdTable::Block && pmd == PmdState::Empty
     }
 
-    /// Frees the table and maps the block by one PMD entry: `MADV_COLLAPSE` does this for its
-    /// caller.
+    /// Frees the table and maps the block by one PMD entry, for the caller of `MADV_COLLAPSE`.
     pub(super) fn install_pmd(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let done = self.retract_one(target)?;
         if self.space(target.mm).table.pmd(target.first) == PmdState::Leaf {

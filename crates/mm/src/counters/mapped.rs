@@ -1,5 +1,4 @@
-//! Pages that are mapped now, as `/proc/meminfo` and `/proc/vmstat` count them (docs/behaviour
-//! F.5.2, F.5.7).
+//! Pages mapped now, as in `/proc/meminfo` and `/proc/vmstat` (docs/behaviour F.5.2, F.5.7).
 //!
 //! With a mapcount per page, every mapped page counts once; without, a mapped folio counts whole.
 

@@ -110,8 +110,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Fault-around's end-of-file test is off by one: a folio that ends *on* the last page also
-    /// fails (B.5.6).
+    /// The kernel's test is off by one: a folio that ends *on* the last page also fails (B.5.6).
     fn ends_before_last_page(&self, fault: &Fault, entry: Entry) -> bool {
         let mapping = self.core.mapping(self.open_file(fault.open()).mapping);
         let last = mapping.last_index(self.rules.page);
@@ -181,8 +180,7 @@ impl<R: Ram> Memory<R> {
     /// Returns how much one folio lowers the miss counter (B.5.8).
     fn around_credit(&self, fault: &Fault, mapped: Mapped, is_workingset: bool) -> u64 {
         match self.rules.fault.around_credit {
-            // It was evicted too early, so finding it cached again is not a readahead success
-            // (B.5.8).
+            // Evicted too early: finding it cached again is not a readahead success (B.5.8).
             AroundCredit::PerNewPage if is_workingset => 0,
             AroundCredit::PerPage | AroundCredit::PerNewPage => mapped.nr_visited,
             // One touch is one hit, however many neighbours it mapped (B.5.8).

@@ -119,8 +119,7 @@ impl<R: Ram> Memory<R> {
             // This mapping holds the only reference: the process that shared it is gone (E.3.2).
             Owner::Anon { .. } if !folio.is_large() => folio.refs == 1,
             Owner::Anon { .. } => match self.rules.anon.reuse {
-                // Without owner tracking, a large folio cannot tell which process maps it: copy
-                // (E.3.3).
+                // Without owner tracking, a large folio cannot tell who maps it: copy (E.3.3).
                 Reuse::SmallOnly => false,
                 Reuse::Tracked => {
                     let shape = self.core.shape(folio.order);
@@ -131,8 +130,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// If only this process maps the folio, frees its swap slots where possible, so a store can
-    /// reuse the page.
+    /// Frees the swap slots of a folio that only this process maps, so a store can reuse the page.
     fn give_slots_up(&mut self, id: FolioId, pfn: Pfn) {
         let folio = self.core.folios.get(id);
         if folio.slot.is_none() || self.core.folios.is_exclusive(pfn) {

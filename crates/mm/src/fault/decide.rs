@@ -15,8 +15,7 @@ use crate::readahead::{self, Issue, OrderHint};
 use crate::rules::anon::Orders;
 use crate::units::Order;
 
-/// `MADV_HUGEPAGE` reads two PMD folios (B.4.6); a policy may read no more, unless the device's
-/// maximum is larger.
+/// A policy may read two PMD folios, as `MADV_HUGEPAGE` does (B.4.6), or the device's maximum.
 const WINDOW_PMDS_MAX: u64 = 2;
 
 pub(super) enum Decided {

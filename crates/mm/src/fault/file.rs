@@ -144,8 +144,7 @@ impl<R: Ram> Memory<R> {
         AsyncStep::Dropped
     }
 
-    /// Whether hits in `vma` lower the miss counter (B.4.3). Merged series 002 balances the areas
-    /// that it does not count.
+    /// Whether hits in `vma` lower the miss counter (B.4.3).
     pub(super) fn is_counted(&self, vma: &Vma) -> bool {
         let is_exempt = vma.prot.can_exec || vma.advice.access == AccessAdvice::Sequential;
         self.rules.fault.exec_miss != ExecMiss::Balanced || !is_exempt

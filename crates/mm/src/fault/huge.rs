@@ -71,15 +71,13 @@ impl<R: Ram> Memory<R> {
         let first = Vpn(self.rules.page.pmd_order().round_down(fault.vpn.0));
         let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
         self.space_mut(fault.mm).table.map_pmd(first, pfn, flags);
-        // The huge fault prepares the area for anonymous pages before it knows whether it needs
-        // any.
+        // The huge fault prepares the area for anonymous pages before it needs any.
         self.mark_anon(fault.mm, fault.vpn);
         self.core.counters.nr_zero_page += 1;
         true
     }
 
-    /// Returns the huge zero folio and allocates it on first use. The process keeps a reference
-    /// until it exits.
+    /// Returns the huge zero folio, allocated on first use. The process holds it until it exits.
     fn get_huge_zero(&mut self, mm: MmId) -> Option<Pfn> {
         let pfn = if let Some(pfn) = self.huge_zero {
             pfn

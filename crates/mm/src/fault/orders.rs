@@ -23,8 +23,7 @@ impl<R: Ram> Memory<R> {
         let enabled = self.rules.anon.enabled(self.rules.page, vma.advice.huge);
         let fits = |order: &Order| {
             let first = order.round_down(fault.vpn.0);
-            // The allocator has blocks of this order, and the whole block is inside the area
-            // (D.1.5).
+            // The allocator has blocks of this order, and the whole block is in the area (D.1.5).
             *order <= self.core.buddy.max_order()
                 && vma.start.0 <= first
                 && first + order.nr_pages() <= vma.end.0
@@ -32,8 +31,7 @@ impl<R: Ram> Memory<R> {
         enabled.descending().filter(fits).fold(Orders::NONE, Orders::with)
     }
 
-    /// Drops orders from the top until a block's PTEs are all empty (D.2.4). Lower orders are
-    /// inside that block.
+    /// Keeps the orders from the first one down whose block has only empty PTEs (D.2.4).
     pub(super) fn empty_orders(&self, fault: &Fault, orders: Orders) -> Orders {
         let space = self.space(fault.mm);
         let is_empty =
@@ -44,8 +42,7 @@ impl<R: Ram> Memory<R> {
             .map_or(Orders::NONE, |order| orders.below(order).with(order))
     }
 
-    /// Allocates a zeroed folio of the largest free order (D.2.5, D.2.6). On `None`, the fault uses
-    /// a base page.
+    /// Allocates a zeroed folio of the largest free order (D.2.5, D.2.6).
     pub(super) fn alloc_large(&mut self, fault: &Fault, orders: Orders) -> Option<FolioId> {
         let effort = self.rules.anon.effort(fault.vma.advice.huge);
         for order in orders.descending() {
@@ -58,8 +55,7 @@ impl<R: Ram> Memory<R> {
         None
     }
 
-    /// Allocates an anonymous folio for the block around the fault, zeroed around its page (D.2.6,
-    /// D.4).
+    /// Allocates an anonymous folio for the block, zeroed around the faulting page (D.2.6, D.4).
     pub(super) fn alloc_zeroed(
         &mut self,
         fault: &Fault,
@@ -77,8 +73,7 @@ impl<R: Ram> Memory<R> {
         Some(id)
     }
 
-    /// Allocates an anonymous folio without clearing it. For a large one, reclaims and compacts as
-    /// far as the effort allows.
+    /// Allocates an anonymous folio without clearing it, reclaiming as far as the effort allows.
     pub(crate) fn alloc_anon(
         &mut self,
         order: Order,

@@ -1,4 +1,4 @@
-//! Orders of executable memory as proposed in the discussion of series 000 (docs/behaviour K.1.4,
+//! Orders of executable memory proposed for series 000 (docs/behaviour K.1.4,
 //! [`crate::rules::order`]).
 //!
 //! Differs: in no kernel.
@@ -13,8 +13,7 @@ use crate::rules::order::PressureOrder;
 use crate::units::Order;
 
 impl<R: Ram> Memory<R> {
-    /// Applies an executable mapping's minimum order: a single page becomes its whole folio, and a
-    /// read-around uses whole folios.
+    /// Applies an executable mapping's minimum order, so only whole folios are read.
     pub(super) fn with_exec_min(&self, fault: &Fault, choice: Choice) -> Choice {
         let orders = self.core.mapping(self.open_file(fault.open()).mapping).orders;
         let min = self.rules.order.exec_min(self.rules.page, orders.max);

@@ -1,5 +1,4 @@
-//! The file and the folio orders that an area's faults read: the area's preferred size comes first,
-//! then the file's control.
+//! The orders of an area's faults: its preferred size comes first, then the file's control.
 
 use super::Fault;
 use crate::memory::Memory;

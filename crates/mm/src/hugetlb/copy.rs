@@ -105,8 +105,7 @@ impl<R: Ram> Memory<R> {
         self.core.hugetlb.remove_map(order, from, owner);
     }
 
-    /// Unmaps the page from every process that got it by fork; those areas get no more pages
-    /// (O.4.4).
+    /// Unmaps the page from every child; those areas get no more pages (O.4.4).
     fn take_from_others(&mut self, fault: &HugeFault, pfn: Pfn) {
         let HugeArea { file, order, .. } = fault.area;
         let index = fault.index() << order.get();

@@ -77,8 +77,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// mremap of part of a private area: the rest loses its owner, and its reservations are never
-    /// returned (O.5.3).
+    /// mremap of part of a private area: the rest loses its owner and reservations (O.5.3).
     pub(crate) fn disown_rest(&mut self, mm: MmId, VpnRange { start, end }: VpnRange) {
         let Some(vma) = self.space(mm).vmas.find(start).copied() else { return };
         let Some(area) = vma.huge().filter(|area| area.is_owner) else { return };

@@ -23,8 +23,7 @@ use crate::vma::OpenId;
 const PIPE_SLOTS: u64 = 16;
 
 impl<R: Ram> Memory<R> {
-    /// Reads `len_bytes` at `pos` through the page cache (docs/behaviour A.3.1). Returns the bytes
-    /// read.
+    /// Reads `len_bytes` at `pos` through the page cache (A.3.1). Returns the bytes read.
     ///
     /// # Errors
     /// No page is free.
@@ -110,8 +109,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// `sendfile` to a file or device: reads through an internal pipe, one pipe load at a time
-    /// (docs/differences.md, "sendfile").
+    /// Reads through an internal pipe, one pipe load at a time (docs/differences.md, "sendfile").
     ///
     /// # Errors
     /// No page is free.

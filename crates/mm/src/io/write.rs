@@ -29,8 +29,7 @@ impl<R: Ram> Memory<R> {
         self.write_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
     }
 
-    /// Writes. `put` stores the bytes of each piece of the file, from the given frame on, while the
-    /// piece is cached.
+    /// Writes; `put` stores the bytes of each piece, from the given frame on, while it is cached.
     pub(crate) fn write_with(
         &mut self,
         open: OpenId,
@@ -84,9 +83,8 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Reads the page with byte `pos`, where the file ends or ended inside a block, so the bytes
-    /// after it can be zeroed ([`crate::mapping::disk`]). Without memory the filesystem would fail
-    /// the call; the model continues.
+    /// Reads the page with byte `pos`, so the bytes after the end of the file can be zeroed.
+    /// Without memory the filesystem would fail the call; the model continues.
     pub(crate) fn zero_behind(&mut self, file: MappingId, pos: u64) {
         let mapping = self.core.mapping(file);
         let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));

@@ -194,8 +194,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Registers a range with `userfaultfd` for missing pages: faults then allocate single pages
-    /// (D.2.3).
+    /// Registers a range with `userfaultfd`: faults then allocate single pages (D.2.3).
     ///
     /// # Errors
     /// The range is empty, unaligned or outside the address space.

@@ -31,8 +31,7 @@ struct Stored {
     written: BTreeMap<u64, Box<[u8]>>,
 }
 
-/// The byte that storage holds at `pos` of a file: never 0, so a byte that should have been zeroed
-/// is noticed.
+/// The byte that storage holds at `pos` of a file: never 0, so a missing zero is noticed.
 #[must_use]
 pub const fn stored_byte(file: MappingId, pos: u64) -> u8 {
     let mixed = (pos ^ ((file.0 as u64) << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -122,8 +122,7 @@ mod tests {
     use crate::rules::clear::{ClearOrder, ClearRules, Preemption};
     use crate::units::{Order, PageSize};
 
-    /// Clears a folio around its middle page. Returns the pages of each kind of stretch, and its
-    /// count.
+    /// Clears a folio around its middle page. Returns (pages, count) per kind of stretch.
     fn of(order: ClearOrder, preemption: Preemption, folio: u8) -> Vec<(u64, u64)> {
         let rules = ClearRules { order, preemption, ..ClearRules::stock() };
         let page = (1 << folio) / 2;

@@ -181,16 +181,15 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         }
     }
 
-    /// An empty rest is possible: a fresh state that meets a marker at page 0 has a window of no
-    /// pages.
+    /// The rest can be empty: a fresh state that meets a marker at page 0 has an empty window.
     fn rest(&mut self, span: Span) {
         if span.nr_pages > 0 || self.cache.rules().readahead.remainder == Remainder::WholeSize {
             self.base(span);
         }
     }
 
-    /// Fills the range with naturally aligned folios (A.5.5). On error, returns the index that
-    /// could not be inserted.
+    /// Fills the range with aligned folios (A.5.5). Fails with the index that could not be
+    /// inserted.
     fn fill(&mut self, range: Fill) -> Result<(), u64> {
         let min = self.cache.core().mapping(self.file).orders.min;
         let mut index = range.first;
@@ -270,8 +269,8 @@ pub(crate) fn window_order<R: Ram>(
     preferred_order(rules, orders.max, state, hint, target.allowed).max(orders.min)
 }
 
-/// Returns the order for the window (A.5.3). No folio may be allowed to have it: the ramp passes
-/// through it.
+/// Returns the order for the window (A.5.3); no folio may have it, because the ramp passes through
+/// it.
 fn preferred_order(
     rules: &Rules,
     max: Order,

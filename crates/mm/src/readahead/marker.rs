@@ -45,8 +45,7 @@ pub fn choose(
         state.start += state.size;
         state.size = state.size.max(next_pages(state.size, max));
     } else {
-        // Another stream left this marker, so the state does not apply. The window starts after the
-        // cached run (A.4.3).
+        // Another stream left this marker: start the window after the cached run (A.4.3).
         let hole = next_miss(tree, hit.index + 1, max, rules.forward_search);
         let is_beyond = hole == 0 || hole - hit.index > max;
         if is_beyond {

@@ -46,15 +46,13 @@ pub fn choose(state: &mut RaState, tree: &Tree, request: Request, rules: &Readah
         state.async_size = match (state.size > nr, rules.entry) {
             // Pages beyond the request are read ahead: reaching them starts the next window.
             (true, _) => state.size - nr,
-            // Everything was requested: the second half starts the next window, so it arrives in
-            // time.
+            // Everything was requested: the second half starts the next window in time.
             (false, Entry::Split) => state.size / 2,
             (false, Entry::Unified) => state.size,
         };
         return window(state, index, max, rules);
     }
-    // Neither start nor continuation: the pages cached before it tell a stream from a random read
-    // (step 4).
+    // Neither start nor continuation: the cached pages before it tell stream from random (step 4).
     let miss = prev_miss(tree, index - 1, max, rules.full_search);
     let run = (index - 1).wrapping_sub(miss);
     // No more is cached than one read: random, so no readahead.

@@ -2,8 +2,7 @@
 //!
 //! Answers to: `get_init_ra_size`, `get_next_ra_size`.
 
-/// Size of a first window for a request of `nr_requested` pages, at most `max_pages`
-/// (docs/behaviour A.2.1).
+/// First window for a request of `nr_requested` pages, at most `max_pages` (docs/behaviour A.2.1).
 ///
 /// ```
 /// use largefolio_mm::readahead::window::initial_pages;

@@ -31,14 +31,12 @@ impl<R: Ram> Memory<R> {
         self.core.groups.set_limits(group, limits);
     }
 
-    /// Moves a process into a cgroup. Existing charges stay in the old one. Its future children
-    /// follow.
+    /// Moves a process and its future children into a cgroup. Existing charges stay in the old one.
     pub fn join_group(&mut self, mm: MmId, group: GroupId) {
         self.space_mut(mm).group = group;
     }
 
-    /// Charges calls without a process (reads, writes, advice) to this cgroup from now on. A touch
-    /// enters its process's cgroup.
+    /// Charges calls without a process (reads, writes, advice) to this cgroup from now on.
     pub fn enter_group(&mut self, group: GroupId) {
         self.core.groups.enter(group);
     }

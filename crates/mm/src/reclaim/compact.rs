@@ -106,11 +106,9 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Moves folios from low frames to high ones until a block of `order` is free. Returns whether
-    /// one is.
+    /// Moves folios from low frames to high ones. Returns whether a block of `order` is free.
     ///
-    /// Does not move folios of that order or larger, or pages unknown to reclaim. Skips unmovable
-    /// pageblocks (I.11).
+    /// Does not move folios of that order or larger. Skips unmovable pageblocks (I.11).
     pub fn compact(&mut self, order: Order) -> bool {
         self.compact_until(Goal::Block(order))
     }
@@ -191,8 +189,7 @@ impl<R: Ram> Memory<R> {
         free
     }
 
-    /// Takes a free block of `size` from the highest suitable pageblock between `floor` and `free`,
-    /// from a block smaller than `order`.
+    /// Takes a free block of `size` from the highest suitable pageblock in `floor..free`.
     fn free_block_below(
         &mut self,
         free: &mut u64,

@@ -16,8 +16,7 @@ impl<R: Ram> Memory<R> {
         let folio = self.core.folios.get(id);
         let is_held = folio.has_extra_refs();
         if is_held || folio.is_locked || folio.is_under_writeback {
-            // An unsplittable large folio is skipped for a long time (G.5.1). Other held folios are
-            // busy: check again later.
+            // An unsplittable large folio is skipped for long (G.5.1); others may become free soon.
             let is_skipped = is_held && folio.is_anon() && folio.is_large();
             return if is_skipped { Fate::Activate } else { Fate::Keep };
         }
@@ -59,9 +58,8 @@ impl<R: Ram> Memory<R> {
             self.core.folios.lru_mut().marks_mut(id).is_reclaim = true;
             return Fate::Activate;
         }
-        // The activation batch holds it: it may be evicted once the batch is drained. Differs: the
-        // batch also holds anonymous memory, which is evicted here anyway; no recording shows that
-        // case.
+        // Held by the activation batch: evictable once that is drained. Differs: anonymous memory
+        // in the batch is evicted anyway; no recording shows that case.
         if self.core.folios.lru().marks(id).is_activating {
             return Fate::Keep;
         }
@@ -116,8 +114,7 @@ impl<R: Ram> Memory<R> {
         slot
     }
 
-    /// Writes an anonymous folio to the slots from `first` on, unless they already hold it. Its
-    /// entries then name their slots.
+    /// Writes an anonymous folio to the slots from `first` on, unless they already hold it.
     fn swap_out(&mut self, id: FolioId, first: SwapSlot) -> Fate {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
             self.split_pmd(site.mm, site.vpn);

@@ -105,8 +105,7 @@ impl<R: Ram> Memory<R> {
         self.core.pressure.wants_flush |= rule.is_reworked() && is_all_dirty;
     }
 
-    /// From 7.2 on a pass scans exactly as much as the priority says, and continues after a
-    /// generation was added.
+    /// From 7.2 on a pass scans as much as the priority says, even after a generation was added.
     fn shrink_bounded(&mut self, scan: &mut Scan, mut look: Look) {
         let nr_pages = self.unprotected(scan, look.group, self.evictable_pages(look));
         let mut nr_left = nr_pages >> scan.priority;

@@ -294,8 +294,7 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Stops the kind with less left, and limits the other to keep the proportion of both. Returns
-/// whether anything is left to scan.
+/// Stops the kind with less left, and limits the other to the same share. Returns whether to go on.
 fn stop_smaller(wanted: &Goals, goals: &mut Goals) -> bool {
     let left = |goals: &Goals, kind: usize| goals[2 * kind].1 + goals[2 * kind + 1].1;
     let (anon, file) = (left(goals, 0), left(goals, 1));

@@ -41,8 +41,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Counts a folio that the policy evicted. A dirty file folio stays, as does one without swap
-    /// space.
+    /// Counts the outcome: a dirty file folio stays, as does one without swap space.
     pub(super) fn count_taken(&mut self, fate: Fate) {
         match fate {
             Fate::Freed | Fate::Split => self.honoured(Point::Victim),

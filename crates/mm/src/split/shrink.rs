@@ -14,9 +14,8 @@ use crate::ram::Ram;
 use crate::units::Order;
 
 impl<R: Ram> Memory<R> {
-    /// Examines the first `nr_to_scan` queued folios: splits partially mapped or under-used ones
-    /// and drops the others. A partially mapped folio that cannot be split stays queued. Returns
-    /// the pages freed.
+    /// Splits partially mapped or under-used folios among the first `nr_to_scan` queued, and drops
+    /// the others. Returns the pages freed.
     pub fn shrink_deferred(&mut self, nr_to_scan: usize) -> u64 {
         let before = self.core.buddy.nr_free_pages();
         let queued: Vec<FolioId> =

@@ -153,8 +153,7 @@ impl<R: Ram> Memory<R> {
             self.core.set_clean(entry.folio);
         }
         let cut = match self.rules.anon.truncate_split {
-            // A folio from a collapse cannot have parts of orders that its filesystem does not
-            // support.
+            // Its filesystem supports no parts of other orders.
             TruncateSplit::NonUniform if !knows_sizes => Cut::Uniform(min),
             TruncateSplit::Uniform => Cut::Uniform(min),
             TruncateSplit::NonUniform => {

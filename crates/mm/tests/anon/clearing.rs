@@ -1,5 +1,4 @@
-//! Zeroing and copying by a plan: the kernel's rule is applied to memory (docs/behaviour D.2.6,
-//! D.4).
+//! Zeroing and copying by the kernel's plan (docs/behaviour D.2.6, D.4).
 
 use largefolio_mm::ram::{Bytes, Counted, Moved, Ram};
 use largefolio_mm::rules::Arch;

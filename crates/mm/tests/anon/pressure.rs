@@ -123,8 +123,7 @@ fn a_folio_in_use_gets_another_round_and_an_executable_one_becomes_active() {
     };
     assert_eq!(nr_activated(Arch::Arm64, Prot::READ, Access::Read, 1), 0);
     assert_eq!(nr_activated(Arch::Arm64, Prot::READ_EXEC, Access::Exec, 1), 16);
-    // Fault-around marks mapped pages as accessed, but an area counts once; two areas mean that it
-    // is in use.
+    // Fault-around marks mapped pages as accessed; one area is not enough, two mean in use.
     assert_eq!(nr_activated(Arch::X86_64, Prot::READ, Access::Read, 1), 0);
     assert_eq!(nr_activated(Arch::X86_64, Prot::READ, Access::Read, 2), 16);
 }

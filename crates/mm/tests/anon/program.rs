@@ -226,8 +226,7 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
     anon
 }
 
-/// Every value of the collapse rules is possible; the open-for-writing rule follows from the file
-/// rule.
+/// Every value is possible; the open-for-writing rule follows from the file rule.
 pub(crate) fn random_collapse(numbers: &mut Numbers) -> (CollapseRules, Writers) {
     use FileCollapse::{DenyWrite, Exec, LargeFolios, Readers};
     let file = numbers.pick(&[

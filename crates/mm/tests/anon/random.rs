@@ -1,9 +1,7 @@
-//! Random programs of up to four processes under random rules. Checks every invariant after every
-//! step, every byte of every process and file against the naive model, and that a machine without
-//! bytes decides the same.
+//! Random programs of up to four processes under random rules. Checks every invariant, every byte
+//! against the naive model, and that a machine without bytes decides the same.
 //!
-//! `LARGEFOLIO_STEPS` and `LARGEFOLIO_SEED` set length and first seed; a failure prints the seed
-//! and the program's step.
+//! `LARGEFOLIO_STEPS` and `LARGEFOLIO_SEED` set length and first seed; a failure prints the seed.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -72,8 +72,7 @@ fn sharers_of_a_slot_get_one_folio() {
     world.read(child, 0);
     assert_eq!(numbers(&world), (1, 64, 0, 63));
     assert_eq!(world.pfn(mm, 0), world.pfn(child, 0));
-    // A store copies a page whose slot the parent still uses; the parent gets the page that was
-    // read.
+    // A store copies a page whose slot the parent still uses; the parent gets the page read.
     world.write(child, 2);
     assert_eq!(numbers(&world), (2, 64, 1, 63));
     world.read(mm, 2);

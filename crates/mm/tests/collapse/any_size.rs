@@ -52,8 +52,7 @@ fn text_of_a_filesystem_with_large_folios() {
     }
 }
 
-/// A filesystem without large folios under each file rule: (rule, executable, open for writing,
-/// expected collapse).
+/// (rule, executable, open for writing, expected collapse)
 #[test]
 fn a_file_without_large_folios_follows_the_file_rule() {
     for (rule, can_exec, is_written, is_allowed) in [

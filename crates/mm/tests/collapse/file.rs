@@ -351,8 +351,7 @@ fn shared_memory_is_collapsed_with_its_holes() {
     world.memory.validate().unwrap();
 }
 
-/// Observed on 6.18.44: a private copy in the table prevents the caller's PMD entry, but the folio
-/// is created.
+/// Observed on 6.18.44: a private copy prevents the caller's PMD entry, but not the folio.
 #[test]
 fn a_private_copy_keeps_the_table() {
     let (mut world, file, _) = World::new(old_rules()).with_file("tmpfs", N, SHARED);

@@ -1,9 +1,7 @@
-//! Random programs with collapses by advice, by khugepaged and to any size. Checks every invariant
-//! after every step, every byte against a naive model, and that a machine without bytes decides the
-//! same.
+//! Random programs with all kinds of collapses. Checks every invariant, every byte against a naive
+//! model, and that a machine without bytes decides the same.
 //!
-//! `LARGEFOLIO_STEPS` and `LARGEFOLIO_SEED` set length and first seed; a failure prints the
-//! program's seed.
+//! `LARGEFOLIO_STEPS` and `LARGEFOLIO_SEED` set length and first seed; a failure prints the seed.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

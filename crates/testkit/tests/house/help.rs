@@ -1,5 +1,4 @@
-//! Checks help texts below the options: the source breaks their lines, so each must fit the
-//! terminal.
+//! Checks help texts below the options: each line must fit the terminal.
 
 use std::fs;
 

@@ -1,5 +1,4 @@
-//! Checks the repository against its own rules: dependencies, sizes, unsafe code, links,
-//! references, help.
+//! Checks the repository's rules: dependencies, sizes, unsafe code, links, references, help.
 #![expect(clippy::unwrap_used, reason = "a repository that cannot be read fails the test")]
 
 use std::fs;

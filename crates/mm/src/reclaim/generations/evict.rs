@@ -222,8 +222,8 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Examines isolated folios in order, and puts back the ones that stay. Returns the ones worth
-    /// another round.
+    /// Examines isolated folios and puts back the ones that stay. Returns those worth another
+    /// round.
     fn examine_all(
         &mut self,
         look: Look,

@@ -43,9 +43,8 @@ impl Found {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Walks the tables of every process of a cgroup that ran since the last walk, and promotes
-    /// young folios to the youngest generation. No process has run since the last walk for the same
-    /// request.
+    /// Promotes young folios, by walking the tables of the cgroup's processes. Does nothing if they
+    /// were already walked for the same request.
     pub(super) fn walk_group(&mut self, look: Look) {
         let pmd = self.rules.page.pmd_order();
         let request = self.core.pressure.nr_requests;
@@ -217,9 +216,8 @@ impl<R: Ram> Memory<R> {
         is_young
     }
 
-    /// Returns the area's access advice. Walks and look-around skip areas with `MADV_RANDOM` or
-    /// `MADV_SEQUENTIAL`; in 6.1 an examined folio's own entry still counts in a `MADV_RANDOM`
-    /// area.
+    /// Walks and look-around skip areas with `MADV_RANDOM` or `MADV_SEQUENTIAL`; in 6.1 an examined
+    /// folio's own entry still counts in a `MADV_RANDOM` area.
     fn advice_at(&self, mm: MmId, vpn: Vpn) -> AccessAdvice {
         if !self.has_unrecent {
             return AccessAdvice::Normal;
@@ -281,8 +279,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Moves a young neighbour of an examined folio to a younger generation, through the activation
-    /// batch.
+    /// Moves a young neighbour to a younger generation, through the activation batch.
     fn activate_young(&mut self, look: Look, id: FolioId) {
         let youngest = Generations::list_of(self.gens(look.group).max_seq);
         let generation = self.core.folios.lru().marks(id).generation;
