@@ -71,7 +71,6 @@ pub(crate) fn is_virtual(path: &Path) -> bool {
     VIRTUAL.iter().any(|root| path.starts_with(root))
 }
 
-/// Returns the value of the first line `KEY: value`.
 fn value<'t>(text: &'t [u8], key: &str) -> Option<&'t str> {
     let mut lines = text.split(|byte| *byte == b'\n');
     lines.find_map(|line| {

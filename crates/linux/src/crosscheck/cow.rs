@@ -61,7 +61,6 @@ pub struct CowRecorder {
 #[derive(Clone, Debug, Default)]
 pub struct CowRun {
     pub text: String,
-    /// Settings that another process changed before or during the run.
     pub changes: Vec<Change>,
 }
 

@@ -181,7 +181,6 @@ impl<'a> Place<'a> {
         words
     }
 
-    /// Puts the file into the state that the workload expects, and writes it to the device.
     fn prepare(&mut self, workload: &Workload) -> Result<(), CrosscheckError> {
         let name = workload.file();
         let own = FileSpec { name: OWN_FILE, bytes: workload.own_bytes, is_sparse: false };

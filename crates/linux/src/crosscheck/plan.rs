@@ -179,7 +179,6 @@ impl WorkloadPlan {
             return;
         }
         let mut workloads = Vec::new();
-        // Without large folios, one grid serves all windows.
         let is_single = filesystem == Filesystem::Ext4Encrypt;
         let windows_kb = if is_single { &[128][..] } else { &selection.windows_kb };
         for &window_kb in windows_kb {

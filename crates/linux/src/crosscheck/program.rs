@@ -225,7 +225,6 @@ fn name_of(plan: &ProgramPlan) -> String {
     name.replace(|c: char| c.is_whitespace() || c.is_control(), "_")
 }
 
-/// Finds the program as a shell would.
 fn program_of(command: &[OsString]) -> Result<TracedProgram, CrosscheckError> {
     let name = command.first().cloned().unwrap_or_default();
     let missing = || CrosscheckError::NoProgram(name.to_string_lossy().into_owned());

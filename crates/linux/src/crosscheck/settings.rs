@@ -48,7 +48,6 @@ impl Settings {
         settings
     }
 
-    /// Reads all files below a folder; skips unreadable ones.
     pub(super) fn below(folder: &Path) -> Self {
         let mut settings = Self::default();
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

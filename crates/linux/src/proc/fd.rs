@@ -25,7 +25,6 @@ pub(crate) fn working_directory(pid: impl Display) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/cwd"))
 }
 
-/// Returns the file a process runs, with the kernel's mark if it is deleted.
 pub(crate) fn program(pid: impl Display) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
@@ -35,7 +34,6 @@ pub(crate) fn info(system: &dyn System, pid: impl Display, fd: i32) -> io::Resul
     Ok(FdInfo::parse(&system.text(Path::new(&path))?))
 }
 
-/// Returns a descriptor's regular file and its name; `None` for all other files.
 pub(crate) fn regular(pid: impl Display, fd: impl Display) -> Option<(Metadata, PathBuf)> {
     let link = link(pid, fd);
     let found = fs::metadata(&link).ok().filter(Metadata::is_file)?;

@@ -78,7 +78,6 @@ fn nr_of_list(numbers: &str) -> u64 {
     numbers.split(',').filter_map(of_range).sum::<u64>().clamp(1, 1 << 16)
 }
 
-/// Returns the load average of the last minute as the kernel writes it; empty if unknown.
 #[must_use]
 pub fn load(system: &dyn System) -> String {
     let text = system.text(Path::new("/proc/loadavg")).unwrap_or_default();
@@ -122,7 +121,6 @@ impl Processor {
     }
 }
 
-/// Returns the bytes available without pushing other memory out, if known.
 pub(crate) fn available_bytes(system: &dyn System) -> Option<u64> {
     bytes_of_kib(value(&system.text(Path::new("/proc/meminfo")).ok()?, "MemAvailable")?)
 }

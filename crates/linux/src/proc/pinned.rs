@@ -53,7 +53,6 @@ fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-/// Parses the buffers in an `io_uring` descriptor's fdinfo.
 fn buffers(text: &[u8]) -> Vec<Range<u64>> {
     let lines = text.split(|byte| *byte == b'\n');
     let mut lines = lines.skip_while(|line| !line.starts_with(b"UserBufs:"));
@@ -67,7 +66,6 @@ fn place_of_buffer(line: &[u8]) -> Option<&str> {
     Some(place)
 }
 
-/// Parses the address part; `None` if it has no buffer.
 fn range(place: &str) -> Option<Range<u64>> {
     let (start, len) = place.split_once('/')?;
     let start = u64::from_str_radix(start.strip_prefix("0x")?, 16).ok()?;

@@ -34,7 +34,6 @@ pub(crate) struct Elf {
 }
 
 impl Elf {
-    /// Reads `path`; `None` if it is not little-endian 64-bit ELF.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let file = ElfFile::read(path).ok()?;
         let is_known = file.class == Class::Bits64 && file.is_little_endian;

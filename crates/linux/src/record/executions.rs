@@ -50,7 +50,6 @@ impl<T> Default for Known<T> {
 }
 
 impl Executions {
-    /// Returns an execution's row; `None` if its image does not fit.
     pub(crate) fn add(&mut self, command: Vec<String>, image: Image) -> Option<u32> {
         let of_images = Room { nr_rows: NR_IMAGES_MAX, table_bytes: TABLE_BYTES_MAX };
         let image = row_of(&mut self.images, &mut self.known_images, image, of_images)?;
@@ -67,7 +66,6 @@ impl Executions {
     }
 }
 
-/// Returns the row of `value` in `table`; adds it if there is room.
 fn row_of<T: Clone + Eq + Hash + Serialize>(
     table: &mut Vec<T>,
     known: &mut Known<T>,

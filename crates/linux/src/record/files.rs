@@ -46,7 +46,6 @@ impl Files {
         Self { root, ..Self::default() }
     }
 
-    /// Translates the program's `path` to a file on this machine.
     pub(crate) fn host(&self, path: &Path) -> PathBuf {
         self.root.host(path)
     }
@@ -56,7 +55,6 @@ impl Files {
         self.ids.get(&key).copied().flatten()
     }
 
-    /// Adds the file that the recorded process calls `path`.
     pub(crate) fn announce(&mut self, key: u64, size_bytes: u64, path: &[u8]) -> Option<FileId> {
         if let Some(known) = self.ids.get(&key) {
             return *known;

@@ -122,7 +122,6 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// Adds the program and its interpreter; returns the heap's first address.
     fn add_program(&mut self, program: &Path) -> u64 {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
         let program = real(program);

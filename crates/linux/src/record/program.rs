@@ -145,7 +145,6 @@ impl Search<'_> {
     }
 }
 
-/// Returns the interpreter and optional argument of a `#!` line.
 pub(crate) fn shebang(bytes: &[u8]) -> Option<(OsString, Option<OsString>)> {
     let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     match head::head(bytes) {

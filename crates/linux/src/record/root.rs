@@ -73,7 +73,6 @@ impl Root {
         root.and_then(|root| resolve(root, path)).unwrap_or_else(|| path.to_path_buf())
     }
 
-    /// Translates this machine's `path` to the program's name for it.
     pub(crate) fn inside<'a>(&self, path: &'a Path) -> std::borrow::Cow<'a, Path> {
         match self.directory().and_then(|root| path.strip_prefix(root).ok()) {
             Some(rest) => Path::new("/").join(rest).into(),

@@ -16,7 +16,6 @@ use crate::proc::maps::Vma;
 use crate::system::System;
 
 impl Traits {
-    /// Reads a program on disk and the files in its recording.
     #[must_use]
     pub fn recorded<'a>(program: &Path, files: impl Iterator<Item = &'a Path>) -> Self {
         let verbs = LiveVerbs::default();

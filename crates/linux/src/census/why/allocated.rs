@@ -21,7 +21,6 @@ pub(super) struct Allocated {
 }
 
 impl Allocated {
-    /// Reads a mapping of a process. Looks for malloc requests only if `may_be_glibcs`.
     pub(super) fn of(task: &Task<'_>, vma: &Vma, page_bytes: u64, may_be_glibcs: bool) -> Self {
         let is_at_arena = vma.range.start.is_multiple_of(ARENA_BYTES);
         let unread = Self {

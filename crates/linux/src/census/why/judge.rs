@@ -365,7 +365,6 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// Collects the pages of shared memory from all mappings; promises nothing yet.
 fn promised(census: &Census) -> Promised {
     let mut promised = Promised::default();
     let mappings = census.processes.iter().flat_map(|process| &process.mappings);
@@ -383,7 +382,6 @@ fn file_ref(case: &Case<'_>) -> FileRef {
     FileRef { path: vma.path.clone(), device: vma.device, inode: vma.inode, mapped }
 }
 
-/// memfd, System V, shared anonymous memory and tmpfs.
 pub(super) fn is_shared_memory(vma: &Vma, filesystem: &str) -> bool {
     filesystem == "tmpfs" || vma.is_nameless_shared()
 }

@@ -62,7 +62,6 @@ impl Areas {
         found
     }
 
-    /// Moves or resizes a mapping and renumbers it to `id`; returns whether it is a file mapping.
     pub(crate) fn remap(&mut self, from: &Range<u64>, to: &Range<u64>, id: u32) -> bool {
         let Some((_, pos)) = self.find(from.start) else { return false };
         let Some((_, &Area { file, .. })) = self.areas.range(..=from.start).next_back() else {

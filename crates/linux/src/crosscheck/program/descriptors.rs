@@ -59,7 +59,6 @@ impl Descriptors {
         self.processes.get(&tid).copied()
     }
 
-    /// Adds a child: a thread shares everything, `vfork` shares the address space.
     pub(crate) fn birth(&mut self, tid: i32, child: i32, how: Birth) -> Option<TracedProcess> {
         let parent = self.process(tid)?;
         let process = if is_thread_of(child, tid) {
@@ -111,7 +110,6 @@ pub(crate) struct Behind {
     pub(crate) path: PathBuf,
 }
 
-/// Reads a stopped thread's descriptor; `None` if it is not a regular file.
 pub(crate) fn behind(tid: i32, fd: i32) -> Option<Behind> {
     let (found, path) = fd::regular(tid, fd)?;
     Some(Behind { device: found.dev(), inode: found.ino(), bytes: found.size(), path })

@@ -25,7 +25,6 @@ pub(crate) struct Discover {
 const CLOCK: Duration = Duration::from_millis(10);
 
 impl Discover {
-    /// Returns the files that copies can replace: read, but not written by the program.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let is_real = |path: &&PathBuf| {
             !proc::is_virtual(path)

@@ -28,7 +28,6 @@ pub(crate) fn reads(path: &Path, is_interpreter: bool) -> Vec<(u64, u64)> {
     reads
 }
 
-/// Returns the program headers themselves (kind 0), and the interpreter's name.
 fn headers(path: &Path) -> Option<Vec<(u64, (u64, u64))>> {
     let file = open_regular(path).ok()?;
     let mut head = [0; ELF_HEADER];

@@ -150,7 +150,6 @@ fn split(text: &str) -> Option<(i32, &str, &str)> {
     Some((tid, name, fields.trim()))
 }
 
-/// Parses the text after a thread's name: returns the thread and the text after the time.
 fn after_comm(text: &str) -> Option<(i32, &str)> {
     let (tid, rest) = text.split_once(' ')?;
     let (cpu, rest) = rest.trim_start().strip_prefix('[')?.split_once("] ")?;
@@ -202,7 +201,6 @@ fn kernel_event(name: &str, fields: &str, shift: u32) -> Option<Result<Event, ()
 const ENTRY: [&str; 8] =
     ["index", "req_count", "order", "size", "async_size", "ra_pages", "mmap_miss", "prev_pos"];
 
-/// Returns the value of `key=` (or, for an inode, `key `).
 fn value<'a>(fields: &'a str, key: &str) -> Option<&'a str> {
     let mut words = fields.split(' ');
     while let Some(word) = words.next() {

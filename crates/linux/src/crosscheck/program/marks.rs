@@ -77,7 +77,6 @@ impl<'a> Marks<'a> {
         behind(tid, fd).filter(|found| found.device == self.device)
     }
 
-    /// Returns a descriptor's open file; makes a new one if its opening was not seen.
     fn open_of(&mut self, tid: i32, fd: i32) -> io::Result<Option<Open>> {
         let Some(found) = self.own(tid, fd) else { return Ok(None) };
         match self.descriptors.get(tid, fd) {

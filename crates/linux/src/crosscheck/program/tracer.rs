@@ -70,7 +70,6 @@ impl TracedProgram {
         Self { path, arguments, environment }
     }
 
-    /// Starts it; it stops before its `execve`.
     fn spawn(&self, cpu: Cpu) -> io::Result<i32> {
         let pointers = |texts: &[CString]| -> Vec<*const libc::c_char> {
             texts.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()

@@ -40,7 +40,6 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Reads a process's mappings; `None` if it has exited or has no memory.
     pub(super) fn new(pid: u32) -> Option<Self> {
         let task = Task::of(&Live, pid);
         let vmas = task.maps().ok()?.vmas;
@@ -156,7 +155,6 @@ impl Found {
         Ok(())
     }
 
-    /// Whether it is the program's memory without a file, which its image includes.
     fn is_bss(&self, vma: &Vma) -> bool {
         let before = self.vmas.iter().take_while(|one| one.range.start < vma.range.start);
         !vma.has_file()

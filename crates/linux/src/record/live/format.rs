@@ -134,7 +134,6 @@ impl Formats {
         Ok(())
     }
 
-    /// Decodes the event in `data` with its thread; `None` for an unknown event.
     pub(super) fn decode(&self, data: &[u8]) -> Option<(u32, Seen)> {
         let number = value(data, Field { offset: 0, size: 2 })?;
         let (kind, fields) = self.events.get(&number)?;

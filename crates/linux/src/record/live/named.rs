@@ -179,7 +179,6 @@ impl Drop for Ring {
     }
 }
 
-/// Appends the events in `bytes`; returns the records that the kernel lost.
 fn records(mut bytes: &[u8], events: &mut Vec<Timed>) -> u64 {
     let mut nr_lost = 0_u64;
     while let (Some(kind), Some(more)) = (word::<4>(bytes, 0), word::<4>(bytes, 4)) {
@@ -220,7 +219,6 @@ fn mapped(record: &[u8]) -> Option<Timed> {
     })
 }
 
-/// Decodes a record's body and the thread and time after it.
 fn timed(record: &[u8], seen: impl FnOnce(&[u8]) -> Option<Seen>) -> Option<Timed> {
     let (body, id) = record.split_at_checked(record.len().checked_sub(16)?)?;
     let tid = u32::try_from(word::<4>(id, 4)?).ok()?;

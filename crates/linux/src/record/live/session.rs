@@ -243,7 +243,6 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
         Some(Attached { nr_rows, nr_pages, run: usage.end(&self.tasks.pids().collect()) })
     }
 
-    /// Ends the recording and returns its warnings, with lost events first.
     pub(super) fn finish(mut self) -> Result<Vec<String>, RecordError> {
         self.stop();
         self.drain()?;

@@ -44,7 +44,6 @@ impl Connection {
         Ok(Self { fd, peer, user, is_ours, pid, waits, accepted, is_closed })
     }
 
-    /// Whether the process at the other end is `pid`.
     pub(super) fn is_of(&self, pid: u32) -> bool {
         self.peer == Some(pid)
     }

@@ -104,7 +104,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         self.has_hello
     }
 
-    /// Whether all messages so far had another layout.
     pub(crate) fn is_misunderstood(&self) -> bool {
         self.nr_packets > 0 && !self.has_hello
     }
@@ -306,7 +305,6 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         Ok(())
     }
 
-    /// Acts on a connection's first message, once the connection may be read.
     fn settle(&mut self, index: usize) -> Result<(), TraceError> {
         let connection = &mut self.connections[index];
         let (Some(hello), Some(pid)) = (connection.waits.take(), connection.pid) else {

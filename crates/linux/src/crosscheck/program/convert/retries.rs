@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use super::super::line::{Event, Line};
 use crate::fault_probe::LOCKED;
 
-/// Removes calls without effect, on a machine with pages of `page` bytes.
 pub(super) fn without(lines: Vec<Line>, page: u64) -> Vec<Line> {
     let mut kept: Vec<Option<Line>> = Vec::with_capacity(lines.len());
     // Per thread: a first try, and whether the thread did anything since.

@@ -244,7 +244,6 @@ impl Gatherer {
 }
 
 impl Unit {
-    /// A call that failed without touching a file has read and written nothing.
     fn returns(&mut self, at: usize, result: i64) {
         self.began = at;
         if let What::Call(_, marks) = &mut self.what

@@ -84,7 +84,6 @@ impl Ledger<'_, '_> {
         }
     }
 
-    /// Whether `pid` waits for a borrower of its memory (L5).
     pub(crate) fn is_lending(&self, pid: u32) -> bool {
         self.borrower_of(pid).is_some()
     }
@@ -350,7 +349,6 @@ impl Ledger<'_, '_> {
         Ok(())
     }
 
-    /// Adopts a thread that was not announced in time, if there is room.
     fn adopt_thread(&mut self, pid: u32, tid: u32) -> Result<Option<Thread>, TraceError> {
         let Some(parent) = self.processes.get(&pid).map(|process| process.last) else {
             return Ok(None);
