@@ -81,7 +81,6 @@ impl<R: Ram> Memory<R> {
         self.fail_collapse.step(refusal)
     }
 
-    /// Counts the outcome of one range (I2).
     pub(crate) fn count_outcome(&mut self, who: Who, outcome: Result<Done, CollapseRefusal>) {
         self.core.work.add(1);
         let counters = &mut self.core.counters.collapse;

@@ -160,10 +160,8 @@ impl Pass {
     }
 }
 
-/// Why a pass must be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// It started or waited for I/O on a cached page.
     Minor,
     Major,
 }
@@ -175,7 +173,6 @@ pub(crate) enum PassEnd {
 
 /// Page tables larger than 1/8 of memory count as out of memory: the allocator does not track them.
 const TABLES_PART: u64 = 8;
-/// Steps of a fault, besides the folios and entries it sets.
 const STEPS_OF_FAULT: u64 = 4;
 /// Limit on retries after reclaim freed memory for the fault.
 const NR_TRIES_MAX: u32 = 16;

@@ -21,7 +21,6 @@ use crate::units::VpnRange;
 use crate::units::{MmId, Order, Pfn};
 use crate::vma::{Sharing, Vma};
 
-/// Fixed steps of creating a process, besides its areas and entries.
 const STEPS_OF_FORK: u64 = 64;
 
 /// Why fork failed.

@@ -117,7 +117,6 @@ impl<R: Ram> Memory<R> {
         Ok(start.vaddr(page))
     }
 
-    /// Returns the requested pages, otherwise the highest free ones aligned to the page size.
     fn place_huge(&self, mm: MmId, map: &HugeMap) -> Result<VpnRange, MapError> {
         let page = self.rules.page;
         let nr_pages = map.order.round_up(page.pages_in(map.len_bytes));

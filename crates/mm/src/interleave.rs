@@ -29,7 +29,6 @@ impl CountCell for Count {
     }
 }
 
-/// Runs `threads` concurrently from `start` in every interleaving, then `end`.
 pub(crate) fn explore<F: Send + Sync + 'static, const N: usize>(
     start: fn() -> F,
     threads: [fn(&F); N],
@@ -62,7 +61,6 @@ pub(crate) fn is_caught(what: &str, scenario: fn()) {
     assert!(!said.contains(DEADLOCK) && !said.contains(ENDLESS), "{what}: {said}");
 }
 
-/// Runs a scenario that must fail, and returns its message.
 pub(crate) fn failure(what: &str, scenario: fn()) -> String {
     let Err(said) = catch_unwind(AssertUnwindSafe(scenario)) else {
         panic!("the mutant {what} is not caught")

@@ -287,7 +287,6 @@ impl<R: Ram> Memory<R> {
         if is_inside { Ok(()) } else { Err(MapError::BadOffset { pgoff, nr_pages }) }
     }
 
-    /// Finds the highest free place for a mapping, congruent to its file if the kernel does that.
     fn place(&self, mm: MmId, backing: Backing, nr_pages: u64) -> Result<Vpn, MapError> {
         let pmd = self.rules.page.pmd_order();
         let congruent_to = match backing {

@@ -85,11 +85,9 @@ pub struct Memory<R = Counted> {
     pub(crate) zero_pfn: Pfn,
     /// First frame of the huge zero folio, while a process uses it (D.3.1).
     pub(crate) huge_zero: Option<Pfn>,
-    /// Pages allocated before any operation ran.
     pub(crate) nr_pinned: u64,
     aged: Vec<RoundOfAgeing>,
     pub(crate) khugepaged: Khugepaged,
-    /// The collapse step that a test makes fail.
     pub(crate) fail_collapse: FailAfter,
     pub(crate) measured_bytes: u64,
     /// Folios that the current window has locked, in a cgroup with a limit.
@@ -332,7 +330,6 @@ impl<R: Ram> Memory<R> {
         self.all_spaces().filter(|(_, space)| !space.is_dead)
     }
 
-    /// Number of processes, including ended ones.
     pub(crate) const fn nr_spaces(&self) -> usize {
         self.spaces.len()
     }

@@ -116,7 +116,6 @@ fn add_units(by_unit: &mut [u64; NR_UNITS], plan: &Plan) {
     }
 }
 
-/// Nearest log2 of `nr`, capped at the last entry.
 fn log2_of(nr: u64) -> usize {
     let log2 = (nr + nr / 2).checked_ilog2().unwrap_or(0) as usize;
     log2.min(NR_UNITS - 1)

@@ -94,7 +94,6 @@ impl<R: Ram> Memory<R> {
         space.table.free_pmd_tables(lowest, highest);
     }
 
-    /// Removes the pages of `[start, end)`; the areas stay.
     pub(crate) fn zap(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         self.cut_pmds(mm, start, end);
         let nr_pages = end.0 - start.0;

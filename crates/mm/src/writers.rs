@@ -91,7 +91,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Ends a process's execution of its program, so the file can be written again.
     pub(crate) fn allow_write(&mut self, mm: MmId) {
         if let Some(file) = self.space_mut(mm).exe.take() {
             self.gate(file).allow_write();

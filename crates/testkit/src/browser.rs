@@ -12,7 +12,6 @@ const PROBE: &str = include_str!("browser/probe.js");
 
 const BROWSERS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// Finds a browser; reports a skip if there is none.
 #[must_use]
 pub fn browser() -> Option<&'static str> {
     let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok();

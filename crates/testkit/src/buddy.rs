@@ -115,7 +115,6 @@ impl NaiveBuddy {
         donors.into_iter().find(|&donor| !self.lists[usize::from(order)][donor].is_empty())
     }
 
-    /// Changes the type of the donor's pageblocks to `of`. Returns whether the rules allow it.
     fn claim(&mut self, donor_order: u8, donor: usize, of: usize) -> bool {
         let head = self.lists[usize::from(donor_order)][donor][0];
         if donor_order >= self.pageblock_order {

@@ -5,7 +5,6 @@
 pub struct NaiveLruEntry {
     pub first: u64,
     pub order: u8,
-    /// Whether a store may use it.
     pub is_writable: bool,
 }
 

@@ -31,7 +31,6 @@ pub struct NaivePageTable {
     pmds: BTreeMap<u64, (u64, u8)>,
     tables: BTreeSet<u64>,
     slot: u64,
-    /// Pages per contpte block; 1 without contpte.
     block: u64,
     /// Blocks whose contiguous bit was set and cleared.
     pub nr_folds: u64,
@@ -45,7 +44,6 @@ impl NaivePageTable {
         Self { slot, block, ..Self::default() }
     }
 
-    /// Reads the entry of a page, including PMD leaves.
     #[must_use]
     pub fn read(&self, vpn: u64) -> Option<NaivePte> {
         if let Some(&(pfn, flags)) = self.pmds.get(&(vpn / self.slot)) {
@@ -84,7 +82,6 @@ impl NaivePageTable {
         self.pmds.contains_key(&(vpn / self.slot))
     }
 
-    /// Whether a slot has neither table nor leaf.
     #[must_use]
     pub fn is_slot_empty(&self, vpn: u64) -> bool {
         !self.has_leaf(vpn) && !self.tables.contains(&(vpn / self.slot))

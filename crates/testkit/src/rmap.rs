@@ -2,28 +2,23 @@
 
 #[derive(Clone, Debug, Default)]
 pub struct NaiveMm {
-    /// PTE mappings of each page.
     pub ptes: Vec<u32>,
-    /// PMD mappings of the folio.
     pub nr_pmds: u32,
 }
 
 #[derive(Clone, Debug)]
 pub struct NaiveRmap {
-    /// One entry per mm.
     pub mms: Vec<NaiveMm>,
     nr_pages: usize,
 }
 
 impl NaiveRmap {
-    /// A folio of `nr_pages` that none of `nr_mms` mms maps.
     #[must_use]
     pub fn new(nr_pages: usize, nr_mms: usize) -> Self {
         let mm = NaiveMm { ptes: vec![0; nr_pages], nr_pmds: 0 };
         Self { mms: vec![mm; nr_mms], nr_pages }
     }
 
-    /// Adds a PTE mapping of each of `pages` by `mm`.
     pub fn add_ptes(&mut self, mm: usize, pages: std::ops::Range<usize>) {
         for nr in &mut self.mms[mm].ptes[pages] {
             *nr += 1;
@@ -58,7 +53,6 @@ impl NaiveRmap {
         (0..self.mms.len()).map(|mm| self.mapcount_of(mm, pmd)).sum()
     }
 
-    /// Mappings by `mm`.
     #[must_use]
     pub fn mapcount_of(&self, mm: usize, pmd: u32) -> u32 {
         self.mms[mm].ptes.iter().sum::<u32>() + self.mms[mm].nr_pmds * pmd
@@ -69,7 +63,6 @@ impl NaiveRmap {
         (0..self.mms.len()).filter(|&mm| self.mapcount_of(mm, 1) > 0).count()
     }
 
-    /// Pages mapped by a PTE or PMD entry.
     #[must_use]
     pub fn nr_mapped_pages(&self) -> usize {
         let is_entire = self.nr_pmds() > 0;

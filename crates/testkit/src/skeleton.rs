@@ -1,6 +1,5 @@
 //! A page reduced for golden tests: structure and words, without drawings and digits.
 
-/// Every text between `start` and `end`.
 #[must_use]
 pub fn between<'a>(text: &'a str, start: &str, end: &str) -> Vec<&'a str> {
     let parts = text.split(start).skip(1);

@@ -27,19 +27,16 @@ const SECRET: &[u8] = b"not to be changed\n";
 const NR_EXCHANGES: u64 = 40;
 const NR_KINDS: u64 = 4;
 
-/// Swaps the names until it is dropped.
 #[derive(Debug)]
 pub struct Swap {
     dir: TempDir,
     is_over: Arc<AtomicBool>,
     nr_swaps: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
-    /// Reports each open of the device; `None` if this process cannot create one.
     opened: Option<OwnedFd>,
 }
 
 impl Swap {
-    /// Starts with a regular file that holds `sample`.
     #[must_use]
     pub fn begin(sample: &[u8]) -> Self {
         let dir = tempfile::tempdir().expect("a directory");
@@ -72,19 +69,16 @@ impl Swap {
         self.dir.path().join("names/target")
     }
 
-    /// Whether an open of the device would be noticed.
     #[must_use]
     pub fn has_device(&self) -> bool {
         self.opened.is_some()
     }
 
-    /// Number of swaps so far.
     #[must_use]
     pub fn nr_swaps(&self) -> u64 {
         self.nr_swaps.load(Ordering::Relaxed)
     }
 
-    /// The forbidden event, if any happened.
     #[must_use]
     pub fn harm(&self) -> Option<String> {
         let victim = fs::read(self.dir.path().join("victim")).expect("the victim");

@@ -6,9 +6,7 @@
 pub struct NaiveEntry {
     pub first: u64,
     pub order: u8,
-    /// Frame of the first page.
     pub pfn: u64,
-    /// Whether a store may use it.
     pub is_writable: bool,
 }
 
@@ -31,7 +29,6 @@ pub struct NaiveStructure {
 }
 
 impl NaiveStructure {
-    /// `nr_sets` sets of `ways` ways that may hold `orders`.
     #[must_use]
     pub fn new(nr_sets: usize, ways: usize, orders: Vec<u8>) -> Self {
         Self { sets: vec![Vec::new(); nr_sets], ways, orders }
@@ -53,7 +50,6 @@ pub type NaiveLevel = Vec<NaiveStructure>;
 /// A TLB of two sides, each with its own level 1.
 #[derive(Clone, Debug)]
 pub struct NaiveTlb {
-    /// Level 1 by side.
     pub l1: [NaiveLevel; 2],
     /// Second-level TLBs: none, one shared, or one per side.
     pub l2: Vec<NaiveLevel>,
@@ -108,7 +104,6 @@ impl NaiveTlb {
         }
     }
 
-    /// The entry that a lookup would use.
     #[must_use]
     pub fn peek(&self, side: usize, vpn: u64) -> Option<NaiveEntry> {
         find(&self.l1[side], vpn)

@@ -40,11 +40,8 @@ impl NaiveWalkCache {
 
 #[derive(Clone, Debug)]
 pub struct NaiveWalker {
-    /// log2 of a table's entries.
     pub table_bits: u32,
-    /// Levels of the page table, including PTEs.
     pub nr_levels: u32,
-    /// In any order.
     pub caches: Vec<NaiveWalkCache>,
 }
 

@@ -55,7 +55,6 @@ impl<R: Ram> Memory<R> {
         found
     }
 
-    /// Collapses a block that passed its scan. A refusal changes nothing.
     pub(super) fn collapse_scanned(
         &mut self,
         target: &CollapseTarget,

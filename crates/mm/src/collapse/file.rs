@@ -236,7 +236,6 @@ impl<R: Ram> Memory<R> {
         Ok(entry)
     }
 
-    /// Starts writeback of dirty pages, so a later pass or request can collapse them.
     fn start_flush(&mut self, range: &FileRange) {
         let may_flush = match self.rules.collapse.flush {
             DirtyFlush::Always => true,
@@ -335,7 +334,6 @@ impl<R: Ram> Memory<R> {
         self.step(CollapseRefusal::StoreFailed)
     }
 
-    /// Whether a process fills holes of the range itself, through userfaultfd.
     fn is_watched(&self, range: &FileRange) -> bool {
         let areas = self.mapped_ranges(range.file, range.pages());
         let is_armed = |(mm, vpn, _)| self.space(mm).vmas.find(vpn).is_some_and(|vma| vma.is_armed);

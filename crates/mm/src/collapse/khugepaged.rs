@@ -27,12 +27,10 @@ use crate::units::{PageRange, VpnRange};
 use crate::vma::{Backing, Vma};
 
 const NS_PER_MS: u64 = 1_000_000;
-/// Wake-up time of a thread that never wakes.
 const NEVER_NS: u64 = u64::MAX;
 
 enum Look {
     More,
-    /// A block could not be collapsed because memory was short.
     NoMemory,
 }
 
@@ -151,7 +149,6 @@ impl<R: Ram> Memory<R> {
         khugepaged.nr_passes < 2
     }
 
-    /// Scans one process until the page budget is used up or memory runs short.
     fn look(&mut self, nr_pages: u64) -> Look {
         let khugepaged = &mut self.khugepaged;
         let at = *khugepaged.at.get_or_insert(0);

@@ -20,7 +20,6 @@ struct AroundRange {
 
 #[derive(Clone, Copy, Default)]
 struct Mapped {
-    /// Pages examined, whether or not their PTE was already set.
     nr_visited: u64,
     has_fault: bool,
 }
@@ -28,14 +27,11 @@ struct Mapped {
 /// Outcome of mapping the window's first folio (B.5.6).
 enum FirstFolio {
     Mapped,
-    /// There is no PTE table, so nothing can be mapped.
     NoTable,
-    /// Map it and the following folios PTE by PTE.
     GoOn,
 }
 
 impl<R: Ram> Memory<R> {
-    /// Maps cached folios around the fault. Returns whether it mapped the faulting page.
     pub(super) fn fault_around(&mut self, fault: &Fault) -> bool {
         let nr_pages = self.rules.fault_around_pages();
         let nr_pages = self.decided_around(fault, nr_pages);

@@ -23,7 +23,6 @@ pub(super) enum Choice {
 }
 
 pub(super) enum Sequential {
-    /// These pages, in the smallest folios.
     Forced(Run),
     Asked(Request),
 }

@@ -24,7 +24,6 @@ pub(super) enum Decided {
     Read(Issue),
 }
 
-/// The kernel's own window, shown to a policy.
 #[derive(Clone, Copy)]
 struct OwnWindow {
     window: Window,
@@ -186,7 +185,6 @@ impl<R: Ram> Memory<R> {
         Issue::Window { start, hint: OrderHint::Exactly(highest) }
     }
 
-    /// Returns the window that `choice` would read; `None` if it is only the faulting page.
     fn own_window(&self, fault: &Fault, choice: &Choice) -> Option<OwnWindow> {
         let mut state = self.open_file(fault.open()).state;
         let issue = match *choice {

@@ -24,7 +24,6 @@ use crate::units::{MmId, Pfn, Vpn};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HugeWrite {
     Done,
-    /// The entry became PTEs: continue with the fault's own PTE.
     Split,
 }
 

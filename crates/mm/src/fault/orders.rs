@@ -73,7 +73,6 @@ impl<R: Ram> Memory<R> {
         Some(id)
     }
 
-    /// Allocates an anonymous folio without clearing it, reclaiming as far as the effort allows.
     pub(crate) fn alloc_anon(
         &mut self,
         order: Order,

@@ -48,7 +48,6 @@ impl<R: Ram> Memory<R> {
         Ok(outcome)
     }
 
-    /// Swaps the page in and maps it. Returns whether the process now owns it exclusively.
     pub(crate) fn swap_in(
         &mut self,
         fault: &Fault,

@@ -18,7 +18,6 @@ use crate::vma::SwapAhead;
 
 /// `vm.page-cluster` is 3.
 const WINDOW_MAX: u64 = 8;
-/// Initial hits of an area.
 const HITS_FIRST: u64 = 4;
 /// The kernel's `SWAP_RA_HITS_MAX`.
 const HITS_MAX: u64 = 63;

@@ -14,7 +14,6 @@ use crate::units::VpnRange;
 use crate::units::{MappingId, MmId, Pfn, Vpn};
 use crate::vma::{Backing, Vma};
 
-/// Consecutive pages of a folio, mapped consecutively by one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Site {
     pub(crate) mm: MmId,
@@ -27,7 +26,6 @@ pub(crate) struct Site {
 #[derive(Clone, Copy)]
 struct Sought {
     id: FolioId,
-    /// Index of its first page, in the file or in anonymous areas.
     first: u64,
     nr_pages: u64,
     file: Option<MappingId>,
@@ -61,7 +59,6 @@ impl<R: Ram> Memory<R> {
         sites
     }
 
-    /// Adds a process's mappings of the folio, up to `nr_max` entries. Returns their number.
     fn add_sites_in(
         &self,
         mm: MmId,
@@ -130,7 +127,6 @@ impl<R: Ram> Memory<R> {
         nr_entries
     }
 
-    /// Returns the ranges at which processes would map pages `[first, end)` of a file.
     pub(crate) fn mapped_ranges(
         &self,
         file: MappingId,

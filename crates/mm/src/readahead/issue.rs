@@ -253,7 +253,6 @@ pub(crate) fn takes_large(rules: &Rules, mapping: &Mapping, nr_pages: u64) -> bo
     mapping.orders.is_large() && !is_short
 }
 
-/// Returns the order for the state's window, before its length and alignment limit it.
 pub(crate) fn window_order<R: Ram>(
     core: &Core<R>,
     rules: &Rules,

@@ -131,7 +131,6 @@ impl<R: Ram> Memory<R> {
         self.core.groups.get(id).limits.max.saturating_sub(self.group_usage(id))
     }
 
-    /// Takes `nr_pages` from the stock, or charges up to `batch` pages within the limit.
     fn try_charge(&mut self, id: GroupId, nr_pages: u64, batch: u64) -> bool {
         if self.core.groups.consume_stock(id, nr_pages) {
             return true;
@@ -173,7 +172,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Returns whether the last charged cgroup ran out of memory, and clears it.
     pub(crate) fn take_group_oom(&mut self) -> bool {
         std::mem::take(&mut self.core.groups.is_oom)
     }

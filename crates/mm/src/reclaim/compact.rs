@@ -33,7 +33,6 @@ const SCORE_MIN: u32 = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
     Block(Order),
-    /// At most this percentage of free memory in blocks smaller than the order.
     Score(Order, u32),
 }
 
@@ -159,8 +158,6 @@ impl<R: Ram> Memory<R> {
         self.is_met(goal)
     }
 
-    /// Moves the movable folios of `[at, end)` into free blocks below frame `free`, highest
-    /// pageblock first. Returns the free scanner's new position.
     fn empty_pageblock(&mut self, mut at: u64, end: u64, mut free: u64, goal: Goal) -> u64 {
         let order = goal.order();
         while at < end.min(self.core.buddy.nr_pages()) && !self.is_met(goal) {
@@ -189,7 +186,6 @@ impl<R: Ram> Memory<R> {
         free
     }
 
-    /// Takes a free block of `size` from the highest suitable pageblock in `floor..free`.
     fn free_block_below(
         &mut self,
         free: &mut u64,

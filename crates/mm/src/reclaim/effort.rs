@@ -35,7 +35,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Runs before `nr_pages` are read ahead in folios of up to `order`.
     #[inline]
     pub(crate) fn make_room(&mut self, nr_pages: u64, order: Order) {
         let low = self.core.pressure.watermarks.low;
@@ -87,7 +86,6 @@ impl<R: Ram> Memory<R> {
         self.direct_reclaim(nr_pages)
     }
 
-    /// Last resort before a base-page allocation fails. Returns the pages freed.
     pub(crate) fn reclaim_at_last(&mut self) -> u64 {
         let nr_freed = self.direct_reclaim(1);
         if nr_freed > 0 {

@@ -114,7 +114,6 @@ impl<R: Ram> Memory<R> {
         slot
     }
 
-    /// Writes an anonymous folio to the slots from `first` on, unless they already hold it.
     fn swap_out(&mut self, id: FolioId, first: SwapSlot) -> Fate {
         for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
             self.split_pmd(site.mm, site.vpn);

@@ -13,6 +13,5 @@ pub(super) enum Victim {
     Own,
     /// Evict it. The eviction's outcome tells whether it worked.
     Evict,
-    /// The policy's decision is already done.
     Done(Fate),
 }

@@ -58,7 +58,6 @@ impl Look {
         self.kinds().iter().map(|&kind| gens.min_seq[kind as usize]).min().unwrap_or(0)
     }
 
-    /// The generation number to compare when checking whether there are enough.
     fn evictable_min_seq(self, gens: &Generations) -> u64 {
         match self.rule {
             GenerationRule::Reworked | GenerationRule::FirstUse => self.min_seq(gens),

@@ -45,7 +45,6 @@ impl<R: Ram> Memory<R> {
         isolated
     }
 
-    /// Moves unused folios from an active list to its inactive one. Executable folios in use stay.
     pub(super) fn shrink_active(&mut self, group: GroupId, list: ListId, nr_pages: u64) {
         let isolated = self.isolate_batch(group, list, nr_pages);
         let mut nr_rotated = 0;

@@ -12,7 +12,6 @@ use crate::ram::{Ram, Work};
 use crate::units::Pfn;
 
 impl<R: Ram> Memory<R> {
-    /// Whether only mappings and the page cache hold the folio, and it is not isolated.
     pub(super) fn can_migrate(&self, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);
         !folio.has_extra_refs()
@@ -22,7 +21,6 @@ impl<R: Ram> Memory<R> {
             && self.core.folios.lru().is_on_lru(id)
     }
 
-    /// Moves a folio without PMD mappings to the allocated frames from `to` on.
     pub(super) fn migrate(&mut self, id: FolioId, to: Pfn) {
         let sites = self.sites_of(id);
         let folio = self.core.folios.get(id);

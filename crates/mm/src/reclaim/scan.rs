@@ -26,7 +26,6 @@ const NR_GROUPS_MAX: u32 = 64;
 pub(super) enum Reclaimer {
     Kswapd,
     Direct,
-    /// A charge that must wait.
     Group,
 }
 
@@ -38,7 +37,6 @@ pub(super) enum Reclaimer {
 )]
 pub(super) struct Scan {
     pub(super) who: Reclaimer,
-    /// The cgroup that is short; the root for the machine.
     pub(super) target: GroupId,
     nr_wanted: u64,
     pub(super) nr_freed: u64,
@@ -53,7 +51,6 @@ pub(super) struct Scan {
     has_left_low: bool,
     /// Evict folios even if a policy keeps them.
     takes_kept: bool,
-    /// File pages taken from the oldest generation in this pass over a cgroup.
     pub(super) nr_file_taken: u64,
     pub(super) nr_dirty: u64,
 }
@@ -134,7 +131,6 @@ impl<R: Ram> Memory<R> {
         vec.activated_before = LruKind::ALL.map(|kind| vec.activated_seen(kind));
     }
 
-    /// Shrinks the deferred-split queue and the huge zero folio by the same share.
     fn shrink_others(&mut self, priority: u32) -> u64 {
         let nr_to_scan = (2 * self.core.deferred.len()) >> priority;
         let nr_freed = if nr_to_scan > 0 { self.shrink_deferred(nr_to_scan) } else { 0 };

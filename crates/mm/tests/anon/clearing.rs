@@ -21,7 +21,6 @@ fn cleared(world: &World) -> Moved {
     world.memory.core().ram.counted.cleared
 }
 
-/// First and last pages of the last folio's units, in clearing order.
 fn extents(world: &World) -> Vec<(u64, u64)> {
     let (_, plan) = cleared(world).last.unwrap();
     plan.units().map(|unit| (unit.first, unit.first + unit.nr - 1)).collect()

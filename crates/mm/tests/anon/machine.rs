@@ -84,7 +84,6 @@ impl<R: Ram> Machine<R> {
         self.mms[of].unwrap()
     }
 
-    /// Runs a step without the bytes of stores and file writes. Returns whether it happened.
     pub(crate) fn run(&mut self, step: Step) -> bool {
         match step {
             Step::Map { of, at, nr, what, can_write } => self.map(of, (at, nr), what, can_write),
@@ -197,7 +196,6 @@ impl<R: Ram> Machine<R> {
         self.memory.open_for_write(self.files[file]).ok()
     }
 
-    /// Syncs the file of a mapping that may be shared and is about to be stored to.
     fn sync_for(&mut self, can_write: bool) {
         for &file in self.files.iter().filter(|_| can_write) {
             self.memory.sync_file(file);

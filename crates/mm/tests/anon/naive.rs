@@ -13,7 +13,6 @@ const PAGE_BYTES: usize = PAGE as usize;
 
 pub(crate) type Bytes = Box<[u8]>;
 
-/// Content of a page that was never stored to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Anon,

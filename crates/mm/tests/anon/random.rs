@@ -26,7 +26,6 @@ use crate::program::{
 use crate::whim::Whim;
 use crate::world::{PAGE, clear_rules};
 
-/// Total steps, unless `LARGEFOLIO_STEPS` is set.
 const NR_STEPS_ALL: u64 = 60_000;
 const NR_STEPS: u64 = 250;
 const NR_PROCESSES: usize = 4;

@@ -11,7 +11,6 @@ use largefolio_mm::units::PageSize;
 
 use crate::world::{PAGE, World, sizes};
 
-/// 16 MiB of memory, 4 MiB of swap space, and 64 swapped pages.
 fn world(anon: AnonRules, device: SwapDevice, swap_in: SwapIn) -> World {
     let mut rules = Rules { anon, ..Rules::example() };
     (rules.reclaim.swap_device, rules.reclaim.swap_in) = (device, swap_in);

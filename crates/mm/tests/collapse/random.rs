@@ -160,7 +160,6 @@ impl<R: Ram> Machine<R> {
     }
 }
 
-/// Stored bytes that each process should read; all other bytes come from the backing.
 #[derive(Default)]
 struct Naive {
     own: Vec<BTreeMap<u64, u8>>,

@@ -38,7 +38,6 @@ pub(crate) struct World {
     wake_ns: u64,
 }
 
-/// Collapse rules of 6.12, with files without writers.
 pub(crate) fn old_rules() -> Rules {
     let mut rules = Rules::example();
     rules.collapse.file = FileCollapse::Readers;
@@ -125,7 +124,6 @@ impl World {
         collapsed
     }
 
-    /// Lets khugepaged scan an area that it would otherwise skip. Returns the refusals.
     pub(crate) fn scan(&mut self) -> Vec<CollapseRefusal> {
         self.memory.change_rules(|rules| rules.anon.thp = Enabled::Always);
         let vmas = &self.memory.space(self.mm).vmas;

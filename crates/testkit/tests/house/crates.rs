@@ -121,7 +121,6 @@ fn unsafe_code_stands_only_where_it_may() {
     }
 }
 
-/// Counts `unsafe` in code, not in lint names or comments.
 fn nr_unsafe(text: &str) -> usize {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let in_line = |line: &str| {

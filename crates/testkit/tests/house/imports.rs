@@ -27,7 +27,6 @@ fn module_of(inside: &Path) -> Module {
     names
 }
 
-/// Paths in a `use` tree, each with the prefix `before`.
 fn paths(tree: &UseTree, before: &[String], found: &mut Vec<Vec<String>>) {
     let with = |name: String| [before, &[name]].concat();
     match tree {

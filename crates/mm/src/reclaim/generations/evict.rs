@@ -19,7 +19,6 @@ struct Isolated {
     folios: Vec<FolioId>,
     nr_pages: u64,
     nr_scanned: u64,
-    /// Dirty file pages that were only moved.
     nr_dirty: u64,
 }
 
@@ -50,7 +49,6 @@ enum Round {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Evicts a batch. Returns the pages scanned, or 0 without progress.
     pub(super) fn evict_generation(&mut self, scan: &mut Scan, look: Look, nr_max: u64) -> u64 {
         let is_bounded = look.rule == GenerationRule::FirstUse;
         if is_bounded {
@@ -86,7 +84,6 @@ impl<R: Ram> Memory<R> {
         nr_scanned
     }
 
-    /// Chooses the kind to evict and isolates folios of it; of the other kind if it finds none.
     fn isolate_oldest(&mut self, look: Look, nr_max: u64) -> Isolated {
         let gens = self.gens(look.group);
         let [min_anon, min_file] = gens.min_seq;
@@ -195,7 +192,6 @@ impl<R: Ram> Memory<R> {
         Sorted::LeftDirty
     }
 
-    /// Moves a folio to the second oldest generation, clears its uses, and returns that list.
     pub(super) fn move_on(&mut self, look: Look, id: FolioId, kind: LruKind) -> ListId {
         let next = Generations::list_of(self.gens(look.group).min_seq[kind as usize] + 1);
         self.forget_uses(id, look.rule);
@@ -222,8 +218,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Examines isolated folios and puts back the ones that stay. Returns those worth another
-    /// round.
     fn examine_all(
         &mut self,
         look: Look,

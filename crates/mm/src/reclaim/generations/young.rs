@@ -124,7 +124,6 @@ impl<R: Ram> Memory<R> {
         &mut self.core.folios.lru_mut().vec_mut(look.group).worth
     }
 
-    /// Returns the range's young entries that map folios of the cgroup, and makes them old.
     fn take_young(&mut self, look: Look, mm: MmId, range: VpnRange) -> Found {
         let VpnRange { start, end } = range;
         // Empty entries count as well.
@@ -279,7 +278,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Moves a young neighbour to a younger generation, through the activation batch.
     fn activate_young(&mut self, look: Look, id: FolioId) {
         let youngest = Generations::list_of(self.gens(look.group).max_seq);
         let generation = self.core.folios.lru().marks(id).generation;
