@@ -151,7 +151,7 @@ pub struct Calibration {
     /// Shares of a walk that delay the program.
     pub walk_shares: WalkShares,
     pub kernel: KernelCosts,
-    /// Map counts and owner words. Empty at first: the measurement needs the model's code.
+    /// Map counts and owner words. Empty here, because measuring them needs the model's code.
     pub mapcounts: MapcountCosts,
     pub clear: Vec<Rate>,
     pub copy: Vec<Rate>,

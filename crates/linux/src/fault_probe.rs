@@ -60,7 +60,7 @@ impl Drop for FaultProbe {
 }
 
 /// Returns the error code for a call with these flags (`enum fault_flag`). Returns `None` if the
-/// call was not for a fault (populating, `ptrace`), or repeated one that waited for a page.
+/// call was not for a fault (populating, `ptrace`), or repeats one that waited for a page.
 pub(crate) fn code(flags: u64) -> Option<u64> {
     const WRITE: u64 = 1;
     const TRIED: u64 = 1 << 5;

@@ -69,7 +69,7 @@ impl Geometry {
         self.page_bytes << self.contpte_order
     }
 
-    /// Returns the size that pays off: the page cache is filled with it and memory is judged by it.
+    /// Returns the worthwhile size: the page cache is filled with it and memory is judged by it.
     #[must_use]
     pub const fn block_bytes(&self) -> u64 {
         let pmd_bytes = self.pmd_bytes();

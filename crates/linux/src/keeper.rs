@@ -1,4 +1,4 @@
-//! Keeper processes: they restore or end something when this process ends, for whatever reason.
+//! Keeper processes: they restore or end something when this process ends, even by SIGKILL.
 //!
 //! ```text
 //!   folio ---- pipe ----> keeper: reads until the pipe ends, then does its part
@@ -36,7 +36,7 @@ impl Keeper {
     pub(crate) fn start(part: &str, args: &[&OsStr], held: impl Into<Stdio>) -> io::Result<Self> {
         let mut command = Command::new("/bin/sh");
         command
-            // A name that a user who kills all of folio will not match.
+            // A user who kills all folio processes by name must not match the keeper.
             .args(["-c", &[WAIT, part].concat(), "keeper"])
             .args(args)
             .stdin(Stdio::piped())

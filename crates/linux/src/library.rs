@@ -5,7 +5,7 @@
 //! Invariant:
 //! - L1: without a variable, a file is used only if every user who could have placed it could also
 //!   have changed `folio` (`trust`), and never from a world-writable directory. The parent of
-//!   folio's directory is searched, and for /tmp/x/folio that is such a directory.
+//!   folio's directory is searched too, which is /tmp for /tmp/x/folio.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

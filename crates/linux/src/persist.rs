@@ -16,8 +16,8 @@
 //!   record can lead to another file.
 //! - P2: a text is rendered from checked values. None can end its line or be expanded by systemd or
 //!   udev.
-//! - P3: no directory on the way to a file is a link, belongs to a third user, or is
-//!   world-writable.
+//! - P3: no directory on the way to a file is a link, belongs to a user other than root and this
+//!   one, or is world-writable.
 //! - P4: a file appears under its name only when it is complete. It is replaced and removed only if
 //!   the record has its text.
 

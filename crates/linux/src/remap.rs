@@ -164,8 +164,8 @@ impl Drop for Remap {
 }
 
 /// Returns the size limit of one copy. The kernel charges it to the cgroup of the process that
-/// makes it, and kills beyond the limit. Half of the room stays free for the programs, which start
-/// in this cgroup.
+/// makes it, and kills a process beyond the limit. Half of the room stays free for the programs,
+/// which start in this cgroup.
 fn budget_bytes() -> u64 {
     cgroup::room_bytes(&Live, Room::Free).map_or(u64::MAX, |room| room / 2)
 }

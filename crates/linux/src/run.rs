@@ -15,7 +15,8 @@
 //!   is its environment, except for `GLIBC_TUNABLES` with `--heap`. It does not inherit a disabled
 //!   THP, and folio reports that.
 //! - N2: it ends as it would without folio: same exit code, or death by the same signal.
-//! - N3: a keeper ([`crate::setting`]) restores each system setting however this process ends.
+//! - N3: a keeper ([`crate::setting`]) restores each system setting, even if this process is
+//!   killed.
 
 mod child;
 mod choice;

@@ -1,4 +1,4 @@
-//! Temporary changes of system settings, restored however the process ends.
+//! Temporary changes of system settings, restored even if the process is killed.
 //!
 //! A keeper (`keeper.rs`) holds the old value and restores it even if this process is killed.
 //! Process and keeper lock the file (`flock`). Otherwise another folio could take our value for the

@@ -34,7 +34,7 @@ pub fn quoted<T: AsRef<OsStr> + ?Sized>(word: &T) -> String {
 }
 
 const FOLIO: &str = "folio";
-/// sudo's search path, whatever `PATH` is: the `secure_path` of distributions.
+/// sudo's search path, regardless of `PATH`: the `secure_path` of distributions.
 const SECURE_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/snap/bin";
 
 static NEEDS_SUDO: LazyLock<bool> = LazyLock::new(|| {

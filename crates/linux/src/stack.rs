@@ -1,4 +1,4 @@
-//! Runs folio's work on a stack of its own size, whatever `ulimit -s` is.
+//! Runs folio's work on a stack of its own size, regardless of `ulimit -s`.
 //!
 //! Raising the limit would also affect the programs that folio runs, so a separate thread gets the
 //! stack. If no thread can be created (a seccomp filter, a limit), the work runs without one.

@@ -10,8 +10,8 @@
 //! [`crate::setting`] owns changes for one run, [`crate::persist`] the contents of files.
 //!
 //! Invariants:
-//! - T1: a setting is written only after a record with its old value is on disk, a file only after
-//!   a record with its text.
+//! - T1: a setting is written only after a record with its old value is on disk. A file is written
+//!   only after a record with its text.
 //! - T2: a record's old value is the one before the first plan, no matter how many plans followed.
 //! - T3: only settings in the catalog are written, with a word the setting offers or a bounded
 //!   number, so a forged record can do no harm beyond a plan. Records hold places of files, not

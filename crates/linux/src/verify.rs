@@ -12,8 +12,8 @@
 //! change.
 //!
 //! Invariants:
-//! - V1: no process of a started command is left, however this process ends. Only a daemon without
-//!   a cgroup outlives folio's own SIGKILL.
+//! - V1: no process of a started command is left, even if this process is killed. Only a daemon
+//!   without a cgroup outlives folio's own SIGKILL.
 //! - V2: a ratio compares two runs of one round.
 //! - V3: a failed run is never a value.
 //! - V4: a round without the change in effect is never a value.

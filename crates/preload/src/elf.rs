@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Invariants:
-//! - F1: nothing is written into the text's blocks, whatever the headers contain.
-//! - F2: at most [`TABLES_BYTES_MAX`] bytes are copied, whatever the headers contain.
+//! - F1: nothing is written into the text's blocks, regardless of the headers.
+//! - F2: at most [`TABLES_BYTES_MAX`] bytes are copied, regardless of the headers.
 
 use crate::maps::Blocks;
 use crate::sys::{Area, Errno, Fd, Result};

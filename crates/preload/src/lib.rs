@@ -14,7 +14,7 @@
 //!                  report: one line per text, one per process
 //! ```
 //!
-//! Invariants of the whole:
+//! Invariants:
 //! - P1: after any failure the original mapping stays and the program continues.
 //! - P2: the library allocates nothing from the program's heap, installs no signal handler, leaves
 //!   no descriptor open, prints only on request, and restores errno.

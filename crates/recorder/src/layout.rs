@@ -43,7 +43,7 @@ fn maps() -> Vec<u8> {
     maps
 }
 
-/// Sends the mappings. `insn` at `addr` is the first translated instruction.
+/// Sends the mappings to the parent. `insn` at `addr` is the first translated instruction.
 pub(crate) fn send(insn: *const Insn, addr: u64) {
     // SAFETY: the caller is in the translation callback that `insn` is valid in.
     let host = unsafe { qemu::qemu_plugin_insn_haddr(insn) };

@@ -12,7 +12,7 @@
 //!                                               folio record (SOCK_SEQPACKET)
 //! ```
 //!
-//! Invariants of the whole:
+//! Invariants:
 //! - R1: recording does not change the program's behaviour: no signal, no low descriptor, no write
 //!   to its files, no failure passed on.
 //! - R2: one thread's rows and events arrive in program order. An effect of another thread's event

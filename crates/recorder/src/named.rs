@@ -49,7 +49,7 @@ impl Named {
     }
 
     /// Returns the distance from `end`, the row about to be added, back to the row whose value
-    /// points to `page`; 0 if there is none.
+    /// points to `page`; or 0 without such a row.
     #[inline]
     pub(crate) fn link(&self, page: u64, end: u32) -> u64 {
         let entry = self.entry(page).load(Relaxed);

@@ -32,7 +32,7 @@ use crate::wire::{self, COUNT_BITS, LINK_BITS, PAGE_SHIFT, Row, TAIL_ROWS, WINDO
 pub(crate) const COUNT_MAX: u64 = 4096;
 
 /// Limit for a row minus its key (the same row without references and link). Below it, the row can
-/// take `COUNT_MAX` more, whatever its link.
+/// take `COUNT_MAX` more, regardless of its link.
 const COUNT_LIMIT: u64 = ((1 << COUNT_BITS) - COUNT_MAX) << LINK_BITS;
 
 /// Op whose rows have no link.

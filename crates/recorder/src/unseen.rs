@@ -18,7 +18,7 @@ use crate::wire::{Kind, PAGE_BITS};
 
 const BLOCK_BYTES: u64 = 64;
 
-/// Consecutive clears that cover a page which nothing else touches.
+/// Number of consecutive clears that cover a page.
 const NR_A_PAGE: u64 = (1 << PAGE_BITS) / BLOCK_BYTES;
 
 static IS_TOLD: AtomicBool = AtomicBool::new(false);

@@ -154,8 +154,8 @@ impl Cell {
         };
         let nr_repeats = self.nr_repeats();
         let mut pass = |nr| (0..nr).for_each(|_| run(if self.is_hot { 0 } else { walk() }));
-        // It then writes back its own lines during the timed part, not those of the previous
-        // subject.
+        // Runs untimed first, so the timed part writes back this subject's lines and not the
+        // previous one's.
         pass(if self.is_hot { 1 } else { nr_repeats });
         let start = cpu_time();
         pass(nr_repeats);

@@ -119,7 +119,7 @@ struct Around {
 pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, CalibrateError> {
     let machine = Sizes::of(page_bytes(), pmd_bytes());
     let (sizes, missing) = allowed(machine.all(), |size| machine.region_bytes(size, part));
-    // The texts go into a file, in which `the same command` has no meaning.
+    // The texts go into a file, so `the same command` would be meaningless.
     let named =
         |why: String| why.replace(NEEDS_ROOT, "; this needs root: run folio calibrate as root");
     let mut missing: Vec<String> = missing.into_iter().map(named).collect();
@@ -264,8 +264,8 @@ impl Solver<'_> {
         self.times.iter().find(|times| times.work == work && times.folio_bytes == folio_bytes)
     }
 
-    /// Solves a work for a large folio without its pages, for each page, for a base page minus
-    /// that, and for a PMD-mapped folio. `from` describes measurements on these sizes.
+    /// Returns an operation's cost for a large folio without its pages, for each page, for a base
+    /// page minus that, and for a PMD-mapped folio. `from` describes measurements on these sizes.
     fn by_kind(&self, work: Work, from: impl Fn(&str) -> String) -> [Option<Figure>; 4] {
         let Sizes { page: page_bytes, pmd: pmd_bytes, .. } = self.machine;
         let [page, _, largest, pmd] = self.machine.names();
@@ -334,8 +334,8 @@ fn lines(rounds: &[Vec<(f64, f64)>]) -> (Vec<f64>, Vec<f64>) {
 }
 
 impl Around {
-    /// Solves for one entry and for as many as fault-around finds. Returns an empty result if that
-    /// is one.
+    /// Solves from faults with one cached page and with as many as fault-around finds. Returns an
+    /// empty result if that is one.
     fn new(series: &[Series], nr_faults: usize, page_bytes: usize) -> Self {
         let nr_faults = count(nr_faults);
         let more = count((AROUND_BYTES / page_bytes).saturating_sub(1));

@@ -32,7 +32,7 @@ use crate::measure::{Spread, interleave};
 use crate::proc::host::{self, Caches};
 use crate::system::Live;
 
-/// Page of a circle, whatever the base page is.
+/// Page size of a circle, regardless of the base page.
 const PAGE_BYTES: usize = 4096;
 const NR_LINES: usize = PAGE_BYTES / LINE_BYTES;
 const NR_LINES_APART: usize = 16;
@@ -75,7 +75,7 @@ pub(super) fn lines(
     // Uses a quarter of a cache: other data and unevenly filled ways leave about that.
     let l2 = caches.l2_bytes / 4;
     let llc = (caches.llc_bytes / 8).max(caches.l2_bytes * 2);
-    // Its pages take four times as much, at most half of available memory.
+    // Its pages take four times as much, so this uses at most half of available memory.
     let room = host::available_bytes(&Live).and_then(|bytes| usize::try_from(bytes / 8).ok());
     let room = room.unwrap_or(usize::MAX);
     let memory = ((caches.llc_bytes * 8).max(64 << 20) / part).min(room);

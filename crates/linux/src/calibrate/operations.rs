@@ -1,7 +1,7 @@
 //! Operations of the kernel on folios of several sizes, and read faults, all in the same rounds.
 //!
-//! Owns turning a plan into subjects of [`watched`] rounds, and their series into times. The caller
-//! owns the plan: a calibration and its check use different sizes and regions.
+//! Turns a plan into subjects of [`watched`] rounds, and their series into times. The caller owns
+//! the plan: a calibration and its check use different sizes and regions.
 
 use super::CalibrateError;
 use super::cached::fault_each_ns;

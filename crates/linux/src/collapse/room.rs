@@ -256,7 +256,7 @@ mod tests {
     const M2: u64 = 2 << 20;
     const PAGE: u64 = 4096;
 
-    /// Present pages of a kernel with or without `PAGEMAP_SCAN`.
+    /// Present pages, as a kernel with or without `PAGEMAP_SCAN` reports them.
     struct Pages {
         present: Vec<Range<u64>>,
         swapped: Vec<Range<u64>>,

@@ -133,7 +133,7 @@ impl OwnUnit {
         self.0.strip_suffix(".path").is_some()
     }
 
-    /// Returns its path on a running system, whatever the root: a link's target.
+    /// Returns its path on a running system, regardless of the root: a link's target.
     pub(crate) fn target(&self) -> String {
         format!("/{UNITS}/{}", self.0)
     }

@@ -166,7 +166,7 @@ fn systemd_understands_the_units_of_warm_with_any_name_it_can_hold() {
     }
 }
 
-/// The control of the tests above and below: systemd reports a mistake.
+/// Control for the tests above and below: systemd reports a mistake.
 #[test]
 fn systemd_tells_mistakes_in_units() {
     let root = root_with_targets();

@@ -117,7 +117,7 @@ struct Mask {
 
 impl Mask {
     fn block() -> io::Result<Self> {
-        // If SIGCHLD stayed ignored, as it can be inherited, the child could not be waited for.
+        // SIGCHLD can be inherited as ignored, and the child could then not be waited for.
         default(libc::SIGCHLD)?;
         let signals: Vec<i32> = PASSED.into_iter().chain([libc::SIGCHLD]).collect();
         let taken = set_of(&signals);

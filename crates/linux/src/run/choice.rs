@@ -247,8 +247,8 @@ impl Launch {
         has_blocks
     }
 
-    /// Fills the cache of a file shorter than the folios that pay off. Skips a file in use, and one
-    /// whose folios are not visible, because it would be refilled at each start.
+    /// Fills the cache of a file shorter than the folios that are worthwhile. Skips a file in use,
+    /// and one whose folios are not visible, because it would be refilled at each start.
     fn short<'u>(&mut self, path: &Path, users: &dyn Fn() -> &'u Users) {
         let block_bytes = Geometry::running().block_bytes();
         let small = format!("{}: {}", shown(path), Obstacle::TooSmall(block_bytes));

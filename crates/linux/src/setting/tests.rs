@@ -1,4 +1,4 @@
-//! Old values are restored, however the process ends.
+//! Old values are restored even if the process is killed.
 
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};

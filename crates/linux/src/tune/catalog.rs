@@ -243,8 +243,8 @@ fn path_to(name: &str) -> Option<String> {
     parts.into_iter().all(is_number).then(|| format!("nvme{subsystem}n{namespace}"))
 }
 
-/// Converts `64K` to 64 and `2M` to 2048. Accepts powers of two from 8 KiB on, as in the kernel's
-/// folder names.
+/// Converts `64K` to 64 and `2M` to 2048. Accepts powers of two of at least 8 KiB, as in the
+/// kernel's folder names.
 fn kib_of(size: &str) -> Option<u64> {
     let (number, unit_kib) = match size.as_bytes().last()? {
         b'K' => (size.strip_suffix('K')?, 1),

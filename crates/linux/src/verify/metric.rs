@@ -89,7 +89,7 @@ pub fn pattern(text: &str) -> Result<Regex, String> {
 /// Parses a text that consists of one number.
 ///
 /// # Errors
-/// A description of the text.
+/// If the text is not a number; the error describes the text.
 pub fn number(text: &[u8]) -> Result<f64, String> {
     let text = String::from_utf8_lossy(text);
     let text = text.trim();

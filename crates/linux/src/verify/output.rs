@@ -1,7 +1,7 @@
 //! Captures the end of a command's output, to find numbers in, and the start of its errors.
 //!
 //! Owns a pipe and the thread that empties it. Memory is limited to twice `TAIL_BYTES_MAX`,
-//! whatever the amount of output.
+//! regardless of the amount of output.
 
 use std::io::{self, PipeReader, Read as _, Write as _};
 use std::process::{Command, Stdio};

@@ -27,7 +27,7 @@ const SHOWN: f64 = 0.01;
 /// Smallest difference in memory and in faults: a variable alone moves the stack by a page.
 const BYTES_LEAST: f64 = 131_072.0;
 const FAULTS_LEAST: u64 = 32;
-/// A difference counts from this multiple of the usual noise on.
+/// A difference counts if it is at least this multiple of the usual noise.
 const NR_NOISES: f64 = 3.0;
 /// One in this many pairs of plain runs may differ by more than noise. A command with occasional
 /// delays has more faults in both arms.

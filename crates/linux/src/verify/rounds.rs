@@ -11,7 +11,7 @@ use super::output::Output;
 use super::run::{Asked, Ended, Observed, Sample, Watch, how_it_ended, observed};
 use super::server::{READY, Ready, Served, Server, shell};
 
-/// With fewer rounds an interval is mostly luck, and the verdict is always inconclusive.
+/// With fewer rounds an interval is mostly luck, so the verdict is inconclusive.
 pub const NR_ROUNDS_MIN: usize = 10;
 
 /// Maximum number of untimed runs before a timed one. After a cold read, a command of 8.4 ms took
@@ -31,7 +31,7 @@ pub trait Arm {
     /// Applies or reverts the change, untimed.
     ///
     /// # Errors
-    /// The obstacle.
+    /// If the change cannot be applied or reverted.
     fn prepare(&mut self) -> Result<(), ArmError>;
 
     fn command(&self) -> Command;
@@ -46,8 +46,7 @@ pub trait Arm {
         false
     }
 
-    /// Called after each run. Returns why the change was not always in effect, as far as it is
-    /// known.
+    /// Called after each run. Returns why the change was not always in effect, if known.
     fn disturbance(&mut self) -> Option<String> {
         None
     }

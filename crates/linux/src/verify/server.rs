@@ -3,7 +3,8 @@
 //! Its processes are in their own cgroup if a version 2 cgroup can be made, and otherwise in the
 //! tree of the started process. The server's usage during a load is the difference of its counters.
 //!
-//! Invariant W1: however the run ends, a server gets SIGTERM and is killed after `PATIENCE`.
+//! Invariant W1: after every run, successful or not, a server gets SIGTERM and is killed after
+//! `PATIENCE`.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt as _;

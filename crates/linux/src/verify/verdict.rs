@@ -9,9 +9,9 @@ use crate::measure::bootstrap::Interval;
 
 /// Few users wait for more rounds: 500 of five seconds take 42 minutes.
 const NR_ROUNDS_MAX: f64 = 500.0;
-/// Factor on the rounds after which half the interval equals the distance to the limit: with those,
-/// only chance decides whether the next interval clears it. With (1.96 + 0.84)^2 / 1.96^2 times as
-/// many, four of five tries clear it, if the measured distance is right.
+/// Multiplies the number of rounds. Without it, half the interval equals the distance to the limit,
+/// and chance decides whether it clears the limit. With (1.96 + 0.84)^2 / 1.96^2 times as many
+/// rounds, it does so in four of five tries, if the measured distance is right.
 const POWER: f64 = 2.04;
 /// A spread of the plain runs above this (half of them around the median) is called noise.
 const NOISE: f64 = 0.05;

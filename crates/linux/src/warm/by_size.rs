@@ -1,10 +1,10 @@
 //! Files whose large folios no PMD entry maps: filling them, and counting their folios by size.
 //!
-//! With 16K and 64K pages this applies to every file: contpte blocks of 2M pay off. `MADV_HUGEPAGE`
-//! (`docs/behaviour` B.4.5, B.4.6) brings in folios limited by the filesystem's largest size and
-//! the file's end. With 16K pages they are 32M up to Linux 7.1 and 2M from 7.2 on. With 64K pages
-//! there are none up to 7.1, because a PMD folio exceeds the page cache's maximum, and 2M folios
-//! from 7.2 on.
+//! With 16K and 64K pages this applies to every file: contpte blocks of 2M are worthwhile.
+//! `MADV_HUGEPAGE` (`docs/behaviour` B.4.5, B.4.6) brings in folios limited by the filesystem's
+//! largest size and the file's end. With 16K pages they are 32M up to Linux 7.1 and 2M since 7.2.
+//! With 64K pages a PMD folio exceeds the page cache's maximum up to 7.1, so there are none. Since
+//! 7.2 they are 2M.
 //!
 //! With 4K pages this applies to a file shorter than a PMD folio. The kernel cuts the readahead of
 //! advised memory at the end of the file: 1.9 MiB of libc come in folios of 1M, 512K, 256K, 64K and

@@ -37,7 +37,7 @@ pub struct Warmed {
     pub path: PathBuf,
     pub file_bytes: u64,
     pub filesystem: String,
-    /// Smallest folio that counts: one that pays off. For a shorter file, a contpte block.
+    /// Smallest folio that counts: a worthwhile one. For a shorter file, a contpte block.
     pub folio_bytes: u64,
     /// Bytes of whole blocks of that size in the requested part, the maximum for such folios.
     pub possible_bytes: u64,
@@ -54,7 +54,8 @@ impl Warmed {
         self.after_bytes.unwrap_or(0) > self.before_bytes.unwrap_or(0)
     }
 
-    /// Returns whether the file is shorter than the folios that pay off, so smaller ones count.
+    /// Returns whether the file is shorter than the folios that are worthwhile, so smaller ones
+    /// count.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.folio_bytes < Geometry::running().block_bytes()

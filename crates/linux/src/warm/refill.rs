@@ -209,7 +209,7 @@ impl<'w> Refill<'w> {
                 return Ok(Trial::Works);
             }
             nr_left -= 1;
-            // Without the privilege to see evictions, other blocks are tried too.
+            // Tries other blocks too if this user may not see evictions.
             if self.cached.is_told || nr_left == 0 {
                 return Ok(Trial::Small);
             }

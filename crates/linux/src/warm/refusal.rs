@@ -29,7 +29,7 @@ pub enum WarmRefusal {
     NoFolios {
         filesystem: String,
     },
-    /// Memory of its own, not a cache of storage.
+    /// The file exists only in memory, so the page cache is not a copy.
     NotCached {
         filesystem: String,
     },

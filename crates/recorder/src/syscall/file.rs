@@ -69,7 +69,7 @@ fn opened(call: &Call, result: u64) {
     call.send(&WireEvent { op: op::OPEN, pos, flags, file, ..WireEvent::default() });
 }
 
-/// Sends any close: the descriptor's file is already gone and cannot be checked.
+/// Sends every close, because the descriptor's file can no longer be checked.
 fn closed(call: &Call) {
     let pos = u64::from(low(call.args[0]));
     call.send(&WireEvent { op: op::CLOSE, pos, ..WireEvent::default() });

@@ -10,7 +10,7 @@ use super::super::anon::BenchError;
 use super::Arena;
 use crate::measure::Series;
 
-/// A folio of 512 pages of 4 KiB, whatever this machine's base page is.
+/// A folio of 512 pages of 4 KiB, regardless of this machine's base page.
 const FOLIO_BYTES: usize = 2 << 20;
 const PAGE_BYTES: usize = 4096;
 const FAULT_PAGE: u64 = 255;
