@@ -81,7 +81,7 @@ pub(crate) fn turns(round: usize, nr: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Runs every subject once per round, after one round that does not count. The order reverses from
-/// round to round, so each subject follows a different neighbor. Each call returns the time of its
+/// round to round, so each subject follows a different neighbour. Each call returns the time of its
 /// measured part, without set-up and tear-down.
 ///
 /// # Errors
