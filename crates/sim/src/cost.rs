@@ -54,7 +54,6 @@ pub use terms::digits;
 pub enum Walks {
     #[default]
     Native,
-    /// Two-dimensional walks, as in a virtual machine.
     Nested,
 }
 
@@ -80,7 +79,6 @@ pub enum Cause {
     Fault,
     Map,
     Fork,
-    /// Cleared PTEs and PMD entries.
     Unmap,
     Clear,
     Copy,
@@ -89,7 +87,6 @@ pub enum Cause {
     Swap,
     /// Level-2 TLB hits, in addition to a level-1 hit's cost.
     Tlb,
-    /// Page-table walks after a level-2 miss.
     Walk,
 }
 
@@ -129,18 +126,15 @@ pub struct Events {
     pub faults: u64,
     /// Faults that also mapped the cached pages around them.
     pub faults_around: u64,
-    /// Folios allocated by faults and for the page cache.
     pub folios_allocated: u64,
     pub entries_mapped: u64,
     pub batches_mapped: u64,
     pub entries_forked: u64,
     pub pmds_forked: u64,
-    /// Batches in which fork copied PTEs.
     pub batches_forked: u64,
-    /// Batches of large folios among `batches_forked`.
+    /// Batches of large folios among `batches_forked`; `large_unmapped` is the same for unmapping.
     pub large_forked: u64,
     pub batches_unmapped: u64,
-    /// Batches of large folios among `batches_unmapped`.
     pub large_unmapped: u64,
     pub ptes_unmapped: u64,
     pub pmds_unmapped: u64,
@@ -149,13 +143,11 @@ pub struct Events {
     pub mapcounts_mapped: MapcountUpdates,
     pub mapcounts_forked: MapcountUpdates,
     pub mapcounts_unmapped: MapcountUpdates,
-    /// Bytes zeroed, by the unit's length in bytes.
+    /// Bytes zeroed, by the unit's length in bytes; `copied` has the same key.
     pub cleared: BTreeMap<u64, u64>,
-    /// Bytes copied, by the unit's length in bytes.
     pub copied: BTreeMap<u64, u64>,
     pub read: ReadEvents,
     pub swap: SwapEvents,
-    /// Level-2 TLB hits, in addition to a level-1 hit's cost.
     pub l2_hits: u64,
     pub walks: WalkCounters,
     /// Whether chained walks are known. Otherwise any data walk may be chained.
@@ -178,7 +170,6 @@ pub struct ReadEvents {
     /// Reads that the program waited for from the start.
     pub sync_requests: u64,
     pub sync_bytes: u64,
-    /// Reads ahead of the program.
     pub async_requests: u64,
     pub async_bytes: u64,
     /// Times the program needed an incomplete readahead; absent if the machine file does not
@@ -192,7 +183,6 @@ pub struct ReadEvents {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Term {
-    /// Name of the cost in the machine file, such as `costs.fault`.
     pub cost: String,
     /// Plural noun for the counted events, such as `faults`.
     pub of: String,
@@ -233,15 +223,12 @@ pub struct Estimate {
     /// Difference from the reference row's total; absent if either is unknown.
     pub difference_ns: Option<i64>,
     pub causes: BTreeMap<Cause, CauseTime>,
-    /// Missing costs, by their names in the machine file.
     pub not_known: BTreeSet<String>,
-    /// Constants used, by their names in the machine file.
     pub constants: BTreeMap<String, Constant>,
     /// Costs of another machine, with bounds, used in place of missing ones.
     pub stand_ins: BTreeMap<String, Constant>,
     /// The sum with its bounds in nanoseconds; absent if a missing cost has no stand-in.
     pub total: Option<Interval>,
-    /// The program's run time, the base for percentages.
     pub run: BaseTime,
     /// Difference from the reference row of the same machine, in percent of the reference's run
     /// time; absent for that row, and if a missing cost has no stand-in.

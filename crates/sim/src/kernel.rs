@@ -44,7 +44,6 @@ use nearest::Nearest;
 
 #[derive(Clone, Debug)]
 pub struct Kernel {
-    /// The requested name with its edits.
     pub name: String,
     pub description: String,
     pub rules: Rules,
@@ -106,7 +105,6 @@ impl Kernel {
         self.clone().with_edits(&parts, &name)
     }
 
-    /// Sets the policy, replaces an earlier one, and updates the name.
     #[must_use]
     pub fn with_policy(&self, policy: KernelPolicy) -> Self {
         let (base, edits) = parts(&self.name);
@@ -255,7 +253,6 @@ impl Kernel {
         }
     }
 
-    /// Returns the names of the built-in kernels, oldest first; the recorded ones come last.
     pub fn names() -> impl Iterator<Item = &'static str> {
         builtin::KERNELS.names()
     }

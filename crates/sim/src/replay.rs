@@ -119,7 +119,6 @@ impl ReplayError {
     }
 }
 
-/// One result per cell, in the order of the specs.
 pub type Outcomes = Vec<Result<Outcome, ReplayError>>;
 
 /// Receives the number of rows decoded so far after each batch and returns whether to continue.

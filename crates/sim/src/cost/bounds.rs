@@ -40,7 +40,6 @@ fn factors(cost: &Quantity) -> Interval {
     }
 }
 
-/// Returns the bounds of waits in the device's queue, as factors. They are the latency's bounds.
 pub(super) fn of_device(costs: &Costs) -> Interval {
     costs.storage_latency.as_ref().map_or(Interval::within(1.0, 2.0), factors)
 }
@@ -114,7 +113,6 @@ impl Estimate {
         let base = reference.run_time().filter(|base| base.low > 0.0)?;
         let change = self.change(reference)?;
         let share = change.over(base).times(100.0);
-        // The saved time was part of the run.
         let saved = (-change.low).max(0.0);
         let most = match reference.run.source {
             super::BaseSource::Estimated => saved / (reference.run.ns.low + saved),

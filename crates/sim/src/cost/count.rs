@@ -16,8 +16,6 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Returns the events from `base` to here, with base pages of `page_bytes`. Address translation
-    /// and reads stay 0.
     #[must_use]
     pub fn since(&self, base: &Self, page_bytes: u64) -> Events {
         let (now, then) = (&self.counters, &base.counters);

@@ -28,7 +28,6 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// Returns the timing from `costs`; `None` if a part is unknown.
     #[must_use]
     pub fn new(costs: &Costs) -> Option<Self> {
         let ns = |cost: &Option<_>| ns_each(cost.as_ref()?, costs);
@@ -89,7 +88,6 @@ impl Device {
         Self { timing, free_ns: 0 }
     }
 
-    /// Submits a read of `bytes` at `now_ns`.
     pub fn read(&mut self, now_ns: u64, bytes: u64) -> Read {
         let starts_ns = self.free_ns.max(now_ns);
         let moved_ns = self.timing.of_bytes(bytes);

@@ -34,7 +34,6 @@ pub struct Latency {
     pub p99_bytes: u64,
     /// The longest stretch; absent if a rate is unknown.
     pub max_ns: Option<u64>,
-    /// The 99th percentile; absent if a rate is unknown.
     pub p99_ns: Option<u64>,
     /// By the stretch's bytes, rounded up to a power of two.
     pub sizes: BTreeMap<u64, SizeLatency>,
@@ -101,7 +100,6 @@ fn quantiles(mut values: Vec<(u64, u64)>) -> [u64; 2] {
     [at_rank.map_or(0, |&(value, _)| value), values.last().map_or(0, |&(value, _)| value)]
 }
 
-/// A machine's rates, and the missing ones.
 struct Prices<'a> {
     costs: &'a Costs,
     page_bytes: u64,

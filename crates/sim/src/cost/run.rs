@@ -31,7 +31,6 @@ pub enum BaseSource {
     /// The CPU time of such runs, if it is at most half of their wall-clock time. The wall-clock
     /// time of a waiting program or a busy machine is not a useful base.
     Cpu,
-    /// Set by the caller.
     Given,
     #[default]
     Estimated,
@@ -93,7 +92,6 @@ impl BaseTime {
         self.ns.mid + off_cpu.unwrap_or(0.0)
     }
 
-    /// Returns the base time of a trace without an instruction count.
     #[must_use]
     pub const fn not_known() -> Self {
         Self { source: BaseSource::NotKnown, runs: 0, ns: Interval::exact(0.0), off_cpu_ns: None }
@@ -104,7 +102,6 @@ impl BaseTime {
         Self { source: BaseSource::Given, runs: 0, ns: Interval::exact(ns), off_cpu_ns: None }
     }
 
-    /// Estimates the time of `instructions` on a machine with these `costs`.
     #[must_use]
     pub fn estimated(instructions: u64, costs: &Costs) -> Self {
         let [cpi, clock] = pace(costs).map(|(_, cost)| cost.interval());

@@ -149,7 +149,6 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Adds the waits for synchronous reads, and the waits that the device's queue adds.
     fn read(&mut self, events: &Events) {
         let (costs, read) = (self.costs, &events.read);
         let latency = costs.storage_latency.as_ref();
@@ -188,7 +187,6 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Records the constants of the simulated queue, or the missing ones.
     fn name_timing(&mut self) {
         let costs = self.costs;
         let needed = [

@@ -335,7 +335,6 @@ fn the_machines_with_every_cost_know_every_cause() {
     for name in ["altra", "cascadelake", "zen4", "xeon-4210r", "phone", "phone-little"] {
         let costs = Machine::named(name).unwrap().costs;
         assert!(Timing::new(&costs).is_some(), "{name}");
-        // Sizes that every machine file has a rate for.
         let events = Events { cleared: BTreeMap::from([(4 << 10, 4_000)]), ..events() };
         let estimate = Estimate::new(&events, &costs, Walks::Native);
         assert!(estimate.total_ns.is_some(), "{name}: {:?}", estimate.not_known);

@@ -28,14 +28,12 @@ struct Table {
     edit: Vec<EditHelp>,
 }
 
-/// Every edit with a short name, plus one entry for the form of all others.
 pub static EDITS: LazyLock<Vec<EditHelp>> =
     LazyLock::new(|| match toml::from_str::<Table>(include_str!("edits.toml")) {
         Ok(table) => table.edit,
         Err(error) => unreachable!("the table of edits is part of the program: {error}"),
     });
 
-/// Placeholder for the edit's value.
 const VALUE: char = '#';
 /// Name of the entry for edits that use a rule's own name.
 const ANY_RULE: &str = "TABLE.RULE";

@@ -19,7 +19,6 @@ use super::{Kernel, KernelError};
 use crate::policy::KernelPolicy;
 
 const POLICY: &str = "policy";
-/// Displayed value of a rule that a kernel does not have.
 const ABSENT: &str = "absent";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +26,6 @@ pub struct Change {
     path: Path,
     from: Option<Value>,
     to: Option<Value>,
-    /// The second kernel's policy, if the policies differ.
     policy: Option<KernelPolicy>,
     /// The version that introduced the newer value; `None` if no built-in kernel has one of the two
     /// values.
@@ -37,7 +35,6 @@ pub struct Change {
 type Place = (u8, Reverse<(u32, u32)>, (u32, u32));
 
 impl Change {
-    /// Returns the rule's name in a kernel file: `fault.exec`.
     #[must_use]
     pub fn rule(&self) -> String {
         self.path.join(".")

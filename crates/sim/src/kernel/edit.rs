@@ -16,7 +16,6 @@ use crate::policy::KernelPolicy;
 
 /// Prefix of per-size controls of files, in rules and edits.
 const SIZES: &str = "sizes.";
-/// Prefix of filesystem controls in a kernel file.
 const SIZES_OF_FILESYSTEMS: &str = "sizes.filesystems.";
 
 const POLICY: &str = "policy";
@@ -138,13 +137,11 @@ pub(super) fn apply(kernel: &mut Kernel, edit: &str) -> Result<(), KernelError> 
     check(&kernel.rules).map_err(bad)
 }
 
-/// Returns the filesystem of a per-size control: `sizes.xfs`, `sizes.filesystems.xfs`.
 fn filesystem_of(name: &str) -> Option<&str> {
     let of_rule = name.strip_prefix(SIZES_OF_FILESYSTEMS);
     of_rule.or_else(|| name.strip_prefix(SIZES).filter(|name| *name != "machine"))
 }
 
-/// Checks a per-size control, for a more specific error message.
 fn check_sizes(
     kernel: &Kernel,
     edit: &str,

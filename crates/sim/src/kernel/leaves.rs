@@ -33,7 +33,6 @@ pub(super) fn leaves(rules: &Rules) -> Result<BTreeMap<Path, Value>, toml::ser::
     Ok(leaves)
 }
 
-/// Sets the rule at `path`, or removes it if `value` is `None`.
 pub(super) fn put(table: &mut Table, path: &[String], value: Option<&Value>) {
     match (path, value) {
         ([name], Some(value)) => {

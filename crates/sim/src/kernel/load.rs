@@ -29,7 +29,6 @@ struct File {
     rules: Table,
 }
 
-/// Loads the preset `name`, or the file at that path.
 pub(super) fn by_name(name: &str) -> Result<Kernel, KernelError> {
     from_table(name, resolve(name, table_of(name)?)?)
 }
@@ -103,7 +102,6 @@ pub(super) fn to_table(kernel: &Kernel) -> Result<Table, KernelError> {
     Ok(table)
 }
 
-/// Reads the table of the preset `name`, or of the file at that path.
 fn table_of(name: &str) -> Result<Table, KernelError> {
     if let Some(text) = KERNELS.text(name) {
         return Ok(parse(text, name)?);

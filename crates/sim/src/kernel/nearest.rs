@@ -2,7 +2,6 @@
 
 use super::{Kernel, version};
 
-/// A known kernel that represents another version.
 pub(super) struct Nearest {
     pub(super) base: &'static str,
     pub(super) is_newer: bool,

@@ -56,7 +56,6 @@ impl Package {
     }
 }
 
-/// Parses the tables in `text`, the file of the kernel `name`.
 pub(super) fn of(name: &str, text: &str) -> Result<BTreeMap<String, Package>, KernelError> {
     take(name, &mut parse(text, name)?)
 }

@@ -14,7 +14,6 @@ use crate::size::parse_bytes;
 pub(super) enum Refused {
     /// No rule has the path. Lists the names in its table, if that table exists.
     Unknown(Option<String>),
-    /// Invalid value. Describes the valid ones.
     Value(String),
 }
 
@@ -35,7 +34,6 @@ pub(super) fn set(rules: &Rules, path: &str, value: &str) -> Result<Rules, Refus
     Err(refused(&table, &steps, &refusals))
 }
 
-/// Returns the rules outside any table of a kernel file.
 pub(super) fn single(rules: &Rules) -> Vec<String> {
     let table = Table::try_from(rules).unwrap_or_default();
     table.into_iter().filter(|(_, value)| !value.is_table()).map(|(name, _)| name).collect()

@@ -18,7 +18,6 @@ pub struct Origin {
     pub version: String,
     /// The commit, if a kernel file names it.
     pub commit: Option<String>,
-    /// Whether the change removes the value.
     pub is_undone: bool,
 }
 

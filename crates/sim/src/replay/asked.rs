@@ -10,18 +10,16 @@ use largefolio_mm::buddy::RoundOfAgeing;
 use largefolio_mm::counters::{Counters, NR_ORDERS};
 use serde::Serialize;
 
-/// Number of parts with equal row counts that a trace is cut into.
+/// A trace is cut into this many parts with equal row counts.
 const NR_PARTS: u64 = 10;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Asked {
-    /// Requests for the page cache, base pages included.
+    /// Base pages included.
     pub file_asked: u64,
-    /// Requests for the page cache that succeeded.
     pub file_got: u64,
-    /// Requests by faults on private memory, without base pages.
+    /// Requests by faults, without base pages.
     pub anon_asked: u64,
-    /// Requests by faults on private memory that succeeded.
     pub anon_got: u64,
 }
 
@@ -60,7 +58,6 @@ pub(super) struct Tenths {
     /// Rows recorded before the program started; they belong to no part.
     nr_before: u64,
     nr_rows: u64,
-    /// Counters at the end of each finished part.
     ends: Vec<Counters>,
 }
 
@@ -73,7 +70,6 @@ impl Tenths {
         Self::of(self.nr_before, self.nr_rows)
     }
 
-    /// Returns the first row after the current part.
     pub(super) fn next_end(&self) -> u64 {
         let nr = self.ends.len() as u64 + 1;
         if nr > NR_PARTS {

@@ -20,7 +20,6 @@ impl Cell {
         attached.map_or(u64::MAX, |attached| attached.nr_rows)
     }
 
-    /// Starts the recording and drops all earlier counts.
     pub(super) fn begin_recording(&mut self) {
         self.cgroups.mark(&self.memory);
         self.memory.take_observed();

@@ -35,7 +35,6 @@ pub(super) const STACKS_BYTES: u64 = 1 << 20;
 pub(super) const THREAD_BYTES: u64 = 24;
 /// State of a map entry in bytes: a segment, a descriptor, or 64 pieces of a file.
 pub(super) const ENTRY_BYTES: u64 = 96;
-/// Steps of an event outside the memory manager.
 pub(super) const STEPS_OF_EVENT: u64 = 4;
 
 /// The limits of a replay.
@@ -49,9 +48,8 @@ pub(super) const STEPS_OF_EVENT: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// Steps allowed for any trace.
+    /// For any trace, plus `steps_per_row` for each replayed row.
     pub steps: u64,
-    /// Additional steps per replayed row.
     pub steps_per_row: u64,
     /// Limit on the model's state.
     pub state_bytes: u64,
@@ -91,7 +89,6 @@ pub enum Excess {
         taken: u64,
         /// Steps allowed for the rows so far.
         allowed: u64,
-        /// Steps of `taken` that the policy used.
         of_policy: u64,
     },
     State {
@@ -166,7 +163,6 @@ pub struct AgeingOverBudget {
 }
 
 impl AgeingOverBudget {
-    /// Checks that `budget` covers the ageing of `ram_bytes` in pages of `page`.
     pub(super) fn check(
         ageing: &Ageing,
         ram_bytes: u64,
@@ -199,8 +195,6 @@ fn too_much(excess: &Excess) -> String {
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Meter {
-    /// Rows of earlier batches, over all passes.
     pub(super) nr_rows: u64,
-    /// State of all processes' maps, in bytes.
     pub(super) process_bytes: u64,
 }

@@ -94,7 +94,6 @@ impl FaultMark {
         }
     }
 
-    /// Returns the cause of the private folio that a fault since then allocated, if any.
     pub(super) fn origin(&self, now: &Self) -> Option<Origin> {
         if now.nr_cow > self.nr_cow {
             Some(Origin::Copy)

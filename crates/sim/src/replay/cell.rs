@@ -50,7 +50,6 @@ pub struct Cell {
     pub(super) hardware: Hardware,
     pub(super) places: Places,
     pub(super) clock: Clock,
-    /// Buffer for the flushes of the last change to page tables.
     pub(super) flushes: Vec<Flush>,
     pub(super) pass: Pass,
     pub(super) counted: Counted,
@@ -63,7 +62,6 @@ pub struct Cell {
     /// Number of opens at which the next sweep runs.
     pub(super) nr_opens_max: usize,
     pub(super) cgroups: Cgroups,
-    /// The program's measured run time on this machine.
     pub(super) measured: Option<BaseTime>,
     /// Whether the trace links loads to the loads that supplied their addresses.
     pub(super) has_links: bool,
@@ -71,12 +69,11 @@ pub struct Cell {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// An earlier run that fills the page cache.
     Warming,
     Reported,
 }
 
-/// Counts of one pass that neither the memory manager nor the TLBs keep.
+/// Counts of one pass that are not in the memory manager or the TLBs.
 pub(super) struct Counted {
     pub(super) nr_rows: u64,
     /// Whether the recording has begun, after any rows from before it.
@@ -229,7 +226,6 @@ impl Cell {
         }
     }
 
-    /// Returns the share of free memory in blocks smaller than each folio size, in thousandths.
     fn unusable_sizes(&self) -> BTreeMap<u64, u64> {
         let buddy = &self.memory.core().buddy;
         let max = self.page().pmd_order().min(buddy.max_order());

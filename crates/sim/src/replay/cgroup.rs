@@ -35,7 +35,6 @@ pub const NR_CGROUPS_MAX: usize = 1 << 10;
 pub struct Cgroup {
     /// The programs it applies to; `None` = every program without its own cgroup.
     pattern: Option<Pattern>,
-    /// `memory.max`.
     bytes: u64,
 }
 
@@ -75,7 +74,6 @@ impl fmt::Display for Cgroup {
 }
 
 impl Cgroup {
-    /// Creates a limit for every program, of at least one byte.
     #[must_use]
     pub const fn for_all(bytes: u64) -> Self {
         Self { pattern: None, bytes }
@@ -89,7 +87,6 @@ impl Cgroup {
         self.pattern.as_ref().is_some_and(|pattern| pattern.fits(path))
     }
 
-    /// Returns whether both texts name the same programs.
     pub(super) fn is_for_same(&self, other: &Self) -> bool {
         self.pattern == other.pattern
     }
@@ -104,7 +101,6 @@ impl Cgroup {
 pub struct CgroupOutcome {
     /// The text of the request.
     pub name: String,
-    /// `memory.max`.
     pub limit_bytes: u64,
     pub usage_bytes: u64,
     pub peak_bytes: u64,
@@ -137,7 +133,6 @@ impl Cgroups {
         Self { ids, base }
     }
 
-    /// Starts the reported run: earlier counts are excluded.
     pub(super) fn mark(&mut self, memory: &Memory) {
         for (id, base) in self.ids.iter().zip(&mut self.base) {
             let view = memory.group(*id);

@@ -15,7 +15,6 @@ pub(super) struct FaultsSoFar {
 }
 
 impl Cell {
-    /// Saves the fault counts before anything that may fault.
     #[inline]
     pub(super) fn faults_so_far(&self) -> FaultsSoFar {
         let counters = self.memory.counters();
@@ -58,7 +57,6 @@ impl Cell {
         }
     }
 
-    /// Records the memory at the end of the trace, before the last processes end.
     pub(super) fn note_end_of_memory(&mut self) {
         let references = self.hardware.nr_references;
         self.counted.programs.memory.end = MemoryParts::of(&self.memory, references);

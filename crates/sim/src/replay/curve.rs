@@ -25,7 +25,6 @@ impl Stacks {
         &mut self.0[side as usize]
     }
 
-    /// Removes changed translations from both stacks.
     pub(super) fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
         self.0.iter_mut().for_each(|stack| stack.invalidate(first, nr_pages));
     }

@@ -40,7 +40,6 @@ pub enum Origin {
     ReadCall,
     /// A write call, or another call that changes a file.
     WriteCall,
-    /// `madvise` or `fadvise`.
     Advice,
     /// The earlier run that left a warm page cache.
     Earlier,
@@ -51,10 +50,8 @@ pub enum Origin {
     /// The first touch, when no larger folio was free.
     Fallback,
     Copy,
-    /// A fault that read the page back from swap.
     SwapIn,
     Khugepaged,
-    /// `MADV_COLLAPSE`.
     Collapse,
     Split,
     /// A fork: the parent process had the folio first.
@@ -133,7 +130,6 @@ pub struct FolioRun {
     pub page: u64,
     /// Length in base pages of the cell.
     pub nr_pages: u64,
-    /// Order of each folio.
     pub order: Order,
     pub origin: Origin,
 }
@@ -148,7 +144,6 @@ impl Serialize for FolioRun {
 #[serde(rename_all = "snake_case")]
 pub enum AreaKind {
     File,
-    /// Memory from brk.
     Heap,
     Stack,
     Private,
@@ -196,7 +191,6 @@ pub struct Bucket {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Detail {
-    /// Names of the causes, indexed by their numbers in runs.
     pub causes: Vec<&'static str>,
     /// Files by their number in the trace, then private memory by process and address.
     pub areas: Vec<Area>,

@@ -74,7 +74,6 @@ impl CellError {
         }
     }
 
-    /// Adds the row of the trace to a budget error.
     pub(super) fn at(self, row: u64, op: Option<Op>) -> Self {
         match self {
             Self::OverBudget(mut over) => {

@@ -35,7 +35,6 @@ impl Cell {
         self.note_open(process, event.pos, Opened { file, open, closes_on_exec });
     }
 
-    /// Assigns a descriptor to an open and closes the descriptor's previous open.
     pub(super) fn note_open(&mut self, process: ProcessNr, descriptor: u64, opened: Opened) {
         if let Some(closed) = self.program.processes[process].opened(descriptor, opened) {
             self.memory.close(closed);

@@ -103,7 +103,6 @@ impl Cell {
         if self.meta.faults_only { tlb::Counters::default() } else { self.hardware.counters() }
     }
 
-    /// Estimates the time of the events and of the program that caused them.
     fn estimate(&self, events: &Events) -> Estimate {
         let costs = &self.spec.machine.costs;
         let instructions = self.hardware.counters().instruction.references;

@@ -16,7 +16,6 @@ use super::passes::{RowsDone, nr_passes};
 use super::spec::CellSpec;
 use super::{Failed, Outcomes, Progress, ReplayError, run};
 
-/// Which cells share a pass over the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// All cells: the trace is decoded once, and all cells finish together.
@@ -27,7 +26,6 @@ pub enum Sharing {
 }
 
 impl Sharing {
-    /// Returns how many rows a replay of `specs` decodes.
     #[must_use]
     pub fn nr_rows(self, trace: &OpenTrace, specs: &[CellSpec]) -> u64 {
         let nr_groups = specs.len().div_ceil(self.nr_at_once(specs)) as u64;

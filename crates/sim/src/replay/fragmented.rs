@@ -13,7 +13,6 @@ pub(super) const PERMILLE_MAX: u32 = 1000;
 /// Largest order if no size is set: a PMD folio of 4 KiB pages.
 const PMD_ORDER_MAX: Order = Order::new(9);
 
-/// The share of free memory in blocks smaller than a size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fragmented {
     /// The size in bytes; 0 = a PMD folio.

@@ -32,7 +32,6 @@ pub(super) struct HardwareThread {
     pub(super) process: ProcessNr,
     pub(super) program: ProgramNr,
     pub(super) space: SpaceNr,
-    /// The TLBs' number for `space`.
     pub(super) space_id: u64,
     pub(super) cpu: usize,
 }
@@ -44,7 +43,6 @@ pub(super) struct Cpu {
     nr_threads: usize,
     thread: Option<ThreadId>,
     program: ProgramNr,
-    /// Counts already charged to programs.
     charged: tlb::Counters,
 }
 
@@ -61,7 +59,6 @@ impl Cpu {
         }
     }
 
-    /// Returns the counts since the last call.
     fn take_counted(&mut self) -> tlb::Counters {
         let now = *self.tlb.counters();
         now - std::mem::replace(&mut self.charged, now)
@@ -77,7 +74,6 @@ impl Cpu {
     }
 }
 
-/// Index of a running thread in [`Hardware`]. It can change whenever a thread ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
@@ -93,7 +89,6 @@ pub(super) struct Hardware {
     cpus: Vec<Cpu>,
     nr_cpus_max: usize,
     by_program: Vec<tlb::Counters>,
-    /// References looked up in TLBs so far.
     pub(super) nr_references: u64,
 }
 
@@ -177,7 +172,6 @@ impl Hardware {
         self.cpus[cpu].switch_to(thread, space_id);
     }
 
-    /// Charges a CPU's new counts to its program.
     fn charge(&mut self, cpu: usize) {
         let cpu = &mut self.cpus[cpu];
         let (program, counted) = (cpu.program, cpu.take_counted());
@@ -218,7 +212,6 @@ impl Hardware {
         }
     }
 
-    /// Removes an ended address space from every TLB and frees its tags.
     pub(super) fn end_space(&mut self, space_id: u64) {
         for cpu in &mut self.cpus {
             let flushed = cpu.tlb.end_space(space_id);

@@ -49,7 +49,6 @@ impl Cell {
                 self.counted.nr_maps_without_pool += 1;
                 Ok(false)
             }
-            // The memory manager counts this.
             Err(HugeMapError::PoolTooSmall { .. }) => Ok(false),
         }
     }

@@ -73,13 +73,11 @@ pub struct Images {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinkedImage {
-    /// Page size that it is linked for.
     pub(super) link_bytes: u64,
     segments: Vec<Laid>,
     /// Bytes of memory from the base to the end.
     pub(super) span: u64,
     pub(super) size_bytes: u64,
-    /// Recorded length of the first mapping.
     pub(super) first_len: u64,
     /// Recorded bytes of the whole image.
     pub(super) recorded_span: u64,
@@ -87,7 +85,6 @@ pub(super) struct LinkedImage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Laid {
-    /// Recorded distance from the first segment.
     at: u64,
     pub(super) recorded: u64,
     pub(super) len: u64,
@@ -299,7 +296,6 @@ pub(super) fn candidates(meta: &Meta) -> impl Iterator<Item = &str> {
     meta.files.iter().enumerate().filter(is_image).map(|(_, file)| file.path.as_str())
 }
 
-/// Returns the layouts of the first process and of every execve.
 fn layouts(meta: &Meta) -> impl Iterator<Item = &[LayoutEntry]> {
     let of_images = meta.images.iter().map(|image| image.layout.as_slice());
     std::iter::once(meta.layout.as_slice()).chain(of_images)

@@ -20,13 +20,11 @@ use super::space::AddressSpace;
 use super::timeline::{NR_BUCKETS, Recorder};
 use crate::tlb::curve::Curve;
 
-/// An area of private memory that is still being assembled.
 struct Placed {
     area: Area,
     first: Vpn,
     /// Placed address after the last segment.
     end: u64,
-    /// Page after the last one that was examined.
     next: Vpn,
 }
 
@@ -84,11 +82,9 @@ impl Seen {
 pub(super) struct Keeper {
     runs_max: usize,
     paths: Vec<String>,
-    /// References that count.
     nr_references: u64,
     /// References before the recording; `u64::MAX` until it begins.
     nr_before: u64,
-    /// Whether the trace starts with rows from before the recording.
     has_before: bool,
     /// The cause of folios without an observed insertion.
     unheard: Origin,
@@ -99,7 +95,6 @@ pub(super) struct Keeper {
     nr_left_out: u64,
     buckets: Vec<Bucket>,
     timeline: Recorder,
-    /// Counters already included in the buckets.
     seen: Seen,
     /// Depths at which references found their entries in the stacks.
     pub(super) measured: Measured,
@@ -181,7 +176,6 @@ impl Keeper {
         self.timeline.note_memory(used_bytes, references.saturating_sub(self.nr_before));
     }
 
-    /// Returns whether the buckets already include `now`.
     pub(super) fn has_seen(&self, now: Seen) -> bool {
         self.seen == now
     }

@@ -259,13 +259,11 @@ impl Cell {
 struct Part<'a> {
     layout: &'a [LayoutEntry],
     entry: &'a LayoutEntry,
-    /// The entry below it in the same image.
     before: Option<Segment>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// File position of its first segment.
     pub(super) pos: u64,
     pub(super) len: u64,
     pub(super) span: u64,

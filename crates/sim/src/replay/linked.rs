@@ -19,7 +19,6 @@ pub const LINKED_BYTES_MAX: u64 = 2 << 20;
 pub struct Linked {
     /// The images; `None` = all.
     pattern: Option<Pattern>,
-    /// The page size (`-z max-page-size`), a power of two.
     bytes: u64,
 }
 
@@ -127,7 +126,6 @@ impl LinkedChoices {
         self.pattern.as_ref().is_none_or(|pattern| pattern.fits(path))
     }
 
-    /// Returns the images' pattern, or `None` for all images.
     #[must_use]
     pub fn named(&self) -> Option<String> {
         self.pattern.as_ref().map(Pattern::to_string)

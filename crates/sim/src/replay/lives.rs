@@ -22,7 +22,6 @@ use super::sizes::FolioSizes;
 use super::space::{AddressSpace, SpaceNr};
 
 const FIRST_THREAD: ThreadId = 0;
-/// Steps per mapping of an execve.
 const STEPS_OF_MAPPING: usize = 8;
 
 impl Cell {
@@ -145,7 +144,6 @@ impl Cell {
         self.load(process, &image.layout, image.brk)
     }
 
-    /// Ends a process: its threads, its open files, and its memory unless another process uses it.
     pub(super) fn end_process(&mut self, process: ProcessNr) {
         self.end_threads(process);
         self.release_space(process);
@@ -157,7 +155,6 @@ impl Cell {
         }
     }
 
-    /// Notifies the keeper that `nr` more processes of a program live; `nr` can be negative.
     fn change_lives(&mut self, program: ProgramNr, nr: i64) {
         if let Some(keeper) = &mut self.pictures {
             keeper.change_lives(program, nr, self.hardware.nr_references);
@@ -184,7 +181,8 @@ impl Cell {
         }
     }
 
-    /// Keeps the statistics of an address space's last moment if more is mapped than ever before.
+    /// Keeps the statistics if more is mapped now than ever before. Call this before an address
+    /// space ends.
     fn observe_statistics(&mut self) {
         let living = self.program.spaces.iter().map(|(_, space)| (space.owner, space.mm));
         if self.counted.largest.observe(&self.memory, living) {

@@ -17,7 +17,6 @@ impl Cell {
         self.memory.work_mut().set_limit(limit);
     }
 
-    /// Counts work that the cell does outside the memory manager.
     pub(super) fn count_steps(&self, nr: usize) {
         self.memory.work().add(nr as u64);
     }

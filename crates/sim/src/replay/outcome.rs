@@ -17,9 +17,7 @@ use crate::tlb;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
     pub total: u64,
-    /// Major faults: the page was not in the page cache.
     pub major: u64,
-    /// Resolved by fault-around.
     pub around: u64,
     pub finish: u64,
     pub anon: u64,
@@ -43,14 +41,12 @@ pub struct Reads {
     pub async_windows: u64,
     /// Cold faults without readahead because of the miss counter.
     pub gated: u64,
-    /// Large folios that could not be allocated.
     pub large_folio_fallback: u64,
 }
 
 /// Counts for anonymous memory of one folio size, with the names of sysfs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AnonSize {
-    /// Faults that allocated a large folio of this size.
     pub anon_fault_alloc: u64,
     /// Faults that found no free folio of this size and fell back to a smaller one.
     pub anon_fault_fallback: u64,
@@ -70,7 +66,6 @@ pub struct Writers {
     pub open_for_write: u64,
     /// Opens that dropped a file's page cache because it held huge folios.
     pub drops: u64,
-    /// Bytes that these opens dropped.
     pub dropped_bytes: u64,
 }
 
@@ -83,7 +78,6 @@ pub struct Collapses {
     /// khugepaged's own count: ranges that it collapsed, plus ranges of files that were already one
     /// folio, counted on every pass (H.6.5 c).
     pub pages_collapsed: u64,
-    /// Ranges that were not collapsed, by reason.
     pub refused: BTreeMap<&'static str, u64>,
 }
 
@@ -120,13 +114,11 @@ pub struct Strays {
 /// Huge pages of pools (docs/behaviour O), as counts of huge pages or of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hugetlb {
-    /// Faults that mapped a page where none was.
+    /// Faults that mapped a page where there was none.
     pub faults: u64,
-    /// Pages taken from a pool and zeroed.
     pub allocated: u64,
     pub forked: u64,
     pub copied: u64,
-    /// Stores that reused a read-only page.
     pub reused: u64,
     /// Pages taken from children for their owner.
     pub taken: u64,
@@ -151,7 +143,6 @@ pub struct PolicyOutcome {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PolicyAnswers {
     pub asked: u64,
-    /// Answers that the kernel followed.
     pub honoured: u64,
     /// Answers that the kernel could not follow, or only in part.
     pub refused: u64,
@@ -178,7 +169,6 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyOutcome>,
     pub folios: FolioSizes,
-    /// `meminfo` and `smaps` at the moment when most is mapped.
     pub statistics: Statistics,
     pub cached_bytes: BTreeMap<u64, u64>,
     pub faults: Faults,
@@ -203,8 +193,8 @@ pub struct Outcome {
     pub entries: Entries,
     pub mapcounts: Mapcounts,
     /// Bytes zeroed; the key is the length zeroed in one go, to the nearest power of two.
+    /// `copied_bytes` has the same key.
     pub cleared_bytes: BTreeMap<u64, u64>,
-    /// Bytes copied, with the same key.
     pub copied_bytes: BTreeMap<u64, u64>,
     pub latency: Latency,
     pub waits: ReadEvents,

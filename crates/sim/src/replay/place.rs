@@ -29,15 +29,12 @@ use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 pub(super) const RECORDED_SHIFT: u32 = REFERENCE_PAGE_BYTES.trailing_zeros();
 /// Longest mapping that is replayed: half of a 47-bit address space.
 pub(super) const LEN_MAX: u64 = 1 << 46;
-/// Mask of a recorded page. Segments start on recorded page boundaries, at congruent places.
 pub(super) const RECORDED_MASK: u64 = REFERENCE_PAGE_BYTES - 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) start: u64,
-    /// First recorded address after the range.
     pub(super) end: u64,
-    /// Placed address of `start`.
     pub(super) placed: u64,
     /// The mapped file and the file position of `start`.
     pub(super) file: Option<(FileId, u64)>,
@@ -77,7 +74,6 @@ impl Segments {
         (addr < segment.end).then_some(segment)
     }
 
-    /// Returns the nearest segment that ends at or before `addr`.
     pub(super) fn before(&self, addr: u64) -> Option<&Segment> {
         self.by_start.range(..addr).next_back().map(|(_, segment)| segment)
     }
@@ -86,7 +82,6 @@ impl Segments {
         self.by_start.values().filter(|segment| segment.file.is_none())
     }
 
-    /// Returns the segments that overlap `[start, end)`, cut to it.
     pub(super) fn overlapping(&self, start: u64, end: u64) -> Vec<Segment> {
         let from = self.find(start).map_or(start, |segment| segment.start);
         self.by_start

@@ -33,7 +33,6 @@ impl Default for Places {
 }
 
 impl Places {
-    /// Returns the modelled page for a recorded address, if the table has it.
     #[inline]
     pub(super) fn find(&self, epoch: u64, addr: u64) -> Option<Vpn> {
         let page = addr >> RECORDED_SHIFT;

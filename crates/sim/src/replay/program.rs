@@ -15,7 +15,6 @@ use super::programs::ProgramNr;
 use super::slab::Slab;
 use super::space::{AddressSpace, SpaceNr};
 
-/// Number of a process in the replay, while it lives.
 pub(super) type ProcessNr = usize;
 
 /// The descriptor of opens that were not recorded. They all share it: a new open closes the
@@ -25,7 +24,6 @@ pub(super) const NO_DESCRIPTOR: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) files: TraceFiles,
-    /// Images linked for pages other than the recorded ones.
     pub(super) linked: BTreeMap<FileId, LinkedImage>,
     pub(super) processes: Slab<Process>,
     pub(super) spaces: Slab<AddressSpace>,
@@ -33,7 +31,6 @@ pub(super) struct Program {
     ids_by_mm: Vec<u64>,
     pub(super) threads: Threads,
     pub(super) nr_started: usize,
-    /// Page size that the recorded programs are linked for.
     pub(super) recorded: PageSize,
     /// Page size that the modelled programs are linked for.
     pub(super) link: PageSize,
@@ -59,7 +56,6 @@ impl Program {
         }
     }
 
-    /// Restarts the program and keeps only the files.
     pub(super) fn restart(&mut self) {
         self.processes = Slab::default();
         self.spaces = Slab::default();
@@ -67,7 +63,6 @@ impl Program {
         self.nr_started = 0;
     }
 
-    /// Returns whether segments move as if linked for larger pages.
     pub(super) fn moves(&self) -> bool {
         self.link != self.recorded
     }
@@ -119,7 +114,6 @@ pub(super) struct Process {
     by_descriptor: BTreeMap<u64, Opened>,
     /// The last open of each file, by any descriptor.
     by_file: BTreeMap<FileId, OpenId>,
-    /// State in bytes at the last measurement ([`super::budget`]).
     pub(super) measured_bytes: u64,
 }
 
@@ -163,7 +157,6 @@ impl Process {
         self.by_descriptor.insert(descriptor, opened).map(|closed| closed.open)
     }
 
-    /// Records a close. Returns the descriptor's open, if there was one.
     #[must_use]
     pub(super) fn closed(&mut self, descriptor: u64) -> Option<OpenId> {
         self.by_descriptor.remove(&descriptor).map(|closed| closed.open)
@@ -228,7 +221,6 @@ impl Threads {
         self.by_id.get(thread as usize).copied().unwrap_or_default()
     }
 
-    /// Returns the number of thread ids used so far.
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
     }

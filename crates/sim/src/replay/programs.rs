@@ -23,7 +23,6 @@ const NR_PROGRAMS_MAX: usize = 1 << 10;
 /// Name for processes without a program, and for programs past the limit.
 const OTHERS: &str = "[other programs]";
 
-/// Index of a program in [`Programs`].
 pub(super) type ProgramNr = usize;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -52,11 +51,9 @@ pub struct ProgramOutcome {
     pub folios: FolioSizes,
 }
 
-/// Page cache and private memory of the machine, each folio once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryUse {
     pub peak_bytes: u64,
-    /// References of all processes before the peak.
     pub peak_references: u64,
     /// A moment with at least four fifths of the peak.
     pub peak: MemoryParts,
@@ -66,7 +63,6 @@ pub struct MemoryUse {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct MemoryParts {
-    /// References of all processes before this moment.
     pub references: u64,
     pub cached_bytes: BTreeMap<u64, u64>,
     pub anon_bytes: BTreeMap<u64, u64>,
@@ -106,7 +102,6 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// Keeps the programs and processes and resets their counts.
     pub(super) fn after(before: Self) -> Self {
         let nothing = |tally: ProgramOutcome| ProgramOutcome {
             path: tally.path,

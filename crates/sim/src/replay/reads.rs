@@ -22,7 +22,6 @@ use crate::cost::{Device, ReadEvents, Timing};
 /// Maximum number of remembered reads in flight. A queue this long is practically endless.
 const NR_UNDER_WAY_MAX: usize = 1 << 12;
 
-/// Whether the program waits for a read from the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     AtOnce,
@@ -57,7 +56,6 @@ impl ReadRequest {
     }
 }
 
-/// An incomplete readahead.
 #[derive(Clone, Copy, Debug)]
 struct UnderWay {
     pages: Pages,
@@ -111,7 +109,6 @@ impl Reads {
         }
     }
 
-    /// Returns whether no read is in flight, so no wait is possible.
     pub(super) fn is_idle(&self) -> bool {
         self.under_way.is_empty()
     }

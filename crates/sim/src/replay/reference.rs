@@ -22,7 +22,6 @@ impl Reference {
         Self { side: Side::Data, tlb: tlb::Access::Write, mm: fault::Access::Write };
 }
 
-/// Describes a walk that ends at `leaf` for the TLB.
 pub(super) fn walk_of(table: &PageTable, leaf: &Leaf, vpn: Vpn, coalescing: Coalescing) -> Walk {
     let bits = match coalescing.aggregation {
         Aggregation::Zen | Aggregation::Zen32K => AccessBits::Equal,

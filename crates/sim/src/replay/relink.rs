@@ -22,7 +22,6 @@ use super::program::ProcessNr;
 use super::space::PlacedImage;
 
 impl Cell {
-    /// Creates new layouts for the images that the cell relinks.
     pub(super) fn link(&mut self, meta: &Meta, images: &Images) {
         for (file, info) in (0..).zip(&meta.files) {
             let Some(image) = images.get(file) else { continue };
@@ -33,7 +32,6 @@ impl Cell {
         }
     }
 
-    /// Returns the new position of a recorded file position.
     pub(super) fn linked_pos(&self, file: FileId, pos: u64) -> u64 {
         self.program.linked.get(&file).map_or(pos, |image| image.moved(pos))
     }

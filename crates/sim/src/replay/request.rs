@@ -34,7 +34,6 @@ pub const NR_CELLS_MAX: usize = 256;
 /// Maximum runs of folios on a report page, over all cells. They take 2 MiB together with the paths
 /// that draw them.
 const NR_DRAWN_RUNS_MAX: usize = 1 << 16;
-/// The filesystem that has no large folios under any kernel.
 pub const NO_LARGE_FOLIOS: &str = "none";
 pub const MEMORY_BYTES: u64 = 16 << 30;
 /// Maximum rounds of ageing. Each can take as many steps as memory has pages.
@@ -55,7 +54,6 @@ pub const AGED_ROUNDS_MAX: u32 = 100;
 #[derive(Clone, Debug)]
 pub struct Request {
     pub kernels: Vec<Kernel>,
-    /// Machines, each at its own base page unless a kernel sets one.
     pub machines: Vec<Machine>,
     pub seeds: Vec<u64>,
     pub memory_bytes: Vec<u64>,
@@ -69,7 +67,6 @@ pub struct Request {
     /// Filesystem of all files, or [`NO_LARGE_FOLIOS`]; `None` = as recorded.
     pub filesystem: Option<String>,
     pub annotations: Vec<Annotation>,
-    /// Page sizes that programs and libraries are linked for: a cell for each combination.
     pub linked: Vec<LinkedChoices>,
     pub cache: CacheState,
     /// Nanoseconds per reference on khugepaged's clock; 0 = it never runs.
@@ -163,7 +160,6 @@ pub enum RequestError {
 }
 
 impl Request {
-    /// Creates a request for cold cells with 16 GiB of unfragmented memory.
     #[must_use]
     pub const fn new(kernels: Vec<Kernel>, machines: Vec<Machine>) -> Self {
         Self {
@@ -298,7 +294,6 @@ impl Request {
         }
     }
 
-    /// Returns whether some seeds would repeat the first seed's results.
     #[must_use]
     pub fn has_idle_seeds(&self) -> bool {
         self.seeds().len() < unique_numbers(&self.seeds).len()
@@ -449,7 +444,6 @@ pub(crate) fn unknown_filesystem(name: &str) -> Option<String> {
     (!is_known).then(|| nearest(name, KNOWN.iter().map(String::as_str)))
 }
 
-/// Returns every filesystem that has large folios under a built-in kernel.
 #[must_use]
 pub fn filesystems() -> BTreeSet<String> {
     let kernels = Kernel::names().filter_map(|name| Kernel::parse(name).ok());

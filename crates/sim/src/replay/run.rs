@@ -28,7 +28,6 @@ use super::reference::{Reference, walk_of};
 use super::space::SpaceNr;
 use crate::tlb::{Rows, Side, Tlb, Walk};
 
-/// Numbers of the reference ops in a trace's batches.
 const EXEC: u8 = Op::Exec as u8;
 const READ: u8 = Op::Read as u8;
 const WRITE: u8 = Op::Write as u8;
@@ -192,7 +191,6 @@ impl Cell {
         self.check_limits()
     }
 
-    /// Handles a TLB miss: walks, faults if nothing is mapped, and fills the TLB.
     #[cold]
     #[inline(never)]
     fn walk(
@@ -283,7 +281,6 @@ impl Cell {
         self.program.space_mut(process).epoch = self.places.next();
     }
 
-    /// Removes changed translations from the TLBs (I1).
     pub(super) fn drain_flushes(&mut self) {
         self.memory.take_flushes(&mut self.flushes);
         self.count_steps(self.flushes.len() * self.hardware.nr_cpus());

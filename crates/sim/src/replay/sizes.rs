@@ -20,7 +20,6 @@ use serde::Serialize;
 pub struct SizeRow {
     /// Wholly mapped at a multiple of the folio's size.
     pub aligned_bytes: u64,
-    /// Wholly mapped elsewhere.
     pub unaligned_bytes: u64,
 }
 
@@ -29,7 +28,6 @@ pub struct SizeTable {
     /// All mapped bytes: the sum of the rows and `partial_bytes`.
     pub mapped_bytes: u64,
     pub by_size: BTreeMap<u64, SizeRow>,
-    /// Mapped pages of folios that are not wholly mapped.
     pub partial_bytes: u64,
     pub partial_by_size: BTreeMap<u64, u64>,
     pub contpte_bytes: u64,
@@ -120,7 +118,6 @@ impl SizeTable {
         }
     }
 
-    /// Returns the bytes in folios of at least `folio_bytes`, wholly mapped or not.
     #[must_use]
     pub fn in_folios_from(&self, folio_bytes: u64) -> u64 {
         let whole = self.by_size.range(folio_bytes..);
@@ -129,7 +126,6 @@ impl SizeTable {
     }
 }
 
-/// Returns whether `pfn` at `vpn` continues `run` in the same folio.
 fn continues(memory: &Memory, run: &MappedRun, vpn: Vpn, pfn: Pfn) -> bool {
     run.vpn.0 + run.nr_pages == vpn.0
         && run.pfn.0 + run.nr_pages == pfn.0
@@ -138,7 +134,6 @@ fn continues(memory: &Memory, run: &MappedRun, vpn: Vpn, pfn: Pfn) -> bool {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FolioSizes {
-    /// Executable mappings of files.
     pub text: SizeTable,
     /// All other file mappings, page-cache pages only.
     pub data: SizeTable,

@@ -23,20 +23,16 @@ pub(super) struct AddressSpace {
     /// Number in results of its first process.
     pub(super) owner: usize,
     pub(super) program: ProgramNr,
-    /// Processes that use it: more than one while vfork lends it.
     pub(super) nr_users: usize,
     pub(super) segments: Segments,
-    /// Images linked for other pages, by their recorded start.
     images: BTreeMap<u64, PlacedImage>,
     pub(super) stacks: Vec<Range<u64>>,
     pub(super) heap: Heap,
     /// Epoch of its current segments ([`super::places`]).
     pub(super) epoch: u64,
-    /// State in bytes at the last measurement ([`super::budget`]).
     pub(super) measured_bytes: u64,
 }
 
-/// The place of an image linked for pages other than the recorded ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlacedImage {
     pub(super) file: FileId,
@@ -47,7 +43,6 @@ pub(super) struct PlacedImage {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Heap {
     pub(super) start: u64,
-    /// Placed address of `start`.
     pub(super) placed: u64,
 }
 
@@ -78,7 +73,6 @@ impl AddressSpace {
         self.segments.len() + self.images.len()
     }
 
-    /// Records an image and drops the one recorded at the same start.
     pub(super) fn placed(&mut self, start: u64, image: PlacedImage) {
         if let Some((before, _)) = self.image_at(start) {
             self.images.remove(&before);

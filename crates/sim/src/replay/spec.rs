@@ -35,7 +35,6 @@ impl CacheState {
 
 #[derive(Clone, Debug)]
 pub struct CellSpec {
-    /// Kernel, at the requested base page size.
     pub kernel: Kernel,
     pub machine: Machine,
     pub cache: CacheState,
@@ -48,14 +47,12 @@ pub struct CellSpec {
     pub fragmentation: Fragmented,
     /// Rounds of ageing by other programs before the start; 0 = none.
     pub aged_rounds: u32,
-    /// Filesystem of every file, instead of the recorded ones.
     pub filesystem: Option<String>,
     /// Folio sizes that the loader requests. If several match a file, the last one applies.
     pub annotations: Vec<Annotation>,
     /// Page sizes that images are linked for. If several match an image, the last one applies.
     pub linked: Vec<Linked>,
     pub ns_per_reference: u64,
-    /// CPUs that threads run on, instead of the machine's.
     pub nr_cpus: Option<u32>,
     pub walks: Walks,
     /// Maximum runs of folios in the outcome's detail; 0 = no detail.
@@ -67,7 +64,6 @@ pub struct CellSpec {
 const AGED_FILESYSTEM: &str = "xfs";
 
 impl CellSpec {
-    /// Creates a cold cell with 16 GiB of unfragmented memory.
     #[must_use]
     pub fn new(kernel: Kernel, machine: Machine) -> Self {
         let (cache, seed, ram_bytes) = (CacheState::Cold, 1, 16 << 30);

@@ -14,7 +14,6 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Statistics {
     pub machine: MachineBytes,
-    /// The same with each mapped page counted once.
     pub machine_exact: MachineBytes,
     pub total: ProcessBytes,
     pub total_exact: ProcessBytes,
@@ -24,7 +23,6 @@ pub struct Statistics {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProcessStatistics {
-    /// Number in results; 0 is the first process.
     pub process: usize,
     pub kernel: ProcessBytes,
     pub exact: ProcessBytes,
@@ -122,7 +120,6 @@ impl Statistics {
         statistics
     }
 
-    /// Returns whether the kernel's numbers differ from the page tables.
     #[must_use]
     pub fn is_inexact(&self) -> bool {
         self.machine != self.machine_exact || self.total != self.total_exact

@@ -67,7 +67,6 @@ impl Recorder {
         lives.nr_alive = lives.nr_alive.saturating_add_signed(nr);
     }
 
-    /// Adds the time since the last change to the sums.
     fn settle(&mut self, program: ProgramNr, references: u64) {
         let Lives { nr_alive, since, .. } = self.lives[program];
         self.lives[program].since = references;

@@ -19,7 +19,6 @@ use crate::tlb::curve::Then;
 use crate::tlb::{self, Lookup, Side, Walk};
 
 impl Cell {
-    /// Saves the counters before a touch, if pictures need them.
     pub(super) fn before_touch(&self) -> Option<FaultMark> {
         self.pictures.is_some().then(|| FaultMark::of(self.memory.counters()))
     }
@@ -60,7 +59,6 @@ impl Cell {
         self.note_collapsed(Origin::Khugepaged);
     }
 
-    /// Adds the new counts of a fault or a call to the pictures.
     pub(super) fn count_pictures(&mut self) {
         let Some(keeper) = &self.pictures else { return };
         let now = Seen::of(self.memory.counters());
@@ -100,7 +98,6 @@ impl Cell {
         self.hardware.nr_references
     }
 
-    /// Records the cause of a new private folio after a touch that faulted.
     fn note_fault(&mut self, mm: MmId, pfn: Pfn, before: FaultMark) {
         let now = FaultMark::of(self.memory.counters());
         if now == before {

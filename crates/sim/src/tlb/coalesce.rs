@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use super::entry::Entry;
 
-/// The result of a page-table walk for one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walk {
     pub vpn: Vpn,
@@ -37,7 +36,6 @@ pub struct Walk {
 }
 
 impl Walk {
-    /// Creates a walk for a single page with unknown neighbors.
     #[must_use]
     pub const fn page(vpn: Vpn, pfn: Pfn, is_writable: bool) -> Self {
         Self {
@@ -77,7 +75,6 @@ impl Translation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CoalescingMode {
-    /// A folded contpte block is one entry.
     #[serde(rename = "contpte")]
     Contpte,
     /// Arm hardware page aggregation: up to four pages.
@@ -96,11 +93,8 @@ pub enum CoalescingMode {
 pub enum Aggregation {
     #[default]
     None,
-    /// Two or four adjacent pages.
     Hpa,
-    /// Four adjacent pages, all or nothing.
     Zen,
-    /// Eight adjacent pages, else four.
     Zen32K,
 }
 

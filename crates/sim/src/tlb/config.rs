@@ -23,7 +23,6 @@ pub const MAX_STRUCTURES: usize = 8;
 #[serde(deny_unknown_fields)]
 pub struct StructureConfig {
     pub name: String,
-    /// Number of entries: `1..=MAX_ENTRIES`, not only powers of two.
     pub entries: u32,
     pub ways: Ways,
     pub sizes: EntrySizes,
@@ -62,7 +61,6 @@ pub struct AddressSpaces {
 }
 
 impl Default for AddressSpaces {
-    /// A machine without PCIDs or ASIDs.
     fn default() -> Self {
         let source = "the machine file does not say: every switch flushes".to_owned();
         Self { nr: 1, source, assumed: true }
@@ -77,13 +75,10 @@ pub struct TlbConfig {
     /// Level 2 shared by both sides. No level 2 exists if all three are empty.
     #[serde(default)]
     pub l2: Vec<StructureConfig>,
-    /// Level 2 of the instruction side alone; excludes `l2`.
     #[serde(default)]
     pub l2_instruction: Vec<StructureConfig>,
-    /// Level 2 of the data side alone; excludes `l2`.
     #[serde(default)]
     pub l2_data: Vec<StructureConfig>,
-    /// Page-walk caches of both sides, at most one per level.
     #[serde(default)]
     pub walk_cache: Vec<WalkCacheConfig>,
     #[serde(default)]

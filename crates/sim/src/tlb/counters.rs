@@ -45,7 +45,6 @@ impl AddAssign for SideCounters {
 pub struct Counters {
     pub instruction: SideCounters,
     pub data: SideCounters,
-    /// Walks that ended at a PTE, folded or not: the full depth of the page table.
     pub walks_pte: u64,
     pub walks_contpte: u64,
     pub walks_pmd: u64,
@@ -58,7 +57,6 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Returns whether nothing was counted, as in a trace that has only page faults.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.instruction.references == 0 && self.data.references == 0
@@ -69,7 +67,6 @@ impl Counters {
         self.walks_pte + self.walks_pmd
     }
 
-    /// Returns the walks that missed every level, on both sides.
     #[must_use]
     pub const fn l2_misses(&self) -> u64 {
         self.instruction.l2_misses + self.data.l2_misses

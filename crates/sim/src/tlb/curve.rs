@@ -122,7 +122,6 @@ impl Serialize for Point {
 pub struct OwnSizes {
     pub l1_instruction: Option<usize>,
     pub l1_data: Option<usize>,
-    /// Level 2 of the instruction side; both sides can share it.
     pub l2_instruction: Option<usize>,
     pub l2_data: Option<usize>,
 }

@@ -7,7 +7,6 @@ pub(super) const NR_ORDERS: usize = Order::LIMIT as usize + 1;
 /// Bits of a [`Key`] that hold the order. `Order::LIMIT` (20) needs five.
 const ORDER_BITS: u32 = 5;
 
-/// A mapping of `2^order` pages from `first_vpn` to `2^order` page frames from `pfn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub first_vpn: Vpn,
@@ -75,7 +74,6 @@ impl Key {
 pub(super) struct Use(u64);
 
 impl Use {
-    /// A free slot: older than any entry.
     pub(super) const FREE: Self = Self(0);
 
     /// Newer than any entry: the start value of a search for the oldest.

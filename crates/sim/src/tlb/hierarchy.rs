@@ -122,7 +122,6 @@ impl Tlb {
         self.lookup_run(side, vpn, access, 1)
     }
 
-    /// Looks up `count >= 1` consecutive references to one page. Only the first can miss.
     #[inline]
     pub fn lookup_run(&mut self, side: Side, vpn: Vpn, access: Access, count: u64) -> Lookup {
         debug_assert!(count > 0, "a run has at least one reference");
@@ -159,7 +158,6 @@ impl Tlb {
     /// If the walk breaks I4: its leaf is larger than a PMD entry.
     pub fn fill_walk(&mut self, side: Side, walk: &Walk) {
         let walk = &Walk { vpn: self.spaces.tagged(walk.vpn), ..*walk };
-        // Every lookup and every walk advances the clock by one.
         let row = self.clock - self.counters.walks();
         let instructions = self.counters.instruction.references;
         let steps = self.fill(side, walk.vpn, &self.coalescing.entry(walk));
@@ -235,7 +233,6 @@ impl Tlb {
         self.spaces.tagged(vpn)
     }
 
-    /// Saves the front hints and loads the other address space's hints.
     fn switch_front(&mut self, space: u64) {
         let Some(before) = self.space else { return };
         let at = self.fronts_aside.iter().position(|(of, _)| *of == space);

@@ -11,7 +11,6 @@ use super::walker::NR_PAGES;
 const NR_HINTS: usize = 1 << HINT_BITS;
 const HINT_BITS: u32 = 10;
 const _: () = assert!(NR_HINTS == NR_PAGES);
-/// Bits of a hint that hold a slot. A level has at most 8 x 65,536 slots.
 const SLOT_BITS: u32 = 20;
 
 /// The slot that last held a recorded page's entry. Valid only if `keys[slot] == key`.
@@ -43,7 +42,6 @@ impl Hint {
     }
 }
 
-/// Hints of both sides by recorded page.
 #[derive(Clone, Debug)]
 pub(super) struct Front {
     pub(super) hints: Box<[Hint; 2 * NR_HINTS]>,

@@ -27,7 +27,6 @@ impl Index {
         }
     }
 
-    /// Returns the slot of `key`. `keys` holds the keys by slot.
     #[inline]
     pub(super) fn find(&self, keys: &[Key], key: Key) -> Option<usize> {
         let mut slot = self.heads[self.head_of(key)];

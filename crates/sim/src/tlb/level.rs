@@ -11,7 +11,6 @@ use super::index::Index;
 use super::resident::{Orders, Resident};
 use super::structure::Structure;
 
-/// The structure for translations of one order. `order` is the largest part that it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Home {
     structure: usize,
@@ -138,7 +137,6 @@ impl Level {
         slot
     }
 
-    /// Removes every entry that covers any of `nr_pages` pages from `first`.
     pub(super) fn remove_range(&mut self, first: Vpn, nr_pages: u64) {
         let Some(last) = nr_pages.checked_sub(1).map(|more| first.0.saturating_add(more)) else {
             return;
@@ -253,13 +251,11 @@ fn homes(structures: &[Structure]) -> [Option<Home>; NR_ORDERS] {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// Two entries cover one page.
     #[error("I1: two entries cover page {first_vpn}")]
     I1 { first_vpn: Vpn },
     /// An entry is outside its set or in a structure that does not hold its order.
     #[error("I2: the entry of slot {slot} is out of place")]
     I2 { slot: usize },
-    /// The index misses an entry.
     #[error("I3: the index misses slot {slot}")]
     I3 { slot: usize },
     /// A slot's key and use disagree about whether it is free.

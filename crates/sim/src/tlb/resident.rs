@@ -69,7 +69,6 @@ impl Resident {
         (from..=to).any(|region| self.by_region[counter_of(region)] != 0)
     }
 
-    /// Returns how many keys a search of `first..=last` must try.
     pub(super) fn nr_keys(&self, first: u64, last: u64) -> u64 {
         self.orders().fold(0, |nr: u64, order| {
             nr.saturating_add(((last >> order) - (first >> order)).saturating_add(1))

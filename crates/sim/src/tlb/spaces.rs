@@ -33,7 +33,6 @@ pub(super) struct Spaces {
 }
 
 impl Spaces {
-    /// Creates a table of `nr_max` tags. Untagged pages belong to the first tag.
     pub(super) fn new(nr_max: u32) -> Self {
         let nr_max = nr_max.clamp(1, NR_SPACES_MAX) as usize;
         let (tags, holders, free) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -78,7 +77,6 @@ impl Spaces {
         })
     }
 
-    /// Frees the tag of an ended address space and returns the pages to flush.
     pub(super) fn end(&mut self, space: u64) -> Option<VpnRange> {
         let tag = self.tags.remove(&space)?;
         self.holders[tag] = None;

@@ -39,7 +39,6 @@ impl Structure {
         self.orders >> order & 1 == 1
     }
 
-    /// Returns the largest order up to `order` that it can hold.
     #[expect(clippy::cast_possible_truncation, reason = "at most 31")]
     pub(super) const fn largest_within(&self, order: u8) -> Option<u8> {
         let within = self.orders & (u32::MAX >> (31 - order));

@@ -45,10 +45,8 @@ pub struct WalkCacheConfig {
     /// The level of its entries. With three levels (64K pages) the top is the `pud` above PMD
     /// entries, and a `pgd` cache is idle.
     pub level: TableLevel,
-    /// Number of entries: `1..=MAX_WALK_ENTRIES`.
     pub entries: u32,
     pub ways: Ways,
-    /// The document with these numbers, or the reason for an assumption.
     pub source: String,
     #[serde(default)]
     pub assumed: bool,
@@ -68,7 +66,6 @@ pub const fn nr_levels(page: PageSize) -> u32 {
     (ADDRESS_BITS - page.shift()).div_ceil(page.shift() - ENTRY_SHIFT)
 }
 
-/// Entries of one level, in sets. The least recently used entry of a set comes first.
 #[derive(Clone, Debug)]
 struct Cache {
     sets: Vec<Vec<u64>>,
@@ -114,7 +111,6 @@ impl Cache {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     pub pgd: u64,
-    /// The level above PMD entries.
     pub pud: u64,
     pub pmd: u64,
     pub pte: u64,
@@ -124,7 +120,6 @@ pub struct Steps {
 pub struct WalkCaches {
     /// By [`TableLevel`]; `None` if the machine has no such cache.
     caches: [Option<Cache>; 3],
-    /// log2 of a table's entries.
     table_bits: u32,
     nr_upper: u32,
 }
@@ -158,7 +153,6 @@ impl WalkCaches {
         Steps { pte: u64::from(lowest == 1), pmd: reads(1), pud: reads(2), pgd: reads(3) }
     }
 
-    /// Removes every entry that covers any of `nr_pages` pages from `first`.
     pub fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
         let Some(more) = nr_pages.checked_sub(1) else { return };
         let last = first.0.saturating_add(more);
@@ -176,7 +170,6 @@ impl WalkCaches {
         }
     }
 
-    /// Returns the part of an address that selects an entry `level` levels above the PTEs.
     fn prefix(&self, vpn: Vpn, level: u32) -> u64 {
         vpn.0 >> (self.table_bits * level)
     }

@@ -36,7 +36,6 @@ use super::walk_cache::Steps;
 
 const LINE_SHIFT: u32 = 6;
 const PAGE_LINES: u64 = REFERENCE_PAGE_BYTES >> LINE_SHIFT;
-/// log2 of the page-table entries in a line.
 const LINE_ENTRIES_SHIFT: u32 = LINE_SHIFT - 3;
 /// Instructions of a cache line, at about four bytes each.
 const FETCHES_A_LINE: u64 = 16;
@@ -57,7 +56,6 @@ const NR_LINES_MIN: usize = 1 << 12;
 #[serde(deny_unknown_fields)]
 pub struct WalkerConfig {
     pub l2: CacheSize,
-    /// A core's share of the last-level cache.
     pub llc: CacheSize,
     /// Instructions in flight; 0 = an in-order core.
     pub window: u32,
@@ -138,7 +136,6 @@ impl WalkCounters {
         }
     }
 
-    /// Returns the lines of all kinds: of the machine's own tables, and of the host's.
     #[must_use]
     pub fn lines(&self) -> [Lines; 2] {
         let mut sums = [Lines::default(); 2];
@@ -205,7 +202,6 @@ pub(super) enum WalkKind {
     Fetch,
 }
 
-/// A walk's time, in counts of its thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) row: u64,
@@ -221,7 +217,6 @@ pub(super) struct Walker {
     window: u64,
     /// Instructions at the start of the first walk of the current group.
     group_start: Option<u64>,
-    /// Rows of the last walks.
     recent: [u64; NR_RECENT],
     next_recent: usize,
 }
@@ -261,7 +256,6 @@ impl Walker {
         self.recent = [u64::MAX; NR_RECENT];
     }
 
-    /// Returns the walk's kind and the lines it reads.
     pub(super) fn walk(
         &mut self,
         side: Side,
@@ -349,7 +343,6 @@ impl LineId {
 
 #[derive(Clone, Debug)]
 struct PageTableLines {
-    /// Lines brought into the caches so far.
     volume: u64,
     l2_lines: u64,
     llc_lines: u64,

@@ -164,7 +164,6 @@ fn meta() -> Meta {
     }
 }
 
-/// Returns the private pages that each address space maps.
 fn mapped(cell: &Cell) -> Vec<u64> {
     let spaces = cell.program.spaces.iter().map(|(_, space)| {
         let mut sizes = FolioSizes::default();

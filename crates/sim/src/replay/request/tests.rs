@@ -100,7 +100,6 @@ fn a_group_that_a_later_one_leaves_empty_is_refused() {
     assert_eq!(said(&["64M", "*=1M"]), Ok(()), "the first is for what the second leaves");
 }
 
-/// Returns the footer of a trace with programs at `paths`; the first starts the others.
 fn programs(paths: &[&str]) -> Meta {
     let file = |path: &&str| FileInfo { path: (*path).to_owned(), ..FileInfo::default() };
     let layout = |file| {

@@ -56,7 +56,6 @@ impl Slots {
         self.top_free.is_some()
     }
 
-    /// Returns the number of taken slots from `slot` on: 1 for the latest.
     #[inline]
     pub(super) fn depth(&self, slot: usize) -> usize {
         let (word, bit) = (slot / WORD_BITS, slot % WORD_BITS);
@@ -121,7 +120,6 @@ impl Slots {
         }
     }
 
-    /// Returns the same places with room for `nr_places`.
     pub(super) fn grown(&self, nr_places: usize, mut moved: impl FnMut(u32, usize)) -> Self {
         let mut grown = Self::new(nr_places);
         for slot in (0..self.next).filter(|&slot| is_set(&self.taken, slot)) {

@@ -23,7 +23,6 @@ const NR_PLACES_MIN: usize = 64;
 
 /// Places of the front. Of a compiler's references that miss the top entry, it serves four of five.
 const NR_FRONT: usize = 8;
-/// The slot of entries in the front.
 const IN_FRONT: usize = usize::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +44,6 @@ impl Found {
     }
 }
 
-/// The step after a lookup that finds its entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     /// The entry is used unchanged and moves to the top.
@@ -71,7 +69,6 @@ impl Front {
         self.keys[..self.len].iter().position(covers)
     }
 
-    /// Returns the uppermost free place above `end`.
     fn free_above(&self, end: usize) -> Option<usize> {
         self.keys[..end].iter().position(|&key| key == Key::EMPTY)
     }
@@ -85,13 +82,11 @@ impl Front {
     }
 }
 
-/// LRU buffers of all sizes from 1 to `nr_max` entries.
 #[derive(Clone, Debug)]
 pub struct LruStack {
     /// By node; [`Key::EMPTY`] if it has no entry.
     keys: Vec<Key>,
     is_writable: Vec<bool>,
-    /// By node: its slot, or [`IN_FRONT`].
     slot_of: Vec<usize>,
     unused: Vec<u32>,
     index: Index,
@@ -333,7 +328,6 @@ impl LruStack {
         Ok(())
     }
 
-    /// Returns whether each entry has its own place, and the front holds no other entries.
     fn is_placed(&self, held: &[(usize, Key)]) -> bool {
         let (front, below): (Vec<_>, Vec<_>) =
             held.iter().partition(|&&(node, _)| self.slot_of[node] == IN_FRONT);

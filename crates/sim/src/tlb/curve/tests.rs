@@ -19,18 +19,8 @@ fn translation(vpn: u64, order: u8, is_writable: bool) -> Translation {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Refer {
-        vpn: u64,
-        access: Access,
-        order: u8,
-        is_writable: bool,
-        /// The machine walks too and finds this order.
-        is_walked: bool,
-    },
-    Invalidate {
-        first: u64,
-        nr_pages: u64,
-    },
+    Refer { vpn: u64, access: Access, order: u8, is_writable: bool, is_walked: bool },
+    Invalidate { first: u64, nr_pages: u64 },
 }
 
 fn steps(nr_pages: u64) -> impl Strategy<Value = Vec<Step>> {

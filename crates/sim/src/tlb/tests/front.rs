@@ -24,7 +24,6 @@ fn refer(tlb: &mut Tlb, (op, page, len): Row, shift: u64) {
     let (side, access) = kind(op);
     let vpn = Vpn(page + shift);
     if tlb.lookup_run(side, vpn, access, len).needs_walk() {
-        // Every eighth page is read-only until it is written.
         let is_writable = access == Access::Write || page % 8 != 0;
         tlb.fill_walk(side, &walk(vpn.0, if page % 5 == 0 { 2 } else { 0 }, is_writable));
     }

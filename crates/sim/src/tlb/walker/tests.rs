@@ -25,14 +25,12 @@ impl Bench {
         Self { walker, now, next_page: 1 << 40 }
     }
 
-    /// Walks for data `rows` and `instructions` later. Returns the change of the counters.
     fn walk(&mut self, walk: &Walk, [rows, instructions]: [u64; 2]) -> WalkCounters {
         self.now.row += rows;
         self.now.instructions += instructions;
         self.see(Side::Data, walk, PTE)
     }
 
-    /// References a page never used before `nr` times.
     fn bring_in(&mut self, side: Side, nr: u64) {
         self.next_page += 1;
         self.walker.bring_in(side, self.next_page, nr);
