@@ -1,7 +1,7 @@
 //! Estimated time by cause: counted events times a machine's costs.
 //!
-//! Owns the sum. Does not own the counts ([`crate::replay`]) or the numbers ([`crate::machine`]).
 //! Only this module combines counts with floating point, and no decision depends on the result.
+//! Does not own the counts ([`crate::replay`]) or the numbers ([`crate::machine`]).
 //!
 //! ```text
 //!   estimate = sum over causes     fault  map  fork  unmap  clear  copy  read  swap  tlb  walk
@@ -13,12 +13,11 @@
 //! - I1: a term has no other factors, except for walks: the cost of one kind of walk is the sum
 //!   over the lines it reads, times the share that the program waits for. `docs/design/machines.md`
 //!   lists every term, and the coarser cost used if a machine file lacks a finer one.
-//! - I2: a term with events but an unknown cost has no time. Its cause and the total then have no
-//!   time either, and [`Estimate::not_known`] names the cost. An unknown cost never counts as 0.
+//! - I2: a term with events but an unknown cost has no time, and neither have its cause and the
+//!   total. [`Estimate::not_known`] names the cost. It never counts as 0.
 //! - I3: the total is the sum of the terms, to the nanosecond.
 //!
-//! Not included, because nothing counts them: the program's own instructions, cache misses, system
-//! calls.
+//! Not included: the program's own instructions, cache misses, system calls.
 
 mod bounds;
 mod count;

@@ -2,9 +2,7 @@
 //!
 //! `6.12`, `./mine.toml` or `6.12+exec-block=64K+page=64K`: a base and edits, applied left to
 //! right. A kernel file names the kernel it is `based-on` and lists only the changes, so the files
-//! show the history of the rules.
-//!
-//! Owns the names and the files. `mm` implements the rules.
+//! show the history of the rules. `mm` implements the rules.
 
 mod alias;
 mod builtin;

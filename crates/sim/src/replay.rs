@@ -6,19 +6,12 @@
 //!                                   +--> cell (kernel B, machine X)      miss: walk or fault
 //! ```
 //!
-//! Reading order:
-//!
-//! - The input: `request` (a user's request becomes cells), `spec` (one cell's settings),
-//!   `annotate`, `linked` and `pattern` (options for some files), `fragmented`, `budget`.
-//! - A cell's parts: [`cell`], `files`, `slab`, `space` (address spaces), `program` (threads,
-//!   processes, open files), `place` and `places` (recorded addresses become addresses of the
-//!   modelled kernel), `images` (segments as another linker would place them), `hardware` (CPUs and
-//!   their TLBs), [`clock`].
-//! - A cell's events: `run` (the hot loop), `lives` (fork, execve, exit), `layout` and `relink`
-//!   (mapping segments), `memory_calls`, `file_calls`, `charges`, `metering`, `watch`, `finish`.
-//! - The results: [`outcome`], `touched`, [`sizes`], [`statistics`], [`programs`], `asked`,
-//!   `reads`, and for pictures [`detail`], [`timeline`], `keeper`, `causes` and `curve`.
-//! - The passes: `passes` (progress) and `batch` (how many cells run together).
+//! Reading order: `request`, `spec` and their options (`annotate`, `linked`, `pattern`,
+//! `fragmented`, `budget`); a [`cell`] and its parts (`files`, `slab`, `space`, `program`, `place`,
+//! `places`, `images`, `hardware`, [`clock`]); its events (`run`, `lives`, `layout`, `relink`,
+//! `memory_calls`, `file_calls`, `charges`, `metering`, `watch`, `finish`); its results
+//! ([`outcome`], `touched`, [`sizes`], [`statistics`], [`programs`], `asked`, `reads`, and for
+//! pictures [`detail`], [`timeline`], `keeper`, `causes`, `curve`); `passes` and `batch`.
 //!
 //! Owns the order in which a cell sees a trace. Does not own memory management (`mm`) or output.
 

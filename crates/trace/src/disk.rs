@@ -1,8 +1,8 @@
 //! Files that a user names: opening never blocks, and results appear whole.
 //!
-//! Owns the lookup of names ([`Found`]), how every crate opens its input ([`open_regular`]), the
-//! place of a result ([`Place`]), writing it ([`Whole`], [`write_whole`], [`check`]), and its new
-//! directories ([`MadeDirs`]). Does not own the contents. Invariants:
+//! Owns the lookup of names ([`Found`]), opening input ([`open_regular`]), the place of a result
+//! ([`Place`]), writing it ([`Whole`], [`write_whole`], [`check`]), and its new directories
+//! ([`MadeDirs`]). Invariants:
 //! - I1: opening an input neither waits for the other end of a FIFO nor touches a device.
 //! - I2: a result gets its name only when it is complete and synced. Until then an earlier file
 //!   with that name is unchanged, even after SIGKILL or with a full disk.

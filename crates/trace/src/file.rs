@@ -1,9 +1,8 @@
 //! The trace file on disk: Parquet, one row per [`Event`](crate::Event), metadata in the footer.
 //!
-//! Owns the columns and their encodings ([`schema`]), the streaming [`Writer`] and [`Reader`], the
-//! open file that readers share ([`OpenTrace`]), the errors ([`TraceError`]), and the checks of any
-//! Parquet file before the Parquet library reads it ([`ForeignParquet`]). Does not own the meaning
-//! of rows ([`crate::event`]) or their rules ([`crate::validate`]). Invariants:
+//! Owns the columns and their encodings ([`schema`]), [`Writer`] and [`Reader`], the open file that
+//! readers share ([`OpenTrace`]), the errors ([`TraceError`]), and the checks of any Parquet file
+//! before the Parquet library reads it ([`ForeignParquet`]). Invariants:
 //! - I1: a file under its final name is complete. It gets its name only at the end
 //!   ([`crate::disk`]).
 //! - I2: every [`Batch`] returned by a reader is validated.

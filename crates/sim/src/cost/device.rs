@@ -7,9 +7,8 @@
 //! ```
 //!
 //! A short read occupies the device for the interval instead: a device that serves k reads
-//! concurrently starts the next one after 1/k of the latency, even if the read moves few bytes.
-//!
-//! Times are whole nanoseconds, so the results are the same on every host.
+//! concurrently starts the next one after 1/k of the latency. Times are whole nanoseconds, so the
+//! results are the same on every host.
 
 use crate::machine::Costs;
 

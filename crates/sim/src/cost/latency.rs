@@ -1,8 +1,5 @@
 //! How long other tasks wait while memory is cleared and copied: the stretches between two
-//! reschedule points, by size and time.
-//!
-//! Owns the distribution. Does not own the stretches ([`largefolio_mm::ram::Stretches`]) or the
-//! rates ([`crate::machine`]).
+//! reschedule points ([`largefolio_mm::ram::Stretches`]), by size and time.
 //!
 //! ```text
 //!   time of a stretch = sum over its units   pages x page size / rate of units of that size

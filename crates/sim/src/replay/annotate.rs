@@ -1,11 +1,8 @@
 //! Annotations: folio sizes that a loader requests when it maps certain files.
 //!
-//! `libLLVM*=2M`: every mapping of a matching file prefers folios of 2 MiB (docs/behaviour K.1.4;
-//! `pattern`).
-//!
-//! `cc1=collapse:64K`: the loader collapses every executable mapping of a matching file to folios
-//! of 64 KiB. It first faults in the whole mapping, then copies it
-//! ([`largefolio_mm::memory::Memory::madvise_collapse_to`]).
+//! `libLLVM*=2M`: every mapping of a matching file prefers folios of 2 MiB (docs/behaviour K.1.4).
+//! `cc1=collapse:64K`: the loader faults in every executable mapping of a matching file, then
+//! collapses it to folios of 64 KiB ([`largefolio_mm::memory::Memory::madvise_collapse_to`]).
 //!
 //! Owns the text form. The effect of a preferred size belongs to
 //! [`largefolio_mm::memory::Memory::prefer_folios`].

@@ -6,8 +6,8 @@
 //!   build memory, and count nothing    counted              a live process keeps its memory
 //! ```
 //!
-//! Owns these two moments. The earlier rows leave the machine's state: memory, page cache, TLBs,
-//! and the list of addresses that could not be placed.
+//! The earlier rows leave only the machine's state: memory, page cache, TLBs, and the addresses
+//! that could not be placed.
 
 use super::cell::{Cell, Counted};
 use super::programs::Programs;

@@ -1,10 +1,10 @@
 //! Limits the work and the state of a replay.
 //!
-//! A trace has a bounded size, but one row can request almost anything: a read of 2 GiB, a fork of
-//! a huge process, a collapse of half an address space. The memory manager therefore counts its
-//! steps ([`largefolio_mm::core::work`]), and a cell adds its own. A replay that exceeds the limit
-//! fails. References that find their page are free, so a long trace is not an expensive one. Steps
-//! are counted, not timed: the same trace fails at the same row on every host.
+//! One row of a trace can request almost anything: a read of 2 GiB, a fork of a huge process, a
+//! collapse of half an address space. The memory manager therefore counts its steps
+//! ([`largefolio_mm::core::work`]), a cell adds its own, and a replay that exceeds the limit fails.
+//! References that find their page are free. Steps are counted, not timed: the same trace fails at
+//! the same row on every host.
 //!
 //! ```text
 //!   steps  <=  factor * (2^26 + 64 * rows so far)         state  <=  factor * 1 GiB

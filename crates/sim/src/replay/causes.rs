@@ -1,11 +1,10 @@
-//! Tracks the cause of each private folio.
+//! Tracks the cause of each private folio, identified by its first frame, for pictures.
 //!
-//! Kept only if [`super::CellSpec::detail_runs_max`] enables pictures. A folio is identified by its
-//! first frame. An entry stays valid until another folio is noted there. Owns no decision: `watch`
-//! compares the counters around a fault and reads the page table after a collapse.
+//! Owns no decision: `watch` compares the counters around a fault and reads the page table after a
+//! collapse.
 //!
-//! `Differs`: this module does not see faults that a call takes for the program (populate), nor a
-//! folio's move to other frames. Those folios become [`Origin::Remade`].
+//! `Differs`: faults that a call takes for the program (populate) and a folio's move to other
+//! frames are not observed. Those folios become [`Origin::Remade`].
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,6 @@
 //! One cell in the middle of its replay: a trace under one kernel on one machine.
 //!
-//! Owns a cell's parts and its start. The events are in other files: `run` (the hot loop), `lives`,
-//! `layout`, `memory_calls`, `file_calls`, `charges`, `watch`, `metering`, `finish`.
+//! Owns a cell's parts and its start. Other files own its events ([`crate::replay`]).
 //!
 //! Invariants:
 //! - I1: a translation in a TLB agrees with the page table. Every change by the memory manager is

@@ -2,10 +2,7 @@
 //!
 //! A process is in the cgroup of the program that it last executed. Without one it stays in its
 //! parent's cgroup, or in the one for all programs. Memory stays charged to the cgroup that first
-//! brought it in.
-//!
-//! Owns the text form, the assignment of processes, and the results. The effect of a limit belongs
-//! to `mm/src/reclaim/charge.rs`.
+//! brought it in. Owns the text form, the assignment of processes, and the results.
 
 use std::fmt;
 use std::str::FromStr;

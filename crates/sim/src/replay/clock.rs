@@ -1,11 +1,9 @@
 //! A cell's virtual clock, which wakes khugepaged and kcompactd.
 //!
-//! A trace has no times, and the model has no clock of its own, so references are the clock. Each
-//! reference takes [`NS_PER_REFERENCE`] unless the cell sets another value. System calls, faults
-//! and I/O take no time. Neither do the two daemons, which run on their own processors.
-//!
-//! A trace is shorter than the run it represents, so khugepaged must do hours of work in seconds.
-//! Shorten its sleep (`khugepaged-scan-sleep`) or make references longer.
+//! A trace has no times, so references are the clock: each takes [`NS_PER_REFERENCE`] unless the
+//! cell sets another value. System calls, faults, I/O and the two daemons take no time. A trace is
+//! shorter than the run it represents, so khugepaged must do hours of work in seconds. Shorten its
+//! sleep (`khugepaged-scan-sleep`) or make references longer.
 
 /// Nanoseconds per reference: J.4 counts 1.046 to 1.064 billion instruction fetches per second on
 /// one core.

@@ -1,9 +1,8 @@
 //! Details for pictures of a replay: each folio's place and cause, and when faults and reads
 //! happened.
 //!
-//! Kept only if [`super::CellSpec::detail_runs_max`] enables it. Owns the exported data. `keeper`
-//! collects it while a cell runs: it observes the memory manager, and reads memory when a process
-//! and the replay end.
+//! Kept only if [`super::CellSpec::detail_runs_max`] enables it. Owns the exported data, which
+//! `keeper` collects.
 //!
 //! ```text
 //!   insertions, each with its cause --> (file, index) -> order, cause --+

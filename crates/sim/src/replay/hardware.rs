@@ -7,13 +7,12 @@
 //!                              the entries of as many address spaces as the machine has tags for
 //! ```
 //!
-//! A recording does not say which CPUs the threads ran on, and another machine would schedule them
-//! differently. This rule keeps threads apart while there are enough CPUs. A TLB outlives its
-//! threads: the next thread on that CPU finds the entries of its address space.
+//! A recording does not say which CPUs the threads ran on. This rule keeps threads apart while
+//! there are enough CPUs. A TLB outlives its threads: the next thread on that CPU finds the entries
+//! of its address space.
 //!
-//! Owns the running threads and the effect of a switch on a TLB. A [`Slot`] refers to a running
-//! thread and stays valid until any thread ends, so a lookup by slot needs no check. Does not own
-//! which process a thread belongs to ([`super::program`]).
+//! Owns the running threads and the effect of a switch on a TLB. A [`Slot`] stays valid until any
+//! thread ends, so a lookup by slot needs no check.
 
 use std::ops::{Index, IndexMut};
 

@@ -1,7 +1,7 @@
 //! The programs and libraries of a trace, and where a linker would put their segments.
 //!
-//! A trace holds mappings, not ELF headers: the address, file range and protection of each. That is
-//! enough to reproduce the layout of `-z max-page-size=SIZE` to the page:
+//! A trace holds mappings, not ELF headers. That is enough to reproduce the layout of `-z
+//! max-page-size=SIZE` to the page:
 //!
 //! ```text
 //!   recorded, linked for 4K          laid out again for 2M
@@ -11,16 +11,13 @@
 //! ```
 //!
 //! If text shares no page of the file with its neighbors, the image was linked with `-z
-//! separate-code`. Text and the segments after it then start at multiples of SIZE in the file too.
-//! If pages of the file are shared, the file stays unchanged. Only the addresses move apart,
-//! congruent to their file positions. In both cases, written data follows in the file without a
-//! gap.
+//! separate-code`: text and the segments after it then start at multiples of SIZE in the file too.
+//! Otherwise the file stays unchanged, and only the addresses move apart, congruent to their file
+//! positions. Written data always follows in the file without a gap.
 //!
-//! A trace does not show three things, so the model ignores them: how much of its first and last
-//! page a segment uses, the alignment in the ELF header, and unmapped parts of the file. Those
-//! parts stay after the last segment.
-//!
-//! Owns images as recorded and as laid out. `layout` decides where the kernel maps them.
+//! The model ignores three things that a trace does not show: how much of its first and last page a
+//! segment uses, the alignment in the ELF header, and unmapped parts of the file, which stay after
+//! the last segment.
 //!
 //! Invariants:
 //! - M1: an image's segments ascend in addresses and do not descend in file positions.

@@ -1,10 +1,8 @@
 //! Translates recorded addresses to addresses of the modelled kernel.
 //!
-//! A recording has the recorder's layout (an emulator packs mappings closely) and the base page of
-//! the recording machine. The modelled kernel places mappings by its own rules, and aligns some to
-//! huge pages. A machine with larger base pages, and any arm64 machine, runs programs *linked for*
-//! larger pages, whose segments are further apart. So every recorded range is a [`Segment`] with an
-//! offset:
+//! The modelled kernel places mappings by its own rules. A machine with larger base pages, and any
+//! arm64 machine, runs programs *linked for* larger pages, whose segments are further apart. So
+//! every recorded range is a [`Segment`] with an offset:
 //!
 //! ```text
 //!   recorded   | headers | text     | data | bss |           4 KiB pages

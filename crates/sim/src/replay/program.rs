@@ -1,7 +1,7 @@
 //! The recorded program: files, threads, processes and open files.
 //!
-//! Owns their identities. Does not own memory ([`crate::replay::cell`]). Ended processes are
-//! dropped, so memory use depends on the processes alive at one time, not on the trace's length.
+//! Ended processes are dropped, so memory use depends on the processes alive at one time, not on
+//! the trace's length. Does not own memory ([`crate::replay::cell`]).
 
 use std::collections::BTreeMap;
 

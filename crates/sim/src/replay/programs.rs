@@ -1,14 +1,9 @@
 //! Results of traces with several processes: counts per program, and memory in use.
 //!
 //! A process counts for the program that it last executed; before its first execve, for its
-//! parent's program. A program has three kinds of counts: events of its rows (references, walks,
-//! faults), the mappings of its address spaces when they ended, and the number of its processes.
-//!
-//! Memory in use is the page cache plus private memory of the whole machine, each folio once. The
-//! peak is exact. Its composition is measured whenever memory in use has grown by a quarter since
-//! the last measurement, so the reported moment has at least four fifths of the peak.
-//!
-//! Owns the definitions. Does not own TLB counters (`hardware`).
+//! parent's program. Memory in use is the page cache plus private memory of the whole machine, each
+//! folio once. The peak is exact. Its composition is measured whenever memory in use has grown by a
+//! quarter since the last measurement, so the reported moment has at least four fifths of the peak.
 
 use std::collections::BTreeMap;
 

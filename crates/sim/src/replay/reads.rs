@@ -1,15 +1,15 @@
 //! Models which thread waits for which read. All reads of the memory manager go to one device.
 //!
 //! The memory manager completes every read immediately. Here a read takes time on a device
-//! ([`crate::cost::Device`]). The program runs at the pace of its references and waits for data
-//! that has not arrived. None of this influences the memory manager.
+//! ([`crate::cost::Device`]), and the program, which runs at the pace of its references, waits for
+//! missing data. None of this influences the memory manager.
 //!
 //! Rules:
 //! - Folios inserted by one readahead decision are one read and complete together.
-//! - The program waits immediately for reads started by a cold fault or a read call. It does not
-//!   wait for reads started by the marker or by advice.
-//! - It waits for a page of a read in flight when a walk finds the page or a read call covers it.
-//!   All threads share one clock, as on one processor.
+//! - The program waits immediately for reads started by a cold fault or a read call, but not for
+//!   reads started by the marker or by advice.
+//! - It waits for a page in flight when a walk finds it or a read call covers it. All threads share
+//!   one clock, as on one processor.
 
 use std::collections::VecDeque;
 

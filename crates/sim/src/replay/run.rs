@@ -1,12 +1,9 @@
 //! The hot loop: replays the rows of a trace in order.
 //!
-//! A CPU's TLB serves consecutive rows whose entries it remembers ([`Tlb::serve`]). Any other
+//! A CPU's TLB serves consecutive rows with remembered entries ([`Tlb::serve`]). Any other
 //! reference is placed and looked up in the TLB, and on a miss in the page table. Only an unmapped
-//! page reaches the memory manager. So the cost of the trace grows with its rows, and the cost of
-//! memory management with distinct pages.
-//!
-//! Owns the order of steps for a row, and when a run ends. `lives` owns the start and end of
-//! processes and threads.
+//! page reaches the memory manager. So the trace's cost grows with its rows, and the cost of memory
+//! management with distinct pages.
 
 use std::ops::Range;
 use std::sync::Arc;

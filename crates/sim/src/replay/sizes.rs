@@ -1,11 +1,9 @@
 //! Counts which folios back a process's memory: the rows of docs/behaviour J.1, by kind.
 //!
 //! A folio counts as *aligned* if a process maps all of it at a virtual address that is a multiple
-//! of its size. It counts as *unaligned* if a process maps all of it elsewhere, and page by page as
-//! *partial* if only some pages are mapped. The bytes under contpte blocks and PMD entries are
-//! reported separately and not added to these rows.
-//!
-//! A process is counted when it ends, or at the end of the trace.
+//! of its size, as *unaligned* if it maps all of it elsewhere, and page by page as *partial* if it
+//! maps only some pages. The bytes under contpte blocks and PMD entries are reported separately. A
+//! process is counted when it ends, or at the end of the trace.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! `meminfo` and `smaps` of the replayed program when most is mapped (docs/behaviour F.5).
 //!
-//! Candidates are the moments when an address space ends, including the end of the trace. The first
+//! Candidates are the moments when an address space ends, including the end of the trace; the first
 //! of equal ones wins. The kernel's numbers come with exact ones, because a kernel with
 //! `NO_PAGE_MAPCOUNT` counts a partially mapped folio as a whole, and a page as shared if its folio
 //! is shared.

@@ -1,13 +1,12 @@
 //! Misses over the number of entries, for every number in one pass.
 //!
-//! The modelled buffer is fully associative with LRU replacement. Its entries are those of the
-//! machine's walks: base pages, coalesced pages, contpte blocks and PMD entries, one entry each.
-//! Each side and thread has its own buffer. The TLB's flushes apply to it too.
+//! The modelled buffer is fully associative with LRU replacement. It holds the entries of the
+//! machine's walks: base pages, coalesced pages, contpte blocks and PMD entries. Each side and
+//! thread has its own buffer. The TLB's flushes apply to it too.
 //!
-//! A larger LRU buffer holds everything that a smaller one holds. One stack with the last used
-//! entry on top therefore represents buffers of all sizes: a reference found at depth `d` hits in
-//! buffers with at least `d` entries and misses in the others (stack distances, Mattson et al.,
-//! 1970).
+//! A larger LRU buffer holds everything that a smaller one holds. So one stack, with the last used
+//! entry on top, represents buffers of all sizes: a reference found at depth `d` hits in buffers
+//! with at least `d` entries and misses in the others (stack distances, Mattson et al., 1970).
 //!
 //! ```text
 //!   depth   1   2   3   4   5   6          a reference to d:   hits from 5 entries on
@@ -17,19 +16,14 @@
 //!                   └ invalidated: buffers of 3 and more entries have a free one
 //! ```
 //!
-//! An invalidated entry leaves its place free: a buffer that held it has room for one more entry
-//! and evicts nothing at its next miss. Without free places, entries that smaller buffers had
-//! evicted would return to them.
+//! An invalidated entry leaves its place free: a buffer that held it evicts nothing at its next
+//! miss. Without free places, entries that smaller buffers had evicted would return to them. A
+//! write that finds a read-only entry removes it and is not a miss, as in [`super::Tlb`].
 //!
 //! `Differs`: the range of an entry must not depend on the number of entries, or one stack could
 //! not represent all sizes. The range comes from the machine's last walk of the entry, or from the
 //! page table at the first reference that misses the largest buffer. If neighbors were mapped since
 //! then, a small buffer would coalesce more at its next walk.
-//!
-//! A write that finds a read-only entry removes the entry and is not a miss in the buffers that
-//! hold it, as in [`super::Tlb`].
-//!
-//! Reading order: `slots` (places on the stack by time), `stack`, then [`Distances`] here.
 
 mod slots;
 mod stack;

@@ -1,11 +1,9 @@
-//! Serves rows of a trace whose TLB entries are remembered: the first thing a replay tries.
+//! Serves rows of a trace with remembered TLB entries: the first thing a replay tries.
 //!
-//! Normally a row's address becomes a page of the modelled program, and the TLB searches for that
-//! page. But nearly every row repeats a recent one. A table therefore maps a *recorded* page to the
-//! slot of level 1 that held its entry ([`super::hints`]). If the slot still holds the entry, the
-//! row is done. Owns the loop over such rows, the hottest of a replay. Does not own recorded
-//! addresses: the caller reports where their pages are ([`Tlb::remember`]) and when that changes
-//! (`epoch`).
+//! Nearly every row repeats a recent one. A table maps a *recorded* page to the slot of level 1
+//! that held its entry ([`super::hints`]). If the slot still holds the entry, the row needs no
+//! translation and no search. The caller reports where recorded pages are ([`Tlb::remember`]) and
+//! when that changes (`epoch`).
 //!
 //! Invariants:
 //! - F1: a row is served only if the slot still holds the remembered entry, which by I1 is the

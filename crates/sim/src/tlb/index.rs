@@ -1,8 +1,6 @@
-//! Exact hash index from a key to its entry's slot.
-//!
-//! A lookup costs one probe per resident order, for any number of ways. Sets matter only for
-//! placement. Chains run through `next`; the table of heads has at least twice as many elements as
-//! the level has slots.
+//! Exact hash index from a key to its entry's slot: one probe per resident order, for any number of
+//! ways. Chains run through `next`; the table of heads has at least twice as many elements as the
+//! level has slots.
 
 use super::entry::Key;
 

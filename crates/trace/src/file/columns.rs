@@ -1,8 +1,7 @@
 //! Decodes the eight columns of a row group in parallel into a batch.
 //!
-//! Decodes pages in the writer's encodings itself: dictionary numbers, and plain values once a
-//! dictionary is full. The Parquet library decodes other encodings. Does not check values, which
-//! happens later for the whole batch.
+//! Decodes the writer's encodings itself: dictionary numbers, and plain values once a dictionary is
+//! full. The Parquet library decodes others. The values are checked later, for the whole batch.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! An open trace: its file and its footer, for any number of readers.
 //!
-//! Opens a path only once. If each pass opened it again, another trace could replace the file
-//! between two passes, and its rows would be checked against the wrong footer.
+//! A path is opened only once. Otherwise another trace could replace the file between two passes,
+//! and its rows would be checked against the wrong footer.
 //!
 //! Invariants:
 //! - I1: all readers and the digest use the opened file, with the footer from that time.

@@ -1,8 +1,7 @@
 //! The rows of a row group until it is written, as dictionary numbers.
 //!
-//! Owns the numbers. Each row is numbered on arrival, column by column, and only the dictionaries
-//! hold the values. A recording waits for this on every row. Rows of references therefore arrive as
-//! [`Run`]s, of which four columns vary and four hold one value for thousands of rows.
+//! A recording waits for this on every row. Rows of references therefore arrive as [`Run`]s, of
+//! which four columns vary and four hold one value for thousands of rows.
 //!
 //! Invariants:
 //! - W1: all columns have the same number of rows.

@@ -1,11 +1,8 @@
-//! The shapes of Parquet's own structures, by field id.
+//! The shapes of Parquet's own structures, by field id (`parquet.thrift` of parquet-format).
 //!
 //! The Parquet library reads a known field with the type from the format definition, regardless of
-//! the wire type in the file. A file with the wrong wire type therefore has two readings, and
-//! [`super::thrift`] would walk different data than the library reads. These tables serve to reject
-//! such a file.
-//!
-//! From the format's definition (`parquet.thrift` of parquet-format).
+//! the wire type in the file. With a wrong wire type, [`super::thrift`] would walk different data
+//! than the library reads. These tables serve to reject such a file.
 
 pub(super) enum Shape {
     Bool,

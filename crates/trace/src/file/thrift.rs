@@ -1,10 +1,10 @@
 //! Walks a Thrift compact structure before the Parquet library allocates for it.
 //!
-//! Owns a walker that visits every byte of a page header or footer without allocating. It reports
-//! the top level's numbers, list lengths and structure positions. It rejects everything that no
-//! Parquet writer emits and that could make a second parser see different numbers: repeated or
-//! descending field ids, sets, maps, more than [`DEPTH_MAX`] levels, and fields that do not match
-//! the format ([`Shape`]). Invariants:
+//! Visits every byte of a page header or footer without allocating. Reports the top level's
+//! numbers, list lengths and structure positions. Rejects everything that no Parquet writer emits
+//! and that could make a second parser see different numbers: repeated or descending field ids,
+//! sets, maps, more than [`DEPTH_MAX`] levels, and fields that do not match the format ([`Shape`]).
+//! Invariants:
 //! - I1: the walk ends: each step consumes a byte of the input.
 //! - I2: every length in the walked bytes is also inside them.
 //! - I3: the library reads the walked bytes field by field. It skips an unknown list of booleans as

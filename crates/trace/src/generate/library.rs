@@ -1,8 +1,8 @@
 //! A program that runs code in a shared library: series 003, text as huge folios.
 //!
-//! Owns one workload. File 0 is the program: one text segment at [`PROGRAM`], loaded by the kernel.
-//! File 1 is the library, mapped the way a loader does it: opened for reading, segments mapped
-//! privately at fixed addresses, closed.
+//! File 0 is the program: one text segment at [`PROGRAM`], loaded by the kernel. File 1 is the
+//! library, mapped the way a loader does it: opened for reading, segments mapped privately at fixed
+//! addresses, closed.
 //!
 //! ```text
 //!   file position   0          A           A + text, up to A
@@ -17,9 +17,9 @@
 //! map it (docs/behaviour J.4, K.4.2). With 4 KiB pages, address and file position are not
 //! congruent, so no kernel can.
 //!
-//! Each call is a run of fetches from one page. Some calls stay in the program. The others go to
-//! the library, to pages chosen by Zipf's law and spread by a permutation. After a share of the
-//! calls a process may open the library for writing, like an installer, and close it later.
+//! Each call is a run of fetches from one page: of the program, or of the library, chosen by Zipf's
+//! law and spread by a permutation. After a share of the calls a process may open the library for
+//! writing, like an installer, and close it later.
 
 use super::{
     BASE, FILESYSTEM, GenerateError, REGION_BYTES_MAX, Rng, Sink, Workload, command_of, file_of,

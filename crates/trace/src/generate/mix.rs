@@ -1,10 +1,10 @@
 //! A program-like mix: text, data files and anonymous memory, with some hot pages and many cold
 //! ones.
 //!
-//! Owns one workload. File 0 is text, mapped `r-x` and private. The other files are data, mapped
-//! shared and writable. One region is anonymous. Every region has its own slot of 1 TiB from
-//! [`BASE`] on. Each row is a run of references to a page chosen by Zipf's law; a permutation
-//! spreads hot pages over their region.
+//! File 0 is text, mapped `r-x` and private. The other files are data, mapped shared and writable.
+//! One region is anonymous. Every region has its own slot of 1 TiB from [`BASE`] on. Each row is a
+//! run of references to a page chosen by Zipf's law; a permutation spreads hot pages over their
+//! region.
 
 use super::{
     BASE, FILESYSTEM, GenerateError, REGION_BYTES_MAX, Rng, Sink, Workload, command_of, file_of,

@@ -1,9 +1,8 @@
 //! A pre-forking server: workers inherit text and memory and answer requests concurrently.
 //!
-//! Owns one workload. The parent maps text, fills a heap and forks the workers, and each maps its
-//! own memory. A request goes to a random worker, which runs text, reads and writes the inherited
-//! heap, and writes its own memory. Zipf's law selects the pages. A worker that has answered its
-//! share exits, and the parent forks a replacement.
+//! A request goes to a random worker, which runs text, reads and writes the inherited heap, and
+//! writes its own memory. Zipf's law selects the pages. A worker that has answered its share exits,
+//! and the parent forks a replacement.
 //!
 //! ```text
 //!   slot 0   text, file 0, r-x private          the same page cache for all

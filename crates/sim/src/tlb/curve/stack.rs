@@ -1,7 +1,5 @@
-//! The LRU stack of one side of one thread.
-//!
-//! Its first places are a short list with a linear search, which serves most references. The slots
-//! are below them.
+//! The LRU stack of one side of one thread: a short list with a linear search, then the slots
+//! below.
 //!
 //! Invariants:
 //! - I1: no two entries cover the same page.
