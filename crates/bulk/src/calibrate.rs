@@ -77,13 +77,12 @@ pub enum CalibrateError {
     },
 }
 
-/// Measures the best choices for clearing and copying on this machine.
+/// Measures the best choices for clearing and copying, in about five seconds with 9 rounds.
 ///
-/// Takes about five seconds with 9 rounds. Overwrites `memory`, which should be on huge pages, like
-/// the kernel's own mapping of memory.
+/// Overwrites `memory`, which should be on huge pages, like the kernel's own mapping of memory.
 ///
 /// # Errors
-/// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
+/// Fails with less memory than 128 MiB plus two pages, or without rounds.
 pub fn calibrate(memory: &mut [u8], nr_rounds: u32) -> Result<(Choices, Choices), CalibrateError> {
     let samples = measure(memory, nr_rounds)?;
     Ok((choices(&samples, Operation::Clear)?, choices(&samples, Operation::Copy)?))
@@ -93,7 +92,7 @@ impl Tuning {
     /// Creates a tuning measured on this machine: see [`calibrate`].
     ///
     /// # Errors
-    /// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
+    /// Fails with less memory than 128 MiB plus two pages, or without rounds.
     pub fn calibrated(memory: &mut [u8], nr_rounds: u32) -> Result<Self, CalibrateError> {
         let (clear, copy) = calibrate(memory, nr_rounds)?;
         let Ok(tuning) = Self::new(&clear, &copy) else {
@@ -106,7 +105,7 @@ impl Tuning {
 /// Measures every primitive of this CPU at every size, hot and cold.
 ///
 /// # Errors
-/// [`CalibrateError`] with less than 128 MiB and two pages of memory or no rounds.
+/// Fails with less memory than 128 MiB plus two pages, or without rounds.
 pub fn measure(memory: &mut [u8], nr_rounds: u32) -> Result<Vec<Sample>, CalibrateError> {
     if memory.len() < MEMORY_BYTES_MIN {
         return Err(CalibrateError::Memory { len_bytes: memory.len() });
@@ -237,10 +236,9 @@ impl Cell {
 
 /// Chooses the best primitives for `operation` from the samples.
 ///
-/// Extents that stay in the cache get the fastest cacheable stores, cold ones the fastest stores of
-/// all. An extent is kept in the cache up to the largest size at which that is faster when it is
-/// hot. Without a hint, the cheaper wrong guess wins: through the cache while streaming a hot
-/// extent loses more than caching a cold one.
+/// An extent is kept in the cache up to the largest size at which that is faster when it is hot.
+/// Without a hint, it goes through the cache while streaming a hot extent would lose more than
+/// caching a cold one.
 ///
 /// # Errors
 /// [`CalibrateError::NoSamples`] if no size has a cacheable primitive measured hot and cold.

@@ -36,7 +36,6 @@ pub unsafe fn clear_extent_raw(
 }
 
 /// Copies `from` over `to` with the best primitive for the size and the hint, which describes `to`.
-/// Does nothing for empty ones.
 ///
 /// # Errors
 /// [`RangeError::Lengths`] if their lengths differ. Nothing is written.

@@ -63,8 +63,7 @@ impl Tuning {
         Ok(())
     }
 
-    /// Copies the folio `from` over `to` in the order of `plan`, calling `reschedule` at its
-    /// points.
+    /// Copies the folio `from` over `to` like [`Tuning::clear_folio`].
     ///
     /// # Errors
     /// [`FolioError::Length`] if the plan is for a folio of another size, [`FolioError::Range`] if the two differ in length.
@@ -103,8 +102,7 @@ pub fn clear_folio(
     Tuning::host().clear_folio(folio, plan, reschedule)
 }
 
-/// Copies the folio `from` over `to` in the order of `plan` with this CPU's defaults, calling
-/// `reschedule` at its points.
+/// Copies the folio `from` over `to` with this CPU's defaults; see [`Tuning::copy_folio`].
 ///
 /// # Errors
 /// [`FolioError::Length`] if the plan is for a folio of another size, [`FolioError::Range`] if the two differ in length.

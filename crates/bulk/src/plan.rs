@@ -228,7 +228,7 @@ impl Shape {
     /// Checks the shape.
     ///
     /// # Errors
-    /// The first broken rule.
+    /// Returns the first broken rule.
     pub fn validate(self) -> Result<(), PlanError> {
         let Self { nr_pages, fault_page, page_bytes } = self;
         if nr_pages == 0 {

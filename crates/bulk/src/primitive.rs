@@ -21,8 +21,8 @@ use crate::error::RangeError;
 
 /// Zeroes `len` bytes. Safe if the CPU has the instructions and the range is valid for writes.
 type ClearFn = unsafe fn(*mut u8, usize);
-/// Copies `len` bytes from the second address to the first. Safe to call if the CPU has the
-/// instructions, and both ranges are valid and do not overlap.
+/// Copies `len` bytes to the first address. Safe if the CPU has the instructions, and both ranges
+/// are valid and do not overlap.
 type CopyFn = unsafe fn(*mut u8, *const u8, usize);
 
 /// One way to zero or copy memory.

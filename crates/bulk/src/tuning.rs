@@ -151,10 +151,8 @@ pub struct Tuning {
 impl Tuning {
     /// Returns the defaults for this CPU, detected once.
     ///
-    /// They are based on two machines (GB/s, medians of interleaved rounds): Zen 4 with 32 MiB of
-    /// last-level cache, and Cascade Lake; `docs/design/bulk.md` has the tables. Both agree on the
-    /// kinds of stores. Where the results differ by more than 5%, only
-    /// [`calibrate`](crate::calibrate) is right.
+    /// They are based on two machines, Zen 4 and Cascade Lake (`docs/design/bulk.md`). On other
+    /// machines, only [`calibrate`](crate::calibrate) is right.
     #[must_use]
     pub fn host() -> &'static Self {
         static HOST: OnceLock<Tuning> = OnceLock::new();

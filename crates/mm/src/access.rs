@@ -14,7 +14,7 @@ impl Memory<Bytes> {
     /// Loads bytes from a process's memory.
     ///
     /// # Errors
-    /// A page cannot be touched. `into` is filled up to that page.
+    /// Fails at the first page that cannot be touched. `into` is filled up to it.
     pub fn load(&mut self, mm: MmId, addr: Vaddr, into: &mut [u8]) -> Result<(), FaultError> {
         for piece in pieces(self.rules.page.bytes(), addr.0, into.len()) {
             let pfn = self.touched_frame(mm, Vaddr(addr.0 + piece.from as u64), Access::Read)?;
@@ -27,7 +27,7 @@ impl Memory<Bytes> {
     /// Stores bytes to a process's memory.
     ///
     /// # Errors
-    /// A page cannot be touched. The bytes before that page are stored.
+    /// Fails at the first page that cannot be touched. The bytes before it are stored.
     pub fn store(&mut self, mm: MmId, addr: Vaddr, bytes: &[u8]) -> Result<(), FaultError> {
         for piece in pieces(self.rules.page.bytes(), addr.0, bytes.len()) {
             let pfn = self.touched_frame(mm, Vaddr(addr.0 + piece.from as u64), Access::Write)?;
@@ -40,7 +40,7 @@ impl Memory<Bytes> {
     /// Reads bytes of a file as `pread` does. Returns how many it read.
     ///
     /// # Errors
-    /// No page is free.
+    /// Fails if no page is free.
     pub fn read_file(
         &mut self,
         open: OpenId,
@@ -65,7 +65,7 @@ impl Memory<Bytes> {
     /// Writes bytes to a file as `pwrite` does.
     ///
     /// # Errors
-    /// No page is free. The bytes before that point are written.
+    /// Fails if no page is free. The bytes before that point are written.
     pub fn write_file(&mut self, open: OpenId, pos: u64, bytes: &[u8]) -> Result<(), OutOfMemory> {
         let page_bytes = self.rules.page.bytes();
         self.write_with(

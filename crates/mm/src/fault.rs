@@ -183,7 +183,7 @@ impl<R: Ram> Memory<R> {
     /// Touches one address, faulting as the kernel would.
     ///
     /// # Errors
-    /// The access gets SIGSEGV or SIGBUS, or memory is exhausted.
+    /// Fails if the access gets SIGSEGV or SIGBUS, or memory is exhausted.
     pub fn touch(&mut self, mm: MmId, addr: Vaddr, access: Access) -> Result<Touched, FaultError> {
         let vpn = addr.vpn(self.rules.page);
         if let Some(leaf) = self.space(mm).table.leaf(vpn)

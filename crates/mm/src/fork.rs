@@ -38,7 +38,7 @@ impl<R: Ram> Memory<R> {
     /// Copies the address space of `parent`. Both sides map their anonymous pages read-only.
     ///
     /// # Errors
-    /// A pinned page cannot be copied, or no owner id is free. No child is created.
+    /// Fails without a child if a pinned page cannot be copied or no owner id is free.
     pub fn fork(&mut self, parent: MmId) -> Result<MmId, ForkError> {
         self.keep_balance();
         loop {

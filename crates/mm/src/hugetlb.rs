@@ -73,7 +73,7 @@ impl<R: Ram> Memory<R> {
     /// Maps huge pages and returns the address.
     ///
     /// # Errors
-    /// The size has no pool, the pool has too few pages, or mmap fails for another reason.
+    /// Fails if the size has no pool, the pool has too few pages, or mmap itself fails.
     pub fn mmap_huge(&mut self, mm: MmId, map: HugeMap) -> Result<Vaddr, HugeMapError> {
         let HugeMap { order, prot, sharing, is_reserved, .. } = map;
         let page = self.rules.page;

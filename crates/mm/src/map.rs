@@ -144,8 +144,8 @@ impl<R: Ram> Memory<R> {
     /// Maps a file or anonymous memory. Returns the address.
     ///
     /// # Errors
-    /// The range is empty, unaligned or outside the address space, no gap is large enough, or
-    /// stores would reach a file that a process runs.
+    /// Fails if the range is invalid, no gap is large enough, or stores would reach a file that a
+    /// process runs.
     pub fn mmap(&mut self, mm: MmId, map: Map) -> Result<Vaddr, MapError> {
         let page = self.rules.page;
         let nr_pages = page.pages_in(map.len_bytes);
@@ -213,7 +213,7 @@ impl<R: Ram> Memory<R> {
     /// Unmaps a range. Skips parts that are not mapped.
     ///
     /// # Errors
-    /// The range is empty, unaligned or outside the address space.
+    /// Fails if the range is empty, unaligned or outside the address space.
     pub fn munmap(&mut self, mm: MmId, addr: Vaddr, len_bytes: u64) -> Result<(), MapError> {
         let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
         self.check_huge_cut(mm, VpnRange { start, end }).inspect_err(|_| {
@@ -226,7 +226,7 @@ impl<R: Ram> Memory<R> {
     /// Changes the protection of a range.
     ///
     /// # Errors
-    /// The range is invalid, or stores would reach a file that a process runs.
+    /// Fails if the range is invalid, or stores would reach a file that a process runs.
     pub fn mprotect(
         &mut self,
         mm: MmId,

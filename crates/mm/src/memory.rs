@@ -130,7 +130,7 @@ impl Memory<Counted> {
     /// Creates a machine whose memory holds no bytes.
     ///
     /// # Errors
-    /// The allocator cannot manage the machine that `config` describes.
+    /// Fails if the allocator cannot manage the machine that `config` describes.
     pub fn new(rules: Rules, config: &Config) -> Result<Self, MemoryError> {
         Self::with_ram(rules, config, Counted::default())
     }
@@ -152,7 +152,7 @@ impl<R: Ram> Memory<R> {
     /// Creates a machine with `ram` as its memory.
     ///
     /// # Errors
-    /// The allocator cannot manage the machine that `config` describes.
+    /// Fails if the allocator cannot manage the machine that `config` describes.
     pub fn with_ram(rules: Rules, config: &Config, ram: R) -> Result<Self, MemoryError> {
         Self::made(rules, config, ram, &mut || ControlFlow::Continue(()))
     }
@@ -250,7 +250,7 @@ impl<R: Ram> Memory<R> {
     /// Opens a file for reading, with the device's readahead window.
     ///
     /// # Panics
-    /// At the 2^32nd open.
+    /// Panics at the 2^32nd open.
     pub fn open(&mut self, file: MappingId) -> OpenId {
         let state = RaState::new(self.rules.ra_pages());
         self.add_open(OpenFile {
@@ -266,7 +266,7 @@ impl<R: Ram> Memory<R> {
     /// Creates a process with nothing mapped.
     ///
     /// # Panics
-    /// All owner ids belong to live processes: 2^31 of them, or 2^15 with
+    /// Panics if live processes have all owner ids: 2^31, or 2^15 with
     /// [`OwnerLayout::Bits32`](crate::rmap::owners::OwnerLayout).
     pub fn new_space(&mut self) -> MmId {
         let Ok(mm) = self.try_new_space() else { panic!("owner ids exhausted") };
@@ -365,8 +365,7 @@ impl<R: Ram> Memory<R> {
         &self.aged
     }
 
-    /// Takes the stretches cleared or copied without a reschedule point since the last call
-    /// (D.4.7).
+    /// Takes the stretches since the last call: work without a reschedule point (D.4.7).
     pub fn take_stretches(&mut self) -> Stretches {
         std::mem::take(&mut self.core.stretches)
     }
@@ -412,8 +411,7 @@ impl<R: Ram> Memory<R> {
         self.end_window();
     }
 
-    /// A window stays locked until it is completely requested, so reclaim in the cgroup for its
-    /// last folio cannot evict its first.
+    /// Unlocks a window only when all of it is requested, so its own reclaim cannot evict it.
     fn end_window(&mut self) {
         for id in self.window.drain(..) {
             self.core.folios.get_mut(id).is_locked = false;
@@ -450,7 +448,7 @@ impl<R: Ram> Memory<R> {
     /// Returns two processes and the folios they map.
     ///
     /// # Panics
-    /// Both are the same.
+    /// Panics if both are the same.
     pub(crate) fn two_spaces(
         &mut self,
         first: MmId,

@@ -27,7 +27,7 @@ impl<R: Ram> Memory<R> {
     /// Pins the page at `addr` for a device that reads it (`Read`) or stores to it (`Write`).
     ///
     /// # Errors
-    /// A touch of that kind fails.
+    /// Fails if the page cannot be touched that way.
     pub fn pin(&mut self, mm: MmId, addr: Vaddr, access: Access) -> Result<Pin, FaultError> {
         let vpn = addr.vpn(self.rules.page);
         self.touch(mm, addr, access)?;
@@ -47,7 +47,7 @@ impl<R: Ram> Memory<R> {
     /// `vmsplice` fills). The page stays shared, but its folio has an extra reference.
     ///
     /// # Errors
-    /// A read touch fails.
+    /// Fails if the page cannot be read.
     pub fn hold(&mut self, mm: MmId, addr: Vaddr) -> Result<Pin, FaultError> {
         let vpn = addr.vpn(self.rules.page);
         let leaf = self.touch(mm, addr, Access::Read)?.leaf;

@@ -20,8 +20,7 @@ const LOWEST: u64 = 1 << 16;
 pub struct Want {
     /// Length in base pages.
     pub nr_pages: u64,
-    /// Page offset to which the address must be congruent, modulo the PMD size; `None` = any
-    /// address.
+    /// Page offset to match, modulo the PMD size; `None` = any address.
     pub congruent_to: Option<u64>,
 }
 

@@ -221,8 +221,7 @@ fields! {
     own_ahead,
     /// Folio order of that window.
     own_order,
-    /// The kernel's own answer if it is a single number: pages of fault-around, or the handling of
-    /// a store or a folio.
+    /// The kernel's own answer if it is a single number.
     own,
     /// log2 of a base page's bytes.
     page_shift,
@@ -240,8 +239,7 @@ fields! {
     nr_reclaims,
     /// Free pages of swap space.
     swap_free,
-    /// Page limit of the cgroup (at [`Point::Victim`], of the folio's cgroup); all ones without a
-    /// limit.
+    /// Page limit of the cgroup (at [`Point::Victim`], the folio's); all ones without a limit.
     group_max,
     /// Pages that the cgroup uses.
     group_pages,
@@ -289,7 +287,7 @@ pub trait Policy: fmt::Debug + Send {
     /// Answers at the point of `context`.
     ///
     /// # Errors
-    /// The policy fails, now or permanently.
+    /// Fails if the policy cannot answer, now or ever again.
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError>;
 
     /// Steps of the last answer, besides one for the question ([`crate::core::work`]). They depend

@@ -35,8 +35,7 @@ pub trait Ram {
     fn clear_folio(&mut self, pfn: Pfn, plan: &Plan);
     /// Copies one frame.
     fn copy_page(&mut self, from: Pfn, to: Pfn);
-    /// Copies frames from `from` on to frames from `to` on, in the order of `plan`, which covers
-    /// them (D.4.5).
+    /// Copies frames from `from` on to frames from `to` on, in the order of `plan` (D.4.5).
     fn copy_folio(&mut self, from: Pfn, to: Pfn, plan: &Plan);
     /// Reads `nr_pages` frames from a file.
     fn read_in(&mut self, pfn: Pfn, nr_pages: u64, pages: FilePages);
@@ -105,8 +104,7 @@ pub struct Counted {
     pub cleared: Moved,
     /// Pages of `nr_copied` by log2 of their unit, as in `zeroed_by_unit`.
     pub copied_by_unit: [u64; NR_UNITS],
-    /// Copies by a plan: huge pages around a page, folios moved by compaction, runs of pages
-    /// gathered by collapse.
+    /// Copies by a plan: huge pages, and pages moved by compaction or gathered by collapse.
     pub copied: Moved,
 }
 

@@ -33,7 +33,7 @@ impl<R: Ram> Memory<R> {
     /// Splits a folio uniformly into folios of order `to`.
     ///
     /// # Errors
-    /// The refusal. Nothing has changed.
+    /// A refused split changes nothing.
     pub fn split(&mut self, id: FolioId, to: Order) -> Result<(), SplitRefusal> {
         self.split_as(id, Cut::Uniform(to))
     }

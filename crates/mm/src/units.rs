@@ -113,7 +113,7 @@ impl Order {
     /// Creates an order.
     ///
     /// # Panics
-    /// `order` exceeds [`Order::LIMIT`] (I2). Orders read from outside are checked first.
+    /// Panics if `order` exceeds [`Order::LIMIT`] (I2). Orders from outside are checked first.
     #[must_use]
     pub const fn new(order: u8) -> Self {
         assert!(order <= Self::LIMIT, "I2: order beyond LIMIT");
@@ -206,7 +206,7 @@ macro_rules! number {
             /// Adds `by`.
             ///
             /// # Panics
-            /// On overflow: callers check their ranges at the edge of the crate.
+            /// Panics on overflow: callers check their ranges at the edge of the crate.
             #[must_use]
             pub const fn plus(self, by: u64) -> Self {
                 let Some(sum) = self.0.checked_add(by) else { panic!("number overflow") };

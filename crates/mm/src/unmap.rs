@@ -135,8 +135,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Splits the PMD entry that maps `vpn`, if there is one. An anonymous entry becomes PTEs; a
-    /// file's is dropped so its pages fault again.
+    /// Splits the PMD entry that maps `vpn`. A file's is dropped, so its pages fault again.
     pub(crate) fn split_pmd(&mut self, mm: MmId, vpn: Vpn) {
         let Some(leaf) = self.space(mm).table.leaf(vpn) else { return };
         if leaf.kind != LeafKind::Pmd {

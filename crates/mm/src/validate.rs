@@ -251,7 +251,7 @@ impl<R: Ram> Memory<R> {
     /// Checks every invariant; the cost grows with memory and page tables.
     ///
     /// # Errors
-    /// The first broken invariant found.
+    /// Returns the first broken invariant found.
     pub fn validate(&self) -> Result<(), Violation> {
         self.core.buddy.validate()?;
         self.core.folios.validate().map_err(Violation::Folios)?;

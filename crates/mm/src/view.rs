@@ -97,8 +97,8 @@ impl<R: Ram> Memory<R> {
         })
     }
 
-    /// Whether more than one process may map the folio (F.2.2, F.2.3); with owner tracking, a "no"
-    /// is right.
+    /// Whether more than one process may map the folio (F.2.2, F.2.3). Owner tracking never misses
+    /// one.
     #[must_use]
     pub fn maybe_mapped_shared(&self, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);

@@ -183,8 +183,8 @@ impl Vma {
         self.anon.is_some()
     }
 
-    /// Changes protection and commit accounting: read-only anonymous memory without pages does not
-    /// count.
+    /// Changes the protection. Read-only anonymous memory without pages no longer counts as
+    /// committed.
     pub fn protect(&mut self, prot: Prot) {
         self.prot = prot;
         if prot.can_write && self.sharing == Sharing::Private {
@@ -387,7 +387,7 @@ impl VmaTree {
     /// Adds an area over free addresses, merged with its neighbours if possible.
     ///
     /// # Panics
-    /// The area is empty or overlaps another: callers remove existing areas first.
+    /// Panics if the area is empty or overlaps another: callers remove existing areas first.
     pub fn insert(&mut self, vma: Vma) {
         assert!(vma.start < vma.end, "I1: empty area");
         assert!(self.overlapping(vma.start, vma.end).is_empty(), "I1: areas overlap");
@@ -445,7 +445,7 @@ impl VmaTree {
     /// Checks I1 and I2.
     ///
     /// # Errors
-    /// The start of the first invalid area.
+    /// Returns the start of the first invalid area.
     pub fn validate(&self) -> Result<(), Vpn> {
         let mut before: Option<&Vma> = None;
         for (start, vma) in &self.areas {

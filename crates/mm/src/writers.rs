@@ -34,10 +34,10 @@ impl<R: Ram> Memory<R> {
     /// Opens a file for writing. Drops its page cache if that has unwritable huge folios (H.3.3).
     ///
     /// # Errors
-    /// A process runs the file. Nothing has changed.
+    /// Fails without changes if a process runs the file.
     ///
     /// # Panics
-    /// At the 2^32nd open.
+    /// Panics at the 2^32nd open.
     pub fn open_for_write(&mut self, file: MappingId) -> Result<OpenId, TextBusy> {
         self.add_writer(file)?;
         let open = self.open(file);
@@ -49,7 +49,7 @@ impl<R: Ram> Memory<R> {
     /// call implies it. Does nothing if it already was.
     ///
     /// # Errors
-    /// A process runs the file. Nothing has changed.
+    /// Fails without changes if a process runs the file.
     pub fn write_through(&mut self, open: OpenId) -> Result<(), TextBusy> {
         if !self.open_file(open).is_writer {
             self.add_writer(self.open_file(open).mapping)?;
@@ -66,7 +66,7 @@ impl<R: Ram> Memory<R> {
     /// Closes one descriptor of an open file.
     ///
     /// # Panics
-    /// No descriptor is left.
+    /// Panics if no descriptor is left.
     pub fn close(&mut self, open: OpenId) {
         let opened = self.open_file_mut(open);
         let Some(left) = opened.nr_descriptors.checked_sub(1) else {
@@ -80,7 +80,7 @@ impl<R: Ram> Memory<R> {
     /// writing while one of them lives (H.2.1).
     ///
     /// # Errors
-    /// The file is open for writing. Nothing has changed.
+    /// Fails without changes if the file is open for writing.
     pub fn run(&mut self, mm: MmId, file: MappingId) -> Result<(), OpenForWrite> {
         if let Err(refused) = self.gate(file).deny_write() {
             self.core.counters.writers.nr_open_for_write += 1;

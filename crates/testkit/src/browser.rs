@@ -29,7 +29,7 @@ pub fn browser() -> Option<&'static str> {
 /// that should be empty, and `seen`, numbers.
 ///
 /// # Panics
-/// The browser fails, or writes to its console.
+/// Panics if the browser fails or writes to its console.
 #[must_use]
 pub fn probed(browser: &str, page: &str, width: u32) -> String {
     let dir = home();
@@ -60,7 +60,7 @@ pub fn probed(browser: &str, page: &str, width: u32) -> String {
 /// Prints the page to PDF, with scripts off.
 ///
 /// # Panics
-/// The browser writes no PDF.
+/// Panics if the browser writes no PDF.
 #[must_use]
 pub fn printed(browser: &str, page: &str) -> Vec<u8> {
     let dir = home();

@@ -58,7 +58,7 @@ impl NaiveBuddy {
     /// Allocates `2^order` pages for `of`.
     ///
     /// # Panics
-    /// The model itself allocates a page twice.
+    /// Panics if the model itself allocates a page twice.
     pub fn alloc(&mut self, order: u8, of: usize) -> Option<u64> {
         let pfn = self.find(order, of)?;
         for page in &mut self.pages[range(pfn, order)] {
@@ -158,7 +158,7 @@ impl NaiveBuddy {
     /// Frees `2^order` pages.
     ///
     /// # Panics
-    /// One of them is already free.
+    /// Panics if one of them is already free.
     pub fn free(&mut self, pfn: u64, order: u8) {
         for page in &mut self.pages[range(pfn, order)] {
             assert_ne!(*page, Page::Free);

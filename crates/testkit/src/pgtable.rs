@@ -113,7 +113,7 @@ impl NaivePageTable {
     /// Maps `nr` pages of `folio`.
     ///
     /// # Panics
-    /// One of them is already mapped.
+    /// Panics if one of them is already mapped.
     pub fn map(&mut self, (vpn, pfn, nr, flags): Piece, folio: Folio) {
         self.tables.insert(vpn / self.slot);
         for by in 0..nr {
@@ -135,7 +135,7 @@ impl NaivePageTable {
     /// Maps a slot by one leaf.
     ///
     /// # Panics
-    /// The slot is in use.
+    /// Panics if the slot is in use.
     pub fn map_pmd(&mut self, vpn: u64, pfn: u64, flags: u8) {
         assert!(self.is_slot_empty(vpn));
         self.pmds.insert(vpn / self.slot, (pfn, flags));

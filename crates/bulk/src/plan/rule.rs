@@ -2,8 +2,8 @@
 
 /// Unit of the posted series under cooperative preemption: 1 ms at 10 GB/s (D.4.2, J.2.1).
 pub const POSTED_UNIT_BYTES: u64 = 8 << 20;
-/// Unit of the merged form if the architecture clears several pages per call (docs/behaviour
-/// D.4.3). Large enough for Zen CPUs to stop allocating cache lines (K.2.2).
+/// Unit of the merged form (D.4.3), large enough for Zen CPUs to stop allocating cache lines
+/// (K.2.2).
 pub const MERGED_UNIT_BYTES: u64 = 32 << 20;
 
 /// An order of clearing. The field values are part of a kernel's data.
@@ -58,8 +58,7 @@ impl Rule {
         Self::Converging { straight_over_pages: max_order_nr_pages(page_bytes) }
     }
 
-    /// The posted series: replaces the converging order only on x86-64 with `CONFIG_PREEMPTION`
-    /// (D.4.2).
+    /// The posted series, which changes the order only on x86-64 with `CONFIG_PREEMPTION` (D.4.2).
     #[must_use]
     pub const fn posted(page_bytes: u64, arch: Arch, build: PreemptBuild) -> Self {
         match (arch, build) {

@@ -40,8 +40,8 @@ impl<R: Ram> Memory<R> {
     /// Collapses every whole PMD block of `[at, at + len_bytes)`, whatever the settings are.
     ///
     /// # Errors
-    /// A block was not collapsed: returns the last refusal and its errno. The other blocks are
-    /// still collapsed, unless the refusal ended the walk.
+    /// Returns the last refusal and its errno. The other blocks are still collapsed, unless the
+    /// refusal ended the walk.
     pub fn madvise_collapse(
         &mut self,
         mm: MmId,

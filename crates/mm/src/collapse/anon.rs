@@ -149,8 +149,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Copies in ascending order, with holes; page by page unless the kernel copies in extents
-    /// (D.4.5).
+    /// Copies in ascending order, page by page unless the kernel copies in extents (D.4.5).
     fn copy_run(
         &mut self,
         run: &[Pte],

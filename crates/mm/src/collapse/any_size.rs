@@ -26,8 +26,8 @@ impl<R: Ram> Memory<R> {
     /// have no page and blocks that already have a folio this large.
     ///
     /// # Errors
-    /// A block was not collapsed: returns the last refusal. The other blocks are still collapsed,
-    /// unless the whole area cannot be collapsed to this size.
+    /// Returns the last refusal. The other blocks are still collapsed, unless the whole area cannot
+    /// have this size.
     pub fn madvise_collapse_to(
         &mut self,
         mm: MmId,

@@ -14,8 +14,7 @@ use crate::units::{MappingId, Order};
 use crate::vma::{Backing, HugeAdvice, Vma};
 
 impl<R: Ram> Memory<R> {
-    /// Whether `who` may collapse blocks to the PMD size; khugepaged on anonymous memory: to any
-    /// (H.1.1).
+    /// Whether `who` may collapse blocks to the PMD size, or khugepaged to any size (H.1.1).
     pub(crate) fn can_collapse(&self, vma: &Vma, who: Who) -> bool {
         let pmd = self.rules.page.pmd_order();
         // The program opted out, or no aligned block fits inside (H.1.1).

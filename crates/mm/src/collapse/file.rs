@@ -116,7 +116,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Steps 1 and 2 of H.5.
+    /// Allocates and charges the new folio's frames (H.5 steps 1 and 2).
     fn alloc_frames(&mut self, range: &FileRange) -> Result<Pfn, CollapseRefusal> {
         let pfn =
             self.step(CollapseRefusal::AllocHugePageFail).and_then(|()| self.try_frames(range));
@@ -132,7 +132,7 @@ impl<R: Ram> Memory<R> {
         pfn.flatten().ok_or(CollapseRefusal::AllocHugePageFail)
     }
 
-    /// Steps 1 to 6 of H.5, in the frames that were allocated.
+    /// Fills the new frames and replaces the old pages (H.5 steps 1 to 6).
     fn fill_and_replace(&mut self, range: &FileRange, pfn: Pfn) -> Result<(), CollapseRefusal> {
         self.step(CollapseRefusal::CgroupChargeFail)?;
         self.step(CollapseRefusal::Fail)?;
@@ -148,7 +148,7 @@ impl<R: Ram> Memory<R> {
         filled
     }
 
-    /// Steps 3 to 5 of H.5. Gathered folios are off their lists, even if a step fails.
+    /// Gathers and copies (H.5 steps 3 to 5). Gathered folios are off their lists even after a failure.
     fn gather_and_copy(
         &mut self,
         range: &FileRange,
@@ -169,7 +169,7 @@ impl<R: Ram> Memory<R> {
         copied
     }
 
-    /// Step 3 of H.5: finds or reads every page, and isolates and unmaps it.
+    /// Finds or reads every page, and isolates and unmaps it (H.5 step 3).
     fn gather(
         &mut self,
         range: &FileRange,
@@ -298,8 +298,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Copies folio by folio in ascending order, filling holes on the way; page by page unless the
-    /// kernel copies in extents (D.4.5). H.5 step 5.
+    /// Copies folio by folio in ascending order, and fills holes (H.5 step 5, D.4.5).
     fn copy_gathered(
         &mut self,
         range: &FileRange,
@@ -340,7 +339,7 @@ impl<R: Ram> Memory<R> {
         areas.into_iter().any(is_armed)
     }
 
-    /// Step 6 of H.5: one entry replaces many, and the areas' tables are freed.
+    /// Replaces many entries by one, and frees the areas' tables (H.5 step 6).
     fn replace_gathered(&mut self, range: &FileRange, gathered: &Gathered, pfn: Pfn) {
         for &entry in &gathered.entries {
             self.core.remove(range.file, entry);

@@ -246,8 +246,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Returns the orders that a policy leaves for a block. With no order left, the block counts as
-    /// part of an area that may not be collapsed.
+    /// Returns the orders that a policy leaves for a block, if any.
     fn decided_collapse(
         &mut self,
         target: &CollapseTarget,

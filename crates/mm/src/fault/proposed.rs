@@ -29,8 +29,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Returns the order for executable memory now: `order`, or, if the rule follows memory
-    /// pressure, the largest order up to it that is free above the low watermark.
+    /// Returns `order`, or a smaller one if the rule follows memory pressure.
     pub(super) fn exec_order_now(&self, order: Order) -> Order {
         if self.rules.order.pressure == PressureOrder::Ignored {
             return order;

@@ -135,8 +135,8 @@ impl<R: Ram> Memory<R> {
         Some(pfn)
     }
 
-    /// Returns the TLB's view of the entry: one PMD-level entry, a contpte block, or for larger
-    /// pages the part around the touch. Differs: processors keep larger pages in one entry.
+    /// The TLB sees a PMD-level entry, a contpte block, or part of a larger page. Differs:
+    /// processors keep larger pages in one entry.
     fn huge_leaf(&self, fault: &HugeFault, entry: HugeEntry) -> Leaf {
         let pmd = self.rules.page.pmd_order();
         let order = entry.order.min(pmd);

@@ -26,7 +26,7 @@ impl<R: Ram> Memory<R> {
     /// Reads `len_bytes` at `pos` through the page cache (A.3.1). Returns the bytes read.
     ///
     /// # Errors
-    /// No page is free.
+    /// Fails if no page is free.
     pub fn pread(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<u64, OutOfMemory> {
         self.read_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
     }
@@ -112,7 +112,7 @@ impl<R: Ram> Memory<R> {
     /// Reads through an internal pipe, one pipe load at a time (docs/differences.md, "sendfile").
     ///
     /// # Errors
-    /// No page is free.
+    /// Fails if no page is free.
     pub fn sendfile(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
         let size = self.core.mapping(self.open_file(open).mapping).size_bytes;
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));

@@ -24,7 +24,7 @@ impl<R: Ram> Memory<R> {
     /// folio comes from the write's length (A.7.1), or from the part of it that has reserved space.
     ///
     /// # Errors
-    /// No page is free.
+    /// Fails if no page is free.
     pub fn pwrite(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
         self.write_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
     }

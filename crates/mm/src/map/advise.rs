@@ -47,8 +47,8 @@ impl<R: Ram> Memory<R> {
     /// Applies advice to a range.
     ///
     /// # Errors
-    /// The range is empty, unaligned or outside the address space. For `PopulateRead` and
-    /// `PopulateWrite`, also if a page cannot be touched.
+    /// Fails if the range is invalid. `PopulateRead` and `PopulateWrite` also fail if a page cannot
+    /// be touched.
     pub fn madvise(
         &mut self,
         mm: MmId,
@@ -197,7 +197,7 @@ impl<R: Ram> Memory<R> {
     /// Registers a range with `userfaultfd`: faults then allocate single pages (D.2.3).
     ///
     /// # Errors
-    /// The range is empty, unaligned or outside the address space.
+    /// Fails if the range is empty, unaligned or outside the address space.
     pub fn arm_userfaultfd(
         &mut self,
         mm: MmId,

@@ -31,8 +31,7 @@ impl<R: Ram> Memory<R> {
     /// ```
     ///
     /// # Errors
-    /// When the range is empty, unaligned or outside the address space, or the page cache has no
-    /// such folio.
+    /// Fails if the range is invalid, or the page cache has no folios of this size.
     pub fn prefer_folios(
         &mut self,
         mm: MmId,

@@ -14,11 +14,10 @@ use crate::units::{MmId, Vpn};
 use crate::vma::{Backing, HugeArea, Vma};
 
 impl<R: Ram> Memory<R> {
-    /// Moves or resizes a mapping to `[to, to + new_bytes)`, with a known new address
-    /// (`MREMAP_FIXED`, or the address that the kernel returned).
+    /// Moves or resizes a mapping to `[to, to + new_bytes)`. The caller knows the new address.
     ///
     /// # Errors
-    /// A range is invalid, or nothing is mapped at `from`.
+    /// Fails if a range is invalid or nothing is mapped at `from`.
     pub fn mremap(&mut self, mm: MmId, from: AddrRange, to: AddrRange) -> Result<(), MapError> {
         let VpnRange { start: old_start, end: old_end } =
             self.checked_range(from.addr, from.len_bytes)?;

@@ -33,7 +33,7 @@ impl<R: Ram> Memory<R> {
     /// the id again.
     ///
     /// # Panics
-    /// The process is alive.
+    /// Panics if the process is alive.
     pub fn forget(&mut self, mm: MmId) {
         assert!(self.space(mm).is_dead, "I1: {mm:?} lives");
         debug_assert!(!self.free.spaces.contains(&mm), "I2: {mm:?} is free");

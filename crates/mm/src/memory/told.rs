@@ -38,8 +38,8 @@ impl<R: Ram> Memory<R> {
     /// they were added with, as inodes do.
     ///
     /// # Panics
-    /// `change` alters rules on which page tables and folios are built: the base page, contpte, the
-    /// counting of mappings, or the set of LRU lists.
+    /// Panics if `change` alters the base page, contpte, the counting of mappings, or the set of
+    /// LRU lists: existing page tables and folios depend on them.
     pub fn change_rules(&mut self, change: impl FnOnce(&mut Rules)) {
         let built_on =
             |rules: &Rules| (rules.page, rules.contpte, rules.anon.mapcount_rules(), rules.reclaim);
@@ -82,7 +82,7 @@ impl<R: Ram> Memory<R> {
     /// Reads one folio into the page cache, whatever readahead would choose.
     ///
     /// # Errors
-    /// One of its pages is cached, or no block of its order is free. Nothing has changed.
+    /// Fails without changes if one of its pages is cached or no block of its order is free.
     pub fn cache_folio(&mut self, folio: NewFolio) -> Result<FolioId, InsertRefusal> {
         self.core.insert(folio)
     }
@@ -123,16 +123,14 @@ impl<R: Ram> Memory<R> {
         self.core.folios.putback(id);
     }
 
-    /// Sets a file's extents on its device. Does nothing if the filesystem does not split writes by
-    /// extents.
+    /// Sets a file's extents on its device, if the filesystem splits writes by extents.
     pub fn tell_extents(&mut self, file: MappingId, extents: impl IntoIterator<Item = Extent>) {
         if let Some(space) = &mut self.core.mapping_mut(file).reservations {
             space.tell(extents);
         }
     }
 
-    /// Makes a file one hole, without blocks. Does nothing if the filesystem does not split writes
-    /// by extents.
+    /// Makes a file one hole, without blocks, if the filesystem splits writes by extents.
     pub fn tell_hole(&mut self, file: MappingId) {
         if let Some(space) = &mut self.core.mapping_mut(file).reservations {
             *space = Reservations::default();

@@ -73,7 +73,7 @@ impl Bytes {
     /// Returns `len_bytes` from frame `from` to read, and from frame `to` to write.
     ///
     /// # Panics
-    /// The two overlap: a copy needs separate frames.
+    /// Panics if the two overlap: a copy needs separate frames.
     fn pair(&mut self, from: Pfn, to: Pfn, len_bytes: u64) -> (&[u8], &mut [u8]) {
         let (from, to) = (self.range(from, 0, len_bytes), self.range(to, 0, len_bytes));
         assert!(from.end <= to.start || to.end <= from.start, "a copy over its own source");

@@ -188,8 +188,7 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         }
     }
 
-    /// Fills the range with aligned folios (A.5.5). Fails with the index that could not be
-    /// inserted.
+    /// Fills the range with aligned folios (A.5.5). Fails with the first index not inserted.
     fn fill(&mut self, range: Fill) -> Result<(), u64> {
         let min = self.cache.core().mapping(self.file).orders.min;
         let mut index = range.first;
@@ -268,8 +267,7 @@ pub(crate) fn window_order<R: Ram>(
     preferred_order(rules, orders.max, state, hint, target.allowed).max(orders.min)
 }
 
-/// Returns the order for the window (A.5.3); no folio may have it, because the ramp passes through
-/// it.
+/// Returns the order for the window (A.5.3), which no folio needs to have.
 fn preferred_order(
     rules: &Rules,
     max: Order,

@@ -67,7 +67,7 @@ impl<R: Ram> Memory<R> {
     /// Charges a folio and reads it into the page cache.
     ///
     /// # Errors
-    /// The folio is refused. Only reclaimed pages have changed.
+    /// After a refusal, only reclaimed pages have changed.
     pub(crate) fn insert(
         &mut self,
         new: NewFolio,

@@ -57,7 +57,7 @@ impl<R: Ram> Memory<R> {
     /// Whether compaction may produce a block of `order` (I.9).
     ///
     /// # Errors
-    /// The reason against compaction.
+    /// Returns the reason against compaction.
     pub fn can_compact(&self, order: Order) -> Result<(), CompactRefusal> {
         let buddy = &self.core.buddy;
         let marks = self.core.pressure.watermarks;

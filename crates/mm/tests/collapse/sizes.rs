@@ -5,8 +5,7 @@ use largefolio_mm::rules::anon::{NonePtes, SizeMode};
 
 use crate::world::{N, World, mark, new_rules};
 
-/// Collapses a block with `pages` written and the sizes of `kib` enabled. Returns the orders of its
-/// folios from page 0 on, `-` for none.
+/// Collapses a block with `pages` written. Returns the orders of its folios, `-` for none.
 fn collapsed(kib: &[u64], none: NonePtes, pages: impl IntoIterator<Item = u64>) -> (String, World) {
     let mut world = World::new(new_rules()).mapped(N);
     world.write(pages);

@@ -301,8 +301,7 @@ impl<R: Ram> Memory<R> {
         self.gens(look.group).min_seq[kind as usize]
     }
 
-    /// Records a use through page tables (`lru_gen_set_refs`). Returns whether it was not the
-    /// first.
+    /// Records a use through page tables (`lru_gen_set_refs`). Returns `false` for the first.
     pub(super) fn set_refs(&mut self, look: Look, id: FolioId) -> bool {
         let is_workingset = self.core.folios.get(id).is_workingset;
         let marks = self.core.folios.lru_mut().marks_mut(id);
