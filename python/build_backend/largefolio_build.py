@@ -38,19 +38,20 @@ from typing import Any
 import maturin
 
 _PYTHON = Path(__file__).resolve().parent.parent
-# Where the crates are: in a source distribution below it.
+# The crates' folder; in a source distribution it is below this one.
 _ROOT = _PYTHON / "workspace" if (_PYTHON / "workspace").is_dir() else _PYTHON.parent
 _STAGE = _PYTHON / "largefolio" / "_folio"
-# What cargo builds beside the module, which maturin builds. The module is named with folio so that both
-# get the same features; the libraries share nothing with them.
+# Built by cargo, in addition to the module, which maturin builds. The module is built together with
+# folio so that both get the same features; the libraries share nothing with them.
 _BUILT = (
     ("--package=largefolio-cli", "--package=largefolio-python", "--bin=folio"),
     ("--package=largefolio-recorder", "--package=largefolio-preload"),
 )
 _FILES = ("folio", "liblargefolio_recorder.so", "liblargefolio_preload.so")
-# Gets a QEMU with plugins, where the distribution has none.
+# Gets a QEMU with plugins if the distribution has none.
 _QEMU = "scripts/qemu.sh"
-# Licences of what is built in. A source distribution has it; in the repository it is there while a wheel is built.
+# Licences of the compiled crates. A source distribution contains it; in the repository it exists
+# only while a wheel is built.
 _THIRD_PARTY = _PYTHON / "THIRD-PARTY.txt"
 
 
@@ -120,7 +121,7 @@ def build_editable(
         return maturin.build_editable(wheel_directory, _arguments(build), metadata_directory)
 
 
-# What of the repository a source distribution has beside python/; tests read more than that.
+# The source distribution's files outside python/; the tests need more.
 _SOURCES = (
     "Cargo.toml", "Cargo.lock", "rust-toolchain.toml", "LICENSE-*", "README.md", "crates", "kernels",
     "machines", "policies", "probe", "schemas", "studies", "traces", "tunings", _QEMU,
@@ -138,7 +139,7 @@ def build_sdist(sdist_directory: str, config_settings: Mapping[str, Any] | None 
     version = next(line for line in metadata.decode().splitlines() if line.startswith("Version: "))
     name = f"largefolio-{version.removeprefix('Version: ')}"
     project = (_PYTHON / "pyproject.toml").read_text().replace('"../crates/', '"workspace/crates/')
-    # As `cargo package` writes it into a crate: `folio --version` names the commit.
+    # As `cargo package` writes it into a crate: `folio --version` prints the commit.
     commit = json.dumps({"git": {"sha1": _git("rev-parse", "HEAD").strip()}}).encode()
     members: dict[str, bytes | Path] = {
         "PKG-INFO": metadata,

@@ -1,4 +1,4 @@
-"""Traces: what a program touched, in program order."""
+"""Traces: the memory that a program touched, in program order."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ class Trace:
         'qemu'
 
     Raises:
-        TraceError: no such file, no trace, or a damaged one.
+        TraceError: no such file, not a trace, or damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = file_path(path, "path")
-        # The file is opened again for each reader; the directory may be another by then.
+        # Each reader opens the file again, possibly from another working directory.
         self._absolute = os.path.join(os.getcwd(), self._path)
         self._trace = _native.Trace(self._absolute)
 
     @property
     def path(self) -> str:
-        """The name of the file, as given."""
+        """The file's name, as given."""
         return self._path
 
     def __fspath__(self) -> str:
