@@ -12,7 +12,6 @@ use crate::primitive::{Clearer, Copier, Primitive};
 use crate::tuning::{Choices, Rung, Tuning};
 
 const LEN_BYTES_MIN: usize = 4 << 10;
-/// Largest extent: the merged unit, larger than most last-level caches.
 const LEN_BYTES_MAX: usize = 32 << 20;
 /// Minimum bytes per hot sample: long compared with the clock, short compared with a time slice.
 const HOT_BYTES: usize = 4 << 20;
@@ -273,7 +272,6 @@ pub fn choices(samples: &[Sample], operation: Operation) -> Result<Choices, Cali
     Ok(chosen)
 }
 
-/// Adds a rung when the primitive changes; the first rung also serves all smaller extents.
 fn step(rungs: &mut Vec<Rung>, len_bytes: usize, primitive: Primitive) {
     match rungs.last() {
         None => rungs.push(Rung { from_bytes: 0, primitive }),
@@ -300,7 +298,6 @@ impl Table {
         self.0.iter().find(is_it).map_or(0, |sample| u128::from(sample.bytes_per_us))
     }
 
-    /// Returns the fastest primitive for which `may` is true, or `last` if it is about as fast.
     fn best(
         &self,
         len_bytes: usize,

@@ -47,7 +47,8 @@ pub fn copy_extent(to: &mut [u8], from: &[u8], residency: Residency) -> Result<(
 /// Copies `len_bytes` of mapped memory from `from` to `to`; with no bytes, any addresses work.
 ///
 /// # Errors
-/// [`RangeError::Overlap`] if the ranges share a byte, [`RangeError::Wraps`] if one extends past the end of the address space. Nothing is written.
+/// [`RangeError::Overlap`] if the ranges share a byte, [`RangeError::Wraps`] if one extends past
+/// the end of the address space. Nothing is written.
 ///
 /// # Safety
 /// `from` is mapped for reading and `to` for writing, and nothing else writes either or reads `to`

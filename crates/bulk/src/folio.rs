@@ -66,7 +66,8 @@ impl Tuning {
     /// Copies the folio `from` over `to` like [`Tuning::clear_folio`].
     ///
     /// # Errors
-    /// [`FolioError::Length`] if the plan is for a folio of another size, [`FolioError::Range`] if the two differ in length.
+    /// [`FolioError::Length`] if the plan is for a folio of another size, [`FolioError::Range`] if
+    /// the two differ in length.
     pub fn copy_folio(
         &self,
         to: &mut [u8],
@@ -105,7 +106,8 @@ pub fn clear_folio(
 /// Copies the folio `from` over `to` with this CPU's defaults; see [`Tuning::copy_folio`].
 ///
 /// # Errors
-/// [`FolioError::Length`] if the plan is for a folio of another size, [`FolioError::Range`] if the two differ in length.
+/// [`FolioError::Length`] if the plan is for a folio of another size, [`FolioError::Range`] if the
+/// two differ in length.
 pub fn copy_folio(
     to: &mut [u8],
     from: &[u8],

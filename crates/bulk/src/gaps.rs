@@ -18,7 +18,6 @@ const GAP_NS_MAX: u64 = 60_000_000_000;
 const UNIT_SHIFTS: std::ops::RangeInclusive<u32> = 16..=25;
 /// Gaps measured per unit: enough for a 99th percentile.
 const NR_GAPS_MIN: u64 = 200;
-/// Base page of the measured folio; the unit, not the page, decides the gap.
 const PAGE_BYTES: usize = 4096;
 
 /// Nanoseconds since a fixed moment; never decreases.
@@ -135,7 +134,8 @@ impl Tuning {
     /// `folio` should be larger than 32 MiB and than the cache, or cached memory is measured.
     ///
     /// # Errors
-    /// [`GapsError`] unless `folio` is one or more whole pages of 4 KiB, or if the smallest unit takes longer.
+    /// [`GapsError`] unless `folio` is one or more whole pages of 4 KiB, or if the smallest unit
+    /// takes longer.
     pub fn unit_within(
         &self,
         folio: &mut [u8],

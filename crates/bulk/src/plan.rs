@@ -128,7 +128,6 @@ pub enum PlanError {
 pub struct Plan {
     shape: Shape,
     at_once_pages: u64,
-    /// In order; empty ones have no steps.
     pieces: [Piece; 3],
 }
 
@@ -266,7 +265,6 @@ impl Preemption {
         }
     }
 
-    /// Units of `unit_bytes` (at least a page) under cooperative preemption, otherwise one unit.
     fn pace(self, unit_bytes: u64, page_bytes: u64, points: Points) -> Pace {
         let unit_pages = match self {
             Self::Cooperative => (unit_bytes / page_bytes).max(1),

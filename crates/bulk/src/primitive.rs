@@ -4,8 +4,8 @@
 //! [`Tuning`](crate::Tuning) chooses among them.
 //!
 //! - I1: a routine writes every byte of its range and no other, whatever the length and alignment.
-//! - I2: a routine with stores that x86-64 does not order returns after ordering them (`sfence`):
-//!   code that publishes the memory afterwards needs no fence of its own.
+//! - I2: a routine with weakly ordered stores ends with `sfence`: code that publishes the memory
+//!   afterwards needs no fence of its own.
 
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 mod arm64;
@@ -227,7 +227,8 @@ impl Copier {
     /// Copies `len_bytes` from `from` to `to`; with no bytes, any addresses work.
     ///
     /// # Errors
-    /// [`RangeError::Overlap`] if the ranges share a byte, [`RangeError::Wraps`] if one extends past the end of the address space. Nothing is written.
+    /// [`RangeError::Overlap`] if the ranges share a byte, [`RangeError::Wraps`] if one extends
+    /// past the end of the address space. Nothing is written.
     ///
     /// # Safety
     /// `from` is mapped for reading and `to` for writing, and nothing else writes either or reads

@@ -69,7 +69,6 @@ pub enum TuningError {
     },
 }
 
-/// Routines by the bit length of the size, so a choice is one lookup.
 #[derive(Clone, Copy, Debug)]
 struct Ladder<R>([R; LENGTHS]);
 

@@ -76,7 +76,6 @@ impl<R: Ram> Memory<R> {
         self.fail_collapse.nr_steps()
     }
 
-    /// One step. Fails with `refusal` if the test chose this step.
     pub(crate) fn step(&mut self, refusal: CollapseRefusal) -> Result<(), CollapseRefusal> {
         self.fail_collapse.step(refusal)
     }
@@ -96,7 +95,6 @@ impl<R: Ram> Memory<R> {
         self.core.counters.collapse.refused[refusal as usize] += nr;
     }
 
-    /// Counts an allocation; vmstat counts only the PMD size.
     pub(crate) fn count_alloc(&mut self, order: Order, outcome: Result<(), CollapseRefusal>) {
         let counters = &mut self.core.counters.collapse;
         match outcome {
@@ -106,7 +104,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// How hard an allocation tries (D.5.1).
     pub(crate) fn collapse_effort(&self, who: Who) -> Effort {
         match who {
             Who::Advice => Effort::Direct,

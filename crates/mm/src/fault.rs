@@ -135,10 +135,8 @@ impl Fault {
     }
 }
 
-/// First try or retry of a fault (B.2.5, B.3.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
-    /// The first, under the VMA lock.
     First,
     /// Retried like a first pass: the async step runs again.
     Again,
@@ -288,7 +286,6 @@ impl<R: Ram> Memory<R> {
         Ok(Touched { leaf, outcome })
     }
 
-    /// Retries the fault until the page is mapped (B.2.5).
     pub(super) fn file_fault(&mut self, mut fault: Fault) -> Result<Outcome, FaultError> {
         for _ in 0..NR_PASSES_MAX {
             match self.file_pass(&fault)? {

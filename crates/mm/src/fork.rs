@@ -124,7 +124,6 @@ impl<R: Ram> ForkCopy<'_, R> {
             && folios.frames().count(Flag::Exclusive, pfn, nr) > 0
     }
 
-    /// Copies a pinned page for the child (E.1.3).
     fn copy_pinned(&mut self, id: FolioId, batch: Batch) -> Result<Copied, ForkError> {
         let folio = self.core.folios.get(id);
         let crate::folio::Owner::Anon { index } = folio.owner else {

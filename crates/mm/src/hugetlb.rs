@@ -3,8 +3,8 @@
 //! Answers to: `hugetlb_reserve_pages`, `hugetlb_file_setup`, `hugetlb_vm_op_split`.
 //!
 //! ```text
-//!   mmap: promise a page for each --> refused where not that many are free and unpromised (O.2)
-//!   fault: owner or shared: a promised page; child: an unpromised one, else SIGBUS     (O.3)
+//!   mmap: reserve all pages --> refused if the pool has too few unreserved pages       (O.2)
+//!   fault: owner or shared: a reserved page; child: an unreserved one, else SIGBUS     (O.3)
 //!   store to a page that fork shared: mapped once -> kept, else copied as a whole      (O.4)
 //! ```
 //!
@@ -132,7 +132,6 @@ impl<R: Ram> Memory<R> {
         Ok(range)
     }
 
-    /// Refuses a range whose edge is inside a huge page (O.5.1).
     pub(crate) fn check_huge_cut(
         &self,
         mm: MmId,

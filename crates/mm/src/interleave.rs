@@ -52,7 +52,6 @@ pub(crate) fn explore<F: Send + Sync + 'static, const N: usize>(
     });
 }
 
-/// Part of loom's message when no thread can continue or it has explored too long.
 pub(crate) const DEADLOCK: &str = "deadlock";
 const ENDLESS: &str = "Model exceeded maximum number of branches";
 

@@ -60,7 +60,6 @@ impl<R: Ram> Memory<R> {
         ReadTarget { file, allowed: self.core.mapping(file).control.always }
     }
 
-    /// Byte after a folio, at most `end`. Saturates at the end of the offset range.
     pub(super) fn end_of(&self, entry: Entry, end: u64) -> u64 {
         entry.end().checked_mul(self.rules.page.bytes()).map_or(end, |next| next.min(end))
     }

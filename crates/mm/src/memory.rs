@@ -52,8 +52,8 @@ pub(crate) struct Readahead<'a> {
 
 /// One machine's memory.
 ///
-/// The first fault of a file reads a window of base pages; large folios come as the reader goes on
-/// (the example of the crate shows them):
+/// The first fault of a file reads a window of base pages; later windows use large folios
+/// (see the crate's example):
 ///
 /// ```
 /// use largefolio_mm::fault::Access;
@@ -225,7 +225,6 @@ impl<R: Ram> Memory<R> {
         self.core.add_mapping(mapping)
     }
 
-    /// Adds the memory of a shared anonymous mapping (`shmem_enabled` = never: base pages).
     pub(crate) fn add_anon_shared(&mut self, size_bytes: u64) -> OpenId {
         let file = self.add_memory_file(size_bytes);
         self.core.mapping_mut(file).is_anon_shared = true;
@@ -273,7 +272,6 @@ impl<R: Ram> Memory<R> {
         mm
     }
 
-    /// Creates a process with nothing mapped, if an owner id is free (F.1.2).
     pub(crate) fn try_new_space(&mut self) -> Result<MmId, IdsExhausted> {
         let id = self.core.processes.alloc()?;
         let table = self.new_table();

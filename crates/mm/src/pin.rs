@@ -67,7 +67,6 @@ impl<R: Ram> Memory<R> {
         self.core.put(id, 1);
     }
 
-    /// Makes the page of a private mapping exclusive without making it writable (E.3.5).
     fn unshare(&mut self, mm: MmId, vpn: Vpn) -> Result<(), FaultError> {
         let Some(&vma) = self.space(mm).vmas.find(vpn) else { return Ok(()) };
         let Some(leaf) = self.space(mm).table.leaf(vpn) else { return Ok(()) };

@@ -3,12 +3,12 @@
 //! ```text
 //!   fault, read ---> free < low? --> kswapd: scan until free >= high
 //!                    free < min? --> direct: scan until there is enough (allocstall)
-//!                    no block of the order? --> compact, where effort and index allow
+//!                    no block of the order? --> compact, if effort and index allow
 //!
 //!   scan:  active list --not used--> inactive list --not used--> evict
 //!   evict: file       unmap, write back if dirty, leave a shadow
 //!          anonymous  partially mapped: split; else contiguous slots: swap out; none: split
-//!          lazy-free  throw away
+//!          lazy-free  discard
 //! ```
 //!
 //! Reading order: `charge` `scan` `lists` `generations` `evict` `effort` [`compact`] `migrate`. The

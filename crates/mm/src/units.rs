@@ -249,7 +249,7 @@ impl Vpn {
     }
 }
 
-/// `64K`, `2M`, `1G`, `1T` or plain bytes; `None` for anything else or what does not fit 63 bits.
+/// Parses `64K`, `2M`, `1G`, `1T` or plain bytes; `None` if invalid or longer than 63 bits.
 ///
 /// ```
 /// use largefolio_mm::units::parse_bytes;

@@ -28,7 +28,6 @@ impl<R: Ram> Memory<R> {
         let space = self.space_mut(mm);
         space.is_dead = true;
         space.uses_huge_zero = false;
-        // Nothing is mapped: free the tables.
         space.table = table;
         self.khugepaged_exit(mm);
         self.core.processes.end(mm);
@@ -81,7 +80,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Frees the PTE tables between the neighbouring areas: no area needs them.
     pub(crate) fn free_tables(&mut self, mm: MmId, start: Vpn, end: Vpn) {
         let space = self.space_mut(mm);
         let floor = space.vmas.last_before(start).map_or(Vpn(0), |vma| vma.end);

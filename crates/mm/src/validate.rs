@@ -23,8 +23,8 @@
 //!   folio; the size counters equal the number of folios (G.2).
 //! - I14: a file's gate counts its writers, the processes that run it and its huge folios (H.3).
 //! - I15: a folio is on one LRU list, or isolated; the lists count their folios.
-//! - I16: a swapped page is inside an area, is not mapped, and has a PTE table; a swap slot's users
-//!   equal the swapped pages that name it.
+//! - I16: a swapped page is inside an area, is not mapped, and has a PTE table; a swap slot has one
+//!   user per swapped page that names it.
 //! - I17: the machine's counts of mapped pages agree with the page tables: each mapped page once,
 //!   or, without per-page map counts, every page of a mapped folio (F.5.2).
 //! - I18: entries, mapcounts, free pages and reservations of huge pages agree
@@ -124,7 +124,7 @@ pub enum Violation {
     I8 {
         /// The open file.
         open: OpenId,
-        /// Its miss counter; at most 1000 is legal.
+        /// Its miss counter, at most 1000 if valid.
         mmap_miss: u32,
     },
     /// A store would reach a page that other processes see.
@@ -372,7 +372,6 @@ impl<R: Ram> Memory<R> {
             && entry.is_some_and(|entry| self.core.folios.get(entry.folio).pfn_at(index) == pfn)
     }
 
-    /// Checks I1, I2, I7, I11, I12.
     fn check_folios(&self, found: &EntriesFound) -> Result<(), Violation> {
         let mut used = self.nr_pinned + 1;
         used += self.huge_zero.map_or(0, |_| self.rules.page.pmd_order().nr_pages());
@@ -393,7 +392,6 @@ impl<R: Ram> Memory<R> {
         if used == allocated { Ok(()) } else { Err(Violation::I7 { allocated, used }) }
     }
 
-    /// Checks I6 in both directions.
     fn check_trees(&self) -> Result<(), Violation> {
         for (file, mapping) in self.core.mappings() {
             mapping.validate()?;

@@ -142,7 +142,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Unmaps and drops a whole page cache (H.3.3). Private copies of its pages stay.
     fn drop_everything(&mut self, file: MappingId) {
         let entries: Vec<_> = self.core.mapping(file).tree.iter().collect();
         self.core.counters.writers.nr_drops += 1;

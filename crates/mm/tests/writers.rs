@@ -179,7 +179,6 @@ fn h2_1_what_is_open_for_write_cannot_be_run() {
     world.memory.close(writer);
     assert_eq!(world.memory.run(world.mm, world.file), Ok(()));
     assert_eq!(world.memory.counters().writers.nr_open_for_write, 1);
-    // execve of another program releases this one.
     let other = world.memory.add_file(PAGE, "ext2");
     assert_eq!(world.memory.run(world.mm, other), Ok(()));
     world.check();
@@ -197,7 +196,6 @@ fn h1_4_a_shared_mapping_with_stores_implies_a_writer() {
     world.check();
     assert_eq!(world.nr_thps(), 0);
     assert_eq!(world.collapse(0), REFUSED);
-    // The descriptor is closed, but the mapping holds the open file.
     world.memory.close(open);
     assert_eq!(world.collapse(0), REFUSED);
     world.memory.munmap(world.mm, at, PAGE).unwrap();

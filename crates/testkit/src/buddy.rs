@@ -72,7 +72,6 @@ impl NaiveBuddy {
         if let Some(pfn) = self.take_own(order, of) {
             return Some(pfn);
         }
-        // Claim, largest donor block first.
         for donor_order in (order..=self.max_order).rev() {
             let Some(donor) = self.donor(donor_order, of) else { continue };
             let is_allowed = donor_order >= self.pageblock_order
@@ -85,7 +84,6 @@ impl NaiveBuddy {
                 return self.take_own(order, of);
             }
         }
-        // Steal, smallest first.
         for donor_order in order..=self.max_order {
             if let Some(donor) = self.donor(donor_order, of) {
                 return Some(self.take_head(donor_order, order, donor));
@@ -194,7 +192,6 @@ impl NaiveBuddy {
         i32::try_from(requests).map_or(i32::MIN, |requests| 1000 - requests)
     }
 
-    /// In thousandths (I.10).
     #[must_use]
     pub fn unusable_index(&self, order: u8) -> u32 {
         let blocks = self.blocks();

@@ -17,9 +17,7 @@ impl NaiveLruEntry {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NaiveFound {
-    /// An entry, now the most recently used.
     Hit(NaiveLruEntry),
-    /// A read-only entry, now removed.
     ReadOnly,
     Miss,
 }

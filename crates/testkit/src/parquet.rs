@@ -1,7 +1,7 @@
 //! Parquet files that readers must reject.
 
-/// Returns `file` with footer fields that only the Parquet library notices; `None` if it is no
-/// Parquet file. The library reads them as lists of two billion booleans, which takes seconds.
+/// Returns `file` with footer fields that only the Parquet library notices; `None` if it is
+/// not a Parquet file. It reads them as lists of two billion booleans, which takes seconds.
 #[must_use]
 pub fn with_hidden_fields(file: &[u8]) -> Option<Vec<u8>> {
     const HIDDEN: [u8; 9] = [0x29, 0x71, 0x19, 0xf1, 0xff, 0xff, 0xff, 0xff, 0x07];

@@ -32,9 +32,7 @@ pub struct NaivePageTable {
     tables: BTreeSet<u64>,
     slot: u64,
     block: u64,
-    /// Blocks whose contiguous bit was set and cleared.
     pub nr_folds: u64,
-    /// Blocks that lost the contiguous bit and stayed mapped.
     pub nr_unfolds: u64,
 }
 
@@ -295,7 +293,6 @@ impl NaivePageTable {
         (before - self.tables.len()) as u64
     }
 
-    /// The last PTE of a block was set (C.1.2 and C.1).
     fn after_single_set(&mut self, vpn: u64, (folio, order): Folio) {
         let first = vpn / self.block * self.block;
         let here = self.ptes[&vpn];

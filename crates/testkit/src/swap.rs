@@ -99,7 +99,6 @@ impl Drop for Swap {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It ends by itself, or has printed its panic.
             let _ = thread.join();
         }
     }
@@ -120,7 +119,6 @@ fn watched(device: &Path) -> OwnedFd {
 struct Attacker {
     at: PathBuf,
     random: u64,
-    /// Read ends, so no writer blocks.
     fifos: Vec<File>,
     /// Read ends of the previous round: one of its names may just have been looked up.
     earlier: Vec<File>,

@@ -41,7 +41,6 @@ pub enum NaiveLookup {
     L1,
     L2,
     Miss,
-    /// The entry is read-only.
     Permission,
 }
 

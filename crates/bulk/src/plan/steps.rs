@@ -18,10 +18,8 @@ pub(super) struct Pace {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// All pages of a folio, one at a time, from both ends towards the fault page.
     Converging { shape: Shape, points: Points },
     Extent {
-        /// First page and page count; 0 pages have no steps.
         first: u64,
         nr: u64,
         region: Region,
@@ -77,7 +75,6 @@ impl Piece {
     }
 }
 
-/// Step `at` of `nr_units` units, with or without a point before each.
 fn numbered(at: u64, nr_units: u64, points: Points, unit: impl Fn(u64) -> Unit) -> Option<Step> {
     let (k, is_point) = match points {
         Points::Never => (at, false),
@@ -111,7 +108,7 @@ fn closed(at: u64, nr: u64, unit_pages: u64, unit: impl Fn(u64) -> Unit) -> Opti
 fn converging(shape: Shape, k: u64) -> u64 {
     let Shape { nr_pages, fault_page, .. } = shape;
     let is_in_first_half = fault_page <= nr_pages / 2;
-    // Pages on each side of the pairs' middle.
+    // Pages on each side of the point where the pairs meet.
     let half = if is_in_first_half { fault_page } else { nr_pages - fault_page };
     let nr_single = nr_pages - 2 * half;
     let base = if is_in_first_half { 0 } else { nr_single };

@@ -71,7 +71,6 @@ unsafe fn copy_rep(to: *mut u8, from: *const u8, len: usize) {
     }
 }
 
-/// Orders streaming stores before the code that publishes the memory (I2).
 fn order_stores() {
     // SAFETY: SSE is part of x86-64.
     unsafe { _mm_sfence() };

@@ -162,7 +162,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Writes the range back and retries (H.5.1).
     fn collapse_dirty(&mut self, range: &FileRange) -> Result<Done, CollapseRefusal> {
         if self.rules.collapse.dirty != DirtyRange::WrittenBack {
             return Err(CollapseRefusal::PageDirtyOrWriteback);
@@ -172,7 +171,6 @@ impl<R: Ram> Memory<R> {
         self.collapse_file(range)
     }
 
-    /// Whether the walk continues after a refusal (H.5.2).
     fn goes_on_after(&self, refusal: CollapseRefusal) -> bool {
         match refusal {
             // Nothing is mapped there: a failure up to 6.18, skipped from 6.19 on.
@@ -190,7 +188,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Maps the last refusal to its errno (H.5.2).
     pub(super) fn error(&self, refusal: CollapseRefusal) -> CollapseError {
         let errno = match refusal {
             CollapseRefusal::AllocHugePageFail | CollapseRefusal::VmaNull => Errno::Enomem,

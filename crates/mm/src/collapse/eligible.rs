@@ -27,7 +27,6 @@ impl<R: Ram> Memory<R> {
             return is_on && vma.has_anon();
         };
         let mapping = self.core.mapping(self.open_file(open).mapping);
-        // Shared memory has its own setting (H.1.1).
         if mapping.is_shmem {
             // A tmpfs mount has its own setting, which is off by default.
             let follows = mapping.huge_switch == HugeSwitch::ShmemEnabled;
@@ -58,7 +57,6 @@ impl<R: Ram> Memory<R> {
     pub(super) fn file_rule(&self, vma: &Vma, mapping: &Mapping) -> bool {
         let pmd = self.rules.page.pmd_order();
         match self.rules.collapse.file {
-            // The kernel is built without the option.
             FileCollapse::Absent => false,
             // Differs: any mapping of the file that runs, not only those that exec made.
             FileCollapse::DenyWrite => mapping.gate.writecount() < 0,
@@ -78,7 +76,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Whether khugepaged may collapse this block of a file: `within_size` is checked per block.
     pub(super) fn is_within_size(&self, vma: &Vma, file: MappingId, end: u64) -> bool {
         let mapping = self.core.mapping(file);
         !mapping.is_shmem

@@ -69,7 +69,6 @@ impl<R: Ram> Memory<R> {
         collapsed.map(|()| Done::Collapsed)
     }
 
-    /// Checks the cached pages without changing anything (H.4).
     fn scan_file(&self, range: &FileRange) -> Result<(), CollapseRefusal> {
         let mut nr_present = 0;
         for entry in self.entries_in(range.file, range.pages()) {
@@ -148,7 +147,7 @@ impl<R: Ram> Memory<R> {
         filled
     }
 
-    /// Gathers and copies (H.5 steps 3 to 5). Gathered folios are off their lists even after a failure.
+    /// Gathers and copies (H.5 steps 3 to 5). Gathered folios leave their lists in any case.
     fn gather_and_copy(
         &mut self,
         range: &FileRange,
@@ -298,7 +297,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Copies folio by folio in ascending order, and fills holes (H.5 step 5, D.4.5).
     fn copy_gathered(
         &mut self,
         range: &FileRange,
@@ -357,7 +355,6 @@ impl<R: Ram> Memory<R> {
         let Ok(()) = mapping.tree.insert(index, range.order, id) else {
             unreachable!("the range was just emptied")
         };
-        // So the next fault can map the block by one entry (H.5 step 6).
         let is_own = range.who == Who::Advice && self.rules.collapse.retract == Retract::Own;
         if range.order == self.rules.page.pmd_order() && !is_own {
             self.retract_tables(range);

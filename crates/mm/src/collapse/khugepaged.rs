@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   wake -- scan ranges_to_scan blocks, process after process --> sleep scan_sleep --> wake ..
-//!              | no memory: sleep alloc_sleep once, go on
+//!              | no memory: sleep alloc_sleep once, continue
 //! ```
 //!
 //! Owns the list of processes, the scan position and the next wake-up. Scanning takes no time.
@@ -35,7 +35,6 @@ enum Look {
 }
 
 impl Khugepaged {
-    /// Sleeps for at least a millisecond: time must advance.
     const fn sleep(&mut self, ms: u64) {
         let ms = if ms == 0 { 1 } else { ms };
         self.wake_ns = self.wake_ns.saturating_add(ms.saturating_mul(NS_PER_MS));
@@ -107,7 +106,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Whether any setting lets khugepaged run (H.1.2).
     fn is_khugepaged_on(&self) -> bool {
         let anon = &self.rules.anon;
         let is_on = |mode: &SizeMode| matches!(mode, SizeMode::Always | SizeMode::Madvise);
@@ -246,7 +244,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Returns the orders that a policy leaves for a block, if any.
     fn decided_collapse(
         &mut self,
         target: &CollapseTarget,

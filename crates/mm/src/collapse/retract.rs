@@ -61,13 +61,11 @@ impl<R: Ram> Memory<R> {
         self.rules.collapse.pmd_table != PmdTable::Made && !has_one
     }
 
-    /// Whether the process lacks a PTE table for the block (C.6.3).
     pub(super) fn lacks_ptes(&self, target: &CollapseTarget) -> bool {
         let pmd = self.space(target.mm).table.pmd(target.first);
         self.rules.collapse.pmd_table == PmdTable::Block && pmd == PmdState::Empty
     }
 
-    /// Frees the table and maps the block by one PMD entry, for the caller of `MADV_COLLAPSE`.
     pub(super) fn install_pmd(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let done = self.retract_one(target)?;
         if self.space(target.mm).table.pmd(target.first) == PmdState::Leaf {

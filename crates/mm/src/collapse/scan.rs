@@ -54,7 +54,6 @@ impl<R: Ram> Memory<R> {
         if target.vma.is_armed { PteLimits { none: 0, ..limits } } else { limits }
     }
 
-    /// Tests the PTEs of a target for the first time, and counts the ones examined (H.6.5).
     pub(super) fn examine_ptes(
         &mut self,
         target: &CollapseTarget,
@@ -143,7 +142,6 @@ impl<R: Ram> Memory<R> {
         if !self.core.folios.lru().is_on_lru(id) {
             return Err(CollapseRefusal::PageLru);
         }
-        // It is being read or written.
         if folio.is_locked {
             return Err(CollapseRefusal::PageLock);
         }

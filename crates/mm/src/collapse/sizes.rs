@@ -95,7 +95,6 @@ impl<R: Ram> Memory<R> {
         if is_off { order.nr_pages() - 1 } else { 0 }
     }
 
-    /// Collapses one range. `Ok(Already)`: it has a folio this large (checked below the PMD order).
     fn collapse_part(&mut self, target: &CollapseTarget) -> Result<Done, Option<CollapseRefusal>> {
         let pmd = self.rules.page.pmd_order();
         if target.order < pmd && self.has_folio(target) {

@@ -7,8 +7,8 @@
 //!     | no, or none free
 //!     v
 //!   read --> shared zero page, one PTE
-//!   write -> largest enabled, suitable order whose PTEs are all none and that is free;
-//!            at last one base page
+//!   write -> largest enabled, suitable, free order with empty PTEs;
+//!            otherwise one base page
 //! ```
 
 use super::{Access, Fault, FaultError, Outcome};
@@ -52,7 +52,6 @@ impl<R: Ram> Memory<R> {
         if orders.contains(pmd) && self.is_pmd_empty(fault) { parts.with(pmd) } else { parts }
     }
 
-    /// One PTE of the shared zero page, never a large folio (D.2.2).
     fn map_zero_page(&mut self, fault: &Fault) {
         let pfn = self.zero_pfn;
         let flags = PteFlags::YOUNG | PteFlags::SPECIAL;
@@ -66,7 +65,6 @@ impl<R: Ram> Memory<R> {
             .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))
     }
 
-    /// Maps each page by an exclusive PTE (D.2.8).
     pub(super) fn map_anon(&mut self, fault: &Fault, id: FolioId) {
         self.core.map_new_anon(id, fault.mm, Level::Ptes);
         let folio = self.core.folios.get(id);

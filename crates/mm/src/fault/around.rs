@@ -24,7 +24,6 @@ struct Mapped {
     has_fault: bool,
 }
 
-/// Outcome of mapping the window's first folio (B.5.6).
 enum FirstFolio {
     Mapped,
     NoTable,
@@ -152,7 +151,6 @@ impl<R: Ram> Memory<R> {
         self.space(fault.mm).first_set_in(from, nr).map_or(nr, |set| set.0 - from.0)
     }
 
-    /// Whether the batch may grow to the whole folio (B.5.7).
     fn can_widen(&self, fault: &Fault, entry: Entry) -> bool {
         // Up to 6.17, no page outside the window is mapped (B.5.7).
         if self.rules.fault.around_span == AroundSpan::Window {
@@ -161,7 +159,6 @@ impl<R: Ram> Memory<R> {
         self.ends_before_last_page(fault, entry) && self.fits_area_and_table(fault, entry)
     }
 
-    /// Whether the whole folio fits inside the VMA and inside one PTE table.
     pub(super) fn fits_area_and_table(&self, fault: &Fault, entry: Entry) -> bool {
         let (area_first, area_end) = fault.vma.file_range();
         if entry.index.0 < area_first || entry.end() > area_end {

@@ -42,7 +42,6 @@ impl<R: Ram> Memory<R> {
         };
         let is_file = self.is_file_page(leaf.pfn);
         if leaf.kind == LeafKind::Pmd && is_file && !self.is_writable_from_the_start(fault) {
-            // Clear the entry, and handle the store as if nothing were mapped.
             self.split_pmd(fault.mm, fault.vpn);
             return self.file_fault(*fault);
         }
@@ -86,7 +85,6 @@ impl<R: Ram> Memory<R> {
             && self.core.mapping(self.open_file(fault.open()).mapping).is_shmem
     }
 
-    /// Points the PTE at the process's own page, then unmaps the old one (E.3.4).
     fn replace_by_own(&mut self, fault: &Fault, own: FolioId, old: Option<FolioId>) {
         self.core.map_new_anon(own, fault.mm, Level::Ptes);
         let pfn = self.core.folios.get(own).pfn;
@@ -119,7 +117,7 @@ impl<R: Ram> Memory<R> {
             // This mapping holds the only reference: the process that shared it is gone (E.3.2).
             Owner::Anon { .. } if !folio.is_large() => folio.refs == 1,
             Owner::Anon { .. } => match self.rules.anon.reuse {
-                // Without owner tracking, a large folio cannot tell who maps it: copy (E.3.3).
+                // Without owner tracking, a large folio may be shared: copy (E.3.3).
                 Reuse::SmallOnly => false,
                 Reuse::Tracked => {
                     let shape = self.core.shape(folio.order);

@@ -238,7 +238,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Whether a store reuses a large private folio; `may_reuse` is the kernel's answer.
     pub(super) fn decided_reuse(&mut self, fault: &Fault, id: FolioId, may_reuse: bool) -> bool {
         let folio = self.core.folios.get(id);
         if !folio.is_anon() || !folio.is_large() || !self.is_asked(Point::Write) {

@@ -23,14 +23,12 @@ pub(super) enum Lookup {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AsyncStep {
-    /// No marker: the lock is still held.
     Nothing,
     /// The marker was hit: the lock was dropped to start I/O.
     Dropped,
 }
 
 impl<R: Ram> Memory<R> {
-    /// Looks up the faulting page, with readahead as the rules say (B.2.1 .. B.2.5).
     pub(super) fn find_or_read(&mut self, fault: &Fault) -> Result<Lookup, FaultError> {
         let file = self.open_file(fault.open()).mapping;
         let index = PageIndex(fault.index());

@@ -60,7 +60,6 @@ impl<R: Ram> Memory<R> {
         if self.space(fault.mm).is_none(first, nr) { (first, nr) } else { one }
     }
 
-    /// Maps a folio of PMD order by one entry if everything allows it (B.6.3).
     pub(crate) fn try_map_pmd(&mut self, fault: &Fault, entry: Entry, is_whole: bool) -> bool {
         let pmd = self.rules.page.pmd_order();
         if entry.order != pmd {

@@ -108,7 +108,6 @@ impl<R: Ram> Memory<R> {
         order.nr_pages()
     }
 
-    /// Handles a store to anonymous memory that a read-only PMD entry maps (E.3.6, D.3.4).
     pub(super) fn huge_write(&mut self, fault: &Fault, leaf: &Leaf) -> HugeWrite {
         if leaf.flags.contains(PteFlags::SPECIAL) {
             return self.huge_zero_write(fault);

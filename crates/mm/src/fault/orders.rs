@@ -42,7 +42,6 @@ impl<R: Ram> Memory<R> {
             .map_or(Orders::NONE, |order| orders.below(order).with(order))
     }
 
-    /// Allocates a zeroed folio of the largest free order (D.2.5, D.2.6).
     pub(super) fn alloc_large(&mut self, fault: &Fault, orders: Orders) -> Option<FolioId> {
         let effort = self.rules.anon.effort(fault.vma.advice.huge);
         for order in orders.descending() {

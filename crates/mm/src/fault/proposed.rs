@@ -13,7 +13,6 @@ use crate::rules::order::PressureOrder;
 use crate::units::Order;
 
 impl<R: Ram> Memory<R> {
-    /// Applies an executable mapping's minimum order, so only whole folios are read.
     pub(super) fn with_exec_min(&self, fault: &Fault, choice: Choice) -> Choice {
         let orders = self.core.mapping(self.open_file(fault.open()).mapping).orders;
         let min = self.rules.order.exec_min(self.rules.page, orders.max);
@@ -29,7 +28,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Returns `order`, or a smaller one if the rule follows memory pressure.
     pub(super) fn exec_order_now(&self, order: Order) -> Order {
         if self.rules.order.pressure == PressureOrder::Ignored {
             return order;
@@ -41,7 +39,6 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Extends the window of B.4.8 to whole folios of `order`.
 pub(super) fn around_in_folios(fault: &Fault, state: &mut RaState, order: Order) -> Issue {
     let first = fault.index().saturating_sub(state.ra_pages / 2);
     state.start = order.round_down(first);

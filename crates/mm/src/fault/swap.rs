@@ -93,7 +93,6 @@ impl<R: Ram> Memory<R> {
         Err(fault.error(FaultError::OutOfMemory, self.rules.page.shift()))
     }
 
-    /// Returns the orders in which the page was swapped out and can come back as one folio.
     fn swapped_orders(&self, fault: &Fault, slot: SwapSlot) -> Orders {
         if self.rules.reclaim.swap_in == SwapIn::Pages {
             return Orders::NONE;
@@ -175,7 +174,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Maps a held folio and frees its slots where allowed. Returns whether it is now exclusive.
     fn map_swapped(&mut self, fault: &Fault, id: FolioId) -> bool {
         let run = self.swapped_run(fault, id);
         let was_cached = self.core.folios.get(id).slot.is_some();

@@ -3,7 +3,7 @@
 //! Answers to: `swapin_readahead`, `swap_vma_readahead`, `swap_vma_ra_win`, `__swapin_nr_pages`.
 //!
 //! ```text
-//!   hits of the last window 0: this page, or two where it is next to the last
+//!   hits of the last window 0: this page, or two if it is next to the last
 //!                           n: n + 2 pages, rounded up to a power of two, at most 8
 //!   after the last page:  [*......]      before it: [......*]      elsewhere: [...*....]
 //! ```
@@ -16,7 +16,6 @@ use crate::rules::anon::Effort;
 use crate::units::{Order, PageIndex, SwapSlot, Vpn, VpnRange};
 use crate::vma::SwapAhead;
 
-/// `vm.page-cluster` is 3.
 const WINDOW_MAX: u64 = 8;
 const HITS_FIRST: u64 = 4;
 /// The kernel's `SWAP_RA_HITS_MAX`.

@@ -69,7 +69,6 @@ impl<R: Ram> Memory<R> {
         Sequential::Asked(Request { index, nr_pages, prev_index, io_pages })
     }
 
-    /// Chooses the sequential read; `None` if a forced read already did it.
     fn chosen_sequential(&mut self, fault: &Fault) -> Option<Issue> {
         let (open, index) = (fault.open(), fault.index());
         let OpenFile { mapping: file, state, .. } = *self.open_file(open);

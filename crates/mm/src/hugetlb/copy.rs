@@ -5,7 +5,7 @@
 //! ```text
 //!   store to a read-only entry: mapped once -------------------> kept
 //!                               a page is available -----------> copied
-//!                               none, owner of the promises ---> taken from the others, kept
+//!                               none, owner of reservations ---> taken from the others, kept
 //!                               none, child -------------------> SIGBUS
 //! ```
 
@@ -91,7 +91,6 @@ impl<R: Ram> Memory<R> {
         self.space_mut(fault.mm).huge.insert(fault.first(), entry);
     }
 
-    /// Copies the whole huge page, page by page or in extents (D.4.5, O.4.3).
     fn copy_huge(&mut self, fault: &HugeFault, from: Pfn, to: Pfn) {
         let HugeArea { order, .. } = fault.area;
         let fault_page = fault.vpn.0 - fault.first().0;
@@ -105,7 +104,7 @@ impl<R: Ram> Memory<R> {
         self.core.hugetlb.remove_map(order, from, owner);
     }
 
-    /// Unmaps the page from every child; those areas get no more pages (O.4.4).
+    /// Unmaps the page from every child; those areas get no further pages (O.4.4).
     fn take_from_others(&mut self, fault: &HugeFault, pfn: Pfn) {
         let HugeArea { file, order, .. } = fault.area;
         let index = fault.index() << order.get();

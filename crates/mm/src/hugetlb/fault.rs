@@ -35,7 +35,6 @@ impl HugeFault {
 const STEPS_OF_FAULT: u64 = 4;
 
 impl<R: Ram> Memory<R> {
-    /// Touches an address of a hugetlb area; `None` if the address has no such area.
     pub(crate) fn touch_huge(
         &mut self,
         mm: MmId,
@@ -84,7 +83,6 @@ impl<R: Ram> Memory<R> {
         Ok(Touched { leaf: self.huge_leaf(fault, entry), outcome: Outcome::Minor })
     }
 
-    /// Maps a page of the shared file if it has one, otherwise a new page (O.3.1).
     fn huge_absent(&mut self, fault: &HugeFault) -> Option<()> {
         // One of its pages was taken away: its content must not come back as zeroes (O.4.4).
         if fault.area.has_lost {

@@ -33,7 +33,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Returns the unused reservations of a removed hugetlb area (O.2.4).
     pub(crate) fn close_huge(&mut self, vma: &Vma) {
         let Some(area) = vma.huge() else { return };
         let index = |vpn| vma.index_of(vpn) >> area.order.get();

@@ -185,7 +185,6 @@ impl<R: Ram> Memory<R> {
         self.core.find(file, index)
     }
 
-    /// The sync entry for a read call (A.3.2).
     pub(crate) fn read_absent(&mut self, open: OpenId, Run { start: index, nr_pages }: Run) {
         let file = self.open_file(open).mapping;
         let state = self.open_file(open).state;

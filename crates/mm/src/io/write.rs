@@ -29,7 +29,6 @@ impl<R: Ram> Memory<R> {
         self.write_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
     }
 
-    /// Writes; `put` stores the bytes of each piece, from the given frame on, while it is cached.
     pub(crate) fn write_with(
         &mut self,
         open: OpenId,

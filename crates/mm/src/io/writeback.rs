@@ -7,9 +7,9 @@
 //! before the next operation, as for reads.
 //!
 //! ```text
-//!   a write, a store --> more is dirty than the background limit? --> written, oldest first, down to it
-//!   reclaim finds little but dirty folios? ------------------------> everything dirty is written
-//!   a folio that reclaim had to leave is written ------------------> it is the next to be scanned
+//!   a write or store: dirty pages above the background limit? --> written, oldest first
+//!   reclaim finds mostly dirty folios? ------------------------> all dirty pages written
+//!   a dirty folio skipped by reclaim is written ---------------> scanned next
 //! ```
 //!
 //! Differs: the flusher takes no time, so no task is throttled, and nothing is written because of
@@ -120,7 +120,6 @@ impl<R: Ram> Memory<R> {
         while self.core.dirty.nr_pages_of(group) > limit && self.write_next(Some(group)) {}
     }
 
-    /// Memory that may be dirty: free memory above the reserve, and cached file pages.
     fn dirtyable(&self) -> u64 {
         let nr_free = self.core.buddy.nr_free_pages();
         let reserved = self.core.pressure.watermarks.high;

@@ -78,7 +78,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// `MADV_HUGEPAGE`: khugepaged may scan the process from now on (D.2.9).
     fn advise_huge(&mut self, mm: MmId, range: VpnRange) {
         let before: Vec<Vma> = self.whole_areas(mm, range);
         let huge = |vma: &mut Vma| vma.advice.huge = HugeAdvice::Huge;

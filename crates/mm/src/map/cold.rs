@@ -27,7 +27,6 @@ struct Run {
 
 enum Next {
     Skip(Vpn),
-    /// The folio was split: retry the same page.
     Again,
     Take(Run),
 }

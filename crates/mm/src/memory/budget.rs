@@ -36,7 +36,6 @@ impl<R: Ram> Memory<R> {
         self.measured_bytes = self.measured_bytes - before + bytes;
     }
 
-    /// Counts a walk over pages `[start, end)`, limited by the PMD slots in use.
     pub(crate) fn count_walk(&self, mm: MmId, VpnRange { start, end }: VpnRange, nr_areas: usize) {
         let table = &self.space(mm).table;
         let nr_slots = (end.0.saturating_sub(start.0) >> table.pmd_order().get()) + 1;

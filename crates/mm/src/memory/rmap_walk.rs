@@ -46,7 +46,6 @@ impl<R: Ram> Memory<R> {
         {
             return sites;
         }
-        // Other processes map it too: search all of them, in order.
         sites.clear();
         let mut nr_left = nr_maps;
         self.count_areas(0, self.nr_spaces());

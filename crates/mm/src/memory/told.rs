@@ -82,7 +82,7 @@ impl<R: Ram> Memory<R> {
     /// Reads one folio into the page cache, whatever readahead would choose.
     ///
     /// # Errors
-    /// Fails without changes if one of its pages is cached or no block of its order is free.
+    /// Fails without changes if any of its pages is cached or no block of its order is free.
     pub fn cache_folio(&mut self, folio: NewFolio) -> Result<FolioId, InsertRefusal> {
         self.core.insert(folio)
     }

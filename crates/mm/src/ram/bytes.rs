@@ -195,7 +195,6 @@ impl Ram for Bytes {
             }
             page[(from - start) as usize..(to - start) as usize].fill(0);
         }
-        // A cut at the end of the file needs no hole.
         if to >= stored.size_bytes {
             stored.size_bytes = stored.size_bytes.min(from);
         } else {

@@ -123,7 +123,6 @@ pub(crate) fn room<R: Ram>(
     }
 }
 
-/// Reads exactly the pages of `run` in the smallest folios, in chunks (A.3.2 step 2).
 pub(crate) fn forced<R: Ram>(cache: &mut impl Cache<R>, file: MappingId, run: Run) {
     let chunk = cache.rules().page.pages_in(FORCED_CHUNK_BYTES);
     let mut reader = Reader { cache, file, ram: PhantomData };
@@ -181,7 +180,6 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         }
     }
 
-    /// The rest can be empty: a fresh state that meets a marker at page 0 has an empty window.
     fn rest(&mut self, span: Span) {
         if span.nr_pages > 0 || self.cache.rules().readahead.remainder == Remainder::WholeSize {
             self.base(span);
@@ -245,7 +243,6 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
     }
 }
 
-/// Whether a window of `nr_pages` gets large folios: it must have a minimum length (A.5.2).
 pub(crate) fn takes_large(rules: &Rules, mapping: &Mapping, nr_pages: u64) -> bool {
     let min_window = rules.readahead.large_window_min_pages;
     let is_short = min_window > 0 && nr_pages < min_window.max(mapping.min_pages());

@@ -93,7 +93,6 @@ pub(super) fn start_of_file(
     Issue::Window { start: 0, hint }
 }
 
-/// Issues the state's window with order hint 0 (A.3.2 step 5).
 fn window(state: &mut RaState, index: u64, max: u64, rules: &ReadaheadRules) -> Issue {
     if rules.entry == Entry::Unified {
         merge_next(state, index, max);

@@ -13,7 +13,6 @@ use crate::ram::Ram;
 use crate::units::Pfn;
 
 impl<R: Ram> Memory<R> {
-    /// Evicts isolated folios in order, used or not. The remaining ones go back onto a list.
     pub(crate) fn reclaim_folios(&mut self, folios: Vec<FolioId>) {
         let mut kept = Vec::new();
         for id in folios {
@@ -35,7 +34,6 @@ impl<R: Ram> Memory<R> {
                 self.note_activation(id);
                 kept.push(id);
             }
-            // Evict its parts one by one.
             Fate::Split => {
                 for pfn in (pfn.0..end.0).map(Pfn) {
                     if let Some(part) = self.core.folios.of_pfn(pfn)

@@ -83,7 +83,6 @@ impl<R: Ram> Memory<R> {
     fn charge_limited(&mut self, nr_pages: u64, effort: ChargeEffort) -> bool {
         let id = self.core.groups.current();
         let (mut nr_retries, mut is_drained) = (NR_RETRIES_MAX, false);
-        // After this batch is refused, only the pages needed are charged.
         let mut batch = nr_pages.max(STOCK_PAGES);
         while !self.try_charge(id, nr_pages, std::mem::replace(&mut batch, nr_pages)) {
             if effort == ChargeEffort::None {

@@ -100,7 +100,6 @@ impl<R: Ram> Memory<R> {
         self.reclaim()
     }
 
-    /// Whether a folio of `order` is available above the min watermark.
     fn has_block(&self, order: Order) -> bool {
         let min = self.core.pressure.watermarks.min;
         self.core.buddy.check_watermark(order, min).is_ok()

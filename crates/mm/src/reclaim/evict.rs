@@ -76,14 +76,12 @@ impl<R: Ram> Memory<R> {
     fn evict_anon(&mut self, id: FolioId) -> Fate {
         let folio = self.core.folios.get(id);
         let order = folio.order;
-        // It already has slots.
         if let Some(first) = folio.slot {
             return self.swap_out(id, first);
         }
         if !self.can_swap() {
             return Fate::Activate;
         }
-        // Unmapped pages are freed without I/O (G.5.1).
         if folio.is_partially_mapped {
             return self.split_for_reclaim(id);
         }

@@ -11,7 +11,6 @@ pub(super) enum Fate {
 
 pub(super) enum Victim {
     Own,
-    /// Evict it. The eviction's outcome tells whether it worked.
     Evict,
     Done(Fate),
 }

@@ -4,13 +4,13 @@
 //! `should_run_aging`.
 //!
 //! ```text
-//!        page tables: what was accessed gets into the youngest (aging, look-around)
+//!        page tables: accessed folios move to the youngest (aging, look-around)
 //!                       |
 //!   [ oldest ] [ .. ] [ youngest ]
 //!     |
-//!     +-- another generation by now --> the list of that
-//!     +-- a tier that is spared ------> the second oldest
-//!     +-- else: isolated, examined ---> evicted, or back as what it is then
+//!     +-- another generation by now --> that generation's list
+//!     +-- a protected tier -----------> the second oldest
+//!     +-- else: isolated, examined ---> evicted, or back on a list
 //! ```
 //!
 //! Reading order: this file, `evict`, `age`, `young`. [`crate::folio::generations`] has the

@@ -197,7 +197,6 @@ impl<R: Ram> Memory<R> {
         of_process.map(|areas| areas.len() as u64).max().unwrap_or(0)
     }
 
-    /// Evicts an isolated folio. The parts of a split one take its place.
     pub(super) fn evict_isolated(&mut self, id: FolioId, list: ListId) -> Fate {
         if self.core.folios.get(id).is_anon() && self.core.folios.get(id).is_large() {
             self.core.folios.lru_mut().link_tail(id, list);

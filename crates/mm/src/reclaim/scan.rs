@@ -45,11 +45,8 @@ pub(super) struct Scan {
     /// Enough inactive file memory exists: scan nothing else.
     is_trimming: bool,
     has_spared: bool,
-    /// Reclaim also from cgroups protected by `low`.
     takes_low: bool,
-    /// A cgroup was skipped because of `low`.
     has_left_low: bool,
-    /// Evict folios even if a policy keeps them.
     takes_kept: bool,
     pub(super) nr_file_taken: u64,
     pub(super) nr_dirty: u64,
@@ -137,7 +134,6 @@ impl<R: Ram> Memory<R> {
         nr_freed + if priority == 0 { self.shrink_huge_zero() } else { 0 }
     }
 
-    /// Chooses the lists to scan (`prepare_scan_control`).
     fn prepare_scan(&mut self, scan: &mut Scan, is_forced: bool) {
         let group_stats = self.rules.reclaim.group_stats;
         let vec = self.core.folios.lru_mut().vec_mut(scan.target);
@@ -183,7 +179,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Whether a cgroup is protected from global reclaim now (`memory.min`, `memory.low`).
     fn is_protected(&mut self, scan: &mut Scan, group: GroupId) -> bool {
         let limits = self.core.groups.get(group).limits;
         let nr_pages = self.core.folios.lru().vec(group).nr_charged();
@@ -275,7 +270,6 @@ impl<R: Ram> Memory<R> {
     fn goals(&self, scan: &Scan, group: GroupId) -> Goals {
         let weights = match (self.can_swap(), scan.priority) {
             (false, _) => [0, 1],
-            // The last pass takes whatever exists.
             (true, 0) => [1, 1],
             (true, _) if scan.is_trimming => [0, 1],
             (true, _) => self.core.folios.lru().vec(scan.target).weights(SWAPPINESS),
@@ -290,7 +284,7 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Stops the kind with less left, and limits the other to the same share. Returns whether to go on.
+/// Stops the kind with less left, and limits the other to its share. Returns whether to continue.
 fn stop_smaller(wanted: &Goals, goals: &mut Goals) -> bool {
     let left = |goals: &Goals, kind: usize| goals[2 * kind].1 + goals[2 * kind + 1].1;
     let (anon, file) = (left(goals, 0), left(goals, 1));

@@ -66,7 +66,6 @@ impl<R: Ram> Memory<R> {
         self.core.folios.lru_mut().vec_mut(target).nr_unkeepable += nr_kept;
     }
 
-    /// Private memory is split on its list; reclaim never splits file folios.
     fn split_victim(&mut self, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);
         let may_split = folio.is_anon() && folio.is_large() && folio.slot.is_none();

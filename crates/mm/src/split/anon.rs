@@ -100,7 +100,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Setting the PTEs again folds the contpte blocks that the parts still cover.
     fn refold(&mut self, sites: &[Site], to: Order) {
         if to == Order::ZERO {
             return;

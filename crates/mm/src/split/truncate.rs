@@ -16,7 +16,6 @@ use crate::units::{MappingId, PageIndex};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Partial {
-    /// It is split, or small: its covered pages can leave the cache.
     Split,
     Kept,
 }
@@ -63,7 +62,6 @@ impl<R: Ram> Memory<R> {
     pub fn punch_hole(&mut self, file: MappingId, pos: u64, len_bytes: u64) {
         let page = self.rules.page;
         let size_bytes = self.core.mapping(file).size_bytes;
-        // Up to the last page of the file.
         let end = pos.saturating_add(len_bytes).min(page.pages_in(size_bytes) << page.shift());
         if pos >= end {
             return;
@@ -187,7 +185,6 @@ impl<R: Ram> Memory<R> {
         let Some(entry) = self.core.find(file, index) else { return };
         let to = self.core.mapping(file).orders.min;
         let cut = Cut::Around { at: index.0 - entry.index.0, to };
-        // A refused split does not matter here.
         let _ = self.split_as(entry.folio, cut);
     }
 }

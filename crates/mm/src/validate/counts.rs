@@ -58,7 +58,6 @@ impl EntriesFound {
 }
 
 impl<R: Ram> Memory<R> {
-    /// A folio's counts agree with the page tables (I11).
     pub(super) fn check_counts(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
         let folio = self.core.folios.get(id);
         let frames = self.core.folios.frames();
@@ -88,7 +87,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Owner tracking claims no mapping that does not exist (I12, L.6).
     pub(super) fn check_owners(&self, id: FolioId, found: &EntriesFound) -> Result<(), Violation> {
         let folio = self.core.folios.get(id);
         if !folio.is_large() {
@@ -114,7 +112,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// The machine's mapped pages agree with the page tables (I17).
     pub(super) fn check_mapped(&self, entries: &EntriesFound) -> Result<(), Violation> {
         let mut found = MappedCounters::default();
         for (&id, of) in &entries.folios {
@@ -129,7 +126,6 @@ impl<R: Ram> Memory<R> {
         if counted == found { Ok(()) } else { Err(Violation::I17 { counted, found }) }
     }
 
-    /// Queue and size counters agree with the folios (I13).
     pub(super) fn check_sizes(&self) -> Result<(), Violation> {
         let (mut nr_queued, mut nr_exclusive) = (0, 0);
         let mut nr_anon = [0; NR_ORDERS];

@@ -9,7 +9,6 @@ use crate::ram::Ram;
 use crate::units::{PageIndex, SwapSlot};
 
 impl<R: Ram> Memory<R> {
-    /// LRU lists contain each folio once (I15); swap space holds the swapped pages (I16).
     pub(super) fn check_reclaim(&self) -> Result<(), Violation> {
         self.core.folios.validate_lru().map_err(|(folio, what)| Violation::I15 { folio, what })?;
         let mut users: BTreeMap<SwapSlot, u64> = BTreeMap::new();

@@ -90,7 +90,6 @@ fn cold_makes_inactive_what_was_active() {
     let active = ListId::new(LruKind::Anon, Age::Active);
     assert_eq!(world.memory.rules().reclaim.lru, LruRule::Lists);
     world.write_all(mm, 0..64);
-    // Half of them are found in use twice, and others can be taken instead.
     world.memory.reclaim_pages(1);
     world.write_all(mm, 32..64);
     world.memory.reclaim_pages(1);

@@ -92,7 +92,6 @@ fn every_byte_of_a_fault_is_zero_but_those_stored_under_every_rule() {
                 let nr_stored = if page == 300 { 8 } else { 0 };
                 assert!(frame[nr_stored..].iter().all(|&byte| byte == 0), "{page}, {rules:?}");
             }
-            // The folio's neighbours keep their content.
             let nr_zero = world.memory.core().ram.counted.nr_zeroed;
             assert_eq!(nr_zero, order.nr_pages());
             let all = (0..(64 << 20) / PAGE).map(Pfn);

@@ -53,7 +53,6 @@ fn a_read_maps_the_zero_page_and_blocks_larger_ranges_d_2_2() {
     assert_eq!(world.write(mm, 2).order.get(), 0);
     assert_eq!(world.write(mm, 5).order.get(), 2);
     assert_eq!(world.write(mm, 17).order.get(), 4);
-    // Zero page, then write: a base page.
     assert_eq!(world.write(mm, 3).order.get(), 0);
     assert_eq!(world.memory.counters().nr_zero_page, 1);
 }

@@ -118,7 +118,6 @@ fn before_6_15_a_page_of_a_large_folio_is_always_copied() {
     let after = world.write(mm, 3);
     assert_ne!(after.pfn, before.pfn);
     assert_eq!(after.order.get(), 0);
-    // Every kernel reuses small folios (E.3.2).
     let small = world.pfn(mm, 3);
     let child = world.fork(mm);
     world.exit(child);

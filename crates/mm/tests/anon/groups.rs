@@ -91,7 +91,6 @@ fn a_limit_below_what_is_needed_ends_in_a_sentence() {
     let error = world.memory.pread(open, 0, PAGE).unwrap_err();
     assert_eq!(error.short, Short::Group);
     world.check();
-    // With a higher limit the program continues.
     world.memory.set_group_limits(group, GroupLimits::max(200));
     world.memory.touch(mm, addr(128), Access::Write).unwrap();
 }
@@ -256,6 +255,5 @@ fn what_background_reclaim_writes_to_swap_space_is_counted_apart() {
     let (limited, machine) = (counts(true), counts(false));
     assert!(limited.pswpout > 5000 && limited.nr_swpout_kswapd == 0, "{limited:?}");
     assert!(machine.pswpout > 1900 && machine.nr_swpout_kswapd == machine.pswpout, "{machine:?}");
-    // Ten pages were swapped in, one at a time.
     assert_eq!((limited.nr_swap_waits, machine.nr_swap_waits), (10, 10));
 }

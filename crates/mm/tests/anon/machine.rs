@@ -189,8 +189,6 @@ impl<R: Ram> Machine<R> {
         }
     }
 
-    /// Opens a file for writing. Syncs it first, because an open that drops the page cache also
-    /// drops dirty pages (docs/design/writers.md).
     fn open_for_write(&mut self, file: usize) -> Option<OpenId> {
         self.memory.sync_file(self.files[file]);
         self.memory.open_for_write(self.files[file]).ok()

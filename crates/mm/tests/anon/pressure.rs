@@ -139,7 +139,6 @@ fn what_comes_back_soon_was_hot_and_earns_no_credit_b_5_8() {
             world.memory.pread(open, 2990 * PAGE, 1).unwrap();
         }
     }
-    // The last of them may still be in a batch.
     assert!(world.memory.core().folios.lru().nr_pages(ACTIVE_FILE) >= 600 - 31);
     let id = world.memory.core().find(file, PageIndex(0)).unwrap().folio;
     assert!(!world.memory.core().folios.get(id).is_workingset);
@@ -151,7 +150,6 @@ fn what_comes_back_soon_was_hot_and_earns_no_credit_b_5_8() {
     assert!(active > 100, "{active} {:?}", counts(&world));
     world.memory.pread(open, 0, 1).unwrap();
     world.check();
-    // Reclaim drains the batch that holds it.
     world.memory.reclaim_pages(1);
     let folios = &world.memory.core().folios;
     let id = world.memory.core().find(file, PageIndex(0)).unwrap().folio;
@@ -228,7 +226,6 @@ fn a_partially_mapped_folio_is_split_before_it_is_swapped_g_5_1() {
         world.memory.reclaim_pages(64);
     }
     world.check();
-    // Four pages were written, not sixteen.
     let counts = counts(&world);
     assert_eq!((counts.pswpout, counts.swpout_large, world.size(4).split), (4, 0, 1));
     assert_eq!(world.byte(mm, 3), 0x83);
@@ -348,7 +345,6 @@ fn fragmentation_index_decides_whether_compaction_is_tried_i_9() {
     assert!(expected > 900);
     assert_eq!(buddy.unusable_index(order), 1000);
     assert_eq!(world.memory.can_compact(order), Ok(()));
-    // One block is already free: success.
     assert!(world.memory.compact(order));
     assert_eq!(world.memory.core().buddy.fragmentation_index(order), -1000);
     // Nearly all memory is in use: short, not fragmented.

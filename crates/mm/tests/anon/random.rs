@@ -317,7 +317,6 @@ impl Trio {
         frame[from..from + 8].copy_from_slice(&bytes);
     }
 
-    /// A large folio that lost all mappings of a page is marked partially mapped (G.2.1).
     fn check_partial(&self) {
         let cache = self.machine.memory.core();
         for (id, folio) in cache.folios.iter().filter(|(_, folio)| folio.is_large()) {

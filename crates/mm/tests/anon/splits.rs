@@ -55,7 +55,6 @@ fn l11_without_page_counts_a_shared_loss_is_seen_late() {
         assert_eq!(world.size(4).split_deferred, 0, "the child still maps it");
         world.unmap(child, 5, 1);
         assert_eq!(world.size(4).split_deferred, u64::from(is_seen), "{mapcount:?}");
-        // 15 mappings are left: fewer than pages.
         world.exit(child);
         assert_eq!(world.size(4).split_deferred, 1);
     }
@@ -148,7 +147,6 @@ fn memory_pressure_splits_before_it_fails() {
     use largefolio_mm::rules::Arch;
     let mut world = World::on(thp(), Arch::X86_64, 4 << 20).mapped(2048);
     let mm = world.mm;
-    // One PMD folio with two pages still mapped.
     world.write(mm, 0);
     world.unmap(mm, 2, 510);
     for page in 1024..1024 + 900 {

@@ -84,7 +84,6 @@ fn what_the_cache_holds_is_not_written_again() {
     let mut world = world(AnonRules::stock(), SwapDevice::Disk, SwapIn::Folios);
     let mm = world.mm;
     world.read(mm, 30);
-    // A window of 8 around it.
     assert_eq!(numbers(&world), (8, 64, 8, 64));
     world.advise(mm, 0, 64, Madvice::Pageout);
     assert_eq!(numbers(&world), (8, 64, 7, 64));

@@ -154,7 +154,7 @@ fn a_store_copies_where_it_might_keep_and_keeps_nothing_that_others_use() {
     assert!(nr_honoured == 0 && nr_refused > 0);
 }
 
-/// Folios that a load of page `index` of a file of 256 pages reads, as start and order.
+/// Loads page `index` of a 256-page file. Returns the folios it reads, as start and order.
 fn read(answer: Answer, index: u64) -> (Vec<(u64, u8)>, (u64, u64, u64)) {
     let mut world = with(AnonRules::stock(), answer);
     let file = world.memory.add_file(256 * PAGE, "xfs");
@@ -176,7 +176,6 @@ fn a_window_is_read_if_it_holds_the_page_and_is_no_larger_than_kernels_read() {
     let (folios, counts) = read(window(96, 32, 0, 4), 100);
     assert_eq!((folios, counts), (vec![(96, 4), (112, 4)], (1, 1, 0)));
     assert_eq!(read(Answer::Value(0), 100), (vec![(100, 0)], (1, 1, 0)));
-    // The file ends after 256 pages.
     let (folios, counts) = read(window(240, 64, 0, 4), 250);
     assert_eq!((folios, counts), (vec![(240, 4)], (1, 1, 0)));
     // Orders above the file's maximum are lowered.

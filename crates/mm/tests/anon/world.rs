@@ -20,7 +20,6 @@ pub(crate) struct World {
     pub(crate) mm: MmId,
 }
 
-/// Stock rules with these sizes always on; `2048` is the PMD size.
 pub(crate) fn sizes(kib: &[u64]) -> AnonRules {
     let mut anon = AnonRules::stock();
     for kib in kib {

@@ -17,7 +17,6 @@ use crate::world::{N, PAGE, World, addr, failed, mark, new_rules, old_rules};
 
 const SHARED: Prot = Prot::READ_WRITE;
 
-/// Which mappings of which file may be collapsed, by kernel, with and without a writer (H.1.3).
 #[test]
 fn the_file_rule_of_each_kernel_h_1_3() {
     // (rule, filesystem, executable, writer, running) -> collapsed
@@ -184,7 +183,6 @@ fn private_data_is_a_matter_of_trying_again_in_7_2() {
     assert_eq!(failed(world.collapse(0, N)), (Errno::Eagain, CollapseRefusal::PageHasPrivate));
 }
 
-/// Dirty ranges for advice, by version (H.5.1).
 #[test]
 fn a_dirty_range_h_5_1() {
     for (rule, expected) in [
@@ -397,7 +395,6 @@ fn a_folio_that_is_huge_already_gets_its_entry() {
     assert_eq!(world.memory.folios(file).count(), 1);
 }
 
-/// Tables that a process must have before a block of a file becomes its PMD entry (C.6.3).
 #[test]
 fn which_table_a_block_needs_depends_on_the_kernel_c_6_3() {
     // Touched: nothing, a page of the next block, a page of the block.
@@ -415,7 +412,6 @@ fn which_table_a_block_needs_depends_on_the_kernel_c_6_3() {
             let collapsed = world.collapse(0, N);
             assert_eq!(collapsed.is_ok(), expected, "{table:?} {touched:?}: {collapsed:?}");
             assert_eq!(world.is_huge(0), expected, "{table:?} {touched:?}");
-            // The block of the file is collapsed anyway (H.5).
             let largest = world.memory.folios(file).map(|folio| folio.order.get()).max();
             assert_eq!(largest, Some(9), "{table:?} {touched:?}");
             world.memory.validate().unwrap();
@@ -423,7 +419,6 @@ fn which_table_a_block_needs_depends_on_the_kernel_c_6_3() {
     }
 }
 
-/// 6.1 retracts only the caller's tables (H.5 step 6).
 #[test]
 fn whose_tables_go_depends_on_the_kernel_h_5() {
     for (retract, keeps) in [(Retract::Own, true), (Retract::All, false)] {

@@ -32,7 +32,6 @@ fn each_step(
         let counted = world.memory.counters().collapse.refused;
         refused.extend(CollapseRefusal::ALL.into_iter().filter(|&r| counted[r as usize] > 0));
         check(&mut world, &untouched, step);
-        // A second attempt succeeds.
         world.memory.fail_collapse(FailAfter::NEVER);
         assert!(collapse(&mut world), "step {step}: again");
     }

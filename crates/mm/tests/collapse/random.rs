@@ -132,7 +132,6 @@ impl<R: Ram> Machine<R> {
                 self.memory.exit(self.mms.remove(1));
                 String::new()
             }
-            // The caller performs stores, because it knows the bytes.
             Step::Fork | Step::Exit | Step::Store { .. } | Step::Fill { .. } => String::new(),
             Step::Dontneed { of, page, nr } => {
                 let advice = Madvice::Dontneed;

@@ -45,7 +45,6 @@ fn by_default_the_largest_size_wins_h_6_4_h() {
     assert_eq!(shown, "-x256 o6x1 -x192");
 }
 
-/// 8 of every 16 pages are populated (N.22).
 #[test]
 fn empty_pages_below_the_pmd_order_h_6_4_c() {
     let half = || (0..N).filter(|page| page % 16 < 8);

@@ -82,7 +82,6 @@ fn circles(mut imports: Imports) -> Vec<String> {
             break;
         }
     }
-    // The same for modules that no remaining module imports.
     loop {
         let imported: BTreeSet<_> = imports.values().flatten().cloned().collect();
         let nr_before = imports.len();

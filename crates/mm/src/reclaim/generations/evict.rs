@@ -31,13 +31,11 @@ impl Isolated {
 enum Sorted {
     Belongs,
     Moved,
-    /// It moved because it must be written first.
     LeftDirty,
 }
 
 #[derive(Clone, Copy)]
 struct ScanLimit {
-    /// Higher tiers are protected.
     tier_max: usize,
     nr_max: u64,
 }

@@ -43,8 +43,6 @@ impl Found {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Promotes young folios, by walking the tables of the cgroup's processes. Does nothing if they
-    /// were already walked for the same request.
     pub(super) fn walk_group(&mut self, look: Look) {
         let pmd = self.rules.page.pmd_order();
         let request = self.core.pressure.nr_requests;
