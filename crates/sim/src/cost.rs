@@ -171,8 +171,7 @@ pub struct ReadEvents {
     pub sync_bytes: u64,
     pub async_requests: u64,
     pub async_bytes: u64,
-    /// Times the program needed an incomplete readahead; absent if the machine file does not
-    /// describe the storage.
+    /// Waits for incomplete readahead; absent if the machine file has no storage.
     pub late_waits: Option<u64>,
     /// Nanoseconds that synchronous reads waited for earlier ones (simulated).
     pub queue_ns: Option<u64>,
@@ -183,13 +182,11 @@ pub struct ReadEvents {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Term {
     pub cost: String,
-    /// Plural noun for the counted events, such as `faults`.
     pub of: String,
     pub events: u64,
     /// Time of all events; absent if the cost is unknown.
     pub ns: Option<u64>,
-    /// Time of all events with bounds. Uses another machine's cost if the cost is unknown; absent
-    /// if no machine has one.
+    /// Time with bounds. Uses another machine's cost if unknown; absent if no machine has one.
     #[serde(skip)]
     pub bounds: Option<Interval>,
 }
@@ -229,8 +226,7 @@ pub struct Estimate {
     /// The sum with its bounds in nanoseconds; absent if a missing cost has no stand-in.
     pub total: Option<Interval>,
     pub run: BaseTime,
-    /// Difference from the reference row of the same machine, in percent of the reference's run
-    /// time; absent for that row, and if a missing cost has no stand-in.
+    /// Difference from the reference row of the same machine, in percent of its run time.
     pub run_change: Option<Interval>,
 }
 

@@ -49,8 +49,7 @@ pub struct Kernel {
     pub is_page_given: bool,
     /// Why no recording verifies the rules, if none does.
     pub not_judged: Option<NotJudged>,
-    /// A line for display if the rules belong to another version than requested, or if no recording
-    /// verifies them.
+    /// For display, if the rules are another version's or no recording verifies them.
     pub note: Option<String>,
     /// A policy that overrides the kernel's decisions. No preset has one.
     pub policy: Option<KernelPolicy>,
@@ -221,8 +220,7 @@ impl Kernel {
         Rules { page, ..self.rules.clone() }.max_pagecache_order()
     }
 
-    /// Checks that the page cache supports the folio sizes of the rules with base pages of `page`.
-    /// Otherwise larger ones would silently shrink.
+    /// Checks the rules' folio sizes with base pages of `page`. Larger ones would silently shrink.
     fn check_folio_sizes(&self, page: PageSize) -> Result<(), KernelError> {
         let max_bytes = page.bytes() << self.max_order(page).get();
         let Rules { fault, order, min_folio_bytes, .. } = &self.rules;
@@ -256,7 +254,6 @@ impl Kernel {
     }
 }
 
-/// Parses the major and minor number at the start of a release.
 #[must_use]
 pub fn version(release: &str) -> Option<(u32, u32)> {
     let mut parts = release.split(['.', '-', '+']);

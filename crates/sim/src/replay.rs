@@ -86,8 +86,7 @@ pub use passes::{RowsDone, nr_passes};
 pub use request::{NR_CELLS_MAX, Request, RequestError};
 pub use spec::{CacheState, CellSpec};
 
-/// Version of the counts. Raised when the same trace, rules and machine may count differently, so
-/// that old and new results are never mixed.
+/// Raised when the same trace, rules and machine may count differently. Results never mix versions.
 pub const RESULTS_VERSION: u32 = 8;
 
 #[derive(Debug, thiserror::Error)]

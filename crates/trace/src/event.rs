@@ -240,14 +240,12 @@ pub const fn map_of(flags: u32) -> u32 {
     flags & ((1 << PROT_SHIFT) - 1)
 }
 
-/// First bit of the huge page size's log2 in `MAP_*`, as a program passes it.
 const MAP_HUGE_SHIFT: u32 = 26;
 const HUGE_DEFAULT_LOG2: u32 = 21;
 /// log2 of 16 GiB, the largest huge page of any architecture.
 const HUGE_MAX_LOG2: u64 = 34;
 
-/// Returns an mmap's `aux`: log2 of the huge page size in `MAP_*`, or 0 for the default and for
-/// other mappings.
+/// Returns an mmap's `aux`: log2 of the huge page size in `MAP_*`, or 0 for the default.
 #[must_use]
 pub const fn huge_size_of(map: u32) -> u64 {
     if map & abi::MAP_HUGETLB == 0 { 0 } else { (map >> MAP_HUGE_SHIFT) as u64 }

@@ -33,8 +33,7 @@ pub use ret_stubs::{Advice, RetStubs, SweepOrder};
 pub use rng::Rng;
 pub use server::Server;
 
-/// Filesystem of generated files. It has large folios from 6.16 on and is the default of most
-/// distributions.
+/// It has large folios from 6.16 on and is the default of most distributions.
 pub const FILESYSTEM: &str = "ext4";
 
 /// Address of the first mapping: 256 GiB. Aligned for the largest modelled leaf (512 MiB, the PMD

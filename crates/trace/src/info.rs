@@ -64,8 +64,7 @@ impl Info {
         let mut started = Started::first(reader.meta());
         while reader.next_batch(&mut batch)? {
             count(&batch, &mut counts, &mut threads, &mut last);
-            // Checked before the next batch, because a row can name any thread, and each takes
-            // memory.
+            // Checked for each batch, because a row can name any thread.
             if threads.len() > NR_THREADS_MAX {
                 return Err(too_many_threads(path));
             }
@@ -91,8 +90,7 @@ impl Info {
 
 struct Started {
     nr_processes: u64,
-    /// Number of rows per entry of [`Meta::execs`]. The program is looked up only at the end,
-    /// because a layout and a path can be megabytes long.
+    /// Rows per entry of [`Meta::execs`]. Long layouts and paths are read only at the end.
     of_execs: Vec<u64>,
 }
 
@@ -145,7 +143,6 @@ fn too_many_threads(path: &Path) -> TraceError {
     TraceError::Corrupt { path: path.to_owned(), what }
 }
 
-/// Counts a batch. `last` avoids most insertions into the set of threads.
 fn count(
     batch: &Batch,
     counts: &mut [OpCount; Op::ALL.len()],

@@ -92,8 +92,7 @@ pub struct Execution {
     pub image: u32,
 }
 
-/// One run of the program without a recorder on the recording machine, including children that it
-/// waited for.
+/// One run of the program without a recorder, including children that it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlainRun {

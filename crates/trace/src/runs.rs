@@ -51,8 +51,7 @@ pub struct RunBuffer {
 impl RunBuffer {
     /// Takes the next event in program order and appends completed rows to `rows`.
     ///
-    /// A reference can have any address, which is rounded down to its page, and can itself be a
-    /// run.
+    /// A reference can have any address in its page, and can itself be a run.
     pub fn push(&mut self, event: Event, rows: &mut Vec<Event>) {
         if event.op.is_reference() {
             self.push_reference(event, rows);
@@ -62,8 +61,7 @@ impl RunBuffer {
         }
     }
 
-    /// Appends all waiting rows to `rows`. Call it at the end, and before events that must not be
-    /// reordered.
+    /// Appends all waiting rows to `rows`, at the end or before a point that keeps the order.
     pub fn flush(&mut self, rows: &mut Vec<Event>) {
         rows.extend(self.waiting.drain(..).map(|waiting| waiting.row));
     }
@@ -81,8 +79,7 @@ impl RunBuffer {
         }
     }
 
-    /// Adds the reference to a row of the window. If none matches, closes the thread's oldest row
-    /// if the window is full.
+    /// Adds to a row of the window, or closes the thread's oldest row if the window is full.
     fn join(&mut self, event: &Event) -> bool {
         let mut nr_own = 0;
         for waiting in self.waiting.iter_mut().rev() {

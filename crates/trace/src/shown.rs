@@ -9,8 +9,7 @@ use std::fmt::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// A name that [`fmt::Display`] prints with `?` for every character that is [not
-/// printable](is_printable).
+/// A name that is printed with `?` for every [unprintable](is_printable) character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shown<'a>(Cow<'a, str>);
 
@@ -49,8 +48,7 @@ pub fn printable(text: &str) -> String {
     shown(text).to_string()
 }
 
-/// Maximum length of a library's message about a foreign file. A parser quotes its input, which can
-/// be megabytes long.
+/// Maximum length of a library's message, which quotes a foreign file.
 const NR_CHARS_BRIEF: usize = 200;
 
 /// Like [`printable`], but cuts long text. For a library's messages about foreign files.

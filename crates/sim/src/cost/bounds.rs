@@ -83,8 +83,7 @@ fn by_cost(causes: &BTreeMap<Cause, CauseTime>) -> Option<BTreeMap<&str, Interva
 }
 
 impl Estimate {
-    /// Returns the difference from `reference`, an estimate for the same machine, in nanoseconds;
-    /// `None` if a missing cost has no stand-in.
+    /// Returns the difference from an estimate for the same machine, in nanoseconds.
     #[must_use]
     pub fn change(&self, reference: &Self) -> Option<Interval> {
         let (now, before) = (by_cost(&self.causes)?, by_cost(&reference.causes)?);
@@ -99,15 +98,13 @@ impl Estimate {
         Some(Interval::sum(parts))
     }
 
-    /// Sets the difference from `reference`, an estimate for the same machine, as a share of its
-    /// run time.
+    /// Sets the difference from an estimate for the same machine, as a share of its run time.
     pub fn compare_run(&mut self, reference: &Self) {
         self.run_change = self.run_change_from(reference);
     }
 
-    /// Returns the difference from `reference`, an estimate for the same machine, in percent of its
-    /// run time. `None` if a cost or the run time is unknown, or if the saving would exceed the run
-    /// time.
+    /// Returns the difference from an estimate for the same machine, in percent of its run time.
+    /// `None` if unknown, or if the saving would exceed the run time.
     #[must_use]
     pub fn run_change_from(&self, reference: &Self) -> Option<Interval> {
         let base = reference.run_time().filter(|base| base.low > 0.0)?;

@@ -29,12 +29,10 @@ pub struct Latency {
     pub stretches: u64,
     pub max_bytes: u64,
     pub p99_bytes: u64,
-    /// The longest stretch; absent if a rate is unknown.
     pub max_ns: Option<u64>,
     pub p99_ns: Option<u64>,
     /// By the stretch's bytes, rounded up to a power of two.
     pub sizes: BTreeMap<u64, SizeLatency>,
-    /// Missing rates, by their names in the machine file.
     pub not_known: BTreeSet<String>,
 }
 
@@ -83,8 +81,7 @@ impl Latency {
     }
 }
 
-/// Returns the 99th percentile (nearest rank) and the maximum of values with their counts; 0
-/// without values.
+/// Returns the 99th percentile (nearest rank) and the maximum of values with their counts.
 fn quantiles(mut values: Vec<(u64, u64)>) -> [u64; 2] {
     values.sort_unstable();
     let nr: u64 = values.iter().map(|&(_, nr)| nr).sum();

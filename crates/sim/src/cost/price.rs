@@ -4,8 +4,7 @@ use crate::machine::{Costs, Quantity, Unit, UnitRate};
 
 const GB: f64 = 1e9;
 
-/// Returns the nanoseconds of one event; for a rate, of one byte; for a share, of one nanosecond.
-/// `None` for cycles without a clock.
+/// Returns the nanoseconds per event, byte (rate) or nanosecond (share); `None` without a clock.
 #[must_use]
 pub fn ns_each(cost: &Quantity, costs: &Costs) -> Option<f64> {
     Some(match cost.unit {

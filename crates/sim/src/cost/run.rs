@@ -15,13 +15,11 @@ use super::terms::{constant, full_name};
 use super::{Estimate, Interval};
 use crate::machine::{Costs, Quantity, Unit};
 
-/// Cycles per instruction if a machine file has no `cpi`. Programs that fit their caches need less
-/// than one; programs that wait for memory need several.
+/// Used without a `cpi`. Programs that fit their caches need less than one, others several.
 const CPI: Interval = Interval { low: 0.4, mid: 1.0, high: 2.5 };
 const CLOCK_GHZ: Interval = Interval { low: 2.0, mid: 3.0, high: 4.5 };
 
-/// From this ratio of wall-clock time to CPU time, the wall-clock time mostly reflects a busy
-/// machine or a waiting program.
+/// At this ratio of wall-clock to CPU time, the machine was busy or the program waited.
 const WALL_OF_CPU: f64 = 2.0;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,14 +55,12 @@ pub struct BaseTime {
     pub runs: u64,
     /// From start to end. An estimate excludes memory management; CPU time excludes waits.
     pub ns: Interval,
-    /// For a measured time, the part outside the program and the kernel: it waited, or the host of
-    /// a virtual machine ran.
+    /// For a measured time, the part in which the program waited or a virtual machine's host ran.
     pub off_cpu_ns: Option<f64>,
 }
 
 impl BaseTime {
-    /// Returns the time of `runs`: wall-clock time, or CPU time if that is at most half of it.
-    /// `None` without runs.
+    /// Returns the wall-clock time, or the CPU time if that is at most half of it.
     #[must_use]
     pub fn measured(runs: &[PlainRun]) -> Option<Self> {
         #[expect(clippy::cast_precision_loss, reason = "a time is read to three digits")]

@@ -92,8 +92,7 @@ impl<'a> Sum<'a> {
         one("owner_word", &costs.owner_word, nr(updates.owner_words, "owner words"));
     }
 
-    /// Adds fork's PTEs, batches and PMD entries. PMD entries count as PTEs if they have no cost of
-    /// their own.
+    /// Adds fork's PTEs, batches and PMD entries; the latter as PTEs if they have no own cost.
     fn fork(&mut self, events: &Events) {
         let costs = self.costs;
         let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
@@ -170,8 +169,7 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Adds swap. In memory, each page is compressed and decompressed. On a disk, the program waits
-    /// only for reads.
+    /// Adds swap: compression in memory, or waits for reads from a disk. Writes do not wait.
     fn swap(&mut self, swap: &SwapEvents) {
         let costs = self.costs;
         let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
@@ -306,8 +304,7 @@ pub(super) fn rate_of(rates: &[UnitRate], unit_bytes: u64) -> Option<&UnitRate> 
     rate.filter(|_| unit_bytes <= largest)
 }
 
-/// Returns the rate's name for units of `size_bytes`, or without a size if the machine file has no
-/// rates.
+/// Returns the rate's name with the unit's size, unless the machine file has no rates.
 pub(super) fn unit_name(name: &str, rates: &[UnitRate], size_bytes: u64) -> String {
     match rates {
         [] => name.to_owned(),

@@ -148,8 +148,7 @@ fn walks_that_end_at_a_pmd_entry_have_a_cost_of_their_own_where_the_file_gives_o
     };
     let (alike, free) = (walk_ns(None), walk_ns(Some(quantity(4.0, Unit::Ns))));
     assert_eq!(walk_ns(Some(quantity(20.0, Unit::Ns))), alike);
-    // Chained: 2 of 5 walks end at a PMD entry and save 16 ns each. The other kinds save according
-    // to their shares.
+    // Chained: 2 of 5 walks end at a PMD entry and save 16 ns each; others by their shares.
     assert!(alike - free >= 2 * 16, "{alike} {free}");
 }
 

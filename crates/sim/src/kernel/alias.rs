@@ -15,7 +15,6 @@ use crate::size::parse_bytes;
 #[serde(deny_unknown_fields)]
 pub struct EditHelp {
     pub name: String,
-    /// Form of the value, in words.
     pub value: String,
     pub help: String,
     /// `VALUE: PATH=VALUE ..`
@@ -35,9 +34,7 @@ pub static EDITS: LazyLock<Vec<EditHelp>> =
     });
 
 const VALUE: char = '#';
-/// Name of the entry for edits that use a rule's own name.
 const ANY_RULE: &str = "TABLE.RULE";
-/// Prefix of the edits for one size of anonymous folios.
 const ANON: &str = "anon-";
 const SLEEP_MS_MAX: u64 = 86_400_000;
 
@@ -59,7 +56,6 @@ pub(super) struct Setting {
 }
 
 impl EditHelp {
-    /// Returns the rules that `name=value` sets; `None` for an invalid value.
     pub(super) fn settings(&self, name: &str, value: &str, rules: &Rules) -> Option<Vec<Setting>> {
         if let Some(size) = name.strip_prefix(ANON) {
             return Some(vec![anon_size(rules, size, value)?]);
@@ -87,7 +83,6 @@ impl EditHelp {
     }
 }
 
-/// Converts the value for the rule if it matches `form`.
 fn taken(form: &str, value: &str) -> Option<String> {
     let number = match form {
         "BYTES" => parse_bytes(value)?,

@@ -27,8 +27,7 @@ pub struct Change {
     from: Option<Value>,
     to: Option<Value>,
     policy: Option<KernelPolicy>,
-    /// The version that introduced the newer value; `None` if no built-in kernel has one of the two
-    /// values.
+    /// The version of the newer value; `None` if no built-in kernel has one of the two.
     pub origin: Option<Origin>,
 }
 
@@ -54,8 +53,7 @@ impl Change {
         matches!(self.path.as_slice(), [name] if name == POLICY)
     }
 
-    /// Sorts undone changes first, newest to oldest. New ones follow, oldest to newest. Edits come
-    /// last.
+    /// Undone changes come first, newest to oldest; then new ones, oldest to newest; then edits.
     fn place(&self) -> Place {
         let none = (0, 0);
         let Some(origin) = &self.origin else { return (2, Reverse(none), none) };

@@ -14,7 +14,6 @@ use super::{Kernel, KernelError};
 use crate::names::nearest;
 use crate::policy::KernelPolicy;
 
-/// Prefix of per-size controls of files, in rules and edits.
 const SIZES: &str = "sizes.";
 const SIZES_OF_FILESYSTEMS: &str = "sizes.filesystems.";
 
@@ -53,8 +52,7 @@ pub fn parts(text: &str) -> (&str, Vec<String>) {
     (base, edits)
 }
 
-/// Returns the length of the kernel's name before the edits. It ends at the first `+`, or after an
-/// existing kernel file's path that contains one.
+/// Returns the length before the edits: to the first `+`, or to the end of an existing file's path.
 fn base_len(text: &str) -> usize {
     let plain = text.find('+').unwrap_or(text.len());
     if text[..plain].ends_with(FILE) {
@@ -89,7 +87,6 @@ pub fn overrides(later: &str, earlier: &str) -> bool {
         .any(|one| earlier.iter().any(|other| is_within(one, other) || is_within(other, one)))
 }
 
-/// Returns the paths of the rules that an edit sets, or its name if it is not a rule.
 fn paths(edit: &str) -> Vec<String> {
     let (name, value) = edit.split_once('=').unwrap_or((edit, ""));
     if let Some(filesystem) = filesystem_of(name) {

@@ -16,8 +16,7 @@ const KEY: &str = "not-judged";
 pub struct NotJudged {
     /// The basis of the rules, as part of a sentence.
     pub reason: String,
-    /// Names of rules whose value may be wrong, because no document says which version changed
-    /// them.
+    /// Names of rules that may be wrong: no document says which version changed them.
     #[serde(default)]
     pub unplaced: Vec<String>,
 }

@@ -33,7 +33,6 @@ pub(super) fn by_name(name: &str) -> Result<Kernel, KernelError> {
     from_table(name, resolve(name, table_of(name)?)?)
 }
 
-/// Creates the kernel from `table`. Errors use `name` too.
 pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelError> {
     let is_page_given = table.contains_key(PAGE);
     table.entry(PAGE).or_insert_with(|| toml::Value::String(DEFAULT_PAGE.to_owned()));
@@ -69,7 +68,6 @@ fn mistake(origin: &str, error: &toml::de::Error) -> KernelError {
     bad(origin, &place, format!("there is no rule '{place}'; {hint}"))
 }
 
-/// Creates the error of a kernel file, with the line of `place` if `origin` is a file.
 fn bad(origin: &str, place: &str, message: String) -> KernelError {
     let path = Path::new(origin);
     let is_file = path.extension().is_some_and(|extension| extension == "toml");
@@ -142,8 +140,7 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
     Ok(merged)
 }
 
-/// Merges `over` into `base`. Tables of rules are merged; values, such as an exec rule with its
-/// size, are replaced.
+/// Merges tables of rules. Values, such as an exec rule with its size, are replaced.
 fn merge(base: &mut Table, over: Table) {
     const MERGED: [&str; 8] =
         ["readahead", "fault", "filesystems", "anon", "clear", "collapse", "reclaim", "sizes"];

@@ -5,12 +5,10 @@ use super::{Kernel, version};
 pub(super) struct Nearest {
     pub(super) base: &'static str,
     pub(super) is_newer: bool,
-    /// A note for the user; `None` if it is the requested version.
     pub(super) note: Option<String>,
 }
 
 impl Nearest {
-    /// Returns the newest known kernel that is not newer than `release`, else the oldest.
     pub(super) fn to_release(release: &str) -> Option<Self> {
         let wanted = version(release)?;
         let known = || Kernel::names().filter_map(|name| Some((version(name)?, name)));

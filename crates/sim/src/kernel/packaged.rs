@@ -13,7 +13,6 @@ use super::KernelError;
 use crate::datafile::parse;
 
 const KEY: &str = "packaged";
-/// Options shown in lists of kernels, with their descriptions.
 const TOLD: [(&str, &str); 9] = [
     ("PREEMPT_NONE", "no preemption"),
     ("PREEMPT_VOLUNTARY", "voluntary preemption"),
@@ -41,8 +40,7 @@ impl Package {
         self.built_in.iter().any(|name| name == option)
     }
 
-    /// Returns whether this version has the option, on or off. Of a choice, only the selected
-    /// option is known.
+    /// Returns whether the option exists, on or off. Of a choice, only the selected one is known.
     #[must_use]
     pub fn knows(&self, option: &str) -> bool {
         self.has(option) || self.off.iter().any(|name| name == option)

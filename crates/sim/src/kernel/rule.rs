@@ -77,7 +77,6 @@ fn put(at: &mut Value, steps: &[&str], value: &Value, over: Over) {
     }
 }
 
-/// Explains why no reading of the value was accepted.
 fn refused(table: &Table, steps: &[&str], refusals: &[String]) -> Refused {
     let about = |what: &str| refusals.iter().find(|message| message.starts_with(what));
     if about("unknown field").is_some() {
@@ -102,7 +101,6 @@ fn refused(table: &Table, steps: &[&str], refusals: &[String]) -> Refused {
     })
 }
 
-/// Returns the names in the table of a two-step path, and those nearest to its last step.
 fn known(table: &Table, steps: &[&str]) -> Option<String> {
     let [name, rule, ..] = steps else { return None };
     let Some(Value::Table(below)) = table.get(*name) else {

@@ -42,15 +42,13 @@ impl Versions {
         names.map(of).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns how many versions to consider for the kernel `name`: up to its own version, or all
-    /// for other files.
+    /// Returns how many versions to consider: up to the kernel `name`, or all for other files.
     pub(super) fn below(&self, name: &str) -> usize {
         let base = edit::parts(name).0;
         self.0.iter().position(|known| known.name == base).map_or(self.0.len(), |nr| nr + 1)
     }
 
-    /// Returns the first version of the latest consecutive run with the value, among the first
-    /// `below`.
+    /// Returns the first version of the latest run, among the first `below`, with the value.
     pub(super) fn since(
         &self,
         below: usize,

@@ -83,8 +83,7 @@ impl Tenths {
         self.ends.push(*counters);
     }
 
-    /// Returns the requests since `base` of each part. The key is the percentage of the trace at
-    /// which the part ends.
+    /// Returns the requests since `base`, by the percentage of the trace at which each part ends.
     pub(super) fn asked(&self, base: &Counters, page_bytes: u64) -> BTreeMap<u64, AskedSizes> {
         let starts = iter::once(base).chain(&self.ends);
         let parts = (1..).zip(starts.zip(&self.ends));

@@ -53,7 +53,6 @@ pub struct Budget {
     pub steps_per_row: u64,
     /// Limit on the model's state.
     pub state_bytes: u64,
-    /// Multiple of the default limits, for the error's advice.
     pub factor: u64,
 }
 
@@ -121,7 +120,6 @@ impl std::fmt::Display for Excess {
     place(*.row, *.op), cause(.policy.as_deref()), .budget.next(), .budget.next()
 )]
 pub struct OverBudget {
-    /// Row of the trace, numbered as in `folio trace cat`; `None` = the initial layout.
     pub row: Option<u64>,
     pub op: Option<Op>,
     pub excess: Excess,

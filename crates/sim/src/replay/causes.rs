@@ -35,7 +35,6 @@ pub(super) struct Causes {
 }
 
 impl Causes {
-    /// Notes a new folio and drops older notes on its frames.
     pub(super) fn note(&mut self, pfn: Pfn, order: Order, origin: Origin, mm: MmId) {
         let first = order.round_down(pfn.0);
         let stale: Vec<u64> =
@@ -46,7 +45,6 @@ impl Causes {
         self.known.insert(first, Known { order, origin, first: self.user(mm) });
     }
 
-    /// Marks an address space as ended. The next space with this number is a different one.
     pub(super) fn end(&mut self, mm: MmId) {
         *self.nr_before.entry(mm).or_default() += 1;
     }

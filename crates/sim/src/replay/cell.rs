@@ -81,13 +81,10 @@ pub(super) struct Counted {
     pub(super) sizes: FolioSizes,
     pub(super) largest: Largest,
     pub(super) strays: Strays,
-    /// `MAP_HUGETLB` mappings for which the kernel has no pool.
     pub(super) nr_maps_without_pool: u64,
     pub(super) reads: Reads,
     pub(super) programs: Programs,
-    /// Counters at the start of the pass, or of the recording in it.
     pub(super) base: Mark,
-    /// Counters at the end. Later changes are not counted.
     pub(super) end: Mark,
     pub(super) tenths: Tenths,
 }
@@ -245,8 +242,7 @@ impl Cell {
 /// [`Meta::arch`] of programs that toolchains link for 64K pages.
 const ARM64: &str = "aarch64";
 
-/// Returns the page size that toolchains link for (`max-page-size`), even if the kernel's pages are
-/// smaller.
+/// Returns the page size that toolchains link for (`max-page-size`), even on smaller pages.
 fn link_page(arch: Arch) -> PageSize {
     match arch {
         Arch::Arm64 => PageSize::K64,

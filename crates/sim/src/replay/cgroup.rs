@@ -101,9 +101,7 @@ pub struct CgroupOutcome {
     pub limit_bytes: u64,
     pub usage_bytes: u64,
     pub peak_bytes: u64,
-    /// Memory that reclaim freed in the cgroup.
     pub evicted_bytes: u64,
-    /// Memory that was read back after its eviction.
     pub refaulted_bytes: u64,
     /// Charges that had to reclaim first.
     pub nr_limit_hits: u64,
@@ -137,7 +135,6 @@ impl Cgroups {
         }
     }
 
-    /// Returns the first process's cgroup: its program's, or the one for all programs.
     pub(super) fn at_start(&self, asked: &[Cgroup], path: Option<&str>) -> Option<GroupId> {
         let for_all = || Some(self.ids[asked.iter().rposition(Cgroup::is_for_all)?]);
         self.of(asked, path).or_else(for_all)

@@ -21,7 +21,6 @@ impl Cell {
         FaultsSoFar { all: counters.pgfault, major: counters.pgmajfault }
     }
 
-    /// Charges the faults since `before` to `program` and updates the memory in use.
     pub(super) fn charge_faults(&mut self, program: ProgramNr, before: FaultsSoFar) {
         let now = self.faults_so_far();
         let tally = &mut self.counted.programs.tallies[program];

@@ -5,8 +5,7 @@
 //! shorter than the run it represents, so khugepaged must do hours of work in seconds. Shorten its
 //! sleep (`khugepaged-scan-sleep`) or make references longer.
 
-/// Nanoseconds per reference: J.4 counts 1.046 to 1.064 billion instruction fetches per second on
-/// one core.
+/// J.4 counts 1.046 to 1.064 billion instruction fetches per second on one core.
 pub const NS_PER_REFERENCE: u64 = 1;
 
 /// About 600 years.
@@ -21,8 +20,7 @@ pub(super) enum Sleeper {
 
 /// Measures time in references.
 ///
-/// Each daemon wakes at most once per row of a trace. Nothing that it checks changes during a run
-/// of references, and no row can make a replay endless.
+/// Each daemon wakes at most once per row, so no row can make a replay endless.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     now_ns: u64,

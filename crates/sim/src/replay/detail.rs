@@ -121,13 +121,10 @@ impl Origin {
 
 /// Adjacent folios of one order and one cause.
 ///
-/// As JSON: `[page, nr_pages, order, cause]`, in base pages of the cell; `cause` is an index into
-/// `detail.causes`.
+/// As JSON: `[page, nr_pages, order, cause]`; `cause` is an index into `detail.causes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FolioRun {
-    /// First base page, from the start of the area.
     pub page: u64,
-    /// Length in base pages of the cell.
     pub nr_pages: u64,
     pub order: Order,
     pub origin: Origin,
@@ -157,7 +154,6 @@ pub struct Area {
     pub process: ProcessNr,
     /// Recorded address of private memory, the same in every cell; 0 for files.
     pub start: u64,
-    /// Length in recorded bytes.
     pub len_bytes: u64,
     /// Folios of a file at the end of the replay, or of private memory at its process's end.
     pub runs: Vec<FolioRun>,
@@ -191,9 +187,7 @@ pub struct Bucket {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Detail {
     pub causes: Vec<&'static str>,
-    /// Files by their number in the trace, then private memory by process and address.
     pub areas: Vec<Area>,
-    /// Areas with folios that exceeded the limit on runs.
     pub nr_left_out: u64,
     pub buckets: Vec<Bucket>,
     pub tlb_curve: Curve,

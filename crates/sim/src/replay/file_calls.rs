@@ -50,8 +50,7 @@ impl Cell {
         }
     }
 
-    /// Drops opens that no later event can refer to. Runs when their number has doubled since the
-    /// last sweep.
+    /// Drops opens that no later event can refer to, once their number has doubled.
     pub(super) fn sweep_opens(&mut self) {
         if self.memory.nr_opens() < self.nr_opens_max {
             return;

@@ -20,8 +20,7 @@ use super::{Failed, Outcomes, Progress, ReplayError, run};
 pub enum Sharing {
     /// All cells: the trace is decoded once, and all cells finish together.
     All,
-    /// As many cells as there are processors: some are complete whenever `progress` stops the
-    /// replay.
+    /// As many cells as processors: some are complete whenever `progress` stops the replay.
     Few,
 }
 
@@ -55,7 +54,6 @@ impl Fitting {
         !self.not_replayed.is_empty()
     }
 
-    /// Adds the cells of a pass. `first` is the index of its first cell.
     fn add(&mut self, first: usize, cells: Outcomes) -> Result<(), ReplayError> {
         for (nr, cell) in (first..).zip(cells) {
             match cell {

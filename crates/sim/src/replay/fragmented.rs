@@ -48,7 +48,6 @@ fn thousandths(text: &str) -> Option<u32> {
     text.parse().ok().filter(|&permille| permille <= PERMILLE_MAX)
 }
 
-/// Parses `80` or `12.5`: at most one decimal place.
 fn percent(text: &str) -> Option<u32> {
     let (whole, tenth) = text.split_once('.').unwrap_or((text, "0"));
     let is_digit = tenth.len() == 1 && tenth.as_bytes()[0].is_ascii_digit();
@@ -77,15 +76,13 @@ impl Fragmented {
         page.order_of_bytes(self.bytes)
     }
 
-    /// Returns whether memory of `page` can be fragmented this way: a free block can have this
-    /// size, and it is larger than a base page.
+    /// Returns whether the size is larger than a base page and possible for a free block.
     #[must_use]
     pub fn fits(self, page: PageSize) -> bool {
         let max_bytes = page.bytes() << page.max_page_order().get();
         self.bytes == 0 || (self.bytes > page.bytes() && self.bytes <= max_bytes)
     }
 
-    /// Returns the state of memory; `None` if it is not fragmented.
     #[must_use]
     pub fn state(self, page: PageSize, seed: u64) -> Option<Fragmentation> {
         (self.permille > 0).then(|| Fragmentation::at(self.order(page), self.permille, seed))

@@ -37,7 +37,6 @@ pub(super) struct HardwareThread {
 
 pub(super) struct Cpu {
     pub(super) tlb: Tlb,
-    /// LRU stacks for the TLB curve, if one was requested.
     pub(super) stacks: Option<Box<Stacks>>,
     nr_threads: usize,
     thread: Option<ThreadId>,
@@ -51,7 +50,6 @@ impl Cpu {
         Self { tlb, stacks, nr_threads: 0, thread: None, program: 0, charged }
     }
 
-    /// Removes entries flushed from the TLB from the stacks too.
     fn follow(&mut self, flushed: Option<VpnRange>) {
         if let (Some(stacks), Some(VpnRange { start, end })) = (&mut self.stacks, flushed) {
             stacks.invalidate(start, end.0 - start.0);
@@ -77,12 +75,10 @@ impl Cpu {
 pub(super) struct Slot(u32);
 
 impl Slot {
-    /// The slot of a thread that is not running.
     const NONE: Self = Self(u32::MAX);
 }
 
 pub(super) struct Hardware {
-    /// By thread; [`Slot::NONE`] or an index into `running`.
     slots: Vec<Slot>,
     running: Vec<HardwareThread>,
     cpus: Vec<Cpu>,
@@ -108,7 +104,6 @@ impl Hardware {
         self.slots.get(thread as usize).copied().filter(|slot| *slot != Slot::NONE)
     }
 
-    /// Assigns a CPU to a new thread. `new` creates an unused CPU.
     pub(super) fn start(&mut self, started: HardwareThread, new: impl FnOnce() -> Cpu) -> Slot {
         let nr = started.thread as usize;
         if nr >= self.slots.len() {
@@ -150,7 +145,6 @@ impl Hardware {
         }
     }
 
-    /// Switches a thread's CPU to this thread and returns the CPU.
     #[inline]
     pub(super) fn run(&mut self, slot: Slot) -> &mut Cpu {
         let HardwareThread { thread, cpu, .. } = self[slot];
@@ -203,7 +197,6 @@ impl Hardware {
         &mut self.cpus[cpu]
     }
 
-    /// Removes an address space's changed translations from every TLB.
     pub(super) fn invalidate(&mut self, space_id: u64, first: Vpn, nr_pages: u64) {
         for cpu in &mut self.cpus {
             let flushed = cpu.tlb.invalidate_of(space_id, first, nr_pages);

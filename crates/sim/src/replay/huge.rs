@@ -17,8 +17,7 @@ use super::place::{LEN_MAX, Segment};
 use super::program::ProcessNr;
 
 impl Cell {
-    /// Maps huge pages. Returns `false` if the event does not ask for any, or if no pool can supply
-    /// them.
+    /// Maps huge pages. Returns `false` if none are requested or no pool can supply them.
     pub(super) fn mmap_huge(
         &mut self,
         process: ProcessNr,

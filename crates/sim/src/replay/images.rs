@@ -72,7 +72,6 @@ pub struct Images {
 pub(super) struct LinkedImage {
     pub(super) link_bytes: u64,
     segments: Vec<Laid>,
-    /// Bytes of memory from the base to the end.
     pub(super) span: u64,
     pub(super) size_bytes: u64,
     pub(super) first_len: u64,
@@ -86,8 +85,7 @@ pub(super) struct Laid {
     pub(super) recorded: u64,
     pub(super) len: u64,
     pub(super) pos: u64,
-    /// New address, relative to the image's base. The base is a multiple of the page size that the
-    /// image is linked for.
+    /// New address, relative to the image's base (a multiple of `link_bytes`).
     pub(super) addr: u64,
 }
 
@@ -99,7 +97,6 @@ impl Image {
         Self { segments: vec![first], span: len, first_len: event.len }
     }
 
-    /// Adds a segment above the others. Returns whether it belongs to this image.
     fn grow(&mut self, segment: Recorded) -> bool {
         let (base, nr_segments) = (self.segments[0].addr, self.segments.len());
         let Some(last) = self.segments.last_mut() else { return false };
@@ -132,7 +129,6 @@ impl Image {
         self.segments.iter().any(|segment| segment.prot & PROT_EXEC != 0)
     }
 
-    /// Returns whether text shares no page of the file with its neighbors.
     fn is_separate(&self) -> bool {
         self.segments.windows(2).all(|pair| {
             let is_code = (pair[0].prot | pair[1].prot) & PROT_EXEC != 0;
@@ -189,8 +185,7 @@ impl LinkedImage {
         self.segments.iter().find(|segment| segment.at == at).copied()
     }
 
-    /// Returns the new position of a recorded file position. It moves with the segment at or before
-    /// it. A result past the largest position is after the end of every file.
+    /// Returns the new position of a recorded file position, which moves with its segment.
     pub(super) fn moved(&self, pos: u64) -> u64 {
         let segment = self.segments.iter().rev().find(|segment| segment.recorded <= pos);
         segment.map_or(pos, |segment| segment.pos.saturating_add(pos - segment.recorded))
@@ -216,7 +211,6 @@ impl Images {
         Ok(images)
     }
 
-    /// Collects the programs from the layouts, each from the first layout that contains it.
     fn of_layouts(meta: &Meta) -> Self {
         let mut images = Self::default();
         for layout in layouts(meta) {
@@ -276,8 +270,7 @@ impl Images {
     }
 }
 
-/// Returns the paths of files that can be images: files with a build id, programs, and generated
-/// files. The loader is left out.
+/// Returns the paths of files with a build id, programs, and generated files, but no loaders.
 pub(super) fn candidates(meta: &Meta) -> impl Iterator<Item = &str> {
     let mut kinds: BTreeMap<usize, LayoutKind> = BTreeMap::new();
     for entry in layouts(meta).flatten() {

@@ -23,7 +23,6 @@ use crate::tlb::curve::Curve;
 struct Placed {
     area: Area,
     first: Vpn,
-    /// Placed address after the last segment.
     end: u64,
     next: Vpn,
 }
@@ -36,12 +35,10 @@ impl Placed {
         Self { area, first, end: segment.placed, next: first }
     }
 
-    /// Returns whether `segment` starts at this area's end, both recorded and placed.
     fn goes_on(&self, segment: &Segment) -> bool {
         self.end == segment.placed && self.area.start + self.area.len_bytes == segment.start
     }
 
-    /// Adds a segment and its private pages that are present.
     fn add(&mut self, memory: &Memory, mm: MmId, segment: &Segment, keeper: &Keeper) {
         let page = memory.rules().page;
         let len = segment.end - segment.start;
@@ -140,8 +137,7 @@ impl Keeper {
         self.buckets = vec![Bucket::default(); NR_BUCKETS];
     }
 
-    /// Records the effects of one fault or call. Insertions that the marker did not start are due
-    /// to `cause`.
+    /// Records one fault or call. Insertions that the marker did not start are due to `cause`.
     pub(super) fn hear(&mut self, observed: &[Observed], cause: Origin) {
         let mut now = cause;
         for event in observed {
@@ -200,8 +196,7 @@ impl Keeper {
         self.causes.end(space.mm);
     }
 
-    /// Keeps an area if it has folios. Drops areas only at twice the maximum number of runs, so
-    /// each area is examined a few times at most.
+    /// Keeps an area with folios. Waits for twice the maximum number of runs before it drops areas.
     fn keep(&mut self, area: Option<Area>) {
         let Some(area) = area.filter(|area| !area.runs.is_empty()) else { return };
         self.nr_runs += area.runs.len();
@@ -211,8 +206,7 @@ impl Keeper {
         }
     }
 
-    /// Drops the smallest areas until the rest fit (I2). Areas that alone exceed the limit go
-    /// first.
+    /// Drops areas until the rest fit (I2): first oversized ones, then the smallest.
     fn choose(&mut self) {
         let is_oversized = |area: &Area| area.runs.len() > self.runs_max;
         let mut ranked: Vec<usize> = (0..self.areas.len()).collect();

@@ -59,7 +59,6 @@ impl Cell {
         Ok(())
     }
 
-    /// Returns the place of an entry; `None` past the end of the 64-bit space.
     fn place_entry(
         &mut self,
         process: ProcessNr,
@@ -90,16 +89,14 @@ impl Cell {
         Ok(Some(Segment { start, end: start.saturating_add(len), placed, file }))
     }
 
-    /// Places the heap after the program. The recorded start is `brk`; if it is 0, the program's
-    /// end.
+    /// Places the heap after the program. Its recorded start is `brk`, or the program's end.
     fn place_heap(&mut self, process: ProcessNr, brk: u64, last: Segment) {
         let Some(placed) = last.placed_end(self.mask()) else { return };
         let start = if brk == 0 { last.end } else { brk & !RECORDED_MASK };
         self.program.space_mut(process).heap = Heap { start, placed };
     }
 
-    /// Maps a placed segment and remembers it. If it does not fit the address space, nothing is
-    /// mapped.
+    /// Maps a placed segment and remembers it; ignores one that does not fit the address space.
     pub(super) fn map_segment(
         &mut self,
         process: ProcessNr,
@@ -111,8 +108,8 @@ impl Cell {
         let first = segment.placed & !mask;
         self.program.is_replaced |= self.program.moves();
         let Some(end) = segment.placed_end(mask) else { return Ok(()) };
-        // Anonymous memory can start inside a mapped page: bss after a file's last page, or a
-        // growing heap. That page is already mapped.
+        // Anonymous memory can start inside a mapped page (bss, a growing heap), which is already
+        // mapped.
         let mm = self.program.space(process).mm;
         let is_shared_page = segment.file.is_none()
             && first < segment.placed
@@ -148,8 +145,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Faults in a new mapping and collapses it to folios of `bytes`. The loader continues even if
-    /// this fails; refusals are counted.
+    /// Faults in and collapses a new mapping. The loader continues even if this fails.
     fn collapse_mapped(
         &mut self,
         mm: MmId,
@@ -191,8 +187,7 @@ impl Cell {
             }
             None => Backing::Anon,
         };
-        // Maps a reservation, which shows where the kernel would put the mapping. The mapping then
-        // replaces it.
+        // Maps a reservation to find the kernel's choice; the mapping then replaces it.
         let len_bytes = len.saturating_add(pos & self.mask()).max(1);
         let map = Map {
             addr: None,

@@ -103,8 +103,6 @@ impl LinkedChoices {
         self.bytes.iter().map(|&bytes| Linked { pattern: self.pattern.clone(), bytes })
     }
 
-    /// Returns all combinations of choices; the first of `asked` varies slowest. Without any
-    /// choices, returns one combination that changes nothing.
     pub(super) fn combined(asked: &[Self]) -> Vec<Vec<Linked>> {
         let mut combined = vec![Vec::new()];
         for choices in asked {

@@ -57,8 +57,7 @@ impl Cell {
         }
     }
 
-    /// Returns the process of a thread, or `None` if it has ended. The first thread runs the first
-    /// process; every other thread starts with a fork.
+    /// Returns the process of a thread, or `None` if the thread or its process has ended.
     pub(super) fn process_of(&self, thread: ThreadId) -> Result<Option<ProcessNr>, CellError> {
         match self.program.threads.of(thread) {
             Membership::Of(process) => Ok(Some(process)),
@@ -181,8 +180,7 @@ impl Cell {
         }
     }
 
-    /// Keeps the statistics if more is mapped now than ever before. Call this before an address
-    /// space ends.
+    /// Keeps the current statistics if more is mapped than ever before.
     fn observe_statistics(&mut self) {
         let living = self.program.spaces.iter().map(|(_, space)| (space.owner, space.mm));
         if self.counted.largest.observe(&self.memory, living) {
@@ -190,8 +188,7 @@ impl Cell {
         }
     }
 
-    /// Detaches a process from its address space. After the last one, counts the mappings and
-    /// unmaps them.
+    /// Detaches a process from its address space; the last one counts and unmaps the space.
     fn release_space(&mut self, process: ProcessNr) {
         let nr = self.program.processes[process].space;
         let space = &mut self.program.spaces[nr];

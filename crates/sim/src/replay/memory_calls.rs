@@ -129,8 +129,7 @@ impl Cell {
         }
     }
 
-    /// Unmaps the range of a fixed mapping if it reaches past the segment it starts in. A mapping
-    /// inside that segment replaces only part of it and needs no unmap.
+    /// Unmaps the range of a fixed mapping, unless the segment it starts in contains it.
     fn clear_beyond(&mut self, process: ProcessNr, range: Range<u64>) -> Result<(), CellError> {
         let Range { start, end } = range;
         let page_end = |end: u64| end.saturating_add(RECORDED_MASK) & !RECORDED_MASK;
@@ -141,8 +140,7 @@ impl Cell {
         }
     }
 
-    /// Moves the rest of a range up after a segment of an image moved up inside it. The gap below
-    /// becomes inaccessible, as after the loader's mprotect.
+    /// Moves the rest of a range up after a segment that moved. Makes the gap below inaccessible.
     fn move_rest(
         &mut self,
         process: ProcessNr,
@@ -195,8 +193,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Returns the whole pages of a placed part. With larger base pages, a call has no effect on
-    /// partial pages. With 4 KiB pages, the result is the part itself.
+    /// Returns the whole pages of a part. A call has no effect on its partial pages.
     fn inner(&self, part: &Segment) -> Option<(Vaddr, u64)> {
         let mask = self.mask();
         let first = (part.placed + mask) & !mask;
@@ -213,8 +210,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Sets the protection of a part's whole pages. A larger base page that the call covers only in
-    /// part also keeps its old permissions, which the rest of the page needs.
+    /// Sets the protection of a part. A page that the call covers only in part keeps its old rights
+    /// too.
     fn protect_part(
         &mut self,
         process: ProcessNr,
@@ -355,8 +352,7 @@ impl Cell {
         for part in self.parts(process, event.addr, end) {
             let Some((start, len_bytes)) = self.inner(&part) else { continue };
             match self.memory.madvise(mm, start, len_bytes, advice) {
-                // As in the kernel, a populate stops at a hole or a guard page, and advice for
-                // another kind of memory fails.
+                // As in the kernel: a populate stops at a hole or a guard page.
                 Ok(()) | Err(MapError::NotMapped(_) | MapError::NotAnonymous(_)) => {}
                 Err(error) => return Err(error.into()),
             }

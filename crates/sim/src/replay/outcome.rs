@@ -48,7 +48,6 @@ pub struct Reads {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AnonSize {
     pub anon_fault_alloc: u64,
-    /// Faults that found no free folio of this size and fell back to a smaller one.
     pub anon_fault_fallback: u64,
     pub split: u64,
     pub split_failed: u64,
@@ -64,7 +63,6 @@ pub struct Writers {
     pub text_busy: u64,
     /// Executions of a file that is open for writing, refused with `ETXTBSY`.
     pub open_for_write: u64,
-    /// Opens that dropped a file's page cache because it held huge folios.
     pub drops: u64,
     pub dropped_bytes: u64,
 }
@@ -114,7 +112,6 @@ pub struct Strays {
 /// Huge pages of pools (docs/behaviour O), as counts of huge pages or of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hugetlb {
-    /// Faults that mapped a page where there was none.
     pub faults: u64,
     pub allocated: u64,
     pub forked: u64,
@@ -163,8 +160,7 @@ pub struct Outcome {
     pub swap_bytes: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<CgroupOutcome>,
-    /// Page sizes that programs and libraries are linked for, as `SIZE` or `FILE=SIZE`; empty: as
-    /// recorded.
+    /// Page sizes that images are linked for, as `SIZE` or `FILE=SIZE`; empty: as recorded.
     pub linked: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<PolicyOutcome>,
@@ -192,8 +188,8 @@ pub struct Outcome {
     pub copied_pages: u64,
     pub entries: Entries,
     pub mapcounts: Mapcounts,
-    /// Bytes zeroed; the key is the length zeroed in one go, to the nearest power of two.
-    /// `copied_bytes` has the same key.
+    /// Bytes zeroed, by the length zeroed in one go (nearest power of two). `copied_bytes` has the
+    /// same key.
     pub cleared_bytes: BTreeMap<u64, u64>,
     pub copied_bytes: BTreeMap<u64, u64>,
     pub latency: Latency,
@@ -206,8 +202,7 @@ pub struct Outcome {
     /// Results by program, and memory in use over the trace; `None` if one process ran one program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<ManyProcesses>,
-    /// Whether segments are placed as in a program linked for larger pages than the recorded one:
-    /// for the machine's base page, or for 64 KiB on arm64.
+    /// Whether segments are placed as if linked for pages larger than the recorded ones.
     pub is_replaced: bool,
     pub detail: Option<Detail>,
 }

@@ -2,8 +2,7 @@
 
 use super::spec::{CacheState, CellSpec};
 
-/// Returns how often the trace is decoded for `specs`: twice if a cell starts with a warm page
-/// cache.
+/// Returns how often the trace is decoded: twice if a cell starts with a warm page cache.
 #[must_use]
 pub fn nr_passes(specs: &[CellSpec]) -> u64 {
     if specs.iter().any(|spec| spec.cache == CacheState::Warm) { 2 } else { 1 }
@@ -32,8 +31,7 @@ impl RowsDone {
         self.before + nr_read
     }
 
-    /// Starts a pass. Needed if the previous pass was so short that its row count does not show the
-    /// change.
+    /// Starts a pass. Needed if the row count alone does not show it, after a very short pass.
     pub fn begin(&mut self) {
         self.before += self.last;
         self.last = 0;

@@ -30,8 +30,7 @@ pub(super) fn name_of(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// Matches greedily and backtracks only to the last `*`. The cost is at most the product of the
-/// lengths.
+/// Matches greedily and backtracks only to the last `*`, in at most `pattern * name` steps.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

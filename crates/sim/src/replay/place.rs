@@ -43,8 +43,8 @@ impl Segment {
         self.placed + (addr - self.start)
     }
 
-    /// Returns the placed end, rounded up to pages of `mask + 1` bytes; `None` = past the end of
-    /// the 64-bit space, where nothing can be mapped.
+    /// Returns the placed end in pages of `mask + 1` bytes; `None` past the end of the 64-bit
+    /// space.
     pub(super) fn placed_end(&self, mask: u64) -> Option<u64> {
         let end = self.placed.checked_add(self.end - self.start)?;
         Some(end.checked_add(mask)? & !mask)
@@ -121,9 +121,7 @@ pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSi
     wanted.checked_add(pos.wrapping_sub(wanted) & mask)
 }
 
-/// Returns the bytes to reserve for an image of `len` recorded bytes. If it is linked for pages
-/// larger than the recorded ones, its start is aligned and its segments move apart by at most one
-/// page each.
+/// Returns the bytes to reserve for an image: its segments move apart by up to one page each.
 pub(super) fn reserve(len: u64, page: PageSize) -> u64 {
     /// A shared library has four or five load segments and a bss. More than eight are unknown.
     const NR_SEGMENTS: u64 = 8;

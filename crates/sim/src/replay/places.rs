@@ -45,8 +45,7 @@ impl Places {
         self.slots[Self::slot(epoch, page)] = Place { page, vpn, epoch };
     }
 
-    /// Returns a new epoch for a new address space, or for one whose segments changed. No place
-    /// changes within an epoch.
+    /// Returns a new epoch, for a new address space or changed segments.
     pub(super) const fn next(&mut self) -> u64 {
         self.epoch += 1;
         self.epoch

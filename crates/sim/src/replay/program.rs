@@ -17,8 +17,7 @@ use super::space::{AddressSpace, SpaceNr};
 
 pub(super) type ProcessNr = usize;
 
-/// The descriptor of opens that were not recorded. They all share it: a new open closes the
-/// previous one.
+/// The shared descriptor of unrecorded opens: a new open closes the previous one.
 pub(super) const NO_DESCRIPTOR: u64 = u64::MAX;
 
 #[derive(Clone, Debug)]
@@ -39,8 +38,8 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Creates a program without files or processes. `link` is the page size that the machine's
-    /// programs are linked for.
+    /// Creates an empty program. `link` is the page size that the machine's programs are linked
+    /// for.
     pub(super) fn new(recorded: PageSize, link: PageSize) -> Self {
         Self {
             recorded,
@@ -103,16 +102,13 @@ impl Program {
 
 #[derive(Clone, Debug)]
 pub(super) struct Process {
-    /// Number in results; 0 is the first process.
     pub(super) nr: usize,
     pub(super) space: SpaceNr,
-    /// The program that it or its parent last executed.
     pub(super) program: ProgramNr,
     /// Whether the process executed `program` itself. The first process did so before the trace.
     pub(super) has_executed: bool,
     pub(super) threads: Vec<ThreadId>,
     by_descriptor: BTreeMap<u64, Opened>,
-    /// The last open of each file, by any descriptor.
     by_file: BTreeMap<FileId, OpenId>,
     pub(super) measured_bytes: u64,
 }
@@ -150,7 +146,6 @@ impl Process {
         self.by_descriptor.len() + self.by_file.len() + self.threads.len()
     }
 
-    /// Records an open. Returns the descriptor's previous open, which is now closed.
     #[must_use]
     pub(super) fn opened(&mut self, descriptor: u64, opened: Opened) -> Option<OpenId> {
         self.by_file.insert(opened.file, opened.open);
@@ -177,8 +172,7 @@ impl Process {
         opens
     }
 
-    /// Closes descriptors at an execve and returns their opens. Also closes unrecorded opens,
-    /// because the new program and its interpreter are different files.
+    /// Closes descriptors at an execve, and unrecorded opens, which belong to the old program.
     pub(super) fn close_on_exec(&mut self) -> Vec<OpenId> {
         let is_closed =
             |descriptor: u64, opened: &Opened| opened.closes_on_exec || descriptor == NO_DESCRIPTOR;
@@ -188,9 +182,8 @@ impl Process {
         closed
     }
 
-    /// Returns the descriptor's open if it is this file. Otherwise returns the file's last open,
-    /// even a closed one: descriptors also come from dup and from a parent, which no recorder
-    /// reports.
+    /// Returns the descriptor's open if it is this file, else the file's last open, even a closed
+    /// one. No recorder reports descriptors from dup or from a parent.
     pub(super) fn open_of(&self, file: FileId, descriptor: Option<u64>) -> Option<OpenId> {
         descriptor
             .and_then(|descriptor| self.by_descriptor.get(&descriptor))

@@ -133,8 +133,7 @@ impl Programs {
         self.tallies[program].nr_processes += 1;
     }
 
-    /// Records an execve that leaves program `before`. `counts` says whether the process executed
-    /// `before` itself.
+    /// Records an execve that leaves program `before`; `counts` = the process executed it itself.
     pub(super) fn executed(&mut self, before: ProgramNr, counts: bool) {
         self.nr_executed += 1;
         self.tallies[before].nr_processes += u64::from(counts);

@@ -133,8 +133,7 @@ fn add(sum: &mut Option<u64>, more: u64) {
     }
 }
 
-/// Collects the reads in `observed`. The program waits for them according to `wait`, except for
-/// reads that the marker started.
+/// Collects the reads in `observed`. Reads that the marker started ignore `wait`.
 pub(super) fn requests(observed: &[Observed], memory: &Memory, wait: Wait) -> Vec<ReadRequest> {
     let mut now = wait;
     let mut open: Option<ReadRequest> = None;

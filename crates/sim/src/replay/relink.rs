@@ -34,7 +34,6 @@ impl Cell {
         self.program.linked.get(&file).map_or(pos, |image| image.moved(pos))
     }
 
-    /// Returns the place of a program segment, if the program is relinked.
     pub(super) fn linked_entry(
         &mut self,
         process: ProcessNr,
@@ -94,7 +93,6 @@ impl Cell {
         Ok(Some(Segment { start, end, placed, file: file_pos }))
     }
 
-    /// Places memory without a file in an image, at its recorded distance from the segment below.
     fn linked_bss(&self, process: ProcessNr, start: u64, len: u64) -> Option<Segment> {
         let segments = &self.program.space(process).segments;
         let placed = if let Some(over) = segments.find(start) {
@@ -105,7 +103,6 @@ impl Cell {
         Some(Segment { start, end: start.saturating_add(len), placed, file: None })
     }
 
-    /// Reserves a free range for an image and returns its base.
     fn free_linked(&mut self, process: ProcessNr, file: FileId) -> Result<u64, CellError> {
         let image = &self.program.linked[&file];
         let (link, span, first) = (image.link_bytes, image.span, image.first());

@@ -28,15 +28,12 @@ use crate::machine::{Machine, NR_CPUS_MAX};
 use crate::names::nearest;
 use crate::size::MEMORY_GIB_MAX;
 
-/// Maximum number of cells in one result. More are probably a mistake, and each cell needs its own
-/// memory.
+/// Maximum number of cells in one result. Each needs its own memory.
 pub const NR_CELLS_MAX: usize = 256;
-/// Maximum runs of folios on a report page, over all cells. They take 2 MiB together with the paths
-/// that draw them.
+/// Maximum runs of folios on a report page, over all cells: 2 MiB with the paths that draw them.
 const NR_DRAWN_RUNS_MAX: usize = 1 << 16;
 pub const NO_LARGE_FOLIOS: &str = "none";
 pub const MEMORY_BYTES: u64 = 16 << 30;
-/// Maximum rounds of ageing. Each can take as many steps as memory has pages.
 pub const AGED_ROUNDS_MAX: u32 = 100;
 
 /// The settings for replaying a trace.
@@ -256,7 +253,6 @@ impl Request {
         Ok(specs)
     }
 
-    /// Returns the distinct ways to link programs and libraries. The reference uses the first.
     #[must_use]
     pub fn ways_to_link(&self) -> Vec<Vec<Linked>> {
         LinkedChoices::combined(&self.linked)
@@ -304,8 +300,7 @@ impl Request {
         unique(&self.kernels)
     }
 
-    /// Returns a note for each kernel that uses another version's rules or that no recording
-    /// verifies.
+    /// Returns a note for each kernel with another version's rules or without recordings.
     #[must_use]
     pub fn rules_notes(&self) -> Vec<String> {
         let notes: Vec<String> =
@@ -409,7 +404,6 @@ impl Request {
         Ok(())
     }
 
-    /// Checks that machine names are unique, because results identify machines by name.
     fn check_machines(&self) -> Result<(), RequestError> {
         let mut names = HashSet::new();
         match self.machines().into_iter().find(|machine| !names.insert(&machine.name)) {

@@ -47,8 +47,7 @@ impl Cell {
         let (first, nr_rows) = (self.counted.nr_rows, batch.len());
         let mut row = 0;
         loop {
-            // Stops between two rows to save the counters: at the start of the recording and after
-            // each tenth.
+            // Stops at the start of the recording and after each tenth, to save the counters.
             let before = self.rows_until_recording();
             let left = before.min(self.counted.tenths.next_end()).saturating_sub(first);
             let end = usize::try_from(left).unwrap_or(usize::MAX);
@@ -99,8 +98,8 @@ impl Cell {
         }
     }
 
-    /// Replays rows of one thread while the TLB remembers their entries and returns their number.
-    /// With TLB curves, returns 0, because the stacks must see every row.
+    /// Serves rows of one thread from the TLB and returns their number: 0 with TLB curves, because
+    /// the stacks must see every row.
     fn serve(&mut self, batch: &Batch, rows: Range<usize>) -> usize {
         let slot = batch.threads().get(rows.start).and_then(|&id| self.hardware.slot_of(id));
         let Some(slot) = slot else { return 0 };
@@ -168,8 +167,7 @@ impl Cell {
         Ok(())
     }
 
-    /// Wakes each due daemon once. Checks the budget too, because a row that the TLB serves can
-    /// also wake a daemon.
+    /// Wakes each due daemon once. Rows that the TLB serves reach no other check of the budget.
     #[cold]
     #[inline(never)]
     fn wake_sleepers(&mut self) -> Result<(), CellError> {

@@ -41,8 +41,7 @@ struct MappedRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PageKind {
     Cached,
-    /// Anonymous pages, including private copies of file pages. The zero page holds no memory and
-    /// is never counted.
+    /// Anonymous pages, including private copies of file pages, but not the zero page.
     Anon,
 }
 
@@ -137,7 +136,6 @@ pub struct FolioSizes {
     pub data: SizeTable,
     /// Shared memory without a file (`MAP_SHARED | MAP_ANONYMOUS`).
     pub shmem: SizeTable,
-    /// Private memory, including copies of file pages.
     pub anon: SizeTable,
 }
 
@@ -165,7 +163,6 @@ impl FolioSizes {
         self.anon.add(&other.anon);
     }
 
-    /// Returns text plus data, as in the published table.
     #[must_use]
     pub fn all(&self) -> SizeTable {
         let mut all = self.text.clone();

@@ -80,7 +80,6 @@ impl AddressSpace {
         self.images.insert(start, image);
     }
 
-    /// Returns the image whose recorded range contains `addr`, with its recorded start.
     pub(super) fn image_at(&self, addr: u64) -> Option<(u64, PlacedImage)> {
         let (&start, &image) = self.images.range(..=addr).next_back()?;
         (addr < image.end).then_some((start, image))

@@ -19,7 +19,6 @@ use crate::machine::{Machine, NR_CPUS_MAX};
 pub enum CacheState {
     #[default]
     Cold,
-    /// Filled by an earlier run of the same program.
     Warm,
 }
 
@@ -88,8 +87,7 @@ impl CellSpec {
         }
     }
 
-    /// Returns the ageing with the folio sizes of the filesystem in use, or of XFS if each file
-    /// keeps its own.
+    /// Returns the ageing with the filesystem's folio sizes, or XFS's if each file keeps its own.
     pub(super) fn ageing(&self) -> Ageing {
         let rules = &self.kernel.rules;
         let filesystem = self.filesystem.as_deref().unwrap_or(AGED_FILESYSTEM);

@@ -99,8 +99,7 @@ impl std::ops::AddAssign for ProcessBytes {
 }
 
 impl Statistics {
-    /// Collects the statistics of this moment. `living` holds the address spaces, each with its
-    /// first process.
+    /// Collects the statistics. `living` holds each address space with its first process.
     fn of(memory: &Memory, mut living: Vec<(usize, MmId)>) -> Self {
         let page_bytes = memory.rules().page.bytes();
         let maps = memory.page_maps();
@@ -133,8 +132,7 @@ pub(super) struct Largest {
 }
 
 impl Largest {
-    /// Keeps the statistics of this moment if more is mapped than ever before. Returns whether it
-    /// did.
+    /// Keeps this moment if more is mapped than ever before. Returns whether it did.
     pub(super) fn observe(
         &mut self,
         memory: &Memory,

@@ -13,8 +13,7 @@ const MILLI: u128 = 1000;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Timeline {
-    /// Mean number of live processes by program and part, in thousandths. Programs are in the
-    /// outcome's order.
+    /// Mean number of live processes in thousandths, by program (the outcome's order) and part.
     pub alive_milli: Vec<Vec<u64>>,
     pub memory_bytes: Vec<u64>,
 }

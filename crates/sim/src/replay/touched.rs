@@ -18,8 +18,8 @@ pub(super) struct Touched {
 }
 
 impl Touched {
-    /// Marks the pieces of bytes `[pos, pos + len)`, cut to the file's `size` in bytes. Returns the
-    /// number of words visited, which is the work done even if all were already marked.
+    /// Marks the pieces of `[pos, pos + len)`, cut to `size`. Returns the words visited: the work
+    /// done.
     pub(super) fn mark(&mut self, file: FileId, pos: u64, len: u64, size: u64) -> usize {
         let end = pos.saturating_add(len).min(size);
         if pos >= end {

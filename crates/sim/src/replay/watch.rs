@@ -45,8 +45,7 @@ impl Cell {
         }
     }
 
-    /// Handles a call: records collapses and submits the reads it started. A read call also waits
-    /// for its pages.
+    /// Records a call's collapses and submits its reads. A read call also waits for its pages.
     pub(super) fn watch_call(&mut self, event: &Event) {
         if matches!(event.op, Op::Madvise | Op::Collapse) {
             self.note_collapsed(Origin::Collapse);
@@ -110,8 +109,7 @@ impl Cell {
         }
     }
 
-    /// Records the folios that khugepaged or `MADV_COLLAPSE` created. Each flush is a range that
-    /// was tried; it succeeded if one folio fills the range now.
+    /// Records new folios of khugepaged or `MADV_COLLAPSE`: one folio fills a flushed range now.
     fn note_collapsed(&mut self, origin: Origin) {
         let Some(keeper) = &mut self.pictures else { return };
         for flush in &self.flushes {
@@ -127,7 +125,6 @@ impl Cell {
         }
     }
 
-    /// Submits the reads that a call started. A read call also waits for its pages.
     fn settle_call(&mut self, event: &Event) {
         let wait = if event.op == Op::Fadvise { Wait::WhenNeeded } else { Wait::AtOnce };
         self.settle(wait, Origin::of_call(event.op));

@@ -22,15 +22,13 @@ pub struct Walk {
     pub pfn: Pfn,
     pub is_writable: bool,
     pub leaf: LeafKind,
-    /// Order of the leaf: 0 for a PTE, the contpte order for a folded block, the PMD order for a
-    /// PMD. The leaf is naturally aligned in VA and PA.
+    /// Order of the leaf (PTE, folded contpte block or PMD), naturally aligned in VA and PA.
     pub order: Order,
     /// Order of the largest group around the page that is naturally aligned in VA and PA, fully
     /// mapped to contiguous page frames, and has the same attributes. Can be capped at
     /// [`Coalescing::run_cap`]; ignored for a PMD leaf.
     pub run: Order,
-    /// Number of rows from the load that supplied the address to this reference, on the same
-    /// thread; 0 = unknown.
+    /// Rows from the load of the address to this reference, on the same thread; 0 = unknown.
     pub link: u32,
     pub is_written: bool,
 }

@@ -13,8 +13,7 @@ use super::walk_cache::{MAX_WALK_ENTRIES, WalkCacheConfig};
 use super::walker::WalkerConfig;
 use super::ways::Ways;
 
-/// Maximum entries of one structure, about 20 times the largest TLB in production (Zen 5: 4,096).
-/// It bounds the memory that a machine file can allocate.
+/// About 20 times the largest TLB in production (Zen 5: 4,096). Bounds a machine file's memory.
 pub const MAX_ENTRIES: u32 = 1 << 16;
 
 pub const MAX_STRUCTURES: usize = 8;
@@ -42,7 +41,6 @@ impl StructureConfig {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoalescingConfig {
-    /// Active modes; empty = no coalescing.
     pub modes: Vec<CoalescingMode>,
     pub source: String,
     #[serde(default)]

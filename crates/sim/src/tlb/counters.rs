@@ -16,8 +16,7 @@ pub struct SideCounters {
     pub l1_misses: u64,
     /// References that also missed level 2, or had no level 2: page-table walks.
     pub l2_misses: u64,
-    /// Writes that found a read-only entry in either level. Each causes a protection fault and a
-    /// walk, but is not a TLB miss.
+    /// Writes that found a read-only entry: a protection fault and a walk, but not a TLB miss.
     pub permission_misses: u64,
 }
 

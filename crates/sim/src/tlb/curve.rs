@@ -110,8 +110,7 @@ impl Serialize for Point {
     }
 }
 
-/// Entries of the machine's own levels; `None` = no such level. Counts only structures that hold an
-/// order found by the cell's walks.
+/// Entries of the machine's own structures that hold orders of the cell's walks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct OwnSizes {
     pub l1_instruction: Option<usize>,
@@ -121,8 +120,7 @@ pub struct OwnSizes {
 }
 
 impl OwnSizes {
-    /// Computes the sizes for base pages of `page`. If bit `k` of `orders` is set, walks found
-    /// entries of order `k`.
+    /// Computes the sizes. Bit `k` of `orders`: walks found entries of order `k`.
     #[must_use]
     pub fn new(config: &TlbConfig, page: PageSize, orders: u32) -> Self {
         let of = |level: &[StructureConfig]| entries_for(level, page, orders);
@@ -144,8 +142,7 @@ impl OwnSizes {
     }
 }
 
-/// Returns the entries of the structures that hold entries of `orders`. Each order uses the first
-/// structure that holds its largest part.
+/// Sums the structures that hold `orders`: for each order, the first with its largest part.
 fn entries_for(level: &[StructureConfig], page: PageSize, orders: u32) -> Option<usize> {
     let within = |config: &StructureConfig, order: u8| {
         let held = config.sizes.orders(page) & (u32::MAX >> (31 - order));
@@ -170,7 +167,6 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// Computes the curves of both sides. Their points include the machine's own sizes.
     #[must_use]
     pub fn new(distances: &[Distances; 2], own: OwnSizes) -> Self {
         let points = |side: Side| {
@@ -192,7 +188,6 @@ impl Curve {
     }
 }
 
-/// Returns every number up to [`PER_OCTAVE`], then the same count per octave.
 fn grid() -> impl Iterator<Item = usize> {
     let step = |entries: usize| ((1 << entries.ilog2()) / PER_OCTAVE).max(1);
     std::iter::successors(Some(1), move |&entries| Some(entries + step(entries)))

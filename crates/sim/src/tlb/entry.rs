@@ -23,8 +23,7 @@ impl Entry {
     }
 }
 
-/// Block number (`vpn >> order`) and order in one word, so one comparison finds an entry of any
-/// size.
+/// Block number (`vpn >> order`) and order in one word: one comparison finds an entry of any size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key(u64);
 
@@ -67,16 +66,14 @@ impl Key {
     }
 }
 
-/// The time of an entry's last use, and whether it is writable: `clock << 1 | is_writable`, or 0
-/// for a free slot. A hit reads and writes one word, and the least recently used way has the
-/// smallest value.
+/// The last use and whether the entry is writable: `clock << 1 | is_writable`; 0 = a free slot. The
+/// least recently used way has the smallest value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Use(u64);
 
 impl Use {
     pub(super) const FREE: Self = Self(0);
 
-    /// Newer than any entry: the start value of a search for the oldest.
     pub(super) const NEWEST: Self = Self(u64::MAX);
 
     pub(super) const fn at(clock: u64, is_writable: bool) -> Self {

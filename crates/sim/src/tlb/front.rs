@@ -74,8 +74,7 @@ impl Tlb {
         served
     }
 
-    /// Remembers the entry that a lookup of `vpn` has just used or filled, if it exists. `addr` is
-    /// the recorded address of `vpn`.
+    /// Remembers the entry that a lookup of `vpn` (recorded at `addr`) has just used or filled.
     #[inline]
     pub fn remember(&mut self, side: Side, addr: u64, vpn: Vpn) {
         if let Some((key, slot)) = self.last_seen(side, vpn) {

@@ -18,7 +18,6 @@ use super::walker::{Moment, Walker};
 /// 6.1 ns with 128 hints and 3.7 ns with 512, which would fill a quarter of a 48 KiB data cache.
 const NR_HINTS: usize = 256;
 
-/// Saved front hint tables of other address spaces: 32 KiB each.
 const NR_FRONTS_ASIDE: usize = 5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,8 +27,7 @@ pub enum Lookup {
     /// Level 1 now has the entry too.
     L2,
     Miss,
-    /// A write found a read-only entry. Every entry of the page is gone. Fault or walk, then call
-    /// [`Tlb::fill_walk`].
+    /// A write found a read-only entry and removed it. Fault or walk, then call [`Tlb::fill_walk`].
     Permission,
 }
 
@@ -40,8 +38,7 @@ impl Lookup {
     }
 }
 
-/// The slot that last held an entry for `vpn`. Valid only if `keys[slot] == key`; by I1, a search
-/// would then find the same entry.
+/// The slot that last held an entry for `vpn`. Valid only if `keys[slot] == key` (I1).
 #[derive(Clone, Copy, Debug)]
 struct Hint {
     vpn: Vpn,
@@ -62,12 +59,10 @@ impl Hint {
 #[derive(Clone, Debug)]
 pub struct Tlb {
     pub(super) l1: [Level; 2],
-    /// Second levels: none, one shared by both sides, or one per side.
     l2: Vec<Level>,
     l2_of: [Option<usize>; 2],
     hints: [Box<[Hint; NR_HINTS]>; 2],
     pub(super) front: Front,
-    /// Front hints of other address spaces, the most recent last.
     fronts_aside: Vec<(u64, Front)>,
     spaces: Spaces,
     space: Option<u64>,
@@ -191,8 +186,7 @@ impl Tlb {
         steps
     }
 
-    /// Switches to the address space with this number. Returns the flushed pages if it took another
-    /// space's tag.
+    /// Switches to an address space. Returns the flushed pages if it took another space's tag.
     pub fn switch_to(&mut self, space: u64) -> Option<VpnRange> {
         if self.space == Some(space) {
             return None;
@@ -219,8 +213,7 @@ impl Tlb {
         Some(flushed)
     }
 
-    /// Removes every entry of an address space that covers any of `nr_pages` pages from `first`.
-    /// Returns the tagged pages ([`Tlb::tagged`]) if the space had a tag.
+    /// Removes an address space's entries that cover any of these pages. Returns the tagged pages.
     pub fn invalidate_of(&mut self, space: u64, first: Vpn, nr_pages: u64) -> Option<VpnRange> {
         let range = self.spaces.range(space, first, nr_pages)?;
         self.invalidate(range.start, range.end.0 - range.start.0);
@@ -245,8 +238,7 @@ impl Tlb {
         self.fronts_aside.push((before, next));
     }
 
-    /// Removes every entry that covers any of `nr_pages` tagged pages from `first`, in all levels
-    /// and in the page-walk caches.
+    /// Removes every entry that covers any of these tagged pages, in levels and page-walk caches.
     pub fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
         self.walk_caches.invalidate(first, nr_pages);
         self.remove_range(first, nr_pages);
@@ -263,8 +255,7 @@ impl Tlb {
         self.l1.iter_mut().chain(&mut self.l2).for_each(Level::clear);
     }
 
-    /// Returns the entry that a lookup of `vpn` would use, without counting or aging. Level 1 comes
-    /// before level 2.
+    /// Returns the entry that a lookup of `vpn` would use, without counting or aging.
     #[must_use]
     pub fn peek(&self, side: Side, vpn: Vpn) -> Option<Entry> {
         let vpn = self.tagged(vpn);
@@ -273,7 +264,6 @@ impl Tlb {
             .or_else(|| self.l2_of[side as usize].and_then(|nr| found(&self.l2[nr])))
     }
 
-    /// Returns the coalescing rules. [`Coalescing::run_cap`] limits how far a walk checks.
     #[must_use]
     pub const fn coalescing(&self) -> Coalescing {
         self.coalescing

@@ -119,8 +119,7 @@ impl Level {
         true
     }
 
-    /// Inserts an entry in its home and returns its slot. Removes overlapping entries, and the
-    /// least recently used entry if the set is full.
+    /// Inserts an entry and returns its slot. Removes overlapping entries, or the LRU one if full.
     pub(super) fn insert(&mut self, entry: &Entry, home: Home, clock: u64) -> usize {
         let order = entry.order.get();
         let key = Key::covering(entry.first_vpn.0, order);

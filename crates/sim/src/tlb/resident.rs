@@ -2,8 +2,7 @@
 
 use super::entry::{Key, NR_ORDERS};
 
-/// Counters of regions: 256 x 2 bytes stay in the L1 data cache. Regions that share a counter only
-/// cost an unnecessary search.
+/// 256 x 2 bytes stay in the L1 data cache. Regions that share one cost an unnecessary search.
 const NR_REGIONS: usize = 256;
 
 /// Counts of resident entries by order and by region.
@@ -93,8 +92,7 @@ impl Resident {
     }
 }
 
-/// Returns the counter of a region. Uses Fibonacci hashing, because mappings often start at large
-/// powers of two.
+/// Uses Fibonacci hashing, because mappings often start at large powers of two.
 #[expect(clippy::cast_possible_truncation, reason = "eight bits are left")]
 fn counter_of(region: u64) -> usize {
     (region.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - NR_REGIONS.ilog2())) as usize

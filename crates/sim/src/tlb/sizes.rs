@@ -43,8 +43,7 @@ impl EntrySize {
         1 << self.shift
     }
 
-    /// Returns the order of an entry of this size; `None` if it is smaller than a base page or
-    /// larger than any folio.
+    /// Returns the order; `None` if smaller than a base page or larger than any folio.
     #[must_use]
     pub fn order(self, page: PageSize) -> Option<Order> {
         let order = self.shift.checked_sub(page.shift())?;
@@ -85,8 +84,7 @@ impl<'de> Deserialize<'de> for EntrySize {
 #[serde(try_from = "String", into = "String")]
 pub struct CacheSize(pub u64);
 
-/// Largest cache: as large as any real cache. It bounds the memory that a machine file can make the
-/// program use.
+/// As large as any real cache. Bounds the memory that a machine file can use.
 const CACHE_BYTES_MAX: u64 = 1 << 30;
 
 impl TryFrom<String> for CacheSize {
@@ -117,8 +115,7 @@ pub enum EntrySizes {
 }
 
 impl EntrySizes {
-    /// Returns a mask: bit `k` is set if it can hold entries of order `k` with base pages of
-    /// `page`.
+    /// Returns the possible orders as a mask: bit `k` = order `k`.
     #[must_use]
     pub fn orders(&self, page: PageSize) -> u32 {
         match self {

@@ -50,8 +50,7 @@ impl Spaces {
         number ^ self.base
     }
 
-    /// Switches to an address space. Returns the pages to flush first if it took another space's
-    /// tag.
+    /// Switches to an address space. Returns the pages to flush if it took another space's tag.
     pub(super) fn switch_to(&mut self, space: u64) -> Option<VpnRange> {
         if let Some(&tag) = self.tags.get(&space) {
             self.base = base_of(tag);
@@ -84,8 +83,7 @@ impl Spaces {
         Some(pages_of(tag))
     }
 
-    /// Returns the tagged pages of an address space; `None` if it has no tag and therefore no
-    /// entries.
+    /// Returns the tagged pages of an address space; `None` without a tag: it has no entries.
     pub(super) fn range(&self, space: u64, first: Vpn, nr_pages: u64) -> Option<VpnRange> {
         let base = base_of(*self.tags.get(&space)?);
         let end = first.0.saturating_add(nr_pages).min(SPACE_PAGES);

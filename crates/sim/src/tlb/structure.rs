@@ -10,7 +10,6 @@ use super::config::StructureConfig;
 #[derive(Clone, Debug)]
 pub(super) struct Structure {
     pub(super) offset: usize,
-    /// Number of sets, at least 1, not only powers of two.
     pub(super) nr_sets: usize,
     pub(super) ways: usize,
     /// Bit `k`: can hold entries of order `k`.

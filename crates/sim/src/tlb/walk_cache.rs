@@ -42,8 +42,7 @@ pub enum TableLevel {
 #[serde(deny_unknown_fields)]
 pub struct WalkCacheConfig {
     pub name: String,
-    /// The level of its entries. With three levels (64K pages) the top is the `pud` above PMD
-    /// entries, and a `pgd` cache is idle.
+    /// With three levels (64K pages) the top is the `pud`, and a `pgd` cache is idle.
     pub level: TableLevel,
     pub entries: u32,
     pub ways: Ways,
@@ -59,8 +58,7 @@ impl WalkCacheConfig {
     }
 }
 
-/// Returns the levels of a page table with base pages of `page`, PTEs included: 4, or 3 with 64K
-/// pages.
+/// Returns the levels of a page table, PTEs included: 4, or 3 with 64K pages.
 #[must_use]
 pub const fn nr_levels(page: PageSize) -> u32 {
     (ADDRESS_BITS - page.shift()).div_ceil(page.shift() - ENTRY_SHIFT)
@@ -84,7 +82,6 @@ impl Cache {
         &mut self.sets[(prefix % nr_sets) as usize]
     }
 
-    /// Returns whether `prefix` is cached, and marks it as the most recently used one.
     fn touch(&mut self, prefix: u64) -> bool {
         let set = self.set_of(prefix);
         let Some(at) = set.iter().position(|&cached| cached == prefix) else { return false };
@@ -118,7 +115,6 @@ pub struct Steps {
 
 #[derive(Clone, Debug)]
 pub struct WalkCaches {
-    /// By [`TableLevel`]; `None` if the machine has no such cache.
     caches: [Option<Cache>; 3],
     table_bits: u32,
     nr_upper: u32,

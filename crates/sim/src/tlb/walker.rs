@@ -333,7 +333,6 @@ struct LineId(u64);
 impl LineId {
     /// Host entries. Smaller kinds are the levels of the machine's own table.
     const HOST: u64 = 4;
-    /// Host entries for the tables of each level.
     const HOST_OF_TABLE: u64 = 5;
 
     const fn new(kind: u64, line: u64) -> Self {

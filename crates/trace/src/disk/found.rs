@@ -111,14 +111,12 @@ impl AsFd for Found {
     }
 }
 
-/// Returns an open file's name in `/proc`.
 pub(super) fn handle(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 fn by_handle(error: Errno) -> io::Error {
-    // A descriptor's name works even if the file was renamed or removed, so this error means that
-    // `/proc` is missing.
+    // These names work even for removed files, so this error means that `/proc` is missing.
     if !matches!(error, Errno::NOENT | Errno::NOTDIR) {
         return error.into();
     }

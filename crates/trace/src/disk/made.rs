@@ -4,8 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Directories that were created. Drop removes those that are still empty, unless
-/// [`MadeDirs::keep`] was called.
+/// New directories. Drop removes the empty ones, unless [`MadeDirs::keep`] was called.
 #[derive(Debug, Default)]
 #[must_use = "they are removed when this is dropped"]
 pub struct MadeDirs {
@@ -43,8 +42,7 @@ impl MadeDirs {
         Ok(made)
     }
 
-    /// Returns the parent of the outermost new directory. Removing the new directory needs write
-    /// permission there.
+    /// Returns the parent of the outermost new directory. Removal needs write permission there.
     #[must_use]
     pub fn above(&self) -> Option<&Path> {
         let above = self.dirs.first()?.parent()?;

@@ -51,8 +51,7 @@ pub fn other_kind(error: &io::Error) -> Option<&'static str> {
     error.get_ref()?.downcast_ref::<NotRegular>().map(|other| other.0)
 }
 
-/// Returns whether the error is about the file itself (another kind, or too long), not a system
-/// failure.
+/// Returns whether the error is about the file (another kind, or too long), not the system.
 #[must_use]
 pub fn is_foreign(error: &io::Error) -> bool {
     other_kind(error).is_some() || error.kind() == io::ErrorKind::FileTooLarge

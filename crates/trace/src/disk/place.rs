@@ -72,14 +72,12 @@ impl Place {
     }
 }
 
-/// A directory, held by an `O_PATH` descriptor.
 #[derive(Debug)]
 pub(super) struct Folder {
     found: Found,
 }
 
 impl Folder {
-    /// Looks up the directory at `path`; an empty path is the working directory.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         Ok(Self { found: Found::at(CWD, path, OFlags::DIRECTORY)? })
@@ -94,7 +92,6 @@ impl Folder {
         self.open().map_or(Ok(()), |folder| folder.sync_all())
     }
 
-    /// Looks up a name in the directory without following a link.
     pub(super) fn find(&self, name: &OsStr) -> io::Result<Found> {
         Found::at(self, Path::new(name), OFlags::NOFOLLOW)
     }
@@ -117,8 +114,7 @@ enum Links {
     /// The system (`/dev/stderr`, `/dev/fd/63`). Replacing such a link would break the system, and
     /// only root can create one.
     System,
-    /// Other links below `/proc`, except this process's own descriptors. Another process controls
-    /// their targets.
+    /// Other links below `/proc`, whose targets another process controls.
     Others,
     Users,
 }
@@ -146,8 +142,7 @@ fn target(folder: &Folder, name: &OsStr) -> io::Result<Target> {
     };
     let kind = found.kind();
     if kind.is_file() {
-        // A file without write permission is not replaced either. It is not opened, because a
-        // running program would be busy.
+        // A read-only file is not replaced. Not opened, because a running program would be busy.
         found.check_writable()?;
         return Ok(Target::Replaced { mode: own_mode(found.metadata()) });
     }

@@ -26,13 +26,11 @@ use rustix::io::Errno;
 use super::found::{Found, handle, not_regular};
 use super::place::{Folder, Place, Target, open_patiently};
 
-/// Prefix and suffix of temporary names.
 const TEMPORARY: (&str, &str) = (".folio-", ".tmp");
 /// Mode of a new file before the umask, as for any new file.
 const MODE: u32 = 0o666;
 /// Mode bits kept from an earlier file: not set-id or sticky.
 const MODE_KEPT: u32 = 0o777;
-/// Temporary names to try, of 2^24.
 const NAMES: usize = 100;
 const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
@@ -43,7 +41,6 @@ const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 #[derive(Debug)]
 pub struct Whole {
     state: State,
-    /// Mode of the replaced file, if it belongs to the same user.
     mode: Option<u32>,
 }
 
@@ -187,7 +184,6 @@ impl Temporary {
         Err(no_name())
     }
 
-    /// Renames the file to the result and replaces an earlier one.
     fn rename(mut self, name: &OsStr) -> io::Result<()> {
         rustix::fs::renameat(&self.folder, &self.name, &self.folder, name)?;
         self.name.clear();
@@ -198,7 +194,6 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.name.is_empty() {
-            // If this fails, the next writer removes it.
             let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty());
         }
     }
@@ -290,7 +285,6 @@ fn stdout() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
-/// Gives an unnamed file its final name and replaces an earlier file.
 fn give_name(file: File, folder: Folder, name: &OsStr) -> io::Result<()> {
     match link(&file, &folder, name) {
         Err(Errno::EXIST) => {}

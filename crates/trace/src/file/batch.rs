@@ -59,8 +59,7 @@ impl Batch {
         self.threads.as_slice()
     }
 
-    /// Returns the thread of all rows if the file stores it as one value. `None` does not imply
-    /// several threads.
+    /// Returns the thread of all rows if the file stores it once; else `None`, even for one thread.
     #[must_use]
     pub fn thread(&self) -> Option<ThreadId> {
         self.threads.uniform().filter(|_| !self.is_empty())
@@ -180,8 +179,7 @@ impl Batch {
         runs.fold(0, |sum: u64, (_, len)| sum.saturating_add(*len))
     }
 
-    /// Returns whether all rows are legal runs without a file, the common case. Checks many rows
-    /// without a branch.
+    /// Returns whether all rows are legal runs without a file. Checks many rows without a branch.
     fn are_plain_runs(&self, rows: Range<usize>, link_max: u32) -> bool {
         let ops = &self.ops()[rows.clone()];
         let op_max = ops.iter().fold(0, |max, &op| op.max(max));

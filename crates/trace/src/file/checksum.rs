@@ -27,7 +27,6 @@ const BUFFER_BYTES: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Checksum {
-    /// Number of bytes from the start of the file that `data` covers.
     pub(super) len: u64,
     pub(super) data: u32,
     pub(super) meta: u32,
@@ -129,7 +128,6 @@ pub(super) fn verify(source: &Source, footer: &Footer) -> Result<(), TraceError>
     Ok(())
 }
 
-/// Returns the CRC-32 of the first `len` bytes of the file (I3).
 fn data_crc(source: &Source, len: u64) -> io::Result<u32> {
     let mut hasher = Hasher::new();
     let mut buffer = vec![0; BUFFER_BYTES];

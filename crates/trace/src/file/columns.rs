@@ -199,8 +199,7 @@ impl<T: Value> Decoder<T> {
         }
     }
 
-    /// Advances to the next data page and reads a dictionary on the way. `nr_missing` is the number
-    /// of values still needed.
+    /// Reads the next page: a dictionary or data.
     fn next_page(&mut self, nr_missing: usize) -> Result<(), ParquetError> {
         let Some(page) = self.pages.get_next_page()? else {
             return Err(self.column.bad(&format!("ends {nr_missing} rows early")));

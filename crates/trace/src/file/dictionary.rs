@@ -18,7 +18,6 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(super) struct Dictionary {
     values: Vec<u64>,
     small: Box<[u32]>,
-    /// Numbers by their values' hashes.
     slots: Vec<u32>,
     nr_slots_used: usize,
 }
@@ -57,7 +56,6 @@ impl Dictionary {
         numbers.extend(values.map(|value| self.number_of(value)));
     }
 
-    /// Returns the number of `value`; adds the value if it is new.
     #[inline]
     pub(super) fn number_of(&mut self, value: u64) -> u32 {
         match self.small.get(index(value)) {

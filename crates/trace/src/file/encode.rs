@@ -192,7 +192,6 @@ fn append(
     group.append_column(&bytes, close)
 }
 
-/// Encodes values without a dictionary: little-endian numbers, or names of ops.
 fn plain(values: impl Iterator<Item = u64>, column: Column, page: &mut Vec<u8>) {
     let nr_bytes = column.value_bytes();
     for value in values {
@@ -231,7 +230,6 @@ fn width_of(nr: usize) -> u32 {
     }
 }
 
-/// Appends the numbers of a page with `width` bits each ([`super::unpack`]).
 fn pack(numbers: Numbers<'_>, width: u32, short: &mut Vec<u32>, page: &mut Vec<u8>) {
     // A dictionary has fewer than 2^32 values.
     page.push(u8::try_from(width).unwrap_or(u8::MAX));
@@ -251,7 +249,6 @@ fn pack_rows(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
     }
 }
 
-/// Packs runs: long ones as runs, others in groups.
 fn pack_runs(runs: &[(u32, u32)], width: u32, short: &mut Vec<u32>, page: &mut Vec<u8>) {
     short.clear();
     let is_only = runs.len() == 1;
@@ -277,7 +274,6 @@ fn put_run(number: u32, nr: usize, width: u32, page: &mut Vec<u8>) {
     page.extend_from_slice(&number.to_le_bytes()[..nr_bytes]);
 }
 
-/// Appends packed groups. Zeros fill the last one.
 fn put_groups(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
     if numbers.is_empty() {
         return;

@@ -119,7 +119,6 @@ impl TraceError {
         Self::NotATrace { path: path.to_path_buf(), found: found.into() }
     }
 
-    /// Converts a read error of the Parquet library: a system error or bad bytes.
     pub(super) fn from_read(path: &Path, error: ParquetError) -> Self {
         match into_io(error) {
             Ok(source) => Self::io(path, "read", source),
@@ -127,14 +126,12 @@ impl TraceError {
         }
     }
 
-    /// Converts a write error of the Parquet library, nearly always a system error.
     pub(super) fn from_write(path: &Path, error: ParquetError) -> Self {
         let source = into_io(error).unwrap_or_else(io::Error::other);
         Self::io(path, "write", source)
     }
 }
 
-/// Suggests what to check for a failed action.
 fn to_check(action: &str) -> &'static str {
     match action {
         "open" | "read" => "the path and its permissions",

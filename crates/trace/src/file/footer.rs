@@ -25,8 +25,7 @@ use crate::meta::{Meta, SCHEMA_VERSION};
 use crate::shown::{brief, printable};
 use crate::validate::{META_BYTES_MAX, NR_FILES_MAX};
 
-/// Maximum bytes of a column chunk: this many per row, plus a constant. Pages of eight rows take 20
-/// bytes per row.
+/// Maximum bytes of a column chunk per row. Pages of eight rows take 20 bytes per row.
 const CHUNK_BYTES_PER_ROW_MAX: u64 = 64;
 const CHUNK_MORE_BYTES_MAX: u64 = 4096;
 
@@ -53,7 +52,6 @@ const LIST_LIMITS: [(usize, u64); 4] =
 pub(super) struct Footer {
     pub(super) meta: Meta,
     pub(super) parquet: ParquetMetaData,
-    /// End of the last row group, in bytes from the start of the file.
     pub(super) rows_end: u64,
 }
 
@@ -118,8 +116,7 @@ fn footer_bytes(source: &Source) -> Result<Vec<u8>, TraceError> {
     source.read(at, len).map_err(|e| TraceError::io(path, "read", e))
 }
 
-/// Returns the footer's length from a file's last [`TAIL_BYTES`]; `None` if it is not a Parquet
-/// file.
+/// Returns the footer's length from a file's last bytes; `None` if it is not Parquet.
 pub(super) fn len_of(tail: [u8; TAIL_BYTES]) -> Option<u64> {
     let (len, magic) = tail.split_first_chunk::<4>()?;
     (magic == MAGIC).then(|| u32::from_le_bytes(*len).into())
@@ -175,13 +172,11 @@ fn read_meta(source: &Source, parquet: &ParquetMetaData) -> Result<Meta, TraceEr
     Ok(meta)
 }
 
-/// Formats a parser's error, which quotes the file.
 fn told(error: &serde_json::Error) -> String {
     brief(&error.to_string())
 }
 
-/// Returns whether a key occurs more than once. This reader would take the first value, others the
-/// last.
+/// Returns whether a key is repeated. This reader would take the first value, others the last.
 fn is_twice(parquet: &ParquetMetaData, key: &str) -> bool {
     let pairs = parquet.file_metadata().key_value_metadata();
     pairs.is_some_and(|pairs| pairs.iter().filter(|pair| pair.key == key).count() > 1)

@@ -25,8 +25,7 @@ pub struct OpenTrace {
 }
 
 impl OpenTrace {
-    /// Returns whether the regular file at `path` starts like a trace. Reads neither rows nor
-    /// footer.
+    /// Returns whether the regular file at `path` starts like a trace. Does not read its footer.
     #[must_use]
     pub fn looks_like(path: &Path) -> bool {
         let mut begin = [0; MAGIC.len()];

@@ -21,8 +21,7 @@ use crate::event::Op;
 
 /// Maximum bytes per value in a page. The longest op name takes 14 with its length.
 const VALUE_BYTES_MAX: usize = 20;
-/// Additional bytes allowed per page. A block of the delta encoding is padded, by known writers to
-/// 512 bytes.
+/// Additional bytes per page. Known writers pad a delta block to 512 bytes.
 const MORE_BYTES_MAX: usize = 1024;
 
 pub(super) struct Pages {
@@ -108,7 +107,6 @@ impl Checks {
     }
 }
 
-/// Converts `nr_values` length-prefixed op names to their numbers, one byte each.
 fn op_numbers(names: &[u8], nr_values: usize) -> Result<Vec<u8>, ParquetError> {
     let mut numbers = Vec::new();
     let mut rest = names;

@@ -33,8 +33,7 @@ impl OpenTrace {
 /// Reads a trace from its first row to its last.
 pub struct Reader {
     trace: OpenTrace,
-    /// Decoders of the current row group; `None` before the first, after the last or after an
-    /// error.
+    /// Decoders of the current row group, if one is open.
     columns: Option<Columns>,
     nr_left: usize,
     /// Row group to open next; [`STOPPED`] after the end or an error.

@@ -64,7 +64,6 @@ pub(super) enum Numbers<'a> {
 pub(super) struct RowsPage<'a> {
     pub(super) numbers: Numbers<'a>,
     pub(super) nr_rows: usize,
-    /// Length of the dictionary at the end of this page.
     pub(super) nr_values: usize,
 }
 
@@ -73,7 +72,6 @@ impl Rows {
         self.total
     }
 
-    /// Returns how many rows fit into the current page.
     fn room(&self) -> usize {
         BATCH_ROWS - self.total % BATCH_ROWS
     }

@@ -38,8 +38,7 @@ pub(super) const GROUP_ROWS: usize = 1 << 19;
 /// Maximum rows of a row group in a reader, 8 times the writer's.
 pub(super) const GROUP_ROWS_MAX: usize = 1 << 22;
 
-/// Maximum row groups of a file. At [`GROUP_ROWS`] this is 17 billion rows, and the decoded footer
-/// stays under 200 MB.
+/// At [`GROUP_ROWS`] this is 17 billion rows, and the decoded footer stays under 200 MB.
 pub(super) const NR_GROUPS_MAX: usize = 1 << 15;
 
 /// Maximum bytes of the footer: [`NR_GROUPS_MAX`] groups of about 700 bytes, and the metadata.

@@ -12,8 +12,8 @@ pub(super) enum Shape {
     Double,
     Text,
     List(&'static Shape),
-    /// A structure or a union: the field with id `n` is at index `n - 1`. A larger id belongs to a
-    /// newer format and is skipped by its wire type.
+    /// A structure or a union: field `n` is at index `n - 1`. Newer fields are skipped by wire
+    /// type.
     Struct(&'static [Shape]),
     /// Not read by the library, but skipped by its wire type.
     Skipped,

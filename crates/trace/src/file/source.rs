@@ -26,8 +26,7 @@ const COMPRESSED_SIZE: usize = 3;
 const DATA: usize = 5;
 const DICTIONARY: usize = 7;
 const DATA_2: usize = 8;
-/// Field ids inside these structures: the number of values comes first, and these fields hold the
-/// encodings.
+/// Fields of these structures: the number of values, and the encodings.
 const NR_VALUES: usize = 1;
 const ENCODING_OF: [(usize, usize); 2] = [(DATA, 2), (DATA_2, 4)];
 
@@ -123,8 +122,7 @@ impl ChunkReader for Source {
 pub(super) struct PageHeader {
     pub(super) len: usize,
     pub(super) page_bytes: u64,
-    /// Whether the values are plain or dictionary numbers. Pages in other encodings repeat the
-    /// number of values at their start.
+    /// Whether the values are plain or dictionary numbers. Other encodings repeat their number.
     pub(super) is_simple: bool,
 }
 
@@ -184,7 +182,6 @@ mod tests {
         assert!(header(&[1], &[6]).1.get_read(0).is_err(), "a negative size");
     }
 
-    /// Creates a page of 8 bytes with `structure` in the field `delta` after the sizes.
     fn described(delta: u8, structure: &[u8]) -> Result<PageHeader, ParquetError> {
         let bytes = [&[0x15, 4, 0x15, 16, 0x15, 16, delta << 4 | 0xc], structure, &[0, 0]].concat();
         PageHeader::of(&bytes, 0)

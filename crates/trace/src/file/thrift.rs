@@ -25,8 +25,7 @@ pub(super) struct Outline {
 }
 
 impl Outline {
-    /// Walks the structure at the start of `bytes`; `None` if it is malformed, truncated or of
-    /// another shape.
+    /// Walks the structure at the start of `bytes`; `None` if it is malformed or of another shape.
     pub(super) fn of(bytes: &[u8], shape: &Shape) -> Option<Self> {
         let mut walk = Walk { bytes, at: 0 };
         let mut fields = [None; NR_FIELDS];
@@ -38,19 +37,16 @@ impl Outline {
         Some(Self { len: walk.at, fields })
     }
 
-    /// Returns the length of the list or string in field `id`; 0 without the field.
     pub(super) fn list_len(&self, id: usize) -> u64 {
         self.fields.get(id).copied().flatten().unwrap_or(0)
     }
 
-    /// Returns the outline of the structure in field `id`. `self` is the outline of `bytes` with
-    /// `shape`.
+    /// Returns the outline of the structure in field `id`; `self` is the outline of `bytes`.
     pub(super) fn within(&self, id: usize, bytes: &[u8], shape: &Shape) -> Option<Self> {
         let at = usize::try_from((*self.fields.get(id)?)?).ok()?;
         Self::of(bytes.get(at..)?, shape.field(i64::try_from(id).ok()?))
     }
 
-    /// Returns the number in field `id`; `None` if it is missing or negative.
     pub(super) fn number(&self, id: usize) -> Option<u64> {
         let raw = self.fields.get(id).copied().flatten()?;
         u64::try_from(zigzag(raw)).ok()
@@ -135,8 +131,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Walks a value. Returns its raw number, its length (string or list), or its position
-    /// (structure).
+    /// Walks a value. Returns its raw number, length (string, list) or position (structure).
     fn value(&mut self, kind: u8, shape: &Shape, depth: usize) -> Option<u64> {
         match kind {
             BYTE => self.byte().map(u64::from),

@@ -64,8 +64,7 @@ impl Numbers {
         Some(())
     }
 
-    /// Appends the next `nr` values to `target`; `None` if the page ends early or a number is not
-    /// in the dictionary.
+    /// Appends the next `nr` values to `target`; `None` on an early end or an unknown number.
     pub(super) fn take<T: Copy + Default + PartialEq>(
         &mut self,
         nr: usize,

@@ -28,7 +28,6 @@ impl<T: Copy + Default + PartialEq> Values<T> {
         &self.cells[..self.len]
     }
 
-    /// Returns the value of every row if the column was filled with one value.
     pub(super) fn uniform(&self) -> Option<T> {
         self.uniform.filter(|&(_, nr)| nr >= self.len).map(|(value, _)| value)
     }
@@ -41,7 +40,6 @@ impl<T: Copy + Default + PartialEq> Values<T> {
         self.append(1)[0] = value;
     }
 
-    /// Appends `nr` rows for the caller to write.
     pub(super) fn append(&mut self, nr: usize) -> &mut [T] {
         let (start, end) = (self.len, self.len + nr);
         self.uniform = None;

@@ -58,11 +58,8 @@ pub struct Writer {
     nr_rows: u64,
     nr_references: u64,
     nr_groups: usize,
-    /// Largest file id, and the first row that has it.
     file_max: Option<(u32, u64)>,
-    /// Largest execution, and the first row that names it.
     exec_max: Option<(u64, u64)>,
-    /// The first link, and its row.
     link_first: Option<(u32, u64)>,
 }
 

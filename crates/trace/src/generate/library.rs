@@ -30,22 +30,19 @@ use crate::event::{Event, ExitKind, FileId, Op, mmap_flags};
 use crate::meta::{LayoutEntry, LayoutKind, Meta};
 use crate::validate::REFERENCE_PAGE_BYTES;
 
-/// Address of the program's text: where x86-64 linkers put position-dependent programs, two 2 MiB
-/// PMD ranges above 0.
+/// Where x86-64 linkers put position-dependent programs: two 2 MiB PMD ranges above 0.
 pub(super) const PROGRAM: u64 = 0x40_0000;
 
 /// Length of the library's headers, and of its data.
 const HEADER_BYTES: u64 = 4096;
 const DATA_BYTES: u64 = 64 << 10;
 
-/// Distance in pages between a multiple of 2 MiB and an image linked for 4 KiB pages. Any number
-/// works that is not a multiple of 512.
+/// An image linked for 4 KiB pages is this far past 2 MiB. Any number but multiples of 512 works.
 const NR_OFF_PAGES: u64 = 5;
 
 const OF_PROGRAM: FileId = 0;
 const OF_LIBRARY: FileId = 1;
 
-/// Descriptor of the loader and of the writer.
 const LOADER: u64 = 3;
 const WRITER: u64 = 4;
 
@@ -137,7 +134,6 @@ impl Default for Library {
     }
 }
 
-/// A segment of the library. Its file position is also its distance from the first byte.
 struct Segment {
     pos: u64,
     len: u64,
@@ -166,7 +162,6 @@ impl Library {
         sink(Event { pos: LOADER, ..Event::new(0, Op::Close) })
     }
 
-    /// Emits the library's open and close for writing that come before call number `call`.
     fn emit_writer(&self, call: u64, sink: &mut Sink<'_>) -> Result<(), GenerateError> {
         let is_at =
             |percent: Option<u64>| percent.map(|percent| self.call_at(percent)) == Some(call);

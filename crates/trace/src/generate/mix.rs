@@ -15,8 +15,7 @@ use crate::event::{Event, ExitKind, FileId, Op, mmap_flags};
 use crate::meta::Meta;
 use crate::validate::REFERENCE_PAGE_BYTES;
 
-/// Maximum files. Together with the anonymous region, their slots end below 47 bits of address
-/// space.
+/// With the anonymous region, the files' slots end below 47 bits of address space.
 const NR_FILES_MAX: u64 = 64;
 
 /// Options of the mix.
@@ -36,8 +35,7 @@ pub struct ZipfMix {
     pub exec_percent: u64,
     /// Percentage of the other runs that write.
     pub write_percent: u64,
-    /// Percentage of the other runs that access anonymous memory; all of them if there is only one
-    /// file.
+    /// Percentage of the other runs that access anonymous memory; all if there is only one file.
     pub anon_percent: u64,
     /// Seed of all random choices.
     pub seed: u64,

@@ -88,8 +88,7 @@ impl Default for SequentialReads {
 pub struct RandomReads {
     /// Length of the file: a multiple of 4096, at most 1 TiB.
     pub file_bytes: u64,
-    /// Length of a piece, 1 to `file_bytes`. Pieces start at multiples of it and end inside the
-    /// file.
+    /// Length of a piece, 1 to `file_bytes`. Pieces are aligned to it and end inside the file.
     pub read_bytes: u64,
     /// Number of pieces read.
     pub nr_reads: u64,

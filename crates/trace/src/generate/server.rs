@@ -23,7 +23,6 @@ const NR_WORKERS_MAX: u64 = 10_000;
 /// Maximum requests: each could be the last of a worker.
 const NR_REQUESTS_MAX: u64 = 1 << 31;
 
-/// Rows of a request, by purpose.
 const NR_TEXT: u64 = 24;
 const NR_READS: u64 = 12;
 const NR_WRITES: u64 = 2;

@@ -113,7 +113,6 @@ pub fn parse_line(line: &str) -> Result<Line<'_>, NotLackey> {
     parsed.ok_or(NotLackey)
 }
 
-/// `addr,bytes`.
 fn access<'a>(kind: AccessKind, text: &[u8]) -> Option<Line<'a>> {
     let comma = text.iter().position(|&byte| byte == b',')?;
     let addr = hexadecimal(&text[..comma])?;
@@ -123,7 +122,6 @@ fn access<'a>(kind: AccessKind, text: &[u8]) -> Option<Line<'a>> {
     is_sane.then_some(Line::Access(Access { kind, addr, bytes }))
 }
 
-/// `PID,THREAD](NUMBER) TEXT`.
 fn syscall(text: &str) -> Option<Line<'_>> {
     let (pid, text) = text.split_once(',')?;
     let (thread, text) = text.split_once("](")?;
@@ -137,7 +135,6 @@ fn syscall(text: &str) -> Option<Line<'_>> {
     }))
 }
 
-/// Parses the last `Success(0x..)` or `Failure(0x..)` of a text.
 fn outcome(text: &str) -> Option<Outcome> {
     let (_, result) = text.rsplit_once("--> ")?;
     let result = result.trim_end();

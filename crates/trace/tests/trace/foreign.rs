@@ -22,7 +22,6 @@ fn error_of(bytes: &[u8]) -> TraceError {
     read(&path).unwrap_err()
 }
 
-/// Creates a Parquet file with one column `x` and `json` under the metadata key.
 fn foreign_parquet(json: Option<&str>) -> Vec<u8> {
     parquet_of("x", json.as_slice())
 }
@@ -164,7 +163,6 @@ fn a_footer_that_is_far_behind_the_rows_is_refused() {
     assert!(error.contains("far behind its rows"), "{error}");
 }
 
-/// Creates a Parquet file that consists only of a footer with `list` in field `id`.
 fn footer_of(id: u8, element: &[u8], nr_elements: u32) -> Vec<u8> {
     let mut footer = vec![id << 4 | 9, 0xfc];
     let mut rest = nr_elements;

@@ -11,7 +11,6 @@ use largefolio_trace::generate::{
 };
 use largefolio_trace::{Event, Op, Reader};
 
-/// FNV-1a over the fields of every event.
 fn fingerprint(workload: &impl Workload) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for event in workload.events().unwrap() {

@@ -138,7 +138,6 @@ fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
     }
 }
 
-/// Copies a short piece of the file over another place.
 fn splice(bytes: &mut [u8], to: usize, rng: &mut Rng) {
     let from = rng.below(bytes.len() as u64) as usize;
     let len = (rng.below(64) as usize).min(bytes.len() - from.max(to));
@@ -155,7 +154,6 @@ fn the_plain_twins_are_traces() {
     }
 }
 
-/// Returns `bytes` with `gap` bytes before the last column.
 fn with_gap(bytes: &[u8], gap: u16) -> Vec<u8> {
     let mut reader = ParquetMetaDataReader::new();
     reader.try_parse(&Bytes::copy_from_slice(bytes)).unwrap();

@@ -27,8 +27,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Creates slots for `nr_places` places. Twice as many slots exist, so entries rarely have to
-    /// move.
+    /// Creates twice as many slots as places, so entries rarely have to move.
     pub(super) fn new(nr_places: usize) -> Self {
         let nr_slots = (2 * nr_places).next_multiple_of(WORD_BITS);
         let nr_words = nr_slots / WORD_BITS;
@@ -47,7 +46,6 @@ impl Slots {
         self.nr_taken
     }
 
-    /// Returns whether no slot is left, so the places must move down.
     pub(super) fn is_full(&self) -> bool {
         self.next == self.nodes.len()
     }

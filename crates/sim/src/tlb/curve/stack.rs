@@ -28,8 +28,7 @@ const IN_FRONT: usize = usize::MAX;
 pub enum Found {
     /// Buffers with at least `depth` entries had it.
     Entry { depth: usize },
-    /// Buffers with at least `depth` entries had it read-only, but the access is a write. The entry
-    /// is removed. Fill.
+    /// The entry was read-only, but the access is a write: it is removed. Fill.
     ReadOnly { depth: usize },
     /// No buffer had it. Fill.
     Nothing,
@@ -71,7 +70,6 @@ impl Front {
         self.keys[..end].iter().position(|&key| key == Key::EMPTY)
     }
 
-    /// Puts an entry on top and moves the entries above place `at` down onto it.
     #[inline]
     fn put(&mut self, at: usize, key: Key, node: u32) {
         self.keys.copy_within(..at, 1);
@@ -82,7 +80,6 @@ impl Front {
 
 #[derive(Clone, Debug)]
 pub struct LruStack {
-    /// By node; [`Key::EMPTY`] if it has no entry.
     keys: Vec<Key>,
     is_writable: Vec<bool>,
     slot_of: Vec<usize>,
@@ -91,7 +88,6 @@ pub struct LruStack {
     resident: Resident,
     front: Front,
     slots: Slots,
-    /// Maximum places of the front and the slots together.
     nr_max: usize,
 }
 
@@ -112,8 +108,7 @@ impl LruStack {
         }
     }
 
-    /// Returns whether the last used entry serves the reference. If so, buffers of any size hit and
-    /// nothing changes.
+    /// Returns whether the last used entry serves the reference. Buffers of any size then hit.
     #[inline]
     #[must_use]
     pub fn is_top(&self, vpn: Vpn, access: Access) -> bool {
@@ -167,7 +162,6 @@ impl LruStack {
         }
     }
 
-    /// Puts a walk's result on top and removes overlapping entries.
     pub fn fill(&mut self, walked: &Translation) {
         let key = Key::covering(walked.first_vpn.0, walked.order.get());
         let is_top = key == self.front.keys[0];
@@ -221,7 +215,6 @@ impl LruStack {
         self.front.len + self.slots.nr_taken()
     }
 
-    /// Removes the entries that cover any of `nr_pages` pages from `first`. Their places stay free.
     pub fn invalidate(&mut self, first: Vpn, nr_pages: u64) {
         let Some(last) = nr_pages.checked_sub(1).map(|more| first.0.saturating_add(more)) else {
             return;
@@ -270,7 +263,6 @@ impl LruStack {
         if let Some(node) = self.slots.pop_lowest() {
             self.forget(node as usize);
         } else {
-            // The buffers fit into the front.
             self.front.len -= 1;
             self.forget(self.front.nodes[self.front.len] as usize);
         }

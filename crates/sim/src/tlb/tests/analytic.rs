@@ -87,8 +87,7 @@ fn uniform_references_miss_with_the_share_that_does_not_fit() {
     }
 }
 
-/// Reads `nr_pages` single pages in two rounds. Returns the level-1 misses and walks of the second
-/// round on the data side.
+/// Reads `nr_pages` pages in two rounds. Returns the second round's level-1 misses and walks.
 fn second_round(name: &str, nr_pages: u64, run: u8) -> (u64, u64) {
     let machine = Machine::named(name).unwrap();
     let mut tlb = Tlb::new(&machine.tlb, PageSize::K4);

@@ -75,8 +75,7 @@ fn a_flush_takes_the_entries_above_its_pages() {
     let mut caches = WalkCaches::new(&configs, PageSize::K4);
     let (a, b) = (0x0, 0x200);
     assert_eq!(reads(&mut caches, &[(a, Pte), (b, Pte)]), ["1111", "0011"]);
-    // Page 0x3ff is inside B: A's entry stays, but B's entry and all entries above both are
-    // removed.
+    // Inside B: A's entry stays, but B's entry and all entries above both go.
     caches.invalidate(Vpn(0x3ff), 1);
     assert_eq!(reads(&mut caches, &[(a, Pte), (b, Pte), (b, Pte)]), ["0001", "1111", "0001"]);
     caches.invalidate(Vpn(0), 0);

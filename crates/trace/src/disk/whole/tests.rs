@@ -13,7 +13,6 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Starts a result without a name, or with a temporary one, as some filesystems require.
 fn begun(path: &Path, has_name: bool) -> Whole {
     let mut whole = Whole::create(path).unwrap();
     if has_name {
@@ -155,7 +154,6 @@ fn a_slow_reader_of_a_fifo_gets_all() {
     assert_eq!(reader.join().unwrap(), bytes);
 }
 
-/// Another process could redirect its descriptors anywhere.
 #[test]
 fn only_descriptors_of_this_process_are_followed() {
     let dir = tempfile::tempdir().unwrap();
@@ -173,7 +171,6 @@ fn only_descriptors_of_this_process_are_followed() {
     assert_eq!(fs::read(&victim).unwrap(), b"");
 }
 
-/// The result stays even if something else takes the directory's name.
 #[test]
 fn a_result_stays_in_the_directory_in_which_it_was_begun() {
     let dir = tempfile::tempdir().unwrap();

@@ -3,7 +3,6 @@
 use super::*;
 use crate::generate::Rng;
 
-/// Encodes a page with these runs, each `(is_packed, numbers)`.
 fn page(width: u8, runs: &[(bool, Vec<u32>)]) -> Vec<u8> {
     let mut bytes = vec![width];
     for (is_packed, numbers) in runs {
