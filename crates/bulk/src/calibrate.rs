@@ -15,8 +15,7 @@ const LEN_BYTES_MIN: usize = 4 << 10;
 const LEN_BYTES_MAX: usize = 32 << 20;
 /// Minimum bytes per hot sample: long compared with the clock, short compared with a time slice.
 const HOT_BYTES: usize = 4 << 20;
-/// Minimum bytes per cold sample: more than the cache holds, so a primitive pays for writing back
-/// its own lines, not its predecessor's.
+/// Minimum bytes per cold sample: more than the cache, so each primitive writes back its own lines.
 const COLD_BYTES: usize = 64 << 20;
 /// Both halves hold more than the largest extent, so cold memory stays cold.
 const MEMORY_BYTES_MIN: usize = 4 * LEN_BYTES_MAX + 2 * LEN_BYTES_MIN;

@@ -105,8 +105,7 @@ pub enum GapsError {
 }
 
 impl Tuning {
-    /// Measures the gaps of clearing `folio` in units of `unit_bytes` under cooperative preemption,
-    /// over at least 200 gaps.
+    /// Measures at least 200 gaps of clearing `folio` cooperatively in units of `unit_bytes`.
     ///
     /// # Errors
     /// [`GapsError`] unless `folio` is one or more whole pages of 4 KiB.

@@ -193,8 +193,8 @@ impl<R: Ram> Memory<R> {
         Ok(start.vaddr(page))
     }
 
-    /// Proposed for series 000, in no kernel (K.1.4): an executable mapping sets its file's
-    /// readahead state immediately, not at a fault.
+    /// Proposed for series 000, in no kernel (K.1.4): sets the readahead state at mmap, not at a
+    /// fault.
     fn set_mmap_state(&mut self, vma: &Vma) {
         let order = self.rules.order.mmap_state(self.rules.page);
         let (Some(order), Backing::File { open, .. }) = (order, vma.backing) else { return };
@@ -263,8 +263,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Changes the areas of a range. Splits a PMD entry at a new boundary, because none spans two
-    /// areas.
+    /// Changes areas. Splits a PMD entry at a new boundary, because none spans two areas.
     pub(crate) fn change_areas(
         &mut self,
         mm: MmId,

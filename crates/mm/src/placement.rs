@@ -64,8 +64,7 @@ fn find_any(areas: &VmaTree, page: PageSize, nr_pages: u64) -> Option<Vpn> {
     (top.checked_sub(nr_pages)? >= lowest).then(|| Vpn(top - nr_pages))
 }
 
-/// Whether a mapping of `nr_pages` from page offset `pgoff` contains a whole PMD range, so
-/// congruent placement pays off.
+/// Whether a mapping from page offset `pgoff` contains a whole PMD range.
 #[must_use]
 pub fn spans_pmd(pgoff: u64, nr_pages: u64, pmd: Order) -> bool {
     let Some(end) = pgoff.checked_add(nr_pages) else { return false };

@@ -121,8 +121,7 @@ pub mod victim {
 
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Input of a policy. All numbers are 64 bits wide; pages are base pages. A field that does
-        /// not apply to a point is 0.
+        /// Input of a policy. Pages are base pages. A field that does not apply to a point is 0.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Context {
             /// Name of the process's program, at most 15 bytes and a 0. It comes from the program
@@ -290,8 +289,7 @@ pub trait Policy: fmt::Debug + Send {
     /// Fails if the policy cannot answer, now or ever again.
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError>;
 
-    /// Steps of the last answer, besides one for the question ([`crate::core::work`]). They depend
-    /// only on the questions, never on the time.
+    /// Steps of the last answer, besides one for the question. They depend only on the questions.
     fn nr_steps(&self) -> u64 {
         0
     }

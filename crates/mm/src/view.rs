@@ -97,8 +97,8 @@ impl<R: Ram> Memory<R> {
         })
     }
 
-    /// Whether more than one process may map the folio (F.2.2, F.2.3). Owner tracking never misses
-    /// one.
+    /// Whether several processes may map the folio (F.2.2, F.2.3). With owner tracking, `false` is
+    /// exact.
     #[must_use]
     pub fn maybe_mapped_shared(&self, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);

@@ -154,8 +154,7 @@ pub struct Vma {
     pub advice: Advice,
     /// Set by the first fault that may create anonymous pages here; decides what fork copies.
     pub anon: Option<AnonVma>,
-    /// Page number at which an anonymous area was created minus its current one, wrapping: mremap
-    /// moves pages, but their index stays.
+    /// Creation page number of an anonymous area minus its current one: mremap keeps the index.
     pub moved_by: u64,
     /// Its pages count as committed (`VM_ACCOUNT`): it is writable, or has its own pages.
     pub is_accounted: bool,
@@ -183,8 +182,7 @@ impl Vma {
         self.anon.is_some()
     }
 
-    /// Changes the protection. Read-only anonymous memory without pages no longer counts as
-    /// committed.
+    /// Changes the protection. Read-only memory without pages no longer counts as committed.
     pub fn protect(&mut self, prot: Prot) {
         self.prot = prot;
         if prot.can_write && self.sharing == Sharing::Private {
@@ -256,8 +254,7 @@ impl Vma {
         self.prot == next.prot && self.is_like_but_for_prot(next)
     }
 
-    /// Whether `next` is adjacent and could merge, apart from its protection: the two share an
-    /// `anon_vma`.
+    /// Whether `next` is adjacent and equal, apart from its protection: they share an `anon_vma`.
     fn is_like_but_for_prot(&self, next: &Self) -> bool {
         let is_same_backing = match (self.backing, next.backing) {
             (Backing::Anon, Backing::Anon) => self.moved_by == next.moved_by,

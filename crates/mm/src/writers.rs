@@ -45,8 +45,7 @@ impl<R: Ram> Memory<R> {
         Ok(open)
     }
 
-    /// Marks `open` as opened for writing, because a shared mapping with stores (H.1.4) or a write
-    /// call implies it. Does nothing if it already was.
+    /// Marks `open` as opened for writing, because of a shared mapping (H.1.4) or a write call.
     ///
     /// # Errors
     /// Fails without changes if a process runs the file.

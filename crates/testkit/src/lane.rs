@@ -2,8 +2,8 @@
 
 const NR_CASES_FAST: u32 = 256;
 
-/// Cases of a property: `nr_all` with `LARGEFOLIO_LANE=all` (as `make test-all` sets it), otherwise
-/// at most 256. `PROPTEST_CASES` overrides it.
+/// Cases: `nr_all` with `LARGEFOLIO_LANE=all`, otherwise at most 256. `PROPTEST_CASES` overrides
+/// it.
 #[must_use]
 pub fn cases(nr_all: u32) -> u32 {
     let asked = std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok());

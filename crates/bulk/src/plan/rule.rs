@@ -2,8 +2,7 @@
 
 /// Unit of the posted series under cooperative preemption: 1 ms at 10 GB/s (D.4.2, J.2.1).
 pub const POSTED_UNIT_BYTES: u64 = 8 << 20;
-/// Unit of the merged form (D.4.3), large enough for Zen CPUs to stop allocating cache lines
-/// (K.2.2).
+/// Unit of the merged form (D.4.3); large enough for Zen CPUs not to allocate cache lines (K.2.2).
 pub const MERGED_UNIT_BYTES: u64 = 32 << 20;
 
 /// An order of clearing. The field values are part of a kernel's data.

@@ -19,13 +19,7 @@ pub(super) struct Pace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Converging { shape: Shape, points: Points },
-    Extent {
-        first: u64,
-        nr: u64,
-        region: Region,
-        unit_pages: u64,
-        points: Points,
-    },
+    Extent { first: u64, nr: u64, region: Region, unit_pages: u64, points: Points },
 }
 
 impl Piece {

@@ -28,8 +28,7 @@ pub(super) fn copy_fn(primitive: Primitive) -> Option<CopyFn> {
     }
 }
 
-/// Whether the kernel allows the instructions. On a machine with different CPUs only the kernel
-/// knows, so the CPU's own registers are not used.
+/// Only the kernel knows on a machine with different CPUs, so their registers are not used.
 fn has_mops() -> bool {
     #[cfg(target_os = "linux")]
     return rustix::param::linux_hwcap().1 & HWCAP2_MOPS != 0;
@@ -134,8 +133,7 @@ unsafe fn clear_mops(start: *mut u8, len: usize) {
     }
 }
 
-/// The forward copy: x0 (to), x1 (from), x2 (bytes left). `cpyfp [x0]!, [x1]!, x2!`, `cpyfm ..`,
-/// `cpyfe ..`.
+/// The forward copy: x0 (to), x1 (from), x2 (bytes left). `cpyfp`, `cpyfm`, `cpyfe`.
 unsafe fn copy_mops(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: writes `len` bytes at `to` and reads as many at `from`, which the caller vouches for
     // and which do not overlap; `has_mops` held.

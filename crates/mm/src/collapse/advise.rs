@@ -115,8 +115,7 @@ impl<R: Ram> Memory<R> {
                 refused = Err(refusal);
                 let is_file = vma.backing != Backing::Anon;
                 let is_unmapped = is_file && refusal == CollapseRefusal::NoPteTable;
-                // The next block would fail the same way, unless only its place in a table is
-                // missing.
+                // The next block would fail the same way, unless this one only lacks a table.
                 if !self.goes_on_after(refusal) && !is_unmapped {
                     break;
                 }
@@ -125,8 +124,7 @@ impl<R: Ram> Memory<R> {
         refused
     }
 
-    /// If the first block has no table and such blocks are skipped, returns the end of the run of
-    /// blocks without a table: one step for any number of them.
+    /// Skips a run of blocks without a table in one step: returns its end.
     fn after_empty(
         &self,
         mm: MmId,

@@ -104,8 +104,8 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Swaps in each page once, as a base page (H.6.2). A cgroup at its limit may swap the first
-    /// pages out again; the collapse then fails.
+    /// Swaps in each page once (H.6.2). A cgroup at its limit may swap it out again: no collapse
+    /// then.
     fn swap_in_block(&mut self, target: &CollapseTarget) -> Result<(), CollapseRefusal> {
         let CollapseTarget { mm, vma, first, .. } = *target;
         let end = first.plus(target.nr_pages());

@@ -85,8 +85,7 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Whether the area's last aligned block lies inside it, its file offset is congruent, and a page
-/// cache can hold its folio (H.1.1). With 64K pages, none can.
+/// Whether the last aligned block fits the area, the file offset and the page cache (H.1.1).
 fn fits_a_block(vma: &Vma, pmd: Order) -> bool {
     let is_congruent = match vma.backing {
         Backing::Anon => true,

@@ -230,8 +230,8 @@ impl<R: Ram> Memory<R> {
         let scanned = self.collapse_file(&range);
         self.show(target, scanned);
         match scanned {
-            // The folio is already there and only its entry is missing. That counts as a collapse
-            // each time, even if there was nothing left to do (H.6.5).
+            // Only its entry is missing. Counts as a collapse each time, even with nothing left to
+            // do (H.6.5).
             Err(CollapseRefusal::PteMappedHugepage) => {
                 // The page cache shows this without a scan (H.4.3).
                 self.khugepaged.nr_examined = 1;

@@ -37,8 +37,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Frees one process's table for a block whose folio has the PMD order, if the table maps only
-    /// that folio's pages. Returns `Already` if there is no table.
+    /// Frees one process's table if it maps only the folio's pages. `Already`: there is no table.
     pub(super) fn retract_one(&mut self, target: &CollapseTarget) -> Result<Done, CollapseRefusal> {
         let entry = self.huge_entry(target)?;
         match self.space(target.mm).table.pmd(target.first) {

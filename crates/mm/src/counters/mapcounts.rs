@@ -7,8 +7,7 @@ use std::ops::{Add, AddAssign, Sub};
 /// uses plain stores and does not count (F.3.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MapcountUpdates {
-    /// `_mapcount` of one page: one per PTE, including small folios. Zero for large folios with
-    /// `NO_PAGE_MAPCOUNT`.
+    /// `_mapcount` of one page, one per PTE; zero for large folios with `NO_PAGE_MAPCOUNT`.
     pub pages: u64,
     /// A plain counter of a large folio: `nr_pages_mapped` or the entire mapcount; also the large
     /// mapcount if owners are not tracked.

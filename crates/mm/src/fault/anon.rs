@@ -41,8 +41,8 @@ impl<R: Ram> Memory<R> {
         Ok(Outcome::Minor)
     }
 
-    /// One PMD entry for a whole empty slot is cheapest (D.3). A load needs only zeroes, so it
-    /// otherwise maps the shared zero page (D.2.2).
+    /// One PMD entry for a whole empty slot is cheapest (D.3). Otherwise a load maps the zero page
+    /// (D.2.2).
     fn possible_orders(&self, fault: &Fault) -> Orders {
         let (orders, pmd) = (self.suitable_orders(fault), self.rules.page.pmd_order());
         let parts = match fault.access {

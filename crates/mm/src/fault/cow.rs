@@ -106,8 +106,7 @@ impl<R: Ram> Memory<R> {
         self.mark_anon(fault.mm, fault.vpn);
     }
 
-    /// Whether the store may go to the mapped page: a shared mapping's, the process's own, or an
-    /// anonymous page with no other reference (E.3.1 .. E.3.3).
+    /// Whether the mapped page is shared, exclusive or without other references (E.3.1 .. E.3.3).
     pub(crate) fn may_reuse(&self, fault: &Fault, id: FolioId, pfn: Pfn) -> bool {
         let folio = self.core.folios.get(id);
         match folio.owner {

@@ -108,8 +108,8 @@ impl<R: Ram> Memory<R> {
         let of_kernel = of_kernel.map(|order| self.exec_order_now(order));
         let exec_order = reading.order.or(of_kernel);
         if forced.is_none() {
-            // `MADV_RANDOM`: no readahead, except for text, whose folio size still matters (B.4.1
-            // step 2).
+            // `MADV_RANDOM`: no readahead, except for text, whose folio size matters (B.4.1 step
+            // 2).
             let is_random = vma.advice.access == AccessAdvice::Random && exec_order.is_none();
             if is_random || self.open_file(fault.open()).state.ra_pages == 0 {
                 return Choice::Nothing;
@@ -136,8 +136,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Returns the order that `MADV_HUGEPAGE` forces, if any (B.4.1 step 1, B.4.4, B.4.5). A size
-    /// control lowers it to an allowed order.
+    /// Returns the order that `MADV_HUGEPAGE` forces, if any (B.4.1 step 1, B.4.4, B.4.5).
     fn forced_order(&self, fault: &Fault, reading: Reading) -> Option<Order> {
         if fault.vma.advice.huge != HugeAdvice::Huge {
             return None;

@@ -18,8 +18,7 @@ use crate::units::{MmId, Pfn, Vpn};
 use crate::vma::{Backing, HugeArea, Sharing, Vma};
 
 impl<R: Ram> Memory<R> {
-    /// fork: the child maps its parent's private pages, both read-only. It faults in its own
-    /// entries of shared areas. It owns no reservations (O.4.1).
+    /// The child maps its parent's private pages, both read-only. It owns no reservations (O.4.1).
     pub(crate) fn fork_huge(&mut self, parent: MmId, child: MmId) {
         if self.core.hugetlb.is_empty() {
             return;

@@ -28,8 +28,7 @@ impl<R: Ram> Memory<R> {
         self.core.state_bytes() + of_things + self.policy_bytes()
     }
 
-    /// Measures a process again. Its state grows only through its own operations, and through swap,
-    /// whose size the caller chose.
+    /// Measures a process again. Its state grows only through its own operations and swap.
     pub fn measure(&mut self, mm: MmId) {
         let bytes = self.space(mm).bytes();
         let before = std::mem::replace(&mut self.space_mut(mm).measured_bytes, bytes);

@@ -29,8 +29,7 @@ impl Free {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Frees the id of an ended process for reuse. The caller has taken its flushes and never uses
-    /// the id again.
+    /// Frees the id of an ended process for reuse. The caller never uses the id again.
     ///
     /// # Panics
     /// Panics if the process is alive.
@@ -47,8 +46,7 @@ impl<R: Ram> Memory<R> {
         self.opens.len() - self.free.opens.len()
     }
 
-    /// Frees the ids of opens that have no descriptor and no mapping and are not in `held`. The
-    /// caller no longer uses those ids.
+    /// Frees the ids of opens without a descriptor or mapping, unless they are in `held`.
     pub fn forget_opens(&mut self, held: impl IntoIterator<Item = OpenId>) {
         let mut kept: BTreeSet<OpenId> = held.into_iter().collect();
         kept.extend(self.free.opens.iter().copied());

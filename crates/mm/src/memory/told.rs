@@ -87,14 +87,12 @@ impl<R: Ram> Memory<R> {
         self.core.insert(folio)
     }
 
-    /// Drops the folio that covers `index` from the page cache. Returns `None` if it does not
-    /// exist, is mapped or is pinned.
+    /// Drops the folio that covers `index`, unless it does not exist, is mapped or is pinned.
     pub fn drop_folio(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
         self.core.remove_unmapped(file, index)
     }
 
     /// Marks the cached folio that covers `index` as read again soon after its eviction (G.5.2).
-    /// Returns `None` if it does not exist.
     pub fn mark_workingset(&mut self, file: MappingId, index: PageIndex) -> Option<Entry> {
         let entry = self.core.find(file, index)?;
         self.core.folios.get_mut(entry.folio).is_workingset = true;

@@ -62,8 +62,8 @@ const FORCED_CHUNK_BYTES: u64 = 2 << 20;
 pub struct ReadTarget {
     /// File that is read.
     pub file: MappingId,
-    /// Orders that its folios may have; if none fits, the mapping's minimum is used. All orders
-    /// without a per-size control (K.1.4).
+    /// Orders that its folios may have, otherwise the mapping's minimum; all without a control
+    /// (K.1.4).
     pub allowed: Orders,
 }
 
@@ -272,8 +272,7 @@ fn preferred_order(
     hint: OrderHint,
     allowed: Orders,
 ) -> Order {
-    // A folio larger than the window would read more than was decided (A.5.3). An empty window (a
-    // fresh state met a marker) sets no limit.
+    // A larger folio would read more than was decided (A.5.3). An empty window sets no limit.
     let by_size = if state.size == 0 { max } else { Order::floor_of(state.size) };
     match (rules.readahead.ramp, hint) {
         // The state keeps the order; the marked folio's order does not matter.

@@ -26,8 +26,7 @@ const NR_RETRIES_MAX: u32 = 16;
 const NR_COSTLY_RETRIES_MAX: u32 = NR_RETRIES_MAX / 4;
 
 impl<R: Ram> Memory<R> {
-    /// Runs before a fault or a call that takes single pages: background reclaim if memory is low,
-    /// and direct reclaim if that was not enough.
+    /// Runs before single pages are taken: background reclaim, then direct reclaim if needed.
     #[inline]
     pub(crate) fn keep_balance(&mut self) {
         if self.core.buddy.nr_free_pages() <= self.core.pressure.watermarks.low {
@@ -122,8 +121,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Runs before a file page is read alone in the file's smallest folio. A large one gets normal
-    /// effort: reclaim and compaction with retries (I.8).
+    /// Runs before a file page is read alone, with reclaim, compaction and retries (I.8).
     pub(crate) fn prepare_smallest(&mut self, file: MappingId) {
         let order = self.core.mapping(file).hard_min();
         if order > Order::ZERO {

@@ -150,8 +150,8 @@ impl<R: Ram> Memory<R> {
         self.core.counters.reclaim.pgactivate += self.core.folios.get(id).nr_pages();
     }
 
-    /// Examines an inactive folio (`folio_check_references`). Used twice, or used and executable:
-    /// it becomes active. Used once: another round.
+    /// Used twice, or used and executable: active. Used once: another round
+    /// (`folio_check_references`).
     fn look_at(&mut self, id: FolioId, list: ListId) -> Fate {
         let folio = self.core.folios.get(id);
         // It is being read or is otherwise busy: check again later.
@@ -178,8 +178,7 @@ impl<R: Ram> Memory<R> {
         self.core.folios.take_accessed(id).min(nr_areas)
     }
 
-    /// Counts the areas with recency that map an accessed page of the folio, in the process that
-    /// has most: two processes that use a page count once.
+    /// Counts the accessed areas of the process that has most: two processes count once.
     fn accessed_areas(&self, id: FolioId) -> u64 {
         let folios = &self.core.folios;
         let is_accessed = |pfn, nr| folios.frames().count(Flag::Accessed, pfn, nr) > 0;

@@ -265,8 +265,7 @@ impl<R: Ram> Memory<R> {
         self.core.pressure.swap.as_ref().is_some_and(Swap::has_free)
     }
 
-    /// Returns the pages to scan on each list (`get_scan_count`). Without swap space, anonymous
-    /// memory is skipped. With much inactive file memory, only that is scanned.
+    /// Returns the pages to scan on each list (`get_scan_count`).
     fn goals(&self, scan: &Scan, group: GroupId) -> Goals {
         let weights = match (self.can_swap(), scan.priority) {
             (false, _) => [0, 1],

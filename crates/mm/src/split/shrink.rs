@@ -14,8 +14,8 @@ use crate::ram::Ram;
 use crate::units::Order;
 
 impl<R: Ram> Memory<R> {
-    /// Splits partially mapped or under-used folios among the first `nr_to_scan` queued. Returns
-    /// the pages freed.
+    /// Splits partially mapped or under-used folios among the first `nr_to_scan`. Returns freed
+    /// pages.
     pub fn shrink_deferred(&mut self, nr_to_scan: usize) -> u64 {
         let before = self.core.buddy.nr_free_pages();
         let queued: Vec<FolioId> =

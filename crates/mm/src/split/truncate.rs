@@ -57,8 +57,7 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Punches a hole of `len_bytes` at `pos` into a file (`FALLOC_FL_PUNCH_HOLE`), which then
-    /// reads as zeroes. Private copies of its pages stay.
+    /// Punches a hole into a file (`FALLOC_FL_PUNCH_HOLE`). Private copies of its pages stay.
     pub fn punch_hole(&mut self, file: MappingId, pos: u64, len_bytes: u64) {
         let page = self.rules.page;
         let size_bytes = self.core.mapping(file).size_bytes;
@@ -179,8 +178,7 @@ impl<R: Ram> Memory<R> {
         Partial::Kept
     }
 
-    /// Splits the folio with the page after a hole around that page, whether or not the hole
-    /// reaches into it (docs/differences.md, "behind a hole").
+    /// Splits around the page after a hole (docs/differences.md, "behind a hole").
     fn cut_behind(&mut self, file: MappingId, index: PageIndex) {
         let Some(entry) = self.core.find(file, index) else { return };
         let to = self.core.mapping(file).orders.min;

@@ -50,8 +50,7 @@ fn random_programs_see_their_own_bytes() {
             }
         }
     }
-    // Enough programs meet every kind of pressure. Compaction for an allocation needs another
-    // machine (pressure.rs), and pages that come back as active are rare. Some refusals need a test
+    // Compaction for an allocation needs another machine (pressure.rs). Some refusals need a test
     // that makes a step fail (collapse/inject.rs).
     let is_rare = |name: &str| {
         let is_refusal = CollapseRefusal::ALL.iter().any(|refusal| refusal.name() == name);

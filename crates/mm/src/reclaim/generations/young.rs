@@ -154,8 +154,7 @@ impl<R: Ram> Memory<R> {
         found
     }
 
-    /// Whether entries of a folio are checked: it belongs to the cgroup and can be evicted. From
-    /// 6.16 on, a folio on no list keeps its bits.
+    /// Whether entries of a folio are checked. From 6.16 on, a folio on no list keeps its bits.
     fn is_looked_at(&self, look: Look, id: FolioId) -> bool {
         let is_listed = || self.core.folios.lru().marks(id).generation.is_some();
         self.core.folios.lru().group_of(id) == look.group
@@ -222,8 +221,7 @@ impl<R: Ram> Memory<R> {
         self.space(mm).vmas.find(vpn).map_or(AccessAdvice::Normal, |vma| vma.advice.access)
     }
 
-    /// Returns the 64 entries around a site, within its area and table: around each young entry;
-    /// from 7.2 on around the first, young or not.
+    /// Returns the 64 entries around each young one; from 7.2 on, around the first, young or not.
     fn window_of(&self, look: Look, site: &Site) -> Option<VpnRange> {
         let is_young = |by: &u64| self.core.folios.frames().get(Flag::Accessed, site.pfn.plus(*by));
         let mut first = (0..site.nr).find(is_young)?;
