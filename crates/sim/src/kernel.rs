@@ -189,8 +189,8 @@ impl Kernel {
         Self { note: (!notes.is_empty()).then(|| notes.join("; ")), ..self }
     }
 
-    /// Returns the build options of the packages of the built-in kernel `name`, by flavor (`amd64`,
-    /// `arm64`, `arm64_16k`). Empty for a kernel without packages.
+    /// Returns the build options of a built-in kernel's packages, by flavour (`amd64`, `arm64`,
+    /// `arm64_16k`). Empty for a kernel without packages.
     ///
     /// # Errors
     /// [`KernelError::BadFile`].

@@ -190,7 +190,7 @@ fn require_region(option: &'static str, bytes: u64) -> Result<(), GenerateError>
     require(is_legal, option, bytes, "it must be a multiple of 4096 from 4096 to 1 TiB")
 }
 
-/// Maps a rank to a page so that neighboring ranks are far apart. The step is a prime larger than
+/// Maps a rank to a page so that neighbouring ranks are far apart. The step is a prime larger than
 /// any number of pages, so every page has exactly one rank.
 const fn scattered(rank: u64, nr_pages: u64) -> u64 {
     rank * 0x9e37_79b1 % nr_pages

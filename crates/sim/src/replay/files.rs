@@ -1,4 +1,4 @@
-//! The trace's files as the modelled kernel has them.
+//! The trace's files in the modelled kernel.
 
 use std::ops::{Index, IndexMut};
 

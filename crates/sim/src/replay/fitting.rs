@@ -1,4 +1,4 @@
-//! Replays cells of which some may not finish: too little memory, or too little time.
+//! Replays cells that may fail to finish, for lack of memory or time.
 //!
 //! ```text
 //!   cells --passes of all, or of as many as there are processors--> outcomes

@@ -10,7 +10,7 @@
 //!                                    0          2M              4M        6M + data's offset
 //! ```
 //!
-//! If text shares no page of the file with its neighbors, the image was linked with `-z
+//! If text shares no page of the file with its neighbours, the image was linked with `-z
 //! separate-code`: text and the segments after it then start at multiples of SIZE in the file too.
 //! Otherwise the file stays unchanged, and only the addresses move apart, congruent to their file
 //! positions. Written data always follows in the file without a gap.

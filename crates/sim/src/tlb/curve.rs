@@ -22,8 +22,8 @@
 //!
 //! `Differs`: the range of an entry must not depend on the number of entries, or one stack could
 //! not represent all sizes. The range comes from the machine's last walk of the entry, or from the
-//! page table at the first reference that misses the largest buffer. If neighbors were mapped since
-//! then, a small buffer would coalesce more at its next walk.
+//! page table at the first reference that misses the largest buffer. If neighbours are mapped
+//! later, a small buffer would coalesce more at its next walk.
 
 mod slots;
 mod stack;

@@ -255,7 +255,7 @@ impl Tlb {
         self.l1.iter_mut().chain(&mut self.l2).for_each(Level::clear);
     }
 
-    /// Returns the entry that a lookup of `vpn` would use, without counting or aging.
+    /// Returns the entry that a lookup of `vpn` would use, without counting or ageing.
     #[must_use]
     pub fn peek(&self, side: Side, vpn: Vpn) -> Option<Entry> {
         let vpn = self.tagged(vpn);

@@ -45,7 +45,7 @@ const FETCHES_A_LINE: u64 = 16;
 pub(super) const NR_PAGES: usize = 1 << 10;
 /// Recent walks that a link can refer to. A link reaches 15 rows back.
 const NR_RECENT: usize = 16;
-/// A fault writes at least this many pages' entries: fault-around may set the neighbors.
+/// A fault writes at least this many pages' entries: fault-around may set the neighbours.
 const NR_WRITTEN_MIN: u64 = 16;
 /// A fault counts as writing at most this many lines.
 const NR_LINES_WRITTEN_MAX: u64 = 64;

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::found::{Found, NotRegular};
 
-/// Attempts to open a lock file before another process must be removing it repeatedly.
+/// Maximum attempts to open a lock file that another process keeps removing.
 const LOOKS: usize = 100;
 
 /// Opens a regular file for reading and refuses anything else. Never blocks, and neither do later

@@ -1,6 +1,6 @@
 //! The rows of a row group until it is written, as dictionary numbers.
 //!
-//! A recording waits for this on every row. Rows of references therefore arrive as [`Run`]s, of
+//! Numbering slows down every row of a recording. Rows of references therefore arrive as [`Run`]s, of
 //! which four columns vary and four hold one value for thousands of rows.
 //!
 //! Invariants:

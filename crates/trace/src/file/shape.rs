@@ -60,7 +60,7 @@ const COLUMN: Shape = Struct(&[
     Int,
     Int,
     List(&KEY_VALUE),
-    Int, // Where its pages are.
+    Int, // Page offset.
     Int,
     Int,
     STATISTICS,

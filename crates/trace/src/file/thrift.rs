@@ -224,7 +224,7 @@ mod tests {
             field(1, STRUCT),
             field(2, I64),
             9,
-            0, // 3: a structure, not looked into
+            0, // 3: a structure, not visited
             field(1, BINARY),
             3,
             b'a',

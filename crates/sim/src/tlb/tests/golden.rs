@@ -125,7 +125,7 @@ fn a_range_is_invalidated_to_the_page() {
     assert_eq!(reads(&mut tlb, [0x0f, 0x20, 0x21, 0x5000]), "----");
     assert_eq!(letter(read(&mut tlb, 0x13, 4)), '-');
     tlb.invalidate(Vpn(0x1f), 2);
-    // The block's last page is in the range, and so is page 0x20. Their neighbors stay.
+    // The block's last page is in the range, and so is page 0x20. Their neighbours stay.
     assert_eq!(reads(&mut tlb, [0x0f, 0x21, 0x5000]), "111");
     assert_eq!(tlb.peek(Side::Data, Vpn(0x13)), None);
     assert_eq!(tlb.peek(Side::Data, Vpn(0x20)), None);

@@ -83,7 +83,7 @@ fn a_page_brings_in_no_more_lines_than_it_has() {
         bench.walker.bring_in(Side::Data, page, 1);
         bench.walker.lines.volume
     };
-    // The same page again, a neighbor, a page with the same slot, and the first again.
+    // The same page again, a neighbour, a page with the same slot, and the first again.
     let pages = [7, 7, 8, 7 + NR_PAGES as u64, 8, 7];
     assert_eq!(pages.map(&mut use_page), [67, 67, 68, 69, 69, 70]);
 }
