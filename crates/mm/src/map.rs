@@ -121,7 +121,7 @@ pub enum MapError {
     /// A mapping of huge pages does not accept this advice (`EINVAL`).
     #[error("the mapping of huge pages at {0:#x} takes no such advice")]
     HugeAdvice(u64),
-    /// A shared mapping needs write access that the file does not allow.
+    /// A shared mapping with stores would write a file that a process runs.
     #[error(transparent)]
     TextBusy(#[from] TextBusy),
     /// The old and the new range overlap.

@@ -138,7 +138,7 @@ impl Memory<Counted> {
     /// Creates a machine; ageing calls `hears` from time to time, which can stop it.
     ///
     /// # Errors
-    /// As [`Memory::new`], or [`MemoryError::Stopped`].
+    /// Fails like [`Memory::new`], or with [`MemoryError::Stopped`].
     pub fn new_until(
         rules: Rules,
         config: &Config,

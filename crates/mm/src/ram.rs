@@ -26,8 +26,7 @@ pub struct FilePages {
 
 /// Physical memory and file storage, as the memory manager uses them.
 pub trait Ram {
-    /// Fills `nr_pages` frames from `pfn` with zeroes in ascending order, if no program waits for
-    /// one.
+    /// Zeroes `nr_pages` frames from `pfn` in ascending order; no program waits for one of them.
     fn zero(&mut self, pfn: Pfn, nr_pages: u64);
     /// Zeroes bytes `from .. to`, counted from the start of frame `pfn`, for truncation.
     fn zero_bytes(&mut self, pfn: Pfn, from: u64, to: u64);

@@ -3,7 +3,7 @@
 //! Answers to: `unmap_page_range`, `zap_pte_range`, `zap_present_ptes`, `zap_huge_pmd`,
 //! `free_pgtables`, `exit_mmap`, `__split_huge_pmd`.
 //!
-//! Owns the walk over areas and pages. `core/mapped.rs` updates the folios.
+//! `core/mapped.rs` updates the folios.
 
 use crate::core::Core;
 use crate::folio::FolioId;

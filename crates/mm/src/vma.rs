@@ -154,7 +154,7 @@ pub struct Vma {
     pub advice: Advice,
     /// Set by the first fault that may create anonymous pages here; decides what fork copies.
     pub anon: Option<AnonVma>,
-    /// Creation page number of an anonymous area minus its current one: mremap keeps the index.
+    /// Creation page number of an anonymous area minus its current one (wrapping), for mremap.
     pub moved_by: u64,
     /// Its pages count as committed (`VM_ACCOUNT`): it is writable, or has its own pages.
     pub is_accounted: bool,

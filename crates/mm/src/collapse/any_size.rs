@@ -3,11 +3,10 @@
 //! Differs: no kernel has it. A process often wants its text in 64 KiB folios, which a PMD mapping
 //! cannot provide; here it can request that size afterwards.
 //!
-//! Owns the walk over blocks of that size. The collapse itself works as at the PMD size: anonymous
-//! memory is copied and mapped by `2^order` PTEs. In a file, one page-cache folio replaces the
-//! pages and is mapped wherever the caller had one of them. A file allows the orders of its
-//! filesystem. On a filesystem without large folios, any order is allowed if the file rule permits
-//! collapse (H.1.3), and the gate keeps writers away from the folio as from a huge one (H.3).
+//! Anonymous memory is copied and mapped by `2^order` PTEs. In a file, one page-cache folio
+//! replaces the pages and is mapped wherever the caller had one of them. A file allows the orders
+//! of its filesystem. On a filesystem without large folios, any order is allowed if the file rule
+//! permits collapse (H.1.3), and the gate keeps writers away from the folio (H.3).
 
 use super::advise::CollapseError;
 use super::scan::PteLimits;

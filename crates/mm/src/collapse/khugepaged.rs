@@ -9,7 +9,7 @@
 //!              | no memory: sleep alloc_sleep once, continue
 //! ```
 //!
-//! Owns the list of processes, the scan position and the next wake-up. Scanning takes no time.
+//! Scanning takes no time.
 
 use super::file::FileRange;
 use super::{CollapseTarget, Who};

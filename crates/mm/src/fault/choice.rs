@@ -1,6 +1,6 @@
-//! The choices of a cold fault's read, as values (docs/behaviour B.4).
+//! Choices for a cold fault's read, as values (docs/behaviour B.4).
 //!
-//! Does not own the decision (`sync`, `proposed`) or the windows (`window`).
+//! `sync` and `proposed` decide, `window` has the windows.
 
 use crate::readahead::issue::Run;
 use crate::readahead::sync::Request;

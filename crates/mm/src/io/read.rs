@@ -31,7 +31,7 @@ impl<R: Ram> Memory<R> {
         self.read_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
     }
 
-    /// Calls `show` for each piece of the file while it is cached: reclaim may evict it later.
+    /// Reads, and calls `show` for each piece while it is cached: reclaim may evict it later.
     pub(crate) fn read_with(
         &mut self,
         open: OpenId,

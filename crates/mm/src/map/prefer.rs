@@ -10,7 +10,7 @@ use crate::ram::Ram;
 use crate::units::{MmId, Order, Vaddr};
 
 impl<R: Ram> Memory<R> {
-    /// Asks for folios of `bytes` in a range, or for none in particular.
+    /// Requests folios of `bytes` in a range; `None` removes the preference.
     ///
     /// ```
     /// use largefolio_mm::fault::Access;

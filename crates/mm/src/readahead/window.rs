@@ -40,7 +40,7 @@ pub fn next_pages(current: u64, max_pages: u64) -> u64 {
 }
 
 /// Largest window for a request of `nr_requested` pages: the window of the open file, or the
-/// device's largest I/O where a request exceeds it (docs/behaviour A.2.3).
+/// device's largest I/O if the request exceeds it (docs/behaviour A.2.3).
 ///
 /// ```
 /// use largefolio_mm::readahead::window::max_pages;

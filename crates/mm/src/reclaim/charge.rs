@@ -180,7 +180,7 @@ impl<R: Ram> Memory<R> {
         self.core.folios.lru_mut().vec_mut(group).flush();
     }
 
-    /// Processes pending page-table removals, as `MADV_DONTNEED` does.
+    /// Drains the LRU batches, if the kernel does so when it unmaps pages (`MADV_DONTNEED`).
     pub fn zap_batches(&mut self) {
         if self.rules.reclaim.zap == ZapRule::Drains {
             self.core.drain_lru();
