@@ -1,7 +1,7 @@
 //! Short names of edits: `exec-block=64K` for `fault.exec.block.bytes=64K`.
 //!
-//! Owns the table of names (`edits.toml`) and the rules for each value. [`super::rule`] sets a
-//! rule.
+//! Owns the table of names (`edits.toml`) and the rules for each value. [`super::rule`] applies the
+//! rules.
 
 use std::sync::LazyLock;
 

@@ -55,7 +55,7 @@ pub(super) fn aged(rounds: &[RoundOfAgeing], page_bytes: u64) -> BTreeMap<u64, A
 
 #[derive(Debug, Default)]
 pub(super) struct Tenths {
-    /// Rows recorded before the program started; they belong to no part.
+    /// Rows from before the recording; they belong to no part.
     nr_before: u64,
     nr_rows: u64,
     ends: Vec<Counters>,

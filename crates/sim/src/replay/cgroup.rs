@@ -96,7 +96,7 @@ impl Cgroup {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CgroupOutcome {
-    /// The text of the request.
+    /// The limit's text form.
     pub name: String,
     pub limit_bytes: u64,
     pub usage_bytes: u64,

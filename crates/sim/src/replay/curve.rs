@@ -1,7 +1,7 @@
 //! TLB misses over the number of entries, for one cell: see [`crate::tlb::curve`].
 //!
-//! Kept only if [`super::CellSpec::detail_runs_max`] enables pictures. Owns when a CPU's stacks are
-//! read and filled. The TLB does not depend on it.
+//! Kept only if [`super::CellSpec::detail_runs_max`] enables pictures. Decides when a CPU's stacks
+//! are read and filled. The TLB does not depend on it.
 
 use largefolio_mm::units::{PageSize, Vpn};
 

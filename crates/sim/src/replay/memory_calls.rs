@@ -89,8 +89,8 @@ impl Cell {
         Ok(())
     }
 
-    /// Populates a mapping with `MAP_POPULATE`. Stores to pages if a load would map pages that the
-    /// next store must replace. Pages that cannot be populated stay absent, without an error.
+    /// Populates a mapping: by stores if loads would map pages that the next store must replace.
+    /// Pages that cannot be populated stay absent, without an error.
     fn populate(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let (prot, flags) = (prot_of(event.flags), map_of(event.flags));
         if flags & (MAP_POPULATE | MAP_LOCKED) == 0 || prot == 0 {

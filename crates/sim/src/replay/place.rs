@@ -123,7 +123,7 @@ pub(super) fn after(before: &Segment, start: u64, pos: Option<u64>, page: PageSi
 
 /// Returns the bytes to reserve for an image: its segments move apart by up to one page each.
 pub(super) fn reserve(len: u64, page: PageSize) -> u64 {
-    /// A shared library has four or five load segments and a bss. None is known with more than eight.
+    /// A shared library has four or five load segments and a bss; none is known to have over eight.
     const NR_SEGMENTS: u64 = 8;
     len.saturating_add(NR_SEGMENTS * page.bytes())
 }

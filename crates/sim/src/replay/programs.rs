@@ -50,7 +50,7 @@ pub struct ProgramOutcome {
 pub struct MemoryUse {
     pub peak_bytes: u64,
     pub peak_references: u64,
-    /// A moment with at least four fifths of the peak.
+    /// A moment with at least 80% of the peak.
     pub peak: MemoryParts,
     /// The end of the trace, before the last processes end.
     pub end: MemoryParts,

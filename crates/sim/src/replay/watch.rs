@@ -109,7 +109,7 @@ impl Cell {
         }
     }
 
-    /// Records new folios of khugepaged or `MADV_COLLAPSE`: one folio fills a flushed range now.
+    /// Records the folios that khugepaged or `MADV_COLLAPSE` created in the flushed ranges.
     fn note_collapsed(&mut self, origin: Origin) {
         let Some(keeper) = &mut self.pictures else { return };
         for flush in &self.flushes {

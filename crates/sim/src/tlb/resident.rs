@@ -2,7 +2,7 @@
 
 use super::entry::{Key, NR_ORDERS};
 
-/// 256 x 2 bytes stay in the L1 data cache. Regions that share one cost an unnecessary search.
+/// 256 x 2 bytes stay in the L1 data cache. A shared counter costs a useless search.
 const NR_REGIONS: usize = 256;
 
 /// Counts of resident entries by order and by region.

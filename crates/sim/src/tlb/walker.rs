@@ -49,7 +49,7 @@ const NR_RECENT: usize = 16;
 const NR_WRITTEN_MIN: u64 = 16;
 /// A fault counts as writing at most this many lines.
 const NR_LINES_WRITTEN_MAX: u64 = 64;
-/// Lines remembered before old ones are dropped for the first time.
+/// Minimum number of lines before old ones are dropped.
 const NR_LINES_MIN: usize = 1 << 12;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -346,7 +346,7 @@ struct PageTableLines {
     l2_lines: u64,
     llc_lines: u64,
     read_at: HashMap<LineId, u64, BuildHasherDefault<Scatter>>,
-    /// Number of lines at which those no longer in any cache are dropped.
+    /// At this number, lines that are no longer in any cache are dropped.
     nr_lines_max: usize,
 }
 

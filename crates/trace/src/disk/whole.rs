@@ -36,8 +36,8 @@ const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
 
 /// A result in progress. It appears complete under its name after [`Whole::commit`], or not at all.
 ///
-/// Objects that cannot be replaced are written to directly: standard output (`-`, `/dev/stdout`), a
-/// FIFO, a character device such as `/dev/null`.
+/// Some objects are never replaced, but written to directly: standard output (`-`, `/dev/stdout`),
+/// a FIFO, a character device such as `/dev/null`.
 #[derive(Debug)]
 pub struct Whole {
     state: State,

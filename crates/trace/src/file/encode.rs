@@ -241,7 +241,7 @@ fn pack(numbers: Numbers<'_>, width: u32, short: &mut Vec<u32>, page: &mut Vec<u
 
 fn pack_rows(numbers: &[u32], width: u32, page: &mut Vec<u8>) {
     match numbers.first() {
-        // Most pages of a trace without links have only zeros here.
+        // The flags column of a trace without links holds one number.
         Some(&first) if numbers.iter().all(|number| *number == first) => {
             put_run(first, numbers.len(), width, page);
         }

@@ -77,7 +77,7 @@ impl Reader {
         self.trace.meta()
     }
 
-    /// Returns the rows returned so far, of [`Meta::nr_rows`].
+    /// Returns the number of rows read so far, of [`Meta::nr_rows`].
     #[must_use]
     pub fn nr_read(&self) -> u64 {
         self.nr_read

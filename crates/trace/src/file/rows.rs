@@ -1,7 +1,7 @@
 //! The rows of a row group until it is written, as dictionary numbers.
 //!
-//! Numbering slows down every row of a recording. Rows of references therefore arrive as [`Run`]s, of
-//! which four columns vary and four hold one value for thousands of rows.
+//! Numbering slows down every row of a recording. Rows of references therefore arrive as [`Run`]s,
+//! in which four columns vary and four hold one value for thousands of rows.
 //!
 //! Invariants:
 //! - W1: all columns have the same number of rows.

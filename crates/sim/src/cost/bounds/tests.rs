@@ -111,7 +111,7 @@ fn no_run_becomes_shorter_than_nothing() {
     assert_eq!(change(run), Some(of(-80.0, -50.0, -10.0)));
 }
 
-/// Each term is rounded on its own; the total is rounded once, in both of its forms.
+/// Each term is rounded separately, but the total only once.
 #[test]
 fn the_middle_of_the_total_is_the_total() {
     let a_bit = Some(cost(0.4, Unit::Ns, None, false));
