@@ -1,6 +1,7 @@
-"""Which crates the published programs, libraries and the Python module are built from, as cargo says.
+"""The crates in the published programs, libraries and the Python module, according to cargo.
 
-All of them, for every architecture: cargo decides by target and feature, so that nothing here reads a `cfg`.
+Covers all of them for every architecture: cargo selects by target and feature, so this script reads
+no `cfg`.
 """
 
 import json
@@ -17,12 +18,12 @@ LINKED = "normal,no-proc-macro"
 
 
 def said(*words):
-    """What a command prints, run in the repository."""
+    """Returns the output of a command run in the repository."""
     return subprocess.run(words, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 def tree(compiled, target, edges):
-    """{(name, version)} of what `cargo tree` lists."""
+    """{(name, version)} of `cargo tree`'s output."""
     packages = [f"--package={name}" for name in compiled]
     lines = said("cargo", "tree", "--locked", *packages, f"--target={target}", f"--edges={edges}", "--prefix=none",
                  "--format={p}").splitlines()

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Sweeps on the engines that people have: workers that share no disk, and jobs of Slurm.
+"""Sweeps on common engines: workers without a shared disk, and Slurm jobs.
 
     cluster.py s3 --python PYTHON     three workers, each in a network and mount namespace of its own, with
                                       traces and results on a server that speaks S3
     cluster.py slurm --wheel FILE     jobs of Slurm in a Debian root, through dask-jobqueue
 
-In both, three workers are lost one after the other while the sweep runs, and every row has to be the one
-that a sweep on this host gives. Nothing stays: processes, mounts and networks are in namespaces of their
-own. Needs root; for Slurm mmdebstrap. Without them, or without a wheel, a line that begins with SKIPPED says so.
+In both, three workers are lost one after another during the sweep, and every row must equal that of
+a sweep on this host. Processes, mounts and networks are in separate namespaces, so nothing is left.
+Needs root; for Slurm mmdebstrap. Without them, or without a wheel, prints a line that begins with
+SKIPPED.
 """
 
 import argparse
@@ -143,11 +144,11 @@ if __name__ == "__main__":
 
 
 class Unable(Exception):
-    """Why this cannot be tried here, with the remedy."""
+    """Why this cannot run here, with the remedy."""
 
 
 class Failed(Exception):
-    """Something that should have worked."""
+    """An unexpected failure."""
 
 
 def say(words):
@@ -155,7 +156,7 @@ def say(words):
 
 
 def packages_beside(python, wanted):
-    """A directory with packages that PYTHON lacks, for PYTHONPATH."""
+    """Returns a PYTHONPATH directory with packages that PYTHON lacks."""
     folder = WORK / "packages"
     made_of = folder / "made-of"
     if not made_of.exists() or made_of.read_text() != " ".join(wanted):
@@ -177,7 +178,7 @@ def folio_of(python):
 
 
 def s3(python):
-    """Everything in namespaces of their own: this script once more, inside."""
+    """Runs everything in separate namespaces, through this script."""
     if not shutil.which("ip"):
         raise Unable("ip is missing. Run: apt-get install iproute2")
     if python.is_relative_to("/tmp"):
@@ -209,7 +210,7 @@ def wait_for(address, what):
 
 
 class Workers:
-    """Workers of Dask, each with a network and a /tmp of its own, without the traces of this host."""
+    """Dask workers, each with its own network and /tmp, without this host's traces."""
 
     def __init__(self, python, folder):
         self.python, self.pids, self.running, self.nr_started = python, folder / "workers", [], 0
@@ -233,7 +234,7 @@ class Workers:
         self.running.append(child)
 
     def keep(self):
-        """Starts one for each that is gone, and notes who runs, the oldest first."""
+        """Replaces lost workers, and records the running ones, oldest first."""
         self.running = [child for child in self.running if child.poll() is None]
         while len(self.running) < NR_WORKERS:
             self.start()

@@ -6,12 +6,12 @@
     fresh.py bookworm-amd64 --deb FILE --wheel FILE     packages that are built; else they are built now
     fresh.py bookworm-amd64 --source    compiles there instead: the source distribution with pip, the crates with cargo
 
-In each root the .deb is installed, `folio` records a program of that root, predicts, shows which folios
-back it (where the kernel is this machine's), and reads its own ELF file; the wheel is installed by pip
-and asked the same. Both are removed, and nothing of them may be left. Another architecture than this
-machine's records in the laboratory (scripts/lab) instead.
+In each root, the .deb is installed. `folio` records a program of that root, predicts, shows the
+folios that back it (if the kernel is this machine's), and reads its own ELF file. pip installs the
+wheel, which must give the same results. Both are removed, and nothing of them may be left. Another
+architecture records in the laboratory (scripts/lab) instead.
 
-Prints a line that begins with SKIPPED where it cannot run.
+Prints a line that begins with SKIPPED if it cannot run.
 """
 
 import argparse
@@ -60,7 +60,7 @@ kill $looked
 
 
 class Wrong(Exception):
-    """A package that is not as it should be."""
+    """A faulty package."""
 
 
 def say(words):
@@ -106,7 +106,7 @@ class Place:
                 shutil.copy(cargo / "config.toml", there)
 
     def __call__(self, *words):
-        """What a program prints there; words of the shell, if it is one string."""
+        """Returns a program's output in the root; a single string is a shell command."""
         words = ["sh", "-c", words[0]] if len(words) == 1 else words
         done = self.root.run(words, local=self.local, stdout=subprocess.PIPE, text=True)
         expect(done.returncode == 0, f"`{' '.join(words)}` ended with {done.returncode} in {self.name}")
@@ -116,14 +116,14 @@ class Place:
         shutil.copy(path, self.root.path / "tmp" / name)
 
     def files(self):
-        """Everything but what dpkg, Python and this script note."""
+        """All files except those that dpkg, Python and this script change."""
         aside = ("var", "tmp", "proc", "dev", "sys", "run", "root")
         return {path for top in self.root.path.iterdir() if top.name not in aside
                 for path in [top, *top.rglob("*")] if path.name != "__pycache__"}
 
 
 def predicted(profile):
-    """What the folio of this machine says of the demonstration's trace."""
+    """The prediction by this machine's folio for the demonstration's trace."""
     own = package.Build(package.own_arch(), profile)
     if not (own.folder() / "folio").exists():
         own.programs()
@@ -132,7 +132,7 @@ def predicted(profile):
 
 
 def check_deb(place, deb, expected):
-    """Installs the package, uses its programs, removes it and finds nothing left."""
+    """Installs the package, uses its programs, removes it and checks that nothing is left."""
     place.put(deb, "largefolio.deb")
     if (place.root.path / "usr/bin/folio").exists():
         place("dpkg", "--purge", "largefolio")
@@ -156,7 +156,7 @@ def check_deb(place, deb, expected):
 
 
 def used(place):
-    """Records a program of the root, predicts it, and looks at one that runs."""
+    """Records a program of the root, predicts it, and inspects a running one."""
     place("cd /tmp && folio record -o own.folio -- ls -l /usr/bin >own.txt")
     report = json.loads(place(f"cd /tmp && folio predict own.folio {' '.join(ASKED)}"))
     nr_faults = [row["faults"]["total"] for row in report["rows"]]
@@ -167,7 +167,7 @@ def used(place):
 
 
 def check_wheel(place, wheel, expected, settings=()):
-    """Has pip install the wheel or build it, imports and uses it, and has pip remove it."""
+    """Lets pip install or build the wheel, imports and uses it, and lets pip remove it."""
     place.put(ROOT / "traces" / TRACE, TRACE)
     (place.root.path / "tmp" / "use.py").write_text(USE_OF_WHEEL)
     site = place.root.path / "opt" / "largefolio"
@@ -198,7 +198,7 @@ def check_wheel(place, wheel, expected, settings=()):
 
 
 def unpacked(wheel, version, site, machine):
-    """The wheel and the pyarrow of another architecture, by the pip of this machine."""
+    """Unpacks the wheel and pyarrow of another architecture with this machine's pip."""
     platforms = [f"linux_{machine}", *(f"manylinux_2_{nr}_{machine}" for nr in (17, 26, 27, 28, 36)),
                  f"manylinux2014_{machine}"]
     subprocess.run([package.environment_of_pip(), "install", "--quiet", "--disable-pip-version-check",
@@ -208,7 +208,7 @@ def unpacked(wheel, version, site, machine):
 
 
 def check_crates(place, crates, is_release, expected):
-    """Has cargo install folio from the crates as a registry would give them, uses and removes it."""
+    """Lets cargo install folio from the crates as from a registry, uses and removes it."""
     commit = said("git", "rev-parse", "--short=12", "HEAD")
     folder = place.root.path / "tmp" / "crates"
     shutil.rmtree(folder, ignore_errors=True)

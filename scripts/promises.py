@@ -80,8 +80,9 @@ class Remedy:
 
 @dataclass
 class Promise:
-    """The sums of a remedy over the mappings of a process. A setting is for all memory: also for that with a better
-    remedy, which `most` counts too."""
+    """The sums of a remedy over a process's mappings. A setting affects all memory, including
+    memory with a better remedy, which `most` counts too.
+    """
 
     gain: int = 0
     extra: int = 0
@@ -111,7 +112,7 @@ class Verdict:
 
 
 class NotTried(RuntimeError):
-    """A case that this machine cannot make."""
+    """A case that this machine cannot create."""
 
 
 def promises_of(found):
@@ -147,7 +148,7 @@ def promises_of(found):
 
 
 def wrongs(promise, gain, extra, start="plain"):
-    """The parts of a promise that were not kept by a process that was started so."""
+    """The parts of a promise that a newly started process did not keep."""
     held = (CONDITIONS[one] for one in promise.conditions)
     share = min((share for of, share in held if of == start), default=1)
     least_gain, least_extra = promise.gain * share, promise.extra * share
@@ -248,7 +249,9 @@ class Judge(Machine):
         return process, pids[0]
 
     def let_khugepaged_work(self, pid):
-        """Until it has nothing more to do: memory that was touched before it was advised becomes large by it alone."""
+        """Waits until khugepaged has nothing left to do: only it collapses memory that was touched
+        before the advice.
+        """
         end, large, since = time.monotonic() + READY_SECONDS, large_of(pid, PMD), time.monotonic()
         old = {name: self.now(name) for name in QUICK}
         for name, value in QUICK.items():
@@ -288,7 +291,7 @@ def wait_for(process, word):
 
 @dataclass
 class Before:
-    """One copy of a process as it was."""
+    """One copy of a process before the remedy."""
 
     pid: int
     process: subprocess.Popen
@@ -307,7 +310,7 @@ def copied(judge, one):
 
 
 def carried_out(judge, one, before, remedy):
-    """Bytes in larger folios, and of memory, once a remedy is carried out; and what went wrong with its words."""
+    """Bytes in larger folios and of memory after a remedy, and failures of its commands."""
     said, wrong = "", []
     try:
         if remedy.restart == "none":
@@ -347,7 +350,9 @@ def is_worth(promise):
 
 
 def judged(judge, one, before, remedy):
-    """As `verdict_of`; a promise is wrong if it is wrong on each copy, since addresses are partly chance."""
+    """Like `verdict_of`, but a promise is wrong only if it is wrong on each copy, since addresses
+    are partly random.
+    """
     for nr_left in reversed(range(NR_TRIES)):
         try:
             verdict = verdict_of(judge, one, before, remedy)
@@ -399,7 +404,7 @@ def tried(judge, one):
 
 
 def table(verdicts, misses):
-    """Rows by kind of memory and by start: how many promises, how many wrong, and the largest difference."""
+    """Rows by kind of memory and by start: promises, wrong ones, and the largest difference."""
     lines = ["| | promises | wrong | worst MiB off | missed by collapse |", "|---|---|---|---|---|"]
     groups = defaultdict(list)
     for one in verdicts:
@@ -425,7 +430,7 @@ def show(one, verdict):
 
 
 def run(options, judge):
-    """Judges the cases: verdicts, gains that were missed, and cases that were left out."""
+    """Judges the cases: verdicts, missed gains, and cases that were left out."""
     verdicts, misses, left_out = [], [], []
     numbers = [options.case] if options.case is not None else range(options.first, options.first + options.random)
     end = time.monotonic() + options.seconds
@@ -458,7 +463,7 @@ def run(options, judge):
 
 
 def in_own_mounts():
-    """Starts this again where its mounts end with it."""
+    """Restarts this script in a mount namespace that ends with it."""
     if os.environ.get("PROMISES_MOUNTS") != "own":
         os.environ["PROMISES_MOUNTS"] = "own"
         os.execvp("unshare", ["unshare", "--mount", "--propagation", "private", sys.executable, *sys.argv])

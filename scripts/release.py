@@ -5,8 +5,8 @@
     release.py crates sdist             some of it
     release.py deb --arch amd64 --profile lab
 
-The commit that is checked out is built; where something is changed beside it, nothing is. Each build has
-a clone, a target directory and a place of its own. Into target/published:
+Builds the checked-out commit, and refuses to run with uncommitted changes. Each build has its own
+clone, target directory and path. Into target/published:
 
     *.crate *.whl *.tar.gz *.deb *.ddeb     what both builds made, byte for byte the same
     SHA256SUMS                              sha256sum -c reads it
@@ -44,11 +44,11 @@ GLIBC = "manylinux_2_36"
 
 
 class Different(Exception):
-    """Two builds of one commit."""
+    """Two builds of one commit differ."""
 
 
 class Changed(Exception):
-    """The checkout is not the commit that is built."""
+    """The checkout differs from the commit to build."""
 
 
 def git(*words):
@@ -56,7 +56,9 @@ def git(*words):
 
 
 def check_unchanged(commit_id):
-    """Raises unless the checkout is this commit: lists of components and tools are made from its files."""
+    """Raises unless the checkout is this commit: the lists of components and tools come from its
+    files.
+    """
     # `crates/*` are workspace members, whether git tracks them or not.
     unknown = git("ls-files", "--others", "--exclude-standard", "crates").splitlines()
     changed = [*git("diff", "--name-status", commit_id).splitlines(), *(f"?\t{path}" for path in unknown)]
@@ -68,7 +70,7 @@ def check_unchanged(commit_id):
 
 
 class Commit:
-    """What is built."""
+    """The commit to build."""
 
     def __init__(self):
         self.id = git("rev-parse", "HEAD")
@@ -79,7 +81,7 @@ class Commit:
 
 
 class Build:
-    """One of the two builds: a clone with a target directory of its own."""
+    """One of the two builds: a clone with its own target directory."""
 
     def __init__(self, folder, commit, args):
         self.folder, self.args = folder, args
@@ -101,7 +103,7 @@ class Build:
         subprocess.run(words, cwd=self.source, env=self.environment, check=True, umask=0o022)
 
     def made(self):
-        """{name: path} of everything that was asked for."""
+        """{name: path} of everything requested."""
         tools = self.source / "target" / "tools"
         tools.parent.mkdir(exist_ok=True)
         tools.symlink_to(package.TOOLS)
@@ -116,7 +118,7 @@ def digest(path):
 
 
 def compared(first, second):
-    """{name: digest}, if both builds made the same."""
+    """{name: digest} if both builds are equal."""
     if first.keys() != second.keys():
         raise Different(f"only one build made {sorted(first.keys() ^ second.keys())}")
     digests = {name: digest(path) for name, path in sorted(first.items())}
@@ -139,7 +141,7 @@ def reference(package):
 
 
 def sbom(commit):
-    """CycloneDX 1.5. Its serial number follows from the commit, so that it is the same each time."""
+    """CycloneDX 1.5. Its serial number is derived from the commit, so it is always the same."""
     of, sums = commit.built_in, checksums()
 
     def component(one):
@@ -168,14 +170,14 @@ def sbom(commit):
 
 
 def first_line(*words):
-    """The first line that a tool prints, which has its version."""
+    """The first line of a tool's output, which has its version."""
     path = f"{package.TOOLS / 'bin'}:{os.environ['PATH']}"
     found = shutil.which(words[0], path=path)
     return said(found, *words[1:]).splitlines()[0] if found else f"no {words[0]}"
 
 
 def tools(args):
-    """[(what for, tool with its version)] of all that makes bytes beside rustc."""
+    """[(purpose, tool with its version)] of all tools other than rustc that produce bytes."""
     yield "cargo", first_line("cargo", "--version")
     for arch in args.arch if {"deb", "wheel"} & set(args.parts) else [package.own_arch()]:
         prefix = package.Build(arch, args.profile).tools
@@ -190,7 +192,7 @@ def tools(args):
 
 
 def provenance(commit, args, digests):
-    """From what, with what, and how to do it again."""
+    """The sources, the tools, and how to repeat the build."""
     made_with = list(tools(args))
     width = max(len(use) for use, _ in made_with)
     words = " ".join([*args.parts, *(f"--arch {arch}" for arch in args.arch), f"--profile {args.profile}"])

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""Does what `folio maps` recommends gain what it says?
+"""Do the remedies of `folio maps` gain what it promises?
 
-Starts real programs under several settings, asks `folio maps PID --json` for remedies, applies each
-one to a fresh copy of the same situation, and compares gain and memory with what was said. A remedy without
-a restart is applied to the copy that was asked; any other one between two starts. Programs that are
-not installed are named and left out. REMEDIES_REDIS names a redis-server with its own jemalloc:
-Debian's has none; REMEDIES_NUMPY a Python with numpy and pandas. Needs root; every setting is put back, however
-this ends.
+Starts real programs under several settings, gets remedies from `folio maps PID --json`, applies
+each one to a fresh copy of the same situation, and compares gain and memory with the promise. A
+remedy without a restart is applied to the inspected copy; any other one between two starts.
+Programs that are not installed are named and skipped. REMEDIES_REDIS names a redis-server with its
+own jemalloc, because Debian's has none; REMEDIES_NUMPY a Python with numpy and pandas. Needs root;
+every setting is restored, however this ends.
 
-A gain, or memory, that is off by more than a tenth and more than 2 MiB is not as said. Two starts of a program without
-any remedy differ too: as far as the starts of one scene do (printed as `starts differ by`), a new start may be off as
-well. A remedy that is not as said is tried on two more copies, and counts as wrong if most of them are.
+A gain, or memory, is wrong if it is off by more than a tenth and more than 2 MiB. Two starts of a
+program without any remedy differ too: a new start may be off by as much as the scene's starts
+differ (printed as `starts differ by`). A wrong remedy is repeated on two more copies, and counts as
+wrong if most of them are.
 
-Exit status: 0 every remedy does as it says (or nothing could be tried), 1 some does not.
+Exit status: 0 every remedy keeps its promise (or nothing could be tested), 1 some does not.
 """
 
 import argparse
@@ -51,14 +52,16 @@ while [ $# -gt 0 ]; do printf %s "$2" >"$1"; shift 2; done"""
 
 
 def keeper(folder, values, huge="", undo=":"):
-    """A process that gives files of `folder` their values, and /dev/shm its `huge`, when its input ends."""
+    """Starts a process that restores the files of `folder`, and the `huge` option of /dev/shm, when
+    its input ends.
+    """
     words = [str(word) for name, value in values.items() for word in (folder / name, value)]
     return subprocess.Popen(["sh", "-c", KEEPER, "keeper", huge, undo, *words], stdin=subprocess.PIPE,
                             start_new_session=True)
 
 
 def huge_of_shm():
-    """Which folios the mount of /dev/shm takes; nothing where there is none."""
+    """The `huge` option of the mount at /dev/shm; nothing without one."""
     found = ""
     for _, place, kind, options, *_ in map(str.split, Path("/proc/mounts").read_text().splitlines()):
         if (place, kind) == ("/dev/shm", "tmpfs"):
@@ -93,7 +96,7 @@ class Machine:
         return done.returncode, (done.stdout + done.stderr).strip()
 
     def wait(self):
-        """Until no other program holds a setting that is not ours to change."""
+        """Waits until no other program holds a setting that we must not change."""
         end = time.monotonic() + 10 * READY_SECONDS
         while any(chosen(THP / name) != value for name, value in self.others.items()):
             if time.monotonic() > end:
@@ -159,15 +162,17 @@ def chosen(path):
 
 
 def child(pid, name):
-    """The process itself, or the one that a launcher started."""
+    """The process itself, or the one started by a launcher."""
     path = Path(f"/proc/{pid}/task/{pid}/children")
     children = [int(word) for word in path.read_text().split()]
     return children[0] if name and children else pid
 
 
 def group(mapping, pmd):
-    """Private memory by what a smaller size can do for it: a mapping below two blocks of 2M holds one or none,
-    which its address decides anew at each start; heap and stack grow in steps and are promised nothing."""
+    """Classifies private memory by the effect of a smaller size. A mapping below two blocks of 2M
+    holds one or none, depending on its address at each start. Heap and stack grow in steps and
+    get no promise.
+    """
     if mapping["path"] in ("[heap]", "[stack]"):
         return "grows"
     return "short" if mapping["end"] - mapping["start"] < 2 * pmd else "long"
@@ -175,8 +180,9 @@ def group(mapping, pmd):
 
 @dataclass
 class Promise:
-    """The sums of a remedy over the mappings of a process. A setting is for all memory of a kind: also for that with
-    a better remedy, which `most` counts too."""
+    """The sums of a remedy over a process's mappings. A setting affects all memory of a kind,
+    including memory with a better remedy, which `most` counts too.
+    """
     gain: int = 0
     extra: int = 0
     most_gain: int = 0
@@ -185,7 +191,9 @@ class Promise:
 
 @dataclass
 class Look:
-    """A process as `folio` sees it: large bytes by kind of memory and file and by size, and promises by remedy."""
+    """folio's view of a process: large bytes by kind of memory, file and size, and promises by
+    remedy.
+    """
     large: dict
     promised: dict
     memory: int = 0
@@ -199,15 +207,16 @@ class Look:
 
 
 def kind_of(mapping):
-    """Kind of most of a mapping's memory."""
+    """The kind of most of a mapping's memory."""
     kinds = {cell["kind"]: cell["mapped_bytes"] for cell in mapping["folios"]}
     kind = max(kinds, key=kinds.get) if kinds else ""
     return "file" if kind in ("text", "file") else kind
 
 
 def promises_of(mappings, pmd):
-    """The promises by remedy, kind of memory, size and file: gains of that kind, and memory of all kinds, since what
-    a process takes is measured as a whole."""
+    """The promises by remedy, kind of memory, size and file: gains of that kind, and memory of all
+    kinds, since a process's memory is measured as a whole.
+    """
     promised, extras, best = {}, defaultdict(int), defaultdict(lambda: [0, 0])
     for mapping in mappings:
         target, kind = mapping["target"], kind_of(mapping)
@@ -230,7 +239,7 @@ def promises_of(mappings, pmd):
 
 
 def look(folio, pid):
-    """Promises and large bytes of a process, and the memory of it and all that it started."""
+    """Promises and large bytes of a process, and its memory including all child processes."""
     used = memory(pid)
     done = subprocess.run([folio, "maps", str(pid), "--json"], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
@@ -249,8 +258,9 @@ def look(folio, pid):
 
 
 def memory(pid):
-    """The program's memory in bytes, including swapped pages; pages that its processes share count once, and files,
-    which are in the page cache anyway, do not."""
+    """The program's memory in bytes, including swapped pages. Pages shared by its processes count
+    once. Files do not count, because they are in the page cache anyway.
+    """
     total, shared = 0, 0
     for one in family(pid):
         with contextlib.suppress(OSError):
@@ -263,7 +273,7 @@ def memory(pid):
 
 
 def commands(undo):
-    """What can be typed of an undo such as `start it as before; folio tune --undo`."""
+    """Extracts the commands from an undo such as `start it as before; folio tune --undo`."""
     programs = {"folio", "mount", "nsenter", "sysctl"}
     return [one for one in undo.split("; ") if Path(one.removeprefix("sudo ").split()[0]).name in programs]
 
@@ -291,7 +301,7 @@ class Outcome:
 
 @dataclass
 class Spread:
-    """Starts of a program without a remedy: how far they differ, in bytes."""
+    """The variation between starts of a program without a remedy, in bytes."""
     looks: list = field(default_factory=list)
 
     @property
@@ -300,7 +310,7 @@ class Spread:
 
     @property
     def gains(self):
-        """By remedy, how far the promises differ, and the memory that is large already."""
+        """By remedy, the variation of the promises, and the memory that is already large."""
         keys = {key for one in self.looks for key in one.promised}
         return {key: max(span(one.promised[key].gain for one in self.looks if key in one.promised),
                          span(one.sum_of(key) for one in self.looks)) for key in keys}
@@ -316,11 +326,11 @@ class NotTried(RuntimeError):
 
 
 class Disturbed(RuntimeError):
-    """Settings changed, or a program ended: an undo that did not work, or somebody else."""
+    """Settings changed, or a program ended: an undo failed, or another program interfered."""
 
 
 def tried(machine, scene, key, folder, spread, nr_left=2):
-    """As `once`, again if something else on the machine changed the settings meanwhile."""
+    """Like `once`, but repeated if another program changed the settings meanwhile."""
     machine.wait()
     try:
         return once(machine, scene, key, folder, spread)
@@ -333,7 +343,7 @@ def tried(machine, scene, key, folder, spread, nr_left=2):
 
 
 def plain(machine, scene, spread):
-    """Starts the program without a remedy, and looks at it."""
+    """Starts the program without a remedy, and inspects it."""
     machine.set(scene.settings)
     process = machine.start(scene)
     before = look(machine.folio, process.pid)
@@ -445,7 +455,7 @@ def values_of(outcomes):
 
 
 def judged(machine, scene, key, folder, spread, nr_copies):
-    """The outcomes of a remedy on some copies, on more if it is not as said; why it was left off."""
+    """The outcomes of a remedy on some copies, on more if it is wrong; and why it stopped."""
     outcomes = []
     while len(outcomes) < nr_copies or len(outcomes) < NR_TRIES and any(one.wrongs(key, spread, scene.is_least) for one in outcomes):
         try:
@@ -467,7 +477,7 @@ def least_of(key):
 
 
 def show(machine, scene, rows, folder, nr_copies):
-    """Tries all remedies of one scene, and counts those that do not do as they say."""
+    """Tries all remedies of one scene, and counts the wrong ones."""
     machine.wait()
     spread, nr_bad = Spread(), 0
     for _ in range(NR_PLAIN):
@@ -497,7 +507,7 @@ def row_of(scene, key, outcomes, left_off, spread):
 
 
 def line_of(row):
-    """A row for people."""
+    """A row for the reader."""
     how = f"{row['scene']:30} {row['remedy']}"
     if not row["outcomes"]:
         return f"--  {how}: {row['error']}"

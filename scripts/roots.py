@@ -1,9 +1,9 @@
-"""Debian roots of their own: of this machine's architecture, or of arm64 under QEMU user emulation.
+"""Separate Debian roots: of this machine's architecture, or of arm64 under QEMU user emulation.
 
-What runs in a root has mount and process namespaces of its own and ends with them; all mounts are in
-there. Programs of arm64 are started by the kernel's binfmt_misc, of which each run has one of its own
-(a user namespace too, Linux 6.7 or newer): nothing is registered on this machine. Needs root,
-mmdebstrap, and for arm64 the static QEMU of `arm64.fetched_qemu`.
+Programs in a root run in separate mount and process namespaces and end with them, as do all mounts.
+For arm64, each run has its own binfmt_misc (and a user namespace, Linux 6.7 or newer), so nothing
+is registered on this machine. Needs root, mmdebstrap, and for arm64 the static QEMU of
+`arm64.fetched_qemu`.
 """
 
 import os
@@ -49,11 +49,11 @@ WAIT = 'echo ready >&{ready}; read _ <&{go}; exec {go}<&- {ready}>&-; exec sh -c
 
 
 class Unable(Exception):
-    """Why programs of a root cannot run here, with the remedy."""
+    """Why a root's programs cannot run here, with the remedy."""
 
 
 class Root:
-    """A suite of Debian for one architecture. It stays for the next time."""
+    """A Debian suite for one architecture, kept for later runs."""
 
     def __init__(self, suite, arch, label="fresh"):
         self.suite, self.arch = suite, arch
@@ -61,7 +61,7 @@ class Root:
         self.path = FOLDER / f"{suite}-{arch}-{label}"
 
     def made(self, include):
-        """Itself with these packages, made anew only if they changed."""
+        """Creates the root with these packages, again only if they changed."""
         if os.geteuid() != 0:
             raise Unable("a Debian root is made by root. Run: sudo scripts/fresh.py")
         if not shutil.which("mmdebstrap"):
@@ -87,9 +87,9 @@ class Root:
         return self
 
     def run(self, words, has_network=True, local=None, **how):
-        """Runs a program in it; without a network it has a loopback device that is down.
+        """Runs a program in it; without a network, its loopback device is down.
 
-        The directory `local` of this machine is its /usr/local, which it cannot write to.
+        The directory `local` of this machine is its /usr/local, read-only.
         """
         words = ["chroot", self.path, *words]
         if not self.is_own:
@@ -103,7 +103,9 @@ class Root:
 
 
 def emulated(words, **how):
-    """Runs a program of this machine that starts some of arm64, with all users of this machine mapped."""
+    """Runs a program of this machine that starts arm64 programs, with all users of this machine
+    mapped.
+    """
     go, start = os.pipe()
     said, ready = os.pipe()
     inside = WAIT.format(ready=ready, go=go)

@@ -1,4 +1,4 @@
-"""Programs, each in a situation in which `folio maps` has something to recommend: what `remedies.py` starts."""
+"""Programs in situations for which `folio maps` has a remedy; `remedies.py` starts them."""
 
 import os
 import shutil
@@ -124,7 +124,7 @@ class Scene:
         self.before, self.fill = before, fill
 
     def words(self, start):
-        """The command and its variables as a remedy wants them started."""
+        """The command and its variables, as a remedy requires them."""
         words, environment = as_printed(start, self.command, dict(os.environ, **self.environment))
         return self.wrapper + words, environment
 
@@ -138,7 +138,9 @@ NEVER, MADVISE, ALWAYS = ({"enabled": word} for word in ("never", "madvise", "al
 
 
 class Place:
-    """A folder to prepare scenes in; the scenes found, and the missing ones, whose program is not installed."""
+    """A folder to prepare scenes in; the scenes found, and those missing because a program is not
+    installed.
+    """
 
     def __init__(self, folio, folder, size, only=""):
         self.folio, self.folder, self.size, self.only = folio, folder, size, only
@@ -192,7 +194,7 @@ def python(place):
 
 
 def in_pieces(file):
-    """Reads the file into the cache page by page, as one that came in small folios."""
+    """Reads the file into the cache page by page, so that its folios are small."""
     def read():
         with file.open("rb") as opened:
             os.fsync(opened.fileno())
@@ -272,7 +274,7 @@ def node(place):
 
 
 def redis(place):
-    """A Redis with its own jemalloc too, if there is one: Debian's uses the system's."""
+    """Includes a Redis with its own jemalloc, if there is one: Debian's uses the system's."""
     socket = place.folder / "redis.sock"
     own = os.environ.get("REMEDIES_REDIS") or "a server that REMEDIES_REDIS names"
     options = ["--port", "0", "--save", "", "--unixsocket", socket]
@@ -368,7 +370,7 @@ def compiler(place):
     writers = []
 
     def writer():
-        """Puts the compiler in small folios, and keeps the pipe open, so that it waits for more."""
+        """Puts the compiler in small folios, and keeps the pipe open so that it waits for input."""
         in_pieces(Path(program))()
         source.unlink(missing_ok=True)
         os.mkfifo(source)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Eight questions of a new user, each answered with commands that the documents have.
+"""Eight questions of a new user, each answered with documented commands.
 
-Each task is its commands and what their output must say. Every verb and option in them must stand in
-README or docs/guide, so that somebody who has read only those could have typed them. Needs root for
-what changes the system; what it changes is put back.
+A task is a list of commands and their expected output. Every command and option in them must be in
+README or docs/guide, so that a reader of only those could have typed them. Needs root for changes
+to the system, and undoes them.
 
 Exit status: 0 every task is answered, 1 one is not.
 """
@@ -93,7 +93,7 @@ def main():
 
 
 def answered(place, question, commands, expected, names, known):
-    """Whether the commands are documented and say what they must."""
+    """Whether the commands are documented and print the expected output."""
     environment = {**os.environ, "PATH": f"{place}:{os.environ['PATH']}", "XDG_STATE_HOME": str(place / "state")}
     said, missing = "", []
     for command in commands:

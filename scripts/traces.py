@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Records the programs that the studies replay, with `folio record`, into traces/.
 
-What is small goes to git; larger recordings of the same kind (--large) go to traces/large/, which git
-ignores. A program runs in an empty directory under a name that says nothing of this machine, with
-an environment of its own and fixed seeds: a recording made again differs only where the program
-asks for the time, its process id or random numbers. Programs that are not installed are skipped
-with the command that installs them. Those for arm64 are Debian's, in a root that mmdebstrap makes.
+Small recordings are committed; larger ones (--large) go to traces/large/, which git ignores. A
+program runs in an empty directory with a neutral name, with its own environment and fixed seeds. A
+repeated recording differs only if the program uses the time, its process id or random numbers.
+Programs that are not installed are skipped, with the command to install them. The arm64 programs
+are Debian's, in a root made by mmdebstrap.
 """
 
 import argparse
@@ -55,7 +55,7 @@ if (byTag.size < 2) throw new Error('wrong');
 
 
 def c_source(nr_headers, nr_functions, compiler="gcc"):
-    """A preprocessed C file, most of its lines from headers."""
+    """A preprocessed C file, mostly lines from headers."""
     headers = "".join(f"#include <{name}.h>\n" for name in C_HEADERS[:nr_headers])
     functions = "".join(C_FUNCTION.format(n=n, m=n % 5 + 2, s=n % 9) for n in range(nr_functions))
     calls = " + ".join(f"total_{n}(v, argc)" for n in range(nr_functions)) or "0"
@@ -73,7 +73,7 @@ def cc1(nr_headers, nr_functions):
 
 
 def make(compiler="gcc"):
-    """The build of one C file that needs no header: make, the driver, the compiler, assembler, linker."""
+    """The build of one C file without headers: make, the driver, the compiler, assembler, linker."""
     (WORK / "unit.c").write_text("int main(void) { return 0; }\n")
     rules = f"unit: unit.o\n\tld -o unit unit.o -e main\nunit.o: unit.c\n\t{compiler} -c unit.c\n"
     (WORK / "Makefile").write_text(rules)
@@ -81,14 +81,14 @@ def make(compiler="gcc"):
 
 
 def make_project(package, jobs=2):
-    """The whole build of a source package of the distribution, after its configure."""
+    """The whole build of a source package of the distribution, after configure."""
     tree = sources.unpacked(package, WORK)
     subprocess.run(["./configure"], cwd=tree, env=ENVIRONMENT, stdout=subprocess.DEVNULL, check=True)
     return ["/usr/bin/make", "-C", tree.name, f"-j{jobs}"]
 
 
 def arm64_root():
-    """A Debian for arm64, unpacked and nothing of it run."""
+    """An unpacked Debian for arm64; nothing in it was run."""
     root = WORK / "root"
     if not root.exists():
         packages = "gcc,libc6-dev,make,python3"

@@ -4,10 +4,11 @@
     scripts/lab/lab.py --folio target/release/folio
     scripts/lab/lab.py --page 16K --only maps,warm
 
-Makes a Debian arm64 root, builds folio and its unit tests for arm64, boots a packaged kernel for 4K
-and one for 16K and a kernel built here for 64K under QEMU, and brings results to target/arm64/PAGE.
-Needs root; installs mmdebstrap, qemu-system-arm, a cross compiler, and what builds a kernel. What
-cannot be had is skipped with a line that begins with SKIPPED. docs/guide/arm64.md describes it.
+Makes a Debian arm64 root and builds folio and its unit tests for arm64. Under QEMU, boots a
+packaged kernel for 4K and one for 16K and a self-built kernel for 64K, and copies the results to
+target/arm64/PAGE. Needs root; installs mmdebstrap, qemu-system-arm, a cross compiler, and the tools
+to build a kernel. A missing requirement skips its part with a line that begins with SKIPPED.
+docs/guide/arm64.md describes it.
 """
 
 import argparse
@@ -112,7 +113,7 @@ def root_image():
 
 
 def disk(folder, image, size):
-    """An ext4 image with the content of a folder."""
+    """An ext4 image with a folder's contents."""
     image.unlink(missing_ok=True)
     subprocess.run(["mke2fs", "-q", "-t", "ext4", "-b", "4096", "-d", folder, image,
                     f"{size >> 10}k"], check=True)
@@ -127,7 +128,7 @@ def bundle_image(folder):
 
 
 def checked(page, root, checks, words):
-    """Boots one machine; whether all its checks agreed."""
+    """Boots one machine; returns whether all its checks agreed."""
     version, variant = MACHINES[page]
     work = WORK / page
     shutil.rmtree(work, ignore_errors=True)
@@ -154,7 +155,7 @@ def checked(page, root, checks, words):
 
 
 def has_kernel(page):
-    """Whether the kernel of a machine could be fetched or built."""
+    """Whether a machine's kernel could be fetched or built."""
     try:
         built.tree_of(KERNELS, *MACHINES[page])
         return True
@@ -164,7 +165,7 @@ def has_kernel(page):
 
 
 def lacking():
-    """What this machine would need, as a sentence, or None; packages are installed."""
+    """This machine's missing requirements, as a sentence, or None; packages are installed."""
     if os.geteuid() != 0:
         return "a Debian root is made by root. Run: sudo make lab"
     if missing := installed():
@@ -178,7 +179,7 @@ def missing_packages():
 
 
 def installed():
-    """Installs the packages that are missing; those that still are."""
+    """Installs missing packages; returns those that are still missing."""
     missing = missing_packages()
     if not missing or not shutil.which("apt-get"):
         return missing

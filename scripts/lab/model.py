@@ -1,4 +1,4 @@
-"""The model against the kernel of the machine."""
+"""Compares the model with the machine's kernel."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ def crosscheck(run):
 
 
 def programs(run, kind, *words):
-    """Random programs of a kind, all of which the model must agree with."""
+    """Runs random programs of a kind; the model must agree with all."""
     # The programs advise their memory.
     with settings(run, {"thp.enabled": "madvise"}):
         found = run.folio_json("crosscheck", kind, "--programs", PROGRAMS, *words, "--keep",

@@ -1,6 +1,6 @@
-"""Random situations: what memory a program has, how it was started, and under which settings.
+"""Random situations: a program's memory, how it was started, and the settings.
 
-A case is drawn from a seed and a number, so one case can be tried again alone.
+A case is drawn from a seed and a number, so one case can be repeated alone.
 """
 
 import random
@@ -48,7 +48,7 @@ SMALL_KINDS = {"threads": (2048, 12288), "pieces": (1024, 16384), "hugetlb": (40
 
 @dataclass
 class Case:
-    """One process to be judged."""
+    """One process to judge."""
 
     seed: int
     number: int
@@ -57,7 +57,7 @@ class Case:
     settings: dict[str, str] = field(default_factory=dict)
 
     def words(self):
-        """The areas as memory.c takes them: kind, KiB, parameter."""
+        """The areas as arguments of memory.c: kind, KiB, parameter."""
         return [f"{kind}:{kib}:{parameter}" for kind, kib, parameter in self.areas]
 
     def is_advised_late(self):
@@ -74,7 +74,7 @@ def drawn(random_of, weights):
 
 
 def case(seed, number):
-    """The case of this number; cases of other numbers do not change it."""
+    """The case with this number, independent of all others."""
     r = random.Random(f"{seed}:{number}")
     areas = []
     for _ in range(r.choice([1, 1, 1, 2, 3])):

@@ -1,13 +1,14 @@
-"""A printed start as it is typed: which words and variables a program gets."""
+"""A printed start as it is typed: the program's words and variables."""
 
 import shlex
 from pathlib import Path
 
 
 def as_printed(start, typed, environment):
-    """The words and variables of a printed start; `typed` is the process's own command line, whose first words name
-    the program and perhaps its loader. Raises ValueError if the print names another program, or drops options that a
-    variable has already."""
+    """The words and variables of a printed start. `typed` is the process's own command line, which
+    begins with the program and perhaps its loader. Raises ValueError if the print names another
+    program, or drops options that a variable already has.
+    """
     words = shlex.split(start)
     environment, prefix = dict(environment), []
     if "--" in words:

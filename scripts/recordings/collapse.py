@@ -38,7 +38,7 @@ class CollapseGuest(cow.CowGuest):
 
 
 def commands(files, name, words=""):
-    """The init's list: the programs with a tmpfs, those about files once a filesystem."""
+    """The init's list: the programs with a tmpfs, those about files once per filesystem."""
     on_disk = [path for path in files if path.stem.startswith("disk")]
     lines = cow.commands([path for path in files if path not in on_disk], PAGE, name)
     lines = [f"{line} dir=/own{words}" if line.startswith("run ") else line for line in lines]
@@ -60,7 +60,7 @@ def file_commands(name):
 
 
 def record(work, version, variant, programs, out):
-    """Boots one kernel; its recordings as an archive."""
+    """Boots one kernel; returns its recordings as an archive."""
     name = built.archive_name(version, variant)
     tree = built.tree_of(work, version, variant)
     machine = CollapseGuest(work, tree, variant)

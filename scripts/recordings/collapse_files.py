@@ -1,4 +1,4 @@
-"""Programs about MADV_COLLAPSE of files on a disk: who may, what is left when somebody writes."""
+"""Programs about MADV_COLLAPSE of files on a disk: when it is allowed, and the state after a write."""
 
 # A file of two huge folios; the window fits both and an unaligned mapping.
 HEAD = "program {} pages=1536 sizes=- disk=1024"

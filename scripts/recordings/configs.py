@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Reads what the packaged kernels were built with into the kernel files.
+"""Copies the packaged kernels' build options into the kernel files.
 
     scripts/recordings/configs.py --all
     scripts/recordings/configs.py 7.2 7.3 --show
 
-The end of `kernels/VERSION.toml`, from the line MARK on, is written anew: for each package, which
-of the options below are built in and which are known and off. Needs an apt that reaches a Debian mirror.
+Rewrites the end of `kernels/VERSION.toml`, from the line MARK: for each package, which of the
+options below are built in and which are known and off. Needs an apt that reaches a Debian mirror.
 """
 
 import argparse
@@ -32,7 +32,7 @@ WIDTH = 96
 
 
 def config_of(deb):
-    """Text of the configuration in a package."""
+    """A package's configuration as text."""
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", deb], stdout=subprocess.PIPE) as unpack:
         with tarfile.open(fileobj=unpack.stdout, mode="r|") as files:
             for entry in files:
@@ -44,7 +44,7 @@ def config_of(deb):
 
 
 def options_of(text):
-    """Names of options in a configuration: built in, and known but off."""
+    """A configuration's options: built in, and known but off."""
     def wanted(names, options):
         return sorted(name for name in names
                       if any(fnmatch.fnmatchcase(name, option) for option in options))
@@ -89,7 +89,7 @@ def tables(work, version):
 
 
 def write(path, text):
-    """Puts the tables at the end of a kernel file, over those that stand there."""
+    """Replaces the tables at the end of a kernel file."""
     kept = path.read_text().partition(MARK)[0].rstrip("\n")
     path.write_text(f"{kept}\n\n{MARK}\n{text}")
 

@@ -1,4 +1,4 @@
-"""A recording machine: initramfs, disks, one QEMU run, and what it hands back."""
+"""A recording machine: initramfs, disks, one QEMU run, and its results."""
 
 import lzma
 import os
@@ -21,12 +21,12 @@ WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # those that are not built
 
 
 def folio():
-    """The program that knows workloads and programs."""
+    """The program that lists workloads and programs."""
     return os.environ.get("FOLIO", ROOT / "target" / "release" / "folio")
 
 
 def page_of(variant):
-    """Bytes of a base page."""
+    """Base page size in bytes."""
     return {"arm64_16k": 16384, "arm64_64k": 65536}.get(variant, 4096)
 
 
@@ -43,7 +43,7 @@ def cpio_entry(name, data, mode):
 
 
 class Modules:
-    """The modules of an unpacked kernel, by name, with what each depends on."""
+    """The modules of an unpacked kernel, by name, with their dependencies."""
 
     def __init__(self, tree):
         paths = [path for path in tree.rglob("*.ko*")]
@@ -160,7 +160,7 @@ class Guest:
         return f",throttling.iops-total={SLOW_REQUESTS}" if "slow" in path.name else ""
 
     def console(self):
-        """Where the console's text goes."""
+        """The file for the console's text."""
         return self.work / f"console_{self.name}.log"
 
     def boot(self, probe, commands, disks, seconds):

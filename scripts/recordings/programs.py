@@ -4,8 +4,8 @@
     scripts/recordings/programs.py 7.2-no-page-mapcount
     scripts/recordings/programs.py 7.2 --kind cow --variant amd64 --out DIR
 
-`folio` (FOLIO=, or target/release/folio) writes the programs of SETS; cow.py and collapse.py boot the
-kernels. Needs what record.py needs.
+`folio` (FOLIO=, or target/release/folio) writes the programs of SETS; cow.py and collapse.py boot
+the kernels. Has the same requirements as record.py.
 """
 
 import argparse
@@ -36,7 +36,7 @@ COLLAPSE = [("none", "none", 60, 43000), ("pmd", "2M", 60, 43200), ("k64", "64K"
 
 
 def write_programs(folder, verb, page_kb, sets):
-    """One file of programs for each of `sets`."""
+    """Writes one file of programs for each of `sets`."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, sizes, number, seed in sets:
         page = ["--page", f"{page_kb}K"] if verb == "cow" else []

@@ -39,7 +39,7 @@ BTRFS_KB = 128                       # nor the device's largest request
 def workload_set(page):
     """By filesystem: its files, and its workloads as (name, read_ahead_kb, words).
 
-    The set is the one of `folio crosscheck`; FOLIO= names the program.
+    The set is that of `folio crosscheck`; FOLIO= names the program.
     """
     command = [guest.folio(), "crosscheck", "workloads", "--json", "--page", f"{page >> 10}K"]
     listed = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
@@ -85,16 +85,17 @@ def commands(missing, page, variant):
 
 
 def cgroup_for(folder):
-    """Puts the init, and so every probe after it, into a cgroup that can be told to reclaim."""
+    """Moves the init, and with it every later probe, into a cgroup that supports reclaim requests."""
     root = pathlib.PurePosixPath(folder).parent
     return [f"mount none cgroup2 {root}", f"set {root}/cgroup.subtree_control +memory",
             f"mkdir {folder}", f"set {folder}/cgroup.procs 0"]
 
 
 def missing_from(archive, page, again, is_built):
-    """Names of the workloads that an archive does not hold, or that the pattern `again` names.
+    """Names of the workloads that an archive lacks, or that match the pattern `again`.
 
-    Kernels that are built here have neither btrfs nor cgroups."""
+    Kernels that are built here have neither btrfs nor cgroups.
+    """
     rows = [row for filesystem in DEVICES for row in workload_set(page)[filesystem][1]
             if not is_built or (filesystem != "btrfs" and "cgroup" not in row[2])]
     names = {row[0] for row in rows}
@@ -106,7 +107,7 @@ def missing_from(archive, page, again, is_built):
 
 
 def extend(work, archive, name, texts):
-    """Adds recordings to an archive, which is made where there is none."""
+    """Adds recordings to an archive, creating it if needed."""
     with tempfile.TemporaryDirectory(dir=work) as scratch:
         folder = pathlib.Path(scratch) / name
         folder.mkdir()
@@ -122,7 +123,8 @@ def extend(work, archive, name, texts):
 def record(work, version, variant, out, again):
     """Boots one kernel for the workloads that its archive lacks, or that are recorded again.
 
-    Failures; they are not added."""
+    Returns the failures, which are not added.
+    """
     name = built.archive_name(version, variant)
     archive = out / f"{name}.tar.xz"
     page = guest.page_of(variant)
@@ -141,7 +143,7 @@ def record(work, version, variant, out, again):
 
 
 def variants_of(version):
-    """Variants that a kernel is packaged or built in."""
+    """A kernel's packaged or built variants."""
     if built.is_built(version):
         return built.variants(version)
     return [each for each in packages.FLAVOURS if (version, each) not in packages.NOT_PACKAGED]
