@@ -256,7 +256,6 @@ pub fn choices(samples: &[Sample], operation: Operation) -> Result<Choices, Cali
         let (near_hot, far_hot) = (speed(Cache::Hot, near), speed(Cache::Hot, far));
         let (near_cold, far_cold) = (speed(Cache::Cold, near), speed(Cache::Cold, far));
         is_kept &= near_hot >= far_hot;
-        // near_hot / far_hot >= far_cold / near_cold, without division.
         is_guessed &= near_hot * near_cold >= far_cold * far_hot;
         if is_kept {
             chosen.keep_bytes_max = len_bytes;
@@ -321,7 +320,6 @@ mod tests {
         Sample { operation, primitive, cache, len_bytes, bytes_per_us: speed }
     }
 
-    /// Zen 4 in MB/s: the table of `Tuning::host` at four sizes.
     fn zen4() -> Vec<Sample> {
         let rows = [
             (4 << 10, [115, 24], [10, 22]),

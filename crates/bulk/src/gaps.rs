@@ -16,7 +16,6 @@ use crate::tuning::Tuning;
 const GAP_NS_MAX: u64 = 60_000_000_000;
 /// log2 of the units tried for a latency target, from the merged unit (docs/behaviour D.4.3) down.
 const UNIT_SHIFTS: std::ops::RangeInclusive<u32> = 16..=25;
-/// Gaps measured per unit: enough for a 99th percentile.
 const NR_GAPS_MIN: u64 = 200;
 const PAGE_BYTES: usize = 4096;
 

@@ -142,7 +142,6 @@ impl Plan {
         let extents = |unit_bytes, points| three_extents(shape, unit_bytes, preemption, points);
         let pieces = match rule {
             Rule::Converging { straight_over_pages } if shape.nr_pages > straight_over_pages => {
-                // Page by page even if no reschedule point requires it.
                 let points = preemption.points(Points::Before);
                 [
                     Piece::extent(0, shape.nr_pages, Region::Whole, Pace { unit_pages: 1, points }),
@@ -257,7 +256,6 @@ impl Shape {
 }
 
 impl Preemption {
-    /// Effective reschedule points of an order that has them at `points`.
     const fn points(self, points: Points) -> Points {
         match self {
             Self::Cooperative => points,

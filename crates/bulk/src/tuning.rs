@@ -235,7 +235,6 @@ mod tests {
         let good = choices(&[(0, Primitive::Portable)]);
         let refused = Tuning::new(&choices(&[(0, missing)]), &good).unwrap_err();
         assert_eq!(refused, TuningError::Unavailable { primitive: missing });
-        // A zeroing instruction cannot copy.
         let zeroing = choices(&[(0, Primitive::ClZero)]);
         assert!(Tuning::new(&good, &zeroing).is_err());
     }

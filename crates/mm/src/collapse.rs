@@ -48,7 +48,6 @@ pub(crate) enum Who {
     Advice,
 }
 
-/// `2^order` pages of an area to collapse: aligned, inside the area.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CollapseTarget {
     pub(crate) mm: MmId,

@@ -22,8 +22,6 @@
 //! A fault that starts I/O drops its lock and is retried; fault-around may find the page on the
 //! retry. The miss counter depends on which steps a retry repeats, so each pass is modelled
 //! (`Pass`).
-//!
-//! Windows belong to [`crate::readahead`], page-table entries to [`crate::pgtable`].
 
 mod anon;
 mod around;
@@ -138,7 +136,6 @@ impl Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pass {
     First,
-    /// Retried like a first pass: the async step runs again.
     Again,
     /// Retried with `FAULT_FLAG_TRIED`: no async step, no further retry.
     Tried,
@@ -172,7 +169,6 @@ pub(crate) enum PassEnd {
 /// Page tables larger than 1/8 of memory count as out of memory: the allocator does not track them.
 const TABLES_PART: u64 = 8;
 const STEPS_OF_FAULT: u64 = 4;
-/// Limit on retries after reclaim freed memory for the fault.
 const NR_TRIES_MAX: u32 = 16;
 /// More passes than cold, again and tried mean that the model itself loops.
 const NR_PASSES_MAX: u32 = 4;
@@ -273,7 +269,6 @@ impl<R: Ram> Memory<R> {
         let is_present = self.space(mm).table.leaf(vpn).is_some();
         let swapped = self.space(mm).swapped.get(vpn);
         let outcome = match vma.backing {
-            // The page is mapped and still faults: a store to a read-only entry.
             _ if is_present => self.write_protect_fault(&fault)?,
             _ if let Some(slot) = swapped => self.swap_fault(&fault, slot)?,
             Backing::Anon => self.anon_fault(&fault)?,

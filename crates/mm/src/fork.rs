@@ -116,7 +116,6 @@ struct ForkCopy<'a, R> {
 }
 
 impl<R: Ram> ForkCopy<'_, R> {
-    /// Whether a device may write to the pages, so they must not be shared (E.1.2).
     fn is_pinned(&self, id: FolioId, pfn: Pfn, nr: u64) -> bool {
         let folios: &FolioTable = &self.core.folios;
         self.has_pinned

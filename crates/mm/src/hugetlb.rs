@@ -161,7 +161,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Refuses to move huge pages to an unsuitable address or to change their length (O.5.3).
     pub(crate) fn check_huge_move(
         &self,
         vma: &Vma,

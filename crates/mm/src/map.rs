@@ -263,7 +263,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Changes areas. Splits a PMD entry at a new boundary, because none spans two areas.
     pub(crate) fn change_areas(
         &mut self,
         mm: MmId,
@@ -294,7 +293,6 @@ impl<R: Ram> Memory<R> {
                 let spans = placement::spans_pmd(pgoff, nr_pages, pmd);
                 (mapping.disk.places_aligned && spans).then_some(pgoff)
             }
-            // Its page size decides the place.
             Backing::Hugetlb(_) => None,
             Backing::Anon => {
                 let is_aligned = self.rules.placement == Placement::LargeFilesAndAnon

@@ -336,7 +336,6 @@ impl<R: Ram> Memory<R> {
         (0..).map(MmId).zip(&self.spaces)
     }
 
-    /// Number of processes and open files, including ended ones that are not forgotten.
     pub(crate) fn nr_things(&self) -> u64 {
         (self.spaces.len() + self.opens.len() - self.free.len()) as u64
     }

@@ -19,7 +19,6 @@ use crate::vma::Sharing;
 pub struct Pin {
     /// Frame that the device may use until the unpin.
     pub pfn: Pfn,
-    /// Its folio; `None` for the zero page, which needs no pin.
     folio: Option<FolioId>,
 }
 

@@ -1,7 +1,5 @@
 //! Numbers with a unit: addresses, page numbers, orders and the base page size.
 //!
-//! The newtypes keep a page frame number from being used as a file index.
-//!
 //! Invariants:
 //! - I1: a [`PageSize`] is 4, 16 or 64 KiB.
 //! - I2: an [`Order`] is at most [`Order::LIMIT`], so `1 << order` never overflows.

@@ -2,8 +2,6 @@
 //!
 //! Answers to: `unmap_page_range`, `zap_pte_range`, `zap_present_ptes`, `zap_huge_pmd`,
 //! `free_pgtables`, `exit_mmap`, `__split_huge_pmd`.
-//!
-//! `core/mapped.rs` updates the folios.
 
 use crate::core::Core;
 use crate::folio::FolioId;
@@ -133,7 +131,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Splits the PMD entry that maps `vpn`. A file's is dropped, so its pages fault again.
     pub(crate) fn split_pmd(&mut self, mm: MmId, vpn: Vpn) {
         let Some(leaf) = self.space(mm).table.leaf(vpn) else { return };
         if leaf.kind != LeafKind::Pmd {

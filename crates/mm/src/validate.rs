@@ -1,7 +1,5 @@
 //! Checks a whole memory manager against the invariants between its parts.
 //!
-//! Each part checks its own invariants.
-//!
 //! Invariants:
 //! - I1: `refs == maps + pins + 2^order` for a folio in the page cache, `refs == maps + pins > 0`
 //!   for others (docs/behaviour L.5).
@@ -271,7 +269,6 @@ impl<R: Ram> Memory<R> {
         self.check_opens()
     }
 
-    /// Checks I3 .. I5, I9, I10 for one process, and counts its entries.
     fn check_space(
         &self,
         mm: MmId,
@@ -354,7 +351,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Whether `pfn` is the cached first page of `part`, and all of `part` is inside the file (I4).
     fn is_page_of(&self, part: &LeafPart<'_>, pfn: Pfn) -> bool {
         let Backing::File { open, .. } = part.vma.backing else { return false };
         let file = self.open_file(open).mapping;

@@ -1,9 +1,6 @@
-//! A process's page as seen from outside: pagemap, kpageflags, kpagecount (docs/behaviour F.2,
-//! F.5.4).
+//! A page's outside view: pagemap, kpageflags, kpagecount (docs/behaviour F.2, F.5.4).
 //!
 //! Answers to: `pagemap_read`, `stable_page_flags`, `kpagecount_read`.
-//!
-//! [`statistics`] has the sums over many pages.
 
 pub mod statistics;
 

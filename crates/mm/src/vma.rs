@@ -1,7 +1,5 @@
 //! A process's virtual memory areas: their backing, protection and advice.
 //!
-//! [`crate::placement`] chooses addresses.
-//!
 //! Invariants:
 //! - I1: areas do not overlap and are not empty.
 //! - I2: adjacent areas without anonymous pages are merged if possible.
@@ -127,7 +125,6 @@ pub struct AnonVma {
 }
 
 impl AnonVma {
-    /// Whether adjacent areas with these can merge (recorded on 6.18).
     const fn can_merge(one: Option<Self>, other: Option<Self>) -> bool {
         match (one, other) {
             (None, None) => true,
@@ -249,7 +246,6 @@ impl Vma {
         part
     }
 
-    /// Whether `next` is adjacent and could merge, apart from its `anon_vma`.
     fn is_continued_by(&self, next: &Self) -> bool {
         self.prot == next.prot && self.is_like_but_for_prot(next)
     }

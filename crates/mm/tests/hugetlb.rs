@@ -120,7 +120,6 @@ fn read(memory: &mut Memory, mm: MmId, at: Vaddr) -> Result<(), FaultError> {
     memory.touch(mm, at, Access::Read).map(|_| ())
 }
 
-/// Reservations of the part that stays are lost permanently (O.5.3).
 #[test]
 fn moving_a_part_of_an_area_loses_promises() {
     use largefolio_mm::units::AddrRange;

@@ -103,7 +103,6 @@ fn l16_an_open_for_write_drops_the_whole_cache_and_execution_refaults_in_base_pa
     assert_eq!(world.touch(1000), LeafKind::Pte);
     assert_eq!(world.memory.counters().pgmajfault, before.pgmajfault + 1);
     assert!(world.memory.folios(world.file).all(|entry| entry.order == Order::ZERO));
-    // Collapse is refused while the writer exists, and allowed afterwards.
     assert_eq!(world.collapse(3), REFUSED);
     assert_eq!(world.nr_thps(), 0);
     world.memory.close(writer);

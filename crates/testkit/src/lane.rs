@@ -10,7 +10,6 @@ pub fn cases(nr_all: u32) -> u32 {
     asked.unwrap_or(if is_whole() { nr_all } else { nr_all.min(NR_CASES_FAST) })
 }
 
-/// Whether `LARGEFOLIO_LANE=all` is set.
 #[must_use]
 pub fn is_whole() -> bool {
     std::env::var_os("LARGEFOLIO_LANE").is_some_and(|lane| lane == "all")

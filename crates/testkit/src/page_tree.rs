@@ -16,7 +16,6 @@ impl NaivePageTree {
         self.iter().find(|&(first, order, _)| first <= index && index - first < 1 << order)
     }
 
-    /// The first folio that covers an index in `[first, last]`.
     #[must_use]
     pub fn first_in(&self, first: u64, last: u64) -> Option<NaiveEntry> {
         self.iter().find(|&(start, order, _)| start <= last && start + ((1 << order) - 1) >= first)

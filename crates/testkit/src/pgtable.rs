@@ -153,13 +153,11 @@ impl NaivePageTable {
         if flags & WRITABLE & !self.ptes[&vpn].flags != 0 {
             self.unfold(vpn);
         }
-        // In a folded block only this entry changes; reading returns the OR.
         if let Some(pte) = self.ptes.get_mut(&vpn) {
             pte.flags |= flags;
         }
     }
 
-    /// Clears the accessed flag. Returns whether it was set.
     pub fn clear_young(&mut self, vpn: u64) -> bool {
         let was_young = self.read(vpn).is_some_and(|pte| pte.flags & YOUNG != 0);
         if let Some((_, old)) = self.pmds.get_mut(&(vpn / self.slot)) {

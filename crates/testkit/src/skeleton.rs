@@ -33,7 +33,6 @@ pub fn skeleton(page: &str) -> String {
                 shown.push(c);
             }
         }
-        // Print equal lines once: their number would be a number too.
         if lines.last() != Some(&shown) {
             lines.push(shown);
         }

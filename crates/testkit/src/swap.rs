@@ -107,7 +107,6 @@ impl Drop for Swap {
 fn watched(device: &Path) -> OwnedFd {
     let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).expect("inotify");
     inotify::add_watch(&fd, device, WatchFlags::OPEN).expect("a watch");
-    // Proves that the watch works.
     drop(File::open(device));
     let mut events = [0; 4096];
     let seen = rustix::io::read(&fd, &mut events);

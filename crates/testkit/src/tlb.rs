@@ -50,9 +50,7 @@ pub type NaiveLevel = Vec<NaiveStructure>;
 #[derive(Clone, Debug)]
 pub struct NaiveTlb {
     pub l1: [NaiveLevel; 2],
-    /// Second-level TLBs: none, one shared, or one per side.
     pub l2: Vec<NaiveLevel>,
-    /// Index in `l2` per side, if it uses one.
     pub l2_of: [Option<usize>; 2],
 }
 
@@ -77,7 +75,6 @@ impl NaiveTlb {
         NaiveLookup::L2
     }
 
-    /// Adds the result of a walk for `vpn`, which ended at a PMD entry or not.
     pub fn fill(&mut self, side: usize, vpn: u64, entry: NaiveEntry, is_pmd: bool) {
         if let Some(nr) = self.l2_of[side] {
             let level = &mut self.l2[nr];

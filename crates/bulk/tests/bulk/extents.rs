@@ -6,7 +6,6 @@ use proptest::prelude::*;
 
 use super::guarded::{Guarded, PAGE};
 
-/// A value that neither zeroing nor copying produces by accident.
 const OLD: u8 = 0xa5;
 
 fn is_all(bytes: &[u8], value: u8) -> bool {
@@ -55,7 +54,6 @@ fn every_length_to_four_pages_is_cleared_up_to_either_guard() {
         let all = memory.len();
         memory.fill(0);
         for len in 0..=all {
-            // Refill only the window: there are 16,384 lengths.
             for start in [0, all - len] {
                 let window = &mut memory[start..start + len];
                 window.fill(OLD);

@@ -91,7 +91,6 @@ fn d_4_3_extent_examples() {
 fn d_4_3_points_before_each_unit_of_32_mib_or_of_a_page() {
     let (gib, middle) = (1024 * MIB_PAGES, 512 * MIB_PAGES);
     let x86 = plan(Rule::merged(Arch::X86_64), gib, middle, Preemption::Cooperative);
-    // Near the middle each side has 16 units, of which the last lacks 2 or 3 pages.
     assert_eq!(x86.units().count(), 16 + 16 + 1);
     assert_eq!(x86.steps().count(), 2 * 33);
     assert_eq!(x86.steps().next(), Some(Step::Reschedule));

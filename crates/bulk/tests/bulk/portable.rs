@@ -8,7 +8,6 @@ use largefolio_bulk::{
     clear_extent_raw, clear_folio, copy_extent, copy_extent_raw, copy_folio,
 };
 
-/// Small enough to try every page of every folio.
 const PAGE: usize = if cfg!(miri) { 16 } else { 64 };
 const HINTS: [Residency; 3] = [Residency::TouchedNow, Residency::NotTouched, Residency::Unknown];
 

@@ -51,7 +51,6 @@ impl<R: Ram> Memory<R> {
         self.each_area(mm, at, len_bytes, |memory, vma, range| memory.collapse_area(mm, vma, range))
     }
 
-    /// Calls `each` for each area's part of a range. A hole makes the call fail at the end.
     pub(super) fn each_area(
         &mut self,
         mm: MmId,
@@ -149,7 +148,6 @@ impl<R: Ram> Memory<R> {
             collapsed => collapsed,
         };
         match collapsed {
-            // The block is collapsed, but not mapped (C.6.3).
             Ok(Done::Collapsed) if lacks_ptes => Err(CollapseRefusal::NoPteTable),
             Ok(_) | Err(CollapseRefusal::PteMappedHugepage) if lacks_table => {
                 Err(CollapseRefusal::NoPteTable)

@@ -104,8 +104,7 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Swaps in each page once (H.6.2). A cgroup at its limit may swap it out again: no collapse
-    /// then.
+    /// Swaps in each page once (H.6.2), even if a cgroup at its limit swaps it out again.
     fn swap_in_block(&mut self, target: &CollapseTarget) -> Result<(), CollapseRefusal> {
         let CollapseTarget { mm, vma, first, .. } = *target;
         let end = first.plus(target.nr_pages());
@@ -149,7 +148,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Copies in ascending order, page by page unless the kernel copies in extents (D.4.5).
     fn copy_run(
         &mut self,
         run: &[Pte],
@@ -194,7 +192,6 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Counts the entries from the first on that one copy can cover: all holes, or all adjacent frames.
 fn nr_in_run(ptes: &[Pte]) -> usize {
     let first = ptes[0];
     let belongs = |(by, pte): (usize, &Pte)| {

@@ -117,7 +117,6 @@ impl<R: Ram> Memory<R> {
         Ok(Done::Collapsed)
     }
 
-    /// Whether the caller wrote to pages of the block: those copies do not belong to the file.
     fn has_private_copy(&self, target: &CollapseTarget) -> bool {
         let ptes = self.ptes_of(target).unwrap_or_default();
         let is_private = |pte: &Pte| pte.is_present() && !self.is_file_page(pte.pfn());

@@ -1,8 +1,6 @@
 //! Which areas may be collapsed at all (docs/behaviour H.1).
 //!
 //! Answers to: `thp_vma_allowable_orders`, `file_thp_enabled`.
-//!
-//! The pages of a block are checked in [`super::scan`] and [`super::file`].
 
 use super::Who;
 use crate::mapping::{HugeSwitch, Mapping, tree};
@@ -40,7 +38,6 @@ impl<R: Ram> Memory<R> {
         (who == Who::Advice || is_on) && self.file_rule(vma, mapping)
     }
 
-    /// Orders to which khugepaged may collapse an anonymous area (H.6.4 b).
     pub(super) fn collapse_orders(&self, vma: &Vma) -> Orders {
         let page = self.rules.page;
         let enabled = self.rules.anon.enabled(page, vma.advice.huge);
@@ -53,7 +50,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Whether pages of a disk file may be collapsed in this area (H.1.3).
     pub(super) fn file_rule(&self, vma: &Vma, mapping: &Mapping) -> bool {
         let pmd = self.rules.page.pmd_order();
         match self.rules.collapse.file {

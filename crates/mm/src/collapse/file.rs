@@ -115,7 +115,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Allocates and charges the new folio's frames (H.5 steps 1 and 2).
     fn alloc_frames(&mut self, range: &FileRange) -> Result<Pfn, CollapseRefusal> {
         let pfn =
             self.step(CollapseRefusal::AllocHugePageFail).and_then(|()| self.try_frames(range));
@@ -131,7 +130,6 @@ impl<R: Ram> Memory<R> {
         pfn.flatten().ok_or(CollapseRefusal::AllocHugePageFail)
     }
 
-    /// Fills the new frames and replaces the old pages (H.5 steps 1 to 6).
     fn fill_and_replace(&mut self, range: &FileRange, pfn: Pfn) -> Result<(), CollapseRefusal> {
         self.step(CollapseRefusal::CgroupChargeFail)?;
         self.step(CollapseRefusal::Fail)?;
@@ -168,7 +166,6 @@ impl<R: Ram> Memory<R> {
         copied
     }
 
-    /// Finds or reads every page, and isolates and unmaps it (H.5 step 3).
     fn gather(
         &mut self,
         range: &FileRange,
@@ -252,7 +249,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Kernels that retry or write back dirty pages have a refusal for them (H.5 step 3).
     fn dirty_refusal(&self) -> CollapseRefusal {
         match self.rules.collapse.dirty {
             DirtyRange::Fails => CollapseRefusal::Fail,
@@ -337,7 +333,6 @@ impl<R: Ram> Memory<R> {
         areas.into_iter().any(is_armed)
     }
 
-    /// Replaces many entries by one, and frees the areas' tables (H.5 step 6).
     fn replace_gathered(&mut self, range: &FileRange, gathered: &Gathered, pfn: Pfn) {
         for &entry in &gathered.entries {
             self.core.remove(range.file, entry);

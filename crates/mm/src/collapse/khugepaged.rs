@@ -1,5 +1,4 @@
-//! khugepaged: the kernel thread that collapses memory in the background (docs/behaviour H.6.4,
-//! H.6.5, D.2.9), on its own clock.
+//! khugepaged: collapses memory in the background (docs/behaviour H.6.4, H.6.5, D.2.9).
 //!
 //! Answers to: `khugepaged_do_scan`, `khugepaged_scan_mm_slot`, `khugepaged_enter_vma`,
 //! `__khugepaged_exit`.
@@ -135,7 +134,6 @@ impl<R: Ram> Memory<R> {
         (khugepaged.nr_scanned, khugepaged.nr_passes, khugepaged.has_slept) = (0, 0, false);
     }
 
-    /// Starts a pass if none is under way. khugepaged sleeps after one whole pass.
     fn may_go_on(&mut self, nr_pages: u64) -> bool {
         let khugepaged = &mut self.khugepaged;
         if khugepaged.mms.is_empty() || khugepaged.nr_scanned >= nr_pages {

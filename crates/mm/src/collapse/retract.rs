@@ -54,7 +54,6 @@ impl<R: Ram> Memory<R> {
         Ok(Done::Collapsed)
     }
 
-    /// Whether the process lacks the PMD table that holds the block's entry (C.6.3).
     pub(super) fn lacks_table(&self, target: &CollapseTarget) -> bool {
         let has_one = self.space(target.mm).table.has_pmd_table(target.first);
         self.rules.collapse.pmd_table != PmdTable::Made && !has_one
@@ -82,7 +81,6 @@ impl<R: Ram> Memory<R> {
         entry.filter(|entry| entry.order == target.order).ok_or(CollapseRefusal::Fail)
     }
 
-    /// Whether every PTE of a block is empty or maps its page of the folio: none is a private copy.
     fn maps_only(&self, target: &CollapseTarget, entry: Entry) -> bool {
         let pfn = self.core.folios.get(entry.folio).pfn;
         let ptes = self.ptes_of(target).unwrap_or_default();

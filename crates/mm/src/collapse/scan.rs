@@ -14,7 +14,6 @@ use crate::units::Vpn;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PteLimits {
-    /// Empty pages and zero pages.
     pub(super) none: u64,
     pub(super) swap: u64,
     pub(super) shared: u64,
@@ -35,7 +34,6 @@ struct PtesSeen {
     has_writable: bool,
 }
 
-/// Whether a PTE reads as zeroes: empty, or the shared zero page.
 pub(super) const fn is_hole(pte: Pte) -> bool {
     pte.is_none() || pte.flags().contains(PteFlags::SPECIAL)
 }

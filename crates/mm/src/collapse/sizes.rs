@@ -60,7 +60,6 @@ impl<R: Ram> Memory<R> {
             let step = if is_worth { self.collapse_part(&target) } else { Err(None) };
             match step {
                 Ok(Done::Collapsed) => walked.has_collapsed = true,
-                // A folio this large is already there: continue after it.
                 Ok(Done::Already) => walked.last = Some(CollapseRefusal::PteMappedHugepage),
                 Err(refusal) => {
                     walked.last = refusal.or(walked.last);
@@ -69,7 +68,6 @@ impl<R: Ram> Memory<R> {
                     if refusal.is_some_and(|refusal| !smaller_may_help(refusal)) {
                         break;
                     }
-                    // A smaller range at the same place may succeed.
                     if order > MIN_LARGE_ORDER && !orders.below(order).is_empty() {
                         order = Order::new(order.get() - 1);
                         continue;
@@ -82,7 +80,6 @@ impl<R: Ram> Memory<R> {
         walked.result()
     }
 
-    /// Empty pages that a range of `order` may have (H.6.4 c).
     fn none_of(&self, order: Order) -> u64 {
         let page = self.rules.page;
         let all_but_one = page.pmd_order().nr_pages() - 1;

@@ -1,5 +1,4 @@
-//! Mapcount updates: how often setting or clearing an entry changed a counter of its folio
-//! (docs/behaviour F.3, F.4.6, F.5.1).
+//! Mapcount updates when entries are set or cleared (docs/behaviour F.3, F.4.6, F.5.1).
 
 use std::ops::{Add, AddAssign, Sub};
 

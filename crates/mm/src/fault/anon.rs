@@ -41,8 +41,7 @@ impl<R: Ram> Memory<R> {
         Ok(Outcome::Minor)
     }
 
-    /// One PMD entry for a whole empty slot is cheapest (D.3). Otherwise a load maps the zero page
-    /// (D.2.2).
+    /// One PMD entry for a whole slot is cheapest (D.3). Otherwise a load maps the zero page.
     fn possible_orders(&self, fault: &Fault) -> Orders {
         let (orders, pmd) = (self.suitable_orders(fault), self.rules.page.pmd_order());
         let parts = match fault.access {

@@ -74,7 +74,6 @@ impl<R: Ram> Memory<R> {
         has_fault
     }
 
-    /// Clips the window (B.5.2) to the last page of the file (B.5.5).
     fn around_window(&self, fault: &Fault, nr_pages: u64) -> Option<AroundRange> {
         let table_pages = self.rules.page.pmd_order().nr_pages();
         let slot = fault.vpn.0 & (table_pages - 1);
@@ -114,7 +113,6 @@ impl<R: Ram> Memory<R> {
             || last.is_some_and(|last| entry.end() <= last.0)
     }
 
-    /// Maps the folio's pages whose PTEs are none, inside the window or all of them (B.5.7).
     fn around_ptes(&mut self, fault: &Fault, entry: Entry, window: AroundRange) -> Mapped {
         let vma = fault.vma;
         let first_index = vma.index_of(window.first);
@@ -170,7 +168,6 @@ impl<R: Ram> Memory<R> {
         pmd.round_down(first) == pmd.round_down(last)
     }
 
-    /// Returns how much one folio lowers the miss counter (B.5.8).
     fn around_credit(&self, fault: &Fault, mapped: Mapped, is_workingset: bool) -> u64 {
         match self.rules.fault.around_credit {
             // Evicted too early: finding it cached again is not a readahead success (B.5.8).

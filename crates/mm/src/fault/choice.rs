@@ -1,6 +1,4 @@
 //! Choices for a cold fault's read, as values (docs/behaviour B.4).
-//!
-//! `sync` and `proposed` decide, `window` has the windows.
 
 use crate::readahead::issue::Run;
 use crate::readahead::sync::Request;

@@ -111,7 +111,6 @@ impl<R: Ram> Memory<R> {
         let folio = self.core.folios.get(id);
         match folio.owner {
             Owner::File { .. } | Owner::Detached => fault.vma.sharing == Sharing::Shared,
-            // Exclusive to this process: no copy is needed (E.3.1).
             Owner::Anon { .. } if self.core.folios.is_exclusive(pfn) => true,
             // This mapping holds the only reference: the process that shared it is gone (E.3.2).
             Owner::Anon { .. } if !folio.is_large() => folio.refs == 1,
@@ -127,7 +126,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Frees the swap slots of a folio that only this process maps, so a store can reuse the page.
     fn give_slots_up(&mut self, id: FolioId, pfn: Pfn) {
         let folio = self.core.folios.get(id);
         if folio.slot.is_none() || self.core.folios.is_exclusive(pfn) {

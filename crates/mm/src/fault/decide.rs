@@ -80,7 +80,6 @@ impl<R: Ram> Memory<R> {
         self.decided(fault, own, cause)
     }
 
-    /// Returns the read at the marker. `before` is the state before the kernel chose its window.
     pub(super) fn decided_marker(
         &mut self,
         fault: &Fault,
@@ -93,7 +92,6 @@ impl<R: Ram> Memory<R> {
         let own = self.own_of(fault, &issue, self.open_file(fault.open()).state);
         let decided = self.decided(fault, Some(own), cause::MARKER);
         if matches!(decided, Decided::Nothing) {
-            // Nothing was read, so the marker's step did not happen.
             self.open_file_mut(fault.open()).state = before;
         }
         decided

@@ -24,7 +24,6 @@ pub(super) enum Lookup {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AsyncStep {
     Nothing,
-    /// The marker was hit: the lock was dropped to start I/O.
     Dropped,
 }
 
@@ -142,7 +141,6 @@ impl<R: Ram> Memory<R> {
         AsyncStep::Dropped
     }
 
-    /// Whether hits in `vma` lower the miss counter (B.4.3).
     pub(super) fn is_counted(&self, vma: &Vma) -> bool {
         let is_exempt = vma.prot.can_exec || vma.advice.access == AccessAdvice::Sequential;
         self.rules.fault.exec_miss != ExecMiss::Balanced || !is_exempt

@@ -31,7 +31,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Whether the folio extends past the last page of the file (exact, B.6.2).
     fn passes_end_of_file(&self, fault: &Fault, entry: Entry) -> bool {
         let mapping = self.core.mapping(self.open_file(fault.open()).mapping);
         self.rules.fault.eof_guard == EofGuard::Refuse

@@ -3,8 +3,6 @@
 //! Answers to: `do_huge_pmd_anonymous_page`, `mm_get_huge_zero_folio`, `do_huge_pmd_wp_page`,
 //! `do_huge_zero_wp_pmd`.
 //!
-//! [`super::cow`] continues after a PMD entry was split.
-//!
 //! Invariants:
 //! - I1: the huge zero folio exists while a process uses it; it is not in the folio table, and its
 //!   PMD entries are special.
@@ -28,7 +26,6 @@ pub(super) enum HugeWrite {
 }
 
 impl<R: Ram> Memory<R> {
-    /// Maps one PMD entry; `false` means fall back to PTEs (D.3.1 .. D.3.3).
     pub(super) fn huge_fault(&mut self, fault: &Fault) -> bool {
         let pmd = self.rules.page.pmd_order();
         self.khugepaged_enter(fault.mm);
@@ -76,7 +73,6 @@ impl<R: Ram> Memory<R> {
         true
     }
 
-    /// Returns the huge zero folio, allocated on first use. The process holds it until it exits.
     fn get_huge_zero(&mut self, mm: MmId) -> Option<Pfn> {
         let pfn = if let Some(pfn) = self.huge_zero {
             pfn

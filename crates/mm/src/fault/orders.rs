@@ -1,8 +1,6 @@
 //! Folio sizes that a fault on anonymous memory may try (docs/behaviour D.1, D.2.3 .. D.2.5).
 //!
 //! Answers to: `alloc_anon_folio`, `thp_vma_suitable_orders`.
-//!
-//! [`crate::rules::anon`] decides which sizes are enabled.
 
 use super::Fault;
 use crate::core::groups::ChargeEffort;
@@ -13,7 +11,6 @@ use crate::rules::anon::{Effort, Orders};
 use crate::units::{Order, PageIndex, Vpn};
 
 impl<R: Ram> Memory<R> {
-    /// Returns the enabled orders whose block around the fault fits the area (D.1.5).
     pub(super) fn suitable_orders(&self, fault: &Fault) -> Orders {
         let vma = &fault.vma;
         // A userfaultfd handler must see each missing page (D.2.3).
@@ -23,7 +20,6 @@ impl<R: Ram> Memory<R> {
         let enabled = self.rules.anon.enabled(self.rules.page, vma.advice.huge);
         let fits = |order: &Order| {
             let first = order.round_down(fault.vpn.0);
-            // The allocator has blocks of this order, and the whole block is in the area (D.1.5).
             *order <= self.core.buddy.max_order()
                 && vma.start.0 <= first
                 && first + order.nr_pages() <= vma.end.0
@@ -54,7 +50,6 @@ impl<R: Ram> Memory<R> {
         None
     }
 
-    /// Allocates an anonymous folio for the block, zeroed around the faulting page (D.2.6, D.4).
     pub(super) fn alloc_zeroed(
         &mut self,
         fault: &Fault,

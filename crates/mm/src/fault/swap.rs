@@ -24,7 +24,6 @@ use crate::rules::anon::{Effort, Orders};
 use crate::rules::reclaim::{SwapDevice, SwapIn};
 use crate::units::{Order, PageIndex, Pfn, SwapSlot, Vpn};
 
-/// Pages that one fault maps: contiguous in a folio, in swap space, and in the area.
 #[derive(Clone, Copy)]
 struct Run {
     first: Vpn,
@@ -202,7 +201,6 @@ impl<R: Ram> Memory<R> {
         is_own
     }
 
-    /// Whether slots without other users are freed now (P.5.4).
     fn gives_slots_up(&self, fault: &Fault, id: FolioId) -> bool {
         let rules = &self.rules.reclaim;
         let folio = self.core.folios.get(id);

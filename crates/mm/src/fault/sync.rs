@@ -136,7 +136,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Returns the order that `MADV_HUGEPAGE` forces, if any (B.4.1 step 1, B.4.4, B.4.5).
     fn forced_order(&self, fault: &Fault, reading: Reading) -> Option<Order> {
         if fault.vma.advice.huge != HugeAdvice::Huge {
             return None;
@@ -148,7 +147,6 @@ impl<R: Ram> Memory<R> {
         let capped = max.min(page.order_of_bytes(FORCED_CAP_BYTES));
         let fits = page.pmd_order() <= self.rules.max_pagecache_order();
         let order = match self.rules.fault.forced {
-            // A page cache that cannot hold the PMD order forces nothing.
             Forced::Pmd => fits.then_some(page.pmd_order()),
             Forced::Posted if fits => Some(page.pmd_order()),
             Forced::Posted => Some(capped),
@@ -160,7 +158,6 @@ impl<R: Ram> Memory<R> {
     }
 }
 
-/// Whether a cold fault in `vma` is counted and gated (B.4.1 step 5, B.4.3).
 fn is_gated(vma: &Vma, exec_miss: ExecMiss) -> bool {
     let is_exempt = vma.prot.can_exec && exec_miss != ExecMiss::Counted;
     vma.advice.access != AccessAdvice::Sequential && !is_exempt

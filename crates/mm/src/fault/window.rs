@@ -26,7 +26,6 @@ pub(super) fn window_of(
     }
 }
 
-/// Half of the window is before the fault, in folios of `start_order` (B.4.8).
 fn around(fault: &Fault, state: &mut RaState, start_order: Option<Order>) -> Issue {
     state.start = fault.index().saturating_sub(state.ra_pages / 2);
     state.size = state.ra_pages;

@@ -51,7 +51,6 @@ impl<R: Ram> Memory<R> {
         self.flush(parent, vma.start, vma.nr_pages());
     }
 
-    /// A store to a read-only page; `None` is SIGBUS.
     pub(super) fn huge_write_fault(&mut self, fault: &HugeFault, entry: HugeEntry) -> Option<()> {
         let HugeArea { order, .. } = fault.area;
         self.flush(fault.mm, fault.first(), order.nr_pages());

@@ -31,7 +31,6 @@ impl HugeFault {
     }
 }
 
-/// Steps of a fault, besides the pages it clears or copies.
 const STEPS_OF_FAULT: u64 = 4;
 
 impl<R: Ram> Memory<R> {
@@ -106,7 +105,6 @@ impl<R: Ram> Memory<R> {
         Some(())
     }
 
-    /// Allocates a zeroed page, from a reservation if one exists (O.3.2).
     fn new_huge_page(&mut self, fault: &HugeFault) -> Option<Pfn> {
         let HugeArea { file: id, order, is_owner, .. } = fault.area;
         let index = fault.index();

@@ -31,7 +31,6 @@ impl<R: Ram> Memory<R> {
         self.read_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
     }
 
-    /// Reads, and calls `show` for each piece while it is cached: reclaim may evict it later.
     pub(crate) fn read_with(
         &mut self,
         open: OpenId,
@@ -203,7 +202,6 @@ impl<R: Ram> Memory<R> {
         self.read(open, self.target(file), issue);
     }
 
-    /// The async entry for a read call: its index is the marked folio's head (A.4.6).
     fn marker_hit(&mut self, open: OpenId, entry: Entry, nr_pages: u64) {
         let file = self.open_file(open).mapping;
         let state = self.open_file(open).state;

@@ -1,8 +1,6 @@
 //! Writes through the page cache (docs/behaviour A.7), and a file's last page.
 //!
 //! Answers to: `generic_perform_write`, `iomap_write_iter`, `__filemap_get_folio`, `fgf_set_order`.
-//!
-//! [`crate::mapping::reserve`] tracks the space that a filesystem reserves.
 
 use std::ops::Range;
 
@@ -133,7 +131,6 @@ impl<R: Ram> Memory<R> {
         let wanted = match self.rules.readahead.writes {
             WriteFolios::Smallest => orders.min,
             WriteFolios::Large => {
-                // One copy is at most as large as the file's largest folio.
                 let piece = self.rules.page.bytes() << orders.max.get();
                 let len_bytes = len_bytes.min(piece - pos % piece);
                 self.rules.page.order_of_bytes(len_bytes).min(orders.max)

@@ -137,7 +137,6 @@ impl<R: Ram> Memory<R> {
         true
     }
 
-    /// Reclaim wakes the flusher to write everything (P.6.3). Returns whether any page was dirty.
     pub(crate) fn flush_dirty(&mut self) -> bool {
         let has_dirty = self.core.dirty.nr_pages() > 0;
         self.core.counters.reclaim.nr_flushes += u64::from(has_dirty);

@@ -1,8 +1,6 @@
 //! madvise and userfaultfd: a program's advice about its areas.
 //!
 //! Answers to: `do_madvise`, `madvise_vma_behavior`, `madvise_dontneed_free`, `madvise_populate`.
-//!
-//! `MADV_COLLAPSE` is in [`crate::collapse`].
 
 use super::MapError;
 use super::cold::Unneeded;

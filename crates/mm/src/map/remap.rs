@@ -1,8 +1,6 @@
 //! mremap: areas that move or change their length.
 //!
 //! Answers to: `mremap_to`, `move_vma`, `move_page_tables`.
-//!
-//! The caller chooses the new address.
 
 use super::MapError;
 use crate::memory::Memory;
@@ -71,7 +69,6 @@ impl<R: Ram> Memory<R> {
         Ok(())
     }
 
-    /// Moves every area of a range; the gaps between them keep their length.
     fn move_areas(
         &mut self,
         mm: MmId,

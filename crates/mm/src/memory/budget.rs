@@ -1,6 +1,4 @@
 //! Cost of a run for budgets: steps and bytes of state ([`crate::core::work`]).
-//!
-//! Owns the walk over processes for a measurement, but not the counts.
 
 use super::Memory;
 use crate::core::work::{THING_BYTES, Work};

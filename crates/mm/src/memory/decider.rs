@@ -111,7 +111,6 @@ impl<R: Ram> Memory<R> {
         Context { order: folio.order.get().into(), folio_flags: bits(flags), ..*context }
     }
 
-    /// Returns the policy's answer; [`Answer::Own`] after a failure, and above the work limit.
     pub(crate) fn ask(&mut self, point: Point, context: &Context) -> Answer {
         let Some(decider) = &mut self.decider else { return Answer::Own };
         if self.core.work.is_spent() {
@@ -133,7 +132,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Returns the possible orders that the policy keeps; a base page is always possible.
     pub(crate) fn decided_among(
         &mut self,
         point: Point,

@@ -61,7 +61,6 @@ impl<R: Ram> Memory<R> {
         let is_unused =
             |(id, file): &(OpenId, &OpenFile)| file.nr_descriptors == 0 && !kept.contains(id);
         let unused: Vec<OpenId> = self.opens().filter(is_unused).map(|(id, _)| id).collect();
-        // Lowest first.
         self.free.opens.extend(unused.into_iter().rev());
     }
 

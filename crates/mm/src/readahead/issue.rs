@@ -186,7 +186,6 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         }
     }
 
-    /// Fills the range with aligned folios (A.5.5). Fails with the first index not inserted.
     fn fill(&mut self, range: Fill) -> Result<(), u64> {
         let min = self.cache.core().mapping(self.file).orders.min;
         let mut index = range.first;
@@ -200,7 +199,6 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
         Ok(())
     }
 
-    /// Base-order path (A.6): the smallest folios; skips cached indices.
     fn base(&mut self, span: Span) {
         let file = self.file;
         let mapping = self.cache.core().mapping(file);
@@ -210,7 +208,6 @@ impl<C: Cache<R>, R: Ram> Reader<'_, C, R> {
             return;
         }
         let Span { start, mut nr_pages, mut lookahead } = span;
-        // No pages exist after the last one (A.6.1).
         if nr_pages > last.0 - start {
             nr_pages = last.0 - start + 1;
             if self.cache.rules().readahead.eof_marker == EofMarker::Omitted {
@@ -264,7 +261,6 @@ pub(crate) fn window_order<R: Ram>(
     preferred_order(rules, orders.max, state, hint, target.allowed).max(orders.min)
 }
 
-/// Returns the order for the window (A.5.3), which no folio needs to have.
 fn preferred_order(
     rules: &Rules,
     max: Order,

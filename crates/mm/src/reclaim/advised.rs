@@ -1,8 +1,6 @@
-//! Reclaim of memory that a program advised as unneeded (docs/behaviour P.4).
+//! Reclaim of unneeded memory by advice, without a second chance (docs/behaviour P.4).
 //!
 //! Answers to: `reclaim_pages`, `reclaim_folio_list`.
-//!
-//! Such folios are evicted without a second chance. [`crate::map`] chooses them.
 
 use super::fate::Fate;
 use crate::folio::FolioId;

@@ -93,7 +93,6 @@ impl<R: Ram> Memory<R> {
             if self.margin(id) >= nr_pages {
                 continue;
             }
-            // Unused pages also count, once they are drained.
             if !std::mem::replace(&mut is_drained, true) {
                 self.core.groups.drain_stock();
                 continue;

@@ -62,7 +62,6 @@ impl<R: Ram> Memory<R> {
         let buddy = &self.core.buddy;
         let marks = self.core.pressure.watermarks;
         let mark = if order > COSTLY_ORDER { marks.low } else { marks.min };
-        // No room to move folios to.
         if buddy.nr_free_pages() < mark + 2 * order.nr_pages() {
             return Err(CompactRefusal::TooLittleFree);
         }
@@ -133,7 +132,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Per cent of free memory in blocks smaller than `order` (I.10).
     fn fragmentation_score(&self, order: Order) -> u32 {
         self.core.buddy.unusable_index(order) / 10
     }

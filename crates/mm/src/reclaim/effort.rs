@@ -26,7 +26,6 @@ const NR_RETRIES_MAX: u32 = 16;
 const NR_COSTLY_RETRIES_MAX: u32 = NR_RETRIES_MAX / 4;
 
 impl<R: Ram> Memory<R> {
-    /// Runs before single pages are taken: background reclaim, then direct reclaim if needed.
     #[inline]
     pub(crate) fn keep_balance(&mut self) {
         if self.core.buddy.nr_free_pages() <= self.core.pressure.watermarks.low {
@@ -109,7 +108,6 @@ impl<R: Ram> Memory<R> {
             return true;
         }
         match effort {
-            // Only memory that is free now (I.7).
             Effort::None => false,
             Effort::Wake => {
                 // Background reclaim helps only later allocations.
@@ -121,7 +119,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Runs before a file page is read alone, with reclaim, compaction and retries (I.8).
     pub(crate) fn prepare_smallest(&mut self, file: MappingId) {
         let order = self.core.mapping(file).hard_min();
         if order > Order::ZERO {

@@ -87,7 +87,6 @@ impl<R: Ram> Memory<R> {
         }
         match self.alloc_slots(order) {
             Some(first) => self.swap_out(id, first),
-            // Swap space is full: keep the page out of the way.
             None if order == Order::ZERO => Fate::Activate,
             None => self.split_for_reclaim(id),
         }
@@ -196,7 +195,6 @@ impl<R: Ram> Memory<R> {
         Fate::Freed
     }
 
-    /// `MADV_FREE`: discarded unless it was stored to since.
     fn evict_lazyfree(&mut self, id: FolioId) -> Fate {
         let sites = self.sites_of(id);
         // Stored to after `MADV_FREE`: the program still needs it (G.2.5).

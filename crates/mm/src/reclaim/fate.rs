@@ -5,7 +5,6 @@ pub(super) enum Fate {
     Freed,
     Keep,
     Activate,
-    /// Its parts take its place on the list.
     Split,
 }
 

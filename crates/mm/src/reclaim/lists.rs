@@ -113,7 +113,6 @@ impl<R: Ram> Memory<R> {
         nr_freed
     }
 
-    /// Whether the batch has folios, and all are dirty file folios (P.6.3).
     pub(super) fn are_dirty(&self, folios: &[FolioId]) -> bool {
         let is_dirty = |&id: &FolioId| {
             let folio = self.core.folios.get(id);
@@ -150,8 +149,7 @@ impl<R: Ram> Memory<R> {
         self.core.counters.reclaim.pgactivate += self.core.folios.get(id).nr_pages();
     }
 
-    /// Used twice, or used and executable: active. Used once: another round
-    /// (`folio_check_references`).
+    /// Used twice, or used and executable: active. Used once: another round.
     fn look_at(&mut self, id: FolioId, list: ListId) -> Fate {
         let folio = self.core.folios.get(id);
         // It is being read or is otherwise busy: check again later.
@@ -178,7 +176,6 @@ impl<R: Ram> Memory<R> {
         self.core.folios.take_accessed(id).min(nr_areas)
     }
 
-    /// Counts the accessed areas of the process that has most: two processes count once.
     fn accessed_areas(&self, id: FolioId) -> u64 {
         let folios = &self.core.folios;
         let is_accessed = |pfn, nr| folios.frames().count(Flag::Accessed, pfn, nr) > 0;

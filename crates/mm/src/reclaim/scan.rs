@@ -16,7 +16,6 @@ use crate::units::GroupId;
 
 /// The first pass scans 1 / 2^12 of a list; each further pass twice as much (`DEF_PRIORITY`).
 pub(super) const PRIORITY_FIRST: u32 = 12;
-/// Pages examined per batch (`SWAP_CLUSTER_MAX`).
 pub(super) const BATCH_PAGES: u64 = 32;
 /// Full passes without success before reclaim gives up.
 const NR_SWEEPS_MAX: u32 = 3;
@@ -29,7 +28,6 @@ pub(super) enum Reclaimer {
     Group,
 }
 
-/// One reclaim request (`struct scan_control`).
 #[derive(Clone, Copy, Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -265,7 +263,6 @@ impl<R: Ram> Memory<R> {
         self.core.pressure.swap.as_ref().is_some_and(Swap::has_free)
     }
 
-    /// Returns the pages to scan on each list (`get_scan_count`).
     fn goals(&self, scan: &Scan, group: GroupId) -> Goals {
         let weights = match (self.can_swap(), scan.priority) {
             (false, _) => [0, 1],

@@ -41,7 +41,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Counts the outcome: a dirty file folio stays, as does one without swap space.
     pub(super) fn count_taken(&mut self, fate: Fate) {
         match fate {
             Fate::Freed | Fate::Split => self.honoured(Point::Victim),

@@ -92,7 +92,6 @@ impl<R: Ram> Memory<R> {
         for site in sites.iter().filter(|site| site.pfn <= pfn && pfn.0 < site.pfn.0 + site.nr) {
             let vpn = site.vpn.plus(pfn.0 - site.pfn.0);
             let table = &mut self.space_mut(site.mm).table;
-            // The area may forbid every access.
             let kept = table.leaf(vpn).is_some_and(|l| l.flags.contains(PteFlags::NO_ACCESS));
             let access = if kept { PteFlags::NO_ACCESS } else { PteFlags::NONE };
             let flags = PteFlags::YOUNG | PteFlags::SPECIAL | access;
@@ -117,7 +116,6 @@ struct SplitPart {
     mapcount: Mapcount,
 }
 
-/// Returns the parts in ascending order. Owner tracking restarts from the mappings (G.4.3).
 fn parts_of<R: Ram>(core: &Core<R>, whole: &Folio, to: Order, sites: &[Site]) -> Vec<SplitPart> {
     let shape = core.shape(to);
     let nr_parts = whole.nr_pages() >> to.get();

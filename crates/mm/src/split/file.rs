@@ -27,7 +27,6 @@ impl Cut {
         }
     }
 
-    /// First page and order of each part of a folio of `order`, in ascending order.
     fn parts(self, order: Order) -> Vec<(u64, Order)> {
         match self {
             Self::Uniform(to) => {
@@ -96,7 +95,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Unmaps a folio's pages from every process; private copies stay.
     pub(crate) fn unmap_file_pages(&mut self, entry: Entry) {
         if self.core.folios.get(entry.folio).maps() == 0 {
             return;

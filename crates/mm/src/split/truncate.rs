@@ -127,7 +127,6 @@ impl<R: Ram> Memory<R> {
         }
     }
 
-    /// Zeroes the covered part of a folio at an edge of the range, and splits it (G.3.1 .. G.3.3).
     fn drop_partial(&mut self, gone: Gone, entry: Entry, edge: u64) -> Partial {
         let shift = self.rules.page.shift();
         let start = entry.index.0 << shift;
@@ -146,7 +145,6 @@ impl<R: Ram> Memory<R> {
         }
         let first_dirty = start + (folio.nr_clean << shift);
         if mapping.disk.keeps_whole == KeepsWhole::Dirty && to == end && first_dirty >= from {
-            // Its dirty data is truncated, so nothing keeps the folio whole.
             self.core.set_clean(entry.folio);
         }
         let cut = match self.rules.anon.truncate_split {

@@ -1,5 +1,4 @@
-//! The numbers of `smaps`, `numa_maps` and `meminfo` for mapped memory (docs/behaviour F.5.4 ..
-//! F.5.9).
+//! The numbers of `smaps`, `numa_maps` and `meminfo` (docs/behaviour F.5.4 .. F.5.9).
 //!
 //! Answers to: `smaps_account`, `gather_stats`.
 //!
@@ -165,7 +164,6 @@ impl<R: Ram> Memory<R> {
                 let folio = self.core.folios.get(id);
                 let first = leaf.pfn.0 as usize;
                 let end = first + leaf.order.nr_pages() as usize;
-                // Grow only to the pages in use: the zone may be far larger.
                 if end > maps.by_pfn.len() {
                     maps.by_pfn.resize(end, 0);
                 }

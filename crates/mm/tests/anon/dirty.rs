@@ -114,7 +114,6 @@ fn reclaim_takes_what_is_clean_and_leaves_what_is_dirty_p_6_2() {
         assert!((0..20).all(|index| is_left(&world, index)), "{rules:?}");
         assert!((20..60).all(|index| !is_left(&world, index)), "{rules:?}");
         let left = world.memory.counters().reclaim.nr_vmscan_immediate_reclaim;
-        // After writeback they are evicted next.
         world.memory.sync_file(file);
         assert_eq!(nr_dirty(&world, file, 400), 0);
         world.memory.reclaim_group(group, 20);
@@ -180,7 +179,6 @@ fn a_store_through_a_mapping_is_written_and_noticed_again() {
     world.memory.mmap(mm, map).unwrap();
     world.memory.store(mm, addr(3), &[9]).unwrap();
     assert_eq!(is_dirty(&world, file, 3), Some(true));
-    // The next fault writes it back; its entry is then read-only.
     world.memory.touch(mm, addr(9), Access::Read).unwrap();
     assert_eq!(is_dirty(&world, file, 3), Some(false));
     let nr_faults = world.memory.counters().pgfault;

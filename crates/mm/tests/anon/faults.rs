@@ -92,7 +92,6 @@ fn a_first_read_shares_the_huge_zero_folio_d_3_1() {
     assert_eq!((first.kind, first.owner, first.order.get()), (LeafKind::Pmd, None, 9));
     assert_eq!(world.read(mm, 512 + 7).pfn, first.pfn, "one for everybody");
     assert_eq!(free - world.memory.core().buddy.nr_free_pages(), 512);
-    // A store gets its own folio (D.3.4).
     assert_eq!(world.write(mm, 8).order.get(), 9);
     assert_eq!((world.byte(mm, 8), world.byte(mm, 9)), (0x88, 0));
     assert_eq!(world.page(mm, 600).unwrap().owner, None);

@@ -182,7 +182,6 @@ fn a_pinned_page_is_copied_for_the_child_at_once_e_1_3() {
         assert_eq!((own.pfn, own.is_writable, own.is_anon_exclusive), (pin.pfn, true, true));
         assert_ne!(its.pfn, pin.pfn);
         assert_eq!((its.order.get(), its.is_anon_exclusive), (0, true));
-        // The device stores: the parent sees it, the child does not.
         world.memory.frame_mut(pin.pfn)[0] = 0x55;
         assert_eq!((world.byte(mm, 10), world.byte(child, 10)), (0x55, 0x8a));
         assert_eq!(world.write(mm, 10).pfn, pin.pfn, "and continues seeing it");

@@ -86,7 +86,6 @@ fn a_limit_below_what_is_needed_ends_in_a_sentence() {
     assert_eq!((touched, error), (128, FaultError::GroupOutOfMemory(addr(128).0)));
     assert!(error.to_string().contains("the control group is at its limit"), "{error}");
     assert_eq!(events(&world, group).oom, 1);
-    // The process uses all of it, so a file does not fit either.
     let (_, open) = file(&mut world, 16);
     let error = world.memory.pread(open, 0, PAGE).unwrap_err();
     assert_eq!(error.short, Short::Group);
@@ -119,7 +118,6 @@ fn who_reads_pays_and_a_group_takes_from_nobody_else() {
     let second = group(&mut world, GroupLimits::max(256));
     let (_, other) = file(&mut world, 2048);
     for index in 0..2048 {
-        // Cached pages are free for the second reader.
         world.memory.pread(open, index % 512 * PAGE, PAGE).unwrap();
         world.memory.pread(other, index * PAGE, PAGE).unwrap();
     }
@@ -193,7 +191,6 @@ fn what_comes_back_is_measured_against_the_group_that_was_short() {
     let mut world = world(AnonRules::stock(), 16_384, 0);
     let (hot, open) = file(&mut world, 3000);
     let group = group(&mut world, GroupLimits::max(600));
-    // 300 pages become active, and 300 more are evicted later.
     for pages in [0..300, 0..300, 300..600, 1000..1200, 300..350] {
         for index in pages {
             world.memory.pread(open, index * PAGE, PAGE).unwrap();

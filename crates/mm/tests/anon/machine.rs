@@ -220,7 +220,6 @@ impl<R: Ram> Machine<R> {
             What::SharedAnon => Map::anon(len, prot).shared(),
             What::Private { file, pgoff } => Map::file(self.opens[file], pgoff, len, prot),
             What::Shared { file, pgoff } => {
-                // A separate open file: it may become a writer for as long as it is mapped.
                 let open = self.memory.open(self.files[file]);
                 let map = Map::file(open, pgoff, len, prot).shared();
                 let is_mapped = self.memory.mmap(self.mm(of), map.at(addr(at))).is_ok();

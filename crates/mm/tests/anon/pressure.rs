@@ -63,7 +63,6 @@ fn a_file_larger_than_memory_is_read_to_its_end() {
     assert!(!is_cached(&world, file, 0) && is_cached(&world, file, 4999));
     let counts = counts(&world);
     assert!(counts.pgsteal_kswapd > 3900, "{counts:?}");
-    // No page was used twice, so background reclaim was enough.
     assert_eq!((counts.allocstall, counts.workingset_refault_file), (0, 0));
 }
 
@@ -132,7 +131,6 @@ fn a_folio_in_use_gets_another_round_and_an_executable_one_becomes_active() {
 fn what_comes_back_soon_was_hot_and_earns_no_credit_b_5_8() {
     let mut world = world(AnonRules::stock(), 2000, 0);
     let (file, open) = file(&mut world, 3000);
-    // Page 0 becomes active by a second read, then 600 others.
     for pages in [0..1, 0..1, 1000..1600, 1000..1600] {
         for index in pages {
             world.memory.pread(open, index * PAGE, 1).unwrap();
@@ -245,7 +243,6 @@ fn without_contiguous_slots_a_folio_is_split_and_its_pages_go_one_by_one_g_5_1()
     }
     world.check();
     let counts = counts(&world);
-    // 512 contiguous slots, then 88 for single pages.
     assert_eq!((counts.thp_swpout, counts.pswpout), (1, 600));
     assert!(counts.thp_swpout_fallback >= 1);
     for page in 0..1536 {
@@ -347,7 +344,6 @@ fn fragmentation_index_decides_whether_compaction_is_tried_i_9() {
     assert_eq!(world.memory.can_compact(order), Ok(()));
     assert!(world.memory.compact(order));
     assert_eq!(world.memory.core().buddy.fragmentation_index(order), -1000);
-    // Nearly all memory is in use: short, not fragmented.
     while world.memory.core().buddy.nr_free_pages() > 1500 {
         world.memory.take_block(Order::ZERO).unwrap();
     }
@@ -401,7 +397,6 @@ fn kcompactd_compacts_in_advance_where_most_of_memory_is_in_pieces_i_11() {
 #[test]
 fn a_compaction_in_advance_that_gains_nothing_is_not_repeated_for_64_looks_i_11() {
     let (mut world, _) = sprinkled(AnonRules::stock());
-    // No free block is left, and no movable page.
     while world.memory.core().buddy.nr_free_pages() > 100 {
         world.memory.take_block(Order::ZERO).unwrap();
     }

@@ -226,7 +226,6 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
     anon
 }
 
-/// Every value is possible; the open-for-writing rule follows from the file rule.
 pub(crate) fn random_collapse(numbers: &mut Numbers) -> (CollapseRules, Writers) {
     use FileCollapse::{DenyWrite, Exec, LargeFolios, Readers};
     let file = numbers.pick(&[

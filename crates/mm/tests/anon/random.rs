@@ -71,7 +71,6 @@ fn add(totals: &mut BTreeMap<&'static str, u64>, counts: &Counters) {
     ];
     let refused = CollapseRefusal::ALL
         .map(|refusal| (refusal.name(), counts.collapse.refused[refusal as usize]));
-    // khugepaged does not run here (collapse/khugepaged.rs).
     let points = Point::ALL.into_iter().filter(|&point| point != Point::Collapse);
     let policy = points.flat_map(|point| {
         let [honoured, refused] = match point {
@@ -326,7 +325,6 @@ impl Trio {
             let is_mapped = |page: &u32| folio.mapcount.page_mapcount(&shape, *page) > 0;
             let nr_mapped = (0..shape.nr_pages()).filter(is_mapped).count() as u64;
             let is_partial = folio.is_anon() && (1..folio.nr_pages()).contains(&nr_mapped);
-            // Folios in the swap cache are not queued.
             let is_known = folio.is_partially_mapped || folio.slot.is_some();
             assert!(!is_partial || is_known, "{id:?} is partially mapped");
         }

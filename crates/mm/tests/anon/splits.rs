@@ -213,7 +213,6 @@ fn truncation_within_a_page_zeroes_what_lies_behind() {
     let mut byte = [0];
     world.memory.load(mm, addr(10), &mut byte).unwrap();
     assert!(world.memory.load(mm, addr(11), &mut byte).is_err());
-    // Bytes beyond the end are zero when the file grows again.
     world.memory.truncate(file, 12 * PAGE);
     let mut bytes = vec![1; 2 * PAGE as usize];
     world.memory.read_file(open, 10 * PAGE, &mut bytes).unwrap();

@@ -53,7 +53,6 @@ fn a_large_folio_comes_back_as_one_from_6_12_on() {
         let mm = world.mm;
         world.read(mm, 35);
         assert_eq!((world.order(mm, 35), numbers(&world)), (order, (nr, 64, 0, 64 - nr)));
-        // One page of the next folio is gone: the others come back singly.
         world.unmap(mm, 20, 1);
         world.read(mm, 17);
         assert_eq!(world.order(mm, 17), 0);

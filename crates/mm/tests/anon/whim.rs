@@ -103,7 +103,6 @@ fn a_fault_tries_the_orders_that_are_possible_of_those_answered() {
     };
     assert_eq!(order_of(1 << 4 | 1 << 2), (4, (1, 1, 0)));
     assert_eq!(order_of(1 << 2), (2, (1, 1, 0)));
-    // No order, or a base page.
     assert_eq!(order_of(0), (0, (1, 1, 0)));
     assert_eq!(order_of(1), (0, (1, 1, 0)));
     // Order 3 is switched off, order 9 does not fit, and order 40 does not exist.
@@ -138,10 +137,8 @@ fn a_store_copies_where_it_might_keep_and_keeps_nothing_that_others_use() {
         (copied, of_point.1 - before.policy[Point::Write as usize].nr_honoured, of_point.2)
     };
     assert_eq!(stored(write::REUSE), (0, 1, 0));
-    // The entry is split, then the page copied: two questions.
     assert_eq!(stored(write::COPY), (1, 2, 0));
     assert_eq!(stored(7), (0, 0, 1));
-    // While the child exists, the folio cannot be reused.
     let mut world = with(thp(), Answer::Value(write::REUSE)).mapped(512);
     let parent = world.mm;
     world.memory.set_policy(Box::new(Always(Answer::Own)));
@@ -178,7 +175,6 @@ fn a_window_is_read_if_it_holds_the_page_and_is_no_larger_than_kernels_read() {
     assert_eq!(read(Answer::Value(0), 100), (vec![(100, 0)], (1, 1, 0)));
     let (folios, counts) = read(window(240, 64, 0, 4), 250);
     assert_eq!((folios, counts), (vec![(240, 4)], (1, 1, 0)));
-    // Orders above the file's maximum are lowered.
     let (folios, counts) = read(window(0, 256, 0, 63), 100);
     assert_eq!((folios, counts), (vec![(0, 8)], (1, 0, 1)));
     let own = read(Answer::Own, 100).0;

@@ -127,7 +127,6 @@ impl World {
         self.check();
     }
 
-    /// Splits the PMD mapping by changing its last page's protection and restoring it.
     pub(crate) fn split_pmd(&mut self, mm: MmId) {
         self.protect(mm, 511, 1, Prot::READ);
         self.protect(mm, 511, 1, Prot::READ_WRITE);

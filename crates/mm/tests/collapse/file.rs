@@ -105,7 +105,6 @@ fn a_truncation_lets_the_huge_folio_go() {
     assert_eq!(world.byte(world.mm, 99), stored_byte(file, 99 * PAGE));
 }
 
-/// Effect of each state of one folio on advice, and the result of the call (H.4, H.5 step 3).
 #[test]
 fn each_state_of_a_folio_has_its_refusal_h_5() {
     type Change = fn(&mut World, MappingId);
@@ -236,7 +235,6 @@ fn what_an_entry_knew_is_noticed_after_unmapping() {
     world.memory.validate().unwrap();
 }
 
-/// khugepaged flushes dirty ranges, unless (7.2) a writer exists (H.5.1).
 #[test]
 fn khugepaged_and_dirty_files_h_5_1() {
     for (is_new, has_writer, collapsed) in

@@ -102,7 +102,6 @@ fn without_memory_it_sleeps_a_minute_and_goes_on() {
     assert_eq!(failed(&world), 1);
     world.memory.run_khugepaged(59_999 * MS);
     assert_eq!(failed(&world), 1);
-    // The pass continues after the block, then khugepaged sleeps as usual.
     world.memory.run_khugepaged(69_999 * MS);
     assert_eq!(failed(&world), 1);
     world.memory.run_khugepaged(70_000 * MS);
@@ -253,7 +252,6 @@ fn a_policy_chooses_what_is_collapsed() {
     assert_eq!(scanned(0, 1 << 9), (true, true, false));
     assert_eq!(scanned(100, 1 << 9), (false, true, false));
     assert_eq!(scanned(513, 1 << 9), (false, false, false));
-    // The kernel collapses only to the PMD order.
     assert_eq!(scanned(0, 1 << 4), (false, false, true));
     assert_eq!(scanned(0, 1 << 9 | 1 << 4), (true, true, true));
 }

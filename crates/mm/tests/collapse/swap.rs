@@ -114,7 +114,6 @@ fn evicted_pages_of_a_file_count_as_swapped_h_4_1() {
         assert!(world.memory.reclaim_pages(1) > 0);
     }
     assert_eq!(world.scan(), [CollapseRefusal::ExceedSwapPte]);
-    // Advice has no limit and swaps them in.
     world.collapse(0, N).unwrap();
     assert!(world.is_huge(0));
     for page in 0..N {
@@ -149,7 +148,6 @@ fn swapped_pages_of_shared_memory_come_back_h_5() {
     }
 }
 
-/// Reading the rest of a range needs memory, which is not taken from pages already gathered.
 #[test]
 fn what_a_collapse_holds_is_not_evicted_for_it() {
     let (world, file, _) = World::with_ram(old_rules(), 9 << 20).with_file("vfat", N, Prot::READ);

@@ -92,7 +92,6 @@ fn references(line: &str) -> Vec<&str> {
     let mut before = ' ';
     for (at, here) in line.char_indices() {
         let is_inside = before.is_alphanumeric() || before == '_' || before == '.';
-        // A range such as `D.1 .. D.3` or `L.1..L.5`.
         let is_range = line[..at].ends_with("..");
         before = here;
         if let Some(len) = rule_len(&line[at..])

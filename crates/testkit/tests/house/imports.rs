@@ -38,7 +38,6 @@ fn paths(tree: &UseTree, before: &[String], found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// Path from the crate root; `None` if it leads into another crate.
 fn from_root(path: &[String], module: &[String]) -> Option<Vec<String>> {
     let nr_up = path.iter().take_while(|name| *name == "super").count();
     match path.first()?.as_str() {

@@ -147,7 +147,6 @@ impl<R: Ram> Memory<R> {
         let min_seq = self.gens(look.group).min_seq[kind as usize];
         let marks = self.core.folios.lru().marks(id);
         let generation = marks.generation.unwrap_or(Generations::list_of(min_seq));
-        // It was promoted in place.
         if generation != Generations::list_of(min_seq) {
             self.core.folios.lru_mut().link_head(id, ListId::generation(kind, generation));
             return Sorted::Moved;
@@ -249,7 +248,6 @@ impl<R: Ram> Memory<R> {
         again
     }
 
-    /// Whether a folio that stays was only busy, so a second round may evict it.
     fn may_go_at_once(&self, look: Look, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);
         let marks = self.core.folios.lru().marks(id);

@@ -1,5 +1,4 @@
-//! Use recorded in page tables: walks of whole tables, and look-around at one entry (docs/behaviour
-//! P.3.6, P.3.7).
+//! Walks of page tables for young entries, and look-around (docs/behaviour P.3.6, P.3.7).
 //!
 //! Answers to: `walk_mm`, `walk_pte_range`, `lru_gen_look_around`, `folio_update_gen`,
 //! `suitable_to_scan`.
@@ -124,7 +123,6 @@ impl<R: Ram> Memory<R> {
 
     fn take_young(&mut self, look: Look, mm: MmId, range: VpnRange) -> Found {
         let VpnRange { start, end } = range;
-        // Empty entries count as well.
         let areas = self.space(mm).vmas.overlapping(start, end);
         let nr_entries = areas.iter().map(Vma::nr_pages).sum();
         let mut found = Found { young: Vec::new(), nr_entries };
@@ -221,7 +219,6 @@ impl<R: Ram> Memory<R> {
         self.space(mm).vmas.find(vpn).map_or(AccessAdvice::Normal, |vma| vma.advice.access)
     }
 
-    /// Returns the 64 entries around each young one; from 7.2 on, around the first, young or not.
     fn window_of(&self, look: Look, site: &Site) -> Option<VpnRange> {
         let is_young = |by: &u64| self.core.folios.frames().get(Flag::Accessed, site.pfn.plus(*by));
         let mut first = (0..site.nr).find(is_young)?;
