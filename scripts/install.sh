@@ -15,8 +15,8 @@ BUILD=${BUILD:-target/release}
 DIST=${DIST:-target/dist}
 PREFIX=${PREFIX:-/usr/local}
 DESTDIR=${DESTDIR:-}
-built_qemus=$BUILD/../lib/largefolio/qemu-* # By scripts/qemu.sh.
-record=$PREFIX/lib/largefolio/installed # What was installed, below DESTDIR.
+built_qemus=$BUILD/../lib/largefolio/qemu-* # Built by scripts/qemu.sh.
+record=$PREFIX/lib/largefolio/installed # List of installed files, below DESTDIR.
 
 fail() {
     echo "install.sh: $*" >&2

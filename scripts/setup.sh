@@ -37,7 +37,7 @@ if [ ${#missing[@]} -gt 0 ]; then
     else
         echo "missing: ${missing[*]}. Run: sudo apt-get install ${missing[*]}" >&2
         case " ${missing[*]} " in
-            *" gcc "*) exit 1 ;; # Nothing can be built without a linker.
+            *" gcc "*) exit 1 ;; # Every build needs a linker.
         esac
     fi
 fi

@@ -31,7 +31,7 @@ from pathlib import Path
 
 from bench import ROOT
 
-LIMIT = 600  # seconds that a workload may take recorded
+LIMIT = 600  # seconds for a recorded workload
 # The recorder's warning about a machine that delays threads: not an error, and not judged here.
 BUSY = "folio: warning: A thread did not pause within "
 PYTHON = """

@@ -163,7 +163,7 @@ def check(client: Client) -> None:
         raise ClusterError(
             f"a worker cannot import largefolio ({error}); install {version()} on every worker"
         ) from error
-    except Exception as error:  # Whatever the connection ends with.
+    except Exception as error:  # Any error of the connection.
         raise ClusterError(f"the scheduler does not answer: {error}") from error
     for worker, has in found.items():
         if has != version():
@@ -280,7 +280,7 @@ class _Driver:
             except TimeoutError:
                 self._look()
             except CancelledError:
-                pass  # Its status says so too.
+                pass  # The status reports it too.
 
     def _look(self) -> None:
         """Checks that there is a worker to wait for, and lets ``hears`` run."""
@@ -321,7 +321,7 @@ class _Driver:
             self._send(task)
         except KilledWorker as error:
             self._hand_out_last(task, error)
-        except Exception as error:  # Whatever else a worker raises ends this task alone.
+        except Exception as error:  # Any other error of a worker ends only this task.
             self._sweep.fail(task, f"on a worker: {type(error).__name__}: {error}")
         else:
             if what == "done":

@@ -57,7 +57,7 @@ def opened(address: str, options: Options) -> tuple[Any, str]:
         raise SweepError("an address with a login would be kept in results: use storage_options")
     try:
         filesystem, path = fsspec.core.url_to_fs(address, **options)
-    except Exception as error:  # Each storage has errors of its own.
+    except Exception as error:  # Storages raise different errors.
         raise SweepError(f"{address}: {_told(error)}") from error
     return filesystem, path
 
@@ -168,9 +168,9 @@ class Mirror:
             except FileNotFoundError:
                 if os.path.exists(os.path.join(self.directory, name)):
                     raise
-                continue  # Merged just now: the next look finds what took its place.
+                continue  # Just merged: the next check finds the new part.
             except Exception:
-                if name not in self._same:  # Half of it may be there: a reader must not find it.
+                if name not in self._same:  # It may be incomplete: hide it from readers.
                     with contextlib.suppress(Exception):
                         self._filesystem.rm_file(self._at(kept))
                 raise
@@ -186,7 +186,7 @@ class Mirror:
             kept = _MERGING.format(name) if name in self._hidden else name
             self._hidden.discard(name)
             if kept not in map(_MERGING.format, self._hidden):
-                with contextlib.suppress(FileNotFoundError):  # Somebody was faster.
+                with contextlib.suppress(FileNotFoundError):  # Another process removed it first.
                     self._filesystem.rm_file(self._at(kept))
             del self._same[name]
         for name in sorted(self._hidden):

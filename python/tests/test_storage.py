@@ -123,7 +123,7 @@ def test_pushes_that_are_killed_lose_no_row(
     some: list[Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Killed at any storage operation: earlier rows are found, and nothing is reported as damaged."""
-    nr_cells = 520  # Two merges of 256 parts; the second is of parts that are hidden.
+    nr_cells = 520  # Two merges of 256 parts; the second merges hidden parts.
     tiny = str(tmp_path / "tiny.folio")
     words = ["trace", "gen", "zipf", "--runs", "50", "--files", "1", "--file-size", "1M"]
     _command.run([*words, "--anon-size", "1M", "-o", tiny])

@@ -21,7 +21,7 @@ def run(code, mode, names):
         try:
             exec(compile(code, "<document>", mode), names)
             return True, output.getvalue()
-        except BaseException:  # SystemExit too: the next block still wants an answer
+        except BaseException:  # SystemExit too: the next block must still run
             traceback.print_exc(file=output)
             return False, output.getvalue()
 

@@ -16,8 +16,8 @@ import subprocess
 import sys
 import time
 
-SECONDS = 300                   # a command that takes longer is stuck
-TOLD = 300                      # characters of a failure that its line shows
+SECONDS = 300                   # a longer command is stuck
+TOLD = 300                      # characters of a failure on its line
 THP = pathlib.Path("/sys/kernel/mm/transparent_hugepage")
 # A process with 16 MiB of private and 4 MiB of shared memory, unchanged until it is killed.
 IDLE = """import mmap, signal

@@ -16,7 +16,7 @@ from check import CHECKS, THP, Skipped, check, expect, settings, size_name, stan
 
 MOMENTS, MOMENTS_OF_SHORT = 6, 20
 SHORT = 2                       # seconds
-BACK = 60                       # seconds that an emulated machine may need
+BACK = 60                       # seconds; an emulated machine is slow
 TRACING = pathlib.Path("/sys/kernel/tracing")
 
 

@@ -43,12 +43,12 @@ PACKAGES = ["base-files", "bash", "coreutils", "dash", "diffutils", "dpkg", "e2f
             "findutils",
             "grep", "gzip", "kmod", "libc-bin", "mount", "procps", "python3", "qemu-user",
             "sed", "tar", "util-linux", "xfsprogs"]
-EMULATORS = {"qemu-aarch64"}    # of qemu-user, which has one for each architecture
+EMULATORS = {"qemu-aarch64"}    # the only one needed from qemu-user
 # `folio crosscheck` needs xfs, loop and zram.
 MODULES = ["nvme", "ext4", "xfs", "btrfs", "loop", "zram"]
 ROOT_BYTES = 2 << 30
 RESULT_BYTES = 256 << 20
-SECONDS = 2700      # one guest; 1600 on a busy machine, and one that takes longer is stuck
+SECONDS = 2700      # one guest: 1600 on a busy machine; a longer one is stuck
 TOOLS = {"mmdebstrap": "mmdebstrap", "qemu-system-aarch64": "qemu-system-arm",
          "mke2fs": "e2fsprogs", arm64.LINKER: "gcc-aarch64-linux-gnu", "flex": "flex",
          "bison": "bison", "bc": "bc"}
@@ -59,7 +59,7 @@ class LabGuest(guest.Guest):
     """A machine with the Debian root, the bundle of checks and a disk for the results."""
 
     memory_mb = 6144     # the model of `crosscheck cow` has 4 GiB
-    options = "init_on_alloc=0"     # what is copied over need not be cleared first
+    options = "init_on_alloc=0"     # no zeroing before a copy
     # Emulating these costs time, and no check needs them.
     without = "pauth=off,sve=off,sme=off"
 

@@ -5,7 +5,7 @@ import sys
 
 from check import check, expect, settings
 
-PROGRAMS = 200                  # random ones of a kind
+PROGRAMS = 200                  # random programs per kind
 # Steps per program about collapse with 16K and 64K pages (otherwise 40): many clear or copy 32 MiB
 # or 512 MiB.
 STEPS_OF_LARGE = 20

@@ -12,11 +12,11 @@ from collections import namedtuple
 PAGE = os.sysconf("SC_PAGE_SIZE")
 # Base pages per contpte block, by base page size (docs/behaviour C.1).
 CONTPTE_PAGES = {4 << 10: 16, 16 << 10: 128, 64 << 10: 32}[PAGE]
-PRESENT = 1 << 63                # of an entry of pagemap
+PRESENT = 1 << 63                # bit of a pagemap entry
 PFN = (1 << 55) - 1
-HEAD, TAIL = 1 << 15, 1 << 16    # of kpageflags
+HEAD, TAIL = 1 << 15, 1 << 16    # bits of kpageflags
 ZERO = 1 << 24
-ORDER_MAX = 14                   # folios of 64K pages have 2^13 at most
+ORDER_MAX = 14                   # folios have at most 2^13 pages of 64K
 
 Area = namedtuple("Area", "start end permissions path")
 

@@ -9,9 +9,9 @@ import sys
 import pagemap
 from check import THP, Skipped, check, expect, idle, settings, size_name, standing
 
-MTHP_KB_MAX = 2 << 10           # larger folios are PMD-sized, and memory may have none
-MTHP_LEAST = 8 << 20            # bytes of the 16 MiB that must be in the size asked for
-LINKED_FOR = 64 << 10           # what Debian links arm64 programs for
+MTHP_KB_MAX = 2 << 10           # larger folios are PMD-sized and may be unavailable
+MTHP_LEAST = 8 << 20            # bytes of the 16 MiB that must have the requested size
+LINKED_FOR = 64 << 10           # page size that Debian links arm64 programs for
 
 
 @check

@@ -12,12 +12,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 RESULT_BYTES = 512 << 20
 DISK_BYTES = 640 << 20
 SLOW_DISK_BYTES = 128 << 20
-SLOW_REQUESTS = 80                           # a second: one request takes 12.5 ms
+SLOW_REQUESTS = 80                           # per second: one request takes 12.5 ms
 THP = "/sys/kernel/mm/transparent_hugepage"
 # khugepaged would collapse a program's pages at random; since 7.2 also file pages.
 KHUGEPAGED_ASLEEP = [f"set {THP}/khugepaged/{name}_sleep_millisecs 4000000"
                      for name in ("scan", "alloc")]
-WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # those that are not built in
+WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # unless built in
 
 
 def folio():
@@ -77,7 +77,7 @@ class Guest:
     """One kernel with the probe and its disks."""
 
     memory_mb = 1536
-    result_disk = 2          # which of `disks` the results come on
+    result_disk = 2          # index of the result disk in `disks`
     options = ""             # for the kernel's command line
 
     def __init__(self, work, tree, variant):
@@ -89,8 +89,8 @@ class Guest:
         # A kernel built here has no modules: everything it needs is built in.
         if Modules(tree).paths and "xfs" not in self.modules:
             raise packages.Missing(f"{tree.name} has no XFS")
-        self.files = {}      # beyond the init and the probe: path to bytes, None for a folder
-        self.probe = None    # what `run` starts, when not the probe of the folder
+        self.files = {}      # additional files: path to bytes, None for a folder
+        self.probe = None    # the program that `run` starts; default: the folder's probe
 
     def initramfs(self, probe, commands):
         parts = [cpio_entry("dev", b"", 0o040755), cpio_entry("proc", b"", 0o040755),

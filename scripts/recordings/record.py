@@ -30,9 +30,9 @@ DEVICES = {"ext4": "@1", "xfs": "@2", "ext4-encrypt": "@4", "ext4-slow": "@5",
 THP = guest.THP
 AROUND = "/sys/kernel/debug/fault_around_bytes"
 INSTANCE = "/sys/kernel/tracing/instances/largefolio"
-SECTORS_KB = 512     # the emulated NVMe controller moves at most 512 KiB a request
-BTRFS = "/sys/class/bdi/btrfs-1"     # btrfs does not use the window of its device
-BTRFS_KB = 128                       # nor the device's largest request
+SECTORS_KB = 512     # request limit of the emulated NVMe controller
+BTRFS = "/sys/class/bdi/btrfs-1"     # btrfs does not use its device's window
+BTRFS_KB = 128                       # nor the device's request limit
 
 
 @functools.cache
